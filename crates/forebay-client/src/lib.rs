@@ -1,0 +1,1 @@
+//! The client side of the wire protocol for Rust callers.

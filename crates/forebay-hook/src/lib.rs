@@ -1,0 +1,2 @@
+//! The hook macro and symbol lookup that the preload libraries share. no_std.
+#![no_std]

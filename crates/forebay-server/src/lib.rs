@@ -1,0 +1,1 @@
+//! The bridge server: event loop, grants, backing objects, mover.

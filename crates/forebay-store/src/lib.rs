@@ -1,0 +1,1 @@
+//! The metadata store of a bridge behind a trait: RocksDB, and in memory for tests and models.

@@ -1,0 +1,134 @@
+//! Messages between a client and its bridge server.
+//!
+//! One request is one `SOCK_SEQPACKET` message: a fixed header of
+//! [`REQUEST_HEADER_BYTES`] followed by up to two byte strings; one reply is a
+//! header of [`REPLY_HEADER_BYTES`] followed by a body. All integers are little
+//! endian. The crate neither allocates nor does I/O, because the preload
+//! library lives on it: it borrows what it decodes and encodes into buffers
+//! that the caller owns.
+//!
+//! ```
+//! use forebay_wire::{Base, Op, Request};
+//! let request = Request { op: Op::Stat, base1: Base::Root, str1: b"a/b", ..Request::new(Op::Stat) };
+//! let mut buffer = [0u8; forebay_wire::MAX_REQUEST_BYTES];
+//! let n = request.encode(&mut buffer).unwrap();
+//! assert_eq!(Request::decode(&buffer[..n]).unwrap().str1, b"a/b");
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+
+mod listing;
+mod reply;
+mod request;
+
+pub use listing::{DirEntries, DirEntry, DirEntryWriter};
+pub use reply::{ATTR_BYTES, Attr, REPLY_HEADER_BYTES, Reply, ReplyKind, Timestamp};
+pub use request::{Base, Op, REQUEST_HEADER_BYTES, Request};
+
+/// First four bytes of every message; the last one is the protocol version.
+pub const MAGIC: u32 = u32::from_le_bytes(*b"FBY1");
+/// Longest path in bytes, without a closing NUL (Linux `PATH_MAX` less one).
+pub const MAX_PATH_BYTES: usize = 4095;
+/// Longest path component in bytes (Linux `NAME_MAX`).
+pub const MAX_NAME_BYTES: usize = 255;
+/// Longest request in bytes. Two strings with a `Base::Lower` prefix each, and the header.
+pub const MAX_REQUEST_BYTES: usize = 4 * (MAX_PATH_BYTES + 1) + REQUEST_HEADER_BYTES;
+/// Longest reply in bytes.
+pub const MAX_REPLY_BYTES: usize = 64 * 1024;
+
+/// `Reply::status` of an answer that is no errno: the path leaves the buffer
+/// (through a symbolic link or `..`); the body is the absolute path at which
+/// the caller goes on natively.
+pub const STATUS_REDIRECT: i32 = 10_000;
+
+/// [`Request::arg0`] of [`Op::Resolve`], [`Op::Stat`]: do not follow a symbolic link at the end.
+pub const NOFOLLOW: u32 = 1;
+/// [`Request::arg0`] of [`Op::Resolve`]: the caller is about to change the data, so a
+/// file of the PFS must be staged first.
+pub const FOR_WRITE: u32 = 2;
+/// [`Request::arg0`] of [`Op::Link`]: follow a symbolic link at the end of the old path.
+pub const FOLLOW: u32 = 4;
+/// [`Request::arg0`] of [`Op::Resolve`]: the object must be a directory.
+pub const DIRECTORY: u32 = 8;
+/// [`Request::arg0`] of [`Op::Unlink`]: remove a directory, as `rmdir`.
+pub const REMOVE_DIR: u32 = 1;
+
+/// Environment variable: canonical path of the buffer root.
+pub const ENV_BUFFER: &str = "FOREBAY_BUFFER";
+/// Environment variable: another spelling of the buffer root (as the user typed it), if any.
+pub const ENV_ALIAS: &str = "FOREBAY_ALIAS";
+/// Environment variable: path of the bridge's socket.
+pub const ENV_SOCKET: &str = "FOREBAY_SOCKET";
+/// Environment variable: the bridge's instance directory on local storage.
+pub const ENV_STORAGE: &str = "FOREBAY_STORAGE_DIR";
+
+/// Why a message was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DecodeError {
+    /// Shorter than its header.
+    Truncated {
+        /// Bytes received.
+        got: usize,
+        /// Bytes needed.
+        want: usize,
+    },
+    /// The first four bytes are not [`MAGIC`].
+    BadMagic(u32),
+    /// No such operation, base or reply kind.
+    UnknownTag(u8),
+    /// The lengths in the header do not add up to the size of the message.
+    BadLength {
+        /// Bytes received.
+        got: usize,
+        /// Bytes that the header announces.
+        want: usize,
+    },
+    /// A string is longer than a path may be.
+    TooLong(usize),
+    /// A path holds a NUL byte where none may be, or lacks one that must be there.
+    BadNul,
+}
+
+impl core::fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            DecodeError::Truncated { got, want } => {
+                write!(
+                    f,
+                    "message of {got} bytes is shorter than the {want} it needs"
+                )
+            }
+            DecodeError::BadMagic(m) => write!(f, "message starts with {m:#010x}, not with FBY1"),
+            DecodeError::UnknownTag(t) => write!(f, "unknown tag {t}"),
+            DecodeError::BadLength { got, want } => {
+                write!(f, "message of {got} bytes announces {want}")
+            }
+            DecodeError::TooLong(n) => write!(f, "string of {n} bytes is too long"),
+            DecodeError::BadNul => write!(f, "misplaced NUL byte in a path"),
+        }
+    }
+}
+
+/// The buffer handed to `encode` is too small for the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoRoom;
+
+/// Little-endian reads at fixed places of a header that is known to be long enough.
+pub(crate) fn u16_at(b: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([b[at], b[at + 1]])
+}
+pub(crate) fn u32_at(b: &[u8], at: usize) -> u32 {
+    let mut x = [0; 4];
+    x.copy_from_slice(&b[at..at + 4]);
+    u32::from_le_bytes(x)
+}
+pub(crate) fn u64_at(b: &[u8], at: usize) -> u64 {
+    let mut x = [0; 8];
+    x.copy_from_slice(&b[at..at + 8]);
+    u64::from_le_bytes(x)
+}
+pub(crate) fn u128_at(b: &[u8], at: usize) -> u128 {
+    let mut x = [0; 16];
+    x.copy_from_slice(&b[at..at + 16]);
+    u128::from_le_bytes(x)
+}
