@@ -1,1 +1,13 @@
-//! Pure policy of Forebay: namespace, bridge, modes, placement, drain. No sockets, files, threads or clocks.
+//! The policy of Forebay, and nothing else.
+//!
+//! Everything that *decides* is here: which bridge is home of a path, who wins
+//! a create, what a listing shows, what has to be drained in which order. There
+//! are no sockets, files, threads, clocks or environment variables: facts come
+//! in through traits, decisions go out as values. The same code runs in the
+//! real servers (`forebay-server`) and under the seeded fault simulator
+//! (`forebay-sim`).
+#![forbid(unsafe_code)]
+
+pub mod path;
+pub mod record;
+pub mod table;

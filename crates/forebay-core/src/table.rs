@@ -1,0 +1,128 @@
+//! The tables of a bridge, as policy sees them.
+//!
+//! The *global table* maps a path to its [`Record`]; the *local table* maps an
+//! object's name back to its path and holds the marks of unfinished work on
+//! backing objects. Implementations live in `forebay-store`.
+
+use crate::path::TreePath;
+use crate::record::{ObjectName, Record, Token};
+use std::fmt;
+
+/// One change of the tables. A batch of them is atomic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// `path` now has `record`; the local table learns where its object is.
+    Put {
+        /// Where.
+        path: TreePath,
+        /// What.
+        record: Record,
+    },
+    /// `path` has no record any more; `object` is the one it had. A batch lists
+    /// its deletions before its puts.
+    Delete {
+        /// Where.
+        path: TreePath,
+        /// The object that it named.
+        object: ObjectName,
+    },
+    /// The backing object of a removed name still has to be unlinked.
+    Doom {
+        /// The backing name.
+        object: ObjectName,
+        /// The request that removed it.
+        token: Token,
+    },
+    /// It has been unlinked.
+    Undoom(ObjectName),
+    /// The label on the backing object still has to be written anew from the table.
+    Relabel(ObjectName),
+    /// It has been written.
+    Relabeled(ObjectName),
+    /// A named value of the bridge itself (epoch, watermark, open transactions); `None` removes it.
+    Meta {
+        /// Name.
+        key: Vec<u8>,
+        /// Value.
+        value: Option<Vec<u8>>,
+    },
+}
+
+/// Unfinished work that survived in the tables.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Marks {
+    /// Names to unlink, with the request that removed them.
+    pub doomed: Vec<(ObjectName, Token)>,
+    /// Objects to label anew.
+    pub relabel: Vec<ObjectName>,
+}
+
+/// The store failed; the text says what it said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableError(pub String);
+
+impl fmt::Display for TableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "metadata store: {}", self.0)
+    }
+}
+
+impl std::error::Error for TableError {}
+
+/// Reads and atomic writes. A batch that `apply` has taken survives the death
+/// of the process.
+pub trait Tables {
+    /// The record of one path.
+    ///
+    /// # Errors
+    /// The store failed or a record is damaged.
+    fn get(&self, path: &TreePath) -> Result<Option<Record>, TableError>;
+
+    /// Records of direct children of `dir` in order of their names, whiteouts
+    /// included, from the first name greater than `after`, at most `limit`.
+    ///
+    /// # Errors
+    /// The store failed or a record is damaged.
+    fn children(
+        &self,
+        dir: &TreePath,
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<(Vec<u8>, Record)>, TableError>;
+
+    /// All records strictly below `dir`, parents before children.
+    ///
+    /// # Errors
+    /// The store failed or a record is damaged.
+    fn subtree(&self, dir: &TreePath) -> Result<Vec<(TreePath, Record)>, TableError>;
+
+    /// The path that names an object.
+    ///
+    /// # Errors
+    /// The store failed.
+    fn path_of(&self, object: ObjectName) -> Result<Option<TreePath>, TableError>;
+
+    /// Unfinished work.
+    ///
+    /// # Errors
+    /// The store failed.
+    fn marks(&self) -> Result<Marks, TableError>;
+
+    /// A named value.
+    ///
+    /// # Errors
+    /// The store failed.
+    fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, TableError>;
+
+    /// All named values whose name begins with `prefix`.
+    ///
+    /// # Errors
+    /// The store failed.
+    fn metas(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, TableError>;
+
+    /// Writes a batch, all or nothing.
+    ///
+    /// # Errors
+    /// The store failed; nothing of the batch is visible then.
+    fn apply(&self, batch: &[Change]) -> Result<(), TableError>;
+}
