@@ -8,6 +8,8 @@
 //! (`forebay-sim`).
 #![forbid(unsafe_code)]
 
+pub mod facts;
+pub mod ops;
 pub mod path;
 pub mod record;
 pub mod table;

@@ -1,0 +1,194 @@
+//! What policy needs to know, and how it asks.
+//!
+//! [`crate::ops::decide`] reads facts through [`Facts`]. A fact that is not at
+//! hand makes it stop with [`Stop::Need`]; the driver obtains the fact, holding
+//! no lock, and asks again. So policy never waits, and the same code serves a
+//! real server, where a look at the PFS may take milliseconds, and a simulator.
+
+use crate::path::TreePath;
+use crate::record::{BridgeId, ObjectName, Record, Token};
+use std::sync::Arc;
+
+pub use forebay_wire::{Attr, Timestamp};
+
+/// Who asks. From the kernel, never from the message.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Cred {
+    /// Effective user.
+    pub uid: u32,
+    /// Effective group.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+}
+
+impl Cred {
+    /// Does the caller belong to `gid`?
+    pub fn in_group(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
+}
+
+/// A new backing object that a decision needs before it can commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewObject {
+    /// What to make.
+    pub what: NewKind,
+    /// Its label: identity that the backing object itself carries.
+    pub label: Label,
+    /// Type and permission bits (type bits only for nodes).
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// What a new backing object is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NewKind {
+    /// An empty regular file.
+    File,
+    /// An empty directory.
+    Dir,
+    /// A regular file that holds the text of a symbolic link.
+    Symlink(Vec<u8>),
+    /// A FIFO, socket or device node (type in `mode`, this is the device number) beside its label file.
+    Node(u64),
+    /// A further hard link to this backing object.
+    LinkTo(ObjectName),
+    /// An empty file that only carries its label (whiteout, moved).
+    Marker,
+    /// A copy of the PFS file at this path, with its mode, owner and times; at most `bytes` of it.
+    Staged {
+        /// Where on the PFS.
+        lower: TreePath,
+        /// Copy at most so many bytes (0 when it is truncated anyway).
+        bytes: u64,
+    },
+}
+
+/// Identity that a backing object carries in an xattr, so that the tables can be rebuilt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label {
+    /// Kind of the record.
+    pub kind: crate::record::Kind,
+    /// The directory that holds the name.
+    pub parent: LabelParent,
+    /// The name in it.
+    pub name: Vec<u8>,
+    /// See [`Record::origin`].
+    pub origin: Option<TreePath>,
+    /// See [`Record::hides`].
+    pub hides: Option<TreePath>,
+}
+
+/// How a label names its directory: by an identity that a rename of an ancestor does not change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LabelParent {
+    /// A directory made in the buffer.
+    Object(crate::record::ObjectId),
+    /// A directory of the PFS, by its path there (the root has the empty path).
+    Lower(TreePath),
+}
+
+/// A backing object that the driver made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fresh {
+    /// Its name.
+    pub object: ObjectName,
+    /// Its inode number.
+    pub ino: u64,
+}
+
+/// An entry of a PFS directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LowerEntry {
+    /// Name.
+    pub name: Vec<u8>,
+    /// Inode number.
+    pub ino: u64,
+    /// `DT_*` value.
+    pub dtype: u8,
+}
+
+/// Something that must be obtained before `decide` can go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Need {
+    /// The record of a path whose home is another bridge.
+    Record(TreePath),
+    /// `lstat` of a path on the PFS.
+    Lower(TreePath),
+    /// Text of a symbolic link on the PFS.
+    LowerLink(TreePath),
+    /// Listing of a PFS directory, sorted by name.
+    LowerList(TreePath),
+    /// A new backing object.
+    Object(NewObject),
+}
+
+/// Why `decide` did not decide.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stop {
+    /// The operation fails with this errno.
+    Errno(i32),
+    /// The path leaves the buffer: go on natively with this absolute path.
+    Redirect(Vec<u8>),
+    /// A fact is missing.
+    Need(Need),
+    /// A table or the local disk failed; the text goes to the log, EIO to the client.
+    Fault(String),
+}
+
+/// Result of everything that may stop.
+pub type Outcome<T> = Result<T, Stop>;
+
+/// Shorthand for an errno.
+pub fn errno<T>(e: i32) -> Outcome<T> {
+    Err(Stop::Errno(e))
+}
+
+/// Read access to the state of the world.
+pub trait Facts {
+    /// Record of a path. `Need::Record` if its home is elsewhere and it was not fetched yet.
+    fn record(&self, path: &TreePath) -> Outcome<Option<Record>>;
+    /// Records of direct children by name, after `after`, at most `limit`.
+    fn children(
+        &self,
+        dir: &TreePath,
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Outcome<Vec<(Vec<u8>, Record)>>;
+    /// Records strictly below `dir`, parents first.
+    fn subtree(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, Record)>>;
+    /// Path of an object.
+    fn path_of(&self, object: ObjectName) -> Outcome<Option<TreePath>>;
+    /// `fstat` of a backing object (for a node: of the node).
+    fn attr(&self, object: ObjectName) -> Outcome<Attr>;
+    /// Text that a backing symbolic link holds.
+    fn link_text(&self, object: ObjectName) -> Outcome<Vec<u8>>;
+    /// `lstat` on the PFS.
+    fn lower(&self, path: &TreePath) -> Outcome<Option<Attr>>;
+    /// Text of a symbolic link on the PFS.
+    fn lower_link(&self, path: &TreePath) -> Outcome<Vec<u8>>;
+    /// Listing of a PFS directory, sorted by name, without "." and "..".
+    fn lower_list(&self, path: &TreePath) -> Outcome<Arc<Vec<LowerEntry>>>;
+    /// The new backing object made for this very specification, or `Need::Object`.
+    fn fresh(&self, spec: &NewObject) -> Outcome<Fresh>;
+    /// Next version number for records.
+    fn next_version(&self) -> u64;
+    /// This bridge.
+    fn me(&self) -> BridgeId;
+    /// A removal that an earlier life of this request has carried out already (a retry after a lost
+    /// connection finds its own token among the removals of the recent past).
+    fn removed_by(&self, token: Token) -> Outcome<bool>;
+}
+
+/// Settings of one buffer that policy depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Canonical absolute path of the buffer root.
+    pub root: Vec<u8>,
+    /// PFS files above this size in bytes are written in place instead of being staged.
+    pub stage_limit_bytes: u64,
+}

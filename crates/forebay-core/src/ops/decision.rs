@@ -1,0 +1,168 @@
+//! Requests and decisions as values.
+
+use crate::facts::Attr;
+use crate::path::TreePath;
+use crate::record::{ObjectName, Token};
+use crate::table::Change;
+
+/// Where a relative path starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Start {
+    /// The buffer root.
+    Root,
+    /// A directory made in the buffer, by its backing object.
+    Object(ObjectName),
+    /// A directory of the PFS by its path there (it may have another name in the buffer by now).
+    Lower(TreePath),
+}
+
+/// A path as the program wrote it: not normalised, relative to `start`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Path {
+    /// Where it starts.
+    pub start: Start,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// One operation. Flags and modes have their Linux values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // the fields are the arguments of the system calls of the same names
+pub enum Op {
+    Open {
+        path: Path,
+        flags: i32,
+        mode: u32,
+    },
+    Resolve {
+        path: Path,
+        follow: bool,
+        for_write: bool,
+        directory: bool,
+    },
+    Stat {
+        path: Path,
+        follow: bool,
+    },
+    Mkdir {
+        path: Path,
+        mode: u32,
+    },
+    Mknod {
+        path: Path,
+        mode: u32,
+        dev: u64,
+    },
+    Symlink {
+        path: Path,
+        text: Vec<u8>,
+    },
+    Link {
+        old: Path,
+        new: Path,
+        follow: bool,
+    },
+    Unlink {
+        path: Path,
+        dir: bool,
+    },
+    Rename {
+        old: Path,
+        new: Path,
+        flags: u32,
+    },
+    Readlink {
+        path: Path,
+    },
+    ReadDir {
+        path: Path,
+        after: Option<Vec<u8>>,
+        limit: usize,
+    },
+    NameOf {
+        start: Start,
+    },
+    Realpath {
+        path: Path,
+    },
+}
+
+/// An operation with its identity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// What.
+    pub op: Op,
+    /// Which request of which client.
+    pub token: Token,
+    /// Sent again after a lost connection.
+    pub retry: bool,
+}
+
+/// What a grant opens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GrantTarget {
+    /// A backing file, directory, or node.
+    Object(ObjectName),
+    /// A path on the PFS.
+    Lower(TreePath),
+}
+
+/// A directory entry of a merged listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Name.
+    pub name: Vec<u8>,
+    /// Inode number.
+    pub ino: u64,
+    /// `DT_*` value.
+    pub dtype: u8,
+}
+
+/// What the client gets once the batch is committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// Success, nothing to say.
+    Done,
+    /// A descriptor: open the target with these `O_*` flags (never `O_CREAT`), `O_PATH` among them
+    /// where only the identity is wanted.
+    Grant {
+        /// What to open.
+        target: GrantTarget,
+        /// How.
+        flags: i32,
+    },
+    /// Attributes.
+    Attr(Attr),
+    /// A path or link text.
+    Bytes(Vec<u8>),
+    /// A part of a listing; `more` if it goes on after the last name.
+    Entries {
+        /// The entries, sorted by name; "." and ".." come first in the first part.
+        entries: Vec<Entry>,
+        /// Is there more?
+        more: bool,
+    },
+}
+
+/// Work on backing objects after the commit. The batch holds a mark for each
+/// where a crash before it is done would leave a trace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Unlink the backing object (and its node); then the doom mark may go.
+    Remove(ObjectName),
+    /// Write the label anew from the record at this path; then the relabel mark may go.
+    Relabel(ObjectName, TreePath),
+    /// A name in this buffer-made directory appeared or went: set its mtime and ctime to now.
+    Touch(ObjectName),
+}
+
+/// The outcome of policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// Table changes, atomic. Empty for reads.
+    pub batch: Vec<Change>,
+    /// What follows the commit.
+    pub effects: Vec<Effect>,
+    /// What the client gets.
+    pub answer: Answer,
+}
