@@ -1,0 +1,51 @@
+# One door for the daily jobs. `make help` lists them.
+
+SHELL := /bin/bash
+# rustup puts cargo where a shell that was open before does not look.
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test bench lint fuzz clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install the Debian packages that all the rest needs
+	@scripts/setup.sh test
+
+build: ## target/release/forebay and target/release/libforebay_preload.so
+	@scripts/setup.sh build
+	cargo build --release --workspace --exclude forebay-preload
+	@# On its own: it is no_std, and features that other crates switch on must not reach it.
+	cargo build --release -p forebay-preload
+
+demo: build ## a LAMMPS run on 2 ranks through the buffer, compared with a native one
+	@scripts/setup.sh demo
+	@scripts/demo.sh
+
+test: build ## unit tests, the fault simulator, and real programs under `forebay run`
+	@scripts/setup.sh test
+	cargo build --release -p forebay-preload
+	cargo test --workspace --exclude forebay-preload
+
+bench: build ## ratios to native ext4 and tmpfs, measured side by side
+	@if [ -x benches/run.sh ]; then exec benches/run.sh; else cargo bench -p forebay; fi
+
+lint: ## formatting, clippy and the documentation, warnings forbidden
+	cargo fmt --all --check
+	cargo clippy --workspace --exclude forebay-preload --all-targets -- -D warnings
+	@# Without its test target: the library brings its own panic handler, which a test harness can't share.
+	cargo clippy --release -p forebay-preload --lib -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace --exclude forebay-preload
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --release -p forebay-preload
+
+fuzz: ## how to fuzz the wire decoder
+	@echo "Fuzzing needs a nightly compiler and cargo-fuzz:"
+	@echo "    rustup toolchain install nightly"
+	@echo "    cargo install cargo-fuzz"
+	@echo "    cargo +nightly fuzz run wire -- -max_total_time=600"
+	@echo "Seeds that once mattered are kept in fuzz/seeds; add them with: fuzz/corpus/wire fuzz/seeds/wire"
+
+clean: ## remove what the build, the demo and the tests left here
+	cargo clean
+	rm -rf out
