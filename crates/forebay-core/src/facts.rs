@@ -124,7 +124,7 @@ pub enum Need {
     /// Listing of a PFS directory, sorted by name.
     LowerList(TreePath),
     /// A new backing object.
-    Object(NewObject),
+    Object(Box<NewObject>),
 }
 
 /// Why `decide` did not decide.
@@ -163,6 +163,9 @@ pub trait Facts {
     fn subtree(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, Record)>>;
     /// Path of an object.
     fn path_of(&self, object: ObjectName) -> Outcome<Option<TreePath>>;
+    /// Where in the buffer the thing is that was at exactly this PFS path and was renamed
+    /// ([`crate::record::Kind::Moved`] with this origin). Cheap when nothing was ever moved.
+    fn moved(&self, origin: &TreePath) -> Outcome<Option<TreePath>>;
     /// `fstat` of a backing object (for a node: of the node).
     fn attr(&self, object: ObjectName) -> Outcome<Attr>;
     /// Text that a backing symbolic link holds.

@@ -8,8 +8,10 @@
 //! (`forebay-sim`).
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod facts;
 pub mod ops;
 pub mod path;
 pub mod record;
 pub mod table;
+pub mod walk;

@@ -69,6 +69,9 @@ impl fmt::Display for TableError {
 
 impl std::error::Error for TableError {}
 
+/// A named value of the bridge itself.
+pub type KeyValue = (Vec<u8>, Vec<u8>);
+
 /// Reads and atomic writes. A batch that `apply` has taken survives the death
 /// of the process.
 pub trait Tables {
@@ -118,7 +121,7 @@ pub trait Tables {
     ///
     /// # Errors
     /// The store failed.
-    fn metas(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, TableError>;
+    fn metas(&self, prefix: &[u8]) -> Result<Vec<KeyValue>, TableError>;
 
     /// Writes a batch, all or nothing.
     ///

@@ -53,6 +53,10 @@ pub const DIRECTORY: u32 = 8;
 /// [`Request::arg0`] of [`Op::Unlink`]: remove a directory, as `rmdir`.
 pub const REMOVE_DIR: u32 = 1;
 
+/// [`Reply::aux`] of a grant: the descriptor is `O_PATH`, because opening the object
+/// may block or act (FIFO, device); the client opens `/proc/self/fd/N` with its own flags.
+pub const GRANT_REOPEN: u64 = 1;
+
 /// Environment variable: canonical path of the buffer root.
 pub const ENV_BUFFER: &str = "FOREBAY_BUFFER";
 /// Environment variable: another spelling of the buffer root (as the user typed it), if any.

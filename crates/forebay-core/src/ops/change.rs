@@ -1,0 +1,239 @@
+//! Building blocks of decisions: what a new record hides, what stays behind
+//! when a name goes, and the bookkeeping that both need.
+
+use super::{Answer, Context, Decision, Effect};
+use crate::access::{SEARCH, WRITE, check_sticky};
+use crate::facts::{Attr, Fresh, Label, NewKind, NewObject, Outcome, errno};
+use crate::path::TreePath;
+use crate::record::{Kind, ObjectName, Record};
+use crate::table::Change;
+use crate::walk::{Dir, Found, Node, Place};
+
+impl Context<'_> {
+    /// Write and search permission in the directory, as every change of its entries needs.
+    pub(super) fn check_change(&self, dir: &Dir) -> Outcome<()> {
+        self.walk.check_dir(dir, WRITE | SEARCH)
+    }
+
+    /// The sticky rule for removing or replacing `node` in `dir`.
+    pub(super) fn check_removal(&self, dir: &Dir, node: &Node) -> Outcome<()> {
+        if self.cred.uid == 0 {
+            return Ok(());
+        }
+        check_sticky(self.cred, &self.walk.dir_attr(dir)?, &self.walk.attr(node)?)
+    }
+
+    /// Owner, group and mode bits of a new entry: the group comes from a set-group-id directory.
+    pub(super) fn inherit(&self, dir: &Dir, mode: u32, is_dir: bool) -> Outcome<(u32, u32, u32)> {
+        let parent = self.walk.dir_attr(dir)?;
+        if parent.mode & libc::S_ISGID != 0 {
+            let mode = if is_dir { mode | libc::S_ISGID } else { mode };
+            return Ok((self.cred.uid, parent.gid, mode));
+        }
+        Ok((self.cred.uid, self.cred.gid, mode))
+    }
+
+    /// Makes the backing object for a new name at `found`.
+    pub(super) fn make(
+        &self,
+        found: &Found,
+        kind: Kind,
+        what: NewKind,
+        (uid, gid, mode): (u32, u32, u32),
+        origin: Option<TreePath>,
+        hides: Option<TreePath>,
+    ) -> Outcome<Fresh> {
+        self.facts.fresh(&NewObject {
+            what,
+            label: Label {
+                kind,
+                parent: found.dir.place.label(),
+                name: found.name().to_vec(),
+                origin,
+                hides,
+            },
+            mode,
+            uid,
+            gid,
+        })
+    }
+
+    /// A record of this request for a fresh object.
+    pub(super) fn record(&self, kind: Kind, fresh: Fresh, hides: Option<TreePath>) -> Record {
+        Record {
+            version: self.facts.next_version(),
+            kind,
+            object: fresh.object,
+            owner: self.facts.me(),
+            ino: fresh.ino,
+            origin: None,
+            hides,
+            token: self.request.token,
+            drained: None,
+        }
+    }
+
+    /// What of the PFS a new thing at `found` would hide.
+    pub(super) fn hidden_at(&self, found: &Found) -> Option<TreePath> {
+        match (&found.record, &found.node) {
+            (Some(r), _) => hidden_by(r, &found.path),
+            (None, Some(Node::Lower(lower, _))) => Some(lower.clone()),
+            (None, _) => None,
+        }
+    }
+
+    /// Takes the record at `found` out of the tables, with its object; nothing to do if there is none.
+    pub(super) fn drop_record(&self, found: &Found, plan: &mut Plan) {
+        if let Some(r) = &found.record {
+            plan.delete(&found.path, r.object, self.request.token);
+        }
+    }
+
+    /// Leaves at `found`, whose record is dropped or moved away, what hides the PFS there, if anything does.
+    pub(super) fn vacate(&self, found: &Found, plan: &mut Plan) -> Outcome<()> {
+        let Some(hides) = self.hidden_at(found) else {
+            return Ok(());
+        };
+        let fresh = self.make(
+            found,
+            Kind::Whiteout,
+            NewKind::Marker,
+            (self.cred.uid, self.cred.gid, 0),
+            None,
+            Some(hides.clone()),
+        )?;
+        plan.put(
+            found.path.clone(),
+            Record {
+                ino: 0,
+                ..self.record(Kind::Whiteout, fresh, Some(hides))
+            },
+        );
+        Ok(())
+    }
+
+    /// Is a directory without visible entries? ENOTEMPTY if not. Gives the invisible records below it.
+    pub(super) fn check_empty(&self, found: &Found) -> Outcome<Vec<(TreePath, Record)>> {
+        let below = self.facts.subtree(&found.path)?;
+        if below.iter().any(|(_, r)| r.is_visible()) {
+            return errno(libc::ENOTEMPTY);
+        }
+        if let Some(Node::Lower(lower, _)) = &found.node {
+            for entry in self.facts.lower_list(lower)?.iter() {
+                let path = found.path.join(&entry.name);
+                if !below.iter().any(|(p, _)| *p == path) {
+                    return errno(libc::ENOTEMPTY);
+                }
+            }
+        }
+        Ok(below)
+    }
+
+    /// A new thing at `found`, where nothing visible is: its record over what was hidden there.
+    pub(super) fn plant(&self, found: &Found, record: Record) -> Plan {
+        let mut plan = Plan::default();
+        self.drop_record(found, &mut plan);
+        plan.touch(&found.dir);
+        plan.put(found.path.clone(), record);
+        plan
+    }
+
+    /// Was the thing at `found` made by this very request, in an earlier try?
+    pub(super) fn is_own_work(&self, found: &Found) -> bool {
+        self.request.retry
+            && found
+                .record
+                .as_ref()
+                .is_some_and(|r| r.is_visible() && r.token == self.request.token)
+    }
+}
+
+/// What of the PFS a record keeps from view, if it is at `path`.
+pub(super) fn hidden_by(record: &Record, path: &TreePath) -> Option<TreePath> {
+    record
+        .hides
+        .clone()
+        .or_else(|| record.drained.is_some().then(|| path.clone()))
+}
+
+/// The record as it is after it moved away from `path`: what had been drained there is no longer it.
+pub(super) fn undrained(record: &Record, path: &TreePath) -> Record {
+    Record {
+        hides: hidden_by(record, path),
+        drained: None,
+        ..record.clone()
+    }
+}
+
+/// A decision in the making. Keeps deletions before puts.
+#[derive(Default)]
+pub(super) struct Plan {
+    deletes: Vec<Change>,
+    puts: Vec<Change>,
+    effects: Vec<Effect>,
+}
+
+impl Plan {
+    pub(super) fn put(&mut self, path: TreePath, record: Record) {
+        self.puts.push(Change::Put { path, record });
+    }
+
+    /// The record goes and its backing object with it.
+    pub(super) fn delete(
+        &mut self,
+        path: &TreePath,
+        object: ObjectName,
+        token: crate::record::Token,
+    ) {
+        self.forget(path, object);
+        self.puts.push(Change::Doom { object, token });
+        self.effects.push(Effect::Remove(object));
+    }
+
+    /// The record goes, the object stays (it gets another name).
+    pub(super) fn forget(&mut self, path: &TreePath, object: ObjectName) {
+        self.deletes.push(Change::Delete {
+            path: path.clone(),
+            object,
+        });
+    }
+
+    /// The label on the object has to follow the record at `path`.
+    pub(super) fn relabel(&mut self, object: ObjectName, path: &TreePath) {
+        self.puts.push(Change::Relabel(object));
+        self.effects.push(Effect::Relabel(object, path.clone()));
+    }
+
+    /// An entry of `dir` has come or gone.
+    pub(super) fn touch(&mut self, dir: &Dir) {
+        if let Place::Born(object) = dir.place {
+            let effect = Effect::Touch(object);
+            if !self.effects.contains(&effect) {
+                self.effects.push(effect);
+            }
+        }
+    }
+
+    pub(super) fn decide(mut self, answer: Answer) -> Decision {
+        self.deletes.append(&mut self.puts);
+        Decision {
+            batch: self.deletes,
+            effects: self.effects,
+            answer,
+        }
+    }
+}
+
+/// A decision that changes nothing.
+pub(super) fn only(answer: Answer) -> Decision {
+    Decision {
+        batch: vec![],
+        effects: vec![],
+        answer,
+    }
+}
+
+/// File type bits of a mode.
+pub(super) fn type_of(attr: &Attr) -> u32 {
+    attr.mode & libc::S_IFMT
+}

@@ -1,0 +1,116 @@
+//! New names: directories, nodes, symbolic and hard links.
+
+use super::change::Plan;
+use super::change::type_of;
+use super::{Answer, Context, Decision, Path};
+use crate::facts::{NewKind, Outcome, errno};
+use crate::record::{Kind, Record};
+use crate::walk::{Follow, Found, Last, Node};
+
+impl Context<'_> {
+    /// The place for a new name. `None` if this request has made it already, in an earlier try.
+    fn vacant(&self, path: &Path, slash_allowed: bool) -> Outcome<Option<Found>> {
+        let found = self.walk.resolve(path, Follow::No)?;
+        if found.node.is_some() || found.last != Last::Name {
+            if self.is_own_work(&found) {
+                return Ok(None);
+            }
+            return errno(libc::EEXIST);
+        }
+        if found.slash && !slash_allowed {
+            return errno(libc::ENOENT);
+        }
+        self.check_change(&found.dir)?;
+        Ok(Some(found))
+    }
+
+    fn new_name(&self, path: &Path, kind: Kind, what: NewKind, mode: u32) -> Outcome<Decision> {
+        let Some(found) = self.vacant(path, kind == Kind::Dir)? else {
+            return Ok(only(Answer::Done));
+        };
+        let hides = self.hidden_at(&found);
+        let owner = self.inherit(&found.dir, mode, kind == Kind::Dir)?;
+        let fresh = self.make(&found, kind, what, owner, None, hides.clone())?;
+        let plan = self.plant(&found, self.record(kind, fresh, hides));
+        Ok(plan.decide(Answer::Done))
+    }
+
+    pub(super) fn mkdir(&self, path: &Path, mode: u32) -> Outcome<Decision> {
+        // Linux keeps the sticky bit and drops set-user-id and set-group-id here.
+        self.new_name(path, Kind::Dir, NewKind::Dir, libc::S_IFDIR | mode & 0o1777)
+    }
+
+    pub(super) fn mknod(&self, path: &Path, mode: u32, dev: u64) -> Outcome<Decision> {
+        let bits = mode & 0o7777;
+        match mode & libc::S_IFMT {
+            0 | libc::S_IFREG => {
+                self.new_name(path, Kind::File, NewKind::File, libc::S_IFREG | bits)
+            }
+            t @ (libc::S_IFIFO | libc::S_IFSOCK) => {
+                self.new_name(path, Kind::Special, NewKind::Node(0), t | bits)
+            }
+            t @ (libc::S_IFCHR | libc::S_IFBLK) => {
+                if self.cred.uid != 0 {
+                    return errno(libc::EPERM);
+                }
+                self.new_name(path, Kind::Special, NewKind::Node(dev), t | bits)
+            }
+            libc::S_IFDIR => errno(libc::EPERM),
+            _ => errno(libc::EINVAL),
+        }
+    }
+
+    pub(super) fn symlink(&self, path: &Path, text: &[u8]) -> Outcome<Decision> {
+        if text.is_empty() {
+            return errno(libc::ENOENT);
+        }
+        if text.len() > forebay_wire::MAX_PATH_BYTES {
+            return errno(libc::ENAMETOOLONG);
+        }
+        // The object is a file with the text in it; `stat` shows 0777 as for any link.
+        self.new_name(
+            path,
+            Kind::Symlink,
+            NewKind::Symlink(text.to_vec()),
+            libc::S_IFREG | 0o600,
+        )
+    }
+
+    pub(super) fn link(&self, old: &Path, new: &Path, follow: bool) -> Outcome<Decision> {
+        let at_end = if follow {
+            Follow::Yes
+        } else {
+            Follow::BeforeSlash
+        };
+        let (from, node) = self.existing(old, at_end)?;
+        if self.walk.is_dir(&node) {
+            return errno(libc::EPERM);
+        }
+        let Some(to) = self.vacant(new, false)? else {
+            return Ok(only(Answer::Done));
+        };
+        let hides = self.hidden_at(&to);
+        let (mut plan, source) = match &node {
+            Node::Born(record) => (Plan::default(), record.clone()),
+            Node::Lower(lower, attr) => {
+                // A second name needs one object for both: bring the file into the buffer first.
+                if type_of(attr) != libc::S_IFREG || !self.stages(attr, 0) {
+                    return errno(libc::EXDEV);
+                }
+                let (plan, object) = self.staged(&from, lower, attr, attr.size)?;
+                let source = Record {
+                    object,
+                    ..self.record(Kind::File, crate::facts::Fresh { object, ino: 0 }, None)
+                };
+                (plan, source)
+            }
+        };
+        let attr_of_source = (0, 0, 0);
+        let what = NewKind::LinkTo(source.object);
+        let fresh = self.make(&to, source.kind, what, attr_of_source, None, hides.clone())?;
+        self.drop_record(&to, &mut plan);
+        plan.touch(&to.dir);
+        plan.put(to.path.clone(), self.record(source.kind, fresh, hides));
+        Ok(plan.decide(Answer::Done))
+    }
+}

@@ -1,0 +1,191 @@
+//! Opening, creating, and descriptors for operations on the object itself.
+
+use super::change::{Plan, only, type_of};
+use super::read::follow_if;
+use super::{Answer, Context, Decision, GrantTarget, Path};
+use crate::access::{self, READ, WRITE};
+use crate::facts::{Attr, NewKind, Outcome, errno};
+use crate::path::TreePath;
+use crate::record::{Kind, ObjectName};
+use crate::walk::{Follow, Found, Last, Node};
+
+/// Flags that are spent by the decision and must not reach the open of the target.
+const SPENT: i32 = libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
+
+impl Context<'_> {
+    pub(super) fn open(&self, path: &Path, flags: i32, mode: u32) -> Outcome<Decision> {
+        if flags & libc::O_TMPFILE == libc::O_TMPFILE {
+            // Programs fall back to a named temporary file.
+            return errno(libc::EOPNOTSUPP);
+        }
+        if flags & libc::O_PATH != 0 {
+            let follow = flags & libc::O_NOFOLLOW == 0;
+            return self.resolve(path, follow, false, flags & libc::O_DIRECTORY != 0);
+        }
+        let create = flags & libc::O_CREAT != 0;
+        if create && flags & libc::O_DIRECTORY != 0 {
+            return errno(libc::EINVAL);
+        }
+        let follow = if flags & libc::O_NOFOLLOW != 0 || create && flags & libc::O_EXCL != 0 {
+            Follow::BeforeSlash
+        } else {
+            Follow::Yes
+        };
+        let found = self.walk.resolve(path, follow)?;
+        if create && (found.slash || found.last != Last::Name) {
+            return errno(if found.node.is_some() && flags & libc::O_EXCL != 0 {
+                libc::EEXIST
+            } else {
+                libc::EISDIR
+            });
+        }
+        match &found.node {
+            Some(node) => {
+                if create && flags & libc::O_EXCL != 0 && !self.is_own_work(&found) {
+                    return errno(libc::EEXIST);
+                }
+                self.open_existing(&found, node, flags)
+            }
+            None if create => self.create(&found, flags, mode),
+            None => errno(libc::ENOENT),
+        }
+    }
+
+    fn create(&self, found: &Found, flags: i32, mode: u32) -> Outcome<Decision> {
+        self.check_change(&found.dir)?;
+        let hides = self.hidden_at(found);
+        let owner = self.inherit(&found.dir, libc::S_IFREG | mode & 0o7777, false)?;
+        let fresh = self.make(found, Kind::File, NewKind::File, owner, None, hides.clone())?;
+        let plan = self.plant(found, self.record(Kind::File, fresh, hides));
+        Ok(plan.decide(Answer::Grant {
+            target: GrantTarget::Object(fresh.object),
+            flags: flags & !SPENT,
+        }))
+    }
+
+    fn open_existing(&self, found: &Found, node: &Node, flags: i32) -> Outcome<Decision> {
+        let is_dir = self.walk.is_dir(node);
+        if !is_dir && (flags & libc::O_DIRECTORY != 0 || found.slash) {
+            return errno(libc::ENOTDIR);
+        }
+        let write = flags & libc::O_ACCMODE != libc::O_RDONLY || flags & libc::O_TRUNC != 0;
+        if is_dir && (write || flags & libc::O_CREAT != 0) {
+            return errno(libc::EISDIR);
+        }
+        if self.cred.uid != 0 {
+            self.check_open(&self.walk.attr(node)?, flags)?;
+        }
+        let flags = flags & !SPENT;
+        match node {
+            Node::Born(record) => match record.kind {
+                Kind::Symlink => errno(libc::ELOOP),
+                Kind::Special => Ok(special(GrantTarget::Object(record.object))),
+                _ => Ok(grant(GrantTarget::Object(record.object), flags)),
+            },
+            Node::Lower(lower, attr) => match type_of(attr) {
+                libc::S_IFLNK => errno(libc::ELOOP),
+                libc::S_IFREG if write && self.stages(attr, flags) => {
+                    self.stage(found, lower, attr, flags)
+                }
+                libc::S_IFREG | libc::S_IFDIR => {
+                    Ok(grant(GrantTarget::Lower(lower.clone()), flags))
+                }
+                _ => Ok(special(GrantTarget::Lower(lower.clone()))),
+            },
+        }
+    }
+
+    fn check_open(&self, attr: &Attr, flags: i32) -> Outcome<()> {
+        let mut want = match flags & libc::O_ACCMODE {
+            libc::O_RDONLY => READ,
+            libc::O_WRONLY => WRITE,
+            _ => READ | WRITE,
+        };
+        if flags & libc::O_TRUNC != 0 {
+            want |= WRITE;
+        }
+        access::check(self.cred, attr, want)?;
+        if flags & libc::O_NOATIME != 0 && self.cred.uid != attr.uid {
+            return errno(libc::EPERM);
+        }
+        Ok(())
+    }
+
+    /// Size policy: small files are staged, large ones written in place. What is
+    /// truncated anyway costs no copy.
+    pub(super) fn stages(&self, attr: &Attr, flags: i32) -> bool {
+        flags & libc::O_TRUNC != 0 || attr.size <= self.settings.stage_limit_bytes
+    }
+
+    /// Copies a PFS file into the buffer, so that it can be written there.
+    fn stage(&self, found: &Found, lower: &TreePath, attr: &Attr, flags: i32) -> Outcome<Decision> {
+        let bytes = if flags & libc::O_TRUNC != 0 {
+            0
+        } else {
+            attr.size
+        };
+        let (plan, object) = self.staged(found, lower, attr, bytes)?;
+        Ok(plan.decide(Answer::Grant {
+            target: GrantTarget::Object(object),
+            flags,
+        }))
+    }
+
+    /// The change that puts a staged copy of `lower` at `found`.
+    pub(super) fn staged(
+        &self,
+        found: &Found,
+        lower: &TreePath,
+        attr: &Attr,
+        bytes: u64,
+    ) -> Outcome<(Plan, ObjectName)> {
+        let hides = self.hidden_at(found);
+        let what = NewKind::Staged {
+            lower: lower.clone(),
+            bytes,
+        };
+        let owner = (attr.uid, attr.gid, attr.mode);
+        let fresh = self.make(found, Kind::File, what, owner, None, hides.clone())?;
+        let mut plan = Plan::default();
+        self.drop_record(found, &mut plan);
+        plan.put(found.path.clone(), self.record(Kind::File, fresh, hides));
+        Ok((plan, fresh.object))
+    }
+
+    pub(super) fn resolve(
+        &self,
+        path: &Path,
+        follow: bool,
+        for_write: bool,
+        directory: bool,
+    ) -> Outcome<Decision> {
+        let (found, node) = self.existing(path, follow_if(follow))?;
+        if directory && !self.walk.is_dir(&node) {
+            return errno(libc::ENOTDIR);
+        }
+        let o_path = libc::O_PATH | libc::O_NOFOLLOW;
+        match &node {
+            Node::Born(record) => Ok(grant(GrantTarget::Object(record.object), o_path)),
+            Node::Lower(lower, attr) => {
+                if for_write && type_of(attr) == libc::S_IFREG && self.stages(attr, 0) {
+                    access::check(self.cred, attr, WRITE)?;
+                    let (plan, object) = self.staged(&found, lower, attr, attr.size)?;
+                    return Ok(plan.decide(Answer::Grant {
+                        target: GrantTarget::Object(object),
+                        flags: o_path,
+                    }));
+                }
+                Ok(grant(GrantTarget::Lower(lower.clone()), o_path))
+            }
+        }
+    }
+}
+
+fn grant(target: GrantTarget, flags: i32) -> Decision {
+    only(Answer::Grant { target, flags })
+}
+
+/// Opening it may block or act, so the client does that itself, through an `O_PATH` descriptor.
+fn special(target: GrantTarget) -> Decision {
+    grant(target, libc::O_PATH | libc::O_NOFOLLOW)
+}

@@ -1,0 +1,182 @@
+//! Renames: files, directories with all below them, and exchanges.
+//!
+//! The name moves, the object stays. What lies on the PFS is not touched: a
+//! record [`Kind::Moved`] says where it still is, and the drain carries the
+//! rename out.
+
+use super::change::{Plan, only, undrained};
+use super::{Answer, Context, Decision, Path};
+use crate::access::WRITE;
+use crate::facts::{NewKind, Outcome, errno};
+use crate::path::TreePath;
+use crate::record::{Kind, Record};
+use crate::walk::{Follow, Found, Last, Node};
+
+impl Context<'_> {
+    pub(super) fn rename(&self, old: &Path, new: &Path, flags: u32) -> Outcome<Decision> {
+        let exchange = flags & libc::RENAME_EXCHANGE != 0;
+        let keep = flags & libc::RENAME_NOREPLACE != 0;
+        if flags & !(libc::RENAME_EXCHANGE | libc::RENAME_NOREPLACE) != 0 || exchange && keep {
+            return errno(libc::EINVAL);
+        }
+        let src = self.walk.resolve(old, Follow::No)?;
+        let dst = self.walk.resolve(new, Follow::No)?;
+        if src.last != Last::Name || src.path.is_root() {
+            return errno(libc::EBUSY);
+        }
+        if dst.last != Last::Name || dst.path.is_root() {
+            return errno(if keep { libc::EEXIST } else { libc::EBUSY });
+        }
+        let Some(node) = &src.node else {
+            if self.is_own_work(&dst) {
+                return Ok(only(Answer::Done));
+            }
+            return errno(libc::ENOENT);
+        };
+        match &dst.node {
+            Some(_) if keep => return errno(libc::EEXIST),
+            None if exchange => return errno(libc::ENOENT),
+            _ => {}
+        }
+        let is_dir = self.walk.is_dir(node);
+        let dst_is_dir = dst.node.as_ref().is_some_and(|n| self.walk.is_dir(n));
+        if !is_dir && (src.slash || dst.slash && !exchange) || exchange && dst.slash && !dst_is_dir
+        {
+            return errno(libc::ENOTDIR);
+        }
+        if src.path != dst.path {
+            if dst.path.is_within(&src.path) {
+                // Below a file nothing can be: the walk would have ended in ENOTDIR.
+                return errno(libc::EINVAL);
+            }
+            if src.path.is_within(&dst.path) {
+                return errno(if exchange {
+                    libc::EINVAL
+                } else {
+                    libc::ENOTEMPTY
+                });
+            }
+        }
+        self.check_change(&src.dir)?;
+        self.check_change(&dst.dir)?;
+        self.check_removal(&src.dir, node)?;
+        self.check_new_parent(&src, node, &dst)?;
+        if let Some(replaced) = &dst.node {
+            self.check_removal(&dst.dir, replaced)?;
+            if !exchange && is_dir && !dst_is_dir {
+                return errno(libc::ENOTDIR);
+            }
+            if !exchange && !is_dir && dst_is_dir {
+                return errno(libc::EISDIR);
+            }
+            if src.path == dst.path || same_object(node, replaced) {
+                return Ok(only(Answer::Done));
+            }
+            if exchange {
+                self.check_new_parent(&dst, replaced, &src)?;
+                return self.exchange(&src, &dst);
+            }
+        }
+        let mut plan = Plan::default();
+        if dst_is_dir {
+            self.drop_below(&dst, &mut plan)?;
+        }
+        self.drop_record(&dst, &mut plan);
+        self.relocate(&src, &dst, &mut plan)?;
+        self.vacate(&src, &mut plan)?;
+        plan.touch(&src.dir);
+        plan.touch(&dst.dir);
+        Ok(plan.decide(Answer::Done))
+    }
+
+    /// A directory that gets another parent has its `..` changed, which takes write permission.
+    fn check_new_parent(&self, src: &Found, node: &Node, dst: &Found) -> Outcome<()> {
+        if self.walk.is_dir(node) && src.dir.path != dst.dir.path {
+            let dir = self.walk.enter(src.path.clone(), node)?;
+            self.walk.check_dir(&dir, WRITE)?;
+        }
+        Ok(())
+    }
+
+    fn exchange(&self, a: &Found, b: &Found) -> Outcome<Decision> {
+        let mut plan = Plan::default();
+        self.relocate(a, b, &mut plan)?;
+        self.relocate(b, a, &mut plan)?;
+        plan.touch(&a.dir);
+        plan.touch(&b.dir);
+        Ok(plan.decide(Answer::Done))
+    }
+
+    /// Gives what is at `src` the name `dst`, with everything below it.
+    fn relocate(&self, src: &Found, dst: &Found, plan: &mut Plan) -> Outcome<()> {
+        let Some(node) = &src.node else {
+            return errno(libc::ENOENT);
+        };
+        let hides = self.hidden_at(dst);
+        match (&src.record, node) {
+            (Some(record), _) => {
+                plan.forget(&src.path, record.object);
+                let moved = Record {
+                    version: self.facts.next_version(),
+                    token: self.request.token,
+                    hides,
+                    drained: None,
+                    ..record.clone()
+                };
+                plan.relabel(moved.object, &dst.path);
+                plan.put(dst.path.clone(), moved);
+            }
+            (None, Node::Lower(lower, _)) => {
+                let fresh = self.make(
+                    dst,
+                    Kind::Moved,
+                    NewKind::Marker,
+                    (self.cred.uid, self.cred.gid, 0),
+                    Some(lower.clone()),
+                    hides.clone(),
+                )?;
+                let record = Record {
+                    ino: 0,
+                    origin: Some(lower.clone()),
+                    ..self.record(Kind::Moved, fresh, hides)
+                };
+                plan.put(dst.path.clone(), record);
+            }
+            // A born node is known by its record.
+            (None, Node::Born(_)) => return errno(libc::ENOENT),
+        }
+        if self.walk.is_dir(node) {
+            self.relocate_below(&src.path, &dst.path, plan)?;
+        }
+        Ok(())
+    }
+
+    fn relocate_below(&self, from: &TreePath, to: &TreePath, plan: &mut Plan) -> Outcome<()> {
+        for (path, record) in self.facts.subtree(from)? {
+            let Some(new_path) = path.rebase(from, to) else {
+                continue;
+            };
+            plan.forget(&path, record.object);
+            let moved = Record {
+                version: self.facts.next_version(),
+                ..undrained(&record, &path)
+            };
+            if moved.hides != record.hides {
+                plan.relabel(moved.object, &new_path);
+            }
+            plan.put(new_path, moved);
+        }
+        Ok(())
+    }
+}
+
+/// Two names of one object: POSIX asks that a rename of one to the other does nothing.
+fn same_object(a: &Node, b: &Node) -> bool {
+    match (a, b) {
+        (Node::Born(a), Node::Born(b)) => a.object.oid == b.object.oid,
+        (Node::Lower(_, a), Node::Lower(_, b)) => {
+            (a.dev, a.ino) == (b.dev, b.ino) && a.mode & libc::S_IFMT != libc::S_IFDIR
+        }
+        _ => false,
+    }
+}

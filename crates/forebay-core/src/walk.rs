@@ -1,0 +1,473 @@
+//! From a path as a program wrote it to a place in the merged namespace.
+//!
+//! The merged namespace is the buffer's records over the PFS below. A directory
+//! is either *born* in the buffer (only records count in it) or *merged* (a
+//! directory of the PFS, with records over its entries). Symbolic links and
+//! `..` are followed component by component here and nowhere else; a path that
+//! leaves the buffer ends in [`Stop::Redirect`].
+
+use crate::access::{self, SEARCH};
+use crate::facts::{Attr, Cred, Facts, LabelParent, Outcome, Settings, Stop, errno};
+use crate::ops::{Path, Start};
+use crate::path::TreePath;
+use crate::record::{Kind, ObjectName, Record};
+
+/// Names that the drain uses on the PFS begin with this; they are not part of the namespace.
+pub const RESERVED_PREFIX: &[u8] = b".forebay-";
+
+/// As many symbolic links as Linux follows in one path.
+const MAX_LINKS: u32 = 40;
+const MAX_NAME_BYTES: usize = forebay_wire::MAX_NAME_BYTES;
+
+/// Where the entries of a directory come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// Made in the buffer.
+    Born(ObjectName),
+    /// This directory of the PFS, with records over it.
+    Merged(TreePath),
+}
+
+impl Place {
+    /// How labels of entries name this directory.
+    pub fn label(&self) -> LabelParent {
+        match self {
+            Place::Born(object) => LabelParent::Object(object.oid),
+            Place::Merged(lower) => LabelParent::Lower(lower.clone()),
+        }
+    }
+}
+
+/// A directory in the merged namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dir {
+    /// Its path in the buffer.
+    pub path: TreePath,
+    /// Where its entries come from.
+    pub place: Place,
+}
+
+/// Something that exists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Node {
+    /// Made (or staged) in the buffer.
+    Born(Record),
+    /// On the PFS, at this path there.
+    Lower(TreePath, Attr),
+}
+
+/// How the path ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Last {
+    /// With a name.
+    Name,
+    /// With `.`, or it was empty.
+    Dot,
+    /// With `..`.
+    DotDot,
+}
+
+/// What to do with a symbolic link at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Follow {
+    /// Follow it.
+    Yes,
+    /// Follow it only if a slash comes after it (`lstat`, `open` with `O_NOFOLLOW`).
+    BeforeSlash,
+    /// Never (operations on the name itself: `unlink`, `rename`, `mkdir`).
+    No,
+}
+
+/// Where a path leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Path in the buffer, free of links.
+    pub path: TreePath,
+    /// The directory that holds the name (for the root: the root).
+    pub dir: Dir,
+    /// The record at the path, whiteouts included.
+    pub record: Option<Record>,
+    /// What is there.
+    pub node: Option<Node>,
+    /// How the path ended.
+    pub last: Last,
+    /// A slash came after the last component.
+    pub slash: bool,
+}
+
+impl Found {
+    /// The name in its directory.
+    pub fn name(&self) -> &[u8] {
+        self.path.name()
+    }
+}
+
+/// One walk.
+pub struct Walk<'a> {
+    /// Who walks.
+    pub cred: &'a Cred,
+    /// Settings of the buffer.
+    pub settings: &'a Settings,
+    /// State of the world.
+    pub facts: &'a dyn Facts,
+}
+
+impl Walk<'_> {
+    /// Attributes of a node as `stat` shows them.
+    pub fn attr(&self, node: &Node) -> Outcome<Attr> {
+        match node {
+            Node::Lower(_, attr) => Ok(*attr),
+            Node::Born(record) => {
+                let mut attr = self.facts.attr(record.object)?;
+                if record.kind == Kind::Symlink {
+                    // The backing object is a regular file with the text in it.
+                    attr.mode = libc::S_IFLNK | 0o777;
+                }
+                Ok(attr)
+            }
+        }
+    }
+
+    /// Attributes of a directory.
+    pub fn dir_attr(&self, dir: &Dir) -> Outcome<Attr> {
+        match &dir.place {
+            Place::Born(object) => self.facts.attr(*object),
+            Place::Merged(lower) => match self.facts.lower(lower)? {
+                Some(attr) => Ok(attr),
+                None => errno(libc::ENOENT),
+            },
+        }
+    }
+
+    /// May the caller do `want` in this directory?
+    pub fn check_dir(&self, dir: &Dir, want: u32) -> Outcome<()> {
+        if self.cred.uid == 0 {
+            return Ok(());
+        }
+        access::check(self.cred, &self.dir_attr(dir)?, want)
+    }
+
+    /// Is the node a directory?
+    pub fn is_dir(&self, node: &Node) -> bool {
+        match node {
+            Node::Born(record) => record.kind == Kind::Dir,
+            Node::Lower(_, attr) => attr.mode & libc::S_IFMT == libc::S_IFDIR,
+        }
+    }
+
+    fn is_symlink(&self, node: &Node) -> bool {
+        match node {
+            Node::Born(record) => record.kind == Kind::Symlink,
+            Node::Lower(_, attr) => attr.mode & libc::S_IFMT == libc::S_IFLNK,
+        }
+    }
+
+    /// Text of a symbolic link.
+    pub fn link_text(&self, node: &Node) -> Outcome<Vec<u8>> {
+        match node {
+            Node::Born(record) if record.kind == Kind::Symlink => {
+                self.facts.link_text(record.object)
+            }
+            Node::Lower(path, attr) if attr.mode & libc::S_IFMT == libc::S_IFLNK => {
+                self.facts.lower_link(path)
+            }
+            _ => errno(libc::EINVAL),
+        }
+    }
+
+    /// The directory at a path that is known to be one (no links, no missing parts),
+    /// or ENOENT if it is not one any more. Looks at records only.
+    pub fn dir_at(&self, path: &TreePath) -> Outcome<Dir> {
+        // An exact hit needs no look at the ancestors: a record exists only where all of
+        // its ancestors are directories.
+        match self.facts.record(path)? {
+            Some(r) if r.kind == Kind::Dir => {
+                return Ok(Dir {
+                    path: path.clone(),
+                    place: Place::Born(r.object),
+                });
+            }
+            Some(Record {
+                kind: Kind::Moved,
+                origin: Some(origin),
+                ..
+            }) => {
+                return Ok(Dir {
+                    path: path.clone(),
+                    place: Place::Merged(origin),
+                });
+            }
+            Some(_) => return errno(libc::ENOENT),
+            None => {}
+        }
+        let Some((parent, name)) = path.split() else {
+            return Ok(Dir {
+                path: TreePath::root(),
+                place: Place::Merged(TreePath::root()),
+            });
+        };
+        match self.dir_at(&parent)?.place {
+            Place::Born(_) => errno(libc::ENOENT),
+            Place::Merged(lower) => Ok(Dir {
+                path: path.clone(),
+                place: Place::Merged(lower.join(name)),
+            }),
+        }
+    }
+
+    /// Where the PFS directory `lower` is in the buffer now.
+    fn dir_of_lower(&self, lower: &TreePath) -> Outcome<Dir> {
+        let mut at = lower.clone();
+        let path = loop {
+            if let Some(now) = self.facts.moved(&at)? {
+                // `lower` is within `at` by construction.
+                break lower.rebase(&at, &now).unwrap_or(now);
+            }
+            if at.is_root() {
+                break lower.clone();
+            }
+            at = at.parent();
+        };
+        let dir = self.dir_at(&path)?;
+        if dir.place == Place::Merged(lower.clone()) {
+            Ok(dir)
+        } else {
+            // Something else has taken its path: the directory is gone from the namespace.
+            errno(libc::ENOENT)
+        }
+    }
+
+    /// The directory where a path starts.
+    pub fn start(&self, start: &Start) -> Outcome<Dir> {
+        match start {
+            Start::Root => self.dir_at(&TreePath::root()),
+            Start::Lower(lower) => self.dir_of_lower(lower),
+            Start::Object(object) => match self.facts.path_of(*object)? {
+                Some(path) => self.dir_at(&path),
+                None => errno(libc::ENOENT),
+            },
+        }
+    }
+
+    /// What `name` is in `dir`: the record and the node.
+    pub fn lookup(&self, dir: &Dir, name: &[u8]) -> Outcome<(Option<Record>, Option<Node>)> {
+        let record = self.facts.record(&dir.path.join(name))?;
+        let node = match &record {
+            Some(r) => match (r.kind, &r.origin) {
+                (Kind::Whiteout, _) => None,
+                (Kind::Moved, Some(origin)) => {
+                    let attr = self.facts.lower(origin)?;
+                    attr.map(|a| Node::Lower(origin.clone(), a))
+                }
+                _ => Some(Node::Born(r.clone())),
+            },
+            None => match &dir.place {
+                Place::Born(_) => None,
+                Place::Merged(_) if name.starts_with(RESERVED_PREFIX) => None,
+                Place::Merged(lower) => {
+                    let path = lower.join(name);
+                    self.facts.lower(&path)?.map(|a| Node::Lower(path, a))
+                }
+            },
+        };
+        Ok((record, node))
+    }
+
+    /// The directory that a node is, or ENOTDIR.
+    pub fn enter(&self, path: TreePath, node: &Node) -> Outcome<Dir> {
+        let place = match node {
+            Node::Born(r) if r.kind == Kind::Dir => Place::Born(r.object),
+            Node::Lower(lower, attr) if attr.mode & libc::S_IFMT == libc::S_IFDIR => {
+                Place::Merged(lower.clone())
+            }
+            _ => return errno(libc::ENOTDIR),
+        };
+        Ok(Dir { path, place })
+    }
+
+    /// The directory itself as the end of a path.
+    fn found_dir(&self, dir: Dir, last: Last, slash: bool) -> Outcome<Found> {
+        let record = self.facts.record(&dir.path)?;
+        let node = match &dir.place {
+            Place::Born(_) => record.clone().map(Node::Born),
+            Place::Merged(lower) => self
+                .facts
+                .lower(lower)?
+                .map(|a| Node::Lower(lower.clone(), a)),
+        };
+        let parent = if dir.path.is_root() {
+            dir.clone()
+        } else {
+            self.dir_at(&dir.path.parent())?
+        };
+        Ok(Found {
+            path: dir.path,
+            dir: parent,
+            record,
+            node,
+            last,
+            slash,
+        })
+    }
+
+    /// The common case without a walk: a plain path, no permission to check on the way, and a
+    /// record at the path or at its directory. Records exist only under real directories,
+    /// so no link can be on the way.
+    fn quick(&self, path: &Path) -> Outcome<Option<Found>> {
+        if self.cred.uid != 0 {
+            return Ok(None);
+        }
+        let Some(tail) = TreePath::new(&path.bytes[..]).filter(|p| !p.is_root()) else {
+            return Ok(None);
+        };
+        let full = match &path.start {
+            Start::Root => tail,
+            Start::Object(_) => tail
+                .rebase(&TreePath::root(), &self.start(&path.start)?.path)
+                .unwrap_or(tail),
+            Start::Lower(_) => return Ok(None),
+        };
+        let found = |dir: Dir, record: Option<Record>, node: Option<Node>| Found {
+            path: full.clone(),
+            dir,
+            record,
+            node,
+            last: Last::Name,
+            slash: false,
+        };
+        match self.facts.record(&full)? {
+            Some(r) if matches!(r.kind, Kind::File | Kind::Dir | Kind::Special) => {
+                let dir = self.dir_at(&full.parent())?;
+                Ok(Some(found(dir, Some(r.clone()), Some(Node::Born(r)))))
+            }
+            None if full.name().len() <= MAX_NAME_BYTES => {
+                let parent = full.parent();
+                match self.facts.record(&parent)? {
+                    Some(r) if r.kind == Kind::Dir => {
+                        let place = Place::Born(r.object);
+                        Ok(Some(found(
+                            Dir {
+                                path: parent,
+                                place,
+                            },
+                            None,
+                            None,
+                        )))
+                    }
+                    _ => Ok(None),
+                }
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Walks `path`. A missing last component is no error: `node` is `None` then.
+    pub fn resolve(&self, path: &Path, follow: Follow) -> Outcome<Found> {
+        if let Some(found) = self.quick(path)? {
+            return Ok(found);
+        }
+        let mut dir = self.start(&path.start)?;
+        let mut rest = path.bytes.clone();
+        let mut at = 0;
+        let mut links = 0;
+        let mut last = Last::Dot;
+        loop {
+            while rest.get(at) == Some(&b'/') {
+                at += 1;
+            }
+            if at == rest.len() {
+                let slash = rest.last() == Some(&b'/');
+                return self.found_dir(dir, last, slash);
+            }
+            let end = rest[at..]
+                .iter()
+                .position(|&b| b == b'/')
+                .map_or(rest.len(), |i| at + i);
+            let name = &rest[at..end];
+            let slash = end < rest.len();
+            let is_last = rest[end..].iter().all(|&b| b == b'/');
+            // Even `.` and `..` need the directory to be searchable.
+            self.check_dir(&dir, SEARCH)?;
+            match name {
+                b"." => {
+                    last = Last::Dot;
+                    at = end;
+                    continue;
+                }
+                b".." => {
+                    if dir.path.is_root() {
+                        return Err(Stop::Redirect(
+                            [&self.settings.root[..], b"/", &rest[at..]].concat(),
+                        ));
+                    }
+                    dir = self.dir_at(&dir.path.parent())?;
+                    last = Last::DotDot;
+                    at = end;
+                    continue;
+                }
+                _ => {}
+            }
+            if name.len() > MAX_NAME_BYTES {
+                return errno(libc::ENAMETOOLONG);
+            }
+            let (record, node) = self.lookup(&dir, name)?;
+            if let Some(link) = node.as_ref().filter(|n| self.is_symlink(n)) {
+                let through = !is_last
+                    || match follow {
+                        Follow::Yes => true,
+                        Follow::BeforeSlash => slash,
+                        Follow::No => false,
+                    };
+                if through {
+                    links += 1;
+                    if links > MAX_LINKS {
+                        return errno(libc::ELOOP);
+                    }
+                    let mut text = self.link_text(link)?;
+                    if text.is_empty() {
+                        return errno(libc::ENOENT);
+                    }
+                    text.extend_from_slice(&rest[end..]);
+                    if text[0] == b'/' {
+                        let Some(inside) = below(&self.settings.root, &text) else {
+                            return Err(Stop::Redirect(text));
+                        };
+                        text = inside.to_vec();
+                        dir = self.dir_at(&TreePath::root())?;
+                    }
+                    rest = text;
+                    at = 0;
+                    last = Last::Dot;
+                    continue;
+                }
+            }
+            let path = dir.path.join(name);
+            if is_last {
+                return Ok(Found {
+                    path,
+                    dir,
+                    record,
+                    node,
+                    last: Last::Name,
+                    slash,
+                });
+            }
+            let Some(node) = node else {
+                return errno(libc::ENOENT);
+            };
+            dir = self.enter(path, &node)?;
+            last = Last::Name;
+            at = end;
+        }
+    }
+}
+
+/// The part of an absolute path below `root`, if it lies there as written.
+fn below<'p>(root: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
+    let rest = path.strip_prefix(root)?;
+    match rest.first() {
+        None => Some(rest),
+        Some(b'/') => Some(&rest[1..]),
+        Some(_) => None,
+    }
+}
