@@ -1,2 +1,77 @@
-//! The hook macro and symbol lookup that the preload libraries share. no_std.
+//! What every preload library of this project needs: a macro that defines a
+//! function of libc anew, the way on to the definition that comes next in the
+//! chain, and the pure rules by which a hook decides (is this path mine, what
+//! does this `fopen` mode mean, what does this `#!` line say).
+//!
+//! No std, no allocation, no thread-local storage: a hook may run before libc
+//! has finished its own start, in a signal handler, or in a child of `vfork`.
+//!
+//! ```
+//! use core::ffi::c_int;
+//! forebay_hook::hooks! {
+//!     /// Counts nothing, passes on.
+//!     fn sched_yield [real] () -> c_int {
+//!         real()
+//!     }
+//! }
+//! // SAFETY: takes no arguments, touches no memory.
+//! assert_eq!(unsafe { sched_yield() }, 0);
+//! ```
 #![no_std]
+
+pub mod environment;
+pub mod path;
+pub mod shebang;
+pub mod stdio_mode;
+mod symbol;
+
+pub use symbol::Real;
+
+/// Defines functions of libc anew.
+///
+/// `fn a | b [real] (arg: Type, ...) -> Ret { body }` exports `a` and `b` with
+/// the C calling convention. In the body `real` is the next definition of the
+/// same name in the chain of libraries (libc's, or that of another preload
+/// library). Beside each function stands a type of the same name whose
+/// associated function `real()` gives that definition to other modules.
+///
+/// Functions that are variadic in C are declared with the fixed arguments they
+/// can have: on x86-64 and AArch64 Linux both are passed alike.
+#[macro_export]
+macro_rules! hooks {
+    ($( $(#[$meta:meta])* fn $($name:ident)|+ [$real:ident] $args:tt -> $ret:ty $body:block )*) => {
+        $( $( $crate::hooks! { @one [$(#[$meta])*] $name $real $args $ret, $body } )+ )*
+    };
+    (@one [$($meta:tt)*] $name:ident $real:ident ( $($arg:ident : $ty:ty),* $(,)? ) $ret:ty, $body:block) => {
+        $($meta)*
+        #[unsafe(no_mangle)]
+        #[allow(clippy::too_many_arguments, clippy::missing_safety_doc)]
+        pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
+            #[allow(unused_variables)]
+            let $real = $name::real();
+            // SAFETY: the caller keeps to the contract of the libc function of this name.
+            #[allow(unused_unsafe, unused_braces)]
+            unsafe { $body }
+        }
+
+        #[doc = concat!("The next `", stringify!($name), "` in the chain.")]
+        #[allow(non_camel_case_types)]
+        pub enum $name {}
+
+        impl $name {
+            /// The next definition in the chain of libraries.
+            #[inline(always)]
+            #[allow(clippy::type_complexity)]
+            pub fn real() -> unsafe extern "C" fn($($ty),*) -> $ret {
+                static REAL: $crate::Real = $crate::Real::new(
+                    match ::core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                        Ok(name) => name,
+                        Err(_) => panic!("a Rust identifier holds no NUL"),
+                    },
+                );
+                // SAFETY: libc's symbol of this name has the type that the hook declares.
+                unsafe { ::core::mem::transmute::<*mut ::core::ffi::c_void, unsafe extern "C" fn($($ty),*) -> $ret>(REAL.get()) }
+            }
+        }
+    };
+}

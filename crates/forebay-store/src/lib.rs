@@ -1,1 +1,28 @@
-//! The metadata store of a bridge behind a trait: RocksDB, and in memory for tests and models.
+//! The metadata store of a bridge behind [`forebay_core::table::Tables`].
+//!
+//! [`Rocks`] keeps the tables in RocksDB and is what a server uses, behind
+//! [`Cached`], because most lookups ask for the same directories again.
+//! [`Memory`] keeps them in memory, for tests and for the simulator, and is the
+//! model that the others are compared with.
+//!
+//! ```
+//! use forebay_core::{path::TreePath, table::{Change, Tables}};
+//! use forebay_store::Memory;
+//! let tables = Memory::new();
+//! let put = Change::Meta { key: b"epoch".to_vec(), value: Some(vec![1]) };
+//! tables.apply(&[put]).unwrap();
+//! assert_eq!(tables.meta(b"epoch").unwrap(), Some(vec![1]));
+//! assert_eq!(tables.get(&TreePath::root()).unwrap(), None);
+//! ```
+#![forbid(unsafe_code)]
+
+mod cached;
+mod memory;
+mod rocks;
+
+pub use cached::Cached;
+pub use memory::Memory;
+pub use rocks::Rocks;
+
+#[cfg(test)]
+mod tests;

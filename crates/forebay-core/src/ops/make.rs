@@ -1,7 +1,6 @@
 //! New names: directories, nodes, symbolic and hard links.
 
-use super::change::Plan;
-use super::change::type_of;
+use super::change::{Plan, only, type_of};
 use super::{Answer, Context, Decision, Path};
 use crate::facts::{NewKind, Outcome, errno};
 use crate::record::{Kind, Record};
