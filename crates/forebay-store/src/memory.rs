@@ -1,0 +1,144 @@
+//! Tables in memory.
+
+use forebay_core::path::TreePath;
+use forebay_core::record::{ObjectName, Record, Token};
+use forebay_core::table::{Change, Marks, TableError, Tables};
+use parking_lot::RwLock;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+#[derive(Debug, Clone, Default)]
+struct Inner {
+    /// By [`TreePath::key`], so that ranges are those of the real store.
+    global: BTreeMap<Vec<u8>, (TreePath, Record)>,
+    local: BTreeMap<ObjectName, TreePath>,
+    doomed: BTreeMap<ObjectName, Token>,
+    relabel: BTreeSet<ObjectName>,
+    meta: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+/// Tables in memory: they end with the value. A clone of the value is a
+/// snapshot, which a simulator uses as what survives a crash.
+#[derive(Debug, Default)]
+pub struct Memory(RwLock<Inner>);
+
+impl Clone for Memory {
+    fn clone(&self) -> Self {
+        Memory(RwLock::new(self.0.read().clone()))
+    }
+}
+
+impl Memory {
+    /// Empty tables.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Tables for Memory {
+    fn get(&self, path: &TreePath) -> Result<Option<Record>, TableError> {
+        Ok(self.0.read().global.get(&path.key()).map(|e| e.1.clone()))
+    }
+
+    fn children(
+        &self,
+        dir: &TreePath,
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<(Vec<u8>, Record)>, TableError> {
+        let mut prefix = dir.as_bytes().to_vec();
+        prefix.push(0);
+        // The root's own key is the bare prefix, and no child has an empty name.
+        let mut from = prefix.clone();
+        from.extend_from_slice(after.unwrap_or_default());
+        Ok(self
+            .0
+            .read()
+            .global
+            .range((Bound::Excluded(from), Bound::Unbounded))
+            .take_while(|(k, _)| k.starts_with(&prefix))
+            .take(limit)
+            .map(|(k, e)| (k[prefix.len()..].to_vec(), e.1.clone()))
+            .collect())
+    }
+
+    fn subtree(&self, dir: &TreePath) -> Result<Vec<(TreePath, Record)>, TableError> {
+        let mut first = dir.as_bytes().to_vec();
+        first.push(0);
+        Ok(self
+            .0
+            .read()
+            .global
+            .range((Bound::Excluded(first), Bound::Unbounded))
+            .take_while(|(k, _)| k.starts_with(dir.as_bytes()))
+            .filter(|(_, (path, _))| path != dir && path.is_within(dir))
+            .map(|(_, e)| e.clone())
+            .collect())
+    }
+
+    fn path_of(&self, object: ObjectName) -> Result<Option<TreePath>, TableError> {
+        Ok(self.0.read().local.get(&object).cloned())
+    }
+
+    fn marks(&self) -> Result<Marks, TableError> {
+        let inner = self.0.read();
+        Ok(Marks {
+            doomed: inner.doomed.iter().map(|(o, t)| (*o, *t)).collect(),
+            relabel: inner.relabel.iter().copied().collect(),
+        })
+    }
+
+    fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, TableError> {
+        Ok(self.0.read().meta.get(key).cloned())
+    }
+
+    fn metas(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, TableError> {
+        Ok(self
+            .0
+            .read()
+            .meta
+            .range(prefix.to_vec()..)
+            .take_while(|(k, _)| k.starts_with(prefix))
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect())
+    }
+
+    fn apply(&self, batch: &[Change]) -> Result<(), TableError> {
+        let mut inner = self.0.write();
+        for change in batch {
+            match change {
+                Change::Put { path, record } => {
+                    inner.local.insert(record.object, path.clone());
+                    inner
+                        .global
+                        .insert(path.key(), (path.clone(), record.clone()));
+                }
+                Change::Delete { path, object } => {
+                    inner.local.remove(object);
+                    inner.global.remove(&path.key());
+                }
+                Change::Doom { object, token } => {
+                    inner.doomed.insert(*object, *token);
+                }
+                Change::Undoom(object) => {
+                    inner.doomed.remove(object);
+                }
+                Change::Relabel(object) => {
+                    inner.relabel.insert(*object);
+                }
+                Change::Relabeled(object) => {
+                    inner.relabel.remove(object);
+                }
+                Change::Meta { key, value } => match value {
+                    Some(v) => {
+                        inner.meta.insert(key.clone(), v.clone());
+                    }
+                    None => {
+                        inner.meta.remove(key);
+                    }
+                },
+            }
+        }
+        Ok(())
+    }
+}
