@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod drain;
 pub mod facts;
 pub mod ops;
 pub mod path;
