@@ -40,10 +40,10 @@ pub use symbol::Real;
 #[macro_export]
 macro_rules! hooks {
     ($( $(#[$meta:meta])* fn $($name:ident)|+ [$real:ident] $args:tt -> $ret:ty $body:block )*) => {
-        $( $( $crate::hooks! { @one [$(#[$meta])*] $name $real $args $ret, $body } )+ )*
+        $( $( $crate::hooks! { @one $name $real $args $ret, $body } )+ )*
     };
-    (@one [$($meta:tt)*] $name:ident $real:ident ( $($arg:ident : $ty:ty),* $(,)? ) $ret:ty, $body:block) => {
-        $($meta)*
+    (@one $name:ident $real:ident ( $($arg:ident : $ty:ty),* $(,)? ) $ret:ty, $body:block) => {
+        #[doc = concat!("`", stringify!($name), "` of libc, defined anew.")]
         #[unsafe(no_mangle)]
         #[allow(clippy::too_many_arguments, clippy::missing_safety_doc)]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {

@@ -1,0 +1,276 @@
+//! Whose is a path? Lexical rules only; nothing is looked up on a file system.
+//!
+//! The test is lexical (`..` removes the component before it), because asking
+//! the kernel would cost a call for every path of the program. What is sent to
+//! the bridge is the part below the root as written, because there `..` after a
+//! symbolic link is resolved properly.
+
+/// Where an absolute path lies, as far as a glance tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Glance {
+    /// It begins with the root and has nothing to normalise.
+    Inside,
+    /// It has nothing to normalise and lies elsewhere.
+    Outside,
+    /// It holds `//`, `.` or `..`: see [`enter`].
+    Unclear,
+}
+
+/// Has `path` no `//`, and no component `.` or `..` after a slash?
+pub fn is_plain(path: &[u8]) -> bool {
+    let mut rest = path;
+    while let Some(at) = rest.iter().position(|&b| b == b'/') {
+        rest = &rest[at + 1..];
+        match rest {
+            [b'/', ..] | [b'.'] | [b'.', b'/', ..] | [b'.', b'.'] | [b'.', b'.', b'/', ..] => {
+                return false;
+            }
+            _ => {}
+        }
+    }
+    true
+}
+
+/// Does a component of `path` equal `..`?
+pub fn has_dotdot(path: &[u8]) -> bool {
+    path.windows(2).any(|w| w == b"..") && path.split(|&b| b == b'/').any(|c| c == b"..")
+}
+
+/// The part of the plain absolute `path` below `root`; empty for the root itself.
+pub fn below<'p>(path: &'p [u8], root: &[u8]) -> Option<&'p [u8]> {
+    let rest = path.strip_prefix(root)?;
+    match rest {
+        [] => Some(rest),
+        [b'/', below @ ..] => Some(below),
+        _ => None,
+    }
+}
+
+/// A first look at an absolute path.
+pub fn glance(path: &[u8], root: &[u8], alias: &[u8]) -> Glance {
+    if !is_plain(path) {
+        Glance::Unclear
+    } else if below(path, root).is_some() || (!alias.is_empty() && below(path, alias).is_some()) {
+        Glance::Inside
+    } else {
+        Glance::Outside
+    }
+}
+
+/// Follows components and knows how far they agree with the root.
+struct Walker<'r> {
+    root: &'r [u8],
+    root_depth: usize,
+    depth: usize,
+    matched: usize,
+}
+
+impl<'r> Walker<'r> {
+    fn new(root: &'r [u8]) -> Self {
+        Walker {
+            root,
+            root_depth: components(root).count(),
+            depth: 0,
+            matched: 0,
+        }
+    }
+
+    fn inside(&self) -> bool {
+        self.matched == self.root_depth
+    }
+
+    fn step(&mut self, component: &[u8]) {
+        match component {
+            b"" | b"." => {}
+            b".." => {
+                self.depth = self.depth.saturating_sub(1);
+                self.matched = self.matched.min(self.depth);
+            }
+            name => {
+                if self.depth == self.matched
+                    && components(self.root).nth(self.matched) == Some(name)
+                {
+                    self.matched += 1;
+                }
+                self.depth += 1;
+            }
+        }
+    }
+}
+
+fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|&b| b == b'/').filter(|c| !c.is_empty())
+}
+
+/// The part of `path` below `root`, where `path` starts at the absolute
+/// directory `base` unless it is absolute itself. `None` if it ends elsewhere.
+///
+/// The result keeps its `.` and `..`; it begins after the last place at which
+/// the path enters the root.
+pub fn enter<'p>(base: &[u8], path: &'p [u8], root: &[u8]) -> Option<&'p [u8]> {
+    let mut walker = Walker::new(root);
+    let mut rest = None;
+    if path.first() != Some(&b'/') {
+        components(base).for_each(|c| walker.step(c));
+        if walker.inside() {
+            rest = Some(path);
+        }
+    }
+    let mut at = 0;
+    while at < path.len() {
+        let end = path[at..]
+            .iter()
+            .position(|&b| b == b'/')
+            .map_or(path.len(), |n| at + n);
+        let was_inside = walker.inside();
+        walker.step(&path[at..end]);
+        let next = (end + 1).min(path.len());
+        if !walker.inside() {
+            rest = None;
+        } else if !was_inside {
+            rest = Some(&path[next..]);
+        }
+        at = end + 1;
+    }
+    rest.map(|r| {
+        let slashes = r.iter().take_while(|&&b| b == b'/').count();
+        &r[slashes..]
+    })
+}
+
+/// What a directory (or file) is, by the absolute path that the kernel gives for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spot<'a> {
+    /// Outside, and no relative path without `..` can come in.
+    Far,
+    /// Outside, a directory above the root.
+    Above,
+    /// A backing directory: object id.
+    Dir(u128),
+    /// A backing file: object id.
+    File(u128),
+    /// Below the root on the parallel file system; empty for the root itself.
+    Lower(&'a [u8]),
+}
+
+/// Names the absolute `path` of an open directory or file.
+///
+/// `storage` is the instance directory of the bridge: backing directories are
+/// `STORAGE/dir/<any>/<32 hex>`, backing files `STORAGE/obj/<any>/<32 hex>[...]`.
+/// A closing " (deleted)" of `/proc` does no harm.
+pub fn classify<'a>(path: &'a [u8], root: &[u8], storage: &[u8]) -> Spot<'a> {
+    if let Some(inner) = below(path, storage).filter(|_| !storage.is_empty()) {
+        let mut parts = inner.splitn(3, |&b| b == b'/');
+        let (kind, _, name) = (parts.next(), parts.next(), parts.next());
+        return match (kind, name.and_then(object_id)) {
+            (Some(b"dir"), Some(id)) => Spot::Dir(id),
+            (Some(b"obj"), Some(id)) => Spot::File(id),
+            _ => Spot::Far,
+        };
+    }
+    if let Some(inner) = below(path, root) {
+        return Spot::Lower(inner);
+    }
+    if path == b"/" || below(root, path).is_some() {
+        return Spot::Above;
+    }
+    Spot::Far
+}
+
+/// 32 hexadecimal digits at the start of `name`.
+fn object_id(name: &[u8]) -> Option<u128> {
+    let mut id = 0u128;
+    for &b in name.get(..32)? {
+        id = id << 4 | u128::from((b as char).to_digit(16)?);
+    }
+    Some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOT: &[u8] = b"/pfs/me/run7";
+
+    #[test]
+    fn plain_paths_are_told_from_those_that_need_a_walk() {
+        for plain in [
+            "/a/b",
+            "a",
+            "/a/.hidden",
+            "/a/..b",
+            "/a/b/",
+            "/",
+            "/a/...",
+            "..a/.b",
+        ] {
+            assert!(is_plain(plain.as_bytes()), "{plain}");
+        }
+        for not in ["//a", "/a//b", "/./a", "/a/.", "/a/..", "/a/../b", "a/./b"] {
+            assert!(!is_plain(not.as_bytes()), "{not}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_only_begins_like_the_root_is_outside() {
+        assert_eq!(glance(b"/pfs/me/run7x", ROOT, b""), Glance::Outside);
+        assert_eq!(glance(b"/pfs/me/run7", ROOT, b""), Glance::Inside);
+        assert_eq!(glance(b"/pfs/me/run7/", ROOT, b""), Glance::Inside);
+        assert_eq!(glance(b"/home/run7/x", ROOT, b"/home/run7"), Glance::Inside);
+        assert_eq!(glance(b"/home/../pfs", ROOT, b""), Glance::Unclear);
+    }
+
+    #[test]
+    fn the_part_below_the_root_keeps_its_dots() {
+        let enter = |p: &'static str| {
+            enter(b"/", p.as_bytes(), ROOT).map(|r| core::str::from_utf8(r).unwrap())
+        };
+        assert_eq!(enter("/tmp/../pfs/me//run7/./a/../b/"), Some("./a/../b/"));
+        assert_eq!(enter("/pfs/me/run7/../run7/x"), Some("x"));
+        assert_eq!(enter("/pfs/me/run7/a/../../other"), None);
+        assert_eq!(enter("/pfs/me/run7/.."), None);
+        assert_eq!(enter("/pfs/me/run7/."), Some("."));
+        assert_eq!(enter("/pfs/me/run7//"), Some(""));
+        assert_eq!(enter("//pfs//me/run7///x//y"), Some("x//y"));
+        assert_eq!(enter("/../../pfs/me/run7/x/.."), Some("x/.."));
+    }
+
+    #[test]
+    fn a_relative_path_may_enter_from_above_or_beside() {
+        assert_eq!(enter(b"/pfs", b"me/run7/x", ROOT), Some(&b"x"[..]));
+        assert_eq!(enter(b"/pfs/me/other", b"../run7/x", ROOT), Some(&b"x"[..]));
+        assert_eq!(enter(b"/pfs/me", b"run8/x", ROOT), None);
+        assert_eq!(enter(b"/", b"pfs/me/run7", ROOT), Some(&b""[..]));
+    }
+
+    #[test]
+    fn open_directories_are_recognised_by_their_path() {
+        let storage = b"/var/tmp/forebay-0/run7-0123456789abcdef";
+        let classify = |p: &'static str| classify(p.as_bytes(), ROOT, storage);
+        let dir =
+            "/var/tmp/forebay-0/run7-0123456789abcdef/dir/000/000000000000000000000000000000ff";
+        assert_eq!(classify(dir), Spot::Dir(255));
+        let gone = "/var/tmp/forebay-0/run7-0123456789abcdef/dir/000/000000000000000000000000000000ff (deleted)";
+        assert_eq!(classify(gone), Spot::Dir(255));
+        let link =
+            "/var/tmp/forebay-0/run7-0123456789abcdef/obj/000/000000000000000000000000000000fe.2";
+        assert_eq!(classify(link), Spot::File(254));
+        assert_eq!(
+            classify("/var/tmp/forebay-0/run7-0123456789abcdef/meta"),
+            Spot::Far
+        );
+        assert_eq!(classify("/pfs/me/run7"), Spot::Lower(b""));
+        assert_eq!(classify("/pfs/me/run7/a/b"), Spot::Lower(b"a/b"));
+        assert_eq!(classify("/pfs/me"), Spot::Above);
+        assert_eq!(classify("/"), Spot::Above);
+        assert_eq!(classify("/pfs/me/run"), Spot::Far);
+    }
+
+    #[test]
+    fn only_a_whole_component_counts_as_dotdot() {
+        assert!(has_dotdot(b".."));
+        assert!(has_dotdot(b"a/../b"));
+        assert!(has_dotdot(b"a/.."));
+        assert!(!has_dotdot(b"a..b/..c"));
+    }
+}

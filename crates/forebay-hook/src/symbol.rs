@@ -1,0 +1,82 @@
+//! Look-up of the next definition of a symbol, once, without a lock.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+#[link(name = "c")]
+unsafe extern "C" {
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    fn __errno_location() -> *mut c_int;
+}
+
+/// `RTLD_NEXT`: the libraries after the one that asks.
+const RTLD_NEXT: *mut c_void = usize::MAX as *mut c_void;
+const ENOSYS: c_int = 38;
+
+/// A symbol's next definition, looked up at first use.
+///
+/// Two threads may look up at once; both find the same. `dlsym` gives the
+/// default version of a versioned symbol, which is what a program linked today
+/// would get.
+pub struct Real {
+    name: &'static CStr,
+    at: AtomicPtr<c_void>,
+}
+
+impl Real {
+    /// A symbol that is looked up later.
+    pub const fn new(name: &'static CStr) -> Self {
+        Real {
+            name,
+            at: AtomicPtr::new(null_mut()),
+        }
+    }
+
+    /// Address of the definition. Where libc has none (an older release), the
+    /// address of a function that fails with `ENOSYS`.
+    #[inline(always)]
+    pub fn get(&self) -> *mut c_void {
+        let at = self.at.load(Ordering::Relaxed);
+        if at.is_null() { self.find() } else { at }
+    }
+
+    #[cold]
+    fn find(&self) -> *mut c_void {
+        // SAFETY: the name is a C string; dlsym may be called from any thread.
+        let mut at = unsafe { dlsym(RTLD_NEXT, self.name.as_ptr()) };
+        if at.is_null() {
+            at = missing as *mut c_void;
+        }
+        self.at.store(at, Ordering::Relaxed);
+        at
+    }
+}
+
+extern "C" fn missing() -> isize {
+    // SAFETY: errno of the calling thread is always there.
+    unsafe { *__errno_location() = ENOSYS };
+    -1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_symbol_of_libc_is_found_and_remembered() {
+        static GETPID: Real = Real::new(c"getpid");
+        let first = GETPID.get();
+        assert!(!first.is_null());
+        assert_eq!(first, GETPID.get());
+    }
+
+    #[test]
+    fn a_symbol_that_does_not_exist_fails_with_enosys() {
+        static NONE: Real = Real::new(c"no_such_function_in_libc");
+        // SAFETY: `missing` takes nothing and returns an integer.
+        let f =
+            unsafe { core::mem::transmute::<*mut c_void, extern "C" fn() -> isize>(NONE.get()) };
+        assert_eq!(f(), -1);
+    }
+}
