@@ -71,8 +71,7 @@ impl Context<'_> {
             entries.push(dot(b".", self.walk.dir_attr(&dir)?.ino));
             entries.push(dot(b"..", self.walk.dir_attr(&found.dir)?.ino));
         }
-        let records = self.facts.children(&dir.path, after, limit)?;
-        let records_end = records.len() < limit;
+        let mut reached = after.unwrap_or_default().to_vec();
         let lower = match &dir.place {
             Place::Born(_) => None,
             Place::Merged(lower) => Some(self.facts.lower_list(lower)?),
@@ -84,33 +83,38 @@ impl Context<'_> {
             .filter(|e| after.is_none_or(|a| e.name.as_slice() > a))
             .filter(|e| !e.name.starts_with(RESERVED_PREFIX))
             .peekable();
-        let mut above = records.iter().peekable();
+        let mut above = self.facts.children(&dir.path, after, limit)?;
+        let mut above_ends = above.len() < limit;
+        above.reverse();
         // Both sides are sorted; a record stands for the PFS entry of the same name.
         let more = loop {
+            if above.is_empty() && !above_ends {
+                above = self.facts.children(&dir.path, Some(&reached), limit)?;
+                above_ends = above.len() < limit;
+                above.reverse();
+            }
+            let next = above.last().map(|(name, _)| name);
+            let Some(name) = [next, below.peek().map(|b| &b.name)]
+                .into_iter()
+                .flatten()
+                .min()
+                .cloned()
+            else {
+                break false;
+            };
             if entries.len() >= limit {
-                break above.peek().is_some() || below.peek().is_some() || !records_end;
+                break true;
             }
-            match (above.peek(), below.peek()) {
-                (None, _) if !records_end => break true,
-                (None, None) => break false,
-                (Some((name, record)), b) if b.is_none_or(|b| *name <= b.name) => {
-                    if b.is_some_and(|b| b.name == *name) {
-                        below.next();
-                    }
-                    above.next();
-                    entries.extend(self.entry(name, record)?);
-                }
-                (_, Some(b)) => {
-                    entries.push(Entry {
-                        name: b.name.clone(),
-                        ino: b.ino,
-                        dtype: b.dtype,
-                    });
-                    below.next();
-                }
-                // The second arm took this one.
-                (Some(_), None) => break false,
+            let shown_below = below.next_if(|b| b.name == name);
+            match above.pop_if(|(n, _)| *n == name) {
+                Some((_, record)) => entries.extend(self.entry(&name, &record)?),
+                None => entries.extend(shown_below.map(|b| Entry {
+                    name: b.name.clone(),
+                    ino: b.ino,
+                    dtype: b.dtype,
+                })),
             }
+            reached = name;
         };
         Ok(only(Answer::Entries { entries, more }))
     }

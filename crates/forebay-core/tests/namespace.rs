@@ -1,0 +1,419 @@
+//! What the operations promise, on a world in memory.
+
+mod world;
+
+use forebay_core::facts::{Cred, Stop};
+use forebay_core::ops::{Answer, GrantTarget, Op};
+use forebay_core::path::TreePath;
+use forebay_core::record::Kind;
+use std::collections::BTreeMap;
+use world::{Lower, World, p, path};
+
+fn create(s: &str) -> Op {
+    Op::Open {
+        path: path(s),
+        flags: libc::O_CREAT | libc::O_WRONLY,
+        mode: 0o644,
+    }
+}
+fn create_new(s: &str) -> Op {
+    Op::Open {
+        path: path(s),
+        flags: libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY,
+        mode: 0o644,
+    }
+}
+fn open(s: &str, flags: i32) -> Op {
+    Op::Open {
+        path: path(s),
+        flags,
+        mode: 0,
+    }
+}
+fn mkdir(s: &str) -> Op {
+    Op::Mkdir {
+        path: path(s),
+        mode: 0o755,
+    }
+}
+fn unlink(s: &str) -> Op {
+    Op::Unlink {
+        path: path(s),
+        dir: false,
+    }
+}
+fn rmdir(s: &str) -> Op {
+    Op::Unlink {
+        path: path(s),
+        dir: true,
+    }
+}
+fn rename(a: &str, b: &str) -> Op {
+    rename2(a, b, 0)
+}
+fn rename2(a: &str, b: &str, flags: u32) -> Op {
+    Op::Rename {
+        old: path(a),
+        new: path(b),
+        flags,
+    }
+}
+fn symlink(s: &str, text: &str) -> Op {
+    Op::Symlink {
+        path: path(s),
+        text: text.into(),
+    }
+}
+fn stat(s: &str) -> Op {
+    Op::Stat {
+        path: path(s),
+        follow: true,
+    }
+}
+fn fails(r: Result<Answer, Stop>, e: i32) {
+    assert_eq!(r.unwrap_err(), Stop::Errno(e));
+}
+
+#[test]
+fn an_exclusive_create_has_one_winner_and_a_repeated_request_is_its_own() {
+    let mut w = World::default();
+    w.run(create_new("a")).unwrap();
+    w.retry = true;
+    w.run(create_new("a")).unwrap();
+    w.retry = false;
+    fails(w.run(create_new("a")), libc::EEXIST);
+}
+
+#[test]
+fn a_repeated_unlink_or_rename_succeeds_and_a_new_one_does_not() {
+    let mut w = World::default();
+    w.run(create("a")).unwrap();
+    w.run(unlink("a")).unwrap();
+    w.retry = true;
+    w.run(unlink("a")).unwrap();
+    w.retry = false;
+    fails(w.run(unlink("a")), libc::ENOENT);
+    w.run(create("b")).unwrap();
+    w.run(rename("b", "c")).unwrap();
+    w.retry = true;
+    w.run(rename("b", "c")).unwrap();
+    w.retry = false;
+    fails(w.run(rename("b", "c")), libc::ENOENT);
+}
+
+#[test]
+fn a_pfs_file_is_read_in_place_and_staged_when_written() {
+    let mut w = World::with_lower(&[("f", Lower::File(10)), ("big", Lower::File(2000))]);
+    let lower = |s: &str| GrantTarget::Lower(p(s));
+    let target = |a: Answer| match a {
+        Answer::Grant { target, .. } => target,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        target(w.run(open("f", libc::O_RDONLY)).unwrap()),
+        lower("f")
+    );
+    assert_eq!(
+        target(w.run(open("big", libc::O_RDWR)).unwrap()),
+        lower("big")
+    );
+    assert!(w.table.is_empty());
+    let granted = target(w.run(open("f", libc::O_RDWR)).unwrap());
+    assert_eq!(granted, GrantTarget::Object(w.table[&p("f")].object));
+    // What was staged and is removed must not let the PFS file come back.
+    w.run(unlink("f")).unwrap();
+    fails(w.run(stat("f")), libc::ENOENT);
+    assert_eq!(w.table[&p("f")].kind, Kind::Whiteout);
+    assert_eq!(w.table[&p("f")].hides, Some(p("f")));
+}
+
+#[test]
+fn a_directory_made_over_a_removed_one_shows_nothing_of_it() {
+    let mut w = World::with_lower(&[("d", Lower::Dir), ("d/x", Lower::File(1))]);
+    fails(w.run(rmdir("d")), libc::ENOTEMPTY);
+    w.run(unlink("d/x")).unwrap();
+    w.run(rmdir("d")).unwrap();
+    w.run(mkdir("d")).unwrap();
+    assert_eq!(w.tree(), BTreeMap::from([(p("d"), libc::DT_DIR)]));
+    assert_eq!(w.table[&p("d")].hides, Some(p("d")));
+}
+
+#[test]
+fn a_renamed_pfs_directory_shows_its_contents_under_the_new_name() {
+    let mut w = World::with_lower(&[
+        ("d", Lower::Dir),
+        ("d/x", Lower::File(1)),
+        ("d/sub", Lower::Dir),
+        ("d/sub/y", Lower::File(1)),
+    ]);
+    w.run(create("d/new")).unwrap();
+    w.run(unlink("d/x")).unwrap();
+    w.run(rename("d", "e")).unwrap();
+    let names: Vec<_> = w.tree().into_keys().collect();
+    assert_eq!(names, [p("e"), p("e/new"), p("e/sub"), p("e/sub/y")]);
+    // A descriptor of the PFS directory still leads to the right place.
+    let name = w.run(Op::NameOf {
+        start: forebay_core::ops::Start::Lower(p("d/sub")),
+    });
+    assert_eq!(name, Ok(Answer::Bytes(b"/pfs/run/e/sub".to_vec())));
+    // And back again.
+    w.run(rename("e", "d")).unwrap();
+    let names: Vec<_> = w.tree().into_keys().collect();
+    assert_eq!(names, [p("d"), p("d/new"), p("d/sub"), p("d/sub/y")]);
+}
+
+#[test]
+fn an_exchange_swaps_a_pfs_directory_with_a_new_file() {
+    let mut w = World::with_lower(&[("d", Lower::Dir), ("d/x", Lower::File(1))]);
+    w.run(create("f")).unwrap();
+    w.run(rename2("d", "f", libc::RENAME_EXCHANGE)).unwrap();
+    let tree = w.tree();
+    assert_eq!(tree[&p("d")], libc::DT_REG);
+    assert_eq!(tree[&p("f")], libc::DT_DIR);
+    assert!(tree.contains_key(&p("f/x")));
+}
+
+#[test]
+fn links_are_followed_and_paths_that_leave_are_sent_back() {
+    let mut w = World::with_lower(&[("l", Lower::Link(b"d".to_vec())), ("d", Lower::Dir)]);
+    w.run(create("l/x")).unwrap();
+    w.run(stat("d/x")).unwrap();
+    w.run(symlink("out", "/etc")).unwrap();
+    assert_eq!(
+        w.run(stat("out/passwd")),
+        Err(Stop::Redirect(b"/etc/passwd".to_vec()))
+    );
+    w.run(symlink("in", "/pfs/run/d")).unwrap();
+    w.run(stat("in/x")).unwrap();
+    assert_eq!(
+        w.run(stat("d/../../other")),
+        Err(Stop::Redirect(b"/pfs/run/../other".to_vec()))
+    );
+    w.run(symlink("loop", "loop")).unwrap();
+    fails(w.run(stat("loop")), libc::ELOOP);
+    fails(w.run(rename("d/x", "out/x")), libc::EXDEV);
+    // A dangling link: creating through it makes its target.
+    w.run(symlink("dangling", "d/made")).unwrap();
+    w.run(create("dangling")).unwrap();
+    w.run(stat("d/made")).unwrap();
+    fails(w.run(create_new("dangling")), libc::EEXIST);
+}
+
+#[test]
+fn slashes_and_dots_at_the_end_mean_what_linux_says() {
+    let mut w = World::default();
+    w.run(create("f")).unwrap();
+    w.run(mkdir("d/")).unwrap();
+    fails(w.run(stat("f/")), libc::ENOTDIR);
+    fails(w.run(create("new/")), libc::EISDIR);
+    fails(w.run(rmdir("d/.")), libc::EINVAL);
+    fails(w.run(rmdir("d/..")), libc::EBUSY);
+    fails(w.run(unlink("f/")), libc::ENOTDIR);
+    fails(w.run(symlink("s/", "x")), libc::ENOENT);
+    fails(w.run(mkdir("d/.")), libc::EEXIST);
+    fails(w.run(rename("d/.", "e")), libc::EBUSY);
+    fails(w.run(stat("f/x")), libc::ENOTDIR);
+    fails(w.run(mkdir(&"n".repeat(256))), libc::ENAMETOOLONG);
+    w.run(rename("d/", "e/")).unwrap();
+}
+
+#[test]
+fn only_those_who_may_change_a_directory_change_it() {
+    let mut w = World::default();
+    let user = Cred {
+        uid: 5,
+        gid: 5,
+        groups: vec![],
+    };
+    w.run(mkdir("d")).unwrap();
+    fails(w.run_as(&user, create("d/x")), libc::EACCES);
+    w.run(Op::Mkdir {
+        path: path("sticky"),
+        mode: 0o1777,
+    })
+    .unwrap();
+    w.run(create("sticky/roots")).unwrap();
+    w.run_as(&user, create("sticky/own")).unwrap();
+    fails(w.run_as(&user, unlink("sticky/roots")), libc::EPERM);
+    w.run_as(&user, unlink("sticky/own")).unwrap();
+    fails(
+        w.run_as(&user, open("sticky/roots", libc::O_WRONLY)),
+        libc::EACCES,
+    );
+    w.run_as(&user, open("sticky/roots", libc::O_RDONLY))
+        .unwrap();
+}
+
+/// A plain tree: what the namespace must look like from outside.
+#[derive(Clone, Default)]
+struct Model(BTreeMap<TreePath, u8>);
+
+impl Model {
+    fn is_dir(&self, at: &TreePath) -> bool {
+        at.is_root() || self.0.get(at) == Some(&libc::DT_DIR)
+    }
+    fn parent_ok(&self, at: &TreePath) -> bool {
+        self.is_dir(&at.parent())
+    }
+    fn is_empty(&self, dir: &TreePath) -> bool {
+        !self.0.keys().any(|k| k != dir && k.is_within(dir))
+    }
+    fn take(&mut self, from: &TreePath) -> Vec<(TreePath, u8)> {
+        let keys: Vec<_> = self
+            .0
+            .keys()
+            .filter(|k| k.is_within(from))
+            .cloned()
+            .collect();
+        keys.into_iter()
+            .map(|k| {
+                let v = self.0.remove(&k).unwrap();
+                (k, v)
+            })
+            .collect()
+    }
+    fn put(&mut self, taken: Vec<(TreePath, u8)>, from: &TreePath, to: &TreePath) {
+        for (k, v) in taken {
+            self.0.insert(k.rebase(from, to).unwrap(), v);
+        }
+    }
+    /// Applies the operation; says whether it succeeds.
+    fn apply(&mut self, op: &(u32, TreePath, TreePath)) -> bool {
+        let (what, a, b) = op;
+        let exists = |m: &Model, x: &TreePath| m.0.contains_key(x);
+        match what {
+            0 => {
+                let ok = self.parent_ok(a) && !exists(self, a);
+                if ok {
+                    self.0.insert(a.clone(), libc::DT_REG);
+                }
+                ok
+            }
+            1 => {
+                let ok = self.parent_ok(a) && !exists(self, a);
+                if ok {
+                    self.0.insert(a.clone(), libc::DT_DIR);
+                }
+                ok
+            }
+            2 => {
+                let ok = exists(self, a) && !self.is_dir(a);
+                if ok {
+                    self.0.remove(a);
+                }
+                ok
+            }
+            3 => {
+                let ok = exists(self, a) && self.is_dir(a) && self.is_empty(a);
+                if ok {
+                    self.0.remove(a);
+                }
+                ok
+            }
+            4 => {
+                if !exists(self, a) || !self.parent_ok(b) {
+                    return false;
+                }
+                if a == b {
+                    return true;
+                }
+                if b.is_within(a) || a.is_within(b) {
+                    return false;
+                }
+                if exists(self, b)
+                    && (self.is_dir(a) != self.is_dir(b) || self.is_dir(b) && !self.is_empty(b))
+                {
+                    return false;
+                }
+                self.0.remove(b);
+                let t = self.take(a);
+                self.put(t, a, b);
+                true
+            }
+            5 => {
+                if !exists(self, a) || !exists(self, b) {
+                    return false;
+                }
+                if a == b {
+                    return true;
+                }
+                if b.is_within(a) || a.is_within(b) {
+                    return false;
+                }
+                let (ta, tb) = (self.take(a), self.take(b));
+                self.put(ta, a, b);
+                self.put(tb, b, a);
+                true
+            }
+            _ => exists(self, a) && !self.is_dir(a),
+        }
+    }
+}
+
+#[test]
+fn random_operations_over_a_pfs_tree_look_like_a_plain_tree() {
+    let names = ["a", "b", "c"];
+    for seed in 0..150u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1;
+        let mut rnd = |n: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 11) as usize % n
+        };
+        let mut w = World::default();
+        let mut model = Model::default();
+        for _ in 0..12 {
+            let mut at = TreePath::root();
+            for _ in 0..=rnd(3) {
+                let next = at.join(names[rnd(3)].as_bytes());
+                if w.lower.contains_key(&next) && w.lower[&next] != Lower::Dir {
+                    break;
+                }
+                w.lower.entry(next.clone()).or_insert(Lower::Dir);
+                at = next;
+            }
+            let leaf = at.join(names[rnd(3)].as_bytes());
+            w.lower.entry(leaf).or_insert(Lower::File(1));
+        }
+        for (k, v) in &w.lower {
+            let t = if *v == Lower::Dir {
+                libc::DT_DIR
+            } else {
+                libc::DT_REG
+            };
+            model.0.insert(k.clone(), t);
+        }
+        assert_eq!(w.tree(), model.0, "seed {seed}: start");
+        for step in 0..60 {
+            let mut some = || {
+                let mut at = TreePath::root().join(names[rnd(3)].as_bytes());
+                for _ in 0..rnd(3) {
+                    at = at.join(names[rnd(3)].as_bytes());
+                }
+                at
+            };
+            let (a, b) = (some(), some());
+            let what = rnd(7) as u32;
+            let s = |x: &TreePath| String::from_utf8(x.as_bytes().to_vec()).unwrap();
+            let op = match what {
+                0 => create_new(&s(&a)),
+                1 => mkdir(&s(&a)),
+                2 => unlink(&s(&a)),
+                3 => rmdir(&s(&a)),
+                4 => rename(&s(&a), &s(&b)),
+                5 => rename2(&s(&a), &s(&b), libc::RENAME_EXCHANGE),
+                _ => open(&s(&a), libc::O_RDWR),
+            };
+            let before = w.tree();
+            let got = w.run(op.clone());
+            let want = model.apply(&(what, a, b));
+            assert_eq!(
+                got.is_ok(),
+                want,
+                "seed {seed} step {step}: {op:?} gave {got:?}\n{before:?}"
+            );
+            assert_eq!(w.tree(), model.0, "seed {seed} step {step}: {op:?}");
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! A world in memory for `decide`: a PFS tree, tables and backing objects, with
+//! every fact at hand at once.
+
+use forebay_core::facts::{
+    Attr, Cred, Facts, Fresh, LowerEntry, NewKind, NewObject, Outcome, Settings, Stop,
+};
+use forebay_core::ops::{Answer, Decision, Effect, Op, Path, Request, Start, decide};
+use forebay_core::path::TreePath;
+use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, Record, Token};
+use forebay_core::table::Change;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lower {
+    Dir,
+    File(u64),
+    Link(Vec<u8>),
+}
+
+#[derive(Default)]
+pub struct World {
+    pub lower: BTreeMap<TreePath, Lower>,
+    pub table: BTreeMap<TreePath, Record>,
+    pub objects: RefCell<HashMap<ObjectName, NewObject>>,
+    next: Cell<u64>,
+    pub last_seq: u32,
+    pub retry: bool,
+    pub removed: Vec<Token>,
+}
+
+pub fn p(s: &str) -> TreePath {
+    TreePath::new(s.as_bytes()).unwrap()
+}
+
+pub fn path(s: &str) -> Path {
+    Path {
+        start: Start::Root,
+        bytes: s.as_bytes().to_vec(),
+    }
+}
+
+pub fn root() -> Cred {
+    Cred::default()
+}
+
+impl World {
+    pub fn with_lower(entries: &[(&str, Lower)]) -> World {
+        let mut w = World::default();
+        for (s, l) in entries {
+            w.lower.insert(p(s), l.clone());
+        }
+        w
+    }
+
+    fn number(&self) -> u64 {
+        self.next.set(self.next.get() + 1);
+        self.next.get()
+    }
+
+    /// Decides and, on success, commits.
+    pub fn run_as(&mut self, cred: &Cred, op: Op) -> Outcome<Answer> {
+        if !self.retry {
+            self.last_seq += 1;
+        }
+        let request = Request {
+            op,
+            token: Token {
+                client: 1,
+                seq: self.last_seq,
+            },
+            retry: self.retry,
+        };
+        let settings = Settings {
+            root: b"/pfs/run".to_vec(),
+            stage_limit_bytes: 1000,
+        };
+        let decision = decide(&request, cred, &settings, self)?;
+        self.commit(&decision);
+        Ok(decision.answer)
+    }
+
+    pub fn run(&mut self, op: Op) -> Outcome<Answer> {
+        self.run_as(&root(), op)
+    }
+
+    fn commit(&mut self, decision: &Decision) {
+        let mut puts_began = false;
+        for change in &decision.batch {
+            match change {
+                Change::Delete { path, object } => {
+                    assert!(!puts_began, "deletions come first");
+                    let old = self.table.remove(path).expect("deletes what is there");
+                    assert_eq!(old.object, *object);
+                }
+                Change::Put { path, record } => {
+                    puts_began = true;
+                    self.table.insert(path.clone(), record.clone());
+                }
+                Change::Doom { token, .. } => self.removed.push(*token),
+                _ => {}
+            }
+        }
+        for effect in &decision.effects {
+            if let Effect::Remove(object) = effect {
+                self.objects
+                    .borrow_mut()
+                    .remove(object)
+                    .expect("removes an object once");
+            }
+        }
+        self.check();
+    }
+
+    /// What must hold between any two operations.
+    pub fn check(&self) {
+        for (path, record) in &self.table {
+            assert!(
+                self.objects.borrow().contains_key(&record.object),
+                "{path:?} has its object"
+            );
+            let mut at = path.parent();
+            while !at.is_root() {
+                if let Some(above) = self.table.get(&at) {
+                    assert!(
+                        matches!(above.kind, Kind::Dir | Kind::Moved),
+                        "{path:?} lies below {at:?}, a {:?}",
+                        above.kind
+                    );
+                }
+                at = at.parent();
+            }
+        }
+        assert_eq!(
+            self.objects.borrow().len(),
+            self.table.len(),
+            "as many objects as records"
+        );
+    }
+
+    /// Every visible path with its type, by listing directory after directory.
+    pub fn tree(&mut self) -> BTreeMap<TreePath, u8> {
+        let mut out = BTreeMap::new();
+        let mut todo = vec![TreePath::root()];
+        while let Some(dir) = todo.pop() {
+            let mut after = None;
+            loop {
+                let op = Op::ReadDir {
+                    path: Path {
+                        start: Start::Root,
+                        bytes: dir.as_bytes().to_vec(),
+                    },
+                    after: after.clone(),
+                    limit: 3,
+                };
+                let Ok(Answer::Entries { entries, more }) = self.run(op) else {
+                    panic!("{dir:?} lists");
+                };
+                for e in &entries {
+                    after = Some(e.name.clone());
+                    if e.name == b"." || e.name == b".." {
+                        after = Some(Vec::new());
+                        continue;
+                    }
+                    let path = dir.join(&e.name);
+                    assert_eq!(out.insert(path.clone(), e.dtype), None, "{path:?} twice");
+                    if e.dtype == libc::DT_DIR {
+                        todo.push(path);
+                    }
+                }
+                if !more {
+                    break;
+                }
+            }
+        }
+        out
+    }
+}
+
+impl Facts for World {
+    fn record(&self, path: &TreePath) -> Outcome<Option<Record>> {
+        Ok(self.table.get(path).cloned())
+    }
+    fn children(
+        &self,
+        dir: &TreePath,
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Outcome<Vec<(Vec<u8>, Record)>> {
+        let mut all: Vec<_> = self
+            .table
+            .iter()
+            .filter(|(p, _)| !p.is_root() && p.parent() == *dir)
+            .map(|(p, r)| (p.name().to_vec(), r.clone()))
+            .filter(|(n, _)| after.is_none_or(|a| n.as_slice() > a))
+            .collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all.truncate(limit);
+        Ok(all)
+    }
+    fn subtree(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, Record)>> {
+        Ok(self
+            .table
+            .iter()
+            .filter(|(p, _)| *p != dir && p.is_within(dir))
+            .map(|(p, r)| (p.clone(), r.clone()))
+            .collect())
+    }
+    fn path_of(&self, object: ObjectName) -> Outcome<Option<TreePath>> {
+        Ok(self
+            .table
+            .iter()
+            .find(|(_, r)| r.object == object)
+            .map(|(p, _)| p.clone()))
+    }
+    fn moved(&self, origin: &TreePath) -> Outcome<Option<TreePath>> {
+        Ok(self
+            .table
+            .iter()
+            .find(|(_, r)| r.kind == Kind::Moved && r.origin.as_ref() == Some(origin))
+            .map(|(p, _)| p.clone()))
+    }
+    fn attr(&self, object: ObjectName) -> Outcome<Attr> {
+        let objects = self.objects.borrow();
+        let o = objects
+            .get(&object)
+            .ok_or_else(|| Stop::Fault(format!("no object {object:?}")))?;
+        Ok(Attr {
+            mode: o.mode,
+            uid: o.uid,
+            gid: o.gid,
+            nlink: 1,
+            ..Attr::default()
+        })
+    }
+    fn link_text(&self, object: ObjectName) -> Outcome<Vec<u8>> {
+        match &self.objects.borrow()[&object].what {
+            NewKind::Symlink(t) => Ok(t.clone()),
+            other => panic!("{other:?} is no link"),
+        }
+    }
+    fn lower(&self, path: &TreePath) -> Outcome<Option<Attr>> {
+        let node = if path.is_root() {
+            Some(&Lower::Dir)
+        } else {
+            self.lower.get(path)
+        };
+        Ok(node.map(|l| Attr {
+            mode: match l {
+                Lower::Dir => libc::S_IFDIR | 0o755,
+                Lower::File(_) => libc::S_IFREG | 0o644,
+                Lower::Link(_) => libc::S_IFLNK | 0o777,
+            },
+            size: if let Lower::File(n) = l { *n } else { 0 },
+            // Position in the tree: unique, as an inode number is.
+            ino: 1 + self.lower.range(..path.clone()).count() as u64,
+            ..Attr::default()
+        }))
+    }
+    fn lower_link(&self, path: &TreePath) -> Outcome<Vec<u8>> {
+        match &self.lower[path] {
+            Lower::Link(t) => Ok(t.clone()),
+            other => panic!("{other:?} is no link"),
+        }
+    }
+    fn lower_list(&self, path: &TreePath) -> Outcome<Arc<Vec<LowerEntry>>> {
+        Ok(Arc::new(
+            self.lower
+                .iter()
+                .filter(|(p, _)| p.parent() == *path)
+                .map(|(p, l)| LowerEntry {
+                    name: p.name().to_vec(),
+                    ino: 1,
+                    dtype: match l {
+                        Lower::Dir => libc::DT_DIR,
+                        Lower::File(_) => libc::DT_REG,
+                        Lower::Link(_) => libc::DT_LNK,
+                    },
+                })
+                .collect(),
+        ))
+    }
+    fn fresh(&self, spec: &NewObject) -> Outcome<Fresh> {
+        let n = self.number();
+        let object = match spec.what {
+            NewKind::LinkTo(of) => ObjectName {
+                oid: of.oid,
+                link: n as u32,
+            },
+            _ => ObjectName {
+                oid: ObjectId::new(BridgeId(1), 1, n),
+                link: 0,
+            },
+        };
+        self.objects.borrow_mut().insert(object, spec.clone());
+        Ok(Fresh { object, ino: n })
+    }
+    fn next_version(&self) -> u64 {
+        self.number()
+    }
+    fn me(&self) -> BridgeId {
+        BridgeId(1)
+    }
+    fn removed_by(&self, token: Token) -> Outcome<bool> {
+        Ok(self.removed.contains(&token))
+    }
+}
