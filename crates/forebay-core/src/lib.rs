@@ -9,10 +9,15 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod bridge;
 pub mod drain;
 pub mod facts;
+pub mod home;
+pub mod membership;
+pub mod mode;
 pub mod ops;
 pub mod path;
+pub mod placement;
 pub mod record;
 pub mod table;
 pub mod walk;

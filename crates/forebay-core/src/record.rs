@@ -62,6 +62,15 @@ pub struct ObjectName {
     pub link: u32,
 }
 
+impl fmt::Display for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.link {
+            0 => write!(f, "{}", self.oid),
+            link => write!(f, "{}.{link}", self.oid),
+        }
+    }
+}
+
 /// Identity of a mutating request, so that a repeated one is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Token {

@@ -1,0 +1,364 @@
+//! The transaction layer between bridges, as a state machine.
+//!
+//! A decision of [`crate::ops::decide`] changes records at their homes and marks
+//! at the owners of objects. This module makes all of it happen, or nothing,
+//! whichever bridges it touches and whichever of them crash. It reads no clock,
+//! draws no random number and does no I/O: the driver hands in proposals,
+//! messages and the time in microseconds, and polls for [`Output`]s.
+//!
+//! - **One bridge**, or all of it here: the batch is committed and answered at
+//!   once. With a single member there is not even a check: the decision was made
+//!   under the lock that it commits under.
+//! - **One other home**: one round trip. The home checks the versions that the
+//!   decision relied on and commits, or answers with the records that spoke
+//!   against it. It is the linearisation point; of N creators one wins and the
+//!   others learn who in the same round trip.
+//! - **Several**: every participant checks, stores a promise and holds its part;
+//!   when all have, the *primary* commits its own part, and that commit is the
+//!   outcome. If the coordinator takes part, it is the primary, and the answer
+//!   takes one round trip. Who is in doubt asks the primary; what the primary has
+//!   never heard of is aborted, for good.
+//! - **Directories above** a new name are not asked. A directory that goes takes
+//!   all members as participants; they check that nothing is below it and
+//!   remember its version as ended, and a later create that relied on it is
+//!   refused at the home of the new name.
+//!
+//! What other bridges must not know twice, they know by number: transactions of
+//! a coordinator grow for ever, each participant stores outcomes until the
+//! coordinator says that everything below a number is settled.
+//!
+//! The driver must drain [`Bridge::poll`] after each call, applying each
+//! [`Output::Commit`] before it asks for the next output.
+
+mod coordinator;
+mod locks;
+mod memory;
+mod messages;
+mod mutation;
+mod participant;
+mod persist;
+mod reads;
+mod recover;
+mod sweep;
+#[cfg(test)]
+mod tests;
+
+pub use memory::{MAX_ENDED_DIRS, MAX_REMEMBERED_REMOVALS};
+pub use messages::{
+    Body, Message, Output, Part, Proposal, RangeRead, ReadSet, Seen, Ticket, TxnId, Verdict,
+};
+pub use mutation::Mutation;
+pub use sweep::{Found, Sweep};
+
+use crate::home::{hash_bytes, mix};
+use crate::membership::Membership;
+use crate::path::TreePath;
+use crate::record::{BridgeId, Record, Token};
+use crate::table::{Change, TableError, Tables};
+use coordinator::Txn;
+use locks::Locks;
+use memory::{EndedDirs, Removals};
+use participant::Prepared;
+use reads::{Asker, Fetch, Waiting};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Unfinished transactions that one bridge coordinates at a time.
+pub const MAX_TRANSACTIONS: usize = 4096;
+/// Promises that one bridge gives at a time.
+pub const MAX_PREPARED: usize = 4096;
+/// Fetches from other bridges under way at a time.
+pub const MAX_FETCHES: usize = 4096;
+/// Readers that wait for undecided transactions at a time.
+pub const MAX_WAITING_READERS: usize = 4096;
+/// A message is repeated after this long, then after twice as long, and so on, in microseconds.
+pub const RETRY_FIRST_US: u64 = 20_000;
+/// Longest time between repetitions in microseconds.
+pub const RETRY_MOST_US: u64 = 1_000_000;
+/// A transaction that has not all votes after this long is aborted, in microseconds.
+pub const VOTE_PATIENCE_US: u64 = 400_000;
+/// A participant that has heard nothing for this long asks the primary, in microseconds.
+pub const ASK_AFTER_US: u64 = 600_000;
+
+/// The version number of a record: unique over all bridges and their starts,
+/// and growing for one bridge. `seq` counts the versions of one start.
+pub fn version(epoch: u32, seq: u32, bridge: BridgeId) -> u64 {
+    debug_assert!(epoch < 1 << 20 && bridge.0 < 1 << 12);
+    u64::from(epoch) << 44 | u64::from(seq) << 12 | u64::from(bridge.0)
+}
+
+/// A digest of a range of records: which paths, in which versions.
+pub fn digest(entries: &[(TreePath, Record)]) -> u64 {
+    entries.iter().fold(0, |h, (path, record)| {
+        mix(h, mix(hash_bytes(path.as_bytes()), record.version))
+    })
+}
+
+/// Something queued for the driver. Reads are carried out only when they are
+/// polled: what was queued before them has been applied by then.
+enum Item {
+    Out(Output),
+    Read(Asker, TreePath),
+    ReadRange(Asker, TreePath),
+}
+
+/// What is known of another bridge.
+#[derive(Debug, Default)]
+struct Peer {
+    /// Its transactions below this are over.
+    settled: u64,
+    /// What it was told of ours.
+    told: u64,
+    /// It has taken part in transactions of ours that it may still remember.
+    owes: bool,
+}
+
+/// Repetition with growing distance.
+#[derive(Debug, Clone, Copy)]
+struct Retry {
+    at: u64,
+    wait: u64,
+}
+
+impl Retry {
+    fn after(now: u64, wait: u64) -> Self {
+        Retry {
+            at: now + wait,
+            wait,
+        }
+    }
+
+    /// Is it time? Then sets the next one.
+    fn due(&mut self, now: u64) -> bool {
+        if now < self.at {
+            return false;
+        }
+        self.wait = (self.wait * 2).min(RETRY_MOST_US);
+        self.at = now + self.wait;
+        true
+    }
+}
+
+/// The transaction layer of one bridge.
+pub struct Bridge {
+    membership: Membership,
+    epoch: u32,
+    count: u32,
+    out: VecDeque<Item>,
+    /// Own transactions that are not finished everywhere, by number.
+    txns: BTreeMap<u64, Txn>,
+    prepared: BTreeMap<TxnId, Prepared>,
+    /// What became of transactions of others; of own ones the intent knows.
+    outcomes: BTreeMap<TxnId, bool>,
+    peers: BTreeMap<BridgeId, Peer>,
+    /// Changes that go along with the next commit.
+    litter: Vec<Change>,
+    locks: Locks,
+    ended: EndedDirs,
+    removals: Removals,
+    fetches: BTreeMap<u64, Fetch>,
+    waiting: VecDeque<Waiting>,
+    mutation: Option<Mutation>,
+}
+
+impl Bridge {
+    fn new(membership: Membership, epoch: u32) -> Self {
+        let peers = membership.others().map(|b| (b, Peer::default())).collect();
+        Bridge {
+            membership,
+            epoch,
+            count: 0,
+            out: VecDeque::new(),
+            txns: BTreeMap::new(),
+            prepared: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
+            peers,
+            litter: Vec::new(),
+            locks: Locks::default(),
+            ended: EndedDirs::default(),
+            removals: Removals::default(),
+            fetches: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            mutation: None,
+        }
+    }
+
+    /// Plants a bug, see [`Mutation`].
+    #[doc(hidden)]
+    pub fn plant(&mut self, mutation: Option<Mutation>) {
+        self.mutation = mutation;
+    }
+
+    /// The members of the namespace.
+    pub fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    /// Did an earlier try of the request `token` remove or rename something?
+    pub fn removed_by(&self, token: Token) -> bool {
+        self.removals.contains(token)
+    }
+
+    /// Is it still open what became of an earlier try of the request `token`?
+    /// Then a repetition has to wait.
+    pub fn is_undecided(&self, token: Token) -> bool {
+        self.txns
+            .values()
+            .any(|t| t.token == token && t.is_undecided())
+    }
+
+    /// Nothing is under way: no transaction, no promise, no lock, no waiting reader.
+    pub fn is_quiet(&self) -> bool {
+        self.txns.is_empty()
+            && self.prepared.is_empty()
+            && self.locks.is_empty()
+            && self.fetches.is_empty()
+            && self.waiting.is_empty()
+    }
+
+    /// The next thing to do, in order. Call until `None` after every other call.
+    ///
+    /// # Errors
+    /// The tables failed; stop this bridge and recover.
+    pub fn poll(&mut self, tables: &dyn Tables) -> Result<Option<Output>, TableError> {
+        loop {
+            let Some(item) = self.out.pop_front() else {
+                return Ok(None);
+            };
+            let out = match item {
+                Item::Out(out) => Some(out),
+                Item::Read(asker, path) => Some(self.read(asker, path, tables)?),
+                Item::ReadRange(asker, dir) => self.read_range(asker, dir, tables)?,
+            };
+            if out.is_some() {
+                return Ok(out);
+            }
+        }
+    }
+
+    /// A message from another bridge.
+    ///
+    /// # Errors
+    /// The tables failed; stop this bridge and recover.
+    pub fn message(
+        &mut self,
+        from: BridgeId,
+        message: Message,
+        tables: &dyn Tables,
+        now: u64,
+    ) -> Result<(), TableError> {
+        let Some(peer) = self.peers.get_mut(&from) else {
+            // No member of this namespace.
+            return Ok(());
+        };
+        if message.settled > peer.settled {
+            peer.settled = message.settled;
+            self.forget_settled(from);
+        }
+        match message.body {
+            Body::Fetch { request, path } => self.on_fetch(from, request, path),
+            Body::Fetched { request, record } => self.on_fetched(from, request, record),
+            Body::FetchRange { request, dir } => self.on_fetch_range(from, request, dir),
+            Body::FetchedRange { request, entries } => {
+                self.on_fetched_range(from, request, entries);
+            }
+            Body::Prepare { txn, primary, part } => {
+                self.on_prepare(from, txn, primary, part, tables, now)?;
+            }
+            Body::Vote { txn, vote } => self.on_vote(from, txn, vote, now),
+            Body::Commit { txn, part } => self.on_commit(from, txn, part, tables)?,
+            Body::Outcome {
+                txn,
+                committed,
+                current,
+            } => self.on_outcome(from, txn, committed, current, now),
+            Body::Decide { txn, committed } => self.on_decide(from, txn, committed),
+            Body::Ack { txn } => self.on_ack(from, txn),
+            Body::Query { txn } => self.on_query(from, txn),
+            Body::Settled => {}
+        }
+        Ok(())
+    }
+
+    /// Time has passed: repeats what got no answer. With one member there is nothing to do.
+    pub fn tick(&mut self, now: u64) {
+        if self.membership.is_single() {
+            return;
+        }
+        self.tick_transactions(now);
+        self.tick_promises(now);
+        self.tick_fetches(now);
+        let settled = self.settled();
+        let news: Vec<_> = self
+            .peers
+            .iter()
+            .filter(|(_, p)| p.owes && p.told < settled)
+            .map(|(b, _)| *b)
+            .collect();
+        for to in news {
+            self.send(to, Body::Settled);
+            if self.txns.is_empty()
+                && let Some(p) = self.peers.get_mut(&to)
+            {
+                p.owes = false;
+            }
+        }
+        if !self.litter.is_empty() {
+            self.commit(Vec::new());
+        }
+    }
+
+    fn me(&self) -> BridgeId {
+        self.membership.me()
+    }
+
+    /// A number that no life of this bridge has used or will use again.
+    fn next_number(&mut self) -> u64 {
+        self.count += 1;
+        u64::from(self.epoch) << 32 | u64::from(self.count)
+    }
+
+    /// Own transactions below this number are finished everywhere.
+    fn settled(&self) -> u64 {
+        match self.txns.keys().next() {
+            Some(first) => *first,
+            None => u64::from(self.epoch) << 32 | u64::from(self.count) + 1,
+        }
+    }
+
+    fn push(&mut self, out: Output) {
+        self.out.push_back(Item::Out(out));
+    }
+
+    fn done(&mut self, ticket: Ticket, verdict: Verdict) {
+        self.push(Output::Done { ticket, verdict });
+    }
+
+    fn commit(&mut self, mut changes: Vec<Change>) {
+        changes.append(&mut self.litter);
+        if Mutation::RenameAsTwoBatches.is(self.mutation)
+            && let Some(at) = changes.iter().position(|c| matches!(c, Change::Put { .. }))
+            && at > 0
+        {
+            let rest = changes.split_off(at);
+            self.push(Output::Commit(changes));
+            self.push(Output::Commit(rest));
+            return;
+        }
+        self.push(Output::Commit(changes));
+    }
+
+    fn send(&mut self, to: BridgeId, body: Body) {
+        debug_assert_ne!(to, self.me(), "a bridge needs no message to itself");
+        let settled = self.settled();
+        if let Some(peer) = self.peers.get_mut(&to) {
+            peer.told = settled;
+            if matches!(body, Body::Prepare { .. } | Body::Commit { .. }) {
+                peer.owes = true;
+            }
+        }
+        self.push(Output::Send {
+            to,
+            message: Message { settled, body },
+        });
+    }
+}

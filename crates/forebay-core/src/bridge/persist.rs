@@ -1,0 +1,399 @@
+//! What the transaction layer keeps in the tables, as named values, and its encoding.
+
+use super::messages::{Part, TxnId};
+use crate::path::TreePath;
+use crate::record::{BadRecord, BridgeId, ObjectId, ObjectName, Reader, Record, Token};
+use crate::table::Change;
+
+/// Everything of this layer begins so.
+pub(super) const PREFIX: &[u8] = b"bridge/";
+/// A transaction that this bridge coordinates.
+pub(super) const INTENT: &[u8] = b"bridge/intent/";
+/// A transaction that this bridge has promised to carry out if it is committed.
+pub(super) const PREPARED: &[u8] = b"bridge/prepared/";
+/// What became of a transaction of another coordinator.
+pub(super) const OUTCOME: &[u8] = b"bridge/outcome/";
+/// Below which number another coordinator's transactions are over.
+pub(super) const SETTLED: &[u8] = b"bridge/settled/";
+/// Versions of a directory that have ended.
+pub(super) const ENDED: &[u8] = b"bridge/ended/";
+/// Path of an object that is kept here while the record is elsewhere.
+pub(super) const OWNED: &[u8] = b"bridge/owned/";
+/// Tokens of removals, a ring.
+pub(super) const REMOVED: &[u8] = b"bridge/removed/";
+
+pub(super) fn set(key: Vec<u8>, value: Vec<u8>) -> Change {
+    Change::Meta {
+        key,
+        value: Some(value),
+    }
+}
+
+pub(super) fn clear(key: Vec<u8>) -> Change {
+    Change::Meta { key, value: None }
+}
+
+pub(super) fn txn_key(prefix: &[u8], txn: TxnId) -> Vec<u8> {
+    let mut key = prefix.to_vec();
+    key.extend_from_slice(&txn.coordinator.0.to_be_bytes());
+    key.extend_from_slice(&txn.seq.to_be_bytes());
+    key
+}
+
+pub(super) fn txn_of(prefix: &[u8], key: &[u8]) -> Result<TxnId, BadRecord> {
+    let mut r = Reader(key.strip_prefix(prefix).ok_or(BadRecord)?);
+    Ok(TxnId {
+        coordinator: BridgeId(u32::from_be_bytes(r.array()?)),
+        seq: u64::from_be_bytes(r.array()?),
+    })
+}
+
+pub(super) fn bridge_key(prefix: &[u8], bridge: BridgeId) -> Vec<u8> {
+    let mut key = prefix.to_vec();
+    key.extend_from_slice(&bridge.0.to_be_bytes());
+    key
+}
+
+pub(super) fn bridge_of(prefix: &[u8], key: &[u8]) -> Result<BridgeId, BadRecord> {
+    let mut r = Reader(key.strip_prefix(prefix).ok_or(BadRecord)?);
+    Ok(BridgeId(u32::from_be_bytes(r.array()?)))
+}
+
+pub(super) fn owned_key(object: ObjectName) -> Vec<u8> {
+    let mut key = OWNED.to_vec();
+    key.extend_from_slice(&object.oid.0.to_be_bytes());
+    key.extend_from_slice(&object.link.to_be_bytes());
+    key
+}
+
+/// The object of a key made by [`owned_key`]; `None` for other keys.
+pub(super) fn owned_object(key: &[u8]) -> Option<ObjectName> {
+    let mut r = Reader(key.strip_prefix(OWNED)?);
+    Some(ObjectName {
+        oid: ObjectId(u128::from_be_bytes(r.array().ok()?)),
+        link: u32::from_be_bytes(r.array().ok()?),
+    })
+}
+
+/// What a coordinator remembers of a transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Intent {
+    pub(super) token: Token,
+    pub(super) removes: bool,
+    pub(super) primary: BridgeId,
+    pub(super) participants: Vec<BridgeId>,
+    /// Changes of the own tables that follow from a commit elsewhere.
+    pub(super) follow_up: Vec<Change>,
+    /// Once the outcome is known and carried out here.
+    pub(super) outcome: Option<bool>,
+}
+
+impl Intent {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut w = vec![
+            match self.outcome {
+                None => 0,
+                Some(false) => 1,
+                Some(true) => 2,
+            },
+            u8::from(self.removes),
+        ];
+        put_token(&mut w, self.token);
+        w.extend_from_slice(&self.primary.0.to_le_bytes());
+        put_count(&mut w, self.participants.len());
+        for p in &self.participants {
+            w.extend_from_slice(&p.0.to_le_bytes());
+        }
+        put_changes(&mut w, &self.follow_up);
+        w
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, BadRecord> {
+        let mut r = Reader(bytes);
+        let outcome = match r.u8()? {
+            0 => None,
+            1 => Some(false),
+            2 => Some(true),
+            _ => return Err(BadRecord),
+        };
+        let removes = r.u8()? != 0;
+        let token = token(&mut r)?;
+        let primary = BridgeId(u32::from_le_bytes(r.array()?));
+        let participants = (0..count(&mut r)?)
+            .map(|_| Ok(BridgeId(u32::from_le_bytes(r.array()?))))
+            .collect::<Result<_, BadRecord>>()?;
+        Ok(Intent {
+            token,
+            removes,
+            primary,
+            participants,
+            follow_up: changes(&mut r)?,
+            outcome,
+        })
+    }
+}
+
+/// What a participant remembers of its promise. The versions have been checked.
+pub(super) fn encode_prepared(primary: BridgeId, part: &Part) -> Vec<u8> {
+    let mut w = primary.0.to_le_bytes().to_vec();
+    put_count(&mut w, part.ranges.len());
+    for (dir, _) in &part.ranges {
+        put_bytes(&mut w, dir.as_bytes());
+    }
+    put_ended(&mut w, &part.ended);
+    put_changes(&mut w, &part.changes);
+    w
+}
+
+pub(super) fn decode_prepared(bytes: &[u8]) -> Result<(BridgeId, Part), BadRecord> {
+    let mut r = Reader(bytes);
+    let primary = BridgeId(u32::from_le_bytes(r.array()?));
+    let ranges = (0..count(&mut r)?)
+        .map(|_| Ok((path(&mut r)?, 0)))
+        .collect::<Result<_, BadRecord>>()?;
+    let part = Part {
+        reads: Vec::new(),
+        ranges,
+        ended: ended(&mut r)?,
+        changes: changes(&mut r)?,
+    };
+    Ok((primary, part))
+}
+
+pub(super) fn encode_versions(versions: &[Option<u64>]) -> Vec<u8> {
+    let mut w = Vec::with_capacity(9 * versions.len());
+    versions.iter().for_each(|v| put_version(&mut w, *v));
+    w
+}
+
+pub(super) fn decode_versions(bytes: &[u8]) -> Result<Vec<Option<u64>>, BadRecord> {
+    let mut r = Reader(bytes);
+    let mut versions = Vec::new();
+    while !r.0.is_empty() {
+        versions.push(version(&mut r)?);
+    }
+    Ok(versions)
+}
+
+pub(super) fn encode_token(t: Token) -> Vec<u8> {
+    let mut w = Vec::with_capacity(12);
+    put_token(&mut w, t);
+    w
+}
+
+pub(super) fn decode_token(bytes: &[u8]) -> Result<Token, BadRecord> {
+    token(&mut Reader(bytes))
+}
+
+fn put_token(w: &mut Vec<u8>, t: Token) {
+    w.extend_from_slice(&t.client.to_le_bytes());
+    w.extend_from_slice(&t.seq.to_le_bytes());
+}
+
+fn token(r: &mut Reader<'_>) -> Result<Token, BadRecord> {
+    Ok(Token {
+        client: u64::from_le_bytes(r.array()?),
+        seq: u32::from_le_bytes(r.array()?),
+    })
+}
+
+fn put_count(w: &mut Vec<u8>, n: usize) {
+    w.extend_from_slice(&(n as u32).to_le_bytes());
+}
+
+fn count(r: &mut Reader<'_>) -> Result<u32, BadRecord> {
+    Ok(u32::from_le_bytes(r.array()?))
+}
+
+fn put_bytes(w: &mut Vec<u8>, bytes: &[u8]) {
+    put_count(w, bytes.len());
+    w.extend_from_slice(bytes);
+}
+
+fn bytes<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], BadRecord> {
+    let n = count(r)? as usize;
+    r.take(n)
+}
+
+fn path(r: &mut Reader<'_>) -> Result<TreePath, BadRecord> {
+    TreePath::new(bytes(r)?).ok_or(BadRecord)
+}
+
+fn put_version(w: &mut Vec<u8>, v: Option<u64>) {
+    w.push(u8::from(v.is_some()));
+    w.extend_from_slice(&v.unwrap_or(0).to_le_bytes());
+}
+
+fn version(r: &mut Reader<'_>) -> Result<Option<u64>, BadRecord> {
+    let some = r.u8()? != 0;
+    let v = u64::from_le_bytes(r.array()?);
+    Ok(some.then_some(v))
+}
+
+fn put_ended(w: &mut Vec<u8>, ended: &[(TreePath, Option<u64>)]) {
+    put_count(w, ended.len());
+    for (path, v) in ended {
+        put_bytes(w, path.as_bytes());
+        put_version(w, *v);
+    }
+}
+
+fn ended(r: &mut Reader<'_>) -> Result<Vec<(TreePath, Option<u64>)>, BadRecord> {
+    (0..count(r)?)
+        .map(|_| Ok((path(r)?, version(r)?)))
+        .collect()
+}
+
+fn put_object(w: &mut Vec<u8>, o: ObjectName) {
+    w.extend_from_slice(&o.oid.0.to_le_bytes());
+    w.extend_from_slice(&o.link.to_le_bytes());
+}
+
+fn object(r: &mut Reader<'_>) -> Result<ObjectName, BadRecord> {
+    Ok(ObjectName {
+        oid: ObjectId(u128::from_le_bytes(r.array()?)),
+        link: u32::from_le_bytes(r.array()?),
+    })
+}
+
+fn put_changes(w: &mut Vec<u8>, changes: &[Change]) {
+    put_count(w, changes.len());
+    for change in changes {
+        match change {
+            Change::Put { path, record } => {
+                w.push(1);
+                put_bytes(w, path.as_bytes());
+                put_bytes(w, &record.encode());
+            }
+            Change::Delete { path, object } => {
+                w.push(2);
+                put_bytes(w, path.as_bytes());
+                put_object(w, *object);
+            }
+            Change::Doom { object, token } => {
+                w.push(3);
+                put_object(w, *object);
+                put_token(w, *token);
+            }
+            Change::Undoom(object) => {
+                w.push(4);
+                put_object(w, *object);
+            }
+            Change::Relabel(object) => {
+                w.push(5);
+                put_object(w, *object);
+            }
+            Change::Relabeled(object) => {
+                w.push(6);
+                put_object(w, *object);
+            }
+            Change::Meta { key, value } => {
+                w.push(if value.is_some() { 7 } else { 8 });
+                put_bytes(w, key);
+                if let Some(v) = value {
+                    put_bytes(w, v);
+                }
+            }
+        }
+    }
+}
+
+fn changes(r: &mut Reader<'_>) -> Result<Vec<Change>, BadRecord> {
+    (0..count(r)?).map(|_| change(r)).collect()
+}
+
+fn change(r: &mut Reader<'_>) -> Result<Change, BadRecord> {
+    Ok(match r.u8()? {
+        1 => Change::Put {
+            path: path(r)?,
+            record: Record::decode(bytes(r)?)?,
+        },
+        2 => Change::Delete {
+            path: path(r)?,
+            object: object(r)?,
+        },
+        3 => Change::Doom {
+            object: object(r)?,
+            token: token(r)?,
+        },
+        4 => Change::Undoom(object(r)?),
+        5 => Change::Relabel(object(r)?),
+        6 => Change::Relabeled(object(r)?),
+        7 => Change::Meta {
+            key: bytes(r)?.to_vec(),
+            value: Some(bytes(r)?.to_vec()),
+        },
+        8 => Change::Meta {
+            key: bytes(r)?.to_vec(),
+            value: None,
+        },
+        _ => return Err(BadRecord),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_intent_survives_encoding_and_every_truncation_is_refused() {
+        let object = ObjectName {
+            oid: ObjectId(7),
+            link: 1,
+        };
+        let token = Token { client: 1, seq: 2 };
+        let path = TreePath::new(*b"a/b").unwrap();
+        let intent = Intent {
+            token,
+            removes: true,
+            primary: BridgeId(3),
+            participants: vec![BridgeId(3), BridgeId(4)],
+            follow_up: vec![
+                Change::Delete {
+                    path: path.clone(),
+                    object,
+                },
+                Change::Doom { object, token },
+                Change::Undoom(object),
+                Change::Relabel(object),
+                Change::Relabeled(object),
+                set(owned_key(object), path.as_bytes().to_vec()),
+                clear(owned_key(object)),
+            ],
+            outcome: Some(true),
+        };
+        let bytes = intent.encode();
+        assert_eq!(Intent::decode(&bytes), Ok(intent));
+        for cut in 0..bytes.len() {
+            assert_eq!(Intent::decode(&bytes[..cut]), Err(BadRecord), "cut {cut}");
+        }
+    }
+
+    #[test]
+    fn a_promise_survives_encoding() {
+        let path = TreePath::new(*b"d").unwrap();
+        let part = Part {
+            reads: vec![],
+            ranges: vec![(path.clone(), 0)],
+            ended: vec![(path.clone(), None), (path.clone(), Some(4))],
+            changes: vec![Change::Relabel(ObjectName::default())],
+        };
+        let bytes = encode_prepared(BridgeId(1), &part);
+        assert_eq!(decode_prepared(&bytes), Ok((BridgeId(1), part)));
+    }
+
+    #[test]
+    fn keys_give_their_parts_back() {
+        let txn = TxnId {
+            coordinator: BridgeId(5),
+            seq: 6 << 32 | 7,
+        };
+        assert_eq!(txn_of(INTENT, &txn_key(INTENT, txn)), Ok(txn));
+        let object = ObjectName {
+            oid: ObjectId(9),
+            link: 2,
+        };
+        assert_eq!(owned_object(&owned_key(object)), Some(object));
+        assert_eq!(owned_object(&txn_key(INTENT, txn)), None);
+    }
+}

@@ -1,0 +1,88 @@
+//! Taking up what earlier lives have left in the tables.
+
+use super::messages::TxnId;
+use super::persist::{self, ENDED, INTENT, Intent, OUTCOME, PREFIX, PREPARED, REMOVED, SETTLED};
+use super::{Bridge, Mutation};
+use crate::membership::Membership;
+use crate::path::TreePath;
+use crate::record::{BadRecord, Reader};
+use crate::table::{TableError, Tables};
+
+fn damaged(key: &[u8]) -> TableError {
+    TableError(format!("damaged value {}", key.escape_ascii()))
+}
+
+impl Bridge {
+    /// The transaction layer of a bridge that starts. `epoch` counts its starts
+    /// and has never been used before.
+    ///
+    /// # Errors
+    /// The tables failed, or hold something that this layer has not written.
+    pub fn recover(
+        membership: Membership,
+        epoch: u32,
+        tables: &dyn Tables,
+        now: u64,
+    ) -> Result<Self, TableError> {
+        Self::recover_with(membership, epoch, tables, now, None)
+    }
+
+    /// [`Bridge::recover`] with a planted bug.
+    ///
+    /// # Errors
+    /// As [`Bridge::recover`].
+    #[doc(hidden)]
+    pub fn recover_with(
+        membership: Membership,
+        epoch: u32,
+        tables: &dyn Tables,
+        now: u64,
+        mutation: Option<Mutation>,
+    ) -> Result<Self, TableError> {
+        let mut bridge = Bridge::new(membership, epoch);
+        bridge.mutation = mutation;
+        for (key, value) in tables.metas(PREFIX)? {
+            bridge
+                .restore(&key, &value, now)
+                .map_err(|BadRecord| damaged(&key))?;
+        }
+        Ok(bridge)
+    }
+
+    fn restore(&mut self, key: &[u8], value: &[u8], now: u64) -> Result<(), BadRecord> {
+        let planted = self.mutation;
+        if key.starts_with(INTENT) {
+            let txn: TxnId = persist::txn_of(INTENT, key)?;
+            let mut intent = Intent::decode(value)?;
+            if Mutation::PrimaryForgetsOutcome.is(planted) {
+                intent.outcome = None;
+            }
+            self.resume(txn, intent, now);
+        } else if key.starts_with(PREPARED) {
+            let txn = persist::txn_of(PREPARED, key)?;
+            let (primary, part) = persist::decode_prepared(value)?;
+            if !Mutation::RecoveryForgetsPromises.is(planted) {
+                self.promise(txn, primary, part, now);
+            }
+        } else if key.starts_with(OUTCOME) {
+            let txn = persist::txn_of(OUTCOME, key)?;
+            if !Mutation::PrimaryForgetsOutcome.is(planted) {
+                self.outcomes.insert(txn, value == [1]);
+            }
+        } else if key.starts_with(SETTLED) {
+            let from = persist::bridge_of(SETTLED, key)?;
+            let settled = u64::from_le_bytes(Reader(value).array()?);
+            self.peers.entry(from).or_default().settled = settled;
+        } else if let Some(path) = key.strip_prefix(ENDED) {
+            let dir = TreePath::new(path).ok_or(BadRecord)?;
+            self.ended.restore(dir, persist::decode_versions(value)?);
+        } else if let Some(slot) = key.strip_prefix(REMOVED) {
+            let slot = u16::from_be_bytes(Reader(slot).array()?);
+            if !Mutation::RemovalsAreForgotten.is(planted) {
+                self.removals.restore(slot, persist::decode_token(value)?);
+            }
+        }
+        // The paths of owned objects stay in the tables; they are looked up there.
+        Ok(())
+    }
+}

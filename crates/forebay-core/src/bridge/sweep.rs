@@ -1,0 +1,107 @@
+//! What has to be done to backing objects after a crash, as a plan.
+//!
+//! Backing objects are made before the commit that names them and unlinked
+//! after the commit that forgets them. So a crash leaves objects that no record
+//! names: those whose commit never happened go, those whose commit is undecided
+//! wait, those that a mark speaks of are dealt with as it says.
+
+use super::persist::{owned_key, owned_object};
+use super::{Bridge, Mutation};
+use crate::path::TreePath;
+use crate::record::ObjectName;
+use crate::table::{Change, Marks, TableError, Tables};
+
+/// What a backing object on the local disk turned out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// A record names it, here or at another home.
+    Named,
+    /// A transaction that is still open may name it. Look again when [`Bridge::is_quiet`].
+    Undecided,
+    /// Nobody will ever name it.
+    Orphan,
+}
+
+/// Work that is left over.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sweep {
+    /// Unlink these, then apply [`Change::Undoom`] for each.
+    pub remove: Vec<ObjectName>,
+    /// Label these anew from their records, then apply [`Change::Relabeled`] for each.
+    pub relabel: Vec<ObjectName>,
+    /// Some objects can't be judged yet.
+    pub again: bool,
+}
+
+impl Bridge {
+    /// Judges one backing object.
+    ///
+    /// # Errors
+    /// The tables failed.
+    pub fn judge(&self, object: ObjectName, tables: &dyn Tables) -> Result<Found, TableError> {
+        if self.path_of(object, tables)?.is_some() {
+            return Ok(Found::Named);
+        }
+        let in_follow_up = |changes: &[Change]| {
+            changes
+                .iter()
+                .any(|c| matches!(c, Change::Meta { key, .. } if owned_object(key) == Some(object)))
+        };
+        let mine = self
+            .txns
+            .values()
+            .filter(|t| t.is_undecided())
+            .any(|t| in_follow_up(t.follow_up()));
+        if mine && !Mutation::SweepIgnoresIntents.is(self.mutation) {
+            return Ok(Found::Undecided);
+        }
+        Ok(Found::Orphan)
+    }
+
+    /// The path of an object that is kept here, wherever its record is.
+    ///
+    /// # Errors
+    /// The tables failed.
+    pub fn path_of(
+        &self,
+        object: ObjectName,
+        tables: &dyn Tables,
+    ) -> Result<Option<TreePath>, TableError> {
+        if let Some(path) = tables.path_of(object)? {
+            return Ok(Some(path));
+        }
+        Ok(tables.meta(&owned_key(object))?.and_then(TreePath::new))
+    }
+
+    /// Plans the work after a crash. `suspects` are the backing objects on the
+    /// local disk that are newer than the settled watermark.
+    ///
+    /// # Errors
+    /// The tables failed.
+    pub fn sweep(
+        &self,
+        suspects: impl IntoIterator<Item = ObjectName>,
+        tables: &dyn Tables,
+    ) -> Result<Sweep, TableError> {
+        let Marks { doomed, relabel } = tables.marks()?;
+        let mut sweep = Sweep {
+            relabel,
+            ..Sweep::default()
+        };
+        if !Mutation::RecoveryIgnoresDoomMarks.is(self.mutation) {
+            sweep.remove = doomed.iter().map(|(o, _)| *o).collect();
+        }
+        let is_doomed = |o: ObjectName| doomed.iter().any(|(d, _)| *d == o);
+        for object in suspects {
+            if is_doomed(object) {
+                continue;
+            }
+            match self.judge(object, tables)? {
+                Found::Named => {}
+                Found::Undecided => sweep.again = true,
+                Found::Orphan => sweep.remove.push(object),
+            }
+        }
+        Ok(sweep)
+    }
+}

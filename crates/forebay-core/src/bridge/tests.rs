@@ -1,0 +1,413 @@
+//! The layer by itself, message by message. In company it is tested by the simulator.
+
+use super::*;
+use crate::record::{Kind, ObjectId, ObjectName};
+use std::cell::RefCell;
+
+/// Tables that only know what these tests need.
+#[derive(Default)]
+struct Table(RefCell<State>);
+
+#[derive(Default)]
+struct State {
+    records: BTreeMap<TreePath, Record>,
+    metas: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Tables for Table {
+    fn get(&self, path: &TreePath) -> Result<Option<Record>, TableError> {
+        Ok(self.0.borrow().records.get(path).cloned())
+    }
+    fn children(
+        &self,
+        _: &TreePath,
+        _: Option<&[u8]>,
+        _: usize,
+    ) -> Result<Vec<(Vec<u8>, Record)>, TableError> {
+        Ok(Vec::new())
+    }
+    fn subtree(&self, dir: &TreePath) -> Result<Vec<(TreePath, Record)>, TableError> {
+        let state = self.0.borrow();
+        let below = state
+            .records
+            .iter()
+            .filter(|(p, _)| *p != dir && p.is_within(dir));
+        Ok(below.map(|(p, r)| (p.clone(), r.clone())).collect())
+    }
+    fn path_of(&self, object: ObjectName) -> Result<Option<TreePath>, TableError> {
+        let state = self.0.borrow();
+        let found = state.records.iter().find(|(_, r)| r.object == object);
+        Ok(found.map(|(p, _)| p.clone()))
+    }
+    fn marks(&self) -> Result<crate::table::Marks, TableError> {
+        Ok(crate::table::Marks::default())
+    }
+    fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, TableError> {
+        Ok(self.0.borrow().metas.get(key).cloned())
+    }
+    fn metas(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, TableError> {
+        let state = self.0.borrow();
+        let found = state.metas.iter().filter(|(k, _)| k.starts_with(prefix));
+        Ok(found.map(|(k, v)| (k.clone(), v.clone())).collect())
+    }
+    fn apply(&self, batch: &[Change]) -> Result<(), TableError> {
+        let mut state = self.0.borrow_mut();
+        for change in batch.iter().cloned() {
+            match change {
+                Change::Put { path, record } => {
+                    state.records.insert(path, record);
+                }
+                Change::Delete { path, .. } => {
+                    state.records.remove(&path);
+                }
+                Change::Meta {
+                    key,
+                    value: Some(v),
+                } => {
+                    state.metas.insert(key, v);
+                }
+                Change::Meta { key, value: None } => {
+                    state.metas.remove(&key);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn path(s: &str) -> TreePath {
+    TreePath::new(s.as_bytes()).unwrap()
+}
+
+fn record(maker: u32, seq: u64) -> Record {
+    Record {
+        version: version(1, seq as u32, BridgeId(maker)),
+        kind: Kind::File,
+        object: ObjectName {
+            oid: ObjectId::new(BridgeId(maker), 1, seq),
+            link: 0,
+        },
+        owner: BridgeId(maker),
+        ino: seq,
+        origin: None,
+        hides: None,
+        token: Token {
+            client: 9,
+            seq: seq as u32,
+        },
+        drained: None,
+    }
+}
+
+fn put(p: &TreePath, r: &Record) -> Change {
+    Change::Put {
+        path: p.clone(),
+        record: r.clone(),
+    }
+}
+
+fn create(ticket: Ticket, p: &TreePath, r: &Record) -> Proposal {
+    let mut reads = ReadSet::default();
+    reads.saw(p, None);
+    Proposal {
+        ticket,
+        reads,
+        batch: vec![put(p, r)],
+        token: r.token,
+    }
+}
+
+/// Bridges with their tables and a network that keeps order and loses nothing.
+struct Net {
+    nodes: Vec<(Bridge, Table)>,
+    /// Messages under way: to, from, message.
+    wire: VecDeque<(usize, usize, Message)>,
+    done: Vec<(usize, Ticket, Verdict)>,
+    records: Vec<(usize, TreePath, Option<Record>)>,
+    sent: usize,
+}
+
+impl Net {
+    fn new(n: u32) -> Self {
+        let members: Vec<_> = (0..n).map(BridgeId).collect();
+        let all = Membership::new(BridgeId(0), members.clone());
+        let nodes = members
+            .iter()
+            .map(|b| {
+                let table = Table::default();
+                let bridge = Bridge::recover(all.seen_from(*b), 1, &table, 0).unwrap();
+                (bridge, table)
+            })
+            .collect();
+        Net {
+            nodes,
+            wire: VecDeque::new(),
+            done: Vec::new(),
+            records: Vec::new(),
+            sent: 0,
+        }
+    }
+
+    /// A path whose home is bridge `home`.
+    fn path_at(&self, home: u32, tag: &str) -> TreePath {
+        (0..)
+            .map(|i| path(&format!("{tag}{i}")))
+            .find(|p| self.nodes[0].0.membership().home(p) == BridgeId(home))
+            .unwrap()
+    }
+
+    fn drain(&mut self, at: usize) {
+        loop {
+            let (bridge, table) = &mut self.nodes[at];
+            match bridge.poll(table).unwrap() {
+                None => return,
+                Some(Output::Commit(changes)) => table.apply(&changes).unwrap(),
+                Some(Output::Send { to, message }) => {
+                    self.sent += 1;
+                    self.wire.push_back((to.0 as usize, at, message));
+                }
+                Some(Output::Done { ticket, verdict }) => self.done.push((at, ticket, verdict)),
+                Some(Output::Record { path, record, .. }) => {
+                    self.records.push((at, path, record));
+                }
+                Some(Output::Range { .. }) => {}
+            }
+        }
+    }
+
+    fn propose(&mut self, at: usize, proposal: Proposal) {
+        let (bridge, table) = &mut self.nodes[at];
+        bridge.propose(proposal, table, 0).unwrap();
+        self.drain(at);
+    }
+
+    fn deliver(&mut self) -> bool {
+        let Some((to, from, message)) = self.wire.pop_front() else {
+            return false;
+        };
+        let (bridge, table) = &mut self.nodes[to];
+        bridge
+            .message(BridgeId(from as u32), message, table, 0)
+            .unwrap();
+        self.drain(to);
+        true
+    }
+
+    fn settle(&mut self) {
+        while self.deliver() {}
+    }
+
+    fn restart(&mut self, at: usize, epoch: u32) {
+        let membership = self.nodes[at].0.membership().clone();
+        let (bridge, table) = &mut self.nodes[at];
+        *bridge = Bridge::recover(membership, epoch, table, 0).unwrap();
+        bridge.tick(1);
+        self.drain(at);
+    }
+
+    fn get(&self, at: usize, p: &TreePath) -> Option<Record> {
+        self.nodes[at].1.get(p).unwrap()
+    }
+}
+
+#[test]
+fn alone_a_proposal_is_one_commit_and_done_and_nothing_else() {
+    let table = Table::default();
+    let mut bridge = Bridge::recover(Membership::single(BridgeId(0)), 1, &table, 0).unwrap();
+    let (p, r) = (path("a"), record(0, 1));
+    bridge.propose(create(5, &p, &r), &table, 0).unwrap();
+    assert_eq!(
+        bridge.poll(&table).unwrap(),
+        Some(Output::Commit(vec![put(&p, &r)]))
+    );
+    let done = Output::Done {
+        ticket: 5,
+        verdict: Verdict::Committed,
+    };
+    assert_eq!(bridge.poll(&table).unwrap(), Some(done));
+    assert_eq!(bridge.poll(&table).unwrap(), None);
+    assert!(bridge.is_quiet());
+}
+
+#[test]
+fn a_removal_is_known_by_its_token_after_a_restart() {
+    let table = Table::default();
+    let single = Membership::single(BridgeId(0));
+    let mut bridge = Bridge::recover(single.clone(), 1, &table, 0).unwrap();
+    let r = record(0, 1);
+    let batch = vec![Change::Delete {
+        path: path("a"),
+        object: r.object,
+    }];
+    let proposal = Proposal {
+        ticket: 1,
+        reads: ReadSet::default(),
+        batch,
+        token: r.token,
+    };
+    bridge.propose(proposal, &table, 0).unwrap();
+    while let Some(out) = bridge.poll(&table).unwrap() {
+        if let Output::Commit(changes) = out {
+            table.apply(&changes).unwrap();
+        }
+    }
+    let bridge = Bridge::recover(single, 2, &table, 0).unwrap();
+    assert!(bridge.removed_by(r.token));
+}
+
+#[test]
+fn a_create_at_another_home_takes_one_round_trip_and_the_loser_learns_the_winner() {
+    let mut net = Net::new(2);
+    let p = net.path_at(1, "x");
+    let (mine, theirs) = (record(0, 1), record(1, 1));
+    net.propose(1, create(1, &p, &theirs));
+    assert_eq!(net.done, [(1, 1, Verdict::Committed)], "at home at once");
+    net.propose(0, create(2, &p, &mine));
+    net.settle();
+    assert_eq!(net.sent, 2, "there and back");
+    let lost = Verdict::Conflict(vec![(p.clone(), Some(theirs))]);
+    assert_eq!(net.done[1], (0, 2, lost));
+    let q = net.path_at(1, "y");
+    net.propose(0, create(3, &q, &mine));
+    net.settle();
+    assert_eq!(net.sent, 4);
+    assert_eq!(net.done[2], (0, 3, Verdict::Committed));
+    assert_eq!(net.get(1, &q), Some(mine));
+}
+
+fn rename(net: &mut Net, ticket: Ticket, from: u32, to: u32) -> (TreePath, TreePath, Record) {
+    let (a, b) = (net.path_at(from, "a"), net.path_at(to, "b"));
+    let old = record(0, 1);
+    net.nodes[from as usize].1.apply(&[put(&a, &old)]).unwrap();
+    let new = Record {
+        version: version(1, 99, BridgeId(0)),
+        ..old.clone()
+    };
+    let mut reads = ReadSet::default();
+    reads.saw(&a, Some(&old));
+    reads.saw(&b, None);
+    let batch = vec![
+        Change::Delete {
+            path: a.clone(),
+            object: old.object,
+        },
+        put(&b, &new),
+    ];
+    let token = Token { client: 7, seq: 7 };
+    net.propose(
+        0,
+        Proposal {
+            ticket,
+            reads,
+            batch,
+            token,
+        },
+    );
+    (a, b, new)
+}
+
+#[test]
+fn whoever_crashes_after_whatever_step_a_rename_has_one_outcome() {
+    for victim in 0..3 {
+        for steps in 0..12 {
+            let mut net = Net::new(3);
+            let (a, b, new) = rename(&mut net, 1, 1, 2);
+            for _ in 0..steps {
+                net.deliver();
+            }
+            // What was under way to or from the victim is lost with it.
+            net.wire
+                .retain(|(to, from, _)| *to != victim && *from != victim);
+            net.restart(victim, 2);
+            for round in 1..40 {
+                net.settle();
+                for at in 0..3 {
+                    net.nodes[at].0.tick(round * RETRY_MOST_US);
+                    net.drain(at);
+                }
+            }
+            let outcome = (net.get(1, &a).is_some(), net.get(2, &b) == Some(new));
+            assert!(
+                matches!(outcome, (true, false) | (false, true)),
+                "victim {victim} after {steps}: {outcome:?}"
+            );
+            assert!(
+                net.nodes.iter().all(|(b, _)| b.is_quiet()),
+                "{victim} {steps}"
+            );
+            if net.done.iter().any(|d| d.2 == Verdict::Committed) {
+                assert_eq!(outcome, (false, true), "answered, so it has to stay");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reader_never_sees_a_rename_at_one_end_only() {
+    let mut net = Net::new(3);
+    let (a, b, _) = rename(&mut net, 1, 1, 2);
+    let mut ticket = 10;
+    while net.deliver() {
+        for p in [&a, &b] {
+            net.nodes[0].0.fetch(ticket, p.clone(), 0);
+            net.drain(0);
+            ticket += 1;
+        }
+    }
+    // In order of the answers a name that was seen absent stays absent, and the new one stays present.
+    let mut gone = false;
+    for (_, p, r) in &net.records {
+        if *p == a {
+            gone |= r.is_none();
+        } else {
+            assert!(!gone || r.is_some(), "old name gone, new one not there");
+        }
+    }
+    assert!(gone);
+}
+
+#[test]
+fn nothing_is_made_in_a_directory_that_has_ended() {
+    let mut net = Net::new(3);
+    let dir = net.path_at(1, "d");
+    let dir_record = Record {
+        kind: Kind::Dir,
+        ..record(0, 1)
+    };
+    net.nodes[1].1.apply(&[put(&dir, &dir_record)]).unwrap();
+    let mut reads = ReadSet::default();
+    reads.saw(&dir, Some(&dir_record));
+    reads.ranges.push(RangeRead {
+        dir: dir.clone(),
+        seen: vec![(BridgeId(1), 0), (BridgeId(2), 0)],
+    });
+    let batch = vec![Change::Delete {
+        path: dir.clone(),
+        object: dir_record.object,
+    }];
+    let token = Token { client: 7, seq: 7 };
+    net.propose(
+        0,
+        Proposal {
+            ticket: 1,
+            reads,
+            batch,
+            token,
+        },
+    );
+    net.settle();
+    assert_eq!(net.done, [(0, 1, Verdict::Committed)]);
+    for at in 0..3 {
+        let child = dir.join(format!("c{at}").as_bytes());
+        let r = record(at, 50);
+        let mut late = create(2, &child, &r);
+        late.reads.saw(&dir, Some(&dir_record));
+        net.propose(at as usize, late);
+        net.settle();
+        assert!(matches!(
+            net.done.last(),
+            Some((_, 2, Verdict::Conflict(_)))
+        ));
+    }
+}
