@@ -1,0 +1,74 @@
+//! The harness itself at its smallest scale: every workload runs and every row gets its figures.
+//! What the figures are decides nothing.
+
+use forebay_benches::catalogue::WORKLOADS;
+use forebay_benches::sample::Sample;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A fresh directory below cargo's own for tests.
+fn folder(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).expect("a folder for the test");
+    dir
+}
+
+fn load(dir: &Path, workloads: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_forebay-load"))
+        .args(["run", "--scale", "smoke", "--dir"])
+        .arg(dir)
+        .args(workloads)
+        .output()
+        .expect("forebay-load starts")
+}
+
+fn samples(output: &Output) -> Vec<Sample> {
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line of forebay-load is a sample"))
+        .collect()
+}
+
+#[test]
+fn every_workload_fills_the_rows_that_the_catalogue_promises() {
+    let dir = folder("every-workload");
+    let output = load(&dir, &["all"]);
+    assert!(output.status.success(), "{output:?}");
+    let samples = samples(&output);
+    assert_eq!(samples.len(), WORKLOADS.len());
+    for (workload, sample) in WORKLOADS.iter().zip(samples) {
+        assert_eq!(sample.workload, workload.name);
+        let promised: BTreeSet<&str> = workload.rows.iter().map(|row| row.name).collect();
+        let filled: BTreeSet<&str> = sample.costs.keys().map(String::as_str).collect();
+        assert_eq!(filled, promised, "rows of {}", workload.name);
+        for (row, costs) in &sample.costs {
+            assert!(!costs.is_empty(), "{row} has no repetition");
+            assert!(costs.iter().all(|c| c.wall > 0.0), "{row} took no time");
+        }
+    }
+}
+
+#[test]
+fn a_workload_leaves_nothing_behind_but_the_file_outside() {
+    let dir = folder("nothing-left");
+    assert!(load(&dir, &["all"]).status.success());
+    let left: Vec<_> = fs::read_dir(&dir)
+        .expect("the folder of the test")
+        .map(|entry| entry.expect("an entry").file_name())
+        .collect();
+    assert_eq!(left, ["file-outside"]);
+}
+
+#[test]
+fn a_workload_that_fails_says_why_and_the_exit_code_tells() {
+    let dir = folder("failing");
+    let no_directory = dir.join("file");
+    fs::write(&no_directory, "in the way").expect("a file in the way");
+    let output = load(&no_directory, &["one-file"]);
+    assert!(!output.status.success());
+    let error = samples(&output)[0].error.clone().expect("an error");
+    assert!(error.contains("file/one-file"), "{error}");
+}
