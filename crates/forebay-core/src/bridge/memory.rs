@@ -1,11 +1,11 @@
 //! Two small memories that survive crashes: removals of the recent past, and
 //! versions of directories that have ended.
 
-use super::persist::{ENDED, REMOVED, clear, encode_token, encode_versions, set};
+use super::persist::{REMOVED, clear, encode_token, ended_key, set};
 use crate::path::TreePath;
 use crate::record::Token;
 use crate::table::Change;
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet};
 
 /// Tokens of removals that a bridge remembers. A client has one request under
 /// way per thread and repeats it at once after a lost connection, so this
@@ -62,50 +62,42 @@ impl Removals {
 /// directory that is gone.
 #[derive(Debug, Default)]
 pub(super) struct EndedDirs {
-    dirs: BTreeMap<TreePath, Vec<Option<u64>>>,
-    order: VecDeque<TreePath>,
+    known: HashSet<EndedDir>,
+    /// By the order of their ends, so that the oldest goes first, also after a restart.
+    order: BTreeMap<u64, EndedDir>,
 }
+
+/// A directory in one version.
+type EndedDir = (TreePath, Option<u64>);
 
 impl EndedDirs {
     pub(super) fn contains(&self, path: &TreePath, version: Option<u64>) -> bool {
-        self.dirs.get(path).is_some_and(|v| v.contains(&version))
+        self.known.contains(&(path.clone(), version))
     }
 
     /// Notes an end; the changes make it last.
     pub(super) fn note(&mut self, path: &TreePath, version: Option<u64>) -> Vec<Change> {
-        let versions = self.dirs.entry(path.clone()).or_default();
-        if versions.contains(&version) {
+        let dir = (path.clone(), version);
+        if !self.known.insert(dir.clone()) {
             return Vec::new();
         }
-        versions.push(version);
-        let mut changes = vec![set(key(path), encode_versions(versions))];
-        self.order.push_back(path.clone());
+        let number = self.order.last_key_value().map_or(0, |(n, _)| n + 1);
+        let mut changes = vec![set(ended_key(path, version), number.to_le_bytes().to_vec())];
+        self.order.insert(number, dir);
         if self.order.len() > MAX_ENDED_DIRS
-            && let Some(oldest) = self.order.pop_front()
+            && let Some((_, oldest)) = self.order.pop_first()
         {
-            let left = self.dirs.get_mut(&oldest).map(|v| {
-                v.remove(0);
-                encode_versions(v)
-            });
-            match left {
-                Some(v) if !v.is_empty() => changes.push(set(key(&oldest), v)),
-                _ => {
-                    self.dirs.remove(&oldest);
-                    changes.push(clear(key(&oldest)));
-                }
-            }
+            changes.push(clear(ended_key(&oldest.0, oldest.1)));
+            self.known.remove(&oldest);
         }
         changes
     }
 
-    pub(super) fn restore(&mut self, path: TreePath, versions: Vec<Option<u64>>) {
-        self.order.extend(versions.iter().map(|_| path.clone()));
-        self.dirs.insert(path, versions);
+    /// Takes up what an earlier life has noted.
+    pub(super) fn restore(&mut self, path: TreePath, version: Option<u64>, number: u64) {
+        self.known.insert((path.clone(), version));
+        self.order.insert(number, (path, version));
     }
-}
-
-fn key(path: &TreePath) -> Vec<u8> {
-    [ENDED, path.as_bytes()].concat()
 }
 
 #[cfg(test)]

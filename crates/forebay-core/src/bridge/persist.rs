@@ -160,19 +160,18 @@ pub(super) fn decode_prepared(bytes: &[u8]) -> Result<(BridgeId, Part), BadRecor
     Ok((primary, part))
 }
 
-pub(super) fn encode_versions(versions: &[Option<u64>]) -> Vec<u8> {
-    let mut w = Vec::with_capacity(9 * versions.len());
-    versions.iter().for_each(|v| put_version(&mut w, *v));
-    w
+/// One mark per version of a directory, so that each end writes a few bytes, whatever came before.
+pub(super) fn ended_key(dir: &TreePath, version: Option<u64>) -> Vec<u8> {
+    let mut key = [ENDED, dir.as_bytes(), &[0]].concat();
+    put_version(&mut key, version);
+    key
 }
 
-pub(super) fn decode_versions(bytes: &[u8]) -> Result<Vec<Option<u64>>, BadRecord> {
-    let mut r = Reader(bytes);
-    let mut versions = Vec::new();
-    while !r.0.is_empty() {
-        versions.push(version(&mut r)?);
-    }
-    Ok(versions)
+/// The directory and version of a key made by [`ended_key`], without its prefix.
+pub(super) fn ended_dir(key: &[u8]) -> Result<(TreePath, Option<u64>), BadRecord> {
+    let nul = key.iter().position(|&b| b == 0).ok_or(BadRecord)?;
+    let dir = TreePath::new(&key[..nul]).ok_or(BadRecord)?;
+    Ok((dir, version(&mut Reader(&key[nul + 1..]))?))
 }
 
 pub(super) fn encode_token(t: Token) -> Vec<u8> {
@@ -395,5 +394,10 @@ mod tests {
         };
         assert_eq!(owned_object(&owned_key(object)), Some(object));
         assert_eq!(owned_object(&txn_key(INTENT, txn)), None);
+        for version in [None, Some(0), Some(u64::MAX)] {
+            let dir = TreePath::new(*b"a/b").unwrap();
+            let key = ended_key(&dir, version);
+            assert_eq!(ended_dir(&key[ENDED.len()..]), Ok((dir, version)));
+        }
     }
 }

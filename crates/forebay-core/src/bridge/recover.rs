@@ -4,7 +4,6 @@ use super::messages::TxnId;
 use super::persist::{self, ENDED, INTENT, Intent, OUTCOME, PREFIX, PREPARED, REMOVED, SETTLED};
 use super::{Bridge, Mutation};
 use crate::membership::Membership;
-use crate::path::TreePath;
 use crate::record::{BadRecord, Reader};
 use crate::table::{TableError, Tables};
 
@@ -73,9 +72,10 @@ impl Bridge {
             let from = persist::bridge_of(SETTLED, key)?;
             let settled = u64::from_le_bytes(Reader(value).array()?);
             self.peers.entry(from).or_default().settled = settled;
-        } else if let Some(path) = key.strip_prefix(ENDED) {
-            let dir = TreePath::new(path).ok_or(BadRecord)?;
-            self.ended.restore(dir, persist::decode_versions(value)?);
+        } else if let Some(dir) = key.strip_prefix(ENDED) {
+            let (dir, version) = persist::ended_dir(dir)?;
+            let number = u64::from_le_bytes(Reader(value).array()?);
+            self.ended.restore(dir, version, number);
         } else if let Some(slot) = key.strip_prefix(REMOVED) {
             let slot = u16::from_be_bytes(Reader(slot).array()?);
             if !Mutation::RemovalsAreForgotten.is(planted) {
