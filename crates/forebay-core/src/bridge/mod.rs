@@ -321,7 +321,7 @@ impl Bridge {
     fn settled(&self) -> u64 {
         match self.txns.keys().next() {
             Some(first) => *first,
-            None => u64::from(self.epoch) << 32 | u64::from(self.count) + 1,
+            None => u64::from(self.epoch) << 32 | (u64::from(self.count) + 1),
         }
     }
 

@@ -31,14 +31,17 @@ pub(super) struct Waiting {
     range: bool,
 }
 
+/// Answers to a range fetch, by bridge. `None` is still missing.
+type Answers = BTreeMap<BridgeId, Option<Vec<(TreePath, Record)>>>;
+
 /// A fetch under way.
 #[derive(Debug)]
 pub(super) struct Fetch {
     ticket: Ticket,
     path: TreePath,
     retry: Retry,
-    /// For a range: the answers, by bridge. `None` inside is still missing.
-    range: Option<BTreeMap<BridgeId, Option<Vec<(TreePath, Record)>>>>,
+    /// For a range: what came so far.
+    range: Option<Answers>,
 }
 
 impl Bridge {
@@ -91,7 +94,7 @@ impl Bridge {
         &mut self,
         ticket: Ticket,
         path: TreePath,
-        range: Option<BTreeMap<BridgeId, Option<Vec<(TreePath, Record)>>>>,
+        range: Option<Answers>,
         now: u64,
     ) -> Option<u64> {
         if self.fetches.len() >= MAX_FETCHES {
