@@ -1,1 +1,457 @@
-//! The bridge server: event loop, grants, backing objects, mover.
+//! The bridge server: it keeps what programs write on local storage, and hands
+//! out descriptors.
+//!
+//! Policy is `forebay-core`'s; here are the drivers: sockets ([`grant`],
+//! [`connection`], [`shard`]), backing objects ([`objects`]), the PFS below
+//! ([`lower`]), the tables under their lock ([`namespace`]), and the path of a
+//! request through all of them ([`execute`]).
+//!
+//! ```no_run
+//! use forebay_server::{Config, start};
+//! let config = Config::new("/pfs/me/run7".as_ref(), "/scratch/me".as_ref()).unwrap();
+//! let server = start(config).unwrap();
+//! println!("{}", server.info().socket.display());
+//! server.stop().unwrap();
+//! ```
+#![deny(unsafe_code)]
+
+pub mod connection;
+pub mod execute;
+pub mod facts;
+pub mod fsck;
+pub mod grant;
+pub mod instance;
+pub mod label;
+pub mod limits;
+pub mod listen;
+pub mod listings;
+pub mod log;
+pub mod lower;
+pub mod namespace;
+pub mod objects;
+pub mod pool;
+pub mod recover;
+pub mod shard;
+pub mod staging;
+pub mod status;
+pub mod sys;
+
+use crate::instance::Instance;
+use crate::log::Log;
+use forebay_core::facts::{Cred, Settings};
+use forebay_core::ops::Effect;
+use forebay_core::record::BridgeId;
+use forebay_core::table::Change;
+use forebay_store::{Cached, Rocks};
+use parking_lot::Mutex;
+use std::fmt;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+pub use instance::{BridgeInfo, bridge_info, instance_dir, socket_dir, socket_path};
+pub use status::Status;
+
+/// Why a bridge can't start, or could not end in order. One clear line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error(pub String);
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<forebay_core::table::TableError> for Error {
+    fn from(e: forebay_core::table::TableError) -> Self {
+        Error(e.to_string())
+    }
+}
+
+/// Takes the JSON commands that the bridge itself does not know (it knows `status` and `stop`).
+pub trait AdminHandler: Send + Sync {
+    /// Answers one command, in JSON. Runs on a thread that may block.
+    fn handle(&self, server: &Arc<ServerHandle>, json: &[u8], cred: &Cred) -> Vec<u8>;
+}
+
+/// Threads that serve clients.
+const SHARDS: usize = 2;
+/// PFS files up to this size are staged when they are opened for writing.
+const STAGE_LIMIT_BYTES: u64 = 1 << 30;
+
+/// How a bridge runs.
+pub struct Config {
+    /// Canonical path of the buffer root.
+    pub root: PathBuf,
+    /// The instance directory.
+    pub instance: PathBuf,
+    /// Where to listen.
+    pub socket: PathBuf,
+    /// Event loops.
+    pub shards: usize,
+    /// PFS files above this size in bytes are written in place instead of being staged.
+    pub stage_limit_bytes: u64,
+    /// Where the log goes.
+    pub log: Box<dyn std::io::Write + Send>,
+    /// Further commands.
+    pub admin: Option<Box<dyn AdminHandler>>,
+}
+
+impl Config {
+    /// The usual settings for a buffer over `root` with its data below `storage`.
+    ///
+    /// # Errors
+    /// `root` is no directory, or there is no safe place for the socket.
+    pub fn new(root: &Path, storage: &Path) -> Result<Self, Error> {
+        let failed = |p: &Path, e: std::io::Error| Error(format!("{}: {e}", p.display()));
+        let root = root.canonicalize().map_err(|e| failed(root, e))?;
+        std::fs::create_dir_all(storage).map_err(|e| failed(storage, e))?;
+        let storage = storage.canonicalize().map_err(|e| failed(storage, e))?;
+        let instance = instance_dir(&storage, &root);
+        if instance.starts_with(&root) {
+            return Err(Error(format!(
+                "the storage {} lies inside the buffer {}",
+                storage.display(),
+                root.display()
+            )));
+        }
+        let socket = socket_path(&instance)?;
+        Ok(Config {
+            root,
+            instance,
+            socket,
+            shards: SHARDS,
+            stage_limit_bytes: STAGE_LIMIT_BYTES,
+            log: Box::new(std::io::stderr()),
+            admin: None,
+        })
+    }
+}
+
+/// Everything that serves requests, without the threads that do it.
+pub struct ServerHandle {
+    /// The tables under their lock.
+    pub namespace: namespace::Namespace,
+    /// Backing objects on local storage.
+    pub objects: objects::Objects,
+    /// The PFS below.
+    pub lower: lower::Lower,
+    /// Settings that policy depends on.
+    pub settings: Settings,
+    /// The log.
+    pub log: Log,
+    /// Counters.
+    pub counters: status::Counters,
+    /// Threads that may block.
+    pub pool: pool::Pool,
+    pub(crate) listings: listings::Listings,
+    pub(crate) staging: staging::Staging,
+    pub(crate) clients: status::Clients,
+    pub(crate) me: BridgeId,
+    pub(crate) epoch: u32,
+    pub(crate) started: Instant,
+    admin: Option<Box<dyn AdminHandler>>,
+    instance: Instance,
+    root: PathBuf,
+    uid: u32,
+    last_watermark: AtomicU64,
+    stop: AtomicBool,
+    stopped: std::os::fd::OwnedFd,
+    inboxes: Mutex<Vec<Arc<shard::Inbox>>>,
+}
+
+impl ServerHandle {
+    /// Takes the instance, brings its tables in order, and is ready to serve.
+    fn open(mut config: Config, instance: Instance) -> Result<Self, Error> {
+        sys::clear_umask();
+        let descriptors = sys::raise_descriptor_limit();
+        let log = Log::new(std::mem::replace(
+            &mut config.log,
+            Box::new(std::io::sink()),
+        ));
+        instance.belong_to(&config.root)?;
+        let tables = Cached::new(Rocks::open(&instance.dir().join("meta"))?);
+        let past = recover::past(&tables)?;
+        let epoch = past.epoch + 1;
+        recover::begin(&tables, epoch)?;
+        let io = |what: &str, e: sys::Errno| Error(format!("{what}: {e}"));
+        let last = objects::Objects::last_folder(instance.dir())
+            .map_err(|e| io("can't list backing objects", e))?;
+        // Numbers are never used twice, also not those of objects that are gone.
+        let first = last
+            .map_or(0, |n| n + 1)
+            .max(objects::folder_of(past.watermark) + 1);
+        let me = BridgeId(1);
+        let objects = objects::Objects::open(instance.dir(), me, epoch, first)
+            .map_err(|e| io("can't open the backing objects", e))?;
+        let lower = lower::Lower::open_root(&config.root)
+            .map_err(|e| io(&config.root.display().to_string(), e))?;
+        let limit = (limits::CONNECTIONS as u64).min(
+            descriptors
+                .saturating_sub(limits::RESERVED_DESCRIPTORS)
+                .max(64),
+        );
+        let server = ServerHandle {
+            namespace: namespace::Namespace::open(tables, epoch)?,
+            last_watermark: AtomicU64::new(objects.count()),
+            objects,
+            lower,
+            settings: Settings {
+                root: config.root.as_os_str().as_bytes().to_vec(),
+                stage_limit_bytes: config.stage_limit_bytes,
+            },
+            log,
+            counters: status::Counters::default(),
+            pool: pool::Pool::new(),
+            listings: listings::Listings::default(),
+            staging: staging::Staging::default(),
+            clients: status::Clients::new(limit),
+            me,
+            epoch,
+            started: Instant::now(),
+            admin: config.admin,
+            instance,
+            root: config.root,
+            uid: sys::my_ids().0,
+            stop: AtomicBool::new(false),
+            stopped: sys::eventfd().map_err(|e| io("no descriptor", e))?,
+            inboxes: Mutex::default(),
+        };
+        let recovered = recover::recover(&server, past)?;
+        if !past.clean {
+            server.log.line(format_args!(
+                "the last bridge ended out of order: removed {} names and {} orphans, wrote {} labels",
+                recovered.removed, recovered.orphans, recovered.relabeled
+            ));
+        }
+        Ok(server)
+    }
+
+    /// The canonical buffer root.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The instance directory.
+    pub fn instance_dir(&self) -> &Path {
+        self.instance.dir()
+    }
+
+    /// The user that runs the bridge.
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// May the bridge act for other users?
+    pub fn privileged(&self) -> bool {
+        self.uid == 0
+    }
+
+    /// Is the bridge about to end?
+    pub fn stopping(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Asks the bridge to end.
+    pub fn ask_to_stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        for inbox in self.inboxes.lock().iter() {
+            inbox.wake();
+        }
+        sys::notify(self.stopped.as_fd());
+    }
+
+    /// Changes the namespace on the bridge's own behalf (a drain, an eviction): `plan` looks
+    /// at the tables while nothing can change them, and says what to do.
+    ///
+    /// # Errors
+    /// What `plan` says, or the store failed; nothing is changed then.
+    pub fn change<E: From<forebay_core::table::TableError>>(
+        &self,
+        plan: impl FnOnce(&namespace::State) -> Result<(Vec<Change>, Vec<Effect>), E>,
+    ) -> Result<(), E> {
+        let guard = self.namespace.upgradable();
+        let (batch, effects) = plan(&guard)?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let decision = forebay_core::ops::Decision {
+            batch,
+            effects,
+            answer: forebay_core::ops::Answer::Done,
+        };
+        self.namespace.commit(guard, &decision, Vec::new())?;
+        execute::follow_up(self, &decision.effects);
+        Ok(())
+    }
+
+    /// The answer to `Hello`.
+    fn hello(&self) -> Vec<u8> {
+        let mut bytes = self.settings.root.clone();
+        bytes.push(0);
+        bytes.extend_from_slice(self.instance.dir().as_os_str().as_bytes());
+        bytes
+    }
+
+    /// The settled watermark as a change, when it is time to write it.
+    fn watermark(&self) -> Option<Change> {
+        let last = self.last_watermark.load(Ordering::Relaxed);
+        if !self.objects.watermark_due(last) {
+            return None;
+        }
+        self.last_watermark
+            .store(self.objects.count(), Ordering::Relaxed);
+        Some(recover::watermark(self.objects.settled()))
+    }
+
+    /// Answers a JSON command.
+    fn administer(self: &Arc<Self>, json: &[u8], cred: &Cred) -> Vec<u8> {
+        #[derive(serde::Deserialize)]
+        struct Command {
+            cmd: String,
+        }
+        let error = |text: &str| {
+            serde_json::json!({ "error": text })
+                .to_string()
+                .into_bytes()
+        };
+        let command: Command = match serde_json::from_slice(json) {
+            Ok(command) => command,
+            Err(e) => return error(&format!("not a command: {e}")),
+        };
+        match (command.cmd.as_str(), &self.admin) {
+            ("status", _) => match Status::take(self) {
+                Ok(status) => serde_json::to_vec(&status).unwrap_or_default(),
+                Err(e) => error(&e.to_string()),
+            },
+            ("stop", _) => {
+                self.ask_to_stop();
+                b"{}".to_vec()
+            }
+            (_, Some(handler)) => handler.handle(self, json, cred),
+            (other, None) => error(&format!("unknown command {other:?}")),
+        }
+    }
+}
+
+/// A running bridge.
+pub struct Server {
+    handle: Arc<ServerHandle>,
+    info: BridgeInfo,
+    listener: listen::Listener,
+    threads: Vec<JoinHandle<sys::Sys<()>>>,
+}
+
+/// Starts a bridge in threads of this process.
+///
+/// # Errors
+/// It can't start; the text says why.
+pub fn start(config: Config) -> Result<Server, Error> {
+    let instance = Instance::take(&config.instance)?;
+    let (socket, shards) = (config.socket.clone(), config.shards.max(1));
+    let handle = Arc::new(ServerHandle::open(config, instance)?);
+    let listener = listen::Listener::open(&socket)?;
+    let info = BridgeInfo {
+        pid: std::process::id(),
+        socket,
+        root: handle.root.clone(),
+        storage: handle.instance_dir().to_owned(),
+        epoch: handle.epoch,
+    };
+    let failed = |e: &dyn fmt::Display| Error(format!("can't start an event loop: {e}"));
+    let load = Arc::new(shard::Load::default());
+    let mut threads = Vec::new();
+    for n in 0..shards {
+        let inbox = shard::Inbox::new().map_err(|e| failed(&e))?;
+        handle.inboxes.lock().push(inbox.clone());
+        let shard = shard::Shard::new(handle.clone(), listener.socket(), inbox, load.clone())
+            .map_err(|e| failed(&e))?;
+        let thread = std::thread::Builder::new()
+            .name(format!("shard{n}"))
+            .spawn(move || shard.run())
+            .map_err(|e| failed(&e))?;
+        threads.push(thread);
+    }
+    // Last: who reads it may connect.
+    handle.instance.publish(&info)?;
+    handle.log.line(format_args!(
+        "bridge {} serves {} from {}",
+        info.pid,
+        info.root.display(),
+        info.storage.display()
+    ));
+    Ok(Server {
+        handle,
+        info,
+        listener,
+        threads,
+    })
+}
+
+impl Server {
+    /// Where it is.
+    pub fn info(&self) -> &BridgeInfo {
+        &self.info
+    }
+
+    /// What it serves with.
+    pub fn handle(&self) -> &Arc<ServerHandle> {
+        &self.handle
+    }
+
+    /// Ends the bridge: requests that have arrived are answered, everything is written down.
+    ///
+    /// # Errors
+    /// It could not end in order; the next start recovers.
+    pub fn stop(self) -> Result<(), Error> {
+        self.handle.ask_to_stop();
+        self.handle.instance.withdraw();
+        drop(self.listener);
+        let mut outcome = Ok(());
+        for thread in self.threads {
+            match thread.join() {
+                Ok(Ok(())) => {}
+                Ok(Err(e)) => outcome = Err(Error(format!("an event loop failed: {e}"))),
+                Err(_) => outcome = Err(Error("an event loop panicked".into())),
+            }
+        }
+        if !self.handle.pool.stop(limits::STOP_PATIENCE) {
+            outcome = Err(Error(
+                "requests still wait for the file system below".into(),
+            ));
+        }
+        self.handle.objects.flush_touches();
+        if outcome.is_ok() {
+            recover::end(&self.handle)?;
+            self.handle.objects.sweep();
+        }
+        self.handle
+            .log
+            .line(format_args!("bridge {} has ended", self.info.pid));
+        outcome
+    }
+}
+
+/// Runs a bridge until SIGTERM or the command `stop`. For a process of its own: it
+/// changes how this process takes signals.
+///
+/// # Errors
+/// It can't start, or could not end in order.
+pub fn run(config: Config, ready: impl FnOnce(&BridgeInfo)) -> Result<(), Error> {
+    let signals = sys::signals().map_err(|e| Error(format!("can't set up signals: {e}")))?;
+    let server = start(config)?;
+    ready(server.info());
+    while !server.handle.stopping() {
+        sys::wait_either(signals.as_fd(), server.handle.stopped.as_fd());
+        if sys::is_readable(signals.as_fd()) {
+            break;
+        }
+    }
+    server.stop()
+}

@@ -1,0 +1,86 @@
+//! One client's connection: who he is, and what he may send.
+
+use crate::ServerHandle;
+use crate::grant::{self, Peer, Received};
+use crate::log::Cause;
+use crate::sys::Sys;
+use forebay_core::facts::Cred;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+/// A connection.
+pub struct Connection {
+    socket: OwnedFd,
+    /// Who connected.
+    pub peer: Peer,
+    /// Credentials of who connected, with his groups.
+    cred: Arc<Cred>,
+    /// Credentials of the last message that carried others.
+    other: Option<Arc<Cred>>,
+    /// One of its requests is being served where it may block.
+    pub waiting: bool,
+}
+
+impl Connection {
+    /// Takes a new connection over.
+    ///
+    /// # Errors
+    /// Of the socket.
+    pub fn new(socket: OwnedFd) -> Sys<Self> {
+        let peer = grant::peer(socket.as_fd())?;
+        let groups = grant::peer_groups(socket.as_fd())?;
+        Ok(Connection {
+            socket,
+            peer,
+            cred: Arc::new(Cred {
+                uid: peer.uid,
+                gid: peer.gid,
+                groups,
+            }),
+            other: None,
+            waiting: false,
+        })
+    }
+
+    /// The socket.
+    pub fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// The credentials by which a message is judged: those it carries. The groups of the
+    /// connection belong only to the ids of the connection.
+    pub fn cred_of(&mut self, message: &Received) -> Option<Arc<Cred>> {
+        let sender = message.sender?;
+        if (sender.uid, sender.gid) == (self.cred.uid, self.cred.gid) {
+            return Some(self.cred.clone());
+        }
+        if let Some(other) = &self.other
+            && (other.uid, other.gid) == (sender.uid, sender.gid)
+        {
+            return Some(other.clone());
+        }
+        let cred = Arc::new(Cred {
+            uid: sender.uid,
+            gid: sender.gid,
+            groups: Vec::new(),
+        });
+        self.other = Some(cred.clone());
+        Some(cred)
+    }
+}
+
+/// May a bridge of this user serve that one? Without privilege it can neither give files
+/// to others nor judge for them.
+pub fn serves(server: &ServerHandle, uid: u32) -> bool {
+    if server.privileged() || uid == server.uid() {
+        return true;
+    }
+    server.log.limited(
+        Cause::Refused,
+        format_args!(
+            "refused user {uid}: a bridge that is not run by root serves only its own user {}",
+            server.uid()
+        ),
+    );
+    false
+}

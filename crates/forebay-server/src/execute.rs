@@ -1,0 +1,686 @@
+//! One request from its arrival to its answer: the turns of decide, obtain,
+//! commit, and the work that follows.
+
+use crate::ServerHandle;
+use crate::facts::{Memo, RequestFacts};
+use crate::limits::{ENTRIES_PER_REPLY, INLINE_LISTING, INLINE_STAGE_BYTES, LOST_RACES, TURNS};
+use crate::log::Cause;
+use crate::objects::Made;
+use crate::sys::Errno;
+use forebay_core::facts::{Cred, LabelParent, Need, NewKind, NewObject, Stop};
+use forebay_core::ops::{
+    self, Answer, Decision, Effect, Entry, GrantTarget, Op, Path, Request, Start,
+};
+use forebay_core::path::TreePath;
+use forebay_core::record::{ObjectId, ObjectName, Record, Token};
+use forebay_core::table::{Change, Tables};
+use forebay_core::walk::Walk;
+use forebay_wire::{
+    ATTR_BYTES, Base, DirEntry, DirEntryWriter, GRANT_REOPEN, MAX_REPLY_BYTES, REPLY_HEADER_BYTES,
+    ReplyKind,
+};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// Status flags of a descriptor that a client may have. `O_ASYNC` is not among them.
+const GRANT_FLAGS: i32 = libc::O_ACCMODE
+    | libc::O_APPEND
+    | libc::O_TRUNC
+    | libc::O_NONBLOCK
+    | libc::O_DSYNC
+    | libc::O_SYNC
+    | libc::O_DIRECT
+    | libc::O_DIRECTORY
+    | libc::O_NOATIME
+    | libc::O_NOFOLLOW
+    | libc::O_PATH;
+
+/// What a client gets.
+#[derive(Debug)]
+pub struct Answered {
+    /// 0, an errno, or [`forebay_wire::STATUS_REDIRECT`].
+    pub status: i32,
+    /// What the body is.
+    pub kind: ReplyKind,
+    /// See [`ReplyKind::Entries`].
+    pub aux: u64,
+    /// The body.
+    pub body: Body,
+    /// The descriptor of a grant.
+    pub fd: Option<OwnedFd>,
+}
+
+/// Body of a reply; the common one without allocation.
+#[derive(Debug)]
+pub enum Body {
+    /// Nothing.
+    Empty,
+    /// Attributes.
+    Attr([u8; ATTR_BYTES]),
+    /// Anything else.
+    Bytes(Vec<u8>),
+}
+
+impl Body {
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Body::Empty => b"",
+            Body::Attr(a) => a,
+            Body::Bytes(b) => b,
+        }
+    }
+}
+
+impl Answered {
+    /// Only a status.
+    pub fn status(status: i32) -> Self {
+        Answered {
+            status,
+            kind: ReplyKind::Empty,
+            aux: 0,
+            body: Body::Empty,
+            fd: None,
+        }
+    }
+
+    /// Success with bytes.
+    pub fn bytes(bytes: Vec<u8>) -> Self {
+        Answered {
+            kind: ReplyKind::Bytes,
+            body: Body::Bytes(bytes),
+            ..Answered::status(0)
+        }
+    }
+}
+
+/// A request in progress. Moves to a thread that may block when it has to.
+pub struct Job {
+    request: Request,
+    cred: Arc<Cred>,
+    memo: Memo,
+    /// Flags for the descriptor of a new file.
+    open_flags: Option<i32>,
+    /// Listing session, 0 for none.
+    session: u64,
+    /// It is known to change something.
+    changes: bool,
+    turns: u32,
+    /// Turns that ended because an object had gone between decision and open.
+    lost_races: u32,
+}
+
+fn start(base: Base<'_>) -> Result<Start, Errno> {
+    Ok(match base {
+        Base::Root => Start::Root,
+        Base::Object(oid) => Start::Object(ObjectName {
+            oid: ObjectId(oid),
+            link: 0,
+        }),
+        Base::Lower(path) => Start::Lower(TreePath::new(path).ok_or(Errno(libc::ENOENT))?),
+    })
+}
+
+fn path(base: Base<'_>, bytes: &[u8]) -> Result<Path, Errno> {
+    Ok(Path {
+        start: start(base)?,
+        bytes: bytes.to_vec(),
+    })
+}
+
+impl Job {
+    /// The job that a message asks for. `Hello` and `Admin` are none.
+    ///
+    /// # Errors
+    /// An argument can't be right.
+    pub fn new(message: &forebay_wire::Request<'_>, cred: Arc<Cred>) -> Result<Self, Errno> {
+        use forebay_wire::Op as Wire;
+        let first = || path(message.base1, message.str1);
+        let second = || path(message.base2, message.str2);
+        let has = |flag: u32| message.arg0 & flag != 0;
+        let mut open_flags = None;
+        let mut changes = false;
+        let mut session = 0;
+        let op = match message.op {
+            Wire::Open => {
+                let flags = message.arg0 as i32;
+                if flags & libc::O_CREAT != 0 {
+                    open_flags = Some(new_file_flags(flags));
+                }
+                Op::Open {
+                    path: first()?,
+                    flags,
+                    mode: message.arg1,
+                }
+            }
+            Wire::Resolve => Op::Resolve {
+                path: first()?,
+                follow: !has(forebay_wire::NOFOLLOW),
+                for_write: has(forebay_wire::FOR_WRITE),
+                directory: has(forebay_wire::DIRECTORY),
+            },
+            Wire::Stat => Op::Stat {
+                path: first()?,
+                follow: !has(forebay_wire::NOFOLLOW),
+            },
+            Wire::Mkdir => Op::Mkdir {
+                path: first()?,
+                mode: message.arg1,
+            },
+            Wire::Mknod => Op::Mknod {
+                path: first()?,
+                mode: message.arg1,
+                dev: message.arg2,
+            },
+            Wire::Symlink => Op::Symlink {
+                path: first()?,
+                text: message.str2.to_vec(),
+            },
+            Wire::Link => Op::Link {
+                old: first()?,
+                new: second()?,
+                follow: has(forebay_wire::FOLLOW),
+            },
+            Wire::Unlink => {
+                changes = true;
+                Op::Unlink {
+                    path: first()?,
+                    dir: has(forebay_wire::REMOVE_DIR),
+                }
+            }
+            Wire::Rename => {
+                changes = true;
+                Op::Rename {
+                    old: first()?,
+                    new: second()?,
+                    flags: message.arg0,
+                }
+            }
+            Wire::Readlink => Op::Readlink { path: first()? },
+            Wire::ReadDir => {
+                session = message.arg2;
+                Op::ReadDir {
+                    path: first()?,
+                    after: (!message.str2.is_empty()).then(|| message.str2.to_vec()),
+                    limit: ENTRIES_PER_REPLY,
+                }
+            }
+            Wire::NameOf => Op::NameOf {
+                start: start(message.base1)?,
+            },
+            Wire::Realpath => Op::Realpath { path: first()? },
+            Wire::Hello | Wire::Admin => return Err(Errno(libc::EINVAL)),
+        };
+        Ok(Job {
+            request: Request {
+                op,
+                token: Token {
+                    client: message.client,
+                    seq: message.seq,
+                },
+                retry: message.retry,
+            },
+            cred,
+            memo: Memo::default(),
+            open_flags,
+            session,
+            changes,
+            turns: 0,
+            lost_races: 0,
+        })
+    }
+}
+
+impl Job {
+    /// The client asked for more than an `O_PATH` descriptor, and gets one, because only
+    /// he may do the open itself (it may block, or act).
+    fn wants_reopening(&self, granted: i32) -> bool {
+        let asked = match &self.request.op {
+            Op::Open { flags, .. } => *flags,
+            _ => return false,
+        };
+        granted & libc::O_PATH != 0 && asked & libc::O_PATH == 0
+    }
+}
+
+/// The status flags of a descriptor for a file that is being made.
+fn new_file_flags(flags: i32) -> i32 {
+    flags & GRANT_FLAGS & !(libc::O_TRUNC | libc::O_DIRECTORY | libc::O_NOFOLLOW)
+}
+
+/// What stands in the way of an answer.
+enum Halt {
+    /// The client gets this errno.
+    Fail(Errno),
+    /// Something would block, and may not here.
+    MustBlock,
+    /// A fact has been obtained: decide anew.
+    Again,
+    /// The object went while its name was being looked at: decide anew.
+    LostRace,
+}
+
+impl From<Errno> for Halt {
+    fn from(e: Errno) -> Self {
+        Halt::Fail(e)
+    }
+}
+
+/// Goes on with a job until it is answered. `None`: it has to go on where it may block.
+pub fn advance(server: &ServerHandle, job: &mut Job, may_block: bool) -> Option<Answered> {
+    loop {
+        job.turns += 1;
+        let outcome = if job.turns > TURNS {
+            server.log.limited(
+                Cause::Limit,
+                format_args!("a request was given up after {TURNS} turns"),
+            );
+            Err(Halt::Fail(Errno(libc::EAGAIN)))
+        } else {
+            turn(server, job, may_block)
+        };
+        let answered = match outcome {
+            Ok(answered) => answered,
+            Err(Halt::Again) => continue,
+            Err(Halt::LostRace) if job.lost_races < LOST_RACES => {
+                job.lost_races += 1;
+                continue;
+            }
+            Err(Halt::LostRace) => {
+                server.log.limited(
+                    Cause::Fault,
+                    format_args!("a record names a backing object that is not there"),
+                );
+                Answered::status(libc::EIO)
+            }
+            Err(Halt::MustBlock) => return None,
+            Err(Halt::Fail(e)) => Answered::status(e.0),
+        };
+        discard(server, job);
+        return Some(answered);
+    }
+}
+
+fn turn(server: &ServerHandle, job: &mut Job, may_block: bool) -> Result<Answered, Halt> {
+    let outcome = if job.changes {
+        let guard = server.namespace.upgradable();
+        job.memo.refresh(server.namespace.lower_changes());
+        let facts = RequestFacts {
+            server,
+            memo: &job.memo,
+            state: &guard,
+        };
+        match ops::decide(&job.request, &job.cred, &server.settings, &facts) {
+            Ok(decision) if !decision.batch.is_empty() => {
+                // First the descriptor, then the commit: what can fail fails before.
+                let fd = grant(server, job, &decision.answer, may_block)?;
+                commit(server, job, guard, &decision)?;
+                follow_up(server, &decision.effects);
+                return Ok(answer(server, job, decision.answer, fd));
+            }
+            other => other,
+        }
+    } else {
+        let guard = server.namespace.read();
+        job.memo.refresh(server.namespace.lower_changes());
+        let facts = RequestFacts {
+            server,
+            memo: &job.memo,
+            state: &guard,
+        };
+        ops::decide(&job.request, &job.cred, &server.settings, &facts)
+    };
+    match outcome {
+        Ok(decision) if !decision.batch.is_empty() => {
+            job.changes = true;
+            Err(Halt::Again)
+        }
+        Ok(decision) => {
+            let fd = grant(server, job, &decision.answer, may_block)?;
+            // The lock is free again: a drain may have let go of the object between the decision
+            // and the open. Whoever has the old one open now would write into nothing.
+            if fd.is_some() && job.memo.is_stale(server.namespace.lower_changes()) {
+                return Err(Halt::LostRace);
+            }
+            Ok(answer(server, job, decision.answer, fd))
+        }
+        Err(Stop::Need(need)) => {
+            obtain(server, job, need, may_block)?;
+            Err(Halt::Again)
+        }
+        Err(Stop::Errno(e)) => Err(Halt::Fail(Errno(e))),
+        Err(Stop::Redirect(path)) => Ok(Answered {
+            status: forebay_wire::STATUS_REDIRECT,
+            ..Answered::bytes(path)
+        }),
+        Err(Stop::Fault(text)) => {
+            server.log.limited(Cause::Fault, format_args!("{text}"));
+            Err(Halt::Fail(Errno(libc::EIO)))
+        }
+    }
+}
+
+/// Opens what the answer grants.
+fn grant(
+    server: &ServerHandle,
+    job: &Job,
+    answer: &Answer,
+    may_block: bool,
+) -> Result<Option<OwnedFd>, Halt> {
+    let Answer::Grant { target, flags } = answer else {
+        return Ok(None);
+    };
+    let flags = flags & GRANT_FLAGS;
+    let opened = match target {
+        GrantTarget::Object(object) => {
+            if job.open_flags == Some(new_file_flags(flags))
+                && let Some(fd) = job.memo.take_fd(*object)
+            {
+                return Ok(Some(fd));
+            }
+            server.objects.open_object(*object, flags)
+        }
+        GrantTarget::Lower(_) if server.lower.may_wait() && !may_block => {
+            return Err(Halt::MustBlock);
+        }
+        GrantTarget::Lower(path) => server.lower.open(path, flags),
+    };
+    match opened {
+        Ok(fd) => Ok(Some(fd)),
+        Err(Errno(libc::ENOENT)) if matches!(target, GrantTarget::Object(_)) => Err(Halt::LostRace),
+        Err(e) => {
+            if matches!(e.0, libc::EMFILE | libc::ENFILE) {
+                server
+                    .log
+                    .limited(Cause::Limit, format_args!("no descriptor left for a grant"));
+            }
+            Err(Halt::Fail(e))
+        }
+    }
+}
+
+fn commit(
+    server: &ServerHandle,
+    job: &Job,
+    guard: parking_lot::RwLockUpgradableReadGuard<'_, crate::namespace::State>,
+    decision: &Decision,
+) -> Result<(), Halt> {
+    let named = |object: ObjectName| {
+        decision
+            .batch
+            .iter()
+            .any(|c| matches!(c, Change::Put { record, .. } if record.object == object))
+    };
+    let (used, unused): (Vec<_>, Vec<_>) = job
+        .memo
+        .take_fresh()
+        .into_iter()
+        .partition(|(_, made)| named(made.fresh.object));
+    for (spec, made) in unused {
+        job.memo.put_fresh(spec, made);
+    }
+    let mut own: Vec<Change> = used
+        .iter()
+        .map(|(_, made)| made.fresh.object)
+        .filter(|object| object.link != 0)
+        .map(Change::Undoom)
+        .collect();
+    own.extend(server.watermark());
+    if let Err(e) = server.namespace.commit(guard, decision, own) {
+        server.log.limited(Cause::Fault, format_args!("{e}"));
+        for (spec, made) in used {
+            job.memo.put_fresh(spec, made);
+        }
+        return Err(Halt::Fail(Errno(libc::EIO)));
+    }
+    for (_, made) in used {
+        server.objects.settle(made.fresh.object);
+    }
+    Ok(())
+}
+
+/// Work on backing objects that a commit has announced.
+pub(crate) fn follow_up(server: &ServerHandle, effects: &[Effect]) {
+    for effect in effects {
+        match effect {
+            Effect::Remove(object) => match server.objects.remove(*object) {
+                Ok(()) => server.namespace.object_removed(*object),
+                // The mark stays, and the next start tries again.
+                Err(e) => server.log.limited(
+                    Cause::Io,
+                    format_args!("backing object {object} could not be removed: {e}"),
+                ),
+            },
+            Effect::Relabel(object, _) => relabel(server, *object),
+            Effect::Touch(object) => server.objects.touch(*object),
+        }
+    }
+}
+
+/// Writes the label of an object as the tables have it now.
+pub(crate) fn relabel(server: &ServerHandle, object: ObjectName) {
+    // Held while label and table are brought together, so that no later rename comes between.
+    let guard = server.namespace.read();
+    let outcome = (|| {
+        let tables = server.namespace.tables();
+        let fault = |e: forebay_core::table::TableError| e.to_string();
+        let Some(path) = tables.path_of(object).map_err(fault)? else {
+            return Ok(());
+        };
+        let Some(record) = tables.get(&path).map_err(fault)? else {
+            return Ok(());
+        };
+        let memo = Memo::default();
+        let facts = RequestFacts {
+            server,
+            memo: &memo,
+            state: &guard,
+        };
+        let label = label_for(server, &facts, &path, &record)?;
+        server
+            .objects
+            .write_label(object, &label)
+            .map_err(|e| e.to_string())
+    })();
+    match outcome {
+        Ok(()) => server.namespace.object_relabeled(object),
+        // The mark stays, and the next start tries again.
+        Err(text) => server.log.limited(
+            Cause::Io,
+            format_args!("backing object {object} could not be labelled: {text}"),
+        ),
+    }
+}
+
+/// The label that the object of a record should carry.
+pub(crate) fn label_for(
+    server: &ServerHandle,
+    facts: &RequestFacts<'_>,
+    path: &TreePath,
+    record: &Record,
+) -> Result<forebay_core::facts::Label, String> {
+    let walk = Walk {
+        cred: &Cred::default(),
+        settings: &server.settings,
+        facts,
+    };
+    let dir = walk
+        .dir_at(&path.parent())
+        .map_err(|stop| format!("no directory for {path:?}: {stop:?}"))?;
+    Ok(forebay_core::facts::Label {
+        kind: record.kind,
+        parent: match dir.place.label() {
+            LabelParent::Object(oid) => LabelParent::Object(oid),
+            lower => lower,
+        },
+        name: path.name().to_vec(),
+        origin: record.origin.clone(),
+        hides: record.hides.clone(),
+    })
+}
+
+/// Obtains one fact, outside any lock.
+fn obtain(server: &ServerHandle, job: &Job, need: Need, may_block: bool) -> Result<(), Halt> {
+    let waits = server.lower.may_wait();
+    match need {
+        Need::Lower(_) | Need::LowerLink(_) | Need::LowerList(_) if waits && !may_block => {
+            Err(Halt::MustBlock)
+        }
+        Need::Lower(path) => {
+            let attr = server.lower.attr(&path)?;
+            job.memo.put_attr(path, attr);
+            Ok(())
+        }
+        Need::LowerLink(path) => {
+            let text = server.lower.link_text(&path)?;
+            job.memo.put_link(path, text);
+            Ok(())
+        }
+        Need::LowerList(path) => {
+            let kept = server.listings.get(job.session, &path);
+            let limit = if may_block {
+                usize::MAX
+            } else {
+                INLINE_LISTING
+            };
+            let list = match kept {
+                Some(list) => list,
+                None => server.lower.list(&path, limit)?.ok_or(Halt::MustBlock)?,
+            };
+            job.memo.put_list(path, list);
+            Ok(())
+        }
+        Need::Object(spec) => obtain_object(server, job, *spec, may_block),
+        // One bridge is home of every path.
+        Need::Record(_) => Err(Halt::Fail(Errno(libc::EIO))),
+    }
+}
+
+fn obtain_object(
+    server: &ServerHandle,
+    job: &Job,
+    spec: NewObject,
+    may_block: bool,
+) -> Result<(), Halt> {
+    let made = match &spec.what {
+        NewKind::LinkTo(old) => make_link(server, *old, &spec)?,
+        NewKind::Staged { lower, bytes } => {
+            if !may_block && (server.lower.may_wait() || *bytes > INLINE_STAGE_BYTES) {
+                return Err(Halt::MustBlock);
+            }
+            // Of many clients that want one file, one copies and the others wait for it.
+            let Some(_turn) = server.staging.enter(lower, may_block) else {
+                return Err(if may_block {
+                    Halt::Again
+                } else {
+                    Halt::MustBlock
+                });
+            };
+            let made = server.objects.make(&spec, None, &server.lower)?;
+            server.counters.staged(*bytes);
+            made
+        }
+        NewKind::File => server.objects.make(&spec, job.open_flags, &server.lower)?,
+        _ => server.objects.make(&spec, None, &server.lower)?,
+    };
+    job.memo.put_fresh(spec, made);
+    Ok(())
+}
+
+/// A link is announced before it is made: it has no sequence number of its own by
+/// which a start after a crash would find it.
+fn make_link(server: &ServerHandle, old: ObjectName, spec: &NewObject) -> Result<Made, Halt> {
+    let new = server.objects.new_link(old);
+    let announce = Change::Doom {
+        object: new,
+        token: Token::default(),
+    };
+    if let Err(e) = server.namespace.note(&[announce]) {
+        server.log.limited(Cause::Fault, format_args!("{e}"));
+        return Err(Halt::Fail(Errno(libc::EIO)));
+    }
+    match server.objects.make_link(old, new, spec) {
+        Ok(fresh) => Ok(Made { fresh, fd: None }),
+        Err(e) => {
+            let _ = server.objects.remove(new);
+            server.namespace.link_withdrawn(new);
+            match e.0 {
+                // The other name was removed after the decision.
+                libc::ENOENT => Err(Halt::LostRace),
+                _ => Err(Halt::Fail(e)),
+            }
+        }
+    }
+}
+
+/// Removes new objects that no commit has named.
+fn discard(server: &ServerHandle, job: &Job) {
+    for (_, made) in job.memo.take_fresh() {
+        let object = made.fresh.object;
+        if let Err(e) = server.objects.remove(object) {
+            server.log.limited(
+                Cause::Io,
+                format_args!("unused backing object {object} could not be removed: {e}"),
+            );
+            // Not settled: the next start looks at it again.
+            continue;
+        }
+        server.objects.settle(object);
+        if object.link != 0 {
+            server.namespace.link_withdrawn(object);
+        }
+    }
+}
+
+fn answer(server: &ServerHandle, job: &Job, answer: Answer, fd: Option<OwnedFd>) -> Answered {
+    match answer {
+        Answer::Done => Answered::status(0),
+        Answer::Grant { flags, .. } => Answered {
+            kind: ReplyKind::Grant,
+            aux: if job.wants_reopening(flags) {
+                GRANT_REOPEN
+            } else {
+                0
+            },
+            fd,
+            ..Answered::status(0)
+        },
+        Answer::Attr(attr) => Answered {
+            kind: ReplyKind::Attr,
+            body: Body::Attr(attr.encode()),
+            ..Answered::status(0)
+        },
+        Answer::Bytes(bytes) => Answered::bytes(bytes),
+        Answer::Entries { entries, more } => listing(server, job, &entries, more),
+    }
+}
+
+fn listing(server: &ServerHandle, job: &Job, entries: &[Entry], mut more: bool) -> Answered {
+    let mut body = vec![0; MAX_REPLY_BYTES - REPLY_HEADER_BYTES];
+    let mut writer = DirEntryWriter::new(&mut body);
+    for entry in entries {
+        let fits = writer.push(&DirEntry {
+            ino: entry.ino,
+            dtype: entry.dtype,
+            name: &entry.name,
+        });
+        if !fits {
+            more = true;
+            break;
+        }
+    }
+    let len = writer.len();
+    body.truncate(len);
+    let aux = if more {
+        server.listings.keep(job.session, job.memo.any_list())
+    } else {
+        server.listings.end(job.session);
+        0
+    };
+    Answered {
+        kind: ReplyKind::Entries,
+        aux,
+        body: Body::Bytes(body),
+        ..Answered::status(0)
+    }
+}

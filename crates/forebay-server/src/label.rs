@@ -1,0 +1,255 @@
+//! The label that a backing object carries: who it is, without the tables.
+//!
+//! Short, because ext4 keeps about a hundred bytes of attributes inside the
+//! inode, and a block of its own for what is longer.
+
+use forebay_core::facts::{Label, LabelParent};
+use forebay_core::path::TreePath;
+use forebay_core::record::{BridgeId, Kind, ObjectId};
+
+/// Name of the attribute on an object's first name; a further link has its number behind it.
+pub const XATTR: &[u8] = b"user.forebay.label";
+const FORMAT: u8 = 1;
+
+const PARENT_IS_LOWER: u8 = 1;
+const HAS_ORIGIN: u8 = 2;
+const HAS_HIDES: u8 = 4;
+/// What is hidden lies where the label itself says: not written out.
+const HIDES_SAME: u8 = 8;
+
+/// Name of the attribute for one link of an object.
+pub fn xattr_name(link: u32) -> Vec<u8> {
+    if link == 0 {
+        return XATTR.to_vec();
+    }
+    format!("{}.{link:x}", String::from_utf8_lossy(XATTR)).into_bytes()
+}
+
+fn number(out: &mut Vec<u8>, mut n: u64) {
+    while n >= 0x80 {
+        out.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    out.push(n as u8);
+}
+
+fn string(out: &mut Vec<u8>, bytes: &[u8]) {
+    number(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// The path on the PFS that the label's own place corresponds to, if its parent lies there.
+fn own_place(label: &Label) -> Option<TreePath> {
+    match &label.parent {
+        LabelParent::Lower(dir) if !label.name.is_empty() => {
+            TreePath::new([dir.as_bytes(), b"/", &label.name].concat().as_slice())
+                .or_else(|| TreePath::new(&label.name[..]))
+        }
+        _ => None,
+    }
+}
+
+/// Bytes of a label.
+pub fn encode(label: &Label) -> Vec<u8> {
+    let mut flags = 0;
+    if matches!(label.parent, LabelParent::Lower(_)) {
+        flags |= PARENT_IS_LOWER;
+    }
+    if label.origin.is_some() {
+        flags |= HAS_ORIGIN;
+    }
+    let same = label.hides.is_some() && label.hides == own_place(label);
+    if same {
+        flags |= HIDES_SAME;
+    } else if label.hides.is_some() {
+        flags |= HAS_HIDES;
+    }
+    let kind = match label.kind {
+        Kind::File => 1,
+        Kind::Dir => 2,
+        Kind::Symlink => 3,
+        Kind::Special => 4,
+        Kind::Moved => 5,
+        Kind::Whiteout => 6,
+    };
+    let mut out = Vec::with_capacity(64);
+    out.extend_from_slice(&[FORMAT, kind, flags]);
+    match &label.parent {
+        LabelParent::Object(oid) => {
+            number(&mut out, u64::from(oid.bridge().0));
+            number(&mut out, u64::from(oid.epoch()));
+            number(&mut out, oid.seq());
+        }
+        LabelParent::Lower(path) => string(&mut out, path.as_bytes()),
+    }
+    string(&mut out, &label.name);
+    if let Some(origin) = &label.origin {
+        string(&mut out, origin.as_bytes());
+    }
+    if let Some(hides) = label.hides.as_ref().filter(|_| !same) {
+        string(&mut out, hides.as_bytes());
+    }
+    out
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+    fn number(&mut self) -> Option<u64> {
+        let mut n = 0u64;
+        for shift in (0..64).step_by(7) {
+            let b = self.byte()?;
+            let part = u64::from(b & 0x7f);
+            if part << shift >> shift != part {
+                return None;
+            }
+            n |= part << shift;
+            if b & 0x80 == 0 {
+                return Some(n);
+            }
+        }
+        None
+    }
+    fn string(&mut self) -> Option<&'a [u8]> {
+        let len = usize::try_from(self.number()?).ok()?;
+        if len > self.0.len() {
+            return None;
+        }
+        let (head, rest) = self.0.split_at(len);
+        self.0 = rest;
+        Some(head)
+    }
+    fn path(&mut self) -> Option<TreePath> {
+        TreePath::new(self.string()?)
+    }
+}
+
+/// Reads a label; `None` if the bytes are none.
+pub fn decode(bytes: &[u8]) -> Option<Label> {
+    let mut r = Reader(bytes);
+    if r.byte()? != FORMAT {
+        return None;
+    }
+    let kind = match r.byte()? {
+        1 => Kind::File,
+        2 => Kind::Dir,
+        3 => Kind::Symlink,
+        4 => Kind::Special,
+        5 => Kind::Moved,
+        6 => Kind::Whiteout,
+        _ => return None,
+    };
+    let flags = r.byte()?;
+    let parent = if flags & PARENT_IS_LOWER != 0 {
+        LabelParent::Lower(r.path()?)
+    } else {
+        let bridge = u32::try_from(r.number()?).ok()?;
+        let epoch = u32::try_from(r.number()?).ok()?;
+        LabelParent::Object(ObjectId::new(BridgeId(bridge), epoch, r.number()?))
+    };
+    let name = r.string()?;
+    let one_name = !name.is_empty() && TreePath::new(name)?.depth() == 1;
+    // Only a record of the root itself would have no name, and there is none.
+    if !one_name {
+        return None;
+    }
+    let mut label = Label {
+        kind,
+        parent,
+        name: name.to_vec(),
+        origin: None,
+        hides: None,
+    };
+    if flags & HAS_ORIGIN != 0 {
+        label.origin = Some(r.path()?);
+    }
+    if flags & HAS_HIDES != 0 {
+        label.hides = Some(r.path()?);
+    } else if flags & HIDES_SAME != 0 {
+        label.hides = Some(own_place(&label)?);
+    }
+    r.0.is_empty().then_some(label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn p(s: &str) -> TreePath {
+        TreePath::new(s.as_bytes()).unwrap()
+    }
+
+    fn labels() -> Vec<Label> {
+        let base = Label {
+            kind: Kind::File,
+            parent: LabelParent::Lower(p("run/out")),
+            name: b"a name".to_vec(),
+            origin: None,
+            hides: None,
+        };
+        vec![
+            base.clone(),
+            Label {
+                hides: Some(p("run/out/a name")),
+                ..base.clone()
+            },
+            Label {
+                parent: LabelParent::Lower(TreePath::root()),
+                hides: Some(p("a name")),
+                ..base.clone()
+            },
+            Label {
+                kind: Kind::Moved,
+                origin: Some(p("x/y")),
+                hides: Some(p("elsewhere")),
+                parent: LabelParent::Object(ObjectId::new(BridgeId(3), 4, 1 << 40)),
+                ..base
+            },
+        ]
+    }
+
+    #[test]
+    fn a_label_survives_and_every_truncation_is_refused() {
+        for label in labels() {
+            let bytes = encode(&label);
+            assert_eq!(decode(&bytes), Some(label));
+            for cut in 0..bytes.len() {
+                assert_eq!(decode(&bytes[..cut]), None);
+            }
+        }
+    }
+
+    #[test]
+    fn changed_bytes_are_refused_or_decode_to_something_valid() {
+        for label in labels() {
+            let bytes = encode(&label);
+            for at in 0..bytes.len() {
+                for value in 0..=255 {
+                    let mut changed = bytes.clone();
+                    changed[at] = value;
+                    if let Some(l) = decode(&changed) {
+                        assert_eq!(decode(&encode(&l)), Some(l));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_common_label_fits_into_an_inode_of_ext4() {
+        let label = Label {
+            kind: Kind::File,
+            parent: LabelParent::Object(ObjectId::new(BridgeId(1), 9, 1 << 24)),
+            name: b"checkpoint_0000123456.h5".to_vec(),
+            origin: None,
+            hides: None,
+        };
+        // 256-byte inode: 96 bytes for attributes, of which 40 go to headers and the name.
+        assert!(encode(&label).len() <= 56);
+    }
+}

@@ -1,0 +1,47 @@
+//! Every limit of the bridge, with what a client sees when it is reached.
+
+use std::time::Duration;
+
+/// Connections at once, over all clients; less if the limit of descriptors is lower.
+/// One more is closed at once, after a reply EMFILE.
+pub const CONNECTIONS: usize = 16 * 1024;
+/// Descriptors kept back from connections for backing objects, tables and the PFS.
+pub const RESERVED_DESCRIPTORS: u64 = 1024;
+/// Connections of one process. One more is closed at once, after a reply EMFILE.
+pub const CONNECTIONS_PER_PROCESS: usize = 1024;
+/// Requests that wait for a thread that may block. One more is answered EAGAIN.
+pub const BLOCKING_QUEUE: usize = 16 * 1024;
+/// Threads that may block.
+pub const BLOCKING_THREADS: usize = 16;
+/// Listings of the PFS that are kept between the parts of a listing. The one not
+/// used for longest goes; its reader gets a fresh one.
+pub const LISTINGS: usize = 256;
+/// Entries of all kept listings in sum.
+pub const LISTING_ENTRIES: usize = 4 << 20;
+/// Entries that one part of a listing asks for; what does not fit the reply comes in the next.
+pub const ENTRIES_PER_REPLY: usize = 1500;
+/// Entries of a PFS directory that a shard reads itself; a larger one is read where it may block.
+pub const INLINE_LISTING: usize = 2048;
+/// Bytes that a shard copies itself when it stages a file; a larger one is copied where it may block.
+pub const INLINE_STAGE_BYTES: u64 = 256 << 10;
+/// Turns that one request may take until it is answered EAGAIN. Each turn but the
+/// last one obtained a fact, or lost a race.
+pub const TURNS: u32 = 10_000;
+/// Races with removals that one request may lose until it is answered EIO.
+pub const LOST_RACES: u32 = 100;
+/// Listening backlog.
+pub const BACKLOG: i32 = 1024;
+/// Open folders of backing objects.
+pub const FOLDERS: usize = 256;
+/// New objects between two records of the settled watermark.
+pub const WATERMARK_EVERY: u64 = 4096;
+/// How long a removal is remembered for a client that asks again after a lost connection.
+pub const RETRY_WINDOW: Duration = Duration::from_secs(2);
+/// Marks of finished work that one commit takes away.
+pub const MARKS_PER_COMMIT: usize = 64;
+/// Longest delay of a directory's times on disk.
+pub const TOUCH_DELAY: Duration = Duration::from_millis(50);
+/// A cause appears in the log at most once in this time; the next line says how many were left out.
+pub const LOG_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the end of the bridge waits for requests that block.
+pub const STOP_PATIENCE: Duration = Duration::from_secs(30);

@@ -1,0 +1,138 @@
+//! The PFS directory under the buffer, by paths relative to its root.
+//!
+//! Everything goes through one descriptor of the real root, so that nothing
+//! that is mounted or moved above it matters, and no open follows a symbolic
+//! link: whoever could exchange a directory for a link must not lead the bridge
+//! out of the buffer.
+
+use crate::sys::{self, Errno, Sys};
+use forebay_core::facts::{Attr, LowerEntry};
+use forebay_core::path::TreePath;
+use forebay_core::placement;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The PFS below the buffer.
+pub struct Lower {
+    root: OwnedFd,
+    may_wait: bool,
+    /// The kernel has no `openat2`.
+    old_kernel: AtomicBool,
+}
+
+impl Lower {
+    /// The directory at `root`.
+    ///
+    /// # Errors
+    /// It can't be opened.
+    pub fn open_root(root: &Path) -> Sys<Self> {
+        let root = sys::open_path(root, libc::O_PATH | libc::O_DIRECTORY)?;
+        let may_wait = placement::may_wait(sys::fs_type(root.as_fd())?);
+        Ok(Lower {
+            root,
+            may_wait,
+            old_kernel: AtomicBool::new(false),
+        })
+    }
+
+    /// Must an event loop keep its hands off?
+    pub fn may_wait(&self) -> bool {
+        self.may_wait
+    }
+
+    /// `O_PATH` descriptor of the root.
+    pub fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+
+    /// `lstat`.
+    ///
+    /// # Errors
+    /// Of the file system, but not that nothing is there.
+    pub fn attr(&self, path: &TreePath) -> Sys<Option<Attr>> {
+        match sys::stat(self.root.as_fd(), path.as_bytes()) {
+            Ok(attr) => Ok(Some(attr)),
+            Err(Errno(libc::ENOENT | libc::ENOTDIR)) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Opens what is at `path` itself.
+    ///
+    /// # Errors
+    /// Of the file system; ELOOP if a symbolic link is on the way.
+    pub fn open(&self, path: &TreePath, flags: i32) -> Sys<OwnedFd> {
+        let flags = flags | libc::O_NOFOLLOW | libc::O_NOCTTY;
+        let bytes = if path.is_root() {
+            b"."
+        } else {
+            path.as_bytes()
+        };
+        if !self.old_kernel.load(Ordering::Relaxed) {
+            match sys::open_beneath(self.root.as_fd(), bytes, flags) {
+                // Container runtimes answer EPERM for calls that they do not know.
+                Err(Errno(libc::ENOSYS | libc::EPERM)) if self.lacks_openat2() => {
+                    self.old_kernel.store(true, Ordering::Relaxed);
+                }
+                other => return other,
+            }
+        }
+        let Some((parent, name)) = path.split() else {
+            return sys::open(self.root.as_fd(), b".", flags, 0);
+        };
+        let mut dir = None;
+        for part in parent.components() {
+            let at = dir.as_ref().map_or(self.root.as_fd(), OwnedFd::as_fd);
+            let steps = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+            dir = Some(sys::open(at, part, steps, 0)?);
+        }
+        let at = dir.as_ref().map_or(self.root.as_fd(), OwnedFd::as_fd);
+        sys::open(at, name, flags, 0)
+    }
+
+    fn lacks_openat2(&self) -> bool {
+        matches!(
+            sys::open_beneath(self.root.as_fd(), b".", libc::O_PATH),
+            Err(Errno(libc::ENOSYS | libc::EPERM))
+        )
+    }
+
+    /// Text of a symbolic link.
+    ///
+    /// # Errors
+    /// Of the file system; EINVAL if it is no link.
+    pub fn link_text(&self, path: &TreePath) -> Sys<Vec<u8>> {
+        let fd = self.open(path, libc::O_PATH)?;
+        match sys::readlink(fd.as_fd(), b"") {
+            // What `readlinkat` says of a descriptor that is no link.
+            Err(Errno(libc::ENOENT)) => Err(Errno(libc::EINVAL)),
+            other => other,
+        }
+    }
+
+    /// Entries sorted by name; `None` if there are more than `limit`.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn list(&self, path: &TreePath, limit: usize) -> Sys<Option<Arc<Vec<LowerEntry>>>> {
+        let fd = self.open(path, libc::O_RDONLY | libc::O_DIRECTORY)?;
+        let mut raw = Vec::new();
+        while sys::read_dir(fd.as_fd(), &mut raw)? {
+            if raw.len() > limit {
+                return Ok(None);
+            }
+        }
+        let mut entries: Vec<_> = raw
+            .into_iter()
+            .map(|e| LowerEntry {
+                name: e.name,
+                ino: e.ino,
+                dtype: e.dtype,
+            })
+            .collect();
+        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(Some(Arc::new(entries)))
+    }
+}

@@ -1,0 +1,114 @@
+//! A buffer of its own for each test: folders, a bridge in threads, clients.
+#![allow(dead_code)] // each test file uses its part
+
+use forebay_client::Client;
+use forebay_server::{Config, Server, start};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A folder that goes with the value.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!(
+            "fby-test-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap();
+        Folder(path.canonicalize().unwrap())
+    }
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A PFS directory and a place for buffers, both empty at first.
+pub struct Place {
+    folder: Folder,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        let folder = Folder::new();
+        for sub in ["pfs", "storage"] {
+            std::fs::create_dir(folder.path().join(sub)).unwrap();
+        }
+        Place { folder }
+    }
+    pub fn root(&self) -> PathBuf {
+        self.folder.path().join("pfs")
+    }
+    pub fn storage(&self) -> PathBuf {
+        self.folder.path().join("storage")
+    }
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join("socket")
+    }
+    pub fn instance(&self) -> PathBuf {
+        forebay_server::instance_dir(&self.storage(), &self.root())
+    }
+    /// The socket lies in the test's own folder; the log is a file beside it.
+    pub fn config(&self) -> Config {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log())
+            .unwrap();
+        let mut config = Config::new(&self.root(), &self.storage()).unwrap();
+        config.socket = self.socket();
+        config.log = Box::new(log);
+        config
+    }
+    fn log(&self) -> PathBuf {
+        self.folder.path().join("log")
+    }
+    /// What the bridge has logged so far.
+    pub fn logged(&self) -> String {
+        std::fs::read_to_string(self.log()).unwrap_or_default()
+    }
+    pub fn start(&self) -> Server {
+        start(self.config()).unwrap()
+    }
+    pub fn client(&self) -> Client {
+        Client::connect(&self.socket()).unwrap()
+    }
+    /// What a check of the stopped instance finds.
+    pub fn problems(&self) -> Vec<String> {
+        forebay_server::fsck::fsck(&self.instance(), Default::default())
+            .unwrap()
+            .problems
+    }
+}
+
+pub fn write(client: &mut Client, path: &str, bytes: &[u8]) {
+    let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+    let fd = client.open(path, flags, 0o644).unwrap();
+    File::from(fd).write_all(bytes).unwrap();
+}
+
+pub fn read(client: &mut Client, path: &str) -> Vec<u8> {
+    let fd = client.open(path, libc::O_RDONLY, 0).unwrap();
+    let mut bytes = Vec::new();
+    File::from(fd).read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+pub fn names(client: &mut Client, dir: &str) -> Vec<String> {
+    let entries = client.list(dir).unwrap();
+    entries
+        .into_iter()
+        .map(|e| String::from_utf8(e.name).unwrap())
+        .collect()
+}
