@@ -27,6 +27,7 @@ pub mod listen;
 pub mod listings;
 pub mod log;
 pub mod lower;
+pub mod mover;
 pub mod namespace;
 pub mod objects;
 pub mod pool;

@@ -1,0 +1,148 @@
+//! The JSON commands of the mover: see [`super::protocol`].
+
+use super::counters::Counters;
+use super::ground::{Halt, Points};
+use super::inventory;
+use super::pass::Pass;
+use super::protocol::{DrainRequest, Inventory};
+use super::runs::Runs;
+use crate::{AdminHandler, ServerHandle};
+use forebay_core::drain::Picture;
+use forebay_core::facts::Cred;
+use forebay_core::path::TreePath;
+use forebay_core::table::{TableError, Tables};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Takes commands, and runs one drain at a time.
+pub struct Mover {
+    mode: String,
+    last: Mutex<Arc<Counters>>,
+    runs: Mutex<Runs>,
+    points: Arc<Points>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "cmd", rename_all = "kebab-case")]
+enum Command {
+    Drain(DrainRequest),
+    DrainStatus,
+    DrainStop,
+    DrainLeft { from: u64 },
+    Inventory,
+    Attach { pid: u32 },
+    Detach { pid: u32 },
+    Lifetime { stay: Option<bool> },
+}
+
+fn json(answer: impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(&answer).unwrap_or_else(error)
+}
+
+fn error(text: impl std::fmt::Display) -> Vec<u8> {
+    serde_json::json!({ "error": text.to_string() })
+        .to_string()
+        .into_bytes()
+}
+
+impl Mover {
+    /// A mover for a bridge that stays until it is told to end, or only as long as runs use it.
+    pub fn new(stay: bool, mode: &str) -> Self {
+        Mover {
+            mode: mode.to_owned(),
+            last: Mutex::new(Arc::new(Counters::new(false))),
+            runs: Mutex::new(Runs::new(stay)),
+            points: Arc::new(Points::from_env()),
+        }
+    }
+
+    /// Starts a drain; one that is at work already is as good.
+    fn drain(&self, server: &Arc<ServerHandle>, request: DrainRequest) -> Vec<u8> {
+        let mut last = self.last.lock();
+        if last.is_running() {
+            return json(last.status());
+        }
+        let counters = Arc::new(Counters::new(true));
+        let (theirs, ground, points) = (counters.clone(), server.clone(), self.points.clone());
+        let started = std::thread::Builder::new()
+            .name("drain".into())
+            .spawn(move || {
+                let failure = match Pass::new(&*ground, &request, &theirs, &points).run() {
+                    Ok(()) => None,
+                    Err(Halt::Fault(text)) => Some(text),
+                    Err(Halt::Cut) => Some("cut short by a test".to_owned()),
+                };
+                if let Some(text) = &failure {
+                    ground.log.line(format_args!("a drain failed: {text}"));
+                }
+                theirs.end(failure);
+            });
+        match started {
+            Ok(_) => {
+                *last = counters;
+                json(last.status())
+            }
+            Err(e) => error(format!("no thread for the drain: {e}")),
+        }
+    }
+
+    fn attach(&self, pid: u32) -> Vec<u8> {
+        let mut runs = self.runs.lock();
+        match runs.attach(pid) {
+            Ok(Ok(())) => json(runs.users(&self.mode)),
+            Ok(Err(e)) => error(format!("process {pid}: {e}")),
+            // Who asked looks at `ending`, and starts a bridge of his own.
+            Err(super::runs::Ending) => json(runs.users(&self.mode)),
+        }
+    }
+
+    fn detach(&self, server: &ServerHandle, pid: u32) -> Vec<u8> {
+        let mut runs = self.runs.lock();
+        if runs.detach(pid) {
+            server.ask_to_stop();
+        }
+        json(runs.users(&self.mode))
+    }
+}
+
+/// Takes stock of a bridge.
+fn take_inventory(server: &ServerHandle) -> Result<Inventory, TableError> {
+    let records = {
+        let _guard = server.namespace.read();
+        server.namespace.tables().subtree(&TreePath::root())?
+    };
+    Ok(inventory::take(&server.objects, &Picture::new(records)))
+}
+
+impl AdminHandler for Mover {
+    fn handle(&self, server: &Arc<ServerHandle>, bytes: &[u8], _cred: &Cred) -> Vec<u8> {
+        let command: Command = match serde_json::from_slice(bytes) {
+            Ok(command) => command,
+            Err(e) => return error(format!("not a command: {e}")),
+        };
+        match command {
+            Command::Drain(request) => self.drain(server, request),
+            Command::DrainStatus => json(self.last.lock().status()),
+            Command::DrainStop => {
+                let last = self.last.lock();
+                last.stop();
+                json(last.status())
+            }
+            Command::DrainLeft { from } => json(self.last.lock().left_from(from)),
+            Command::Inventory => match take_inventory(server) {
+                Ok(inventory) => json(inventory),
+                Err(e) => error(e),
+            },
+            Command::Attach { pid } => self.attach(pid),
+            Command::Detach { pid } => self.detach(server, pid),
+            Command::Lifetime { stay } => {
+                let mut runs = self.runs.lock();
+                if let Some(stay) = stay {
+                    runs.stay = stay;
+                }
+                json(runs.users(&self.mode))
+            }
+        }
+    }
+}

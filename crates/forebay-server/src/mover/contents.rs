@@ -1,0 +1,602 @@
+//! The second part of a drain: files, symbolic links and nodes.
+//!
+//! A file is copied to a temporary name in its final directory, synced, read back from the file
+//! system and compared, and then renamed: at no moment is there half a file under its name. The
+//! rename happens while nobody can change the namespace, and only if the record and the backing
+//! inode are what they were when the copy began; else the copy is thrown away.
+//!
+//! Small files go in batches: their writeback begins together and is waited for together.
+
+use super::counters::Counters;
+use super::ground::{Ground, Halt, Namespace, commit};
+use super::pass::Pass;
+use super::pfs::{self, During, Trouble, Work};
+use super::protocol::Reason;
+use super::sys::{self as more, Users};
+use crate::sys::{self, Errno};
+use forebay_core::drain::{Contents, Picture, Update, copy_name};
+use forebay_core::facts::{Attr, Timestamp};
+use forebay_core::path::TreePath;
+use forebay_core::record::{Kind, ObjectName, Record, Stamp};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+use xxhash_rust::xxh3::Xxh3;
+
+/// One read and one write.
+const CHUNK_BYTES: usize = 1 << 20;
+/// A batch is full with so many bytes or files. Each of them is an open descriptor.
+const BATCH_BYTES: u64 = 8 << 20;
+const BATCH_FILES: usize = 32;
+/// Change times tick this coarsely on old kernels: a file that changed within one tick after we
+/// looked at it would look unchanged.
+const TICK: Duration = Duration::from_millis(20);
+/// A file that changes while it is copied gets one more chance.
+const TRIES: u32 = 2;
+
+/// One object to be drained.
+pub(super) struct Task {
+    contents: Contents,
+    /// The names of it that may be put on the PFS now.
+    ready: Vec<(TreePath, Record)>,
+    bytes: u64,
+    tries: u32,
+}
+
+/// A task whose contents are on the PFS under a temporary name.
+struct Copied {
+    task: Task,
+    stamp: Stamp,
+    /// The directory of the first name.
+    dir: OwnedFd,
+    /// The temporary file, still open, and what was written to it.
+    file: Option<(std::fs::File, Written)>,
+}
+
+/// What a copy wrote: the ranges with data, and the checksum of ranges and bytes.
+struct Written {
+    size: u64,
+    ranges: Vec<(u64, u64)>,
+    sum: u64,
+}
+
+/// The state of an inode that [`Record::drained`] is compared with.
+pub(super) fn stamp(attr: &Attr) -> Stamp {
+    Stamp {
+        size: attr.size,
+        ctime_ns: i128::from(attr.ctime.sec) * 1_000_000_000 + i128::from(attr.ctime.nsec),
+    }
+}
+
+/// Bytes to copy: a file may be larger than what it holds.
+fn data_bytes(attr: &Attr) -> u64 {
+    attr.size.min(attr.blocks * 512)
+}
+
+impl<G: Ground + ?Sized> Pass<'_, G> {
+    /// What is to be copied, without what cannot be now (which is noted).
+    pub(super) fn plan_contents(&self, picture: &Picture) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        for contents in picture.contents() {
+            let object = contents.names[0].1.object;
+            let attr = match self.ground.objects().attr(object) {
+                Ok(attr) => attr,
+                Err(errno) => {
+                    let operation = "stat in the buffer";
+                    self.leave(&contents.names[0].0, 0, Trouble { operation, errno });
+                    continue;
+                }
+            };
+            if contents.is_clean(stamp(&attr)) && self.is_still_there(&contents, &attr) {
+                continue;
+            }
+            let bytes = data_bytes(&attr);
+            let (ready, blocked): (Vec<_>, Vec<_>) =
+                contents.names.iter().cloned().partition(|(path, _)| {
+                    picture.is_settled(&path.parent()) && !picture.is_obstructed(path)
+                });
+            for (path, _) in &blocked {
+                self.leave_blocked(path, bytes, self.obstacle(picture, path));
+            }
+            if ready.is_empty() {
+                continue;
+            }
+            Counters::add(&self.counters.files_total, 1);
+            Counters::add(&self.counters.bytes_total, bytes);
+            tasks.push(Task {
+                contents,
+                ready,
+                bytes,
+                tries: 0,
+            });
+        }
+        tasks
+    }
+
+    /// Does the PFS still have what was drained? Somebody else may have removed it.
+    fn is_still_there(&self, contents: &Contents, attr: &Attr) -> bool {
+        contents.names.iter().all(|(path, record)| {
+            pfs::look(self.ground.lower(), path)
+                .ok()
+                .flatten()
+                .is_some_and(|found| record.kind != Kind::File || found.size == attr.size)
+        })
+    }
+
+    /// Copies everything, with several threads.
+    pub(super) fn copy_all(&self, tasks: Vec<Task>) -> Result<(), Halt> {
+        let queue = Mutex::new(VecDeque::from(tasks));
+        let workers = self
+            .request
+            .workers
+            .unwrap_or(super::DEFAULT_WORKERS)
+            .max(1);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..workers)
+                .map(|_| scope.spawn(|| self.work(&queue)))
+                .collect();
+            threads.into_iter().try_for_each(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|_| Err(Halt::Fault("a copying thread has panicked".into())))
+            })
+        })
+    }
+
+    fn work(&self, queue: &Mutex<VecDeque<Task>>) -> Result<(), Halt> {
+        let mut buffer = vec![0; CHUNK_BYTES];
+        loop {
+            let batch = take_batch(&mut queue.lock());
+            // What a stop leaves over is found out at the end.
+            if batch.is_empty() || self.is_stopping() {
+                return Ok(());
+            }
+            let again = self.drain_batch(batch, &mut buffer)?;
+            queue.lock().extend(again);
+        }
+    }
+
+    /// Drains a batch; gives back what changed meanwhile.
+    fn drain_batch(&self, batch: Vec<Task>, buffer: &mut [u8]) -> Result<Vec<Task>, Halt> {
+        let mut copied = Vec::with_capacity(batch.len());
+        for task in batch {
+            self.points.pass()?;
+            match self.copy(&task, buffer) {
+                Ok(Some((stamp, dir, file))) => copied.push(Copied {
+                    task,
+                    stamp,
+                    dir,
+                    file,
+                }),
+                Ok(None) => self.done(&task),
+                Err(trouble) => self.give_up(&task, trouble),
+            }
+        }
+        self.points.pass()?;
+        // All writeback is under way by now; each of these mostly waits for its part of it.
+        let synced = self.each(copied, |c| match &c.file {
+            Some((file, _)) => more::fsync(file.as_fd()).during("fsync"),
+            None => Ok(()),
+        });
+        let verified = self.each(synced, |c| self.verify(c, buffer));
+        self.points.pass()?;
+        self.publish(verified)
+    }
+
+    /// Goes through the batch; what fails leaves it.
+    fn each(&self, batch: Vec<Copied>, mut work: impl FnMut(&Copied) -> Work<()>) -> Vec<Copied> {
+        let mut good = Vec::with_capacity(batch.len());
+        for c in batch {
+            match work(&c) {
+                Ok(()) => good.push(c),
+                Err(trouble) => {
+                    self.discard(&c);
+                    self.give_up(&c.task, trouble);
+                }
+            }
+        }
+        good
+    }
+
+    fn give_up(&self, task: &Task, trouble: Trouble) {
+        for (path, _) in &task.ready {
+            self.leave(path, task.bytes, trouble);
+        }
+        self.done(task);
+    }
+
+    fn done(&self, _task: &Task) {
+        Counters::add(&self.counters.files_done, 1);
+    }
+
+    fn discard(&self, c: &Copied) {
+        // If it stays, the next drain removes it.
+        let _ = sys::unlink(c.dir.as_fd(), &copy_name(c.task.contents.oid), false);
+    }
+
+    /// Puts the contents under a temporary name; `None` if they are not to be drained now (noted).
+    #[allow(clippy::type_complexity)]
+    fn copy(
+        &self,
+        task: &Task,
+        buffer: &mut [u8],
+    ) -> Work<Option<(Stamp, OwnedFd, Option<(std::fs::File, Written)>)>> {
+        let (path, record) = &task.ready[0];
+        let temp = copy_name(task.contents.oid);
+        if record.kind != Kind::File {
+            let attr = self.wait_a_tick(record.object)?;
+            let dir = pfs::parent(self.ground.lower(), path)?;
+            self.make_other(record, &attr, dir.as_fd(), &temp)?;
+            return Ok(Some((stamp(&attr), dir, None)));
+        }
+        let source = self.open_source(record.object)?;
+        if self.is_written_to(&source) {
+            for (path, _) in &task.ready {
+                self.counters
+                    .leave(path, task.bytes, Reason::Open, "", String::new());
+            }
+            return Ok(None);
+        }
+        let attr = self.wait_a_tick(record.object)?;
+        let dir = pfs::parent(self.ground.lower(), path)?;
+        remove_temp(dir.as_fd(), &temp)?;
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
+        let file: std::fs::File = sys::open(dir.as_fd(), &temp, flags, 0o600)
+            .during("create")?
+            .into();
+        let outcome = (|| {
+            let written = self.copy_data(&source, &file, attr.size, buffer)?;
+            let Some(written) = written else {
+                return Ok(None);
+            };
+            self.dress(source.as_fd(), file.as_fd(), &attr)?;
+            more::begin_writeback(file.as_fd());
+            Ok(Some(written))
+        })();
+        match outcome {
+            Ok(Some(written)) => Ok(Some((stamp(&attr), dir, Some((file, written))))),
+            other => {
+                let _ = sys::unlink(dir.as_fd(), &temp, false);
+                other.map(|_| None)
+            }
+        }
+    }
+
+    /// Opens a backing file for reading, also one that its owner may not read.
+    pub(super) fn open_source(&self, object: ObjectName) -> Work<OwnedFd> {
+        let objects = self.ground.objects();
+        let flags = libc::O_RDONLY | libc::O_NOFOLLOW;
+        match objects.open_object(object, flags) {
+            Err(Errno(libc::EACCES)) => {
+                let path = objects
+                    .open_object(object, libc::O_PATH)
+                    .during("open in the buffer")?;
+                let mode = sys::stat(path.as_fd(), b"")
+                    .during("stat in the buffer")?
+                    .mode
+                    & 0o7777;
+                let link = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&path));
+                let cwd = sys::open_path(std::path::Path::new("/"), libc::O_PATH)
+                    .during("open in the buffer")?;
+                sys::chmod_at(cwd.as_fd(), link.as_bytes(), mode | 0o400)
+                    .during("chmod in the buffer")?;
+                let opened = objects.open_object(object, flags);
+                sys::chmod_at(cwd.as_fd(), link.as_bytes(), mode).during("chmod in the buffer")?;
+                opened
+            }
+            other => other,
+        }
+        .during("open in the buffer")
+    }
+
+    fn is_written_to(&self, source: &OwnedFd) -> bool {
+        match more::is_in_use(source.as_fd(), Users::Writers) {
+            Some(answer) => answer,
+            // A file system without leases: ask all processes that we may look into.
+            None => sys::stat(source.as_fd(), b"").is_ok_and(|attr| {
+                super::processes::anyone_has((attr.dev, attr.ino), Users::Writers)
+            }),
+        }
+    }
+
+    /// Attributes of an object, taken when its last change is surely over.
+    fn wait_a_tick(&self, object: ObjectName) -> Work<Attr> {
+        let objects = self.ground.objects();
+        let attr = objects.attr(object).during("stat in the buffer")?;
+        let changed = Duration::new(attr.ctime.sec.max(0) as u64, attr.ctime.nsec);
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        if let Some(rest) = (changed + TICK).checked_sub(now)
+            && !rest.is_zero()
+        {
+            // A clock that was set back must not stop the drain.
+            std::thread::sleep(rest.min(TICK));
+            return objects.attr(object).during("stat in the buffer");
+        }
+        Ok(attr)
+    }
+
+    /// Copies what is not a hole; `None` if the drain was stopped.
+    fn copy_data(
+        &self,
+        source: &OwnedFd,
+        file: &std::fs::File,
+        size: u64,
+        buffer: &mut [u8],
+    ) -> Work<Option<Written>> {
+        more::will_read_all(source.as_fd());
+        let from: std::fs::File = source
+            .try_clone()
+            .map_err(Errno::from)
+            .during("dup")?
+            .into();
+        let mut sum = Xxh3::new();
+        let mut ranges = Vec::new();
+        let mut at = 0;
+        while at < size {
+            let Some((start, end)) = more::next_data(source.as_fd(), at).during("seek")? else {
+                break;
+            };
+            let end = end.min(size);
+            if start >= end {
+                break;
+            }
+            ranges.push((start, end));
+            sum.update(&start.to_le_bytes());
+            let mut pos = start;
+            while pos < end {
+                if self.is_stopping() {
+                    return Ok(None);
+                }
+                let want = buffer.len().min((end - pos) as usize);
+                self.throttle.take(want as u64, self.counters);
+                let n = from
+                    .read_at(&mut buffer[..want], pos)
+                    .map_err(Errno::from)
+                    .during("read in the buffer")?;
+                if n == 0 {
+                    // It has become shorter; the comparison of stamps will tell.
+                    break;
+                }
+                sum.update(&buffer[..n]);
+                file.write_all_at(&buffer[..n], pos)
+                    .map_err(Errno::from)
+                    .during("write")?;
+                pos += n as u64;
+                Counters::add(&self.counters.bytes_done, n as u64);
+            }
+            if pos < end {
+                break;
+            }
+            at = end;
+        }
+        if ranges.last().is_none_or(|&(_, end)| end < size) {
+            more::set_size(file.as_fd(), size).during("truncate")?;
+        }
+        Ok(Some(Written {
+            size,
+            ranges,
+            sum: sum.digest(),
+        }))
+    }
+
+    /// Owner, mode, extended attributes and times.
+    pub(super) fn dress(
+        &self,
+        source: BorrowedFd<'_>,
+        target: BorrowedFd<'_>,
+        attr: &Attr,
+    ) -> Work<()> {
+        let now = sys::stat(target, b"").during("stat")?;
+        if (now.uid, now.gid) != (attr.uid, attr.gid) {
+            sys::chown(target, b"", attr.uid, attr.gid).during("chown")?;
+        }
+        for name in pfs::copy_xattrs(source, target)? {
+            self.counters.remark(format!(
+                "the PFS does not take the extended attribute {name} of some files"
+            ));
+        }
+        sys::chmod(target, attr.mode & 0o7777).during("chmod")?;
+        sys::set_times(target, b"", Some(attr.atime), Some(attr.mtime)).during("set times")
+    }
+
+    /// A symbolic link or a node.
+    fn make_other(
+        &self,
+        record: &Record,
+        attr: &Attr,
+        dir: BorrowedFd<'_>,
+        temp: &[u8],
+    ) -> Work<()> {
+        remove_temp(dir, temp)?;
+        if record.kind == Kind::Symlink {
+            let text = self
+                .ground
+                .objects()
+                .link_text(record.object)
+                .during("read in the buffer")?;
+            more::symlink(&text, dir, temp).during("symlink")?;
+        } else {
+            sys::mknod(dir, temp, attr.mode, attr.rdev).during("mknod")?;
+        }
+        let now = sys::stat(dir, temp).during("stat")?;
+        if (now.uid, now.gid) != (attr.uid, attr.gid) {
+            sys::chown(dir, temp, attr.uid, attr.gid).during("chown")?;
+        }
+        if record.kind == Kind::Special {
+            sys::chmod_at(dir, temp, attr.mode & 0o7777).during("chmod")?;
+        }
+        sys::set_times(dir, temp, Some(attr.atime), Some(attr.mtime)).during("set times")
+    }
+
+    /// Reads the copy back, from the file system and not from its cached pages, and compares.
+    fn verify(&self, c: &Copied, buffer: &mut [u8]) -> Work<()> {
+        let Some((file, written)) = &c.file else {
+            return Ok(());
+        };
+        more::forget_pages(file.as_fd());
+        // Else its access time would be now. Not everybody may ask for this; then it is set again.
+        let keeps = more::keep_access_time(file.as_fd()).is_ok();
+        let mut sum = Xxh3::new();
+        let mut verified = 0;
+        for &(start, end) in &written.ranges {
+            sum.update(&start.to_le_bytes());
+            let mut pos = start;
+            while pos < end {
+                let want = buffer.len().min((end - pos) as usize);
+                let n = file
+                    .read_at(&mut buffer[..want], pos)
+                    .map_err(Errno::from)
+                    .during("read back")?;
+                if n == 0 {
+                    break;
+                }
+                sum.update(&buffer[..n]);
+                pos += n as u64;
+                verified += n as u64;
+                Counters::add(&self.counters.bytes_verified, n as u64);
+            }
+        }
+        let attr = sys::stat(file.as_fd(), b"").during("stat")?;
+        let expected: u64 = written.ranges.iter().map(|(start, end)| end - start).sum();
+        let is_same =
+            attr.size == written.size && verified == expected && sum.digest() == written.sum;
+        if !is_same && verified == expected {
+            return Err(Errno(libc::EIO)).during("verify");
+        }
+        if !keeps && let Ok(now) = self.ground.objects().attr(c.task.ready[0].1.object) {
+            let times: (Timestamp, Timestamp) = (now.atime, now.mtime);
+            sys::set_times(file.as_fd(), b"", Some(times.0), Some(times.1)).during("set times")?;
+        }
+        Ok(())
+    }
+
+    /// Gives verified copies their names, if nothing has changed.
+    fn publish(&self, batch: Vec<Copied>) -> Result<Vec<Task>, Halt> {
+        let mut again = Vec::new();
+        let mut batch = Some(batch);
+        self.ground.exclusively(&mut |ns| {
+            let mut updates = Vec::new();
+            for c in batch.take().into_iter().flatten() {
+                match self.publish_one(ns, &c)? {
+                    Ok(Some(mut done)) => {
+                        updates.append(&mut done);
+                        Counters::add(&self.counters.files_drained, 1);
+                        self.done(&c.task);
+                    }
+                    Ok(None) => {
+                        self.discard(&c);
+                        self.changed(c.task, &mut again);
+                    }
+                    Err(trouble) => {
+                        self.discard(&c);
+                        self.give_up(&c.task, trouble);
+                    }
+                }
+            }
+            self.points.pass()?;
+            commit(ns, updates, Vec::new())
+        })?;
+        Ok(again)
+    }
+
+    fn changed(&self, mut task: Task, again: &mut Vec<Task>) {
+        task.tries += 1;
+        if task.tries < TRIES {
+            self.counters
+                .bytes_total
+                .fetch_add(task.bytes, Ordering::Relaxed);
+            again.push(task);
+            return;
+        }
+        for (path, _) in &task.ready {
+            self.counters
+                .leave(path, task.bytes, Reason::Changing, "", String::new());
+        }
+        self.done(&task);
+    }
+
+    /// `None` if the record or the backing inode is not what it was when the copy began.
+    fn publish_one(
+        &self,
+        ns: &mut dyn Namespace,
+        c: &Copied,
+    ) -> Result<Work<Option<Vec<Update>>>, Halt> {
+        for (path, record) in &c.task.ready {
+            if ns.tables().get(path)?.as_ref() != Some(record) {
+                return Ok(Ok(None));
+            }
+        }
+        let object = c.task.ready[0].1.object;
+        match self.ground.objects().attr(object) {
+            Ok(attr) if stamp(&attr) == c.stamp => {}
+            _ => return Ok(Ok(None)),
+        }
+        self.points.pass()?;
+        if let Err(trouble) = self.name_all(c) {
+            return Ok(Err(trouble));
+        }
+        self.points.pass()?;
+        let updates = c
+            .task
+            .ready
+            .iter()
+            .map(|(path, before)| Update {
+                path: path.clone(),
+                before: before.clone(),
+                after: Some(Record {
+                    drained: Some(c.stamp),
+                    // The new name has replaced what was hidden.
+                    hides: None,
+                    ..before.clone()
+                }),
+            })
+            .collect();
+        Ok(Ok(Some(updates)))
+    }
+
+    /// All names: the first by a rename of the copy, the others by hard links.
+    fn name_all(&self, c: &Copied) -> Work<()> {
+        let temp = copy_name(c.task.contents.oid);
+        let (first, _) = &c.task.ready[0];
+        more::rename(c.dir.as_fd(), &temp, c.dir.as_fd(), first.name()).during("rename")?;
+        self.note_dir(first);
+        for (path, _) in &c.task.ready[1..] {
+            let dir = pfs::parent(self.ground.lower(), path)?;
+            remove_temp(dir.as_fd(), &temp)?;
+            more::link(c.dir.as_fd(), first.name(), dir.as_fd(), &temp).during("link")?;
+            more::rename(dir.as_fd(), &temp, dir.as_fd(), path.name()).during("rename")?;
+            // A rename between two names of one inode leaves both.
+            remove_temp(dir.as_fd(), &temp)?;
+            self.note_dir(path);
+        }
+        Ok(())
+    }
+}
+
+/// Takes from the front: one large file, or small ones up to the size of a batch.
+fn take_batch(queue: &mut VecDeque<Task>) -> Vec<Task> {
+    let mut batch = Vec::new();
+    let mut bytes = 0;
+    while batch.len() < BATCH_FILES {
+        match queue.front() {
+            Some(task) if batch.is_empty() || bytes + task.bytes <= BATCH_BYTES => {}
+            _ => break,
+        }
+        let Some(task) = queue.pop_front() else { break };
+        bytes += task.bytes;
+        batch.push(task);
+    }
+    batch
+}
+
+fn remove_temp(dir: BorrowedFd<'_>, temp: &[u8]) -> Work<()> {
+    match sys::unlink(dir, temp, false) {
+        Ok(()) | Err(Errno(libc::ENOENT)) => Ok(()),
+        Err(e) => Err(e).during("unlink"),
+    }
+}
