@@ -1,2 +1,61 @@
-//! The forebay command.
-fn main() {}
+//! The `forebay` command: a burst buffer over a directory of a parallel file system.
+
+mod bridge;
+mod cli;
+mod drain;
+mod error;
+mod place;
+mod report;
+mod sys;
+mod units;
+mod verbs;
+
+use clap::{CommandFactory, Parser};
+use cli::{Cli, Verb, exit};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            let _ = e.print();
+            // `run` promises its own codes to whoever looks at the status of the command.
+            let is_run = std::env::args_os().nth(1).is_some_and(|verb| verb == "run");
+            return ExitCode::from(match (e.use_stderr(), is_run) {
+                (false, _) => exit::OK,
+                (true, true) => exit::NOT_STARTED,
+                (true, false) => exit::USAGE,
+            });
+        }
+    };
+    let verbose = cli.verbose;
+    let result = match &cli.verb {
+        Verb::Run(args) => verbs::run::run(args, verbose),
+        Verb::Up(args) => verbs::up::up(args, verbose),
+        Verb::Down(args) => verbs::down::down(args),
+        Verb::Status(args) => verbs::status::status(args),
+        Verb::Drain(args) => verbs::drain::drain(args),
+        Verb::Fsck(args) => verbs::fsck::fsck(args),
+        Verb::Sim(args) => verbs::sim::sim(args, verbose),
+        Verb::Bridge(args) => verbs::bridge::bridge(args),
+        Verb::Completions { shell } => {
+            clap_complete::generate(
+                *shell,
+                &mut Cli::command(),
+                "forebay",
+                &mut std::io::stdout(),
+            );
+            Ok(exit::OK)
+        }
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(fault) => {
+            fault.tell(verbose);
+            ExitCode::from(match cli.verb {
+                Verb::Run(_) => exit::NOT_STARTED,
+                _ => exit::FAILURE,
+            })
+        }
+    }
+}

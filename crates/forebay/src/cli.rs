@@ -1,0 +1,280 @@
+//! The command line: verbs, options, examples. What they do is in [`crate::verbs`].
+
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Exit codes, promised to scripts.
+pub mod exit {
+    /// All went well.
+    pub const OK: u8 = 0;
+    /// The command could not be carried out (every verb but `run`).
+    pub const FAILURE: u8 = 1;
+    /// The command line is wrong (every verb but `run`).
+    pub const USAGE: u8 = 2;
+    /// Data remains in the buffer: nothing is lost, but it is not on the PFS. `EX_TEMPFAIL`.
+    pub const DATA_LEFT: u8 = 75;
+    /// `run` failed before the command was started.
+    pub const NOT_STARTED: u8 = 125;
+    /// `run` found the command but could not execute it.
+    pub const NOT_EXECUTABLE: u8 = 126;
+    /// `run` did not find the command.
+    pub const NOT_FOUND: u8 = 127;
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  forebay run --buffer /pfs/me/run7 -- mpirun -n 64 ./sim
+  forebay run --buffer . --storage /local/nvme --report report.json -- python3 post.py
+  forebay up --buffer /pfs/me/run7         a bridge that outlives runs
+  forebay status --json
+  forebay drain --buffer /pfs/me/run7      also after a crash
+  forebay down --buffer /pfs/me/run7
+
+Completions for the shell: forebay completions bash > ~/.local/share/bash-completion/completions/forebay";
+
+/// A burst buffer over a directory of a parallel file system.
+#[derive(Debug, Parser)]
+#[command(name = "forebay", version, after_help = EXAMPLES, disable_help_subcommand = true)]
+pub struct Cli {
+    /// Say more; with an error, the whole chain of causes.
+    #[arg(short, long, global = true)]
+    pub verbose: bool,
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Run a command with the buffer over a directory, then drain and report.
+    Run(Run),
+    /// Start a bridge that outlives runs.
+    Up(Up),
+    /// Drain, then stop the bridge of a directory.
+    Down(Down),
+    /// List bridges: who, where, how much is dirty.
+    Status(Status),
+    /// Bring what is in the buffer to the PFS; also after a crash.
+    Drain(Drain),
+    /// Check the tables and objects of a bridge that is not running.
+    Fsck(Fsck),
+    /// Simulators.
+    Sim(Sim),
+    /// Print a completion script for a shell.
+    Completions {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
+    /// The server process.
+    #[command(hide = true)]
+    Bridge(Bridge),
+}
+
+/// Where the buffer is.
+#[derive(Debug, Clone, Args)]
+pub struct Place {
+    /// The PFS directory that the buffer lies over. Programs keep using its paths.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub buffer: PathBuf,
+    /// Local directory that keeps the buffered data. Default: the first usable one of
+    /// $FOREBAY_STORAGE, $SLURM_TMPDIR, $LOCAL_SCRATCH, /var/tmp/forebay-<uid>.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub storage: Option<PathBuf>,
+}
+
+/// How a bridge behaves.
+#[derive(Debug, Clone, Args)]
+pub struct BridgeOptions {
+    /// When others see what was written. With one bridge all modes give what POSIX asks for.
+    #[arg(long, value_enum, default_value_t = Mode::Commit)]
+    pub mode: Mode,
+    /// Directory for the bridge's log. Default: beside its data.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub log_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// Nothing waits for the home of a path; published in the background.
+    Async,
+    /// Create, unlink and truncate wait for the home; contents are published on close and fsync.
+    Commit,
+    /// Every write is published before it returns.
+    Strong,
+}
+
+impl Mode {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Async => "async",
+            Mode::Commit => "commit",
+            Mode::Strong => "strong",
+        }
+    }
+}
+
+/// How to drain.
+#[derive(Debug, Clone, Args)]
+pub struct DrainOptions {
+    /// Keep the buffered copies after the drain: the next run reads them at buffer speed.
+    #[arg(long)]
+    pub keep: bool,
+    /// Limit of the drain in bytes per second, with K, M, G (powers of 1024). Default: none.
+    #[arg(long, value_name = "BYTES", value_parser = crate::units::parse_bytes)]
+    pub drain_rate: Option<u64>,
+    /// Files copied at the same time.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub drain_workers: u32,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit status: that of CMD; 128+N if signal N killed it; 75 if data could not be drained (listed,
+with the command that retries; nothing is lost); 125 if forebay failed before CMD was started;
+126 if CMD cannot be executed; 127 if it is not found.
+
+Examples:
+  forebay run --buffer /pfs/me/run7 -- mpirun -n 64 ./sim
+  forebay run --buffer . --no-drain -- ./stage1 && forebay run --buffer . -- ./stage2
+
+Ctrl-C goes to CMD; then what is closed is drained. A further Ctrl-C stops the drain.")]
+pub struct Run {
+    #[command(flatten)]
+    pub place: Place,
+    #[command(flatten)]
+    pub bridge: BridgeOptions,
+    #[command(flatten)]
+    pub drain: DrainOptions,
+    /// Leave the data in the buffer; `forebay drain` brings it to the PFS later.
+    #[arg(long, conflicts_with = "keep")]
+    pub no_drain: bool,
+    /// Write the report as JSON to this file, too.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub report: Option<PathBuf>,
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  forebay up --buffer /pfs/me/run7 --storage /local/nvme")]
+pub struct Up {
+    #[command(flatten)]
+    pub place: Place,
+    #[command(flatten)]
+    pub bridge: BridgeOptions,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit status: 75 if data could not be drained; the bridge goes on running then.
+
+Example:
+  forebay down --buffer /pfs/me/run7")]
+pub struct Down {
+    #[command(flatten)]
+    pub place: Place,
+    #[command(flatten)]
+    pub drain: DrainOptions,
+    /// Stop the bridge and leave the data in the buffer.
+    #[arg(long, conflicts_with = "keep")]
+    pub no_drain: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  forebay status\n  forebay status --buffer /pfs/me/run7 --json"
+)]
+pub struct Status {
+    /// Only the bridge of this directory.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub buffer: Option<PathBuf>,
+    /// Look for instances in this storage directory, too.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub storage: Option<PathBuf>,
+    /// For scripts.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Works with a running bridge, or starts one for the purpose.
+Exit status: 75 if data could not be drained.
+
+Examples:
+  forebay drain --buffer /pfs/me/run7
+  forebay drain --buffer /pfs/me/run7 --drain-rate 200M --json")]
+pub struct Drain {
+    #[command(flatten)]
+    pub place: Place,
+    #[command(flatten)]
+    pub drain: DrainOptions,
+    /// For scripts.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit status: 0 nothing wrong (any more), 1 something is wrong or could not be checked.
+
+Examples:
+  forebay fsck --storage /local/nvme
+  forebay fsck --storage /local/nvme --rebuild     tables lost: rebuild them from the objects")]
+pub struct Fsck {
+    /// The storage directory, or one instance in it.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub storage: PathBuf,
+    /// Mend what can be mended; without it, fsck only looks (and finishes what a killed bridge left unfinished).
+    #[arg(long)]
+    pub mend: bool,
+    /// Throw the tables away and rebuild them from the labels of the backing objects.
+    #[arg(long)]
+    pub rebuild: bool,
+    /// For scripts.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Sim {
+    #[command(subcommand)]
+    pub what: SimVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum SimVerb {
+    /// Drive the policy through drops, delays, crashes and restarts, and check what SEMANTICS.md promises.
+    #[command(
+        after_help = "Examples:\n  forebay sim faults --seeds 2000\n  forebay sim faults --first 1234 --seeds 1 -v"
+    )]
+    Faults {
+        /// How many seeds.
+        #[arg(long, value_name = "N", default_value_t = 200)]
+        seeds: u64,
+        /// The first seed.
+        #[arg(long, value_name = "SEED", default_value_t = 1)]
+        first: u64,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Bridge {
+    /// Canonical buffer root.
+    #[arg(long)]
+    pub root: PathBuf,
+    /// Storage directory that holds the instances.
+    #[arg(long)]
+    pub storage: PathBuf,
+    /// Mode.
+    #[arg(long, value_enum, default_value_t = Mode::Commit)]
+    pub mode: Mode,
+    /// Descriptor that gets one line when the bridge is ready, or the reason why it will not be.
+    #[arg(long)]
+    pub ready_fd: Option<i32>,
+    /// Live until `forebay down`, not only as long as a run needs it.
+    #[arg(long)]
+    pub stay: bool,
+}

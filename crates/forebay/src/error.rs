@@ -1,0 +1,56 @@
+//! Errors as the user meets them: one line, a hint, and the chain of causes for `-v`.
+
+use std::fmt;
+
+/// What went wrong and what to do about it.
+#[derive(Debug)]
+pub struct Fault {
+    /// One line: path, operation, cause.
+    pub message: String,
+    /// What the user can do.
+    pub hint: Option<String>,
+    /// What lies below.
+    pub cause: Option<anyhow::Error>,
+}
+
+/// A fault without hint or cause.
+pub fn fault(message: impl Into<String>) -> Fault {
+    Fault {
+        message: message.into(),
+        hint: None,
+        cause: None,
+    }
+}
+
+impl Fault {
+    /// With a hint.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// With what lies below.
+    pub fn because(mut self, cause: impl Into<anyhow::Error>) -> Self {
+        self.cause = Some(cause.into());
+        self
+    }
+
+    /// Tells it on standard error.
+    pub fn tell(&self, verbose: bool) {
+        eprintln!("forebay: {}", self.message);
+        if verbose && let Some(cause) = &self.cause {
+            for link in cause.chain() {
+                eprintln!("  because: {link}");
+            }
+        }
+        if let Some(hint) = &self.hint {
+            eprintln!("  hint: {hint}");
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}

@@ -1,0 +1,211 @@
+//! Where the buffer and its storage are, and whether they can be used.
+
+use crate::cli;
+use crate::error::{Fault, fault};
+use crate::sys;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// A buffer directory and the storage for it, both checked.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Canonical buffer root.
+    pub root: PathBuf,
+    /// The absolute spelling that the user typed, where it differs.
+    pub alias: Option<PathBuf>,
+    /// Storage directory (holds one folder per bridge).
+    pub storage: PathBuf,
+}
+
+/// Checks `--buffer` and finds its canonical path.
+pub fn buffer_root(buffer: &Path) -> Result<(PathBuf, Option<PathBuf>), Fault> {
+    let shown = buffer.display();
+    let root = fs::canonicalize(buffer).map_err(|e| {
+        let hint = if e.kind() == std::io::ErrorKind::NotFound {
+            format!("make it first: mkdir -p {shown}")
+        } else {
+            "the buffer lies over a directory that you may enter and list".to_owned()
+        };
+        fault(format!("--buffer {shown}: {}", plain(&e))).hint(hint)
+    })?;
+    if !root.is_dir() {
+        return Err(fault(format!("--buffer {shown} is not a directory"))
+            .hint("name the directory that the program's files are in"));
+    }
+    sys::check_access(&root, libc::R_OK | libc::X_OK).map_err(|e| {
+        fault(format!("--buffer {shown}: {}", plain(&e)))
+            .hint("the buffer lies over a directory that you may enter and list")
+    })?;
+    if root == Path::new("/") {
+        return Err(
+            fault("--buffer / would put the whole system into the buffer")
+                .hint("name the directory that the program's files are in"),
+        );
+    }
+    let typed = if buffer.is_absolute() {
+        buffer.to_owned()
+    } else {
+        // The shell's spelling of the working directory, through symbolic links.
+        let pwd = std::env::var_os("PWD")
+            .map(PathBuf::from)
+            .filter(|pwd| fs::canonicalize(pwd).ok() == std::env::current_dir().ok());
+        match pwd.or_else(|| std::env::current_dir().ok()) {
+            Some(dir) => dir.join(buffer),
+            None => root.clone(),
+        }
+    };
+    let typed = tidy(&typed);
+    Ok((root.clone(), (typed != root).then_some(typed)))
+}
+
+/// Without `.` and doubled slashes; `..` stays, because it depends on symbolic links.
+fn tidy(path: &Path) -> PathBuf {
+    path.components().collect()
+}
+
+/// Checks the buffer and settles on a storage directory, which exists afterwards.
+pub fn settle(place: &cli::Place) -> Result<Place, Fault> {
+    let (root, alias) = buffer_root(&place.buffer)?;
+    let storage = match &place.storage {
+        Some(dir) => usable_storage(dir, &root)?,
+        None => default_storage(&root)?,
+    };
+    Ok(Place {
+        root,
+        alias,
+        storage,
+    })
+}
+
+/// The candidates for storage that nobody named, the best first.
+pub fn storage_candidates() -> Vec<(&'static str, PathBuf)> {
+    let mut found = Vec::new();
+    for name in ["FOREBAY_STORAGE", "SLURM_TMPDIR", "LOCAL_SCRATCH"] {
+        if let Some(dir) = std::env::var_os(name).filter(|v: &OsString| !v.is_empty()) {
+            found.push((name, PathBuf::from(dir)));
+        }
+    }
+    let own = format!("/var/tmp/forebay-{}", sys::euid());
+    found.push(("default", PathBuf::from(own)));
+    found
+}
+
+fn default_storage(root: &Path) -> Result<PathBuf, Fault> {
+    let mut tried = Vec::new();
+    for (name, dir) in storage_candidates() {
+        match usable_storage(&dir, root) {
+            Ok(dir) => return Ok(dir),
+            Err(e) => tried.push(format!("{name}: {}", e.message)),
+        }
+    }
+    Err(
+        fault(format!("no usable local storage ({})", tried.join("; ")))
+            .hint("name one with --storage DIR"),
+    )
+}
+
+/// Makes the storage directory if need be and tries out what a bridge needs of it.
+fn usable_storage(dir: &Path, root: &Path) -> Result<PathBuf, Fault> {
+    let shown = dir.display();
+    let own_hint = "name a directory on a local disk with --storage DIR";
+    if !dir.exists() {
+        use std::os::unix::fs::DirBuilderExt;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
+            .map_err(|e| fault(format!("storage {shown}: {}", plain(&e))).hint(own_hint))?;
+    }
+    let dir = fs::canonicalize(dir)
+        .map_err(|e| fault(format!("storage {shown}: {}", plain(&e))).hint(own_hint))?;
+    if !dir.is_dir() {
+        return Err(fault(format!("storage {shown} is not a directory")).hint(own_hint));
+    }
+    if dir.starts_with(root) {
+        return Err(fault(format!(
+            "storage {shown} lies inside the buffer {}",
+            root.display()
+        ))
+        .hint("the buffer would hold itself; name another place with --storage DIR"));
+    }
+    if root.starts_with(&dir) {
+        return Err(fault(format!(
+            "the buffer {} lies inside the storage {shown}",
+            root.display()
+        ))
+        .hint("name a directory beside it with --storage DIR"));
+    }
+    let probe = dir.join(format!(".forebay-probe-{}", std::process::id()));
+    let result = fs::File::create(&probe)
+        .map_err(|e| fault(format!("storage {shown}: {}", plain(&e))).hint(own_hint))
+        .and_then(|file| {
+            sys::set_xattr(&file, "user.forebay.probe", b"1").map_err(|e| {
+                fault(format!(
+                    "storage {shown} does not keep user xattrs ({})",
+                    plain(&e)
+                ))
+                .hint("name a directory on ext4, xfs, btrfs or tmpfs (Linux 6.6 or newer) with --storage DIR")
+            })
+        });
+    let _ = fs::remove_file(&probe);
+    result.map(|()| dir)
+}
+
+/// Where the preload library is.
+pub fn preload_library() -> Result<PathBuf, Fault> {
+    const NAME: &str = "libforebay_preload.so";
+    let mut searched = Vec::new();
+    if let Some(path) = std::env::var_os("FOREBAY_PRELOAD").filter(|v| !v.is_empty()) {
+        // Whoever sets it wants this one and no other.
+        let path = PathBuf::from(path);
+        return fs::canonicalize(&path).map_err(|e| {
+            fault(format!(
+                "$FOREBAY_PRELOAD is {}: {}",
+                path.display(),
+                plain(&e)
+            ))
+            .hint("unset it, or let it name libforebay_preload.so")
+        });
+    }
+    if let Ok(exe) = std::env::current_exe() {
+        let dir = exe.parent().unwrap_or(Path::new("/"));
+        searched.push(dir.join(NAME));
+        searched.push(dir.join("../lib").join(NAME));
+        searched.push(dir.join("../lib/forebay").join(NAME));
+    }
+    for path in &searched {
+        if let Ok(found) = fs::canonicalize(path) {
+            // LD_PRELOAD separates its entries by these.
+            if found
+                .as_os_str()
+                .as_bytes()
+                .iter()
+                .any(|b| b" :".contains(b))
+            {
+                return Err(fault(format!(
+                    "{} has a space or a colon in its path, which LD_PRELOAD cannot carry",
+                    found.display()
+                ))
+                .hint("let $FOREBAY_PRELOAD name a copy elsewhere"));
+            }
+            return Ok(found);
+        }
+    }
+    let places: Vec<String> = searched.iter().map(|p| p.display().to_string()).collect();
+    Err(fault(format!(
+        "{NAME} is in none of these places: {}",
+        places.join(", ")
+    ))
+    .hint("build it with `make build`, or let $FOREBAY_PRELOAD name it"))
+}
+
+/// The text of an error without `(os error 2)`.
+pub fn plain(e: &std::io::Error) -> String {
+    let text = e.to_string();
+    match text.find(" (os error") {
+        Some(at) => text[..at].to_owned(),
+        None => text,
+    }
+}

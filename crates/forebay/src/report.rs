@@ -1,0 +1,343 @@
+//! What a run did, for people and for scripts. Every figure says what it covers.
+
+use crate::bridge::Bridge;
+use crate::drain::{Drained, why};
+use crate::error::{Fault, fault};
+use crate::place::plain;
+use crate::sys;
+use crate::units;
+use forebay_server::Status;
+use forebay_server::mover::protocol::{Inventory, Left, State};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+/// Version of the JSON form.
+const FORMAT: u32 = 1;
+/// As many files are named in the text.
+const NAMED_FILES: usize = 5;
+
+/// Bytes that system calls have read and written, on all files, of this process and of all
+/// descendants that have been waited for (`rchar` and `wchar` of proc(5)).
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct CallBytes {
+    /// Read.
+    pub read: u64,
+    /// Written.
+    pub written: u64,
+}
+
+impl CallBytes {
+    /// Up to now.
+    pub fn now() -> Self {
+        let text = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+        let field = |name: &str| {
+            text.lines()
+                .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+                .unwrap_or(0)
+        };
+        CallBytes {
+            read: field("rchar:"),
+            written: field("wchar:"),
+        }
+    }
+
+    /// Since then.
+    pub fn since(self, before: CallBytes) -> Self {
+        CallBytes {
+            read: self.read.saturating_sub(before.read),
+            written: self.written.saturating_sub(before.written),
+        }
+    }
+}
+
+/// Counters of a bridge at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct BridgeCounters {
+    ops: BTreeMap<String, u64>,
+    staged_files: u64,
+    staged_bytes: u64,
+}
+
+impl BridgeCounters {
+    /// Asks the bridge.
+    pub fn of(bridge: &mut Bridge) -> Result<Self, Fault> {
+        let status: Status = bridge.get(&json!({"cmd": "status"}))?;
+        let mut ops = status.operations;
+        // What the command line itself asks is no work of the program.
+        ops.retain(|name, _| name != "admin" && name != "hello");
+        Ok(BridgeCounters {
+            ops,
+            staged_files: status.staged_files,
+            staged_bytes: status.staged_bytes,
+        })
+    }
+
+    /// Since then.
+    pub fn since(mut self, before: &BridgeCounters) -> Self {
+        for (name, n) in &mut self.ops {
+            *n = n.saturating_sub(before.ops.get(name).copied().unwrap_or(0));
+        }
+        self.ops.retain(|_, n| *n > 0);
+        self.staged_files = self.staged_files.saturating_sub(before.staged_files);
+        self.staged_bytes = self.staged_bytes.saturating_sub(before.staged_bytes);
+        self
+    }
+}
+
+/// A run.
+#[derive(Debug)]
+pub struct Report<'r> {
+    /// The command as it was typed.
+    pub command: Vec<String>,
+    /// Its exit status, 128+N for signal N.
+    pub exit_status: u8,
+    /// From its start to its end.
+    pub wall: Duration,
+    /// Canonical buffer root.
+    pub buffer: &'r Path,
+    /// Storage directory.
+    pub storage: &'r Path,
+    /// What the bridge did in the meantime.
+    pub counters: BridgeCounters,
+    /// What was in the buffer when the command had ended.
+    pub inventory: Inventory,
+    /// Dirty files that an earlier run had left.
+    pub inherited: Inventory,
+    /// System calls of the command.
+    pub calls: CallBytes,
+    /// How the drain ended, if there was one.
+    pub drained: Option<&'r Drained>,
+    /// The command that goes on with the drain.
+    pub retry: &'r str,
+}
+
+impl Report<'_> {
+    /// For people.
+    pub fn text(&self) -> String {
+        let mut out = String::from("forebay report\n");
+        let mut line = |name: &str, text: String| {
+            let _ = writeln!(out, "  {name:<12} {text}");
+        };
+        line("command", self.command.join(" "));
+        line(
+            "exit status",
+            format!("{} after {}", self.exit_status, units::duration(self.wall)),
+        );
+        line("buffer", self.buffer.display().to_string());
+        line("storage", storage_text(self.storage));
+        let ops: Vec<String> = self
+            .counters
+            .ops
+            .iter()
+            .map(|(name, n)| format!("{name} {n}"))
+            .collect();
+        line(
+            "operations",
+            if ops.is_empty() {
+                "none on paths in the buffer".to_owned()
+            } else {
+                format!("{} (on paths in the buffer)", ops.join(", "))
+            },
+        );
+        let inv = &self.inventory;
+        line(
+            "in buffer",
+            format!(
+                "{} created or changed, {} by their sizes{}",
+                units::count(inv.dirty_files, "file", "files"),
+                units::bytes(inv.dirty_bytes),
+                other_things(inv),
+            ),
+        );
+        let named = inv.largest.iter().take(NAMED_FILES);
+        let width = named
+            .clone()
+            .map(|f| f.path.chars().count())
+            .max()
+            .unwrap_or(0)
+            .min(48);
+        let mut rest = (inv.dirty_files, inv.dirty_bytes);
+        for file in named {
+            rest = (rest.0.saturating_sub(1), rest.1.saturating_sub(file.bytes));
+            line(
+                "",
+                format!("  {:<width$}  {}", file.path, units::bytes(file.bytes)),
+            );
+        }
+        if rest.0 > 0 {
+            line(
+                "",
+                format!(
+                    "  {} more, {}",
+                    units::count(rest.0, "file", "files"),
+                    units::bytes(rest.1)
+                ),
+            );
+        }
+        if self.inherited.is_dirty() {
+            line(
+                "",
+                format!(
+                    "  of these, {} ({}) were left by an earlier run",
+                    units::count(self.inherited.dirty_files, "file", "files"),
+                    units::bytes(self.inherited.dirty_bytes)
+                ),
+            );
+        }
+        if self.counters.staged_files > 0 {
+            line(
+                "staged",
+                format!(
+                    "{}, {} (files of the PFS, copied because they were opened for writing)",
+                    units::count(self.counters.staged_files, "file", "files"),
+                    units::bytes(self.counters.staged_bytes)
+                ),
+            );
+        }
+        line(
+            "system calls",
+            format!(
+                "read {}, wrote {} (all files and pipes, in the buffer or not; without mmap)",
+                units::bytes(self.calls.read),
+                units::bytes(self.calls.written)
+            ),
+        );
+        match self.drained {
+            None => line("drained", format!("not asked for; later: {}", self.retry)),
+            Some(d) => {
+                line("drained", drain_text(d));
+                for remark in &d.status.remarks {
+                    line("", format!("  {remark}"));
+                }
+                line("left", left_text(d));
+            }
+        }
+        out
+    }
+
+    /// For scripts.
+    pub fn json(&self) -> Value {
+        let (size, free) = sys::space(self.storage).unwrap_or_default();
+        json!({
+            "forebay_report": FORMAT,
+            "command": self.command,
+            "exit_status": self.exit_status,
+            "wall_seconds": self.wall.as_secs_f64(),
+            "buffer": self.buffer.to_string_lossy(),
+            "storage": {
+                "path": self.storage.to_string_lossy(),
+                "size_bytes": size,
+                "free_bytes": free,
+            },
+            "operations": self.counters.ops,
+            "staged": {
+                "files": self.counters.staged_files,
+                "bytes": self.counters.staged_bytes,
+            },
+            "inherited": self.inherited,
+            "in_buffer": self.inventory,
+            "system_call_bytes_all_files": self.calls,
+            "drain": self.drained.map(|d| json!({
+                "counters": d.status,
+                "complete": d.is_complete(),
+                "left": d.left.iter().map(left_json).collect::<Vec<_>>(),
+            })),
+            "retry": self.retry,
+        })
+    }
+
+    /// Writes the JSON form to a file.
+    pub fn save(&self, path: &Path) -> Result<(), Fault> {
+        let mut text = serde_json::to_string_pretty(&self.json()).unwrap_or_default();
+        text.push('\n');
+        std::fs::write(path, text)
+            .map_err(|e| fault(format!("--report {}: {}", path.display(), plain(&e))))
+    }
+}
+
+fn left_json(left: &Left) -> Value {
+    let mut value = json!(left);
+    value["why"] = json!(why(left));
+    value
+}
+
+/// ", 2 directories, 1 symbolic link" and so on; empty if there are none.
+fn other_things(inv: &Inventory) -> String {
+    let mut text = String::new();
+    for (n, one, many) in [
+        (inv.dirs, "directory", "directories"),
+        (inv.symlinks, "symbolic link", "symbolic links"),
+        (inv.specials, "special file", "special files"),
+        (inv.renamed, "rename", "renames"),
+        (inv.removed, "removal", "removals"),
+    ] {
+        if n > 0 {
+            let _ = write!(text, "; {}", units::count(n, one, many));
+        }
+    }
+    text
+}
+
+/// Path, size and free space.
+pub fn storage_text(path: &Path) -> String {
+    match sys::space(path) {
+        Ok((size, free)) => format!(
+            "{} ({}, {} free)",
+            path.display(),
+            units::bytes(size),
+            units::bytes(free)
+        ),
+        Err(_) => path.display().to_string(),
+    }
+}
+
+/// One line on a drain that has ended.
+pub fn drain_text(d: &Drained) -> String {
+    let s = &d.status;
+    let time = Duration::from_secs_f64(s.seconds.max(0.0));
+    let mut text = format!(
+        "{}, {} in {} ({}, synced and verified: {} read back and compared)",
+        units::count(s.files_drained, "file", "files"),
+        units::bytes(s.bytes_done),
+        units::duration(time),
+        units::rate(s.bytes_done, time),
+        units::bytes(s.bytes_verified),
+    );
+    for (n, one, many) in [
+        (s.dirs, "directory", "directories"),
+        (s.renamed, "rename", "renames"),
+        (s.removed, "removal", "removals"),
+    ] {
+        if n > 0 {
+            let _ = write!(text, "; {}", units::count(n, one, many));
+        }
+    }
+    match (&s.kept_because, s.released) {
+        (Some(reason), false) => {
+            let _ = write!(text, "; copies kept: {reason}");
+        }
+        (None, false) if d.is_complete() => text.push_str("; copies kept"),
+        _ => {}
+    }
+    text
+}
+
+fn left_text(d: &Drained) -> String {
+    if d.is_complete() {
+        return "nothing".to_owned();
+    }
+    let bytes: u64 = d.left.iter().map(|l| l.bytes).sum();
+    let mut text = format!(
+        "{}, {} (listed below)",
+        units::count(d.left.len() as u64, "thing", "things"),
+        units::bytes(bytes)
+    );
+    if d.status.state == State::Stopped {
+        text.push_str("; the drain was stopped");
+    }
+    text
+}

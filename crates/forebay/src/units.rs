@@ -1,0 +1,118 @@
+//! Sizes, rates and durations as people write and read them. The one place.
+
+use std::time::Duration;
+
+const PREFIXES: [&str; 6] = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
+
+/// `1.5 GiB`. Whole below 1 KiB.
+pub fn bytes(n: u64) -> String {
+    scaled(n as f64, "B")
+}
+
+/// `312 MiB/s`; a dash where there is nothing to divide.
+pub fn rate(n: u64, time: Duration) -> String {
+    if n == 0 || time.is_zero() {
+        return "-".to_owned();
+    }
+    scaled(n as f64 / time.as_secs_f64(), "B/s")
+}
+
+fn scaled(mut value: f64, unit: &str) -> String {
+    let mut step = 0;
+    // 1023.95 would be printed as 1024.0 of the smaller unit.
+    while value >= 1023.95 && step + 1 < PREFIXES.len() {
+        value /= 1024.0;
+        step += 1;
+    }
+    let digits = usize::from(step > 0 && value < 99.95);
+    format!("{value:.digits$} {}{unit}", PREFIXES[step])
+}
+
+/// `850 ms`, `12.3 s`, `4 min 05 s`, `2 h 03 min`.
+pub fn duration(time: Duration) -> String {
+    let s = time.as_secs_f64();
+    if s < 0.9995 {
+        format!("{:.0} ms", s * 1e3)
+    } else if s < 59.95 {
+        format!("{s:.1} s")
+    } else {
+        let s = s.round() as u64;
+        if s < 3600 {
+            format!("{} min {:02} s", s / 60, s % 60)
+        } else {
+            format!("{} h {:02} min", s / 3600, s % 3600 / 60)
+        }
+    }
+}
+
+/// `1 file`, `3 files`.
+pub fn count(n: u64, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
+/// Reads `4096`, `64K`, `1.5G`, `200MiB`; powers of 1024.
+///
+/// # Errors
+/// Says what is wrong with the text.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.trim().to_ascii_uppercase();
+    let power = match unit.trim_end_matches("IB").trim_end_matches('B') {
+        "" => 0,
+        "K" => 1,
+        "M" => 2,
+        "G" => 3,
+        "T" => 4,
+        "P" => 5,
+        _ => return Err(format!("unknown unit `{unit}`: use K, M, G, T or P")),
+    };
+    let value: f64 = number
+        .parse()
+        .map_err(|_| format!("`{text}` is no size: write it like 4096, 64K or 1.5G"))?;
+    Ok((value * 1024f64.powi(power)) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_change_unit_before_they_would_show_1024() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(1024), "1.0 KiB");
+        assert_eq!(bytes(1024 * 1024 - 1), "1.0 MiB");
+        assert_eq!(bytes(150 << 20), "150 MiB");
+        assert_eq!(bytes(3 << 29), "1.5 GiB");
+        assert_eq!(bytes(u64::MAX), "16384 PiB");
+    }
+
+    #[test]
+    fn what_is_written_is_what_is_read() {
+        assert_eq!(parse_bytes("4096"), Ok(4096));
+        assert_eq!(parse_bytes("64K"), Ok(65536));
+        assert_eq!(parse_bytes("1.5GiB"), Ok(3 << 29));
+        assert_eq!(parse_bytes("2 MB"), Ok(2 << 20));
+        assert!(parse_bytes("many").is_err());
+        assert!(parse_bytes("5X").is_err());
+        assert!(parse_bytes("").is_err());
+    }
+
+    #[test]
+    fn a_rate_over_no_time_is_a_dash() {
+        assert_eq!(rate(5, Duration::ZERO), "-");
+        assert_eq!(rate(0, Duration::from_secs(1)), "-");
+        assert_eq!(rate(10 << 20, Duration::from_secs(2)), "5.0 MiB/s");
+    }
+
+    #[test]
+    fn durations_read_like_a_clock() {
+        assert_eq!(duration(Duration::from_millis(850)), "850 ms");
+        assert_eq!(duration(Duration::from_millis(12_340)), "12.3 s");
+        assert_eq!(duration(Duration::from_secs(245)), "4 min 05 s");
+        assert_eq!(duration(Duration::from_secs(7380)), "2 h 03 min");
+    }
+}

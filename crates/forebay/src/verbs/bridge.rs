@@ -1,0 +1,31 @@
+//! `forebay bridge`: the server process. Started by the other verbs, not by people.
+
+use crate::cli::{self, exit};
+use crate::error::{Fault, fault};
+use crate::sys;
+use forebay_server::Config;
+use forebay_server::mover::Mover;
+use std::fs::File;
+use std::io::Write;
+
+/// Runs the verb: serves until it is told to end.
+pub fn bridge(args: &cli::Bridge) -> Result<u8, Fault> {
+    let mut ready = args.ready_fd.map(|fd| File::from(sys::inherited_fd(fd)));
+    let mut say = |line: &str| {
+        // Who started us may have given up waiting; that is no reason to end.
+        if let Some(mut pipe) = ready.take() {
+            let _ = writeln!(pipe, "{line}");
+        }
+    };
+    let outcome = Config::new(&args.root, &args.storage).and_then(|mut config| {
+        config.admin = Some(Box::new(Mover::new(args.stay, args.mode.name())));
+        forebay_server::run(config, |_| say("ready"))
+    });
+    match outcome {
+        Ok(()) => Ok(exit::OK),
+        Err(e) => {
+            say(&e.to_string());
+            Err(fault(e.to_string()))
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! `forebay down`: drain, then end the bridge.
+
+use super::{drain_code, drain_command};
+use crate::bridge::Bridge;
+use crate::cli::{self, exit};
+use crate::drain::{drain, tell_left};
+use crate::error::{Fault, fault};
+use crate::report::drain_text;
+use crate::{place, sys};
+use forebay_server::mover::protocol::{Inventory, Users};
+use serde_json::json;
+
+/// Runs the verb.
+pub fn down(args: &cli::Down) -> Result<u8, Fault> {
+    let place = place::settle(&args.place)?;
+    let Some(mut bridge) = Bridge::find(&place)? else {
+        return Err(
+            fault(format!("no bridge runs over {}", place.root.display()))
+                .hint("`forebay status` lists those that run; `forebay drain` works without one"),
+        );
+    };
+    let users: Users = bridge.get(&json!({"cmd": "lifetime"}))?;
+    if let Some(pid) = users.runs.first() {
+        return Err(fault(format!(
+            "`forebay run` (process {pid}) still uses the bridge over {}",
+            place.root.display()
+        ))
+        .hint("wait for its end"));
+    }
+    sys::watch_signals();
+    if args.no_drain {
+        let inventory: Inventory = bridge.get(&json!({"cmd": "inventory"}))?;
+        bridge.stop()?;
+        println!("stopped the bridge over {}", place.root.display());
+        if inventory.is_dirty() {
+            println!("its data stays in {}", place.storage.display());
+            println!("to bring it to the PFS, run: {}", drain_command(&place));
+        }
+        return Ok(exit::OK);
+    }
+    let drained = drain(&mut bridge, &args.drain)?;
+    println!("drained {}", drain_text(&drained));
+    if drained.is_complete() {
+        bridge.stop()?;
+        println!("stopped the bridge over {}", place.root.display());
+    } else {
+        let again = drain_command(&place).replacen("drain", "down", 1);
+        tell_left(&drained, &again);
+    }
+    Ok(drain_code(&drained))
+}

@@ -1,0 +1,48 @@
+//! `forebay drain`: bring what is in the buffer to the PFS, with a bridge that runs or one for the purpose.
+
+use super::{drain_code, drain_command};
+use crate::bridge::Bridge;
+use crate::cli::{self, BridgeOptions, Mode};
+use crate::drain::{drain as drive, tell_left};
+use crate::error::{Fault, fault};
+use crate::report::drain_text;
+use crate::{place, sys};
+use serde_json::json;
+
+/// Runs the verb.
+pub fn drain(args: &cli::Drain) -> Result<u8, Fault> {
+    let place = place::settle(&args.place)?;
+    sys::watch_signals();
+    if Bridge::find(&place)?.is_none() {
+        let instance = forebay_server::instance_dir(&place.storage, &place.root);
+        if !instance.is_dir() {
+            return Err(fault(format!(
+                "{} holds nothing for {}",
+                place.storage.display(),
+                place.root.display()
+            ))
+            .hint("name the storage of the run with --storage DIR"));
+        }
+    }
+    let options = BridgeOptions {
+        mode: Mode::Commit,
+        log_dir: None,
+    };
+    let mut bridge = Bridge::attach(&place, &options)?;
+    let drained = drive(&mut bridge, &args.drain);
+    bridge.detach()?;
+    let drained = drained?;
+    if args.json {
+        let text = json!({
+            "buffer": place.root.to_string_lossy(),
+            "counters": drained.status,
+            "complete": drained.is_complete(),
+            "left": drained.left,
+        });
+        println!("{text:#}");
+    } else {
+        println!("drained {}", drain_text(&drained));
+        tell_left(&drained, &drain_command(&place));
+    }
+    Ok(drain_code(&drained))
+}

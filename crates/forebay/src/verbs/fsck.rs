@@ -1,0 +1,110 @@
+//! `forebay fsck`: check, and mend, what a bridge has left on its storage.
+
+use crate::cli::{self, exit};
+use crate::error::{Fault, fault};
+use crate::place::plain;
+use crate::units;
+use forebay_server::fsck::{Options, Report};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Runs the verb.
+pub fn fsck(args: &cli::Fsck) -> Result<u8, Fault> {
+    let instances = instances(&args.storage)?;
+    let options = Options {
+        mend: args.mend,
+        rebuild: args.rebuild,
+    };
+    let mut code = exit::OK;
+    let mut all = Vec::new();
+    for instance in &instances {
+        let outcome = forebay_server::fsck::fsck(instance, options);
+        if !outcome.as_ref().is_ok_and(is_sound) {
+            code = exit::FAILURE;
+        }
+        if args.json {
+            all.push(match &outcome {
+                Ok(report) => json!({
+                    "instance": instance.to_string_lossy(),
+                    "sound": is_sound(report),
+                    "report": report,
+                }),
+                Err(e) => json!({
+                    "instance": instance.to_string_lossy(),
+                    "sound": false,
+                    "error": e.to_string(),
+                }),
+            });
+        } else {
+            match &outcome {
+                Ok(report) => print!("{}", text(instance, report)),
+                Err(e) => println!("{}: {e}", instance.display()),
+            }
+        }
+    }
+    if args.json {
+        println!("{:#}", Value::from(all));
+    }
+    Ok(code)
+}
+
+/// Nothing is wrong, or not any more.
+fn is_sound(report: &Report) -> bool {
+    report.problems.len() <= report.mended
+}
+
+fn text(instance: &Path, report: &Report) -> String {
+    let mut text = format!(
+        "{}: {}, {}",
+        instance.display(),
+        units::count(report.records as u64, "name", "names"),
+        units::count(report.objects as u64, "object", "objects"),
+    );
+    if report.recovered {
+        text.push_str("; the last bridge was killed, what it left unfinished is finished now");
+    }
+    if report.rebuilt > 0 {
+        text.push_str(&format!(
+            "; {} rebuilt from the objects",
+            units::count(report.rebuilt as u64, "name", "names")
+        ));
+    }
+    if report.problems.is_empty() {
+        text.push_str("; nothing wrong\n");
+    } else {
+        text.push_str(&format!(
+            "; {}, {} mended\n",
+            units::count(report.problems.len() as u64, "problem", "problems"),
+            report.mended
+        ));
+    }
+    for problem in &report.problems {
+        text.push_str(&format!("  {problem}\n"));
+    }
+    text
+}
+
+/// A directory is an instance if it has what a bridge keeps there.
+fn is_instance(dir: &Path) -> bool {
+    dir.join("lock").is_file() && dir.join("obj").is_dir()
+}
+
+fn instances(storage: &Path) -> Result<Vec<PathBuf>, Fault> {
+    if is_instance(storage) {
+        return Ok(vec![storage.to_owned()]);
+    }
+    let failed = |e| fault(format!("storage {}: {}", storage.display(), plain(&e)));
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(storage).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if is_instance(&path) {
+            found.push(path);
+        }
+    }
+    if found.is_empty() {
+        return Err(fault(format!("{} holds no buffer", storage.display()))
+            .hint("name the directory that --storage named, or one of the folders in it"));
+    }
+    found.sort();
+    Ok(found)
+}

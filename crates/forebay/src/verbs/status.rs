@@ -1,0 +1,104 @@
+//! `forebay status`: which bridges run, and what they keep.
+
+use crate::bridge::{Bridge, running};
+use crate::cli::{self, exit};
+use crate::error::Fault;
+use crate::place;
+use crate::report::storage_text;
+use crate::{sys, units};
+use forebay_server::mover::protocol::{DrainStatus, Inventory, State, Users};
+use serde_json::{Value, json};
+
+/// Runs the verb.
+pub fn status(args: &cli::Status) -> Result<u8, Fault> {
+    let only = match &args.buffer {
+        Some(buffer) => Some(place::buffer_root(buffer)?.0),
+        None => None,
+    };
+    let mut all = Vec::new();
+    for mut bridge in running() {
+        if only.as_ref().is_none_or(|root| *root == bridge.root) {
+            // One that ends in this very moment is none.
+            if let Ok(state) = Snapshot::of(&mut bridge) {
+                all.push((bridge, state));
+            }
+        }
+    }
+    if args.json {
+        let list: Vec<Value> = all.iter().map(|(b, s)| s.json(b)).collect();
+        println!("{:#}", json!({ "bridges": list }));
+    } else if all.is_empty() {
+        println!("no bridge runs");
+    } else {
+        for (bridge, state) in &all {
+            print!("{}", state.text(bridge));
+        }
+    }
+    Ok(exit::OK)
+}
+
+/// All that one bridge says of itself.
+struct Snapshot {
+    server: Value,
+    users: Users,
+    inventory: Inventory,
+    drain: DrainStatus,
+}
+
+impl Snapshot {
+    fn of(bridge: &mut Bridge) -> Result<Self, Fault> {
+        Ok(Snapshot {
+            server: bridge.ask(&json!({"cmd": "status"}))?,
+            users: bridge.get(&json!({"cmd": "lifetime"}))?,
+            inventory: bridge.get(&json!({"cmd": "inventory"}))?,
+            drain: bridge.get(&json!({"cmd": "drain-status"}))?,
+        })
+    }
+
+    fn json(&self, bridge: &Bridge) -> Value {
+        let (size, free) = sys::space(&bridge.instance).unwrap_or_default();
+        json!({
+            "buffer": bridge.root.to_string_lossy(),
+            "pid": bridge.pid,
+            "socket": bridge.socket.to_string_lossy(),
+            "instance": bridge.instance.to_string_lossy(),
+            "storage_size_bytes": size,
+            "storage_free_bytes": free,
+            "server": self.server,
+            "users": self.users,
+            "inventory": self.inventory,
+            "drain": self.drain,
+        })
+    }
+
+    fn text(&self, bridge: &Bridge) -> String {
+        let inv = &self.inventory;
+        let life = match (self.users.stay, self.users.runs.len()) {
+            (true, 0) => "stays until `forebay down`".to_owned(),
+            (true, n) => format!("stays; used by {}", units::count(n as u64, "run", "runs")),
+            (false, n) => format!("ends with {}", units::count(n as u64, "run", "runs")),
+        };
+        let drain = match self.drain.state {
+            State::Running => format!(
+                "\n  draining  {}/{} files, {} of {}",
+                self.drain.files_done,
+                self.drain.files_total,
+                units::bytes(self.drain.bytes_done),
+                units::bytes(self.drain.bytes_total)
+            ),
+            _ => String::new(),
+        };
+        format!(
+            "{}\n  process   {} ({life})\n  storage   {}\n  dirty     {}, {}; {} to rename, {} to remove\n  copies    {}, {} that are on the PFS, too{drain}\n",
+            bridge.root.display(),
+            bridge.pid,
+            storage_text(bridge.instance.parent().unwrap_or(&bridge.instance)),
+            units::count(inv.dirty_files, "file", "files"),
+            units::bytes(inv.dirty_bytes),
+            inv.renamed,
+            inv.removed,
+            units::count(inv.clean_files, "file", "files"),
+            units::bytes(inv.clean_bytes),
+        )
+    }
+}

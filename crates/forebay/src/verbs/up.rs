@@ -1,0 +1,30 @@
+//! `forebay up`: a bridge that outlives runs.
+
+use crate::bridge::{Bridge, Lifetime};
+use crate::cli::{self, exit};
+use crate::error::Fault;
+use crate::place;
+use serde_json::json;
+
+/// Runs the verb. A bridge that runs already only learns that it is to stay.
+pub fn up(args: &cli::Up, verbose: bool) -> Result<u8, Fault> {
+    let place = place::settle(&args.place)?;
+    let mut bridge = Bridge::find_or_start(&place, &args.bridge, Lifetime::Stay)?;
+    bridge.ask(&json!({"cmd": "lifetime", "stay": true}))?;
+    let verb = if bridge.is_ours {
+        "started"
+    } else {
+        "runs already"
+    };
+    println!(
+        "bridge {verb} over {} (process {}, storage {})",
+        bridge.root.display(),
+        bridge.pid,
+        place.storage.display()
+    );
+    if verbose {
+        println!("socket {}", bridge.socket.display());
+        println!("data   {}", bridge.instance.display());
+    }
+    Ok(exit::OK)
+}
