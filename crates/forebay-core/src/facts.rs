@@ -117,6 +117,8 @@ pub struct LowerEntry {
 pub enum Need {
     /// The record of a path whose home is another bridge.
     Record(TreePath),
+    /// What other bridges hold below a directory.
+    Range(TreePath),
     /// `lstat` of a path on the PFS.
     Lower(TreePath),
     /// Text of a symbolic link on the PFS.
@@ -152,14 +154,15 @@ pub fn errno<T>(e: i32) -> Outcome<T> {
 pub trait Facts {
     /// Record of a path. `Need::Record` if its home is elsewhere and it was not fetched yet.
     fn record(&self, path: &TreePath) -> Outcome<Option<Record>>;
-    /// Records of direct children by name, after `after`, at most `limit`.
+    /// Records of direct children by name, after `after`, at most `limit`. `Need::Range` if other
+    /// bridges may hold some and were not asked yet.
     fn children(
         &self,
         dir: &TreePath,
         after: Option<&[u8]>,
         limit: usize,
     ) -> Outcome<Vec<(Vec<u8>, Record)>>;
-    /// Records strictly below `dir`, parents first.
+    /// Records strictly below `dir`, parents first. `Need::Range` as for `children`.
     fn subtree(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, Record)>>;
     /// Path of an object.
     fn path_of(&self, object: ObjectName) -> Outcome<Option<TreePath>>;
