@@ -426,7 +426,7 @@ fn commit(
         .map(Change::Undoom)
         .collect();
     own.extend(server.watermark());
-    if let Err(e) = server.namespace.commit(guard, decision, own) {
+    if let Err(e) = server.namespace.commit(guard, job.request.token, &decision.batch, own) {
         server.log.limited(Cause::Fault, format_args!("{e}"));
         for (spec, made) in used {
             job.memo.put_fresh(spec, made);
@@ -444,7 +444,7 @@ pub(crate) fn follow_up(server: &ServerHandle, effects: &[Effect]) {
     for effect in effects {
         match effect {
             Effect::Remove(object) => match server.objects.remove(*object) {
-                Ok(()) => server.namespace.object_removed(*object),
+                Ok(()) => server.namespace.object_gone(*object),
                 // The mark stays, and the next start tries again.
                 Err(e) => server.log.limited(
                     Cause::Io,
@@ -552,7 +552,7 @@ fn obtain(server: &ServerHandle, job: &Job, need: Need, may_block: bool) -> Resu
         }
         Need::Object(spec) => obtain_object(server, job, *spec, may_block),
         // One bridge is home of every path.
-        Need::Record(_) => Err(Halt::Fail(Errno(libc::EIO))),
+        Need::Record(_) | Need::Range(_) => Err(Halt::Fail(Errno(libc::EIO))),
     }
 }
 
@@ -603,7 +603,7 @@ fn make_link(server: &ServerHandle, old: ObjectName, spec: &NewObject) -> Result
         Ok(fresh) => Ok(Made { fresh, fd: None }),
         Err(e) => {
             let _ = server.objects.remove(new);
-            server.namespace.link_withdrawn(new);
+            server.namespace.object_gone(new);
             match e.0 {
                 // The other name was removed after the decision.
                 libc::ENOENT => Err(Halt::LostRace),
@@ -627,7 +627,7 @@ fn discard(server: &ServerHandle, job: &Job) {
         }
         server.objects.settle(object);
         if object.link != 0 {
-            server.namespace.link_withdrawn(object);
+            server.namespace.object_gone(object);
         }
     }
 }
