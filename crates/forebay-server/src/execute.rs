@@ -426,7 +426,10 @@ fn commit(
         .map(Change::Undoom)
         .collect();
     own.extend(server.watermark());
-    if let Err(e) = server.namespace.commit(guard, job.request.token, &decision.batch, own) {
+    if let Err(e) = server
+        .namespace
+        .commit(guard, job.request.token, &decision.batch, own)
+    {
         server.log.limited(Cause::Fault, format_args!("{e}"));
         for (spec, made) in used {
             job.memo.put_fresh(spec, made);

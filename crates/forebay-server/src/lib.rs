@@ -41,7 +41,7 @@ use crate::instance::Instance;
 use crate::log::Log;
 use forebay_core::facts::{Cred, Settings};
 use forebay_core::ops::Effect;
-use forebay_core::record::BridgeId;
+use forebay_core::record::{BridgeId, Token};
 use forebay_core::table::Change;
 use forebay_store::{Cached, Rocks};
 use parking_lot::Mutex;
@@ -199,7 +199,7 @@ impl ServerHandle {
                 .max(64),
         );
         let server = ServerHandle {
-            namespace: namespace::Namespace::open(tables, epoch)?,
+            namespace: namespace::Namespace::open(tables, me, epoch)?,
             last_watermark: AtomicU64::new(objects.count()),
             objects,
             lower,
@@ -282,13 +282,9 @@ impl ServerHandle {
         if batch.is_empty() {
             return Ok(());
         }
-        let decision = forebay_core::ops::Decision {
-            batch,
-            effects,
-            answer: forebay_core::ops::Answer::Done,
-        };
-        self.namespace.commit(guard, &decision, Vec::new())?;
-        execute::follow_up(self, &decision.effects);
+        self.namespace
+            .commit(guard, Token::default(), &batch, Vec::new())?;
+        execute::follow_up(self, &effects);
         Ok(())
     }
 

@@ -35,8 +35,6 @@ pub const BACKLOG: i32 = 1024;
 pub const FOLDERS: usize = 256;
 /// New objects between two records of the settled watermark.
 pub const WATERMARK_EVERY: u64 = 4096;
-/// How long a removal is remembered for a client that asks again after a lost connection.
-pub const RETRY_WINDOW: Duration = Duration::from_secs(2);
 /// Marks of finished work that one commit takes away.
 pub const MARKS_PER_COMMIT: usize = 64;
 /// Longest delay of a directory's times on disk.

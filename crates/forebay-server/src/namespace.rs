@@ -6,16 +6,16 @@
 //! follows after the lock; the marks that make it survive a crash are taken away
 //! by later commits, not by writes of their own.
 
-use crate::limits::{MARKS_PER_COMMIT, RETRY_WINDOW};
-use forebay_core::ops::Decision;
+use crate::limits::MARKS_PER_COMMIT;
+use forebay_core::bridge::{Bridge, Output, Proposal, ReadSet, Sweep, Verdict, version};
+use forebay_core::membership::Membership;
 use forebay_core::path::TreePath;
-use forebay_core::record::{Kind, ObjectName, Record, Token};
-use forebay_core::table::{Change, Marks, TableError, Tables};
+use forebay_core::record::{BridgeId, Kind, ObjectName, Record, Token};
+use forebay_core::table::{Change, TableError, Tables};
 use forebay_store::{Cached, Rocks};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// What the namespace lock protects beside the tables.
 #[derive(Debug, Default)]
@@ -65,42 +65,43 @@ impl State {
 /// Marks whose work is done, on their way out.
 #[derive(Default)]
 struct Finished {
-    /// Removals by age. A mark stays for a while, because it also answers a
-    /// client that asks whether its own request removed the name.
-    removed: VecDeque<(Instant, ObjectName, Token)>,
-    /// Removals whose object still has to be unlinked.
-    removing: HashSet<ObjectName>,
+    /// Objects that have been unlinked, or were announced and then not made.
+    gone: Vec<ObjectName>,
     relabeled: HashSet<ObjectName>,
-    /// Links that were announced and then not made.
-    withdrawn: Vec<ObjectName>,
 }
 
 /// The namespace of one bridge.
 pub struct Namespace {
     tables: Cached<Rocks>,
     state: RwLock<State>,
-    version: AtomicU64,
+    /// The transaction layer. `None` after the store has failed: what the layer believes
+    /// may not be in the tables then, and it has to take up anew what is.
+    bridge: Mutex<Option<Bridge>>,
+    me: BridgeId,
+    epoch: u32,
+    versions: AtomicU32,
     lower_changes: AtomicU64,
     finished: Mutex<Finished>,
 }
 
-/// Versions of one epoch of the bridge are greater than all of the epochs before.
-const VERSION_EPOCH_SHIFT: u32 = 40;
-
 impl Namespace {
-    /// The namespace in `tables`.
+    /// The namespace in `tables`, for a bridge that starts for the `epoch`-th time.
     ///
     /// # Errors
     /// The tables can't be read.
-    pub fn open(tables: Cached<Rocks>, epoch: u32) -> Result<Self, TableError> {
+    pub fn open(tables: Cached<Rocks>, me: BridgeId, epoch: u32) -> Result<Self, TableError> {
         let mut state = State::default();
         for (path, record) in tables.subtree(&TreePath::root())? {
             state.learn(&path, &record);
         }
+        let bridge = Bridge::recover(Membership::single(me), epoch, &tables, 0)?;
         Ok(Namespace {
             tables,
             state: RwLock::new(state),
-            version: AtomicU64::new(u64::from(epoch) << VERSION_EPOCH_SHIFT),
+            bridge: Mutex::new(Some(bridge)),
+            me,
+            epoch,
+            versions: AtomicU32::new(0),
             lower_changes: AtomicU64::new(0),
             finished: Mutex::default(),
         })
@@ -121,9 +122,16 @@ impl Namespace {
         self.state.upgradable_read()
     }
 
+    /// The lock that nobody holds beside you, not even to read: for who changes the PFS and
+    /// the tables together.
+    pub fn exclusive(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write()
+    }
+
     /// Next version number for a record.
     pub fn next_version(&self) -> u64 {
-        self.version.fetch_add(1, Ordering::Relaxed)
+        let seq = self.versions.fetch_add(1, Ordering::Relaxed);
+        version(self.epoch, seq, self.me)
     }
 
     /// How often this bridge itself has changed the PFS.
@@ -137,44 +145,29 @@ impl Namespace {
         self.lower_changes.fetch_add(1, Ordering::Release);
     }
 
-    /// Commits a decision that was made under `guard`. `settled` are further changes of the
-    /// bridge itself that have to be in the same batch.
+    /// Commits a batch that was decided under `guard`, for the request `token`. `own` are
+    /// further changes of the bridge itself that have to be in the same batch.
     ///
     /// # Errors
     /// The store failed; nothing is changed then.
     pub fn commit(
         &self,
         guard: RwLockUpgradableReadGuard<'_, State>,
-        decision: &Decision,
+        token: Token,
+        batch: &[Change],
         own: Vec<Change>,
     ) -> Result<(), TableError> {
-        let mut batch = decision.batch.clone();
-        batch.extend(own);
-        let mut finished = self.finished.lock();
-        finished.announce(&decision.batch);
-        finished.take_marks(&mut batch);
-        drop(finished);
         let mut state = RwLockUpgradableReadGuard::upgrade(guard);
-        self.tables.apply(&batch)?;
-        state.follow(&decision.batch);
+        self.propose(token, batch, own)?;
+        state.follow(batch);
         Ok(())
-    }
-
-    /// The lock that nobody holds beside you, not even to read: for who changes the PFS and
-    /// the tables together.
-    pub fn exclusive(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write()
     }
 
     /// Commits under [`Namespace::exclusive`].
     ///
     /// # Errors
     /// The store failed; nothing is changed then.
-    pub fn commit_alone(
-        &self,
-        state: &mut State,
-        mut batch: Vec<Change>,
-    ) -> Result<(), TableError> {
+    pub fn commit_alone(&self, state: &mut State, batch: Vec<Change>) -> Result<(), TableError> {
         let mut replaced = Vec::new();
         for change in &batch {
             if let Change::Put { path, .. } = change
@@ -183,17 +176,76 @@ impl Namespace {
                 replaced.push((path.clone(), before));
             }
         }
-        let own = batch.len();
-        let mut finished = self.finished.lock();
-        finished.announce(&batch);
-        finished.take_marks(&mut batch);
-        drop(finished);
-        self.tables.apply(&batch)?;
+        self.propose(Token::default(), &batch, Vec::new())?;
         for (path, before) in replaced {
             state.unlearn(&path, &before);
         }
-        state.follow(&batch[..own]);
+        state.follow(&batch);
         Ok(())
+    }
+
+    /// Takes a batch through the transaction layer, with marks that may go.
+    fn propose(&self, token: Token, batch: &[Change], own: Vec<Change>) -> Result<(), TableError> {
+        let marks = self.finished.lock().take(batch);
+        let mut all = batch.to_vec();
+        all.extend(own);
+        all.extend(marks.iter().cloned());
+        let outcome = self.carry_out(Proposal {
+            ticket: 0,
+            reads: ReadSet::default(),
+            batch: all,
+            token,
+        });
+        if outcome.is_err() {
+            self.finished.lock().put_back(marks);
+        }
+        outcome
+    }
+
+    fn carry_out(&self, proposal: Proposal) -> Result<(), TableError> {
+        let mut place = self.bridge.lock();
+        let mut bridge = match place.take() {
+            Some(bridge) => bridge,
+            None => self.recovered()?,
+        };
+        // One member needs no clock.
+        bridge.propose(proposal, &self.tables, 0)?;
+        let mut committed = false;
+        while let Some(output) = bridge.poll(&self.tables)? {
+            match output {
+                Output::Commit(changes) => self.tables.apply(&changes)?,
+                Output::Done { verdict, .. } => committed = verdict == Verdict::Committed,
+                other => {
+                    return Err(TableError(format!(
+                        "a bridge that is alone wants {other:?}"
+                    )));
+                }
+            }
+        }
+        *place = Some(bridge);
+        if !committed {
+            return Err(TableError("a bridge that is alone did not agree".into()));
+        }
+        Ok(())
+    }
+
+    fn recovered(&self) -> Result<Bridge, TableError> {
+        let alone = Membership::single(self.me);
+        Bridge::recover(alone, self.epoch, &self.tables, 0)
+    }
+
+    /// What is to be done about backing objects after a crash; see [`Bridge::sweep`].
+    ///
+    /// # Errors
+    /// The tables failed.
+    pub fn sweep(
+        &self,
+        suspects: impl IntoIterator<Item = ObjectName>,
+    ) -> Result<Sweep, TableError> {
+        match &*self.bridge.lock() {
+            Some(bridge) => bridge.sweep(suspects, &self.tables),
+            None => self.recovered()?.sweep(suspects, &self.tables),
+        }
     }
 
     /// Writes changes of the bridge itself that no request can see.
@@ -204,9 +256,9 @@ impl Namespace {
         self.tables.apply(changes)
     }
 
-    /// The object of a removed name has been unlinked.
-    pub fn object_removed(&self, object: ObjectName) {
-        self.finished.lock().removing.remove(&object);
+    /// A doomed object is unlinked, or was announced and then not made.
+    pub fn object_gone(&self, object: ObjectName) {
+        self.finished.lock().gone.push(object);
     }
 
     /// The label follows the table again. To be called under a lock of the namespace that
@@ -215,91 +267,56 @@ impl Namespace {
         self.finished.lock().relabeled.insert(object);
     }
 
-    /// An announced link was not made after all.
-    pub fn link_withdrawn(&self, link: ObjectName) {
-        self.finished.lock().withdrawn.push(link);
-    }
-
     /// Has the request with this token removed something lately?
     pub fn removed_by(&self, token: Token) -> bool {
-        let finished = self.finished.lock();
-        finished.removed.iter().any(|&(_, _, t)| t == token)
-    }
-
-    /// Takes over marks that an earlier life left; their work is done.
-    pub fn adopt(&self, marks: &Marks) {
-        let mut finished = self.finished.lock();
-        let now = Instant::now();
-        for &(object, token) in &marks.doomed {
-            finished.removed.push_back((now, object, token));
+        match &*self.bridge.lock() {
+            Some(bridge) => bridge.removed_by(token),
+            None => self.recovered().is_ok_and(|b| b.removed_by(token)),
         }
-        finished.relabeled.extend(&marks.relabel);
     }
 
-    /// All marks whose work is done, whatever their age (at a clean end).
+    /// All marks whose work is done (at a clean end).
     pub fn all_marks(&self) -> Vec<Change> {
         let mut finished = self.finished.lock();
-        let mut changes = Vec::new();
-        let Finished {
-            removed, removing, ..
-        } = &mut *finished;
-        changes.extend(
-            removed
-                .drain(..)
-                .filter(|(_, o, _)| !removing.contains(o))
-                .map(|(_, o, _)| Change::Undoom(o)),
-        );
+        let mut changes: Vec<_> = finished.gone.drain(..).map(Change::Undoom).collect();
         changes.extend(finished.relabeled.drain().map(Change::Relabeled));
-        changes.extend(finished.withdrawn.drain(..).map(Change::Undoom));
         changes
     }
 }
 
 impl Finished {
-    /// Work that a batch announces is not done, whatever was done before.
-    fn announce(&mut self, batch: &[Change]) {
-        let now = Instant::now();
+    /// Some marks that may go together with a batch.
+    fn take(&mut self, batch: &[Change]) -> Vec<Change> {
         for change in batch {
-            match *change {
-                Change::Doom { object, token } => {
-                    self.removed.push_back((now, object, token));
-                    self.removing.insert(object);
-                }
-                Change::Relabel(object) => {
-                    self.relabeled.remove(&object);
+            if let Change::Relabel(object) = change {
+                // This work is not done, whatever was done before.
+                self.relabeled.remove(object);
+            }
+        }
+        let keep = self.gone.len().saturating_sub(MARKS_PER_COMMIT);
+        let mut marks: Vec<_> = self.gone.drain(keep..).map(Change::Undoom).collect();
+        let some: Vec<_> = self
+            .relabeled
+            .iter()
+            .copied()
+            .take(MARKS_PER_COMMIT)
+            .collect();
+        for object in some {
+            self.relabeled.remove(&object);
+            marks.push(Change::Relabeled(object));
+        }
+        marks
+    }
+
+    fn put_back(&mut self, marks: Vec<Change>) {
+        for mark in marks {
+            match mark {
+                Change::Undoom(object) => self.gone.push(object),
+                Change::Relabeled(object) => {
+                    self.relabeled.insert(object);
                 }
                 _ => {}
             }
         }
-    }
-
-    fn take_marks(&mut self, batch: &mut Vec<Change>) {
-        for _ in 0..MARKS_PER_COMMIT {
-            match self.removed.front() {
-                Some((at, ..)) if at.elapsed() >= RETRY_WINDOW => {}
-                _ => break,
-            }
-            let Some((at, object, token)) = self.removed.pop_front() else {
-                break;
-            };
-            if self.removing.contains(&object) {
-                self.removed.push_back((at, object, token));
-                break;
-            }
-            batch.push(Change::Undoom(object));
-        }
-        if !self.relabeled.is_empty() {
-            let some: Vec<_> = self
-                .relabeled
-                .iter()
-                .copied()
-                .take(MARKS_PER_COMMIT)
-                .collect();
-            for object in some {
-                self.relabeled.remove(&object);
-                batch.push(Change::Relabeled(object));
-            }
-        }
-        batch.extend(self.withdrawn.drain(..).map(Change::Undoom));
     }
 }

@@ -8,11 +8,12 @@ use crate::ServerHandle;
 use crate::execute;
 use crate::log::Cause;
 use crate::objects::folder_of;
+use forebay_core::record::ObjectName;
 use forebay_core::table::{Change, TableError, Tables};
 
-const EPOCH: &[u8] = b"bridge/epoch";
-const CLEAN: &[u8] = b"bridge/clean";
-const WATERMARK: &[u8] = b"bridge/watermark";
+const EPOCH: &[u8] = b"server/epoch";
+const CLEAN: &[u8] = b"server/clean";
+const WATERMARK: &[u8] = b"server/watermark";
 
 /// What the tables say about the life before this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,45 +99,44 @@ pub struct Recovered {
 /// # Errors
 /// The tables can't be read.
 pub fn recover(server: &ServerHandle, past: Past) -> Result<Recovered, TableError> {
+    let suspects = if past.clean {
+        Vec::new()
+    } else {
+        suspects(server, past.watermark)?
+    };
+    let doomed = server.namespace.tables().marks()?.doomed.len();
+    let sweep = server.namespace.sweep(suspects)?;
     let mut done = Recovered::default();
-    let tables = server.namespace.tables();
-    let mut marks = tables.marks()?;
-    for &(object, _) in &marks.doomed {
-        // A link is announced by such a mark before it is made, and the commit that names
-        // it takes the mark away. So a name in the tables always wins.
-        if tables.path_of(object)?.is_some() {
-            continue;
-        }
+    for (n, &object) in sweep.remove.iter().enumerate() {
         match server.objects.remove(object) {
-            Ok(()) => done.removed += 1,
-            Err(e) => server.log.limited(
-                Cause::Io,
-                format_args!("backing object {object} could not be removed: {e}"),
-            ),
+            Ok(()) if n < doomed => done.removed += 1,
+            Ok(()) => done.orphans += 1,
+            Err(e) => {
+                server.log.limited(
+                    Cause::Io,
+                    format_args!("backing object {object} could not be removed: {e}"),
+                );
+                continue;
+            }
         }
+        server.namespace.object_gone(object);
     }
-    // Those are written, and entered among the finished ones, one by one.
-    for object in std::mem::take(&mut marks.relabel) {
+    for object in sweep.relabel {
         execute::relabel(server, object);
         done.relabeled += 1;
     }
-    server.namespace.adopt(&marks);
     if !past.clean {
-        let scanned = server.objects.scan(folder_of(past.watermark));
-        let found = scanned.map_err(|e| TableError(format!("can't list backing objects: {e}")))?;
-        for (object, _) in found.into_iter().flatten() {
-            if object.oid.seq() < past.watermark || tables.path_of(object)?.is_some() {
-                continue;
-            }
-            match server.objects.remove(object) {
-                Ok(()) => done.orphans += 1,
-                Err(e) => server.log.limited(
-                    Cause::Io,
-                    format_args!("orphan {object} could not be removed: {e}"),
-                ),
-            }
-        }
         server.objects.sweep();
     }
     Ok(done)
+}
+
+/// Objects on disk that may have been made without ever being named.
+fn suspects(server: &ServerHandle, watermark: u64) -> Result<Vec<ObjectName>, TableError> {
+    let found = server
+        .objects
+        .scan(folder_of(watermark))
+        .map_err(|e| TableError(format!("can't list backing objects: {e}")))?;
+    let objects = found.into_iter().flatten().map(|(object, _)| object);
+    Ok(objects.filter(|o| o.oid.seq() >= watermark).collect())
 }
