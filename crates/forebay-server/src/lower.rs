@@ -64,7 +64,11 @@ impl Lower {
     /// # Errors
     /// Of the file system; ELOOP if a symbolic link is on the way.
     pub fn open(&self, path: &TreePath, flags: i32) -> Sys<OwnedFd> {
-        let flags = flags | libc::O_NOFOLLOW | libc::O_NOCTTY;
+        // `openat2` refuses flags that mean nothing beside O_PATH.
+        let flags = match flags & libc::O_PATH {
+            0 => flags | libc::O_NOFOLLOW | libc::O_NOCTTY,
+            path => path | flags & libc::O_DIRECTORY | libc::O_NOFOLLOW,
+        };
         let bytes = if path.is_root() {
             b"."
         } else {
