@@ -1,0 +1,57 @@
+//! The functions of libc, by verb.
+//!
+//! Every hook has the same shape: a first look in memory ([`crate::locate::may_be_mine`]),
+//! then either the next definition in the chain or one message to the bridge.
+//! What several functions share stands here.
+
+mod access;
+mod attributes;
+mod descriptors;
+mod directory;
+mod environment;
+mod exec;
+pub mod identity;
+mod links;
+mod names;
+mod open;
+mod stat;
+mod working_directory;
+mod xattr;
+
+use core::ffi::{c_char, c_int};
+
+use crate::bridge::{self, Answer, Fail};
+use crate::locate::{Outcome, Target, route};
+use crate::sys::{self, FdPath};
+
+/// A path as libc takes it.
+type Path = *const c_char;
+
+/// Runs `act` on the object itself: on `/proc/self/fd/N` of an `O_PATH` grant in the buffer,
+/// so that the kernel judges it with the program's own credentials; `native` elsewhere.
+///
+/// # Safety
+/// `path` is a C string or a pointer that the kernel would refuse.
+unsafe fn on_object<R: Outcome>(
+    dirfd: c_int,
+    path: Path,
+    resolve_flags: u32,
+    native: impl Fn(c_int, Path) -> R,
+    act: impl Fn(c_int, Path) -> R,
+) -> R {
+    let ours = |target: &Target<'_>, answer: &mut Answer| {
+        let fd = bridge::resolve(target, resolve_flags, answer)?;
+        let at = FdPath::new(fd.0);
+        Ok::<R, Fail>(act(fd.0, at.as_ptr()))
+    };
+    // SAFETY: the caller's promise.
+    unsafe { route(dirfd, path, native, ours) }
+}
+
+/// The result of a raw system call as libc gives it.
+fn outcome(result: Result<usize, sys::Errno>) -> c_int {
+    match result {
+        Ok(value) => value as c_int,
+        Err(e) => crate::locate::failed(e),
+    }
+}

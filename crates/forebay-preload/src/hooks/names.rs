@@ -1,0 +1,197 @@
+//! Functions that make, remove and move names.
+
+use core::ffi::{c_int, c_uint};
+
+use forebay_hook::hooks;
+use forebay_wire::{FOLLOW, Op, REMOVE_DIR};
+use libc::{AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, S_IFIFO};
+
+use super::{Path, identity, outcome};
+use crate::bridge::{self, Answer, Fail};
+use crate::locate::{Scratch, Target, failed, locate, may_be_mine, route};
+use crate::sys::{self, call};
+
+fn mkdir_in(target: &Target<'_>, mode: c_uint, answer: &mut Answer) -> Result<c_int, Fail> {
+    let mut request = target.request(Op::Mkdir);
+    request.arg1 = mode & 0o7777 & !identity::umask_of_caller();
+    bridge::ask(target.config, &mut request, true, answer)?;
+    Ok(0)
+}
+
+fn mknod_in(
+    target: &Target<'_>,
+    mode: c_uint,
+    device: u64,
+    answer: &mut Answer,
+) -> Result<c_int, Fail> {
+    let mut request = target.request(Op::Mknod);
+    request.arg1 = mode & (libc::S_IFMT | 0o7777 & !identity::umask_of_caller());
+    request.arg2 = device;
+    bridge::ask(target.config, &mut request, true, answer)?;
+    Ok(0)
+}
+
+fn unlink_in(target: &Target<'_>, flags: u32, answer: &mut Answer) -> Result<c_int, Fail> {
+    let mut request = target.request(Op::Unlink);
+    request.arg0 = flags;
+    bridge::ask(target.config, &mut request, true, answer)?;
+    Ok(0)
+}
+
+fn symlink_in(target: &Target<'_>, text: Path, answer: &mut Answer) -> Result<c_int, Fail> {
+    if (text as isize) < crate::locate::LEAST_ADDRESS {
+        return Err(libc::EFAULT.into());
+    }
+    let mut request = target.request(Op::Symlink);
+    // SAFETY: the caller of symlink promises a C string.
+    request.str2 = unsafe { sys::bytes(text) };
+    if request.str2.len() > forebay_wire::MAX_PATH_BYTES {
+        return Err(libc::ENAMETOOLONG.into());
+    }
+    bridge::ask(target.config, &mut request, true, answer)?;
+    Ok(0)
+}
+
+/// A function with two paths. One inside and one outside are two file systems.
+///
+/// # Safety
+/// Both paths are C strings or pointers that the kernel would refuse.
+unsafe fn two_paths(
+    op: Op,
+    flags: u32,
+    old: (c_int, Path),
+    new: (c_int, Path),
+    native: impl Fn() -> c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let maybe = unsafe { (may_be_mine(old.0, old.1), may_be_mine(new.0, new.1)) };
+    if maybe == (false, false) {
+        return native();
+    }
+    two_paths_slow(
+        op,
+        flags,
+        maybe.0.then_some(old),
+        maybe.1.then_some(new),
+        native,
+    )
+}
+
+#[inline(never)]
+fn two_paths_slow(
+    op: Op,
+    flags: u32,
+    old: Option<(c_int, Path)>,
+    new: Option<(c_int, Path)>,
+    native: impl Fn() -> c_int,
+) -> c_int {
+    let (mut room1, mut room2) = (Scratch::new(), Scratch::new());
+    // SAFETY: both were found to be strings.
+    let old = old.and_then(|(d, p)| locate(d, unsafe { sys::bytes(p) }, &mut room1));
+    // SAFETY: as above.
+    let new = new.and_then(|(d, p)| locate(d, unsafe { sys::bytes(p) }, &mut room2));
+    let (old, new) = match (old, new) {
+        (None, None) => return native(),
+        (Some(old), Some(new)) => (old, new),
+        _ => return failed(libc::EXDEV),
+    };
+    if old.rel.len().max(new.rel.len()) > forebay_wire::MAX_PATH_BYTES {
+        return failed(libc::ENAMETOOLONG);
+    }
+    let mut request = old.request(op);
+    (request.base2, request.str2, request.arg0) = (new.base, new.rel, flags);
+    let mut answer = Answer::new();
+    match bridge::ask(old.config, &mut request, true, &mut answer) {
+        Ok(()) => 0,
+        Err(Fail::Errno(e)) => failed(e),
+        Err(Fail::Redirect) => failed(libc::EXDEV),
+    }
+}
+
+hooks! {
+    fn mkdir [real] (path: Path, mode: c_uint) -> c_int {
+        route(AT_FDCWD, path, |_, p| real(p, mode), |t, a| mkdir_in(t, mode, a))
+    }
+
+    fn mkdirat [real] (dirfd: c_int, path: Path, mode: c_uint) -> c_int {
+        route(dirfd, path, |d, p| real(d, p, mode), |t, a| mkdir_in(t, mode, a))
+    }
+
+    fn mknod [real] (path: Path, mode: c_uint, device: u64) -> c_int {
+        route(AT_FDCWD, path, |_, p| real(p, mode, device), |t, a| mknod_in(t, mode, device, a))
+    }
+
+    fn mknodat [real] (dirfd: c_int, path: Path, mode: c_uint, device: u64) -> c_int {
+        route(dirfd, path, |d, p| real(d, p, mode, device), |t, a| mknod_in(t, mode, device, a))
+    }
+
+    fn __xmknod [_real] (_version: c_int, path: Path, mode: c_uint, device: *const u64) -> c_int {
+        let device = *device;
+        route(AT_FDCWD, path, |d, p| outcome(call!(libc::SYS_mknodat, d, p, mode, device)), |t, a| mknod_in(t, mode, device, a))
+    }
+
+    fn __xmknodat [_real] (_version: c_int, dirfd: c_int, path: Path, mode: c_uint, device: *const u64) -> c_int {
+        let device = *device;
+        route(dirfd, path, |d, p| outcome(call!(libc::SYS_mknodat, d, p, mode, device)), |t, a| mknod_in(t, mode, device, a))
+    }
+
+    fn mkfifo [real] (path: Path, mode: c_uint) -> c_int {
+        route(AT_FDCWD, path, |_, p| real(p, mode), |t, a| mknod_in(t, S_IFIFO | mode & 0o7777, 0, a))
+    }
+
+    fn mkfifoat [real] (dirfd: c_int, path: Path, mode: c_uint) -> c_int {
+        route(dirfd, path, |d, p| real(d, p, mode), |t, a| mknod_in(t, S_IFIFO | mode & 0o7777, 0, a))
+    }
+
+    fn unlink [real] (path: Path) -> c_int {
+        route(AT_FDCWD, path, |_, p| real(p), |t, a| unlink_in(t, 0, a))
+    }
+
+    fn unlinkat [real] (dirfd: c_int, path: Path, flags: c_int) -> c_int {
+        route(dirfd, path, |d, p| real(d, p, flags), |t, a| match flags {
+            0 => unlink_in(t, 0, a),
+            AT_REMOVEDIR => unlink_in(t, REMOVE_DIR, a),
+            _ => Err(libc::EINVAL.into()),
+        })
+    }
+
+    fn rmdir [real] (path: Path) -> c_int {
+        route(AT_FDCWD, path, |_, p| real(p), |t, a| unlink_in(t, REMOVE_DIR, a))
+    }
+
+    fn remove [real] (path: Path) -> c_int {
+        route(AT_FDCWD, path, |_, p| real(p), |t, a| match unlink_in(t, 0, a) {
+            Err(Fail::Errno(libc::EISDIR)) => unlink_in(t, REMOVE_DIR, a),
+            other => other,
+        })
+    }
+
+    fn rename [real] (old: Path, new: Path) -> c_int {
+        two_paths(Op::Rename, 0, (AT_FDCWD, old), (AT_FDCWD, new), || real(old, new))
+    }
+
+    fn renameat [real] (olddir: c_int, old: Path, newdir: c_int, new: Path) -> c_int {
+        two_paths(Op::Rename, 0, (olddir, old), (newdir, new), || real(olddir, old, newdir, new))
+    }
+
+    fn renameat2 [real] (olddir: c_int, old: Path, newdir: c_int, new: Path, flags: c_uint) -> c_int {
+        two_paths(Op::Rename, flags, (olddir, old), (newdir, new), || real(olddir, old, newdir, new, flags))
+    }
+
+    fn link [real] (old: Path, new: Path) -> c_int {
+        two_paths(Op::Link, 0, (AT_FDCWD, old), (AT_FDCWD, new), || real(old, new))
+    }
+
+    fn linkat [real] (olddir: c_int, old: Path, newdir: c_int, new: Path, flags: c_int) -> c_int {
+        let follow = if flags & AT_SYMLINK_FOLLOW != 0 { FOLLOW } else { 0 };
+        two_paths(Op::Link, follow, (olddir, old), (newdir, new), || real(olddir, old, newdir, new, flags))
+    }
+
+    fn symlink [real] (text: Path, path: Path) -> c_int {
+        route(AT_FDCWD, path, |_, p| real(text, p), |t, a| symlink_in(t, text, a))
+    }
+
+    fn symlinkat [real] (text: Path, dirfd: c_int, path: Path) -> c_int {
+        route(dirfd, path, |d, p| real(text, d, p), |t, a| symlink_in(t, text, a))
+    }
+}

@@ -1,0 +1,142 @@
+//! `open` and `creat`, and the streams of stdio.
+
+use core::ffi::{c_int, c_uint};
+use core::ptr::null_mut;
+
+use forebay_hook::{hooks, stdio_mode};
+use forebay_wire::{GRANT_REOPEN, Op};
+use libc::{AT_FDCWD, FILE, O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_TRUNC, O_WRONLY};
+
+use super::{Path, identity};
+use crate::bridge::{self, Answer, Fail};
+use crate::locate::{Target, failed, forget_fd, route};
+use crate::sys::{self, FdPath, OwnFd};
+
+/// A descriptor with which the program may do what `flags` say.
+pub fn grant(
+    target: &Target<'_>,
+    flags: c_int,
+    mode: c_uint,
+    answer: &mut Answer,
+) -> Result<OwnFd, Fail> {
+    let mut request = target.request(Op::Open);
+    request.arg0 = flags as u32;
+    if flags & O_CREAT != 0 {
+        request.arg1 = mode & 0o7777 & !identity::umask_of_caller();
+    }
+    bridge::ask(target.config, &mut request, flags & O_CLOEXEC != 0, answer)?;
+    let fd = answer.take_fd()?;
+    if answer.aux & GRANT_REOPEN == 0 {
+        return Ok(fd);
+    }
+    let flags = flags & !(O_CREAT | O_EXCL | O_NOFOLLOW);
+    // SAFETY: a C string.
+    let opened = unsafe { sys::openat(AT_FDCWD, FdPath::new(fd.0).as_ptr(), flags, 0) }?;
+    Ok(OwnFd(opened))
+}
+
+/// # Safety
+/// `path` as for `open`.
+#[inline(always)]
+pub unsafe fn open_at(
+    dirfd: c_int,
+    path: Path,
+    flags: c_int,
+    mode: c_uint,
+    native: impl Fn(c_int, Path) -> c_int,
+) -> c_int {
+    let ours = |t: &Target<'_>, a: &mut Answer| Ok(grant(t, flags, mode, a)?.into_raw());
+    // SAFETY: the caller's promise.
+    let fd = unsafe { route(dirfd, path, native, ours) };
+    // The number may have been closed without our knowledge.
+    forget_fd(fd);
+    fd
+}
+
+hooks! {
+    fn open | open64 [real] (path: Path, flags: c_int, mode: c_uint) -> c_int {
+        open_at(AT_FDCWD, path, flags, mode, |_, p| real(p, flags, mode))
+    }
+
+    fn openat | openat64 [real] (dirfd: c_int, path: Path, flags: c_int, mode: c_uint) -> c_int {
+        open_at(dirfd, path, flags, mode, |d, p| real(d, p, flags, mode))
+    }
+
+    fn __open_2 | __open64_2 [real] (path: Path, flags: c_int) -> c_int {
+        open_at(AT_FDCWD, path, flags, 0, |_, p| real(p, flags))
+    }
+
+    fn __openat_2 | __openat64_2 [real] (dirfd: c_int, path: Path, flags: c_int) -> c_int {
+        open_at(dirfd, path, flags, 0, |d, p| real(d, p, flags))
+    }
+
+    fn creat | creat64 [real] (path: Path, mode: c_uint) -> c_int {
+        open_at(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode, |_, p| real(p, mode))
+    }
+
+    fn fopen | fopen64 [real] (path: Path, mode: Path) -> *mut FILE {
+        route(AT_FDCWD, path, |_, p| real(p, mode), |target, answer| {
+            let letters = sys::bytes(mode);
+            let flags = stdio_mode::open_flags(letters).ok_or(libc::EINVAL)?;
+            let fd = grant(target, flags, 0o666, answer)?;
+            if letters.contains(&b',') {
+                // Only fopen itself knows of character sets.
+                let mut plain = [0; 32];
+                let plain = stdio_mode::reopen_mode(letters, &mut plain);
+                let stream = real(c"/dev/null".as_ptr(), plain.as_ptr().cast());
+                return Ok(put_under(stream, fd, flags));
+            }
+            let stream = libc::fdopen(fd.0, mode);
+            if !stream.is_null() {
+                forget_fd(fd.into_raw());
+            }
+            Ok(stream)
+        })
+    }
+
+    fn freopen | freopen64 [real] (path: Path, mode: Path, stream: *mut FILE) -> *mut FILE {
+        route(AT_FDCWD, path, |_, p| real(p, mode, stream), |target, answer| {
+            let letters = sys::bytes(mode);
+            let opened = match stdio_mode::open_flags(letters) {
+                Some(flags) => grant(target, flags, 0o666, answer).map(|fd| (fd, flags)),
+                None => Err(Fail::Errno(libc::EINVAL)),
+            };
+            match opened {
+                Ok((fd, flags)) => {
+                    let mut plain = [0; 32];
+                    let plain = stdio_mode::reopen_mode(letters, &mut plain);
+                    let stream = real(c"/dev/null".as_ptr(), plain.as_ptr().cast(), stream);
+                    Ok(put_under(stream, fd, flags))
+                }
+                Err(Fail::Errno(e)) => {
+                    // The stream is closed all the same.
+                    real(c"".as_ptr(), mode, stream);
+                    Ok(failed(e))
+                }
+                Err(redirect) => Err(redirect),
+            }
+        })
+    }
+}
+
+/// Puts a granted file in the place of the one that `stream` was opened on.
+fn put_under(stream: *mut FILE, fd: OwnFd, flags: c_int) -> *mut FILE {
+    if stream.is_null() {
+        return stream;
+    }
+    // SAFETY: an open stream.
+    let number = unsafe { libc::fileno(stream) };
+    forget_fd(number);
+    if let Err(e) = sys::dup3(fd.0, number, flags & O_CLOEXEC) {
+        // SAFETY: as above.
+        unsafe { libc::fclose(stream) };
+        sys::set_errno(e);
+        return null_mut();
+    }
+    if flags & libc::O_APPEND != 0 && flags & libc::O_ACCMODE == O_WRONLY {
+        // Where fopen would have put it.
+        // SAFETY: plain integers.
+        let _ = unsafe { sys::call!(libc::SYS_lseek, number, 0, libc::SEEK_END) };
+    }
+    stream
+}

@@ -1,0 +1,166 @@
+//! `stat` and its relatives.
+
+use core::ffi::{c_int, c_uint, c_void};
+
+use forebay_hook::hooks;
+use forebay_wire::{Attr, NOFOLLOW, Timestamp};
+use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT, AT_SYMLINK_NOFOLLOW};
+
+use super::{Path, outcome};
+use crate::bridge;
+use crate::locate::route;
+use crate::sys::call;
+
+/// Sync flags of `statx`.
+const AT_STATX_SYNC_TYPE: c_int = 0x6000;
+const AT_STATX_BOTH: c_int = 0x6000;
+/// Version of `struct stat` that `__xstat` of this platform takes beside the kernel's 0.
+const STAT_VERSION: c_int = 1;
+
+/// # Safety
+/// `path` and `out` as for `fstatat`.
+#[inline(always)]
+unsafe fn stat_at(
+    dirfd: c_int,
+    path: Path,
+    out: *mut libc::stat,
+    flags: c_int,
+    native: impl Fn(c_int, Path) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        route(dirfd, path, native, |target, answer| {
+            if flags & !(AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH) != 0 {
+                return Err(libc::EINVAL.into());
+            }
+            let attr = bridge::stat(target, wire_flags(flags), answer)?;
+            if (out as isize) < crate::locate::LEAST_ADDRESS {
+                return Err(libc::EFAULT.into());
+            }
+            fill(&mut *out, &attr);
+            Ok(0)
+        })
+    }
+}
+
+fn wire_flags(flags: c_int) -> u32 {
+    if flags & AT_SYMLINK_NOFOLLOW != 0 {
+        NOFOLLOW
+    } else {
+        0
+    }
+}
+
+fn fill(out: &mut libc::stat, a: &Attr) {
+    // SAFETY: zeroes are a valid stat.
+    *out = unsafe { core::mem::zeroed() };
+    out.st_dev = a.dev;
+    out.st_ino = a.ino;
+    out.st_nlink = a.nlink.into();
+    out.st_mode = a.mode;
+    out.st_uid = a.uid;
+    out.st_gid = a.gid;
+    out.st_rdev = a.rdev;
+    out.st_size = a.size as i64;
+    out.st_blksize = a.blksize.into();
+    out.st_blocks = a.blocks as i64;
+    (out.st_atime, out.st_atime_nsec) = (a.atime.sec, a.atime.nsec.into());
+    (out.st_mtime, out.st_mtime_nsec) = (a.mtime.sec, a.mtime.nsec.into());
+    (out.st_ctime, out.st_ctime_nsec) = (a.ctime.sec, a.ctime.nsec.into());
+}
+
+fn statx_time(t: &Timestamp) -> libc::statx_timestamp {
+    // SAFETY: zeroes are a valid timestamp.
+    let mut out: libc::statx_timestamp = unsafe { core::mem::zeroed() };
+    out.tv_sec = t.sec;
+    out.tv_nsec = t.nsec;
+    out
+}
+
+fn fill_statx(out: &mut libc::statx, a: &Attr) {
+    // SAFETY: zeroes are a valid statx.
+    *out = unsafe { core::mem::zeroed() };
+    out.stx_mask = libc::STATX_BASIC_STATS;
+    if a.btime != Timestamp::default() {
+        out.stx_mask |= libc::STATX_BTIME;
+        out.stx_btime = statx_time(&a.btime);
+    }
+    out.stx_blksize = a.blksize;
+    out.stx_nlink = a.nlink;
+    out.stx_uid = a.uid;
+    out.stx_gid = a.gid;
+    out.stx_mode = a.mode as u16;
+    out.stx_ino = a.ino;
+    out.stx_size = a.size;
+    out.stx_blocks = a.blocks;
+    out.stx_atime = statx_time(&a.atime);
+    out.stx_mtime = statx_time(&a.mtime);
+    out.stx_ctime = statx_time(&a.ctime);
+    (out.stx_rdev_major, out.stx_rdev_minor) = (libc::major(a.rdev), libc::minor(a.rdev));
+    (out.stx_dev_major, out.stx_dev_minor) = (libc::major(a.dev), libc::minor(a.dev));
+}
+
+/// What programs built before glibc 2.33 call. Since then libc has it for them only and gives
+/// its address to nobody, so the kernel is asked directly.
+///
+/// # Safety
+/// As `fstatat`.
+unsafe fn versioned(
+    version: c_int,
+    dirfd: c_int,
+    path: Path,
+    out: *mut libc::stat,
+    flags: c_int,
+) -> c_int {
+    if version != 0 && version != STAT_VERSION {
+        return crate::locate::failed(libc::EINVAL);
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        stat_at(dirfd, path, out, flags, |d, p| {
+            outcome(call!(libc::SYS_newfstatat, d, p, out, flags))
+        })
+    }
+}
+
+hooks! {
+    fn stat | stat64 [real] (path: Path, out: *mut libc::stat) -> c_int {
+        stat_at(AT_FDCWD, path, out, 0, |_, p| real(p, out))
+    }
+
+    fn lstat | lstat64 [real] (path: Path, out: *mut libc::stat) -> c_int {
+        stat_at(AT_FDCWD, path, out, AT_SYMLINK_NOFOLLOW, |_, p| real(p, out))
+    }
+
+    fn fstatat | fstatat64 [real] (dirfd: c_int, path: Path, out: *mut libc::stat, flags: c_int) -> c_int {
+        stat_at(dirfd, path, out, flags, |d, p| real(d, p, out, flags))
+    }
+
+    fn __xstat | __xstat64 [_real] (version: c_int, path: Path, out: *mut libc::stat) -> c_int {
+        versioned(version, AT_FDCWD, path, out, 0)
+    }
+
+    fn __lxstat | __lxstat64 [_real] (version: c_int, path: Path, out: *mut libc::stat) -> c_int {
+        versioned(version, AT_FDCWD, path, out, AT_SYMLINK_NOFOLLOW)
+    }
+
+    fn __fxstatat | __fxstatat64 [_real] (version: c_int, dirfd: c_int, path: Path, out: *mut libc::stat, flags: c_int) -> c_int {
+        versioned(version, dirfd, path, out, flags)
+    }
+
+    fn statx [real] (dirfd: c_int, path: Path, flags: c_int, mask: c_uint, out: *mut c_void) -> c_int {
+        route(dirfd, path, |d, p| real(d, p, flags, mask, out), |target, answer| {
+            let known = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | AT_STATX_SYNC_TYPE;
+            let contradiction = flags & AT_STATX_SYNC_TYPE == AT_STATX_BOTH;
+            if flags & !known != 0 || contradiction || mask & libc::STATX__RESERVED as c_uint != 0 {
+                return Err(libc::EINVAL.into());
+            }
+            let attr = bridge::stat(target, wire_flags(flags), answer)?;
+            if (out as isize) < crate::locate::LEAST_ADDRESS {
+                return Err(libc::EFAULT.into());
+            }
+            fill_statx(&mut *out.cast::<libc::statx>(), &attr);
+            Ok(0)
+        })
+    }
+}

@@ -1,0 +1,121 @@
+//! The working directory.
+//!
+//! `chdir` into the buffer is a grant and an `fchdir`: the kernel's working directory is then a
+//! backing directory or a directory of the PFS, and `getcwd` translates it back.
+
+use core::ffi::{c_char, c_int};
+use core::ptr::null_mut;
+
+use forebay_hook::hooks;
+use forebay_wire::{Base, DIRECTORY, MAX_PATH_BYTES, Op, Request};
+use libc::AT_FDCWD;
+
+use super::links::give;
+use super::{Path, outcome};
+use crate::bridge::{self, Answer, Fail};
+use crate::locate::{self, Outcome, Scratch, failed, route};
+use crate::sys::call;
+
+fn moved(result: c_int) -> c_int {
+    if result == 0 {
+        locate::cwd_changed();
+    }
+    result
+}
+
+/// Path of the working directory in the buffer; `None` if it is elsewhere.
+fn name_of_cwd(answer: &mut Answer) -> Option<Result<(), Fail>> {
+    let mut scratch = Scratch::new();
+    let target = locate::locate_fd(AT_FDCWD, &mut scratch)?;
+    if target.base == Base::Root {
+        return None;
+    }
+    let mut request = Request {
+        base1: target.base,
+        ..Request::new(Op::NameOf)
+    };
+    Some(bridge::ask(target.config, &mut request, true, answer))
+}
+
+/// `getcwd` where the caller's buffer of `size` bytes, or a new one, takes the name.
+#[inline(always)]
+fn current(out: *mut c_char, size: usize, native: impl Fn() -> *mut c_char) -> *mut c_char {
+    if locate::is_far(AT_FDCWD) {
+        return native();
+    }
+    current_slow(out, size, native)
+}
+
+#[inline(never)]
+fn current_slow(out: *mut c_char, size: usize, native: impl Fn() -> *mut c_char) -> *mut c_char {
+    let mut answer = Answer::new();
+    match name_of_cwd(&mut answer) {
+        None | Some(Err(Fail::Redirect)) => native(),
+        Some(Err(Fail::Errno(e))) => failed(e),
+        Some(Ok(())) => {
+            let name = answer.body();
+            if !out.is_null() && size == 0 {
+                return failed(libc::EINVAL);
+            }
+            if size != 0 && name.len() >= size {
+                return failed(libc::ERANGE);
+            }
+            if !out.is_null() || size == 0 {
+                return given(give(name, out));
+            }
+            // glibc makes a buffer of the size asked for.
+            // SAFETY: plain allocation, which the caller frees.
+            let room = unsafe { libc::malloc(size) }.cast::<c_char>();
+            if room.is_null() {
+                return failed(libc::ENOMEM);
+            }
+            given(give(name, room))
+        }
+    }
+}
+
+fn given(result: Result<*mut c_char, Fail>) -> *mut c_char {
+    match result {
+        Ok(text) => text,
+        Err(Fail::Errno(e)) => failed(e),
+        Err(Fail::Redirect) => Outcome::FAILED,
+    }
+}
+
+hooks! {
+    fn chdir [real] (path: Path) -> c_int {
+        moved(route(AT_FDCWD, path, |_, p| real(p), |target, answer| {
+            let fd = bridge::resolve(target, DIRECTORY, answer)?;
+            Ok(outcome(call!(libc::SYS_fchdir, fd.0)))
+        }))
+    }
+
+    fn fchdir [real] (fd: c_int) -> c_int {
+        moved(real(fd))
+    }
+
+    fn daemon [real] (keep_directory: c_int, keep_streams: c_int) -> c_int {
+        moved(real(keep_directory, keep_streams))
+    }
+
+    fn getcwd [real] (out: *mut c_char, size: usize) -> *mut c_char {
+        current(out, size, || real(out, size))
+    }
+
+    fn __getcwd_chk [real] (out: *mut c_char, size: usize, real_size: usize) -> *mut c_char {
+        current(out, size.min(real_size), || real(out, size, real_size))
+    }
+
+    fn getwd [real] (out: *mut c_char) -> *mut c_char {
+        current(out, MAX_PATH_BYTES + 1, || real(out))
+    }
+
+    fn get_current_dir_name [real] () -> *mut c_char {
+        current(null_mut(), 0, || real())
+    }
+
+    fn chroot [real] (path: Path) -> c_int {
+        // The bridge's paths would mean something else there.
+        route(AT_FDCWD, path, |_, p| real(p), |_, _| Err(libc::EPERM.into()))
+    }
+}

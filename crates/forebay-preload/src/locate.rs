@@ -1,0 +1,439 @@
+//! Is a path the buffer's, and how is it called there?
+//!
+//! Two steps. [`may_be_mine`] runs for every path of the program: it looks at
+//! bytes and flags in memory and makes no system call for a path outside.
+//! [`locate`] runs for the others and may ask the kernel where a directory is.
+//!
+//! Directory descriptors and the working directory need no tables: a granted
+//! directory is a real one, in the bridge's storage or on the parallel file
+//! system, and the kernel tells its path. What is cached is cheap to lose.
+
+use core::ffi::{c_char, c_int};
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use forebay_hook::path::{self, Glance, Spot};
+use forebay_wire::{Base, MAX_PATH_BYTES, Op, Request};
+
+use crate::bridge::{Answer, Fail};
+use crate::config::{self, Config};
+use crate::process;
+use crate::sys::{self, Errno, FdPath, call};
+
+/// Symbolic links out of the buffer and back that one call follows (`MAXSYMLINKS`).
+const MAX_REDIRECTS: usize = 40;
+/// Pointers below this are no strings; the kernel answers `EFAULT`.
+pub const LEAST_ADDRESS: isize = 4096;
+
+/// A place in the buffer.
+#[derive(Clone, Copy)]
+pub struct Target<'a> {
+    /// Settings.
+    pub config: &'static Config,
+    /// Where `rel` starts.
+    pub base: Base<'a>,
+    /// The path below it, as written; empty for `base` itself.
+    pub rel: &'a [u8],
+}
+
+impl<'a> Target<'a> {
+    /// A request about this place.
+    pub fn request(&self, op: Op) -> Request<'a> {
+        Request {
+            base1: self.base,
+            str1: self.rel,
+            ..Request::new(op)
+        }
+    }
+}
+
+/// Room for the path of a directory.
+pub struct Scratch(MaybeUninit<[u8; MAX_PATH_BYTES + 1]>);
+
+impl Scratch {
+    /// Not initialised: most calls never use it.
+    pub fn new() -> Self {
+        Scratch(MaybeUninit::uninit())
+    }
+
+    fn room(&mut self) -> (*mut u8, usize) {
+        (self.0.as_mut_ptr().cast(), MAX_PATH_BYTES + 1)
+    }
+
+    fn filled(&self, len: usize) -> &[u8] {
+        // SAFETY: the caller has had `len` bytes written.
+        unsafe { core::slice::from_raw_parts(self.0.as_ptr().cast(), len) }
+    }
+}
+
+/// A first look, without a system call. False: certainly native.
+///
+/// # Safety
+/// `path` is a C string or a pointer that the kernel would refuse.
+#[inline]
+pub unsafe fn may_be_mine(dirfd: c_int, path: *const c_char) -> bool {
+    let Some(config) = config::get() else {
+        return false;
+    };
+    if (path as isize) < LEAST_ADDRESS {
+        return false;
+    }
+    // SAFETY: the caller's promise.
+    let path = unsafe { sys::bytes(path) };
+    match path.first() {
+        None => false,
+        Some(b'/') => path::glance(path, config.root(), config.alias()) != Glance::Outside,
+        Some(_) => {
+            let far = if dirfd == libc::AT_FDCWD {
+                cwd_is_far()
+            } else {
+                fd_is_far(dirfd)
+            };
+            !far || path::has_dotdot(path)
+        }
+    }
+}
+
+/// The exact answer. `None`: native.
+pub fn locate<'a>(dirfd: c_int, path: &'a [u8], scratch: &'a mut Scratch) -> Option<Target<'a>> {
+    let config = config::get()?;
+    match path.first()? {
+        b'/' => {
+            let rel = if path::is_plain(path) {
+                path::below(path, config.root()).or_else(|| {
+                    path::below(path, config.alias()).filter(|_| !config.alias().is_empty())
+                })
+            } else {
+                enter(config, b"/", path)
+            };
+            Some(Target {
+                config,
+                base: Base::Root,
+                rel: rel?,
+            })
+        }
+        _ => {
+            let len = match directory(dirfd, scratch) {
+                Directory::Known(base) => {
+                    return Some(Target {
+                        config,
+                        base,
+                        rel: path,
+                    });
+                }
+                Directory::Unreadable => return None,
+                Directory::Path(len) => len,
+            };
+            let at = scratch.filled(len);
+            match spot(config, at) {
+                Spot::Dir(oid) => Some(Target {
+                    config,
+                    base: Base::Object(oid),
+                    rel: path,
+                }),
+                Spot::Lower(below) => Some(Target {
+                    config,
+                    base: lower(below),
+                    rel: path,
+                }),
+                Spot::File(_) => None,
+                Spot::Far | Spot::Above => {
+                    let rel = enter(config, at, path)?;
+                    Some(Target {
+                        config,
+                        base: Base::Root,
+                        rel,
+                    })
+                }
+            }
+        }
+    }
+}
+
+/// Is the descriptor (or the working directory, for `AT_FDCWD`) known to be outside?
+#[inline]
+pub fn is_far(fd: c_int) -> bool {
+    config::get().is_none()
+        || if fd == libc::AT_FDCWD {
+            cwd_is_far()
+        } else {
+            fd_is_far(fd)
+        }
+}
+
+/// What an open descriptor (or the working directory, for `AT_FDCWD`) itself is in the buffer.
+pub fn locate_fd(fd: c_int, scratch: &mut Scratch) -> Option<Target<'_>> {
+    let config = config::get()?;
+    if is_far(fd) {
+        return None;
+    }
+    let base = match directory(fd, scratch) {
+        Directory::Known(base) => base,
+        Directory::Unreadable => return None,
+        Directory::Path(len) => match spot(config, scratch.filled(len)) {
+            Spot::Dir(oid) | Spot::File(oid) => Base::Object(oid),
+            Spot::Lower(below) => lower(below),
+            Spot::Far | Spot::Above => return None,
+        },
+    };
+    Some(Target {
+        config,
+        base,
+        rel: b"",
+    })
+}
+
+fn enter<'p>(config: &Config, base: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
+    path::enter(base, path, config.root())
+        .or_else(|| path::enter(base, path, config.alias()).filter(|_| !config.alias().is_empty()))
+}
+
+fn spot<'p>(config: &Config, at: &'p [u8]) -> Spot<'p> {
+    match path::classify(at, config.root(), config.storage()) {
+        Spot::Far if !config.alias().is_empty() => match path::classify(at, config.alias(), b"") {
+            // Above the alias: a relative path may come in through it.
+            Spot::Above => Spot::Above,
+            _ => Spot::Far,
+        },
+        other => other,
+    }
+}
+
+fn lower(below: &[u8]) -> Base<'_> {
+    if below.is_empty() {
+        Base::Root
+    } else {
+        Base::Lower(below)
+    }
+}
+
+enum Directory {
+    /// From the cache.
+    Known(Base<'static>),
+    /// Its path has this length in the scratch room.
+    Path(usize),
+    /// Closed, or no descriptor.
+    Unreadable,
+}
+
+fn directory(dirfd: c_int, scratch: &mut Scratch) -> Directory {
+    if dirfd == libc::AT_FDCWD {
+        return working_directory(scratch);
+    }
+    let (room, len) = scratch.room();
+    // SAFETY: `room` has `len` bytes.
+    match unsafe { sys::readlink(FdPath::new(dirfd).as_ptr(), room, len) } {
+        Ok(n) => {
+            let far = config::get().is_some_and(|c| spot(c, scratch.filled(n)) == Spot::Far);
+            if far && process::is_owner() {
+                mark_far(dirfd);
+            }
+            Directory::Path(n)
+        }
+        Err(_) => Directory::Unreadable,
+    }
+}
+
+// ---- descriptors ---------------------------------------------------------
+
+/// Descriptors up to this number have a bit.
+const TABLE_DESCRIPTORS: usize = 65536;
+/// Set: the descriptor is known to be far from the buffer.
+static FAR: [AtomicU8; TABLE_DESCRIPTORS / 8] = [const { AtomicU8::new(0) }; TABLE_DESCRIPTORS / 8];
+
+fn fd_is_far(fd: c_int) -> bool {
+    match FAR.get(fd as usize / 8) {
+        Some(cell) if fd >= 0 => cell.load(Ordering::Relaxed) & 1 << (fd % 8) != 0,
+        _ => false,
+    }
+}
+
+fn mark_far(fd: c_int) {
+    if let Some(cell) = FAR.get(fd as usize / 8).filter(|_| fd >= 0) {
+        cell.fetch_or(1 << (fd % 8), Ordering::Relaxed);
+    }
+}
+
+/// The number `fd` may stand for another file from now on.
+#[inline]
+pub fn forget_fd(fd: c_int) {
+    if let Some(cell) = FAR.get(fd as usize / 8).filter(|_| fd >= 0)
+        && cell.load(Ordering::Relaxed) & 1 << (fd % 8) != 0
+    {
+        cell.fetch_and(!(1 << (fd % 8)), Ordering::Relaxed);
+    }
+}
+
+/// Every number may stand for another file from now on.
+pub fn forget_fds() {
+    for cell in &FAR {
+        if cell.load(Ordering::Relaxed) != 0 {
+            cell.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+// ---- working directory ---------------------------------------------------
+
+/// Counts up with every chdir; the cache below is valid for one value of it.
+static MOVES: AtomicU64 = AtomicU64::new(1);
+/// `MOVES << 2 | state` of the cached answer.
+static CWD: AtomicU64 = AtomicU64::new(0);
+const CWD_FAR: u64 = 1;
+const CWD_OBJECT: u64 = 2;
+static CWD_OID: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+static CWD_LOCK: AtomicU32 = AtomicU32::new(0);
+/// A child of `vfork` that has changed directory: it must not use its parent's cache.
+static STRAY: AtomicI32 = AtomicI32::new(0);
+
+fn is_stray() -> bool {
+    let stray = STRAY.load(Ordering::Relaxed);
+    stray != 0 && stray == sys::getpid()
+}
+
+fn cwd_is_far() -> bool {
+    let cached = CWD.load(Ordering::Acquire);
+    cached == MOVES.load(Ordering::Relaxed) << 2 | CWD_FAR && !is_stray()
+}
+
+/// After a successful chdir or fchdir.
+pub fn cwd_changed() {
+    if process::is_owner() {
+        MOVES.fetch_add(1, Ordering::AcqRel);
+    } else {
+        STRAY.store(sys::getpid(), Ordering::Relaxed);
+    }
+}
+
+fn working_directory(scratch: &mut Scratch) -> Directory {
+    let stray = is_stray();
+    let moves = MOVES.load(Ordering::Acquire);
+    if !stray && CWD.load(Ordering::Acquire) == moves << 2 | CWD_OBJECT {
+        let oid = [&CWD_OID[0], &CWD_OID[1]].map(|w| w.load(Ordering::Acquire));
+        // Still the same answer, and nobody is writing the next one: both words belong together.
+        if CWD_LOCK.load(Ordering::Acquire) == 0
+            && CWD.load(Ordering::Acquire) == moves << 2 | CWD_OBJECT
+        {
+            return Directory::Known(Base::Object(u128::from(oid[0]) << 64 | u128::from(oid[1])));
+        }
+    }
+    let len = match kernel_cwd(scratch) {
+        Ok(len) => len,
+        Err(_) => return Directory::Unreadable,
+    };
+    let Some(config) = config::get() else {
+        return Directory::Unreadable;
+    };
+    let found = spot(config, scratch.filled(len));
+    let state = match found {
+        Spot::Far => CWD_FAR,
+        Spot::Dir(_) => CWD_OBJECT,
+        _ => return Directory::Path(len),
+    };
+    if !stray
+        && process::is_owner()
+        && CWD_LOCK
+            .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    {
+        CWD.store(0, Ordering::Release);
+        if let Spot::Dir(oid) = found {
+            CWD_OID[0].store((oid >> 64) as u64, Ordering::Release);
+            CWD_OID[1].store(oid as u64, Ordering::Release);
+        }
+        CWD.store(moves << 2 | state, Ordering::Release);
+        CWD_LOCK.store(0, Ordering::Release);
+    }
+    Directory::Path(len)
+}
+
+/// Path of the working directory as the kernel knows it; of a removed one as /proc knows it.
+fn kernel_cwd(scratch: &mut Scratch) -> Result<usize, Errno> {
+    let (room, len) = scratch.room();
+    // SAFETY: `room` has `len` bytes.
+    match unsafe { call!(libc::SYS_getcwd, room, len) } {
+        Ok(n) => Ok(n - 1),
+        // SAFETY: a C string, and `room` has `len` bytes.
+        Err(libc::ENOENT) => unsafe { sys::readlink(c"/proc/self/cwd".as_ptr(), room, len) },
+        Err(e) => Err(e),
+    }
+}
+
+// ---- routing -------------------------------------------------------------
+
+/// What a libc function returns when it fails.
+pub trait Outcome: Copy {
+    /// -1 or NULL.
+    const FAILED: Self;
+}
+
+impl Outcome for c_int {
+    const FAILED: Self = -1;
+}
+impl Outcome for isize {
+    const FAILED: Self = -1;
+}
+impl Outcome for i64 {
+    const FAILED: Self = -1;
+}
+impl<T> Outcome for *mut T {
+    const FAILED: Self = core::ptr::null_mut();
+}
+
+/// Sets errno and gives the value that says so.
+pub fn failed<R: Outcome>(e: Errno) -> R {
+    sys::set_errno(e);
+    R::FAILED
+}
+
+/// Runs a call on one path: `ours` in the buffer, `native` elsewhere, and again
+/// where the bridge says that the path leads out of the buffer.
+///
+/// # Safety
+/// `path` is a C string or a pointer that the kernel would refuse.
+#[inline(always)]
+pub unsafe fn route<R: Outcome>(
+    dirfd: c_int,
+    path: *const c_char,
+    native: impl Fn(c_int, *const c_char) -> R,
+    ours: impl Fn(&Target<'_>, &mut Answer) -> Result<R, Fail>,
+) -> R {
+    // SAFETY: the caller's promise.
+    if !unsafe { may_be_mine(dirfd, path) } {
+        return native(dirfd, path);
+    }
+    // SAFETY: as above.
+    unsafe { route_slow(dirfd, path, native, ours) }
+}
+
+#[inline(never)]
+unsafe fn route_slow<R: Outcome>(
+    mut dirfd: c_int,
+    mut path: *const c_char,
+    native: impl Fn(c_int, *const c_char) -> R,
+    ours: impl Fn(&Target<'_>, &mut Answer) -> Result<R, Fail>,
+) -> R {
+    let mut scratch = Scratch::new();
+    let mut answers = [Answer::new(), Answer::new()];
+    for turn in 0..MAX_REDIRECTS {
+        // The path of a redirect lies in one answer while the other is filled.
+        let answer = &mut answers[turn % 2];
+        // SAFETY: the caller's promise, or a path that an answer closed with a NUL.
+        let bytes = unsafe { sys::bytes(path) };
+        let Some(target) = locate(dirfd, bytes, &mut scratch) else {
+            return native(dirfd, path);
+        };
+        if bytes.len() > MAX_PATH_BYTES {
+            return failed(libc::ENAMETOOLONG);
+        }
+        match ours(&target, answer) {
+            Ok(value) => return value,
+            Err(Fail::Errno(e)) => return failed(e),
+            Err(Fail::Redirect) => {
+                path = answer.path();
+                dirfd = libc::AT_FDCWD;
+            }
+        }
+    }
+    failed(libc::ELOOP)
+}

@@ -1,0 +1,289 @@
+//! Connections to the bridge.
+//!
+//! Up to [`MAX_CONNECTIONS`] sockets, each guarded by a try-lock: nobody ever
+//! waits for a lock, so a signal handler or a second thread simply takes
+//! another one, or a connection for one request. They stand at high descriptor
+//! numbers, because a program may rely on `open` giving the lowest free one.
+//!
+//! A program may close descriptors that it does not know. Through libc that is
+//! seen (`hooks::descriptors`); through a bare system call it is not. So every
+//! use of a connection first compares its socket cookie, which the kernel never
+//! gives out twice: our bytes never go into a descriptor of the program that
+//! has taken the number.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+
+use crate::config::Config;
+use crate::process::{MAX_CONNECTIONS, Process};
+use crate::sys::{self, Errno, call};
+
+/// Connections are placed at the end of the first so many descriptors, or of what the limit allows.
+/// Not higher: the kernel copies a table up to the highest number at every fork.
+const HIGH_DESCRIPTORS: u64 = 1024;
+/// Numbers that the connections and their neighbours take there.
+const RESERVED_DESCRIPTORS: u64 = 24;
+
+/// One connection of the pool. All zeroes: free and not connected.
+pub struct Slot {
+    busy: AtomicU32,
+    /// Descriptor plus one, 0 if not connected.
+    fd1: AtomicI32,
+    generation: AtomicU32,
+    cookie: AtomicU64,
+}
+
+/// Descriptors plus one and cookies of all slots once more, in memory that a
+/// forked child inherits: it has to know which descriptors it should close.
+static OPEN: [AtomicI32; MAX_CONNECTIONS] = [const { AtomicI32::new(0) }; MAX_CONNECTIONS];
+static COOKIES: [AtomicU64; MAX_CONNECTIONS] = [const { AtomicU64::new(0) }; MAX_CONNECTIONS];
+/// No connection was ever placed below this number.
+static LOWEST: AtomicI32 = AtomicI32::new(c_int::MAX);
+
+/// A connection that the caller has for itself.
+pub enum Lease<'p> {
+    /// One of the pool.
+    Slot(&'p Process, usize),
+    /// For one request; closed at the end.
+    Transient(Option<c_int>),
+}
+
+impl Lease<'_> {
+    /// A free slot, or a connection for this request alone.
+    pub fn take(process: Option<&Process>) -> Lease<'_> {
+        if let Some(process) = process {
+            for (at, slot) in process.slots.iter().enumerate() {
+                if slot
+                    .busy
+                    .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+                {
+                    return Lease::Slot(process, at);
+                }
+            }
+        }
+        Lease::Transient(None)
+    }
+
+    /// The socket, connected if need be.
+    pub fn socket(&mut self, config: &Config) -> Result<c_int, Errno> {
+        match self {
+            Lease::Transient(Some(fd)) => Ok(*fd),
+            Lease::Transient(none) => {
+                let fd = connect(config)?;
+                *none = Some(fd);
+                Ok(fd)
+            }
+            Lease::Slot(process, at) => {
+                let slot = &process.slots[*at];
+                let fd = slot.fd1.load(Ordering::Relaxed) - 1;
+                let current = process.generation.load(Ordering::Acquire);
+                if fd >= 0 {
+                    let ours = cookie(fd) == Some(slot.cookie.load(Ordering::Relaxed));
+                    if ours && slot.generation.load(Ordering::Relaxed) == current {
+                        return Ok(fd);
+                    }
+                    slot.forget(*at, ours);
+                }
+                let fd = connect(config)?;
+                let id = cookie(fd).unwrap_or(0);
+                slot.generation.store(current, Ordering::Relaxed);
+                slot.place(*at, fd, id);
+                Ok(fd)
+            }
+        }
+    }
+
+    /// The connection broke.
+    pub fn broken(&mut self) {
+        match self {
+            Lease::Slot(process, at) => {
+                let slot = &process.slots[*at];
+                let fd = slot.fd1.load(Ordering::Relaxed) - 1;
+                if fd >= 0 {
+                    slot.forget(*at, cookie(fd) == Some(slot.cookie.load(Ordering::Relaxed)));
+                }
+            }
+            Lease::Transient(fd) => {
+                if let Some(fd) = fd.take() {
+                    sys::close(fd);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        match self {
+            Lease::Slot(process, at) => process.slots[*at].busy.store(0, Ordering::Release),
+            Lease::Transient(_) => self.broken(),
+        }
+    }
+}
+
+impl Slot {
+    fn place(&self, at: usize, fd: c_int, id: u64) {
+        self.cookie.store(id, Ordering::Relaxed);
+        self.fd1.store(fd + 1, Ordering::Relaxed);
+        COOKIES[at].store(id, Ordering::Relaxed);
+        OPEN[at].store(fd + 1, Ordering::Release);
+        LOWEST.fetch_min(fd, Ordering::Relaxed);
+    }
+
+    fn forget(&self, at: usize, close: bool) {
+        let fd = self.fd1.swap(0, Ordering::Relaxed) - 1;
+        OPEN[at].store(0, Ordering::Release);
+        if close && fd >= 0 {
+            sys::close(fd);
+        }
+    }
+}
+
+/// Identity of a socket; `None` if the descriptor is none.
+fn cookie(fd: c_int) -> Option<u64> {
+    let mut id = 0u64;
+    let mut len = 8u32;
+    // SAFETY: `id` and `len` are writable.
+    let r = unsafe {
+        call!(
+            libc::SYS_getsockopt,
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_COOKIE,
+            &raw mut id,
+            &raw mut len
+        )
+    };
+    r.ok().map(|_| id)
+}
+
+/// Moves a descriptor of ours out of the program's way.
+pub fn to_high_number(fd: c_int) -> Result<c_int, Errno> {
+    let mut limit = [0u64; 2];
+    // SAFETY: `limit` has room for an `rlimit64`.
+    let got = unsafe {
+        call!(
+            libc::SYS_prlimit64,
+            0,
+            libc::RLIMIT_NOFILE,
+            0,
+            limit.as_mut_ptr()
+        )
+    };
+    let end = if got.is_ok() {
+        limit[0].min(HIGH_DESCRIPTORS)
+    } else {
+        HIGH_DESCRIPTORS
+    };
+    let from = end.saturating_sub(RESERVED_DESCRIPTORS).max(end / 2);
+    match sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, from as usize) {
+        Ok(high) => {
+            sys::close(fd);
+            Ok(high)
+        }
+        // Everything up there is taken: stay.
+        Err(_) => Ok(fd),
+    }
+}
+
+fn connect(config: &Config) -> Result<c_int, Errno> {
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: plain integers.
+    let fd = unsafe { call!(libc::SYS_socket, libc::AF_UNIX, kind, 0) }? as c_int;
+    let fd = to_high_number(fd)?;
+    let mut address = libc::sockaddr_un {
+        sun_family: libc::AF_UNIX as libc::sa_family_t,
+        sun_path: [0; 108],
+    };
+    for (to, from) in address.sun_path.iter_mut().zip(config.socket()) {
+        *to = *from as core::ffi::c_char;
+    }
+    loop {
+        // SAFETY: `address` is a complete address.
+        match unsafe {
+            call!(
+                libc::SYS_connect,
+                fd,
+                &raw const address,
+                size_of::<libc::sockaddr_un>()
+            )
+        } {
+            Ok(_) | Err(libc::EISCONN) => return Ok(fd),
+            Err(libc::EINTR) => {}
+            Err(e) => {
+                sys::close(fd);
+                return Err(e);
+            }
+        }
+    }
+}
+
+/// In a forked child: closes the connections of the parent.
+pub fn forget_inherited() {
+    for (open, id) in OPEN.iter().zip(&COOKIES) {
+        let fd = open.swap(0, Ordering::AcqRel) - 1;
+        if fd >= 0 && cookie(fd) == Some(id.load(Ordering::Relaxed)) {
+            sys::close(fd);
+        }
+    }
+}
+
+/// Is `fd` one of the library's connections? The program does not know it then.
+#[inline]
+pub fn is_ours(fd: c_int) -> bool {
+    fd >= LOWEST.load(Ordering::Relaxed) && slot_of(fd).is_some()
+}
+
+fn slot_of(fd: c_int) -> Option<usize> {
+    let at = OPEN
+        .iter()
+        .position(|o| o.load(Ordering::Acquire) == fd + 1)?;
+    (cookie(fd) == Some(COOKIES[at].load(Ordering::Relaxed))).then_some(at)
+}
+
+/// Makes the number `fd` free if a connection stands there. False if it is in use at this moment.
+pub fn make_way(fd: c_int) -> bool {
+    if !is_ours(fd) {
+        return true;
+    }
+    let (Some(process), _) = crate::process::own() else {
+        return true; // a child that shares our memory has its own descriptors
+    };
+    let Some(at) = slot_of(fd) else {
+        return true;
+    };
+    let slot = &process.slots[at];
+    if slot
+        .busy
+        .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+        .is_err()
+    {
+        return false;
+    }
+    slot.forget(at, true);
+    slot.busy.store(0, Ordering::Release);
+    true
+}
+
+/// The lowest number from `first` to `last` at which a connection stands.
+pub fn next_connection(first: u32, last: u32) -> Option<u32> {
+    OPEN.iter()
+        .map(|open| open.load(Ordering::Acquire) - 1)
+        .filter(|&fd| fd >= 0 && (first..=last).contains(&(fd as u32)) && is_ours(fd))
+        .min()
+        .map(|fd| fd as u32)
+}
+
+/// Closes every connection between two numbers that is not in use at this moment.
+pub fn make_way_for_range(first: u32, last: u32) {
+    if i64::from(last) < i64::from(LOWEST.load(Ordering::Relaxed)) {
+        return;
+    }
+    for open in &OPEN {
+        let fd = open.load(Ordering::Acquire) - 1;
+        if fd >= 0 && (first..=last).contains(&(fd as u32)) {
+            make_way(fd);
+        }
+    }
+}

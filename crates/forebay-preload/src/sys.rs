@@ -1,0 +1,262 @@
+//! System calls as the library itself makes them.
+//!
+//! Straight to the kernel, for three reasons: a call to `libc::open` in here
+//! would end in our own hook; libc's wrappers are cancellation points, at which
+//! a thread could vanish while it holds a connection; and `errno` must stay as
+//! it is when a hook succeeds.
+
+use core::arch::asm;
+use core::ffi::{c_char, c_int, c_long};
+
+/// An errno of the kernel.
+pub type Errno = c_int;
+
+/// Kernel call with six arguments: the result, or the errno.
+///
+/// # Safety
+/// The arguments must be what the call `nr` expects.
+#[inline(always)]
+pub unsafe fn call6(
+    nr: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> Result<usize, Errno> {
+    let r: isize;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the kernel keeps all registers but rax, rcx and r11.
+    unsafe {
+        asm!("syscall", inlateout("rax") nr as isize => r, in("rdi") a, in("rsi") b, in("rdx") c,
+             in("r10") d, in("r8") e, in("r9") f, out("rcx") _, out("r11") _, options(nostack));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: the kernel keeps all registers but x0.
+    unsafe {
+        asm!("svc 0", in("x8") nr, inlateout("x0") a as isize => r, in("x1") b, in("x2") c,
+             in("x3") d, in("x4") e, in("x5") f, options(nostack));
+    }
+    if (-4095..0).contains(&r) {
+        Err(-r as Errno)
+    } else {
+        Ok(r as usize)
+    }
+}
+
+/// [`call6`] with fewer arguments.
+macro_rules! call {
+    ($nr:expr) => { $crate::sys::call6($nr, 0, 0, 0, 0, 0, 0) };
+    ($nr:expr, $a:expr) => { $crate::sys::call6($nr, $a as usize, 0, 0, 0, 0, 0) };
+    ($nr:expr, $a:expr, $b:expr) => { $crate::sys::call6($nr, $a as usize, $b as usize, 0, 0, 0, 0) };
+    ($nr:expr, $a:expr, $b:expr, $c:expr) => {
+        $crate::sys::call6($nr, $a as usize, $b as usize, $c as usize, 0, 0, 0)
+    };
+    ($nr:expr, $a:expr, $b:expr, $c:expr, $d:expr) => {
+        $crate::sys::call6($nr, $a as usize, $b as usize, $c as usize, $d as usize, 0, 0)
+    };
+    ($nr:expr, $a:expr, $b:expr, $c:expr, $d:expr, $e:expr) => {
+        $crate::sys::call6($nr, $a as usize, $b as usize, $c as usize, $d as usize, $e as usize, 0)
+    };
+    ($nr:expr, $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr) => {
+        $crate::sys::call6($nr, $a as usize, $b as usize, $c as usize, $d as usize, $e as usize, $f as usize)
+    };
+}
+pub(crate) use call;
+
+/// Sets `errno` of the calling thread.
+pub fn set_errno(e: Errno) {
+    // SAFETY: errno of the calling thread is always there.
+    unsafe { *libc::__errno_location() = e };
+}
+
+/// `errno` of the calling thread.
+pub fn errno() -> Errno {
+    // SAFETY: errno of the calling thread is always there.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Process id; asked of the kernel, because a child of `vfork` shares our memory.
+pub fn getpid() -> c_int {
+    // SAFETY: no arguments.
+    unsafe { call!(libc::SYS_getpid) }.unwrap_or(0) as c_int
+}
+
+/// Effective user and group.
+pub fn effective_ids() -> (u32, u32) {
+    // SAFETY: no arguments.
+    let (uid, gid) = unsafe { (call!(libc::SYS_geteuid), call!(libc::SYS_getegid)) };
+    (uid.unwrap_or(0) as u32, gid.unwrap_or(0) as u32)
+}
+
+/// Closes `fd`, which is the library's own.
+pub fn close(fd: c_int) {
+    // SAFETY: plain integers.
+    let _ = unsafe { call!(libc::SYS_close, fd) };
+}
+
+/// `fcntl` with an integer argument.
+pub fn fcntl(fd: c_int, cmd: c_int, arg: usize) -> Result<c_int, Errno> {
+    // SAFETY: plain integers.
+    unsafe { call!(libc::SYS_fcntl, fd, cmd, arg) }.map(|r| r as c_int)
+}
+
+/// `dup3`.
+pub fn dup3(old: c_int, new: c_int, flags: c_int) -> Result<c_int, Errno> {
+    // SAFETY: plain integers.
+    unsafe { call!(libc::SYS_dup3, old, new, flags) }.map(|r| r as c_int)
+}
+
+/// `openat` on a C string.
+///
+/// # Safety
+/// `path` is a C string.
+pub unsafe fn openat(
+    dirfd: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: u32,
+) -> Result<c_int, Errno> {
+    // SAFETY: the caller's promise.
+    unsafe { call!(libc::SYS_openat, dirfd, path, flags, mode) }.map(|r| r as c_int)
+}
+
+/// `readlinkat` of a C string into `out`.
+///
+/// # Safety
+/// `path` is a C string.
+pub unsafe fn readlink(path: *const c_char, out: *mut u8, room: usize) -> Result<usize, Errno> {
+    // SAFETY: the caller's promise; `out` has `room` bytes.
+    unsafe { call!(libc::SYS_readlinkat, libc::AT_FDCWD, path, out, room) }
+}
+
+/// Reads from `fd` at `offset`.
+pub fn pread(fd: c_int, out: &mut [u8], offset: usize) -> Result<usize, Errno> {
+    // SAFETY: `out` is writable for its length.
+    unsafe { call!(libc::SYS_pread64, fd, out.as_mut_ptr(), out.len(), offset) }
+}
+
+/// Nanoseconds of the monotonic clock.
+pub fn now_ns() -> u64 {
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `t` is writable.
+    let _ = unsafe { call!(libc::SYS_clock_gettime, libc::CLOCK_MONOTONIC, &raw mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// Sleeps; a signal may cut it short.
+pub fn sleep_ns(ns: u64) {
+    let t = libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as c_long,
+    };
+    // SAFETY: `t` is readable.
+    let _ = unsafe { call!(libc::SYS_nanosleep, &raw const t, 0) };
+}
+
+/// Random 64 bits, never 0. Falls back on pid and clock before the kernel's pool is ready.
+pub fn random() -> u64 {
+    let mut x = 0u64;
+    // SAFETY: `x` is writable for eight bytes.
+    let got = unsafe { call!(libc::SYS_getrandom, &raw mut x, 8, libc::GRND_NONBLOCK) };
+    if got != Ok(8) {
+        x = (now_ns() ^ (getpid() as u64) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+    x.max(1)
+}
+
+/// Anonymous zeroed memory, or null.
+pub fn map(len: usize) -> *mut u8 {
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: asks for a new mapping.
+    match unsafe { call!(libc::SYS_mmap, 0, len, prot, flags, -1isize, 0) } {
+        Ok(p) => p as *mut u8,
+        Err(_) => core::ptr::null_mut(),
+    }
+}
+
+/// Gives back what [`map`] gave.
+///
+/// # Safety
+/// Nothing may refer to the memory any more.
+pub unsafe fn unmap(p: *mut u8, len: usize) {
+    // SAFETY: the caller's promise.
+    let _ = unsafe { call!(libc::SYS_munmap, p, len) };
+}
+
+/// Writes a line to standard error.
+pub fn complain(parts: &[&[u8]]) {
+    let mut line = [0u8; 512];
+    let mut n = 0;
+    for &b in parts.iter().flat_map(|p| p.iter()).take(line.len()) {
+        line[n] = b;
+        n += 1;
+    }
+    // SAFETY: `line` is readable for `n` bytes.
+    let _ = unsafe { call!(libc::SYS_write, 2, line.as_ptr(), n) };
+}
+
+/// The bytes of a C string, without its NUL.
+///
+/// # Safety
+/// `s` is a C string that outlives `'a`.
+#[inline]
+pub unsafe fn bytes<'a>(s: *const c_char) -> &'a [u8] {
+    // SAFETY: the caller's promise.
+    unsafe { core::ffi::CStr::from_ptr(s) }.to_bytes()
+}
+
+/// "/proc/self/fd/N" as a C string.
+pub struct FdPath([u8; 32]);
+
+impl FdPath {
+    /// The path of `fd`.
+    pub fn new(fd: c_int) -> Self {
+        const PREFIX: &[u8] = b"/proc/self/fd/";
+        let mut out = [0; 32];
+        out[..PREFIX.len()].copy_from_slice(PREFIX);
+        let mut digits = [0; 10];
+        let mut n = fd.unsigned_abs();
+        let mut count = 0;
+        loop {
+            digits[count] = b'0' + (n % 10) as u8;
+            n /= 10;
+            count += 1;
+            if n == 0 {
+                break;
+            }
+        }
+        for i in 0..count {
+            out[PREFIX.len() + i] = digits[count - 1 - i];
+        }
+        FdPath(out)
+    }
+
+    /// For calls that take a path.
+    pub fn as_ptr(&self) -> *const c_char {
+        self.0.as_ptr().cast()
+    }
+}
+
+/// A descriptor of the library that is closed when it goes.
+pub struct OwnFd(pub c_int);
+
+impl OwnFd {
+    /// Hands it over.
+    pub fn into_raw(self) -> c_int {
+        let fd = self.0;
+        core::mem::forget(self);
+        fd
+    }
+}
+
+impl Drop for OwnFd {
+    fn drop(&mut self) {
+        close(self.0);
+    }
+}
