@@ -189,7 +189,11 @@ impl Client {
             Some(socket) => socket,
             None => self.socket.insert(Socket::connect(&self.path)?),
         };
-        socket.send(&self.out[..len])?;
+        match socket.send(&self.out[..len]) {
+            // The bridge has turned away; perhaps it has said why.
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {}
+            other => other?,
+        }
         loop {
             let received = socket.receive(&mut self.into)?;
             if received.len == 0 {

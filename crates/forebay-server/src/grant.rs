@@ -126,6 +126,16 @@ pub fn send(
     size(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) }).map(drop)
 }
 
+/// Ends a connection so that what was sent last can still be read: a socket that is
+/// closed with messages unread takes its own last words back.
+pub fn turn_away(socket: BorrowedFd<'_>) {
+    // SAFETY: plain integers. If the other side is gone already, so much the better.
+    unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RD) };
+    let mut room = [0u8; 1];
+    // What had come before; nothing comes after. The queue of a socket is bounded.
+    while receive(socket, &mut room).is_ok_and(|r| r.len > 0) {}
+}
+
 fn address(path: &Path) -> Sys<(libc::sockaddr_un, libc::socklen_t)> {
     // SAFETY: all zeros is a valid sockaddr_un.
     let mut address: libc::sockaddr_un = unsafe { MaybeUninit::zeroed().assume_init() };

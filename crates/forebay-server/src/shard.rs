@@ -314,6 +314,7 @@ impl Shard {
             );
             let refusal = Reply::status(0, libc::EMFILE).header();
             let _ = grant::send(connection.socket().as_fd(), &refusal, b"", None);
+            grant::turn_away(connection.socket().as_fd());
             return;
         }
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -497,6 +498,9 @@ impl Shard {
 
     fn refuse(&mut self, key: u64, seq: u32, errno: i32) {
         self.reply(key, seq, Answered::status(errno));
+        if let Some(connection) = self.connection(key) {
+            grant::turn_away(connection.socket().as_fd());
+        }
         self.close(key);
     }
 

@@ -1,6 +1,9 @@
 //! A buffer of its own for each test: folders, a bridge in threads, clients.
 #![allow(dead_code)] // each test file uses its part
 
+pub mod process;
+pub mod raw;
+
 use forebay_client::Client;
 use forebay_server::{Config, Server, start};
 use std::fs::File;
@@ -71,7 +74,11 @@ impl Place {
         config.log = Box::new(log);
         config
     }
-    fn log(&self) -> PathBuf {
+    /// The folder that holds all of it.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+    pub fn log(&self) -> PathBuf {
         self.folder.path().join("log")
     }
     /// What the bridge has logged so far.
