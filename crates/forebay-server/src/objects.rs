@@ -14,7 +14,7 @@ use forebay_core::facts::{Attr, Fresh, Label, NewKind, NewObject, Timestamp};
 use forebay_core::record::{BridgeId, ObjectId, ObjectName};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeSet, HashMap};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -375,7 +375,7 @@ impl Objects {
         if self.root { mode } else { mode | 0o200 }
     }
 
-    fn chown(&self, dir: std::os::fd::BorrowedFd<'_>, name: &[u8], uid: u32, gid: u32) -> Sys<()> {
+    fn chown(&self, dir: BorrowedFd<'_>, name: &[u8], uid: u32, gid: u32) -> Sys<()> {
         match sys::chown(dir, name, uid, gid) {
             // Without privilege the owner is the only user there is, and a group that
             // the kernel does not grant stays what it was.
@@ -385,7 +385,7 @@ impl Objects {
     }
 
     /// Owner and mode as asked, with as few calls as will do.
-    fn dress(&self, fd: std::os::fd::BorrowedFd<'_>, spec: &NewObject, mode: u32) -> Sys<()> {
+    fn dress(&self, fd: BorrowedFd<'_>, spec: &NewObject, mode: u32) -> Sys<()> {
         let chown = (spec.uid, spec.gid) != self.my_ids;
         if chown {
             self.chown(fd, b"", spec.uid, spec.gid)?;
@@ -491,17 +491,9 @@ impl Objects {
         let fd = self.open_label(object)?;
         let name = label::xattr_name(object.link);
         let value = label::encode(label);
-        match sys::set_xattr(fd.as_fd(), &name, &value) {
-            Err(Errno(libc::EACCES | libc::EPERM)) if !self.root => {
-                // The owner has taken his own write permission away; lend it for the moment.
-                let mode = sys::stat(fd.as_fd(), b"")?.mode & 0o7777;
-                sys::chmod(fd.as_fd(), mode | 0o200)?;
-                let outcome = sys::set_xattr(fd.as_fd(), &name, &value);
-                sys::chmod(fd.as_fd(), mode)?;
-                outcome
-            }
-            other => other,
-        }
+        self.lending(fd.as_fd(), 0o200, || {
+            sys::set_xattr(fd.as_fd(), &name, &value)
+        })
     }
 
     /// The label of an object; `None` if it has none or a damaged one.
@@ -510,8 +502,24 @@ impl Objects {
     /// Of the file system.
     pub fn read_label(&self, object: ObjectName) -> Sys<Option<Label>> {
         let fd = self.open_label(object)?;
-        let bytes = sys::get_xattr(fd.as_fd(), &label::xattr_name(object.link))?;
+        let name = label::xattr_name(object.link);
+        let bytes = self.lending(fd.as_fd(), 0o400, || sys::get_xattr(fd.as_fd(), &name))?;
         Ok(bytes.and_then(|b| label::decode(&b)))
+    }
+
+    /// Does something for which the owner may have taken his own permission away: then he
+    /// gets it back for the moment. The kernel asks for it at each access to an attribute.
+    fn lending<T>(&self, fd: BorrowedFd<'_>, bits: u32, work: impl Fn() -> Sys<T>) -> Sys<T> {
+        match work() {
+            Err(Errno(libc::EACCES | libc::EPERM)) if !self.root => {
+                let mode = sys::stat(fd, b"")?.mode & 0o7777;
+                sys::chmod(fd, mode | bits)?;
+                let outcome = work();
+                sys::chmod(fd, mode)?;
+                outcome
+            }
+            other => other,
+        }
     }
 
     /// A descriptor for attributes also of what its owner can't read.
