@@ -1,0 +1,147 @@
+//! `kill -9` at any moment: what was acknowledged is there, and nothing else.
+
+mod common;
+
+use common::Place;
+use common::load::{Load, Random};
+use common::process::Process;
+use forebay_server::fsck::{self, Options};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const CLIENTS: usize = 3;
+const KILLS: u64 = 30;
+/// Steps of all clients between two kills, at most.
+const STEPS: u64 = 400;
+/// A kill comes so long after the step that it waited for, at most: in the midst of the next one.
+const WITHIN_US: u64 = 400;
+
+#[test]
+#[ignore = "the bridge of the other tests"]
+fn bridge_process() {
+    common::process::serve();
+}
+
+fn seed() -> u64 {
+    match std::env::var("FBY_TEST_SEED") {
+        Ok(text) => text.parse().unwrap(),
+        Err(_) => 20_261,
+    }
+}
+
+fn problems(place: &Place, options: Options) -> Vec<String> {
+    fsck::fsck(&place.instance(), options).unwrap().problems
+}
+
+/// Kills the bridge of `place` again and again while `steps` are counted.
+fn kill_and_restart(place: &Place, first: Process, steps: &AtomicU64, seed: u64) -> Process {
+    let mut random = Random::new(seed);
+    let mut bridge = first;
+    for kill in 0..KILLS {
+        let until = steps.load(Ordering::Relaxed) + 1 + random.below(STEPS);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while steps.load(Ordering::Relaxed) < until {
+            assert!(
+                Instant::now() < deadline,
+                "kill {kill}: the clients are stuck"
+            );
+            thread::yield_now();
+        }
+        let within = Instant::now() + Duration::from_micros(random.below(WITHIN_US));
+        while Instant::now() < within {
+            std::hint::spin_loop();
+        }
+        bridge.kill();
+        // A check does what the next start would do. Both have to be right.
+        if kill % 2 == 1 {
+            assert_eq!(
+                problems(place, Options::default()),
+                Vec::<String>::new(),
+                "kill {kill}"
+            );
+        }
+        bridge = Process::start(place);
+    }
+    bridge
+}
+
+#[test]
+fn whatever_was_acknowledged_survives_the_death_of_the_bridge_at_any_moment() {
+    let seed = seed();
+    println!("seed {seed} (FBY_TEST_SEED sets it)");
+    let place = Place::new();
+    for n in 0..CLIENTS {
+        Load::prepare(&place.root(), &format!("w{n}"));
+    }
+    std::fs::create_dir(place.root().join("shared")).unwrap();
+    let bridge = Process::start(&place);
+    let steps = AtomicU64::new(0);
+    let ended = AtomicBool::new(false);
+    let (bridge, mut loads, won) = thread::scope(|scope| {
+        let workers: Vec<_> = (0..CLIENTS)
+            .map(|n| {
+                let (place, steps, ended) = (&place, &steps, &ended);
+                scope.spawn(move || work(place, n, seed, steps, ended))
+            })
+            .collect();
+        let bridge = kill_and_restart(&place, bridge, &steps, seed);
+        ended.store(true, Ordering::Relaxed);
+        let (loads, won): (Vec<_>, Vec<_>) = workers.into_iter().map(|w| w.join().unwrap()).unzip();
+        (bridge, loads, won)
+    });
+    println!("{KILLS} kills, {} steps", steps.load(Ordering::Relaxed));
+    let mut won = won.concat();
+    let wins = won.len();
+    won.sort_unstable();
+    won.dedup();
+    assert_eq!(won.len(), wins, "each name has one winner");
+    let named = loads[0].client.list("shared").unwrap().len();
+    assert_eq!(named, wins, "and each winner its name");
+    for load in &mut loads {
+        load.verify();
+    }
+    bridge.end();
+    assert_eq!(problems(&place, Options::default()), Vec::<String>::new());
+
+    // The tables are lost: the labels on the objects tell the same.
+    std::fs::remove_dir_all(place.instance().join("meta")).unwrap();
+    let rebuild = Options {
+        rebuild: true,
+        ..Options::default()
+    };
+    assert_eq!(problems(&place, rebuild), Vec::<String>::new());
+    let bridge = Process::start(&place);
+    for load in &mut loads {
+        load.verify();
+    }
+    bridge.end();
+    assert_eq!(problems(&place, Options::default()), Vec::<String>::new());
+}
+
+/// One client: steps of its own, and races with the others for names in `shared`.
+fn work(
+    place: &Place,
+    n: usize,
+    seed: u64,
+    steps: &AtomicU64,
+    ended: &AtomicBool,
+) -> (Load, Vec<u64>) {
+    let mut client = place.client();
+    client.set_patience(Duration::from_secs(60));
+    let mut load = Load::new(client, &format!("w{n}"), seed.wrapping_add(n as u64));
+    let mut won = Vec::new();
+    let exclusive = libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY;
+    let mut next = 0;
+    while !ended.load(Ordering::Relaxed) {
+        load.step();
+        if steps.fetch_add(1, Ordering::Relaxed) % 8 == 0 {
+            next += 1;
+            match load.client.open(format!("shared/{next}"), exclusive, 0o644) {
+                Ok(_) => won.push(next),
+                Err(e) => assert_eq!(e.errno(), Some(libc::EEXIST), "{e}"),
+            }
+        }
+    }
+    (load, won)
+}
