@@ -1,1 +1,11 @@
-//! Drivers around core: the fault simulator.
+//! Drivers around core that need no machine: the fault simulator.
+//!
+//! ```
+//! use forebay_sim::faults::{FaultOptions, run};
+//! let options = FaultOptions { seeds: 3, ..FaultOptions::default() };
+//! let summary = run(&options, &mut std::io::sink()).unwrap();
+//! assert_eq!(summary.seeds, 3);
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod faults;

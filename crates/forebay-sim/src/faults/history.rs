@@ -1,0 +1,179 @@
+//! What clients asked and what they were told.
+
+use forebay_core::ops::{Op, Path, Start};
+use forebay_core::path::TreePath;
+use forebay_core::record::{ObjectId, Token};
+
+/// An operation of a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Action {
+    /// `open` with `O_CREAT`, and `O_EXCL` if so.
+    Create(TreePath, bool),
+    Mkdir(TreePath),
+    Link(TreePath, TreePath),
+    Unlink(TreePath),
+    Rmdir(TreePath),
+    /// With these `RENAME_*` flags.
+    Rename(TreePath, TreePath, u32),
+    Stat(TreePath),
+    List(TreePath),
+}
+
+/// Longest listing that is asked for at once; the simulated directories are smaller.
+const ALL_ENTRIES: usize = 1000;
+
+impl Action {
+    /// As a request to policy.
+    pub(super) fn op(&self) -> Op {
+        let path = |p: &TreePath| Path {
+            start: Start::Root,
+            bytes: p.as_bytes().to_vec(),
+        };
+        match self {
+            Action::Create(p, exclusive) => Op::Open {
+                path: path(p),
+                flags: libc::O_RDWR | libc::O_CREAT | if *exclusive { libc::O_EXCL } else { 0 },
+                mode: 0o644,
+            },
+            Action::Mkdir(p) => Op::Mkdir {
+                path: path(p),
+                mode: 0o755,
+            },
+            Action::Link(old, new) => Op::Link {
+                old: path(old),
+                new: path(new),
+                follow: false,
+            },
+            Action::Unlink(p) => Op::Unlink {
+                path: path(p),
+                dir: false,
+            },
+            Action::Rmdir(p) => Op::Unlink {
+                path: path(p),
+                dir: true,
+            },
+            Action::Rename(old, new, flags) => Op::Rename {
+                old: path(old),
+                new: path(new),
+                flags: *flags,
+            },
+            Action::Stat(p) => Op::Stat {
+                path: path(p),
+                follow: false,
+            },
+            Action::List(p) => Op::ReadDir {
+                path: path(p),
+                after: None,
+                limit: ALL_ENTRIES,
+            },
+        }
+    }
+
+    /// The paths in it.
+    pub(super) fn paths(&self) -> Vec<TreePath> {
+        match self {
+            Action::Link(a, b) | Action::Rename(a, b, _) => vec![a.clone(), b.clone()],
+            Action::Create(p, _)
+            | Action::Mkdir(p)
+            | Action::Unlink(p)
+            | Action::Rmdir(p)
+            | Action::Stat(p)
+            | Action::List(p) => vec![p.clone()],
+        }
+    }
+}
+
+impl std::fmt::Display for Action {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Action::Create(p, true) => write!(f, "create {p} exclusively"),
+            Action::Create(p, false) => write!(f, "create {p}"),
+            Action::Mkdir(p) => write!(f, "mkdir {p}"),
+            Action::Link(a, b) => write!(f, "link {a} {b}"),
+            Action::Unlink(p) => write!(f, "unlink {p}"),
+            Action::Rmdir(p) => write!(f, "rmdir {p}"),
+            Action::Rename(a, b, 0) => write!(f, "rename {a} {b}"),
+            Action::Rename(a, b, libc::RENAME_EXCHANGE) => write!(f, "exchange {a} {b}"),
+            Action::Rename(a, b, _) => write!(f, "rename {a} {b} without replacing"),
+            Action::Stat(p) => write!(f, "stat {p}"),
+            Action::List(p) => write!(f, "list {p}"),
+        }
+    }
+}
+
+/// Something in the namespace, as clients can tell it from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Thing {
+    /// Inode number.
+    pub(super) ino: u64,
+    pub(super) dir: bool,
+}
+
+/// The inode number of an object: simulated disks have one each, and no two bridges share them.
+pub(super) fn ino(oid: ObjectId) -> u64 {
+    u64::from(oid.bridge().0) << 48 | u64::from(oid.epoch()) << 32 | oid.seq()
+}
+
+/// What a client was told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Done,
+    /// A descriptor of this inode.
+    Opened(u64),
+    Seen(Thing),
+    Listed(Vec<(Vec<u8>, Thing)>),
+    Errno(i32),
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Outcome::Done => f.write_str("done"),
+            Outcome::Opened(ino) => write!(f, "inode {ino:x}"),
+            Outcome::Seen(thing) => write!(f, "{thing}"),
+            Outcome::Listed(entries) => {
+                let names: Vec<_> = entries
+                    .iter()
+                    .map(|(name, thing)| format!("{}: {thing}", name.escape_ascii()))
+                    .collect();
+                write!(f, "[{}]", names.join(", "))
+            }
+            Outcome::Errno(e) => f.write_str(errno_name(*e)),
+        }
+    }
+}
+
+impl std::fmt::Display for Thing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = if self.dir { "directory" } else { "file" };
+        write!(f, "{kind} {:x}", self.ino)
+    }
+}
+
+fn errno_name(e: i32) -> &'static str {
+    match e {
+        libc::ENOENT => "ENOENT",
+        libc::EEXIST => "EEXIST",
+        libc::ENOTDIR => "ENOTDIR",
+        libc::EISDIR => "EISDIR",
+        libc::ENOTEMPTY => "ENOTEMPTY",
+        libc::EINVAL => "EINVAL",
+        libc::EPERM => "EPERM",
+        libc::EXDEV => "EXDEV",
+        libc::ESTALE => "ESTALE",
+        libc::EIO => "EIO",
+        _ => "another errno",
+    }
+}
+
+/// One operation from its call to its answer.
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    pub(super) client: usize,
+    pub(super) action: Action,
+    pub(super) token: Token,
+    /// When it was called, as a number in the order of all events.
+    pub(super) called: u64,
+    /// When it was answered, and how.
+    pub(super) answered: Option<(u64, Outcome)>,
+}

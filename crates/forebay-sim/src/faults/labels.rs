@@ -1,0 +1,133 @@
+//! Labels that have to follow a rename.
+//!
+//! The owner of an object writes its label, and learns the record from its home.
+//! It looks at the record, at the directory above, and at the record again: if
+//! that is still the same version, then the directory was above it in between.
+
+use super::disk::Work;
+use super::env::{Alarm, Env};
+use super::look::{Look, View};
+use super::node::{Node, Purpose, Waiter};
+use forebay_core::facts::{Cred, Facts, Label, Outcome, Settings, Stop};
+use forebay_core::path::TreePath;
+use forebay_core::record::ObjectName;
+use forebay_core::table::Change;
+use forebay_core::walk::Walk;
+use std::cell::RefCell;
+
+/// A label that is being written.
+#[derive(Debug, Default)]
+pub(super) struct Labeling {
+    pub(super) view: View,
+    /// Version of the record at the first look, and the label that belongs to it.
+    first: Option<(u64, Label)>,
+    /// The record has changed since.
+    outdated: bool,
+}
+
+impl Node {
+    /// The label of `object` is to be written anew.
+    pub(super) fn relabel(&mut self, object: ObjectName) {
+        match self.labels.get_mut(&object) {
+            Some(labeling) => labeling.outdated = true,
+            None => {
+                self.labels.insert(object, Labeling::default());
+                self.ready.push_back(Waiter::Label(object));
+            }
+        }
+    }
+
+    pub(super) fn go_on_labeling(&mut self, object: ObjectName, env: &mut Env) {
+        let Some(bridge) = &self.bridge else {
+            return;
+        };
+        let Some(mut labeling) = self.labels.remove(&object) else {
+            return;
+        };
+        if labeling.outdated {
+            labeling = Labeling::default();
+        }
+        let path = match bridge.path_of(object, &self.tables) {
+            Ok(path) => path,
+            Err(e) => return env.broken(e.to_string()),
+        };
+        let Some(path) = path else {
+            // The name is gone again.
+            self.apply(&[Change::Relabeled(object)]);
+            return;
+        };
+        let seen = {
+            let look = Look {
+                bridge,
+                tables: &self.tables,
+                view: &labeling.view,
+                fresh: &[],
+                epoch: self.epoch,
+                versions: &self.versions,
+                reads: RefCell::default(),
+            };
+            label_now(&look, &path, object)
+        };
+        match seen {
+            Ok(Some(now)) if labeling.first.as_ref() == Some(&now) => {
+                self.labels.insert(object, labeling);
+                self.begin(Work::Relabel(object, now.1), Purpose::Label(object), env);
+            }
+            Ok(Some(now)) => {
+                labeling.first = Some(now);
+                labeling.view = View::default();
+                self.labels.insert(object, labeling);
+                self.ready.push_back(Waiter::Label(object));
+            }
+            Err(Stop::Need(need)) => {
+                self.labels.insert(object, labeling);
+                self.fetch(Waiter::Label(object), need, env);
+            }
+            Ok(None) | Err(_) => {
+                // It is on its way to another name.
+                self.labels.insert(object, Labeling::default());
+                self.alarm(1_000, Alarm::Label(object), env);
+            }
+        }
+    }
+
+    /// The disk has written a label.
+    pub(super) fn labeled(&mut self, object: ObjectName) {
+        match self.labels.get(&object) {
+            Some(labeling) if labeling.outdated => self.ready.push_back(Waiter::Label(object)),
+            Some(_) => {
+                self.labels.remove(&object);
+                self.apply(&[Change::Relabeled(object)]);
+            }
+            None => {}
+        }
+    }
+}
+
+/// The label that belongs to what is at `path`, if that is `object`, with the version of the record.
+fn label_now(
+    look: &Look<'_>,
+    path: &TreePath,
+    object: ObjectName,
+) -> Outcome<Option<(u64, Label)>> {
+    let Some(record) = look.record(path)?.filter(|r| r.object == object) else {
+        return Ok(None);
+    };
+    let settings = Settings {
+        root: b"/pfs".to_vec(),
+        stage_limit_bytes: 0,
+    };
+    let walk = Walk {
+        cred: &Cred::default(),
+        settings: &settings,
+        facts: look,
+    };
+    let label = Label {
+        kind: record.kind,
+        parent: walk.dir_at(&path.parent())?.place.label(),
+        name: path.name().to_vec(),
+        origin: record.origin.clone(),
+        hides: record.hides.clone(),
+    };
+    Ok(Some((record.version, label)))
+}

@@ -1,0 +1,368 @@
+//! The driver of one bridge: what a server does around core, without sockets,
+//! files and threads.
+
+use super::disk::{Disk, Work};
+use super::env::{Alarm, Env, Event};
+use super::labels::Labeling;
+use super::look::{Range, View};
+use super::request::Attempt;
+use super::trace;
+use forebay_core::bridge::{Bridge, Found, Message, Mutation, Output, Ticket, Verdict};
+use forebay_core::facts::Need;
+use forebay_core::membership::Membership;
+use forebay_core::record::{BridgeId, ObjectName, Token};
+use forebay_core::table::{Change, Tables};
+use forebay_store::Memory;
+use std::cell::Cell;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Time between two ticks in microseconds.
+const TICK_US: u64 = 10_000;
+const NEVER_FAILS: &str = "tables in memory don't fail";
+
+/// Who waits for something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Waiter {
+    Request(Token),
+    Label(ObjectName),
+}
+
+/// Why the disk is at work.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Purpose {
+    /// A request wants an object.
+    Make(Token),
+    /// A name is gone, and a mark stands until its object is too.
+    Unlink(ObjectName),
+    /// An object that nobody wants.
+    Dispose,
+    Label(ObjectName),
+}
+
+/// One bridge with its store and its disk.
+pub(super) struct Node {
+    pub(super) id: BridgeId,
+    pub(super) membership: Membership,
+    mutation: Option<Mutation>,
+    pub(super) tables: Memory,
+    pub(super) disk: Disk,
+    pub(super) epoch: u32,
+    /// `None` while it is dead. All below is gone with it.
+    pub(super) bridge: Option<Bridge>,
+    pub(super) attempts: BTreeMap<Token, Attempt>,
+    pub(super) labels: BTreeMap<ObjectName, Labeling>,
+    /// Those who can go on.
+    pub(super) ready: VecDeque<Waiter>,
+    waiters: BTreeMap<Ticket, Waiter>,
+    purposes: BTreeMap<u64, Purpose>,
+    /// Objects of earlier lives that can't be judged yet.
+    suspects: Vec<ObjectName>,
+    tickets: Ticket,
+    pub(super) versions: Cell<u32>,
+    pub(super) objects: u64,
+}
+
+impl Node {
+    pub(super) fn new(membership: Membership, mutation: Option<Mutation>) -> Self {
+        Node {
+            id: membership.me(),
+            membership,
+            mutation,
+            tables: Memory::new(),
+            disk: Disk::default(),
+            epoch: 0,
+            bridge: None,
+            attempts: BTreeMap::new(),
+            labels: BTreeMap::new(),
+            ready: VecDeque::new(),
+            waiters: BTreeMap::new(),
+            purposes: BTreeMap::new(),
+            suspects: Vec::new(),
+            tickets: 0,
+            versions: Cell::new(0),
+            objects: 0,
+        }
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        self.bridge.is_some()
+    }
+
+    /// Nothing is under way here.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.bridge.as_ref().is_some_and(Bridge::is_quiet)
+            && self.attempts.is_empty()
+            && self.labels.is_empty()
+            && self.suspects.is_empty()
+            && self.disk.is_idle()
+    }
+
+    /// What is under way here, for people.
+    pub(super) fn unrest(&self) -> String {
+        let bridge = self.bridge.as_ref();
+        format!(
+            "bridge {}: alive {}, transactions quiet {}, {} requests, {} labels, {} suspects",
+            self.id.0,
+            bridge.is_some(),
+            bridge.is_some_and(Bridge::is_quiet),
+            self.attempts.len(),
+            self.labels.len(),
+            self.suspects.len(),
+        )
+    }
+
+    pub(super) fn note(&self, env: &mut Env, text: impl FnOnce() -> String) {
+        let id = self.id.0;
+        env.trace
+            .note(env.now, || format!("bridge {id}"), || (text(), Vec::new()));
+    }
+
+    /// The process dies. What it has written stays.
+    pub(super) fn crash(&mut self, env: &mut Env) {
+        if self.bridge.take().is_none() {
+            return;
+        }
+        env.counts.crashes += 1;
+        self.note(env, || "dies".to_owned());
+        self.disk.crash(&mut env.random);
+        self.attempts.clear();
+        self.labels.clear();
+        self.ready.clear();
+        self.waiters.clear();
+        self.purposes.clear();
+        self.suspects.clear();
+    }
+
+    /// The process starts and takes up what earlier lives have left.
+    pub(super) fn start(&mut self, env: &mut Env) {
+        if self.is_alive() {
+            return;
+        }
+        self.epoch += 1;
+        self.versions.set(0);
+        self.objects = 0;
+        let epoch = self.epoch;
+        self.note(env, || format!("starts, life {epoch}"));
+        let membership = self.membership.clone();
+        let bridge = Bridge::recover_with(membership, epoch, &self.tables, env.now, self.mutation)
+            .expect(NEVER_FAILS);
+        let suspects: Vec<_> = self.disk.objects.keys().copied().collect();
+        let sweep = bridge
+            .sweep(suspects.iter().copied(), &self.tables)
+            .expect(NEVER_FAILS);
+        self.bridge = Some(bridge);
+        if sweep.again {
+            self.suspects = suspects;
+            self.suspects.retain(|o| !sweep.remove.contains(o));
+        }
+        for object in sweep.remove {
+            self.unlink(object, env);
+        }
+        for object in sweep.relabel {
+            self.relabel(object);
+        }
+        self.alarm(TICK_US, Alarm::Tick, env);
+        self.run(env);
+    }
+
+    pub(super) fn alarm(&self, delay: u64, what: Alarm, env: &mut Env) {
+        let (bridge, life) = (self.id, self.epoch);
+        env.after(delay, Event::At { bridge, life, what });
+    }
+
+    pub(super) fn on_message(&mut self, from: BridgeId, message: Message, env: &mut Env) {
+        if let Some(bridge) = &mut self.bridge {
+            env.trace
+                .message("reached", from, self.id, env.now, &message);
+            bridge
+                .message(from, message, &self.tables, env.now)
+                .expect(NEVER_FAILS);
+            self.run(env);
+        }
+    }
+
+    pub(super) fn on_alarm(&mut self, life: u32, what: Alarm, env: &mut Env) {
+        if life != self.epoch || !self.is_alive() {
+            return;
+        }
+        match what {
+            Alarm::Tick => self.tick(env),
+            Alarm::Again(token) => self.ready.push_back(Waiter::Request(token)),
+            Alarm::Label(object) => self.ready.push_back(Waiter::Label(object)),
+            Alarm::Disk(number) => self.on_disk(number, env),
+        }
+        self.run(env);
+    }
+
+    fn tick(&mut self, env: &mut Env) {
+        let Some(bridge) = &mut self.bridge else {
+            return;
+        };
+        bridge.tick(env.now);
+        let mut orphans = Vec::new();
+        self.suspects.retain(|object| {
+            let found = bridge.judge(*object, &self.tables).expect(NEVER_FAILS);
+            if found == Found::Orphan {
+                orphans.push(*object);
+            }
+            found == Found::Undecided
+        });
+        for object in orphans {
+            self.unlink(object, env);
+        }
+        self.alarm(TICK_US, Alarm::Tick, env);
+    }
+
+    /// Goes on until nothing is left to do now, or the bridge dies.
+    pub(super) fn run(&mut self, env: &mut Env) {
+        loop {
+            while let Some(output) = self.poll(env) {
+                self.carry_out(output, env);
+            }
+            if !self.is_alive() {
+                return;
+            }
+            match self.ready.pop_front() {
+                Some(Waiter::Request(token)) => self.go_on(token, env),
+                Some(Waiter::Label(object)) => self.go_on_labeling(object, env),
+                None => return,
+            }
+        }
+    }
+
+    fn poll(&mut self, env: &mut Env) -> Option<Output> {
+        if self.is_alive() && env.strikes() {
+            self.crash(env);
+            let bridge = self.id;
+            env.after(0, Event::Crash { bridge });
+        }
+        let bridge = self.bridge.as_mut()?;
+        bridge.poll(&self.tables).expect(NEVER_FAILS)
+    }
+
+    fn carry_out(&mut self, output: Output, env: &mut Env) {
+        match output {
+            Output::Commit(changes) => self.commit(&changes, env),
+            Output::Send { to, message } => env.send(self.id, to, message),
+            Output::Done { ticket, verdict } => match self.waiters.remove(&ticket) {
+                Some(Waiter::Request(token)) => self.on_verdict(token, verdict, env),
+                Some(Waiter::Label(object)) => self.alarm(1_000, Alarm::Label(object), env),
+                None => {}
+            },
+            Output::Record {
+                ticket,
+                path,
+                record,
+            } => {
+                if let Some(view) = self.arrived(ticket) {
+                    view.records.insert(path, record);
+                }
+            }
+            Output::Range {
+                ticket,
+                dir,
+                entries,
+                seen,
+            } => {
+                if let Some(view) = self.arrived(ticket) {
+                    view.ranges.insert(dir, Range { entries, seen });
+                }
+            }
+        }
+    }
+
+    /// Something fetched is there: whoever waits for it can go on.
+    fn arrived(&mut self, ticket: Ticket) -> Option<&mut View> {
+        let waiter = self.waiters.remove(&ticket)?;
+        self.ready.push_back(waiter);
+        match waiter {
+            Waiter::Request(token) => self.attempts.get_mut(&token).map(|a| &mut a.view),
+            Waiter::Label(object) => self.labels.get_mut(&object).map(|l| &mut l.view),
+        }
+    }
+
+    /// Writes a batch, and begins what its marks ask for.
+    fn commit(&mut self, changes: &[Change], env: &mut Env) {
+        let id = self.id.0;
+        env.trace.note(
+            env.now,
+            || format!("bridge {id}"),
+            || {
+                let (text, paths) = trace::changes(changes);
+                (format!("writes {text}"), paths)
+            },
+        );
+        self.apply(changes);
+        for change in changes {
+            match change {
+                Change::Put { record, .. } => {
+                    env.made.entry(record.token).or_insert(record.object);
+                }
+                Change::Doom { object, .. } => self.unlink(*object, env),
+                Change::Relabel(object) => self.relabel(*object),
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn apply(&self, changes: &[Change]) {
+        self.tables.apply(changes).expect(NEVER_FAILS);
+    }
+
+    pub(super) fn ticket(&mut self, waiter: Waiter) -> Ticket {
+        self.tickets += 1;
+        self.waiters.insert(self.tickets, waiter);
+        self.tickets
+    }
+
+    /// Fetches a fact from other bridges.
+    pub(super) fn fetch(&mut self, waiter: Waiter, need: Need, env: &mut Env) {
+        let ticket = self.ticket(waiter);
+        if let Some(bridge) = &mut self.bridge {
+            match need {
+                Need::Record(path) => bridge.fetch(ticket, path, env.now),
+                Need::Range(dir) => bridge.fetch_range(ticket, dir, env.now),
+                other => env.broken(format!("policy needs {other:?} in a world without a PFS")),
+            }
+        }
+    }
+
+    pub(super) fn begin(&mut self, work: Work, purpose: Purpose, env: &mut Env) {
+        let number = self.disk.begin(work);
+        self.purposes.insert(number, purpose);
+        let delay = env.disk_us();
+        self.alarm(delay, Alarm::Disk(number), env);
+    }
+
+    fn unlink(&mut self, object: ObjectName, env: &mut Env) {
+        self.begin(Work::Unlink(object), Purpose::Unlink(object), env);
+    }
+
+    fn on_disk(&mut self, number: u64, env: &mut Env) {
+        self.disk.finish(number);
+        match self.purposes.remove(&number) {
+            Some(Purpose::Make(token)) => self.ready.push_back(Waiter::Request(token)),
+            Some(Purpose::Unlink(object)) => {
+                let id = object.oid;
+                self.note(env, || format!("has unlinked {id:?}"));
+                self.apply(&[Change::Undoom(object)]);
+            }
+            Some(Purpose::Label(object)) => self.labeled(object),
+            Some(Purpose::Dispose) | None => {}
+        }
+    }
+
+    /// How the transaction of a request ended.
+    fn on_verdict(&mut self, token: Token, verdict: Verdict, env: &mut Env) {
+        match verdict {
+            Verdict::Committed => self.committed(token, env),
+            Verdict::Conflict(_) | Verdict::Failed(_) => {
+                if let Some(attempt) = self.attempts.get_mut(&token) {
+                    attempt.view = View::default();
+                }
+                let delay = env.random.between(100, 4_000);
+                self.alarm(delay, Alarm::Again(token), env);
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What clients do: few names, so that they are in each other's way.
+
+use super::history::Action;
+use super::random::Random;
+use forebay_core::path::TreePath;
+
+/// The habits of one seed.
+pub(super) struct Workload {
+    paths: Vec<TreePath>,
+    /// How often each action is taken, in the order of [`Workload::action`].
+    weights: [u64; 10],
+    pause_us: u64,
+}
+
+impl Workload {
+    pub(super) fn of(random: &mut Random) -> Self {
+        // Other names have other homes.
+        let tag = random.below(1_000);
+        let tops = random.between(2, 3);
+        let subs = random.between(1, 2);
+        let mut paths = Vec::new();
+        let path = |s: String| TreePath::new(s.into_bytes()).unwrap_or_default();
+        for top in &["a", "b", "c"][..tops as usize] {
+            paths.push(path(format!("{top}{tag}")));
+            for sub in &["x", "y"][..subs as usize] {
+                paths.push(path(format!("{top}{tag}/{sub}")));
+                paths.push(path(format!("{top}{tag}/{sub}/z")));
+            }
+        }
+        // Tops and their children more often than what lies deeper.
+        let tops: Vec<_> = paths.iter().filter(|p| p.depth() < 3).cloned().collect();
+        paths.extend(tops.iter().cloned());
+        paths.extend(tops);
+        let mut weights = [4, 3, 5, 2, 3, 3, 6, 1, 5, 3];
+        for weight in &mut weights {
+            *weight *= *random.pick(&[0, 1, 1, 1, 2, 4]);
+        }
+        // There has to be something, and someone has to look.
+        weights[0] += 1;
+        weights[2] += 1;
+        weights[8] += 1;
+        Workload {
+            paths,
+            weights,
+            pause_us: *random.pick(&[0, 500, 5_000]),
+        }
+    }
+
+    pub(super) fn pause_us(&self, random: &mut Random) -> u64 {
+        random.between(1, 1 + self.pause_us)
+    }
+
+    /// The next thing that a client does.
+    pub(super) fn action(&self, random: &mut Random) -> Action {
+        let a = random.pick(&self.paths).clone();
+        let b = random.pick(&self.paths).clone();
+        let mut left = random.below(self.weights.iter().sum());
+        let mut chosen = 0;
+        for (i, weight) in self.weights.iter().enumerate() {
+            if left < *weight {
+                chosen = i;
+                break;
+            }
+            left -= weight;
+        }
+        match chosen {
+            0 => Action::Create(a, true),
+            1 => Action::Create(a, false),
+            2 => Action::Mkdir(a),
+            3 => Action::Link(a, b),
+            4 => Action::Unlink(a),
+            5 => Action::Rmdir(a),
+            6 => Action::Rename(
+                a,
+                b,
+                if random.chance(250_000) {
+                    libc::RENAME_NOREPLACE
+                } else {
+                    0
+                },
+            ),
+            7 => Action::Rename(a, b, libc::RENAME_EXCHANGE),
+            8 => Action::Stat(a),
+            _ => Action::List(a.parent()),
+        }
+    }
+}
