@@ -225,6 +225,7 @@ impl ServerHandle {
             inboxes: Mutex::default(),
         };
         let recovered = recover::recover(&server, past)?;
+        mover::resume(&server)?;
         if !past.clean {
             server.log.line(format_args!(
                 "the last bridge ended out of order: removed {} names and {} orphans, wrote {} labels",

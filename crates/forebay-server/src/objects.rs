@@ -588,7 +588,11 @@ impl Objects {
     fn write_touch(&self, object: ObjectName, at: Timestamp) {
         // Gone meanwhile, or not ours to change: then its time does not matter.
         if let Ok(folder) = self.folder(object, false) {
-            let _ = sys::set_times(folder.as_fd(), &Name::new(object, false), None, Some(at));
+            let name = Name::new(object, false);
+            // The clock that we read is coarser than the one that the file system may have used.
+            if sys::stat(folder.as_fd(), &name).is_ok_and(|now| now.mtime < at) {
+                let _ = sys::set_times(folder.as_fd(), &name, None, Some(at));
+            }
         }
     }
 

@@ -107,7 +107,7 @@ impl Mover {
 }
 
 /// Takes stock of a bridge.
-fn take_inventory(server: &ServerHandle) -> Result<Inventory, TableError> {
+pub(super) fn take_inventory(server: &ServerHandle) -> Result<Inventory, TableError> {
     let records = {
         let _guard = server.namespace.read();
         server.namespace.tables().subtree(&TreePath::root())?

@@ -1,20 +1,20 @@
 //! The second part of a drain: files, symbolic links and nodes.
 //!
 //! A file is copied to a temporary name in its final directory, synced, read back from the file
-//! system and compared, and then renamed: at no moment is there half a file under its name. The
-//! rename happens while nobody can change the namespace, and only if the record and the backing
-//! inode are what they were when the copy began; else the copy is thrown away.
+//! system and compared, and then renamed ([`super::publish`]): at no moment is there half a file under
+//! its name.
 //!
 //! Small files go in batches: their writeback begins together and is waited for together.
 
 use super::counters::Counters;
-use super::ground::{Ground, Halt, Namespace, commit};
+use super::ground::{Ground, Halt};
 use super::pass::Pass;
 use super::pfs::{self, During, Trouble, Work};
+use super::processes;
 use super::protocol::Reason;
 use super::sys::{self as more, Users};
 use crate::sys::{self, Errno};
-use forebay_core::drain::{Contents, Picture, Update, copy_name};
+use forebay_core::drain::{Contents, Picture, copy_name};
 use forebay_core::facts::{Attr, Timestamp};
 use forebay_core::path::TreePath;
 use forebay_core::record::{Kind, ObjectName, Record, Stamp};
@@ -22,7 +22,6 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -35,32 +34,47 @@ const BATCH_FILES: usize = 32;
 /// looked at it would look unchanged.
 const TICK: Duration = Duration::from_millis(20);
 /// A file that changes while it is copied gets one more chance.
-const TRIES: u32 = 2;
+pub(super) const TRIES: u32 = 2;
 
 /// One object to be drained.
 pub(super) struct Task {
-    contents: Contents,
+    pub(super) contents: Contents,
     /// The names of it that may be put on the PFS now.
-    ready: Vec<(TreePath, Record)>,
-    bytes: u64,
-    tries: u32,
+    pub(super) ready: Vec<(TreePath, Record)>,
+    pub(super) bytes: u64,
+    pub(super) tries: u32,
+}
+
+impl Task {
+    pub(super) fn object(&self) -> ObjectName {
+        self.ready[0].1.object
+    }
+
+    /// The directories in which it makes temporary names.
+    pub(super) fn workplaces(&self) -> impl Iterator<Item = TreePath> {
+        self.ready.iter().map(|(path, _)| path.parent())
+    }
 }
 
 /// A task whose contents are on the PFS under a temporary name.
-struct Copied {
-    task: Task,
-    stamp: Stamp,
+pub(super) struct Copied {
+    pub(super) task: Task,
+    /// The backing inode when the copy began.
+    pub(super) attr: Attr,
+    pub(super) stamp: Stamp,
     /// The directory of the first name.
-    dir: OwnedFd,
+    pub(super) dir: OwnedFd,
     /// The temporary file, still open, and what was written to it.
-    file: Option<(std::fs::File, Written)>,
+    pub(super) file: Option<(std::fs::File, Written)>,
 }
 
 /// What a copy wrote: the ranges with data, and the checksum of ranges and bytes.
-struct Written {
+pub(super) struct Written {
     size: u64,
     ranges: Vec<(u64, u64)>,
     sum: u64,
+    /// The source became shorter meanwhile: of no use.
+    pub(super) is_short: bool,
 }
 
 /// The state of an inode that [`Record::drained`] is compared with.
@@ -91,6 +105,10 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
                 }
             };
             if contents.is_clean(stamp(&attr)) && self.is_still_there(&contents, &attr) {
+                // An earlier drain may have died before it synced the directory.
+                for (path, _) in &contents.names {
+                    self.note_unsynced(path);
+                }
                 continue;
             }
             let bytes = data_bytes(&attr);
@@ -165,9 +183,10 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
         for task in batch {
             self.points.pass()?;
             match self.copy(&task, buffer) {
-                Ok(Some((stamp, dir, file))) => copied.push(Copied {
+                Ok(Some((attr, dir, file))) => copied.push(Copied {
                     task,
-                    stamp,
+                    attr,
+                    stamp: stamp(&attr),
                     dir,
                     file,
                 }),
@@ -187,7 +206,11 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
     }
 
     /// Goes through the batch; what fails leaves it.
-    fn each(&self, batch: Vec<Copied>, mut work: impl FnMut(&Copied) -> Work<()>) -> Vec<Copied> {
+    pub(super) fn each(
+        &self,
+        batch: Vec<Copied>,
+        mut work: impl FnMut(&Copied) -> Work<()>,
+    ) -> Vec<Copied> {
         let mut good = Vec::with_capacity(batch.len());
         for c in batch {
             match work(&c) {
@@ -201,18 +224,18 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
         good
     }
 
-    fn give_up(&self, task: &Task, trouble: Trouble) {
+    pub(super) fn give_up(&self, task: &Task, trouble: Trouble) {
         for (path, _) in &task.ready {
             self.leave(path, task.bytes, trouble);
         }
         self.done(task);
     }
 
-    fn done(&self, _task: &Task) {
+    pub(super) fn done(&self, _task: &Task) {
         Counters::add(&self.counters.files_done, 1);
     }
 
-    fn discard(&self, c: &Copied) {
+    pub(super) fn discard(&self, c: &Copied) {
         // If it stays, the next drain removes it.
         let _ = sys::unlink(c.dir.as_fd(), &copy_name(c.task.contents.oid), false);
     }
@@ -223,17 +246,17 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
         &self,
         task: &Task,
         buffer: &mut [u8],
-    ) -> Work<Option<(Stamp, OwnedFd, Option<(std::fs::File, Written)>)>> {
+    ) -> Work<Option<(Attr, OwnedFd, Option<(std::fs::File, Written)>)>> {
         let (path, record) = &task.ready[0];
         let temp = copy_name(task.contents.oid);
         if record.kind != Kind::File {
             let attr = self.wait_a_tick(record.object)?;
             let dir = pfs::parent(self.ground.lower(), path)?;
             self.make_other(record, &attr, dir.as_fd(), &temp)?;
-            return Ok(Some((stamp(&attr), dir, None)));
+            return Ok(Some((attr, dir, None)));
         }
         let source = self.open_source(record.object)?;
-        if self.is_written_to(&source) {
+        if processes::is_in_use(&source, Users::Writers) {
             for (path, _) in &task.ready {
                 self.counters
                     .leave(path, task.bytes, Reason::Open, "", String::new());
@@ -257,7 +280,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
             Ok(Some(written))
         })();
         match outcome {
-            Ok(Some(written)) => Ok(Some((stamp(&attr), dir, Some((file, written))))),
+            Ok(Some(written)) => Ok(Some((attr, dir, Some((file, written))))),
             other => {
                 let _ = sys::unlink(dir.as_fd(), &temp, false);
                 other.map(|_| None)
@@ -290,16 +313,6 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
             other => other,
         }
         .during("open in the buffer")
-    }
-
-    fn is_written_to(&self, source: &OwnedFd) -> bool {
-        match more::is_in_use(source.as_fd(), Users::Writers) {
-            Some(answer) => answer,
-            // A file system without leases: ask all processes that we may look into.
-            None => sys::stat(source.as_fd(), b"").is_ok_and(|attr| {
-                super::processes::anyone_has((attr.dev, attr.ino), Users::Writers)
-            }),
-        }
     }
 
     /// Attributes of an object, taken when its last change is surely over.
@@ -336,6 +349,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
             .into();
         let mut sum = Xxh3::new();
         let mut ranges = Vec::new();
+        let mut is_short = false;
         let mut at = 0;
         while at < size {
             let Some((start, end)) = more::next_data(source.as_fd(), at).during("seek")? else {
@@ -359,7 +373,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
                     .map_err(Errno::from)
                     .during("read in the buffer")?;
                 if n == 0 {
-                    // It has become shorter; the comparison of stamps will tell.
+                    is_short = true;
                     break;
                 }
                 sum.update(&buffer[..n]);
@@ -369,7 +383,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
                 pos += n as u64;
                 Counters::add(&self.counters.bytes_done, n as u64);
             }
-            if pos < end {
+            if is_short {
                 break;
             }
             at = end;
@@ -381,6 +395,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
             size,
             ranges,
             sum: sum.digest(),
+            is_short,
         }))
     }
 
@@ -438,6 +453,9 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
         let Some((file, written)) = &c.file else {
             return Ok(());
         };
+        if written.is_short {
+            return Ok(());
+        }
         more::forget_pages(file.as_fd());
         // Else its access time would be now. Not everybody may ask for this; then it is set again.
         let keeps = more::keep_access_time(file.as_fd()).is_ok();
@@ -465,114 +483,12 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
         let expected: u64 = written.ranges.iter().map(|(start, end)| end - start).sum();
         let is_same =
             attr.size == written.size && verified == expected && sum.digest() == written.sum;
-        if !is_same && verified == expected {
+        if !is_same {
             return Err(Errno(libc::EIO)).during("verify");
         }
-        if !keeps && let Ok(now) = self.ground.objects().attr(c.task.ready[0].1.object) {
+        if !keeps && let Ok(now) = self.ground.objects().attr(c.task.object()) {
             let times: (Timestamp, Timestamp) = (now.atime, now.mtime);
             sys::set_times(file.as_fd(), b"", Some(times.0), Some(times.1)).during("set times")?;
-        }
-        Ok(())
-    }
-
-    /// Gives verified copies their names, if nothing has changed.
-    fn publish(&self, batch: Vec<Copied>) -> Result<Vec<Task>, Halt> {
-        let mut again = Vec::new();
-        let mut batch = Some(batch);
-        self.ground.exclusively(&mut |ns| {
-            let mut updates = Vec::new();
-            for c in batch.take().into_iter().flatten() {
-                match self.publish_one(ns, &c)? {
-                    Ok(Some(mut done)) => {
-                        updates.append(&mut done);
-                        Counters::add(&self.counters.files_drained, 1);
-                        self.done(&c.task);
-                    }
-                    Ok(None) => {
-                        self.discard(&c);
-                        self.changed(c.task, &mut again);
-                    }
-                    Err(trouble) => {
-                        self.discard(&c);
-                        self.give_up(&c.task, trouble);
-                    }
-                }
-            }
-            self.points.pass()?;
-            commit(ns, updates, Vec::new())
-        })?;
-        Ok(again)
-    }
-
-    fn changed(&self, mut task: Task, again: &mut Vec<Task>) {
-        task.tries += 1;
-        if task.tries < TRIES {
-            self.counters
-                .bytes_total
-                .fetch_add(task.bytes, Ordering::Relaxed);
-            again.push(task);
-            return;
-        }
-        for (path, _) in &task.ready {
-            self.counters
-                .leave(path, task.bytes, Reason::Changing, "", String::new());
-        }
-        self.done(&task);
-    }
-
-    /// `None` if the record or the backing inode is not what it was when the copy began.
-    fn publish_one(
-        &self,
-        ns: &mut dyn Namespace,
-        c: &Copied,
-    ) -> Result<Work<Option<Vec<Update>>>, Halt> {
-        for (path, record) in &c.task.ready {
-            if ns.tables().get(path)?.as_ref() != Some(record) {
-                return Ok(Ok(None));
-            }
-        }
-        let object = c.task.ready[0].1.object;
-        match self.ground.objects().attr(object) {
-            Ok(attr) if stamp(&attr) == c.stamp => {}
-            _ => return Ok(Ok(None)),
-        }
-        self.points.pass()?;
-        if let Err(trouble) = self.name_all(c) {
-            return Ok(Err(trouble));
-        }
-        self.points.pass()?;
-        let updates = c
-            .task
-            .ready
-            .iter()
-            .map(|(path, before)| Update {
-                path: path.clone(),
-                before: before.clone(),
-                after: Some(Record {
-                    drained: Some(c.stamp),
-                    // The new name has replaced what was hidden.
-                    hides: None,
-                    ..before.clone()
-                }),
-            })
-            .collect();
-        Ok(Ok(Some(updates)))
-    }
-
-    /// All names: the first by a rename of the copy, the others by hard links.
-    fn name_all(&self, c: &Copied) -> Work<()> {
-        let temp = copy_name(c.task.contents.oid);
-        let (first, _) = &c.task.ready[0];
-        more::rename(c.dir.as_fd(), &temp, c.dir.as_fd(), first.name()).during("rename")?;
-        self.note_dir(first);
-        for (path, _) in &c.task.ready[1..] {
-            let dir = pfs::parent(self.ground.lower(), path)?;
-            remove_temp(dir.as_fd(), &temp)?;
-            more::link(c.dir.as_fd(), first.name(), dir.as_fd(), &temp).during("link")?;
-            more::rename(dir.as_fd(), &temp, dir.as_fd(), path.name()).during("rename")?;
-            // A rename between two names of one inode leaves both.
-            remove_temp(dir.as_fd(), &temp)?;
-            self.note_dir(path);
         }
         Ok(())
     }
@@ -594,7 +510,7 @@ fn take_batch(queue: &mut VecDeque<Task>) -> Vec<Task> {
     batch
 }
 
-fn remove_temp(dir: BorrowedFd<'_>, temp: &[u8]) -> Work<()> {
+pub(super) fn remove_temp(dir: BorrowedFd<'_>, temp: &[u8]) -> Work<()> {
     match sys::unlink(dir, temp, false) {
         Ok(()) | Err(Errno(libc::ENOENT)) => Ok(()),
         Err(e) => Err(e).during("unlink"),

@@ -28,7 +28,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
     pub(super) fn give_back_times_of_root(&self, times: Option<(Timestamp, Timestamp)>) {
         let root = self.ground.lower().root();
         if let Some((atime, mtime)) = times
-            && !self.is_noted(&TreePath::root())
+            && !self.has_changed(&TreePath::root())
             && sys::stat(root, b"").is_ok_and(|now| now.mtime != mtime)
         {
             // Not our directory: then it shows when the drain was at work.
@@ -44,10 +44,12 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
             if record.drained.is_none() || !picture.is_settled(&path.parent()) {
                 continue;
             }
-            let Ok(attr) = self.ground.objects().attr(record.object) else {
+            let objects = self.ground.objects();
+            objects.flush_touch(record.object);
+            let Ok(attr) = objects.attr(record.object) else {
                 continue;
             };
-            if record.drained == Some(stamp(&attr)) && !self.is_noted(path) {
+            if record.drained == Some(stamp(&attr)) && !self.has_changed(path) {
                 continue;
             }
             self.points.pass()?;
@@ -133,8 +135,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
             .filter(|(path, record)| inventory::is_dirty(objects, path, record))
             .map(|(path, _)| path)
             .collect();
-        self.counters
-            .keep_left(|path| dirty.contains(path) || !picture.records().contains_key(path));
+        self.counters.keep_left(|path| dirty.contains(path));
         let reason = match self.is_stopping() {
             true => Reason::Stopped,
             false => Reason::Changing,
@@ -193,13 +194,9 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
     }
 
     fn is_open(&self, record: &Record) -> bool {
-        let Ok(fd) = self.open_source(record.object) else {
-            return true;
-        };
-        match more::is_in_use(fd.as_fd(), Users::Anyone) {
-            Some(answer) => answer,
-            None => sys::stat(fd.as_fd(), b"")
-                .is_ok_and(|attr| processes::anyone_has((attr.dev, attr.ino), Users::Anyone)),
+        match self.open_source(record.object) {
+            Ok(fd) => processes::is_in_use(&fd, Users::Anyone),
+            Err(_) => true,
         }
     }
 }

@@ -26,6 +26,15 @@ impl From<forebay_core::table::TableError> for Halt {
     }
 }
 
+impl From<Halt> for crate::Error {
+    fn from(halt: Halt) -> Self {
+        crate::Error(match halt {
+            Halt::Fault(text) => text,
+            Halt::Cut => "cut short by a test".to_owned(),
+        })
+    }
+}
+
 /// The namespace while nobody else can change it.
 pub trait Namespace {
     /// The tables.

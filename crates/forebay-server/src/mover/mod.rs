@@ -12,16 +12,22 @@ mod finish;
 mod ground;
 mod inventory;
 mod names;
+mod notes;
 mod pass;
 mod pfs;
 mod processes;
 pub mod protocol;
+mod publish;
 mod runs;
 mod sys;
 mod throttle;
 
 pub use admin::Mover;
-pub use ground::ENV_ABORT_AT;
+pub use ground::{ENV_ABORT_AT, Halt};
+pub use names::resume;
 
 /// Files copied at the same time, if nobody says otherwise.
 pub const DEFAULT_WORKERS: u32 = 4;
+
+#[cfg(test)]
+mod tests;

@@ -27,10 +27,38 @@ enum Did {
     Left,
 }
 
+/// Finds out whether a drain died between a rename on the PFS and its commit, and makes the tables say
+/// what the PFS shows. Without it the thing would be missing until the next drain.
+///
+/// # Errors
+/// The tables failed.
+pub fn resume(ground: &(impl Ground + ?Sized)) -> Result<(), Halt> {
+    let there = |path: &TreePath| pfs::look(ground.lower(), path).is_ok_and(|a| a.is_some());
+    ground.exclusively(&mut |ns| {
+        let mut picture = picture(ns)?;
+        for step in picture
+            .evacuations()
+            .into_iter()
+            .chain(picture.placements())
+        {
+            let is_done = match &step {
+                Step::Evacuate { from, to, .. } => !there(from) && there(to),
+                Step::Place { path, from } => !there(from) && there(path),
+                Step::Clear { .. } => false,
+            };
+            if is_done {
+                let labels = picture.labels_changed_by(&step);
+                let updates = picture.advance(&step);
+                commit(ns, updates, labels)?;
+            }
+        }
+        Ok(())
+    })
+}
+
 impl<G: Ground + ?Sized> Pass<'_, G> {
     /// Carries out all renames and removals, and makes all directories.
     pub(super) fn settle_names(&self) -> Result<(), Halt> {
-        self.remove_leftovers();
         let mut skipped = BTreeSet::new();
         let mut more = true;
         while more {
@@ -45,7 +73,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
             })?;
             more &= !self.is_stopping();
         }
-        self.remove_leftovers();
+        self.remove_leftovers(&TreePath::root());
         Ok(())
     }
 
@@ -151,6 +179,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
         if pfs::look(self.ground.lower(), to)?.is_none() {
             pfs::rename(self.ground.lower(), from, to)?;
         }
+        self.note_dir(from);
         Ok(Did::Done)
     }
 
@@ -175,6 +204,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
             let dir = pfs::parent(lower, target)?;
             sys::unlink(dir.as_fd(), target.name(), false).during("unlink")?;
             self.counters.removed(1);
+            self.note_dir(target);
             return Ok(Did::Done);
         }
         let Some(record) = picture.get(path) else {
@@ -195,6 +225,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
             }
         }
         self.counters.removed(1);
+        self.note_dir(target);
         Ok(Did::Done)
     }
 
@@ -217,6 +248,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
         } else if pfs::look(lower, to)?.is_none() {
             return Err(Errno(libc::ENOENT)).during("rename");
         }
+        self.note_dir(to);
         Ok(Did::Done)
     }
 
@@ -263,8 +295,11 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
     fn ensure_dir(&self, path: &TreePath) -> Work<()> {
         let dir = pfs::parent(self.ground.lower(), path)?;
         match sys::mkdir(dir.as_fd(), path.name(), 0o700) {
-            Ok(()) => return Ok(()),
-            Err(Errno(libc::EEXIST)) => {}
+            Ok(()) => {
+                self.note_dir(path);
+                return Ok(());
+            }
+            Err(Errno(libc::EEXIST)) => self.note_unsynced(path),
             Err(e) => return Err(e).during("mkdir"),
         }
         let attr = sys::stat(dir.as_fd(), path.name()).during("stat")?;
@@ -297,20 +332,20 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
         }
     }
 
-    /// Removes what earlier drains left in the root: it holds nothing of value. What can't be removed
+    /// Removes what earlier drains left in a directory: it holds nothing of value. What can't be removed
     /// now will be at the next drain.
-    fn remove_leftovers(&self) {
-        let Ok(root) = self
+    pub(super) fn remove_leftovers(&self, dir: &TreePath) {
+        let Ok(dir) = self
             .ground
             .lower()
-            .open(&TreePath::root(), libc::O_RDONLY | libc::O_DIRECTORY)
+            .open(dir, libc::O_RDONLY | libc::O_DIRECTORY)
         else {
             return;
         };
         let mut entries = Vec::new();
-        while let Ok(true) = sys::read_dir(root.as_fd(), &mut entries) {}
+        while let Ok(true) = sys::read_dir(dir.as_fd(), &mut entries) {}
         for entry in entries.iter().filter(|e| is_leftover(&e.name)) {
-            if let Err(e) = pfs::remove_tree(root.as_fd(), &entry.name) {
+            if let Err(e) = pfs::remove_tree(dir.as_fd(), &entry.name) {
                 self.counters.remark(format!(
                     "{} could not be removed from the PFS ({}: {})",
                     String::from_utf8_lossy(&entry.name),

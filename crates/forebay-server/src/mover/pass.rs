@@ -1,7 +1,9 @@
 //! One drain from its beginning to its end.
 
+use super::contents::Task;
 use super::counters::Counters;
 use super::ground::{Ground, Halt, Points, picture};
+use super::notes::{self, INTENDED, WORKPLACES};
 use super::protocol::DrainRequest;
 use super::throttle::Throttle;
 use forebay_core::drain::Picture;
@@ -16,6 +18,10 @@ pub(super) struct Pass<'g, G: Ground + ?Sized> {
     pub(super) counters: &'g Counters,
     pub(super) points: &'g Points,
     pub(super) throttle: Throttle,
+    /// What [`INTENDED`] says.
+    pub(super) intended: Mutex<BTreeSet<TreePath>>,
+    /// Directories of the PFS that got or lost an entry.
+    changed: Mutex<BTreeSet<TreePath>>,
     /// Directories of the PFS whose entries are not known to be on its disks.
     unsynced: Mutex<BTreeSet<TreePath>>,
 }
@@ -33,6 +39,8 @@ impl<'g, G: Ground + ?Sized> Pass<'g, G> {
             counters,
             points,
             throttle: Throttle::new(request.rate),
+            intended: Mutex::default(),
+            changed: Mutex::default(),
             unsynced: Mutex::default(),
         }
     }
@@ -43,16 +51,48 @@ impl<'g, G: Ground + ?Sized> Pass<'g, G> {
     /// The tables failed, or a test has cut the drain short.
     pub(super) fn run(&self) -> Result<(), Halt> {
         let root = self.times_of_root();
+        self.clean_up_after_the_last()?;
         self.settle_names()?;
         if !self.is_stopping() {
             let tasks = self.plan_contents(&self.picture()?);
+            self.write_down_workplaces(&tasks)?;
             self.copy_all(tasks)?;
+            self.forget_workplaces()?;
         }
         self.finish_dirs()?;
         self.give_back_times_of_root(root);
-        self.sync_dirs();
         self.list_what_is_left()?;
+        self.sync_dirs();
         self.release()
+    }
+
+    /// Removes the temporary names that a killed drain has left.
+    fn clean_up_after_the_last(&self) -> Result<(), Halt> {
+        let mut workplaces = BTreeSet::new();
+        self.ground.exclusively(&mut |ns| {
+            *self.intended.lock() = notes::read(ns, INTENDED)?;
+            workplaces = notes::read(ns, WORKPLACES)?;
+            Ok(())
+        })?;
+        self.remove_leftovers(&TreePath::root());
+        for dir in &workplaces {
+            self.remove_leftovers(dir);
+        }
+        Ok(())
+    }
+
+    fn write_down_workplaces(&self, tasks: &[Task]) -> Result<(), Halt> {
+        let dirs = tasks.iter().flat_map(Task::workplaces).collect();
+        self.note(WORKPLACES, &dirs)
+    }
+
+    fn forget_workplaces(&self) -> Result<(), Halt> {
+        self.note(WORKPLACES, &BTreeSet::new())
+    }
+
+    fn note(&self, key: &[u8], paths: &BTreeSet<TreePath>) -> Result<(), Halt> {
+        self.ground
+            .exclusively(&mut |ns| ns.commit(vec![notes::change(key, paths)], Vec::new()))
     }
 
     /// All records as they are now.
@@ -71,6 +111,12 @@ impl<'g, G: Ground + ?Sized> Pass<'g, G> {
 
     /// The directory around `path` got or lost an entry.
     pub(super) fn note_dir(&self, path: &TreePath) {
+        self.changed.lock().insert(path.parent());
+        self.note_unsynced(path);
+    }
+
+    /// The directory around `path` may have changed in an earlier drain that did not come to its end.
+    pub(super) fn note_unsynced(&self, path: &TreePath) {
         self.unsynced.lock().insert(path.parent());
     }
 
@@ -79,7 +125,7 @@ impl<'g, G: Ground + ?Sized> Pass<'g, G> {
     }
 
     /// Did the directory itself get or lose an entry, under a name that programs know?
-    pub(super) fn is_noted(&self, dir: &TreePath) -> bool {
-        self.unsynced.lock().contains(dir)
+    pub(super) fn has_changed(&self, dir: &TreePath) -> bool {
+        self.changed.lock().contains(dir)
     }
 }

@@ -130,6 +130,9 @@ pub fn next_data(fd: BorrowedFd<'_>, from: u64) -> Sys<Option<(u64, u64)>> {
     Ok(Some((start as u64, end as u64)))
 }
 
+/// `fcntl` command of <asm-generic/fcntl.h>.
+const F_SETSIG: libc::c_int = 10;
+
 /// Whom a lease asks about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Users {
@@ -146,8 +149,10 @@ pub fn is_in_use(fd: BorrowedFd<'_>, by: Users) -> Option<bool> {
         Users::Writers => libc::F_RDLCK,
         Users::Anyone => libc::F_WRLCK,
     };
-    // SAFETY: plain integers. Whoever opens the file in between waits until the lease is gone.
+    // SAFETY: plain integers. Whoever opens the file in between waits until the lease is gone, and the
+    // kernel tells us by a signal; this one is ignored unless somebody asked for it.
     unsafe {
+        libc::fcntl(fd.as_raw_fd(), F_SETSIG, libc::SIGURG);
         if libc::fcntl(fd.as_raw_fd(), libc::F_SETLEASE, kind) == 0 {
             libc::fcntl(fd.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK);
             return Some(false);
