@@ -135,7 +135,7 @@ fn work(
     let mut next = 0;
     while !ended.load(Ordering::Relaxed) {
         load.step();
-        if steps.fetch_add(1, Ordering::Relaxed) % 8 == 0 {
+        if steps.fetch_add(1, Ordering::Relaxed).is_multiple_of(8) {
             next += 1;
             match load.client.open(format!("shared/{next}"), exclusive, 0o644) {
                 Ok(_) => won.push(next),

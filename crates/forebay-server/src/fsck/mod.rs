@@ -1,19 +1,21 @@
 //! Do the tables and the backing objects agree? And if the tables are lost: make
 //! them anew from the labels on the objects.
 
+mod rebuild;
+
 use crate::execute;
 use crate::facts::{Memo, RequestFacts};
 use crate::instance::Instance;
-use crate::label;
-use crate::objects::{Objects, Shape, shape};
+use crate::objects::{Shape, shape};
 use crate::{Config, Error, ServerHandle, recover};
 use forebay_core::facts::{Label, LabelParent};
 use forebay_core::path::TreePath;
-use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, Record, Token};
+use forebay_core::record::{Kind, ObjectId, ObjectName, Record};
 use forebay_core::table::{Change, Tables};
-use forebay_store::{Cached, Rocks};
+use forebay_store::Rocks;
+use rebuild::{lost, rebuild, record};
 use serde::Serialize;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 
 /// What to do beside looking.
@@ -67,7 +69,6 @@ pub fn fsck(instance: &Path, options: Options) -> Result<Report, Error> {
         ))
     })?;
     let config = Config {
-        // Where the PFS is away the check goes on without it: it never looks there.
         root: root.clone(),
         instance: instance.to_owned(),
         socket: Default::default(),
@@ -95,7 +96,7 @@ struct Finding {
 
 enum Mend {
     Relabel(ObjectName),
-    Remove(ObjectName),
+    Adopt(ObjectName),
     Drop(TreePath, ObjectName),
     Put(TreePath, Box<Record>),
 }
@@ -115,10 +116,9 @@ fn check(server: &ServerHandle, mend: bool, report: &mut Report) -> Result<(), E
 }
 
 fn apply(server: &ServerHandle, mend: Mend) -> Result<(), Error> {
-    let io = |e: crate::sys::Errno| Error(e.to_string());
     match mend {
         Mend::Relabel(object) => execute::relabel(server, object),
-        Mend::Remove(object) => server.objects.remove(object).map_err(io)?,
+        Mend::Adopt(object) => adopt(server, object)?,
         Mend::Drop(path, object) => server.namespace.note(&[Change::Delete { path, object }])?,
         Mend::Put(path, record) => server.namespace.note(&[Change::Put {
             path,
@@ -126,6 +126,69 @@ fn apply(server: &ServerHandle, mend: Mend) -> Result<(), Error> {
         }])?,
     }
     Ok(())
+}
+
+/// Gives an object without a name the name that its label tells, or one in the root.
+/// It may hold somebody's data, so it is not removed.
+fn adopt(server: &ServerHandle, object: ObjectName) -> Result<(), Error> {
+    let failed = |e: crate::sys::Errno| Error(format!("backing object {object}: {e}"));
+    let label = server.objects.read_label(object).map_err(failed)?;
+    let ino = server.objects.attr(object).map_err(failed)?.ino;
+    let label = label.unwrap_or_else(|| Label {
+        kind: match shape(object) {
+            Shape::File => Kind::File,
+            Shape::Dir => Kind::Dir,
+            Shape::Node => Kind::Special,
+        },
+        parent: LabelParent::Lower(TreePath::root()),
+        name: lost(object).name().to_vec(),
+        origin: None,
+        hides: None,
+    });
+    let mut record = record(&label, object, ino, server.me, server.epoch, 0);
+    record.version = server.namespace.next_version();
+    let place = place_of(server, &label, &record)?;
+    if place.is_none() && matches!(label.kind, Kind::Moved | Kind::Whiteout) {
+        // A mark that says nothing any more.
+        return server.objects.remove(object).map_err(failed);
+    }
+    let put = Change::Put {
+        path: place.unwrap_or_else(|| lost(object)),
+        record,
+    };
+    server.namespace.note(&[put])?;
+    execute::relabel(server, object);
+    Ok(())
+}
+
+/// The path that a label tells, if its directory is there and the name is free.
+fn place_of(
+    server: &ServerHandle,
+    label: &Label,
+    record: &Record,
+) -> Result<Option<TreePath>, Error> {
+    let tables = server.namespace.tables();
+    let dir = match &label.parent {
+        LabelParent::Object(oid) => tables.path_of(ObjectName { oid: *oid, link: 0 })?,
+        LabelParent::Lower(path) => Some(path.clone()),
+    };
+    let Some(path) = dir.map(|dir| dir.join(&label.name)) else {
+        return Ok(None);
+    };
+    if tables.get(&path)?.is_some() {
+        return Ok(None);
+    }
+    let guard = server.namespace.read();
+    let memo = Memo::default();
+    let facts = RequestFacts {
+        server,
+        memo: &memo,
+        state: &guard,
+    };
+    let there = execute::label_for(server, &facts, &path, record);
+    Ok(there
+        .is_ok_and(|l| l.parent == label.parent)
+        .then_some(path))
 }
 
 fn look(server: &ServerHandle, report: &mut Report) -> Result<Vec<Finding>, Error> {
@@ -223,202 +286,11 @@ fn look(server: &ServerHandle, report: &mut Report) -> Result<Vec<Finding>, Erro
                 if !named {
                     find(
                         format!("backing object {object} has no name"),
-                        Some(Mend::Remove(object)),
+                        Some(Mend::Adopt(object)),
                     );
                 }
             }
         }
     }
     Ok(findings)
-}
-
-/// A labelled object, on its way back into the tables.
-struct Survivor {
-    object: ObjectName,
-    label: Label,
-    ino: u64,
-}
-
-/// Makes the tables anew. The old ones, if there are any, are kept beside.
-fn rebuild(instance: &Path, report: &mut Report) -> Result<(), Error> {
-    let failed = |what: &str, e: &dyn std::fmt::Display| Error(format!("{what}: {e}"));
-    let meta = instance.join("meta");
-    if meta.exists() {
-        let aside = (0..)
-            .map(|n| instance.join(format!("meta.old{n}")))
-            .find(|p| !p.exists())
-            .unwrap_or_else(|| instance.join("meta.old"));
-        std::fs::rename(&meta, &aside).map_err(|e| failed("can't put the old tables aside", &e))?;
-    }
-    let me = BridgeId(1);
-    let objects =
-        Objects::open(instance, me, 0, 0).map_err(|e| failed("can't open the objects", &e))?;
-    let mut survivors = Vec::new();
-    let mut epoch = 0;
-    let mut seen = HashSet::new();
-    let scanned = objects.scan(0);
-    for entry in scanned.map_err(|e| failed("can't list backing objects", &e))? {
-        let Ok((object, _)) = entry else { continue };
-        epoch = epoch.max(object.oid.epoch());
-        if !seen.insert(object) {
-            continue;
-        }
-        let label = match objects.read_label(object) {
-            Ok(Some(label)) => label,
-            Ok(None) => {
-                report
-                    .problems
-                    .push(format!("backing object {object} has no label"));
-                continue;
-            }
-            // A node without its label file: it was being made or removed.
-            Err(crate::sys::Errno(libc::ENOENT)) => continue,
-            Err(e) => {
-                report
-                    .problems
-                    .push(format!("backing object {object}: {e}"));
-                continue;
-            }
-        };
-        // A label file without its node likewise.
-        let Ok(attr) = objects.attr(object) else {
-            continue;
-        };
-        survivors.push(Survivor {
-            object,
-            label,
-            ino: attr.ino,
-        });
-    }
-    let batch = name_all(survivors, me, epoch, report);
-    report.rebuilt = batch.len();
-    let tables = Cached::new(Rocks::open(&meta)?);
-    for part in batch.chunks(4096) {
-        tables.apply(part)?;
-    }
-    recover::begin(&tables, epoch.max(1))?;
-    Ok(())
-}
-
-/// Finds the path of every survivor through the chain of its parents.
-struct Naming<'a> {
-    survivors: &'a [Survivor],
-    dirs: HashMap<ObjectId, usize>,
-    moved: HashMap<&'a TreePath, usize>,
-    paths: HashMap<usize, Option<TreePath>>,
-}
-
-impl Naming<'_> {
-    fn path(&mut self, index: usize) -> Option<TreePath> {
-        if let Some(known) = self.paths.get(&index) {
-            return known.clone();
-        }
-        // Whoever comes back here while it is being worked out is his own ancestor.
-        self.paths.insert(index, None);
-        let label = &self.survivors[index].label;
-        let parent = match &label.parent {
-            LabelParent::Object(oid) => {
-                let dir = *self.dirs.get(oid)?;
-                self.path(dir)
-            }
-            LabelParent::Lower(lower) => self.path_of_lower(lower, index),
-        };
-        let path = parent.map(|p| p.join(&label.name));
-        self.paths.insert(index, path.clone());
-        path
-    }
-
-    /// Where a directory of the PFS is in the buffer, given what was renamed.
-    fn path_of_lower(&mut self, lower: &TreePath, asker: usize) -> Option<TreePath> {
-        let mut at = lower.clone();
-        loop {
-            match self.moved.get(&at).copied() {
-                Some(index) if index != asker => {
-                    let now = self.path(index)?;
-                    return lower.rebase(&at, &now);
-                }
-                _ => {}
-            }
-            if at.is_root() {
-                return Some(lower.clone());
-            }
-            at = at.parent();
-        }
-    }
-}
-
-fn name_all(
-    mut survivors: Vec<Survivor>,
-    me: BridgeId,
-    epoch: u32,
-    report: &mut Report,
-) -> Vec<Change> {
-    // Of two that claim one path the younger wins, and it comes first here.
-    survivors.sort_by_key(|s| {
-        let oid = s.object.oid;
-        std::cmp::Reverse((oid.epoch(), oid.seq(), s.object.link))
-    });
-    let mut naming = Naming {
-        survivors: &survivors,
-        dirs: HashMap::new(),
-        moved: HashMap::new(),
-        paths: HashMap::new(),
-    };
-    for (i, s) in survivors.iter().enumerate() {
-        if s.label.kind == Kind::Dir {
-            naming.dirs.insert(s.object.oid, i);
-        }
-        if let (Kind::Moved, Some(origin)) = (s.label.kind, &s.label.origin) {
-            naming.moved.insert(origin, i);
-        }
-    }
-    let mut taken = HashSet::new();
-    let mut batch = Vec::new();
-    for (i, survivor) in survivors.iter().enumerate() {
-        let label = &survivor.label;
-        let mut path = naming.path(i).unwrap_or_else(|| {
-            report.problems.push(format!(
-                "{}: its directory is lost; it is now in the root",
-                label.name.escape_ascii()
-            ));
-            TreePath::root().join(format!("lost-{}", survivor.object.oid).as_bytes())
-        });
-        let marker = matches!(label.kind, Kind::Moved | Kind::Whiteout);
-        if !taken.insert(path.clone()) {
-            if marker {
-                continue;
-            }
-            report
-                .problems
-                .push(format!("{path}: two objects have this name"));
-            path = path.parent().join(
-                format!(
-                    "conflict-{}.{:x}",
-                    survivor.object.oid, survivor.object.link
-                )
-                .as_bytes(),
-            );
-            taken.insert(path.clone());
-        }
-        batch.push(Change::Put {
-            path,
-            record: Record {
-                version: u64::from(epoch) << 40 | i as u64,
-                kind: label.kind,
-                object: survivor.object,
-                owner: me,
-                ino: if marker { 0 } else { survivor.ino },
-                origin: label.origin.clone(),
-                hides: label.hides.clone(),
-                token: Token::default(),
-                drained: None,
-            },
-        });
-    }
-    batch
-}
-
-/// The attribute that labels are kept in, for messages.
-pub fn label_attribute() -> String {
-    String::from_utf8_lossy(label::XATTR).into_owned()
 }

@@ -1,0 +1,240 @@
+//! What a check finds, what it can mend, and what the labels alone can tell.
+
+mod common;
+
+use common::{Place, names, read, write};
+use forebay_core::path::TreePath;
+use forebay_core::table::{Change, Tables};
+use forebay_server::fsck::{self, Options, Report};
+use forebay_server::{label, sys};
+use forebay_store::Rocks;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::PathBuf;
+
+const MEND: Options = Options {
+    mend: true,
+    rebuild: false,
+};
+
+fn check(place: &Place, options: Options) -> Report {
+    fsck::fsck(&place.instance(), options).unwrap()
+}
+
+/// The backing file whose contents are these.
+fn backing(place: &Place, bytes: &[u8]) -> PathBuf {
+    let folders = std::fs::read_dir(place.instance().join("obj")).unwrap();
+    folders
+        .flat_map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap())
+        .map(|file| file.unwrap().path())
+        .find(|path| std::fs::read(path).unwrap() == bytes)
+        .unwrap()
+}
+
+/// A stopped buffer with three files in a directory of their own.
+fn three_files() -> Place {
+    let place = Place::new();
+    let server = place.start();
+    let mut client = place.client();
+    client.mkdir("dir", 0o755).unwrap();
+    for name in ["one", "two", "three"] {
+        write(&mut client, &format!("dir/{name}"), name.as_bytes());
+    }
+    server.stop().unwrap();
+    assert_eq!(
+        check(&place, Options::default()).problems,
+        Vec::<String>::new()
+    );
+    place
+}
+
+/// The check finds one thing, which speaks of `what`; mended, nothing is left of it.
+fn is_found_and_mended(place: &Place, what: &str) {
+    for options in [Options::default(), MEND] {
+        let report = check(place, options);
+        assert_eq!(report.problems.len(), 1, "{:?}", report.problems);
+        assert!(report.problems[0].contains(what), "{:?}", report.problems);
+    }
+    assert_eq!(
+        check(place, Options::default()).problems,
+        Vec::<String>::new()
+    );
+}
+
+fn names_of(place: &Place, dir: &str) -> Vec<String> {
+    let server = place.start();
+    let names = names(&mut place.client(), dir);
+    server.stop().unwrap();
+    names
+}
+
+#[test]
+fn a_lost_backing_file_is_found() {
+    let place = three_files();
+    std::fs::remove_file(backing(&place, b"two")).unwrap();
+    is_found_and_mended(&place, "dir/two: backing object");
+    assert_eq!(names_of(&place, "dir"), ["one", "three"]);
+}
+
+#[test]
+fn a_lost_record_is_found_and_comes_back_from_the_label() {
+    let place = three_files();
+    let path = TreePath::new(*b"dir/two").unwrap();
+    let tables = Rocks::open(&place.instance().join("meta")).unwrap();
+    let object = tables.get(&path).unwrap().unwrap().object;
+    tables.apply(&[Change::Delete { path, object }]).unwrap();
+    drop(tables);
+    is_found_and_mended(&place, "has no name");
+    let server = place.start();
+    let mut client = place.client();
+    assert_eq!(names(&mut client, "dir"), ["one", "three", "two"]);
+    assert_eq!(read(&mut client, "dir/two"), b"two");
+    server.stop().unwrap();
+}
+
+#[test]
+fn an_object_whose_place_is_taken_is_kept_beside() {
+    let place = three_files();
+    let path = TreePath::new(*b"dir/two").unwrap();
+    let tables = Rocks::open(&place.instance().join("meta")).unwrap();
+    let object = tables.get(&path).unwrap().unwrap().object;
+    tables.apply(&[Change::Delete { path, object }]).unwrap();
+    drop(tables);
+    let server = place.start();
+    write(&mut place.client(), "dir/two", b"another");
+    server.stop().unwrap();
+    is_found_and_mended(&place, "has no name");
+    let server = place.start();
+    let mut client = place.client();
+    assert_eq!(read(&mut client, "dir/two"), b"another");
+    assert_eq!(read(&mut client, &format!("lost-{object}")), b"two");
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_damaged_label_is_found_and_written_anew() {
+    let place = three_files();
+    let file = backing(&place, b"two");
+    let file = std::fs::File::open(file).unwrap();
+    sys::set_xattr(file.as_fd(), label::XATTR, b"nonsense").unwrap();
+    is_found_and_mended(&place, "dir/two: the label");
+}
+
+#[test]
+fn a_file_exchanged_for_another_is_found() {
+    let place = three_files();
+    let file = backing(&place, b"two");
+    let copy = file.with_extension("copy");
+    // The copy has another inode number, and no label.
+    std::fs::copy(&file, &copy).unwrap();
+    std::fs::rename(&copy, &file).unwrap();
+    for options in [Options::default(), MEND] {
+        let problems = check(&place, options).problems;
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        assert!(
+            problems[0].contains("dir/two: inode number"),
+            "{problems:?}"
+        );
+    }
+    assert_eq!(
+        check(&place, Options::default()).problems,
+        Vec::<String>::new()
+    );
+}
+
+#[test]
+fn what_is_no_backing_object_is_found_and_left_alone() {
+    let place = three_files();
+    let strange = backing(&place, b"two").with_file_name("strange");
+    std::fs::write(&strange, b"?").unwrap();
+    for options in [Options::default(), MEND] {
+        let problems = check(&place, options).problems;
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(
+            problems[0].contains("strange is no backing object"),
+            "{problems:?}"
+        );
+    }
+    assert!(strange.exists());
+}
+
+#[test]
+fn a_running_bridge_is_not_checked() {
+    let place = Place::new();
+    let server = place.start();
+    let refused = fsck::fsck(&place.instance(), Options::default());
+    assert!(refused.unwrap_err().0.contains("another bridge"));
+    server.stop().unwrap();
+}
+
+#[test]
+fn lost_tables_come_back_from_the_labels() {
+    let place = Place::new();
+    for dir in ["old/sub", "away"] {
+        std::fs::create_dir_all(place.root().join(dir)).unwrap();
+        std::fs::write(place.root().join(dir).join("file"), dir).unwrap();
+    }
+    let server = place.start();
+    let mut client = place.client();
+    write(&mut client, "plain", b"bytes");
+    client.link("plain", "old/linked").unwrap();
+    client.mkdir("a", 0o711).unwrap();
+    client.mkdir("a/b", 0o700).unwrap();
+    write(&mut client, "a/b/deep", b"deep");
+    client.rename("a", "c").unwrap();
+    client.symlink("c/b/deep", "sym").unwrap();
+    client.mknod("fifo", libc::S_IFIFO | 0o640, 0).unwrap();
+    client.rename("old", "young").unwrap();
+    write(&mut client, "young/sub/new", b"in what was renamed");
+    client.unlink("young/sub/file").unwrap();
+    client.unlink("away/file").unwrap();
+    client.rmdir("away").unwrap();
+    write(&mut client, "away", b"a file where a directory was");
+    let file = std::fs::File::from(client.open("plain", libc::O_RDWR, 0).unwrap());
+    file.set_permissions(std::fs::Permissions::from_mode(0o604))
+        .unwrap();
+    drop(file);
+    let paths = [
+        "plain",
+        "young/linked",
+        "c",
+        "c/b",
+        "c/b/deep",
+        "fifo",
+        "away",
+        "young/sub/new",
+    ];
+    let before: Vec<_> = paths.iter().map(|p| client.lstat(p).unwrap()).collect();
+    server.stop().unwrap();
+
+    std::fs::remove_dir_all(place.instance().join("meta")).unwrap();
+    assert!(fsck::fsck(&place.instance(), Options::default()).is_err());
+    let rebuild = Options {
+        mend: false,
+        rebuild: true,
+    };
+    let report = check(&place, rebuild);
+    assert_eq!(report.problems, Vec::<String>::new());
+    assert_eq!(report.rebuilt, report.records);
+    let server = place.start();
+    let after: Vec<_> = paths.iter().map(|p| client.lstat(p).unwrap()).collect();
+    assert_eq!(after, before);
+    assert_eq!(
+        names(&mut client, ""),
+        ["away", "c", "fifo", "plain", "sym", "young"]
+    );
+    assert_eq!(names(&mut client, "young"), ["linked", "sub"]);
+    assert_eq!(names(&mut client, "young/sub"), ["new"]);
+    assert_eq!(names(&mut client, "c/b"), ["deep"]);
+    assert_eq!(read(&mut client, "sym"), b"deep");
+    assert_eq!(read(&mut client, "young/linked"), b"bytes");
+    assert_eq!(client.stat("plain").unwrap().nlink, 2);
+    let fifo = client.resolve("fifo", 0).unwrap();
+    let fifo = std::fs::File::from(fifo).metadata().unwrap();
+    assert!(fifo.file_type().is_fifo());
+    server.stop().unwrap();
+    assert_eq!(
+        check(&place, Options::default()).problems,
+        Vec::<String>::new()
+    );
+}
