@@ -1,0 +1,156 @@
+//! Where is measured: a directory of our own on a file system that is what it says.
+
+use crate::unix;
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Room for the largest workload, natively and buffered.
+const IMAGE_BYTES: u64 = 4 << 30;
+
+/// A place to measure; removed, and unmounted if need be, when dropped.
+pub struct Ground {
+    /// In titles: the file system.
+    pub name: String,
+    /// What a reader has to know of it.
+    pub note: String,
+    /// Directory of the native runs.
+    pub native: PathBuf,
+    /// Directory that the buffer lies over. Its path is as long as the native one.
+    pub buffer: PathBuf,
+    /// Storage of the buffer.
+    pub storage: PathBuf,
+    top: PathBuf,
+    mount: Option<Mount>,
+}
+
+struct Mount {
+    at: PathBuf,
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if let Err(e) = command("umount", &[self.at.as_os_str()]) {
+            eprintln!("forebay-bench: {e:#}");
+        }
+    }
+}
+
+impl Ground {
+    /// In `dir`, or in an ext4 image there.
+    pub fn on_disk(dir: &Path, loop_ext4: bool) -> Result<Self> {
+        let kind = unix::file_system(dir).with_context(|| format!("--dir {}", dir.display()))?;
+        let top = own_directory(dir)?;
+        if kind == "ext4" && !loop_ext4 {
+            let note = format!("{} is on ext4", dir.display());
+            return Self::lay_out(kind, note, top, None);
+        }
+        if !unix::is_root() {
+            if loop_ext4 {
+                let _ = fs::remove_dir(&top);
+                bail!("--loop-ext4 mounts an image, which only root may do");
+            }
+            let note = format!(
+                "{} is on {kind}, not ext4; this is not root, so no ext4 could be mounted",
+                dir.display()
+            );
+            return Self::lay_out(kind, note, top, None);
+        }
+        let note = format!(
+            "an ext4 image (loop device) in {}, which is on {kind}",
+            dir.display()
+        );
+        match mount_image(&top) {
+            Ok(mount) => Self::lay_out("ext4".to_owned(), note, top, Some(mount)),
+            Err(e) => {
+                let _ = fs::remove_dir_all(&top);
+                Err(e)
+            }
+        }
+    }
+
+    /// In `dir`, which should be on a tmpfs.
+    pub fn on_tmpfs(dir: &Path) -> Result<Self> {
+        let kind = unix::file_system(dir).with_context(|| format!("--tmpfs {}", dir.display()))?;
+        let note = match kind.as_str() {
+            "tmpfs" => format!("{} is on tmpfs", dir.display()),
+            other => format!("{} is on {other}, not tmpfs", dir.display()),
+        };
+        Self::lay_out(kind, note, own_directory(dir)?, None)
+    }
+
+    fn lay_out(name: String, note: String, top: PathBuf, mount: Option<Mount>) -> Result<Self> {
+        let base = mount.as_ref().map_or(&top, |m| &m.at);
+        let ground = Ground {
+            name,
+            note,
+            native: base.join("native"),
+            buffer: base.join("buffer"),
+            storage: base.join("storage"),
+            top,
+            mount,
+        };
+        for dir in [&ground.native, &ground.buffer, &ground.storage] {
+            fs::create_dir(dir).with_context(|| dir.display().to_string())?;
+        }
+        Ok(ground)
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        drop(self.mount.take());
+        if let Err(e) = fs::remove_dir_all(&self.top) {
+            eprintln!("forebay-bench: {}: {e}", self.top.display());
+        }
+    }
+}
+
+fn own_directory(dir: &Path) -> Result<PathBuf> {
+    let path = dir.join(format!("forebay-bench-{}", std::process::id()));
+    fs::create_dir(&path).with_context(|| path.display().to_string())?;
+    Ok(fs::canonicalize(path)?)
+}
+
+fn mount_image(top: &Path) -> Result<Mount> {
+    let image = top.join("image");
+    let at = top.join("ext4");
+    fs::create_dir(&at)?;
+    fs::File::create(&image)?.set_len(IMAGE_BYTES)?;
+    // Inode tables now, not in the background while we measure.
+    let lazy = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
+    command(
+        "mkfs.ext4",
+        &[
+            "-q".as_ref(),
+            "-E".as_ref(),
+            lazy.as_ref(),
+            image.as_os_str(),
+        ],
+    )?;
+    command(
+        "mount",
+        &[
+            "-o".as_ref(),
+            "loop".as_ref(),
+            image.as_os_str(),
+            at.as_os_str(),
+        ],
+    )?;
+    Ok(Mount { at })
+}
+
+fn command(program: &str, arguments: &[&std::ffi::OsStr]) -> Result<()> {
+    let output = Command::new(program)
+        .args(arguments)
+        .output()
+        .with_context(|| program.to_owned())?;
+    if !output.status.success() {
+        bail!(
+            "{program}: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! What the standard library has no call for. The one room of this program with `unsafe`.
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+extern "C" fn nothing(_signal: libc::c_int) {}
+
+/// From now on Ctrl-C does not end this process, but still the programs that it starts.
+pub fn outlive_interrupts() {
+    let handler = nothing as extern "C" fn(libc::c_int);
+    // SAFETY: the handler does nothing, so nothing in it can be unsafe in a signal. Unlike
+    // SIG_IGN it is not passed on to programs that are started.
+    unsafe { libc::signal(libc::SIGINT, handler as libc::sighandler_t) };
+}
+
+/// Am I root?
+pub fn is_root() -> bool {
+    // SAFETY: the call has no arguments and can't fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// The name of the file system that a directory is on, as `mount` would say it.
+pub fn file_system(dir: &Path) -> io::Result<String> {
+    let path = CString::new(dir.as_os_str().as_bytes())?;
+    let mut answer = MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: the path ends in NUL, and the kernel writes no more than the struct.
+    if unsafe { libc::statfs(path.as_ptr(), answer.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call succeeded, so it was filled in; all zeroes was a valid value before.
+    let magic = unsafe { answer.assume_init() }.f_type as u32;
+    // The numbers of linux/magic.h; ext2 and ext3 share theirs with ext4.
+    Ok(match magic {
+        0xEF53 => "ext4".to_owned(),
+        0x0102_1994 => "tmpfs".to_owned(),
+        0x5846_5342 => "xfs".to_owned(),
+        0x9123_683E => "btrfs".to_owned(),
+        0x794C_7630 => "overlayfs".to_owned(),
+        0x6969 => "nfs".to_owned(),
+        0x2FC1_2FC1 => "zfs".to_owned(),
+        other => format!("file system 0x{other:x}"),
+    })
+}
