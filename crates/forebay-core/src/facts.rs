@@ -185,9 +185,9 @@ pub trait Facts {
     fn next_version(&self) -> u64;
     /// This bridge.
     fn me(&self) -> BridgeId;
-    /// A removal that an earlier life of this request has carried out already (a retry after a lost
-    /// connection finds its own token among the removals of the recent past).
-    fn removed_by(&self, token: Token) -> Outcome<bool>;
+    /// Has an earlier try of this request changed the tables already? (One that is sent again after a
+    /// lost connection finds its own token among those of the recent past.)
+    fn was_carried_out(&self, token: Token) -> Outcome<bool>;
 }
 
 /// Settings of one buffer that policy depends on.

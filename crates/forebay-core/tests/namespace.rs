@@ -85,6 +85,36 @@ fn an_exclusive_create_has_one_winner_and_a_repeated_request_is_its_own() {
 }
 
 #[test]
+fn what_others_did_since_is_not_undone_by_a_repeated_request() {
+    let mut w = World::default();
+    // Carries the last request out a second time, after somebody else has done something.
+    let again = |w: &mut World, op: Op, others: &[Op]| {
+        let own = w.last_seq;
+        for other in others {
+            w.run(other.clone()).unwrap();
+        }
+        (w.last_seq, w.retry) = (own, true);
+        let answer = w.run(op);
+        (w.last_seq, w.retry) = (own + others.len() as u32, false);
+        answer
+    };
+    w.run(mkdir("d")).unwrap();
+    again(&mut w, mkdir("d"), &[rmdir("d")]).unwrap();
+    fails(w.run(stat("d")), libc::ENOENT);
+    w.run(create("a")).unwrap();
+    fails(again(&mut w, create("a"), &[unlink("a")]), libc::ESTALE);
+    fails(w.run(stat("a")), libc::ENOENT);
+    w.run(create("a")).unwrap();
+    w.run(unlink("a")).unwrap();
+    again(&mut w, unlink("a"), &[create("a")]).unwrap();
+    w.run(stat("a")).unwrap();
+    w.run(rename("a", "b")).unwrap();
+    again(&mut w, rename("a", "b"), &[rename("b", "c"), create("a")]).unwrap();
+    w.run(stat("a")).unwrap();
+    fails(w.run(stat("b")), libc::ENOENT);
+}
+
+#[test]
 fn a_repeated_unlink_or_rename_succeeds_and_a_new_one_does_not() {
     let mut w = World::default();
     w.run(create("a")).unwrap();

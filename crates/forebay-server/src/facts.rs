@@ -188,10 +188,10 @@ impl Facts for RequestFacts<'_> {
         self.server.me
     }
 
-    fn removed_by(&self, token: Token) -> Outcome<bool> {
+    fn was_carried_out(&self, token: Token) -> Outcome<bool> {
         if token == Token::default() {
             return errno(libc::EINVAL);
         }
-        Ok(self.server.namespace.removed_by(token))
+        Ok(self.server.namespace.was_carried_out(token))
     }
 }

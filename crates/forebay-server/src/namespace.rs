@@ -267,11 +267,11 @@ impl Namespace {
         self.finished.lock().relabeled.insert(object);
     }
 
-    /// Has the request with this token removed something lately?
-    pub fn removed_by(&self, token: Token) -> bool {
+    /// Has an earlier try of the request with this token been carried out?
+    pub fn was_carried_out(&self, token: Token) -> bool {
         match &*self.bridge.lock() {
-            Some(bridge) => bridge.removed_by(token),
-            None => self.recovered().is_ok_and(|b| b.removed_by(token)),
+            Some(bridge) => bridge.was_carried_out(token),
+            None => self.recovered().is_ok_and(|b| b.was_carried_out(token)),
         }
     }
 

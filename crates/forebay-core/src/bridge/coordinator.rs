@@ -34,7 +34,6 @@ pub(super) struct Txn {
     /// `None` after a restart: nobody waits any more.
     ticket: Option<Ticket>,
     pub(super) token: Token,
-    removes: bool,
     primary: BridgeId,
     participants: Vec<BridgeId>,
     /// What to send to whom; empty after a restart.
@@ -65,7 +64,6 @@ impl Txn {
     fn intent(&self) -> Intent {
         Intent {
             token: self.token,
-            removes: self.removes,
             primary: self.primary,
             participants: self.participants.clone(),
             follow_up: self.follow_up.clone(),
@@ -91,12 +89,8 @@ impl Bridge {
         tables: &dyn Tables,
         now: u64,
     ) -> Result<(), TableError> {
-        let removes = proposal
-            .batch
-            .iter()
-            .any(|c| matches!(c, Change::Delete { .. } | Change::Doom { .. }));
         if self.membership.is_single() {
-            self.commit_here(proposal.ticket, proposal.token, removes, proposal.batch);
+            self.commit_here(proposal.ticket, proposal.token, proposal.batch);
             return Ok(());
         }
         if self.txns.len() >= MAX_TRANSACTIONS {
@@ -125,17 +119,15 @@ impl Bridge {
                 changes = self.carried_out(part);
             }
             changes.extend(cut.follow_up);
-            self.commit_here(proposal.ticket, proposal.token, removes, changes);
+            self.commit_here(proposal.ticket, proposal.token, changes);
             return Ok(());
         }
-        self.begin(proposal.ticket, proposal.token, removes, cut, now);
+        self.begin(proposal.ticket, proposal.token, cut, now);
         Ok(())
     }
 
-    fn commit_here(&mut self, ticket: Ticket, token: Token, removes: bool, mut batch: Vec<Change>) {
-        if removes {
-            batch.push(self.removals.note(token));
-        }
+    fn commit_here(&mut self, ticket: Ticket, token: Token, mut batch: Vec<Change>) {
+        batch.push(self.carried_out.note(token));
         if Mutation::ReplyBeforeCommit.is(self.mutation) {
             self.done(ticket, Verdict::Committed);
             self.commit(batch);
@@ -235,7 +227,7 @@ impl Bridge {
             .collect()
     }
 
-    fn begin(&mut self, ticket: Ticket, token: Token, removes: bool, cut: Cut, now: u64) {
+    fn begin(&mut self, ticket: Ticket, token: Token, cut: Cut, now: u64) {
         let me = self.me();
         let participants: Vec<_> = cut.parts.keys().copied().collect();
         let primary = if participants.contains(&me) {
@@ -267,7 +259,6 @@ impl Bridge {
         let t = Txn {
             ticket: Some(ticket),
             token,
-            removes,
             primary,
             participants,
             parts: cut.parts,
@@ -304,7 +295,6 @@ impl Bridge {
         let t = Txn {
             ticket: None,
             token: intent.token,
-            removes: intent.removes,
             primary: intent.primary,
             participants: intent.participants,
             parts: BTreeMap::new(),
@@ -434,9 +424,7 @@ impl Bridge {
         if committed {
             changes.append(&mut t.follow_up.clone());
             let own = t.parts.remove(&me);
-            if t.removes {
-                changes.push(self.removals.note(t.token));
-            }
+            changes.push(self.carried_out.note(t.token));
             if let Some(part) = own {
                 changes.splice(0..0, self.carried_out(part));
             }

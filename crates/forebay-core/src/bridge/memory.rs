@@ -1,37 +1,37 @@
-//! Two small memories that survive crashes: removals of the recent past, and
+//! Two small memories that survive crashes: requests of the recent past, and
 //! versions of directories that have ended.
 
-use super::persist::{REMOVED, clear, encode_token, ended_key, set};
+use super::persist::{CARRIED_OUT, clear, encode_token, ended_key, set};
 use crate::path::TreePath;
 use crate::record::Token;
 use crate::table::Change;
 use std::collections::{BTreeMap, HashSet};
 
-/// Tokens of removals that a bridge remembers. A client has one request under
-/// way per thread and repeats it at once after a lost connection, so this
+/// Requests that a bridge remembers to have carried out. A client has one request
+/// under way per thread and repeats it at once after a lost connection, so this
 /// covers some thousand threads.
-pub const MAX_REMEMBERED_REMOVALS: usize = 4096;
+pub const MAX_REMEMBERED_REQUESTS: usize = 1 << 14;
 
 /// Ended directories that a bridge remembers. Only a proposal that was decided
 /// before the end and arrives after so many later ends could slip through.
 pub const MAX_ENDED_DIRS: usize = 1 << 16;
 
-/// The last removals, so that a repeated one is recognised although nothing is
-/// left of what it removed.
+/// The last requests that changed something, so that a repeated one is recognised
+/// although others have changed the same names since.
 #[derive(Debug, Default)]
-pub(super) struct Removals {
+pub(super) struct CarriedOut {
     known: HashSet<Token>,
     ring: Vec<Token>,
     at: usize,
 }
 
-impl Removals {
-    /// Notes a removal; the change makes it last.
+impl CarriedOut {
+    /// Notes a request; the change makes it last.
     pub(super) fn note(&mut self, token: Token) -> Change {
         let slot = self.at;
-        self.at = (slot + 1) % MAX_REMEMBERED_REMOVALS;
+        self.at = (slot + 1) % MAX_REMEMBERED_REQUESTS;
         self.put(slot, token);
-        let mut key = REMOVED.to_vec();
+        let mut key = CARRIED_OUT.to_vec();
         key.extend_from_slice(&(slot as u16).to_be_bytes());
         set(key, encode_token(token))
     }
@@ -39,7 +39,7 @@ impl Removals {
     /// Takes up what an earlier life has left in a slot. After a restart the
     /// ring goes on in its first slot: the order within it is not worth a write.
     pub(super) fn restore(&mut self, slot: u16, token: Token) {
-        self.put(usize::from(slot) % MAX_REMEMBERED_REMOVALS, token);
+        self.put(usize::from(slot) % MAX_REMEMBERED_REQUESTS, token);
     }
 
     fn put(&mut self, slot: usize, token: Token) {
@@ -105,15 +105,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ring_forgets_the_oldest_removal_first() {
-        let mut r = Removals::default();
+    fn the_ring_forgets_the_oldest_request_first() {
+        let mut r = CarriedOut::default();
         let token = |seq| Token { client: 1, seq };
-        for seq in 0..=MAX_REMEMBERED_REMOVALS as u32 {
+        for seq in 0..=MAX_REMEMBERED_REQUESTS as u32 {
             r.note(token(seq));
         }
         assert!(!r.contains(token(0)));
         assert!(r.contains(token(1)));
-        assert!(r.contains(token(MAX_REMEMBERED_REMOVALS as u32)));
+        assert!(r.contains(token(MAX_REMEMBERED_REQUESTS as u32)));
     }
 
     #[test]

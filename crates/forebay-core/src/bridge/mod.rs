@@ -43,7 +43,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
-pub use memory::{MAX_ENDED_DIRS, MAX_REMEMBERED_REMOVALS};
+pub use memory::{MAX_ENDED_DIRS, MAX_REMEMBERED_REQUESTS};
 pub use messages::{
     Body, Message, Output, Part, Proposal, RangeRead, ReadSet, Seen, Ticket, TxnId, Verdict,
 };
@@ -57,7 +57,7 @@ use crate::record::{BridgeId, Record, Token};
 use crate::table::{Change, TableError, Tables};
 use coordinator::Txn;
 use locks::Locks;
-use memory::{EndedDirs, Removals};
+use memory::{CarriedOut, EndedDirs};
 use participant::Prepared;
 use reads::{Asker, Fetch, Waiting};
 use std::collections::{BTreeMap, VecDeque};
@@ -154,7 +154,7 @@ pub struct Bridge {
     litter: Vec<Change>,
     locks: Locks,
     ended: EndedDirs,
-    removals: Removals,
+    carried_out: CarriedOut,
     fetches: BTreeMap<u64, Fetch>,
     waiting: VecDeque<Waiting>,
     mutation: Option<Mutation>,
@@ -175,7 +175,7 @@ impl Bridge {
             litter: Vec::new(),
             locks: Locks::default(),
             ended: EndedDirs::default(),
-            removals: Removals::default(),
+            carried_out: CarriedOut::default(),
             fetches: BTreeMap::new(),
             waiting: VecDeque::new(),
             mutation: None,
@@ -193,9 +193,9 @@ impl Bridge {
         &self.membership
     }
 
-    /// Did an earlier try of the request `token` remove or rename something?
-    pub fn removed_by(&self, token: Token) -> bool {
-        self.removals.contains(token)
+    /// Did an earlier try of the request `token` change something?
+    pub fn was_carried_out(&self, token: Token) -> bool {
+        self.carried_out.contains(token)
     }
 
     /// Is it still open what became of an earlier try of the request `token`?

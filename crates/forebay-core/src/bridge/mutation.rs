@@ -16,7 +16,7 @@ pub enum Mutation {
     DuplicatesAreCarriedOutAgain,
     ReadersIgnoreUndecided,
     EndedDirectoriesAreForgotten,
-    RemovalsAreForgotten,
+    RequestsAreForgotten,
     SweepIgnoresIntents,
 }
 
@@ -32,7 +32,7 @@ impl Mutation {
         Mutation::DuplicatesAreCarriedOutAgain,
         Mutation::ReadersIgnoreUndecided,
         Mutation::EndedDirectoriesAreForgotten,
-        Mutation::RemovalsAreForgotten,
+        Mutation::RequestsAreForgotten,
         Mutation::SweepIgnoresIntents,
     ];
 

@@ -19,8 +19,8 @@ pub(super) const SETTLED: &[u8] = b"bridge/settled/";
 pub(super) const ENDED: &[u8] = b"bridge/ended/";
 /// Path of an object that is kept here while the record is elsewhere.
 pub(super) const OWNED: &[u8] = b"bridge/owned/";
-/// Tokens of removals, a ring.
-pub(super) const REMOVED: &[u8] = b"bridge/removed/";
+/// Tokens of requests that were carried out, a ring.
+pub(super) const CARRIED_OUT: &[u8] = b"bridge/done/";
 
 pub(super) fn set(key: Vec<u8>, value: Vec<u8>) -> Change {
     Change::Meta {
@@ -79,7 +79,6 @@ pub(super) fn owned_object(key: &[u8]) -> Option<ObjectName> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Intent {
     pub(super) token: Token,
-    pub(super) removes: bool,
     pub(super) primary: BridgeId,
     pub(super) participants: Vec<BridgeId>,
     /// Changes of the own tables that follow from a commit elsewhere.
@@ -90,14 +89,11 @@ pub(super) struct Intent {
 
 impl Intent {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut w = vec![
-            match self.outcome {
-                None => 0,
-                Some(false) => 1,
-                Some(true) => 2,
-            },
-            u8::from(self.removes),
-        ];
+        let mut w = vec![match self.outcome {
+            None => 0,
+            Some(false) => 1,
+            Some(true) => 2,
+        }];
         put_token(&mut w, self.token);
         w.extend_from_slice(&self.primary.0.to_le_bytes());
         put_count(&mut w, self.participants.len());
@@ -116,7 +112,6 @@ impl Intent {
             2 => Some(true),
             _ => return Err(BadRecord),
         };
-        let removes = r.u8()? != 0;
         let token = token(&mut r)?;
         let primary = BridgeId(u32::from_le_bytes(r.array()?));
         let participants = (0..count(&mut r)?)
@@ -124,7 +119,6 @@ impl Intent {
             .collect::<Result<_, BadRecord>>()?;
         Ok(Intent {
             token,
-            removes,
             primary,
             participants,
             follow_up: changes(&mut r)?,
@@ -344,7 +338,6 @@ mod tests {
         let path = TreePath::new(*b"a/b").unwrap();
         let intent = Intent {
             token,
-            removes: true,
             primary: BridgeId(3),
             participants: vec![BridgeId(3), BridgeId(4)],
             follow_up: vec![

@@ -1,7 +1,9 @@
 //! Taking up what earlier lives have left in the tables.
 
 use super::messages::TxnId;
-use super::persist::{self, ENDED, INTENT, Intent, OUTCOME, PREFIX, PREPARED, REMOVED, SETTLED};
+use super::persist::{
+    self, CARRIED_OUT, ENDED, INTENT, Intent, OUTCOME, PREFIX, PREPARED, SETTLED,
+};
 use super::{Bridge, Mutation};
 use crate::membership::Membership;
 use crate::record::{BadRecord, Reader};
@@ -76,10 +78,11 @@ impl Bridge {
             let (dir, version) = persist::ended_dir(dir)?;
             let number = u64::from_le_bytes(Reader(value).array()?);
             self.ended.restore(dir, version, number);
-        } else if let Some(slot) = key.strip_prefix(REMOVED) {
+        } else if let Some(slot) = key.strip_prefix(CARRIED_OUT) {
             let slot = u16::from_be_bytes(Reader(slot).array()?);
-            if !Mutation::RemovalsAreForgotten.is(planted) {
-                self.removals.restore(slot, persist::decode_token(value)?);
+            if !Mutation::RequestsAreForgotten.is(planted) {
+                self.carried_out
+                    .restore(slot, persist::decode_token(value)?);
             }
         }
         // The paths of owned objects stay in the tables; they are looked up there.

@@ -137,15 +137,6 @@ impl Context<'_> {
         plan.put(found.path.clone(), record);
         plan
     }
-
-    /// Was the thing at `found` made by this very request, in an earlier try?
-    pub(super) fn is_own_work(&self, found: &Found) -> bool {
-        self.request.retry
-            && found
-                .record
-                .as_ref()
-                .is_some_and(|r| r.is_visible() && r.token == self.request.token)
-    }
 }
 
 /// What of the PFS a record keeps from view, if it is at `path`.

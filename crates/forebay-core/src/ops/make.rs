@@ -1,32 +1,27 @@
 //! New names: directories, nodes, symbolic and hard links.
 
-use super::change::{Plan, only, type_of};
+use super::change::{Plan, type_of};
 use super::{Answer, Context, Decision, Path};
 use crate::facts::{NewKind, Outcome, errno};
 use crate::record::{Kind, Record};
 use crate::walk::{Follow, Found, Last, Node};
 
 impl Context<'_> {
-    /// The place for a new name. `None` if this request has made it already, in an earlier try.
-    fn vacant(&self, path: &Path, slash_allowed: bool) -> Outcome<Option<Found>> {
+    /// The place for a new name.
+    fn vacant(&self, path: &Path, slash_allowed: bool) -> Outcome<Found> {
         let found = self.walk.resolve(path, Follow::No)?;
         if found.node.is_some() || found.last != Last::Name {
-            if self.is_own_work(&found) {
-                return Ok(None);
-            }
             return errno(libc::EEXIST);
         }
         if found.slash && !slash_allowed {
             return errno(libc::ENOENT);
         }
         self.check_change(&found.dir)?;
-        Ok(Some(found))
+        Ok(found)
     }
 
     fn new_name(&self, path: &Path, kind: Kind, what: NewKind, mode: u32) -> Outcome<Decision> {
-        let Some(found) = self.vacant(path, kind == Kind::Dir)? else {
-            return Ok(only(Answer::Done));
-        };
+        let found = self.vacant(path, kind == Kind::Dir)?;
         let hides = self.hidden_at(&found);
         let owner = self.inherit(&found.dir, mode, kind == Kind::Dir)?;
         let fresh = self.make(&found, kind, what, owner, None, hides.clone())?;
@@ -85,9 +80,7 @@ impl Context<'_> {
         if self.walk.is_dir(&node) {
             return errno(libc::EPERM);
         }
-        let Some(to) = self.vacant(new, false)? else {
-            return Ok(only(Answer::Done));
-        };
+        let to = self.vacant(new, false)?;
         let hides = self.hidden_at(&to);
         let (mut plan, source) = match &node {
             Node::Born(record) => (Plan::default(), record.clone()),

@@ -16,6 +16,7 @@ pub use decision::{Answer, Decision, Effect, Entry, GrantTarget, Op, Path, Reque
 
 use crate::facts::{Cred, Facts, Outcome, Settings, Stop, errno};
 use crate::walk::Walk;
+use change::only;
 
 /// Decides one request.
 ///
@@ -38,27 +39,10 @@ pub fn decide(
             facts,
         },
     };
-    match &request.op {
-        Op::Open { path, flags, mode } => ctx.open(path, *flags, *mode),
-        Op::Resolve {
-            path,
-            follow,
-            for_write,
-            directory,
-        } => ctx.resolve(path, *follow, *for_write, *directory),
-        Op::Stat { path, follow } => ctx.stat(path, *follow),
-        Op::Mkdir { path, mode } => ctx.mkdir(path, *mode),
-        Op::Mknod { path, mode, dev } => ctx.mknod(path, *mode, *dev),
-        Op::Symlink { path, text } => ctx.symlink(path, text),
-        Op::Link { old, new, follow } => inside(ctx.link(old, new, *follow)),
-        Op::Unlink { path, dir: false } => ctx.unlink(path),
-        Op::Unlink { path, dir: true } => ctx.rmdir(path),
-        Op::Rename { old, new, flags } => inside(ctx.rename(old, new, *flags)),
-        Op::Readlink { path } => ctx.readlink(path),
-        Op::ReadDir { path, after, limit } => ctx.readdir(path, after.as_deref(), *limit),
-        Op::NameOf { start } => ctx.name_of(start),
-        Op::Realpath { path } => ctx.realpath(path),
+    if request.retry && facts.was_carried_out(request.token)? {
+        return ctx.repeat();
     }
+    ctx.first()
 }
 
 /// One path inside and one outside is two file systems, as far as programs can see.
@@ -76,4 +60,42 @@ struct Context<'a> {
     settings: &'a Settings,
     facts: &'a dyn Facts,
     walk: Walk<'a>,
+}
+
+impl Context<'_> {
+    fn first(&self) -> Outcome<Decision> {
+        match &self.request.op {
+            Op::Open { path, flags, mode } => self.open(path, *flags, *mode),
+            Op::Resolve {
+                path,
+                follow,
+                for_write,
+                directory,
+            } => self.resolve(path, *follow, *for_write, *directory),
+            Op::Stat { path, follow } => self.stat(path, *follow),
+            Op::Mkdir { path, mode } => self.mkdir(path, *mode),
+            Op::Mknod { path, mode, dev } => self.mknod(path, *mode, *dev),
+            Op::Symlink { path, text } => self.symlink(path, text),
+            Op::Link { old, new, follow } => inside(self.link(old, new, *follow)),
+            Op::Unlink { path, dir: false } => self.unlink(path),
+            Op::Unlink { path, dir: true } => self.rmdir(path),
+            Op::Rename { old, new, flags } => inside(self.rename(old, new, *flags)),
+            Op::Readlink { path } => self.readlink(path),
+            Op::ReadDir { path, after, limit } => self.readdir(path, after.as_deref(), *limit),
+            Op::NameOf { start } => self.name_of(start),
+            Op::Realpath { path } => self.realpath(path),
+        }
+    }
+
+    /// An earlier try has changed the tables already; whatever others did since must stay as it is.
+    fn repeat(&self) -> Outcome<Decision> {
+        match &self.request.op {
+            Op::Open { path, flags, .. } if flags & libc::O_CREAT != 0 => {
+                self.open_again(path, *flags)
+            }
+            // What they changed was only staged, which nobody sees.
+            Op::Open { .. } | Op::Resolve { .. } => self.first(),
+            _ => Ok(only(Answer::Done)),
+        }
+    }
 }

@@ -26,12 +26,7 @@ impl Context<'_> {
         if create && flags & libc::O_DIRECTORY != 0 {
             return errno(libc::EINVAL);
         }
-        let follow = if flags & libc::O_NOFOLLOW != 0 || create && flags & libc::O_EXCL != 0 {
-            Follow::BeforeSlash
-        } else {
-            Follow::Yes
-        };
-        let found = self.walk.resolve(path, follow)?;
+        let found = self.walk.resolve(path, follow_of(flags))?;
         if create && (found.slash || found.last != Last::Name) {
             return errno(if found.node.is_some() && flags & libc::O_EXCL != 0 {
                 libc::EEXIST
@@ -41,13 +36,27 @@ impl Context<'_> {
         }
         match &found.node {
             Some(node) => {
-                if create && flags & libc::O_EXCL != 0 && !self.is_own_work(&found) {
+                if create && flags & libc::O_EXCL != 0 {
                     return errno(libc::EEXIST);
                 }
                 self.open_existing(&found, node, flags)
             }
             None if create => self.create(&found, flags, mode),
             None => errno(libc::ENOENT),
+        }
+    }
+
+    /// Opens what an earlier try of this request has created. If it has lost its name meanwhile, there
+    /// is nothing to open, and to create it again would bring back what was removed.
+    pub(super) fn open_again(&self, path: &Path, flags: i32) -> Outcome<Decision> {
+        let found = self.walk.resolve(path, follow_of(flags))?;
+        let own = found
+            .record
+            .as_ref()
+            .is_some_and(|r| r.token == self.request.token);
+        match &found.node {
+            Some(node) if own => self.open_existing(&found, node, flags),
+            _ => errno(libc::ESTALE),
         }
     }
 
@@ -178,6 +187,16 @@ impl Context<'_> {
                 Ok(grant(GrantTarget::Lower(lower.clone()), o_path))
             }
         }
+    }
+}
+
+/// What to do with a symbolic link at the end of a path that is opened with these flags.
+fn follow_of(flags: i32) -> Follow {
+    let exclusive = libc::O_CREAT | libc::O_EXCL;
+    if flags & libc::O_NOFOLLOW != 0 || flags & exclusive == exclusive {
+        Follow::BeforeSlash
+    } else {
+        Follow::Yes
     }
 }
 

@@ -1,6 +1,6 @@
 //! Names that go.
 
-use super::change::{Plan, only};
+use super::change::Plan;
 use super::{Answer, Context, Decision, Path};
 use crate::facts::{Outcome, errno};
 use crate::walk::{Follow, Found, Last};
@@ -12,7 +12,7 @@ impl Context<'_> {
             return errno(libc::EISDIR);
         }
         let Some(node) = &found.node else {
-            return self.gone();
+            return errno(libc::ENOENT);
         };
         self.check_change(&found.dir)?;
         if self.walk.is_dir(node) {
@@ -34,7 +34,7 @@ impl Context<'_> {
             Last::Name => {}
         }
         let Some(node) = &found.node else {
-            return self.gone();
+            return errno(libc::ENOENT);
         };
         self.check_change(&found.dir)?;
         if !self.walk.is_dir(node) {
@@ -59,13 +59,5 @@ impl Context<'_> {
         self.vacate(found, &mut plan)?;
         plan.touch(&found.dir);
         Ok(plan.decide(Answer::Done))
-    }
-
-    /// Nothing is there: an error, unless this very request removed it in an earlier try.
-    pub(super) fn gone(&self) -> Outcome<Decision> {
-        if self.request.retry && self.facts.removed_by(self.request.token)? {
-            return Ok(only(Answer::Done));
-        }
-        errno(libc::ENOENT)
     }
 }

@@ -28,9 +28,6 @@ impl Context<'_> {
             return errno(if keep { libc::EEXIST } else { libc::EBUSY });
         }
         let Some(node) = &src.node else {
-            if self.is_own_work(&dst) {
-                return Ok(only(Answer::Done));
-            }
             return errno(libc::ENOENT);
         };
         match &dst.node {

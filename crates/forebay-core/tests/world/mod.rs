@@ -27,7 +27,7 @@ pub struct World {
     next: Cell<u64>,
     pub last_seq: u32,
     pub retry: bool,
-    pub removed: Vec<Token>,
+    pub carried_out: Vec<Token>,
 }
 
 pub fn p(s: &str) -> TreePath {
@@ -78,6 +78,9 @@ impl World {
         };
         let decision = decide(&request, cred, &settings, self)?;
         self.commit(&decision);
+        if !decision.batch.is_empty() {
+            self.carried_out.push(request.token);
+        }
         Ok(decision.answer)
     }
 
@@ -98,7 +101,6 @@ impl World {
                     puts_began = true;
                     self.table.insert(path.clone(), record.clone());
                 }
-                Change::Doom { token, .. } => self.removed.push(*token),
                 _ => {}
             }
         }
@@ -302,7 +304,7 @@ impl Facts for World {
     fn me(&self) -> BridgeId {
         BridgeId(1)
     }
-    fn removed_by(&self, token: Token) -> Outcome<bool> {
-        Ok(self.removed.contains(&token))
+    fn was_carried_out(&self, token: Token) -> Outcome<bool> {
+        Ok(self.carried_out.contains(&token))
     }
 }

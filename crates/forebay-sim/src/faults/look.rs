@@ -172,7 +172,7 @@ impl Facts for Look<'_> {
         self.bridge.membership().me()
     }
 
-    fn removed_by(&self, token: Token) -> Outcome<bool> {
-        Ok(self.bridge.removed_by(token))
+    fn was_carried_out(&self, token: Token) -> Outcome<bool> {
+        Ok(self.bridge.was_carried_out(token))
     }
 }
