@@ -143,6 +143,14 @@ pub fn environment() -> *const *const c_char {
     unsafe { environ }
 }
 
+/// The value of a variable of the environment at this moment.
+pub fn entry(name: &[u8]) -> Option<*const c_char> {
+    // SAFETY: libc keeps `environ` well-formed.
+    unsafe { entries(environment()) }
+        .find_map(|e| environment::value(e, name))
+        .map(|v| v.as_ptr().cast())
+}
+
 #[cold]
 fn read() -> Option<&'static Config> {
     let block = environment();

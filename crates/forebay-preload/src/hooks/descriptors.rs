@@ -42,7 +42,7 @@ fn around_connections(
 }
 
 hooks! {
-    fn close [real] (fd: c_int) -> c_int {
+    fn close | __close [real] (fd: c_int) -> c_int {
         if pool::is_ours(fd) {
             return failed(libc::EBADF);
         }

@@ -58,14 +58,6 @@ unsafe fn ours<'a>(dir: *mut DIR) -> Option<&'a mut Stream> {
     Some(unsafe { &mut *stream })
 }
 
-fn is_directory(fd: c_int) -> bool {
-    // SAFETY: zeroes are a valid stat.
-    let mut attr: libc::stat = unsafe { core::mem::zeroed() };
-    // SAFETY: `attr` is writable.
-    let known = unsafe { call!(libc::SYS_fstat, fd, &raw mut attr) };
-    known.is_ok() && attr.st_mode & libc::S_IFMT == libc::S_IFDIR
-}
-
 impl Stream {
     /// A stream that owns `fd`.
     fn open(fd: OwnFd) -> Result<*mut DIR, Errno> {
@@ -353,7 +345,7 @@ hooks! {
         }
         let mut scratch = Scratch::new();
         let readable = matches!(sys::fcntl(fd, libc::F_GETFL, 0), Ok(f) if f & (libc::O_PATH | libc::O_ACCMODE) == libc::O_RDONLY);
-        if locate::locate_fd(fd, &mut scratch).is_none() || !readable || !is_directory(fd) {
+        if locate::locate_fd(fd, &mut scratch).is_none() || !readable || !super::is_kind(fd, libc::S_IFDIR) {
             return real(fd);
         }
         match Stream::open(OwnFd(fd)) {

@@ -19,6 +19,8 @@ use crate::sys::{self, Errno, FdPath, OwnFd, call};
 const BUSY_TRIES: u32 = 20;
 const BUSY_PAUSE_NS: u64 = 1_000_000;
 
+/// Where programs are searched without PATH.
+const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
 const SHELL: Path = c"/bin/sh".as_ptr();
 
 /// `execveat` for every function of the family.
@@ -88,7 +90,7 @@ unsafe fn run(
 /// The first bytes of the file; none where it can't be read (a binary may be executable only).
 fn read_head(fd: &OwnFd, head: &mut [u8]) -> usize {
     // Opening something else than a file might block.
-    if !is_file(fd.0) {
+    if !super::is_kind(fd.0, libc::S_IFREG) {
         return 0;
     }
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
@@ -97,14 +99,6 @@ fn read_head(fd: &OwnFd, head: &mut [u8]) -> usize {
         Ok(open) => sys::pread(OwnFd(open).0, head, 0).unwrap_or(0),
         Err(_) => 0,
     }
-}
-
-fn is_file(fd: c_int) -> bool {
-    // SAFETY: zeroes are a valid stat.
-    let mut attr: libc::stat = unsafe { core::mem::zeroed() };
-    // SAFETY: `attr` is writable.
-    let known = unsafe { call!(libc::SYS_fstat, fd, &raw mut attr) };
-    known.is_ok() && attr.st_mode & libc::S_IFMT == libc::S_IFREG
 }
 
 fn check_executable(fd: &OwnFd) -> Result<(), Errno> {
@@ -198,11 +192,11 @@ unsafe fn with_front(front: &[Path], argv: Strings, act: impl FnOnce(Strings) ->
     act(list.terminated())
 }
 
-/// `execvpe`: along PATH, and by the shell where the kernel does not know the format.
+/// `execvpe`: along PATH, and with `shell` by `/bin/sh` where the kernel does not know the format.
 ///
 /// # Safety
 /// As `execvpe`.
-pub unsafe fn search(file: Path, argv: Strings, envp: Strings) -> c_int {
+pub unsafe fn search(file: Path, argv: Strings, envp: Strings, shell: bool) -> c_int {
     // SAFETY: the caller's promise.
     unsafe {
         let name = sys::bytes(file);
@@ -210,14 +204,12 @@ pub unsafe fn search(file: Path, argv: Strings, envp: Strings) -> c_int {
             return failed(libc::ENOENT);
         }
         if name.contains(&b'/') {
-            return exec_or_shell(file, argv, envp);
+            return exec_or_shell(file, argv, envp, shell);
         }
         if name.len() > forebay_wire::MAX_NAME_BYTES {
             return failed(libc::ENAMETOOLONG);
         }
-        let list = config::entries(config::environment())
-            .find_map(|e| forebay_hook::environment::value(e, b"PATH"))
-            .unwrap_or(b"/bin:/usr/bin");
+        let list = config::entry(b"PATH").map_or(DEFAULT_PATH, |v| sys::bytes(v));
         let mut worst = libc::ENOENT;
         for dir in list.split(|&b| b == b':') {
             let mut candidate = [0u8; MAX_PATH_BYTES + 1];
@@ -228,7 +220,7 @@ pub unsafe fn search(file: Path, argv: Strings, envp: Strings) -> c_int {
             candidate[..dir.len()].copy_from_slice(dir);
             candidate[dir.len()..][..slash].fill(b'/');
             candidate[dir.len() + slash..][..name.len()].copy_from_slice(name);
-            exec_or_shell(candidate.as_ptr().cast(), argv, envp);
+            exec_or_shell(candidate.as_ptr().cast(), argv, envp, shell);
             match sys::errno() {
                 libc::EACCES => worst = libc::EACCES,
                 libc::ENOENT | libc::ESTALE | libc::ENOTDIR | libc::ENODEV | libc::ETIMEDOUT => {}
@@ -241,11 +233,11 @@ pub unsafe fn search(file: Path, argv: Strings, envp: Strings) -> c_int {
 
 /// # Safety
 /// As `execve`.
-unsafe fn exec_or_shell(path: Path, argv: Strings, envp: Strings) -> c_int {
+unsafe fn exec_or_shell(path: Path, argv: Strings, envp: Strings, shell: bool) -> c_int {
     // SAFETY: the caller's promise.
     unsafe {
         let result = exec_at(AT_FDCWD, path, argv, envp, 0, 0);
-        if sys::errno() != libc::ENOEXEC {
+        if !shell || sys::errno() != libc::ENOEXEC {
             return result;
         }
         with_front(&[SHELL, path], argv, |argv| {
@@ -284,13 +276,13 @@ hooks! {
         if config::get().is_none() {
             return real(file, argv);
         }
-        search(file, argv, config::environment())
+        search(file, argv, config::environment(), true)
     }
 
     fn execvpe [real] (file: Path, argv: Strings, envp: Strings) -> c_int {
         if config::get().is_none() {
             return real(file, argv, envp);
         }
-        search(file, argv, envp)
+        search(file, argv, envp, true)
     }
 }

@@ -10,11 +10,19 @@ mod descriptors;
 mod directory;
 mod environment;
 mod exec;
+mod exec_lists;
+mod fts;
 pub mod identity;
 mod links;
+mod loading;
 mod names;
 mod open;
+mod pattern;
+mod spawn;
 mod stat;
+mod temporary;
+mod tree_walk;
+mod watch;
 mod working_directory;
 mod xattr;
 
@@ -46,6 +54,15 @@ unsafe fn on_object<R: Outcome>(
     };
     // SAFETY: the caller's promise.
     unsafe { route(dirfd, path, native, ours) }
+}
+
+/// Is the open object of this kind (`S_IF*`)?
+fn is_kind(fd: c_int, kind: u32) -> bool {
+    // SAFETY: zeroes are a valid stat.
+    let mut attr: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: `attr` is writable.
+    let known = unsafe { sys::call!(libc::SYS_fstat, fd, &raw mut attr) };
+    known.is_ok() && attr.st_mode & libc::S_IFMT == kind
 }
 
 /// The result of a raw system call as libc gives it.

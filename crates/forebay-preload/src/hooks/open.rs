@@ -54,7 +54,7 @@ pub unsafe fn open_at(
 }
 
 hooks! {
-    fn open | open64 [real] (path: Path, flags: c_int, mode: c_uint) -> c_int {
+    fn open | open64 | __open | __open64 [real] (path: Path, flags: c_int, mode: c_uint) -> c_int {
         open_at(AT_FDCWD, path, flags, mode, |_, p| real(p, flags, mode))
     }
 
