@@ -158,6 +158,27 @@ fn a_pfs_file_is_read_in_place_and_staged_when_written() {
 }
 
 #[test]
+fn a_pfs_file_with_two_names_is_written_in_place() {
+    let mut w = World::with_lower(&[("f", Lower::File(10))]);
+    w.linked.push(p("f"));
+    for flags in [libc::O_RDWR, libc::O_WRONLY | libc::O_TRUNC] {
+        let granted = w.run(open("f", flags)).unwrap();
+        let Answer::Grant { target, .. } = granted else {
+            panic!("{granted:?}");
+        };
+        assert_eq!(target, GrantTarget::Lower(p("f")));
+    }
+    // A third name in the buffer would have to share the data with both.
+    let link = Op::Link {
+        old: path("f"),
+        new: path("g"),
+        follow: false,
+    };
+    fails(w.run(link), libc::EXDEV);
+    assert!(w.table.is_empty());
+}
+
+#[test]
 fn a_directory_made_over_a_removed_one_shows_nothing_of_it() {
     let mut w = World::with_lower(&[("d", Lower::Dir), ("d/x", Lower::File(1))]);
     fails(w.run(rmdir("d")), libc::ENOTEMPTY);

@@ -121,9 +121,11 @@ impl Context<'_> {
     }
 
     /// Size policy: small files are staged, large ones written in place. What is
-    /// truncated anyway costs no copy.
+    /// truncated anyway costs no copy. A file with several names on the PFS is
+    /// written in place, too: a copy under one of them would leave the others behind.
     pub(super) fn stages(&self, attr: &Attr, flags: i32) -> bool {
-        flags & libc::O_TRUNC != 0 || attr.size <= self.settings.stage_limit_bytes
+        attr.nlink <= 1
+            && (flags & libc::O_TRUNC != 0 || attr.size <= self.settings.stage_limit_bytes)
     }
 
     /// Copies a PFS file into the buffer, so that it can be written there.

@@ -22,6 +22,8 @@ pub enum Lower {
 #[derive(Default)]
 pub struct World {
     pub lower: BTreeMap<TreePath, Lower>,
+    /// Files of `lower` that have a second name somewhere.
+    pub linked: Vec<TreePath>,
     pub table: BTreeMap<TreePath, Record>,
     pub objects: RefCell<HashMap<ObjectName, NewObject>>,
     next: Cell<u64>,
@@ -255,6 +257,7 @@ impl Facts for World {
                 Lower::Link(_) => libc::S_IFLNK | 0o777,
             },
             size: if let Lower::File(n) = l { *n } else { 0 },
+            nlink: 1 + u32::from(self.linked.contains(path)),
             // Position in the tree: unique, as an inode number is.
             ino: 1 + self.lower.range(..path.clone()).count() as u64,
             ..Attr::default()
