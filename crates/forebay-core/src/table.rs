@@ -61,6 +61,20 @@ pub struct Marks {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableError(pub String);
 
+impl TableError {
+    const NO_SPACE: &'static str = "No space left on device";
+
+    /// There is no space for what would have to be written.
+    pub fn no_space() -> Self {
+        TableError(Self::NO_SPACE.into())
+    }
+
+    /// Is it that there is no space? Stores hand the system's words through.
+    pub fn is_no_space(&self) -> bool {
+        self.0.contains(Self::NO_SPACE) || self.0.contains("Disk quota exceeded")
+    }
+}
+
 impl fmt::Display for TableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "metadata store: {}", self.0)

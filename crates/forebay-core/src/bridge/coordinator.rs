@@ -99,6 +99,11 @@ impl Bridge {
         }
         let me = self.me();
         let mut cut = self.cut(&proposal.reads, proposal.batch);
+        if !self.locks.admit_changes(&cut.follow_up) {
+            // An earlier transaction may still have to say where the same object is.
+            self.done(proposal.ticket, Verdict::Conflict(Vec::new()));
+            return Ok(());
+        }
         if let Some(own) = cut.parts.get_mut(&me) {
             // The driver has read the own tables just now, so this is no check yet; but from
             // here on nobody else may write there.
@@ -184,6 +189,12 @@ impl Bridge {
                 parts.entry(*member).or_default();
             }
         }
+        for path in reads.records.keys() {
+            // What lies above a path that is checked is there as long as that is.
+            if !has_below(reads, path) {
+                parts.entry(self.membership.home(path)).or_default();
+            }
+        }
         let ended = ended(reads, &parts);
         for (bridge, part) in &mut parts {
             part.ended = ended.clone();
@@ -253,9 +264,8 @@ impl Bridge {
             seq: self.next_number(),
         };
         let own = cut.parts.get(&me).cloned().unwrap_or_default();
-        let ranges = own.ranges.iter().map(|(dir, _)| dir);
-        self.locks.take(txn, &own.changes, ranges);
-        self.locks.take(txn, &cut.follow_up, std::iter::empty());
+        self.locks.take(txn, &own);
+        self.locks.take_changes(txn, &cut.follow_up);
         let t = Txn {
             ticket: Some(ticket),
             token,
@@ -290,7 +300,7 @@ impl Bridge {
             None => Phase::Deciding,
         };
         if outcome.is_none() {
-            self.locks.take(txn, &intent.follow_up, std::iter::empty());
+            self.locks.take_changes(txn, &intent.follow_up);
         }
         let t = Txn {
             ticket: None,
@@ -501,6 +511,14 @@ impl Bridge {
             self.txns.remove(&seq);
         }
     }
+}
+
+/// Did the decision rely on a record below `dir`?
+fn has_below(reads: &ReadSet, dir: &TreePath) -> bool {
+    // The first name that there can be in a directory.
+    let first = dir.join(&[1]);
+    let next = reads.records.range(first..).next();
+    next.is_some_and(|(path, _)| path.is_within(dir))
 }
 
 /// Directories that end with the transaction: those whose record it takes away or replaces, as far as

@@ -3,7 +3,7 @@
 //! There are no lock queues: who finds something held gets a conflict and
 //! decides again, so there are no deadlocks. Only readers wait, and they hold nothing.
 
-use super::messages::TxnId;
+use super::messages::{Part, TxnId};
 use super::persist::owned_object;
 use crate::path::TreePath;
 use crate::record::ObjectName;
@@ -12,7 +12,10 @@ use std::collections::BTreeMap;
 
 #[derive(Debug, Default)]
 pub(super) struct Locks {
+    /// Records about to change.
     paths: BTreeMap<TreePath, TxnId>,
+    /// Records that have to stay as they are; any number of transactions may want that.
+    reads: BTreeMap<TreePath, Vec<TxnId>>,
     objects: BTreeMap<ObjectName, TxnId>,
     /// Nobody else may write below these.
     ranges: Vec<(TreePath, TxnId)>,
@@ -37,26 +40,36 @@ fn objects(changes: &[Change]) -> impl Iterator<Item = ObjectName> {
 
 impl Locks {
     pub(super) fn is_empty(&self) -> bool {
-        self.paths.is_empty() && self.ranges.is_empty() && self.objects.is_empty()
+        self.paths.is_empty()
+            && self.reads.is_empty()
+            && self.ranges.is_empty()
+            && self.objects.is_empty()
     }
 
-    pub(super) fn take<'a>(
-        &mut self,
-        txn: TxnId,
-        changes: &[Change],
-        ranges: impl Iterator<Item = &'a TreePath>,
-    ) {
+    pub(super) fn take(&mut self, txn: TxnId, part: &Part) {
+        for (path, _) in &part.reads {
+            self.reads.entry(path.clone()).or_default().push(txn);
+        }
+        let ranges = part.ranges.iter().map(|(dir, _)| (dir.clone(), txn));
+        self.ranges.extend(ranges);
+        self.take_changes(txn, &part.changes);
+    }
+
+    pub(super) fn take_changes(&mut self, txn: TxnId, changes: &[Change]) {
         for path in paths(changes) {
             self.paths.insert(path.clone(), txn);
         }
         for object in objects(changes) {
             self.objects.insert(object, txn);
         }
-        self.ranges.extend(ranges.map(|dir| (dir.clone(), txn)));
     }
 
     pub(super) fn release(&mut self, txn: TxnId) {
         self.paths.retain(|_, t| *t != txn);
+        self.reads.retain(|_, holders| {
+            holders.retain(|t| *t != txn);
+            !holders.is_empty()
+        });
         self.objects.retain(|_, t| *t != txn);
         self.ranges.retain(|(_, t)| *t != txn);
     }
@@ -71,17 +84,20 @@ impl Locks {
         self.paths.keys().any(|p| p != dir && p.is_within(dir))
     }
 
-    /// May a transaction write `changes`, and rely on nothing happening in `ranges`?
-    pub(super) fn free<'a>(
-        &self,
-        changes: &[Change],
-        mut ranges: impl Iterator<Item = &'a TreePath>,
-    ) -> bool {
+    /// May a transaction do its part now?
+    pub(super) fn admit(&self, part: &Part) -> bool {
+        !part.reads.iter().any(|(p, _)| self.holds(p))
+            && !part.ranges.iter().any(|(dir, _)| self.holds_below(dir))
+            && self.admit_changes(&part.changes)
+    }
+
+    /// May a transaction make these changes now?
+    pub(super) fn admit_changes(&self, changes: &[Change]) -> bool {
         let free_path = |p: &TreePath| {
-            !self.holds(p) && !self.ranges.iter().any(|(d, _)| p != d && p.is_within(d))
+            !self.holds(p)
+                && !self.reads.contains_key(p)
+                && !self.ranges.iter().any(|(d, _)| p != d && p.is_within(d))
         };
-        paths(changes).all(free_path)
-            && objects(changes).all(|o| !self.objects.contains_key(&o))
-            && ranges.all(|dir| !self.holds_below(dir))
+        paths(changes).all(free_path) && objects(changes).all(|o| !self.objects.contains_key(&o))
     }
 }

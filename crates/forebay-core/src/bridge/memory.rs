@@ -1,7 +1,7 @@
 //! Two small memories that survive crashes: requests of the recent past, and
 //! versions of directories that have ended.
 
-use super::persist::{CARRIED_OUT, clear, encode_token, ended_key, set};
+use super::persist::{CARRIED_OUT, clear, encode_carried_out, ended_key, set};
 use crate::path::TreePath;
 use crate::record::Token;
 use crate::table::Change;
@@ -22,33 +22,31 @@ pub const MAX_ENDED_DIRS: usize = 1 << 16;
 pub(super) struct CarriedOut {
     known: HashSet<Token>,
     ring: Vec<Token>,
-    at: usize,
+    /// How many were ever noted: where the ring goes on.
+    count: u64,
 }
 
 impl CarriedOut {
     /// Notes a request; the change makes it last.
     pub(super) fn note(&mut self, token: Token) -> Change {
-        let slot = self.at;
-        self.at = (slot + 1) % MAX_REMEMBERED_REQUESTS;
-        self.put(slot, token);
+        let number = self.count;
+        let slot = self.restore(number, token);
         let mut key = CARRIED_OUT.to_vec();
         key.extend_from_slice(&(slot as u16).to_be_bytes());
-        set(key, encode_token(token))
+        set(key, encode_carried_out(number, token))
     }
 
-    /// Takes up what an earlier life has left in a slot. After a restart the
-    /// ring goes on in its first slot: the order within it is not worth a write.
-    pub(super) fn restore(&mut self, slot: u16, token: Token) {
-        self.put(usize::from(slot) % MAX_REMEMBERED_REQUESTS, token);
-    }
-
-    fn put(&mut self, slot: usize, token: Token) {
+    /// Takes up what an earlier life has noted; gives the slot.
+    pub(super) fn restore(&mut self, number: u64, token: Token) -> usize {
+        self.count = self.count.max(number + 1);
+        let slot = (number % MAX_REMEMBERED_REQUESTS as u64) as usize;
         if self.ring.len() <= slot {
             self.ring.resize(slot + 1, Token::default());
         }
         self.known.remove(&self.ring[slot]);
         self.ring[slot] = token;
         self.known.insert(token);
+        slot
     }
 
     pub(super) fn contains(&self, token: Token) -> bool {
@@ -114,6 +112,20 @@ mod tests {
         assert!(!r.contains(token(0)));
         assert!(r.contains(token(1)));
         assert!(r.contains(token(MAX_REMEMBERED_REQUESTS as u32)));
+    }
+
+    #[test]
+    fn after_a_restart_the_ring_goes_on_where_it_was() {
+        let mut first = CarriedOut::default();
+        let token = |seq| Token { client: 1, seq };
+        first.note(token(0));
+        let mut second = CarriedOut::default();
+        second.restore(0, token(0));
+        second.note(token(1));
+        assert!(
+            second.contains(token(0)),
+            "the last one before the crash is repeated first"
+        );
     }
 
     #[test]

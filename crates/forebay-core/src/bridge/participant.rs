@@ -27,12 +27,8 @@ impl Bridge {
         part: &Part,
         tables: &dyn Tables,
     ) -> Result<Result<(), Refusal>, TableError> {
-        let ranges = || part.ranges.iter().map(|(dir, _)| dir);
-        if !self.locks.is_empty() {
-            let reads_held = part.reads.iter().any(|(p, _)| self.locks.holds(p));
-            if reads_held || !self.locks.free(&part.changes, ranges()) {
-                return Ok(Err(Vec::new()));
-            }
+        if !self.locks.admit(part) {
+            return Ok(Err(Vec::new()));
         }
         if Mutation::HomeSkipsVersionCheck.is(self.mutation) {
             return Ok(Ok(()));
@@ -138,8 +134,7 @@ impl Bridge {
 
     /// Holds a part until its outcome is known.
     pub(super) fn promise(&mut self, txn: TxnId, primary: BridgeId, part: Part, now: u64) {
-        let ranges = part.ranges.iter().map(|(dir, _)| dir);
-        self.locks.take(txn, &part.changes, ranges);
+        self.locks.take(txn, &part);
         let retry = Retry::after(now, ASK_AFTER_US);
         self.prepared.insert(
             txn,

@@ -130,10 +130,8 @@ impl Intent {
 /// What a participant remembers of its promise. The versions have been checked.
 pub(super) fn encode_prepared(primary: BridgeId, part: &Part) -> Vec<u8> {
     let mut w = primary.0.to_le_bytes().to_vec();
-    put_count(&mut w, part.ranges.len());
-    for (dir, _) in &part.ranges {
-        put_bytes(&mut w, dir.as_bytes());
-    }
+    put_paths(&mut w, part.reads.iter().map(|(path, _)| path));
+    put_paths(&mut w, part.ranges.iter().map(|(dir, _)| dir));
     put_ended(&mut w, &part.ended);
     put_changes(&mut w, &part.changes);
     w
@@ -142,12 +140,9 @@ pub(super) fn encode_prepared(primary: BridgeId, part: &Part) -> Vec<u8> {
 pub(super) fn decode_prepared(bytes: &[u8]) -> Result<(BridgeId, Part), BadRecord> {
     let mut r = Reader(bytes);
     let primary = BridgeId(u32::from_le_bytes(r.array()?));
-    let ranges = (0..count(&mut r)?)
-        .map(|_| Ok((path(&mut r)?, 0)))
-        .collect::<Result<_, BadRecord>>()?;
     let part = Part {
-        reads: Vec::new(),
-        ranges,
+        reads: paths(&mut r)?.into_iter().map(|p| (p, None)).collect(),
+        ranges: paths(&mut r)?.into_iter().map(|p| (p, 0)).collect(),
         ended: ended(&mut r)?,
         changes: changes(&mut r)?,
     };
@@ -168,14 +163,16 @@ pub(super) fn ended_dir(key: &[u8]) -> Result<(TreePath, Option<u64>), BadRecord
     Ok((dir, version(&mut Reader(&key[nul + 1..]))?))
 }
 
-pub(super) fn encode_token(t: Token) -> Vec<u8> {
-    let mut w = Vec::with_capacity(12);
-    put_token(&mut w, t);
+/// A request that was carried out, and which one in the order of all.
+pub(super) fn encode_carried_out(number: u64, token: Token) -> Vec<u8> {
+    let mut w = number.to_le_bytes().to_vec();
+    put_token(&mut w, token);
     w
 }
 
-pub(super) fn decode_token(bytes: &[u8]) -> Result<Token, BadRecord> {
-    token(&mut Reader(bytes))
+pub(super) fn decode_carried_out(bytes: &[u8]) -> Result<(u64, Token), BadRecord> {
+    let mut r = Reader(bytes);
+    Ok((u64::from_le_bytes(r.array()?), token(&mut r)?))
 }
 
 fn put_token(w: &mut Vec<u8>, t: Token) {
@@ -210,6 +207,15 @@ fn bytes<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], BadRecord> {
 
 fn path(r: &mut Reader<'_>) -> Result<TreePath, BadRecord> {
     TreePath::new(bytes(r)?).ok_or(BadRecord)
+}
+
+fn put_paths<'a>(w: &mut Vec<u8>, paths: impl ExactSizeIterator<Item = &'a TreePath>) {
+    put_count(w, paths.len());
+    paths.for_each(|p| put_bytes(w, p.as_bytes()));
+}
+
+fn paths(r: &mut Reader<'_>) -> Result<Vec<TreePath>, BadRecord> {
+    (0..count(r)?).map(|_| path(r)).collect()
 }
 
 fn put_version(w: &mut Vec<u8>, v: Option<u64>) {
@@ -365,7 +371,7 @@ mod tests {
     fn a_promise_survives_encoding() {
         let path = TreePath::new(*b"d").unwrap();
         let part = Part {
-            reads: vec![],
+            reads: vec![(TreePath::root(), None), (path.clone(), None)],
             ranges: vec![(path.clone(), 0)],
             ended: vec![(path.clone(), None), (path.clone(), Some(4))],
             changes: vec![Change::Relabel(ObjectName::default())],

@@ -78,11 +78,10 @@ impl Bridge {
             let (dir, version) = persist::ended_dir(dir)?;
             let number = u64::from_le_bytes(Reader(value).array()?);
             self.ended.restore(dir, version, number);
-        } else if let Some(slot) = key.strip_prefix(CARRIED_OUT) {
-            let slot = u16::from_be_bytes(Reader(slot).array()?);
+        } else if key.starts_with(CARRIED_OUT) {
+            let (number, token) = persist::decode_carried_out(value)?;
             if !Mutation::RequestsAreForgotten.is(planted) {
-                self.carried_out
-                    .restore(slot, persist::decode_token(value)?);
+                self.carried_out.restore(number, token);
             }
         }
         // The paths of owned objects stay in the tables; they are looked up there.

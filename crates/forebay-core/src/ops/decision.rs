@@ -87,6 +87,15 @@ pub enum Op {
     },
 }
 
+impl Op {
+    /// Can it succeed without changing anything because of how *several* records compare? Then the
+    /// decision is proposed even with an empty batch, because they may have been read one after the other.
+    pub fn compares(&self) -> bool {
+        // Two names of one object: nothing to rename.
+        matches!(self, Op::Rename { .. })
+    }
+}
+
 /// An operation with its identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
