@@ -243,10 +243,14 @@ impl Exchange<'_> {
         let mut pause = RETRY_FIRST_NS;
         loop {
             let sent = match lease.socket(self.config) {
-                Ok(fd) => self.send(fd, message).and_then(|()| {
-                    message[RETRY_BYTE] = 1;
-                    self.receive(fd, seq)
-                }),
+                Ok(fd) => match self.send(fd, message) {
+                    // A bridge that refuses a connection says why before it stops to listen.
+                    Ok(()) | Err(Broken::Connection(libc::EPIPE)) => {
+                        message[RETRY_BYTE] = 1;
+                        self.receive(fd, seq)
+                    }
+                    Err(broken) => Err(broken),
+                },
                 Err(e @ (libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => Err(Broken::Final(e)),
                 Err(e) => Err(Broken::Connection(e)),
             };

@@ -60,6 +60,18 @@ impl Scratch {
         (self.0.as_mut_ptr().cast(), MAX_PATH_BYTES + 1)
     }
 
+    /// Copies a path in and closes it with a NUL.
+    fn keep(&mut self, path: &[u8]) -> *const c_char {
+        let (room, len) = self.room();
+        let n = path.len().min(len - 1);
+        // SAFETY: `room` has more than `n` bytes.
+        unsafe {
+            core::ptr::copy_nonoverlapping(path.as_ptr(), room, n);
+            *room.add(n) = 0;
+        }
+        room.cast()
+    }
+
     fn filled(&self, len: usize) -> &[u8] {
         // SAFETY: the caller has had `len` bytes written.
         unsafe { core::slice::from_raw_parts(self.0.as_ptr().cast(), len) }
@@ -98,20 +110,7 @@ pub unsafe fn may_be_mine(dirfd: c_int, path: *const c_char) -> bool {
 pub fn locate<'a>(dirfd: c_int, path: &'a [u8], scratch: &'a mut Scratch) -> Option<Target<'a>> {
     let config = config::get()?;
     match path.first()? {
-        b'/' => {
-            let rel = if path::is_plain(path) {
-                path::below(path, config.root()).or_else(|| {
-                    path::below(path, config.alias()).filter(|_| !config.alias().is_empty())
-                })
-            } else {
-                enter(config, b"/", path)
-            };
-            Some(Target {
-                config,
-                base: Base::Root,
-                rel: rel?,
-            })
-        }
+        b'/' => locate_absolute(path),
         _ => {
             let len = match directory(dirfd, scratch) {
                 Directory::Known(base) => {
@@ -159,6 +158,22 @@ pub fn is_far(fd: c_int) -> bool {
         } else {
             fd_is_far(fd)
         }
+}
+
+/// [`locate`] for an absolute path.
+fn locate_absolute(path: &[u8]) -> Option<Target<'_>> {
+    let config = config::get()?;
+    let rel = if path::is_plain(path) {
+        path::below(path, config.root())
+            .or_else(|| path::below(path, config.alias()).filter(|_| !config.alias().is_empty()))
+    } else {
+        enter(config, b"/", path)
+    };
+    Some(Target {
+        config,
+        base: Base::Root,
+        rel: rel?,
+    })
 }
 
 /// What an open descriptor (or the working directory, for `AT_FDCWD`) itself is in the buffer.
@@ -413,24 +428,27 @@ unsafe fn route_slow<R: Outcome>(
     native: impl Fn(c_int, *const c_char) -> R,
     ours: impl Fn(&Target<'_>, &mut Answer) -> Result<R, Fail>,
 ) -> R {
+    // Few and small buffers: a thread may have little stack.
     let mut scratch = Scratch::new();
-    let mut answers = [Answer::new(), Answer::new()];
+    let mut answer = Answer::new();
     for turn in 0..MAX_REDIRECTS {
-        // The path of a redirect lies in one answer while the other is filled.
-        let answer = &mut answers[turn % 2];
-        // SAFETY: the caller's promise, or a path that an answer closed with a NUL.
+        // SAFETY: the caller's promise, or a path that was closed with a NUL.
         let bytes = unsafe { sys::bytes(path) };
-        let Some(target) = locate(dirfd, bytes, &mut scratch) else {
+        let target = match turn {
+            0 => locate(dirfd, bytes, &mut scratch),
+            _ => locate_absolute(bytes),
+        };
+        let Some(target) = target else {
             return native(dirfd, path);
         };
         if bytes.len() > MAX_PATH_BYTES {
             return failed(libc::ENAMETOOLONG);
         }
-        match ours(&target, answer) {
+        match ours(&target, &mut answer) {
             Ok(value) => return value,
             Err(Fail::Errno(e)) => return failed(e),
             Err(Fail::Redirect) => {
-                path = answer.path();
+                path = scratch.keep(answer.body());
                 dirfd = libc::AT_FDCWD;
             }
         }

@@ -110,6 +110,10 @@ hooks! {
         current(out, MAX_PATH_BYTES + 1, || real(out))
     }
 
+    fn __getwd_chk [real] (out: *mut c_char, size: usize) -> *mut c_char {
+        current(out, size.min(MAX_PATH_BYTES + 1), || real(out, size))
+    }
+
     fn get_current_dir_name [real] () -> *mut c_char {
         current(null_mut(), 0, || real())
     }
