@@ -101,7 +101,8 @@ impl Clients {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn count(&self) -> u64 {
+    /// Open connections.
+    pub fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 }

@@ -13,15 +13,23 @@ use forebay_core::path::TreePath;
 use forebay_core::table::{TableError, Tables};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
+use std::time::{Duration, Instant};
 
 /// Takes commands, and runs one drain at a time.
 pub struct Mover {
     mode: String,
     last: Mutex<Arc<Counters>>,
-    runs: Mutex<Runs>,
+    runs: Arc<Mutex<Runs>>,
+    watch: Once,
     points: Arc<Points>,
 }
+
+/// A bridge that nobody has used for so long, although nobody has told it to end, ends: the run that
+/// started it was killed.
+const UNUSED: Duration = Duration::from_secs(5);
+/// Pause between two looks at who uses the bridge.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize)]
 #[serde(tag = "cmd", rename_all = "kebab-case")]
@@ -52,7 +60,8 @@ impl Mover {
         Mover {
             mode: mode.to_owned(),
             last: Mutex::new(Arc::new(Counters::new(false))),
-            runs: Mutex::new(Runs::new(stay)),
+            runs: Arc::new(Mutex::new(Runs::new(stay))),
+            watch: Once::new(),
             points: Arc::new(Points::from_env()),
         }
     }
@@ -87,6 +96,22 @@ impl Mover {
         }
     }
 
+    /// Ends the bridge if all who used it were killed. Its data stays for the next one.
+    fn watch_over(&self, server: &Arc<ServerHandle>) {
+        self.watch.call_once(|| {
+            let (server, runs) = (server.clone(), self.runs.clone());
+            let log = server.clone();
+            let started = std::thread::Builder::new()
+                .name("users".into())
+                .spawn(move || watch(&server, &runs));
+            if let Err(e) = started {
+                log.log.line(format_args!(
+                    "lives until it is told to end: no thread ({e})"
+                ));
+            }
+        });
+    }
+
     fn attach(&self, pid: u32) -> Vec<u8> {
         let mut runs = self.runs.lock();
         match runs.attach(pid) {
@@ -106,6 +131,29 @@ impl Mover {
     }
 }
 
+/// Waits for the moment in which nobody needs the bridge, without anybody having said so.
+fn watch(server: &ServerHandle, runs: &Mutex<Runs>) {
+    let mut unused_since = Instant::now();
+    while !server.stopping() {
+        let holds = runs.lock().holds();
+        if !holds.is_empty() {
+            super::sys::await_any(&holds, LOOK_EVERY);
+        } else {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        // Programs of a killed run may go on.
+        let is_used = runs.lock().is_needed() || server.clients.count() > 0;
+        if is_used {
+            unused_since = Instant::now();
+        } else if unused_since.elapsed() > UNUSED && runs.lock().end_if_unused() {
+            server
+                .log
+                .line(format_args!("nobody uses the bridge any more: it ends"));
+            server.ask_to_stop();
+        }
+    }
+}
+
 /// Takes stock of a bridge.
 pub(super) fn take_inventory(server: &ServerHandle) -> Result<Inventory, TableError> {
     let records = {
@@ -121,6 +169,7 @@ impl AdminHandler for Mover {
             Ok(command) => command,
             Err(e) => return error(format!("not a command: {e}")),
         };
+        self.watch_over(server);
         match command {
             Command::Drain(request) => self.drain(server, request),
             Command::DrainStatus => json(self.last.lock().status()),

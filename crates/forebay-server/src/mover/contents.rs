@@ -33,6 +33,8 @@ const BATCH_FILES: usize = 32;
 /// Change times tick this coarsely on old kernels: a file that changed within one tick after we
 /// looked at it would look unchanged.
 const TICK: Duration = Duration::from_millis(20);
+/// Pause between two looks at a file that is still open.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// A file that changes while it is copied gets one more chance.
 pub(super) const TRIES: u32 = 2;
 
@@ -256,7 +258,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
             return Ok(Some((attr, dir, None)));
         }
         let source = self.open_source(record.object)?;
-        if processes::is_in_use(&source, Users::Writers) {
+        if self.is_written_to(&source) {
             for (path, _) in &task.ready {
                 self.counters
                     .leave(path, task.bytes, Reason::Open, "", String::new());
@@ -313,6 +315,16 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
             other => other,
         }
         .during("open in the buffer")
+    }
+
+    fn is_written_to(&self, source: &OwnedFd) -> bool {
+        while processes::is_in_use(source, Users::Writers) {
+            if self.is_stopping() || !self.has_patience() {
+                return true;
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        false
     }
 
     /// Attributes of an object, taken when its last change is surely over.

@@ -10,6 +10,7 @@ use forebay_core::drain::Picture;
 use forebay_core::path::TreePath;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 /// A drain at work.
 pub(super) struct Pass<'g, G: Ground + ?Sized> {
@@ -18,6 +19,7 @@ pub(super) struct Pass<'g, G: Ground + ?Sized> {
     pub(super) counters: &'g Counters,
     pub(super) points: &'g Points,
     pub(super) throttle: Throttle,
+    started: Instant,
     /// What [`INTENDED`] says.
     pub(super) intended: Mutex<BTreeSet<TreePath>>,
     /// Directories of the PFS that got or lost an entry.
@@ -39,6 +41,7 @@ impl<'g, G: Ground + ?Sized> Pass<'g, G> {
             counters,
             points,
             throttle: Throttle::new(request.rate),
+            started: Instant::now(),
             intended: Mutex::default(),
             changed: Mutex::default(),
             unsynced: Mutex::default(),
@@ -107,6 +110,11 @@ impl<'g, G: Ground + ?Sized> Pass<'g, G> {
 
     pub(super) fn is_stopping(&self) -> bool {
         self.counters.is_stopping()
+    }
+
+    /// May a file that is still open be waited for?
+    pub(super) fn has_patience(&self) -> bool {
+        self.started.elapsed() < Duration::from_millis(self.request.patience_ms)
     }
 
     /// The directory around `path` got or lost an entry.

@@ -2,7 +2,7 @@
 //!
 //! | command | answer |
 //! |---|---|
-//! | `{"cmd":"drain","keep":bool,"rate":bytes/s?,"workers":n?}` | [`DrainStatus`], at once |
+//! | `{"cmd":"drain","keep":bool,"rate":bytes/s?,"workers":n?,"patience_ms":n?}` | [`DrainStatus`], at once |
 //! | `{"cmd":"drain-status"}` | [`DrainStatus`] |
 //! | `{"cmd":"drain-stop"}` | [`DrainStatus`]; it ends after the files at hand |
 //! | `{"cmd":"drain-left","from":n}` | [`LeftPage`] |
@@ -22,6 +22,9 @@ pub struct DrainRequest {
     pub rate: Option<u64>,
     /// Files copied at the same time.
     pub workers: Option<u32>,
+    /// Milliseconds from the start of the drain in which a file that is open for writing is waited for:
+    /// a program that has just ended may still be closing its files.
+    pub patience_ms: u64,
 }
 
 /// Where a drain is.

@@ -44,6 +44,12 @@ impl Runs {
         self.end_if_unused()
     }
 
+    /// Is it to stay, or is a run attached?
+    pub fn is_needed(&mut self) -> bool {
+        self.forget_dead();
+        self.stay || !self.attached.is_empty()
+    }
+
     /// See [`Runs::detach`].
     pub fn end_if_unused(&mut self) -> bool {
         self.forget_dead();
@@ -55,6 +61,14 @@ impl Runs {
     fn forget_dead(&mut self) {
         self.attached
             .retain(|_, process| !super::sys::has_ended(process));
+    }
+
+    /// The processes that are attached, to be waited for.
+    pub fn holds(&self) -> Vec<OwnedFd> {
+        self.attached
+            .values()
+            .filter_map(|hold| hold.try_clone().ok())
+            .collect()
     }
 
     /// For whoever asks.

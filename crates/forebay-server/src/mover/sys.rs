@@ -4,6 +4,7 @@
 use crate::sys::{Errno, Sys};
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 fn c(name: &[u8]) -> Sys<CString> {
     CString::new(name).map_err(|_| Errno(libc::EINVAL))
@@ -68,6 +69,21 @@ pub fn process(pid: u32) -> Sys<OwnedFd> {
         }
         Ok(OwnedFd::from_raw_fd(fd as i32))
     }
+}
+
+/// Waits until one of the processes has ended, or for so long.
+pub fn await_any(processes: &[OwnedFd], longest: Duration) {
+    let mut entries: Vec<libc::pollfd> = processes
+        .iter()
+        .map(|process| libc::pollfd {
+            fd: process.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
+    let ms = i32::try_from(longest.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: as many valid entries as announced. After an interruption the caller looks again.
+    unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, ms) };
 }
 
 /// Has the process ended?
