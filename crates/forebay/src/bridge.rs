@@ -12,8 +12,15 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long somebody else's bridge may take until it answers (it may have much to recover).
+const OTHER_START: Duration = Duration::from_secs(30);
+/// Pause between two looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// How long a bridge is meant to live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +63,11 @@ impl Bridge {
         bridge.instance = status.storage;
         bridge.pid = status.pid;
         Some(bridge)
+    }
+
+    /// The directory that `--storage` names.
+    pub fn storage(&self) -> &Path {
+        self.instance.parent().unwrap_or(&self.instance)
     }
 
     /// The running bridge of a buffer, if there is one.
@@ -110,73 +122,52 @@ impl Bridge {
     }
 
     fn start(place: &Place, options: &BridgeOptions, lifetime: Lifetime) -> Result<Bridge, Fault> {
+        one_storage_only(place)?;
         let instance = forebay_server::instance_dir(&place.storage, &place.root);
-        let log_dir = options.log_dir.as_ref().unwrap_or(&instance);
-        fs::create_dir_all(&instance)
-            .and_then(|()| fs::create_dir_all(log_dir))
-            .map_err(|e| fault(format!("{}: {}", log_dir.display(), plain(&e))))?;
-        let log_path = log_dir.join("bridge.log");
-        let log = fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&log_path)
-            .map_err(|e| fault(format!("log {}: {}", log_path.display(), plain(&e))))?;
-        let exe = std::env::current_exe()
-            .map_err(|e| fault("cannot find my own executable").because(e))?;
-        let (ready, writer) =
-            sys::ready_pipe().map_err(|e| fault("cannot make a pipe").because(e))?;
-        let log_copy = log
-            .try_clone()
-            .map_err(|e| fault("cannot duplicate a descriptor").because(e))?;
-        let mut command = Command::new(exe);
-        command
-            .arg("bridge")
-            .arg("--root")
-            .arg(&place.root)
-            .arg("--storage")
-            .arg(&place.storage)
-            .args(["--mode", options.mode.name()])
-            .arg("--ready-fd")
-            .arg(std::os::fd::AsRawFd::as_raw_fd(&writer).to_string())
-            // A bridge under a buffer would be its own client.
-            .env_remove("LD_PRELOAD")
-            .current_dir("/")
-            .stdin(Stdio::null())
-            .stdout(log_copy)
-            .stderr(log);
-        if lifetime == Lifetime::Stay {
-            command.arg("--stay");
-        }
-        sys::in_new_session(&mut command);
-        let child = command
-            .spawn()
-            .map_err(|e| fault("cannot start the bridge process").because(e))?;
-        drop(writer);
+        make_private(&instance)?;
+        let log_path = match &options.log_dir {
+            Some(dir) => {
+                fs::create_dir_all(dir)
+                    .map_err(|e| fault(format!("--log-dir {}: {}", dir.display(), plain(&e))))?;
+                dir.join("bridge.log")
+            }
+            None => instance.join("bridge.log"),
+        };
+        let (mut child, ready) = spawn(place, options, lifetime, &log_path)?;
         // One line: "ready", or why not. End of file without one: it has died.
         let mut said = String::new();
         let _ = BufReader::new(fs::File::from(ready)).read_line(&mut said);
-        let said = said.trim_end();
-        if said != "ready" {
-            let mut child = child;
-            let status = child.wait().map(|s| s.to_string()).unwrap_or_default();
-            // Another run was faster: its bridge is as good as ours.
-            if let Ok(Some(bridge)) = Bridge::find(place) {
-                return Ok(bridge);
-            }
-            let said = if said.is_empty() {
-                format!("it ended with {status} before it was ready")
-            } else {
-                said.to_owned()
-            };
-            return Err(fault(format!("the bridge did not start: {said}"))
-                .hint(format!("its log is {}", log_path.display())));
+        let hint = format!("its log is {}", log_path.display());
+        if said.trim_end() == "ready" {
+            let mut bridge = Bridge::find(place)?
+                .ok_or_else(|| fault("the bridge has started but does not answer").hint(hint))?;
+            bridge.is_ours = true;
+            return Ok(bridge);
         }
-        let mut bridge = Bridge::find(place)?.ok_or_else(|| {
-            fault("the bridge has started but does not answer")
-                .hint(format!("its log is {}", log_path.display()))
-        })?;
-        bridge.is_ours = true;
-        Ok(bridge)
+        let status = child.wait().map(|s| s.to_string()).unwrap_or_default();
+        // Another run was faster: its bridge is as good as ours.
+        if let Some(bridge) = other_bridge(place, &instance)? {
+            return Ok(bridge);
+        }
+        let said = match said.trim_end() {
+            "" => format!("it ended with {status} before it was ready"),
+            said => said.to_owned(),
+        };
+        Err(fault(format!("the bridge did not start: {said}")).hint(hint))
+    }
+
+    /// Is its process there?
+    pub fn is_alive(&self) -> bool {
+        sys::Process::open(self.pid).is_some_and(|process| !process.has_ended())
+    }
+
+    /// Waits for the end of the bridge or of a program; true if the bridge was first.
+    pub fn dies_before(&self, program: &sys::Process) -> bool {
+        match sys::Process::open(self.pid) {
+            Some(bridge) => bridge.ends_before(program),
+            // Dead already.
+            None => !program.has_ended(),
+        }
     }
 
     /// Asks and takes the answer apart.
@@ -220,6 +211,86 @@ impl Bridge {
             process.await_end();
         }
         Ok(())
+    }
+}
+
+/// Two bridges over one directory would not know of each other.
+fn one_storage_only(place: &Place) -> Result<(), Fault> {
+    match running().iter().find(|bridge| bridge.root == place.root) {
+        Some(other) if other.storage() != place.storage => Err(fault(format!(
+            "a bridge with its storage in {} runs over {} already",
+            other.storage().display(),
+            place.root.display()
+        ))
+        .hint("name that storage, or none at all; or end it with `forebay down` first")),
+        _ => Ok(()),
+    }
+}
+
+fn make_private(instance: &Path) -> Result<(), Fault> {
+    use std::os::unix::fs::DirBuilderExt;
+    match fs::DirBuilder::new().mode(0o700).create(instance) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(fault(format!("{}: {}", instance.display(), plain(&e))))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Starts the server process; the descriptor tells how that went.
+fn spawn(
+    place: &Place,
+    options: &BridgeOptions,
+    lifetime: Lifetime,
+    log_path: &Path,
+) -> Result<(Child, OwnedFd), Fault> {
+    let failed = |e| fault(format!("log {}: {}", log_path.display(), plain(&e)));
+    let log = fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(log_path)
+        .map_err(failed)?;
+    let copy = log.try_clone().map_err(failed)?;
+    let exe =
+        std::env::current_exe().map_err(|e| fault("cannot find my own executable").because(e))?;
+    let (ready, writer) = sys::pipe().map_err(|e| fault("cannot make a pipe").because(e))?;
+    let mut command = Command::new(exe);
+    command
+        .arg("bridge")
+        .arg("--root")
+        .arg(&place.root)
+        .arg("--storage")
+        .arg(&place.storage)
+        .args(["--mode", options.mode.name()])
+        .arg("--ready-fd")
+        .arg(writer.as_raw_fd().to_string())
+        // A bridge under a buffer would be its own client.
+        .env_remove("LD_PRELOAD")
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(copy)
+        .stderr(log);
+    if lifetime == Lifetime::Stay {
+        command.arg("--stay");
+    }
+    sys::in_new_session(&mut command, &writer);
+    let child = command
+        .spawn()
+        .map_err(|e| fault("cannot start the bridge process").because(e))?;
+    Ok((child, ready))
+}
+
+/// The bridge that somebody else is just starting over the same storage.
+fn other_bridge(place: &Place, instance: &Path) -> Result<Option<Bridge>, Fault> {
+    let since = Instant::now();
+    loop {
+        if let Some(bridge) = Bridge::find(place)? {
+            return Ok(Some(bridge));
+        }
+        if !sys::is_locked(&instance.join("lock")) || since.elapsed() > OTHER_START {
+            return Bridge::find(place);
+        }
+        std::thread::sleep(LOOK_AGAIN);
     }
 }
 

@@ -34,14 +34,20 @@ impl Drained {
     }
 }
 
-/// Drains and waits for the end. A request to end that comes in the meantime stops it.
-pub fn drain(bridge: &mut Bridge, options: &DrainOptions) -> Result<Drained, Fault> {
+/// Drains and waits for the end. A request to end that comes in the meantime stops it. Files that
+/// are open for writing are waited for as long as `patience`.
+pub fn drain(
+    bridge: &mut Bridge,
+    options: &DrainOptions,
+    patience: Duration,
+) -> Result<Drained, Fault> {
     let signals_before = sys::signals_seen();
     bridge.ask(&json!({
         "cmd": "drain",
         "keep": options.keep,
         "rate": options.drain_rate,
         "workers": options.drain_workers,
+        "patience_ms": patience.as_millis() as u64,
     }))?;
     let started = Instant::now();
     let mut pause = FIRST_PAUSE;

@@ -1,5 +1,6 @@
 //! Where the buffer and its storage are, and whether they can be used.
 
+use crate::bridge;
 use crate::cli;
 use crate::error::{Fault, fault};
 use crate::sys;
@@ -7,6 +8,9 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+/// Name of the last candidate for storage.
+const DEFAULT: &str = "default";
 
 /// A buffer directory and the storage for it, both checked.
 #[derive(Debug, Clone)]
@@ -70,7 +74,11 @@ pub fn settle(place: &cli::Place) -> Result<Place, Fault> {
     let (root, alias) = buffer_root(&place.buffer)?;
     let storage = match &place.storage {
         Some(dir) => usable_storage(dir, &root)?,
-        None => default_storage(&root)?,
+        // A bridge that runs over this directory is the one that is meant.
+        None => match bridge::running().into_iter().find(|b| b.root == root) {
+            Some(bridge) => bridge.storage().to_owned(),
+            None => default_storage(&root)?,
+        },
     };
     Ok(Place {
         root,
@@ -88,14 +96,14 @@ pub fn storage_candidates() -> Vec<(&'static str, PathBuf)> {
         }
     }
     let own = format!("/var/tmp/forebay-{}", sys::euid());
-    found.push(("default", PathBuf::from(own)));
+    found.push((DEFAULT, PathBuf::from(own)));
     found
 }
 
 fn default_storage(root: &Path) -> Result<PathBuf, Fault> {
     let mut tried = Vec::new();
     for (name, dir) in storage_candidates() {
-        match usable_storage(&dir, root) {
+        match usable_storage(&dir, root).and_then(|dir| own(name, dir)) {
             Ok(dir) => return Ok(dir),
             Err(e) => tried.push(format!("{name}: {}", e.message)),
         }
@@ -104,6 +112,21 @@ fn default_storage(root: &Path) -> Result<PathBuf, Fault> {
         fault(format!("no usable local storage ({})", tried.join("; ")))
             .hint("name one with --storage DIR"),
     )
+}
+
+/// Where everybody can make directories, one under our name may be a trap.
+fn own(name: &str, dir: PathBuf) -> Result<PathBuf, Fault> {
+    use std::os::unix::fs::MetadataExt;
+    let safe = name != DEFAULT
+        || fs::metadata(&dir).is_ok_and(|m| m.uid() == sys::euid() && m.mode() & 0o022 == 0);
+    if safe {
+        return Ok(dir);
+    }
+    Err(fault(format!(
+        "storage {} is not a directory of user {} that nobody else can write to",
+        dir.display(),
+        sys::euid()
+    )))
 }
 
 /// Makes the storage directory if need be and tries out what a bridge needs of it.

@@ -109,6 +109,8 @@ pub struct Report<'r> {
     pub inherited: Inventory,
     /// System calls of the command.
     pub calls: CallBytes,
+    /// How often the bridge died during the command; the counters begin with the last one.
+    pub restarts: u32,
     /// How the drain ended, if there was one.
     pub drained: Option<&'r Drained>,
     /// The command that goes on with the drain.
@@ -143,6 +145,15 @@ impl Report<'_> {
                 format!("{} (on paths in the buffer)", ops.join(", "))
             },
         );
+        if self.restarts > 0 {
+            line(
+                "bridge",
+                format!(
+                    "died {} and was started again; operations are those since then",
+                    units::count(self.restarts.into(), "time", "times")
+                ),
+            );
+        }
         let inv = &self.inventory;
         line(
             "in buffer",
@@ -233,6 +244,7 @@ impl Report<'_> {
                 "size_bytes": size,
                 "free_bytes": free,
             },
+            "bridge_restarts": self.restarts,
             "operations": self.counters.ops,
             "staged": {
                 "files": self.counters.staged_files,

@@ -13,10 +13,6 @@ pub fn euid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-fn errno() -> i32 {
-    io::Error::last_os_error().raw_os_error().unwrap_or(0)
-}
-
 fn c_path(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes())
         .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
@@ -65,18 +61,25 @@ pub fn check_access(path: &Path, mode: i32) -> io::Result<()> {
     }
 }
 
-/// A pipe whose write end survives exec.
-pub fn ready_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+/// A pipe: the end to read from, the end to write to.
+pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut fds = [0; 2];
-    // SAFETY: the array has room for the two descriptors.
-    if unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: fresh descriptors that nobody else owns; F_SETFD touches no memory.
+    // SAFETY: the array has room for the two descriptors, which nobody else owns.
     unsafe {
-        libc::fcntl(fds[1], libc::F_SETFD, 0);
+        if libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) != 0 {
+            return Err(io::Error::last_os_error());
+        }
         Ok((OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])))
     }
+}
+
+/// Does another process hold the lock on this file?
+pub fn is_locked(path: &Path) -> bool {
+    let Ok(file) = std::fs::File::open(path) else {
+        return false;
+    };
+    // SAFETY: plain integers. A lock that we get goes away with the descriptor.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) != 0 }
 }
 
 /// Takes over a descriptor that the parent process has left for us.
@@ -89,13 +92,17 @@ pub fn inherited_fd(fd: i32) -> OwnedFd {
     }
 }
 
-/// Lets the command start in a session of its own: no terminal can signal it, and it outlives us.
-pub fn in_new_session(command: &mut std::process::Command) {
+/// Lets the command start in a session of its own, with standard streams and one more descriptor: no
+/// terminal can signal it, it outlives us, and it holds nothing open that we inherited.
+pub fn in_new_session(command: &mut std::process::Command, with: &OwnedFd) {
     use std::os::unix::process::CommandExt;
-    // SAFETY: setsid is safe between fork and exec.
+    let with = with.as_raw_fd();
+    // SAFETY: these calls are safe between fork and exec.
     unsafe {
-        command.pre_exec(|| {
+        command.pre_exec(move || {
             libc::setsid();
+            libc::close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as i32);
+            libc::fcntl(with, libc::F_SETFD, 0);
             Ok(())
         });
     }
@@ -181,19 +188,45 @@ impl Process {
         }
     }
 
-    /// Waits until it has ended.
-    pub fn await_end(&self) {
-        let mut poll = libc::pollfd {
-            fd: self.0.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
+    /// Has it ended?
+    pub fn has_ended(&self) -> bool {
+        poll(&[self], 0)[0]
+    }
+
+    /// Waits until this one or the other one has ended; true if the other one goes on.
+    pub fn ends_before(&self, other: &Process) -> bool {
         loop {
-            // SAFETY: one valid entry.
-            let n = unsafe { libc::poll(&mut poll, 1, -1) };
-            if n >= 0 || errno() != libc::EINTR {
-                return;
+            match poll(&[self, other], -1)[..] {
+                [_, true] => return false,
+                [true, false] => return true,
+                _ => {}
             }
         }
     }
+
+    /// Waits until it has ended.
+    pub fn await_end(&self) {
+        while !poll(&[self], -1)[0] {}
+    }
+}
+
+/// Which of these have ended, after at most so many milliseconds (-1: no limit) without one.
+fn poll(processes: &[&Process], timeout_ms: i32) -> Vec<bool> {
+    let mut entries: Vec<libc::pollfd> = processes
+        .iter()
+        .map(|process| libc::pollfd {
+            fd: process.0.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
+    // SAFETY: as many valid entries as announced. An interruption shows as nobody having ended.
+    unsafe {
+        libc::poll(
+            entries.as_mut_ptr(),
+            entries.len() as libc::nfds_t,
+            timeout_ms,
+        )
+    };
+    entries.iter().map(|entry| entry.revents != 0).collect()
 }

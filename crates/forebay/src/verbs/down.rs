@@ -9,6 +9,7 @@ use crate::report::drain_text;
 use crate::{place, sys};
 use forebay_server::mover::protocol::{Inventory, Users};
 use serde_json::json;
+use std::time::Duration;
 
 /// Runs the verb.
 pub fn down(args: &cli::Down) -> Result<u8, Fault> {
@@ -38,7 +39,7 @@ pub fn down(args: &cli::Down) -> Result<u8, Fault> {
         }
         return Ok(exit::OK);
     }
-    let drained = drain(&mut bridge, &args.drain)?;
+    let drained = drain(&mut bridge, &args.drain, Duration::ZERO)?;
     println!("drained {}", drain_text(&drained));
     if drained.is_complete() {
         bridge.stop()?;

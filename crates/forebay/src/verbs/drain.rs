@@ -8,6 +8,7 @@ use crate::error::{Fault, fault};
 use crate::report::drain_text;
 use crate::{place, sys};
 use serde_json::json;
+use std::time::Duration;
 
 /// Runs the verb.
 pub fn drain(args: &cli::Drain) -> Result<u8, Fault> {
@@ -29,7 +30,7 @@ pub fn drain(args: &cli::Drain) -> Result<u8, Fault> {
         log_dir: None,
     };
     let mut bridge = Bridge::attach(&place, &options)?;
-    let drained = drive(&mut bridge, &args.drain);
+    let drained = drive(&mut bridge, &args.drain, Duration::ZERO);
     bridge.detach()?;
     let drained = drained?;
     if args.json {

@@ -18,11 +18,18 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
+/// The last processes of a command may still be closing their files when it has ended.
+const OPEN_PATIENCE: Duration = Duration::from_secs(2);
+/// A bridge that dies more often than this during one command has a reason that will not go away.
+const MOST_RESTARTS: u32 = 10;
+
 /// The command as it ended.
 struct Ended {
     status: u8,
     wall: Duration,
     calls: CallBytes,
+    /// How often the bridge died meanwhile and was started again.
+    restarts: u32,
 }
 
 /// Runs the verb.
@@ -40,7 +47,6 @@ pub fn run(args: &cli::Run, verbose: bool) -> Result<u8, Fault> {
             .open(report)
             .map_err(|e| fault(format!("--report {}: {}", report.display(), plain(&e))))?;
     }
-    let retry = drain_command(&place);
     sys::watch_signals();
     let mut bridge = Bridge::attach(&place, &args.bridge)?;
     if verbose {
@@ -53,79 +59,124 @@ pub fn run(args: &cli::Run, verbose: bool) -> Result<u8, Fault> {
     }
     let inherited: Inventory = bridge.get(&json!({"cmd": "inventory"}))?;
     if inherited.is_dirty() {
-        eprintln!(
-            "forebay: an earlier run has left {} ({}) that {} not on the PFS yet; {}",
-            units::count(inherited.dirty_files, "file", "files"),
-            units::bytes(inherited.dirty_bytes),
-            if inherited.dirty_files == 1 {
-                "is"
-            } else {
-                "are"
-            },
-            if args.no_drain {
-                "this run carries them on"
-            } else {
-                "this run carries them on and drains them"
-            }
-        );
+        eprintln!("forebay: {}", inherited_text(&inherited, args.no_drain));
     }
     let before = BridgeCounters::of(&mut bridge)?;
-
-    let ended = match start(args, &place, &bridge, &preload) {
-        Ok(child) => watch(child),
+    if sys::signals_seen() > 0 {
+        bridge.detach()?;
+        return Err(fault("interrupted before the command was started"));
+    }
+    match start(args, &place, &bridge, &preload) {
+        Ok(child) => {
+            let ended = watch(child, args, &place, &mut bridge);
+            let run = Run {
+                args,
+                place,
+                inherited,
+                before,
+                ended,
+                verbose,
+            };
+            Ok(run.conclude(bridge))
+        }
         Err((code, message)) => {
             eprintln!("forebay: {message}");
             // What an earlier run left stays where it is; this one has done nothing.
             bridge.detach()?;
-            return Ok(code);
+            Ok(code)
         }
-    };
+    }
+}
 
-    match finish(args, &place, bridge, &before) {
-        Ok(after) => {
-            let report = Report {
-                command: args
-                    .command
-                    .iter()
-                    .map(|word| word.to_string_lossy().into_owned())
-                    .collect(),
-                exit_status: ended.status,
-                wall: ended.wall,
-                buffer: &place.root,
-                storage: &place.storage,
-                counters: after.counters,
-                inventory: after.inventory,
-                inherited,
-                calls: ended.calls,
-                drained: after.drained.as_ref(),
-                retry: &retry,
-            };
-            eprint!("{}", report.text());
-            if let Some(path) = &args.report
-                && let Err(e) = report.save(path)
-            {
-                e.tell(verbose);
-            }
-            if let Some(e) = &after.end {
-                e.tell(verbose);
-            }
-            match &after.drained {
-                Some(drained) if !drained.is_complete() => {
-                    tell_left(drained, &retry);
-                    Ok(exit::DATA_LEFT)
-                }
-                _ => Ok(ended.status),
-            }
+fn inherited_text(inherited: &Inventory, no_drain: bool) -> String {
+    format!(
+        "an earlier run has left {} ({}) in the buffer that the PFS does not have; {}",
+        units::count(inherited.dirty_files, "file", "files"),
+        units::bytes(inherited.dirty_bytes),
+        if no_drain {
+            "this run carries on with them"
+        } else {
+            "this run carries on with them and drains them"
         }
-        Err(e) => {
-            e.tell(verbose);
-            eprintln!(
-                "forebay: the command ended with status {}; what it wrote is in {}",
-                ended.status,
-                place.storage.display()
-            );
-            eprintln!("  hint: to bring it to the PFS, run: {retry}");
-            Ok(exit::DATA_LEFT)
+    )
+}
+
+/// A run whose command has ended.
+struct Run<'a> {
+    args: &'a cli::Run,
+    place: Place,
+    inherited: Inventory,
+    before: BridgeCounters,
+    ended: Ended,
+    verbose: bool,
+}
+
+impl Run<'_> {
+    /// Drains and reports. The command has run, so all that goes wrong from here on is told and ends in
+    /// the exit code.
+    fn conclude(mut self, mut bridge: Bridge) -> u8 {
+        if self.ended.restarts > 0 {
+            self.before = BridgeCounters::default();
+        }
+        let mut after = finish(self.args, &mut bridge, &self.before);
+        while after.is_err() && self.ended.restarts < MOST_RESTARTS && !bridge.is_alive() {
+            // What it kept is safe, and a drain goes on where it was.
+            self.ended.restarts += 1;
+            after = Bridge::attach(&self.place, &self.args.bridge).and_then(|fresh| {
+                bridge = fresh;
+                finish(self.args, &mut bridge, &BridgeCounters::default())
+            });
+        }
+        let retry = drain_command(&self.place);
+        let code = match after {
+            Ok(after) => self.report(after, &retry),
+            Err(e) => {
+                e.tell(self.verbose);
+                eprintln!(
+                    "forebay: the command ended with status {}; what it wrote is in {}",
+                    self.ended.status,
+                    self.place.storage.display()
+                );
+                eprintln!("  hint: to bring it to the PFS, run: {retry}");
+                exit::DATA_LEFT
+            }
+        };
+        if bridge.is_alive()
+            && let Err(e) = bridge.detach()
+        {
+            e.tell(self.verbose);
+        }
+        code
+    }
+
+    fn report(&self, after: After, retry: &str) -> u8 {
+        let words = self.args.command.iter();
+        let report = Report {
+            command: words.map(|w| w.to_string_lossy().into_owned()).collect(),
+            exit_status: self.ended.status,
+            wall: self.ended.wall,
+            buffer: &self.place.root,
+            storage: &self.place.storage,
+            counters: after.counters,
+            inventory: after.inventory,
+            inherited: self.inherited.clone(),
+            calls: self.ended.calls,
+            restarts: self.ended.restarts,
+            drained: after.drained.as_ref(),
+            retry,
+        };
+        eprint!("{}", report.text());
+        if let Some(path) = &self.args.report
+            && let Err(e) = report.save(path)
+        {
+            e.tell(self.verbose);
+        }
+        match &after.drained {
+            Some(drained) if !drained.is_complete() => {
+                tell_left(drained, retry);
+                exit::DATA_LEFT
+            }
+            _ => self.ended.status,
         }
     }
 }
@@ -135,37 +186,20 @@ struct After {
     counters: BridgeCounters,
     inventory: Inventory,
     drained: Option<Drained>,
-    /// The bridge could not be ended.
-    end: Option<Fault>,
 }
 
-fn finish(
-    args: &cli::Run,
-    place: &Place,
-    mut bridge: Bridge,
-    before: &BridgeCounters,
-) -> Result<After, Fault> {
-    let counters = match BridgeCounters::of(&mut bridge) {
-        Ok(counters) => counters.since(before),
-        Err(_) => {
-            // It has died; another one takes over what it kept. Its counters are lost.
-            bridge = Bridge::attach(place, &args.bridge)?;
-            eprintln!("forebay: the bridge had died and was started again; its counters are lost");
-            BridgeCounters::of(&mut bridge)?
-        }
-    };
+fn finish(args: &cli::Run, bridge: &mut Bridge, before: &BridgeCounters) -> Result<After, Fault> {
+    let counters = BridgeCounters::of(bridge)?.since(before);
     let inventory = bridge.get(&json!({"cmd": "inventory"}))?;
     let drained = if args.no_drain {
         None
     } else {
-        Some(drain(&mut bridge, &args.drain)?)
+        Some(drain(bridge, &args.drain, OPEN_PATIENCE)?)
     };
-    let end = bridge.detach().err();
     Ok(After {
         counters,
         inventory,
         drained,
-        end,
     })
 }
 
@@ -239,11 +273,26 @@ fn with_entry(list: Option<OsString>, entry: &Path) -> OsString {
     list
 }
 
-/// Waits for the command. What asks us to end in the meantime goes to the command.
-fn watch(mut child: Child) -> Ended {
+/// Waits for the command. What asks us to end in the meantime goes to the command; a bridge that dies
+/// is started again, and programs connect to the new one.
+fn watch(mut child: Child, args: &cli::Run, place: &Place, bridge: &mut Bridge) -> Ended {
     let started = Instant::now();
     let before = CallBytes::now();
+    let mut restarts = 0;
     sys::pass_signals_to(child.id());
+    if let Some(program) = sys::Process::open(child.id()) {
+        while restarts <= MOST_RESTARTS && bridge.dies_before(&program) {
+            restarts += 1;
+            match Bridge::attach(place, &args.bridge) {
+                Ok(fresh) => *bridge = fresh,
+                Err(e) => {
+                    eprintln!("forebay: the bridge has died and cannot be started again");
+                    e.tell(false);
+                    break;
+                }
+            }
+        }
+    }
     // Before it is waited for, nobody else can have its process id.
     let waited = sys::await_end(child.id());
     sys::pass_signals_to(0);
@@ -252,6 +301,7 @@ fn watch(mut child: Child) -> Ended {
         status: status.map_or(exit::FAILURE, exit_status),
         wall: started.elapsed(),
         calls: CallBytes::now().since(before),
+        restarts,
     }
 }
 
