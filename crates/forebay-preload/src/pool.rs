@@ -12,7 +12,7 @@
 //! has taken the number.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::config::Config;
 use crate::process::{MAX_CONNECTIONS, Process};
@@ -26,7 +26,10 @@ const RESERVED_DESCRIPTORS: u64 = 24;
 
 /// One connection of the pool. All zeroes: free and not connected.
 pub struct Slot {
-    busy: AtomicU32,
+    /// The thread that uses it ([`sys::thread`]), 0 for none.
+    busy: AtomicU64,
+    /// Place of that use on the thread's stack; 0 while it is not known.
+    frame: AtomicUsize,
     /// Descriptor plus one, 0 if not connected.
     fd1: AtomicI32,
     generation: AtomicU32,
@@ -51,13 +54,11 @@ pub enum Lease<'p> {
 impl Lease<'_> {
     /// A free slot, or a connection for this request alone.
     pub fn take(process: Option<&Process>) -> Lease<'_> {
+        let me = sys::thread();
+        let here = core::ptr::from_ref(&me) as usize;
         if let Some(process) = process {
             for (at, slot) in process.slots.iter().enumerate() {
-                if slot
-                    .busy
-                    .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok()
-                {
+                if slot.enter(me, here) {
                     return Lease::Slot(process, at);
                 }
             }
@@ -116,13 +117,31 @@ impl Lease<'_> {
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
         match self {
-            Lease::Slot(process, at) => process.slots[*at].busy.store(0, Ordering::Release),
+            Lease::Slot(process, at) => process.slots[*at].leave(),
             Lease::Transient(_) => self.broken(),
         }
     }
 }
 
 impl Slot {
+    /// Takes the slot if it is free, or if the use that holds it has been left by a jump out of a signal handler.
+    fn enter(&self, me: u64, here: usize) -> bool {
+        let free = self
+            .busy
+            .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
+        let mine =
+            free.is_ok() || free == Err(me) && was_left(self.frame.load(Ordering::Relaxed), here);
+        if mine {
+            self.frame.store(here, Ordering::Relaxed);
+        }
+        mine
+    }
+
+    fn leave(&self) {
+        self.frame.store(0, Ordering::Relaxed);
+        self.busy.store(0, Ordering::Release);
+    }
+
     fn place(&self, at: usize, fd: c_int, id: u64) {
         self.cookie.store(id, Ordering::Relaxed);
         self.fd1.store(fd + 1, Ordering::Relaxed);
@@ -137,6 +156,19 @@ impl Slot {
         if close && fd >= 0 {
             sys::close(fd);
         }
+    }
+}
+
+/// Does the stack frame at `frame` no longer exist, seen from `here` in the same thread? A signal handler runs
+/// deeper in the stack than what it interrupts, or on the stack for signals.
+#[cold]
+fn was_left(frame: usize, here: usize) -> bool {
+    let (signal_stack, in_use) = sys::signal_stack();
+    match (in_use, signal_stack.contains(&frame)) {
+        _ if frame == 0 => false,
+        (true, false) => false,
+        (false, true) => true,
+        _ => frame < here,
     }
 }
 
@@ -254,15 +286,12 @@ pub fn make_way(fd: c_int) -> bool {
         return true;
     };
     let slot = &process.slots[at];
-    if slot
-        .busy
-        .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
-        .is_err()
-    {
+    let me = sys::thread();
+    if !slot.enter(me, core::ptr::from_ref(&me) as usize) {
         return false;
     }
     slot.forget(at, true);
-    slot.busy.store(0, Ordering::Release);
+    slot.leave();
     true
 }
 

@@ -83,6 +83,37 @@ pub fn getpid() -> c_int {
     unsafe { call!(libc::SYS_getpid) }.unwrap_or(0) as c_int
 }
 
+/// A value that no other living thread of this process has; never 0. It costs no system call.
+#[inline(always)]
+pub fn thread() -> u64 {
+    let id: u64;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the first word of the thread's own block is its address.
+    unsafe {
+        asm!("mov {}, fs:0", out(reg) id, options(nostack, readonly, preserves_flags));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: reads a register.
+    unsafe {
+        asm!("mrs {}, tpidr_el0", out(reg) id, options(nostack, nomem, preserves_flags));
+    }
+    id.max(1)
+}
+
+/// The alternate signal stack of this thread, from its first address to the one behind it, and whether
+/// it is in use now.
+pub fn signal_stack() -> (core::ops::Range<usize>, bool) {
+    // SAFETY: zeroes are a valid value.
+    let mut stack: libc::stack_t = unsafe { core::mem::zeroed() };
+    // SAFETY: `stack` is writable.
+    let _ = unsafe { call!(libc::SYS_sigaltstack, 0, &raw mut stack) };
+    let start = stack.ss_sp as usize;
+    (
+        start..start + stack.ss_size,
+        stack.ss_flags & libc::SS_ONSTACK != 0,
+    )
+}
+
 /// Effective user and group.
 pub fn effective_ids() -> (u32, u32) {
     // SAFETY: no arguments.
