@@ -103,6 +103,10 @@ fn what_others_did_since_is_not_undone_by_a_repeated_request() {
     fails(w.run(stat("d")), libc::ENOENT);
     w.run(create("a")).unwrap();
     fails(again(&mut w, create("a"), &[unlink("a")]), libc::ESTALE);
+    w.run(mkdir("d")).unwrap();
+    w.run(create("d/a")).unwrap();
+    let others = [unlink("d/a"), rmdir("d"), create("d")];
+    fails(again(&mut w, create("d/a"), &others), libc::ESTALE);
     fails(w.run(stat("a")), libc::ENOENT);
     w.run(create("a")).unwrap();
     w.run(unlink("a")).unwrap();

@@ -29,10 +29,13 @@ pub(super) fn paths(changes: &[Change]) -> impl Iterator<Item = &TreePath> {
     })
 }
 
-/// Objects whose marks or names a batch changes at their owner.
+/// Objects whose marks or paths a batch changes, in the local table of a home or at their owner.
 fn objects(changes: &[Change]) -> impl Iterator<Item = ObjectName> {
     changes.iter().filter_map(|c| match c {
-        Change::Doom { object, .. } | Change::Relabel(object) => Some(*object),
+        Change::Put { record, .. } => Some(record.object),
+        Change::Delete { object, .. } | Change::Doom { object, .. } | Change::Relabel(object) => {
+            Some(*object)
+        }
         Change::Meta { key, .. } => owned_object(key),
         _ => None,
     })

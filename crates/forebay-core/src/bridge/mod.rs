@@ -132,7 +132,7 @@ impl Retry {
         if now < self.at {
             return false;
         }
-        self.wait = (self.wait * 2).min(RETRY_MOST_US);
+        self.wait = (self.wait * 2).clamp(RETRY_FIRST_US, RETRY_MOST_US);
         self.at = now + self.wait;
         true
     }

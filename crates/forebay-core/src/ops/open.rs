@@ -4,7 +4,7 @@ use super::change::{Plan, only, type_of};
 use super::read::follow_if;
 use super::{Answer, Context, Decision, GrantTarget, Path};
 use crate::access::{self, READ, WRITE};
-use crate::facts::{Attr, NewKind, Outcome, errno};
+use crate::facts::{Attr, NewKind, Outcome, Stop, errno};
 use crate::path::TreePath;
 use crate::record::{Kind, ObjectName};
 use crate::walk::{Follow, Found, Last, Node};
@@ -49,13 +49,15 @@ impl Context<'_> {
     /// Opens what an earlier try of this request has created. If it has lost its name meanwhile, there
     /// is nothing to open, and to create it again would bring back what was removed.
     pub(super) fn open_again(&self, path: &Path, flags: i32) -> Outcome<Decision> {
-        let found = self.walk.resolve(path, follow_of(flags))?;
-        let own = found
-            .record
-            .as_ref()
-            .is_some_and(|r| r.token == self.request.token);
-        match &found.node {
-            Some(node) if own => self.open_existing(&found, node, flags),
+        let found = match self.walk.resolve(path, follow_of(flags)) {
+            // There is no such way any more.
+            Err(Stop::Errno(_) | Stop::Redirect(_)) => return errno(libc::ESTALE),
+            other => other?,
+        };
+        match (&found.record, &found.node) {
+            (Some(record), Some(node)) if record.token == self.request.token => {
+                self.open_existing(&found, node, flags)
+            }
             _ => errno(libc::ESTALE),
         }
     }

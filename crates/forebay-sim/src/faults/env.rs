@@ -66,6 +66,8 @@ pub(super) struct Weather {
     hangup: u32,
     /// A bridge dies, per output that it was asked for.
     crash: u32,
+    /// The same right after it has written a batch.
+    crash_after_write: u32,
     /// How long a bridge stays dead at most.
     down_us: u64,
 }
@@ -78,6 +80,7 @@ impl Weather {
         slow_us: 1,
         hangup: 0,
         crash: 0,
+        crash_after_write: 0,
         down_us: 1_000,
     };
 
@@ -90,7 +93,8 @@ impl Weather {
             slow: pick(random, &[0, 20_000, 100_000]),
             slow_us: u64::from(pick(random, &[5_000, 100_000, 900_000])),
             hangup: pick(random, &[0, 20_000, 100_000]),
-            crash: pick(random, &[0, 500, 2_000, 8_000]),
+            crash: pick(random, &[0, 500, 2_000]),
+            crash_after_write: pick(random, &[0, 5_000, 20_000, 60_000]),
             down_us: u64::from(pick(random, &[2_000, 50_000, 1_500_000])),
         }
     }
@@ -212,9 +216,14 @@ impl Env {
         self.random.between(10, 2_000)
     }
 
-    /// Does the bridge die now?
-    pub(super) fn strikes(&mut self) -> bool {
-        self.random.chance(self.weather.crash)
+    /// Does the bridge die now? Right after a write there is most to get wrong.
+    pub(super) fn strikes(&mut self, after_write: bool) -> bool {
+        let parts = if after_write {
+            self.weather.crash_after_write
+        } else {
+            self.weather.crash
+        };
+        self.random.chance(parts)
     }
 
     /// Does the connection break during this call?

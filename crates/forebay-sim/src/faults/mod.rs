@@ -76,7 +76,7 @@ pub struct FaultOptions {
     pub bridges: Option<u32>,
     /// Clients; `None` leaves it to the seed, from 2 to 5.
     pub clients: Option<usize>,
-    /// Operations of each client; `None` leaves it to the seed, from 6 to 14.
+    /// Operations of each client; `None` leaves it to the seed, from 6 to 30.
     pub steps: Option<u32>,
     /// A planted bug. Without the feature `planted-bugs` it does nothing.
     pub mutation: Option<Mutation>,
@@ -186,7 +186,7 @@ impl Plan {
         let mut random = Random::new(!seed);
         let bridges = *random.pick(&[1, 2, 2, 3, 3, 3, 4]);
         let clients = random.between(2, 5) as usize;
-        let steps = random.between(6, 14) as u32;
+        let steps = random.between(6, 30) as u32;
         Plan {
             seed,
             bridges: options.bridges.unwrap_or(bridges).max(1),

@@ -128,7 +128,8 @@ fn may_fail(action: &Action, e: i32, tree: &Tree) -> bool {
     let paths = action.paths();
     let last = &paths[paths.len() - 1];
     let exists = |p: &TreePath| p.is_root() || tree.contains_key(p);
-    let above_missing = |p: &TreePath| !exists(&p.parent());
+    // Whoever sees a directory go from under a path may call the way missing or barred.
+    let above_missing = |p: &TreePath| !exists(&p.parent()) || passes_file(tree, p);
     match (e, action) {
         (libc::ENOENT, Action::Create(p, _) | Action::Mkdir(p)) => above_missing(p),
         (libc::ENOENT, Action::Rename(old, new, flags)) => {

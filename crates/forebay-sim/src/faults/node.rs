@@ -60,6 +60,8 @@ pub(super) struct Node {
     tickets: Ticket,
     pub(super) versions: Cell<u32>,
     pub(super) objects: u64,
+    /// The last thing that it did was to write a batch.
+    has_written: bool,
 }
 
 impl Node {
@@ -81,6 +83,7 @@ impl Node {
             tickets: 0,
             versions: Cell::new(0),
             objects: 0,
+            has_written: false,
         }
     }
 
@@ -231,7 +234,8 @@ impl Node {
     }
 
     fn poll(&mut self, env: &mut Env) -> Option<Output> {
-        if self.is_alive() && env.strikes() {
+        let has_written = std::mem::take(&mut self.has_written);
+        if self.is_alive() && env.strikes(has_written) {
             self.crash(env);
             let bridge = self.id;
             env.after(0, Event::Crash { bridge });
@@ -293,6 +297,7 @@ impl Node {
             },
         );
         self.apply(changes);
+        self.has_written = true;
         for change in changes {
             match change {
                 Change::Put { record, .. } => {

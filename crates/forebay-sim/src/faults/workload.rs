@@ -7,6 +7,8 @@ use forebay_core::path::TreePath;
 /// The habits of one seed.
 pub(super) struct Workload {
     paths: Vec<TreePath>,
+    /// Directories that clients make first.
+    first: Vec<TreePath>,
     /// How often each action is taken, in the order of [`Workload::action`].
     weights: [u64; 10],
     pause_us: u64,
@@ -27,11 +29,12 @@ impl Workload {
                 paths.push(path(format!("{top}{tag}/{sub}/z")));
             }
         }
+        let first: Vec<_> = paths.iter().filter(|p| p.depth() == 1).cloned().collect();
         // Tops and their children more often than what lies deeper.
         let tops: Vec<_> = paths.iter().filter(|p| p.depth() < 3).cloned().collect();
         paths.extend(tops.iter().cloned());
         paths.extend(tops);
-        let mut weights = [4, 3, 5, 2, 3, 3, 6, 1, 5, 3];
+        let mut weights = [4, 3, 5, 2, 3, 4, 6, 1, 5, 3];
         for weight in &mut weights {
             *weight *= *random.pick(&[0, 1, 1, 1, 2, 4]);
         }
@@ -41,6 +44,7 @@ impl Workload {
         weights[8] += 1;
         Workload {
             paths,
+            first,
             weights,
             pause_us: *random.pick(&[0, 500, 5_000]),
         }
@@ -51,7 +55,10 @@ impl Workload {
     }
 
     /// The next thing that a client does.
-    pub(super) fn action(&self, random: &mut Random) -> Action {
+    pub(super) fn action(&mut self, random: &mut Random) -> Action {
+        if let Some(dir) = self.first.pop() {
+            return Action::Mkdir(dir);
+        }
         let a = random.pick(&self.paths).clone();
         let b = random.pick(&self.paths).clone();
         let mut left = random.below(self.weights.iter().sum());
