@@ -13,7 +13,7 @@ use forebay_core::ops::{
 };
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectId, ObjectName, Record, Token};
-use forebay_core::table::{Change, Tables};
+use forebay_core::table::{Change, TableError, Tables};
 use forebay_core::walk::Walk;
 use forebay_wire::{
     ATTR_BYTES, Base, DirEntry, DirEntryWriter, GRANT_REOPEN, MAX_REPLY_BYTES, REPLY_HEADER_BYTES,
@@ -430,16 +430,26 @@ fn commit(
         .namespace
         .commit(guard, job.request.token, &decision.batch, own)
     {
-        server.log.limited(Cause::Fault, format_args!("{e}"));
         for (spec, made) in used {
             job.memo.put_fresh(spec, made);
         }
-        return Err(Halt::Fail(Errno(libc::EIO)));
+        return Err(not_written(server, &e));
     }
     for (_, made) in used {
         server.objects.settle(made.fresh.object);
     }
     Ok(())
+}
+
+/// The tables did not take a batch.
+fn not_written(server: &ServerHandle, e: &TableError) -> Halt {
+    server.log.limited(Cause::Fault, format_args!("{e}"));
+    let errno = if e.is_no_space() {
+        libc::ENOSPC
+    } else {
+        libc::EIO
+    };
+    Halt::Fail(Errno(errno))
 }
 
 /// Work on backing objects that a commit has announced.
@@ -599,8 +609,7 @@ fn make_link(server: &ServerHandle, old: ObjectName, spec: &NewObject) -> Result
         token: Token::default(),
     };
     if let Err(e) = server.namespace.note(&[announce]) {
-        server.log.limited(Cause::Fault, format_args!("{e}"));
-        return Err(Halt::Fail(Errno(libc::EIO)));
+        return Err(not_written(server, &e));
     }
     match server.objects.make_link(old, new, spec) {
         Ok(fresh) => Ok(Made { fresh, fd: None }),

@@ -18,6 +18,7 @@
 
 mod cached;
 mod memory;
+mod reserve;
 mod rocks;
 
 pub use cached::Cached;

@@ -3,16 +3,23 @@
 //! The write-ahead log is on and never flushed by hand: a batch is in the page
 //! cache when `apply` returns, so it survives the death of the process. It need
 //! not survive the death of the machine, and so nothing waits for the disk.
+//!
+//! After a failed write RocksDB accepts no other, so the database is closed and
+//! opened again; see [`Rocks::apply`]. So that this works on a full disk, and
+//! removals as well, some space is kept back, see [`crate::reserve`].
 
+use crate::reserve::Reserve;
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectId, ObjectName, Record, Token};
 use forebay_core::table::{Change, Marks, TableError, Tables};
+use parking_lot::{RwLock, RwLockReadGuard};
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
     DBIterator, DBRecoveryMode, Direction, IteratorMode, LogLevel, Options, ReadOptions,
     WriteBatch, WriteOptions,
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Path key to record.
 const GLOBAL: &str = "global";
@@ -26,17 +33,20 @@ const META: &str = "meta";
 /// Uncompressed blocks kept in memory.
 const BLOCK_CACHE_BYTES: usize = 64 << 20;
 /// Size of a table in memory before it is written out.
-const WRITE_BUFFER_BYTES: usize = 32 << 20;
+const WRITE_BUFFER_BYTES: usize = 16 << 20;
 /// Logs beyond this size in sum force the oldest memory table out.
-const WAL_LIMIT_BYTES: u64 = 256 << 20;
+const WAL_LIMIT_BYTES: u64 = 64 << 20;
 const BLOOM_BITS_PER_KEY: f64 = 10.0;
 /// An object name as key: identity, then link number, both big endian.
 const OBJECT_KEY_BYTES: usize = 20;
 
 /// Tables in a RocksDB database.
 pub struct Rocks {
-    db: DB,
+    dir: PathBuf,
+    db: RwLock<State>,
     write: WriteOptions,
+    cache: Cache,
+    reserve: Reserve,
 }
 
 fn failed(e: rocksdb::Error) -> TableError {
@@ -48,64 +58,218 @@ fn damaged(what: &str, key: &[u8]) -> TableError {
 }
 
 impl Rocks {
-    /// Opens the database in `dir`, or makes one.
+    /// Opens the database in `dir`, or makes one. Keeps a file beside it.
     ///
     /// # Errors
     /// RocksDB can't open it: damaged, locked by another process, no space.
     pub fn open(dir: &Path) -> Result<Self, TableError> {
-        let mut table = BlockBasedOptions::default();
-        table.set_block_cache(&Cache::new_lru_cache(BLOCK_CACHE_BYTES).map_err(failed)?);
-        table.set_bloom_filter(BLOOM_BITS_PER_KEY, false);
-        let mut options = Options::default();
-        options.create_if_missing(true);
-        options.create_missing_column_families(true);
-        options.set_block_based_table_factory(&table);
-        options.set_compression_type(DBCompressionType::None);
-        options.set_write_buffer_size(WRITE_BUFFER_BYTES);
-        options.set_max_total_wal_size(WAL_LIMIT_BYTES);
-        // One writer at a time, under the namespace lock: the machinery for more only costs.
-        options.set_allow_concurrent_memtable_write(false);
-        options.set_enable_write_thread_adaptive_yield(false);
-        // A record cut off at the end was never acknowledged; any other damage must be seen.
-        options.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
-        options.set_log_level(LogLevel::Warn);
-        options.set_keep_log_file_num(2);
-        let families = [GLOBAL, LOCAL, MARK, META].map(|name| {
-            ColumnFamilyDescriptor::new(name, {
-                let mut o = Options::default();
-                o.set_block_based_table_factory(&table);
-                o.set_compression_type(DBCompressionType::None);
-                o.set_write_buffer_size(WRITE_BUFFER_BYTES);
-                o
-            })
-        });
-        let db = DB::open_cf_descriptors(&options, dir, families).map_err(failed)?;
-        Ok(Rocks {
-            db,
+        let rocks = Rocks {
+            dir: dir.to_owned(),
+            db: RwLock::new(State::Closed),
             write: WriteOptions::default(),
-        })
+            cache: Cache::new_lru_cache(BLOCK_CACHE_BYTES).map_err(failed)?,
+            reserve: Reserve::beside(dir),
+        };
+        rocks.open_again()?;
+        rocks.reserve.restore();
+        Ok(rocks)
     }
 
-    fn family(&self, name: &str) -> Result<&ColumnFamily, TableError> {
-        self.db
-            .cf_handle(name)
-            .ok_or_else(|| TableError(format!("no column family {name}")))
-    }
-
-    /// Entries of a family whose keys begin with `prefix`, from `from` on.
-    fn range(
-        &self,
-        family: &str,
-        prefix: &[u8],
-        from: &[u8],
-    ) -> Result<DBIterator<'_>, TableError> {
-        let mut options = ReadOptions::default();
-        if let Some(end) = end_of_prefix(prefix) {
-            options.set_iterate_upper_bound(end);
+    /// Opens the database, after closing it if it is open. On a full disk it takes the
+    /// reserve; if even that is not enough, the database can at least be read.
+    fn open_again(&self) -> Result<(), TableError> {
+        let mut place = self.db.write();
+        *place = State::Closed;
+        let mut opened = open_database(&self.dir, &self.cache, Access::Write);
+        if opened.as_ref().is_err_and(TableError::is_no_space) && self.reserve.release() {
+            opened = open_database(&self.dir, &self.cache, Access::Write);
         }
-        let mode = IteratorMode::From(from, Direction::Forward);
-        Ok(self.db.iterator_cf_opt(self.family(family)?, options, mode))
+        match opened {
+            Ok(db) => {
+                *place = State::Open(db);
+                Ok(())
+            }
+            Err(e) => {
+                *place = State::ReadOnly(open_database(&self.dir, &self.cache, Access::Read)?);
+                Err(e)
+            }
+        }
     }
+
+    fn db(&self) -> Result<Open<'_>, TableError> {
+        let guard = self.db.read();
+        if !matches!(*guard, State::Closed) {
+            return Ok(Open(guard));
+        }
+        drop(guard);
+        self.open_again()?;
+        Ok(Open(self.db.read()))
+    }
+
+    /// Sees to it that there is space for a batch, as far as that can be known before.
+    fn admit(&self, batch: &[Change]) -> Result<(), TableError> {
+        if !self.reserve.is_released() {
+            return Ok(());
+        }
+        let restored = self.reserve.restore();
+        if matches!(*self.db.read(), State::Open(_)) {
+            return match restored || !only_adds(batch) {
+                true => Ok(()),
+                false => Err(TableError::no_space()),
+            };
+        }
+        match restored {
+            true => self.open_again(),
+            false => Err(TableError::no_space()),
+        }
+    }
+
+    fn write(&self, batch: &[Change]) -> Result<(), TableError> {
+        let open = self.db()?;
+        let db = open.db()?;
+        let writes = encode(db, batch)?;
+        db.write_opt(writes, &self.write).map_err(failed)
+    }
+}
+
+enum State {
+    Open(DB),
+    /// There was no space to open it for writing.
+    ReadOnly(DB),
+    Closed,
+}
+
+/// The database while nobody closes it.
+struct Open<'a>(RwLockReadGuard<'a, State>);
+
+impl Open<'_> {
+    fn db(&self) -> Result<&DB, TableError> {
+        match &*self.0 {
+            State::Open(db) | State::ReadOnly(db) => Ok(db),
+            State::Closed => Err(TableError("the database could not be opened again".into())),
+        }
+    }
+}
+
+enum Access {
+    Read,
+    Write,
+}
+
+/// Where RocksDB writes messages while it opens: in memory, and gone when it is open. On
+/// the disk of the tables, a message that finds no space would end the process. Errors are
+/// not lost: they come back from the calls, and the bridge logs them.
+struct MessageLog(PathBuf);
+
+impl MessageLog {
+    fn new() -> Option<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let memory = Path::new("/dev/shm");
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("forebay-{}-{count}", std::process::id());
+        memory.is_dir().then(|| MessageLog(memory.join(name)))
+    }
+}
+
+impl Drop for MessageLog {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn open_database(dir: &Path, cache: &Cache, access: Access) -> Result<DB, TableError> {
+    let mut table = BlockBasedOptions::default();
+    table.set_block_cache(cache);
+    table.set_bloom_filter(BLOOM_BITS_PER_KEY, false);
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.create_missing_column_families(true);
+    options.set_block_based_table_factory(&table);
+    options.set_compression_type(DBCompressionType::None);
+    options.set_write_buffer_size(WRITE_BUFFER_BYTES);
+    options.set_max_total_wal_size(WAL_LIMIT_BYTES);
+    // One writer at a time, under the namespace lock: the machinery for more only costs.
+    options.set_allow_concurrent_memtable_write(false);
+    options.set_enable_write_thread_adaptive_yield(false);
+    // A record cut off at the end was never acknowledged; any other damage must be seen.
+    options.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
+    options.set_log_level(LogLevel::Header);
+    let log = MessageLog::new();
+    if let Some(log) = &log {
+        options.set_db_log_dir(&log.0);
+    }
+    let families = [GLOBAL, LOCAL, MARK, META].map(|name| {
+        ColumnFamilyDescriptor::new(name, {
+            let mut o = Options::default();
+            o.set_block_based_table_factory(&table);
+            o.set_compression_type(DBCompressionType::None);
+            o.set_write_buffer_size(WRITE_BUFFER_BYTES);
+            o
+        })
+    });
+    match access {
+        Access::Write => DB::open_cf_descriptors(&options, dir, families),
+        Access::Read => DB::open_cf_descriptors_read_only(&options, dir, families, false),
+    }
+    .map_err(failed)
+}
+
+fn family<'a>(db: &'a DB, name: &str) -> Result<&'a ColumnFamily, TableError> {
+    db.cf_handle(name)
+        .ok_or_else(|| TableError(format!("no column family {name}")))
+}
+
+/// Entries of a family whose keys begin with `prefix`, from `from` on.
+fn range<'a>(
+    db: &'a DB,
+    name: &str,
+    prefix: &[u8],
+    from: &[u8],
+) -> Result<DBIterator<'a>, TableError> {
+    let mut options = ReadOptions::default();
+    if let Some(end) = end_of_prefix(prefix) {
+        options.set_iterate_upper_bound(end);
+    }
+    let mode = IteratorMode::From(from, Direction::Forward);
+    Ok(db.iterator_cf_opt(family(db, name)?, options, mode))
+}
+
+fn encode(db: &DB, batch: &[Change]) -> Result<WriteBatch, TableError> {
+    let (global, local) = (family(db, GLOBAL)?, family(db, LOCAL)?);
+    let (mark, meta) = (family(db, MARK)?, family(db, META)?);
+    let mut writes = WriteBatch::default();
+    for change in batch {
+        match change {
+            Change::Put { path, record } => {
+                writes.put_cf(global, path.key(), record.encode());
+                writes.put_cf(local, object_key(record.object), path.as_bytes());
+            }
+            Change::Delete { path, object } => {
+                writes.delete_cf(global, path.key());
+                writes.delete_cf(local, object_key(*object));
+            }
+            Change::Doom { object, token } => {
+                writes.put_cf(mark, mark_key(DOOMED, *object), token_bytes(*token));
+            }
+            Change::Undoom(object) => writes.delete_cf(mark, mark_key(DOOMED, *object)),
+            Change::Relabel(object) => {
+                writes.put_cf(mark, mark_key(RELABEL, *object), b"");
+            }
+            Change::Relabeled(object) => writes.delete_cf(mark, mark_key(RELABEL, *object)),
+            Change::Meta { key, value } => match value {
+                Some(v) => writes.put_cf(meta, key, v),
+                None => writes.delete_cf(meta, key),
+            },
+        }
+    }
+    Ok(writes)
+}
+
+/// Does a batch only add to the tables? Then it has to wait for space; what takes
+/// something away has not.
+fn only_adds(batch: &[Change]) -> bool {
+    let has = |what: fn(&Change) -> bool| batch.iter().any(what);
+    has(|c| matches!(c, Change::Put { .. })) && !has(|c| matches!(c, Change::Delete { .. }))
 }
 
 /// The first key greater than all that begin with `prefix`.
@@ -158,8 +322,9 @@ fn token_of_bytes(bytes: &[u8]) -> Option<Token> {
 impl Tables for Rocks {
     fn get(&self, path: &TreePath) -> Result<Option<Record>, TableError> {
         let key = path.key();
-        self.db
-            .get_pinned_cf(self.family(GLOBAL)?, &key)
+        let open = self.db()?;
+        let db = open.db()?;
+        db.get_pinned_cf(family(db, GLOBAL)?, &key)
             .map_err(failed)?
             .map(|v| Record::decode(&v).map_err(|_| damaged("record", &key)))
             .transpose()
@@ -176,7 +341,8 @@ impl Tables for Rocks {
         let mut from = prefix.clone();
         from.extend_from_slice(after.unwrap_or_default());
         let mut found = Vec::new();
-        for entry in self.range(GLOBAL, &prefix, &from)? {
+        let open = self.db()?;
+        for entry in range(open.db()?, GLOBAL, &prefix, &from)? {
             let (key, value) = entry.map_err(failed)?;
             if found.len() == limit {
                 break;
@@ -202,8 +368,9 @@ impl Tables for Rocks {
                 [dir.as_bytes(), b"/"].concat(),
             ]
         };
+        let open = self.db()?;
         for prefix in prefixes {
-            for entry in self.range(GLOBAL, prefix, prefix)? {
+            for entry in range(open.db()?, GLOBAL, prefix, prefix)? {
                 let (key, value) = entry.map_err(failed)?;
                 let path = TreePath::from_key(&key).ok_or_else(|| damaged("path", &key))?;
                 if path == *dir {
@@ -218,8 +385,9 @@ impl Tables for Rocks {
 
     fn path_of(&self, object: ObjectName) -> Result<Option<TreePath>, TableError> {
         let key = object_key(object);
-        self.db
-            .get_pinned_cf(self.family(LOCAL)?, key)
+        let open = self.db()?;
+        let db = open.db()?;
+        db.get_pinned_cf(family(db, LOCAL)?, key)
             .map_err(failed)?
             .map(|v| TreePath::new(&*v).ok_or_else(|| damaged("path of an object", &key)))
             .transpose()
@@ -227,7 +395,8 @@ impl Tables for Rocks {
 
     fn marks(&self) -> Result<Marks, TableError> {
         let mut marks = Marks::default();
-        for entry in self.range(MARK, b"", b"")? {
+        let open = self.db()?;
+        for entry in range(open.db()?, MARK, b"", b"")? {
             let (key, value) = entry.map_err(failed)?;
             let bad = || damaged("mark", &key);
             let (mark, object) = key.split_first().ok_or_else(bad)?;
@@ -244,43 +413,26 @@ impl Tables for Rocks {
     }
 
     fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, TableError> {
-        self.db.get_cf(self.family(META)?, key).map_err(failed)
+        let open = self.db()?;
+        let db = open.db()?;
+        db.get_cf(family(db, META)?, key).map_err(failed)
     }
 
     fn metas(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, TableError> {
-        self.range(META, prefix, prefix)?
+        let open = self.db()?;
+        range(open.db()?, META, prefix, prefix)?
             .map(|e| e.map(|(k, v)| (k.into_vec(), v.into_vec())).map_err(failed))
             .collect()
     }
 
+    /// Writes a batch. If RocksDB can't, it is closed, opened, and tried once more; a batch
+    /// that was written in spite of the error is only written again.
     fn apply(&self, batch: &[Change]) -> Result<(), TableError> {
-        let (global, local) = (self.family(GLOBAL)?, self.family(LOCAL)?);
-        let (mark, meta) = (self.family(MARK)?, self.family(META)?);
-        let mut writes = WriteBatch::default();
-        for change in batch {
-            match change {
-                Change::Put { path, record } => {
-                    writes.put_cf(global, path.key(), record.encode());
-                    writes.put_cf(local, object_key(record.object), path.as_bytes());
-                }
-                Change::Delete { path, object } => {
-                    writes.delete_cf(global, path.key());
-                    writes.delete_cf(local, object_key(*object));
-                }
-                Change::Doom { object, token } => {
-                    writes.put_cf(mark, mark_key(DOOMED, *object), token_bytes(*token));
-                }
-                Change::Undoom(object) => writes.delete_cf(mark, mark_key(DOOMED, *object)),
-                Change::Relabel(object) => {
-                    writes.put_cf(mark, mark_key(RELABEL, *object), b"");
-                }
-                Change::Relabeled(object) => writes.delete_cf(mark, mark_key(RELABEL, *object)),
-                Change::Meta { key, value } => match value {
-                    Some(v) => writes.put_cf(meta, key, v),
-                    None => writes.delete_cf(meta, key),
-                },
-            }
-        }
-        self.db.write_opt(writes, &self.write).map_err(failed)
+        self.admit(batch)?;
+        self.write(batch).or_else(|_| {
+            self.open_again()?;
+            self.admit(batch)?;
+            self.write(batch)
+        })
     }
 }

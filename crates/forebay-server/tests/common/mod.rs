@@ -100,6 +100,14 @@ impl Place {
     }
 }
 
+impl Drop for Place {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the bridge has logged:\n{}", self.logged());
+        }
+    }
+}
+
 pub fn write(client: &mut Client, path: &str, bytes: &[u8]) {
     let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
     let fd = client.open(path, flags, 0o644).unwrap();
