@@ -14,7 +14,7 @@ use forebay_core::ops::{
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectId, ObjectName, Record, Token};
 use forebay_core::table::{Change, TableError, Tables};
-use forebay_core::walk::Walk;
+use forebay_core::walk::{Place, Walk};
 use forebay_wire::{
     ATTR_BYTES, Base, DirEntry, DirEntryWriter, GRANT_REOPEN, MAX_REPLY_BYTES, REPLY_HEADER_BYTES,
     ReplyKind,
@@ -383,7 +383,10 @@ fn grant(
         GrantTarget::Lower(_) if server.lower.may_wait() && !may_block => {
             return Err(Halt::MustBlock);
         }
-        GrantTarget::Lower(path) => server.lower.open(path, flags),
+        GrantTarget::Lower(path) => {
+            server.lower.flush_touch(path);
+            server.lower.open(path, flags)
+        }
     };
     match opened {
         Ok(fd) => Ok(Some(fd)),
@@ -465,7 +468,8 @@ pub(crate) fn follow_up(server: &ServerHandle, effects: &[Effect]) {
                 ),
             },
             Effect::Relabel(object, _) => relabel(server, *object),
-            Effect::Touch(object) => server.objects.touch(*object),
+            Effect::Touch(Place::Born(object)) => server.objects.touch(*object),
+            Effect::Touch(Place::Merged(path)) => server.lower.touch(path),
         }
     }
 }

@@ -16,6 +16,7 @@
 #![deny(unsafe_code)]
 
 pub mod connection;
+pub mod dir_times;
 pub mod execute;
 pub mod facts;
 pub mod fsck;
@@ -425,6 +426,7 @@ impl Server {
             ));
         }
         self.handle.objects.flush_touches();
+        self.handle.lower.flush_touches();
         if outcome.is_ok() {
             recover::end(&self.handle)?;
             self.handle.objects.sweep();

@@ -5,8 +5,9 @@
 //! link: whoever could exchange a directory for a link must not lead the bridge
 //! out of the buffer.
 
+use crate::dir_times::DirTimes;
 use crate::sys::{self, Errno, Sys};
-use forebay_core::facts::{Attr, LowerEntry};
+use forebay_core::facts::{Attr, LowerEntry, Timestamp};
 use forebay_core::path::TreePath;
 use forebay_core::placement;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,6 +21,7 @@ pub struct Lower {
     may_wait: bool,
     /// The kernel has no `openat2`.
     old_kernel: AtomicBool,
+    times: DirTimes,
 }
 
 impl Lower {
@@ -34,6 +36,7 @@ impl Lower {
             root,
             may_wait,
             old_kernel: AtomicBool::new(false),
+            times: DirTimes::default(),
         })
     }
 
@@ -53,7 +56,13 @@ impl Lower {
     /// Of the file system, but not that nothing is there.
     pub fn attr(&self, path: &TreePath) -> Sys<Option<Attr>> {
         match sys::stat(self.root.as_fd(), path.as_bytes()) {
-            Ok(attr) => Ok(Some(attr)),
+            Ok(mut attr) => {
+                if let Some(at) = self.times.waits(path) {
+                    attr.mtime = attr.mtime.max(at);
+                    attr.ctime = attr.ctime.max(at);
+                }
+                Ok(Some(attr))
+            }
             Err(Errno(libc::ENOENT | libc::ENOTDIR)) => Ok(None),
             Err(e) => Err(e),
         }
@@ -94,6 +103,52 @@ impl Lower {
         }
         let at = dir.as_ref().map_or(self.root.as_fd(), OwnedFd::as_fd);
         sys::open(at, name, flags, 0)
+    }
+
+    /// When programs have changed its directories, and what a drain has to give back.
+    pub fn times(&self) -> &DirTimes {
+        &self.times
+    }
+
+    /// An entry of this directory has appeared or gone in the buffer.
+    pub fn touch(&self, path: &TreePath) {
+        self.times.touch(path);
+    }
+
+    /// Writes the time of one directory, if it waits.
+    pub fn flush_touch(&self, path: &TreePath) {
+        if let Some(at) = self.times.take(path) {
+            self.write_touch(path, at);
+        }
+    }
+
+    /// Writes the times of all directories that wait for it.
+    pub fn flush_touches(&self) {
+        for (path, at) in self.times.take_all() {
+            self.write_touch(&path, at);
+        }
+    }
+
+    fn write_touch(&self, path: &TreePath, at: Timestamp) {
+        // Gone meanwhile, or not ours to change: then its time does not matter, or can't be helped.
+        if let Ok(dir) = self.open(path, libc::O_RDONLY | libc::O_DIRECTORY)
+            // The clock that we read is coarser than the one that the file system may have used.
+            && sys::stat(dir.as_fd(), b"").is_ok_and(|now| now.mtime < at)
+        {
+            let _ = sys::set_times(dir.as_fd(), b"", None, Some(at));
+        }
+    }
+
+    /// To be called by a drain before it changes entries of a directory.
+    pub fn keep_times(&self, path: &TreePath) {
+        if self.times.is_kept(path) {
+            return;
+        }
+        if let Ok(dir) = self.open(path, libc::O_RDONLY | libc::O_DIRECTORY)
+            && let Ok(attr) = sys::stat(dir.as_fd(), b"")
+        {
+            self.times.keep(path, dir, &attr);
+        }
     }
 
     fn lacks_openat2(&self) -> bool {

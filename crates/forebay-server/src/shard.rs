@@ -166,7 +166,7 @@ impl Shard {
                     continue;
                 }
             }
-            let timeout = if self.server.objects.has_touched() {
+            let timeout = if self.has_touched() {
                 TOUCH_DELAY.as_millis() as i32
             } else {
                 -1
@@ -176,10 +176,29 @@ impl Shard {
             if served > 0 {
                 self.spin(&mut events)?;
             }
-            if self.server.objects.has_touched() && last_flush.elapsed() >= TOUCH_DELAY {
-                self.server.objects.flush_touches();
+            if self.has_touched() && last_flush.elapsed() >= TOUCH_DELAY {
+                self.flush_touches();
                 last_flush = Instant::now();
             }
+        }
+    }
+
+    /// Are there times of directories that are not written yet?
+    fn has_touched(&self) -> bool {
+        self.server.objects.has_touched() || self.server.lower.times().any_waits()
+    }
+
+    fn flush_touches(&self) {
+        self.server.objects.flush_touches();
+        if !self.server.lower.may_wait() {
+            self.server.lower.flush_touches();
+        } else if self.server.lower.times().any_waits() {
+            let server = self.server.clone();
+            // With a full queue they wait for the next round.
+            let _ = self
+                .server
+                .pool
+                .submit(move || server.lower.flush_touches());
         }
     }
 

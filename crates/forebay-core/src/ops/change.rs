@@ -7,7 +7,7 @@ use crate::facts::{Attr, Fresh, Label, NewKind, NewObject, Outcome, errno};
 use crate::path::TreePath;
 use crate::record::{Kind, ObjectName, Record};
 use crate::table::Change;
-use crate::walk::{Dir, Found, Node, Place};
+use crate::walk::{Dir, Found, Node};
 
 impl Context<'_> {
     /// Write and search permission in the directory, as every change of its entries needs.
@@ -197,11 +197,9 @@ impl Plan {
 
     /// An entry of `dir` has come or gone.
     pub(super) fn touch(&mut self, dir: &Dir) {
-        if let Place::Born(object) = dir.place {
-            let effect = Effect::Touch(object);
-            if !self.effects.contains(&effect) {
-                self.effects.push(effect);
-            }
+        let effect = Effect::Touch(dir.place.clone());
+        if !self.effects.contains(&effect) {
+            self.effects.push(effect);
         }
     }
 

@@ -4,6 +4,7 @@ use crate::facts::Attr;
 use crate::path::TreePath;
 use crate::record::{ObjectName, Token};
 use crate::table::Change;
+use crate::walk::Place;
 
 /// Where a relative path starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -161,8 +162,8 @@ pub enum Effect {
     Remove(ObjectName),
     /// Write the label anew from the record at this path; then the relabel mark may go.
     Relabel(ObjectName, TreePath),
-    /// A name in this buffer-made directory appeared or went: set its mtime and ctime to now.
-    Touch(ObjectName),
+    /// A name in this directory appeared or went: set its mtime and ctime to now.
+    Touch(Place),
 }
 
 /// The outcome of policy.

@@ -8,9 +8,9 @@ use super::pfs::{During, Trouble, Work};
 use super::protocol::Reason;
 use super::sys::{self as more, Users};
 use super::{inventory, processes};
-use crate::sys::{self, Errno};
+use crate::sys::Errno;
 use forebay_core::drain::{Picture, Update};
-use forebay_core::facts::{Attr, Timestamp};
+use forebay_core::facts::Attr;
 use forebay_core::path::TreePath;
 use forebay_core::record::{Kind, Record};
 use std::collections::BTreeSet;
@@ -18,24 +18,6 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
 impl<G: Ground + ?Sized> Pass<'_, G> {
-    /// Access and modification time of the root directory before the drain puts its temporary names there.
-    pub(super) fn times_of_root(&self) -> Option<(Timestamp, Timestamp)> {
-        let attr = sys::stat(self.ground.lower().root(), b"").ok()?;
-        Some((attr.atime, attr.mtime))
-    }
-
-    /// If only temporary names came and went in the root, nothing has happened there.
-    pub(super) fn give_back_times_of_root(&self, times: Option<(Timestamp, Timestamp)>) {
-        let root = self.ground.lower().root();
-        if let Some((atime, mtime)) = times
-            && !self.has_changed(&TreePath::root())
-            && sys::stat(root, b"").is_ok_and(|now| now.mtime != mtime)
-        {
-            // Not our directory: then it shows when the drain was at work.
-            let _ = sys::set_times(root, b"", Some(atime), Some(mtime));
-        }
-    }
-
     /// Gives the directories made in the buffer their attributes, children before parents, because every
     /// entry that comes changes the times of its directory.
     pub(super) fn finish_dirs(&self) -> Result<(), Halt> {

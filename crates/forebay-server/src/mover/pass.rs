@@ -53,7 +53,21 @@ impl<'g, G: Ground + ?Sized> Pass<'g, G> {
     /// # Errors
     /// The tables failed, or a test has cut the drain short.
     pub(super) fn run(&self) -> Result<(), Halt> {
-        let root = self.times_of_root();
+        let lower = self.ground.lower();
+        lower.flush_touches();
+        lower.times().begin_drain();
+        let changed = self.change_the_pfs();
+        lower.times().end_drain();
+        changed?;
+        self.finish_dirs()?;
+        self.list_what_is_left()?;
+        self.sync_dirs();
+        self.release()
+    }
+
+    /// Everything that changes entries of directories there.
+    fn change_the_pfs(&self) -> Result<(), Halt> {
+        self.ground.lower().keep_times(&TreePath::root());
         self.clean_up_after_the_last()?;
         self.settle_names()?;
         if !self.is_stopping() {
@@ -62,11 +76,7 @@ impl<'g, G: Ground + ?Sized> Pass<'g, G> {
             self.copy_all(tasks)?;
             self.forget_workplaces()?;
         }
-        self.finish_dirs()?;
-        self.give_back_times_of_root(root);
-        self.list_what_is_left()?;
-        self.sync_dirs();
-        self.release()
+        Ok(())
     }
 
     /// Removes the temporary names that a killed drain has left.

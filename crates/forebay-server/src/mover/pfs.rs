@@ -32,9 +32,12 @@ impl<T> During<T> for Result<T, Errno> {
 }
 
 /// The directory that holds `path`, to be used in calls relative to it. `path` is not the root.
+/// Whoever asks for it is about to change its entries: its times are kept.
 pub fn parent(lower: &Lower, path: &TreePath) -> Work<OwnedFd> {
+    let dir = path.parent();
+    lower.keep_times(&dir);
     lower
-        .open(&path.parent(), libc::O_PATH | libc::O_DIRECTORY)
+        .open(&dir, libc::O_PATH | libc::O_DIRECTORY)
         .during("open directory")
 }
 
