@@ -248,7 +248,7 @@ pub struct Sim {
 pub enum SimVerb {
     /// Drive the policy through drops, delays, crashes and restarts, and check what SEMANTICS.md promises.
     #[command(
-        after_help = "Examples:\n  forebay sim faults --seeds 2000\n  forebay sim faults --first 1234 --seeds 1 -v"
+        after_help = "Examples:\n  forebay sim faults --seeds 2000\n  forebay sim faults --first 1234 --seeds 1 --trace"
     )]
     Faults {
         /// How many seeds.
@@ -257,6 +257,13 @@ pub enum SimVerb {
         /// The first seed.
         #[arg(long, value_name = "SEED", default_value_t = 1)]
         first: u64,
+        /// Write down everything that happens, not only what concerns a broken promise.
+        #[arg(long)]
+        trace: bool,
+        /// A planted bug that the simulator has to find.
+        #[cfg(feature = "planted-bugs")]
+        #[arg(long, value_name = "NAME")]
+        mutation: Option<String>,
     },
 }
 

@@ -2,7 +2,7 @@
 
 use super::history::Outcome;
 use super::random::Random;
-use super::trace::Trace;
+use super::trace::{Trace, Way};
 use forebay_core::bridge::Message;
 use forebay_core::record::{BridgeId, ObjectName, Token};
 use std::collections::BTreeMap;
@@ -62,6 +62,9 @@ pub(super) struct Weather {
     /// It takes very long.
     slow: u32,
     slow_us: u64,
+    /// From this message on two bridges can't reach each other for a while.
+    cut: u32,
+    cut_us: u64,
     /// A client loses its connection during a call.
     hangup: u32,
     /// A bridge dies, per output that it was asked for.
@@ -78,6 +81,8 @@ impl Weather {
         double: 0,
         slow: 0,
         slow_us: 1,
+        cut: 0,
+        cut_us: 0,
         hangup: 0,
         crash: 0,
         crash_after_write: 0,
@@ -92,6 +97,8 @@ impl Weather {
             double: pick(random, &[0, 20_000, 100_000, 300_000]),
             slow: pick(random, &[0, 20_000, 100_000]),
             slow_us: u64::from(pick(random, &[5_000, 100_000, 900_000])),
+            cut: pick(random, &[0, 0, 2_000, 20_000]),
+            cut_us: u64::from(pick(random, &[20_000, 2_000_000])),
             hangup: pick(random, &[0, 20_000, 100_000]),
             crash: pick(random, &[0, 500, 2_000]),
             crash_after_write: pick(random, &[0, 5_000, 20_000, 60_000]),
@@ -117,6 +124,8 @@ pub(super) struct Env {
     pub(super) counts: Counts,
     /// The object that a request made, as soon as some table names it.
     pub(super) made: BTreeMap<Token, ObjectName>,
+    /// Bridges that can't reach each other, and until when.
+    cuts: BTreeMap<(BridgeId, BridgeId), u64>,
     /// What should never happen, once it has.
     fault: Option<String>,
     queue: BTreeMap<(u64, u64), Event>,
@@ -136,6 +145,7 @@ impl Env {
             trace,
             counts: Counts::default(),
             made: BTreeMap::new(),
+            cuts: BTreeMap::new(),
             fault: None,
             queue: BTreeMap::new(),
             queued: 0,
@@ -146,6 +156,7 @@ impl Env {
     /// No further faults. What is under way already stays late or lost.
     pub(super) fn calm_down(&mut self) {
         self.weather = Weather::CALM;
+        self.cuts.clear();
     }
 
     /// Something happened that never should.
@@ -185,17 +196,26 @@ impl Env {
     /// A message goes out to another bridge, and arrives never, once or twice, at any time.
     pub(super) fn send(&mut self, from: BridgeId, to: BridgeId, message: Message) {
         self.counts.messages += 1;
-        if self.random.chance(self.weather.drop) {
-            self.trace.message("lost", from, to, self.now, &message);
+        if self.random.chance(self.weather.drop) || self.is_cut(from, to) {
+            self.trace.message(Way::Lost, from, to, self.now, &message);
             return;
         }
-        self.trace.message("sends", from, to, self.now, &message);
+        self.trace.message(Way::Sent, from, to, self.now, &message);
         let copies = 1 + u32::from(self.random.chance(self.weather.double));
         for _ in 0..copies {
             let delay = self.travel_us();
             let message = message.clone();
             self.after(delay, Event::Message { from, to, message });
         }
+    }
+
+    fn is_cut(&mut self, from: BridgeId, to: BridgeId) -> bool {
+        let pair = (from.min(to), from.max(to));
+        if self.random.chance(self.weather.cut) {
+            let end = self.now + self.random.between(1_000, 1_000 + self.weather.cut_us);
+            self.cuts.insert(pair, end);
+        }
+        self.cuts.get(&pair).is_some_and(|end| self.now < *end)
     }
 
     fn travel_us(&mut self) -> u64 {

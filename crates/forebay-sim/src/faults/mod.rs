@@ -111,6 +111,15 @@ pub struct Summary {
     pub crashes: u64,
 }
 
+impl std::ops::AddAssign for Summary {
+    fn add_assign(&mut self, more: Summary) {
+        self.seeds += more.seeds;
+        self.operations += more.operations;
+        self.messages += more.messages;
+        self.crashes += more.crashes;
+    }
+}
+
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -219,10 +228,12 @@ pub fn run(options: &FaultOptions, out: &mut dyn Write) -> Result<Summary, Failu
         if let Err(broken) = result {
             return Err(report(&plan, membership, &broken, out)?);
         }
-        summary.seeds += 1;
-        summary.operations += world.calls.len() as u64;
-        summary.messages += world.env.counts.messages;
-        summary.crashes += world.env.counts.crashes;
+        summary += Summary {
+            seeds: 1,
+            operations: world.calls.len() as u64,
+            messages: world.env.counts.messages,
+            crashes: world.env.counts.crashes,
+        };
     }
     Ok(summary)
 }

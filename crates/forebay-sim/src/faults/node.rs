@@ -6,7 +6,7 @@ use super::env::{Alarm, Env, Event};
 use super::labels::Labeling;
 use super::look::{Range, View};
 use super::request::Attempt;
-use super::trace;
+use super::trace::{self, Way};
 use forebay_core::bridge::{Bridge, Found, Message, Mutation, Output, Ticket, Verdict};
 use forebay_core::facts::Need;
 use forebay_core::membership::Membership;
@@ -176,7 +176,7 @@ impl Node {
     pub(super) fn on_message(&mut self, from: BridgeId, message: Message, env: &mut Env) {
         if let Some(bridge) = &mut self.bridge {
             env.trace
-                .message("reached", from, self.id, env.now, &message);
+                .message(Way::Received, from, self.id, env.now, &message);
             bridge
                 .message(from, message, &self.tables, env.now)
                 .expect(NEVER_FAILS);

@@ -1,9 +1,10 @@
 //! What happened, in order, for people.
 
-use forebay_core::bridge::{Body, Message, Part};
+use forebay_core::bridge::{Body, Message, Part, TxnId};
 use forebay_core::path::TreePath;
 use forebay_core::record::BridgeId;
 use forebay_core::table::Change;
+use std::collections::BTreeMap;
 
 /// One line.
 #[derive(Debug, Clone)]
@@ -15,18 +16,28 @@ struct Line {
     paths: Vec<TreePath>,
 }
 
+/// What becomes of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    Sent,
+    Lost,
+    Received,
+}
+
 /// The lines of one run; none are kept unless it was asked for.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Trace {
     on: bool,
     lines: Vec<Line>,
+    /// What was asked for, because the answers don't repeat it.
+    asked: BTreeMap<(BridgeId, u64), TreePath>,
 }
 
 impl Trace {
     pub(super) fn new(on: bool) -> Self {
         Trace {
             on,
-            lines: Vec::new(),
+            ..Trace::default()
         }
     }
 
@@ -50,17 +61,39 @@ impl Trace {
 
     pub(super) fn message(
         &mut self,
-        verb: &str,
+        way: Way,
         from: BridgeId,
         to: BridgeId,
         time: u64,
         message: &Message,
     ) {
-        let who = || format!("bridge {}", from.0);
-        self.note(time, who, || {
-            let (text, paths) = body(&message.body);
-            (format!("{verb} to {}: {text}", to.0), paths)
-        });
+        if !self.on {
+            return;
+        }
+        if let Body::Fetch { request, path } = &message.body {
+            self.asked.insert((from, *request), path.clone());
+        }
+        let (text, paths) = match &message.body {
+            Body::Fetched { request, record } => {
+                let path = self.asked.get(&(to, *request)).cloned().unwrap_or_default();
+                let what = record.as_ref().map(|r| (r.kind, r.object.oid));
+                (format!("fetched {path}: {what:?}"), vec![path])
+            }
+            other => body(other),
+        };
+        let who = if way == Way::Received { to } else { from };
+        self.note(
+            time,
+            || format!("bridge {}", who.0),
+            || {
+                let way = match way {
+                    Way::Sent => format!("to {}", to.0),
+                    Way::Lost => format!("to {}, lost", to.0),
+                    Way::Received => format!("from {}", from.0),
+                };
+                (format!("{way}: {text}"), paths)
+            },
+        );
     }
 
     /// The lines that concern `paths`, or all if there are none.
@@ -71,6 +104,7 @@ impl Trace {
                 || line
                     .paths
                     .iter()
+                    .filter(|p| !p.is_root())
                     .any(|a| paths.iter().any(|b| a.is_within(b) || b.is_within(a)))
         };
         let mut out = String::new();
@@ -114,11 +148,11 @@ pub(super) fn changes(changes: &[Change]) -> (String, Vec<TreePath>) {
             Change::Undoom(object) => format!("undoom {:?}", object.oid),
             Change::Relabel(object) => format!("relabel {:?}", object.oid),
             Change::Relabeled(object) => format!("relabeled {:?}", object.oid),
-            Change::Meta { key, value } => {
-                let key = key.escape_ascii().to_string();
-                let verb = if value.is_some() { "set" } else { "clear" };
-                format!("{verb} {key}")
-            }
+            Change::Meta { key, value } => match meta(key) {
+                Some(name) => format!("{} {name}", if value.is_some() { "set" } else { "clear" }),
+                // Every batch has one of these.
+                None => continue,
+            },
         });
     }
     (words.join(", "), paths)
@@ -127,10 +161,7 @@ pub(super) fn changes(changes: &[Change]) -> (String, Vec<TreePath>) {
 fn body(body: &Body) -> (String, Vec<TreePath>) {
     match body {
         Body::Fetch { path, .. } => (format!("fetch {path}"), vec![path.clone()]),
-        Body::Fetched { request, record } => {
-            let what = record.as_ref().map(|r| (r.kind, r.object.oid));
-            (format!("fetched {request:x}: {what:?}"), Vec::new())
-        }
+        Body::Fetched { .. } => ("fetched".to_owned(), Vec::new()),
         Body::FetchRange { dir, .. } => (format!("fetch below {dir}"), vec![dir.clone()]),
         Body::FetchedRange { entries, .. } => {
             let paths: Vec<_> = entries.iter().map(|(p, _)| p.clone()).collect();
@@ -143,41 +174,65 @@ fn body(body: &Body) -> (String, Vec<TreePath>) {
         } => {
             let (text, paths) = part(p);
             let primary = primary.0;
-            let seq = txn.seq;
-            (
-                format!("prepare {seq:x} (primary {primary}): {text}"),
-                paths,
-            )
+            let text = format!("prepare {} (primary {primary}): {text}", name(*txn));
+            (text, paths)
         }
         Body::Commit { txn, part: p } => {
             let (text, paths) = part(p);
-            (format!("commit {:x}: {text}", txn.seq), paths)
+            (format!("commit {}: {text}", name(*txn)), paths)
         }
         Body::Vote { txn, vote } => {
             let vote = if vote.is_ok() { "yes" } else { "no" };
-            let (by, seq) = (txn.coordinator.0, txn.seq);
-            (format!("vote {vote} on {by}:{seq:x}"), Vec::new())
+            (format!("vote {vote} on {}", name(*txn)), Vec::new())
         }
         Body::Outcome { txn, committed, .. } => {
-            let (by, seq) = (txn.coordinator.0, txn.seq);
-            (
-                format!("outcome of {by}:{seq:x}: {}", word(*committed)),
-                Vec::new(),
-            )
+            let text = format!("outcome of {}: {}", name(*txn), word(*committed));
+            (text, Vec::new())
         }
         Body::Decide { txn, committed } => {
-            let seq = txn.seq;
-            (format!("decide {seq:x}: {}", word(*committed)), Vec::new())
+            let text = format!("decide {}: {}", name(*txn), word(*committed));
+            (text, Vec::new())
         }
-        Body::Ack { txn } => (format!("ack {:x}", txn.seq), Vec::new()),
-        Body::Query { txn } => {
-            let (by, seq) = (txn.coordinator.0, txn.seq);
-            (format!("query {by}:{seq:x}"), Vec::new())
-        }
+        Body::Ack { txn } => (format!("ack {}", name(*txn)), Vec::new()),
+        Body::Query { txn } => (format!("query {}", name(*txn)), Vec::new()),
         Body::Settled => ("settled".to_owned(), Vec::new()),
     }
 }
 
 fn word(committed: bool) -> &'static str {
     if committed { "commit" } else { "abort" }
+}
+
+/// Coordinator, its life, and the number in it.
+fn name(txn: TxnId) -> String {
+    let (by, life, number) = (txn.coordinator.0, txn.seq >> 32, txn.seq as u32);
+    format!("{by}:{life}.{number}")
+}
+
+/// A named value of the transaction layer. `None` for the memory of requests.
+fn meta(key: &[u8]) -> Option<String> {
+    let text = key.escape_ascii().to_string();
+    let rest = text.strip_prefix("bridge/")?;
+    let (kind, _) = rest.split_once('/')?;
+    let value = &key["bridge/".len() + kind.len() + 1..];
+    let number = |from: usize, to: usize| {
+        let bytes = value.get(from..to)?;
+        Some(bytes.iter().fold(0, |n: u64, b| n << 8 | u64::from(*b)))
+    };
+    Some(match kind {
+        "done" => return None,
+        "intent" | "prepared" | "outcome" => {
+            let coordinator = BridgeId(number(0, 4)? as u32);
+            let seq = number(4, 12)?;
+            format!("{kind} {}", name(TxnId { coordinator, seq }))
+        }
+        "owned" => format!(
+            "owned {:x}.{:x}.{:x}",
+            number(0, 4)?,
+            number(4, 8)?,
+            number(8, 16)?
+        ),
+        "settled" => format!("settled {}", number(0, 4)?),
+        _ => rest.to_owned(),
+    })
 }
