@@ -345,6 +345,8 @@ fn turn(server: &ServerHandle, job: &mut Job, may_block: bool) -> Result<Answere
             Ok(answer(server, job, decision.answer, fd))
         }
         Err(Stop::Need(need)) => {
+            // Nobody asks for a new object who does not want to put its record into the tables.
+            job.changes |= matches!(need, Need::Object(_));
             obtain(server, job, need, may_block)?;
             Err(Halt::Again)
         }

@@ -6,7 +6,7 @@
 
 use crate::ServerHandle;
 use crate::namespace::State;
-use crate::objects::Made;
+use crate::objects::{self, Made, Shape};
 use crate::sys::Errno;
 use forebay_core::facts::{Attr, Facts, Fresh, LowerEntry, Need, NewObject, Outcome, Stop, errno};
 use forebay_core::path::TreePath;
@@ -24,6 +24,9 @@ pub struct Memo {
     attrs: RefCell<HashMap<TreePath, Option<Attr>>>,
     links: RefCell<HashMap<TreePath, Vec<u8>>>,
     lists: RefCell<HashMap<TreePath, Arc<Vec<LowerEntry>>>>,
+    /// Of directories in the buffer. A request is judged by one look at each: its turns
+    /// follow each other within microseconds, and a look is a system call.
+    dirs: RefCell<Vec<(ObjectName, Attr)>>,
     fresh: RefCell<Vec<(NewObject, Made)>>,
 }
 
@@ -56,6 +59,13 @@ impl Memo {
     pub fn any_list(&self) -> Option<(TreePath, Arc<Vec<LowerEntry>>)> {
         let lists = self.lists.borrow();
         lists.iter().next().map(|(p, l)| (p.clone(), l.clone()))
+    }
+    fn dir(&self, object: ObjectName) -> Option<Attr> {
+        let dirs = self.dirs.borrow();
+        dirs.iter().find(|(dir, _)| *dir == object).map(|&(_, attr)| attr)
+    }
+    fn put_dir(&self, object: ObjectName, attr: Attr) {
+        self.dirs.borrow_mut().push((object, attr));
     }
     /// Remembers a new object.
     pub fn put_fresh(&self, spec: NewObject, made: Made) {
@@ -135,8 +145,16 @@ impl Facts for RequestFacts<'_> {
     }
 
     fn attr(&self, object: ObjectName) -> Outcome<Attr> {
+        let is_dir = objects::shape(object) == Shape::Dir;
+        if is_dir && let Some(attr) = self.memo.dir(object) {
+            return Ok(attr);
+        }
         let attr = self.server.objects.attr(object);
-        attr.map_err(|e| self.missing(object, e))
+        let attr = attr.map_err(|e| self.missing(object, e))?;
+        if is_dir {
+            self.memo.put_dir(object, attr);
+        }
+        Ok(attr)
     }
 
     fn link_text(&self, object: ObjectName) -> Outcome<Vec<u8>> {

@@ -364,7 +364,7 @@ pub fn start(config: Config) -> Result<Server, Error> {
         epoch: handle.epoch,
     };
     let failed = |e: &dyn fmt::Display| Error(format!("can't start an event loop: {e}"));
-    let load = Arc::new(shard::Load::default());
+    let load = Arc::new(shard::Load::new(shards));
     let mut threads = Vec::new();
     for n in 0..shards {
         let inbox = shard::Inbox::new().map_err(|e| failed(&e))?;

@@ -16,7 +16,7 @@ use forebay_wire::{MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Op, REPLY_HEADER_BYTES, R
 use parking_lot::Mutex;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const LISTENER: u64 = u64::MAX;
@@ -70,9 +70,45 @@ impl Inbox {
 }
 
 /// What the shards know of each other: how many clients are running, for spinning.
-#[derive(Default)]
 pub struct Load {
-    running: AtomicUsize,
+    start: Instant,
+    next: AtomicUsize,
+    /// Of each shard: when it last counted (microseconds since `start`), and how many it counted.
+    counts: Box<[AtomicU64]>,
+}
+
+/// Bits of an entry of [`Load::counts`] that hold the count.
+const COUNT_BITS: u32 = 16;
+
+impl Load {
+    /// Of so many shards.
+    pub fn new(shards: usize) -> Self {
+        Load {
+            start: Instant::now(),
+            next: AtomicUsize::new(0),
+            counts: (0..shards).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    fn micros(&self, at: Instant) -> u64 {
+        (at - self.start).as_micros() as u64
+    }
+
+    fn tell(&self, shard: usize, count: usize, now: Instant) {
+        let count = count.min((1 << COUNT_BITS) - 1) as u64;
+        self.counts[shard].store(self.micros(now) << COUNT_BITS | count, Ordering::Relaxed);
+    }
+
+    /// Clients that are running now. What a shard said before it went to sleep soon counts no more.
+    fn running(&self, now: Instant) -> usize {
+        let now = self.micros(now);
+        self.counts
+            .iter()
+            .map(|entry| entry.load(Ordering::Relaxed))
+            .filter(|entry| now.saturating_sub(entry >> COUNT_BITS) < RUNNING.as_micros() as u64)
+            .map(|entry| entry as usize & ((1 << COUNT_BITS) - 1))
+            .sum()
+    }
 }
 
 /// One event loop.
@@ -82,6 +118,8 @@ pub struct Shard {
     listener: Option<Arc<OwnedFd>>,
     inbox: Arc<Inbox>,
     load: Arc<Load>,
+    /// Its place in `load`.
+    number: usize,
     /// Slot and generation make the key of a connection.
     connections: Vec<Slot>,
     free: Vec<usize>,
@@ -131,6 +169,7 @@ impl Shard {
             epoll,
             listener: Some(listener),
             inbox,
+            number: load.next.fetch_add(1, Ordering::Relaxed),
             load,
             connections: Vec::new(),
             free: Vec::new(),
@@ -228,11 +267,12 @@ impl Shard {
 
     /// Looks for the next request without sleeping.
     fn spin(&mut self, events: &mut Vec<Event>) -> Sys<()> {
-        self.note_running();
-        if !self.worth_spinning() {
+        let start = Instant::now();
+        self.note_running(start);
+        if !self.worth_spinning(start) {
             return Ok(());
         }
-        let mut until = Instant::now() + SPIN;
+        let mut until = start + SPIN;
         let mut looks = 0;
         loop {
             looks += 1;
@@ -251,8 +291,8 @@ impl Shard {
             let now = Instant::now();
             if served > 0 {
                 self.spin.worth += (1024 - self.spin.worth) / 8;
-                self.note_running();
-                if !self.worth_spinning() || self.server.stopping() {
+                self.note_running(now);
+                if !self.worth_spinning(now) || self.server.stopping() {
                     return Ok(());
                 }
                 until = now + SPIN;
@@ -263,9 +303,9 @@ impl Shard {
         }
     }
 
-    fn worth_spinning(&mut self) -> bool {
+    fn worth_spinning(&mut self, now: Instant) -> bool {
         // A client that waits for us does so on a processor of its own, or sleeps on ours.
-        if self.load.running.load(Ordering::Relaxed) + 1 > self.spin.cores {
+        if self.load.running(now) + 1 > self.spin.cores {
             return false;
         }
         if self.spin.worth >= SPIN_WORTH {
@@ -281,9 +321,7 @@ impl Shard {
     }
 
     /// Counts the last connection among those whose clients are running.
-    fn note_running(&mut self) {
-        let now = Instant::now();
-        let before = self.running.len();
+    fn note_running(&mut self, now: Instant) {
         if let Some(last) = self.spin.last {
             match self.running.iter_mut().find(|(key, _)| *key == last) {
                 Some(entry) => entry.1 = now,
@@ -291,16 +329,7 @@ impl Shard {
             }
         }
         self.running.retain(|(_, at)| now - *at < RUNNING);
-        let after = self.running.len();
-        if after > before {
-            self.load
-                .running
-                .fetch_add(after - before, Ordering::Relaxed);
-        } else {
-            self.load
-                .running
-                .fetch_sub(before - after, Ordering::Relaxed);
-        }
+        self.load.tell(self.number, self.running.len(), now);
     }
 
     fn accept(&mut self) {
