@@ -446,6 +446,8 @@ unsafe fn route_slow<R: Outcome>(
         }
         match ours(&target, &mut answer) {
             Ok(value) => return value,
+            // A removed directory that is still open, or the working directory, is there for the kernel.
+            Err(Fail::Errno(libc::ENOENT)) if bytes == b"." => return native(dirfd, path),
             Err(Fail::Errno(e)) => return failed(e),
             Err(Fail::Redirect) => {
                 path = scratch.keep(answer.body());

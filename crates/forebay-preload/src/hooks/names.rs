@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_uint};
 
 use forebay_hook::hooks;
-use forebay_wire::{FOLLOW, Op, REMOVE_DIR};
+use forebay_wire::{FOLLOW, MAX_PATH_BYTES, Op, REMOVE_DIR};
 use libc::{AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, S_IFIFO};
 
 use super::{Path, identity, outcome};
@@ -45,7 +45,7 @@ fn symlink_in(target: &Target<'_>, text: Path, answer: &mut Answer) -> Result<c_
     let mut request = target.request(Op::Symlink);
     // SAFETY: the caller of symlink promises a C string.
     request.str2 = unsafe { sys::bytes(text) };
-    if request.str2.len() > forebay_wire::MAX_PATH_BYTES {
+    if request.str2.len() > MAX_PATH_BYTES {
         return Err(libc::ENAMETOOLONG.into());
     }
     bridge::ask(target.config, &mut request, true, answer)?;
@@ -87,17 +87,19 @@ fn two_paths_slow(
 ) -> c_int {
     let (mut room1, mut room2) = (Scratch::new(), Scratch::new());
     // SAFETY: both were found to be strings.
-    let old = old.and_then(|(d, p)| locate(d, unsafe { sys::bytes(p) }, &mut room1));
-    // SAFETY: as above.
-    let new = new.and_then(|(d, p)| locate(d, unsafe { sys::bytes(p) }, &mut room2));
+    let [old, new] = [old, new].map(|place| place.map(|(d, p)| (d, unsafe { sys::bytes(p) })));
+    let too_long =
+        |place: Option<(c_int, &[u8])>| place.is_some_and(|(_, p)| p.len() > MAX_PATH_BYTES);
+    if too_long(old) || too_long(new) {
+        return failed(libc::ENAMETOOLONG);
+    }
+    let old = old.and_then(|(d, p)| locate(d, p, &mut room1));
+    let new = new.and_then(|(d, p)| locate(d, p, &mut room2));
     let (old, new) = match (old, new) {
         (None, None) => return native(),
         (Some(old), Some(new)) => (old, new),
         _ => return failed(libc::EXDEV),
     };
-    if old.rel.len().max(new.rel.len()) > forebay_wire::MAX_PATH_BYTES {
-        return failed(libc::ENAMETOOLONG);
-    }
     let mut request = old.request(op);
     (request.base2, request.str2, request.arg0) = (new.base, new.rel, flags);
     let mut answer = Answer::new();
