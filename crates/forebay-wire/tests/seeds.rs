@@ -1,0 +1,23 @@
+//! The seeds of the fuzzer, without the fuzzer: what once mattered stays right.
+
+#[path = "../../../fuzz/check.rs"]
+mod check;
+
+#[test]
+fn every_seed_of_the_fuzzer_decodes_or_is_refused() {
+    let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/wire");
+    let mut count = 0;
+    for seed in std::fs::read_dir(seeds).unwrap() {
+        let bytes = std::fs::read(seed.unwrap().path()).unwrap();
+        check::any_message(&bytes);
+        // And everything that is almost it.
+        for cut in 0..bytes.len().min(512) {
+            check::any_message(&bytes[..cut]);
+            let mut changed = bytes.clone();
+            changed[cut] ^= 0x81;
+            check::any_message(&changed);
+        }
+        count += 1;
+    }
+    assert!(count > 10, "{count} seeds");
+}
