@@ -62,7 +62,9 @@ impl Memo {
     }
     fn dir(&self, object: ObjectName) -> Option<Attr> {
         let dirs = self.dirs.borrow();
-        dirs.iter().find(|(dir, _)| *dir == object).map(|&(_, attr)| attr)
+        dirs.iter()
+            .find(|(dir, _)| *dir == object)
+            .map(|&(_, attr)| attr)
     }
     fn put_dir(&self, object: ObjectName, attr: Attr) {
         self.dirs.borrow_mut().push((object, attr));
