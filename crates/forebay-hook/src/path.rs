@@ -47,14 +47,46 @@ pub fn below<'p>(path: &'p [u8], root: &[u8]) -> Option<&'p [u8]> {
 }
 
 /// A first look at an absolute path.
+///
+/// This runs for every path of the program, so it looks at eight bytes at a time for what might need
+/// normalising, and at single bytes only if there is something.
+#[inline]
 pub fn glance(path: &[u8], root: &[u8], alias: &[u8]) -> Glance {
-    if !is_plain(path) {
+    if slash_before_dot_or_slash(path) && !is_plain(path) {
         Glance::Unclear
     } else if below(path, root).is_some() || (!alias.is_empty() && below(path, alias).is_some()) {
         Glance::Inside
     } else {
         Glance::Outside
     }
+}
+
+/// Is there a slash with a dot or another slash after it?
+#[inline]
+fn slash_before_dot_or_slash(path: &[u8]) -> bool {
+    const STEP: usize = 8;
+    let word = |at: usize| {
+        let bytes: Option<&[u8; STEP]> = path.get(at..at + STEP).and_then(|b| b.try_into().ok());
+        bytes.map(|b| u64::from_le_bytes(*b))
+    };
+    let mut at = 0;
+    while let (Some(here), Some(next)) = (word(at), word(at + 1)) {
+        if equal_bytes(here, b'/') & (equal_bytes(next, b'/') | equal_bytes(next, b'.')) != 0 {
+            return true;
+        }
+        at += STEP;
+    }
+    path[at..]
+        .windows(2)
+        .any(|w| w[0] == b'/' && matches!(w[1], b'/' | b'.'))
+}
+
+/// The highest bit of every byte of `word` that equals `byte`; all other bits are 0.
+#[inline(always)]
+const fn equal_bytes(word: u64, byte: u8) -> u64 {
+    const LOW_BITS: u64 = u64::MAX / 255 * 0x7f;
+    let differs = word ^ (u64::MAX / 255 * byte as u64);
+    !(((differs & LOW_BITS) + LOW_BITS) | differs | LOW_BITS)
 }
 
 /// Follows components and knows how far they agree with the root.
@@ -209,6 +241,23 @@ mod tests {
         for not in ["//a", "/a//b", "/./a", "/a/.", "/a/..", "/a/../b", "a/./b"] {
             assert!(!is_plain(not.as_bytes()), "{not}");
         }
+    }
+
+    #[test]
+    fn the_quick_look_sees_every_place_where_a_dot_or_a_slash_follows_a_slash() {
+        for len in 2..40 {
+            for at in 0..len - 1 {
+                for pair in [b"//", b"/.", b"/a", b"a/", b"./", b"\x2f\xaf", b"\xaf\x2e"] {
+                    let mut path = [b'x'; 40];
+                    let path = &mut path[..len];
+                    path[at..at + 2].copy_from_slice(pair);
+                    let expected = matches!(pair, b"//" | b"/.");
+                    assert_eq!(slash_before_dot_or_slash(path), expected, "{path:?}");
+                }
+            }
+        }
+        assert!(!slash_before_dot_or_slash(b"/"));
+        assert!(!slash_before_dot_or_slash(b""));
     }
 
     #[test]
