@@ -28,7 +28,8 @@ impl Context<'_> {
         }
         let found = self.walk.resolve(path, follow_of(flags))?;
         if create && (found.slash || found.last != Last::Name) {
-            return errno(if found.node.is_some() && flags & libc::O_EXCL != 0 {
+            // Linux looks at the slash before it looks whether something is there.
+            return errno(if !found.slash && flags & libc::O_EXCL != 0 {
                 libc::EEXIST
             } else {
                 libc::EISDIR
