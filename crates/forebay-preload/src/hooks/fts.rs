@@ -58,7 +58,7 @@ struct Entry {
     namelen: u16,
     ino: u64,
     dev: u64,
-    nlink: u64,
+    nlink: libc::nlink_t,
     level: i16,
     info: u16,
     flags: u16,

@@ -56,13 +56,13 @@ fn fill(out: &mut libc::stat, a: &Attr) {
     *out = unsafe { core::mem::zeroed() };
     out.st_dev = a.dev;
     out.st_ino = a.ino;
-    out.st_nlink = a.nlink.into();
+    out.st_nlink = a.nlink as libc::nlink_t;
     out.st_mode = a.mode;
     out.st_uid = a.uid;
     out.st_gid = a.gid;
     out.st_rdev = a.rdev;
     out.st_size = a.size as i64;
-    out.st_blksize = a.blksize.into();
+    out.st_blksize = a.blksize as libc::blksize_t;
     out.st_blocks = a.blocks as i64;
     (out.st_atime, out.st_atime_nsec) = (a.atime.sec, a.atime.nsec.into());
     (out.st_mtime, out.st_mtime_nsec) = (a.mtime.sec, a.mtime.nsec.into());
