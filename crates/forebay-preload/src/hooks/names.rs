@@ -8,7 +8,7 @@ use libc::{AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, S_IFIFO};
 
 use super::{Path, identity, outcome};
 use crate::bridge::{self, Answer, Fail};
-use crate::locate::{Scratch, Target, failed, locate, may_be_mine, route};
+use crate::locate::{LEAST_ADDRESS, Scratch, Target, failed, locate, may_be_mine, route};
 use crate::sys::{self, call};
 
 fn mkdir_in(target: &Target<'_>, mode: c_uint, answer: &mut Answer) -> Result<c_int, Fail> {
@@ -39,7 +39,7 @@ fn unlink_in(target: &Target<'_>, flags: u32, answer: &mut Answer) -> Result<c_i
 }
 
 fn symlink_in(target: &Target<'_>, text: Path, answer: &mut Answer) -> Result<c_int, Fail> {
-    if (text as isize) < crate::locate::LEAST_ADDRESS {
+    if (text as isize) < LEAST_ADDRESS {
         return Err(libc::EFAULT.into());
     }
     let mut request = target.request(Op::Symlink);
@@ -68,33 +68,34 @@ unsafe fn two_paths(
     if maybe == (false, false) {
         return native();
     }
-    two_paths_slow(
-        op,
-        flags,
-        maybe.0.then_some(old),
-        maybe.1.then_some(new),
-        native,
-    )
+    for (_, path) in [old, new] {
+        if (path as isize) < LEAST_ADDRESS {
+            return failed(libc::EFAULT);
+        }
+        // SAFETY: as above.
+        if unsafe { *path } == 0 {
+            return failed(libc::ENOENT);
+        }
+    }
+    two_paths_slow(op, flags, old, new, native)
 }
 
 #[inline(never)]
 fn two_paths_slow(
     op: Op,
     flags: u32,
-    old: Option<(c_int, Path)>,
-    new: Option<(c_int, Path)>,
+    old: (c_int, Path),
+    new: (c_int, Path),
     native: impl Fn() -> c_int,
 ) -> c_int {
     let (mut room1, mut room2) = (Scratch::new(), Scratch::new());
     // SAFETY: both were found to be strings.
-    let [old, new] = [old, new].map(|place| place.map(|(d, p)| (d, unsafe { sys::bytes(p) })));
-    let too_long =
-        |place: Option<(c_int, &[u8])>| place.is_some_and(|(_, p)| p.len() > MAX_PATH_BYTES);
-    if too_long(old) || too_long(new) {
+    let (old_path, new_path) = unsafe { (sys::bytes(old.1), sys::bytes(new.1)) };
+    if old_path.len().max(new_path.len()) > MAX_PATH_BYTES {
         return failed(libc::ENAMETOOLONG);
     }
-    let old = old.and_then(|(d, p)| locate(d, p, &mut room1));
-    let new = new.and_then(|(d, p)| locate(d, p, &mut room2));
+    let old = locate(old.0, old_path, &mut room1);
+    let new = locate(new.0, new_path, &mut room2);
     let (old, new) = match (old, new) {
         (None, None) => return native(),
         (Some(old), Some(new)) => (old, new),
