@@ -1,0 +1,84 @@
+//! Programs that treat the preload library badly, on purpose or in good faith. Each runs natively and under
+//! `forebay run`; the programs check themselves, and say where something does not hold.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Compiles `tests/preload_hazards/NAME.c` to `$BIN/NAME`, and says how it is run.
+fn hazard(case: common::Case, name: &str) -> (common::Case, String) {
+    let case = case.compile(&format!("../preload_hazards/{name}.c"), &["-pthread"]);
+    (case, format!("\"$BIN/{name}\" \"$BUFFER\""))
+}
+
+fn holds(case: common::Case, name: &str) {
+    let (case, script) = hazard(case.without_walk(), name);
+    case.same(&script);
+}
+
+#[test]
+fn less_common_functions_of_libc_give_what_they_give_natively() {
+    let (case, script) = hazard(common::case!().without_walk(), "functions");
+    // A process of its own, so that the tree which the program leaves is looked at from outside.
+    let library = format!(
+        "gcc -shared -fPIC -o \"$OUTSIDE/library.so\" \"{}\"",
+        source("library.c").display()
+    );
+    case.contents_change_in(["lib.so"]).same(&format!(
+        "{library}\n{script} \"$OUTSIDE/library.so\"\nls -1R . | sed 's/....../X/'"
+    ));
+}
+
+fn source(name: &str) -> PathBuf {
+    common::programs_dir().join("../preload_hazards").join(name)
+}
+
+#[test]
+fn a_program_may_close_every_descriptor_and_take_every_number() {
+    holds(common::case!(), "descriptors");
+}
+
+#[test]
+fn threads_work_on_files_while_others_fork_and_spawn() {
+    holds(common::case!(), "threads");
+}
+
+#[test]
+fn signal_handlers_use_files_in_the_middle_of_a_call_and_may_never_return() {
+    holds(common::case!(), "signals");
+}
+
+#[test]
+fn few_descriptors_and_descriptors_at_the_limit_work() {
+    holds(common::case!(), "limits");
+}
+
+#[test]
+fn a_changed_user_is_judged_as_the_new_one() {
+    if !common::is_root() {
+        common::skipped("only the superuser changes users");
+        return;
+    }
+    holds(common::case!(), "identity");
+}
+
+#[test]
+fn an_environment_of_the_programs_own_making_keeps_the_buffer() {
+    holds(common::case!(), "environment");
+}
+
+#[test]
+fn the_built_library_exports_and_imports_what_is_listed() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/check-preload.sh");
+    let output = Command::new(script)
+        .arg(common::preload())
+        .output()
+        .expect("run the check");
+    assert!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
