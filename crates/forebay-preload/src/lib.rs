@@ -38,6 +38,7 @@ unsafe extern "C" {}
 extern "C" fn at_load() {
     if config::get().is_some() {
         process::start();
+        hooks::find_next_definitions();
         hooks::identity::read_umask();
     }
 }

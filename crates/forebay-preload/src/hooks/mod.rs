@@ -32,6 +32,23 @@ use crate::bridge::{self, Answer, Fail};
 use crate::locate::{Outcome, Target, route};
 use crate::sys::{self, FdPath};
 
+/// At load time: finds what a child may call between fork and exec. A look-up takes a lock of the loader, which in a
+/// child of a program with threads may be held by a thread that does not exist there.
+pub fn find_next_definitions() {
+    use core::hint::black_box;
+    black_box((open::open::real(), open::openat::real()));
+    black_box((descriptors::close::real(), descriptors::close_range::real()));
+    black_box((descriptors::dup2::real(), descriptors::dup3::real()));
+    black_box((exec::execve::real(), exec::execveat::real()));
+    black_box((
+        working_directory::chdir::real(),
+        working_directory::fchdir::real(),
+    ));
+    black_box((identity::umask::real(), identity::setgroups::real()));
+    black_box((identity::setuid::real(), identity::setgid::real()));
+    black_box((access::access::real(), stat::stat::real()));
+}
+
 /// A path as libc takes it.
 type Path = *const c_char;
 
