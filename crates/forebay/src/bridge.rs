@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 /// How long somebody else's bridge may take until it answers (it may have much to recover).
 const OTHER_START: Duration = Duration::from_secs(30);
+/// What a server says whose storage is taken. A look at the lock by another run is enough for that.
+const IN_USE: &str = "another bridge is using";
 /// Pause between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -49,7 +51,9 @@ pub struct Bridge {
 impl Bridge {
     /// Connects to the bridge behind a socket; `None` if nobody answers there.
     pub fn at_socket(socket: &Path) -> Option<Bridge> {
-        let client = Client::connect(socket).ok()?;
+        let mut client = Client::connect(socket).ok()?;
+        // Who restarts a bridge is us: waiting for one that has died would be for nothing.
+        client.set_patience(Duration::ZERO);
         let mut bridge = Bridge {
             client,
             socket: socket.to_owned(),
@@ -133,27 +137,27 @@ impl Bridge {
             }
             None => instance.join("bridge.log"),
         };
-        let (mut child, ready) = spawn(place, options, lifetime, &log_path)?;
-        // One line: "ready", or why not. End of file without one: it has died.
-        let mut said = String::new();
-        let _ = BufReader::new(fs::File::from(ready)).read_line(&mut said);
-        let hint = format!("its log is {}", log_path.display());
-        if said.trim_end() == "ready" {
-            let mut bridge = Bridge::find(place)?
-                .ok_or_else(|| fault("the bridge has started but does not answer").hint(hint))?;
-            bridge.is_ours = true;
-            return Ok(bridge);
+        let started = Instant::now();
+        loop {
+            // Another run may be starting one, or the last one is just ending.
+            if let Some(bridge) = other_bridge(place, &instance, started)? {
+                return Ok(bridge);
+            }
+            let said = match try_start(place, options, lifetime, &log_path)? {
+                None => break,
+                Some(said) => said,
+            };
+            if !(said.contains(IN_USE) && started.elapsed() < OTHER_START) {
+                return Err(fault(format!("the bridge did not start: {said}"))
+                    .hint(format!("its log is {}", log_path.display())));
+            }
         }
-        let status = child.wait().map(|s| s.to_string()).unwrap_or_default();
-        // Another run was faster: its bridge is as good as ours.
-        if let Some(bridge) = other_bridge(place, &instance)? {
-            return Ok(bridge);
-        }
-        let said = match said.trim_end() {
-            "" => format!("it ended with {status} before it was ready"),
-            said => said.to_owned(),
-        };
-        Err(fault(format!("the bridge did not start: {said}")).hint(hint))
+        let mut bridge = Bridge::find(place)?.ok_or_else(|| {
+            fault("the bridge has started but does not answer")
+                .hint(format!("its log is {}", log_path.display()))
+        })?;
+        bridge.is_ours = true;
+        Ok(bridge)
     }
 
     /// Is its process there?
@@ -280,15 +284,36 @@ fn spawn(
     Ok((child, ready))
 }
 
-/// The bridge that somebody else is just starting over the same storage.
-fn other_bridge(place: &Place, instance: &Path) -> Result<Option<Bridge>, Fault> {
-    let since = Instant::now();
+/// Starts the server process and waits until it serves; if it does not, says why.
+fn try_start(
+    place: &Place,
+    options: &BridgeOptions,
+    lifetime: Lifetime,
+    log_path: &Path,
+) -> Result<Option<String>, Fault> {
+    let (mut child, ready) = spawn(place, options, lifetime, log_path)?;
+    // One line: "ready", or why not. End of file without one: it has died.
+    let mut said = String::new();
+    let _ = BufReader::new(fs::File::from(ready)).read_line(&mut said);
+    if said.trim_end() == "ready" {
+        return Ok(None);
+    }
+    let status = child.wait().map(|s| s.to_string()).unwrap_or_default();
+    Ok(Some(match said.trim_end() {
+        "" => format!("it ended with {status} before it was ready"),
+        said => said.to_owned(),
+    }))
+}
+
+/// The bridge that somebody else has started over the same storage, as soon as it answers; `None` if
+/// nobody holds the storage.
+fn other_bridge(place: &Place, instance: &Path, since: Instant) -> Result<Option<Bridge>, Fault> {
     loop {
         if let Some(bridge) = Bridge::find(place)? {
             return Ok(Some(bridge));
         }
         if !sys::is_locked(&instance.join("lock")) || since.elapsed() > OTHER_START {
-            return Bridge::find(place);
+            return Ok(None);
         }
         std::thread::sleep(LOOK_AGAIN);
     }
