@@ -1,0 +1,235 @@
+//! `forebay drain` and `forebay fsck`: after runs, after crashes, and again.
+
+use crate::common;
+use crate::stage::{Stage, finish, tree};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+/// What a program does in the tests here; the same natively. Times are set, because two runs are compared.
+const WORK: &str = "
+    set -e
+    cd \"$1\"
+    printf 'new text' > changed
+    rm removed
+    mkdir -p new/deep
+    printf contents > new/f
+    printf '' > new/empty
+    head -c 300000 /dev/zero | tr '\\0' x > new/deep/large
+    ln new/f new/deep/hard
+    ln -s ../changed new/link
+    mkfifo new/pipe
+    mv moved/one new/one
+    mv moved/sub new/deep/sub
+    mv a tmp; mv b a; mv tmp b
+    chmod 640 new/f
+    find . ! -type d -exec touch -h -d '2020-02-02 02:02:02.123456789' {} +
+";
+
+fn before(stage: &Stage, name: &str) {
+    let make = "
+        mkdir -p moved/sub
+        printf old > changed; printf old > removed; printf stays > stays
+        printf 1 > moved/one; printf 2 > moved/sub/two
+        printf A > a; printf B > b
+    ";
+    let dir = stage.path(name);
+    fs::create_dir_all(&dir).unwrap();
+    let made = Command::new("sh")
+        .args(["-c", make])
+        .current_dir(&dir)
+        .status();
+    assert!(made.unwrap().success());
+}
+
+fn work(stage: &Stage) {
+    before(stage, "pfs");
+    stage
+        .say(&[
+            "run",
+            "--buffer",
+            "pfs",
+            "--no-drain",
+            "--",
+            "sh",
+            "-c",
+            WORK,
+            "sh",
+            "pfs",
+        ])
+        .ends_with(0);
+}
+
+/// The tree that the program makes without any buffer.
+fn native(stage: &Stage) -> std::collections::BTreeMap<String, String> {
+    before(stage, "native");
+    let mut command = stage.command("sh");
+    command.args(["-c", WORK, "sh", "native"]);
+    finish(command).ends_with(0);
+    tree(&stage.path("native"))
+}
+
+#[test]
+fn a_drain_makes_the_pfs_what_a_native_run_would_have_made_it() {
+    let stage = Stage::new();
+    work(&stage);
+    stage
+        .say(&["drain", "--buffer", "pfs"])
+        .ends_with(0)
+        .prints("synced and verified");
+    assert_eq!(tree(&stage.pfs()), native(&stage));
+    // There is nothing more to do.
+    stage
+        .say(&["drain", "--buffer", "pfs"])
+        .ends_with(0)
+        .prints("drained 0 files, 0 B");
+    assert!(stage.bridges().is_empty());
+}
+
+#[test]
+fn a_bridge_killed_at_any_point_of_a_drain_leaves_nothing_that_the_next_drain_does_not_mend() {
+    let stage = Stage::new();
+    let expected = native(&stage);
+    let mut killed = 0;
+    loop {
+        for dir in ["pfs", "storage"] {
+            let _ = fs::remove_dir_all(stage.path(dir));
+        }
+        work(&stage);
+        let mut command = stage.forebay(&["drain", "--buffer", "pfs", "--drain-workers", "1"]);
+        command.env("FOREBAY_TEST_ABORT_DRAIN_AT", killed.to_string());
+        let said = finish(command);
+        if said.code == 0 {
+            break;
+        }
+        assert_eq!(said.code, 1, "{said:?}");
+        // What the buffer shows is the same all the time.
+        if killed % 8 == 0 {
+            let said = stage
+                .script(
+                    &["--no-drain"],
+                    "cat pfs/new/one pfs/a pfs/new/deep/sub/two",
+                )
+                .ends_with(0);
+            assert_eq!(said.out, "1B2", "killed at {killed}");
+        }
+        stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+        assert_eq!(tree(&stage.pfs()), expected, "killed at {killed}");
+        killed += 1;
+    }
+    assert!(killed > 30, "only {killed} points");
+}
+
+#[test]
+fn the_json_form_has_counters_and_what_is_left() {
+    let stage = Stage::new();
+    stage
+        .script(&["--no-drain"], "echo 1 > pfs/f; echo 2 > pfs/g")
+        .ends_with(0);
+    fs::write(stage.path("pfs/g"), "not ours").unwrap();
+    let said = stage
+        .say(&["drain", "--buffer", "pfs", "--json"])
+        .ends_with(75);
+    let report: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(report["complete"], false);
+    assert_eq!(report["counters"]["files_drained"], 1);
+    assert_eq!(report["left"][0]["path"], "g");
+    assert_eq!(report["left"][0]["cause"], "File exists");
+    assert_eq!(report["left"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn where_nothing_was_buffered_there_is_nothing_to_drain() {
+    let stage = Stage::new();
+    stage
+        .say(&["drain", "--buffer", "pfs"])
+        .ends_with(1)
+        .tells("holds nothing for ")
+        .tells("--storage DIR");
+}
+
+#[test]
+fn a_pfs_directory_without_permission_is_named_and_its_files_follow_later() {
+    if !common::is_root() {
+        common::skipped("only root may become another user");
+        return;
+    }
+    let stage = Stage::new();
+    for dir in ["pfs", "run", "home", "pfs/locked"] {
+        fs::create_dir_all(stage.path(dir)).unwrap();
+        std::os::unix::fs::chown(stage.path(dir), Some(65534), Some(65534)).unwrap();
+    }
+    std::os::unix::fs::chown(&stage.dir, Some(65534), Some(65534)).unwrap();
+    // The build may lie where others may not look.
+    for (from, to) in [
+        (common::forebay(), "forebay"),
+        (common::preload(), "preload.so"),
+    ] {
+        fs::copy(from, stage.path(to)).unwrap();
+        fs::set_permissions(stage.path(to), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let as_nobody = |arguments: &[&str]| {
+        let mut command = stage.command("setpriv");
+        command
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(stage.path("forebay"))
+            .args(arguments)
+            .env("FOREBAY_PRELOAD", stage.path("preload.so"));
+        finish(command)
+    };
+    let script = "echo 1 > pfs/locked/f; echo 2 > pfs/g; chmod 555 pfs/locked";
+    as_nobody(&["run", "--buffer", "pfs", "--", "sh", "-c", script])
+        .ends_with(75)
+        .tells("locked/f: create: Permission denied");
+    assert!(stage.path("pfs/g").exists());
+    let locked = stage.path("pfs/locked");
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o755)).unwrap();
+    as_nobody(&["drain", "--buffer", "pfs"]).ends_with(0);
+    assert_eq!(fs::read_to_string(locked.join("f")).unwrap(), "1\n");
+}
+
+#[test]
+fn lost_tables_are_rebuilt_and_then_drained() {
+    let stage = Stage::new();
+    work(&stage);
+    let expected = native(&stage);
+    let storage = stage.path("storage");
+    let instance = fs::read_dir(&storage)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    fs::remove_dir_all(instance.join("meta")).unwrap();
+    stage
+        .say(&["fsck", "--storage", "storage"])
+        .ends_with(1)
+        .prints("has no tables");
+    stage
+        .say(&["fsck", "--storage", "storage", "--rebuild"])
+        .ends_with(0)
+        .prints("rebuilt from the objects");
+    stage
+        .say(&["fsck", "--storage", instance.to_str().unwrap()])
+        .ends_with(0)
+        .prints("nothing wrong");
+    stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+    assert_eq!(tree(&stage.pfs()), expected);
+}
+
+#[test]
+fn a_check_of_a_bridge_that_runs_is_refused() {
+    let stage = Stage::new();
+    stage.say(&["up", "--buffer", "pfs"]).ends_with(0);
+    stage
+        .say(&["fsck", "--storage", "storage"])
+        .ends_with(1)
+        .prints("another bridge is using");
+    stage.say(&["down", "--buffer", "pfs"]).ends_with(0);
+    let said = stage
+        .say(&["fsck", "--storage", "storage", "--json"])
+        .ends_with(0);
+    let report: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(report[0]["sound"], true);
+}

@@ -1,0 +1,11 @@
+//! The `forebay` command as its users and their scripts meet it: exit codes, messages, signals, and what is
+//! left behind.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bridges;
+mod drain;
+mod run;
+mod stage;
+mod wrong;

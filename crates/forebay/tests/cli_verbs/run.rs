@@ -1,0 +1,366 @@
+//! `forebay run`.
+
+use crate::common;
+use crate::stage::{Stage, finish, kill, start, wait};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+#[test]
+fn the_exit_status_is_that_of_the_command() {
+    let stage = Stage::new();
+    for (script, code) in [("true", 0), ("exit 3", 3), ("exit 255", 255)] {
+        stage.script(&[], script).ends_with(code);
+    }
+    stage.script(&[], "kill -9 $$").ends_with(128 + 9);
+    stage.script(&[], "kill -15 $$").ends_with(128 + 15);
+}
+
+#[test]
+fn a_command_that_is_not_there_or_no_program_has_the_codes_of_env() {
+    let stage = Stage::new();
+    let run = |program: &str| stage.say(&["run", "--buffer", "pfs", "--", program]);
+    run("no-such-program")
+        .ends_with(127)
+        .tells("no-such-program: No such file or directory");
+    fs::write(stage.path("text"), "no program").unwrap();
+    run("./text")
+        .ends_with(126)
+        .tells("./text: Permission denied");
+    assert!(stage.bridges().is_empty());
+}
+
+#[test]
+fn standard_output_is_the_commands_alone_and_its_input_arrives() {
+    let stage = Stage::new();
+    fs::write(stage.path("input"), "from standard input\n").unwrap();
+    let mut command = stage.script_command(&[], "cat; echo to standard error >&2");
+    command.stdin(fs::File::open(stage.path("input")).unwrap());
+    let said = finish(command).ends_with(0);
+    assert_eq!(said.out, "from standard input\n");
+    assert!(
+        said.err.starts_with("to standard error\nforebay report\n"),
+        "{}",
+        said.err
+    );
+}
+
+#[test]
+fn files_arrive_on_the_pfs_and_no_process_and_no_copy_stays() {
+    let stage = Stage::new();
+    let said = stage
+        .script(
+            &[],
+            "echo one > pfs/a; mkdir pfs/d; echo two > pfs/d/b; ls pfs/d",
+        )
+        .ends_with(0);
+    assert_eq!(said.out, "b\n");
+    assert_eq!(fs::read_to_string(stage.path("pfs/a")).unwrap(), "one\n");
+    assert_eq!(fs::read_to_string(stage.path("pfs/d/b")).unwrap(), "two\n");
+    assert!(stage.bridges().is_empty());
+    let status = stage.script(&["--no-drain"], "true").ends_with(0);
+    assert!(!status.err.contains("an earlier run"), "{}", status.err);
+}
+
+#[test]
+fn the_report_names_files_bytes_rates_and_what_is_left() {
+    let stage = Stage::new();
+    stage
+        .script(
+            &["--report", "report.json"],
+            "head -c 3000000 /dev/zero > pfs/large; echo x > pfs/small; mkdir pfs/d; exit 7",
+        )
+        .ends_with(7)
+        .tells("exit status  7 after")
+        .tells("in buffer    2 files created or changed, 2.9 MiB by their sizes; 1 directory")
+        .tells("large  2.9 MiB")
+        .tells("read back and compared); 1 directory")
+        .tells("left         nothing");
+    let text = fs::read_to_string(stage.path("report.json")).unwrap();
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["forebay_report"], 1);
+    assert_eq!(report["command"][0], "sh");
+    assert_eq!(report["exit_status"], 7);
+    assert_eq!(report["buffer"], stage.pfs().to_str().unwrap());
+    assert_eq!(report["in_buffer"]["dirty_files"], 2);
+    assert_eq!(report["in_buffer"]["dirty_bytes"], 3_000_002);
+    let drain = &report["drain"];
+    assert_eq!(drain["complete"], true);
+    assert_eq!(drain["left"], Value::Array(vec![]));
+    assert_eq!(drain["counters"]["files_drained"], 2);
+    assert_eq!(drain["counters"]["bytes_done"], 3_000_002);
+    assert_eq!(drain["counters"]["bytes_verified"], 3_000_002);
+    assert!(report["storage"]["free_bytes"].as_u64().unwrap() > 0);
+    assert!(report["operations"]["open"].as_u64().unwrap() >= 2);
+    // The program wrote at least what is in its files.
+    let written = report["system_call_bytes_all_files"]["written"].as_u64();
+    assert!(written.unwrap() >= 3_000_002, "{written:?}");
+}
+
+#[test]
+fn without_a_drain_the_data_stays_and_the_next_run_sees_and_drains_it() {
+    let stage = Stage::new();
+    stage
+        .script(&["--no-drain"], "echo kept > pfs/f")
+        .ends_with(0)
+        .tells("drained      not asked for; later: forebay drain --buffer ");
+    assert!(stage.on_pfs().is_empty());
+    let said = stage
+        .script(&[], "cat pfs/f; echo more >> pfs/f")
+        .ends_with(0)
+        .tells("an earlier run has left 1 file (5 B)");
+    assert_eq!(said.out, "kept\n");
+    assert_eq!(stage.on_pfs()["f"], "kept\nmore\n");
+}
+
+#[test]
+fn kept_copies_are_clean_and_are_read_again() {
+    let stage = Stage::new();
+    stage
+        .script(&["--keep"], "echo text > pfs/f")
+        .ends_with(0)
+        .tells("copies kept");
+    assert_eq!(stage.on_pfs()["f"], "text\n");
+    let said = stage.script(&["--keep"], "cat pfs/f").ends_with(0);
+    assert_eq!(said.out, "text\n");
+    assert!(said.err.contains("drained      0 files"), "{}", said.err);
+}
+
+#[test]
+fn the_program_keeps_its_paths_whichever_way_the_buffer_is_spelled() {
+    let stage = Stage::new();
+    std::os::unix::fs::symlink(stage.pfs(), stage.path("link")).unwrap();
+    let run = |buffer: &str, path: &str| {
+        let script = format!("echo {path} > {path}");
+        stage
+            .say(&[
+                "run",
+                "--buffer",
+                buffer,
+                "--no-drain",
+                "--",
+                "sh",
+                "-c",
+                &script,
+            ])
+            .ends_with(0);
+    };
+    run("link", "link/a");
+    run("./pfs//", "pfs/b");
+    run(stage.pfs().to_str().unwrap(), "./pfs/../pfs/c");
+    assert!(stage.on_pfs().is_empty(), "{:?}", stage.on_pfs());
+    stage.say(&["drain", "--buffer", "link"]).ends_with(0);
+    let names: Vec<_> = stage.on_pfs().into_keys().collect();
+    assert_eq!(names, ["a", "b", "c"]);
+}
+
+#[test]
+fn a_program_that_only_the_buffer_has_can_be_run() {
+    let stage = Stage::new();
+    let make = "printf '#!/bin/sh\\necho in the buffer: $1\\n' > pfs/tool; chmod +x pfs/tool";
+    stage.script(&["--no-drain"], make).ends_with(0);
+    for tool in ["pfs/tool", stage.path("pfs/tool").to_str().unwrap()] {
+        let said = stage
+            .say(&["run", "--buffer", "pfs", "--no-drain", "--", tool, "yes"])
+            .ends_with(0);
+        assert_eq!(said.out, "in the buffer: yes\n");
+    }
+    stage
+        .say(&["run", "--buffer", "pfs", "--no-drain", "--", "pfs/none"])
+        .ends_with(127);
+}
+
+#[test]
+fn a_file_that_stays_open_is_left_with_75_and_the_command_that_retries() {
+    let stage = Stage::new();
+    let script = "echo done > pfs/closed; \
+                  (echo begun; echo $$ >/dev/null; exec sleep 1000) > pfs/open 2>/dev/null </dev/null & \
+                  echo $! > holder";
+    let said = stage
+        .script(&[], script)
+        .ends_with(75)
+        .tells("1 thing is (6 B) not on the PFS yet; nothing is lost")
+        .tells("open: still open for writing")
+        .tells("hint: to go on, run: forebay drain --buffer ");
+    let holder: u32 = fs::read_to_string(stage.path("holder"))
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    assert_eq!(stage.on_pfs().into_keys().collect::<Vec<_>>(), ["closed"]);
+    kill("KILL", holder);
+    stage.wait_for("the end of the holder", || {
+        !std::path::Path::new(&format!("/proc/{holder}/fd/1")).exists()
+    });
+    let retry = said.err.rsplit("run: forebay ").next().unwrap().trim();
+    let words: Vec<&str> = retry.split(' ').collect();
+    stage.say(&words).ends_with(0).prints("drained 1 file");
+    assert_eq!(stage.on_pfs()["open"], "begun\n");
+}
+
+#[test]
+fn a_signal_to_run_reaches_the_command_and_what_is_closed_is_drained() {
+    for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        let stage = Stage::new();
+        let script = "echo saved > pfs/f; touch started; exec sleep 1000";
+        let child = start(stage.script_command(&[], script));
+        stage.wait_for_file("started");
+        kill(signal, child.id());
+        wait(child).ends_with(code).tells("left         nothing");
+        assert_eq!(stage.on_pfs()["f"], "saved\n");
+        assert!(stage.bridges().is_empty());
+    }
+}
+
+#[test]
+fn a_command_that_handles_the_signal_decides_about_the_status() {
+    let stage = Stage::new();
+    let script =
+        "trap 'echo saved > pfs/f; exit 5' TERM; touch started; while :; do sleep 0.05; done";
+    let child = start(stage.script_command(&[], script));
+    stage.wait_for_file("started");
+    kill("TERM", child.id());
+    wait(child).ends_with(5);
+    assert_eq!(stage.on_pfs()["f"], "saved\n");
+}
+
+#[test]
+fn a_signal_during_the_drain_stops_it_and_says_what_is_not_there() {
+    let stage = Stage::new();
+    let script =
+        "for i in 1 2 3 4 5 6 7 8; do head -c 200000 /dev/zero > pfs/f$i; done; touch ended";
+    let child = start(stage.script_command(&["--drain-rate", "100K"], script));
+    stage.wait_for_file("ended");
+    stage.wait_for("the first copied bytes", || {
+        stage
+            .bridges()
+            .iter()
+            .any(|b| b["drain"]["state"] == "running" && b["drain"]["bytes_done"] != 0)
+    });
+    kill("INT", child.id());
+    wait(child)
+        .ends_with(75)
+        .tells("the drain was stopped before its turn")
+        .tells("hint: to go on, run: ");
+    stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+    assert_eq!(stage.on_pfs().len(), 8);
+}
+
+#[test]
+fn two_runs_at_once_share_a_bridge_and_the_last_one_ends_it() {
+    let stage = Stage::new();
+    let script =
+        "echo 1 > pfs/first; touch started; while [ ! -e go ]; do sleep 0.02; done; cat pfs/second";
+    let first = start(stage.script_command(&["-v"], script));
+    stage.wait_for_file("started");
+    let pid = stage.bridge_pid();
+    let second = stage
+        .script(&["-v"], "cat pfs/first; echo 2 > pfs/second")
+        .ends_with(0)
+        .tells(&format!("bridge {pid} at "));
+    assert_eq!(second.out, "1\n");
+    assert_eq!(stage.bridge_pid(), pid);
+    fs::write(stage.path("go"), "").unwrap();
+    let first = wait(first).ends_with(0);
+    assert_eq!(first.out, "2\n");
+    assert!(stage.bridges().is_empty());
+    assert_eq!(stage.on_pfs().len(), 2);
+}
+
+#[test]
+fn many_runs_that_start_at_once_find_one_bridge() {
+    let stage = Stage::new();
+    let children: Vec<_> = (0..8)
+        .map(|n| start(stage.script_command(&["--no-drain"], &format!("echo {n} > pfs/f{n}"))))
+        .collect();
+    for child in children {
+        wait(child).ends_with(0);
+    }
+    assert!(stage.bridges().is_empty());
+    stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+    assert_eq!(stage.on_pfs().len(), 8);
+}
+
+#[test]
+fn what_a_killed_run_has_left_is_picked_up_by_the_next_one() {
+    let stage = Stage::new();
+    let script = "echo left > pfs/f; echo $$ > program; touch started; exec sleep 1000";
+    let mut child = start(stage.script_command(&[], script));
+    stage.wait_for_file("started");
+    kill("KILL", child.id());
+    child.wait().unwrap();
+    let program = fs::read_to_string(stage.path("program")).unwrap();
+    kill("KILL", program.trim().parse().unwrap());
+    // Nobody has told the bridge to end; it finds out by itself.
+    stage.wait_for("the end of the bridge", || stage.bridges().is_empty());
+    assert!(stage.on_pfs().is_empty());
+    let said = stage
+        .script(&[], "cat pfs/f")
+        .ends_with(0)
+        .tells("an earlier run has left 1 file (5 B)");
+    assert_eq!(said.out, "left\n");
+    assert_eq!(stage.on_pfs()["f"], "left\n");
+}
+
+#[test]
+fn a_bridge_that_is_killed_during_a_run_comes_back_with_all_that_was_done() {
+    let stage = Stage::new();
+    let script = "echo 1 > pfs/before; exec 5> pfs/open; \
+                  touch started; while [ ! -e go ]; do sleep 0.02; done; \
+                  echo through an old descriptor >&5; exec 5>&-; \
+                  echo 2 > pfs/after; cat pfs/before; ls pfs";
+    let child = start(stage.script_command(&[], script));
+    stage.wait_for_file("started");
+    let pid = stage.bridge_pid();
+    kill("KILL", pid);
+    fs::write(stage.path("go"), "").unwrap();
+    let said = wait(child)
+        .ends_with(0)
+        .tells("bridge       died 1 time and was started again");
+    assert_eq!(said.out, "1\nafter\nbefore\nopen\n");
+    let found = stage.on_pfs();
+    assert_eq!(found["open"], "through an old descriptor\n");
+    assert_eq!(found.len(), 3);
+}
+
+#[test]
+fn ranks_under_mpiexec_write_through_the_buffer_without_further_options() {
+    for mpiexec in ["mpiexec.openmpi", "mpiexec.mpich"] {
+        if let Err(reason) = common::find_program(mpiexec) {
+            common::skipped(&reason);
+            continue;
+        }
+        let stage = Stage::new();
+        let rank = "echo $LD_PRELOAD > pfs/rank.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}";
+        let mut arguments = vec!["run", "--buffer", "pfs", "--no-drain", "--", mpiexec];
+        if mpiexec.ends_with("openmpi") {
+            arguments.extend(["--oversubscribe", "--allow-run-as-root"]);
+        }
+        arguments.extend(["-n", "2", "sh", "-c", rank]);
+        stage.say(&arguments).ends_with(0);
+        assert!(stage.on_pfs().is_empty(), "{mpiexec}");
+        stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+        let names: Vec<_> = stage.on_pfs().into_keys().collect();
+        assert_eq!(names, ["rank.0", "rank.1"], "{mpiexec}");
+    }
+}
+
+#[test]
+fn logs_go_where_they_are_asked_for() {
+    let stage = Stage::new();
+    stage.script(&["--log-dir", "logs"], "true").ends_with(0);
+    let log = fs::read_to_string(stage.path("logs/bridge.log")).unwrap();
+    assert!(log.contains("serves") && log.contains("has ended"), "{log}");
+}
+
+#[test]
+fn the_storage_is_closed_to_others() {
+    let stage = Stage::new();
+    stage
+        .script(&["--no-drain"], "echo secret > pfs/f")
+        .ends_with(0);
+    for entry in fs::read_dir(stage.path("storage")).unwrap() {
+        let mode = entry.unwrap().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{mode:o}");
+    }
+}

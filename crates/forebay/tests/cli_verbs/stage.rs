@@ -1,0 +1,259 @@
+//! A PFS directory, a storage directory and a place for sockets, all of their own.
+
+use crate::common;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// What takes longer hangs. Generous: the machine may be shared.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// What a command has said, and how it ended.
+#[derive(Debug)]
+pub struct Said {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Said {
+    #[track_caller]
+    pub fn ends_with(self, code: i32) -> Said {
+        assert_eq!(self.code, code, "out:\n{}\nerr:\n{}", self.out, self.err);
+        self
+    }
+
+    /// A line of standard error.
+    #[track_caller]
+    pub fn tells(self, text: &str) -> Said {
+        assert!(self.err.contains(text), "no {text:?} in:\n{}", self.err);
+        self
+    }
+
+    #[track_caller]
+    pub fn prints(self, text: &str) -> Said {
+        assert!(self.out.contains(text), "no {text:?} in:\n{}", self.out);
+        self
+    }
+}
+
+pub struct Stage {
+    pub dir: PathBuf,
+}
+
+impl Stage {
+    pub fn new() -> Stage {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        // Short, because the paths of sockets are.
+        let dir = std::env::temp_dir().join(format!(
+            "fbcli-{}-{}",
+            std::process::id(),
+            NUMBER.fetch_add(1, Ordering::Relaxed)
+        ));
+        for sub in ["pfs", "run", "home"] {
+            fs::create_dir_all(dir.join(sub)).unwrap();
+        }
+        let dir = dir.canonicalize().unwrap();
+        Stage { dir }
+    }
+
+    pub fn pfs(&self) -> PathBuf {
+        self.dir.join("pfs")
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// `program` in a poor environment, in the directory of the stage.
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .env(
+                "PATH",
+                "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            )
+            .env("HOME", self.dir.join("home"))
+            .env("LC_ALL", "C.UTF-8")
+            .env("XDG_RUNTIME_DIR", self.dir.join("run"))
+            .env("FOREBAY_STORAGE", self.dir.join("storage"))
+            .env("FOREBAY_PRELOAD", common::preload())
+            .env("FOREBAY", common::forebay())
+            .current_dir(&self.dir)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// `forebay` with these arguments.
+    pub fn forebay(&self, arguments: &[&str]) -> Command {
+        let mut command = self.command(common::forebay());
+        command.args(arguments);
+        command
+    }
+
+    /// Lets it end.
+    pub fn say(&self, arguments: &[&str]) -> Said {
+        finish(self.forebay(arguments))
+    }
+
+    /// A shell script under `forebay run --buffer pfs` with these options.
+    pub fn script(&self, options: &[&str], script: &str) -> Said {
+        finish(self.script_command(options, script))
+    }
+
+    pub fn script_command(&self, options: &[&str], script: &str) -> Command {
+        let mut command = self.forebay(&["run", "--buffer", "pfs"]);
+        command.args(options).args(["--", "sh", "-c", script]);
+        command
+    }
+
+    /// What `forebay status --json` lists.
+    pub fn bridges(&self) -> Vec<Value> {
+        let said = self.say(&["status", "--json"]).ends_with(0);
+        let all: Value = serde_json::from_str(&said.out).unwrap();
+        all["bridges"].as_array().unwrap().clone()
+    }
+
+    /// The process of the only bridge.
+    pub fn bridge_pid(&self) -> u32 {
+        let bridges = self.bridges();
+        assert_eq!(bridges.len(), 1, "{bridges:?}");
+        bridges[0]["pid"].as_u64().unwrap().try_into().unwrap()
+    }
+
+    /// Names and contents on the PFS.
+    pub fn on_pfs(&self) -> BTreeMap<String, String> {
+        let mut found = BTreeMap::new();
+        for entry in fs::read_dir(self.pfs()).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            found.insert(name, fs::read_to_string(&path).unwrap_or_default());
+        }
+        found
+    }
+
+    /// Waits for something that another process does.
+    #[track_caller]
+    pub fn wait_for(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        let started = Instant::now();
+        while !holds() {
+            assert!(started.elapsed() < LIMIT, "{what} does not come about");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[track_caller]
+    pub fn wait_for_file(&self, name: &str) {
+        let path = self.path(name);
+        self.wait_for(name, || path.exists());
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // What a failed test has left: its bridges are the processes that name its directory.
+        let mark = self.dir.to_string_lossy().into_owned();
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else {
+                continue;
+            };
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            if line.contains(" bridge ") && line.contains(&mark) {
+                kill("KILL", pid.unsigned_abs());
+            }
+        }
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Sends a signal to a process that the test has started.
+pub fn kill(signal: &str, pid: u32) {
+    let _ = Command::new("kill")
+        .args(["-s", signal, &pid.to_string()])
+        .stderr(Stdio::null())
+        .status();
+}
+
+/// Starts it, with both streams kept.
+pub fn start(mut command: Command) -> Child {
+    command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Waits for its end, but not for ever.
+pub fn wait(mut child: Child) -> Said {
+    fn reader(stream: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            if let Some(mut stream) = stream {
+                stream.read_to_end(&mut bytes).unwrap();
+            }
+            String::from_utf8_lossy(&bytes).into_owned()
+        })
+    }
+    let (out, err) = (reader(child.stdout.take()), reader(child.stderr.take()));
+    let started = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if started.elapsed() > LIMIT {
+            child.kill().unwrap();
+            panic!("a command hangs: {}", err.join().unwrap());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    Said {
+        code: status.code().unwrap_or(128 + status.signal().unwrap_or(0)),
+        out: out.join().unwrap(),
+        err: err.join().unwrap(),
+    }
+}
+
+/// Starts it and waits for its end.
+pub fn finish(command: Command) -> Said {
+    wait(start(command))
+}
+
+/// Everything below a directory that a drain has to bring over: kind and mode, size or text, time, names.
+pub fn tree(root: &Path) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut todo = vec![PathBuf::new()];
+    while let Some(dir) = todo.pop() {
+        for entry in fs::read_dir(root.join(&dir)).unwrap() {
+            let path = dir.join(entry.unwrap().file_name());
+            let full = root.join(&path);
+            let meta = fs::symlink_metadata(&full).unwrap();
+            let mut text = format!("{:o}", meta.mode());
+            if meta.is_dir() {
+                todo.push(path.clone());
+            } else {
+                text += &format!(
+                    " x{} {}.{:09}",
+                    meta.nlink(),
+                    meta.mtime(),
+                    meta.mtime_nsec()
+                );
+            }
+            if meta.is_symlink() {
+                text += &format!(" -> {}", fs::read_link(&full).unwrap().display());
+            } else if meta.is_file() {
+                text += &format!(" {}", String::from_utf8_lossy(&fs::read(&full).unwrap()));
+            }
+            found.insert(path.to_string_lossy().into_owned(), text);
+        }
+    }
+    found
+}

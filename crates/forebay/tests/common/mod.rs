@@ -1,0 +1,593 @@
+//! The stage on which real programs are shown twice.
+//!
+//! A [`Case`] builds one start tree, lets a bash script loose on a copy of it natively, lets the
+//! same script loose on a second copy under `forebay run`, and holds the two against each other:
+//! the exit code, every line of output (in which the script reports what it sees *before* the
+//! drain), and the tree that is on the "PFS" *after* the drain.
+//!
+//! Both copies live at the same path, one after the other, so that a program which prints or
+//! stores absolute paths gives the same bytes both times.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `FOREBAY_BIN` | the executable under test instead of the one cargo has built |
+//! | `FOREBAY_PRELOAD` | the preload library instead of `target/release/libforebay_preload.so` |
+//! | `FOREBAY_TEST_DIR` | where the trees are made; must be on a real disk (default `target/tmp`) |
+//! | `FOREBAY_TEST_MODE` | run all of it under this `--mode` |
+//! | `FOREBAY_TEST_KEEP` | keep the trees of tests that pass, too |
+
+// Each test binary uses its own part of this.
+#![allow(dead_code, unused_macros, unused_imports)]
+
+pub mod tree;
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+
+use tree::Tree;
+
+/// How long one script may take before it counts as hung. Generous: the machine may be shared.
+const LIMIT_S: u32 = 240;
+
+/// A [`Case`] that is named after the test function around it.
+macro_rules! case {
+    () => {{
+        fn here() {}
+        let path = std::any::type_name_of_val(&here);
+        $crate::common::Case::new(path.trim_end_matches("::here"))
+    }};
+}
+pub(crate) use case;
+
+/// Leaves the test, with the reason on the terminal, when a program is missing.
+macro_rules! need {
+    ($($program:expr),+ $(,)?) => {
+        $(if let Err(reason) = $crate::common::find_program($program) {
+            $crate::common::skipped(&reason);
+            return;
+        })+
+    };
+}
+pub(crate) use need;
+
+/// Says why a test shows nothing here. Past libtest's capture, so that no skip goes unseen.
+pub fn skipped(reason: &str) {
+    let test = std::thread::current().name().unwrap_or("test").to_owned();
+    let _ = writeln!(std::io::stderr(), "skipped: {test}: {reason}");
+}
+
+/// The full path of a program in the search path of the scripts.
+pub fn find_program(name: &str) -> Result<PathBuf, String> {
+    let cache = tools_dir().join("bin");
+    SEARCH_PATH
+        .split(':')
+        .map(Path::new)
+        .chain([cache.as_path()])
+        .map(|dir| dir.join(name))
+        .find(|path| path.is_file())
+        .ok_or_else(|| format!("{name} is not installed (scripts/setup.sh test installs it)"))
+}
+
+/// True for the superuser, who alone may chown, mknod and change users.
+pub fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
+}
+
+/// The python that Debian's python3-numpy and python3-h5py belong to, whatever comes first in PATH.
+pub const PYTHON: &str = "/usr/bin/python3";
+
+const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Where scripts/setup.sh puts the foreign conformance suites.
+pub fn tools_dir() -> PathBuf {
+    let from_env = |name| std::env::var_os(name).map(PathBuf::from);
+    from_env("FOREBAY_CACHE")
+        .or_else(|| from_env("XDG_CACHE_HOME").map(|dir| dir.join("forebay")))
+        .or_else(|| from_env("HOME").map(|dir| dir.join(".cache/forebay")))
+        .unwrap_or_default()
+        .join("tools")
+}
+
+/// The folder with the small C, Fortran, Python and shell programs.
+pub fn programs_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
+}
+
+/// The executable under test.
+pub fn forebay() -> PathBuf {
+    std::env::var_os("FOREBAY_BIN").map_or_else(
+        || PathBuf::from(env!("CARGO_BIN_EXE_forebay")),
+        PathBuf::from,
+    )
+}
+
+/// The preload library under test.
+pub fn preload() -> PathBuf {
+    if let Some(path) = std::env::var_os("FOREBAY_PRELOAD") {
+        return PathBuf::from(path);
+    }
+    let built = Path::new(env!("CARGO_BIN_EXE_forebay"))
+        .ancestors()
+        .nth(2)
+        .expect("an executable of cargo lies two folders below target")
+        .join("release/libforebay_preload.so");
+    assert!(
+        built.exists(),
+        "{} is missing: run `cargo build --release -p forebay-preload` (make test does), \
+         or set FOREBAY_PRELOAD",
+        built.display()
+    );
+    built
+}
+
+/// What one run of a script has left behind.
+pub struct Outcome {
+    /// The exit code; 128+N after signal N.
+    pub code: i32,
+    /// Everything that the script and its programs printed, on either stream.
+    pub output: Vec<u8>,
+    /// What `forebay run` itself said; empty for a native run.
+    pub forebay_said: String,
+    /// The tree on the "PFS", after the drain.
+    pub tree: Tree,
+    /// The folder that holds that tree.
+    pub dir: PathBuf,
+}
+
+impl Outcome {
+    /// The output as text, for messages and for tests that look for a line.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.output).into_owned()
+    }
+}
+
+/// One test: a start tree, and scripts that run on copies of it.
+pub struct Case {
+    name: String,
+    dir: PathBuf,
+    /// Short, because programs put sockets there.
+    tmp: PathBuf,
+    limit_s: u32,
+    options: Vec<OsString>,
+    changing_contents: Vec<String>,
+    afterwards: Option<String>,
+    expected_code: i32,
+    observed: bool,
+    passed: bool,
+}
+
+impl Case {
+    /// An empty start tree in a folder of its own.
+    pub fn new(name: &str) -> Case {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let base = std::env::var_os("FOREBAY_TEST_DIR")
+            .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
+        let short = name.rsplit("::").next().unwrap_or(name);
+        let unique = format!(
+            "{}-{}",
+            std::process::id(),
+            NUMBER.fetch_add(1, Ordering::Relaxed)
+        );
+        let dir = base.join(format!("{}-{unique}", &short[..short.len().min(40)]));
+        let tmp = std::env::temp_dir().join(format!("fbt-{unique}"));
+        for sub in ["start", "bin", "home"] {
+            fs::create_dir_all(dir.join(sub)).expect("make the folder of the test");
+        }
+        // Canonical, so that what a program finds out with getcwd is what we told it.
+        let dir = dir.canonicalize().expect("the folder was just made");
+        // Other users must reach the tree when a test changes its user.
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).expect("chmod own folder");
+        let mut options = Vec::new();
+        if let Some(mode) = std::env::var_os("FOREBAY_TEST_MODE") {
+            options.extend([OsString::from("--mode"), mode]);
+        }
+        Case {
+            name: name.to_owned(),
+            dir,
+            tmp,
+            limit_s: LIMIT_S,
+            options,
+            changing_contents: Vec::new(),
+            afterwards: None,
+            expected_code: 0,
+            observed: true,
+            passed: false,
+        }
+    }
+
+    /// Builds the start tree with a bash script. All of it is dated into 2019 afterwards, unless
+    /// the script has given an older date, so that a time which the run itself made stands out.
+    pub fn start(self, script: &str) -> Case {
+        let age = r#"
+            find . -newermt 2020-01-01 ! -type d -exec touch -h -d '2019-05-06 07:08:09.123456789' {} +
+            find . -newermt 2020-01-01 -type d -exec touch -d '2019-05-06 07:08:09.987654321' {} +
+        "#;
+        let output = self
+            .script_command(OsStr::new("bash"))
+            .arg("-c")
+            .arg(format!("set -e\n{script}\n{age}"))
+            .current_dir(self.dir.join("start"))
+            .output()
+            .expect("run bash");
+        assert!(
+            output.status.success(),
+            "the start tree could not be built: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        self
+    }
+
+    /// Options for `forebay run` in this test.
+    pub fn options<const N: usize>(mut self, options: [&str; N]) -> Case {
+        self.options.extend(options.map(OsString::from));
+        self
+    }
+
+    /// These files hold times, inode numbers or random bytes: their contents are not compared.
+    pub fn contents_change_in<const N: usize>(mut self, paths: [&str; N]) -> Case {
+        self.changing_contents.extend(paths.map(str::to_owned));
+        self
+    }
+
+    /// A script that runs natively on both trees after the drain; both outputs must be equal.
+    pub fn afterwards(mut self, script: &str) -> Case {
+        self.afterwards = Some(script.to_owned());
+        self
+    }
+
+    /// The exit code with which the script is meant to end, natively too.
+    pub fn ends_with(mut self, code: i32) -> Case {
+        self.expected_code = code;
+        self
+    }
+
+    /// The script itself prints what matters; don't add a walk over the whole tree to its output.
+    pub fn without_walk(mut self) -> Case {
+        self.observed = false;
+        self
+    }
+
+    /// Seconds until the script counts as hung.
+    pub fn limit_s(mut self, limit_s: u32) -> Case {
+        self.limit_s = limit_s;
+        self
+    }
+
+    /// Compiles a C source of `tests/programs` to `$BIN/<name without .c>`, natively.
+    pub fn compile(self, source: &str, flags: &[&str]) -> Case {
+        self.compile_with("gcc", source, flags)
+    }
+
+    /// Like [`Case::compile`] with another compiler (`mpicc.mpich`, `mpif90.openmpi`, ...).
+    pub fn compile_with(self, compiler: &str, source: &str, flags: &[&str]) -> Case {
+        let stem = Path::new(source).file_stem().expect("a source has a name");
+        let output = Command::new(compiler)
+            .args(["-O1", "-g", "-o"])
+            .arg(self.dir.join("bin").join(stem))
+            .arg(programs_dir().join(source))
+            .args(flags)
+            .current_dir(self.dir.join("bin"))
+            .output()
+            .unwrap_or_else(|error| panic!("{compiler}: {error}"));
+        assert!(
+            output.status.success(),
+            "{compiler} {source}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        self
+    }
+
+    /// The folder of this test; outside every buffer.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The environment in which every script runs: the same for both, and poor in surprises.
+    fn script_command(&self, program: &OsStr) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .env("PATH", SEARCH_PATH)
+            .env("HOME", self.dir.join("home"))
+            .env("LC_ALL", "C.UTF-8")
+            .env("TZ", "UTC")
+            .env("TMPDIR", &self.tmp)
+            .env("CHANGING", self.changing_pattern())
+            .env("OMP_NUM_THREADS", "1")
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("PYTHON", PYTHON)
+            .env("BUFFER", self.dir.join("run"))
+            .env("BIN", self.dir.join("bin"))
+            .env("TOOLS", tools_dir().join("bin"))
+            .env("OUTSIDE", self.dir.join("out"))
+            .env("PROGRAMS", programs_dir())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// [`Case::contents_change_in`] for `grep -E`.
+    fn changing_pattern(&self) -> String {
+        let escaped = self.changing_contents.iter().map(|s| s.replace('.', "\\."));
+        match escaped.collect::<Vec<_>>().join("|") {
+            none if none.is_empty() => none,
+            some => format!("({some})$"),
+        }
+    }
+
+    /// The same start for every run: a fresh copy at `run`, empty folders beside it.
+    fn prepare(&self, script: &str) -> (PathBuf, PathBuf, PathBuf) {
+        for sub in ["out", "storage", "run"] {
+            remove_tree(&self.dir.join(sub));
+        }
+        remove_tree(&self.tmp);
+        for folder in [&self.dir.join("out"), &self.tmp] {
+            fs::create_dir(folder).expect("make a folder beside the buffer");
+        }
+        let copied = Command::new("cp")
+            .arg("-a")
+            .arg(self.dir.join("start"))
+            .arg(self.dir.join("run"))
+            .status()
+            .expect("run cp");
+        assert!(copied.success(), "copy the start tree");
+
+        let script_path = self.dir.join("script.sh");
+        let wrapper_path = self.dir.join("wrapper.sh");
+        let output_path = self.dir.join("output");
+        fs::write(&script_path, script).expect("write the script");
+        let observe = if self.observed { "observe ." } else { "" };
+        // A file takes the output: what `forebay run` says on either stream stays apart from it.
+        let wrapper = format!(
+            r#"exec >"{dir}/output" 2>&1
+grep -c libforebay_preload /proc/self/maps >"{dir}/hooked"
+. "$PROGRAMS/observe.sh"
+umask 022
+bash "{dir}/script.sh"
+code=$?
+cd "$BUFFER"
+{observe}
+exit $code
+"#,
+            dir = self.dir.display()
+        );
+        fs::write(&wrapper_path, wrapper).expect("write the wrapper");
+        (wrapper_path, output_path, self.dir.join("hooked"))
+    }
+
+    /// Runs the script on a copy of the start tree without Forebay.
+    pub fn native(&self, script: &str) -> Outcome {
+        let (wrapper, output, _) = self.prepare(script);
+        let started = SystemTime::now();
+        let status = self
+            .script_command(OsStr::new("timeout"))
+            .args(["-k", "5", &self.limit_s.to_string(), "bash"])
+            .arg(wrapper)
+            .current_dir(self.dir.join("run"))
+            .status()
+            .expect("run timeout");
+        self.collect("nat", status, output, String::new(), started)
+    }
+
+    /// Runs the script on a copy of the start tree under `forebay run`.
+    pub fn buffered(&self, script: &str) -> Outcome {
+        let (wrapper, output, hooked) = self.prepare(script);
+        let preload = preload();
+        let started = SystemTime::now();
+        let ran = self
+            .script_command(OsStr::new("timeout"))
+            .args(["-k", "20", &(self.limit_s + 60).to_string()])
+            .arg(forebay())
+            .arg("run")
+            .arg("--buffer")
+            .arg(self.dir.join("run"))
+            .arg("--storage")
+            .arg(self.dir.join("storage"))
+            .args(&self.options)
+            .args(["--", "timeout", "-k", "5", &self.limit_s.to_string()])
+            .arg("bash")
+            .arg(wrapper)
+            .env("FOREBAY_PRELOAD", preload)
+            .current_dir(self.dir.join("run"))
+            .output()
+            .expect("run timeout");
+        let said = format!(
+            "{}{}",
+            String::from_utf8_lossy(&ran.stdout),
+            String::from_utf8_lossy(&ran.stderr)
+        );
+        self.no_process_is_left();
+        let hooks = fs::read_to_string(&hooked).unwrap_or_default();
+        assert!(
+            // The stand-in that developed these tests hooked nothing; the real one always must.
+            hooks.trim().parse::<u32>().unwrap_or(0) > 0
+                || std::env::var_os("FOREBAY_TEST_UNHOOKED").is_some(),
+            "the preload library is not in the script's process; forebay said:\n{said}"
+        );
+        self.collect("buf", ran.status, output, said, started)
+    }
+
+    /// Moves the tree of a finished run aside and takes stock of it.
+    fn collect(
+        &self,
+        to: &str,
+        status: std::process::ExitStatus,
+        output: PathBuf,
+        forebay_said: String,
+        started: SystemTime,
+    ) -> Outcome {
+        use std::os::unix::process::ExitStatusExt;
+        let ended = SystemTime::now();
+        // A name of the same length, or a path of 4,000 bytes would grow out of PATH_MAX.
+        let dir = self.dir.join(to);
+        remove_tree(&dir);
+        fs::rename(self.dir.join("run"), &dir).expect("move the tree aside");
+        // The clock of the kernel that stamps files ticks behind the one that we have read.
+        // Archives keep whole seconds.
+        let slack = Duration::from_secs(2);
+        Outcome {
+            code: status
+                .code()
+                .unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
+            output: fs::read(output).unwrap_or_default(),
+            forebay_said,
+            tree: Tree::read(&dir, started - slack..=ended),
+            dir,
+        }
+    }
+
+    /// A bridge that outlives its run would hold the storage and hide a hang.
+    fn no_process_is_left(&self) {
+        let storage = self.dir.join("storage");
+        let storage = storage.to_string_lossy();
+        let mut left = Vec::new();
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else {
+                continue;
+            };
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            if line.contains(&*storage) {
+                left.push(format!("{pid}: {line}"));
+                let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+            }
+        }
+        assert!(
+            left.is_empty(),
+            "still running after `forebay run`: {left:?}"
+        );
+    }
+
+    /// The statement of most tests: natively and through the buffer, the same.
+    pub fn same(self, script: &str) {
+        let native = self.native(script);
+        assert_eq!(
+            native.code,
+            self.expected_code,
+            "the script fails even natively:\n{}",
+            tail(&native.text())
+        );
+        let buffered = self.buffered(script);
+        self.compare(&native, &buffered);
+    }
+
+    /// Holds two outcomes against each other and ends the test.
+    pub fn compare(mut self, native: &Outcome, buffered: &Outcome) {
+        let mut wrong = Vec::new();
+        if native.code != buffered.code {
+            wrong.push(format!(
+                "exit code: native {}, buffered {}",
+                native.code, buffered.code
+            ));
+        }
+        if native.output != buffered.output {
+            wrong.push(format!(
+                "output (< native, > buffered):\n{}",
+                self.diff(&native.output, &buffered.output)
+            ));
+        }
+        wrong.extend(
+            native
+                .tree
+                .differences(&buffered.tree, &self.changing_contents),
+        );
+        if let Some(script) = &self.afterwards {
+            let said = [native, buffered].map(|outcome| {
+                let output = self
+                    .script_command(OsStr::new("timeout"))
+                    .args(["-k", "5", "120", "bash", "-c"])
+                    .arg(format!("exec 2>&1\n{script}"))
+                    .current_dir(&outcome.dir)
+                    .output()
+                    .expect("run timeout");
+                output.stdout
+            });
+            if said[0] != said[1] {
+                wrong.push(format!(
+                    "looked at natively after the drain (< native, > buffered):\n{}",
+                    self.diff(&said[0], &said[1])
+                ));
+            }
+        }
+        assert!(
+            wrong.is_empty(),
+            "{}: native and buffered differ:\n{}\n\n\
+             trees: {dir}/nat {dir}/buf (started from {dir}/start), script: {dir}/script.sh\n\
+             forebay said:\n{}",
+            self.name,
+            wrong.join("\n"),
+            tail(&buffered.forebay_said),
+            dir = self.dir.display()
+        );
+        self.passed = true;
+    }
+
+    /// Ends a test that has made its own assertions.
+    pub fn passes(mut self) {
+        self.passed = true;
+    }
+
+    fn diff(&self, native: &[u8], buffered: &[u8]) -> String {
+        let [left, right] =
+            [("native.txt", native), ("buffered.txt", buffered)].map(|(name, bytes)| {
+                let path = self.dir.join(name);
+                fs::write(&path, bytes).expect("write an output for diff");
+                path
+            });
+        let output = Command::new("diff")
+            .arg("-a")
+            .args([left, right])
+            .output()
+            .expect("run diff");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut lines: Vec<&str> = text.lines().take(60).collect();
+        if text.lines().count() > lines.len() {
+            lines.push("...");
+        }
+        lines.join("\n")
+    }
+}
+
+impl Drop for Case {
+    fn drop(&mut self) {
+        remove_tree(&self.tmp);
+        // The evidence of a failure stays.
+        if self.passed && std::env::var_os("FOREBAY_TEST_KEEP").is_none() {
+            remove_tree(&self.dir);
+        }
+    }
+}
+
+/// The last lines of a long text.
+pub fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(40)..].join("\n")
+}
+
+/// Removes a tree whatever modes the test has left in it and however deep it is.
+fn remove_tree(dir: &Path) {
+    if dir.symlink_metadata().is_err() {
+        return;
+    }
+    let removed = || {
+        Command::new("rm")
+            .arg("-rf")
+            .arg(dir)
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    if !removed() {
+        let _ = Command::new("chmod")
+            .args(["-R", "u+rwx"])
+            .arg(dir)
+            .status();
+        removed();
+    }
+}
