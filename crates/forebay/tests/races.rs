@@ -1,0 +1,43 @@
+//! One path, 64 processes, the same instant: the outcome is one that POSIX allows, every time.
+
+mod common;
+
+use common::{case, need};
+
+/// Runs `races` with these arguments in the buffer, beside what is on the PFS already.
+macro_rules! race {
+    ($($arguments:literal),+) => {{
+        need!("gcc");
+        let mut script = String::new();
+        $(script += concat!("\"$BIN/races\" ", $arguments, " || exit\n");)+
+        case!()
+            .start("mkdir old; touch old/file")
+            .compile("c/races.c", &["-pthread"])
+            .same(&format!("{script}cd old\n{script}"));
+    }};
+}
+
+#[test]
+fn an_exclusive_create_has_exactly_one_winner_among_64_processes() {
+    race!("exclusive 64 1000");
+}
+
+#[test]
+fn a_shared_create_gives_64_processes_one_file() {
+    race!("together 64 300");
+}
+
+#[test]
+fn mkdir_symlink_and_link_have_exactly_one_winner_among_64_processes() {
+    race!("mkdir 64 300", "symlink 64 300", "link 64 300");
+}
+
+#[test]
+fn renames_of_64_processes_onto_one_name_leave_one_whole_file() {
+    race!("rename 64 60");
+}
+
+#[test]
+fn unlink_and_rename_of_one_name_have_exactly_one_winner_among_64_processes() {
+    race!("unlink 64 300", "move 64 300");
+}
