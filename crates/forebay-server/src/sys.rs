@@ -170,6 +170,14 @@ pub fn stat(dir: BorrowedFd<'_>, name: &[u8]) -> Sys<Attr> {
     })
 }
 
+/// A directory of the bridge's own, unless it is there.
+pub fn make_dir(dir: BorrowedFd<'_>, name: &[u8]) -> Sys<()> {
+    match mkdir(dir, name, 0o700) {
+        Err(Errno(libc::EEXIST)) => Ok(()),
+        other => other,
+    }
+}
+
 /// `mkdirat`.
 pub fn mkdir(dir: BorrowedFd<'_>, name: &[u8], mode: u32) -> Sys<()> {
     // SAFETY: the path is NUL-terminated.
@@ -297,6 +305,15 @@ pub fn set_xattr(fd: BorrowedFd<'_>, name: &[u8], value: &[u8]) -> Sys<()> {
     with_name(name, |p| {
         // SAFETY: the name is NUL-terminated, the value has the length that is passed.
         check(unsafe { libc::fsetxattr(fd.as_raw_fd(), p, value.as_ptr().cast(), value.len(), 0) })
+    })
+    .map(drop)
+}
+
+/// `fremovexattr`.
+pub fn remove_xattr(fd: BorrowedFd<'_>, name: &[u8]) -> Sys<()> {
+    // SAFETY: the name is NUL-terminated.
+    with_name(name, |p| {
+        check(unsafe { libc::fremovexattr(fd.as_raw_fd(), p) })
     })
     .map(drop)
 }

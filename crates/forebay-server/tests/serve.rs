@@ -124,3 +124,61 @@ fn one_instance_has_one_bridge() {
     assert!(second.is_err_and(|e| e.0.contains("another bridge")));
     server.stop().unwrap();
 }
+
+#[test]
+fn a_file_has_as_many_names_as_anyone_wants() {
+    let place = Place::new();
+    let server = place.start();
+    let mut client = place.client();
+    write(&mut client, "file", b"one of many");
+    const NAMES: u32 = 500;
+    for n in 1..NAMES {
+        client
+            .link("file", format!("a name that is not short {n}"))
+            .unwrap();
+    }
+    assert_eq!(client.stat("file").unwrap().nlink, NAMES);
+    client.unlink("file").unwrap();
+    for n in 1..NAMES / 2 {
+        client
+            .unlink(format!("a name that is not short {n}"))
+            .unwrap();
+    }
+    let (old, new) = ("a name that is not short 499", "another name");
+    client.rename(old, new).unwrap();
+    server.stop().unwrap();
+    assert_eq!(place.problems(), Vec::<String>::new());
+    std::fs::remove_dir_all(place.instance().join("meta")).unwrap();
+    assert_eq!(place.rebuilt(), Vec::<String>::new());
+    let server = place.start();
+    assert_eq!(client.stat(new).unwrap().nlink, NAMES / 2);
+    assert_eq!(read(&mut client, new), b"one of many");
+    assert_eq!(client.list("").unwrap().len() as u32, NAMES / 2);
+    server.stop().unwrap();
+}
+
+#[test]
+fn paths_of_four_thousand_bytes_can_be_renamed_and_rebuilt() {
+    let place = Place::new();
+    let deep = ["d".repeat(240).as_str(); 16].join("/");
+    std::fs::create_dir_all(place.root().join(&deep)).unwrap();
+    std::fs::write(place.root().join(&deep).join("file"), b"deep").unwrap();
+    let server = place.start();
+    let mut client = place.client();
+    let (file, dir) = (
+        format!("{deep}/file"),
+        format!("{deep}/{}", "n".repeat(100)),
+    );
+    client.mkdir(&dir, 0o755).unwrap();
+    client.rename(&file, format!("{dir}/file")).unwrap();
+    client.rename(&deep, "short").unwrap();
+    let path = format!("short/{}/file", "n".repeat(100));
+    assert_eq!(read(&mut client, &path), b"deep");
+    server.stop().unwrap();
+    assert_eq!(place.problems(), Vec::<String>::new());
+    std::fs::remove_dir_all(place.instance().join("meta")).unwrap();
+    assert_eq!(place.rebuilt(), Vec::<String>::new());
+    let server = place.start();
+    assert_eq!(read(&mut client, &path), b"deep");
+    server.stop().unwrap();
+}

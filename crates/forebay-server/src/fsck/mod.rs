@@ -97,6 +97,7 @@ struct Finding {
 enum Mend {
     Relabel(ObjectName),
     Adopt(ObjectName),
+    Forget(ObjectName),
     Drop(TreePath, ObjectName),
     Put(TreePath, Box<Record>),
 }
@@ -119,6 +120,10 @@ fn apply(server: &ServerHandle, mend: Mend) -> Result<(), Error> {
     match mend {
         Mend::Relabel(object) => execute::relabel(server, object),
         Mend::Adopt(object) => adopt(server, object)?,
+        Mend::Forget(object) => server
+            .objects
+            .drop_label_beside(object)
+            .map_err(|e| Error(format!("label of {object}: {e}")))?,
         Mend::Drop(path, object) => server.namespace.note(&[Change::Delete { path, object }])?,
         Mend::Put(path, record) => server.namespace.note(&[Change::Put {
             path,
@@ -273,23 +278,33 @@ fn look(server: &ServerHandle, report: &mut Report) -> Result<Vec<Finding>, Erro
             Err(text) => find(text, None),
         }
     }
+    let is_named = |object: ObjectName| -> Result<bool, Error> {
+        Ok(match tables.path_of(object)? {
+            Some(path) => tables.get(&path)?.is_some_and(|r| r.object == object),
+            None => false,
+        })
+    };
     let scanned = server.objects.scan(0);
     for entry in scanned.map_err(|e| Error(format!("can't list backing objects: {e}")))? {
         report.objects += 1;
         match entry {
             Err(path) => find(format!("{path} is no backing object"), None),
             Ok((object, _)) => {
-                let named = match tables.path_of(object)? {
-                    Some(path) => tables.get(&path)?.is_some_and(|r| r.object == object),
-                    None => false,
-                };
-                if !named {
+                if !is_named(object)? {
                     find(
                         format!("backing object {object} has no name"),
                         Some(Mend::Adopt(object)),
                     );
                 }
             }
+        }
+    }
+    for object in server.objects.labels_beside() {
+        if !is_named(object)? && server.objects.attr(object).is_err() {
+            find(
+                format!("a label of {object}, which is not there"),
+                Some(Mend::Forget(object)),
+            );
         }
     }
     Ok(findings)

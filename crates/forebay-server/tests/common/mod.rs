@@ -6,9 +6,11 @@ pub mod process;
 pub mod raw;
 
 use forebay_client::Client;
+use forebay_server::fsck::{self, Options};
 use forebay_server::{Config, Server, start};
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -47,7 +49,10 @@ impl Place {
     pub fn new() -> Self {
         let folder = Folder::new();
         for sub in ["pfs", "storage"] {
-            std::fs::create_dir(folder.path().join(sub)).unwrap();
+            let path = folder.path().join(sub);
+            std::fs::create_dir(&path).unwrap();
+            // A bridge in this process has taken the umask away.
+            std::fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
         }
         Place { folder }
     }
@@ -94,9 +99,17 @@ impl Place {
     }
     /// What a check of the stopped instance finds.
     pub fn problems(&self) -> Vec<String> {
-        forebay_server::fsck::fsck(&self.instance(), Default::default())
-            .unwrap()
-            .problems
+        self.check(Options::default())
+    }
+    /// The same after the tables have been made anew from the labels.
+    pub fn rebuilt(&self) -> Vec<String> {
+        self.check(Options {
+            rebuild: true,
+            ..Options::default()
+        })
+    }
+    fn check(&self, options: Options) -> Vec<String> {
+        fsck::fsck(&self.instance(), options).unwrap().problems
     }
 }
 

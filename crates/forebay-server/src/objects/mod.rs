@@ -6,109 +6,26 @@
 //! empty. The lowest two bits of an object's sequence number say which of these
 //! it is, so that an id alone leads to it.
 
-use crate::label;
+mod labels;
+mod name;
+mod scan;
+mod touch;
+
+pub use name::{Shape, folder_of, parse_name, shape};
+
 use crate::limits::{FOLDERS, WATERMARK_EVERY};
 use crate::lower::Lower;
 use crate::sys::{self, Errno, Sys};
-use forebay_core::facts::{Attr, Fresh, Label, NewKind, NewObject, Timestamp};
+use forebay_core::facts::{Attr, Fresh, NewKind, NewObject, Timestamp};
 use forebay_core::record::{BridgeId, ObjectId, ObjectName};
+use labels::Beside;
+use name::{FOLDER_BITS, Name, SHAPE_BITS};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-
-/// What an object is on disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Shape {
-    /// A regular file; also a symbolic link's text and a marker.
-    File,
-    /// An empty directory.
-    Dir,
-    /// A FIFO, socket or device beside a file that carries the label.
-    Node,
-}
-
-const SHAPE_BITS: u32 = 2;
-/// Sequence numbers per folder, as a power of two.
-const FOLDER_BITS: u32 = 12;
-
-/// The shape that an id tells.
-pub fn shape(object: ObjectName) -> Shape {
-    match object.oid.seq() & 3 {
-        0 => Shape::File,
-        1 => Shape::Dir,
-        _ => Shape::Node,
-    }
-}
-
-/// The folder that a sequence number belongs to.
-pub fn folder_of(seq: u64) -> u64 {
-    seq >> FOLDER_BITS
-}
-
-/// The name of an object within its folder, without allocation.
-struct Name {
-    bytes: [u8; 48],
-    len: usize,
-}
-
-impl Name {
-    fn new(object: ObjectName, node: bool) -> Self {
-        let mut name = Name {
-            bytes: [0; 48],
-            len: 0,
-        };
-        for byte in object.oid.0.to_be_bytes() {
-            name.hex(byte >> 4);
-            name.hex(byte & 15);
-        }
-        if object.link != 0 {
-            name.push(b'.');
-            let digits = (35 - object.link.leading_zeros()) / 4;
-            for i in (0..digits).rev() {
-                name.hex((object.link >> (4 * i)) as u8 & 15);
-            }
-        }
-        if node {
-            for b in *b".node" {
-                name.push(b);
-            }
-        }
-        name
-    }
-    fn push(&mut self, b: u8) {
-        self.bytes[self.len] = b;
-        self.len += 1;
-    }
-    fn hex(&mut self, digit: u8) {
-        self.push(b"0123456789abcdef"[usize::from(digit & 15)]);
-    }
-}
-
-impl std::ops::Deref for Name {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-}
-
-/// Reads the name of a backing file: the object, and whether it is its node.
-pub fn parse_name(name: &[u8]) -> Option<(ObjectName, bool)> {
-    let text = std::str::from_utf8(name).ok()?;
-    let (text, node) = match text.strip_suffix(".node") {
-        Some(t) => (t, true),
-        None => (text, false),
-    };
-    let (id, link) = text.split_once('.').unwrap_or((text, "0"));
-    let object = ObjectName {
-        oid: ObjectId(u128::from_str_radix(id, 16).ok()?),
-        link: u32::from_str_radix(link, 16).ok()?,
-    };
-    // Only the spelling that we write ourselves.
-    (*Name::new(object, node) == *name).then_some((object, node))
-}
 
 /// A new object, and its open descriptor if one was asked for.
 #[derive(Debug)]
@@ -133,6 +50,7 @@ pub struct Objects {
     unsettled: Mutex<BTreeSet<u64>>,
     touched: Mutex<HashMap<ObjectName, Timestamp>>,
     touched_count: AtomicUsize,
+    beside: Beside,
     root: bool,
     my_ids: (u32, u32),
 }
@@ -150,13 +68,10 @@ impl Objects {
     pub fn open(instance: &Path, me: BridgeId, epoch: u32, first_folder: u64) -> Sys<Self> {
         let fd = sys::open_path(instance, libc::O_PATH | libc::O_DIRECTORY)?;
         for kind in [&b"obj"[..], b"dir"] {
-            match sys::mkdir(fd.as_fd(), kind, 0o700) {
-                Ok(()) | Err(Errno(libc::EEXIST)) => {}
-                Err(e) => return Err(e),
-            }
+            sys::make_dir(fd.as_fd(), kind)?;
         }
         let my_ids = sys::my_ids();
-        Ok(Objects {
+        let objects = Objects {
             instance: fd,
             folders: RwLock::default(),
             me,
@@ -165,9 +80,12 @@ impl Objects {
             unsettled: Mutex::default(),
             touched: Mutex::default(),
             touched_count: AtomicUsize::new(0),
+            beside: Beside::default(),
             root: my_ids.0 == 0,
             my_ids,
-        })
+        };
+        objects.find_labels_beside()?;
+        Ok(objects)
     }
 
     fn folder(&self, object: ObjectName, make: bool) -> Sys<Arc<OwnedFd>> {
@@ -182,10 +100,7 @@ impl Objects {
         }
         let path = folder_path(key);
         if make {
-            match sys::mkdir(self.instance.as_fd(), path.as_bytes(), 0o700) {
-                Ok(()) | Err(Errno(libc::EEXIST)) => {}
-                Err(e) => return Err(e),
-            }
+            sys::make_dir(self.instance.as_fd(), path.as_bytes())?;
         }
         let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
         let fd = Arc::new(sys::open(self.instance.as_fd(), path.as_bytes(), flags, 0)?);
@@ -296,7 +211,7 @@ impl Objects {
         let folder = self.folder(object, true)?;
         let dir = folder.as_fd();
         let name = Name::new(object, false);
-        let label = label::encode(&spec.label);
+        let put_label = |fd: &OwnedFd| self.put_label(fd.as_fd(), object, &spec.label);
         let mode = spec.mode & 0o7777;
         let create = libc::O_CREAT | libc::O_EXCL;
         let mut grant = None;
@@ -307,7 +222,7 @@ impl Objects {
                     None => (libc::O_WRONLY, false),
                 };
                 let fd = sys::open(dir, &name, flags | create, self.first_mode(mode))?;
-                sys::set_xattr(fd.as_fd(), label::XATTR, &label)?;
+                put_label(&fd)?;
                 self.dress(fd.as_fd(), spec, mode)?;
                 let ino = sys::stat(fd.as_fd(), b"")?.ino;
                 grant = wanted.then_some(fd);
@@ -315,7 +230,7 @@ impl Objects {
             }
             NewKind::Marker | NewKind::Symlink(_) => {
                 let fd = sys::open(dir, &name, libc::O_WRONLY | create, 0o600)?;
-                sys::set_xattr(fd.as_fd(), label::XATTR, &label)?;
+                put_label(&fd)?;
                 self.dress(fd.as_fd(), spec, 0o600)?;
                 let ino = sys::stat(fd.as_fd(), b"")?.ino;
                 if let NewKind::Symlink(text) = &spec.what {
@@ -327,7 +242,7 @@ impl Objects {
             NewKind::Dir => {
                 sys::mkdir(dir, &name, self.first_mode(mode) | 0o700)?;
                 let fd = sys::open(dir, &name, libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
-                sys::set_xattr(fd.as_fd(), label::XATTR, &label)?;
+                put_label(&fd)?;
                 self.dress(fd.as_fd(), spec, mode)?;
                 let attr = sys::stat(fd.as_fd(), b"")?;
                 if attr.mode & 0o7777 != mode {
@@ -337,7 +252,7 @@ impl Objects {
             }
             NewKind::Node(dev) => {
                 let fd = sys::open(dir, &name, libc::O_WRONLY | create, 0o600)?;
-                sys::set_xattr(fd.as_fd(), label::XATTR, &label)?;
+                put_label(&fd)?;
                 let node = Name::new(object, true);
                 sys::mknod(dir, &node, spec.mode, *dev)?;
                 if (spec.uid, spec.gid) != self.my_ids {
@@ -348,7 +263,7 @@ impl Objects {
             }
             NewKind::Staged { lower: path, bytes } => {
                 let fd = sys::open(dir, &name, libc::O_RDWR | create, 0o600)?;
-                sys::set_xattr(fd.as_fd(), label::XATTR, &label)?;
+                put_label(&fd)?;
                 let from = lower.open(path, libc::O_RDONLY | libc::O_NONBLOCK)?;
                 let attr = sys::stat(from.as_fd(), b"")?;
                 if attr.mode & libc::S_IFMT != libc::S_IFREG {
@@ -473,6 +388,9 @@ impl Objects {
             touched.remove(&object);
             self.touched_count.store(touched.len(), Ordering::Relaxed);
         }
+        if object.link != 0 {
+            self.drop_link_label(object)?;
+        }
         if shape(object) == Shape::Node {
             gone(sys::unlink(folder.as_fd(), &Name::new(object, true), false))?;
         }
@@ -480,120 +398,8 @@ impl Objects {
             folder.as_fd(),
             &Name::new(object, false),
             is_dir,
-        ))
-    }
-
-    /// Writes the label of an object anew.
-    ///
-    /// # Errors
-    /// Of the file system.
-    pub fn write_label(&self, object: ObjectName, label: &Label) -> Sys<()> {
-        let fd = self.open_label(object)?;
-        let name = label::xattr_name(object.link);
-        let value = label::encode(label);
-        self.lending(fd.as_fd(), 0o200, || {
-            sys::set_xattr(fd.as_fd(), &name, &value)
-        })
-    }
-
-    /// The label of an object; `None` if it has none or a damaged one.
-    ///
-    /// # Errors
-    /// Of the file system.
-    pub fn read_label(&self, object: ObjectName) -> Sys<Option<Label>> {
-        let fd = self.open_label(object)?;
-        let name = label::xattr_name(object.link);
-        let bytes = self.lending(fd.as_fd(), 0o400, || sys::get_xattr(fd.as_fd(), &name))?;
-        Ok(bytes.and_then(|b| label::decode(&b)))
-    }
-
-    /// Does something for which the owner may have taken his own permission away: then he
-    /// gets it back for the moment. The kernel asks for it at each access to an attribute.
-    fn lending<T>(&self, fd: BorrowedFd<'_>, bits: u32, work: impl Fn() -> Sys<T>) -> Sys<T> {
-        match work() {
-            Err(Errno(libc::EACCES | libc::EPERM)) if !self.root => {
-                let mode = sys::stat(fd, b"")?.mode & 0o7777;
-                sys::chmod(fd, mode | bits)?;
-                let outcome = work();
-                sys::chmod(fd, mode)?;
-                outcome
-            }
-            other => other,
-        }
-    }
-
-    /// A descriptor for attributes also of what its owner can't read.
-    fn open_label(&self, object: ObjectName) -> Sys<OwnedFd> {
-        let flags = libc::O_RDONLY
-            | libc::O_NONBLOCK
-            | if shape(object) == Shape::Dir {
-                libc::O_DIRECTORY
-            } else {
-                0
-            };
-        match self.open_file(object, flags) {
-            Err(Errno(libc::EACCES)) if !self.root => {
-                let folder = self.folder(object, false)?;
-                let name = Name::new(object, false);
-                let mode = sys::stat(folder.as_fd(), &name)?.mode & 0o7777;
-                sys::chmod_at(folder.as_fd(), &name, mode | 0o400)?;
-                let fd = self.open_file(object, flags);
-                sys::chmod_at(folder.as_fd(), &name, mode)?;
-                fd
-            }
-            other => other,
-        }
-    }
-
-    /// The directory's entries have changed now. Written to disk a little later.
-    pub fn touch(&self, object: ObjectName) {
-        let mut touched = self.touched.lock();
-        touched.insert(object, sys::now_coarse());
-        self.touched_count.store(touched.len(), Ordering::Relaxed);
-    }
-
-    /// Are there times that are not on disk?
-    pub fn has_touched(&self) -> bool {
-        self.touched_count.load(Ordering::Relaxed) > 0
-    }
-
-    /// Writes the times of one directory, if they are not on disk.
-    pub fn flush_touch(&self, object: ObjectName) {
-        if !self.has_touched() {
-            return;
-        }
-        let at = {
-            let mut touched = self.touched.lock();
-            let at = touched.remove(&object);
-            self.touched_count.store(touched.len(), Ordering::Relaxed);
-            at
-        };
-        if let Some(at) = at {
-            self.write_touch(object, at);
-        }
-    }
-
-    /// Writes the times of all directories that wait for it.
-    pub fn flush_touches(&self) {
-        let all = {
-            let mut touched = self.touched.lock();
-            self.touched_count.store(0, Ordering::Relaxed);
-            std::mem::take(&mut *touched)
-        };
-        for (object, at) in all {
-            self.write_touch(object, at);
-        }
-    }
-
-    fn write_touch(&self, object: ObjectName, at: Timestamp) {
-        // Gone meanwhile, or not ours to change: then its time does not matter.
-        if let Ok(folder) = self.folder(object, false) {
-            let name = Name::new(object, false);
-            // The clock that we read is coarser than the one that the file system may have used.
-            if sys::stat(folder.as_fd(), &name).is_ok_and(|now| now.mtime < at) {
-                let _ = sys::set_times(folder.as_fd(), &name, None, Some(at));
-            }
-        }
+        ))?;
+        self.drop_label_beside(object)
     }
 
     /// Bytes in all and bytes free on the local file system.
@@ -602,107 +408,5 @@ impl Objects {
     /// Of `statfs`.
     pub fn space(&self) -> Sys<(u64, u64)> {
         sys::fs_space(self.instance.as_fd())
-    }
-
-    /// Names of all backing files and directories in folders from `first` on. What has no
-    /// name of ours comes as `Err` with its path in the instance directory.
-    ///
-    /// # Errors
-    /// Of the file system.
-    #[allow(clippy::type_complexity)]
-    pub fn scan(&self, first: u64) -> Sys<Vec<Result<(ObjectName, bool), String>>> {
-        let mut found = Vec::new();
-        for kind in ["obj", "dir"] {
-            for folder in self.list(kind)? {
-                let text = String::from_utf8_lossy(&folder).into_owned();
-                let path = format!("{kind}/{text}");
-                match u64::from_str_radix(&text, 16) {
-                    Ok(n) if n < first => continue,
-                    Ok(_) => {}
-                    Err(_) => {
-                        found.push(Err(path));
-                        continue;
-                    }
-                }
-                for name in self.list(&path)? {
-                    found.push(match parse_name(&name) {
-                        Some((object, node))
-                            if (shape(object) == Shape::Dir) == (kind == "dir") =>
-                        {
-                            Ok((object, node))
-                        }
-                        _ => Err(format!("{path}/{}", name.escape_ascii())),
-                    });
-                }
-            }
-        }
-        Ok(found)
-    }
-
-    /// The greatest folder number in use.
-    ///
-    /// # Errors
-    /// Of the file system.
-    pub fn last_folder(instance: &Path) -> Sys<Option<u64>> {
-        let mut last = None;
-        for kind in ["obj", "dir"] {
-            let entries = match std::fs::read_dir(instance.join(kind)) {
-                Ok(entries) => entries,
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(e) => return Err(e.into()),
-            };
-            for entry in entries {
-                let name = entry?.file_name();
-                if let Some(n) = name.to_str().and_then(|s| u64::from_str_radix(s, 16).ok()) {
-                    last = last.max(Some(n));
-                }
-            }
-        }
-        Ok(last)
-    }
-
-    /// Removes folders that hold nothing.
-    pub fn sweep(&self) {
-        for kind in ["obj", "dir"] {
-            for folder in self.list(kind).unwrap_or_default() {
-                let path = format!("{kind}/{}", String::from_utf8_lossy(&folder));
-                // One that is not empty stays.
-                let _ = sys::unlink(self.instance.as_fd(), path.as_bytes(), true);
-            }
-        }
-    }
-
-    fn list(&self, path: &str) -> Sys<Vec<Vec<u8>>> {
-        let fd = sys::open(
-            self.instance.as_fd(),
-            path.as_bytes(),
-            libc::O_RDONLY | libc::O_DIRECTORY,
-            0,
-        )?;
-        let mut entries = Vec::new();
-        while sys::read_dir(fd.as_fd(), &mut entries)? {}
-        Ok(entries.into_iter().map(|e| e.name).collect())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn backing_names_lead_back_to_their_objects() {
-        for (seq, link) in [(0, 0), (5, 1), (u64::MAX, u32::MAX), (1 << 40, 0x10)] {
-            let object = ObjectName {
-                oid: ObjectId::new(BridgeId(7), 2, seq),
-                link,
-            };
-            for node in [false, true] {
-                let name = Name::new(object, node);
-                assert_eq!(parse_name(&name), Some((object, node)));
-            }
-        }
-        for bad in ["", "x", "00.1", "0.0.0", "lost+found"] {
-            assert_eq!(parse_name(bad.as_bytes()), None);
-        }
     }
 }
