@@ -189,6 +189,12 @@ pub fn sleep_ns(ns: u64) {
     let _ = unsafe { call!(libc::SYS_nanosleep, &raw const t, 0) };
 }
 
+/// Lets another thread run on this processor, if one wants to.
+pub fn give_way() {
+    // SAFETY: no arguments.
+    let _ = unsafe { call!(libc::SYS_sched_yield) };
+}
+
 /// Random 64 bits, never 0. Falls back on pid and clock before the kernel's pool is ready.
 pub fn random() -> u64 {
     let mut x = 0u64;

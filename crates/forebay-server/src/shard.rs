@@ -3,7 +3,8 @@
 //! A request is served to its end where it arrives, unless it has to wait for
 //! the PFS. Waking a sleeping thread costs ten times what serving a request
 //! does, so after a request the loop looks for the next one for a short while,
-//! as long as that pays off and no client needs the processor.
+//! as long as that pays off. Between two looks it lets clients run if they may
+//! need the processor.
 
 use crate::ServerHandle;
 use crate::connection::{self, Connection};
@@ -269,16 +270,17 @@ impl Shard {
     fn spin(&mut self, events: &mut Vec<Event>) -> Sys<()> {
         let start = Instant::now();
         self.note_running(start);
-        if !self.worth_spinning(start) {
+        if !self.worth_spinning() {
             return Ok(());
         }
+        let mut crowded = self.is_crowded(start);
         let mut until = start + SPIN;
         let mut looks = 0;
         loop {
             looks += 1;
             let mut served = 0;
             match self.spin.last {
-                Some(key) if looks % LOOKS_AT_LAST != 0 => {
+                Some(key) if !crowded && looks % LOOKS_AT_LAST != 0 => {
                     if let Look::Served = self.look(key) {
                         served = 1;
                     }
@@ -292,22 +294,27 @@ impl Shard {
             if served > 0 {
                 self.spin.worth += (1024 - self.spin.worth) / 8;
                 self.note_running(now);
-                if !self.worth_spinning(now) || self.server.stopping() {
+                if !self.worth_spinning() || self.server.stopping() {
                     return Ok(());
                 }
+                crowded = self.is_crowded(now);
                 until = now + SPIN;
             } else if now >= until {
                 self.spin.worth -= self.spin.worth / 8;
                 return Ok(());
+            } else if crowded {
+                // To a client. Dearer than looking again, cheaper than going to sleep.
+                std::thread::yield_now();
             }
         }
     }
 
-    fn worth_spinning(&mut self, now: Instant) -> bool {
-        // A client that waits for us does so on a processor of its own, or sleeps on ours.
-        if self.load.running(now) + 1 > self.spin.cores {
-            return false;
-        }
+    /// Are there more clients running than processors beside ours?
+    fn is_crowded(&self, now: Instant) -> bool {
+        self.load.running(now) + 1 > self.spin.cores
+    }
+
+    fn worth_spinning(&mut self) -> bool {
         if self.spin.worth >= SPIN_WORTH {
             return true;
         }
