@@ -160,6 +160,12 @@ pub fn is_far(fd: c_int) -> bool {
         }
 }
 
+/// Is the path the other spelling of the root itself, with no slash after it? What it names may be a symbolic link
+/// outside the buffer, for those who do not follow it.
+pub fn is_alias(path: &[u8]) -> bool {
+    config::get().is_some_and(|c| !c.alias().is_empty() && path == c.alias())
+}
+
 /// [`locate`] for an absolute path.
 fn locate_absolute(path: &[u8]) -> Option<Target<'_>> {
     let config = config::get()?;

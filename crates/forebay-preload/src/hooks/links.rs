@@ -9,7 +9,8 @@ use libc::AT_FDCWD;
 
 use super::Path;
 use crate::bridge::{self, Answer, Fail};
-use crate::locate::{Target, route};
+use crate::locate::{Target, is_alias, route};
+use crate::sys;
 
 fn text(
     target: &Target<'_>,
@@ -68,7 +69,11 @@ fn resolved(
 
 hooks! {
     fn readlink [real] (path: Path, out: *mut c_char, room: usize) -> isize {
-        route(AT_FDCWD, path, |_, p| real(p, out, room), |t, a| text(t, out, room, a))
+        let native = |_: c_int, p: Path| real(p, out, room);
+        route(AT_FDCWD, path, native, |t, a| match is_alias(sys::bytes(path)) {
+            true => Ok(native(AT_FDCWD, path)),
+            false => text(t, out, room, a),
+        })
     }
 
     fn __readlink_chk [real] (path: Path, out: *mut c_char, room: usize, real_room: usize) -> isize {
@@ -76,7 +81,11 @@ hooks! {
     }
 
     fn readlinkat [real] (dirfd: c_int, path: Path, out: *mut c_char, room: usize) -> isize {
-        route(dirfd, path, |d, p| real(d, p, out, room), |t, a| text(t, out, room, a))
+        let native = |d: c_int, p: Path| real(d, p, out, room);
+        route(dirfd, path, native, |t, a| match is_alias(sys::bytes(path)) {
+            true => Ok(native(dirfd, path)),
+            false => text(t, out, room, a),
+        })
     }
 
     fn __readlinkat_chk [real] (dirfd: c_int, path: Path, out: *mut c_char, room: usize, real_room: usize) -> isize {

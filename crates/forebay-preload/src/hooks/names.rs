@@ -8,7 +8,7 @@ use libc::{AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, S_IFIFO};
 
 use super::{Path, identity, outcome};
 use crate::bridge::{self, Answer, Fail};
-use crate::locate::{LEAST_ADDRESS, Scratch, Target, failed, locate, may_be_mine, route};
+use crate::locate::{LEAST_ADDRESS, Scratch, Target, failed, is_alias, locate, may_be_mine, route};
 use crate::sys::{self, call};
 
 fn mkdir_in(target: &Target<'_>, mode: c_uint, answer: &mut Answer) -> Result<c_int, Fail> {
@@ -147,11 +147,17 @@ hooks! {
     }
 
     fn unlink [real] (path: Path) -> c_int {
-        route(AT_FDCWD, path, |_, p| real(p), |t, a| unlink_in(t, 0, a))
+        let native = |_: c_int, p: Path| real(p);
+        route(AT_FDCWD, path, native, |t, a| match is_alias(sys::bytes(path)) {
+            true => Ok(native(AT_FDCWD, path)),
+            false => unlink_in(t, 0, a),
+        })
     }
 
     fn unlinkat [real] (dirfd: c_int, path: Path, flags: c_int) -> c_int {
-        route(dirfd, path, |d, p| real(d, p, flags), |t, a| match flags {
+        let native = |d: c_int, p: Path| real(d, p, flags);
+        route(dirfd, path, native, |t, a| match flags {
+            _ if is_alias(sys::bytes(path)) => Ok(native(dirfd, path)),
             0 => unlink_in(t, 0, a),
             AT_REMOVEDIR => unlink_in(t, REMOVE_DIR, a),
             _ => Err(libc::EINVAL.into()),

@@ -8,8 +8,8 @@ use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT, AT_SYMLINK_NOFOLLOW};
 
 use super::{Path, outcome};
 use crate::bridge;
-use crate::locate::route;
-use crate::sys::call;
+use crate::locate::{is_alias, route};
+use crate::sys::{self, call};
 
 /// Sync flags of `statx`.
 const AT_STATX_SYNC_TYPE: c_int = 0x6000;
@@ -29,7 +29,10 @@ unsafe fn stat_at(
 ) -> c_int {
     // SAFETY: the caller's promise.
     unsafe {
-        route(dirfd, path, native, |target, answer| {
+        route(dirfd, path, &native, |target, answer| {
+            if flags & AT_SYMLINK_NOFOLLOW != 0 && is_alias(sys::bytes(path)) {
+                return Ok(native(dirfd, path));
+            }
             if flags & !(AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH) != 0 {
                 return Err(libc::EINVAL.into());
             }
@@ -149,7 +152,11 @@ hooks! {
     }
 
     fn statx [real] (dirfd: c_int, path: Path, flags: c_int, mask: c_uint, out: *mut c_void) -> c_int {
-        route(dirfd, path, |d, p| real(d, p, flags, mask, out), |target, answer| {
+        let native = |d: c_int, p: Path| real(d, p, flags, mask, out);
+        route(dirfd, path, native, |target, answer| {
+            if flags & AT_SYMLINK_NOFOLLOW != 0 && is_alias(sys::bytes(path)) {
+                return Ok(native(dirfd, path));
+            }
             let known = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | AT_STATX_SYNC_TYPE;
             let contradiction = flags & AT_STATX_SYNC_TYPE == AT_STATX_BOTH;
             if flags & !known != 0 || contradiction || mask & libc::STATX__RESERVED as c_uint != 0 {
