@@ -108,6 +108,8 @@ pub struct Job {
     turns: u32,
     /// Turns that ended because an object had gone between decision and open.
     lost_races: u32,
+    /// See [`settle_times`].
+    times_settled: bool,
 }
 
 fn start(base: Base<'_>) -> Result<Start, Errno> {
@@ -227,6 +229,7 @@ impl Job {
             changes,
             turns: 0,
             lost_races: 0,
+            times_settled: false,
         })
     }
 }
@@ -336,6 +339,9 @@ fn turn(server: &ServerHandle, job: &mut Job, may_block: bool) -> Result<Answere
             Err(Halt::Again)
         }
         Ok(decision) => {
+            if is_directory(&decision.answer) {
+                settle_times(server, job, may_block)?;
+            }
             let fd = grant(server, job, &decision.answer, may_block)?;
             // The lock is free again: a drain may have let go of the object between the decision
             // and the open. Whoever has the old one open now would write into nothing.
@@ -360,6 +366,28 @@ fn turn(server: &ServerHandle, job: &mut Job, may_block: bool) -> Result<Answere
             Err(Halt::Fail(Errno(libc::EIO)))
         }
     }
+}
+
+fn is_directory(answer: &Answer) -> bool {
+    matches!(answer, Answer::Attr(attr) if attr.mode & libc::S_IFMT == libc::S_IFDIR)
+}
+
+/// Times of directories go to disk late, and the kernel stamps the inode once more then.
+/// What a program has seen must not change by itself: before it looks, they are written.
+fn settle_times(server: &ServerHandle, job: &mut Job, may_block: bool) -> Result<(), Halt> {
+    let below = server.lower.times().any_waits();
+    if job.times_settled || !below && !server.objects.has_touched() {
+        return Ok(());
+    }
+    if below && server.lower.may_wait() && !may_block {
+        return Err(Halt::MustBlock);
+    }
+    // Once: others may go on changing entries all the time.
+    job.times_settled = true;
+    server.objects.flush_touches();
+    server.lower.flush_touches();
+    job.memo.forget_attrs();
+    Err(Halt::Again)
 }
 
 /// Opens what the answer grants.

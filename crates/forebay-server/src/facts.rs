@@ -60,6 +60,11 @@ impl Memo {
         let lists = self.lists.borrow();
         lists.iter().next().map(|(p, l)| (p.clone(), l.clone()))
     }
+    /// Forgets all attributes.
+    pub fn forget_attrs(&self) {
+        self.dirs.borrow_mut().clear();
+        self.attrs.borrow_mut().clear();
+    }
     fn dir(&self, object: ObjectName) -> Option<Attr> {
         let dirs = self.dirs.borrow();
         dirs.iter()

@@ -182,3 +182,25 @@ fn paths_of_four_thousand_bytes_can_be_renamed_and_rebuilt() {
     assert_eq!(read(&mut client, &path), b"deep");
     server.stop().unwrap();
 }
+
+#[test]
+fn what_a_program_has_seen_of_a_directory_does_not_change_by_itself() {
+    let place = Place::new();
+    std::fs::create_dir(place.root().join("old")).unwrap();
+    let server = place.start();
+    let mut client = place.client();
+    client.mkdir("new", 0o755).unwrap();
+    for dir in ["new", "old"] {
+        write(&mut client, &format!("{dir}/file"), b"x");
+        let seen = client.stat(dir).unwrap();
+        server.handle().objects.flush_touches();
+        server.handle().lower.flush_touches();
+        let again = client.stat(dir).unwrap();
+        assert_eq!(
+            (again.mtime, again.ctime),
+            (seen.mtime, seen.ctime),
+            "{dir}"
+        );
+    }
+    server.stop().unwrap();
+}
