@@ -306,10 +306,17 @@ static CWD_OID: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 static CWD_LOCK: AtomicU32 = AtomicU32::new(0);
 /// A child of `vfork` that has changed directory: it must not use its parent's cache.
 static STRAY: AtomicI32 = AtomicI32::new(0);
+/// In [`STRAY`]: nobody may use the cache.
+const EVERYBODY: c_int = -1;
 
 fn is_stray() -> bool {
     let stray = STRAY.load(Ordering::Relaxed);
-    stray != 0 && stray == sys::getpid()
+    stray != 0 && (stray == EVERYBODY || stray == sys::getpid())
+}
+
+/// From now on the threads may have different working directories.
+pub fn cwd_is_per_thread() {
+    STRAY.store(EVERYBODY, Ordering::Relaxed);
 }
 
 fn cwd_is_far() -> bool {
@@ -321,7 +328,7 @@ fn cwd_is_far() -> bool {
 pub fn cwd_changed() {
     if process::is_owner() {
         MOVES.fetch_add(1, Ordering::AcqRel);
-    } else {
+    } else if STRAY.load(Ordering::Relaxed) != EVERYBODY {
         STRAY.store(sys::getpid(), Ordering::Relaxed);
     }
 }

@@ -98,6 +98,13 @@ hooks! {
         moved(real(keep_directory, keep_streams))
     }
 
+    fn unshare [real] (flags: c_int) -> c_int {
+        if flags & (libc::CLONE_FS | libc::CLONE_NEWNS) != 0 {
+            locate::cwd_is_per_thread();
+        }
+        real(flags)
+    }
+
     fn getcwd [real] (out: *mut c_char, size: usize) -> *mut c_char {
         current(out, size, || real(out, size))
     }
