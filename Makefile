@@ -28,8 +28,9 @@ test: build ## unit tests, the fault simulator, and real programs under `forebay
 	cargo build --release -p forebay-preload
 	cargo test --workspace --exclude forebay-preload
 
-bench: build ## ratios to native ext4 and tmpfs, measured side by side
-	@if [ -x benches/run.sh ]; then exec benches/run.sh; else cargo bench -p forebay; fi
+bench: build ## ratios to native ext4 and tmpfs, measured side by side; ARGS="--rounds 3" for less
+	cargo build --release -p forebay-benches
+	target/release/forebay-bench $(ARGS)
 
 lint: ## formatting, clippy and the documentation, warnings forbidden
 	cargo fmt --all --check

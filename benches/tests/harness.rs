@@ -72,3 +72,48 @@ fn a_workload_that_fails_says_why_and_the_exit_code_tells() {
     let error = samples(&output)[0].error.clone().expect("an error");
     assert!(error.contains("file/one-file"), "{error}");
 }
+
+/// The whole of it, if the stack is built: `make test` and `make bench` build it first.
+#[test]
+fn the_table_has_a_figure_for_every_row_on_both_file_systems() {
+    let stack = Path::new(env!("CARGO_BIN_EXE_forebay-bench"))
+        .ancestors()
+        .nth(2)
+        .expect("an executable of cargo lies two folders below target")
+        .join("release");
+    let (forebay, library) = (stack.join("forebay"), stack.join("libforebay_preload.so"));
+    if !forebay.is_file() || !library.is_file() {
+        eprintln!("skipped: {} holds no release build", stack.display());
+        return;
+    }
+    let dir = folder("table");
+    let json = dir.join("report.json");
+    let output = Command::new(env!("CARGO_BIN_EXE_forebay-bench"))
+        .env("FOREBAY_PRELOAD", &library)
+        .args(["--scale", "smoke", "--rounds", "1", "--forebay"])
+        .arg(&forebay)
+        .arg("--dir")
+        .arg(&dir)
+        .arg("--json")
+        .arg(&json)
+        .output()
+        .expect("forebay-bench starts");
+    assert!(output.status.success(), "{output:?}");
+    let report: serde_json::Value =
+        serde_json::from_slice(&fs::read(&json).expect("the report")).expect("JSON");
+    for number in 0..2 {
+        let system = &report["file_systems"][number];
+        for (position, workload) in WORKLOADS.iter().enumerate() {
+            let measured = &system["workloads"][position];
+            assert_eq!(measured["name"], workload.name);
+            assert!(measured["error"].is_null(), "{measured}");
+            for (at, row) in workload.rows.iter().enumerate() {
+                let ratio = &measured["rows"][at]["ratio"]["median"];
+                let is_number = ratio.as_f64().is_some_and(|r| r > 0.0);
+                assert!(is_number, "{} has the ratio {ratio}", row.name);
+            }
+        }
+    }
+    let left: Vec<_> = fs::read_dir(&dir).expect("the folder").flatten().collect();
+    assert_eq!(left.len(), 1, "only the report is left: {left:?}");
+}

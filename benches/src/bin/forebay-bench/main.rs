@@ -41,7 +41,7 @@ struct Cli {
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     tmpfs: PathBuf,
     /// Make an ext4 in an image file in --dir and work there (root). Done by itself where --dir
-    /// is on no ext4 and this is root.
+    /// is on no ext4 with a journal and this is root.
     #[arg(long)]
     loop_ext4: bool,
     /// How often each workload is run. More rounds, narrower noise.
