@@ -7,9 +7,10 @@
 //!
 //! A program may close descriptors that it does not know. Through libc that is
 //! seen (`hooks::descriptors`); through a bare system call it is not. So every
-//! use of a connection first compares its socket cookie, which the kernel never
-//! gives out twice: our bytes never go into a descriptor of the program that
-//! has taken the number.
+//! use of a connection first looks for the mark that it carries in the kernel:
+//! our bytes never go into a descriptor of the program that has taken the
+//! number. Before a descriptor is closed, its socket cookie is compared, too,
+//! which the kernel never gives out twice.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -23,6 +24,13 @@ use crate::sys::{self, Errno, call};
 const HIGH_DESCRIPTORS: u64 = 1024;
 /// Numbers that the connections and their neighbours take there.
 const RESERVED_DESCRIPTORS: u64 = 24;
+
+/// The mark of a connection: the signal for asynchronous input, of which there is none. Asking for it is the
+/// cheapest call that tells one open file from another.
+const MARK_SIGNAL: c_int = 61;
+/// `fcntl` commands.
+const F_SETSIG: c_int = 10;
+const F_GETSIG: c_int = 11;
 
 /// One connection of the pool. All zeroes: free and not connected.
 pub struct Slot {
@@ -80,13 +88,13 @@ impl Lease<'_> {
                 let fd = slot.fd1.load(Ordering::Relaxed) - 1;
                 let current = process.generation.load(Ordering::Acquire);
                 if fd >= 0 {
-                    let ours = cookie(fd) == Some(slot.cookie.load(Ordering::Relaxed));
-                    if ours && slot.generation.load(Ordering::Relaxed) == current {
+                    if slot.generation.load(Ordering::Relaxed) == current && is_marked(fd) {
                         return Ok(fd);
                     }
-                    slot.forget(*at, ours);
+                    slot.forget(*at, cookie(fd) == Some(slot.cookie.load(Ordering::Relaxed)));
                 }
                 let fd = connect(config)?;
+                let _ = sys::fcntl(fd, F_SETSIG, MARK_SIGNAL as usize);
                 let id = cookie(fd).unwrap_or(0);
                 slot.generation.store(current, Ordering::Relaxed);
                 slot.place(*at, fd, id);
@@ -170,6 +178,10 @@ fn was_left(frame: usize, here: usize) -> bool {
         (false, true) => true,
         _ => frame < here,
     }
+}
+
+fn is_marked(fd: c_int) -> bool {
+    sys::fcntl(fd, F_GETSIG, 0) == Ok(MARK_SIGNAL)
 }
 
 /// Identity of a socket; `None` if the descriptor is none.
