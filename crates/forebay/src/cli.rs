@@ -77,7 +77,7 @@ pub struct Place {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub buffer: PathBuf,
     /// Local directory that keeps the buffered data. Default: the first usable one of
-    /// $FOREBAY_STORAGE, $SLURM_TMPDIR, $LOCAL_SCRATCH, /var/tmp/forebay-<uid>.
+    /// $FOREBAY_STORAGE, $SLURM_TMPDIR, $LOCAL_SCRATCH, /var/tmp/forebay-UID.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub storage: Option<PathBuf>,
 }
