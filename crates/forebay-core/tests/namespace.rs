@@ -164,7 +164,8 @@ fn a_pfs_file_is_read_in_place_and_staged_when_written() {
 #[test]
 fn a_create_with_a_slash_at_the_end_is_refused_as_on_linux() {
     let mut w = World::with_lower(&[("d", Lower::Dir), ("f", Lower::File(1))]);
-    for path in ["d/", "f/", "new/"] {
+    w.run(symlink("dangling", "nowhere")).unwrap();
+    for path in ["d/", "f/", "new/", "dangling/"] {
         fails(w.run(create_new(path)), libc::EISDIR);
     }
     fails(w.run(create_new("d/.")), libc::EEXIST);

@@ -77,10 +77,11 @@ impl Context<'_> {
             Follow::BeforeSlash
         };
         let (from, node) = self.existing(old, at_end)?;
+        let to = self.vacant(new, false)?;
+        // As on Linux, what is wrong with the new name comes first.
         if self.walk.is_dir(&node) {
             return errno(libc::EPERM);
         }
-        let to = self.vacant(new, false)?;
         let hides = self.hidden_at(&to);
         let (mut plan, source) = match &node {
             Node::Born(record) => (Plan::default(), record.clone()),

@@ -26,7 +26,13 @@ impl Context<'_> {
         if create && flags & libc::O_DIRECTORY != 0 {
             return errno(libc::EINVAL);
         }
-        let found = self.walk.resolve(path, follow_of(flags))?;
+        let follow = if create && path.bytes.ends_with(b"/") {
+            // Refused, whatever a link there leads to.
+            Follow::No
+        } else {
+            follow_of(flags)
+        };
+        let found = self.walk.resolve(path, follow)?;
         if create && (found.slash || found.last != Last::Name) {
             // Linux looks at the slash before it looks whether something is there.
             return errno(if !found.slash && flags & libc::O_EXCL != 0 {

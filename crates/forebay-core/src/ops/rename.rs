@@ -54,6 +54,10 @@ impl Context<'_> {
                 });
             }
         }
+        // Nothing to do takes no permission.
+        if src.path == dst.path || dst.node.as_ref().is_some_and(|n| same_object(node, n)) {
+            return Ok(only(Answer::Done));
+        }
         self.check_change(&src.dir)?;
         self.check_change(&dst.dir)?;
         self.check_removal(&src.dir, node)?;
@@ -65,9 +69,6 @@ impl Context<'_> {
             }
             if !exchange && !is_dir && dst_is_dir {
                 return errno(libc::EISDIR);
-            }
-            if src.path == dst.path || same_object(node, replaced) {
-                return Ok(only(Answer::Done));
             }
             if exchange {
                 self.check_new_parent(&dst, replaced, &src)?;
