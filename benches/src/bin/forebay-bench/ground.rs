@@ -42,7 +42,7 @@ impl Ground {
     /// In `dir`, or in an ext4 image there.
     pub fn on_disk(dir: &Path, loop_ext4: bool) -> Result<Self> {
         let kind = unix::file_system(dir).with_context(|| format!("--dir {}", dir.display()))?;
-        let top = own_directory(dir)?;
+        let top = own_directory(dir, "disk")?;
         let has_journal = kind == "ext4" && has_journal(&top);
         if has_journal && !loop_ext4 {
             let note = format!("{} is on ext4", dir.display());
@@ -89,7 +89,7 @@ impl Ground {
             "tmpfs" => format!("{} is on tmpfs", dir.display()),
             other => format!("{} is on {other}, not tmpfs", dir.display()),
         };
-        Self::lay_out(kind, note, own_directory(dir)?, None)
+        Self::lay_out(kind, note, own_directory(dir, "tmpfs")?, None)
     }
 
     fn lay_out(name: String, note: String, top: PathBuf, mount: Option<Mount>) -> Result<Self> {
@@ -140,8 +140,9 @@ fn has_journal(dir: &Path) -> bool {
         .any(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))
 }
 
-fn own_directory(dir: &Path) -> Result<PathBuf> {
-    let path = dir.join(format!("forebay-bench-{}", std::process::id()));
+/// A fresh directory in `dir`, which may serve as disk and as tmpfs.
+fn own_directory(dir: &Path, role: &str) -> Result<PathBuf> {
+    let path = dir.join(format!("forebay-bench-{}-{role}", std::process::id()));
     fs::create_dir(&path).with_context(|| path.display().to_string())?;
     Ok(fs::canonicalize(path)?)
 }
