@@ -1,12 +1,10 @@
 //! The side that proposes.
 
-use super::messages::{Body, Part, Proposal, ReadSet, Ticket, TxnId, Verdict};
+use super::cut::Cut;
+use super::messages::{Body, Part, Proposal, Ticket, TxnId, Verdict};
 use super::participant::Refusal;
-use super::persist::{INTENT, Intent, clear, owned_key, set, txn_key};
-use super::{
-    Bridge, MAX_TRANSACTIONS, Mutation, RETRY_FIRST_US, Retry, VOTE_PATIENCE_US, digest, locks,
-};
-use crate::path::TreePath;
+use super::persist::{INTENT, Intent, clear, set, txn_key};
+use super::{Bridge, MAX_TRANSACTIONS, Mutation, RETRY_FIRST_US, Retry, VOTE_PATIENCE_US, digest};
 use crate::record::{BridgeId, Token};
 use crate::table::{Change, TableError, Tables};
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,14 +70,8 @@ impl Txn {
     }
 }
 
-/// A proposal cut along the bridges that it concerns.
-struct Cut {
-    parts: BTreeMap<BridgeId, Part>,
-    follow_up: Vec<Change>,
-}
-
 impl Bridge {
-    /// Wants a decision to become true; ends in one [`Output::Done`].
+    /// Wants a decision to become true; ends in one [`super::Output::Done`].
     ///
     /// # Errors
     /// The tables failed; stop this bridge and recover.
@@ -140,102 +132,6 @@ impl Bridge {
         }
         self.commit(batch);
         self.done(ticket, Verdict::Committed);
-    }
-
-    /// Who checks and changes what.
-    fn cut(&self, reads: &ReadSet, batch: Vec<Change>) -> Cut {
-        let me = self.me();
-        let mut parts: BTreeMap<BridgeId, Part> = BTreeMap::new();
-        let mut own: Vec<Change> = Vec::new();
-        let mut at_owner = |parts: &mut BTreeMap<BridgeId, Part>, owner: BridgeId, c: Change| {
-            if owner == me {
-                own.push(c);
-            } else {
-                parts.entry(owner).or_default().changes.push(c);
-            }
-        };
-        for change in batch {
-            match &change {
-                Change::Put { path, record } => {
-                    let (home, owner) = (self.membership.home(path), record.object.oid.bridge());
-                    let key = owned_key(record.object);
-                    // The home's own table finds the path of an object that it keeps itself.
-                    let where_it_is = if home == owner {
-                        clear(key)
-                    } else {
-                        set(key, path.as_bytes().to_vec())
-                    };
-                    at_owner(&mut parts, owner, where_it_is);
-                    parts.entry(home).or_default().changes.push(change);
-                }
-                Change::Delete { path, .. } => {
-                    let home = self.membership.home(path);
-                    parts.entry(home).or_default().changes.push(change);
-                }
-                Change::Doom { object, .. } => {
-                    let (owner, key) = (object.oid.bridge(), owned_key(*object));
-                    at_owner(&mut parts, owner, change);
-                    at_owner(&mut parts, owner, clear(key));
-                }
-                Change::Undoom(o) | Change::Relabel(o) | Change::Relabeled(o) => {
-                    at_owner(&mut parts, o.oid.bridge(), change);
-                }
-                Change::Meta { .. } => at_owner(&mut parts, me, change),
-            }
-        }
-        if !reads.ranges.is_empty() {
-            // Only all bridges together know that nothing is below a directory.
-            for member in self.membership.members() {
-                parts.entry(*member).or_default();
-            }
-        }
-        for path in reads.records.keys() {
-            // What lies above a path that is checked is there as long as that is.
-            if !has_below(reads, path) {
-                parts.entry(self.membership.home(path)).or_default();
-            }
-        }
-        let ended = ended(reads, &parts);
-        for (bridge, part) in &mut parts {
-            part.ended = ended.clone();
-            part.reads = self.reads_of(*bridge, part, reads);
-            for range in &reads.ranges {
-                if let Some((_, digest)) = range.seen.iter().find(|(b, _)| b == bridge) {
-                    part.ranges.push((range.dir.clone(), *digest));
-                }
-            }
-        }
-        match parts.get_mut(&me) {
-            Some(part) => {
-                part.changes.append(&mut own);
-                Cut {
-                    parts,
-                    follow_up: own,
-                }
-            }
-            None => Cut {
-                parts,
-                follow_up: own,
-            },
-        }
-    }
-
-    /// The versions that `bridge` has to check: its own records, and the directories above what it writes.
-    fn reads_of(
-        &self,
-        bridge: BridgeId,
-        part: &Part,
-        reads: &ReadSet,
-    ) -> Vec<(TreePath, Option<u64>)> {
-        reads
-            .records
-            .iter()
-            .filter(|(path, _)| {
-                self.membership.home(path) == bridge
-                    || locks::paths(&part.changes).any(|p| p != *path && p.is_within(path))
-            })
-            .map(|(path, seen)| (path.clone(), seen.version))
-            .collect()
     }
 
     fn begin(&mut self, ticket: Ticket, token: Token, cut: Cut, now: u64) {
@@ -511,32 +407,4 @@ impl Bridge {
             self.txns.remove(&seq);
         }
     }
-}
-
-/// Did the decision rely on a record below `dir`?
-fn has_below(reads: &ReadSet, dir: &TreePath) -> bool {
-    // The first name that there can be in a directory.
-    let first = dir.join(&[1]);
-    let next = reads.records.range(first..).next();
-    next.is_some_and(|(path, _)| path.is_within(dir))
-}
-
-/// Directories that end with the transaction: those whose record it takes away or replaces, as far as
-/// it relied on all that is below them.
-fn ended(reads: &ReadSet, parts: &BTreeMap<BridgeId, Part>) -> Vec<(TreePath, Option<u64>)> {
-    if reads.ranges.is_empty() {
-        return Vec::new();
-    }
-    let written: BTreeSet<_> = parts
-        .values()
-        .flat_map(|p| locks::paths(&p.changes))
-        .collect();
-    reads
-        .records
-        .iter()
-        .filter(|(path, seen)| {
-            written.contains(path) && (seen.dir || reads.ranges.iter().any(|r| r.dir == **path))
-        })
-        .map(|(path, seen)| (path.clone(), seen.version))
-        .collect()
 }

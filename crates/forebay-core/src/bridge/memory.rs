@@ -1,5 +1,5 @@
 //! Two small memories that survive crashes: requests of the recent past, and
-//! versions of directories that have ended.
+//! incarnations of directories that have ended.
 
 use super::persist::{CARRIED_OUT, clear, encode_carried_out, ended_key, set};
 use crate::path::TreePath;
@@ -54,7 +54,7 @@ impl CarriedOut {
     }
 }
 
-/// Versions of directories that were removed or renamed. A create is checked
+/// Incarnations of directories that were removed or renamed. A create is checked
 /// against it at the home of the new name, so that it need not ask the home of
 /// every directory above: one round trip, and still nothing is ever made in a
 /// directory that is gone.
@@ -65,22 +65,25 @@ pub(super) struct EndedDirs {
     order: BTreeMap<u64, EndedDir>,
 }
 
-/// A directory in one version.
-type EndedDir = (TreePath, Option<u64>);
+/// A directory in one of its incarnations.
+type EndedDir = (TreePath, u64);
 
 impl EndedDirs {
-    pub(super) fn contains(&self, path: &TreePath, version: Option<u64>) -> bool {
-        self.known.contains(&(path.clone(), version))
+    pub(super) fn contains(&self, path: &TreePath, incarnation: u64) -> bool {
+        self.known.contains(&(path.clone(), incarnation))
     }
 
     /// Notes an end; the changes make it last.
-    pub(super) fn note(&mut self, path: &TreePath, version: Option<u64>) -> Vec<Change> {
-        let dir = (path.clone(), version);
+    pub(super) fn note(&mut self, path: &TreePath, incarnation: u64) -> Vec<Change> {
+        let dir = (path.clone(), incarnation);
         if !self.known.insert(dir.clone()) {
             return Vec::new();
         }
         let number = self.order.last_key_value().map_or(0, |(n, _)| n + 1);
-        let mut changes = vec![set(ended_key(path, version), number.to_le_bytes().to_vec())];
+        let mut changes = vec![set(
+            ended_key(path, incarnation),
+            number.to_le_bytes().to_vec(),
+        )];
         self.order.insert(number, dir);
         if self.order.len() > MAX_ENDED_DIRS
             && let Some((_, oldest)) = self.order.pop_first()
@@ -92,9 +95,9 @@ impl EndedDirs {
     }
 
     /// Takes up what an earlier life has noted.
-    pub(super) fn restore(&mut self, path: TreePath, version: Option<u64>, number: u64) {
-        self.known.insert((path.clone(), version));
-        self.order.insert(number, (path, version));
+    pub(super) fn restore(&mut self, path: TreePath, incarnation: u64, number: u64) {
+        self.known.insert((path.clone(), incarnation));
+        self.order.insert(number, (path, incarnation));
     }
 }
 
@@ -129,13 +132,13 @@ mod tests {
     }
 
     #[test]
-    fn ended_versions_are_bounded_and_the_oldest_goes_first() {
+    fn ended_directories_are_bounded_and_the_oldest_goes_first() {
         let mut e = EndedDirs::default();
         let dir = TreePath::new(*b"d").unwrap();
         for v in 0..=MAX_ENDED_DIRS as u64 {
-            e.note(&dir, Some(v));
+            e.note(&dir, v);
         }
-        assert!(!e.contains(&dir, Some(0)));
-        assert!(e.contains(&dir, Some(1)));
+        assert!(!e.contains(&dir, 0));
+        assert!(e.contains(&dir, 1));
     }
 }

@@ -85,13 +85,15 @@ pub enum Verdict {
 /// What one participant checks and changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Part {
-    /// Versions to check: records that live here, and directories above what is
-    /// written here, which are checked against the memory of ended directories.
+    /// Versions to check: records that live here.
     pub reads: Vec<(TreePath, Option<u64>)>,
+    /// Directories above what is written here, in the incarnations that the decision saw. They are
+    /// checked against the memory of ended directories.
+    pub above: Vec<(TreePath, u64)>,
     /// Ranges to check by digest.
     pub ranges: Vec<(TreePath, u64)>,
     /// Directories that end with this transaction.
-    pub ended: Vec<(TreePath, Option<u64>)>,
+    pub ended: Vec<(TreePath, u64)>,
     /// The changes, deletions first.
     pub changes: Vec<Change>,
 }

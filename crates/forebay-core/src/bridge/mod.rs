@@ -20,8 +20,15 @@
 //!   never heard of is aborted, for good.
 //! - **Directories above** a new name are not asked. A directory that goes takes
 //!   all members as participants; they check that nothing is below it and
-//!   remember its version as ended, and a later create that relied on it is
+//!   remember its incarnation as ended, and a later create that relied on it is
 //!   refused at the home of the new name.
+//! - **What else was relied on** (the old name of a hard link) is checked at its
+//!   home, which takes part and holds it as it is until the outcome.
+//! - **Answers that change nothing** are not proposed. A record at the path says
+//!   all, at the moment at which its home is asked. That there is none, and what is
+//!   listed, also depends on the directories above, which may be those of the PFS:
+//!   there the driver answers when a second look has seen the very same records.
+//!   See also [`crate::ops::Op::compares`].
 //!
 //! What other bridges must not know twice, they know by number: transactions of
 //! a coordinator grow for ever, each participant stores outcomes until the
@@ -31,6 +38,7 @@
 //! [`Output::Commit`] before it asks for the next output.
 
 mod coordinator;
+mod cut;
 mod locks;
 mod memory;
 mod messages;

@@ -36,16 +36,14 @@ impl Bridge {
         let mut current = Vec::new();
         let mut holds = true;
         for (path, version) in &part.reads {
-            if self.membership.is_home(path) {
-                let record = tables.get(path)?;
-                if record.as_ref().map(|r| r.version) != *version {
-                    holds = false;
-                    current.push((path.clone(), record));
-                }
-            } else if self.ended.contains(path, *version) {
+            let record = tables.get(path)?;
+            if record.as_ref().map(|r| r.version) != *version {
                 holds = false;
+                current.push((path.clone(), record));
             }
         }
+        let is_gone = |(dir, seen): &(TreePath, u64)| self.ended.contains(dir, *seen);
+        holds &= !part.above.iter().any(is_gone);
         for (dir, seen) in &part.ranges {
             holds &= digest(&tables.subtree(dir)?) == *seen;
         }
@@ -56,8 +54,8 @@ impl Bridge {
     pub(super) fn carried_out(&mut self, part: Part) -> Vec<Change> {
         let mut changes = part.changes;
         if !Mutation::EndedDirectoriesAreForgotten.is(self.mutation) {
-            for (dir, version) in &part.ended {
-                changes.append(&mut self.ended.note(dir, *version));
+            for (dir, incarnation) in &part.ended {
+                changes.append(&mut self.ended.note(dir, *incarnation));
             }
         }
         changes

@@ -142,6 +142,7 @@ pub(super) fn decode_prepared(bytes: &[u8]) -> Result<(BridgeId, Part), BadRecor
     let primary = BridgeId(u32::from_le_bytes(r.array()?));
     let part = Part {
         reads: paths(&mut r)?.into_iter().map(|p| (p, None)).collect(),
+        above: Vec::new(),
         ranges: paths(&mut r)?.into_iter().map(|p| (p, 0)).collect(),
         ended: ended(&mut r)?,
         changes: changes(&mut r)?,
@@ -149,18 +150,19 @@ pub(super) fn decode_prepared(bytes: &[u8]) -> Result<(BridgeId, Part), BadRecor
     Ok((primary, part))
 }
 
-/// One mark per version of a directory, so that each end writes a few bytes, whatever came before.
-pub(super) fn ended_key(dir: &TreePath, version: Option<u64>) -> Vec<u8> {
+/// One mark per incarnation of a directory, so that each end writes a few bytes, whatever came before.
+pub(super) fn ended_key(dir: &TreePath, incarnation: u64) -> Vec<u8> {
     let mut key = [ENDED, dir.as_bytes(), &[0]].concat();
-    put_version(&mut key, version);
+    key.extend_from_slice(&incarnation.to_le_bytes());
     key
 }
 
-/// The directory and version of a key made by [`ended_key`], without its prefix.
-pub(super) fn ended_dir(key: &[u8]) -> Result<(TreePath, Option<u64>), BadRecord> {
+/// The directory and incarnation of a key made by [`ended_key`], without its prefix.
+pub(super) fn ended_dir(key: &[u8]) -> Result<(TreePath, u64), BadRecord> {
     let nul = key.iter().position(|&b| b == 0).ok_or(BadRecord)?;
     let dir = TreePath::new(&key[..nul]).ok_or(BadRecord)?;
-    Ok((dir, version(&mut Reader(&key[nul + 1..]))?))
+    let incarnation = Reader(&key[nul + 1..]).array()?;
+    Ok((dir, u64::from_le_bytes(incarnation)))
 }
 
 /// A request that was carried out, and which one in the order of all.
@@ -218,28 +220,17 @@ fn paths(r: &mut Reader<'_>) -> Result<Vec<TreePath>, BadRecord> {
     (0..count(r)?).map(|_| path(r)).collect()
 }
 
-fn put_version(w: &mut Vec<u8>, v: Option<u64>) {
-    w.push(u8::from(v.is_some()));
-    w.extend_from_slice(&v.unwrap_or(0).to_le_bytes());
-}
-
-fn version(r: &mut Reader<'_>) -> Result<Option<u64>, BadRecord> {
-    let some = r.u8()? != 0;
-    let v = u64::from_le_bytes(r.array()?);
-    Ok(some.then_some(v))
-}
-
-fn put_ended(w: &mut Vec<u8>, ended: &[(TreePath, Option<u64>)]) {
+fn put_ended(w: &mut Vec<u8>, ended: &[(TreePath, u64)]) {
     put_count(w, ended.len());
-    for (path, v) in ended {
-        put_bytes(w, path.as_bytes());
-        put_version(w, *v);
+    for (dir, incarnation) in ended {
+        put_bytes(w, dir.as_bytes());
+        w.extend_from_slice(&incarnation.to_le_bytes());
     }
 }
 
-fn ended(r: &mut Reader<'_>) -> Result<Vec<(TreePath, Option<u64>)>, BadRecord> {
+fn ended(r: &mut Reader<'_>) -> Result<Vec<(TreePath, u64)>, BadRecord> {
     (0..count(r)?)
-        .map(|_| Ok((path(r)?, version(r)?)))
+        .map(|_| Ok((path(r)?, u64::from_le_bytes(r.array()?))))
         .collect()
 }
 
@@ -372,8 +363,9 @@ mod tests {
         let path = TreePath::new(*b"d").unwrap();
         let part = Part {
             reads: vec![(TreePath::root(), None), (path.clone(), None)],
+            above: vec![],
             ranges: vec![(path.clone(), 0)],
-            ended: vec![(path.clone(), None), (path.clone(), Some(4))],
+            ended: vec![(path.clone(), 3), (path.clone(), 4)],
             changes: vec![Change::Relabel(ObjectName::default())],
         };
         let bytes = encode_prepared(BridgeId(1), &part);
@@ -393,10 +385,10 @@ mod tests {
         };
         assert_eq!(owned_object(&owned_key(object)), Some(object));
         assert_eq!(owned_object(&txn_key(INTENT, txn)), None);
-        for version in [None, Some(0), Some(u64::MAX)] {
+        for incarnation in [0, u64::MAX] {
             let dir = TreePath::new(*b"a/b").unwrap();
-            let key = ended_key(&dir, version);
-            assert_eq!(ended_dir(&key[ENDED.len()..]), Ok((dir, version)));
+            let key = ended_key(&dir, incarnation);
+            assert_eq!(ended_dir(&key[ENDED.len()..]), Ok((dir, incarnation)));
         }
     }
 }

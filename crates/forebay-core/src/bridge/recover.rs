@@ -75,9 +75,9 @@ impl Bridge {
             let settled = u64::from_le_bytes(Reader(value).array()?);
             self.peers.entry(from).or_default().settled = settled;
         } else if let Some(dir) = key.strip_prefix(ENDED) {
-            let (dir, version) = persist::ended_dir(dir)?;
+            let (dir, incarnation) = persist::ended_dir(dir)?;
             let number = u64::from_le_bytes(Reader(value).array()?);
-            self.ended.restore(dir, version, number);
+            self.ended.restore(dir, incarnation, number);
         } else if key.starts_with(CARRIED_OUT) {
             let (number, token) = persist::decode_carried_out(value)?;
             if !Mutation::RequestsAreForgotten.is(planted) {

@@ -1,7 +1,7 @@
 //! When all is quiet: do the tables of all bridges and the objects on their disks agree?
 
 use super::history::{Thing, ino};
-use super::model::Tree;
+use super::model::{Tree, is_dir};
 use super::node::Node;
 use forebay_core::facts::{Label, LabelParent};
 use forebay_core::path::TreePath;
@@ -16,6 +16,7 @@ pub(super) type Disagreement = (String, Vec<TreePath>);
 /// ever named.
 pub(super) fn check(
     nodes: &[Node],
+    lower: &Tree,
     ever: impl Iterator<Item = ObjectName>,
 ) -> Result<Tree, Disagreement> {
     let records = all_records(nodes)?;
@@ -26,12 +27,10 @@ pub(super) fn check(
         if !named.insert(record.object) {
             return Err(here(format!("its object {} has two names", record.object)));
         }
-        let parent = path.parent();
-        let above = records.get(&parent).map(|r| r.kind);
-        if !parent.is_root() && above != Some(Kind::Dir) {
-            return Err(here(format!("it lies in {above:?}")));
-        }
-        check_object(nodes, path, record, &records).map_err(here)?;
+        let Some(parent) = place_of(&records, lower, &path.parent()) else {
+            return Err(here("it lies in no directory".to_owned()));
+        };
+        check_object(nodes, path, record, parent).map_err(here)?;
         let owner = record.object.oid.bridge();
         if nodes[0].membership.home(path) != owner {
             *remote.entry(owner).or_default() += 1;
@@ -50,15 +49,66 @@ pub(super) fn check(
             return Err((what, Vec::new()));
         }
     }
-    let visible = records.into_iter().filter(|(_, r)| r.is_visible());
-    let thing = |r: Record| Thing {
-        ino: r.ino,
-        dir: r.kind == Kind::Dir,
-    };
-    Ok(visible.map(|(path, r)| (path, thing(r))).collect())
+    let mut tree = Tree::new();
+    look_into(&TreePath::root(), &records, lower, &mut tree);
+    Ok(tree)
 }
 
-fn all_records(nodes: &[Node]) -> Result<BTreeMap<TreePath, Record>, Disagreement> {
+/// All records, by path.
+type Records = BTreeMap<TreePath, Record>;
+
+/// The directory at `path`, as labels name it: made in a buffer, or one of the PFS.
+fn place_of(records: &Records, lower: &Tree, path: &TreePath) -> Option<LabelParent> {
+    match records.get(path) {
+        Some(record) => match (record.kind, &record.origin) {
+            (Kind::Dir, _) => Some(LabelParent::Object(record.object.oid)),
+            (Kind::Moved, Some(origin)) => {
+                is_dir(lower, origin).then(|| LabelParent::Lower(origin.clone()))
+            }
+            _ => None,
+        },
+        None if path.is_root() => Some(LabelParent::Lower(TreePath::root())),
+        None => match place_of(records, lower, &path.parent())? {
+            LabelParent::Object(_) => None,
+            LabelParent::Lower(dir) => {
+                let below = dir.join(path.name());
+                is_dir(lower, &below).then_some(LabelParent::Lower(below))
+            }
+        },
+    }
+}
+
+/// Adds what a user sees below `dir` to `tree`.
+fn look_into(dir: &TreePath, records: &Records, lower: &Tree, tree: &mut Tree) {
+    let mut here: BTreeMap<Vec<u8>, Thing> = BTreeMap::new();
+    if let Some(LabelParent::Lower(below)) = place_of(records, lower, dir) {
+        let children = lower.iter().filter(|(p, _)| p.parent() == below);
+        here.extend(children.map(|(p, thing)| (p.name().to_vec(), *thing)));
+    }
+    for (path, record) in records.iter().filter(|(p, _)| p.parent() == *dir) {
+        let thing = match (record.kind, &record.origin) {
+            (Kind::Whiteout, _) => None,
+            (Kind::Moved, Some(origin)) => lower.get(origin).copied(),
+            (kind, _) => Some(Thing {
+                ino: record.ino,
+                dir: kind == Kind::Dir,
+            }),
+        };
+        match thing {
+            Some(thing) => here.insert(path.name().to_vec(), thing),
+            None => here.remove(path.name()),
+        };
+    }
+    for (name, thing) in here {
+        let path = dir.join(&name);
+        tree.insert(path.clone(), thing);
+        if thing.dir {
+            look_into(&path, records, lower, tree);
+        }
+    }
+}
+
+fn all_records(nodes: &[Node]) -> Result<Records, Disagreement> {
     let mut all = BTreeMap::new();
     for node in nodes {
         let entries = node.tables.subtree(&TreePath::root());
@@ -78,20 +128,20 @@ fn check_object(
     nodes: &[Node],
     path: &TreePath,
     record: &Record,
-    records: &BTreeMap<TreePath, Record>,
+    parent: LabelParent,
 ) -> Result<(), String> {
     let object = record.object;
     let node = |id: BridgeId| nodes.iter().find(|n| n.id == id);
     let owner = node(object.oid.bridge()).ok_or("nobody owns its object")?;
-    if record.ino != ino(object.oid) {
+    let shown = match record.kind {
+        Kind::Moved | Kind::Whiteout => 0,
+        _ => ino(object.oid),
+    };
+    if record.ino != shown {
         return Err(format!("it shows inode {:x}", record.ino));
     }
     let Some(label) = owner.disk.objects.get(&object) else {
         return Err(format!("its object {object} is missing"));
-    };
-    let parent = match records.get(&path.parent()) {
-        Some(dir) => LabelParent::Object(dir.object.oid),
-        None => LabelParent::Lower(TreePath::root()),
     };
     let right = Label {
         kind: record.kind,

@@ -2,7 +2,7 @@
 
 use forebay_core::ops::{Op, Path, Start};
 use forebay_core::path::TreePath;
-use forebay_core::record::{ObjectId, Token};
+use forebay_core::record::{BridgeId, ObjectId, Token};
 
 /// An operation of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,6 +114,12 @@ pub(super) fn ino(oid: ObjectId) -> u64 {
     u64::from(oid.bridge().0) << 48 | u64::from(oid.epoch()) << 32 | oid.seq()
 }
 
+/// The bridge that keeps an object with this inode number; `None` for one of the PFS.
+pub(super) fn keeper(ino: u64) -> Option<BridgeId> {
+    // Epochs begin with 1.
+    (ino >> 32 != 0).then_some(BridgeId((ino >> 48) as u32))
+}
+
 /// What a client was told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -170,6 +176,8 @@ fn errno_name(e: i32) -> &'static str {
 #[derive(Debug, Clone)]
 pub(super) struct Call {
     pub(super) client: usize,
+    /// The bridge of the client's node.
+    pub(super) bridge: BridgeId,
     pub(super) action: Action,
     pub(super) token: Token,
     /// When it was called, as a number in the order of all events.

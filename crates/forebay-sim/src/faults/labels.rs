@@ -13,7 +13,7 @@ use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
 use forebay_core::table::Change;
 use forebay_core::walk::Walk;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 /// A label that is being written.
 #[derive(Debug, Default)]
@@ -61,10 +61,12 @@ impl Node {
                 bridge,
                 tables: &self.tables,
                 view: &labeling.view,
+                lower: &self.lower,
                 fresh: &[],
                 epoch: self.epoch,
                 versions: &self.versions,
                 reads: RefCell::default(),
+                listed: Cell::default(),
             };
             label_now(&look, &path, object)
         };

@@ -74,9 +74,10 @@ struct Search<'a> {
     best: Option<State>,
 }
 
-/// Explains the answered `calls`, after which `last` is what is there. `made` says what a call made.
+/// Explains the answered `calls`, before which `first` was there, and after which `last` is. `made` says what a call made.
 pub(super) fn explain(
     calls: &[Call],
+    first: &Tree,
     last: &Tree,
     made: impl Fn(&Call) -> Option<Thing>,
 ) -> Result<(), Unexplained> {
@@ -101,7 +102,7 @@ pub(super) fn explain(
     let start = State {
         at: vec![0; clients.len()],
         found: vec![0; clients.len()],
-        tree: Tree::new(),
+        tree: first.clone(),
     };
     let mut search = Search {
         clients,

@@ -1,7 +1,8 @@
 //! What a bridge knows while it decides one request: its own tables, and what it
 //! has fetched from other bridges so far.
 
-use super::history::ino;
+use super::history::{Thing, ino};
+use super::model::Tree;
 use forebay_core::bridge::{Bridge, RangeRead, ReadSet, version};
 use forebay_core::facts::{
     Attr, Facts, Fresh, LowerEntry, Need, NewKind, NewObject, Outcome, Stop, errno,
@@ -32,11 +33,15 @@ pub(super) struct Look<'a> {
     pub(super) bridge: &'a Bridge,
     pub(super) tables: &'a dyn Tables,
     pub(super) view: &'a View,
+    /// The PFS.
+    pub(super) lower: &'a Tree,
     /// Objects made for this request.
     pub(super) fresh: &'a [(NewObject, Fresh)],
     pub(super) epoch: u32,
     pub(super) versions: &'a Cell<u32>,
     pub(super) reads: RefCell<ReadSet>,
+    /// Something was listed.
+    pub(super) listed: Cell<bool>,
 }
 
 /// Simulated disks give directories odd numbers.
@@ -44,13 +49,28 @@ pub(super) fn is_dir(oid: ObjectId) -> bool {
     oid.seq() % 2 == 1
 }
 
+fn type_bits(dir: bool) -> u32 {
+    if dir { libc::S_IFDIR } else { libc::S_IFREG }
+}
+
 fn fault(e: TableError) -> Stop {
     Stop::Fault(e.to_string())
 }
 
 impl Look<'_> {
+    /// Does an answer that changes nothing rest on several records? A record at the path says all, at
+    /// the moment at which its home is asked. That there is none says little: the PFS may have something
+    /// there, if the directory is one of the PFS. With one bridge all is read at one moment.
+    pub(super) fn rests_on_several(&self) -> bool {
+        let reads = self.reads.borrow();
+        let mut named = reads.records.iter().filter(|(p, _)| !p.is_root());
+        let vacant = named.clone().count() > 1 && named.any(|(_, seen)| seen.version.is_none());
+        (vacant || self.listed.get()) && !self.bridge.membership().is_single()
+    }
+
     /// All records below `dir`, of this bridge and the others.
     fn below(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, Record)>> {
+        self.listed.set(true);
         let mut all = self.tables.subtree(dir).map_err(fault)?;
         if !self.bridge.membership().is_single() {
             let others = self.view.ranges.get(dir);
@@ -88,6 +108,7 @@ impl Facts for Look<'_> {
         let children = self.below(dir)?.into_iter().filter_map(|(path, record)| {
             let (parent, name) = path.split()?;
             let fits = parent == *dir && after.is_none_or(|a| name > a);
+            self.reads.borrow_mut().saw(&path, Some(&record));
             fits.then(|| (name.to_vec(), record))
         });
         Ok(children.take(limit).collect())
@@ -118,11 +139,7 @@ impl Facts for Look<'_> {
     fn attr(&self, object: ObjectName) -> Outcome<Attr> {
         let dir = is_dir(object.oid);
         Ok(Attr {
-            mode: if dir {
-                libc::S_IFDIR | 0o755
-            } else {
-                libc::S_IFREG | 0o644
-            },
+            mode: type_bits(dir) | 0o755,
             ino: ino(object.oid),
             ..Attr::default()
         })
@@ -132,11 +149,18 @@ impl Facts for Look<'_> {
         errno(libc::EINVAL)
     }
 
-    /// The simulated PFS is empty, so that all that is seen comes from the bridges.
     fn lower(&self, path: &TreePath) -> Outcome<Option<Attr>> {
-        Ok(path.is_root().then(|| Attr {
-            mode: libc::S_IFDIR | 0o755,
-            ino: 1,
+        let root = Thing { ino: 1, dir: true };
+        let thing = if path.is_root() {
+            Some(&root)
+        } else {
+            self.lower.get(path)
+        };
+        Ok(thing.map(|t| Attr {
+            mode: type_bits(t.dir) | 0o755,
+            ino: t.ino,
+            // Above the limit for staging: files of the PFS are opened in place.
+            size: 1,
             ..Attr::default()
         }))
     }
@@ -145,8 +169,14 @@ impl Facts for Look<'_> {
         errno(libc::EINVAL)
     }
 
-    fn lower_list(&self, _: &TreePath) -> Outcome<Arc<Vec<LowerEntry>>> {
-        Ok(Arc::default())
+    fn lower_list(&self, path: &TreePath) -> Outcome<Arc<Vec<LowerEntry>>> {
+        let children = self.lower.iter().filter(|(p, _)| p.parent() == *path);
+        let entry = |(p, t): (&TreePath, &Thing)| LowerEntry {
+            name: p.name().to_vec(),
+            ino: t.ino,
+            dtype: if t.dir { libc::DT_DIR } else { libc::DT_REG },
+        };
+        Ok(Arc::new(children.map(entry).collect()))
     }
 
     fn fresh(&self, spec: &NewObject) -> Outcome<Fresh> {

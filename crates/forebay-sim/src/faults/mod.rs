@@ -6,7 +6,7 @@
 //! One to four bridges, each core's own transaction layer
 //! ([`forebay_core::bridge::Bridge`]) with core's own decisions
 //! ([`forebay_core::ops::decide`]) above it, on tables in memory and a disk of
-//! labelled objects. Everything that a server adds (sockets, files, threads) is
+//! labelled objects, over an empty PFS or one that holds files and directories. Everything that a server adds (sockets, files, threads) is
 //! replaced by a queue of events in virtual time. A seed gives the number of
 //! bridges and clients, the names, the habits of the clients and the weather, and
 //! then each single event: the same seed is the same run, to the last message.
@@ -36,8 +36,9 @@
 //!
 //! # What is not
 //!
-//! The PFS below (it is empty here), symbolic links, credentials, bytes and sizes
-//! of files, a disk that loses what was written, changes of the membership.
+//! Symbolic links, credentials, bytes and sizes of files, staging and drain,
+//! directory descriptors, a disk that loses what was written, a PFS that others
+//! change, changes of the membership. Modes: this is `commit`.
 
 mod agree;
 mod disk;
@@ -193,7 +194,7 @@ impl Plan {
     fn of(seed: u64, options: &FaultOptions) -> Self {
         // Not the generator of the run itself, so that an option changes nothing else.
         let mut random = Random::new(!seed);
-        let bridges = *random.pick(&[1, 2, 2, 3, 3, 3, 4]);
+        let bridges = *random.pick(&[1, 1, 2, 2, 3, 3, 3, 4]);
         let clients = random.between(2, 5) as usize;
         let steps = random.between(6, 30) as u32;
         Plan {

@@ -1,7 +1,7 @@
 //! What the namespace has to look like to its users: a plain tree, and what each
 //! operation with each outcome means for it.
 
-use super::history::{Action, Call, Outcome, Thing};
+use super::history::{Action, Call, Outcome, Thing, keeper};
 use forebay_core::path::TreePath;
 use std::collections::BTreeMap;
 
@@ -105,6 +105,13 @@ fn rename(tree: &Tree, old: &TreePath, new: &TreePath, flags: u32) -> Option<Tre
 /// looks at several places, one after the other, and names one of them.
 pub(super) fn holds(call: &Call, outcome: &Outcome, tree: &Tree) -> bool {
     match outcome {
+        Outcome::Errno(libc::EXDEV) => match &call.action {
+            // Only the bridge that keeps a file can give it another name.
+            Action::Link(old, _) => tree
+                .get(old)
+                .is_some_and(|t| !t.dir && keeper(t.ino) != Some(call.bridge)),
+            _ => false,
+        },
         Outcome::Errno(e) => may_fail(&call.action, *e, tree),
         Outcome::Seen(thing) => match &call.action {
             Action::Stat(path) => tree.get(path) == Some(thing),
@@ -157,8 +164,6 @@ fn may_fail(action: &Action, e: i32, tree: &Tree) -> bool {
         }
         (libc::EINVAL, Action::Rename(old, new, _)) => new.is_within(old) || old.is_within(new),
         (libc::EPERM, Action::Link(old, _)) => is_dir(tree, old),
-        // The object is kept by another bridge than the client's.
-        (libc::EXDEV, Action::Link(old, _)) => is_file(tree, old),
         _ => false,
     }
 }

@@ -5,6 +5,7 @@ use super::disk::{Disk, Work};
 use super::env::{Alarm, Env, Event};
 use super::labels::Labeling;
 use super::look::{Range, View};
+use super::model::Tree;
 use super::request::Attempt;
 use super::trace::{self, Way};
 use forebay_core::bridge::{Bridge, Found, Message, Mutation, Output, Ticket, Verdict};
@@ -15,6 +16,7 @@ use forebay_core::table::{Change, Tables};
 use forebay_store::Memory;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
 /// Time between two ticks in microseconds.
 const TICK_US: u64 = 10_000;
@@ -44,6 +46,8 @@ pub(super) struct Node {
     pub(super) id: BridgeId,
     pub(super) membership: Membership,
     mutation: Option<Mutation>,
+    /// The PFS below.
+    pub(super) lower: Rc<Tree>,
     pub(super) tables: Memory,
     pub(super) disk: Disk,
     pub(super) epoch: u32,
@@ -65,11 +69,12 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn new(membership: Membership, mutation: Option<Mutation>) -> Self {
+    pub(super) fn new(membership: Membership, lower: Rc<Tree>, mutation: Option<Mutation>) -> Self {
         Node {
             id: membership.me(),
             membership,
             mutation,
+            lower,
             tables: Memory::new(),
             disk: Disk::default(),
             epoch: 0,
@@ -327,7 +332,7 @@ impl Node {
             match need {
                 Need::Record(path) => bridge.fetch(ticket, path, env.now),
                 Need::Range(dir) => bridge.fetch_range(ticket, dir, env.now),
-                other => env.broken(format!("policy needs {other:?} in a world without a PFS")),
+                other => env.broken(format!("policy needs {other:?}, which is at hand")),
             }
         }
     }

@@ -5,12 +5,12 @@ use super::env::{Alarm, Env, Event};
 use super::history::{Outcome, Thing, ino};
 use super::look::{Look, View};
 use super::node::{Node, Purpose, Waiter};
-use forebay_core::bridge::Proposal;
+use forebay_core::bridge::{Proposal, ReadSet};
 use forebay_core::facts::{Cred, Fresh, Need, NewKind, NewObject, Settings, Stop};
 use forebay_core::ops::{Answer, GrantTarget, Request, decide};
 use forebay_core::record::{ObjectId, ObjectName, Token};
 use forebay_core::table::Change;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 /// A request that is not answered yet.
 pub(super) struct Attempt {
@@ -18,6 +18,8 @@ pub(super) struct Attempt {
     client: usize,
     connection: u32,
     pub(super) view: View,
+    /// What the first of two looks has seen.
+    first_look: Option<ReadSet>,
     fresh: Vec<(NewObject, Fresh)>,
     /// What the client gets once the transaction has committed.
     answer: Outcome,
@@ -42,6 +44,7 @@ impl Node {
                     client,
                     connection,
                     view: View::default(),
+                    first_look: None,
                     fresh: Vec::new(),
                     answer: Outcome::Done,
                 };
@@ -69,28 +72,43 @@ impl Node {
             bridge,
             tables: &self.tables,
             view: &attempt.view,
+            lower: &self.lower,
             fresh: &attempt.fresh,
             epoch: self.epoch,
             versions: &self.versions,
             reads: RefCell::default(),
+            listed: Cell::default(),
         };
         let settings = Settings {
             root: b"/pfs".to_vec(),
             stage_limit_bytes: 0,
         };
         let decided = decide(&attempt.request, &Cred::default(), &settings, &look);
+        let several = look.rests_on_several();
         let reads = look.reads.into_inner();
+        let changes = match &decided {
+            Ok(decision) => !decision.batch.is_empty(),
+            Err(stop) => !matches!(stop, Stop::Errno(_)),
+        };
+        if several && !changes && attempt.first_look.as_ref() != Some(&reads) {
+            // If a second look sees the very same, then all of it was there at once.
+            attempt.first_look = Some(reads);
+            attempt.view = View::default();
+            self.attempts.insert(token, attempt);
+            self.ready.push_back(Waiter::Request(token));
+            return;
+        }
         match decided {
             // An answer from memory relies on nothing.
             Ok(decision)
                 if decision.batch.is_empty()
                     && (reads.records.is_empty() || !attempt.request.op.compares()) =>
             {
-                let outcome = outcome(decision.answer);
+                let outcome = self.outcome(decision.answer);
                 self.answer(attempt, outcome, &[], env);
             }
             Ok(decision) => {
-                attempt.answer = outcome(decision.answer);
+                attempt.answer = self.outcome(decision.answer);
                 self.attempts.insert(token, attempt);
                 let proposal = Proposal {
                     ticket: self.ticket(Waiter::Request(token)),
@@ -190,28 +208,31 @@ impl Node {
             },
         );
     }
-}
 
-/// An answer as a client sees it.
-fn outcome(answer: Answer) -> Outcome {
-    match answer {
-        Answer::Done | Answer::Bytes(_) => Outcome::Done,
-        Answer::Grant {
-            target: GrantTarget::Object(object),
-            ..
-        } => Outcome::Opened(ino(object.oid)),
-        Answer::Grant { .. } => Outcome::Opened(0),
-        Answer::Attr(attr) => Outcome::Seen(Thing {
-            ino: attr.ino,
-            dir: attr.mode & libc::S_IFMT == libc::S_IFDIR,
-        }),
-        Answer::Entries { entries, .. } => {
-            let named = entries.into_iter().filter(|e| e.name[0] != b'.');
-            let listed = named.map(|e| {
-                let dir = e.dtype == libc::DT_DIR;
-                (e.name, Thing { ino: e.ino, dir })
-            });
-            Outcome::Listed(listed.collect())
+    /// An answer as a client sees it.
+    fn outcome(&self, answer: Answer) -> Outcome {
+        match answer {
+            Answer::Done | Answer::Bytes(_) => Outcome::Done,
+            Answer::Grant {
+                target: GrantTarget::Object(object),
+                ..
+            } => Outcome::Opened(ino(object.oid)),
+            Answer::Grant {
+                target: GrantTarget::Lower(path),
+                ..
+            } => Outcome::Opened(self.lower.get(&path).map_or(0, |t| t.ino)),
+            Answer::Attr(attr) => Outcome::Seen(Thing {
+                ino: attr.ino,
+                dir: attr.mode & libc::S_IFMT == libc::S_IFDIR,
+            }),
+            Answer::Entries { entries, .. } => {
+                let named = entries.into_iter().filter(|e| e.name[0] != b'.');
+                let listed = named.map(|e| {
+                    let dir = e.dtype == libc::DT_DIR;
+                    (e.name, Thing { ino: e.ino, dir })
+                });
+                Outcome::Listed(listed.collect())
+            }
         }
     }
 }

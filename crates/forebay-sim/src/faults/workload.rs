@@ -1,12 +1,19 @@
 //! What clients do: few names, so that they are in each other's way.
 
-use super::history::Action;
+use super::history::{Action, Thing};
+use super::model::{Tree, is_dir};
 use super::random::Random;
 use forebay_core::path::TreePath;
+use std::rc::Rc;
+
+/// Inode numbers of the PFS; those of bridges are far above.
+const FIRST_LOWER_INO: u64 = 100;
 
 /// The habits of one seed.
 pub(super) struct Workload {
     paths: Vec<TreePath>,
+    /// What the PFS holds.
+    pub(super) lower: Rc<Tree>,
     /// Directories that clients make first.
     first: Vec<TreePath>,
     /// How often each action is taken, in the order of [`Workload::action`].
@@ -30,6 +37,11 @@ impl Workload {
             }
         }
         let first: Vec<_> = paths.iter().filter(|p| p.depth() == 1).cloned().collect();
+        let lower = if random.chance(500_000) {
+            pfs(&paths, random)
+        } else {
+            Tree::new()
+        };
         // Tops and their children more often than what lies deeper.
         let tops: Vec<_> = paths.iter().filter(|p| p.depth() < 3).cloned().collect();
         paths.extend(tops.iter().cloned());
@@ -44,6 +56,7 @@ impl Workload {
         weights[8] += 1;
         Workload {
             paths,
+            lower: Rc::new(lower),
             first,
             weights,
             pause_us: *random.pick(&[0, 500, 5_000]),
@@ -91,4 +104,17 @@ impl Workload {
             _ => Action::List(a.parent()),
         }
     }
+}
+
+/// Some of the paths, as files and directories of a PFS. Parents come before their children.
+fn pfs(paths: &[TreePath], random: &mut Random) -> Tree {
+    let mut tree = Tree::new();
+    for path in paths {
+        if is_dir(&tree, &path.parent()) && random.chance(600_000) {
+            let ino = FIRST_LOWER_INO + tree.len() as u64;
+            let dir = path.depth() < 3 && random.chance(600_000);
+            tree.insert(path.clone(), Thing { ino, dir });
+        }
+    }
+    tree
 }

@@ -50,7 +50,10 @@ impl World {
         let members = membership.members();
         let nodes = members
             .iter()
-            .map(|id| Node::new(membership.seen_from(*id), plan.mutation))
+            .map(|id| {
+                let lower = workload.lower.clone();
+                Node::new(membership.seen_from(*id), lower, plan.mutation)
+            })
             .collect();
         let clients = (0..plan.clients)
             .map(|c| Client {
@@ -192,6 +195,7 @@ impl World {
         c.call = Some(self.calls.len());
         let call = Call {
             client,
+            bridge: c.bridge,
             action: self.workload.action(&mut self.env.random),
             token: Token {
                 client: client as u64 + 1,
@@ -282,11 +286,12 @@ impl World {
 
     fn check(&mut self) -> Result<(), Broken> {
         let ever = self.env.made.values().copied();
-        let last = agree::check(&self.nodes, ever).map_err(|(detail, paths)| {
-            let promise =
-                "after the last recovery the tables of all bridges and their objects agree";
-            Broken::new(promise, detail, paths)
-        })?;
+        let last =
+            agree::check(&self.nodes, &self.workload.lower, ever).map_err(|(detail, paths)| {
+                let promise =
+                    "after the last recovery the tables of all bridges and their objects agree";
+                Broken::new(promise, detail, paths)
+            })?;
         let made = |call: &Call| {
             let object = self.env.made.get(&call.token)?;
             Some(Thing {
@@ -294,7 +299,7 @@ impl World {
                 dir: is_dir(object.oid),
             })
         };
-        linear::explain(&self.calls, &last, made).map_err(|why| {
+        linear::explain(&self.calls, &self.workload.lower, &last, made).map_err(|why| {
             let promise =
                 "every operation takes effect once, at one moment between call and answer";
             Broken::new(promise, why.detail, why.paths)

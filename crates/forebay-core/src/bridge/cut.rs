@@ -1,0 +1,151 @@
+//! Cutting a proposal along the bridges that it concerns.
+
+use super::messages::{Part, ReadSet};
+use super::persist::{clear, owned_key, set};
+use super::{Bridge, locks};
+use crate::home::{hash_bytes, mix};
+use crate::path::TreePath;
+use crate::record::BridgeId;
+use crate::table::Change;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A proposal cut along the bridges that it concerns.
+pub(super) struct Cut {
+    pub(super) parts: BTreeMap<BridgeId, Part>,
+    pub(super) follow_up: Vec<Change>,
+}
+
+impl Bridge {
+    /// Who checks and changes what.
+    pub(super) fn cut(&self, reads: &ReadSet, batch: Vec<Change>) -> Cut {
+        let me = self.me();
+        let mut parts: BTreeMap<BridgeId, Part> = BTreeMap::new();
+        let mut own: Vec<Change> = Vec::new();
+        let mut at_owner = |parts: &mut BTreeMap<BridgeId, Part>, owner: BridgeId, c: Change| {
+            if owner == me {
+                own.push(c);
+            } else {
+                parts.entry(owner).or_default().changes.push(c);
+            }
+        };
+        for change in batch {
+            match &change {
+                Change::Put { path, record } => {
+                    let (home, owner) = (self.membership.home(path), record.object.oid.bridge());
+                    let key = owned_key(record.object);
+                    // The home's own table finds the path of an object that it keeps itself.
+                    let where_it_is = if home == owner {
+                        clear(key)
+                    } else {
+                        set(key, path.as_bytes().to_vec())
+                    };
+                    at_owner(&mut parts, owner, where_it_is);
+                    parts.entry(home).or_default().changes.push(change);
+                }
+                Change::Delete { path, .. } => {
+                    let home = self.membership.home(path);
+                    parts.entry(home).or_default().changes.push(change);
+                }
+                Change::Doom { object, .. } => {
+                    let (owner, key) = (object.oid.bridge(), owned_key(*object));
+                    at_owner(&mut parts, owner, change);
+                    at_owner(&mut parts, owner, clear(key));
+                }
+                Change::Undoom(o) | Change::Relabel(o) | Change::Relabeled(o) => {
+                    at_owner(&mut parts, o.oid.bridge(), change);
+                }
+                Change::Meta { .. } => at_owner(&mut parts, me, change),
+            }
+        }
+        if !reads.ranges.is_empty() {
+            // Only all bridges together know that nothing is below a directory.
+            for member in self.membership.members() {
+                parts.entry(*member).or_default();
+            }
+        }
+        for path in reads.records.keys() {
+            // What lies above a path that is checked is there as long as that is.
+            let next = reads.records.range(first_below(path)..).next();
+            if !lies_below(path, next.map(|(p, _)| p)) {
+                parts.entry(self.membership.home(path)).or_default();
+            }
+        }
+        let ended = ended(reads, &parts);
+        for (bridge, part) in &mut parts {
+            part.ended = ended.clone();
+            self.add_reads(*bridge, part, reads);
+            for range in &reads.ranges {
+                if let Some((_, digest)) = range.seen.iter().find(|(b, _)| b == bridge) {
+                    part.ranges.push((range.dir.clone(), *digest));
+                }
+            }
+        }
+        match parts.get_mut(&me) {
+            Some(part) => {
+                part.changes.append(&mut own);
+                Cut {
+                    parts,
+                    follow_up: own,
+                }
+            }
+            None => Cut {
+                parts,
+                follow_up: own,
+            },
+        }
+    }
+
+    /// What `bridge` has to check: its own records, and the directories above what it writes.
+    fn add_reads(&self, bridge: BridgeId, part: &mut Part, reads: &ReadSet) {
+        let written: BTreeSet<_> = locks::paths(&part.changes).collect();
+        for (path, seen) in &reads.records {
+            if self.membership.home(path) == bridge {
+                part.reads.push((path.clone(), seen.version));
+            } else if lies_below(path, written.range(first_below(path)..).copied().next()) {
+                part.above.push((path.clone(), incarnation(reads, path)));
+            }
+        }
+    }
+}
+
+/// The first path that there can be in a directory.
+fn first_below(dir: &TreePath) -> TreePath {
+    dir.join(&[1])
+}
+
+/// Is the first path that comes after `dir` below it?
+fn lies_below(dir: &TreePath, next: Option<&TreePath>) -> bool {
+    next.is_some_and(|path| path.is_within(dir))
+}
+
+/// Which of the directories that were or will be at `path` the decision saw. With a record that is its
+/// version. A directory of the PFS without a record goes for good by a record of its own, or with a
+/// directory above: so it is known by what is above it.
+fn incarnation(reads: &ReadSet, path: &TreePath) -> u64 {
+    let seen = reads.records.get(path).and_then(|seen| seen.version);
+    match (seen, path.split()) {
+        (Some(version), _) => version,
+        (None, Some((parent, name))) => mix(incarnation(reads, &parent), hash_bytes(name)),
+        (None, None) => 0,
+    }
+}
+
+/// Directories that end with the transaction: those whose record it takes away or replaces, as far as
+/// it relied on all that is below them.
+fn ended(reads: &ReadSet, parts: &BTreeMap<BridgeId, Part>) -> Vec<(TreePath, u64)> {
+    if reads.ranges.is_empty() {
+        return Vec::new();
+    }
+    let written: BTreeSet<_> = parts
+        .values()
+        .flat_map(|p| locks::paths(&p.changes))
+        .collect();
+    reads
+        .records
+        .iter()
+        .filter(|(path, seen)| {
+            written.contains(path) && (seen.dir || reads.ranges.iter().any(|r| r.dir == **path))
+        })
+        .map(|(path, _)| (path.clone(), incarnation(reads, path)))
+        .collect()
+}
