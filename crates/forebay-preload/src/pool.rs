@@ -220,7 +220,7 @@ pub fn to_high_number(fd: c_int) -> Result<c_int, Errno> {
     } else {
         HIGH_DESCRIPTORS
     };
-    let from = end.saturating_sub(RESERVED_DESCRIPTORS).max(end / 2);
+    let from = end - RESERVED_DESCRIPTORS.min(end / 4);
     match sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, from as usize) {
         Ok(high) => {
             sys::close(fd);
