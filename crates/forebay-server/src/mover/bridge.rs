@@ -3,7 +3,7 @@
 use super::ground::{Ground, Halt, Namespace};
 use crate::namespace::State;
 use crate::objects::Objects;
-use crate::{ServerHandle, execute, lower::Lower};
+use crate::{ServerHandle, follow, lower::Lower};
 use forebay_core::ops::Effect;
 use forebay_core::table::{Change, Tables};
 use std::path::Path;
@@ -36,7 +36,7 @@ impl Ground for ServerHandle {
         drop(state);
         // Marks stand for it until it is done, so it can wait for the lock to be free: labels are written
         // from the tables, under the lock of readers.
-        execute::follow_up(self, &effects);
+        follow::follow_up(self, &effects);
         outcome
     }
 }

@@ -13,6 +13,7 @@ use super::pfs::{self, During, Trouble, Work};
 use super::processes;
 use super::protocol::Reason;
 use super::sys::{self as more, Users};
+use crate::lower::Lower;
 use crate::sys::{self, Errno};
 use forebay_core::drain::{Contents, Picture, copy_name};
 use forebay_core::facts::{Attr, Timestamp};
@@ -22,14 +23,17 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use xxhash_rust::xxh3::Xxh3;
 
 /// One read and one write.
 const CHUNK_BYTES: usize = 1 << 20;
 /// A batch is full with so many bytes or files. Each of them is an open descriptor.
-const BATCH_BYTES: u64 = 8 << 20;
-const BATCH_FILES: usize = 32;
+const BATCH_BYTES: u64 = 32 << 20;
+const BATCH_FILES: usize = 256;
+/// From so many files on they are synced together.
+const SYNC_ALL_FROM: usize = 8;
 /// Change times tick this coarsely on old kernels: a file that changed within one tick after we
 /// looked at it would look unchanged.
 const TICK: Duration = Duration::from_millis(20);
@@ -65,7 +69,7 @@ pub(super) struct Copied {
     pub(super) attr: Attr,
     pub(super) stamp: Stamp,
     /// The directory of the first name.
-    pub(super) dir: OwnedFd,
+    pub(super) dir: Arc<OwnedFd>,
     /// The temporary file, still open, and what was written to it.
     pub(super) file: Option<(std::fs::File, Written)>,
 }
@@ -182,9 +186,10 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
     /// Drains a batch; gives back what changed meanwhile.
     fn drain_batch(&self, batch: Vec<Task>, buffer: &mut [u8]) -> Result<Vec<Task>, Halt> {
         let mut copied = Vec::with_capacity(batch.len());
+        let mut dirs = LastDir::default();
         for task in batch {
             self.points.pass()?;
-            match self.copy(&task, buffer) {
+            match self.copy(&task, &mut dirs, buffer) {
                 Ok(Some((attr, dir, file))) => copied.push(Copied {
                     task,
                     attr,
@@ -197,14 +202,34 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
             }
         }
         self.points.pass()?;
-        // All writeback is under way by now; each of these mostly waits for its part of it.
-        let synced = self.each(copied, |c| match &c.file {
-            Some((file, _)) => more::fsync(file.as_fd()).during("fsync"),
-            None => Ok(()),
-        });
+        let synced = self.sync(copied);
+        // What is compared comes from the file system and not from cached pages; the disk is asked for
+        // the whole batch at once.
+        for (file, written) in synced.iter().filter_map(|c| c.file.as_ref()) {
+            more::forget_pages(file.as_fd());
+            if written.size <= CHUNK_BYTES as u64 {
+                more::will_need(file.as_fd());
+            }
+        }
         let verified = self.each(synced, |c| self.verify(c, buffer));
         self.points.pass()?;
         self.publish(verified)
+    }
+
+    /// Puts the copies on the disks of the PFS. All writeback is under way by now. Many files are synced by
+    /// one call for the whole file system, because every `fsync` of its own waits for the disk's cache.
+    fn sync(&self, copied: Vec<Copied>) -> Vec<Copied> {
+        let mut files = copied.iter().filter_map(|c| c.file.as_ref());
+        if copied.len() >= SYNC_ALL_FROM
+            && let Some((any, _)) = files.next()
+            && more::syncfs(any.as_fd()).is_ok()
+        {
+            return copied;
+        }
+        self.each(copied, |c| match &c.file {
+            Some((file, _)) => more::fsync(file.as_fd()).during("fsync"),
+            None => Ok(()),
+        })
     }
 
     /// Goes through the batch; what fails leaves it.
@@ -247,13 +272,14 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
     fn copy(
         &self,
         task: &Task,
+        dirs: &mut LastDir,
         buffer: &mut [u8],
-    ) -> Work<Option<(Attr, OwnedFd, Option<(std::fs::File, Written)>)>> {
+    ) -> Work<Option<(Attr, Arc<OwnedFd>, Option<(std::fs::File, Written)>)>> {
         let (path, record) = &task.ready[0];
         let temp = copy_name(task.contents.oid);
         if record.kind != Kind::File {
             let attr = self.wait_a_tick(record.object)?;
-            let dir = pfs::parent(self.ground.lower(), path)?;
+            let dir = dirs.parent(self.ground.lower(), path)?;
             self.make_other(record, &attr, dir.as_fd(), &temp)?;
             return Ok(Some((attr, dir, None)));
         }
@@ -266,12 +292,8 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
             return Ok(None);
         }
         let attr = self.wait_a_tick(record.object)?;
-        let dir = pfs::parent(self.ground.lower(), path)?;
-        remove_temp(dir.as_fd(), &temp)?;
-        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
-        let file: std::fs::File = sys::open(dir.as_fd(), &temp, flags, 0o600)
-            .during("create")?
-            .into();
+        let dir = dirs.parent(self.ground.lower(), path)?;
+        let file: std::fs::File = create_temp(dir.as_fd(), &temp)?.into();
         let outcome = (|| {
             let written = self.copy_data(&source, &file, attr.size, buffer)?;
             let Some(written) = written else {
@@ -460,7 +482,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
         sys::set_times(dir, temp, Some(attr.atime), Some(attr.mtime)).during("set times")
     }
 
-    /// Reads the copy back, from the file system and not from its cached pages, and compares.
+    /// Reads the copy back and compares.
     fn verify(&self, c: &Copied, buffer: &mut [u8]) -> Work<()> {
         let Some((file, written)) = &c.file else {
             return Ok(());
@@ -468,7 +490,6 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
         if written.is_short {
             return Ok(());
         }
-        more::forget_pages(file.as_fd());
         // Else its access time would be now. Not everybody may ask for this; then it is set again.
         let keeps = more::keep_access_time(file.as_fd()).is_ok();
         let mut sum = Xxh3::new();
@@ -506,6 +527,24 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
     }
 }
 
+/// The directory that was used last: neighbours in the queue mostly share it.
+#[derive(Default)]
+struct LastDir(Option<(TreePath, Arc<OwnedFd>)>);
+
+impl LastDir {
+    fn parent(&mut self, lower: &Lower, path: &TreePath) -> Work<Arc<OwnedFd>> {
+        let parent = path.parent();
+        if let Some((at, dir)) = &self.0
+            && *at == parent
+        {
+            return Ok(dir.clone());
+        }
+        let dir = Arc::new(pfs::parent(lower, path)?);
+        self.0 = Some((parent, dir.clone()));
+        Ok(dir)
+    }
+}
+
 /// Takes from the front: one large file, or small ones up to the size of a batch.
 fn take_batch(queue: &mut VecDeque<Task>) -> Vec<Task> {
     let mut batch = Vec::new();
@@ -520,6 +559,19 @@ fn take_batch(queue: &mut VecDeque<Task>) -> Vec<Task> {
         batch.push(task);
     }
     batch
+}
+
+/// A new file; what a killed drain has left under its name goes.
+fn create_temp(dir: BorrowedFd<'_>, temp: &[u8]) -> Work<OwnedFd> {
+    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
+    match sys::open(dir, temp, flags, 0o600) {
+        Err(Errno(libc::EEXIST)) => {
+            remove_temp(dir, temp)?;
+            sys::open(dir, temp, flags, 0o600)
+        }
+        other => other,
+    }
+    .during("create")
 }
 
 pub(super) fn remove_temp(dir: BorrowedFd<'_>, temp: &[u8]) -> Work<()> {

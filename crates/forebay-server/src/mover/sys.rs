@@ -107,6 +107,14 @@ pub fn forget_pages(fd: BorrowedFd<'_>) {
     }
 }
 
+/// All of the file will be read soon. Advice.
+pub fn will_need(fd: BorrowedFd<'_>) {
+    // SAFETY: plain integers.
+    unsafe {
+        libc::posix_fadvise(fd.as_raw_fd(), 0, 0, libc::POSIX_FADV_WILLNEED);
+    }
+}
+
 /// The file will be read from one end to the other. Advice.
 pub fn will_read_all(fd: BorrowedFd<'_>) {
     // SAFETY: plain integers.
