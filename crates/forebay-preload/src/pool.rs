@@ -23,7 +23,7 @@ use crate::sys::{self, Errno, call};
 /// Not higher: the kernel copies a table up to the highest number at every fork.
 const HIGH_DESCRIPTORS: u64 = 1024;
 /// Numbers that the connections and their neighbours take there.
-const RESERVED_DESCRIPTORS: u64 = 24;
+const RESERVED_DESCRIPTORS: u64 = 32;
 
 /// The mark of a connection: the signal for asynchronous input, of which there is none. Asking for it is the
 /// cheapest call that tells one open file from another.

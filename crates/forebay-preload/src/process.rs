@@ -16,7 +16,7 @@ use crate::sys::{self, call};
 /// Size of the mapping; the state is smaller.
 const PAGE_BYTES: usize = 4096;
 /// Connections per process; more requests at once use connections for one request.
-pub const MAX_CONNECTIONS: usize = 8;
+pub const MAX_CONNECTIONS: usize = 16;
 
 /// The state of one process. All zeroes is the state of a new process.
 pub struct Process {
