@@ -123,7 +123,7 @@ hooks! {
         let mut room = [NO_TIME; 2];
         match from_timeval(times, &mut room) {
             Ok(spec) => set_times(AT_FDCWD, path, spec, AT_SYMLINK_NOFOLLOW, |_, p| real(p, times)),
-            Err(_) => real(path, times),
+            Err(e) => failed(e),
         }
     }
 
@@ -131,7 +131,7 @@ hooks! {
         let mut room = [NO_TIME; 2];
         match from_timeval(times, &mut room) {
             Ok(spec) => set_times(dirfd, path, spec, 0, |d, p| real(d, p, times)),
-            Err(_) => real(dirfd, path, times),
+            Err(e) => failed(e),
         }
     }
 

@@ -4,7 +4,7 @@ use core::ffi::{c_int, c_uint};
 
 use forebay_hook::hooks;
 use forebay_wire::{FOLLOW, MAX_PATH_BYTES, Op, REMOVE_DIR};
-use libc::{AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, S_IFIFO};
+use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, S_IFIFO};
 
 use super::{Path, identity, outcome};
 use crate::bridge::{self, Answer, Fail};
@@ -192,6 +192,9 @@ hooks! {
     }
 
     fn linkat [real] (olddir: c_int, old: Path, newdir: c_int, new: Path, flags: c_int) -> c_int {
+        if flags & !(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH) != 0 {
+            return failed(libc::EINVAL);
+        }
         let follow = if flags & AT_SYMLINK_FOLLOW != 0 { FOLLOW } else { 0 };
         two_paths(Op::Link, follow, (olddir, old), (newdir, new), || real(olddir, old, newdir, new, flags))
     }

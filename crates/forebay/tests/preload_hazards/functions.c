@@ -348,6 +348,90 @@ static void directories(void)
     SHOW(chdir(top));
 }
 
+/* Arguments that the kernel refuses, and modes of which it takes a part. */
+static void oddities(void)
+{
+    struct stat st;
+    struct statx sx;
+    struct timespec bad[2] = {{0, 2000000000}, {0, 0}}, omit[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
+    struct timeval worse[2] = {{0, 1000000}, {0, 0}};
+    char text[16];
+    const char *volatile null = NULL;
+    put("odd", "odd");
+    SHOW(symlink("", "empty"));
+    SHOW(mkdir("modes", 07777));
+    stat("modes", &st);
+    printf("mode %o\n", st.st_mode);
+    SHOW(rmdir("modes"));
+    close(open("modes", O_CREAT | O_WRONLY, 07777));
+    stat("modes", &st);
+    printf("mode %o\n", st.st_mode);
+    SHOW(chmod("modes", 07777));
+    stat("modes", &st);
+    printf("mode %o\n", st.st_mode);
+    SHOW(unlink("modes"));
+    SHOW(mknod("modes", 0644, 0));
+    stat("modes", &st);
+    printf("mode %o\n", st.st_mode);
+    SHOW(mknod("modes", S_IFIFO, 0));
+    SHOW(mknod("odd2", S_IFDIR | 0700, 0));
+    SHOW(unlink("modes"));
+    SHOW(linkat(AT_FDCWD, "odd", AT_FDCWD, "odd3", 0x40000));
+    SHOW(unlinkat(AT_FDCWD, "odd", 0x40000));
+    SHOW(unlinkat(AT_FDCWD, "odd", AT_REMOVEDIR));
+    SHOW(renameat2(AT_FDCWD, "odd", AT_FDCWD, "odd3", 0x80));
+    SHOW(renameat2(AT_FDCWD, "odd", AT_FDCWD, "odd3", RENAME_NOREPLACE | RENAME_EXCHANGE));
+    SHOW(renameat2(AT_FDCWD, "odd", AT_FDCWD, "none", RENAME_EXCHANGE));
+    SHOW(access("odd", 8));
+    SHOW(faccessat(AT_FDCWD, "odd", R_OK, 0x40000));
+    SHOW(faccessat(AT_FDCWD, "slink", R_OK, AT_SYMLINK_NOFOLLOW));
+    SHOW(fstatat(AT_FDCWD, "odd", &st, 0x40000));
+    SHOW(statx(AT_FDCWD, "odd", 0x40000, STATX_BASIC_STATS, &sx));
+    SHOW(statx(AT_FDCWD, "odd", 0, 1U << 31, &sx));
+    SHOW(utimensat(AT_FDCWD, "odd", bad, 0));
+    SHOW(utimensat(AT_FDCWD, "odd", omit, 0));
+    SHOW(utimensat(AT_FDCWD, "odd", omit, 0x40000));
+    SHOW(utimes("odd", worse));
+    SHOW(lutimes("odd", worse));
+    SHOW(truncate("odd", -1));
+    SHOW(readlink("slink", text, 0));
+    SHOW(open("odd", O_RDWR | O_DIRECTORY | O_CREAT, 0600));
+    SHOW(open("new/", O_WRONLY | O_CREAT, 0600));
+    SHOW(open("odd", O_PATH) >= 0);
+    int fd = open("odd", O_RDONLY), dir = open(".", O_PATH | O_DIRECTORY);
+    SHOW(openat(fd, "odd", O_RDONLY));
+    SHOW(openat(-1, "odd", O_RDONLY));
+    SHOW(fstatat(dir, "odd", &st, 0));
+    SHOW(fstatat(fd, "", &st, AT_EMPTY_PATH));
+    SHOW(fstatat(fd, "", &st, 0));
+    SHOW(fchdir(fd));
+    SHOW(fdopendir(fd) == NULL);
+    SHOW(fdopendir(dir) == NULL);
+    close(fd);
+    close(dir);
+    SHOW(fchownat(AT_FDCWD, "odd", -1, -1, 0x40000));
+    SHOW(fchmodat(AT_FDCWD, "odd", 0600, 0x40000));
+    SHOW(mkdir(".", 0700));
+    SHOW(mkdir("..", 0700));
+    SHOW(rmdir("a/."));
+    SHOW(rmdir("a/deep/.."));
+    SHOW(unlink("."));
+    SHOW(rename(".", "odd4"));
+    SHOW(rename("odd", "."));
+    SHOW(rename("odd", "odd/"));
+    SHOW(stat("odd/", &st));
+    SHOW(stat("odd/.", &st));
+    SHOW(lstat("a/deep/up/", &st));
+    SHOW(S_ISDIR(st.st_mode));
+    SHOW(chdir("odd"));
+    SHOW(stat(null, &st));
+    SHOW(open(null, O_RDONLY));
+    SHOW(rename("odd", (char *)1));
+    SHOW(readlink(null, text, 3));
+    SHOW(stat("odd", (struct stat *)8));
+    SHOW(unlink("odd"));
+}
+
 static int wait_for(pid_t pid)
 {
     int status = -1;
@@ -466,6 +550,7 @@ int main(int argc, char **argv)
     attributes();
     links();
     directories();
+    oddities();
     programs();
     library(argv[2]);
     return 0;
