@@ -18,7 +18,7 @@ macro_rules! race {
 }
 
 #[test]
-fn an_exclusive_create_has_exactly_one_winner_among_64_processes() {
+fn one_of_64_processes_creates_the_file() {
     race!("exclusive 64 1000");
 }
 

@@ -165,9 +165,14 @@ pub struct Case {
 impl Case {
     /// An empty start tree in a folder of its own.
     pub fn new(name: &str) -> Case {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
         let base = std::env::var_os("FOREBAY_TEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
+        Case::below(&base, name)
+    }
+
+    /// Like [`Case::new`], for programs that have no room for a long path.
+    pub fn below(base: &Path, name: &str) -> Case {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
         let short = name.rsplit("::").next().unwrap_or(name);
         let unique = format!(
             "{}-{}",
