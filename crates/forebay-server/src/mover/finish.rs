@@ -166,7 +166,15 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
                 return Some(format!("{path} has been changed again"));
             }
             has_dirs |= record.kind == Kind::Dir;
-            if record.kind == Kind::File && self.is_open(record) {
+            let is_open = match record.kind {
+                Kind::File => self.is_open(record),
+                // Nodes take no leases.
+                Kind::Special => objects
+                    .attr(record.object)
+                    .is_ok_and(|attr| processes::anyone_has((attr.dev, attr.ino), Users::Anyone)),
+                _ => false,
+            };
+            if is_open {
                 return Some(format!("{path} is still open"));
             }
         }

@@ -60,7 +60,7 @@ fn is_inode(path: &Path, inode: (u64, u64)) -> bool {
 }
 
 /// Does another process have this inode (device and number) open or mapped?
-fn anyone_has(inode: (u64, u64), by: Users) -> bool {
+pub fn anyone_has(inode: (u64, u64), by: Users) -> bool {
     others().any(|process| {
         let open = std::fs::read_dir(process.join("fd"))
             .into_iter()

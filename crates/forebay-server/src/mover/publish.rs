@@ -11,12 +11,15 @@ use super::pass::Pass;
 use super::pfs::{self, During, Work};
 use super::protocol::Reason;
 use super::sys as more;
-use crate::sys::Errno;
 use forebay_core::drain::{Update, copy_name};
 use forebay_core::record::{Record, Stamp};
 use forebay_core::table::Change;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
+
+/// Why something is left that another thing on the PFS stands in the way of.
+const STRANGER: &str =
+    "something else has appeared there on the PFS; move it away, or rename one of the two";
 
 impl<G: Ground + ?Sized> Pass<'_, G> {
     /// Gives verified copies their names, if nothing has changed.
@@ -29,7 +32,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
                 self.discard(&c);
                 self.changed(c.task, &mut again);
             }
-            let good = self.each(good, |c| self.look_before(c));
+            let good = self.without_strangers(good);
             if good.is_empty() {
                 return Ok(());
             }
@@ -78,17 +81,39 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
         Ok((good, stale))
     }
 
-    /// Nobody has put anything of his own on the PFS where nothing was: a rename would destroy it.
-    fn look_before(&self, c: &Copied) -> Work<()> {
+    /// Without those where somebody else has put something of his own on the PFS meanwhile: the rename
+    /// would destroy it.
+    fn without_strangers(&self, batch: Vec<Copied>) -> Vec<Copied> {
+        let mut good = Vec::with_capacity(batch.len());
+        for c in batch {
+            match self.meets_stranger(&c) {
+                Ok(false) => good.push(c),
+                Ok(true) => {
+                    self.discard(&c);
+                    for (path, _) in &c.task.ready {
+                        self.leave_blocked(path, c.task.bytes, STRANGER.to_owned());
+                    }
+                    self.done(&c.task);
+                }
+                Err(trouble) => {
+                    self.discard(&c);
+                    self.give_up(&c.task, trouble);
+                }
+            }
+        }
+        good
+    }
+
+    fn meets_stranger(&self, c: &Copied) -> Work<bool> {
         for (path, record) in &c.task.ready {
             let ours = record.hides.is_some()
                 || record.drained.is_some()
                 || self.intended.lock().contains(path);
             if !ours && pfs::look(self.ground.lower(), path)?.is_some() {
-                return Err(Errno(libc::EEXIST)).during("rename");
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Writes down what is about to be named.

@@ -74,7 +74,7 @@ pub fn set_old(file: &File, second: u64) {
         .unwrap();
 }
 
-fn through(fd: &OwnedFd) -> PathBuf {
+pub fn through(fd: &OwnedFd) -> PathBuf {
     format!("/proc/self/fd/{}", fd.as_raw_fd()).into()
 }
 
