@@ -1,24 +1,21 @@
 //! One request from its arrival to its answer: the turns of decide, obtain,
-//! commit, and the work that follows.
+//! commit.
 
 use crate::ServerHandle;
+use crate::answer::{Answered, Body};
 use crate::facts::{Memo, RequestFacts};
+use crate::follow::follow_up;
 use crate::limits::{ENTRIES_PER_REPLY, INLINE_LISTING, INLINE_STAGE_BYTES, LOST_RACES, TURNS};
 use crate::log::Cause;
 use crate::objects::Made;
+use crate::staging::Turn;
 use crate::sys::Errno;
-use forebay_core::facts::{Cred, LabelParent, Need, NewKind, NewObject, Stop};
-use forebay_core::ops::{
-    self, Answer, Decision, Effect, Entry, GrantTarget, Op, Path, Request, Start,
-};
+use forebay_core::facts::{Cred, Need, NewKind, NewObject, Stop};
+use forebay_core::ops::{self, Answer, Decision, Entry, GrantTarget, Op, Path, Request, Start};
 use forebay_core::path::TreePath;
-use forebay_core::record::{ObjectId, ObjectName, Record, Token};
-use forebay_core::table::{Change, TableError, Tables};
-use forebay_core::walk::{Place, Walk};
-use forebay_wire::{
-    ATTR_BYTES, Base, DirEntry, DirEntryWriter, GRANT_REOPEN, MAX_REPLY_BYTES, REPLY_HEADER_BYTES,
-    ReplyKind,
-};
+use forebay_core::record::{ObjectId, ObjectName, Token};
+use forebay_core::table::{Change, TableError};
+use forebay_wire::{Base, GRANT_REOPEN, ReplyKind};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -35,65 +32,6 @@ const GRANT_FLAGS: i32 = libc::O_ACCMODE
     | libc::O_NOFOLLOW
     | libc::O_PATH;
 
-/// What a client gets.
-#[derive(Debug)]
-pub struct Answered {
-    /// 0, an errno, or [`forebay_wire::STATUS_REDIRECT`].
-    pub status: i32,
-    /// What the body is.
-    pub kind: ReplyKind,
-    /// See [`ReplyKind::Entries`].
-    pub aux: u64,
-    /// The body.
-    pub body: Body,
-    /// The descriptor of a grant.
-    pub fd: Option<OwnedFd>,
-}
-
-/// Body of a reply; the common one without allocation.
-#[derive(Debug)]
-pub enum Body {
-    /// Nothing.
-    Empty,
-    /// Attributes.
-    Attr([u8; ATTR_BYTES]),
-    /// Anything else.
-    Bytes(Vec<u8>),
-}
-
-impl Body {
-    /// The bytes.
-    pub fn as_bytes(&self) -> &[u8] {
-        match self {
-            Body::Empty => b"",
-            Body::Attr(a) => a,
-            Body::Bytes(b) => b,
-        }
-    }
-}
-
-impl Answered {
-    /// Only a status.
-    pub fn status(status: i32) -> Self {
-        Answered {
-            status,
-            kind: ReplyKind::Empty,
-            aux: 0,
-            body: Body::Empty,
-            fd: None,
-        }
-    }
-
-    /// Success with bytes.
-    pub fn bytes(bytes: Vec<u8>) -> Self {
-        Answered {
-            kind: ReplyKind::Bytes,
-            body: Body::Bytes(bytes),
-            ..Answered::status(0)
-        }
-    }
-}
-
 /// A request in progress. Moves to a thread that may block when it has to.
 pub struct Job {
     request: Request,
@@ -108,6 +46,8 @@ pub struct Job {
     turns: u32,
     /// Turns that ended because an object had gone between decision and open.
     lost_races: u32,
+    /// It is this job's turn to copy a file of the PFS.
+    staging: Option<Turn>,
     /// See [`settle_times`].
     times_settled: bool,
 }
@@ -229,6 +169,7 @@ impl Job {
             changes,
             turns: 0,
             lost_races: 0,
+            staging: None,
             times_settled: false,
         })
     }
@@ -485,89 +426,8 @@ fn not_written(server: &ServerHandle, e: &TableError) -> Halt {
     Halt::Fail(Errno(errno))
 }
 
-/// Work on backing objects that a commit has announced.
-pub(crate) fn follow_up(server: &ServerHandle, effects: &[Effect]) {
-    for effect in effects {
-        match effect {
-            Effect::Remove(object) => match server.objects.remove(*object) {
-                Ok(()) => server.namespace.object_gone(*object),
-                // The mark stays, and the next start tries again.
-                Err(e) => server.log.limited(
-                    Cause::Io,
-                    format_args!("backing object {object} could not be removed: {e}"),
-                ),
-            },
-            Effect::Relabel(object, _) => relabel(server, *object),
-            Effect::Touch(Place::Born(object)) => server.objects.touch(*object),
-            Effect::Touch(Place::Merged(path)) => server.lower.touch(path),
-        }
-    }
-}
-
-/// Writes the label of an object as the tables have it now.
-pub(crate) fn relabel(server: &ServerHandle, object: ObjectName) {
-    // Held while label and table are brought together, so that no later rename comes between.
-    let guard = server.namespace.read();
-    let outcome = (|| {
-        let tables = server.namespace.tables();
-        let fault = |e: forebay_core::table::TableError| e.to_string();
-        let Some(path) = tables.path_of(object).map_err(fault)? else {
-            return Ok(());
-        };
-        let Some(record) = tables.get(&path).map_err(fault)? else {
-            return Ok(());
-        };
-        let memo = Memo::default();
-        let facts = RequestFacts {
-            server,
-            memo: &memo,
-            state: &guard,
-        };
-        let label = label_for(server, &facts, &path, &record)?;
-        server
-            .objects
-            .write_label(object, &label)
-            .map_err(|e| e.to_string())
-    })();
-    match outcome {
-        Ok(()) => server.namespace.object_relabeled(object),
-        // The mark stays, and the next start tries again.
-        Err(text) => server.log.limited(
-            Cause::Io,
-            format_args!("backing object {object} could not be labelled: {text}"),
-        ),
-    }
-}
-
-/// The label that the object of a record should carry.
-pub(crate) fn label_for(
-    server: &ServerHandle,
-    facts: &RequestFacts<'_>,
-    path: &TreePath,
-    record: &Record,
-) -> Result<forebay_core::facts::Label, String> {
-    let walk = Walk {
-        cred: &Cred::default(),
-        settings: &server.settings,
-        facts,
-    };
-    let dir = walk
-        .dir_at(&path.parent())
-        .map_err(|stop| format!("no directory for {path:?}: {stop:?}"))?;
-    Ok(forebay_core::facts::Label {
-        kind: record.kind,
-        parent: match dir.place.label() {
-            LabelParent::Object(oid) => LabelParent::Object(oid),
-            lower => lower,
-        },
-        name: path.name().to_vec(),
-        origin: record.origin.clone(),
-        hides: record.hides.clone(),
-    })
-}
-
 /// Obtains one fact, outside any lock.
-fn obtain(server: &ServerHandle, job: &Job, need: Need, may_block: bool) -> Result<(), Halt> {
+fn obtain(server: &ServerHandle, job: &mut Job, need: Need, may_block: bool) -> Result<(), Halt> {
     let waits = server.lower.may_wait();
     match need {
         Need::Lower(_) | Need::LowerLink(_) | Need::LowerList(_) if waits && !may_block => {
@@ -605,7 +465,7 @@ fn obtain(server: &ServerHandle, job: &Job, need: Need, may_block: bool) -> Resu
 
 fn obtain_object(
     server: &ServerHandle,
-    job: &Job,
+    job: &mut Job,
     spec: NewObject,
     may_block: bool,
 ) -> Result<(), Halt> {
@@ -615,14 +475,7 @@ fn obtain_object(
             if !may_block && (server.lower.may_wait() || *bytes > INLINE_STAGE_BYTES) {
                 return Err(Halt::MustBlock);
             }
-            // Of many clients that want one file, one copies and the others wait for it.
-            let Some(_turn) = server.staging.enter(lower, may_block) else {
-                return Err(if may_block {
-                    Halt::Again
-                } else {
-                    Halt::MustBlock
-                });
-            };
+            take_turn(server, job, lower, may_block)?;
             let made = server.objects.make(&spec, None, &server.lower)?;
             server.counters.staged(*bytes);
             made
@@ -632,6 +485,29 @@ fn obtain_object(
     };
     job.memo.put_fresh(spec, made);
     Ok(())
+}
+
+/// Of many clients that want one file, one copies and the others wait until it is in the
+/// tables. Whoever gets the turn decides anew first: it may be there already.
+fn take_turn(
+    server: &ServerHandle,
+    job: &mut Job,
+    lower: &TreePath,
+    may_block: bool,
+) -> Result<(), Halt> {
+    if job
+        .staging
+        .as_ref()
+        .is_some_and(|turn| turn.path() == lower)
+    {
+        return Ok(());
+    }
+    job.staging = None;
+    job.staging = server.staging.enter(lower, may_block);
+    match job.staging {
+        None if !may_block => Err(Halt::MustBlock),
+        _ => Err(Halt::Again),
+    }
 }
 
 /// A link is announced before it is made: it has no sequence number of its own by
@@ -701,32 +577,12 @@ fn answer(server: &ServerHandle, job: &Job, answer: Answer, fd: Option<OwnedFd>)
     }
 }
 
-fn listing(server: &ServerHandle, job: &Job, entries: &[Entry], mut more: bool) -> Answered {
-    let mut body = vec![0; MAX_REPLY_BYTES - REPLY_HEADER_BYTES];
-    let mut writer = DirEntryWriter::new(&mut body);
-    for entry in entries {
-        let fits = writer.push(&DirEntry {
-            ino: entry.ino,
-            dtype: entry.dtype,
-            name: &entry.name,
-        });
-        if !fits {
-            more = true;
-            break;
-        }
-    }
-    let len = writer.len();
-    body.truncate(len);
-    let aux = if more {
-        server.listings.keep(job.session, job.memo.any_list())
+fn listing(server: &ServerHandle, job: &Job, entries: &[Entry], more: bool) -> Answered {
+    let (mut answered, all_fit) = Answered::entries(entries);
+    if more || !all_fit {
+        answered.aux = server.listings.keep(job.session, job.memo.any_list());
     } else {
         server.listings.end(job.session);
-        0
-    };
-    Answered {
-        kind: ReplyKind::Entries,
-        aux,
-        body: Body::Bytes(body),
-        ..Answered::status(0)
     }
+    answered
 }

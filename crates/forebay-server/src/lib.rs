@@ -15,10 +15,12 @@
 //! ```
 #![deny(unsafe_code)]
 
+pub mod answer;
 pub mod connection;
 pub mod dir_times;
 pub mod execute;
 pub mod facts;
+pub mod follow;
 pub mod fsck;
 pub mod grant;
 pub mod instance;
@@ -41,8 +43,7 @@ pub mod sys;
 use crate::instance::Instance;
 use crate::log::Log;
 use forebay_core::facts::{Cred, Settings};
-use forebay_core::ops::Effect;
-use forebay_core::record::{BridgeId, Token};
+use forebay_core::record::BridgeId;
 use forebay_core::table::Change;
 use forebay_store::{Cached, Rocks};
 use parking_lot::Mutex;
@@ -101,6 +102,9 @@ pub struct Config {
     pub stage_limit_bytes: u64,
     /// Where the log goes.
     pub log: Box<dyn std::io::Write + Send>,
+    /// Does the PFS answer slowly, so that no event loop may wait for it? `None`: as the type
+    /// of its file system tells.
+    pub pfs_may_wait: Option<bool>,
     /// Further commands.
     pub admin: Option<Box<dyn AdminHandler>>,
 }
@@ -131,6 +135,7 @@ impl Config {
             shards: SHARDS,
             stage_limit_bytes: STAGE_LIMIT_BYTES,
             log: Box::new(std::io::stderr()),
+            pfs_may_wait: None,
             admin: None,
         })
     }
@@ -192,7 +197,7 @@ impl ServerHandle {
         let me = BridgeId(1);
         let objects = objects::Objects::open(instance.dir(), me, epoch, first)
             .map_err(|e| io("can't open the backing objects", e))?;
-        let lower = lower::Lower::open_root(&config.root)
+        let lower = lower::Lower::open_root(&config.root, config.pfs_may_wait)
             .map_err(|e| io(&config.root.display().to_string(), e))?;
         let limit = (limits::CONNECTIONS as u64).min(
             descriptors
@@ -268,26 +273,6 @@ impl ServerHandle {
             inbox.wake();
         }
         sys::notify(self.stopped.as_fd());
-    }
-
-    /// Changes the namespace on the bridge's own behalf (a drain, an eviction): `plan` looks
-    /// at the tables while nothing can change them, and says what to do.
-    ///
-    /// # Errors
-    /// What `plan` says, or the store failed; nothing is changed then.
-    pub fn change<E: From<forebay_core::table::TableError>>(
-        &self,
-        plan: impl FnOnce(&namespace::State) -> Result<(Vec<Change>, Vec<Effect>), E>,
-    ) -> Result<(), E> {
-        let guard = self.namespace.upgradable();
-        let (batch, effects) = plan(&guard)?;
-        if batch.is_empty() {
-            return Ok(());
-        }
-        self.namespace
-            .commit(guard, Token::default(), &batch, Vec::new())?;
-        execute::follow_up(self, &effects);
-        Ok(())
     }
 
     /// The answer to `Hello`.

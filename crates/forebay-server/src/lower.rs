@@ -25,13 +25,16 @@ pub struct Lower {
 }
 
 impl Lower {
-    /// The directory at `root`.
+    /// The directory at `root`; `may_wait` as in [`crate::Config::pfs_may_wait`].
     ///
     /// # Errors
     /// It can't be opened.
-    pub fn open_root(root: &Path) -> Sys<Self> {
+    pub fn open_root(root: &Path, may_wait: Option<bool>) -> Sys<Self> {
         let root = sys::open_path(root, libc::O_PATH | libc::O_DIRECTORY)?;
-        let may_wait = placement::may_wait(sys::fs_type(root.as_fd())?);
+        let may_wait = match may_wait {
+            Some(may_wait) => may_wait,
+            None => placement::may_wait(sys::fs_type(root.as_fd())?),
+        };
         Ok(Lower {
             root,
             may_wait,

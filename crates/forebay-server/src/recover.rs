@@ -5,7 +5,7 @@
 //! have sequence numbers above the watermark.
 
 use crate::ServerHandle;
-use crate::execute;
+use crate::follow;
 use crate::log::Cause;
 use crate::objects::folder_of;
 use forebay_core::record::ObjectName;
@@ -122,7 +122,7 @@ pub fn recover(server: &ServerHandle, past: Past) -> Result<Recovered, TableErro
         server.namespace.object_gone(object);
     }
     for object in sweep.relabel {
-        execute::relabel(server, object);
+        follow::relabel(server, object);
         done.relabeled += 1;
     }
     if !past.clean {

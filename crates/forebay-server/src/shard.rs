@@ -8,7 +8,8 @@
 
 use crate::ServerHandle;
 use crate::connection::{self, Connection};
-use crate::execute::{self, Answered, Job};
+use crate::answer::Answered;
+use crate::execute::{self, Job};
 use crate::grant;
 use crate::limits::{CONNECTIONS_PER_PROCESS, TOUCH_DELAY};
 use crate::log::Cause;

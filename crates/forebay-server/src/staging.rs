@@ -4,21 +4,32 @@
 use forebay_core::path::TreePath;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashSet;
+use std::sync::Arc;
 
-/// PFS files that are being copied.
 #[derive(Default)]
-pub struct Staging {
+struct Inner {
     busy: Mutex<HashSet<TreePath>>,
     ended: Condvar,
 }
 
+/// PFS files that are being copied.
+#[derive(Default)]
+pub struct Staging(Arc<Inner>);
+
 /// The right to copy one file; ends with the value.
-pub struct Turn<'a> {
-    staging: &'a Staging,
+pub struct Turn {
+    staging: Arc<Inner>,
     path: TreePath,
 }
 
-impl Drop for Turn<'_> {
+impl Turn {
+    /// The file.
+    pub fn path(&self) -> &TreePath {
+        &self.path
+    }
+}
+
+impl Drop for Turn {
     fn drop(&mut self) {
         self.staging.busy.lock().remove(&self.path);
         self.staging.ended.notify_all();
@@ -28,16 +39,16 @@ impl Drop for Turn<'_> {
 impl Staging {
     /// Takes the right to copy `path`. `None` if someone else has it, after waiting
     /// for him to end where `may_block`.
-    pub fn enter(&self, path: &TreePath, may_block: bool) -> Option<Turn<'_>> {
-        let mut busy = self.busy.lock();
+    pub fn enter(&self, path: &TreePath, may_block: bool) -> Option<Turn> {
+        let mut busy = self.0.busy.lock();
         if busy.insert(path.clone()) {
             return Some(Turn {
-                staging: self,
+                staging: self.0.clone(),
                 path: path.clone(),
             });
         }
         while may_block && busy.contains(path) {
-            self.ended.wait(&mut busy);
+            self.0.ended.wait(&mut busy);
         }
         None
     }

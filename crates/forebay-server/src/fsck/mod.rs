@@ -3,7 +3,7 @@
 
 mod rebuild;
 
-use crate::execute;
+use crate::follow;
 use crate::facts::{Memo, RequestFacts};
 use crate::instance::Instance;
 use crate::objects::{Shape, shape};
@@ -75,6 +75,7 @@ pub fn fsck(instance: &Path, options: Options) -> Result<Report, Error> {
         shards: 0,
         stage_limit_bytes: 0,
         log: Box::new(std::io::stderr()),
+        pfs_may_wait: None,
         admin: None,
     };
     report.recovered = !{
@@ -118,7 +119,7 @@ fn check(server: &ServerHandle, mend: bool, report: &mut Report) -> Result<(), E
 
 fn apply(server: &ServerHandle, mend: Mend) -> Result<(), Error> {
     match mend {
-        Mend::Relabel(object) => execute::relabel(server, object),
+        Mend::Relabel(object) => follow::relabel(server, object),
         Mend::Adopt(object) => adopt(server, object)?,
         Mend::Forget(object) => server
             .objects
@@ -162,7 +163,7 @@ fn adopt(server: &ServerHandle, object: ObjectName) -> Result<(), Error> {
         record,
     };
     server.namespace.note(&[put])?;
-    execute::relabel(server, object);
+    follow::relabel(server, object);
     Ok(())
 }
 
@@ -190,7 +191,7 @@ fn place_of(
         memo: &memo,
         state: &guard,
     };
-    let there = execute::label_for(server, &facts, &path, record);
+    let there = follow::label_for(server, &facts, &path, record);
     Ok(there
         .is_ok_and(|l| l.parent == label.parent)
         .then_some(path))
@@ -266,7 +267,7 @@ fn look(server: &ServerHandle, report: &mut Report) -> Result<Vec<Finding>, Erro
                 None,
             );
         }
-        match execute::label_for(server, &facts, path, record) {
+        match follow::label_for(server, &facts, path, record) {
             Ok(label) => match server.objects.read_label(object) {
                 Ok(Some(found)) if found == label => {}
                 Ok(_) => find(

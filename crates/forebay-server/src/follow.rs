@@ -1,0 +1,90 @@
+//! Work on backing objects that follows a commit: until it is done, a mark in the tables
+//! tells the next start to do it.
+
+use crate::ServerHandle;
+use crate::facts::{Memo, RequestFacts};
+use crate::log::Cause;
+use forebay_core::facts::{Cred, Label};
+use forebay_core::ops::Effect;
+use forebay_core::path::TreePath;
+use forebay_core::record::{ObjectName, Record};
+use forebay_core::table::{TableError, Tables};
+use forebay_core::walk::{Place, Walk};
+
+/// Work on backing objects that a commit has announced.
+pub(crate) fn follow_up(server: &ServerHandle, effects: &[Effect]) {
+    for effect in effects {
+        match effect {
+            Effect::Remove(object) => match server.objects.remove(*object) {
+                Ok(()) => server.namespace.object_gone(*object),
+                // The mark stays, and the next start tries again.
+                Err(e) => server.log.limited(
+                    Cause::Io,
+                    format_args!("backing object {object} could not be removed: {e}"),
+                ),
+            },
+            Effect::Relabel(object, _) => relabel(server, *object),
+            Effect::Touch(Place::Born(object)) => server.objects.touch(*object),
+            Effect::Touch(Place::Merged(path)) => server.lower.touch(path),
+        }
+    }
+}
+
+/// Writes the label of an object as the tables have it now.
+pub(crate) fn relabel(server: &ServerHandle, object: ObjectName) {
+    // Held while label and table are brought together, so that no later rename comes between.
+    let guard = server.namespace.read();
+    let outcome = (|| {
+        let tables = server.namespace.tables();
+        let fault = |e: TableError| e.to_string();
+        let Some(path) = tables.path_of(object).map_err(fault)? else {
+            return Ok(());
+        };
+        let Some(record) = tables.get(&path).map_err(fault)? else {
+            return Ok(());
+        };
+        let memo = Memo::default();
+        let facts = RequestFacts {
+            server,
+            memo: &memo,
+            state: &guard,
+        };
+        let label = label_for(server, &facts, &path, &record)?;
+        server
+            .objects
+            .write_label(object, &label)
+            .map_err(|e| e.to_string())
+    })();
+    match outcome {
+        Ok(()) => server.namespace.object_relabeled(object),
+        // The mark stays, and the next start tries again.
+        Err(text) => server.log.limited(
+            Cause::Io,
+            format_args!("backing object {object} could not be labelled: {text}"),
+        ),
+    }
+}
+
+/// The label that the object of a record should carry.
+pub(crate) fn label_for(
+    server: &ServerHandle,
+    facts: &RequestFacts<'_>,
+    path: &TreePath,
+    record: &Record,
+) -> Result<Label, String> {
+    let walk = Walk {
+        cred: &Cred::default(),
+        settings: &server.settings,
+        facts,
+    };
+    let dir = walk
+        .dir_at(&path.parent())
+        .map_err(|stop| format!("no directory for {path:?}: {stop:?}"))?;
+    Ok(Label {
+        kind: record.kind,
+        parent: dir.place.label(),
+        name: path.name().to_vec(),
+        origin: record.origin.clone(),
+        hides: record.hides.clone(),
+    })
+}
