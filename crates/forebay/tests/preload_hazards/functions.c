@@ -440,6 +440,10 @@ static int wait_for(pid_t pid)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+/* Starts a program and waits for it before anything is printed, so that its own output comes first. */
+#define SPAWNED(call) do { pid = -1; fflush(stdout); int r_ = (call); int code_ = r_ == 0 ? wait_for(pid) : -1; \
+    printf("%s = %d exit %d\n", #call, r_, code_); } while (0)
+
 #define IN_CHILD(call) do { fflush(stdout); pid_t p_ = fork(); if (p_ == 0) { call; printf("%s: %s\n", #call, strerrorname_np(errno)); \
     fflush(stdout); _exit(9); } printf("exit %d\n", wait_for(p_)); } while (0)
 
@@ -481,12 +485,10 @@ static void programs(void)
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 1, "spawned", O_WRONLY | O_CREAT | O_TRUNC, 0644);
     posix_spawn_file_actions_adddup2(&actions, 1, 2);
-    SHOW(posix_spawn(&pid, "/bin/echo", &actions, NULL, (char *[]){"echo", "to file", NULL}, environ));
-    printf("exit %d\n", wait_for(pid));
+    SPAWNED(posix_spawn(&pid, "/bin/echo", &actions, NULL, (char *[]){"echo", "to file", NULL}, environ));
     show("spawned");
-    SHOW(posix_spawn(&pid, "./script", NULL, NULL, argv, environ));
-    printf("exit %d\n", wait_for(pid));
-    SHOW(posix_spawn(&pid, "./none", NULL, NULL, argv, environ));
+    SPAWNED(posix_spawn(&pid, "./script", NULL, NULL, argv, environ));
+    SPAWNED(posix_spawn(&pid, "./none", NULL, NULL, argv, environ));
     posix_spawn_file_actions_t moves;
     posix_spawn_file_actions_init(&moves);
     posix_spawn_file_actions_addchdir_np(&moves, "a/deep");
@@ -499,11 +501,11 @@ static void programs(void)
     posix_spawnattr_setsigmask(&attr, &set);
     posix_spawnattr_setpgroup(&attr, 0);
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-    SHOW(posix_spawnp(&pid, "grep", &moves, &attr, (char *[]){"grep", "SigBlk", "/proc/self/status", NULL}, environ));
-    printf("exit %d\n", wait_for(pid));
+    SPAWNED(posix_spawnp(&pid, "grep", &moves, &attr, (char *[]){"grep", "SigBlk", "/proc/self/status", NULL}, environ));
     show("a/deep/here");
     posix_spawn_file_actions_addopen(&moves, 3, "none/none", O_RDONLY, 0);
-    SHOW(posix_spawnp(&pid, "true", &moves, NULL, argv, environ));
+    SPAWNED(posix_spawnp(&pid, "true", &moves, NULL, argv, environ));
+    fflush(stdout);
     SHOW(system("cat a/one > copied && ./script from system"));
     show("copied");
     FILE *f = popen("ls a", "r");
