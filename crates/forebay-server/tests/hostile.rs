@@ -321,6 +321,15 @@ fn a_request_that_is_sent_again_is_carried_out_once() {
         assert_eq!(raw.ask(&again), Said::Status(0), "{first:?}");
         assert_ne!(raw.ask(&other), Said::Status(0), "{first:?}");
     }
+    // A first try that was on its way for long comes too late, and changes nothing.
+    write(&mut client, "new", b"not the one");
+    let late = Request {
+        seq: 6,
+        ..request(Op::Unlink, b"new")
+    };
+    assert_eq!(raw.ask(&late), Said::Status(libc::ESTALE));
+    assert_eq!(read(&mut client, "new"), b"not the one");
+    client.unlink("new").unwrap();
     server.stop().unwrap();
     // Also by a bridge that has no memory but its tables.
     let server = place.start();

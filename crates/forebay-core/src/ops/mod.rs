@@ -15,6 +15,7 @@ mod rename;
 pub use decision::{Answer, Decision, Effect, Entry, GrantTarget, Op, Path, Request, Start};
 
 use crate::facts::{Cred, Facts, Outcome, Settings, Stop, errno};
+use crate::record::Token;
 use crate::walk::Walk;
 use change::only;
 
@@ -42,7 +43,17 @@ pub fn decide(
     if request.retry && facts.was_carried_out(request.token)? {
         return ctx.repeat();
     }
-    ctx.first()
+    let decision = ctx.first()?;
+    // A first try that comes after its own repetition: the client has gone on since, and what
+    // it would change now is no longer what it meant. Nobody waits for the answer.
+    if !request.retry
+        && !decision.batch.is_empty()
+        && request.token != Token::default()
+        && facts.was_carried_out(request.token)?
+    {
+        return errno(libc::ESTALE);
+    }
+    Ok(decision)
 }
 
 /// One path inside and one outside is two file systems, as far as programs can see.
