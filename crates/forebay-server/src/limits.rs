@@ -1,4 +1,8 @@
 //! Every limit of the bridge, with what a client sees when it is reached.
+//!
+//! A granted descriptor is the client's own and counts against its own limit of open
+//! files (EMFILE); what is on its way to clients is bounded by their queues and by the
+//! kernel (EMFILE as well).
 
 use std::time::Duration;
 
