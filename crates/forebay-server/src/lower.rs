@@ -120,16 +120,13 @@ impl Lower {
 
     /// Writes the time of one directory, if it waits.
     pub fn flush_touch(&self, path: &TreePath) {
-        if let Some(at) = self.times.take(path) {
-            self.write_touch(path, at);
-        }
+        self.times
+            .write_one(path, |path, at| self.write_touch(path, at));
     }
 
     /// Writes the times of all directories that wait for it.
     pub fn flush_touches(&self) {
-        for (path, at) in self.times.take_all() {
-            self.write_touch(&path, at);
-        }
+        self.times.write_all(|path, at| self.write_touch(path, at));
     }
 
     fn write_touch(&self, path: &TreePath, at: Timestamp) {

@@ -14,12 +14,17 @@ impl Context<'_> {
         let Some(node) = &found.node else {
             return errno(libc::ENOENT);
         };
+        if found.slash {
+            // Linux refuses it before it looks at permissions.
+            return errno(if self.walk.is_dir(node) {
+                libc::EISDIR
+            } else {
+                libc::ENOTDIR
+            });
+        }
         self.check_change(&found.dir)?;
         if self.walk.is_dir(node) {
             return errno(libc::EISDIR);
-        }
-        if found.slash {
-            return errno(libc::ENOTDIR);
         }
         self.check_removal(&found.dir, node)?;
         self.remove(&found, Plan::default())

@@ -61,7 +61,6 @@ impl Context<'_> {
         self.check_change(&src.dir)?;
         self.check_change(&dst.dir)?;
         self.check_removal(&src.dir, node)?;
-        self.check_new_parent(&src, node, &dst)?;
         if let Some(replaced) = &dst.node {
             self.check_removal(&dst.dir, replaced)?;
             if !exchange && is_dir && !dst_is_dir {
@@ -70,10 +69,13 @@ impl Context<'_> {
             if !exchange && !is_dir && dst_is_dir {
                 return errno(libc::EISDIR);
             }
-            if exchange {
-                self.check_new_parent(&dst, replaced, &src)?;
-                return self.exchange(&src, &dst);
-            }
+        }
+        self.check_new_parent(&src, node, &dst)?;
+        if let Some(replaced) = &dst.node
+            && exchange
+        {
+            self.check_new_parent(&dst, replaced, &src)?;
+            return self.exchange(&src, &dst);
         }
         let mut plan = Plan::default();
         if dst_is_dir {

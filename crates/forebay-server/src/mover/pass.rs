@@ -57,7 +57,8 @@ impl<'g, G: Ground + ?Sized> Pass<'g, G> {
         lower.flush_touches();
         lower.times().begin_drain();
         let changed = self.change_the_pfs();
-        lower.times().end_drain();
+        let open = |dir: &TreePath| lower.open(dir, libc::O_RDONLY | libc::O_DIRECTORY);
+        lower.times().end_drain(open);
         changed?;
         self.finish_dirs()?;
         self.list_what_is_left()?;

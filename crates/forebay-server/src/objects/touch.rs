@@ -25,27 +25,21 @@ impl Objects {
         if !self.has_touched() {
             return;
         }
-        let at = {
-            let mut touched = self.touched.lock();
-            let at = touched.remove(&object);
-            self.touched_count.store(touched.len(), Ordering::Relaxed);
-            at
-        };
-        if let Some(at) = at {
+        // Held until it is written: whoever opens the directory may set its times a moment later.
+        let mut touched = self.touched.lock();
+        if let Some(at) = touched.remove(&object) {
             self.write_touch(object, at);
         }
+        self.touched_count.store(touched.len(), Ordering::Relaxed);
     }
 
     /// Writes the times of all directories that wait for it.
     pub fn flush_touches(&self) {
-        let all = {
-            let mut touched = self.touched.lock();
-            self.touched_count.store(0, Ordering::Relaxed);
-            std::mem::take(&mut *touched)
-        };
-        for (object, at) in all {
+        let mut touched = self.touched.lock();
+        for (object, at) in touched.drain() {
             self.write_touch(object, at);
         }
+        self.touched_count.store(0, Ordering::Relaxed);
     }
 
     fn write_touch(&self, object: ObjectName, at: Timestamp) {
