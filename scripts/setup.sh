@@ -14,14 +14,14 @@ tools=$cache/tools
 
 # The first cargo that knows edition 2024.
 least_cargo_minor=85
-# Pinned: a new release of a suite may add cases, and the table in docs/SEMANTICS.md names each one.
+# Pinned: a new release of a suite may add cases, and the table in docs/pjdfstest.md names each one.
 fsx_version=0.3.2
 pjdfstest_version=0.2.2
 
 build_packages=(gcc g++ make pkg-config clang libclang-dev librocksdb-dev)
 demo_packages=(lammps openmpi-bin)
 test_packages=(
-    git rsync strace fio sqlite3 attr acl libacl1-dev gfortran
+    git rsync patch strace fio sqlite3 attr acl libacl1-dev gfortran
     mpich libmpich-dev libopenmpi-dev
     python3 python3-numpy python3-h5py
 )
