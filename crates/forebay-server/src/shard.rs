@@ -7,8 +7,8 @@
 //! need the processor.
 
 use crate::ServerHandle;
-use crate::connection::{self, Connection};
 use crate::answer::Answered;
+use crate::connection::{self, Connection};
 use crate::execute::{self, Job};
 use crate::grant;
 use crate::limits::{CONNECTIONS_PER_PROCESS, TOUCH_DELAY};

@@ -3,8 +3,8 @@
 
 mod rebuild;
 
-use crate::follow;
 use crate::facts::{Memo, RequestFacts};
+use crate::follow;
 use crate::instance::Instance;
 use crate::objects::{Shape, shape};
 use crate::{Config, Error, ServerHandle, recover};
