@@ -29,7 +29,6 @@ test: build ## unit tests, the fault simulator, and real programs under `forebay
 	cargo test --workspace --exclude forebay-preload
 
 bench: build ## ratios to native ext4 and tmpfs, measured side by side; ARGS="--rounds 3" for less
-	cargo build --release -p forebay-benches
 	target/release/forebay-bench $(ARGS)
 
 lint: ## formatting, clippy and the documentation, warnings forbidden
