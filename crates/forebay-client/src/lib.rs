@@ -144,6 +144,22 @@ impl Client {
         self.patience = patience;
     }
 
+    /// Waits no longer than this for an answer of the bridge that it is connected to; zero, as at first:
+    /// for ever, because a request may take as long as the file system below does.
+    ///
+    /// # Errors
+    /// [`Error::Lost`]: there is no connection.
+    pub fn set_answer_limit(&mut self, limit: Duration) -> Result<()> {
+        let set = match &self.socket {
+            Some(socket) => socket.limit_wait(limit),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        };
+        set.map_err(|cause| Error::Lost {
+            socket: self.path.clone(),
+            cause,
+        })
+    }
+
     /// Asks anything. Client id, number and retry mark of `request` are filled in.
     ///
     /// # Errors

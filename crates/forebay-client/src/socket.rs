@@ -7,6 +7,7 @@ use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// A connected socket. Messages keep their bounds.
 #[derive(Debug)]
@@ -102,6 +103,26 @@ impl Socket {
                 libc::sendmsg(self.0.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL)
             })
         })
+        .map(drop)
+    }
+
+    /// Waits no longer than this for a message, zero meaning for ever; [`Socket::receive`] fails
+    /// with [`ErrorKind::WouldBlock`] then.
+    pub fn limit_wait(&self, limit: Duration) -> Result<()> {
+        let time = libc::timeval {
+            tv_sec: limit.as_secs() as libc::time_t,
+            tv_usec: libc::suseconds_t::from(limit.subsec_micros()),
+        };
+        // SAFETY: `time` is valid and has the length that is passed.
+        check(unsafe {
+            libc::setsockopt(
+                self.0.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_RCVTIMEO,
+                (&raw const time).cast(),
+                size_of::<libc::timeval>() as libc::socklen_t,
+            )
+        } as isize)
         .map(drop)
     }
 

@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 const OTHER_START: Duration = Duration::from_secs(30);
 /// What a server says whose storage is taken. A look at the lock by another run is enough for that.
 const IN_USE: &str = "another bridge is using";
+/// How long a bridge may take until it says who it is.
+const FIRST_ANSWER: Duration = Duration::from_secs(5);
 /// Pause between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -54,6 +56,8 @@ impl Bridge {
         let mut client = Client::connect(socket).ok()?;
         // Who restarts a bridge is us: waiting for one that has died would be for nothing.
         client.set_patience(Duration::ZERO);
+        // One that is stuck must not hold up what is asked of others.
+        client.set_answer_limit(FIRST_ANSWER).ok()?;
         let mut bridge = Bridge {
             client,
             socket: socket.to_owned(),
@@ -62,7 +66,21 @@ impl Bridge {
             pid: 0,
             is_ours: false,
         };
-        let status: Status = bridge.get(&json!({"cmd": "status"})).ok()?;
+        let since = Instant::now();
+        let status: Status = match bridge.get(&json!({"cmd": "status"})) {
+            Ok(status) => status,
+            Err(_) => {
+                if since.elapsed() >= FIRST_ANSWER {
+                    eprintln!(
+                        "forebay: the bridge behind {} has not answered for {} s; it may be stopped, or wait for its PFS",
+                        socket.display(),
+                        FIRST_ANSWER.as_secs()
+                    );
+                }
+                return None;
+            }
+        };
+        bridge.client.set_answer_limit(Duration::ZERO).ok()?;
         bridge.root = status.root;
         bridge.instance = status.storage;
         bridge.pid = status.pid;

@@ -164,3 +164,18 @@ fn a_killed_bridge_that_was_up_is_started_again_with_all_its_data() {
     stage.say(&["down", "--buffer", "pfs"]).ends_with(0);
     assert_eq!(fs::read_to_string(stage.path("pfs/d/g")).unwrap(), "1\n");
 }
+
+#[test]
+fn a_bridge_that_does_not_answer_is_named_and_holds_up_nobody() {
+    let stage = Stage::new();
+    stage.say(&["up", "--buffer", "pfs"]).ends_with(0);
+    let pid = stage.bridge_pid();
+    kill("STOP", pid);
+    stage
+        .say(&["status"])
+        .ends_with(0)
+        .tells("has not answered for")
+        .prints("no bridge runs");
+    kill("CONT", pid);
+    assert_eq!(stage.bridge_pid(), pid);
+}
