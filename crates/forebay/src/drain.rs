@@ -139,10 +139,9 @@ pub fn tell_left(drained: &Drained, retry: &str) {
     let n = drained.left.len() as u64;
     let bytes: u64 = drained.left.iter().map(|l| l.bytes).sum();
     eprintln!(
-        "forebay: {} ({}) not on the PFS yet; nothing is lost, the buffer keeps {}:",
-        units::count(n, "thing is", "things are"),
+        "forebay: {} ({}) left in the buffer, not on the PFS yet; nothing is lost:",
+        units::count(n, "thing", "things"),
         units::bytes(bytes),
-        if n == 1 { "it" } else { "them" },
     );
     for left in drained.left.iter().take(MOST_LINES) {
         eprintln!("  {}: {}", left.path, why(left));

@@ -173,13 +173,15 @@ fn a_program_that_only_the_buffer_has_can_be_run() {
 #[test]
 fn a_file_that_stays_open_is_left_with_75_and_the_command_that_retries() {
     let stage = Stage::new();
+    // The command ends only when the other has written all that it ever writes.
     let script = "echo done > pfs/closed; \
                   (echo begun; echo $$ >/dev/null; exec sleep 1000) > pfs/open 2>/dev/null </dev/null & \
-                  echo $! > holder";
+                  echo $! > holder; \
+                  while ! [ -s pfs/open ]; do sleep 0.01; done";
     let said = stage
         .script(&[], script)
         .ends_with(75)
-        .tells("1 thing is (6 B) not on the PFS yet; nothing is lost")
+        .tells("1 thing (6 B) left in the buffer, not on the PFS yet; nothing is lost")
         .tells("open: still open for writing")
         .tells("hint: to go on, run: forebay drain --buffer ");
     let holder: u32 = fs::read_to_string(stage.path("holder"))
