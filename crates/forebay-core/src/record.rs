@@ -97,6 +97,33 @@ pub enum Kind {
     Whiteout,
 }
 
+impl Kind {
+    /// Its number in tables and labels.
+    pub const fn code(self) -> u8 {
+        match self {
+            Kind::File => 1,
+            Kind::Dir => 2,
+            Kind::Symlink => 3,
+            Kind::Special => 4,
+            Kind::Moved => 5,
+            Kind::Whiteout => 6,
+        }
+    }
+
+    /// The kind with this number, if there is one.
+    pub const fn from_code(code: u8) -> Option<Kind> {
+        Some(match code {
+            1 => Kind::File,
+            2 => Kind::Dir,
+            3 => Kind::Symlink,
+            4 => Kind::Special,
+            5 => Kind::Moved,
+            6 => Kind::Whiteout,
+            _ => return None,
+        })
+    }
+}
+
 /// State of a backing file at the moment it was last drained. As long as the
 /// file still looks like this, it is clean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -156,14 +183,7 @@ impl Record {
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Vec::with_capacity(96);
         w.push(FORMAT);
-        w.push(match self.kind {
-            Kind::File => 1,
-            Kind::Dir => 2,
-            Kind::Symlink => 3,
-            Kind::Special => 4,
-            Kind::Moved => 5,
-            Kind::Whiteout => 6,
-        });
+        w.push(self.kind.code());
         w.push(
             u8::from(self.origin.is_some())
                 | u8::from(self.hides.is_some()) << 1
@@ -196,15 +216,7 @@ impl Record {
         if r.u8()? != FORMAT {
             return Err(BadRecord);
         }
-        let kind = match r.u8()? {
-            1 => Kind::File,
-            2 => Kind::Dir,
-            3 => Kind::Symlink,
-            4 => Kind::Special,
-            5 => Kind::Moved,
-            6 => Kind::Whiteout,
-            _ => return Err(BadRecord),
-        };
+        let kind = Kind::from_code(r.u8()?).ok_or(BadRecord)?;
         let has = r.u8()?;
         let mut record = Record {
             version: u64::from_le_bytes(r.array()?),

@@ -64,16 +64,8 @@ pub fn encode(label: &Label) -> Vec<u8> {
     } else if label.hides.is_some() {
         flags |= HAS_HIDES;
     }
-    let kind = match label.kind {
-        Kind::File => 1,
-        Kind::Dir => 2,
-        Kind::Symlink => 3,
-        Kind::Special => 4,
-        Kind::Moved => 5,
-        Kind::Whiteout => 6,
-    };
     let mut out = Vec::with_capacity(64);
-    out.extend_from_slice(&[FORMAT, kind, flags]);
+    out.extend_from_slice(&[FORMAT, label.kind.code(), flags]);
     match &label.parent {
         LabelParent::Object(oid) => {
             number(&mut out, u64::from(oid.bridge().0));
@@ -135,15 +127,7 @@ pub fn decode(bytes: &[u8]) -> Option<Label> {
     if r.byte()? != FORMAT {
         return None;
     }
-    let kind = match r.byte()? {
-        1 => Kind::File,
-        2 => Kind::Dir,
-        3 => Kind::Symlink,
-        4 => Kind::Special,
-        5 => Kind::Moved,
-        6 => Kind::Whiteout,
-        _ => return None,
-    };
+    let kind = Kind::from_code(r.byte()?)?;
     let flags = r.byte()?;
     let parent = if flags & PARENT_IS_LOWER != 0 {
         LabelParent::Lower(r.path()?)
