@@ -1,0 +1,225 @@
+//! Jobs as their process trees tell them.
+
+use super::*;
+
+/// A process of host `h`: pid, parent, program; it starts at `pid` and lives for 100 ticks.
+fn process(pid: u32, parent_pid: u32, program: &str) -> Process {
+    Process {
+        host: "h".to_owned(),
+        pid,
+        parent_pid,
+        start_ticks: pid.into(),
+        first_ns: u64::from(pid) * 1000,
+        last_ns: u64::from(pid) * 1000 + 100_000,
+        programs: vec![program.to_owned()],
+        claim: None,
+        has_io: true,
+    }
+}
+
+fn rank(mut process: Process, rank: u32, size: u32, key: u64) -> Process {
+    process.claim = Some(Claim {
+        rank,
+        size,
+        key,
+        by_mpi: true,
+    });
+    process
+}
+
+fn silent(mut process: Process) -> Process {
+    process.has_io = false;
+    process
+}
+
+const fn r(rank: u32) -> Role {
+    Role::Rank(rank)
+}
+
+#[test]
+fn without_launches_every_process_with_io_is_a_rank_in_start_order() {
+    let job = [
+        process(30, 10, "sort"),
+        silent(process(10, 1, "bash")),
+        process(20, 10, "cat"),
+    ];
+    let ranks = assign(&job);
+    assert_eq!(ranks.roles, [r(1), Role::Silent, r(0)]);
+    assert_eq!((ranks.count(), ranks.single), (2, 2));
+}
+
+#[test]
+fn a_job_without_any_io_has_one_rank() {
+    assert_eq!(assign(&[silent(process(1, 0, "true"))]).count(), 1);
+    assert_eq!(assign(&[]).count(), 1);
+}
+
+#[test]
+fn ranks_keep_their_numbers_and_children_belong_to_the_rank_above_them() {
+    let job = [
+        process(10, 1, "mpiexec.mpich"),
+        process(11, 10, "hydra_pmi_proxy"),
+        rank(process(12, 11, "sim"), 1, 2, 0),
+        rank(process(13, 11, "sim"), 0, 2, 0),
+        process(14, 12, "gzip"),
+        process(15, 14, "sh"),
+    ];
+    let ranks = assign(&job);
+    assert_eq!(
+        ranks.roles,
+        [Role::Launcher, Role::Launcher, r(1), r(0), r(1), r(1)]
+    );
+    assert_eq!(ranks.launches.len(), 1);
+    assert_eq!((ranks.launches[0].seen, ranks.count()), (2, 2));
+}
+
+#[test]
+fn a_script_with_work_before_between_and_after_two_launches_counts_launches_first() {
+    let job = [
+        process(10, 1, "bash"),
+        process(11, 10, "prep.py"),
+        process(12, 10, "mpirun"),
+        rank(process(13, 12, "sim"), 0, 2, 77),
+        rank(process(14, 12, "sim"), 1, 2, 77),
+        process(15, 10, "mpirun"),
+        rank(process(16, 15, "sim"), 0, 3, 78),
+        rank(process(17, 15, "sim"), 1, 3, 78),
+        process(19, 10, "post.py"),
+    ];
+    let ranks = assign(&job);
+    let l = Role::Launcher;
+    assert_eq!(ranks.roles, [l, r(5), l, r(0), r(1), l, r(2), r(3), r(6)]);
+    // Rank 2 of the second launch has left nothing, but it is there.
+    assert_eq!(ranks.count(), 7);
+    assert_eq!((ranks.launches[1].size, ranks.launches[1].seen), (3, 2));
+}
+
+#[test]
+fn launches_without_a_key_are_told_apart_by_who_started_them() {
+    let mut job = Vec::new();
+    for proxy in [20, 40] {
+        job.push(process(proxy, 1, "hydra_pmi_proxy"));
+        for n in 0..2 {
+            job.push(rank(process(proxy + 1 + n, proxy, "sim"), n, 2, 0));
+        }
+    }
+    let ranks = assign(&job);
+    let l = Role::Launcher;
+    assert_eq!(ranks.roles, [l, r(0), r(1), l, r(2), r(3)]);
+}
+
+#[test]
+fn the_same_rank_again_after_its_end_is_another_launch_and_at_the_same_time_it_is_not() {
+    let again = |start: u32| {
+        let mut p = rank(process(50, 1, "train.py"), 0, 2, 0);
+        p.first_ns = u64::from(start) * 1000;
+        [
+            rank(process(20, 1, "train.py"), 0, 2, 0),
+            rank(process(21, 1, "train.py"), 1, 2, 0),
+            p,
+        ]
+    };
+    assert_eq!(assign(&again(500)).roles, [r(0), r(1), r(2)]);
+    assert_eq!(assign(&again(50)).roles, [r(0), r(1), r(0)]);
+}
+
+#[test]
+fn a_shell_that_has_the_rank_of_its_program_is_the_same_rank() {
+    let job = [
+        rank(process(20, 10, "bash"), 0, 2, 0),
+        rank(process(21, 10, "bash"), 1, 2, 0),
+        rank(process(22, 20, "sim"), 0, 2, 0),
+        rank(process(23, 21, "sim"), 1, 2, 0),
+        process(24, 23, "cp"),
+    ];
+    assert_eq!(assign(&job).roles, [r(0), r(1), r(0), r(1), r(1)]);
+}
+
+#[test]
+fn one_launch_on_two_hosts_is_one_with_and_without_a_key() {
+    for key in [0, 5] {
+        let mut job: Vec<Process> = (0..4)
+            .map(|n| rank(process(20 + n, 10, "sim"), n, 4, key))
+            .collect();
+        for p in &mut job[2..] {
+            p.host = "other".to_owned();
+        }
+        let ranks = assign(&job);
+        assert_eq!(ranks.roles, [r(0), r(1), r(2), r(3)], "key {key}");
+        assert_eq!((ranks.launches.len(), ranks.launches[0].seen), (1, 4));
+    }
+}
+
+#[test]
+fn two_programs_that_are_each_rank_0_of_1_are_two_ranks() {
+    let job = [
+        rank(process(20, 10, "a"), 0, 1, 0),
+        rank(process(30, 10, "b"), 0, 1, 0),
+    ];
+    assert_eq!(assign(&job).roles, [r(0), r(1)]);
+}
+
+#[test]
+fn a_batch_script_with_rank_0_of_1_is_not_a_rank_when_a_launch_runs_below_it() {
+    let job = [
+        rank(process(10, 1, "bash"), 0, 1, 9),
+        rank(process(11, 10, "mpirun"), 0, 1, 9),
+        rank(process(12, 11, "sim"), 0, 2, 3),
+        rank(process(13, 11, "sim"), 1, 2, 3),
+    ];
+    assert_eq!(
+        assign(&job).roles,
+        [Role::Launcher, Role::Launcher, r(0), r(1)]
+    );
+}
+
+#[test]
+fn a_driver_that_does_io_of_its_own_is_a_rank_after_those_it_launched() {
+    let job = [
+        process(10, 1, "workflow.py"),
+        process(11, 10, "mpirun"),
+        rank(process(12, 11, "sim"), 0, 1, 3),
+    ];
+    assert_eq!(assign(&job).roles, [r(1), Role::Launcher, r(0)]);
+}
+
+#[test]
+fn the_workers_of_a_pool_in_a_rank_are_that_rank() {
+    let job = [
+        rank(process(10, 1, "train.py"), 0, 2, 4),
+        rank(process(11, 1, "train.py"), 1, 2, 4),
+        rank(process(12, 11, "worker"), 1, 2, 4),
+        process(13, 12, "grandchild"),
+    ];
+    assert_eq!(assign(&job).roles, [r(0), r(1), r(1), r(1)]);
+}
+
+#[test]
+fn a_process_id_that_came_again_is_not_the_parent_of_older_processes() {
+    let mut old = process(12, 11, "gzip");
+    old.start_ticks = 50;
+    let mut new = rank(process(11, 1, "sim"), 0, 1, 0);
+    new.start_ticks = 60;
+    assert_eq!(assign(&[old.clone(), new.clone()]).roles, [r(1), r(0)]);
+    old.start_ticks = 70;
+    assert_eq!(assign(&[old, new]).roles, [r(0), r(0)]);
+}
+
+#[test]
+fn claims_that_cannot_be_true_are_none() {
+    for (number, size) in [(2, 2), (0, 0), (5, u32::MAX), (0, MOST_RANKS + 1)] {
+        let ranks = assign(&[rank(process(10, 1, "sim"), number, size, 0)]);
+        assert_eq!(ranks.roles, [r(0)], "{number} of {size}");
+        assert_eq!((ranks.launches.len(), ranks.single), (0, 1));
+    }
+}
+
+#[test]
+fn processes_that_are_each_others_parent_do_not_hang() {
+    let job = [
+        process(10, 11, "a"),
+        process(11, 10, "b"),
+        process(12, 12, "c"),
+    ];
+    assert_eq!(assign(&job).roles, [r(0), r(1), r(2)]);
+}
