@@ -1,0 +1,290 @@
+//! Rules about work that is spread unevenly over ranks. MPI programs only: their ranks wait for each other.
+
+use super::loss::real_files;
+use super::{Confidence, FileEvidence, Finding, NAMED_FILES, Subject};
+use crate::account::rank_shares;
+use crate::model::{Extreme, FileUse, RankShare};
+use crate::units::{self, bytes, number, percent, share};
+
+/// All rules on balance.
+pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
+    if !subject.job.is_mpi() || subject.job.ranks < 2 {
+        return Vec::new();
+    }
+    let mut found: Vec<Finding> = straggler_shared(subject).into_iter().collect();
+    match rank0(subject) {
+        // One rank that does it all is also a straggler, and uneven: said once.
+        Some(finding) => found.push(finding),
+        None => {
+            found.extend(straggler_ranks(subject));
+            found.extend(uneven_bytes(subject));
+        }
+    }
+    found
+}
+
+/// Fewer ranks have no meaningful mean.
+const LEAST_RANKS: usize = 4;
+
+/// What the slowest rank needs beyond the mean; none below the threshold.
+fn excess(slowest: f64, mean: f64, threshold: f64) -> Option<f64> {
+    let excess = slowest - mean;
+    (excess > 0.0 && excess >= threshold * slowest).then_some(excess)
+}
+
+fn cause(slowest: &Extreme, mean_bytes: f64) -> String {
+    if slowest.bytes as f64 >= 1.5 * mean_bytes && slowest.bytes > 0 {
+        format!(
+            "rank {} moved {}, the mean rank {}: the work is uneven",
+            slowest.rank,
+            bytes(slowest.bytes),
+            bytes(mean_bytes as u64)
+        )
+    } else {
+        format!(
+            "rank {} moved {}, the mean rank {}: its share is not larger, so it was served worse or waited for a lock",
+            slowest.rank,
+            bytes(slowest.bytes),
+            bytes(mean_bytes as u64)
+        )
+    }
+}
+
+fn straggler_shared(subject: &Subject) -> Option<Finding> {
+    let mut per_rank = vec![0.0f64; subject.job.ranks as usize];
+    let mut hits: Vec<(&FileUse, Extreme, f64, f64)> = Vec::new();
+    let uses = subject
+        .job
+        .layers
+        .iter()
+        .flat_map(|layer| real_files(subject, layer))
+        .filter(|one| one.is_highest && one.ranks > 1);
+    for one in uses {
+        let Some(slowest) = one.slowest() else {
+            continue;
+        };
+        let mean = one.total.seconds() / f64::from(one.ranks);
+        let threshold = subject.limits.straggler_share;
+        if let Some(excess) = excess(slowest.seconds, mean, threshold) {
+            hits.push((one, slowest, mean, excess));
+            if let Some(sum) = per_rank.get_mut(slowest.rank as usize) {
+                *sum += excess;
+            }
+        }
+    }
+    let lost = per_rank.iter().copied().fold(0.0, f64::max);
+    if lost <= 0.0 {
+        return None;
+    }
+    hits.sort_by(|a, b| b.3.total_cmp(&a.3).then(a.0.file.cmp(&b.0.file)));
+    let (worst, slowest, mean, _) = hits[0];
+    let mut finding = Finding::new(
+        "straggler-shared-file",
+        format!(
+            "A slow rank on {}: rank {} took {}, the mean rank {}",
+            units::count(hits.len() as u64, "shared file", "shared files"),
+            slowest.rank,
+            units::seconds(slowest.seconds),
+            units::seconds(mean)
+        ),
+        lost,
+    );
+    finding.confidence = Confidence::High;
+    finding.estimate = "measured time of the slowest rank on the file less the mean of its ranks; summed over the files \
+                        on which the same rank was slowest"
+        .to_owned();
+    finding.evidence = vec![cause(
+        &slowest,
+        worst.total.bytes() as f64 / f64::from(worst.ranks),
+    )];
+    finding.files = hits
+        .iter()
+        .take(NAMED_FILES)
+        .map(|(one, slowest, mean, _)| FileEvidence {
+            name: subject.job.files[one.file].name.clone(),
+            detail: format!(
+                "rank {} {}, mean of {} {}",
+                slowest.rank,
+                units::seconds(slowest.seconds),
+                units::count(one.ranks.into(), "rank", "ranks"),
+                units::seconds(*mean)
+            ),
+        })
+        .collect();
+    finding.advice = if slowest.bytes as f64
+        >= 1.5 * worst.total.bytes() as f64 / f64::from(worst.ranks)
+    {
+        "Spread the work of that rank: headers and small variables by one rank are fine, data should be written by many, \
+         or collectively."
+    } else {
+        "Look at what that rank's node and its storage target did; wider striping or collective calls spread the load."
+    }
+    .to_owned();
+    Some(finding)
+}
+
+/// Seconds and bytes on files whose ranks are told apart; bytes from the lowest interface, seconds from the highest.
+fn own_shares(subject: &Subject) -> Vec<RankShare> {
+    let time = rank_shares(subject.job, |_, one| {
+        one.is_highest && one.reduced.is_empty()
+    });
+    let moved = rank_shares(subject.job, |_, one| {
+        one.is_lowest && one.reduced.is_empty()
+    });
+    time.into_iter()
+        .zip(moved)
+        .map(|(time, moved)| RankShare {
+            bytes_read: moved.bytes_read,
+            bytes_written: moved.bytes_written,
+            ..time
+        })
+        .collect()
+}
+
+fn straggler_ranks(subject: &Subject) -> Option<Finding> {
+    let shares = own_shares(subject);
+    let active: Vec<&RankShare> = shares.iter().filter(|one| one.seconds() > 0.0).collect();
+    if active.len() < LEAST_RANKS {
+        return None;
+    }
+    let n = active.len() as f64;
+    let mean = active.iter().map(|one| one.seconds()).sum::<f64>() / n;
+    let mean_bytes = active.iter().map(|one| one.bytes() as f64).sum::<f64>() / n;
+    let slowest = active.iter().max_by(|a, b| {
+        a.seconds()
+            .total_cmp(&b.seconds())
+            .then(b.rank.cmp(&a.rank))
+    })?;
+    let lost = excess(slowest.seconds(), mean, subject.limits.straggler_share)?;
+    let mut finding = Finding::new(
+        "straggler-ranks",
+        format!(
+            "Ranks differ on their own files: rank {} spent {} in I/O, the mean of {} {}",
+            slowest.rank,
+            units::seconds(slowest.seconds()),
+            units::count(active.len() as u64, "rank", "ranks"),
+            units::seconds(mean)
+        ),
+        lost,
+    );
+    finding.confidence = Confidence::High;
+    finding.estimate =
+        "measured time of the slowest rank less the mean of the ranks that did I/O, on files that the log keeps per rank"
+            .to_owned();
+    finding.evidence = vec![cause(
+        &Extreme {
+            rank: slowest.rank,
+            seconds: slowest.seconds(),
+            bytes: slowest.bytes(),
+        },
+        mean_bytes,
+    )];
+    let mut order = active.clone();
+    order.sort_by(|a, b| {
+        b.seconds()
+            .total_cmp(&a.seconds())
+            .then(a.rank.cmp(&b.rank))
+    });
+    let few: Vec<String> = order
+        .iter()
+        .take(5)
+        .map(|one| format!("{} ({})", one.rank, units::seconds(one.seconds())))
+        .collect();
+    finding
+        .evidence
+        .push(format!("slowest ranks: {}", few.join(", ")));
+    finding.advice =
+        "Give ranks equal parts, or let slow ones (with more data, or on a loaded storage target) have less."
+            .to_owned();
+    Some(finding)
+}
+
+fn uneven_bytes(subject: &Subject) -> Option<Finding> {
+    let shares = own_shares(subject);
+    let active: Vec<&RankShare> = shares.iter().filter(|one| one.bytes() > 0).collect();
+    if active.len() < LEAST_RANKS {
+        return None;
+    }
+    let n = active.len() as f64;
+    let mean = active.iter().map(|one| one.bytes() as f64).sum::<f64>() / n;
+    let busiest = active
+        .iter()
+        .max_by(|a, b| a.bytes().cmp(&b.bytes()).then(b.rank.cmp(&a.rank)))?;
+    let most = busiest.bytes() as f64;
+    excess(most, mean, subject.limits.imbalance_share)?;
+    let mean_seconds = active.iter().map(|one| one.seconds()).sum::<f64>() / n;
+    // What it would save with the mean amount, but no more than it is slower than the others.
+    let lost = (busiest.seconds() * (1.0 - mean / most))
+        .min(busiest.seconds() - mean_seconds)
+        .max(0.0);
+    let mut finding = Finding::new(
+        "uneven-bytes",
+        format!(
+            "Bytes are spread unevenly: rank {} moved {}, the mean of {} {}",
+            busiest.rank,
+            bytes(busiest.bytes()),
+            units::count(active.len() as u64, "rank", "ranks"),
+            bytes(mean as u64)
+        ),
+        lost,
+    );
+    finding.estimate =
+        "I/O time of that rank x (1 - mean bytes / its bytes), at most what it is slower than the mean".to_owned();
+    finding.evidence = vec![format!(
+        "{} of the ranks do no I/O on files of their own",
+        number(shares.len() as u64 - active.len() as u64)
+    )];
+    finding.advice =
+        "Spread the data over more ranks, or use collective calls with several aggregators."
+            .to_owned();
+    Some(finding)
+}
+
+/// Bytes below which rank 0 alone is no topic: parameters, logs.
+const RANK0_BYTES: u64 = 16 << 20;
+
+fn rank0(subject: &Subject) -> Option<Finding> {
+    let all = subject.account.moved.bytes();
+    let mut mine = 0u64;
+    for one in subject
+        .job
+        .layers
+        .iter()
+        .flat_map(|layer| real_files(subject, layer))
+        .filter(|one| one.is_lowest)
+    {
+        let single = one.by_rank.iter().filter(|share| share.rank == 0);
+        mine += single.map(RankShare::bytes).sum::<u64>();
+        // A sum over ranks tells the bytes of its slowest rank only.
+        mine += one
+            .reduced
+            .iter()
+            .filter(|sum| sum.slowest.rank == 0)
+            .map(|sum| sum.slowest.bytes)
+            .sum::<u64>();
+    }
+    if all < RANK0_BYTES || (mine as f64) < subject.limits.rank0_share * all as f64 {
+        return None;
+    }
+    let seconds = subject.account.ranks.first()?.seconds();
+    let spread = f64::from(subject.job.ranks).min(subject.limits.rank0_spread);
+    let mut finding = Finding::new(
+        "rank-0-io",
+        format!(
+            "Rank 0 does the I/O of all: {} of {}, while {} wait",
+            percent(share(mine as f64, all as f64)),
+            bytes(all),
+            units::count(u64::from(subject.job.ranks) - 1, "rank", "ranks")
+        ),
+        seconds * (1.0 - 1.0 / spread),
+    );
+    finding.confidence = Confidence::Medium;
+    finding.estimate = format!(
+        "I/O time of rank 0 x (1 - 1/{spread:.0}): {spread:.0} ranks are taken to do the same work at the same speed each"
+    );
+    finding.evidence = vec![format!("rank 0 spends {} in I/O", units::seconds(seconds))];
+    finding.advice =
+        "Let one rank per node read and write a part (MPI-IO collective calls do that by themselves).".to_owned();
+    finding.setting = None;
+    Some(finding)
+}

@@ -1,0 +1,92 @@
+//! Findings about the data itself: what the numbers leave out.
+
+use super::{Confidence, Finding, Severity, Subject};
+use crate::units::{bytes, percent};
+
+/// All rules on the data.
+pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
+    [partial(subject), coverage(subject), losses(subject)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn about_data(code: &'static str, title: String) -> Finding {
+    Finding {
+        severity: Severity::Data,
+        seconds_lost: None,
+        confidence: Confidence::High,
+        ..Finding::new(code, title, 0.0)
+    }
+}
+
+fn partial(subject: &Subject) -> Option<Finding> {
+    let names: Vec<&str> = subject
+        .job
+        .modules
+        .iter()
+        .filter(|module| module.is_partial)
+        .map(|module| module.name.as_str())
+        .collect();
+    if names.is_empty() {
+        return None;
+    }
+    let mut finding = about_data(
+        "partial-data",
+        format!(
+            "The log is incomplete: {} ran out of memory",
+            names.join(", ")
+        ),
+    );
+    finding.evidence = names
+        .iter()
+        .map(|name| {
+            if name.starts_with("DXT") {
+                format!("{name}: later requests are not in the trace; counters are not affected")
+            } else {
+                format!("{name}: files opened later are missing; sums are lower bounds")
+            }
+        })
+        .collect();
+    finding.advice =
+        "Record again with more memory for the recorder, or leave out files that do not matter."
+            .to_owned();
+    Some(finding)
+}
+
+fn coverage(subject: &Subject) -> Option<Finding> {
+    let coverage = subject.job.coverage?;
+    if coverage.total == 0 || coverage.share() >= subject.limits.coverage_share {
+        return None;
+    }
+    let mut finding = about_data(
+        "low-coverage",
+        format!(
+            "The recorder saw {} of the bytes that the kernel counted",
+            percent(coverage.share())
+        ),
+    );
+    finding.evidence = vec![format!(
+        "{} of {} in /proc/PID/io",
+        bytes(coverage.seen),
+        bytes(coverage.total)
+    )];
+    finding.advice = "Look for statically linked programs, io_uring or direct system calls: they go past the recorder."
+        .to_owned();
+    Some(finding)
+}
+
+fn losses(subject: &Subject) -> Option<Finding> {
+    if subject.job.losses.is_empty() {
+        return None;
+    }
+    let mut finding = about_data(
+        "condensed-data",
+        "The recorder has condensed or lost part of the data".to_owned(),
+    );
+    finding.evidence = subject.job.losses.clone();
+    finding.advice =
+        "Sums are exact where it says so; for single files record again with more memory."
+            .to_owned();
+    Some(finding)
+}

@@ -1,0 +1,632 @@
+//! Rules about single requests: small, misaligned, random, alternating, repeated, synced, through C streams.
+
+use super::loss::{Loss, Part, real_files, slowest_path};
+use super::{Confidence, Finding, Subject, Thresholds, buffer_setting};
+use crate::model::{FileUse, Flow, Interface, Sharing};
+use crate::units::{self, bytes, number, percent, share};
+
+/// Buckets up to 100 KiB. Requests of exactly 1 MiB share a bucket with ones of 101 KiB, so that one can't count.
+const SMALL_BUCKETS: usize = 4;
+/// Geometric middle of each of them, bytes.
+const SMALL_MIDDLES: [u64; SMALL_BUCKETS] = [32, 320, 3_238, 32_382];
+
+/// A direction of data.
+#[derive(Clone, Copy)]
+struct Direction {
+    is_write: bool,
+    noun: &'static str,
+    verb: &'static str,
+    part: Part,
+}
+
+const READS: Direction = Direction {
+    is_write: false,
+    noun: "reads",
+    verb: "read",
+    part: Part::Read,
+};
+const WRITES: Direction = Direction {
+    is_write: true,
+    noun: "writes",
+    verb: "write",
+    part: Part::Write,
+};
+
+impl Direction {
+    fn of(self, one: &FileUse) -> &Flow {
+        if self.is_write {
+            &one.total.write
+        } else {
+            &one.total.read
+        }
+    }
+}
+
+/// All rules on requests that reach the file system.
+pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for direction in [READS, WRITES] {
+        for is_shared in [false, true] {
+            found.extend(small(subject, direction, is_shared));
+        }
+        found.extend(random(subject, direction));
+    }
+    found.extend(misaligned(subject));
+    found.extend(switches(subject));
+    found.extend(reread_by_rank(subject));
+    found.extend(read_by_many(subject));
+    found.extend(syncs(subject));
+    found
+}
+
+/// Rules on a whole interface.
+pub(super) fn layer_rules(subject: &Subject) -> Vec<Finding> {
+    stdio_bulk(subject).into_iter().collect()
+}
+
+/// Uses at the lowest interface, of interfaces that count what a rule needs.
+fn lowest<'a>(
+    subject: &'a Subject,
+    counts: fn(Interface) -> bool,
+) -> impl Iterator<Item = &'a FileUse> {
+    subject
+        .job
+        .layers
+        .iter()
+        .filter(move |layer| counts(layer.interface))
+        .flat_map(|layer| real_files(subject, layer))
+        .filter(|one| one.is_lowest)
+}
+
+fn small_ops(flow: &Flow) -> u64 {
+    flow.sizes[..SMALL_BUCKETS].iter().sum()
+}
+
+fn small_bytes(flow: &Flow) -> u64 {
+    let sum: u64 = flow
+        .sizes
+        .iter()
+        .zip(SMALL_MIDDLES)
+        .map(|(n, middle)| n.saturating_mul(middle))
+        .sum();
+    sum.min(flow.bytes)
+}
+
+/// Seconds of all requests together as a multiple of moving one byte: each costs its bytes and a constant.
+fn cost(ops: u64, bytes: u64, limits: &Thresholds) -> f64 {
+    ops as f64 * limits.request_cost_bytes + bytes as f64
+}
+
+/// Seconds that `fewer` requests less would have saved.
+fn request_seconds(flow: &Flow, fewer: f64, limits: &Thresholds) -> f64 {
+    flow.seconds
+        * share(
+            fewer * limits.request_cost_bytes,
+            cost(flow.ops, flow.bytes, limits),
+        )
+}
+
+fn model(limits: &Thresholds) -> String {
+    format!(
+        "a request is taken to cost as much as moving {}, beside its own bytes",
+        bytes(limits.request_cost_bytes as u64)
+    )
+}
+
+fn common_sizes(loss: &Loss) -> Option<String> {
+    let (one, _) = loss.files.first()?;
+    let sizes: Vec<String> = one
+        .total
+        .common
+        .iter()
+        .take(2)
+        .filter(|(_, count)| *count > 0)
+        .map(|(size, count)| format!("{} ({} times)", bytes(*size), number(*count)))
+        .collect();
+    (!sizes.is_empty()).then(|| {
+        format!(
+            "most frequent request sizes in the most costly file: {}",
+            sizes.join(", ")
+        )
+    })
+}
+
+fn small(subject: &Subject, direction: Direction, is_shared: bool) -> Option<Finding> {
+    let limits = subject.limits;
+    let hits: Vec<&FileUse> = lowest(subject, Interface::has_sizes)
+        .filter(|one| (one.sharing != Sharing::Unique) == is_shared)
+        .filter(|one| {
+            let flow = direction.of(one);
+            small_ops(flow) as f64 >= limits.small_share * flow.ops as f64 && flow.ops > 0
+        })
+        .collect();
+    let total: u64 = hits.iter().map(|one| small_ops(direction.of(one))).sum();
+    if total < limits.min_requests {
+        return None;
+    }
+    let all: u64 = hits.iter().map(|one| direction.of(one).ops).sum();
+    let loss = slowest_path(subject, hits.iter().copied(), direction.part, |one| {
+        let flow = direction.of(one);
+        let gathered = (small_bytes(flow) as f64 / limits.gathered_bytes).ceil();
+        request_seconds(flow, (small_ops(flow) as f64 - gathered).max(0.0), limits)
+    });
+    let is_mpi_io = hits.iter().any(|one| !one.is_highest);
+    let (code, place) = match (direction.is_write, is_shared) {
+        (false, false) => ("small-reads", "files of a single rank"),
+        (false, true) => ("small-reads-shared", "shared files"),
+        (true, false) => ("small-writes", "files of a single rank"),
+        (true, true) => ("small-writes-shared", "shared files"),
+    };
+    let mut finding = Finding::new(
+        code,
+        format!(
+            "Small {} on {place}: {} of {} are 100 KiB or less",
+            direction.noun,
+            number(total),
+            number(all)
+        ),
+        loss.seconds,
+    );
+    finding.estimate = format!(
+        "time to {} x cost of the small requests beyond what they cost gathered into {}; {}; {}",
+        direction.verb,
+        bytes(limits.gathered_bytes as u64),
+        model(limits),
+        loss.where_lost()
+    );
+    finding.evidence = vec![format!(
+        "{} in {}",
+        units::count(total, "small request", "small requests"),
+        units::count(hits.len() as u64, "file", "files")
+    )];
+    finding.evidence.extend(common_sizes(&loss));
+    finding.files = loss.evidence(subject, |one| {
+        let flow = direction.of(one);
+        format!(
+            "{} of {} {} small, {} in {}",
+            number(small_ops(flow)),
+            number(flow.ops),
+            direction.noun,
+            bytes(flow.bytes),
+            units::seconds(flow.seconds / f64::from(one.ranks.max(1)))
+        )
+    });
+    finding.advice = small_advice(direction, is_shared, is_mpi_io, subject);
+    if direction.is_write {
+        finding.setting = buffer_setting(
+            subject,
+            "the requests go to local storage and its page cache; the file system sees large copies",
+        );
+    }
+    Some(finding)
+}
+
+fn small_advice(
+    direction: Direction,
+    is_shared: bool,
+    is_mpi_io: bool,
+    subject: &Subject,
+) -> String {
+    match (is_shared, is_mpi_io, subject.job.is_mpi()) {
+        (true, true, _) => format!(
+            "Use collective calls (MPI_File_{}_at_all; in HDF5 collective transfer), so that MPI-IO gathers the \
+             requests of all ranks.",
+            direction.verb
+        ),
+        (true, false, true) => {
+            "Let one rank per node gather the requests of its neighbours, or move this file to MPI-IO \
+             with collective calls."
+                .to_owned()
+        }
+        _ => format!(
+            "Gather data in memory and {} 1 MiB or more at a time (a larger buffer for the stream, whole arrays \
+             instead of elements).",
+            direction.verb
+        ),
+    }
+}
+
+/// Requests that are not behind the previous one; the first of each rank is none of them.
+fn jumps(one: &FileUse, flow: &Flow) -> u64 {
+    let first = u64::from(one.ranks).min(flow.ops);
+    (flow.ops - first).saturating_sub(flow.sequential)
+}
+
+fn random(subject: &Subject, direction: Direction) -> Option<Finding> {
+    let limits = subject.limits;
+    let hits: Vec<&FileUse> = lowest(subject, Interface::has_pattern)
+        .filter(|one| {
+            let flow = direction.of(one);
+            flow.ops > 0 && jumps(one, flow) as f64 >= limits.random_share * flow.ops as f64
+        })
+        .collect();
+    let total: u64 = hits.iter().map(|one| jumps(one, direction.of(one))).sum();
+    if total < limits.min_requests {
+        return None;
+    }
+    let all: u64 = hits.iter().map(|one| direction.of(one).ops).sum();
+    let loss = slowest_path(subject, hits.iter().copied(), direction.part, |one| {
+        let flow = direction.of(one);
+        request_seconds(flow, jumps(one, flow) as f64, limits)
+    });
+    let mut finding = Finding::new(
+        if direction.is_write {
+            "random-writes"
+        } else {
+            "random-reads"
+        },
+        format!(
+            "Random {}: {} of {} go backwards in their file",
+            direction.noun,
+            number(total),
+            number(all)
+        ),
+        loss.seconds,
+    );
+    finding.confidence = Confidence::Low;
+    finding.estimate = format!(
+        "time to {} x fixed cost of the requests that jump; {}; read-ahead and write-behind would hide it in \
+         ascending order; {}",
+        direction.verb,
+        model(limits),
+        loss.where_lost()
+    );
+    finding.evidence = vec![format!(
+        "{} of the {} in {} start before the end of the previous one",
+        percent(share(total as f64, all as f64)),
+        direction.noun,
+        units::count(hits.len() as u64, "file", "files")
+    )];
+    finding.files = loss.evidence(subject, |one| {
+        let flow = direction.of(one);
+        format!(
+            "{} of {} jump, mean request {}",
+            number(jumps(one, flow)),
+            number(flow.ops),
+            bytes(flow.bytes / flow.ops.max(1))
+        )
+    });
+    finding.advice = format!(
+        "Sort requests by offset before they are issued, or {} larger blocks and pick from memory.",
+        direction.verb
+    );
+    if direction.is_write {
+        finding.setting = buffer_setting(subject, "random writes go to local storage");
+    }
+    Some(finding)
+}
+
+/// Only writes to files of several ranks: there a block that two requests share changes hands. Files of a single
+/// rank go through its page cache, which makes whole blocks of them.
+fn misaligned(subject: &Subject) -> Option<Finding> {
+    let limits = subject.limits;
+    let hits: Vec<&FileUse> = lowest(subject, Interface::has_pattern)
+        .filter(|one| one.sharing != Sharing::Unique && one.total.alignment > 1)
+        .filter(|one| {
+            let total = &one.total;
+            total.write.ops > 0
+                && total.misaligned as f64 >= limits.misaligned_share * total.ops() as f64
+        })
+        .collect();
+    let misaligned: u64 = hits.iter().map(|one| one.total.misaligned).sum();
+    if misaligned < limits.min_requests {
+        return None;
+    }
+    let ops: u64 = hits.iter().map(|one| one.total.ops()).sum();
+    let loss = slowest_path(subject, hits.iter().copied(), Part::Write, |one| {
+        let total = &one.total;
+        let block = total.alignment as f64;
+        let request = share(total.write.bytes as f64, total.write.ops as f64);
+        total.write.seconds * share(total.misaligned as f64, total.ops() as f64) * 0.5 * block
+            / (block + request)
+    });
+    let mut finding = Finding::new(
+        "misaligned-writes",
+        format!(
+            "Misaligned access to shared files: {} of {} requests start inside a block",
+            number(misaligned),
+            number(ops)
+        ),
+        loss.seconds,
+    );
+    finding.confidence = Confidence::Low;
+    finding.estimate = format!(
+        "time to write x share of misaligned requests x 1/2 x block / (block + mean request): a shared block is \
+         locked and transferred twice; {}",
+        loss.where_lost()
+    );
+    finding.evidence = vec![format!(
+        "{} of the requests to {} written by several ranks",
+        percent(share(misaligned as f64, ops as f64)),
+        units::count(hits.len() as u64, "file", "files")
+    )];
+    finding.files = loss.evidence(subject, |one| {
+        let stripes = subject.job.files[one.file]
+            .stripes
+            .map_or(String::new(), |(size, count)| {
+                format!(", striped {} x {count}", bytes(size))
+            });
+        format!(
+            "{} of {} off the {} block{stripes}",
+            number(one.total.misaligned),
+            number(one.total.ops()),
+            bytes(one.total.alignment)
+        )
+    });
+    finding.advice = "Start each rank's part at a multiple of the block or stripe size (HDF5: H5Pset_alignment; \
+                      MPI-IO: collective writes with hint striping_unit)."
+        .to_owned();
+    Some(finding)
+}
+
+fn switches(subject: &Subject) -> Option<Finding> {
+    let limits = subject.limits;
+    let hits: Vec<&FileUse> = lowest(subject, |interface| {
+        matches!(interface, Interface::Posix | Interface::Dfs)
+    })
+    .filter(|one| {
+        let total = &one.total;
+        total.ops() > 0 && total.switches as f64 >= limits.switch_share * total.ops() as f64
+    })
+    .collect();
+    let total: u64 = hits.iter().map(|one| one.total.switches).sum();
+    if total < limits.min_requests {
+        return None;
+    }
+    let loss = slowest_path(subject, hits.iter().copied(), Part::Data, |one| {
+        let total = &one.total;
+        (total.read.seconds + total.write.seconds)
+            * share(
+                total.switches as f64 * limits.request_cost_bytes,
+                cost(total.ops(), total.bytes(), limits),
+            )
+    });
+    let mut finding = Finding::new(
+        "read-write-switches",
+        format!(
+            "Reads and writes alternate {} times in {}",
+            number(total),
+            units::count(hits.len() as u64, "file", "files")
+        ),
+        loss.seconds,
+    );
+    finding.confidence = Confidence::Low;
+    finding.estimate = format!(
+        "time to read and write x fixed cost of one request per change; {}; {}",
+        model(limits),
+        loss.where_lost()
+    );
+    finding.files = loss.evidence(subject, |one| {
+        format!(
+            "{} changes in {} requests",
+            number(one.total.switches),
+            number(one.total.ops())
+        )
+    });
+    finding.evidence =
+        vec!["each change stops read-ahead and makes the file system write back first".to_owned()];
+    finding.advice = "Separate phases of reading and writing, or keep what is updated in memory and write it once."
+        .to_owned();
+    finding.setting = buffer_setting(
+        subject,
+        "files written by the job are updated on local storage",
+    );
+    Some(finding)
+}
+
+/// How often a rank reads each byte of the file, on average.
+fn reads_per_rank(one: &FileUse) -> f64 {
+    share(
+        one.total.read.bytes as f64,
+        one.total.extent() as f64 * f64::from(one.ranks.max(1)),
+    )
+}
+
+/// Bytes below which reading again is no topic.
+const REREAD_BYTES: u64 = 16 << 20;
+
+fn reread_by_rank(subject: &Subject) -> Option<Finding> {
+    let limits = subject.limits;
+    let hits: Vec<&FileUse> = lowest(subject, Interface::has_pattern)
+        .filter(|one| one.total.extent() > 0 && reads_per_rank(one) >= limits.reread_factor)
+        .collect();
+    let read: u64 = hits.iter().map(|one| one.total.read.bytes).sum();
+    if read < REREAD_BYTES {
+        return None;
+    }
+    let loss = slowest_path(subject, hits.iter().copied(), Part::Read, |one| {
+        one.total.read.seconds * (1.0 - 1.0 / reads_per_rank(one))
+    });
+    let mut finding = Finding::new(
+        "repeated-reads",
+        format!(
+            "The same bytes are read again and again by the same rank: {} from {}",
+            bytes(read),
+            units::count(hits.len() as u64, "file", "files")
+        ),
+        loss.seconds,
+    );
+    finding.estimate = format!(
+        "time to read x (1 - file extent x ranks / bytes read); {}",
+        loss.where_lost()
+    );
+    finding.evidence =
+        vec!["bytes read exceed the touched extent of the file, for each rank".to_owned()];
+    finding.files = loss.evidence(subject, |one| {
+        format!(
+            "{} read from an extent of {} by {}: {:.1} times each",
+            bytes(one.total.read.bytes),
+            bytes(one.total.extent()),
+            units::count(one.ranks.into(), "rank", "ranks"),
+            reads_per_rank(one)
+        )
+    });
+    finding.advice =
+        "Read once and keep the data in memory, or copy the file to node-local storage first."
+            .to_owned();
+    Some(finding)
+}
+
+fn read_by_many(subject: &Subject) -> Option<Finding> {
+    let limits = subject.limits;
+    let times = |one: &FileUse| share(one.total.read.bytes as f64, one.total.extent() as f64);
+    let hits: Vec<&FileUse> = lowest(subject, Interface::has_pattern)
+        .filter(|one| one.ranks > 1 && one.total.extent() > 0)
+        .filter(|one| times(one) >= limits.reread_factor)
+        .filter(|one| reads_per_rank(one) < limits.reread_factor)
+        .collect();
+    let read: u64 = hits.iter().map(|one| one.total.read.bytes).sum();
+    if read < REREAD_BYTES {
+        return None;
+    }
+    let loss = slowest_path(subject, hits.iter().copied(), Part::Read, |one| {
+        0.5 * one.total.read.seconds * (1.0 - 1.0 / times(one))
+    });
+    let extents: u64 = hits.iter().map(|one| one.total.extent()).sum();
+    let mut finding = Finding::new(
+        "read-by-many",
+        format!(
+            "Several ranks read the same data: {} from files of {}",
+            bytes(read),
+            bytes(extents)
+        ),
+        loss.seconds,
+    );
+    finding.confidence = Confidence::Low;
+    finding.estimate = format!(
+        "1/2 x time to read x (1 - file extent / bytes read): half of the time is taken to be competition for the \
+         same bytes; {}",
+        loss.where_lost()
+    );
+    finding.evidence = vec![format!(
+        "{} touched by more than one rank, read {:.1} times in all",
+        units::count(hits.len() as u64, "file", "files"),
+        share(read as f64, extents as f64)
+    )];
+    finding.files = loss.evidence(subject, |one| {
+        format!(
+            "{} read from an extent of {} by {}",
+            bytes(one.total.read.bytes),
+            bytes(one.total.extent()),
+            units::count(one.ranks.into(), "rank", "ranks")
+        )
+    });
+    finding.advice = if subject.job.is_mpi() {
+        "Let one rank read and broadcast, or use a collective read.".to_owned()
+    } else {
+        "Copy the files to node-local storage once, or share them in memory between the processes of a node."
+            .to_owned()
+    };
+    Some(finding)
+}
+
+fn syncs(subject: &Subject) -> Option<Finding> {
+    let limits = subject.limits;
+    let hits: Vec<&FileUse> = lowest(subject, Interface::has_pattern)
+        .filter(|one| {
+            let total = &one.total;
+            total.syncs > 0 && total.syncs as f64 >= limits.syncs_per_write * total.write.ops as f64
+        })
+        .collect();
+    let total: u64 = hits.iter().map(|one| one.total.syncs).sum();
+    if total < limits.syncs {
+        return None;
+    }
+    let writes: u64 = hits.iter().map(|one| one.total.write.ops).sum();
+    let loss = slowest_path(subject, hits.iter().copied(), Part::Write, |one| {
+        let total = &one.total;
+        total.write.seconds * share(total.syncs as f64, (total.syncs + total.write.ops) as f64)
+    });
+    let mut finding = Finding::new(
+        "frequent-fsync",
+        format!(
+            "Frequent fsync: {} for {}",
+            units::count(total, "call", "calls"),
+            units::count(writes, "write", "writes")
+        ),
+        loss.seconds,
+    );
+    finding.estimate = format!(
+        "time to write (which holds fsync) x fsyncs / (fsyncs + writes): an fsync is taken to cost as much as a \
+         write, so it is rather more; {}",
+        loss.where_lost()
+    );
+    finding.evidence = vec![format!(
+        "in {}",
+        units::count(hits.len() as u64, "file", "files")
+    )];
+    finding.files = loss.evidence(subject, |one| {
+        format!(
+            "{} fsyncs, {} writes",
+            number(one.total.syncs),
+            number(one.total.write.ops)
+        )
+    });
+    finding.advice = "Sync once per checkpoint, at the end, not after each piece.".to_owned();
+    finding.setting = buffer_setting(subject, "fsync waits for local storage only");
+    Some(finding)
+}
+
+/// Requests that a C stream with its buffer of 4 KiB makes of its bytes.
+const STREAM_BUFFER: u64 = 4096;
+
+fn stdio_bulk(subject: &Subject) -> Option<Finding> {
+    let limits = subject.limits;
+    let layer = subject.job.layer(Interface::Stdio)?;
+    let moved: u64 = real_files(subject, layer)
+        .map(|one| one.total.bytes())
+        .sum();
+    let all = subject.account.moved.bytes();
+    if moved < limits.stdio_bytes || (moved as f64) < limits.stdio_share * all as f64 {
+        return None;
+    }
+    let loss = slowest_path(subject, real_files(subject, layer), Part::Data, |one| {
+        let total = &one.total;
+        let mean = total.bytes() / total.ops().max(1);
+        let requests = total.bytes() / mean.max(STREAM_BUFFER);
+        let gathered = (total.bytes() as f64 / limits.gathered_bytes).ceil();
+        let fewer = (requests as f64 - gathered).max(0.0);
+        (total.read.seconds + total.write.seconds)
+            * share(
+                fewer * limits.request_cost_bytes,
+                cost(requests, total.bytes(), limits),
+            )
+    });
+    let mut finding = Finding::new(
+        "stdio-bulk",
+        format!(
+            "Bulk data through C streams: {}, {} of all bytes",
+            bytes(moved),
+            percent(share(moved as f64, all as f64))
+        ),
+        loss.seconds,
+    );
+    finding.confidence = Confidence::Low;
+    finding.estimate = format!(
+        "time in fread and fwrite x cost of their requests (4 KiB each, or the mean size of the calls if larger) \
+         beyond what they cost gathered into {}; {}; {}",
+        bytes(limits.gathered_bytes as u64),
+        model(limits),
+        loss.where_lost()
+    );
+    finding.evidence =
+        vec!["streams copy through a small buffer, and cannot be shared between ranks".to_owned()];
+    finding.files = loss.evidence(subject, |one| {
+        format!(
+            "{} in {} calls",
+            bytes(one.total.bytes()),
+            number(one.total.ops())
+        )
+    });
+    finding.advice = if subject.job.is_mpi() {
+        "Use read and write with large buffers, MPI-IO or HDF5 for data; streams for text. As a first step enlarge \
+         the buffer with setvbuf."
+    } else {
+        "Use read and write with large buffers for data; as a first step enlarge the stream's buffer with setvbuf."
+    }
+    .to_owned();
+    if layer.total().write.bytes > layer.total().read.bytes {
+        finding.setting = buffer_setting(subject, "small writes of streams go to local storage");
+    }
+    Some(finding)
+}

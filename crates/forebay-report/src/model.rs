@@ -1,0 +1,655 @@
+//! A job as the report sees it: sums per file and interface, small shares per rank, timelines.
+//!
+//! Nothing here knows how a log is laid out; [`crate::intake`] fills it from logs, tests fill it by hand. Its size
+//! grows with files and ranks, not with operations: what has no bound in a log (trace segments, heat map cells of
+//! many ranks) is condensed on the way in.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Upper bounds (inclusive, bytes) of the ten request size buckets that Darshan counts; the last has none.
+pub const BUCKET_BOUNDS: [u64; 9] = [
+    100,
+    1 << 10,
+    10 << 10,
+    100 << 10,
+    1 << 20,
+    4 << 20,
+    10 << 20,
+    100 << 20,
+    1 << 30,
+];
+
+/// Names of the ten request size buckets.
+pub const BUCKET_NAMES: [&str; 10] = [
+    "0-100 B",
+    "100 B-1 KiB",
+    "1-10 KiB",
+    "10-100 KiB",
+    "100 KiB-1 MiB",
+    "1-4 MiB",
+    "4-10 MiB",
+    "10-100 MiB",
+    "100 MiB-1 GiB",
+    "> 1 GiB",
+];
+
+/// A layer at which data operations are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Interface {
+    /// System calls on descriptors.
+    Posix,
+    /// C streams.
+    Stdio,
+    /// DAOS file system.
+    Dfs,
+    /// DAOS objects.
+    Daos,
+    /// `MPI_File_*`.
+    MpiIo,
+    /// HDF5 data sets.
+    Hdf5,
+    /// PnetCDF variables.
+    Pnetcdf,
+}
+
+impl Interface {
+    /// As people write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Interface::Posix => "POSIX",
+            Interface::Stdio => "STDIO",
+            Interface::Dfs => "DFS",
+            Interface::Daos => "DAOS",
+            Interface::MpiIo => "MPI-IO",
+            Interface::Hdf5 => "HDF5",
+            Interface::Pnetcdf => "PnetCDF",
+        }
+    }
+
+    /// Its bytes pass through a lower layer, which counts them, too.
+    pub fn is_library(self) -> bool {
+        matches!(
+            self,
+            Interface::MpiIo | Interface::Hdf5 | Interface::Pnetcdf
+        )
+    }
+
+    /// Sizes of single requests are counted.
+    pub fn has_sizes(self) -> bool {
+        self != Interface::Stdio
+    }
+
+    /// Sequential and consecutive requests, alignment and mmap are counted.
+    pub fn has_pattern(self) -> bool {
+        self == Interface::Posix
+    }
+}
+
+/// How many ranks touch a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sharing {
+    /// One rank only (N:N when every rank has files of its own).
+    Unique,
+    /// Some ranks, not all (N:M).
+    Partial,
+    /// All ranks (N:1).
+    Shared,
+}
+
+impl Sharing {
+    /// All classes, in table order.
+    pub const ALL: [Sharing; 3] = [Sharing::Unique, Sharing::Shared, Sharing::Partial];
+
+    /// As people write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Sharing::Unique => "unique (N:N)",
+            Sharing::Shared => "shared (N:1)",
+            Sharing::Partial => "partly shared (N:M)",
+        }
+    }
+}
+
+/// One direction of data, all requests of one file at one layer.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Flow {
+    /// Requests.
+    pub ops: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Highest byte offset touched; none if nothing was moved or it was not counted.
+    pub max_byte: Option<u64>,
+    /// Requests that start right behind the previous one of this direction.
+    pub consecutive: u64,
+    /// Requests that start anywhere behind the previous one of this direction.
+    pub sequential: u64,
+    /// Requests by size, see [`BUCKET_NAMES`].
+    pub sizes: [u64; 10],
+    /// Seconds, summed over the ranks.
+    pub seconds: f64,
+    /// Seconds of the slowest single request.
+    pub longest: f64,
+    /// First start and last end, seconds since the job's start.
+    pub span: Option<(f64, f64)>,
+    /// Independent MPI-IO requests (blocking, non-blocking and split ones together: none of them is collective).
+    pub independent: u64,
+    /// Collective MPI-IO requests.
+    pub collective: u64,
+}
+
+/// Everything counted for one file at one layer, summed over the ranks.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Counters {
+    /// Reads.
+    pub read: Flow,
+    /// Writes; their seconds include fsync.
+    pub write: Flow,
+    /// Opens.
+    pub opens: u64,
+    /// Seeks.
+    pub seeks: u64,
+    /// stat and relatives.
+    pub stats: u64,
+    /// Mappings; their page faults are not seen.
+    pub mmaps: u64,
+    /// fsync, fdatasync, `MPI_File_sync`, fflush.
+    pub syncs: u64,
+    /// Changes between reading and writing.
+    pub switches: u64,
+    /// Requests that start off the file's alignment.
+    pub misaligned: u64,
+    /// That alignment in bytes; 0 if unknown.
+    pub alignment: u64,
+    /// Seconds in open, close, stat, seek, summed over the ranks.
+    pub meta_seconds: f64,
+    /// First open and last close, seconds since the job's start.
+    pub span: Option<(f64, f64)>,
+    /// Most frequent request sizes and how often; an incomplete list.
+    pub common: Vec<(u64, u64)>,
+}
+
+/// As many common request sizes are kept.
+const COMMON_SIZES: usize = 8;
+
+impl Counters {
+    /// Requests of both directions.
+    pub fn ops(&self) -> u64 {
+        self.read.ops + self.write.ops
+    }
+
+    /// Bytes of both directions.
+    pub fn bytes(&self) -> u64 {
+        self.read.bytes + self.write.bytes
+    }
+
+    /// Seconds in reading, writing and metadata, summed over the ranks.
+    pub fn seconds(&self) -> f64 {
+        self.read.seconds + self.write.seconds + self.meta_seconds
+    }
+
+    /// Size of the file as far as it was touched.
+    pub fn extent(&self) -> u64 {
+        let end = |flow: &Flow| flow.max_byte.map_or(0, |byte| byte.saturating_add(1));
+        end(&self.read).max(end(&self.write))
+    }
+
+    /// Adds what another record counted for the same or another file.
+    pub fn add(&mut self, other: &Counters) {
+        self.read.add(&other.read);
+        self.write.add(&other.write);
+        self.opens += other.opens;
+        self.seeks += other.seeks;
+        self.stats += other.stats;
+        self.mmaps += other.mmaps;
+        self.syncs += other.syncs;
+        self.switches += other.switches;
+        self.misaligned += other.misaligned;
+        self.alignment = self.alignment.max(other.alignment);
+        self.meta_seconds += other.meta_seconds;
+        self.span = join(self.span, other.span);
+        for &(size, count) in &other.common {
+            match self.common.iter_mut().find(|known| known.0 == size) {
+                Some(known) => known.1 += count,
+                None => self.common.push((size, count)),
+            }
+        }
+        // Ties by size, so that the order of the records does not show.
+        self.common
+            .sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+        self.common.truncate(COMMON_SIZES);
+    }
+}
+
+impl Flow {
+    fn add(&mut self, other: &Flow) {
+        self.ops += other.ops;
+        self.bytes += other.bytes;
+        self.max_byte = self.max_byte.max(other.max_byte);
+        self.consecutive += other.consecutive;
+        self.sequential += other.sequential;
+        for (mine, theirs) in self.sizes.iter_mut().zip(other.sizes) {
+            *mine += theirs;
+        }
+        self.seconds += other.seconds;
+        self.longest = self.longest.max(other.longest);
+        self.span = join(self.span, other.span);
+        self.independent += other.independent;
+        self.collective += other.collective;
+    }
+}
+
+/// The span that holds both.
+pub fn join(a: Option<(f64, f64)>, b: Option<(f64, f64)>) -> Option<(f64, f64)> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+        (a, b) => a.or(b),
+    }
+}
+
+/// What one rank did with a file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct RankShare {
+    /// Rank.
+    pub rank: u32,
+    /// Seconds reading.
+    pub read_seconds: f64,
+    /// Seconds writing.
+    pub write_seconds: f64,
+    /// Seconds in metadata.
+    pub meta_seconds: f64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Bytes written.
+    pub bytes_written: u64,
+}
+
+impl RankShare {
+    /// Seconds in I/O.
+    pub fn seconds(&self) -> f64 {
+        self.read_seconds + self.write_seconds + self.meta_seconds
+    }
+
+    /// Bytes of both directions.
+    pub fn bytes(&self) -> u64 {
+        self.bytes_read + self.bytes_written
+    }
+
+    /// Adds another share; the rank stays.
+    pub fn add(&mut self, other: &RankShare) {
+        self.read_seconds += other.read_seconds;
+        self.write_seconds += other.write_seconds;
+        self.meta_seconds += other.meta_seconds;
+        self.bytes_read += other.bytes_read;
+        self.bytes_written += other.bytes_written;
+    }
+}
+
+/// The fastest or slowest rank on a file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Extreme {
+    /// Rank.
+    pub rank: u32,
+    /// Its seconds in I/O on the file.
+    pub seconds: f64,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// A record that the logger has summed over all ranks of one log: single ranks are known only at the extremes.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Reduced {
+    /// The first of the ranks.
+    pub first_rank: u32,
+    /// How many ranks.
+    pub ranks: u32,
+    /// Seconds reading, all ranks together.
+    pub read_seconds: f64,
+    /// Seconds writing.
+    pub write_seconds: f64,
+    /// Seconds in metadata.
+    pub meta_seconds: f64,
+    /// Bytes of both directions.
+    pub bytes: u64,
+    /// The slowest rank.
+    pub slowest: Extreme,
+    /// The fastest rank.
+    pub fastest: Extreme,
+}
+
+impl Reduced {
+    /// Seconds of all ranks together.
+    pub fn seconds(&self) -> f64 {
+        self.read_seconds + self.write_seconds + self.meta_seconds
+    }
+}
+
+/// One file through one interface.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FileUse {
+    /// Index in [`Job::files`].
+    pub file: usize,
+    /// Ranks that touched it.
+    pub ranks: u32,
+    /// How many ranks that is of all.
+    pub sharing: Sharing,
+    /// Sums over all ranks.
+    pub total: Counters,
+    /// Single ranks, in ascending order, as far as the logs tell them apart.
+    pub by_rank: Vec<RankShare>,
+    /// Sums over the ranks of one log each (one for most jobs, more when logs were joined).
+    pub reduced: Vec<Reduced>,
+    /// No lower layer saw this file: its bytes count for the job.
+    pub is_lowest: bool,
+    /// No higher layer saw this file: its time is what the program waited for.
+    pub is_highest: bool,
+}
+
+impl FileUse {
+    /// The slowest rank, if one is known.
+    pub fn slowest(&self) -> Option<Extreme> {
+        self.extremes()
+            .max_by(|a, b| a.seconds.total_cmp(&b.seconds).then(b.rank.cmp(&a.rank)))
+    }
+
+    /// Extremes that are known: every single rank, and the slowest of each reduced record.
+    fn extremes(&self) -> impl Iterator<Item = Extreme> + '_ {
+        let single = self.by_rank.iter().map(|share| Extreme {
+            rank: share.rank,
+            seconds: share.seconds(),
+            bytes: share.bytes(),
+        });
+        single.chain(self.reduced.iter().map(|r| r.slowest))
+    }
+}
+
+/// All files through one interface.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layer {
+    /// Which.
+    pub interface: Interface,
+    /// Ordered by [`FileUse::file`].
+    pub uses: Vec<FileUse>,
+    /// Darshan's `agg_time_by_slowest` in seconds and `agg_perf_by_slowest` in MiB/s, as far as they exist.
+    pub by_slowest: Option<BySlowest>,
+    /// The logger ran out of memory here: numbers are lower bounds.
+    pub is_partial: bool,
+}
+
+/// Darshan's derived rate: bytes over the I/O time of the slowest rank.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct BySlowest {
+    /// `agg_time_by_slowest`, seconds.
+    pub seconds: f64,
+    /// `agg_perf_by_slowest`, MiB/s.
+    pub mib_per_second: f64,
+}
+
+impl Layer {
+    /// Sums over all files.
+    pub fn total(&self) -> Counters {
+        let mut total = Counters::default();
+        for one in &self.uses {
+            total.add(&one.total);
+        }
+        total
+    }
+}
+
+/// Where a timeline comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TimelineSource {
+    /// Recorded while the job ran.
+    Heatmap,
+    /// Computed from every traced request.
+    Trace,
+    /// Only first and last times per file are known: bytes are spread evenly between them.
+    Timestamps,
+}
+
+impl TimelineSource {
+    /// Says what the reader may conclude from it.
+    pub fn remark(self) -> &'static str {
+        match self {
+            TimelineSource::Heatmap => "recorded while the job ran",
+            TimelineSource::Trace => "computed from the traced requests",
+            TimelineSource::Timestamps => {
+                "estimated: only the first and last time per file and rank are known, bytes are spread evenly between them"
+            }
+        }
+    }
+}
+
+/// Bytes over time, one row per rank or per group of neighbouring ranks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Timeline {
+    /// Which interface.
+    pub interface: Interface,
+    /// Where it comes from.
+    pub source: TimelineSource,
+    /// Seconds per column.
+    pub bin_seconds: f64,
+    /// Columns.
+    pub bins: usize,
+    /// Ranks per row; the last row may have fewer.
+    pub ranks_per_row: u32,
+    /// Bytes read, row by row, `bins` each.
+    pub read: Vec<f64>,
+    /// Bytes written, row by row, `bins` each.
+    pub written: Vec<f64>,
+    /// End of each rank's last column with activity, seconds since the job's start; none for idle ranks.
+    pub last_active: Vec<Option<f64>>,
+}
+
+impl Timeline {
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.read.len().checked_div(self.bins).unwrap_or(0)
+    }
+
+    /// Sums per column of (read, written) bytes.
+    pub fn columns(&self) -> Vec<(f64, f64)> {
+        let mut sums = vec![(0.0, 0.0); self.bins];
+        for (i, (read, written)) in self.read.iter().zip(&self.written).enumerate() {
+            let sum = &mut sums[i % self.bins];
+            sum.0 += read;
+            sum.1 += written;
+        }
+        sums
+    }
+}
+
+/// One traced request.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Segment {
+    /// Rank.
+    pub rank: u32,
+    /// Index in [`Job::files`].
+    pub file: usize,
+    /// Write, or read.
+    pub is_write: bool,
+    /// Offset in the file; none where the log does not have it.
+    pub offset: Option<u64>,
+    /// Bytes.
+    pub length: u64,
+    /// Seconds since the job's start.
+    pub start: f64,
+    /// Seconds since the job's start.
+    pub end: f64,
+}
+
+/// Traced requests of one interface (DXT).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trace {
+    /// Which interface.
+    pub interface: Interface,
+    /// How many requests the logs hold.
+    pub recorded: u64,
+    /// Those kept, ordered by start, rank and offset.
+    pub segments: Vec<Segment>,
+    /// The rule by which they were chosen, if not all were kept.
+    pub rule: Option<String>,
+    /// The trace buffer overflowed: later requests are missing.
+    pub is_partial: bool,
+}
+
+/// A file of the job.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct File {
+    /// Printable name, see [`crate::text::printable`].
+    pub name: String,
+    /// File system type of its mount point; empty if unknown.
+    pub fs: String,
+    /// Stripe size in bytes and count, on Lustre.
+    pub stripes: Option<(u64, u64)>,
+    /// Size at the first open, if the recorder noted it.
+    pub size_at_open: Option<u64>,
+    /// Whether the job created it, if the recorder noted it.
+    pub created: Option<bool>,
+    /// A standard stream.
+    pub is_std_stream: bool,
+    /// For a data set of HDF5 or PnetCDF: index of the file that it lies in, if that is among the files.
+    pub container: Option<usize>,
+}
+
+/// A module found in a log.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ModuleFacts {
+    /// Darshan's name for it.
+    pub name: String,
+    /// Version of its records.
+    pub version: u32,
+    /// Records.
+    pub records: u64,
+    /// The logger ran out of memory here.
+    pub is_partial: bool,
+    /// Its records are not understood here.
+    pub is_unknown: bool,
+}
+
+/// A log that went into the job.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct LogFacts {
+    /// Printable file name.
+    pub name: String,
+    /// Format version.
+    pub version: String,
+    /// First rank that it has in the job.
+    pub first_rank: u32,
+    /// Ranks.
+    pub ranks: u32,
+    /// Its ranks are those of an MPI program.
+    pub is_mpi: bool,
+}
+
+/// Bytes that the recorder saw, of those the kernel counted for the same processes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Coverage {
+    /// Bytes recorded.
+    pub seen: u64,
+    /// Bytes in `/proc/PID/io` (`rchar` + `wchar`).
+    pub total: u64,
+}
+
+impl Coverage {
+    /// Between 0 and 1; more than all can't be seen.
+    pub fn share(&self) -> f64 {
+        if self.total == 0 {
+            1.0
+        } else {
+            (self.seen as f64 / self.total as f64).min(1.0)
+        }
+    }
+}
+
+/// A job: all processes of one launch, or of several launches with the same job id.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Job {
+    /// The logs it was read from.
+    pub logs: Vec<LogFacts>,
+    /// Program and arguments, printable.
+    pub exe: String,
+    /// Scheduler's job id, or what the logger used instead.
+    pub job_id: i64,
+    /// User id.
+    pub uid: i64,
+    /// Processes.
+    pub ranks: u32,
+    /// Start, seconds since 1970 (UTC).
+    pub start: f64,
+    /// From the start to the end, seconds.
+    pub run_seconds: f64,
+    /// The log has whole seconds only.
+    pub run_seconds_rounded: bool,
+    /// Compute nodes, if known.
+    pub nodes: Option<u32>,
+    /// Hosts, if known.
+    pub hosts: Vec<String>,
+    /// Everything else that the logger noted, printable.
+    pub metadata: BTreeMap<String, String>,
+    /// Coverage, if the recorder noted it.
+    pub coverage: Option<Coverage>,
+    /// What the recorder had to condense or could not see; printable sentences.
+    pub losses: Vec<String>,
+    /// Modules, by name.
+    pub modules: Vec<ModuleFacts>,
+    /// Files.
+    pub files: Vec<File>,
+    /// Interfaces in use, in the order of [`Interface`].
+    pub layers: Vec<Layer>,
+    /// Timelines, in the order of [`Interface`].
+    pub timelines: Vec<Timeline>,
+    /// Traces, in the order of [`Interface`].
+    pub traces: Vec<Trace>,
+}
+
+impl Job {
+    /// The layer of an interface.
+    pub fn layer(&self, interface: Interface) -> Option<&Layer> {
+        self.layers
+            .iter()
+            .find(|layer| layer.interface == interface)
+    }
+
+    /// Decides at which interface each file's bytes and time count, see [`FileUse::is_lowest`].
+    ///
+    /// MPI-IO lies over POSIX and DFS; HDF5 and PnetCDF are told apart from what their container did; DFS lies over
+    /// DAOS objects, whose ids say nothing about files.
+    pub fn settle_layers(&mut self) {
+        let mut has_base = vec![false; self.files.len()];
+        let mut has_mpi_io = vec![false; self.files.len()];
+        let mut has_dfs = false;
+        for layer in &self.layers {
+            for one in &layer.uses {
+                match layer.interface {
+                    Interface::MpiIo => has_mpi_io[one.file] = true,
+                    Interface::Hdf5 | Interface::Pnetcdf => {}
+                    _ => has_base[one.file] = true,
+                }
+            }
+            has_dfs |= layer.interface == Interface::Dfs && !layer.uses.is_empty();
+        }
+        for layer in &mut self.layers {
+            for one in &mut layer.uses {
+                let container = self.files[one.file].container;
+                let below = container.is_some_and(|file| has_base[file] || has_mpi_io[file]);
+                (one.is_lowest, one.is_highest) = match layer.interface {
+                    Interface::MpiIo => (!has_base[one.file], true),
+                    Interface::Hdf5 | Interface::Pnetcdf => (!below, !below),
+                    Interface::Daos => (!has_dfs, !has_dfs),
+                    Interface::Posix | Interface::Stdio | Interface::Dfs => {
+                        (true, !has_mpi_io[one.file])
+                    }
+                };
+            }
+        }
+    }
+
+    /// Whether the program is known to use MPI.
+    pub fn is_mpi(&self) -> bool {
+        self.layer(Interface::MpiIo).is_some() || self.logs.iter().any(|log| log.is_mpi)
+    }
+}
