@@ -1,0 +1,38 @@
+//! Counters of the module STDIO: calls on C streams of one file.
+
+counters! {
+    Stdio,
+    ints: 14 [
+        Opens "STDIO_OPENS" Sum,
+        Fdopens "STDIO_FDOPENS" Sum,
+        Reads "STDIO_READS" Sum,
+        Writes "STDIO_WRITES" Sum,
+        Seeks "STDIO_SEEKS" Sum,
+        Flushes "STDIO_FLUSHES" Sum,
+        BytesWritten "STDIO_BYTES_WRITTEN" Sum,
+        BytesRead "STDIO_BYTES_READ" Sum,
+        MaxByteRead "STDIO_MAX_BYTE_READ" Max,
+        MaxByteWritten "STDIO_MAX_BYTE_WRITTEN" Max,
+        FastestRank "STDIO_FASTEST_RANK" Extreme,
+        FastestRankBytes "STDIO_FASTEST_RANK_BYTES" Extreme,
+        SlowestRank "STDIO_SLOWEST_RANK" Extreme,
+        SlowestRankBytes "STDIO_SLOWEST_RANK_BYTES" Extreme,
+    ],
+    floats: 15 [
+        MetaTime "STDIO_F_META_TIME" Sum,
+        WriteTime "STDIO_F_WRITE_TIME" Sum,
+        ReadTime "STDIO_F_READ_TIME" Sum,
+        OpenStartTimestamp "STDIO_F_OPEN_START_TIMESTAMP" Min,
+        CloseStartTimestamp "STDIO_F_CLOSE_START_TIMESTAMP" Min,
+        WriteStartTimestamp "STDIO_F_WRITE_START_TIMESTAMP" Min,
+        ReadStartTimestamp "STDIO_F_READ_START_TIMESTAMP" Min,
+        OpenEndTimestamp "STDIO_F_OPEN_END_TIMESTAMP" Max,
+        CloseEndTimestamp "STDIO_F_CLOSE_END_TIMESTAMP" Max,
+        WriteEndTimestamp "STDIO_F_WRITE_END_TIMESTAMP" Max,
+        ReadEndTimestamp "STDIO_F_READ_END_TIMESTAMP" Max,
+        FastestRankTime "STDIO_F_FASTEST_RANK_TIME" Extreme,
+        SlowestRankTime "STDIO_F_SLOWEST_RANK_TIME" Extreme,
+        VarianceRankTime "STDIO_F_VARIANCE_RANK_TIME" Extreme,
+        VarianceRankBytes "STDIO_F_VARIANCE_RANK_BYTES" Extreme,
+    ],
+}
