@@ -42,6 +42,7 @@ mod derived;
 mod dxt;
 mod entry;
 mod error;
+pub mod facts;
 mod hash;
 mod header;
 mod heatmap;

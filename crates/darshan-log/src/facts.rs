@@ -1,0 +1,283 @@
+//! Facts for which the format has no place: what each file was when the job found it, and who used it.
+//!
+//! They stand behind the last region, where Darshan's own tools do not look:
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 8 | `FBFACTS1` |
+//! | 8 | length of the rest, little endian |
+//! | length | zlib stream of the following, all little endian |
+//! | 4, 4, 8 | version (1), bytes of a file (at least 32), number of files |
+//! | 32 each | record id; size at the first open, -1 if unknown (8); flags (4); ranks that used it (4), the lowest (4), the highest (4) |
+//! | 4 | bytes of the lines |
+//! | length | lines `key=value`, as in the metadata of the job |
+//!
+//! Flags: 1 the job created the file, 2 it was there before. With neither, nobody knows.
+
+use std::io::{Read, Write};
+
+use flate2::Compression as Level;
+use flate2::read::ZlibDecoder;
+use flate2::write::ZlibEncoder;
+
+use crate::{Error, Log, Region, Result};
+
+const MAGIC: &[u8; 8] = b"FBFACTS1";
+const VERSION: u32 = 1;
+const FILE_BYTES: usize = 32;
+const CREATED: u32 = 1;
+const EXISTED: u32 = 2;
+/// More is not read: 8 million files.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// What is known of a file besides its counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileFacts {
+    /// Record id of its name.
+    pub id: u64,
+    /// Bytes it had when the job opened it first; `None` if nobody knows.
+    pub size_at_open: Option<u64>,
+    /// Did the job create it (`true`), or was it there before (`false`)?
+    pub created: Option<bool>,
+    /// How many ranks used it.
+    pub ranks: u32,
+    /// The lowest of them.
+    pub lowest_rank: u32,
+    /// The highest of them.
+    pub highest_rank: u32,
+}
+
+/// All facts of a log.
+///
+/// ```
+/// use darshan_log::facts::{Facts, FileFacts};
+/// let mut facts = Facts::default();
+/// facts.files.push(FileFacts { id: 7, size_at_open: Some(4096), created: Some(false), ranks: 2, ..FileFacts::default() });
+/// facts.lines.push(("unlinks".to_owned(), "12".to_owned()));
+/// assert_eq!(Facts::decode(&facts.encode()).unwrap(), Some(facts));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// One for each file, by increasing record id.
+    pub files: Vec<FileFacts>,
+    /// Facts about the job that its metadata had no room for.
+    pub lines: Vec<(String, String)>,
+}
+
+impl Facts {
+    /// What is known of the file with this record id.
+    pub fn file(&self, id: u64) -> Option<&FileFacts> {
+        let at = self.files.binary_search_by_key(&id, |file| file.id).ok()?;
+        self.files.get(at)
+    }
+
+    /// As bytes for [`LogWriter::trailing`](crate::LogWriter::trailing).
+    pub fn encode(&self) -> Vec<u8> {
+        let mut plain = Vec::with_capacity(16 + self.files.len() * FILE_BYTES);
+        plain.extend(VERSION.to_le_bytes());
+        plain.extend((FILE_BYTES as u32).to_le_bytes());
+        plain.extend((self.files.len() as u64).to_le_bytes());
+        let mut files: Vec<&FileFacts> = self.files.iter().collect();
+        files.sort_by_key(|file| file.id);
+        for file in files {
+            let size = file
+                .size_at_open
+                .map_or(-1, |n| i64::try_from(n).unwrap_or(i64::MAX));
+            let flags = match file.created {
+                Some(true) => CREATED,
+                Some(false) => EXISTED,
+                None => 0,
+            };
+            plain.extend(file.id.to_le_bytes());
+            plain.extend(size.to_le_bytes());
+            for word in [flags, file.ranks, file.lowest_rank, file.highest_rank] {
+                plain.extend(word.to_le_bytes());
+            }
+        }
+        let mut text = String::new();
+        for (key, value) in &self.lines {
+            text += &format!("{key}={}\n", value.replace('\n', " "));
+        }
+        plain.extend((text.len() as u32).to_le_bytes());
+        plain.extend(text.as_bytes());
+        let mut out = MAGIC.to_vec();
+        let packed = compress(&plain);
+        out.extend((packed.len() as u64).to_le_bytes());
+        out.extend(packed);
+        out
+    }
+
+    /// From the bytes behind the last region; `None` if they are something else.
+    ///
+    /// # Errors
+    /// What is wrong with them, if they begin as facts do.
+    pub fn decode(trailing: &[u8]) -> std::result::Result<Option<Facts>, String> {
+        let Some(rest) = trailing.strip_prefix(MAGIC) else {
+            return Ok(None);
+        };
+        let (length, rest) = rest.split_first_chunk().ok_or("cut off in their header")?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
+        let packed = rest.get(..length).ok_or("cut off")?;
+        let mut plain = Vec::new();
+        let mut limited = ZlibDecoder::new(packed).take(MOST_BYTES + 1);
+        limited.read_to_end(&mut plain).map_err(|e| e.to_string())?;
+        if plain.len() as u64 > MOST_BYTES {
+            return Err(format!("more than {MOST_BYTES} bytes"));
+        }
+        parse(&plain).map(Some)
+    }
+}
+
+impl Log {
+    /// The facts behind the last region; `None` if there are none.
+    ///
+    /// # Errors
+    /// If they are damaged, and errors of reading.
+    pub fn facts(&self) -> Result<Option<Facts>> {
+        Facts::decode(&self.trailing()?).map_err(|reason| Error::Corrupt {
+            region: Region::Trailing,
+            offset: self.header.end(),
+            reason: format!("facts: {reason}"),
+        })
+    }
+}
+
+fn compress(plain: &[u8]) -> Vec<u8> {
+    let mut encoder = ZlibEncoder::new(Vec::new(), Level::default());
+    encoder
+        .write_all(plain)
+        .and_then(|()| encoder.finish())
+        .expect("a Vec takes all bytes")
+}
+
+fn parse(plain: &[u8]) -> std::result::Result<Facts, String> {
+    let mut words = Words(plain);
+    let version = words.u32()?;
+    if version != VERSION {
+        return Err(format!("version {version} is not known"));
+    }
+    let file_bytes = words.u32()? as usize;
+    let count = words.u64()?;
+    let room = (plain.len() / file_bytes.max(FILE_BYTES)) as u64;
+    if file_bytes < FILE_BYTES || count > room {
+        return Err(format!("{count} files of {file_bytes} bytes do not fit"));
+    }
+    let mut facts = Facts::default();
+    for _ in 0..count {
+        let mut file = Words(words.bytes(file_bytes)?);
+        let (id, size) = (file.u64()?, file.u64()? as i64);
+        let flags = file.u32()?;
+        facts.files.push(FileFacts {
+            id,
+            size_at_open: u64::try_from(size).ok(),
+            created: match flags & (CREATED | EXISTED) {
+                CREATED => Some(true),
+                EXISTED => Some(false),
+                _ => None,
+            },
+            ranks: file.u32()?,
+            lowest_rank: file.u32()?,
+            highest_rank: file.u32()?,
+        });
+    }
+    facts.files.sort_by_key(|file| file.id);
+    let length = words.u32()? as usize;
+    let text = String::from_utf8_lossy(words.bytes(length)?);
+    let lines = text.lines().filter_map(|line| line.split_once('='));
+    facts.lines = lines
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect();
+    Ok(facts)
+}
+
+/// What is still to be read.
+struct Words<'b>(&'b [u8]);
+
+impl<'b> Words<'b> {
+    fn bytes(&mut self, n: usize) -> std::result::Result<&'b [u8], String> {
+        let (bytes, rest) = self.0.split_at_checked(n).ok_or("cut off")?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
+    fn u32(&mut self) -> std::result::Result<u32, String> {
+        let (bytes, rest) = self.0.split_first_chunk().ok_or("cut off")?;
+        self.0 = rest;
+        Ok(u32::from_le_bytes(*bytes))
+    }
+
+    fn u64(&mut self) -> std::result::Result<u64, String> {
+        let (bytes, rest) = self.0.split_first_chunk().ok_or("cut off")?;
+        self.0 = rest;
+        Ok(u64::from_le_bytes(*bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> Facts {
+        let file = |id, size_at_open, created| FileFacts {
+            id,
+            size_at_open,
+            created,
+            ranks: 3,
+            lowest_rank: 1,
+            highest_rank: u32::MAX,
+        };
+        Facts {
+            files: vec![
+                file(2, Some(0), Some(true)),
+                file(5, None, None),
+                file(u64::MAX, Some(1 << 40), Some(false)),
+            ],
+            lines: vec![("a".into(), "b=c".into()), ("d".into(), String::new())],
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_what_is_read_whatever_follows() {
+        let mut bytes = facts().encode();
+        assert_eq!(Facts::decode(&bytes), Ok(Some(facts())));
+        bytes.extend(b"more");
+        assert_eq!(Facts::decode(&bytes), Ok(Some(facts())));
+        assert_eq!(facts().file(5), Some(&facts().files[1]));
+        assert_eq!(facts().file(6), None);
+    }
+
+    #[test]
+    fn other_bytes_are_no_facts() {
+        assert_eq!(Facts::decode(b""), Ok(None));
+        assert_eq!(Facts::decode(b"FBFACTS"), Ok(None));
+        assert_eq!(Facts::decode(&[0; 100]), Ok(None));
+    }
+
+    #[test]
+    fn every_cut_and_every_changed_byte_is_an_error_or_other_facts_but_no_panic() {
+        let bytes = facts().encode();
+        for length in MAGIC.len()..bytes.len() {
+            assert!(Facts::decode(&bytes[..length]).is_err(), "{length}");
+        }
+        for at in MAGIC.len()..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 0x41;
+            assert_ne!(Facts::decode(&changed), Ok(Some(facts())), "{at}");
+        }
+    }
+
+    #[test]
+    fn a_number_of_files_that_cannot_be_is_an_error() {
+        for (count, file_bytes) in [(u64::MAX, 32), (1, 0), (1, u32::MAX), (2, 32)] {
+            let mut plain = VERSION.to_le_bytes().to_vec();
+            plain.extend(u32::to_le_bytes(file_bytes));
+            plain.extend(u64::to_le_bytes(count));
+            plain.extend([0; 32]);
+            let packed = compress(&plain);
+            let mut bytes = MAGIC.to_vec();
+            bytes.extend((packed.len() as u64).to_le_bytes());
+            bytes.extend(packed);
+            assert!(Facts::decode(&bytes).is_err(), "{count} of {file_bytes}");
+        }
+    }
+}
