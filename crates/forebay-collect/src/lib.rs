@@ -7,6 +7,7 @@
 
 mod error;
 pub mod heatmap;
+pub mod merge;
 pub mod metadata;
 pub mod mounts;
 pub mod naming;
