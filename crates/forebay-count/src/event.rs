@@ -1,0 +1,204 @@
+//! One call, as the rules of counting see it.
+
+/// What a call did to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Op {
+    /// A descriptor or stream came into being. `offset`: size of the file then, -1 unknown; `aux`: [`Event::opened`].
+    Open = 1,
+    /// It went.
+    Close,
+    /// `bytes` at `offset`.
+    Read,
+    /// `bytes` at `offset`.
+    Write,
+    /// The position moved.
+    Seek,
+    /// Attributes were asked for.
+    Stat,
+    /// `fsync`, or the flush of a stream.
+    Sync,
+    /// `fdatasync`.
+    DataSync,
+    /// `bytes` were mapped.
+    Map,
+    /// `dup` and its kin.
+    Dup,
+    /// `fileno` of a stream; `fdopen` for a stream.
+    Number,
+    /// Renamed away.
+    RenameSource,
+    /// Something was renamed to here; `aux`: the id of its old name.
+    RenameTarget,
+    /// `bytes` at `offset`, by `copy_file_range`, `sendfile` or `splice`.
+    CopyOut,
+    /// `bytes` at `offset`, as above.
+    CopyIn,
+}
+
+impl Op {
+    const ALL: [Op; 15] = [
+        Op::Open,
+        Op::Close,
+        Op::Read,
+        Op::Write,
+        Op::Seek,
+        Op::Stat,
+        Op::Sync,
+        Op::DataSync,
+        Op::Map,
+        Op::Dup,
+        Op::Number,
+        Op::RenameSource,
+        Op::RenameTarget,
+        Op::CopyOut,
+        Op::CopyIn,
+    ];
+
+    /// The operation with this number.
+    pub fn from_number(n: u64) -> Option<Op> {
+        Op::ALL.into_iter().find(|op| *op as u64 == n)
+    }
+}
+
+/// A call that has come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// What it did.
+    pub op: Op,
+    /// First byte that it concerned.
+    pub offset: i64,
+    /// Bytes that it moved.
+    pub bytes: i64,
+    /// Monotonic clock before, ns.
+    pub start_ns: u64,
+    /// Monotonic clock after, ns.
+    pub end_ns: u64,
+    /// What else there is to say, by operation. Read and Write: 1 if the memory was not aligned.
+    pub aux: u64,
+}
+
+/// In `aux` of [`Op::Open`]: the file was not there before.
+pub const CREATED: u64 = 1 << 62;
+/// In `aux` of [`Op::Open`]: the file was there before.
+pub const WAS_THERE: u64 = 1 << 61;
+/// In `aux` of [`Op::Read`] and [`Op::Write`].
+pub const MEMORY_NOT_ALIGNED: u64 = 1;
+
+impl Event {
+    /// A call without an offset.
+    pub fn plain(op: Op, start_ns: u64, end_ns: u64) -> Self {
+        Event {
+            op,
+            offset: 0,
+            bytes: 0,
+            start_ns,
+            end_ns,
+            aux: 0,
+        }
+    }
+
+    /// `aux` of [`Op::Open`]: permission bits of the file, alignment of the file system in bytes, and
+    /// [`CREATED`] or [`WAS_THERE`] where it is known.
+    pub fn opened(mode: u32, alignment: u32, origin: u64) -> u64 {
+        u64::from(mode & 0xffff) << 32 | u64::from(alignment) | origin
+    }
+}
+
+/// Calls that concern names, and calls that no counter of Darshan stands for; counted per process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Extra {
+    /// `mkdir`.
+    Mkdir,
+    /// `rmdir`.
+    Rmdir,
+    /// `unlink`, `remove` of a file.
+    Unlink,
+    /// `rename` and its kin.
+    Rename,
+    /// `link`.
+    Link,
+    /// `symlink`.
+    Symlink,
+    /// `readlink`.
+    Readlink,
+    /// `opendir`, `fdopendir`.
+    Opendir,
+    /// `readdir`; `scandir` counts as one.
+    Readdir,
+    /// `access` and its kin.
+    Access,
+    /// `chmod`, `chown`, `utimes` and their kin.
+    Attributes,
+    /// `truncate`, `ftruncate`.
+    Truncate,
+    /// `posix_fallocate`, `fallocate`.
+    Allocate,
+    /// `stat` of something that is not there or has no record.
+    StatMissed,
+    /// `open` that failed.
+    OpenFailed,
+    /// A read or write that failed.
+    TransferFailed,
+    /// `copy_file_range`.
+    CopyRange,
+    /// `sendfile`.
+    Sendfile,
+    /// `splice` from or to a file.
+    Splice,
+    /// `mmap` of a file.
+    Map,
+    /// `sync_file_range`, `sync`, `syncfs`.
+    SyncRange,
+    /// Asynchronous reads and writes of POSIX that were submitted.
+    Aio,
+    /// Extended attributes.
+    Xattr,
+}
+
+impl Extra {
+    /// All of them, in the order of their numbers, with the names that a log gives them.
+    pub const NAMES: [(&'static str, Extra); 23] = [
+        ("mkdir", Extra::Mkdir),
+        ("rmdir", Extra::Rmdir),
+        ("unlink", Extra::Unlink),
+        ("rename", Extra::Rename),
+        ("link", Extra::Link),
+        ("symlink", Extra::Symlink),
+        ("readlink", Extra::Readlink),
+        ("opendir", Extra::Opendir),
+        ("readdir", Extra::Readdir),
+        ("access", Extra::Access),
+        ("attributes", Extra::Attributes),
+        ("truncate", Extra::Truncate),
+        ("allocate", Extra::Allocate),
+        ("stat_missed", Extra::StatMissed),
+        ("open_failed", Extra::OpenFailed),
+        ("transfer_failed", Extra::TransferFailed),
+        ("copy_range", Extra::CopyRange),
+        ("sendfile", Extra::Sendfile),
+        ("splice", Extra::Splice),
+        ("map", Extra::Map),
+        ("sync_range", Extra::SyncRange),
+        ("aio", Extra::Aio),
+        ("xattr", Extra::Xattr),
+    ];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_and_extras_find_themselves_by_number() {
+        for op in Op::ALL {
+            assert_eq!(Op::from_number(op as u64), Some(op));
+        }
+        assert_eq!(Op::from_number(0), None);
+        for (n, (_, extra)) in Extra::NAMES.into_iter().enumerate() {
+            assert_eq!(extra as usize, n);
+        }
+        assert!(2 * Extra::NAMES.len() <= 64);
+    }
+}

@@ -1,0 +1,619 @@
+//! Records of a table: find, make, count, fold.
+
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed};
+
+use crate::event::{Event, Extra, Op};
+use crate::heap;
+use crate::heat::{self, TICK_NS};
+use crate::layout::*;
+use crate::track::{self, Tracked};
+use crate::{lock, pending, posix, stdio};
+
+/// Records of one bucket that are looked at; a chain is longer only in a damaged table.
+const MAX_CHAIN: usize = 1 << 16;
+
+/// What the table asks of the process that writes it.
+pub trait Host {
+    /// Makes sure that these words of the table are backed by memory. False: there is none.
+    fn back(&self, words: Range<usize>) -> bool;
+    /// Monotonic clock, ns.
+    fn now_ns(&self) -> u64;
+}
+
+/// The host of a table that is only read, or that is in ordinary memory.
+pub struct InMemory;
+
+impl Host for InMemory {
+    fn back(&self, _: Range<usize>) -> bool {
+        true
+    }
+
+    fn now_ns(&self) -> u64 {
+        0
+    }
+}
+
+/// What is told of a process when its table begins.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Birth<'a> {
+    /// Process id.
+    pub pid: u32,
+    /// Parent now.
+    pub ppid: u32,
+    /// Start of the process, clock ticks since boot.
+    pub start_ticks: u64,
+    /// Number of the table in this process, from 0.
+    pub serial: u64,
+    /// The table came about by a fork.
+    pub by_fork: bool,
+    /// Real user.
+    pub uid: u32,
+    /// CLOCK_REALTIME now, ns.
+    pub realtime_ns: u64,
+    /// CLOCK_MONOTONIC now, ns.
+    pub monotonic_ns: u64,
+    /// Host name.
+    pub hostname: &'a [u8],
+    /// What the launcher calls the job; may be empty.
+    pub job_key: &'a [u8],
+    /// Executable.
+    pub exe: &'a [u8],
+    /// Arguments, each closed with a NUL.
+    pub args: &'a [u8],
+    /// Working directory.
+    pub cwd: &'a [u8],
+}
+
+/// A name and its id.
+#[derive(Debug, Clone, Copy)]
+pub struct Name<'a> {
+    /// [`crate::path::record_id`] of `bytes`.
+    pub id: u64,
+    /// Cleaned path, or another name.
+    pub bytes: &'a [u8],
+    /// Id of the file that it lies in, or 0.
+    pub parent: u64,
+}
+
+impl<'a> Name<'a> {
+    /// The name of a file.
+    pub fn of(bytes: &'a [u8]) -> Self {
+        Name {
+            id: crate::path::record_id(bytes),
+            bytes,
+            parent: 0,
+        }
+    }
+}
+
+/// Where a record is. It may be gone by the time it is used; the id tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Handle {
+    /// First cell.
+    pub cell: u32,
+    /// Id that the record must have.
+    pub id: u64,
+}
+
+/// Traffic that is counted without a record. The order of the words is that of the fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Bulk {
+    /// Events that found neither their record nor a side slot.
+    Unplaced = H_UNPLACED,
+    /// Paths that are left out.
+    Excluded = H_EXCLUDED,
+    /// Descriptors that are no files.
+    NoFiles = H_NO_FILES,
+}
+
+/// A table in memory.
+#[derive(Clone, Copy)]
+pub struct Table<'t> {
+    words: &'t [AtomicU64],
+}
+
+impl<'t> Table<'t> {
+    /// Begins a table in `words`, which are all zero. `None` if they are too few or too many.
+    pub fn format(words: &'t [AtomicU64], birth: &Birth<'_>, host: &impl Host) -> Option<Self> {
+        let bytes = words.len() * WORD_BYTES;
+        if !(MIN_TABLE_BYTES..=MAX_TABLE_BYTES).contains(&bytes) || !host.back(0..FIXED_WORDS) {
+            return None;
+        }
+        let buckets = (bytes / BYTES_PER_BUCKET).next_power_of_two() / 2;
+        let folded = FIXED_WORDS + buckets;
+        let folded_room = words.len() / FOLDED_SHARE;
+        let heap_cell = (folded + folded_room).div_ceil(CELL_WORDS);
+        if !host.back(FIXED_WORDS..folded) {
+            return None;
+        }
+        let table = Table { words };
+        for (at, value) in [
+            (H_WORDS, words.len()),
+            (H_PID, birth.pid as usize),
+            (H_PPID, birth.ppid as usize),
+            (H_START_TICKS, birth.start_ticks as usize),
+            (H_SERIAL, birth.serial as usize),
+            (H_ORIGIN, birth.by_fork as usize),
+            (H_UID, birth.uid as usize),
+            (H_START_REALTIME, birth.realtime_ns as usize),
+            (H_START_MONOTONIC, birth.monotonic_ns as usize),
+            (H_LAST, birth.monotonic_ns as usize),
+            (H_BUCKETS, FIXED_WORDS),
+            (H_BUCKET_COUNT, buckets),
+            (H_FOLDED, folded),
+            (H_FOLDED_ROOM, folded_room),
+            (H_HEAP_FIRST, heap_cell),
+            (H_HEAP_NEXT, heap_cell),
+            (H_HEAP_BACKED, heap_cell),
+        ] {
+            table.put(at, value as u64);
+        }
+        table.put_text(H_HOSTNAME, SHORT_TEXT_WORDS, birth.hostname);
+        table.put_text(H_JOB_KEY, SHORT_TEXT_WORDS, birth.job_key);
+        table.put_text(H_EXE, PATH_TEXT_WORDS, birth.exe);
+        table.put_text(H_ARGS, ARGS_TEXT_WORDS, birth.args);
+        table.put_text(H_CWD, PATH_TEXT_WORDS, birth.cwd);
+        // The last resort of folding is there from the start.
+        for kind in [Kind::Posix, Kind::Stdio] {
+            heap::make_last_resort(&table, kind, host)?;
+        }
+        table.words[H_MAGIC].store(MAGIC, Ordering::Release);
+        Some(table)
+    }
+
+    /// A table that was begun before. `None` if this is none; what is inside may still be damaged.
+    pub fn attach(words: &'t [AtomicU64]) -> Option<Self> {
+        let bytes = words.len() * WORD_BYTES;
+        let table = Table { words };
+        let is_table = (MIN_TABLE_BYTES..=MAX_TABLE_BYTES).contains(&bytes)
+            && words[H_MAGIC].load(Ordering::Acquire) == MAGIC
+            && table.get(H_WORDS) == words.len() as u64;
+        is_table.then_some(table)
+    }
+
+    /// All words.
+    #[inline(always)]
+    pub fn words(&self) -> &'t [AtomicU64] {
+        self.words
+    }
+
+    /// A word; 0 outside.
+    #[inline(always)]
+    pub fn get(&self, at: usize) -> u64 {
+        self.words.get(at).map_or(0, |w| w.load(Relaxed))
+    }
+
+    /// Sets a word.
+    #[inline(always)]
+    pub fn put(&self, at: usize, value: u64) {
+        if let Some(word) = self.words.get(at) {
+            word.store(value, Relaxed);
+        }
+    }
+
+    /// CLOCK_REALTIME at a point of the monotonic clock, by the two at the start.
+    #[inline(always)]
+    pub fn realtime(&self, monotonic_ns: u64) -> u64 {
+        self.get(H_START_REALTIME)
+            .wrapping_add(monotonic_ns.wrapping_sub(self.get(H_START_MONOTONIC)))
+    }
+
+    /// The tick of a point of the monotonic clock.
+    #[inline(always)]
+    pub fn tick(&self, monotonic_ns: u64) -> u64 {
+        self.realtime(monotonic_ns) / TICK_NS
+    }
+
+    /// The tick in which the table began.
+    pub fn first_tick(&self) -> u64 {
+        self.get(H_START_REALTIME) / TICK_NS
+    }
+
+    /// Keeps as much of `text` as has room, closed with a NUL.
+    pub fn put_text(&self, at: usize, words: usize, text: &[u8]) {
+        let text = &text[..text.len().min(words * WORD_BYTES - 1)];
+        for i in 0..words {
+            let piece = text.get(i * WORD_BYTES..).unwrap_or(&[]);
+            self.put(at + i, word_of(piece));
+        }
+    }
+
+    /// Adds one call to traffic that has no record: `opens` 0 or 1, a read or a write of `bytes`.
+    pub fn add_bulk(&self, bulk: Bulk, event: &Event) {
+        let at = bulk as usize;
+        let (calls, bytes, time) = match event.op {
+            Op::Open | Op::Dup | Op::Number => (0, None, 7),
+            Op::Read | Op::CopyOut => (1, Some(3), 5),
+            Op::Write | Op::CopyIn => (2, Some(4), 6),
+            _ => (usize::MAX, None, 7),
+        };
+        let add = |i: usize, n: u64| {
+            self.words[at + i].fetch_add(n, Relaxed);
+        };
+        if calls != usize::MAX {
+            add(calls, 1);
+        }
+        if let Some(i) = bytes {
+            add(i, event.bytes.max(0) as u64);
+        }
+        if bulk == Bulk::Unplaced {
+            add(time, event.end_ns.saturating_sub(event.start_ns));
+        }
+    }
+
+    /// Adds a call that concerns names, or that no counter stands for.
+    pub fn add_extra(&self, extra: Extra, start_ns: u64, end_ns: u64) {
+        let at = H_EXTRAS + 2 * extra as usize;
+        self.words[at].fetch_add(1, Relaxed);
+        self.words[at + 1].fetch_add(end_ns.saturating_sub(start_ns), Relaxed);
+    }
+
+    /// Says which rank this process is. `by_mpi`: MPI itself said so; else the environment.
+    pub fn set_rank(&self, rank: u32, ranks: u32, by_mpi: bool) {
+        self.put(H_RANK, u64::from(rank) + 1);
+        self.put(H_RANKS, u64::from(ranks));
+        self.put(H_RANK_SOURCE, if by_mpi { 1 } else { 2 });
+    }
+
+    /// The record at a cell, if there may be one.
+    #[inline(always)]
+    pub fn record(&self, kind: Kind, cell: u32) -> Option<Record<'t>> {
+        let at = cell as usize * CELL_WORDS;
+        // Cell 0 means "none"; what lies before the heap is no record.
+        if at < FIXED_WORDS {
+            return None;
+        }
+        let words = self.words.get(at..at + kind.cells() * CELL_WORDS)?;
+        (words[KIND_FLAGS].load(Relaxed) & 0xff == kind as u64).then_some(Record { words, kind })
+    }
+
+    /// The record of an id, without a lock: it may miss one that is being made.
+    pub fn find(&self, kind: Kind, id: u64) -> Option<u32> {
+        self.chain(id)
+            .find(|r| r.kind == kind && r.id() == id)
+            .map(|r| r.cell)
+    }
+
+    /// The records in the bucket of an id.
+    pub(crate) fn chain(&self, id: u64) -> impl Iterator<Item = Link<'t>> + use<'t> {
+        let table = *self;
+        let mut next = self.get(heap::bucket(self, id)) as u32;
+        core::iter::from_fn(move || {
+            let cell = next;
+            let head = table.words.get(cell as usize * CELL_WORDS..)?;
+            let kind = Kind::from_number(head.get(KIND_FLAGS)?.load(Ordering::Acquire) & 0xff)?;
+            let record = table.record(kind, cell)?;
+            next = (record.words[NEXT_NAME].load(Ordering::Acquire) >> 32) as u32;
+            Some(Link { record, cell })
+        })
+        .take(MAX_CHAIN)
+    }
+
+    /// The record of a file, made if it is new; when memory is full, the record of its directory. It is held: it
+    /// stays until [`Table::let_go`]. `None`: not even that, and the calls belong in [`Bulk::Unplaced`].
+    pub fn hold(&self, kind: Kind, name: &Name<'_>, host: &impl Host) -> Option<Handle> {
+        for _ in 0..4 {
+            let handle = match self.find(kind, name.id) {
+                Some(cell) => Handle { cell, id: name.id },
+                None => heap::obtain(self, kind, name, host)?,
+            };
+            let record = self.record(kind, handle.cell)?;
+            record.words[HANDLES].fetch_add(1, Ordering::AcqRel);
+            if record.id() == handle.id {
+                return Some(handle);
+            }
+            record.words[HANDLES].fetch_sub(1, Ordering::AcqRel);
+        }
+        None
+    }
+
+    /// One more user of a record that is held.
+    pub fn hold_again(&self, kind: Kind, handle: Handle) {
+        if let Some(record) = self
+            .record(kind, handle.cell)
+            .filter(|r| r.id() == handle.id)
+        {
+            record.words[HANDLES].fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// One user less.
+    pub fn let_go(&self, kind: Kind, handle: Handle) {
+        if let Some(record) = self
+            .record(kind, handle.cell)
+            .filter(|r| r.id() == handle.id)
+        {
+            let _ =
+                record.words[HANDLES].fetch_update(Ordering::AcqRel, Relaxed, |n| n.checked_sub(1));
+        }
+    }
+
+    /// Counts a call on a record. Never waits; an event that finds no place is added to the totals. False: the record
+    /// is gone, and the handle is of no more use.
+    #[inline]
+    pub fn count(&self, kind: Kind, handle: Handle, event: &Event, host: &impl Host) -> bool {
+        let Some(record) = self.record(kind, handle.cell) else {
+            self.add_bulk(Bulk::Unplaced, event);
+            return false;
+        };
+        if !lock::acquire(&record.words[LOCK], &record.words[LOCK_NOTE], event.end_ns) {
+            if !pending::leave(self, kind, handle, event) {
+                self.add_bulk(Bulk::Unplaced, event);
+            }
+            return true;
+        }
+        let there = record.id() == handle.id;
+        if there {
+            self.apply(&record, event, host);
+        }
+        lock::release(&record.words[LOCK]);
+        if !there {
+            self.add_bulk(Bulk::Unplaced, event);
+        }
+        if self.get(H_PENDING) != 0 {
+            pending::drain(self, host, false);
+        }
+        there
+    }
+
+    /// Counts an event from a side slot. False: the record is locked.
+    pub(crate) fn count_left(
+        &self,
+        kind: Kind,
+        handle: Handle,
+        event: &Event,
+        host: &impl Host,
+    ) -> bool {
+        let record = self
+            .record(kind, handle.cell)
+            .filter(|r| r.id() == handle.id);
+        let Some(record) = record else {
+            self.add_bulk(Bulk::Unplaced, event);
+            return true;
+        };
+        if !lock::try_once(&record.words[LOCK]) {
+            return false;
+        }
+        self.apply(&record, event, host);
+        lock::release(&record.words[LOCK]);
+        true
+    }
+
+    /// Runs `act` on a locked record. `None`: it is gone, or was locked for too long.
+    pub fn with<R>(
+        &self,
+        kind: Kind,
+        handle: Handle,
+        host: &impl Host,
+        act: impl FnOnce(&Record<'t>) -> R,
+    ) -> Option<R> {
+        let record = self.record(kind, handle.cell)?;
+        if !lock::acquire(&record.words[LOCK], &record.words[LOCK_NOTE], host.now_ns()) {
+            return None;
+        }
+        let result = (record.id() == handle.id).then(|| act(&record));
+        lock::release(&record.words[LOCK]);
+        result
+    }
+
+    #[inline(always)]
+    fn apply(&self, record: &Record<'t>, event: &Event, host: &impl Host) {
+        match record.kind {
+            Kind::Posix => posix::apply(self, record, event, host),
+            Kind::Stdio => stdio::apply(self, record, event),
+            _ => {}
+        }
+    }
+
+    /// Of a table whose writer is gone (or of a copy): counts what is in the side slots, brings the heat maps up to
+    /// date, and opens locks that were left behind.
+    pub fn settle(&self) {
+        self.each_record(|_, record| {
+            if record.words[LOCK].load(Relaxed) & 1 == 1 {
+                lock::release(&record.words[LOCK]);
+            }
+        });
+        if self.get(H_LOCK) & 1 == 1 {
+            lock::release(&self.words[H_LOCK]);
+        }
+        pending::drain(self, &InMemory, true);
+        self.each_record(|_, record| heat::flush(self, record.kind, record.state()));
+    }
+
+    /// Calls `act` for every record, in the order of the index.
+    pub fn each_record(&self, mut act: impl FnMut(u32, &Record<'t>)) {
+        let (first, count) = (
+            self.get(H_BUCKETS) as usize,
+            self.get(H_BUCKET_COUNT) as usize,
+        );
+        // Every record is at least one cell, so there can't be more; a damaged chain may run in a circle.
+        let mut budget = self.words.len() / CELL_WORDS;
+        for bucket in 0..count.min(self.words.len()) {
+            let mut next = self.get(first + bucket) as u32;
+            while budget > 0
+                && let Some(head) = self.words.get(next as usize * CELL_WORDS..)
+                && let Some(word) = head.get(KIND_FLAGS)
+                && let Some(kind) = Kind::from_number(word.load(Relaxed) & 0xff)
+                && let Some(record) = self.record(kind, next)
+            {
+                act(next, &record);
+                budget -= 1;
+                next = (record.words[NEXT_NAME].load(Relaxed) >> 32) as u32;
+            }
+        }
+    }
+}
+
+/// Up to eight bytes as a word, the first one lowest in memory.
+pub(crate) fn word_of(bytes: &[u8]) -> u64 {
+    let mut eight = [0; WORD_BYTES];
+    let n = bytes.len().min(WORD_BYTES);
+    eight[..n].copy_from_slice(&bytes[..n]);
+    u64::from_ne_bytes(eight)
+}
+
+/// A record and where it is.
+pub(crate) struct Link<'t> {
+    record: Record<'t>,
+    /// Its first cell.
+    pub cell: u32,
+}
+
+impl<'t> core::ops::Deref for Link<'t> {
+    type Target = Record<'t>;
+    fn deref(&self) -> &Record<'t> {
+        &self.record
+    }
+}
+
+/// The words of one record.
+#[derive(Clone, Copy)]
+pub struct Record<'t> {
+    /// All of them, the head first.
+    pub words: &'t [AtomicU64],
+    /// Its kind.
+    pub kind: Kind,
+}
+
+impl<'t> Record<'t> {
+    /// Record id; 0 of one that is gone.
+    #[inline(always)]
+    pub fn id(&self) -> u64 {
+        self.words[ID].load(Ordering::Acquire)
+    }
+
+    /// Does it stand for several files?
+    #[inline(always)]
+    pub fn is_folded(&self) -> bool {
+        self.words[KIND_FLAGS].load(Relaxed) & FOLDED != 0
+    }
+
+    /// Has it counted anything?
+    pub fn is_used(&self) -> bool {
+        self.ints()
+            .iter()
+            .chain(self.times())
+            .any(|w| w.load(Relaxed) != 0)
+    }
+
+    /// Integer counters.
+    #[inline(always)]
+    pub fn ints(&self) -> &'t [AtomicU64] {
+        &self.words[HEAD_WORDS..HEAD_WORDS + self.kind.shape().ints]
+    }
+
+    /// Time counters.
+    #[inline(always)]
+    pub fn times(&self) -> &'t [AtomicU64] {
+        let s = self.kind.shape();
+        &self.words[HEAD_WORDS + s.ints..HEAD_WORDS + s.ints + s.times]
+    }
+
+    /// What the rules remember.
+    #[inline(always)]
+    pub fn state(&self) -> &'t [AtomicU64] {
+        let s = self.kind.shape();
+        &self.words[HEAD_WORDS + s.ints + s.times..]
+    }
+
+    /// Counts `n` more of `value` in a set of tracked values, whose four places begin at these indices of the integer
+    /// counters. The record is locked.
+    #[inline(always)]
+    pub fn track(
+        &self,
+        table: &Table<'t>,
+        set: usize,
+        (values, counts): (usize, usize),
+        value: &[i64],
+        n: i64,
+        host: &impl Host,
+    ) {
+        let ints = self.ints();
+        let values = &ints[values..values + track::COMMON_VALUES * value.len()];
+        let counts = &ints[counts..counts + track::COMMON_VALUES];
+        if track::track(values, counts, value, n) == Tracked::NeedsOverflow {
+            self.track_overflow(table, set, value, n, host);
+        }
+    }
+
+    fn track_overflow(
+        &self,
+        table: &Table<'t>,
+        set: usize,
+        value: &[i64],
+        n: i64,
+        host: &impl Host,
+    ) {
+        let area = self.overflow(table, set, value.len()).or_else(|| {
+            let cell = heap::overflow_area(table, value.len(), host)?;
+            self.words[OVERFLOW].fetch_or(u64::from(cell) << (32 * set), Relaxed);
+            self.overflow(table, set, value.len())
+        });
+        match area {
+            Some(area) => {
+                track::track_overflow(area, value, n);
+            }
+            None => {
+                self.words[KIND_FLAGS].fetch_or(VALUES_LOST, Relaxed);
+            }
+        }
+    }
+
+    /// The overflow area of a set, if it has one.
+    fn overflow(
+        &self,
+        table: &Table<'t>,
+        set: usize,
+        value_words: usize,
+    ) -> Option<&'t [AtomicU64]> {
+        let cell = self.overflow_cell(set);
+        let at = cell as usize * CELL_WORDS;
+        (cell != 0).then(|| table.words.get(at..at + track::overflow_words(value_words)))?
+    }
+
+    /// Its cell, or 0.
+    pub(crate) fn overflow_cell(&self, set: usize) -> u32 {
+        (self.words[OVERFLOW].load(Relaxed) >> (32 * set)) as u32
+    }
+
+    /// Calls `act` with every tracked value of a set and its count; arguments as for [`Record::track`].
+    pub fn tracked(
+        &self,
+        table: &Table<'t>,
+        set: usize,
+        (values, counts): (usize, usize),
+        value_words: usize,
+        mut act: impl FnMut(Option<&AtomicU64>, i64),
+    ) {
+        self.tracked_wide(table, set, (values, counts), value_words, |value, n| {
+            act(value.first(), n)
+        });
+    }
+
+    /// [`Record::tracked`] for values of several words.
+    pub fn tracked_wide(
+        &self,
+        table: &Table<'t>,
+        set: usize,
+        (values, counts): (usize, usize),
+        value_words: usize,
+        mut act: impl FnMut(&[AtomicU64], i64),
+    ) {
+        let ints = self.ints();
+        let values = ints[values..].chunks_exact(value_words);
+        let counts = &ints[counts..counts + track::COMMON_VALUES];
+        let inside = values.zip(counts);
+        let area = self.overflow(table, set, value_words).unwrap_or(&[]);
+        let outside = area
+            .chunks_exact(value_words + 1)
+            .map(|place| (&place[..value_words], &place[value_words]));
+        for (value, count) in inside.chain(outside) {
+            let n = count.load(Relaxed) as i64;
+            if n != 0 {
+                act(value, n);
+            }
+        }
+    }
+}
