@@ -23,6 +23,8 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
+    /// The log cannot be written.
+    Log(darshan_log::Error),
     /// There is nothing to make a log of.
     Nothing(String),
 }
@@ -55,6 +57,7 @@ impl fmt::Display for Error {
                 write!(f, "cannot {doing} {}: {plain}", path.display())
             }
             Error::Damaged { path, what } => write!(f, "{} is damaged: {what}", path.display()),
+            Error::Log(e) => write!(f, "the log: {e}"),
             Error::Nothing(what) => f.write_str(what),
         }
     }
@@ -64,7 +67,14 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Io { cause, .. } => Some(cause),
+            Error::Log(e) => Some(e),
             _ => None,
         }
+    }
+}
+
+impl From<darshan_log::Error> for Error {
+    fn from(e: darshan_log::Error) -> Self {
+        Error::Log(e)
     }
 }

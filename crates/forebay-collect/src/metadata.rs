@@ -44,6 +44,11 @@ impl Lines {
         self.add_if(!elements.is_empty(), key, value);
     }
 
+    /// All of them.
+    pub fn all(self) -> Vec<(String, String)> {
+        self.0
+    }
+
     /// The lines that fit into a log, and if not all do, a last one with the number of those cut.
     pub fn fitted(self) -> Vec<(String, String)> {
         let length = |(key, value): &(String, String)| key.len() + 1 + value.len() + 1;

@@ -264,7 +264,7 @@ mod tests {
         assert!(left_in(&base.0, uid()).is_empty());
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(left_in(&base.0, uid()), [made.clone()]);
+        assert_eq!(left_in(&base.0, uid()), std::slice::from_ref(&made));
         assert!(left_in(&base.0, uid() + 1).is_empty());
         made.remove().unwrap();
         assert!(left_in(&base.0, uid()).is_empty());

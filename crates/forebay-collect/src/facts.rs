@@ -1,0 +1,166 @@
+//! What a log says of a job besides counters: the lines of its metadata, and the facts behind its regions.
+
+use crate::coverage::{self, Coverage};
+use crate::job::Job;
+use crate::metadata::Lines;
+use darshan_log::facts::FileFacts;
+use forebay_count::read::Totals;
+use std::collections::BTreeMap;
+
+/// Name and version of what has written a log; Darshan's own has its version there.
+const LIBRARY: &str = concat!("forebay-", env!("CARGO_PKG_VERSION"));
+
+/// All lines, the most important first. They are those of docs/COLLECTOR.md.
+pub fn lines(job: &Job, files: &[FileFacts]) -> Lines {
+    let mut lines = Lines::default();
+    lines.add("lib_ver", LIBRARY);
+    lines.add("exit", exit(job));
+    let hosts: Vec<String> = job.hosts().iter().map(|host| (*host).to_owned()).collect();
+    lines.add("nnodes", hosts.len());
+    lines.add_list("hosts", &hosts);
+    lines.add("mpi", u8::from(waits_for_each_other(job)));
+    lines.add("processes", job.processes());
+    lines.add_if(
+        job.abnormal_ends() > 0,
+        "abnormal_ends",
+        job.abnormal_ends(),
+    );
+    lines.add_if(job.alive() > 0, "outlived", job.alive());
+    let launches: Vec<String> = job
+        .ranks
+        .launches
+        .iter()
+        .map(|l| l.size.to_string())
+        .collect();
+    lines.add_list("launches", &launches);
+    lines.add_if(
+        !launches.is_empty() && job.ranks.single > 0,
+        "outside_launches",
+        job.ranks.single,
+    );
+    let missing: u32 = job.ranks.launches.iter().map(|l| l.size - l.seen).sum();
+    lines.add_if(missing > 0, "ranks_missing", missing);
+    let Coverage { seen, total } = coverage::of(job);
+    lines.add("coverage_read", format!("{}/{}", seen.0, total.0));
+    lines.add("coverage_written", format!("{}/{}", seen.1, total.1));
+    degradation(job, &mut lines);
+    totals(job, &mut lines);
+    found(files, &mut lines);
+    let mut extras: BTreeMap<&str, u64> = BTreeMap::new();
+    for image in &job.tables.images {
+        for (name, n) in &image.extras {
+            *extras.entry(name).or_default() += n;
+        }
+    }
+    for (name, n) in extras {
+        lines.add(&format!("calls_{name}"), n);
+    }
+    lines.add("command", job.note().command.join(" "));
+    lines
+}
+
+/// Are its ranks those of a parallel program, which wait for each other?
+fn waits_for_each_other(job: &Job) -> bool {
+    job.ranks.launches.iter().any(|launch| launch.size > 1)
+}
+
+/// `code 3`, `signal 9`, or `unknown`.
+fn exit(job: &Job) -> String {
+    match job.end() {
+        Some(end) => match (end.code, end.signal) {
+            (Some(code), _) => format!("code {code}"),
+            (None, Some(signal)) => format!("signal {signal}"),
+            (None, None) => "unknown".to_owned(),
+        },
+        None => "unknown".to_owned(),
+    }
+}
+
+fn degradation(job: &Job, lines: &mut Lines) {
+    let sum = |of: fn(&crate::tables::Image) -> u64| -> u64 {
+        let each = job.tables.images.iter().map(of);
+        each.fold(0, u64::saturating_add)
+    };
+    let mut degraded = Vec::new();
+    for (n, what) in [
+        (job.tables.damaged, "tables unreadable"),
+        (sum(|i| i.folded_files), "files summed up by directory"),
+        (sum(|i| i.unsure_files), "of these perhaps twice"),
+        (
+            sum(|i| i.values_lost),
+            "records with uncertain common values",
+        ),
+        (
+            sum(|i| i.unplaced.opens + i.unplaced.reads + i.unplaced.writes),
+            "calls in totals only",
+        ),
+    ] {
+        if n > 0 {
+            degraded.push(format!("{n} {what}"));
+        }
+    }
+    lines.add_if(!degraded.is_empty(), "degraded", degraded.join("; "));
+    let unplaced = job.tables.images.iter().map(|image| image.unplaced);
+    let unplaced = unplaced.fold(Totals::default(), joined);
+    lines.add_if(
+        unplaced.bytes_read > 0,
+        "unplaced_read",
+        unplaced.bytes_read,
+    );
+    lines.add_if(
+        unplaced.bytes_written > 0,
+        "unplaced_written",
+        unplaced.bytes_written,
+    );
+}
+
+/// Traffic that is in no record.
+fn totals(job: &Job, lines: &mut Lines) {
+    let images = &job.tables.images;
+    let excluded = images.iter().map(|i| i.excluded);
+    let excluded = excluded.fold(Totals::default(), joined);
+    lines.add("excluded_opens", excluded.opens);
+    lines.add("excluded_read", excluded.bytes_read);
+    lines.add("excluded_written", excluded.bytes_written);
+    let other = images.iter().map(|i| i.no_files);
+    let other = other.fold(Totals::default(), joined);
+    lines.add_if(other.bytes_read > 0, "no_files_read", other.bytes_read);
+    lines.add_if(
+        other.bytes_written > 0,
+        "no_files_written",
+        other.bytes_written,
+    );
+    let records = job.launchers().flat_map(|image| &image.files);
+    let launchers = records.fold((0_u64, 0_u64), |sum, entry| {
+        (
+            sum.0.saturating_add(entry.bytes.0),
+            sum.1.saturating_add(entry.bytes.1),
+        )
+    });
+    lines.add_if(launchers.0 > 0, "launchers_read", launchers.0);
+    lines.add_if(launchers.1 > 0, "launchers_written", launchers.1);
+    let mapped = images.iter().map(|i| i.mapped_bytes);
+    let mapped = mapped.fold(0, u64::saturating_add);
+    lines.add_if(mapped > 0, "mapped", mapped);
+}
+
+fn joined(a: Totals, b: Totals) -> Totals {
+    Totals {
+        opens: a.opens.saturating_add(b.opens),
+        reads: a.reads.saturating_add(b.reads),
+        writes: a.writes.saturating_add(b.writes),
+        bytes_read: a.bytes_read.saturating_add(b.bytes_read),
+        bytes_written: a.bytes_written.saturating_add(b.bytes_written),
+        ..Totals::default()
+    }
+}
+
+/// What the job found and what it made.
+fn found(files: &[FileFacts], lines: &mut Lines) {
+    let of = |created| files.iter().filter(move |f| f.created == Some(created));
+    lines.add_if(!files.is_empty(), "files_created", of(true).count());
+    lines.add_if(!files.is_empty(), "files_found", of(false).count());
+    let bytes = of(false).filter_map(|file| file.size_at_open);
+    let bytes = bytes.fold(0, u64::saturating_add);
+    lines.add_if(bytes > 0, "bytes_found", bytes);
+}

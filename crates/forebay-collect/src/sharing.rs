@@ -1,0 +1,261 @@
+//! Which ranks use which files, and whose records a log joins into one.
+//!
+//! Darshan joins the records of a file that all ranks of `MPI_COMM_WORLD` have used (rank -1), and keeps one
+//! record per rank of any other. Here `MPI_COMM_WORLD` is a launch: the records are joined if every launch
+//! that has used the file has done so with all its ranks. Processes outside of launches (`prep.py`) don't keep
+//! a file from being joined. In a job without launches, all ranks must have used it. Two at least they must be.
+
+use crate::ranks::Ranks;
+use crate::tables::Entry;
+use darshan_log::facts::FileFacts;
+use forebay_count::Kind;
+use std::collections::HashMap;
+
+/// Who uses what.
+pub struct Sharing {
+    /// First rank behind each launch, ascending.
+    launch_ends: Vec<u32>,
+    ranks: u32,
+    /// Of records, by interface and id.
+    records: HashMap<(Kind, u64), Users>,
+    /// Of files, whatever the interface.
+    files: HashMap<u64, (Users, Origin)>,
+}
+
+/// The ranks that use one thing. They come in ascending order.
+#[derive(Debug, Clone, Copy, Default)]
+struct Users {
+    count: u32,
+    lowest: u32,
+    highest: u32,
+    /// Ranks so far of the launch of `highest`.
+    in_launch: u32,
+    /// Some rank of a launch used it.
+    launched: bool,
+    /// Some launch used it, but not all its ranks.
+    partly: bool,
+}
+
+/// What the file was when it was first opened.
+#[derive(Debug, Clone, Copy, Default)]
+struct Origin {
+    opened_ns: u64,
+    size: Option<u64>,
+    created: Option<bool>,
+}
+
+impl Sharing {
+    /// Nobody has used anything yet.
+    pub fn new(ranks: &Ranks) -> Self {
+        let ends = ranks.launches.iter().map(|l| l.first_rank + l.size);
+        Sharing {
+            launch_ends: ends.collect(),
+            ranks: ranks.count(),
+            records: HashMap::new(),
+            files: HashMap::new(),
+        }
+    }
+
+    /// Index and size of the launch of a rank.
+    fn launch_of(ends: &[u32], rank: u32) -> Option<(usize, u32)> {
+        let at = ends.partition_point(|&end| end <= rank);
+        let end = *ends.get(at)?;
+        let first = if at == 0 { 0 } else { ends[at - 1] };
+        Some((at, end - first))
+    }
+
+    /// A rank uses it. Ranks come in ascending order.
+    pub fn add(&mut self, rank: u32, entry: &Entry) {
+        let ends = &self.launch_ends;
+        let record = self.records.entry((entry.kind, entry.id)).or_default();
+        record.add(rank, ends);
+        if matches!(entry.kind, Kind::Posix | Kind::Stdio | Kind::Mpiio) && !entry.is_folded {
+            let (users, origin) = self.files.entry(entry.id).or_default();
+            users.add(rank, ends);
+            origin.see(entry);
+        }
+    }
+
+    /// There are no more.
+    pub fn finish(&mut self) {
+        let ends = &self.launch_ends;
+        for users in self.records.values_mut() {
+            users.leave_launch(ends);
+        }
+    }
+
+    /// Are the records of this thing to be joined? `None` if nobody was seen using it.
+    pub fn is_shared(&self, kind: Kind, id: u64) -> Option<bool> {
+        let users = self.records.get(&(kind, id))?;
+        let by_all = if self.launch_ends.is_empty() {
+            users.count == self.ranks
+        } else {
+            users.launched && !users.partly
+        };
+        Some(by_all && users.count >= 2)
+    }
+
+    /// What is known of each file, by id.
+    pub fn facts(&self) -> Vec<FileFacts> {
+        let mut facts: Vec<FileFacts> = self
+            .files
+            .iter()
+            .map(|(&id, (users, origin))| FileFacts {
+                id,
+                size_at_open: origin.size,
+                created: origin.created,
+                ranks: users.count,
+                lowest_rank: users.lowest,
+                highest_rank: users.highest,
+            })
+            .collect();
+        facts.sort_by_key(|file| file.id);
+        facts
+    }
+}
+
+impl Users {
+    fn add(&mut self, rank: u32, ends: &[u32]) {
+        if self.count > 0 && self.highest == rank {
+            return;
+        }
+        let launch = Sharing::launch_of(ends, rank);
+        if self.count == 0 {
+            self.lowest = rank;
+        } else if launch.map(|l| l.0) != Sharing::launch_of(ends, self.highest).map(|l| l.0) {
+            self.leave_launch(ends);
+        }
+        self.count += 1;
+        self.highest = rank;
+        if launch.is_some() {
+            self.launched = true;
+            self.in_launch += 1;
+        }
+    }
+
+    /// The ranks that follow are of another launch, or of none.
+    fn leave_launch(&mut self, ends: &[u32]) {
+        if let Some((_, size)) = Sharing::launch_of(ends, self.highest) {
+            self.partly |= self.in_launch != size;
+        }
+        self.in_launch = 0;
+    }
+}
+
+impl Origin {
+    /// The process that opened it first knows best.
+    fn see(&mut self, entry: &Entry) {
+        let is_first =
+            self.opened_ns == 0 || (entry.opened_ns > 0 && entry.opened_ns < self.opened_ns);
+        let knows = entry.size_at_open.is_some() || entry.created.is_some();
+        if is_first && knows {
+            *self = Origin {
+                opened_ns: entry.opened_ns,
+                size: entry.size_at_open,
+                created: entry.created.or(self.created),
+            };
+        } else {
+            self.created = self.created.or(entry.created);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ranks::Launch;
+
+    fn entry(id: u64) -> Entry {
+        Entry {
+            kind: Kind::Posix,
+            id,
+            bytes: (0, 0),
+            opened_ns: 0,
+            is_folded: false,
+            size_at_open: None,
+            created: None,
+        }
+    }
+
+    /// Launches of these sizes, then ranks of their own; is a file that these ranks use shared?
+    fn shared(launches: &[u32], single: u32, users: &[u32]) -> bool {
+        let mut first_rank = 0;
+        let launches = launches.iter().map(|&size| {
+            first_rank += size;
+            Launch {
+                first_rank: first_rank - size,
+                size,
+                seen: size,
+                by_mpi: true,
+            }
+        });
+        let ranks = Ranks {
+            roles: vec![],
+            launches: launches.collect(),
+            single,
+        };
+        let mut sharing = Sharing::new(&ranks);
+        for &rank in users {
+            sharing.add(rank, &entry(1));
+            sharing.add(rank, &entry(1));
+        }
+        sharing.finish();
+        let facts = sharing.facts();
+        assert_eq!(facts[0].ranks as usize, users.len());
+        assert_eq!(facts[0].lowest_rank, users[0]);
+        sharing.is_shared(Kind::Posix, 1).unwrap()
+    }
+
+    #[test]
+    fn a_file_of_all_ranks_of_a_launch_is_shared_and_of_some_is_not() {
+        assert!(shared(&[4], 0, &[0, 1, 2, 3]));
+        assert!(!shared(&[4], 0, &[0, 1, 2]));
+        assert!(!shared(&[4], 0, &[3]));
+        assert!(!shared(&[1], 0, &[0]));
+    }
+
+    #[test]
+    fn what_ran_before_a_launch_does_not_keep_its_files_from_being_shared() {
+        assert!(shared(&[4], 1, &[0, 1, 2, 3]));
+        assert!(shared(&[4], 1, &[0, 1, 2, 3, 4]));
+        assert!(!shared(&[4], 2, &[4, 5]));
+        assert!(!shared(&[4], 1, &[0, 4]));
+    }
+
+    #[test]
+    fn each_launch_uses_a_shared_file_with_all_its_ranks_or_not_at_all() {
+        assert!(shared(&[2, 3], 0, &[0, 1]));
+        assert!(shared(&[2, 3], 0, &[2, 3, 4]));
+        assert!(shared(&[2, 3], 0, &[0, 1, 2, 3, 4]));
+        assert!(!shared(&[2, 3], 0, &[0, 1, 2]));
+        assert!(!shared(&[2, 3], 0, &[1, 2, 3, 4]));
+    }
+
+    #[test]
+    fn without_launches_all_ranks_must_use_it() {
+        assert!(shared(&[], 3, &[0, 1, 2]));
+        assert!(!shared(&[], 3, &[0, 2]));
+        assert!(!shared(&[], 1, &[0]));
+    }
+
+    #[test]
+    fn who_opened_a_file_first_knows_what_it_was() {
+        let ranks = Ranks {
+            roles: vec![],
+            launches: vec![],
+            single: 3,
+        };
+        let mut sharing = Sharing::new(&ranks);
+        let opened = |opened_ns, size, created| Entry {
+            opened_ns,
+            size_at_open: Some(size),
+            created: Some(created),
+            ..entry(1)
+        };
+        sharing.add(0, &opened(20, 500, false));
+        sharing.add(1, &opened(10, 0, true));
+        sharing.add(2, &opened(30, 900, false));
+        let facts = sharing.facts()[0];
+        assert_eq!((facts.size_at_open, facts.created), (Some(0), Some(true)));
+    }
+}

@@ -1,0 +1,119 @@
+//! A log comes into being under another name and gets its own when it is whole. What is there already
+//! is never overwritten.
+
+use crate::Error;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// As Darshan leaves its logs: they are read, not changed.
+const MODE: u32 = 0o400;
+/// What Darshan calls a log that is not whole.
+const PARTIAL: &str = "_partial";
+
+/// A file that is removed again unless it is published.
+pub struct Partial {
+    part: PathBuf,
+    path: PathBuf,
+}
+
+impl Partial {
+    /// Begins the log that is to be at `path`; makes its directory if need be.
+    ///
+    /// # Errors
+    /// If there is something at `path` already, or the directory cannot be written.
+    pub fn create(path: &Path) -> Result<(Self, File), Error> {
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir).map_err(|e| Error::io("make", dir, e))?;
+        }
+        if fs::symlink_metadata(path).is_ok() {
+            let exists = std::io::Error::from(ErrorKind::AlreadyExists);
+            return Err(Error::io("write", path, exists));
+        }
+        let mut part = path.as_os_str().to_owned();
+        part.push(format!("{PARTIAL}-{}", std::process::id()));
+        let part = PathBuf::from(part);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(0o600);
+        let file = options
+            .open(&part)
+            .map_err(|e| Error::io("write", &part, e))?;
+        let path = path.to_owned();
+        Ok((Partial { part, path }, file))
+    }
+
+    /// Gives the whole log its name.
+    ///
+    /// # Errors
+    /// If the file system refuses, or something has come to be there meanwhile.
+    pub fn publish(self, file: &File) -> Result<PathBuf, Error> {
+        let failed = |e| Error::io("write", &self.path, e);
+        file.sync_all().map_err(failed)?;
+        file.set_permissions(Permissions::from_mode(MODE))
+            .map_err(failed)?;
+        // A second name is never given over an existing one, as rename would.
+        match fs::hard_link(&self.part, &self.path) {
+            Ok(()) => {}
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => return Err(failed(e)),
+            // Some file systems have one name for a file.
+            Err(_) => fs::rename(&self.part, &self.path).map_err(failed)?,
+        }
+        Ok(self.path.clone())
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.part);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn dir(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("fbstore-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        dir
+    }
+
+    #[test]
+    fn a_log_is_there_when_it_is_whole_and_read_only() {
+        let dir = dir("whole");
+        let path = dir.join("2026/3/9/a.darshan");
+        let (partial, mut file) = Partial::create(&path).unwrap();
+        file.write_all(b"log").unwrap();
+        assert!(!path.exists());
+        partial.publish(&file).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"log");
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, MODE);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn what_is_there_stays_whenever_it_came() {
+        let dir = dir("stays");
+        let path = dir.join("a.darshan");
+        let (partial, file) = Partial::create(&path).unwrap();
+        fs::write(&path, "first").unwrap();
+        let error = partial.publish(&file).unwrap_err().to_string();
+        assert!(error.contains("a.darshan"), "{error}");
+        assert!(Partial::create(&path).is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn one_that_was_given_up_leaves_nothing() {
+        let dir = dir("nothing");
+        drop(Partial::create(&dir.join("a.darshan")).unwrap());
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}

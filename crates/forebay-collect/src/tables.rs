@@ -1,0 +1,400 @@
+//! The tables of a recording: which there are, what each says of its process, and its records in the terms
+//! of a log.
+
+use crate::Error;
+use crate::heatmap::Bins;
+use crate::merge::{Seen, Tally};
+use crate::ranks::Claim;
+use crate::recording::{self, Recording};
+use darshan_log::{CounterModule, Record, record_id};
+use forebay_count::heat::{HeatMap, TICK_NS};
+use forebay_count::layout::{H_START_MONOTONIC, MAX_TABLE_BYTES};
+use forebay_count::read::{self, End, File, ProcIo, RankSource, Totals};
+use forebay_count::table::Bulk;
+use forebay_count::{Kind, TABLE_SUFFIX, TROUBLE_PREFIX, Table};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Bytes of a trouble note that are read.
+const MOST_TROUBLE_BYTES: usize = 4096;
+
+/// One table.
+pub struct Image {
+    path: PathBuf,
+    /// A copy, if its process may go on counting.
+    copy: Option<Vec<u8>>,
+    /// Machine.
+    pub host: String,
+    /// Process id.
+    pub pid: u32,
+    /// Its parent when the table began.
+    pub parent_pid: u32,
+    /// Start of the process in clock ticks since boot.
+    pub start_ticks: u64,
+    /// Number of the table in its process.
+    pub serial: u64,
+    /// First and last sign of life, in nanoseconds since 1970.
+    pub first_ns: u64,
+    /// See `first_ns`.
+    pub last_ns: u64,
+    /// Its rank.
+    pub claim: Option<Claim>,
+    /// How the program ended.
+    pub end: End,
+    /// Does its process go on?
+    pub is_alive: bool,
+    /// Command line.
+    pub command: String,
+    /// Name of the program, without directories.
+    pub program: String,
+    /// `/proc/self/io` at the start of the table and at the last look.
+    pub io: (ProcIo, ProcIo),
+    /// Paths that are left out.
+    pub excluded: Totals,
+    /// Descriptors that are no files.
+    pub no_files: Totals,
+    /// Calls that found no place.
+    pub unplaced: Totals,
+    /// Calls that no counter stands for.
+    pub extras: BTreeMap<&'static str, u64>,
+    /// Bytes over time: POSIX, MPI-IO, STDIO.
+    pub heat: Vec<(Kind, Bins)>,
+    /// Its records.
+    pub files: Vec<Entry>,
+    /// Bytes of files that were mapped into memory, where nobody sees what is read and written.
+    pub mapped_bytes: u64,
+    /// Files in folded records.
+    pub folded_files: u64,
+    /// Files that may have been counted twice in them.
+    pub unsure_files: u64,
+    /// Records whose common values may be wrong.
+    pub values_lost: u64,
+}
+
+/// One record, without its counters.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    /// Interface.
+    pub kind: Kind,
+    /// Record id.
+    pub id: u64,
+    /// Bytes read and written.
+    pub bytes: (u64, u64),
+    /// When it was first opened, in nanoseconds since 1970; 0 if never.
+    pub opened_ns: u64,
+    /// Does it stand for many files?
+    pub is_folded: bool,
+    /// Bytes in the file when it was first opened.
+    pub size_at_open: Option<u64>,
+    /// Was it created by this process?
+    pub created: Option<bool>,
+}
+
+/// All tables of a job.
+#[derive(Default)]
+pub struct Tables {
+    /// Those that can be read.
+    pub images: Vec<Image>,
+    /// Names by record id.
+    pub names: HashMap<u64, Vec<u8>>,
+    /// What is wrong with the others, and what the recorder itself complained of.
+    pub remarks: Vec<String>,
+    /// How many tables cannot be read.
+    pub damaged: u64,
+}
+
+impl Tables {
+    /// Reads what a recording directory holds.
+    ///
+    /// # Errors
+    /// If the directory cannot be read. A table that cannot be is a remark.
+    pub fn read(&mut self, recording: &Recording) -> Result<(), Error> {
+        let dir = &recording.dir;
+        let entries = fs::read_dir(dir).map_err(|e| Error::io("read", dir, e))?;
+        let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        paths.sort();
+        for path in paths {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if name.ends_with(TABLE_SUFFIX) {
+                if let Err(e) = self.read_table(&path, recording) {
+                    self.damaged += 1;
+                    self.remarks.push(format!("a table is not in the log: {e}"));
+                }
+            } else if name.starts_with(TROUBLE_PREFIX) {
+                self.remarks.push(trouble(&path));
+            }
+        }
+        Ok(())
+    }
+
+    fn read_table(&mut self, path: &Path, recording: &Recording) -> Result<(), Error> {
+        let words = load(path)?;
+        let table = read::open(&words).map_err(|e| Error::damaged(path, e.to_string()))?;
+        let mut image = Image::of(&table, path, recording);
+        if image.is_alive {
+            image.copy = Some(bytes_of(&words));
+        }
+        read::each_file(&table, |file| {
+            let Some(entry) = entry_of(file, &table) else {
+                return;
+            };
+            let known = self.names.entry(entry.id).or_default();
+            if known.is_empty() {
+                // A damaged one may hold anything; a log ends a name with its first NUL.
+                let name = file.name.split(|&b| b == 0).next();
+                *known = name.unwrap_or_default().to_vec();
+            }
+            image.folded_files += file.folded.unwrap_or(0);
+            image.values_lost += u64::from(file.values_lost);
+            image.mapped_bytes = image.mapped_bytes.saturating_add(file.facts().mapped_bytes);
+            image.files.push(entry);
+        });
+        self.images.push(image);
+        Ok(())
+    }
+}
+
+fn trouble(path: &Path) -> String {
+    let text = fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text[..text.len().min(MOST_TROUBLE_BYTES)]);
+    let line: String = text
+        .trim()
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let pid = name.trim_start_matches(TROUBLE_PREFIX);
+    format!("the recorder of process {pid} says: {line}")
+}
+
+/// The words of a table file, with a bound on their number.
+fn load(path: &Path) -> Result<Vec<AtomicU64>, Error> {
+    let meta = fs::symlink_metadata(path).map_err(|e| Error::io("look at", path, e))?;
+    if !meta.is_file() || meta.len() > MAX_TABLE_BYTES as u64 {
+        return Err(Error::damaged(path, "not a table"));
+    }
+    let bytes = fs::read(path).map_err(|e| Error::io("read", path, e))?;
+    Ok(read::words(&bytes).collect())
+}
+
+fn bytes_of(words: &[AtomicU64]) -> Vec<u8> {
+    words
+        .iter()
+        .flat_map(|word| word.load(Relaxed).to_ne_bytes())
+        .collect()
+}
+
+impl Image {
+    fn of(table: &Table<'_>, path: &Path, recording: &Recording) -> Self {
+        let process = read::process(table);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let args: Vec<Cow<'_, str>> = process.args().map(String::from_utf8_lossy).collect();
+        let exe = text(process.exe());
+        let is_here = recording.note.host == recording::host_name();
+        let host = match text(process.hostname()) {
+            host if host.is_empty() => recording.note.host.clone(),
+            host => host,
+        };
+        let outer = recording.note.outer_rank;
+        Image {
+            path: path.to_owned(),
+            copy: None,
+            pid: process.pid,
+            parent_pid: process.ppid,
+            start_ticks: process.start_ticks,
+            serial: process.serial,
+            first_ns: process.start_realtime_ns,
+            last_ns: process.last_realtime_ns.max(process.start_realtime_ns),
+            claim: claim(&process).filter(|c| c.by_mpi || Some((c.rank, c.size)) != outer),
+            end: process.end,
+            is_alive: process.end == End::Unsaid
+                && is_here
+                && recording::is_alive(process.pid, process.start_ticks),
+            program: exe.rsplit('/').next().unwrap_or_default().to_owned(),
+            command: if args.is_empty() { exe } else { args.join(" ") },
+            host,
+            io: (process.io_first, process.io_last),
+            excluded: read::totals(table, Bulk::Excluded),
+            no_files: read::totals(table, Bulk::NoFiles),
+            unplaced: read::totals(table, Bulk::Unplaced),
+            extras: read::extras(table).map(|(name, n, _)| (name, n)).collect(),
+            heat: heat_of(table),
+            files: Vec::new(),
+            mapped_bytes: 0,
+            folded_files: 0,
+            unsure_files: read::unsure_files(table),
+            values_lost: 0,
+        }
+    }
+
+    /// Bytes that the recorder has seen: of files, of what is left out, and of what is no file.
+    pub fn seen_bytes(&self) -> (u64, u64) {
+        let bulk = [self.excluded, self.no_files, self.unplaced];
+        let direct = |entry: &&Entry| matches!(entry.kind, Kind::Posix | Kind::Stdio);
+        let files = self.files.iter().filter(direct).map(|entry| entry.bytes);
+        bulk.iter()
+            .map(|t| (t.bytes_read, t.bytes_written))
+            .chain(files)
+            .fold((0, 0), |a, b| {
+                (a.0.saturating_add(b.0), a.1.saturating_add(b.1))
+            })
+    }
+
+    /// Does it have records of this interface?
+    pub fn has(&self, kind: Kind) -> bool {
+        self.files.iter().any(|entry| entry.kind == kind)
+    }
+
+    /// Calls `act` for every record of an interface; times count from `job_start_ns`.
+    ///
+    /// # Errors
+    /// If the table cannot be read any more.
+    pub fn each<M: CounterModule>(
+        &self,
+        kind: Kind,
+        job_start_ns: u64,
+        mut act: impl FnMut(Seen<M>, u64),
+    ) -> Result<(), Error> {
+        let words = match &self.copy {
+            Some(bytes) => read::words(bytes).collect(),
+            None => load(&self.path)?,
+        };
+        let table = read::open(&words).map_err(|e| Error::damaged(&self.path, e.to_string()))?;
+        // Nanoseconds from the start of the job to that of the table.
+        let shift_ns = self.first_ns as i64 - job_start_ns as i64;
+        read::each_file(&table, |file| {
+            if file.kind == kind
+                && let Some(seen) = seen_of(file, &table, shift_ns)
+            {
+                act(seen, file.parent);
+            }
+        });
+        Ok(())
+    }
+}
+
+fn claim(process: &read::Process) -> Option<Claim> {
+    let (rank, size, source) = process.rank?;
+    let key = process.job_key();
+    Some(Claim {
+        rank,
+        // Not all launchers say how many there are.
+        size: size.max(1),
+        key: if key.is_empty() { 0 } else { record_id(key) },
+        by_mpi: source == RankSource::Mpi,
+    })
+}
+
+fn heat_of(table: &Table<'_>) -> Vec<(Kind, Bins)> {
+    let kinds = [Kind::Posix, Kind::Mpiio, Kind::Stdio];
+    let maps = kinds
+        .iter()
+        .filter_map(|&kind| Some((kind, HeatMap::of(table, kind)?)));
+    maps.map(|(kind, map)| {
+        let width_ns = map.ticks_per_bin.saturating_mul(TICK_NS);
+        let bins = Bins {
+            origin_ns: map.first_bin.saturating_mul(width_ns),
+            width_ns: width_ns.max(1),
+            read: map.read.to_vec(),
+            written: map.written.to_vec(),
+        };
+        (kind, bins)
+    })
+    .collect()
+}
+
+fn entry_of(file: &File<'_, '_>, table: &Table<'_>) -> Option<Entry> {
+    let (record, _) = file.record();
+    let ints = record.ints();
+    let layout = layout_of(file.kind);
+    let facts = file.facts();
+    let value = |at: usize| ints.get(at).map_or(0, |word| word.load(Relaxed));
+    let bytes = layout.bytes.map_or((0, 0), |(r, w)| (value(r), value(w)));
+    let opened = layout
+        .fcounters
+        .iter()
+        .position(|name| name.ends_with("OPEN_START_TIMESTAMP"));
+    let opened_ns = opened.and_then(|at| record.times().get(at));
+    let opened_ns = opened_ns.map_or(0, |word| word.load(Relaxed));
+    (ints.len() == layout.counters.len()).then(|| Entry {
+        kind: file.kind,
+        id: file.id,
+        bytes,
+        opened_ns: if opened_ns == 0 {
+            0
+        } else {
+            table.realtime(opened_ns)
+        },
+        is_folded: file.folded.is_some(),
+        size_at_open: facts.size_at_open,
+        created: facts.created,
+    })
+}
+
+/// Names and meaning of the counters of an interface.
+pub fn layout_of(kind: Kind) -> &'static darshan_log::counters::Layout {
+    match kind {
+        Kind::Posix => darshan_log::Posix::layout(),
+        Kind::Stdio => darshan_log::Stdio::layout(),
+        Kind::Mpiio => darshan_log::MpiIo::layout(),
+        Kind::H5f => darshan_log::H5f::layout(),
+        Kind::H5d => darshan_log::H5d::layout(),
+        Kind::PnetcdfFile => darshan_log::PnetcdfFile::layout(),
+        Kind::PnetcdfVar => darshan_log::PnetcdfVar::layout(),
+    }
+}
+
+/// A record as a log has it, with all its tracked values.
+fn seen_of<M: CounterModule>(
+    file: &File<'_, '_>,
+    table: &Table<'_>,
+    shift_ns: i64,
+) -> Option<Seen<M>> {
+    let (from, _) = file.record();
+    let layout = M::layout();
+    let mut record = Record::<M>::new(file.id, 0);
+    let (ints, times) = (from.ints(), from.times());
+    if ints.len() != layout.counters.len() || times.len() != layout.fcounters.len() {
+        return None;
+    }
+    for (to, word) in record.counters.as_mut().iter_mut().zip(ints) {
+        *to = word.load(Relaxed) as i64;
+    }
+    let start_ns = table.get(H_START_MONOTONIC);
+    let floats = record.fcounters.as_mut().iter_mut();
+    for ((to, word), name) in floats.zip(times).zip(layout.fcounters) {
+        let ns = word.load(Relaxed);
+        *to = match ns {
+            0 => 0.0,
+            _ if name.ends_with("_TIMESTAMP") => {
+                let since = ns.saturating_sub(start_ns) as i64;
+                // A point in time is never 0, which would mean "never".
+                since.saturating_add(shift_ns).max(1) as f64 * 1e-9
+            }
+            _ => ns as f64 * 1e-9,
+        };
+    }
+    let values = layout.common.iter().enumerate().map(|(n, place)| {
+        // The recorder's first set is that of accesses, a layout's last.
+        let set = layout.common.len() - 1 - n;
+        let places = (place.first, place.first_count);
+        let mut list: Vec<Tally> = Vec::new();
+        from.tracked_wide(table, set, places, place.words, |value, count| {
+            let value: Vec<i64> = value.iter().map(|w| w.load(Relaxed) as i64).collect();
+            // Darshan shows no accesses of 0 bytes among the common ones.
+            if value.first().is_some_and(|&v| v != 0) {
+                list.push((value, count));
+            }
+        });
+        list
+    });
+    let mut seen = Seen {
+        values: values.collect(),
+        record,
+    };
+    seen.choose_common();
+    Some(seen)
+}

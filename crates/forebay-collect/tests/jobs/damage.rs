@@ -1,0 +1,87 @@
+//! Tables that are none, and logs that have no room.
+
+use crate::stage::{Stage, image};
+use darshan_log::Posix;
+use std::fs;
+
+/// The job still has the file of its only good table.
+fn still_has_one_file(stage: &Stage, named: &str) {
+    let (collected, log) = stage.collect();
+    assert_eq!(log.records::<Posix>().count(), 1);
+    assert_eq!(collected.remarks.len(), 1, "{:?}", collected.remarks);
+    assert!(
+        collected.remarks[0].contains(named),
+        "{:?}",
+        collected.remarks
+    );
+    let degraded = log.job.metadata.get("degraded");
+    assert_eq!(degraded, Some("1 tables unreadable"));
+    fs::remove_file(&collected.log).unwrap();
+}
+
+#[test]
+fn a_table_that_is_none_is_named_and_the_others_are_used() {
+    let mut stage = Stage::new();
+    let good = stage.table(&image(10, 1, "sim"), |does| does.write("/d/x", 0, 1, 1));
+    let bad = good.with_file_name("99-99-0.table");
+    let whole = fs::read(&good).unwrap();
+    let garbage: Vec<u8> = (0..100_000_u32)
+        .map(|n| n.wrapping_mul(2_654_435_761) as u8)
+        .collect();
+    for content in [&[][..], &garbage, &whole[..100], &[0xff; 1 << 16]] {
+        fs::write(&bad, content).unwrap();
+        still_has_one_file(&stage, "99-99-0.table is damaged");
+    }
+    fs::remove_file(&bad).unwrap();
+    fs::create_dir(&bad).unwrap();
+    still_has_one_file(&stage, "99-99-0.table is damaged");
+}
+
+#[test]
+fn a_table_with_any_byte_changed_or_cut_anywhere_gives_a_log_and_no_panic() {
+    let mut stage = Stage::new();
+    let path = stage.table(&image(10, 1, "sim"), |does| {
+        does.open("/d/x", Some(10), 1);
+        does.write("/d/x", 0, 1000, 2);
+    });
+    let whole = fs::read(&path).unwrap();
+    let used: Vec<usize> = (0..whole.len()).filter(|&at| whole[at] != 0).collect();
+    for (n, &at) in used.iter().enumerate() {
+        let mut changed = whole.clone();
+        changed[at] = if n % 2 == 0 { 0xff } else { 0x80 };
+        fs::write(&path, changed).unwrap();
+        let collected = stage.try_collect().unwrap();
+        fs::remove_file(collected.log).unwrap();
+    }
+    for length in (0..whole.len()).step_by(997) {
+        fs::write(&path, &whole[..length]).unwrap();
+        let collected = stage.try_collect().unwrap();
+        fs::remove_file(collected.log).unwrap();
+    }
+}
+
+#[test]
+fn what_the_recorder_complained_of_is_a_remark() {
+    let mut stage = Stage::new();
+    stage.table(&image(10, 1, "sim"), |_| {});
+    let note = stage.recordings[0].dir.join("trouble.77");
+    fs::write(note, "no room\nfor a \x1b[31mtable\n").unwrap();
+    let (collected, _) = stage.collect();
+    assert_eq!(
+        collected.remarks,
+        ["the recorder of process 77 says: no room for a  [31mtable"]
+    );
+}
+
+#[test]
+fn a_log_that_exists_is_not_overwritten() {
+    let stage = Stage::new();
+    let error = stage.try_collect().unwrap_err().to_string();
+    assert!(error.contains("no recording"), "{error}");
+    let mut stage = Stage::new();
+    stage.table(&image(10, 1, "sim"), |_| {});
+    fs::write(stage.dir.join("job.darshan"), "mine").unwrap();
+    let error = stage.try_collect().unwrap_err().to_string();
+    assert!(error.contains("job.darshan"), "{error}");
+    assert_eq!(fs::read(stage.dir.join("job.darshan")).unwrap(), b"mine");
+}

@@ -1,0 +1,5 @@
+//! Whole jobs out of made-up tables, and the logs that they give.
+
+mod damage;
+mod joined;
+mod stage;
