@@ -17,13 +17,15 @@ least_cargo_minor=85
 # Pinned: a new release of a suite may add cases, and the table in docs/pjdfstest.md names each one.
 fsx_version=0.3.2
 pjdfstest_version=0.2.2
+# Pinned: the tests compare every value of a log with what this release reads.
+pydarshan_version=3.5.0
 
 build_packages=(gcc g++ make pkg-config clang libclang-dev librocksdb-dev)
 demo_packages=(lammps openmpi-bin)
 test_packages=(
     git rsync patch strace fio sqlite3 attr acl libacl1-dev gfortran
     mpich libmpich-dev libopenmpi-dev
-    python3 python3-numpy python3-h5py
+    python3 python3-venv python3-numpy python3-h5py
 )
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -93,6 +95,18 @@ install_foreign_suites() {
     done
 }
 
+# The reader of Darshan logs that ours is compared with, in a virtual environment of its own.
+install_pydarshan() {
+    local folder=$cache/pydarshan
+    if [ "$("$folder/bin/python" -c 'import importlib.metadata as m; print(m.version("darshan"))' 2>/dev/null)" \
+        = "$pydarshan_version" ]; then
+        return 0
+    fi
+    say "installing PyDarshan $pydarshan_version into $folder"
+    /usr/bin/python3 -m venv --clear "$folder"
+    "$folder/bin/pip" install --quiet --disable-pip-version-check "darshan==$pydarshan_version"
+}
+
 case $mode in
     build)
         install_missing "${build_packages[@]}"
@@ -106,6 +120,7 @@ case $mode in
         install_missing "${build_packages[@]}" "${demo_packages[@]}" "${test_packages[@]}"
         install_rust
         install_foreign_suites
+        install_pydarshan
         ;;
     *)
         fail "usage: scripts/setup.sh build|demo|test"
