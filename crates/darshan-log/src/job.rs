@@ -228,23 +228,42 @@ fn parse_text(text: &str) -> (String, Vec<Mount>) {
     (exe, lines.filter_map(mount).collect())
 }
 
-/// The text that [`parse_text`] reads, as much as fits, and how many mounts did not.
-pub(crate) fn text_of(exe: &str, mounts: &[Mount]) -> (String, usize) {
-    let mut end = exe.len().min(TEXT_BYTES);
+/// The text that [`parse_text`] reads, as much as fits, and what does not.
+pub(crate) struct JobText {
+    pub(crate) text: String,
+    pub(crate) exe_truncated: bool,
+    pub(crate) mounts_left_out: usize,
+}
+
+pub(crate) fn text_of(exe: &str, mounts: &[Mount]) -> JobText {
+    let is_line = |mount: &&Mount| {
+        !mount.path.contains(['\n', '\0']) && !mount.fs_type.contains(['\n', '\t', '\0'])
+    };
+    let mut entries = mounts
+        .iter()
+        .filter(is_line)
+        .map(|mount| format!("\n{}\t{}", mount.fs_type, mount.path));
+    // darshan-util shows no command line of a log without mounts, so one of them has a place.
+    let first = entries
+        .next()
+        .filter(|entry| entry.len() <= TEXT_BYTES)
+        .unwrap_or_default();
+    let mut end = exe.len().min(TEXT_BYTES - first.len());
     while !exe.is_char_boundary(end) {
         end -= 1;
     }
     let mut text = exe[..end].replace('\n', " ");
-    let mut left_out = 0;
-    for mount in mounts {
-        let fits = text.len() + mount.fs_type.len() + mount.path.len() + 2 <= TEXT_BYTES;
-        let breaks =
-            mount.path.contains(['\n', '\0']) || mount.fs_type.contains(['\n', '\t', '\0']);
-        if fits && !breaks {
-            text.extend(["\n", &mount.fs_type, "\t", &mount.path]);
-        } else {
-            left_out += 1;
+    let mut written = usize::from(!first.is_empty());
+    text += &first;
+    for entry in entries {
+        if text.len() + entry.len() <= TEXT_BYTES {
+            text += &entry;
+            written += 1;
         }
     }
-    (text, left_out)
+    JobText {
+        text,
+        exe_truncated: end < exe.len(),
+        mounts_left_out: mounts.len() - written,
+    }
 }

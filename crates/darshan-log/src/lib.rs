@@ -54,6 +54,7 @@ mod names;
 mod record;
 mod reduce;
 mod region;
+mod rewrite;
 mod upgrade;
 mod writer;
 
@@ -75,4 +76,5 @@ pub use record::{
 };
 pub use reduce::{Accumulator, Reducer, accumulate, reduce};
 pub use region::Compression;
+pub use rewrite::rewrite;
 pub use writer::{LogWriter, Written};

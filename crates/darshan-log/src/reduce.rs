@@ -266,14 +266,16 @@ struct Merged<M: CounterModule> {
 
 impl<M: CounterModule> Merged<M> {
     fn first(record: &Record<M>, fastest: RankExtreme, slowest: RankExtreme) -> Self {
+        let mut sum = Record::new(record.id, record.rank);
+        sum.extra = record.extra;
         let common = vec![Frequencies::new(); M::layout().common.len()];
         let mut merged = Merged {
-            record: *record,
+            record: sum,
             common,
             fastest,
             slowest,
         };
-        merged.add_common(record);
+        merged.add(record, fastest, slowest);
         merged
     }
 

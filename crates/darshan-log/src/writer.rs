@@ -9,7 +9,7 @@ use flate2::write::ZlibEncoder;
 
 use crate::entry::Module;
 use crate::header::{HEADER_BYTES, MAGIC, WRITTEN_VERSION};
-use crate::job::{METADATA_BYTES, TEXT_BYTES, text_of};
+use crate::job::{JobText, METADATA_BYTES, text_of};
 use crate::{Error, Extent, Job, MAX_MODULES, ModuleId, Mount, Result};
 
 /// What a finished log holds, and what had no room in it.
@@ -177,7 +177,11 @@ impl<W: Write + Seek> LogWriter<W> {
         sink.seek(SeekFrom::Start(0)).map_err(failed("seek"))?;
         sink.write_all(&[0; HEADER_BYTES])
             .map_err(failed("write"))?;
-        let (text, mounts_left_out) = text_of(exe, mounts);
+        let JobText {
+            text,
+            exe_truncated,
+            mounts_left_out,
+        } = text_of(exe, mounts);
         let mut writer = LogWriter {
             sink: Sink::Plain(BufWriter::new(sink)),
             region: Region::Job,
@@ -187,7 +191,7 @@ impl<W: Write + Seek> LogWriter<W> {
             partial: 0,
             written: Written {
                 bytes: 0,
-                exe_truncated: exe.len() > TEXT_BYTES,
+                exe_truncated,
                 mounts_left_out,
             },
             record: Vec::new(),
