@@ -2,4 +2,5 @@
 
 mod damage;
 mod joined;
+mod pydarshan;
 mod stage;
