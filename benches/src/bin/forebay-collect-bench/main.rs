@@ -1,0 +1,158 @@
+//! How long the end of a recorded run takes: the tables of many processes become one log.
+//!
+//! The tables are made up, in shared memory as those of a run are, so that nothing but the collector is
+//! measured. One job has files of its own in each process, one shares all its files.
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use forebay_collect::naming::Moment;
+use forebay_collect::recording::{End, Note, Recording};
+use forebay_count::table::{Birth, InMemory, Name};
+use forebay_count::{Event, Kind, Op, Table};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Start of the jobs, in nanoseconds since 1970.
+const START: u64 = 1_700_000_000_000_000_000;
+/// Nanoseconds of a call.
+const CALL_NS: u64 = 10_000;
+/// Goal for 64 processes of 1,000 files.
+const GOAL: Duration = Duration::from_secs(2);
+
+/// Measures the collector.
+#[derive(Parser)]
+struct Options {
+    /// Processes of the job.
+    #[arg(long, default_value_t = 64)]
+    processes: u32,
+    /// Files of each process.
+    #[arg(long, default_value_t = 1000)]
+    files: u32,
+    /// How often; the middle one counts.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Bytes of each table; by default as many as the files need.
+    #[arg(long)]
+    memory: Option<usize>,
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    let dir = Path::new("/dev/shm").join(format!("forebay-collect-bench-{}", std::process::id()));
+    let _scratch = Scratch(dir.clone());
+    println!(
+        "collect: {} processes x {} files, tables in /dev/shm, middle of {} rounds",
+        options.processes, options.files, options.rounds
+    );
+    for (name, is_shared) in [("a file per process", false), ("shared files", true)] {
+        let recording = record(&dir, &options, is_shared)?;
+        let log = dir.with_extension("darshan");
+        let mut times = Vec::new();
+        for _ in 0..options.rounds.max(1) {
+            let started = Instant::now();
+            forebay_collect::collect(std::slice::from_ref(&recording), Some(&log), midnight)?;
+            times.push(started.elapsed());
+            fs::remove_file(&log)?;
+        }
+        times.sort();
+        let middle = times[times.len() / 2];
+        println!(
+            "  {name:<20} {:.3} s (goal for 64 x 1,000: {} s; {:.2} of it)",
+            middle.as_secs_f64(),
+            GOAL.as_secs(),
+            middle.as_secs_f64() / GOAL.as_secs_f64()
+        );
+        recording.remove()?;
+    }
+    Ok(())
+}
+
+fn midnight(_: u64) -> Moment {
+    Moment {
+        year: 2026,
+        month: 1,
+        day: 1,
+        second_of_day: 0,
+    }
+}
+
+fn record(dir: &Path, options: &Options, is_shared: bool) -> Result<Recording> {
+    let mut note = Note::new(vec!["made up".to_owned()]);
+    note.start_ns = START;
+    note.end = Some(End {
+        end_ns: START + 60_000_000_000,
+        code: Some(0),
+        ..End::default()
+    });
+    let recording = Recording::create(dir, note)?;
+    // A record and its name take less than 1.1 KiB, three quarters of a table are for records.
+    let bytes = options
+        .memory
+        .unwrap_or(options.files as usize * 1536 + (1 << 19));
+    for rank in 0..options.processes {
+        let words: Vec<AtomicU64> = (0..bytes / 8).map(|_| AtomicU64::new(0)).collect();
+        let birth = Birth {
+            pid: 1000 + rank,
+            ppid: 1,
+            start_ticks: u64::from(rank) + 1,
+            realtime_ns: START,
+            monotonic_ns: 1,
+            hostname: b"node1",
+            exe: b"/usr/bin/sim",
+            args: b"sim\0",
+            ..Birth::default()
+        };
+        let table = Table::format(&words, &birth, &InMemory).context("a table")?;
+        table.set_rank(rank, options.processes, true);
+        for n in 0..options.files {
+            let owner = if is_shared { 0 } else { rank };
+            fill(
+                &table,
+                &format!("/scratch/project/run/out.{owner:05}.{n:06}"),
+                n,
+            )?;
+        }
+        let content: Vec<u8> = words
+            .iter()
+            .flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes())
+            .collect();
+        fs::write(dir.join(format!("{}-{rank}-0.table", 1000 + rank)), content)?;
+    }
+    Ok(recording)
+}
+
+/// A file that is opened, written in pieces of several sizes, and closed.
+fn fill(table: &Table<'_>, path: &str, n: u32) -> Result<()> {
+    let name = Name::of(path.as_bytes());
+    let handle = table
+        .hold(Kind::Posix, &name, &InMemory)
+        .context("a record")?;
+    let mut at = 1 + u64::from(n) * 10 * CALL_NS;
+    let mut call = |op, offset, bytes| {
+        let event = Event {
+            offset,
+            bytes,
+            ..Event::plain(op, at, at + CALL_NS)
+        };
+        at += CALL_NS;
+        table.count(Kind::Posix, handle, &event, &InMemory);
+    };
+    call(Op::Open, 0, 0);
+    for (piece, size) in [4096, 4096, 100_000, 8, 1 << 20].into_iter().enumerate() {
+        call(Op::Write, (piece as i64) << 21, size);
+    }
+    call(Op::Close, 0, 0);
+    table.let_go(Kind::Posix, handle);
+    Ok(())
+}
+
+/// A directory that goes when the program ends.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
