@@ -10,7 +10,7 @@ use crate::layout::*;
 use crate::path::{self, MAX_NAME_BYTES, OTHER_FILES};
 use crate::table::{Handle, Host, Name, Record, Table, word_of};
 use crate::track::{add, overflow_words};
-use crate::{heat, lock, posix, stdio};
+use crate::{heat, library, lock, posix, stdio};
 
 /// Memory is asked for in steps of so many cells (64 KiB).
 const BACKING_STEP_CELLS: usize = 1024;
@@ -87,6 +87,12 @@ pub(crate) fn obtain(
     let _locked = Locked::take(table, host)?;
     if let Some(cell) = table.find(kind, name.id) {
         return Some(Handle { cell, id: name.id });
+    }
+    // Few processes use these interfaces; those that do need a last resort for them, too.
+    if !matches!(kind, Kind::Posix | Kind::Stdio)
+        && table.find(kind, Name::of(OTHER_FILES).id).is_none()
+    {
+        make_last_resort(table, kind, host);
     }
     let made = make(table, kind, name, 0, host).or_else(|| {
         // One record, and as much of its name as takes its place.
@@ -294,7 +300,7 @@ fn fold_one(table: &Table<'_>, kind: Kind, host: &impl Host) -> bool {
         match kind {
             Kind::Posix => posix::fold(table, &record, &into, host),
             Kind::Stdio => stdio::fold(&record, &into),
-            _ => {}
+            _ => library::fold(&record, &into),
         }
         let flags = record.words[KIND_FLAGS].load(Relaxed);
         into.words[KIND_FLAGS].fetch_or(flags & VALUES_LOST, Relaxed);
@@ -315,15 +321,7 @@ fn fold_one(table: &Table<'_>, kind: Kind, host: &impl Host) -> bool {
     done
 }
 
-/// Can files of this kind be folded?
-fn can_fold(kind: Kind) -> bool {
-    matches!(kind, Kind::Posix | Kind::Stdio)
-}
-
 fn choose(table: &Table<'_>, kind: Kind) -> Option<u32> {
-    if !can_fold(kind) {
-        return None;
-    }
     let count = table.get(H_BUCKET_COUNT).max(1);
     let hand = table.get(H_HAND);
     let mut best: Option<(u64, u32)> = None;
@@ -338,7 +336,8 @@ fn choose(table: &Table<'_>, kind: Kind) -> Option<u32> {
             seen += 1;
             let weight = match kind {
                 Kind::Posix => posix::weight(&link),
-                _ => stdio::weight(&link),
+                Kind::Stdio => stdio::weight(&link),
+                _ => library::weight(&link),
             };
             if best.is_none_or(|(least, _)| weight < least) {
                 best = Some((weight, link.cell));

@@ -17,22 +17,30 @@
 //! | [`layout`] | where things stand in a table |
 //! | [`table`] | records: find, make, fold |
 //! | [`event`] | one call, as the rules see it |
-//! | [`posix`], [`stdio`] | the rules |
+//! | [`posix`], [`stdio`] | the rules of libc's interfaces |
+//! | [`mpiio`], [`hdf5`], [`pnetcdf`] | the rules of I/O libraries; what they share is in [`library`] |
+//! | [`handles`] | which record a library's handle leads to |
 //! | [`track`] | common values, timers, size buckets |
 //! | [`heat`] | bytes over time |
 //! | [`pending`] | events that found their record locked |
 //! | [`path`] | names and their ids; what is left out |
-//! | [`read`] | the other side: a table as values |
+//! | [`read`], [`library_read`] | the other side: a table as values |
 #![no_std]
 #![forbid(unsafe_code)]
 
 pub mod event;
+pub mod handles;
+pub mod hdf5;
 mod heap;
 pub mod heat;
 pub mod layout;
+pub mod library;
+pub mod library_read;
 pub mod lock;
+pub mod mpiio;
 pub mod path;
 pub mod pending;
+pub mod pnetcdf;
 pub mod posix;
 pub mod read;
 pub mod stdio;

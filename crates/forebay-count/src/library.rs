@@ -1,0 +1,330 @@
+//! What the records of MPI-IO, HDF5 and PnetCDF have in common: opens, transfers and closes are counted alike, only at
+//! other places of the record.
+//!
+//! The rules are those of Darshan's counters. Times are in nanoseconds.
+
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::heat::{self, Direction};
+use crate::layout::{Kind, LAST_DIRECTION, LAST_META_END, LAST_READ_END, LAST_WRITE_END};
+use crate::table::{Host, Record, Table};
+use crate::track::{add, bucket, earliest, latest, raise, timer};
+use crate::{hdf5, mpiio, pnetcdf};
+
+/// Size buckets of a histogram.
+const BUCKETS: usize = 10;
+
+/// Before and after a call, by the monotonic clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// Before, ns.
+    pub start_ns: u64,
+    /// After, ns.
+    pub end_ns: u64,
+}
+
+/// The words of a record that the rules change. The caller holds its lock.
+#[derive(Debug, Clone, Copy)]
+pub struct Words<'t> {
+    /// Integer counters.
+    pub ints: &'t [AtomicU64],
+    /// Time counters.
+    pub times: &'t [AtomicU64],
+    /// What is remembered.
+    pub state: &'t [AtomicU64],
+}
+
+impl<'t> Words<'t> {
+    /// Those of a record of a table.
+    pub fn of(record: &Record<'t>) -> Self {
+        Words {
+            ints: record.ints(),
+            times: record.times(),
+            state: record.state(),
+        }
+    }
+
+    /// Adds to an integer counter.
+    pub fn add(&self, counter: usize, n: i64) {
+        add(&self.ints[counter], n);
+    }
+
+    /// Sets an integer counter.
+    pub fn set(&self, counter: usize, value: i64) {
+        self.ints[counter].store(value as u64, Relaxed);
+    }
+
+    /// An integer counter.
+    pub fn get(&self, counter: usize) -> i64 {
+        self.ints[counter].load(Relaxed) as i64
+    }
+
+    /// Keeps the first start and the last end of something.
+    pub fn mark(&self, start: usize, end: usize, span: Span) {
+        earliest(&self.times[start], span.start_ns);
+        latest(&self.times[end], span.end_ns);
+    }
+
+    /// Adds to a time counter what no other call has added; `last` is the word of the state that says until when.
+    pub fn spend(&self, counter: usize, last: usize, span: Span) {
+        timer(
+            &self.times[counter],
+            &self.state[last],
+            span.start_ns,
+            span.end_ns,
+        );
+    }
+}
+
+/// Time counters of a record with data: the same in MPI-IO, H5D and PNETCDF_VAR.
+mod time {
+    pub const OPEN_START: usize = 0;
+    pub const READ_START: usize = 1;
+    pub const WRITE_START: usize = 2;
+    pub const CLOSE_START: usize = 3;
+    pub const OPEN_END: usize = 4;
+    pub const READ_END: usize = 5;
+    pub const WRITE_END: usize = 6;
+    pub const CLOSE_END: usize = 7;
+    pub const READ: usize = 8;
+    pub const WRITE: usize = 9;
+    pub const META: usize = 10;
+    pub const MAX_READ: usize = 11;
+    pub const MAX_WRITE: usize = 12;
+}
+
+/// Where the integer counters of a module with data stand.
+#[derive(Debug, Clone, Copy)]
+pub struct Places {
+    /// Bytes read; bytes written is the next.
+    pub bytes_read: usize,
+    /// Changes of direction.
+    pub rw_switches: usize,
+    /// Size of the slowest read; that of the slowest write is the next.
+    pub max_read_time_size: usize,
+    /// First of the ten buckets of read sizes; those of writes follow.
+    pub size_read: usize,
+    /// First word of the four most common accesses, and first of their counts.
+    pub access: (usize, usize),
+}
+
+/// Time that was neither read nor write.
+pub fn meta(record: Words<'_>, span: Span) {
+    record.spend(time::META, LAST_META_END, span);
+}
+
+/// An open; which counter it is, the module knows.
+pub fn open(record: Words<'_>, span: Span) {
+    record.mark(time::OPEN_START, time::OPEN_END, span);
+    meta(record, span);
+}
+
+/// A close.
+pub fn close(record: Words<'_>, span: Span) {
+    record.mark(time::CLOSE_START, time::CLOSE_END, span);
+    meta(record, span);
+}
+
+/// Time that counts as writing although no bytes went: a sync.
+pub fn write_time(record: Words<'_>, span: Span) {
+    record.spend(time::WRITE, LAST_WRITE_END, span);
+}
+
+/// `bytes` that went. The tracking of common accesses is the table's.
+pub fn transfer(record: Words<'_>, places: &Places, direction: Direction, bytes: i64, span: Span) {
+    let way = direction as usize;
+    record.add(places.bytes_read + way, bytes);
+    record.add(places.size_read + way * BUCKETS + bucket(bytes), 1);
+
+    // 0 is neither, so that the first transfer is no switch.
+    let this = way as u64 + 1;
+    let before = record.state[LAST_DIRECTION].swap(this, Relaxed);
+    if before != 0 && before != this {
+        record.add(places.rw_switches, 1);
+    }
+
+    let (start, end, total, last_end, longest) = match direction {
+        Direction::Read => (
+            time::READ_START,
+            time::READ_END,
+            time::READ,
+            LAST_READ_END,
+            time::MAX_READ,
+        ),
+        Direction::Write => (
+            time::WRITE_START,
+            time::WRITE_END,
+            time::WRITE,
+            LAST_WRITE_END,
+            time::MAX_WRITE,
+        ),
+    };
+    record.mark(start, end, span);
+    record.spend(total, last_end, span);
+    let elapsed = span.end_ns - span.start_ns;
+    if record.times[longest].load(Relaxed) < elapsed {
+        record.times[longest].store(elapsed, Relaxed);
+        record.set(places.max_read_time_size + way, bytes);
+    }
+}
+
+/// What a table keeps of a transfer beside its counters: how common the access is (`access[0]` is its bytes), and when
+/// the bytes went. The record is locked.
+pub fn note_access(
+    table: &Table<'_>,
+    record: &Record<'_>,
+    direction: Direction,
+    access: &[i64],
+    span: Span,
+    host: &impl Host,
+) {
+    if let Some(places) = places(record.kind)
+        && !record.is_folded()
+    {
+        record.track(table, 0, places.access, access, 1, host);
+    }
+    let span = (span.start_ns, span.end_ns);
+    heat::note(
+        table,
+        record.kind,
+        record.state(),
+        direction,
+        access[0],
+        span,
+    );
+}
+
+/// Where the counters of a kind with data stand.
+pub(crate) fn places(kind: Kind) -> Option<&'static Places> {
+    match kind {
+        Kind::Mpiio => Some(&mpiio::PLACES),
+        Kind::H5d => Some(&hdf5::PLACES),
+        Kind::PnetcdfVar => Some(&pnetcdf::PLACES),
+        _ => None,
+    }
+}
+
+/// Time counters of a kind: how many starts, as many ends after them, and how many sums after those.
+fn time_groups(kind: Kind) -> (usize, usize) {
+    match kind {
+        Kind::H5f => (2, 1),
+        Kind::PnetcdfFile => (3, 2),
+        _ => (4, 3),
+    }
+}
+
+/// Which time counters of a kind are lengths of time; the others are points in time, or nothing in one process.
+pub(crate) fn durations(kind: Kind) -> Range<usize> {
+    let (points, sums) = time_groups(kind);
+    let longest = if places(kind).is_some() { 2 } else { 0 };
+    2 * points..2 * points + sums + longest
+}
+
+/// Does this integer counter of a kind add up over files?
+fn adds_up(kind: Kind, counter: usize) -> bool {
+    match (kind, places(kind)) {
+        (Kind::Mpiio, Some(places)) => {
+            counter < places.max_read_time_size && counter != mpiio::MODE
+                || is_size(places, counter)
+        }
+        (_, Some(places)) => counter < places.max_read_time_size || is_size(places, counter),
+        (Kind::H5f, None) => counter != hdf5::file::USE_MPIIO,
+        _ => true,
+    }
+}
+
+fn is_size(places: &Places, counter: usize) -> bool {
+    (places.size_read..places.size_read + 2 * BUCKETS).contains(&counter)
+}
+
+/// Adds a record to that of its directory: totals stay, what is particular to the file goes. Both are locked.
+pub(crate) fn fold(from: &Record<'_>, into: &Record<'_>) {
+    for (counter, (x, y)) in from.ints().iter().zip(into.ints()).enumerate() {
+        if adds_up(from.kind, counter) {
+            add(y, x.load(Relaxed) as i64);
+        }
+    }
+    let (points, sums) = time_groups(from.kind);
+    for (at, (x, y)) in from.times().iter().zip(into.times()).enumerate() {
+        let value = x.load(Relaxed);
+        if at < points {
+            earliest(y, value);
+        } else if at < 2 * points {
+            latest(y, value);
+        } else if at < 2 * points + sums {
+            add(y, value as i64);
+        } else {
+            raise(y, value as i64);
+        }
+    }
+}
+
+/// How much would be lost with the patterns of a record: bytes, or nanoseconds, whichever is more.
+pub(crate) fn weight(record: &Record<'_>) -> u64 {
+    let (points, sums) = time_groups(record.kind);
+    let sum = |words: &[AtomicU64]| {
+        words
+            .iter()
+            .map(|word| word.load(Relaxed))
+            .fold(0, u64::saturating_add)
+    };
+    let bytes =
+        places(record.kind).map_or(0, |p| sum(&record.ints()[p.bytes_read..p.bytes_read + 2]));
+    bytes.max(sum(&record.times()[2 * points..2 * points + sums]))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::layout::Kind;
+
+    /// A record of its own, outside of any table.
+    pub struct Alone {
+        ints: [AtomicU64; 128],
+        times: [AtomicU64; 17],
+        state: [AtomicU64; 12],
+        kind: Kind,
+    }
+
+    impl Alone {
+        pub fn new(kind: Kind) -> Self {
+            Alone {
+                ints: [const { AtomicU64::new(0) }; 128],
+                times: [const { AtomicU64::new(0) }; 17],
+                state: [const { AtomicU64::new(0) }; 12],
+                kind,
+            }
+        }
+
+        pub fn words(&self) -> Words<'_> {
+            let shape = self.kind.shape();
+            Words {
+                ints: &self.ints[..shape.ints],
+                times: &self.times[..shape.times],
+                state: &self.state[..shape.state],
+            }
+        }
+
+        pub fn ints(&self) -> [i64; 128] {
+            core::array::from_fn(|at| self.ints[at].load(Relaxed) as i64)
+        }
+
+        pub fn times(&self) -> [u64; 17] {
+            core::array::from_fn(|at| self.times[at].load(Relaxed))
+        }
+    }
+
+    pub fn span(start_ns: u64, end_ns: u64) -> Span {
+        Span { start_ns, end_ns }
+    }
+
+    /// All zero but for these.
+    pub fn counters(given: &[(usize, i64)]) -> [i64; 128] {
+        let mut all = [0; 128];
+        for &(at, value) in given {
+            all[at] = value;
+        }
+        all
+    }
+}
