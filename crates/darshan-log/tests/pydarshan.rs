@@ -3,7 +3,7 @@
 mod common;
 
 use common::dump::{Quirks, dump};
-use common::{PyDarshan, TempFolder, every_module, sample_logs};
+use common::{PyDarshan, TempFolder, every_module, raw, sample_logs};
 use darshan_log::counters::{daos, dfs, h5d, h5f, mpiio, pnetcdf_file, pnetcdf_var, posix, stdio};
 use darshan_log::*;
 use std::collections::HashMap;
@@ -73,7 +73,8 @@ fn assert_same_sum(path: &Path, our: &str, their: &str) {
     let first_counter = 5;
     let lists: &[usize] = match our[1].as_str() {
         "POSIX" => &[49, 57],
-        "MPI-IO" => &[39],
+        "MPI-IO" | "DFS" => &[39],
+        "DAOS" => &[49],
         _ => &[],
     };
     for list in lists {
@@ -109,6 +110,11 @@ fn assert_same_sum(path: &Path, our: &str, their: &str) {
         our[place..place + 8].fill(String::new());
         their[place..place + 8].fill(String::new());
     }
+    if our[1] == "DAOS" {
+        // darshan-util forgets DAOS_NB_OPS.
+        their[first_counter + daos::Counter::NbOps as usize] =
+            our[first_counter + daos::Counter::NbOps as usize].clone();
+    }
     // darshan-util clamps sums of "not collected" to -1 for POSIX only.
     for counter in their[first_counter..]
         .iter_mut()
@@ -136,18 +142,40 @@ fn comparable(lines: &[String]) -> Vec<String> {
         .collect()
 }
 
+/// A log with every module, and logs of every format and record version. (PyDarshan's wheels can't
+/// read bzip2; `formats.rs` compares those logs with the same ones in zlib.)
+fn own_logs(folder: &Path) -> Vec<PathBuf> {
+    let mut logs = vec![("every-module".to_owned(), every_module::bytes())];
+    for endian in [Endian::Little, Endian::Big] {
+        for compression in [Compression::Zlib, Compression::None] {
+            for mut log in raw::every_version(endian, compression) {
+                if endian == Endian::Big {
+                    // darshan-util loses them.
+                    log.partial = 0;
+                }
+                let name = format!("{}-{endian:?}-{compression:?}", log.version.as_str());
+                logs.push((name, log.bytes()));
+            }
+        }
+    }
+    let store = |(name, bytes): (String, Vec<u8>)| {
+        let path = folder.join(format!("{name}.darshan"));
+        std::fs::write(&path, bytes).unwrap();
+        path
+    };
+    logs.into_iter().map(store).collect()
+}
+
 #[test]
 fn every_value_of_every_log_is_the_one_that_pydarshan_reads_before_and_after_rewriting() {
     let Some(pydarshan) = PyDarshan::find() else {
         return;
     };
     let folder = TempFolder::new("pydarshan");
-    let own = folder.0.join("every-module.darshan");
-    std::fs::write(&own, every_module::bytes()).unwrap();
     let logs: Vec<PathBuf> = sample_logs()
         .into_iter()
         .chain(pydarshan.example_logs())
-        .chain([own])
+        .chain(own_logs(&folder.0))
         .collect();
     let copies: Vec<PathBuf> = (0..logs.len())
         .map(|i| folder.0.join(format!("copy-{i}.darshan")))
@@ -243,10 +271,7 @@ fn a_log_with_every_module_becomes_a_summary_without_a_warning() {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");
-    assert!(
-        !said.contains("Warning") && !said.contains("Error"),
-        "{said}"
-    );
+    assert_eq!(said, "", "warnings");
     let page = std::fs::read_to_string(folder.0.join("every_report.html")).unwrap();
     for module in [
         "POSIX",

@@ -3,6 +3,7 @@
 
 pub mod dump;
 pub mod every_module;
+pub mod raw;
 
 use std::path::{Path, PathBuf};
 
