@@ -24,8 +24,9 @@ impl Moved {
         self.bytes_read + self.bytes_written
     }
 
-    fn add(&mut self, one: &FileUse) {
-        self.files += 1;
+    /// A file used by POSIX and by STDIO calls is still one file.
+    fn add(&mut self, one: &FileUse, is_counted: &mut bool) {
+        self.files += u64::from(!std::mem::replace(is_counted, true));
         self.bytes_read += one.total.read.bytes;
         self.bytes_written += one.total.write.bytes;
     }
@@ -83,21 +84,18 @@ impl Account {
             sharing: Sharing::ALL.map(|class| (class, Moved::default())).to_vec(),
             ..Account::default()
         };
-        let mut seen = vec![false; job.files.len()];
+        let mut seen = vec![[false; 2]; job.files.len()];
         for one in job.layers.iter().flat_map(|layer| &layer.uses) {
             if job.files[one.file].is_std_stream {
                 continue;
             }
             if one.is_lowest {
-                account.moved.add(one);
-                // A file read by POSIX and by STDIO calls is still one file.
-                if std::mem::replace(&mut seen[one.file], true) {
-                    account.moved.files -= 1;
-                }
+                account.moved.add(one, &mut seen[one.file][0]);
             }
             if one.is_highest {
                 let class = account.sharing.iter_mut().find(|(c, _)| *c == one.sharing);
-                class.expect("every class has a row").1.add(one);
+                let class = class.expect("every class has a row");
+                class.1.add(one, &mut seen[one.file][1]);
             }
         }
         account.ranks = rank_shares(job, |_, one| one.is_highest);

@@ -1,10 +1,203 @@
-//! Where a job's I/O time went.
+//! Where a job's I/O time went: a summary for the terminal, one self-contained HTML page, findings with seconds
+//! lost, and facts for scripts, from any Darshan 3.x log.
+//!
+//! ```no_run
+//! let logs = [std::path::PathBuf::from("job.darshan")];
+//! for report in forebay_report::read(&logs)? {
+//!     print!("{}", report.text());
+//!     std::fs::write("job.html", report.html())?;
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`intake`] turns logs into a [`Job`](model::Job), [`account`] sums it up, [`findings`] judges it; the views only
+//! show what these say. Nothing looks at a clock or at the machine: the same logs give the same report, byte by byte.
 #![forbid(unsafe_code)]
 
 pub mod account;
+mod compare;
 pub mod findings;
+mod html;
+pub mod intake;
+mod json;
 pub mod model;
 #[cfg(test)]
 mod sample;
+mod terminal;
 pub mod text;
 pub mod units;
+
+pub use compare::{Comparison, compare};
+
+use account::Account;
+use darshan_log::{Log, OpenOptions};
+use findings::{Finding, Severity, Thresholds};
+use intake::NamedLog;
+use model::{FileUse, Job, Layer};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// A job, summed up and judged.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The job.
+    pub job: Job,
+    /// Its sums.
+    pub account: Account,
+    /// Findings: about the data first, then by seconds lost.
+    pub findings: Vec<Finding>,
+}
+
+/// A log that can't be read at all.
+#[derive(Debug)]
+pub struct Error {
+    /// Which.
+    pub path: PathBuf,
+    /// Why.
+    pub source: darshan_log::Error,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", printable_path(&self.path), self.source)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+/// Reports of all jobs in these logs, by their start; logs of one job are joined (see [`intake::group`]).
+///
+/// # Errors
+/// If a file is no log, or its header is damaged. Other damage becomes a finding.
+pub fn read(paths: &[PathBuf]) -> Result<Vec<Report>, Error> {
+    read_with(paths, &Thresholds::default())
+}
+
+/// Like [`read`], with other limits for the findings.
+///
+/// # Errors
+/// Like [`read`].
+pub fn read_with(paths: &[PathBuf], limits: &Thresholds) -> Result<Vec<Report>, Error> {
+    let mut logs = Vec::new();
+    for path in paths {
+        let log = OpenOptions::new().lenient(true).open(path);
+        let log = log.map_err(|source| Error {
+            path: path.clone(),
+            source,
+        })?;
+        let name = path.file_name().map_or(path.as_path(), Path::new);
+        logs.push((printable_path(name), log));
+    }
+    let named: Vec<NamedLog> = logs
+        .iter()
+        .map(|(name, log)| NamedLog { name, log })
+        .collect();
+    Ok(intake::group(&named)
+        .into_iter()
+        .map(|members| {
+            let members: Vec<NamedLog> = members
+                .iter()
+                .map(|at| NamedLog {
+                    name: named[*at].name,
+                    log: named[*at].log,
+                })
+                .collect();
+            Report::new(intake::job(&members), limits)
+        })
+        .collect())
+}
+
+/// The report of one log that is open already; `name` is shown for it.
+pub fn of_log(name: &str, log: &Log) -> Report {
+    let name = text::printable(name.as_bytes());
+    Report::new(
+        intake::job(&[NamedLog { name: &name, log }]),
+        &Thresholds::default(),
+    )
+}
+
+fn printable_path(path: &Path) -> String {
+    text::printable(path.as_os_str().as_encoded_bytes())
+}
+
+impl Report {
+    /// Sums a job up and judges it.
+    pub fn new(job: Job, limits: &Thresholds) -> Self {
+        let account = Account::of(&job);
+        let findings = findings::find(&job, &account, limits);
+        Report {
+            job,
+            account,
+            findings,
+        }
+    }
+
+    /// One screen for a terminal: 80 columns, plain text, nothing in it that a terminal would obey.
+    pub fn text(&self) -> String {
+        terminal::screen(self, false)
+    }
+
+    /// [`text`](Self::text) with all findings and their evidence.
+    pub fn long_text(&self) -> String {
+        terminal::screen(self, true)
+    }
+
+    /// At most 12 rows (`  name         text`) for the end of a run.
+    pub fn short_text(&self) -> String {
+        terminal::short(self)
+    }
+
+    /// One self-contained page.
+    pub fn html(&self) -> String {
+        html::page(self)
+    }
+
+    /// For scripts; docs/REPORT.md has the schema.
+    pub fn json(&self) -> serde_json::Value {
+        json::report(self)
+    }
+
+    /// Findings about time, most seconds first.
+    pub fn timed(&self) -> Vec<&Finding> {
+        self.findings
+            .iter()
+            .filter(|one| one.severity != Severity::Data)
+            .collect()
+    }
+
+    /// Those that are more than a note.
+    pub fn costly(&self) -> Vec<&Finding> {
+        self.timed()
+            .into_iter()
+            .filter(|one| one.severity != Severity::Note)
+            .collect()
+    }
+
+    /// Files by the seconds of their slowest rank, at the interfaces whose time counts.
+    pub fn slowest_files(&self, n: usize) -> Vec<(&Layer, &FileUse)> {
+        let mut all: Vec<(f64, &Layer, &FileUse)> = self
+            .job
+            .layers
+            .iter()
+            .flat_map(|layer| layer.uses.iter().map(move |one| (layer, one)))
+            .filter(|(_, one)| one.is_highest && !self.job.files[one.file].is_std_stream)
+            .map(|(layer, one)| {
+                (
+                    one.slowest().map_or(0.0, |slowest| slowest.seconds),
+                    layer,
+                    one,
+                )
+            })
+            .filter(|(seconds, ..)| *seconds > 0.0)
+            .collect();
+        all.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.2.file.cmp(&b.2.file)));
+        all.into_iter()
+            .take(n)
+            .map(|(_, layer, one)| (layer, one))
+            .collect()
+    }
+}

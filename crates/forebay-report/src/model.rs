@@ -594,6 +594,8 @@ pub struct Job {
     pub coverage: Option<Coverage>,
     /// What the recorder had to condense or could not see; printable sentences.
     pub losses: Vec<String>,
+    /// What could not be read of the logs; printable sentences.
+    pub damage: Vec<String>,
     /// Modules, by name.
     pub modules: Vec<ModuleFacts>,
     /// Files.

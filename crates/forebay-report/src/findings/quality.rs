@@ -5,10 +5,15 @@ use crate::units::{bytes, percent};
 
 /// All rules on the data.
 pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
-    [partial(subject), coverage(subject), losses(subject)]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        damage(subject),
+        partial(subject),
+        coverage(subject),
+        losses(subject),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn about_data(code: &'static str, title: String) -> Finding {
@@ -88,5 +93,27 @@ fn losses(subject: &Subject) -> Option<Finding> {
     finding.advice =
         "Sums are exact where it says so; for single files record again with more memory."
             .to_owned();
+    Some(finding)
+}
+
+/// As many pieces of damage are named.
+const NAMED_DAMAGE: usize = 10;
+
+fn damage(subject: &Subject) -> Option<Finding> {
+    let damage = &subject.job.damage;
+    if damage.is_empty() {
+        return None;
+    }
+    let mut finding = about_data(
+        "damaged-log",
+        "Part of the log could not be read: numbers are lower bounds".to_owned(),
+    );
+    finding.evidence = damage.iter().take(NAMED_DAMAGE).cloned().collect();
+    if damage.len() > NAMED_DAMAGE {
+        finding
+            .evidence
+            .push(format!("{} more", damage.len() - NAMED_DAMAGE));
+    }
+    finding.advice = "Look whether the copy of the log is complete.".to_owned();
     Some(finding)
 }

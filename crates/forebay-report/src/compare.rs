@@ -1,0 +1,350 @@
+//! Two runs, before and after: figures side by side, and which findings are gone or new.
+
+use crate::Report;
+use crate::account::split_of;
+use crate::findings::Finding;
+use crate::model::Interface;
+use crate::text::shorten;
+use crate::units::{self, bytes, number};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+/// How a figure is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Seconds,
+    Bytes,
+    Count,
+    Rate,
+}
+
+/// One figure of both runs; none where a run does not have it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Figure {
+    pub(crate) key: String,
+    pub(crate) name: String,
+    pub(crate) unit: Unit,
+    pub(crate) before: Option<f64>,
+    pub(crate) after: Option<f64>,
+}
+
+impl Figure {
+    /// As text.
+    pub(crate) fn show(&self, value: Option<f64>) -> String {
+        let Some(value) = value else {
+            return "unknown".to_owned();
+        };
+        match self.unit {
+            Unit::Seconds => units::seconds(value),
+            Unit::Bytes => bytes(value as u64),
+            Unit::Count => number(value as u64),
+            Unit::Rate => format!("{value:.1} MiB/s"),
+        }
+    }
+
+    /// `-37 %`, `x 2.5`, `same`.
+    pub(crate) fn change(&self) -> String {
+        let (Some(before), Some(after)) = (self.before, self.after) else {
+            return "-".to_owned();
+        };
+        if (before - after).abs() <= 1e-9 * before.abs().max(after.abs()) {
+            "same".to_owned()
+        } else if before <= 0.0 {
+            "new".to_owned()
+        } else if after / before >= 2.0 {
+            format!("x {:.1}", after / before)
+        } else {
+            format!("{:+.0} %", (after / before - 1.0) * 100.0)
+        }
+    }
+}
+
+/// Two runs, compared.
+#[derive(Debug)]
+pub struct Comparison<'r> {
+    /// The run before the change.
+    pub before: &'r Report,
+    /// The run after it.
+    pub after: &'r Report,
+    /// Why the runs can't be compared fairly; empty if they can.
+    pub warnings: Vec<String>,
+    pub(crate) figures: Vec<Figure>,
+}
+
+/// Compares two runs.
+pub fn compare<'r>(before: &'r Report, after: &'r Report) -> Comparison<'r> {
+    Comparison {
+        before,
+        after,
+        warnings: warnings(before, after),
+        figures: figures(before, after),
+    }
+}
+
+/// The program without its arguments and folder.
+fn program(report: &Report) -> &str {
+    let first = report.job.exe.split(' ').next().unwrap_or_default();
+    first.rsplit('/').next().unwrap_or_default()
+}
+
+fn warnings(before: &Report, after: &Report) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if program(before) != program(after) {
+        warnings.push(format!(
+            "different programs: {} and {}",
+            shorten(program(before), 60),
+            shorten(program(after), 60)
+        ));
+    }
+    if before.job.ranks != after.job.ranks {
+        warnings.push(format!(
+            "different numbers of processes: {} and {}",
+            before.job.ranks, after.job.ranks
+        ));
+    }
+    if let (Some(a), Some(b)) = (before.job.nodes, after.job.nodes)
+        && a != b
+    {
+        warnings.push(format!("different numbers of nodes: {a} and {b}"));
+    }
+    let moved = |report: &Report| report.account.moved.bytes() as f64;
+    let (a, b) = (moved(before), moved(after));
+    if a.max(b) > 1.5 * a.min(b) {
+        warnings.push(format!(
+            "different amounts of data: {} and {}",
+            bytes(a as u64),
+            bytes(b as u64)
+        ));
+    }
+    for (name, report) in [("before", before), ("after", after)] {
+        let is_incomplete =
+            report.job.layers.iter().any(|layer| layer.is_partial) || !report.job.damage.is_empty();
+        if is_incomplete {
+            warnings.push(format!("the log of the run {name} is incomplete"));
+        }
+    }
+    warnings
+}
+
+fn figures(before: &Report, after: &Report) -> Vec<Figure> {
+    let mut all = Vec::new();
+    let mut add = |key: String, name: String, unit: Unit, of: &dyn Fn(&Report) -> Option<f64>| {
+        all.push(Figure {
+            key,
+            name,
+            unit,
+            before: of(before),
+            after: of(after),
+        });
+    };
+    type Job = fn(&Report) -> Option<f64>;
+    let job: [(&str, &str, Unit, Job); 9] = [
+        ("run_seconds", "run time", Unit::Seconds, |r| {
+            Some(r.job.run_seconds)
+        }),
+        (
+            "slowest_rank_seconds",
+            "I/O time, slowest rank",
+            Unit::Seconds,
+            |r| r.account.slowest.map(|s| s.seconds),
+        ),
+        (
+            "mean_read_seconds",
+            "reading, mean rank",
+            Unit::Seconds,
+            |r| Some(r.account.time.read),
+        ),
+        (
+            "mean_write_seconds",
+            "writing, mean rank",
+            Unit::Seconds,
+            |r| Some(r.account.time.write),
+        ),
+        (
+            "mean_metadata_seconds",
+            "metadata, mean rank",
+            Unit::Seconds,
+            |r| Some(r.account.time.metadata),
+        ),
+        ("mib_per_second", "speed", Unit::Rate, |r| {
+            r.account.mib_per_second()
+        }),
+        ("bytes_read", "read", Unit::Bytes, |r| {
+            Some(r.account.moved.bytes_read as f64)
+        }),
+        ("bytes_written", "written", Unit::Bytes, |r| {
+            Some(r.account.moved.bytes_written as f64)
+        }),
+        ("files", "files", Unit::Count, |r| {
+            Some(r.account.moved.files as f64)
+        }),
+    ];
+    for (key, name, unit, of) in job {
+        add(key.to_owned(), name.to_owned(), unit, &of);
+    }
+    let interfaces: BTreeSet<Interface> = [before, after]
+        .iter()
+        .flat_map(|r| r.job.layers.iter().map(|l| l.interface))
+        .collect();
+    for interface in interfaces {
+        let name = interface.name();
+        let key = |what: &str| format!("{}_{what}", name.to_lowercase().replace('-', "_"));
+        let total = |r: &Report| r.job.layer(interface).map(|layer| layer.total());
+        add(key("reads"), format!("{name} reads"), Unit::Count, &|r| {
+            total(r).map(|t| t.read.ops as f64)
+        });
+        add(key("writes"), format!("{name} writes"), Unit::Count, &|r| {
+            total(r).map(|t| t.write.ops as f64)
+        });
+        add(key("opens"), format!("{name} opens"), Unit::Count, &|r| {
+            total(r).map(|t| t.opens as f64)
+        });
+        add(
+            key("seconds"),
+            format!("{name} time, mean rank"),
+            Unit::Seconds,
+            &|r| {
+                r.job
+                    .layer(interface)
+                    .map(|_| split_of(&r.job, interface).io())
+            },
+        );
+        add(
+            key("mib_per_second"),
+            format!("{name} MiB/s by slowest"),
+            Unit::Rate,
+            &|r| {
+                r.job
+                    .layer(interface)?
+                    .by_slowest
+                    .map(|rate| rate.mib_per_second)
+            },
+        );
+    }
+    all
+}
+
+impl Comparison<'_> {
+    /// Findings of the run before that the run after does not have.
+    pub fn gone(&self) -> Vec<&Finding> {
+        missing(&self.before.findings, &self.after.findings)
+    }
+
+    /// Findings of the run after that the run before did not have.
+    pub fn new_ones(&self) -> Vec<&Finding> {
+        missing(&self.after.findings, &self.before.findings)
+    }
+
+    /// Findings of both runs.
+    pub fn still(&self) -> Vec<(&Finding, &Finding)> {
+        let in_after = |code| self.after.findings.iter().find(|one| one.code == code);
+        self.before
+            .findings
+            .iter()
+            .filter_map(|one| Some((one, in_after(one.code)?)))
+            .collect()
+    }
+
+    /// For a terminal.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        for (name, report) in [("before", self.before), ("after", self.after)] {
+            let log = report.job.logs.first().map_or("", |log| log.name.as_str());
+            let _ = writeln!(out, "{name:<7} {}", shorten(&report.job.exe, 72));
+            let _ = writeln!(out, "        {}", shorten(log, 72));
+        }
+        for warning in &self.warnings {
+            let _ = writeln!(out, "NOT FAIRLY COMPARABLE: {warning}");
+        }
+        let _ = writeln!(
+            out,
+            "\n  {:<28} {:>15} {:>15} {:>10}",
+            "", "before", "after", "change"
+        );
+        for figure in &self.figures {
+            let _ = writeln!(
+                out,
+                "  {:<28} {:>15} {:>15} {:>10}",
+                figure.name,
+                figure.show(figure.before),
+                figure.show(figure.after),
+                figure.change()
+            );
+        }
+        let mut list = |title: &str, findings: Vec<&Finding>| {
+            let _ = writeln!(
+                out,
+                "\n{title}{}",
+                if findings.is_empty() { ": none" } else { "" }
+            );
+            for one in findings {
+                let _ = writeln!(out, "  {:<9} {}", lost(one), shorten(&one.title, 68));
+            }
+        };
+        list("Findings gone", self.gone());
+        list("Findings new", self.new_ones());
+        let _ = writeln!(
+            out,
+            "\nFindings in both{}",
+            if self.still().is_empty() {
+                ": none"
+            } else {
+                ""
+            }
+        );
+        for (before, after) in self.still() {
+            let _ = writeln!(
+                out,
+                "  {:>9} -> {:<9} {}",
+                lost(before),
+                lost(after),
+                before.code
+            );
+        }
+        out
+    }
+
+    /// For scripts; docs/REPORT.md has the schema.
+    pub fn json(&self) -> Value {
+        let codes =
+            |findings: Vec<&Finding>| findings.iter().map(|one| one.code).collect::<Vec<_>>();
+        json!({
+            "forebay_job_comparison": crate::json::FORMAT,
+            "comparable": self.warnings.is_empty(),
+            "warnings": self.warnings,
+            "figures": self.figures.iter().map(|figure| (figure.key.clone(), json!({
+                "before": figure.before,
+                "after": figure.after,
+            }))).collect::<serde_json::Map<_, _>>(),
+            "findings_gone": codes(self.gone()),
+            "findings_new": codes(self.new_ones()),
+            "findings_in_both": self.still().iter().map(|(before, after)| json!({
+                "code": before.code,
+                "seconds_lost_before": before.seconds_lost,
+                "seconds_lost_after": after.seconds_lost,
+            })).collect::<Vec<_>>(),
+            "before": self.before.json(),
+            "after": self.after.json(),
+        })
+    }
+
+    /// One page with both, heat maps side by side.
+    pub fn html(&self) -> String {
+        crate::html::compare_page(self)
+    }
+}
+
+/// `12.3 s`, or `data` for findings about the data.
+pub(crate) fn lost(finding: &Finding) -> String {
+    finding
+        .seconds_lost
+        .map_or("data".to_owned(), units::seconds)
+}
+
+fn missing<'f>(these: &'f [Finding], those: &[Finding]) -> Vec<&'f Finding> {
+    these
+        .iter()
+        .filter(|one| those.iter().all(|other| other.code != one.code))
+        .collect()
+}

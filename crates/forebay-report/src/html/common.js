@@ -1,0 +1,99 @@
+"use strict";
+// Everything that the page shows beyond its tables is drawn from one block of JSON. Text goes into the page as text
+// (textContent), never as markup.
+const data = JSON.parse(document.getElementById("data").textContent);
+
+const byId = (id) => document.getElementById(id);
+
+function element(tag, attributes, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
+function bytes(n) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+  let step = 0;
+  while (n >= 1023.95 && step + 1 < units.length) { n /= 1024; step += 1; }
+  return (step > 0 && n < 99.95 ? n.toFixed(1) : Math.round(n).toString()) + " " + units[step];
+}
+
+function seconds(s) {
+  if (s <= 0) return "0 s";
+  if (s < 0.0009995) return Math.round(s * 1e6) + " us";
+  if (s < 0.00995) return (s * 1e3).toFixed(1) + " ms";
+  if (s < 0.9995) return Math.round(s * 1e3) + " ms";
+  if (s < 59.95) return s.toFixed(1) + " s";
+  s = Math.round(s);
+  const two = (n) => String(n).padStart(2, "0");
+  return s < 3600 ? Math.floor(s / 60) + " min " + two(s % 60) + " s"
+    : Math.floor(s / 3600) + " h " + two(Math.floor((s % 3600) / 60)) + " min";
+}
+
+const number = (n) => n.toLocaleString("en-US");
+
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+function channels(text) {
+  const hex = text.replace("#", "");
+  const full = hex.length === 3 ? [...hex].map((c) => c + c).join("") : hex;
+  return [0, 2, 4].map((at) => parseInt(full.slice(at, at + 2), 16));
+}
+
+// Steps of 1, 2 or 5 times a power of ten, about `count` of them.
+function ticks(end, count) {
+  const raw = end / Math.max(1, count);
+  const power = 10 ** Math.floor(Math.log10(raw > 0 ? raw : 1));
+  const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= raw) || power;
+  const all = [];
+  for (let at = 0; at <= end * 1.0001 && all.length < 50; at += step) all.push(at);
+  return all;
+}
+
+function tickLabel(s, end) {
+  if (end >= 1200) return Math.round(s / 60) + " min";
+  if (end >= 10) return Math.round(s) + " s";
+  if (end >= 1) return s.toFixed(1) + " s";
+  return Math.round(s * 1e6) / 1e3 + " ms";
+}
+
+// A canvas in device pixels, drawn in CSS pixels.
+function prepare(canvas, height) {
+  const ratio = window.devicePixelRatio || 1;
+  const width = Math.max(320, canvas.parentElement.clientWidth - 2);
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
+  canvas.style.height = height + "px";
+  const context = canvas.getContext("2d");
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, width, height);
+  context.font = "12px system-ui, sans-serif";
+  return { context, width, height };
+}
+
+function timeAxis(context, left, plotWidth, y, end, width) {
+  context.fillStyle = colour("--soft");
+  context.textAlign = "center";
+  context.textBaseline = "top";
+  for (const at of ticks(end, plotWidth / 110)) {
+    const x = left + (at / end) * plotWidth;
+    context.fillRect(x, y, 1, 4);
+    const label = tickLabel(at, end);
+    const half = context.measureText(label).width / 2;
+    context.fillText(label, Math.max(half, Math.min(x, width - half)), y + 6);
+  }
+}
+
+// Draws again when the window or the colours change, and in the colours of paper before printing.
+const drawings = [];
+function redraw() { for (const draw of drawings) draw(); }
+let pending = 0;
+window.addEventListener("resize", () => { cancelAnimationFrame(pending); pending = requestAnimationFrame(redraw); });
+window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+window.matchMedia("print").addEventListener("change", redraw);
+window.addEventListener("beforeprint", () => {
+  for (const one of document.querySelectorAll("ol.findings details")) one.open = true;
+});

@@ -1,0 +1,104 @@
+//! The page of two runs.
+
+use super::{data, document, sections};
+use crate::Report;
+use crate::compare::{Comparison, lost};
+use crate::findings::Finding;
+use crate::units;
+use maud::{Markup, html};
+use serde_json::json;
+
+/// The page.
+pub(crate) fn page(comparison: &Comparison) -> String {
+    let (before, after) = (comparison.before, comparison.after);
+    let body = html! {
+        header .job {
+            h1 { "I/O before and after" }
+        }
+        main #main {
+            div .two { (run("Before", before)) (run("After", after)) }
+            @if !comparison.warnings.is_empty() {
+                section .notice aria-label="Warnings" {
+                    strong { "These runs can't be compared fairly" }
+                    ul { @for warning in &comparison.warnings { li { (warning) } } }
+                }
+            }
+            section aria-labelledby="figures" {
+                h2 #figures { "Figures" }
+                table {
+                    caption { "Both runs; rows of an interface that a run did not use are unknown" }
+                    thead { tr { th .text scope="col" { "figure" } th scope="col" { "before" } th scope="col" { "after" } th scope="col" { "change" } } }
+                    tbody { @for figure in &comparison.figures { tr {
+                        th .text scope="row" { (figure.name) }
+                        td { (figure.show(figure.before)) }
+                        td { (figure.show(figure.after)) }
+                        td { (figure.change()) }
+                    } } }
+                }
+            }
+            section aria-labelledby="findings" {
+                h2 #findings { "Findings" }
+                (list("Gone", &comparison.gone()))
+                (list("New", &comparison.new_ones()))
+                h3 { "In both" }
+                @if comparison.still().is_empty() { p { "None." } } @else {
+                    table {
+                        caption { "Seconds lost, estimated" }
+                        thead { tr { th .text scope="col" { "finding" } th scope="col" { "before" } th scope="col" { "after" } } }
+                        tbody { @for (a, b) in comparison.still() { tr { th .text scope="row" { (a.code) } td { (lost(a)) } td { (lost(b)) } } } }
+                    }
+                }
+            }
+            section aria-labelledby="timeline" {
+                h2 #timeline { "Timelines" }
+                p .hint { "Each has its own time axis and its own scale." }
+                div .two {
+                    div { h3 { "Before" } (map(0, before)) }
+                    div { h3 { "After" } (map(1, after)) }
+                }
+            }
+        }
+    };
+    let data = json!({
+        "ranks": before.job.ranks.max(after.job.ranks).max(1),
+        "timelines": [data::timelines(&before.job), data::timelines(&after.job)],
+    });
+    document("I/O before and after", &body, &data)
+}
+
+fn run(title: &str, report: &Report) -> Markup {
+    let job = &report.job;
+    html! {
+        section .card {
+            h3 { (title) }
+            p .name { (job.exe) }
+            p { "job " (job.job_id) ", " (units::count(job.ranks.into(), "process", "processes")) ", " (units::date(job.start)) }
+            p { "ran " (units::seconds(job.run_seconds)) ", log "
+                @for log in job.logs.iter().take(1) { span .name { (log.name) } }
+                @if job.logs.len() > 1 { " and " (job.logs.len() - 1) " more" } }
+        }
+    }
+}
+
+fn map(at: usize, report: &Report) -> Markup {
+    if report.job.timelines.is_empty() {
+        return html! { p { "The log has no times." } };
+    }
+    sections::heat_map(
+        at,
+        if at == 0 {
+            "Heat map before"
+        } else {
+            "Heat map after"
+        },
+    )
+}
+
+fn list(title: &str, findings: &[&Finding]) -> Markup {
+    html! {
+        h3 { (title) }
+        @if findings.is_empty() { p { "None." } } @else {
+            ul { @for one in findings { li { (lost(one)) ": " (one.title) } } }
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! What the scripts draw, as compact JSON: columns instead of rows, folders once.
+
+use crate::Report;
+use crate::model::{FileUse, Interface, Job, Sharing, Timeline, Trace};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+
+/// Files in the page at most; a browser stays quick with as many.
+const MOST_FILES: usize = 100_000;
+/// Interfaces by their number in the data.
+const INTERFACES: [Interface; 7] = [
+    Interface::Posix,
+    Interface::Stdio,
+    Interface::Dfs,
+    Interface::Daos,
+    Interface::MpiIo,
+    Interface::Hdf5,
+    Interface::Pnetcdf,
+];
+
+/// The data, and what it leaves out.
+pub(super) struct PageData {
+    pub(super) json: Value,
+    /// Which files the table holds.
+    pub(super) files_remark: String,
+}
+
+/// Of one job.
+pub(super) fn of_report(report: &Report) -> PageData {
+    let job = &report.job;
+    let rows = rows(job);
+    let left_out = rows.1;
+    let files_remark = if left_out > 0 {
+        format!(
+            "The {} files with most seconds and bytes; {} more are left out.",
+            crate::units::number(MOST_FILES as u64),
+            crate::units::number(left_out as u64)
+        )
+    } else {
+        "Every file, over all interfaces.".to_owned()
+    };
+    let mut json = files(job, &rows.0);
+    json["ranks"] = json!(job.ranks.max(1));
+    json["interfaces"] = json!(INTERFACES.map(Interface::name));
+    json["timelines"] = json!([timelines(job)]);
+    json["traces"] = job.traces.iter().map(|one| trace(job, one)).collect();
+    PageData { json, files_remark }
+}
+
+/// Heat maps of a job.
+pub(super) fn timelines(job: &Job) -> Value {
+    // What the program waits for is shown first.
+    let preferred = job
+        .timelines
+        .iter()
+        .map(|line| line.interface)
+        .find(|interface| *interface == Interface::MpiIo);
+    job.timelines
+        .iter()
+        .map(|line| timeline(line, preferred == Some(line.interface)))
+        .collect()
+}
+
+fn timeline(line: &Timeline, preferred: bool) -> Value {
+    json!({
+        "interface": line.interface.name(),
+        "source": line.source.remark(),
+        "preferred": preferred,
+        "bin_seconds": line.bin_seconds,
+        "bins": line.bins,
+        "rows": line.rows(),
+        "ranks_per_row": line.ranks_per_row,
+        "read": sparse(&line.read),
+        "written": sparse(&line.written),
+    })
+}
+
+/// Values without the empty ones: `s` cells are skipped before each value `v`.
+fn sparse(cells: &[f64]) -> Value {
+    let (mut skips, mut values) = (Vec::new(), Vec::new());
+    let mut skipped = 0u64;
+    for value in cells {
+        if *value > 0.0 {
+            skips.push(skipped);
+            values.push(round(*value));
+            skipped = 0;
+        } else {
+            skipped += 1;
+        }
+    }
+    json!({ "s": skips, "v": values })
+}
+
+/// Six digits are enough for eyes; whole numbers stay whole, so that the JSON is short.
+fn round(value: f64) -> Value {
+    let rounded: f64 = format!("{value:.5e}").parse().unwrap_or(value);
+    if rounded.fract() == 0.0 && rounded.abs() < 9e15 {
+        json!(rounded as i64)
+    } else {
+        json!(rounded)
+    }
+}
+
+/// A file of the table.
+#[derive(Clone, Default)]
+struct Row<'a> {
+    file: usize,
+    uses: Vec<(Interface, &'a FileUse)>,
+    read: u64,
+    written: u64,
+    ops: u64,
+    opens: u64,
+    seconds: f64,
+    slowest: i64,
+    ranks: u32,
+    sharing: u8,
+}
+
+/// The most important files, in the order of the job, and how many are left out.
+fn rows(job: &Job) -> (Vec<Row<'_>>, usize) {
+    let mut by_file: HashMap<usize, Row> = HashMap::new();
+    for layer in &job.layers {
+        for one in &layer.uses {
+            let row = by_file.entry(one.file).or_insert_with(|| Row {
+                file: one.file,
+                slowest: -1,
+                ..Row::default()
+            });
+            row.uses.push((layer.interface, one));
+            row.opens += one.total.opens;
+            if one.is_lowest {
+                row.read += one.total.read.bytes;
+                row.written += one.total.write.bytes;
+                row.ops += one.total.ops();
+            }
+            row.ranks = row.ranks.max(one.ranks);
+            row.sharing = row.sharing.max(match one.sharing {
+                Sharing::Unique => 0,
+                Sharing::Partial => 2,
+                Sharing::Shared => 1,
+            });
+            let slowest = one.slowest().filter(|_| one.is_highest).unwrap_or_default();
+            if slowest.seconds > row.seconds {
+                row.seconds = slowest.seconds;
+                row.slowest = slowest.rank.into();
+            }
+        }
+    }
+    let mut rows: Vec<Row> = by_file.into_values().collect();
+    let left_out = rows.len().saturating_sub(MOST_FILES);
+    if left_out > 0 {
+        rows.sort_by(|a, b| {
+            b.seconds
+                .total_cmp(&a.seconds)
+                .then((b.read + b.written).cmp(&(a.read + a.written)))
+                .then(a.file.cmp(&b.file))
+        });
+        rows.truncate(MOST_FILES);
+    }
+    rows.sort_by_key(|row| row.file);
+    (rows, left_out)
+}
+
+/// Numbers repeated texts in the order of their first use.
+#[derive(Default)]
+struct Pool<'a> {
+    at: HashMap<&'a str, usize>,
+    texts: Vec<&'a str>,
+}
+
+impl<'a> Pool<'a> {
+    fn number(&mut self, text: &'a str) -> usize {
+        *self.at.entry(text).or_insert_with(|| {
+            self.texts.push(text);
+            self.texts.len() - 1
+        })
+    }
+}
+
+fn files(job: &Job, rows: &[Row]) -> Value {
+    let (mut dirs, mut types) = (Pool::default(), Pool::default());
+    let mut split = Vec::with_capacity(rows.len());
+    let mut fs = Vec::with_capacity(rows.len());
+    for row in rows {
+        let file = &job.files[row.file];
+        let at = file.name.rfind('/').map_or(0, |at| at + 1);
+        split.push((dirs.number(&file.name[..at]), &file.name[at..]));
+        fs.push(if file.fs.is_empty() {
+            -1
+        } else {
+            types.number(&file.fs) as i64
+        });
+    }
+    let column = |of: &dyn Fn(&Row) -> Value| -> Value { rows.iter().map(of).collect() };
+    let uses: Vec<(usize, Interface, &FileUse)> = rows
+        .iter()
+        .enumerate()
+        .flat_map(|(at, row)| {
+            row.uses
+                .iter()
+                .map(move |(interface, one)| (at, *interface, *one))
+        })
+        .collect();
+    let of_uses = |of: &dyn Fn(&FileUse) -> Value| -> Value {
+        uses.iter().map(|(.., one)| of(one)).collect()
+    };
+    json!({
+        "files": {
+            "dirs": dirs.texts,
+            "types": types.texts,
+            "dir": split.iter().map(|(dir, _)| *dir).collect::<Vec<_>>(),
+            "base": split.iter().map(|(_, base)| *base).collect::<Vec<_>>(),
+            "fs": fs,
+            "stripes": column(&|row| json!(job.files[row.file].stripes)),
+            "created": column(&|row| json!(job.files[row.file].created)),
+            "size_at_open": column(&|row| json!(job.files[row.file].size_at_open)),
+            "sharing": column(&|row| json!(row.sharing)),
+            "ranks": column(&|row| json!(row.ranks)),
+            "read": column(&|row| json!(row.read)),
+            "written": column(&|row| json!(row.written)),
+            "ops": column(&|row| json!(row.ops)),
+            "opens": column(&|row| json!(row.opens)),
+            "seconds": column(&|row| round(row.seconds)),
+            "slowest": column(&|row| json!(row.slowest)),
+        },
+        "uses": {
+            "file": uses.iter().map(|(at, ..)| *at).collect::<Vec<_>>(),
+            "interface": uses.iter().map(|(_, interface, _)| number_of(*interface)).collect::<Vec<_>>(),
+            "reads": of_uses(&|one| json!(one.total.read.ops)),
+            "writes": of_uses(&|one| json!(one.total.write.ops)),
+            "bytes_read": of_uses(&|one| json!(one.total.read.bytes)),
+            "bytes_written": of_uses(&|one| json!(one.total.write.bytes)),
+            "opens": of_uses(&|one| json!(one.total.opens)),
+            "stats": of_uses(&|one| json!(one.total.stats)),
+            "seeks": of_uses(&|one| json!(one.total.seeks)),
+            "syncs": of_uses(&|one| json!(one.total.syncs)),
+            "read_seconds": of_uses(&|one| round(one.total.read.seconds)),
+            "write_seconds": of_uses(&|one| round(one.total.write.seconds)),
+            "meta_seconds": of_uses(&|one| round(one.total.meta_seconds)),
+        },
+    })
+}
+
+fn number_of(interface: Interface) -> usize {
+    INTERFACES
+        .iter()
+        .position(|one| *one == interface)
+        .unwrap_or(0)
+}
+
+fn trace(job: &Job, trace: &Trace) -> Value {
+    let mut names = Pool::default();
+    let file: Vec<usize> = trace
+        .segments
+        .iter()
+        .map(|one| names.number(&job.files[one.file].name))
+        .collect();
+    let mut rule = trace.rule.clone().unwrap_or_else(|| {
+        format!(
+            "All {} requests of the log are shown.",
+            crate::units::number(trace.recorded)
+        )
+    });
+    if trace.is_partial {
+        rule.push_str(" The trace ran out of memory: later requests are missing.");
+    }
+    let segments = &trace.segments;
+    json!({
+        "interface": trace.interface.name(),
+        "rule": rule,
+        "names": names.texts,
+        "file": file,
+        "rank": segments.iter().map(|one| one.rank).collect::<Vec<_>>(),
+        "write": segments.iter().map(|one| u8::from(one.is_write)).collect::<Vec<_>>(),
+        "offset": segments.iter().map(|one| one.offset.map_or(-1, |at| at as i64)).collect::<Vec<_>>(),
+        "length": segments.iter().map(|one| one.length).collect::<Vec<_>>(),
+        "start": segments.iter().map(|one| round(one.start)).collect::<Vec<_>>(),
+        "end": segments.iter().map(|one| round(one.end)).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,158 @@
+// The heat map: ranks over time, sums at the top and at the right.
+function heatMap(root, lines) {
+  const canvas = root.querySelector("canvas");
+  const pickLine = root.querySelector("select.line");
+  const pickWay = root.querySelector("select.way");
+  const pickScale = root.querySelector("select.scale");
+  const readout = root.querySelector("output");
+  const source = root.querySelector(".source");
+  const left = 62, right = 96, top = 46, bottom = 26;
+  let cursor = null;
+
+  lines.forEach((line, at) => pickLine.append(element("option", { value: at }, line.interface)));
+  let busiest = 0;
+  const volume = (line) => sum(line.read) + sum(line.written);
+  function sum(cells) { let total = 0; for (const n of cells.v) total += n; return total; }
+  // Cells are stored without the empty ones.
+  const dense = lines.map((line) => {
+    const fill = (cells) => {
+      const all = new Float64Array(line.rows * line.bins);
+      let at = 0;
+      cells.s.forEach((skip, i) => { at += skip; all[at] = cells.v[i]; at += 1; });
+      return all;
+    };
+    return { read: fill(line.read), written: fill(line.written) };
+  });
+  lines.forEach((line, at) => { if (line.preferred) busiest = at; });
+  if (!lines.some((line) => line.preferred)) {
+    lines.forEach((line, at) => { if (volume(line) > volume(lines[busiest])) busiest = at; });
+  }
+  pickLine.value = String(busiest);
+
+  function values() {
+    const line = lines[Number(pickLine.value)];
+    const { read, written } = dense[Number(pickLine.value)];
+    const way = pickWay.value;
+    const cells = new Float64Array(read.length);
+    for (let i = 0; i < cells.length; i += 1) {
+      cells[i] = (way === "write" ? 0 : read[i]) + (way === "read" ? 0 : written[i]);
+    }
+    const columns = new Float64Array(line.bins), rows = new Float64Array(line.rows);
+    let most = 0;
+    cells.forEach((n, i) => {
+      columns[i % line.bins] += n;
+      rows[Math.floor(i / line.bins)] += n;
+      if (n > most) most = n;
+    });
+    return { line, cells, columns, rows, most };
+  }
+
+  const rankText = (line, row) => {
+    const first = row * line.ranks_per_row;
+    const last = Math.min(first + line.ranks_per_row, data.ranks) - 1;
+    return last > first ? "ranks " + first + "-" + last : "rank " + first;
+  };
+
+  function draw() {
+    const { line, cells, columns, rows, most } = values();
+    const tall = Math.max(64, Math.min(300, line.rows * 16));
+    const { context, width, height } = prepare(canvas, top + tall + bottom);
+    const plot = width - left - right;
+    const end = line.bins * line.bin_seconds;
+    const cellWidth = plot / line.bins, cellHeight = tall / line.rows;
+    const shade = pickScale.value === "linear" ? (n) => n / most : (n) => Math.log1p(n) / Math.log1p(most);
+    const from = channels(colour("--heat-0")), to = channels(colour("--heat-1"));
+    context.fillStyle = colour("--heat-0");
+    context.fillRect(left, top, plot, tall);
+    for (let row = 0; row < line.rows; row += 1) {
+      for (let bin = 0; bin < line.bins; bin += 1) {
+        const n = cells[row * line.bins + bin];
+        if (n <= 0) continue;
+        // What is not nothing must be seen: the ramp begins at 12 %.
+        const part = 0.12 + 0.88 * shade(n);
+        context.fillStyle = "rgb(" + from.map((c, i) => Math.round(c + (to[i] - c) * part)).join(",") + ")";
+        context.fillRect(left + bin * cellWidth, top + row * cellHeight, Math.max(cellWidth, 1) + 0.3, cellHeight + 0.3);
+      }
+    }
+    context.strokeStyle = colour("--soft");
+    context.strokeRect(left - 0.5, top - 0.5, plot + 1, tall + 1);
+
+    const columnMost = Math.max(...columns, 1), rowMost = Math.max(...rows, 1);
+    context.fillStyle = colour("--bar-mid");
+    columns.forEach((n, bin) => {
+      const h = (n / columnMost) * (top - 16);
+      context.fillRect(left + bin * cellWidth, top - 3 - h, Math.max(cellWidth - 0.3, 0.7), h);
+    });
+    rows.forEach((n, row) => {
+      const w = (n / rowMost) * (right - 40);
+      context.fillRect(left + plot + 4, top + row * cellHeight, w, Math.max(cellHeight - 0.5, 0.7));
+    });
+    context.fillStyle = colour("--soft");
+    context.textBaseline = "top";
+    context.textAlign = "left";
+    context.fillText("sum, most " + bytes(columnMost) + " in " + seconds(line.bin_seconds), left, 1);
+    context.textBaseline = "bottom";
+    context.fillText("most " + bytes(rowMost), left + plot + 4, top - 4);
+    context.textAlign = "right";
+    context.textBaseline = "middle";
+    const labels = Math.max(1, Math.min(line.rows, Math.floor(tall / 18)));
+    const every = Math.ceil(line.rows / labels);
+    for (let row = 0; row < line.rows; row += every) {
+      context.fillText((line.rows === 1 ? "rank " : "") + row * line.ranks_per_row, left - 5, top + (row + 0.5) * cellHeight);
+    }
+    if (line.rows > 1) { context.textBaseline = "bottom"; context.fillText("rank", left - 5, top - 4); }
+    timeAxis(context, left, plot, top + tall, end, width);
+    if (cursor) {
+      cursor.row = Math.min(cursor.row, line.rows - 1);
+      cursor.bin = Math.min(cursor.bin, line.bins - 1);
+      context.strokeStyle = colour("--cursor");
+      context.lineWidth = 2;
+      context.strokeRect(left + cursor.bin * cellWidth - 1, top + cursor.row * cellHeight - 1, cellWidth + 2, cellHeight + 2);
+      context.lineWidth = 1;
+    }
+    source.textContent = line.source + (line.ranks_per_row > 1 ? "; " + line.ranks_per_row + " ranks per row" : "") +
+      "; columns of " + seconds(line.bin_seconds) + "; darkest cell " + bytes(most);
+    geometry = { left, top, plot, tall, line, cells };
+  }
+
+  let geometry = null;
+  function tell() {
+    const { line, cells } = geometry;
+    const n = cells[cursor.row * line.bins + cursor.bin];
+    const start = cursor.bin * line.bin_seconds;
+    readout.textContent = rankText(line, cursor.row) + ", " + seconds(start) + " to " +
+      seconds(start + line.bin_seconds) + ": " + (n > 0 ? bytes(n) : "nothing");
+  }
+  canvas.addEventListener("mousemove", (event) => {
+    const box = canvas.getBoundingClientRect();
+    const { line, plot, tall } = geometry;
+    const bin = Math.floor(((event.clientX - box.left - left) / plot) * line.bins);
+    const row = Math.floor(((event.clientY - box.top - top) / tall) * line.rows);
+    if (bin < 0 || row < 0 || bin >= line.bins || row >= line.rows) return;
+    cursor = { bin, row };
+    draw();
+    tell();
+  });
+  canvas.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const { line } = geometry;
+    cursor = cursor || { bin: 0, row: 0 };
+    cursor = {
+      bin: Math.max(0, Math.min(line.bins - 1, cursor.bin + step[0])),
+      row: Math.max(0, Math.min(line.rows - 1, cursor.row + step[1])),
+    };
+    draw();
+    tell();
+  });
+  for (const control of [pickLine, pickWay, pickScale]) {
+    control.addEventListener("change", () => { cursor = null; readout.textContent = ""; draw(); });
+  }
+  drawings.push(draw);
+  draw();
+}
+
+for (const root of document.querySelectorAll("[data-heatmap]")) {
+  heatMap(root, data.timelines[root.getAttribute("data-heatmap")]);
+}

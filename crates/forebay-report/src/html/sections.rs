@@ -1,0 +1,563 @@
+//! The parts of the page that need no script: everything but the drawings and the table of all files.
+
+use crate::Report;
+use crate::account::{TimeSplit, split_of};
+use crate::findings::{Finding, Severity, lost_share};
+use crate::model::{BUCKET_NAMES, Job, Layer, Timeline};
+use crate::units::{self, bytes, number, percent, share};
+use maud::{Markup, html};
+
+/// Files in the table of slow ones.
+const SLOW_FILES: usize = 20;
+/// Findings that are open at the start.
+const OPEN_FINDINGS: usize = 3;
+
+/// What ran.
+pub(super) fn head(report: &Report) -> Markup {
+    let job = &report.job;
+    let logs = match job.logs.as_slice() {
+        [log] => format!("{} (format {})", log.name, log.version),
+        logs => format!("{} logs of this job, joined", logs.len()),
+    };
+    let nodes = job
+        .nodes
+        .map_or("not in the log".to_owned(), |n| number(n.into()));
+    let run = if job.run_seconds_rounded {
+        format!(
+            "{} (the log has whole seconds)",
+            units::seconds(job.run_seconds)
+        )
+    } else {
+        units::seconds(job.run_seconds)
+    };
+    html! {
+        h1 { "I/O report: " code { @if job.exe.is_empty() { "(no command in the log)" } @else { (job.exe) } } }
+        dl .facts {
+            (fact("Job", &job.job_id.to_string()))
+            (fact(if job.is_mpi() { "Ranks" } else { "Processes" }, &number(job.ranks.into())))
+            (fact("Nodes", &nodes))
+            (fact("Start", &units::date(job.start)))
+            (fact("Run time", &run))
+            (fact("User id", &job.uid.to_string()))
+            @if let Some(exit) = job.metadata.get("exit") { (fact("Ended", exit)) }
+            (fact("Log", &logs))
+        }
+    }
+}
+
+fn fact(name: &str, text: &str) -> Markup {
+    html! { div { dt { (name) } dd { (text) } } }
+}
+
+/// The four figures that answer most questions.
+pub(super) fn cards(report: &Report) -> Markup {
+    let (job, account) = (&report.job, &report.account);
+    let at_least = if job.layers.iter().any(|layer| layer.is_partial) {
+        "at least "
+    } else {
+        ""
+    };
+    let who = if job.is_mpi() { "rank" } else { "process" };
+    html! {
+        div .cards {
+            section .card {
+                h3 { "Moved" }
+                div .figure { (at_least) (bytes(account.moved.bytes())) }
+                p { "read " (bytes(account.moved.bytes_read)) ", wrote " (bytes(account.moved.bytes_written)) ", "
+                    (units::count(account.moved.files, "file", "files")) }
+                p .hint { "at the lowest interface that saw a file, so nothing counts twice" }
+            }
+            section .card {
+                h3 { "Speed" }
+                div .figure {
+                    @if let Some(rate) = account.mib_per_second() { (mib(rate)) " MiB/s" } @else { "-" }
+                }
+                p {
+                    @if let Some(rate) = account.mib_per_second_per_node(job) { (mib(rate)) " MiB/s per compute node" }
+                    @else { "per compute node: unknown, the log has no number of nodes" }
+                }
+                p .hint { "bytes over the I/O time of the slowest " (who) }
+            }
+            section .card {
+                h3 { "Time of a mean " (who) }
+                div .figure { (percent(share(account.time.io(), job.run_seconds))) " in I/O" }
+                (time_bar(&account.time, job.run_seconds))
+                p { (split_text(&account.time, job.run_seconds)) }
+            }
+            section .card {
+                h3 { "Slowest " (who) }
+                @if let Some(slowest) = account.slowest {
+                    div .figure { (units::seconds(slowest.seconds)) }
+                    p { (who) " " (slowest.rank) ", " (percent(account.slowest_share(job))) " of the run time" }
+                } @else {
+                    div .figure { "-" }
+                    p { "no time was measured" }
+                }
+                p .hint { "the others wait for it where they are synchronized" }
+            }
+        }
+        ul .legend aria-label="Key of the time bars" {
+            @for (fill, name) in [("fill-read", "read"), ("fill-write", "write"), ("fill-meta", "metadata (open, close, stat, seek)"), ("fill-other", "not in I/O")] {
+                li { svg width="22" height="12" aria-hidden="true" { rect class=(fill) width="22" height="12" {} } (name) }
+            }
+        }
+    }
+}
+
+fn mib(rate: f64) -> String {
+    if rate >= 1000.0 {
+        number(rate.round() as u64)
+    } else {
+        format!("{rate:.1}")
+    }
+}
+
+fn split_text(time: &TimeSplit, run: f64) -> String {
+    let of = |seconds: f64| percent(share(seconds, run));
+    format!(
+        "read {}, write {}, metadata {}, else {}",
+        of(time.read),
+        of(time.write),
+        of(time.metadata),
+        of(time.other)
+    )
+}
+
+/// One bar, its whole length the run time.
+fn time_bar(time: &TimeSplit, run: f64) -> Markup {
+    let whole = run.max(time.io()).max(f64::MIN_POSITIVE);
+    let mut at = 0.0;
+    let parts = [
+        ("fill-read", time.read),
+        ("fill-write", time.write),
+        ("fill-meta", time.metadata),
+        ("fill-other", time.other),
+    ]
+    .map(|(fill, seconds)| {
+        let width = seconds / whole * 240.0;
+        let x = at;
+        at += width;
+        (fill, x, width)
+    });
+    html! {
+        svg .bar width="100%" height="16" viewBox="0 0 240 16" preserveAspectRatio="none" role="img"
+            aria-label=(split_text(time, run)) {
+            @for (fill, x, width) in parts {
+                @if width > 0.0 { rect class=(fill) x=(format!("{x:.2}")) y="1" width=(format!("{width:.2}")) height="14" {} }
+            }
+        }
+    }
+}
+
+/// What the numbers leave out.
+pub(super) fn notices(report: &Report) -> Markup {
+    html! {
+        @for finding in report.findings.iter().filter(|one| one.severity == Severity::Data) {
+            section .notice aria-label="About the data" {
+                strong { (finding.title) }
+                ul { @for evidence in &finding.evidence { li { (evidence) } } }
+                p { (finding.advice) }
+            }
+        }
+    }
+}
+
+/// All findings, the costly ones open.
+pub(super) fn findings(report: &Report) -> Markup {
+    let timed = report.timed();
+    let (costly, notes): (Vec<&Finding>, Vec<&Finding>) = timed
+        .into_iter()
+        .partition(|one| one.severity != Severity::Note);
+    html! {
+        section aria-labelledby="findings" {
+            h2 #findings { "Findings" }
+            @if costly.is_empty() {
+                p { "No known pattern costs this job noticeable time." }
+            } @else {
+                p .hint { "By seconds lost: how much quicker the slowest rank would have been, estimated from the job's own "
+                    "times. Estimates overlap and don't add up. Select one for evidence and advice." }
+                ol .findings { @for (i, one) in costly.iter().enumerate() { (finding(report, one, i < OPEN_FINDINGS)) } }
+            }
+            @if !notes.is_empty() {
+                details {
+                    summary { (units::count(notes.len() as u64, "pattern", "patterns")) " that cost this job next to nothing" }
+                    ol .findings { @for one in notes { (finding(report, one, false)) } }
+                }
+            }
+        }
+    }
+}
+
+fn finding(report: &Report, one: &Finding, is_open: bool) -> Markup {
+    let lost = units::seconds(one.seconds_lost.unwrap_or(0.0));
+    html! {
+        li {
+            details .finding .(one.severity.name()) open[is_open] {
+                summary {
+                    span .level { (one.severity.name()) }
+                    span .lost { "up to " (lost) ", " (percent(lost_share(one, &report.job))) }
+                    span { (one.title) }
+                }
+                div .body {
+                    p .advice { (one.advice) }
+                    @if let Some(setting) = &one.setting { p { "With Forebay: " code { (setting) } } }
+                    @if !one.evidence.is_empty() { ul { @for evidence in &one.evidence { li { (evidence) } } } }
+                    @if !one.files.is_empty() {
+                        table {
+                            caption { "Most costly files" }
+                            thead { tr { th .text scope="col" { "file" } th .text scope="col" { "what it shows" } } }
+                            tbody { @for file in &one.files { tr { td .name { (file.name) } td .text { (file.detail) } } } }
+                        }
+                    }
+                    p .estimate { "Estimate (" (one.confidence.name()) " confidence): " (one.estimate) ". Rule: " code { (one.code) } "." }
+                }
+            }
+        }
+    }
+}
+
+/// The heat map's frame; a script draws it.
+pub(super) fn timeline(report: &Report) -> Markup {
+    html! {
+        section aria-labelledby="timeline" {
+            h2 #timeline { "Timeline" }
+            @if report.job.timelines.is_empty() {
+                p { "The log has neither heat maps nor times of reads and writes." }
+            } @else {
+                p .hint { "Bytes by rank (down) and time (across); darker is more. The bars are the sums over all ranks (top) and "
+                    "over time (right). Point at a cell, or move with the arrow keys." }
+                (heat_map(0, "Heat map of bytes by rank and time"))
+                details {
+                    summary { "The same in numbers: tenths of the run time" }
+                    @for line in &report.job.timelines { (tenths(line, &report.job)) }
+                }
+            }
+        }
+    }
+}
+
+/// Canvas and controls of a heat map; `at` is its place in the data.
+pub(super) fn heat_map(at: usize, label: &str) -> Markup {
+    html! {
+        div data-heatmap=(at) {
+            div .controls {
+                label { "Interface " select .line {} }
+                label { "Show " select .way {
+                    option value="both" { "reads and writes" } option value="read" { "reads" } option value="write" { "writes" }
+                } }
+                label { "Scale " select .scale { option value="log" { "logarithmic" } option value="linear" { "linear" } } }
+            }
+            figure {
+                canvas tabindex="0" role="img" aria-label=(label) {}
+                figcaption .source {}
+            }
+            output aria-live="polite" {}
+        }
+        noscript { p { "The drawing needs scripts; the numbers below don't." } }
+    }
+}
+
+fn tenths(line: &Timeline, job: &Job) -> Markup {
+    let end = line.bins as f64 * line.bin_seconds;
+    let mut sums = [(0.0, 0.0); 10];
+    for (at, (read, written)) in line.columns().into_iter().enumerate() {
+        let tenth = (at * 10 / line.bins.max(1)).min(9);
+        sums[tenth].0 += read;
+        sums[tenth].1 += written;
+    }
+    let active = line.last_active.iter().flatten().count();
+    html! {
+        table {
+            caption { (line.interface.name()) ": " (number(active as u64)) " of " (number(job.ranks.into())) " ranks active; " (line.source.remark()) }
+            thead { tr { th scope="col" { "from" } th scope="col" { "to" } th scope="col" { "read" } th scope="col" { "written" } } }
+            tbody { @for (i, (read, written)) in (0u8..).zip(sums) { tr {
+                td { (units::seconds(end * f64::from(i) / 10.0)) }
+                td { (units::seconds(end * f64::from(i + 1) / 10.0)) }
+                td { (bytes(read as u64)) }
+                td { (bytes(written as u64)) }
+            } } }
+        }
+    }
+}
+
+/// One row per interface.
+pub(super) fn interfaces(report: &Report) -> Markup {
+    let job = &report.job;
+    html! {
+        section aria-labelledby="interfaces" {
+            h2 #interfaces { "Interfaces" }
+            p .hint { "What passes through MPI-IO, HDF5 or PnetCDF passes through POSIX again, so rows don't add up. "
+                "MiB/s by slowest is Darshan's agg_perf_by_slowest: bytes over the time of the slowest rank." }
+            @if job.layers.is_empty() { p { "No interface was used, or none was recorded." } } @else {
+                div .scroll { table .wide {
+                    caption { "Operations, bytes, and seconds of a mean rank by interface" }
+                    thead { tr {
+                        th .text scope="col" { "interface" }
+                        @for name in ["files", "opens", "reads", "read", "writes", "written", "seconds reading", "writing", "metadata", "MiB/s by slowest"] {
+                            th scope="col" { (name) }
+                        }
+                        th .text scope="col" { "share of the run time" }
+                    } }
+                    tbody { @for layer in &job.layers { (interface_row(job, layer)) } }
+                } }
+                @if job.layers.iter().any(|layer| layer.is_partial) {
+                    p { "* incomplete: the recorder ran out of memory, numbers are lower bounds" }
+                }
+            }
+        }
+    }
+}
+
+fn interface_row(job: &Job, layer: &Layer) -> Markup {
+    let total = layer.total();
+    let split = split_of(job, layer.interface);
+    let seconds = |value: f64| {
+        if value >= 0.000_5 {
+            format!("{value:.3}")
+        } else if value > 0.0 {
+            "< 0.001".to_owned()
+        } else {
+            "0".to_owned()
+        }
+    };
+    html! {
+        tr {
+            th .text scope="row" { (layer.interface.name()) @if layer.is_partial { "*" } }
+            td { (number(layer.uses.len() as u64)) }
+            td { (number(total.opens)) }
+            td { (number(total.read.ops)) }
+            td { (bytes(total.read.bytes)) }
+            td { (number(total.write.ops)) }
+            td { (bytes(total.write.bytes)) }
+            td { (seconds(split.read)) }
+            td { (seconds(split.write)) }
+            td { (seconds(split.metadata)) }
+            td { @if let Some(rate) = layer.by_slowest { (format!("{:.2}", rate.mib_per_second)) } @else { "-" } }
+            td .text { (time_bar(&split, job.run_seconds)) }
+        }
+    }
+}
+
+/// Histograms of request sizes and the most common sizes.
+pub(super) fn sizes(report: &Report) -> Markup {
+    let layers: Vec<(&Layer, [u64; 10], [u64; 10])> = report
+        .job
+        .layers
+        .iter()
+        .map(|layer| (layer, layer.total()))
+        .map(|(layer, total)| (layer, total.read.sizes, total.write.sizes))
+        .filter(|(_, read, write)| read.iter().chain(write).any(|n| *n > 0))
+        .collect();
+    html! {
+        section aria-labelledby="sizes" {
+            h2 #sizes { "Access sizes" }
+            p .hint { "How many requests had which size. Sizes on a border count below it: exactly 1 MiB is in 100 KiB-1 MiB." }
+            @if layers.is_empty() { p { "No interface in this log counts sizes of requests." } }
+            div .columns { @for (layer, read, write) in layers { (histogram(layer, &read, &write)) } }
+        }
+    }
+}
+
+fn histogram(layer: &Layer, read: &[u64; 10], write: &[u64; 10]) -> Markup {
+    let most = read.iter().chain(write).copied().max().unwrap_or(0).max(1);
+    let total = layer.total();
+    let bar = |n: u64, fill: &str| {
+        let width = if n > 0 {
+            (n as f64 / most as f64 * 118.0).max(1.5)
+        } else {
+            0.0
+        };
+        html! { svg .bar width="120" height="12" aria-hidden="true" { @if n > 0 { rect class=(fill) x="1" y="1" width=(format!("{width:.1}")) height="10" {} } } }
+    };
+    html! {
+        div {
+            table {
+                caption { strong { (layer.interface.name()) } " requests by size" }
+                thead { tr { th .text scope="col" { "size" } th scope="col" { "reads" } th { span .soft { "" } } th scope="col" { "writes" } th {} } }
+                tbody { @for (at, name) in BUCKET_NAMES.iter().enumerate() { tr {
+                    th .text scope="row" { (name) }
+                    td { (number(read[at])) }
+                    td { (bar(read[at], "fill-read")) }
+                    td { (number(write[at])) }
+                    td { (bar(write[at], "fill-write")) }
+                } } }
+            }
+            @if !total.common.is_empty() {
+                table {
+                    caption { "Most common sizes (" (layer.interface.name()) ", reads and writes)" }
+                    thead { tr { th scope="col" { "bytes" } th scope="col" { "size" } th scope="col" { "times, at least" } } }
+                    tbody { @for (size, count) in total.common.iter().take(4) { tr {
+                        td { (number(*size)) } td { (bytes(*size)) } td { (number(*count)) }
+                    } } }
+                }
+            }
+        }
+    }
+}
+
+/// Files and bytes by class.
+pub(super) fn sharing(report: &Report) -> Markup {
+    let all: u64 = report
+        .account
+        .sharing
+        .iter()
+        .map(|(_, moved)| moved.bytes())
+        .sum();
+    html! {
+        section aria-labelledby="sharing" {
+            h2 #sharing { "Sharing" }
+            p .hint { "Unique: one rank only. Shared: all ranks. Partly shared: some. Counted at the interface that the program "
+                "calls, so a file written by all ranks through MPI-IO is shared even if one aggregator does the writing." }
+            table {
+                caption { "Files and bytes by how many ranks touch a file" }
+                thead { tr { th .text scope="col" { "class" } th scope="col" { "files" } th scope="col" { "read" } th scope="col" { "written" } th scope="col" { "share of bytes" } } }
+                tbody { @for (class, moved) in &report.account.sharing { tr {
+                    th .text scope="row" { (class.name()) }
+                    td { (number(moved.files)) }
+                    td { (bytes(moved.bytes_read)) }
+                    td { (bytes(moved.bytes_written)) }
+                    td { (percent(share(moved.bytes() as f64, all as f64))) }
+                } } }
+            }
+        }
+    }
+}
+
+/// The files that took longest.
+pub(super) fn slowest(report: &Report) -> Markup {
+    let files = report.slowest_files(SLOW_FILES);
+    html! {
+        section aria-labelledby="slowest" {
+            h2 #slowest { "Slowest files" }
+            @if files.is_empty() { p { "No time was measured on any file." } } @else {
+                div .scroll { table .wide {
+                    caption { "By the time of the slowest rank on the file" }
+                    thead { tr {
+                        th .text scope="col" { "file" } th .text scope="col" { "interface" } th scope="col" { "slowest" }
+                        th scope="col" { "rank" } th scope="col" { "mean rank" } th scope="col" { "read" } th scope="col" { "written" }
+                        th scope="col" { "ranks" }
+                    } }
+                    tbody { @for (layer, one) in files {
+                        @let slowest = one.slowest().unwrap_or_default();
+                        tr {
+                            td .name { (report.job.files[one.file].name) }
+                            td .text { (layer.interface.name()) }
+                            td { (units::seconds(slowest.seconds)) }
+                            td { (slowest.rank) }
+                            td { (units::seconds(one.total.seconds() / f64::from(one.ranks.max(1)))) }
+                            td { (bytes(one.total.read.bytes)) }
+                            td { (bytes(one.total.write.bytes)) }
+                            td { (number(one.ranks.into())) }
+                        }
+                    } }
+                } }
+            }
+        }
+    }
+}
+
+/// The frame of the table of all files; a script fills it.
+pub(super) fn files(remark: &str) -> Markup {
+    let columns = [
+        ("name", "file"),
+        ("sharing", "sharing"),
+        ("ranks", "ranks"),
+        ("read", "read"),
+        ("written", "written"),
+        ("ops", "requests"),
+        ("opens", "opens"),
+        ("seconds", "slowest rank's time"),
+        ("slowest", "slowest rank"),
+    ];
+    html! {
+        section #files aria-labelledby="files-title" {
+            h2 #files-title { "All files" }
+            p .hint { (remark) " Bytes and requests at the lowest interface, time at the highest. Select a name for all counters." }
+            div .controls {
+                label { "Search names " input #file-search type="search" autocomplete="off" spellcheck="false" aria-controls="file-rows"; }
+                span { button #file-previous type="button" { "Previous page" } " " button #file-next type="button" { "Next page" } }
+                output #file-status aria-live="polite" {}
+            }
+            div .scroll { table .wide #file-table {
+                caption { "Files; the headings sort" }
+                thead { tr { @for (key, name) in columns {
+                    th scope="col" .name[key == "name"] data-key=(key) aria-sort="none" { button type="button" { (name) } }
+                } } }
+                tbody #file-rows {}
+            } }
+            noscript { p { "This table needs scripts; the slowest files are above." } }
+        }
+    }
+}
+
+/// The frame of the trace view; a script draws it.
+pub(super) fn trace() -> Markup {
+    html! {
+        section aria-labelledby="trace" {
+            h2 #trace { "Trace (DXT)" }
+            p .hint { "Single requests. In the view by rank the upper half of a rank's band is for reads, the lower half, lighter, for "
+                "writes; in the view by offset writes are lighter, with an outline." }
+            div #trace-view {
+                div .controls {
+                    label { "Interface " select .trace {} }
+                    label { "View " select .view { option value="rank" { "rank over time" } option value="offset" { "offset over time" } } }
+                    label { "File " select .file {} }
+                }
+                figure {
+                    canvas tabindex="0" role="img" aria-label="Traced requests over time" {}
+                    figcaption .rule {}
+                }
+            }
+        }
+    }
+}
+
+/// Where the numbers come from.
+pub(super) fn about(report: &Report) -> Markup {
+    let job = &report.job;
+    html! {
+        section aria-labelledby="about" {
+            h2 #about { "About this report" }
+            div .columns {
+                div {
+                    h3 { "How to read it" }
+                    p { "Times are those that calls took, as the recorder measured them; background write-back is not in them. A "
+                        "mean rank is the sum over ranks divided by their number. Of files that all ranks share, the log keeps sums "
+                        "and the fastest and slowest rank only." }
+                    p { "Seconds lost are estimates with a stated formula; they say where to look first, not what a change will bring." }
+                    @if let Some(coverage) = job.coverage {
+                        p { "Coverage: " (percent(coverage.share())) ", " (bytes(coverage.seen)) " recorded of " (bytes(coverage.total)) " that the kernel counted." }
+                    } @else {
+                        p { "Coverage is unknown: this log does not say how many bytes the kernel counted. mmap, io_uring and direct "
+                            "system calls may be missing." }
+                    }
+                    @if !job.hosts.is_empty() { p { "Hosts: " (job.hosts.iter().take(50).cloned().collect::<Vec<_>>().join(", "))
+                        @if job.hosts.len() > 50 { " and " (job.hosts.len() - 50) " more" } } }
+                }
+                div {
+                    table {
+                        caption { "Modules in the log" }
+                        thead { tr { th .text scope="col" { "module" } th scope="col" { "record version" } th .text scope="col" { "remark" } } }
+                        tbody { @for module in &job.modules { tr {
+                            td .text { (module.name) } td { (module.version) }
+                            td .text { @if module.is_partial { "incomplete" } @else if module.is_unknown { "not understood, left out" } @else { "complete" } }
+                        } } }
+                    }
+                    @if !job.metadata.is_empty() {
+                        details { summary { "What the logger noted" }
+                            table { tbody { @for (key, value) in &job.metadata { tr { th .text scope="row" { (key) } td .name { (value) } } } } }
+                        }
+                    }
+                    @if job.logs.len() > 1 {
+                        details { summary { (job.logs.len()) " logs" }
+                            table {
+                                thead { tr { th .text scope="col" { "log" } th scope="col" { "format" } th scope="col" { "first process" } } }
+                                tbody { @for log in &job.logs { tr { td .name { (log.name) } td { (log.version) } td { (log.first_rank) } } } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! One record of any data module becomes [`Counters`].
+
+use crate::model::{Counters, Extreme, Flow, Interface};
+use darshan_log::RecordView;
+use darshan_log::counters::Layout;
+
+/// Places of the counters that the report uses, looked up once per module.
+pub(super) struct Places {
+    interface: Interface,
+    prefix: &'static str,
+    reads: Vec<usize>,
+    writes: Vec<usize>,
+    independent: [Vec<usize>; 2],
+    collective: [Vec<usize>; 2],
+    opens: Vec<usize>,
+    seeks: Vec<usize>,
+    stats: Vec<usize>,
+    mmaps: Vec<usize>,
+    syncs: Vec<usize>,
+    switches: Vec<usize>,
+    consecutive: [Vec<usize>; 2],
+    sequential: [Vec<usize>; 2],
+    misaligned: Vec<usize>,
+    alignment: Option<usize>,
+    read_span: Option<(usize, usize)>,
+    write_span: Option<(usize, usize)>,
+    open_close: Option<(usize, usize)>,
+    longest: [Option<usize>; 2],
+}
+
+impl Places {
+    /// For a module; `prefix` is what its counters' names begin with.
+    pub(super) fn new(interface: Interface, layout: &'static Layout) -> Self {
+        let prefix = match interface {
+            Interface::Posix => "POSIX_",
+            Interface::Stdio => "STDIO_",
+            Interface::Dfs => "DFS_",
+            Interface::Daos => "DAOS_",
+            Interface::MpiIo => "MPIIO_",
+            Interface::Hdf5 => "H5D_",
+            Interface::Pnetcdf => "PNETCDF_VAR_",
+        };
+        let find = |names: &[&str]| -> Vec<usize> {
+            names
+                .iter()
+                .filter_map(|name| layout.counter(&format!("{prefix}{name}")))
+                .collect()
+        };
+        let float = |name: &str| layout.fcounter(&format!("{prefix}F_{name}"));
+        let span = |start: &str, end: &str| Some((float(start)?, float(end)?));
+        Places {
+            interface,
+            prefix,
+            reads: find(&[
+                "READS",
+                "INDEP_READS",
+                "COLL_READS",
+                "SPLIT_READS",
+                "NB_READS",
+            ]),
+            writes: find(&[
+                "WRITES",
+                "INDEP_WRITES",
+                "COLL_WRITES",
+                "SPLIT_WRITES",
+                "NB_WRITES",
+            ]),
+            independent: [
+                find(&["INDEP_READS", "NB_READS"]),
+                find(&["INDEP_WRITES", "NB_WRITES"]),
+            ],
+            collective: [
+                find(&["COLL_READS", "SPLIT_READS"]),
+                find(&["COLL_WRITES", "SPLIT_WRITES"]),
+            ],
+            opens: find(&[
+                "OPENS",
+                "FDOPENS",
+                "INDEP_OPENS",
+                "COLL_OPENS",
+                "GLOBAL_OPENS",
+                "OBJ_OPENS",
+                "ARRAY_OPENS",
+                "KV_OPENS",
+            ]),
+            seeks: find(&["SEEKS"]),
+            stats: find(&["STATS", "GET_SIZES"]),
+            mmaps: find(&["MMAPS"]),
+            syncs: find(&["FSYNCS", "FDSYNCS", "FLUSHES", "SYNCS"]),
+            switches: find(&["RW_SWITCHES"]),
+            consecutive: [find(&["CONSEC_READS"]), find(&["CONSEC_WRITES"])],
+            sequential: [find(&["SEQ_READS"]), find(&["SEQ_WRITES"])],
+            misaligned: find(&["FILE_NOT_ALIGNED"]),
+            alignment: layout.counter(&format!("{prefix}FILE_ALIGNMENT")),
+            read_span: span("READ_START_TIMESTAMP", "READ_END_TIMESTAMP"),
+            write_span: span("WRITE_START_TIMESTAMP", "WRITE_END_TIMESTAMP"),
+            open_close: span("OPEN_START_TIMESTAMP", "CLOSE_END_TIMESTAMP"),
+            longest: [float("MAX_READ_TIME"), float("MAX_WRITE_TIME")],
+        }
+    }
+
+    /// The counters of a record; times are moved by `shift` seconds.
+    pub(super) fn counters(&self, record: &RecordView, shift: f64) -> Counters {
+        let sum = |places: &[usize]| -> u64 {
+            places.iter().fold(0u64, |sum, at| {
+                sum.saturating_add(natural(record.counters[*at]))
+            })
+        };
+        let span = |places: Option<(usize, usize)>| {
+            let (start, end) = places?;
+            let (start, end) = (
+                seconds(record.fcounters[start]),
+                seconds(record.fcounters[end]),
+            );
+            (end > 0.0 && end >= start).then_some((start + shift, end + shift))
+        };
+        let (read_sizes, write_sizes) = record.size_histograms().unwrap_or_default();
+        let times = record.layout.times;
+        let time = |place: Option<usize>| place.map_or(0.0, |at| seconds(record.fcounters[at]));
+        let max_byte = record.layout.max_byte.unzip();
+        let flow = |direction: usize| {
+            let is_write = direction == 1;
+            let (places, sizes, bytes, max, time_at, span_at) = if is_write {
+                let time_at = times.map(|t| t.write);
+                (
+                    &self.writes,
+                    write_sizes,
+                    record.bytes_written(),
+                    max_byte.1,
+                    time_at,
+                    self.write_span,
+                )
+            } else {
+                let time_at = times.map(|t| t.read);
+                (
+                    &self.reads,
+                    read_sizes,
+                    record.bytes_read(),
+                    max_byte.0,
+                    time_at,
+                    self.read_span,
+                )
+            };
+            let sizes = sizes.map(natural);
+            let ops = match self.interface {
+                // Their calls of several kinds overlap in the counters, but not in the histograms.
+                Interface::Dfs | Interface::Daos => {
+                    sizes.iter().fold(0, |sum, n| n.saturating_add(sum))
+                }
+                _ => sum(places),
+            };
+            let bytes = natural(bytes);
+            Flow {
+                ops,
+                bytes,
+                max_byte: max
+                    .map(|at| natural(record.counters[at]))
+                    .filter(|_| bytes > 0),
+                consecutive: sum(&self.consecutive[direction]),
+                sequential: sum(&self.sequential[direction]),
+                sizes,
+                seconds: time(time_at),
+                longest: time(self.longest[direction]),
+                span: span(span_at),
+                independent: sum(&self.independent[direction]),
+                collective: sum(&self.collective[direction]),
+            }
+        };
+        Counters {
+            read: flow(0),
+            write: flow(1),
+            opens: sum(&self.opens),
+            seeks: sum(&self.seeks),
+            stats: sum(&self.stats),
+            mmaps: sum(&self.mmaps),
+            syncs: sum(&self.syncs),
+            switches: sum(&self.switches),
+            misaligned: sum(&self.misaligned),
+            alignment: self.alignment.map_or(0, |at| natural(record.counters[at])),
+            meta_seconds: time(times.map(|t| t.meta)),
+            span: span(self.open_close),
+            common: record
+                .common_accesses()
+                .into_iter()
+                .map(|(size, count)| (natural(size), natural(count)))
+                .filter(|(size, _)| *size > 0)
+                .collect(),
+        }
+    }
+
+    /// Slowest and fastest rank of a record that is a sum over ranks.
+    pub(super) fn extremes(&self, record: &RecordView, first_rank: u32) -> (Extreme, Extreme) {
+        let Some(places) = record.layout.extremes else {
+            return Default::default();
+        };
+        let one = |at: usize, time: usize| Extreme {
+            rank: first_rank.saturating_add(u32::try_from(record.counters[at]).unwrap_or(0)),
+            seconds: seconds(record.fcounters[time]),
+            bytes: natural(record.counters[at + 1]),
+        };
+        (
+            one(places.ranks + 2, places.times + 1),
+            one(places.ranks, places.times),
+        )
+    }
+
+    /// What the module's counters are called, for messages.
+    pub(super) fn prefix(&self) -> &'static str {
+        self.prefix
+    }
+}
+
+/// -1 is "not collected"; other negative values are damage.
+pub(super) fn natural(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
+/// Times that are no finite, positive numbers are damage.
+pub(super) fn seconds(value: f64) -> f64 {
+    if value.is_finite() && value > 0.0 {
+        value
+    } else {
+        0.0
+    }
+}

@@ -1,0 +1,602 @@
+//! From logs to a [`Job`]: joins the logs of one job, and condenses what has no bound.
+//!
+//! Logs are hostile input. What they claim (ranks, times, sizes) decides neither how much is allocated nor whether
+//! the report is made: nonsense is left out, and [`Job::damage`] says so.
+
+mod counters;
+mod timeline;
+mod trace;
+mod uses;
+
+use crate::model::*;
+use crate::text::printable;
+use counters::{Places, natural, seconds};
+use darshan_log::{
+    CounterModule, Daos, Dfs, DxtMpiio, DxtPosix, DxtRecord, H5d, Heatmap, Log, Lustre, Module,
+    ModuleId, MpiIo, PnetcdfVar, Posix, Record, Stdio, derive, record_id,
+};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use timeline::Canvas;
+use trace::Thinner;
+use uses::LayerBuilder;
+
+/// An open log and the name to show for it.
+pub struct NamedLog<'a> {
+    /// Printable name.
+    pub name: &'a str,
+    /// The log.
+    pub log: &'a Log,
+}
+
+/// More ranks than any machine has are not believed.
+const MOST_RANKS: u32 = 1 << 21;
+/// As many hosts are kept.
+const MOST_HOSTS: usize = 100_000;
+
+/// Places in the job of one of its logs.
+#[derive(Clone, Copy)]
+struct Seat {
+    first_rank: u32,
+    ranks: u32,
+    /// Seconds from the job's start to the log's.
+    shift: f64,
+}
+
+impl Seat {
+    /// The job's rank of a log's rank; ranks that don't exist become the last one.
+    fn rank(self, rank: i64) -> u32 {
+        let last = self.ranks.saturating_sub(1);
+        self.first_rank + u32::try_from(rank).unwrap_or(0).min(last)
+    }
+
+    fn range(self) -> std::ops::Range<u32> {
+        self.first_rank..self.first_rank + self.ranks
+    }
+}
+
+/// Makes a job of logs that belong together (at least one); see [`group`].
+pub fn job(logs: &[NamedLog]) -> Job {
+    let mut order: Vec<&NamedLog> = logs.iter().collect();
+    order.sort_by(|a, b| {
+        a.log
+            .job
+            .start
+            .cmp(&b.log.job.start)
+            .then(a.name.cmp(b.name))
+    });
+    let mut intake = Intake::new(&order);
+    for (named, seat) in order.iter().zip(intake.seats.clone()) {
+        intake.note_names(named.log);
+        intake.add_facts(named.log);
+        intake.add_heatmaps(named.log, seat);
+        intake.add_trace::<DxtPosix>(named.log, seat, Interface::Posix);
+        intake.add_trace::<DxtMpiio>(named.log, seat, Interface::MpiIo);
+    }
+    for (named, seat) in order.iter().zip(intake.seats.clone()) {
+        intake.add_records::<Posix>(named.log, seat, Interface::Posix);
+        intake.add_records::<Stdio>(named.log, seat, Interface::Stdio);
+        intake.add_records::<Dfs>(named.log, seat, Interface::Dfs);
+        intake.add_records::<Daos>(named.log, seat, Interface::Daos);
+        intake.add_records::<MpiIo>(named.log, seat, Interface::MpiIo);
+        intake.add_records::<H5d>(named.log, seat, Interface::Hdf5);
+        intake.add_containers::<H5d>(named.log, |record| record.extra.file_id);
+        intake.add_records::<PnetcdfVar>(named.log, seat, Interface::Pnetcdf);
+        intake.add_containers::<PnetcdfVar>(named.log, |record| record.extra.file_id);
+        intake.add_stripes(named.log);
+    }
+    intake.finish()
+}
+
+/// Logs that belong to one job: same job id and user, and no pause of more than a day between them. Indices into
+/// `logs`; jobs by their start.
+pub fn group(logs: &[NamedLog]) -> Vec<Vec<usize>> {
+    /// Job ids come again, after years.
+    const MOST_PAUSE_SECONDS: i64 = 86_400;
+    let mut order: Vec<usize> = (0..logs.len()).collect();
+    order.sort_by_key(|at| (logs[*at].log.job.start, logs[*at].name));
+    let mut groups: Vec<(i64, i64, i64, Vec<usize>)> = Vec::new();
+    for at in order {
+        let job = &logs[at].log.job;
+        let end = job.end.sec.max(job.start.sec);
+        let known = groups.iter_mut().rev().find(|(id, uid, until, _)| {
+            *id == job.id
+                && *uid == job.uid
+                && job.start.sec <= until.saturating_add(MOST_PAUSE_SECONDS)
+        });
+        match known {
+            Some((_, _, until, members)) => {
+                *until = (*until).max(end);
+                members.push(at);
+            }
+            None => groups.push((job.id, job.uid, end, vec![at])),
+        }
+    }
+    groups.into_iter().map(|(.., members)| members).collect()
+}
+
+struct Intake {
+    job: Job,
+    seats: Vec<Seat>,
+    ids: HashMap<u64, usize>,
+    layers: BTreeMap<Interface, LayerBuilder>,
+    measured: BTreeMap<Interface, Canvas>,
+    traced: BTreeMap<Interface, Canvas>,
+    estimated: BTreeMap<Interface, Canvas>,
+    traces: BTreeMap<Interface, (Thinner, bool)>,
+    traced_hosts: BTreeSet<String>,
+    traced_ranks: BTreeSet<u32>,
+    heatmap_bin: f64,
+    heatmap_end: f64,
+}
+
+impl Intake {
+    fn new(logs: &[&NamedLog]) -> Self {
+        let mut job = Job::default();
+        let start = logs
+            .iter()
+            .map(|named| named.log.job.start.as_secs_f64())
+            .fold(f64::INFINITY, f64::min);
+        job.start = if start.is_finite() { start } else { 0.0 };
+        let mut seats = Vec::new();
+        for named in logs {
+            let log = named.log;
+            let shift = seconds(log.job.start.as_secs_f64() - job.start);
+            let claimed = log.job.nprocs.max(1);
+            let ranks = u32::try_from(claimed)
+                .unwrap_or(u32::MAX)
+                .min(MOST_RANKS - job.ranks.min(MOST_RANKS - 1));
+            if i64::from(ranks) != log.job.nprocs {
+                job.damage.push(format!(
+                    "{}: {} processes are claimed, {ranks} are shown",
+                    named.name, log.job.nprocs
+                ));
+            }
+            let run = log.run_time();
+            if !(run.is_finite() && run >= 0.0) {
+                job.damage
+                    .push(format!("{}: the job's end was never written", named.name));
+            }
+            job.run_seconds = job.run_seconds.max(shift + seconds(run));
+            job.run_seconds_rounded |= log.header.version < darshan_log::FormatVersion::V3_41;
+            let is_mpi = match log.job.metadata.get("mpi") {
+                Some(answer) => answer == "1",
+                None => log.job.nprocs > 1,
+            };
+            job.logs.push(LogFacts {
+                name: named.name.to_owned(),
+                version: log.header.version.as_str().to_owned(),
+                first_rank: job.ranks,
+                ranks,
+                is_mpi,
+            });
+            seats.push(Seat {
+                first_rank: job.ranks,
+                ranks,
+                shift,
+            });
+            job.ranks += ranks;
+        }
+        if let Some(first) = logs.first().map(|named| named.log) {
+            note_job(&mut job, first);
+        }
+        for named in logs {
+            note_modules(&mut job, named.log);
+            let errors = named.log.damage.iter();
+            job.damage
+                .extend(errors.map(|error| format!("{}: {error}", named.name)));
+        }
+        Intake {
+            heatmap_bin: logs
+                .iter()
+                .filter_map(|named| first_heatmap(named.log))
+                .fold(0.0, |w, (bin, _)| bin.max(w)),
+            heatmap_end: logs
+                .iter()
+                .zip(&seats)
+                .filter_map(|(named, seat)| Some(first_heatmap(named.log)?.1 + seat.shift))
+                .fold(0.0, f64::max),
+            job,
+            seats,
+            ids: HashMap::new(),
+            layers: BTreeMap::new(),
+            measured: BTreeMap::new(),
+            traced: BTreeMap::new(),
+            estimated: BTreeMap::new(),
+            traces: BTreeMap::new(),
+            traced_hosts: BTreeSet::new(),
+            traced_ranks: BTreeSet::new(),
+        }
+    }
+
+    /// Names come first: a record without one is shown by its number.
+    fn note_names(&mut self, log: &Log) {
+        let std_streams =
+            ["<STDIN>", "<STDOUT>", "<STDERR>"].map(|name| record_id(name.as_bytes()));
+        let mut named: Vec<(u64, &[u8])> = log.names.iter().collect();
+        named.sort_unstable();
+        for (id, name) in named {
+            if name.is_empty() || name.starts_with(b"heatmap:") || self.ids.contains_key(&id) {
+                continue;
+            }
+            self.ids.insert(id, self.job.files.len());
+            self.job.files.push(File {
+                name: printable(name),
+                fs: file_system(log, name),
+                is_std_stream: std_streams.contains(&id)
+                    || (name.starts_with(b"<STD") && name.ends_with(b">")),
+                ..File::default()
+            });
+        }
+    }
+
+    fn file(&mut self, id: u64) -> usize {
+        *self.ids.entry(id).or_insert_with(|| {
+            self.job.files.push(File {
+                name: format!("record {id:016x} (no name in the log)"),
+                ..File::default()
+            });
+            self.job.files.len() - 1
+        })
+    }
+
+    fn damaged(&mut self, what: &str, error: &darshan_log::Error) {
+        self.job.damage.push(format!("{what}: {error}"));
+    }
+
+    fn add_facts(&mut self, log: &Log) {
+        let facts = match log.facts() {
+            Ok(Some(facts)) => facts,
+            Ok(None) => return,
+            Err(error) => return self.damaged("facts", &error),
+        };
+        for fact in &facts.files {
+            if let Some(at) = self.ids.get(&fact.id) {
+                self.job.files[*at].size_at_open = fact.size_at_open;
+                self.job.files[*at].created = fact.created;
+            }
+        }
+        for (key, value) in &facts.lines {
+            let (key, value) = (printable(key.as_bytes()), printable(value.as_bytes()));
+            self.job.metadata.entry(key).or_insert(value);
+        }
+    }
+
+    fn add_heatmaps(&mut self, log: &Log, seat: Seat) {
+        let interfaces: HashMap<u64, Interface> = [
+            ("heatmap:POSIX", Interface::Posix),
+            ("heatmap:STDIO", Interface::Stdio),
+            ("heatmap:MPIIO", Interface::MpiIo),
+            ("heatmap:DFS", Interface::Dfs),
+            ("heatmap:DAOS", Interface::Daos),
+        ]
+        .map(|(name, interface)| (record_id(name.as_bytes()), interface))
+        .into();
+        let (ranks, end) = (self.job.ranks, self.job.run_seconds.max(self.heatmap_end));
+        for record in log.records::<Heatmap>() {
+            let record = match record {
+                Ok(record) => record,
+                Err(error) => return self.damaged("heat map", &error),
+            };
+            let Some(interface) = interfaces.get(&record.id).copied() else {
+                continue;
+            };
+            let canvas = self.measured.entry(interface).or_insert_with(|| {
+                Canvas::new(
+                    interface,
+                    TimelineSource::Heatmap,
+                    ranks,
+                    end,
+                    self.heatmap_bin,
+                )
+            });
+            let width = seconds(record.bin_width);
+            if width <= 0.0 {
+                continue;
+            }
+            let rank = seat.rank(record.rank);
+            for (values, is_write) in [(&record.read, false), (&record.written, true)] {
+                for (at, bytes) in values.iter().enumerate().filter(|(_, bytes)| **bytes > 0) {
+                    let start = at as f64 * width + seat.shift;
+                    canvas.add(rank, is_write, start, start + width, *bytes as f64);
+                }
+            }
+        }
+    }
+
+    fn add_trace<M: Module<Record = DxtRecord>>(
+        &mut self,
+        log: &Log,
+        seat: Seat,
+        interface: Interface,
+    ) {
+        let Some(module) = log.module(M::ID) else {
+            return;
+        };
+        let (ranks, end) = (self.job.ranks, self.job.run_seconds);
+        for record in log.records::<M>() {
+            let record = match record {
+                Ok(record) => record,
+                Err(error) => return self.damaged("trace", &error),
+            };
+            let (file, rank) = (self.file(record.id), seat.rank(record.rank));
+            if self.traced_hosts.len() < MOST_HOSTS && !record.hostname.is_empty() {
+                self.traced_hosts
+                    .insert(printable(record.hostname.as_bytes()));
+            }
+            self.traced_ranks.insert(rank);
+            let canvas = self
+                .traced
+                .entry(interface)
+                .or_insert_with(|| Canvas::new(interface, TimelineSource::Trace, ranks, end, 0.0));
+            let (thinner, is_partial) = self
+                .traces
+                .entry(interface)
+                .or_insert_with(|| (Thinner::new(interface), false));
+            *is_partial |= module.partial;
+            let writes = record.writes.iter().map(|one| (one, true));
+            for (one, is_write) in writes.chain(record.reads.iter().map(|one| (one, false))) {
+                let segment = Segment {
+                    rank,
+                    file,
+                    is_write,
+                    offset: u64::try_from(one.offset).ok(),
+                    length: natural(one.length),
+                    start: seconds(one.start) + seat.shift,
+                    end: seconds(one.end).max(seconds(one.start)) + seat.shift,
+                };
+                canvas.add(
+                    rank,
+                    is_write,
+                    segment.start,
+                    segment.end,
+                    segment.length as f64,
+                );
+                thinner.add(segment);
+            }
+        }
+    }
+
+    fn add_records<M: CounterModule + Module<Record = Record<M>>>(
+        &mut self,
+        log: &Log,
+        seat: Seat,
+        interface: Interface,
+    ) {
+        let Some(module) = log.module(<M as Module>::ID) else {
+            return;
+        };
+        let places = Places::new(interface, M::layout());
+        let mut layer = self
+            .layers
+            .remove(&interface)
+            .unwrap_or_else(|| LayerBuilder::new(interface));
+        layer.is_partial |= module.partial;
+        let mut error = None;
+        let mut found = 0;
+        let records = log.records::<M>().map_while(|record| {
+            record.map_err(|e| error = Some(e)).ok().inspect(|record| {
+                found += 1;
+                self.add_record(&mut layer, &places, record, seat);
+            })
+        });
+        let derived = derive(records.map(Ok), i64::from(seat.ranks));
+        layer.add_derived(derived.unwrap_or_default());
+        if let Some(error) = error {
+            self.damaged(places.prefix().trim_end_matches('_'), &error);
+        }
+        if let Some(facts) = self
+            .job
+            .modules
+            .iter_mut()
+            .find(|facts| facts.name == <M as Module>::ID.name())
+        {
+            facts.records += found;
+        }
+        self.layers.insert(interface, layer);
+    }
+
+    fn add_record<M: CounterModule>(
+        &mut self,
+        layer: &mut LayerBuilder,
+        places: &Places,
+        record: &Record<M>,
+        seat: Seat,
+    ) {
+        let file = self.file(record.id);
+        let view = record.view();
+        let counters = places.counters(&view, seat.shift);
+        self.estimate(layer.interface(), &counters, record.rank, seat);
+        if record.rank < 0 && seat.ranks > 1 {
+            let (slowest, fastest) = places.extremes(&view, seat.first_rank);
+            layer.add_reduced(
+                file,
+                counters,
+                seat.first_rank,
+                seat.ranks,
+                slowest,
+                fastest,
+            );
+        } else {
+            layer.add_rank(file, counters, seat.rank(record.rank));
+        }
+    }
+
+    /// In which files data sets and variables lie.
+    fn add_containers<M: CounterModule + Module<Record = Record<M>>>(
+        &mut self,
+        log: &Log,
+        of: fn(&Record<M>) -> u64,
+    ) {
+        for record in log.records::<M>().map_while(Result::ok) {
+            let container = self.ids.get(&of(&record)).copied();
+            if let Some(file) = self.ids.get(&record.id) {
+                self.job.files[*file].container = container;
+            }
+        }
+    }
+
+    /// Spreads bytes between first and last time, for interfaces without a heat map or a trace.
+    fn estimate(&mut self, interface: Interface, counters: &Counters, rank: i64, seat: Seat) {
+        let is_data_set = matches!(interface, Interface::Hdf5 | Interface::Pnetcdf);
+        if is_data_set
+            || self.measured.contains_key(&interface)
+            || self.traced.contains_key(&interface)
+        {
+            return;
+        }
+        let (ranks, end) = (self.job.ranks, self.job.run_seconds);
+        let canvas = self
+            .estimated
+            .entry(interface)
+            .or_insert_with(|| Canvas::new(interface, TimelineSource::Timestamps, ranks, end, 0.0));
+        for (flow, is_write) in [(&counters.read, false), (&counters.write, true)] {
+            let Some(span) = flow.span else {
+                continue;
+            };
+            if rank < 0 {
+                canvas.add_all(seat.range(), is_write, span, flow.bytes as f64);
+            } else {
+                canvas.add(seat.rank(rank), is_write, span.0, span.1, flow.bytes as f64);
+            }
+        }
+    }
+
+    fn add_stripes(&mut self, log: &Log) {
+        for record in log.records::<Lustre>() {
+            let record = match record {
+                Ok(record) => record,
+                Err(error) => return self.damaged("LUSTRE", &error),
+            };
+            // Of a composite layout the last component is the one for large files.
+            if let (Some(at), Some(component)) =
+                (self.ids.get(&record.id), record.components.last())
+            {
+                self.job.files[*at].stripes = Some((
+                    natural(component.stripe_size),
+                    natural(component.stripe_count),
+                ));
+            }
+        }
+    }
+
+    fn finish(mut self) -> Job {
+        let ranks = self.job.ranks;
+        self.job.layers = self
+            .layers
+            .into_values()
+            .map(|layer| layer.finish(ranks))
+            .filter(|layer| !layer.uses.is_empty())
+            .collect();
+        let lines = self
+            .estimated
+            .into_iter()
+            .chain(self.traced)
+            .chain(self.measured);
+        // Later sources are better, and replace what an earlier one says of the same interface.
+        let best: BTreeMap<Interface, Canvas> = lines
+            .map(|(_, canvas)| (canvas.interface(), canvas))
+            .collect();
+        self.job.timelines = best.into_values().filter_map(Canvas::finish).collect();
+        self.job.traces = self
+            .traces
+            .into_values()
+            .filter_map(|(thinner, is_partial)| thinner.finish(is_partial))
+            .collect();
+        // Only a trace of every rank names every node.
+        if self.job.hosts.is_empty() && self.traced_ranks.len() == ranks as usize {
+            self.job.hosts = self.traced_hosts.into_iter().collect();
+        }
+        if self.job.nodes.is_none() && !self.job.hosts.is_empty() {
+            self.job.nodes = u32::try_from(self.job.hosts.len()).ok();
+        }
+        self.job.settle_layers();
+        self.job
+    }
+}
+
+/// Bin width and end of the first heat map.
+fn first_heatmap(log: &Log) -> Option<(f64, f64)> {
+    let record = log.records::<Heatmap>().next()?.ok()?;
+    let width = seconds(record.bin_width);
+    Some((width, width * record.bins() as f64))
+}
+
+fn note_job(job: &mut Job, log: &Log) {
+    job.exe = printable(log.exe.as_bytes());
+    job.job_id = log.job.id;
+    job.uid = log.job.uid;
+    for (key, value) in log.job.metadata.iter() {
+        let (key, value) = (printable(key.as_bytes()), printable(value.as_bytes()));
+        job.metadata.insert(key, value);
+    }
+    job.nodes = job
+        .metadata
+        .get("nnodes")
+        .and_then(|text| text.parse().ok());
+    if let Some(hosts) = job.metadata.get("hosts") {
+        job.hosts = hosts.split(',').map(str::to_owned).collect();
+        // A list that was cut ends with how many there are more.
+        job.hosts
+            .retain(|host| !host.starts_with('+') && !host.is_empty());
+    }
+    job.coverage = coverage(&job.metadata);
+    if let Some(text) = job
+        .metadata
+        .get("degraded")
+        .filter(|text| !text.is_empty() && *text != "0")
+    {
+        job.losses.push(format!(
+            "the recorder ran out of memory and summed files: {text}"
+        ));
+    }
+}
+
+/// `coverage_read=SEEN/TOTAL` and `coverage_written=SEEN/TOTAL`, bytes.
+fn coverage(metadata: &BTreeMap<String, String>) -> Option<Coverage> {
+    let mut sum = Coverage { seen: 0, total: 0 };
+    let mut is_known = false;
+    for key in ["coverage_read", "coverage_written"] {
+        let Some((seen, total)) = metadata.get(key).and_then(|text| text.split_once('/')) else {
+            continue;
+        };
+        if let (Ok(seen), Ok(total)) = (seen.trim().parse::<u64>(), total.trim().parse::<u64>()) {
+            sum.seen = sum.seen.saturating_add(seen);
+            sum.total = sum.total.saturating_add(total);
+            is_known = true;
+        }
+    }
+    is_known.then_some(sum)
+}
+
+fn note_modules(job: &mut Job, log: &Log) {
+    for module in log.modules() {
+        let name = module.id.name().to_owned();
+        let name = match module.id {
+            ModuleId::Unknown(number) => format!("module {number}"),
+            _ => name,
+        };
+        match job.modules.iter_mut().find(|known| known.name == name) {
+            Some(known) => known.is_partial |= module.partial,
+            None => job.modules.push(ModuleFacts {
+                name,
+                version: module.version,
+                records: 0,
+                is_partial: module.partial,
+                is_unknown: !module.is_decoded(),
+            }),
+        }
+    }
+}
+
+/// Type of the file system whose mount point is the longest prefix of the name.
+fn file_system(log: &Log, name: &[u8]) -> String {
+    log.mounts
+        .iter()
+        .filter(|mount| {
+            let path = mount.path.trim_end_matches('/').as_bytes();
+            name.starts_with(path) && name.get(path.len()).is_none_or(|next| *next == b'/')
+        })
+        .max_by_key(|mount| mount.path.trim_end_matches('/').len())
+        .map(|mount| printable(mount.fs_type.as_bytes()))
+        .unwrap_or_default()
+}

@@ -1,0 +1,156 @@
+//! Records of one interface, gathered by file.
+
+use crate::model::*;
+use darshan_log::Derived;
+use std::collections::BTreeMap;
+
+/// A layer that is being filled.
+pub(super) struct LayerBuilder {
+    interface: Interface,
+    pub(super) is_partial: bool,
+    uses: BTreeMap<usize, FileUse>,
+    total_bytes: f64,
+    /// The slowest rank on files of its own, over all logs.
+    unique_seconds: f64,
+    /// Shared files, one after the other.
+    shared_seconds: f64,
+    /// One log only: exactly what Darshan's tools say.
+    exact: Option<BySlowest>,
+    logs: u32,
+}
+
+impl LayerBuilder {
+    pub(super) fn new(interface: Interface) -> Self {
+        LayerBuilder {
+            interface,
+            is_partial: false,
+            uses: BTreeMap::new(),
+            total_bytes: 0.0,
+            unique_seconds: 0.0,
+            shared_seconds: 0.0,
+            exact: None,
+            logs: 0,
+        }
+    }
+
+    pub(super) fn interface(&self) -> Interface {
+        self.interface
+    }
+
+    /// What one rank did.
+    pub(super) fn add_rank(&mut self, file: usize, counters: Counters, rank: u32) {
+        let one = self.of_file(file);
+        one.by_rank.push(RankShare {
+            rank,
+            read_seconds: counters.read.seconds,
+            write_seconds: counters.write.seconds,
+            meta_seconds: counters.meta_seconds,
+            bytes_read: counters.read.bytes,
+            bytes_written: counters.write.bytes,
+        });
+        one.total.add(&counters);
+    }
+
+    /// What all ranks of a log did.
+    pub(super) fn add_reduced(
+        &mut self,
+        file: usize,
+        counters: Counters,
+        first_rank: u32,
+        ranks: u32,
+        slowest: Extreme,
+        fastest: Extreme,
+    ) {
+        let one = self.of_file(file);
+        one.reduced.push(Reduced {
+            first_rank,
+            ranks,
+            read_seconds: counters.read.seconds,
+            write_seconds: counters.write.seconds,
+            meta_seconds: counters.meta_seconds,
+            bytes: counters.bytes(),
+            slowest,
+            fastest,
+        });
+        one.total.add(&counters);
+    }
+
+    fn of_file(&mut self, file: usize) -> &mut FileUse {
+        self.uses.entry(file).or_insert_with(|| FileUse {
+            file,
+            ranks: 0,
+            sharing: Sharing::Unique,
+            total: Counters::default(),
+            by_rank: Vec::new(),
+            reduced: Vec::new(),
+            is_lowest: true,
+            is_highest: true,
+        })
+    }
+
+    /// What Darshan's tools derive of one log.
+    pub(super) fn add_derived(&mut self, derived: Derived) {
+        self.logs += 1;
+        self.total_bytes += derived.total_bytes as f64;
+        self.unique_seconds = self.unique_seconds.max(derived.unique_time_by_slowest);
+        self.shared_seconds += derived.shared_time_by_slowest;
+        self.exact = Some(BySlowest {
+            seconds: derived.agg_time_by_slowest,
+            mib_per_second: derived.agg_perf_by_slowest,
+        });
+    }
+
+    pub(super) fn finish(mut self, ranks: u32) -> Layer {
+        let by_slowest = self.by_slowest();
+        for one in self.uses.values_mut() {
+            merge_ranks(&mut one.by_rank);
+            let summed: u32 = one
+                .reduced
+                .iter()
+                .map(|sum| sum.ranks)
+                .fold(0, u32::saturating_add);
+            one.ranks = summed
+                .saturating_add(one.by_rank.len() as u32)
+                .clamp(1, ranks.max(1));
+            one.sharing = match one.ranks {
+                1 => Sharing::Unique,
+                n if n == ranks => Sharing::Shared,
+                _ => Sharing::Partial,
+            };
+        }
+        Layer {
+            interface: self.interface,
+            uses: self.uses.into_values().collect(),
+            by_slowest,
+            is_partial: self.is_partial,
+        }
+    }
+
+    /// Of several logs: the slowest process over all, and shared files one after the other.
+    fn by_slowest(&self) -> Option<BySlowest> {
+        if matches!(self.interface, Interface::Hdf5 | Interface::Pnetcdf) {
+            return None;
+        }
+        if self.logs == 1 {
+            return self.exact;
+        }
+        let seconds = self.unique_seconds + self.shared_seconds;
+        let mib = self.total_bytes / f64::from(1 << 20);
+        Some(BySlowest {
+            seconds,
+            mib_per_second: crate::units::share(mib, seconds),
+        })
+    }
+}
+
+/// One entry per rank, in ascending order.
+fn merge_ranks(shares: &mut Vec<RankShare>) {
+    shares.sort_by_key(|share| share.rank);
+    shares.dedup_by(|next, kept| {
+        let same = next.rank == kept.rank;
+        if same {
+            kept.add(next);
+        }
+        same
+    });
+}

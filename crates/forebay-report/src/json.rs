@@ -1,0 +1,126 @@
+//! Facts for scripts. The schema is promised in docs/REPORT.md: fields are added, never changed or removed, within
+//! one version.
+
+use crate::Report;
+use crate::account::{Moved, TimeSplit, split_of};
+use crate::model::{BUCKET_BOUNDS, Counters, FileUse, Flow, Layer};
+use serde_json::{Value, json};
+
+/// Version of the schema.
+pub const FORMAT: u32 = 1;
+/// Files that are listed one by one.
+const SLOW_FILES: usize = 100;
+
+/// The whole report.
+pub(crate) fn report(report: &Report) -> Value {
+    let (job, account) = (&report.job, &report.account);
+    json!({
+        "forebay_job_report": FORMAT,
+        "job": {
+            "exe": job.exe,
+            "id": job.job_id,
+            "uid": job.uid,
+            "processes": job.ranks,
+            "mpi": job.is_mpi(),
+            "nodes": job.nodes,
+            "hosts": job.hosts,
+            "start_unix_seconds": job.start,
+            "run_seconds": job.run_seconds,
+            "run_seconds_rounded": job.run_seconds_rounded,
+            "metadata": job.metadata,
+            "logs": job.logs,
+            "modules": job.modules,
+        },
+        "coverage": job.coverage.map(|coverage| json!({
+            "seen_bytes": coverage.seen,
+            "total_bytes": coverage.total,
+            "share": coverage.share(),
+        })),
+        "moved": moved(&account.moved),
+        "mib_per_second": account.mib_per_second(),
+        "mib_per_second_per_node": account.mib_per_second_per_node(job),
+        "time": split(&account.time),
+        "slowest_rank": account.slowest,
+        "sharing": account.sharing.iter().map(|(class, sums)| {
+            let mut row = moved(sums);
+            row["class"] = json!(class);
+            row
+        }).collect::<Vec<_>>(),
+        "size_bucket_bounds": BUCKET_BOUNDS,
+        "interfaces": job.layers.iter().map(|one| layer(report, one)).collect::<Vec<_>>(),
+        "slowest_files": report.slowest_files(SLOW_FILES).iter()
+            .map(|(layer, one)| file(report, layer, one)).collect::<Vec<_>>(),
+        "findings": report.findings,
+    })
+}
+
+fn moved(sums: &Moved) -> Value {
+    json!({
+        "files": sums.files,
+        "bytes_read": sums.bytes_read,
+        "bytes_written": sums.bytes_written,
+    })
+}
+
+fn split(time: &TimeSplit) -> Value {
+    json!({
+        "read_seconds": time.read,
+        "write_seconds": time.write,
+        "metadata_seconds": time.metadata,
+        "other_seconds": time.other,
+    })
+}
+
+fn layer(report: &Report, layer: &Layer) -> Value {
+    let total = layer.total();
+    let mut value = counters(&total);
+    value["interface"] = json!(layer.interface.name());
+    value["files"] = json!(layer.uses.len());
+    value["partial"] = json!(layer.is_partial);
+    value["by_slowest"] = json!(layer.by_slowest);
+    value["mean_rank"] = split(&split_of(&report.job, layer.interface));
+    value
+}
+
+fn counters(total: &Counters) -> Value {
+    json!({
+        "opens": total.opens,
+        "seeks": total.seeks,
+        "stats": total.stats,
+        "syncs": total.syncs,
+        "mmaps": total.mmaps,
+        "switches": total.switches,
+        "misaligned": total.misaligned,
+        "metadata_seconds": total.meta_seconds,
+        "read": flow(&total.read),
+        "write": flow(&total.write),
+        "common_sizes": total.common,
+    })
+}
+
+fn flow(flow: &Flow) -> Value {
+    json!({
+        "ops": flow.ops,
+        "bytes": flow.bytes,
+        "seconds": flow.seconds,
+        "sequential": flow.sequential,
+        "consecutive": flow.consecutive,
+        "sizes": flow.sizes,
+        "independent": flow.independent,
+        "collective": flow.collective,
+    })
+}
+
+fn file(report: &Report, layer: &Layer, one: &FileUse) -> Value {
+    let facts = &report.job.files[one.file];
+    let mut value = counters(&one.total);
+    value["name"] = json!(facts.name);
+    value["file_system"] = json!(facts.fs);
+    value["interface"] = json!(layer.interface.name());
+    value["sharing"] = json!(one.sharing);
+    value["ranks"] = json!(one.ranks);
+    value["slowest"] = json!(one.slowest());
+    value["created"] = json!(facts.created);
+    value["size_at_open"] = json!(facts.size_at_open);
+    value
+}

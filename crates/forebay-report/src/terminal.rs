@@ -1,0 +1,470 @@
+//! The summary for a terminal: one screen of 80 columns, plain text.
+
+use crate::Report;
+use crate::account::{Moved, TimeSplit, split_of};
+use crate::findings::{Finding, Severity, lost_share};
+use crate::model::{BUCKET_NAMES, FileUse, Interface, Layer, Sharing};
+use crate::text::{shorten, wrap};
+use crate::units::{self, bytes, number, percent, share};
+use std::fmt::Write as _;
+
+/// Columns.
+const WIDTH: usize = 80;
+/// Columns of the names at the left.
+const LABEL: usize = 12;
+/// Findings in the summary.
+const FINDINGS: usize = 3;
+/// Files in the summary.
+const FILES: usize = 3;
+
+/// Lines with a name at the left.
+struct Page(String);
+
+impl Page {
+    /// `  name         text`, wrapped.
+    fn row(&mut self, name: &str, text: &str) {
+        for (i, line) in wrap(text, WIDTH - LABEL - 3).iter().enumerate() {
+            let name = if i == 0 { name } else { "" };
+            let _ = writeln!(self.0, "{}", format!("  {name:<LABEL$} {line}").trim_end());
+        }
+    }
+
+    fn line(&mut self, text: &str) {
+        let _ = writeln!(self.0, "{}", text.trim_end());
+    }
+}
+
+/// The whole screen; `all` for every finding with its evidence.
+pub(crate) fn screen(report: &Report, all: bool) -> String {
+    let mut page = Page(String::new());
+    head(&mut page, report);
+    page.line("");
+    facts(&mut page, report);
+    page.line("");
+    interfaces(&mut page, report);
+    page.line("");
+    details(&mut page, report);
+    page.line("");
+    findings(&mut page, report, all);
+    page.0
+}
+
+/// A few rows for the end of `forebay run`.
+pub(crate) fn short(report: &Report) -> String {
+    let mut page = Page(String::new());
+    page.row("I/O", &moved(report));
+    page.row("I/O time", &time(report));
+    let account = &report.account;
+    if let Some(slowest) = account.slowest {
+        page.row(
+            "slowest",
+            &format!(
+                "{} {}: {} in I/O, {} of the run time",
+                who(report),
+                slowest.rank,
+                units::seconds(slowest.seconds),
+                percent(account.slowest_share(&report.job))
+            ),
+        );
+    }
+    for finding in report
+        .findings
+        .iter()
+        .filter(|one| one.severity == Severity::Data)
+        .take(2)
+    {
+        page.row("note", &finding.title);
+    }
+    let costly = report.costly();
+    for (i, finding) in costly.iter().take(FINDINGS).enumerate() {
+        let name = if i == 0 { "findings" } else { "" };
+        page.row(
+            name,
+            &format!("{}: {}", lost(finding, report), finding.title),
+        );
+    }
+    if costly.is_empty() {
+        page.row("findings", "none that cost time");
+    }
+    page.0
+}
+
+/// What a rank is called: processes that know nothing of each other are none.
+fn who(report: &Report) -> &'static str {
+    if report.job.is_mpi() {
+        "rank"
+    } else {
+        "process"
+    }
+}
+
+fn head(page: &mut Page, report: &Report) {
+    let job = &report.job;
+    let exe = if job.exe.is_empty() {
+        "(no command in the log)"
+    } else {
+        &job.exe
+    };
+    page.line(&shorten(exe, WIDTH));
+    let nodes = job.nodes.map_or("unknown number of nodes".to_owned(), |n| {
+        units::count(n.into(), "node", "nodes")
+    });
+    page.row(
+        "job",
+        &format!(
+            "{}, {} on {nodes}, uid {}",
+            job.job_id,
+            units::count(job.ranks.into(), "process", "processes"),
+            job.uid
+        ),
+    );
+    let about = if job.run_seconds_rounded {
+        " (whole seconds)"
+    } else {
+        ""
+    };
+    page.row(
+        "ran",
+        &format!(
+            "{}, {}{about}",
+            units::date(job.start),
+            units::seconds(job.run_seconds)
+        ),
+    );
+    let log = job.logs.first().map_or(String::new(), |log| {
+        if job.logs.len() > 1 {
+            format!(
+                "{} joined, the first is {}",
+                units::count(job.logs.len() as u64, "log", "logs"),
+                log.name
+            )
+        } else {
+            format!("{} (format {})", log.name, log.version)
+        }
+    });
+    page.row("log", &shorten(&log, WIDTH - LABEL - 3));
+    if let Some(exit) = job.metadata.get("exit") {
+        page.row("ended", exit);
+    }
+}
+
+fn moved(report: &Report) -> String {
+    let Moved {
+        files,
+        bytes_read,
+        bytes_written,
+    } = report.account.moved;
+    if report.job.layers.is_empty() {
+        return "none recorded".to_owned();
+    }
+    let lowest: Vec<&str> = report
+        .job
+        .layers
+        .iter()
+        .filter(|layer| layer.uses.iter().any(|one| one.is_lowest))
+        .map(|layer| layer.interface.name())
+        .collect();
+    let at_least = if report.job.layers.iter().any(|layer| layer.is_partial) {
+        "at least "
+    } else {
+        ""
+    };
+    format!(
+        "read {at_least}{}, wrote {at_least}{}, {} (counted at {})",
+        bytes(bytes_read),
+        bytes(bytes_written),
+        units::count(files, "file", "files"),
+        lowest.join(" + ")
+    )
+}
+
+fn time(report: &Report) -> String {
+    let TimeSplit {
+        read,
+        write,
+        metadata,
+        other,
+    } = report.account.time;
+    let of = |seconds: f64| percent(share(seconds, report.job.run_seconds));
+    format!(
+        "of the run time a mean {} reads {}, writes {}, is in metadata {}, not in I/O {}",
+        who(report),
+        of(read),
+        of(write),
+        of(metadata),
+        of(other)
+    )
+}
+
+fn facts(page: &mut Page, report: &Report) {
+    let (job, account) = (&report.job, &report.account);
+    page.row("moved", &moved(report));
+    page.row(
+        "speed",
+        &account.mib_per_second().map_or("-".to_owned(), |rate| {
+            let per_node = account.mib_per_second_per_node(job).map_or(
+                "per node unknown (the log has no number of nodes)".to_owned(),
+                |rate| format!("{rate:.1} MiB/s per node"),
+            );
+            format!(
+                "{rate:.1} MiB/s while the slowest {} does I/O; {per_node}",
+                who(report)
+            )
+        }),
+    );
+    page.row("time", &time(report));
+    page.row(
+        "slowest",
+        &account
+            .slowest
+            .map_or("no time was measured".to_owned(), |slowest| {
+                format!(
+                    "{} {}: {} in I/O, {} of the run time",
+                    who(report),
+                    slowest.rank,
+                    units::seconds(slowest.seconds),
+                    percent(account.slowest_share(job))
+                )
+            }),
+    );
+    if let Some(coverage) = job.coverage {
+        page.row(
+            "coverage",
+            &format!(
+                "{}: {} recorded of {} that the kernel counted",
+                percent(coverage.share()),
+                bytes(coverage.seen),
+                bytes(coverage.total)
+            ),
+        );
+    }
+}
+
+fn interfaces(page: &mut Page, report: &Report) {
+    let job = &report.job;
+    if job.layers.is_empty() {
+        page.line("  no interface was used, or none was recorded");
+        return;
+    }
+    page.line(
+        "                   read   written   reads  writes    seconds of a mean     MiB/s by",
+    );
+    page.line(&format!(
+        "  interface                                       {:<21}  slowest",
+        format!("{} (r/w/meta)", who(report))
+    ));
+    for layer in &job.layers {
+        let total = layer.total();
+        let split = split_of(job, layer.interface);
+        let mark = if layer.is_partial { "*" } else { "" };
+        let rate = layer
+            .by_slowest
+            .map_or("-".to_owned(), |rate| format!("{:.1}", rate.mib_per_second));
+        page.line(&format!(
+            "  {:<10} {:>10}{:>10}{:>8}{:>8}  {:<21} {:>10}",
+            format!("{}{mark}", layer.interface.name()),
+            bytes(total.read.bytes),
+            bytes(total.write.bytes),
+            compact(total.read.ops),
+            compact(total.write.ops),
+            format!(
+                "{}/{}/{}",
+                few(split.read),
+                few(split.write),
+                few(split.metadata)
+            ),
+            rate
+        ));
+    }
+    let has = |interface| job.layer(interface).is_some();
+    if has(Interface::MpiIo) && has(Interface::Posix) {
+        page.line("  MPI-IO bytes pass through POSIX again: \"moved\" counts them once, \"time\" in MPI-IO.");
+    }
+    if job.layers.iter().any(|layer| layer.is_partial) {
+        page.line("  * incomplete: lower bounds");
+    }
+}
+
+/// At most 7 characters.
+fn compact(n: u64) -> String {
+    match n {
+        0..=999_999 => n.to_string(),
+        1_000_000..=999_999_999 => format!("{:.1}M", n as f64 / 1e6),
+        _ => format!("{:.1}G", n as f64 / 1e9),
+    }
+}
+
+/// Seconds in few characters.
+fn few(seconds: f64) -> String {
+    if seconds >= 99.95 {
+        format!("{seconds:.0}")
+    } else if seconds >= 0.095 {
+        format!("{seconds:.1}")
+    } else if seconds >= 0.000_95 {
+        format!("{seconds:.3}")
+    } else if seconds > 0.0 {
+        "<.001".to_owned()
+    } else {
+        "0".to_owned()
+    }
+}
+
+fn details(page: &mut Page, report: &Report) {
+    let classes: Vec<String> = report
+        .account
+        .sharing
+        .iter()
+        .filter(|(_, moved)| moved.files > 0)
+        .map(|(class, moved)| {
+            format!(
+                "{}: {}, {}",
+                class.name(),
+                units::count(moved.files, "file", "files"),
+                bytes(moved.bytes())
+            )
+        })
+        .collect();
+    let sharing = if report.job.ranks < 2 {
+        "one process".to_owned()
+    } else if classes.is_empty() {
+        "no files".to_owned()
+    } else {
+        classes.join("; ")
+    };
+    page.row("sharing", &sharing);
+    for layer in report
+        .job
+        .layers
+        .iter()
+        .filter(|layer| !layer.interface.is_library())
+    {
+        let total = layer.total();
+        for (noun, flow) in [("reads", &total.read), ("writes", &total.write)] {
+            if let Some(text) = sizes(&flow.sizes) {
+                page.row(
+                    "sizes",
+                    &format!("{} {noun}: {text}", layer.interface.name()),
+                );
+            }
+        }
+    }
+    let slowest = report.slowest_files(FILES);
+    for (i, (layer, one)) in slowest.iter().enumerate() {
+        let name = if i == 0 { "slow files" } else { "" };
+        page.row(name, &slow_file(report, layer, one));
+    }
+}
+
+/// The three largest buckets.
+fn sizes(buckets: &[u64; 10]) -> Option<String> {
+    let all: u64 = buckets.iter().sum();
+    let mut order: Vec<(u64, usize)> = buckets
+        .iter()
+        .copied()
+        .zip(0..)
+        .filter(|(n, _)| *n > 0)
+        .collect();
+    order.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+    let parts: Vec<String> = order
+        .iter()
+        .take(3)
+        .map(|(n, at)| {
+            format!(
+                "{} {}",
+                BUCKET_NAMES[*at],
+                percent(share(*n as f64, all as f64))
+            )
+        })
+        .collect();
+    (!parts.is_empty()).then(|| format!("{} (of {})", parts.join(", "), number(all)))
+}
+
+fn slow_file(report: &Report, layer: &Layer, one: &FileUse) -> String {
+    let seconds = one.slowest().map_or(0.0, |slowest| slowest.seconds);
+    let numbers = format!(
+        "{} {}, {}",
+        units::seconds(seconds),
+        layer.interface.name(),
+        if one.sharing == Sharing::Unique {
+            "unique"
+        } else {
+            "shared"
+        }
+    );
+    let room = WIDTH - LABEL - 3 - numbers.chars().count() - 2;
+    // Blanks in names would be wrapped away; what is shown is a name, not a path to copy.
+    format!(
+        "{}  {numbers}",
+        shorten(&report.job.files[one.file].name, room).replace(' ', "\u{b7}")
+    )
+}
+
+fn lost(finding: &Finding, report: &Report) -> String {
+    format!(
+        "up to {} ({} of the run)",
+        units::seconds(finding.seconds_lost.unwrap_or(0.0)),
+        percent(lost_share(finding, &report.job))
+    )
+}
+
+fn findings(page: &mut Page, report: &Report, all: bool) {
+    for finding in report
+        .findings
+        .iter()
+        .filter(|one| one.severity == Severity::Data)
+    {
+        page.row("DATA", &finding.title);
+        for evidence in finding
+            .evidence
+            .iter()
+            .take(if all { usize::MAX } else { 1 })
+        {
+            page.row("", evidence);
+        }
+    }
+    let costly = report.costly();
+    let shown = if all {
+        report.timed()
+    } else {
+        costly.iter().copied().take(FINDINGS).collect()
+    };
+    if shown.is_empty() {
+        page.line("Findings: nothing that costs this job time.");
+        return;
+    }
+    let rest = report.timed().len() - shown.len();
+    let more = if rest > 0 {
+        format!("; {rest} more with -v or --html")
+    } else {
+        String::new()
+    };
+    page.line(&format!(
+        "Findings by seconds lost (estimates that overlap){more}"
+    ));
+    for finding in shown {
+        page.row(
+            &finding.severity.name().to_uppercase(),
+            &format!("{}: {}", lost(finding, report), finding.title),
+        );
+        if all {
+            for evidence in &finding.evidence {
+                page.row("", &format!("- {evidence}"));
+            }
+            for file in &finding.files {
+                page.row("", &format!("- {}: {}", file.name, file.detail));
+            }
+            page.row(
+                "",
+                &format!(
+                    "estimate ({} confidence): {}",
+                    finding.confidence.name(),
+                    finding.estimate
+                ),
+            );
+        }
+        page.row("", &format!("-> {}", finding.advice));
+        if let Some(setting) = &finding.setting {
+            page.row("", &format!("-> {setting}"));
+        }
+    }
+}
