@@ -13,11 +13,12 @@ help: ## this list
 setup: ## install the Debian packages that all the rest needs
 	@scripts/setup.sh test
 
-build: ## target/release/forebay and target/release/libforebay_preload.so
+build: ## target/release/forebay, libforebay_preload.so and libforebay_record.so
 	@scripts/setup.sh build
-	cargo build --release --workspace --exclude forebay-preload
-	@# On its own: it is no_std, and features that other crates switch on must not reach it.
+	cargo build --release --workspace --exclude forebay-preload --exclude forebay-record
+	@# On their own: they are no_std, and features that other crates switch on must not reach them.
 	cargo build --release -p forebay-preload
+	cargo build --release -p forebay-record
 
 demo: build ## a LAMMPS run on 2 ranks through the buffer, compared with a native one
 	@scripts/setup.sh demo
@@ -26,7 +27,8 @@ demo: build ## a LAMMPS run on 2 ranks through the buffer, compared with a nativ
 test: build ## unit tests, the fault simulator, and real programs under `forebay run`
 	@scripts/setup.sh test
 	cargo build --release -p forebay-preload
-	cargo test --workspace --exclude forebay-preload
+	cargo build --release -p forebay-record
+	cargo test --workspace --exclude forebay-preload --exclude forebay-record
 
 bench: build ## ratios to native ext4 and tmpfs, measured side by side; ARGS="--rounds 3" for less
 	target/release/forebay-bench $(ARGS)
@@ -34,11 +36,13 @@ bench: build ## ratios to native ext4 and tmpfs, measured side by side; ARGS="--
 
 lint: ## formatting, clippy and the documentation, warnings forbidden
 	cargo fmt --all --check
-	cargo clippy --workspace --exclude forebay-preload --all-targets -- -D warnings
-	@# Without its test target: the library brings its own panic handler, which a test harness can't share.
+	cargo clippy --workspace --exclude forebay-preload --exclude forebay-record --all-targets -- -D warnings
+	@# Without test targets: the libraries bring their own panic handlers, which a test harness can't share.
 	cargo clippy --release -p forebay-preload --lib -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace --exclude forebay-preload
+	cargo clippy --release -p forebay-record --lib -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace --exclude forebay-preload --exclude forebay-record
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --release -p forebay-preload
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --release -p forebay-record
 
 fuzz: ## how to fuzz the wire decoder
 	@echo "Fuzzing needs a nightly compiler and cargo-fuzz:"

@@ -309,6 +309,21 @@ impl<'t> Table<'t> {
         None
     }
 
+    /// The name of a record. `None` if the record is gone, or stands for folded files.
+    pub fn name<'o>(
+        &self,
+        kind: Kind,
+        handle: Handle,
+        room: &'o mut [u8; crate::path::MAX_NAME_BYTES],
+    ) -> Option<&'o [u8]> {
+        let record = self.record(kind, handle.cell)?;
+        if record.id() != handle.id || record.is_folded() {
+            return None;
+        }
+        let cell = record.words[NEXT_NAME].load(Ordering::Acquire) as u32;
+        Some(heap::read_name(self, cell, room)).filter(|name| !name.is_empty())
+    }
+
     /// One more user of a record that is held.
     pub fn hold_again(&self, kind: Kind, handle: Handle) {
         if let Some(record) = self

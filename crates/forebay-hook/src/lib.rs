@@ -20,6 +20,7 @@
 #![no_std]
 
 pub mod environment;
+pub mod kernel;
 pub mod path;
 pub mod shebang;
 pub mod stdio_mode;

@@ -1,0 +1,246 @@
+//! Makes a table: a file in the directory of the run, mapped, backed where it is used, and closed again.
+
+use core::ffi::{CStr, c_char};
+use core::ops::Range;
+use core::sync::atomic::AtomicU64;
+
+use forebay_count::layout::{H_IO_FIRST, H_IO_LAST, MIN_TABLE_BYTES, WORD_BYTES};
+use forebay_count::table::Birth;
+use forebay_count::{Host, TABLE_SUFFIX, TROUBLE_PREFIX, Table};
+use forebay_hook::kernel::decimal;
+
+use crate::config::{Config, MAX_DIR_BYTES};
+use crate::end;
+use crate::state;
+use crate::sys::{self, Errno, call};
+
+/// Names that are tried, one after the other, before the directory is given up.
+const MAX_NAMES: u64 = 1000;
+/// A table's name behind its directory has room here.
+const PATH_BYTES: usize = MAX_DIR_BYTES + 80;
+const ARGS_BYTES: usize = 3072;
+
+/// The words of a new table. `None`: there is no room, no permission, no directory.
+pub fn make(config: &Config, serial: u64, by_fork: bool) -> Option<&'static [AtomicU64]> {
+    let pid = sys::getpid() as u32;
+    match with_limits_lifted(config, pid, serial) {
+        Ok(words) => describe(config, words, pid, by_fork).then_some(words),
+        Err(_) => {
+            leave_note(config, pid);
+            None
+        }
+    }
+}
+
+/// A limit on file sizes below that of a table would kill the program, and one on descriptors stop us: both are lifted
+/// for the moment, as far as they may be.
+fn with_limits_lifted(
+    config: &Config,
+    pid: u32,
+    serial: u64,
+) -> Result<&'static [AtomicU64], Errno> {
+    let size = sys::soft_limit(libc::RLIMIT_FSIZE);
+    let lifted = (size < config.table_bytes as u64)
+        .then(|| sys::swap_soft_limit(libc::RLIMIT_FSIZE, u64::MAX));
+    let room = sys::soft_limit(libc::RLIMIT_FSIZE).min(config.table_bytes as u64) as usize;
+    let mut made = create(config, room, pid, serial);
+    if made == Err(libc::EMFILE) {
+        let files = sys::swap_soft_limit(libc::RLIMIT_NOFILE, u64::MAX);
+        made = create(config, room, pid, serial);
+        if let Some(files) = files {
+            sys::swap_soft_limit(libc::RLIMIT_NOFILE, files);
+        }
+    }
+    if let Some(Some(size)) = lifted {
+        sys::swap_soft_limit(libc::RLIMIT_FSIZE, size);
+    }
+    made.map(|(at, len)| {
+        // SAFETY: a mapping of this length that is never unmapped while it is used; any bits are valid.
+        unsafe { core::slice::from_raw_parts(at.cast(), len / WORD_BYTES) }
+    })
+}
+
+type Mapping = (*mut u8, usize);
+
+fn create(config: &Config, room: usize, pid: u32, serial: u64) -> Result<Mapping, Errno> {
+    const PAGE_BYTES: usize = 4096;
+    let len = room / PAGE_BYTES * PAGE_BYTES;
+    if len < MIN_TABLE_BYTES {
+        return Err(libc::EFBIG);
+    }
+    let ticks = start_ticks();
+    for n in serial..serial + MAX_NAMES {
+        let path = Path::new(config.dir())
+            .number(u64::from(pid))
+            .text(b"-")
+            .number(ticks);
+        let path = path.text(b"-").number(n).text(TABLE_SUFFIX.as_bytes());
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
+        // SAFETY: a C string.
+        match unsafe { sys::open(path.as_ptr(), flags, 0o600) } {
+            Ok(fd) => {
+                let mapped = map(fd, len);
+                sys::close(fd);
+                if mapped.is_err() {
+                    // SAFETY: a C string.
+                    let _ = unsafe { call!(libc::SYS_unlinkat, libc::AT_FDCWD, path.as_ptr(), 0) };
+                }
+                return mapped;
+            }
+            Err(libc::EEXIST) => {}
+            Err(libc::ENOENT) => {
+                // The directory of a run on another node.
+                // SAFETY: a C string.
+                unsafe {
+                    call!(
+                        libc::SYS_mkdirat,
+                        libc::AT_FDCWD,
+                        Path::new(config.dir()).as_ptr(),
+                        0o700
+                    )
+                }?;
+            }
+            Err(e) => return Err(e),
+        }
+    }
+    Err(libc::EEXIST)
+}
+
+fn map(fd: i32, len: usize) -> Result<Mapping, Errno> {
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: plain integers; asks for a new mapping.
+    unsafe {
+        call!(libc::SYS_ftruncate, fd, len)?;
+        let at = call!(libc::SYS_mmap, 0, len, prot, libc::MAP_SHARED, fd, 0)? as *mut u8;
+        // A kernel that can't back pages one by one has to do it for all of them now.
+        if sys::populate(at.cast(), 4096) == Err(libc::EINVAL)
+            && let Err(e) = call!(libc::SYS_fallocate, fd, 0, 0, len)
+        {
+            sys::unmap(at, len);
+            return Err(e);
+        }
+        Ok((at, len))
+    }
+}
+
+/// Says that there is no table, in a file without content: there may be no room for any.
+fn leave_note(config: &Config, pid: u32) {
+    let path = Path::new(config.dir())
+        .text(TROUBLE_PREFIX.as_bytes())
+        .number(u64::from(pid));
+    // SAFETY: a C string.
+    if let Ok(fd) = unsafe { sys::open(path.as_ptr(), libc::O_WRONLY | libc::O_CREAT, 0o600) } {
+        sys::close(fd);
+    }
+}
+
+struct Backing(&'static [AtomicU64]);
+
+impl Host for Backing {
+    fn back(&self, words: Range<usize>) -> bool {
+        state::back(self.0, words)
+    }
+
+    fn now_ns(&self) -> u64 {
+        sys::now_ns()
+    }
+}
+
+fn describe(config: &Config, words: &'static [AtomicU64], pid: u32, by_fork: bool) -> bool {
+    // SAFETY: zeroes are a valid value.
+    let mut host: libc::utsname = unsafe { core::mem::zeroed() };
+    // SAFETY: `host` is writable; no arguments.
+    let uid = unsafe {
+        let _ = call!(libc::SYS_uname, &raw mut host);
+        call!(libc::SYS_getuid).unwrap_or(0) as u32
+    };
+    let (mut exe, mut args, mut cwd) = ([0; 1024], [0; ARGS_BYTES], [0; 1024]);
+    // SAFETY: `cwd` is writable for its length.
+    let cwd_len =
+        unsafe { call!(libc::SYS_getcwd, cwd.as_mut_ptr(), cwd.len()) }.map_or(0, |n| n - 1);
+    let birth = Birth {
+        pid,
+        ppid: sys::getppid() as u32,
+        start_ticks: start_ticks(),
+        serial: state::serial(),
+        by_fork,
+        uid,
+        realtime_ns: sys::realtime_ns(),
+        monotonic_ns: sys::now_ns(),
+        // SAFETY: the kernel closes it with a NUL.
+        hostname: unsafe { CStr::from_ptr(host.nodename.as_ptr()) }.to_bytes(),
+        job_key: config.job_key(),
+        exe: link(c"/proc/self/exe", &mut exe),
+        args: sys::read_file(c"/proc/self/cmdline", &mut args).unwrap_or(&[]),
+        cwd: &cwd[..cwd_len],
+    };
+    let Some(table) = Table::format(words, &birth, &Backing(words)) else {
+        leave_note(config, pid);
+        return false;
+    };
+    if let Some((rank, ranks)) = config.rank {
+        table.set_rank(rank, ranks, false);
+    }
+    end::look_at_io(&table, H_IO_FIRST);
+    end::look_at_io(&table, H_IO_LAST);
+    true
+}
+
+fn link<'o>(path: &CStr, out: &'o mut [u8]) -> &'o [u8] {
+    // SAFETY: a C string; `out` is writable for its length.
+    let n = unsafe {
+        call!(
+            libc::SYS_readlinkat,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            out.as_mut_ptr(),
+            out.len()
+        )
+    };
+    &out[..n.unwrap_or(0)]
+}
+
+/// The 22nd field of /proc/self/stat. The second one is a name in parentheses that may contain anything.
+fn start_ticks() -> u64 {
+    let mut room = [0; 1024];
+    let text = sys::read_file(c"/proc/self/stat", &mut room).unwrap_or(&[]);
+    let after_name = text.iter().rposition(|&b| b == b')').map_or(0, |n| n + 1);
+    let field = text[after_name..]
+        .split(|&b| b == b' ')
+        .nth(20)
+        .unwrap_or(&[]);
+    end::number(field)
+}
+
+/// A path that is put together.
+struct Path {
+    bytes: [u8; PATH_BYTES],
+    len: usize,
+}
+
+impl Path {
+    fn new(dir: &[u8]) -> Self {
+        let path = Path {
+            bytes: [0; PATH_BYTES],
+            len: 0,
+        };
+        path.text(dir).text(b"/")
+    }
+
+    fn text(mut self, text: &[u8]) -> Self {
+        let room = &mut self.bytes[self.len..PATH_BYTES - 1];
+        let n = text.len().min(room.len());
+        room[..n].copy_from_slice(&text[..n]);
+        self.len += n;
+        self
+    }
+
+    fn number(mut self, n: u64) -> Self {
+        self.len += decimal(n, &mut self.bytes[self.len..PATH_BYTES - 1]);
+        self
+    }
+
+    fn as_ptr(&self) -> *const c_char {
+        self.bytes.as_ptr().cast()
+    }
+}

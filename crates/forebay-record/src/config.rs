@@ -1,0 +1,218 @@
+//! What the environment says, read once at the first hook and copied, because a program may change its environment.
+
+use core::ffi::c_char;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use forebay_count::layout::{MAX_TABLE_BYTES, MIN_TABLE_BYTES};
+use forebay_count::path::{is_left_out, is_within};
+use forebay_count::{DEFAULT_TABLE_BYTES, ENV_RECORD_DIR, ENV_RECORD_INCLUDE, ENV_RECORD_MEMORY};
+use forebay_hook::environment;
+
+use crate::sys;
+
+unsafe extern "C" {
+    static mut environ: *const *const c_char;
+}
+
+/// Longest directory for tables; a table's name follows it.
+pub const MAX_DIR_BYTES: usize = 1024;
+const MAX_INCLUDE_BYTES: usize = 4096;
+const PAGE_BYTES: usize = 4096;
+
+/// Settings. All zeroes: nothing is recorded.
+pub struct Config {
+    dir: [u8; MAX_DIR_BYTES],
+    dir_len: usize,
+    include: [u8; MAX_INCLUDE_BYTES],
+    include_len: usize,
+    /// Bytes of a table.
+    pub table_bytes: usize,
+    /// Rank and number of ranks (0 unknown), by the environment.
+    pub rank: Option<(u32, u32)>,
+    job_key: [u8; 64],
+    job_key_len: usize,
+}
+
+impl Config {
+    /// Directory for tables.
+    pub fn dir(&self) -> &[u8] {
+        &self.dir[..self.dir_len]
+    }
+
+    /// What the launcher calls the job.
+    pub fn job_key(&self) -> &[u8] {
+        &self.job_key[..self.job_key_len]
+    }
+
+    /// Is this clean path recorded?
+    pub fn records(&self, path: &[u8]) -> bool {
+        !is_left_out(path)
+            || self.include[..self.include_len]
+                .split(|&b| b == b':')
+                .any(|dir| !dir.is_empty() && is_within(path, dir))
+    }
+}
+
+const UNREAD: u32 = 0;
+const BEING_READ: u32 = 1;
+const ON: u32 = 2;
+const OFF: u32 = 3;
+static STATE: AtomicU32 = AtomicU32::new(UNREAD);
+/// Written by the one thread that moves [`STATE`] from unread to on, read after that.
+static mut CONFIG: Config = Config {
+    dir: [0; MAX_DIR_BYTES],
+    dir_len: 0,
+    include: [0; MAX_INCLUDE_BYTES],
+    include_len: 0,
+    table_bytes: 0,
+    rank: None,
+    job_key: [0; 64],
+    job_key_len: 0,
+};
+
+/// The settings, if this process is to be recorded.
+pub fn get() -> Option<&'static Config> {
+    let mut state = STATE.load(Ordering::Acquire);
+    if state == UNREAD {
+        state = read();
+    }
+    // SAFETY: once it is on, nobody writes it any more.
+    (state == ON).then(|| unsafe {
+        let at = &raw const CONFIG;
+        &*at
+    })
+}
+
+#[cold]
+fn read() -> u32 {
+    if STATE
+        .compare_exchange(UNREAD, BEING_READ, Ordering::AcqRel, Ordering::Acquire)
+        .is_err()
+    {
+        return STATE.load(Ordering::Acquire);
+    }
+    // SAFETY: this thread alone is here, once.
+    let config = unsafe {
+        let at = &raw mut CONFIG;
+        &mut *at
+    };
+    let state = if fill(config) { ON } else { OFF };
+    STATE.store(state, Ordering::Release);
+    state
+}
+
+fn fill(config: &mut Config) -> bool {
+    let Some(dir) = variable(ENV_RECORD_DIR) else {
+        return false;
+    };
+    if dir.first() != Some(&b'/') || dir.len() >= MAX_DIR_BYTES {
+        return false;
+    }
+    config.dir[..dir.len()].copy_from_slice(dir);
+    config.dir_len = dir.len();
+    if let Some(include) = variable(ENV_RECORD_INCLUDE) {
+        let len = include.len().min(MAX_INCLUDE_BYTES);
+        config.include[..len].copy_from_slice(&include[..len]);
+        config.include_len = len;
+    }
+    let bytes = variable(ENV_RECORD_MEMORY)
+        .and_then(number)
+        .unwrap_or(DEFAULT_TABLE_BYTES);
+    config.table_bytes = bytes
+        .clamp(MIN_TABLE_BYTES, MAX_TABLE_BYTES)
+        .next_multiple_of(PAGE_BYTES);
+    config.rank = rank();
+    config.job_key_len = job_key(&mut config.job_key);
+    true
+}
+
+/// Variables in which launchers say a rank and the number of ranks.
+const RANKS: [(&str, &str); 5] = [
+    ("PMI_RANK", "PMI_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMIX_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+    ("RANK", "WORLD_SIZE"),
+];
+
+fn rank() -> Option<(u32, u32)> {
+    RANKS.iter().find_map(|(rank, ranks)| {
+        let rank = variable(rank).and_then(number)?;
+        let ranks = variable(ranks).and_then(number);
+        // RANK alone may mean anything.
+        if *ranks.as_ref().unwrap_or(&0) == 0
+            && variable("RANK").is_some()
+            && variable("WORLD_SIZE").is_none()
+        {
+            return None;
+        }
+        Some((u32::try_from(rank).ok()?, ranks.unwrap_or(0) as u32))
+    })
+}
+
+/// Variables that name the job to all of its processes and to no others; those of a tuple are joined with a dot.
+const JOB_KEYS: [(&str, &str); 6] = [
+    ("PMIX_NAMESPACE", ""),
+    ("TORCHELASTIC_RUN_ID", ""),
+    ("SLURM_JOB_ID", "SLURM_STEP_ID"),
+    ("PALS_APID", ""),
+    ("PMI_JOBID", ""),
+    ("MASTER_ADDR", "MASTER_PORT"),
+];
+
+fn job_key(out: &mut [u8; 64]) -> usize {
+    for (first, second) in JOB_KEYS {
+        let Some(a) = variable(first).filter(|a| !a.is_empty()) else {
+            continue;
+        };
+        let b = if second.is_empty() {
+            None
+        } else {
+            variable(second)
+        };
+        let mut len = 0;
+        let dot = b.map(|_| b'.');
+        let all = a
+            .iter()
+            .copied()
+            .chain(dot)
+            .chain(b.unwrap_or(&[]).iter().copied());
+        for (to, from) in out.iter_mut().zip(all) {
+            *to = from;
+            len += 1;
+        }
+        return len;
+    }
+    0
+}
+
+fn number(text: &[u8]) -> Option<usize> {
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0usize, |n, &b| {
+        let digit = (b as char).to_digit(10)?;
+        n.checked_mul(10)?.checked_add(digit as usize)
+    })
+}
+
+fn variable(name: &str) -> Option<&'static [u8]> {
+    // SAFETY: read before the program runs, or by a program that calls a hook before its environment moves.
+    let mut at = unsafe { environ };
+    if at.is_null() {
+        return None;
+    }
+    loop {
+        // SAFETY: the block ends with a null pointer; each entry is a C string.
+        let entry = unsafe { *at };
+        if entry.is_null() {
+            return None;
+        }
+        // SAFETY: as above.
+        if let Some(value) = environment::value(unsafe { sys::bytes(entry) }, name.as_bytes()) {
+            return Some(value);
+        }
+        // SAFETY: it was not the last one.
+        at = unsafe { at.add(1) };
+    }
+}

@@ -1,0 +1,633 @@
+//! From calls to events: what all hooks of one sort have in common.
+
+use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed};
+
+use forebay_count::event::{CREATED, Extra, MEMORY_NOT_ALIGNED, WAS_THERE};
+use forebay_count::posix::MEMORY_ALIGNMENT;
+use forebay_count::table::{Bulk, Handle, Name};
+use forebay_count::{Event, Kind, Op};
+use libc::{O_APPEND, O_CREAT, O_EXCL, O_TRUNC};
+
+use crate::config;
+use crate::end;
+use crate::fds::{self, APPEND, ASK, Entry, Standing, View};
+use crate::names::with_name;
+use crate::state::{self, Recording, recording};
+use crate::sys::{self, call, now_ns};
+
+/// What a libc function gives back.
+pub trait Outcome: Copy {
+    /// Did it fail?
+    fn failed(self) -> bool;
+}
+
+impl Outcome for c_int {
+    fn failed(self) -> bool {
+        self < 0
+    }
+}
+impl Outcome for isize {
+    fn failed(self) -> bool {
+        self < 0
+    }
+}
+impl Outcome for i64 {
+    fn failed(self) -> bool {
+        self < 0
+    }
+}
+impl<T> Outcome for *mut T {
+    fn failed(self) -> bool {
+        self.is_null()
+    }
+}
+
+// ---- reads and writes ----
+
+/// A read or write of a descriptor. `offset`: where it goes, unless at the position. `aligned`: the program's memory is.
+#[inline(always)]
+pub fn transfer(
+    fd: c_int,
+    op: Op,
+    offset: Option<i64>,
+    aligned: bool,
+    call: impl FnOnce() -> isize,
+) -> isize {
+    let Some(recording) = recording() else {
+        return call();
+    };
+    let (standing, entry, handle) = fds::posix(&recording, fd);
+    let (Some(entry), Some(handle)) = (entry, handle) else {
+        let moved = call();
+        bulk(&recording, standing, op, moved);
+        return moved;
+    };
+    let start_ns = now_ns();
+    let moved = call();
+    let end_ns = now_ns();
+    if moved < 0 {
+        recording
+            .table
+            .add_extra(Extra::TransferFailed, start_ns, end_ns);
+        return moved;
+    }
+    let event = Event {
+        op,
+        offset: match offset {
+            Some(offset) => offset,
+            None => advance(fd, entry, op, moved as i64),
+        },
+        bytes: moved as i64,
+        start_ns,
+        end_ns,
+        aux: if aligned { 0 } else { MEMORY_NOT_ALIGNED },
+    };
+    count_posix(&recording, &entry.posix, handle, &event);
+    moved
+}
+
+/// Counts on the record of a descriptor; forgets a record that is gone.
+#[inline(always)]
+pub fn count_posix(recording: &Recording, view: &View, handle: Handle, event: &Event) {
+    if !recording.table.count(Kind::Posix, handle, event, recording) && !state::is_borrowed() {
+        view.set(Standing::Unknown, None);
+    }
+}
+
+/// Traffic without a record.
+fn bulk(recording: &Recording, standing: Standing, op: Op, moved: isize) {
+    let total = match standing {
+        Standing::Excluded => Bulk::Excluded,
+        Standing::NoFile => Bulk::NoFiles,
+        // Not a descriptor, or not to be asked for.
+        _ if moved < 0 => return,
+        _ => Bulk::Unplaced,
+    };
+    if moved >= 0 {
+        let event = Event {
+            bytes: moved as i64,
+            ..Event::plain(op, 0, 0)
+        };
+        recording.table.add_bulk(total, &event);
+    }
+}
+
+/// Moves the position behind a transfer; where the transfer began.
+#[inline(always)]
+fn advance(fd: c_int, entry: &Entry, op: Op, moved: i64) -> i64 {
+    let flags = entry.flags.load(Relaxed);
+    let writes = matches!(op, Op::Write | Op::CopyIn);
+    let ask = flags & ASK != 0 || flags & APPEND != 0 && writes;
+    if ask
+        && !state::is_restricted()
+        && let Some(end) = sys::position(fd)
+    {
+        entry.posix.position.store(end, Relaxed);
+        return end - moved;
+    }
+    entry.posix.position.fetch_add(moved, Relaxed)
+}
+
+/// Is memory aligned as Darshan wants it?
+#[inline(always)]
+pub fn is_aligned(memory: *const c_void) -> bool {
+    (memory as u64).is_multiple_of(MEMORY_ALIGNMENT)
+}
+
+/// Is all memory of a vector aligned?
+///
+/// # Safety
+/// `vector` is what the program gave a call, with which that call has been content, or may not be.
+pub unsafe fn is_vector_aligned(vector: *const libc::iovec, n: c_int) -> bool {
+    const MOST: usize = 1024;
+    let n = usize::try_from(n).unwrap_or(0);
+    if (vector as usize) < 4096 || n > MOST {
+        return true;
+    }
+    // SAFETY: the caller's promise. A program that gives unreadable memory gets a fault here instead of EFAULT.
+    let vector = unsafe { core::slice::from_raw_parts(vector, n) };
+    vector.iter().all(|v| is_aligned(v.iov_base))
+}
+
+// ---- other calls on a descriptor ----
+
+/// A call on a descriptor that moves no bytes; `op` says how it counts, `None` if it failed.
+#[inline(always)]
+pub fn on_fd<R: Outcome>(
+    fd: c_int,
+    event_of: impl FnOnce(R) -> Event,
+    call: impl FnOnce() -> R,
+) -> R {
+    let Some(recording) = recording() else {
+        return call();
+    };
+    let (_, Some(entry), Some(handle)) = fds::posix(&recording, fd) else {
+        return call();
+    };
+    let start_ns = now_ns();
+    let result = call();
+    if !result.failed() {
+        let event = Event {
+            start_ns,
+            end_ns: now_ns(),
+            ..event_of(result)
+        };
+        count_posix(&recording, &entry.posix, handle, &event);
+    }
+    result
+}
+
+/// A call that moves the position of a descriptor to its result.
+pub fn seek(fd: c_int, call: impl FnOnce() -> i64) -> i64 {
+    on_fd(
+        fd,
+        |to| {
+            if let Some(entry) = fds::known(fd) {
+                entry.posix.position.store(to, Relaxed);
+            }
+            Event::plain(Op::Seek, 0, 0)
+        },
+        call,
+    )
+}
+
+// ---- calls on paths ----
+
+/// A call that is counted per process alone.
+#[inline(always)]
+pub fn extra<R>(extra: Extra, call: impl FnOnce() -> R) -> R {
+    let Some(recording) = recording() else {
+        return call();
+    };
+    let start_ns = now_ns();
+    let result = call();
+    recording.table.add_extra(extra, start_ns, now_ns());
+    result
+}
+
+/// Counts on the record of a path, which is made if it is new.
+///
+/// # Safety
+/// `path` as for [`with_name`].
+pub unsafe fn on_path(
+    recording: &Recording,
+    dirfd: c_int,
+    path: *const c_char,
+    event: &Event,
+) -> bool {
+    // SAFETY: the caller's promise.
+    let done = unsafe {
+        with_name(recording, dirfd, path, |name| {
+            on_name(recording, name, event)
+        })
+    };
+    done == Some(true)
+}
+
+/// Counts on the record of a name. False: it is left out.
+pub fn on_name(recording: &Recording, name: &[u8], event: &Event) -> bool {
+    let included = config::get().is_some_and(|c| c.records(name));
+    if included {
+        match recording
+            .table
+            .hold(Kind::Posix, &Name::of(name), recording)
+        {
+            Some(handle) => {
+                recording.table.count(Kind::Posix, handle, event, recording);
+                recording.table.let_go(Kind::Posix, handle);
+            }
+            None => recording.table.add_bulk(Bulk::Unplaced, event),
+        }
+    }
+    included
+}
+
+/// `stat` and its kin on a path.
+///
+/// # Safety
+/// `path` as for [`with_name`].
+pub unsafe fn stat_path(dirfd: c_int, path: *const c_char, call: impl FnOnce() -> c_int) -> c_int {
+    let Some(recording) = recording() else {
+        return call();
+    };
+    let start_ns = now_ns();
+    let result = call();
+    let end_ns = now_ns();
+    let errno = sys::errno();
+    let event = Event::plain(Op::Stat, start_ns, end_ns);
+    // SAFETY: the caller's promise.
+    let counted = result == 0 && unsafe { on_path(&recording, dirfd, path, &event) };
+    if !counted {
+        recording
+            .table
+            .add_extra(Extra::StatMissed, start_ns, end_ns);
+    }
+    sys::set_errno(errno);
+    result
+}
+
+// ---- open and close ----
+
+/// What is known of a path before it is opened.
+#[derive(Clone, Copy)]
+struct Before {
+    /// [`CREATED`] or [`WAS_THERE`], if it is clear.
+    origin: u64,
+    size: i64,
+}
+
+/// An open by path. `call` gives the descriptor.
+///
+/// # Safety
+/// `path` as for [`with_name`].
+#[inline(always)]
+pub unsafe fn open(
+    dirfd: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: u32,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
+    let Some(recording) = recording() else {
+        return call();
+    };
+    // SAFETY: the caller's promise.
+    let before = unsafe { look_before(&recording, dirfd, path, flags) };
+    let start_ns = now_ns();
+    let fd = call();
+    let end_ns = now_ns();
+    if fd < 0 {
+        recording
+            .table
+            .add_extra(Extra::OpenFailed, start_ns, end_ns);
+        return fd;
+    }
+    let errno = sys::errno();
+    let opening = Opening {
+        fd,
+        flags,
+        mode,
+        before,
+        start_ns,
+        end_ns,
+    };
+    // SAFETY: the caller's promise.
+    unsafe {
+        with_name(&recording, dirfd, path, |name| {
+            opened(&recording, name, &opening)
+        })
+    };
+    sys::set_errno(errno);
+    fd
+}
+
+/// A descriptor that has come into being.
+pub struct Opening {
+    fd: c_int,
+    flags: c_int,
+    mode: u32,
+    before: Option<Before>,
+    start_ns: u64,
+    end_ns: u64,
+}
+
+impl Opening {
+    /// One of which nothing was known before.
+    pub fn new(fd: c_int, flags: c_int, mode: u32, (start_ns, end_ns): (u64, u64)) -> Self {
+        let created = flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL;
+        let before = created.then_some(Before {
+            origin: CREATED,
+            size: 0,
+        });
+        Opening {
+            fd,
+            flags,
+            mode,
+            before,
+            start_ns,
+            end_ns,
+        }
+    }
+}
+
+/// Size and presence of a file that an open may create or empty; of others, the open descriptor tells later. Only for
+/// files without a record: each file is looked at once.
+///
+/// # Safety
+/// `path` as for [`with_name`].
+unsafe fn look_before(
+    recording: &Recording,
+    dirfd: c_int,
+    path: *const c_char,
+    flags: c_int,
+) -> Option<Before> {
+    if flags & (O_CREAT | O_TRUNC) == 0 || state::is_restricted() {
+        return None;
+    }
+    if flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL {
+        return Some(Before {
+            origin: CREATED,
+            size: 0,
+        });
+    }
+    // SAFETY: the caller's promise.
+    let worth = unsafe {
+        with_name(recording, dirfd, path, |name| {
+            config::get().is_some_and(|c| c.records(name))
+                && recording
+                    .table
+                    .find(Kind::Posix, Name::of(name).id)
+                    .is_none()
+        })
+    };
+    if worth != Some(true) {
+        return None;
+    }
+    let errno = sys::errno();
+    // SAFETY: zeroes are a valid value.
+    let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: the caller's promise; `stat` is writable.
+    let result = unsafe { crate::hooks::attributes::stat_in_chain(dirfd, path, &raw mut stat) };
+    let found = sys::errno();
+    sys::set_errno(errno);
+    match result {
+        0 => Some(Before {
+            origin: WAS_THERE,
+            size: stat.st_size,
+        }),
+        _ if found == libc::ENOENT => Some(Before {
+            origin: CREATED,
+            size: 0,
+        }),
+        _ => None,
+    }
+}
+
+/// Counts an open, and notes what the descriptor stands for.
+pub fn opened(recording: &Recording, name: &[u8], opening: &Opening) {
+    let borrowed = state::is_borrowed();
+    let entry = if borrowed {
+        None
+    } else {
+        fds::begin(recording, opening.fd)
+    };
+    let event = Event {
+        offset: -1,
+        ..Event::plain(Op::Open, opening.start_ns, opening.end_ns)
+    };
+    if !config::get().is_some_and(|c| c.records(name)) {
+        recording.table.add_bulk(Bulk::Excluded, &event);
+        if let Some(entry) = entry {
+            entry.posix.set(Standing::Excluded, None);
+        }
+        return;
+    }
+    let name = Name::of(name);
+    let known = recording.table.find(Kind::Posix, name.id).is_some();
+    let mode = if opening.flags & O_CREAT != 0 {
+        opening.mode
+    } else {
+        0
+    };
+    let event = if known {
+        Event {
+            aux: Event::opened(mode, 0, 0),
+            ..event
+        }
+    } else {
+        match first_look(opening, mode) {
+            Some((size, aux)) => Event {
+                offset: size,
+                aux,
+                ..event
+            },
+            None => {
+                if let Some(entry) = entry {
+                    entry.posix.set(Standing::NoFile, None);
+                }
+                return;
+            }
+        }
+    };
+    let Some(handle) = recording.table.hold(Kind::Posix, &name, recording) else {
+        recording.table.add_bulk(Bulk::Unplaced, &event);
+        return;
+    };
+    recording
+        .table
+        .count(Kind::Posix, handle, &event, recording);
+    match entry {
+        Some(entry) => {
+            let append = if opening.flags & O_APPEND != 0 {
+                APPEND
+            } else {
+                0
+            };
+            entry.flags.store(append, Relaxed);
+            entry.posix.set(Standing::File, Some(handle));
+        }
+        None => recording.table.let_go(Kind::Posix, handle),
+    }
+}
+
+/// Size before, and `aux` of the event, of a file that is opened for the first time. `None`: it is no file.
+fn first_look(opening: &Opening, mode: u32) -> Option<(i64, u64)> {
+    let origin = opening.before.map_or(0, |b| b.origin);
+    if state::is_restricted() {
+        return Some((
+            opening.before.map_or(-1, |b| b.size),
+            Event::opened(mode, 0, origin),
+        ));
+    }
+    let Some(stat) = sys::fstat(opening.fd) else {
+        return Some((-1, Event::opened(mode, 0, origin)));
+    };
+    if !matches!(
+        stat.st_mode & libc::S_IFMT,
+        libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK
+    ) {
+        return None;
+    }
+    let origin = if opening.flags & O_CREAT == 0 {
+        WAS_THERE
+    } else {
+        origin
+    };
+    let size = match opening.before {
+        Some(before) => before.size,
+        None if opening.flags & O_TRUNC != 0 => -1,
+        None => stat.st_size,
+    };
+    Some((
+        size,
+        Event::opened(mode, alignment(opening.fd, stat.st_dev), origin),
+    ))
+}
+
+/// File systems whose block sizes are remembered.
+const DEVICES: usize = 8;
+static BLOCK_SIZES: [[AtomicU64; 2]; DEVICES] =
+    [const { [const { AtomicU64::new(0) }; 2] }; DEVICES];
+
+/// What Darshan calls aligned on the file system of `fd`: its block size; 1 MiB on Lustre.
+fn alignment(fd: c_int, device: u64) -> u32 {
+    const LUSTRE: i64 = 0x0BD0_0BD0;
+    const LUSTRE_ALIGNMENT: u32 = 1 << 20;
+    for [known, size] in &BLOCK_SIZES {
+        if known.load(Ordering::Acquire) == device + 1 {
+            return size.load(Relaxed) as u32;
+        }
+    }
+    // SAFETY: zeroes are a valid value.
+    let mut stat: libc::statfs = unsafe { core::mem::zeroed() };
+    // SAFETY: `stat` is writable.
+    if unsafe { call!(libc::SYS_fstatfs, fd, &raw mut stat) }.is_err() {
+        return 0;
+    }
+    let size = match stat.f_type {
+        LUSTRE => LUSTRE_ALIGNMENT,
+        _ => stat.f_bsize as u32,
+    };
+    let [known, place] = &BLOCK_SIZES[device as usize % DEVICES];
+    known.store(0, Ordering::Release);
+    place.store(u64::from(size), Relaxed);
+    known.store(device + 1, Ordering::Release);
+    size
+}
+
+/// A close. What the number stood for is forgotten before, for another thread may get it at once.
+#[inline(always)]
+pub fn close(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    let Some(entry) = fds::known(fd) else {
+        return call();
+    };
+    let Some(recording) = recording() else {
+        return call();
+    };
+    if state::is_borrowed() {
+        return call();
+    }
+    let taken = entry.take();
+    let Some(handle) = taken.posix else {
+        taken.let_go(&recording.table);
+        return call();
+    };
+    let start_ns = now_ns();
+    let result = call();
+    let end_ns = now_ns();
+    let event = Event::plain(Op::Close, start_ns, end_ns);
+    recording
+        .table
+        .count(Kind::Posix, handle, &event, &recording);
+    taken.let_go(&recording.table);
+    end::look_now_and_then(&recording.table, end_ns);
+    result
+}
+
+/// `close_range` and its kin, after they succeeded: nothing is known of these descriptors any more.
+pub fn closed_range(recording: &Recording, first: u32, last: u32, (start_ns, end_ns): (u64, u64)) {
+    if state::is_borrowed() {
+        return;
+    }
+    fds::each_known(first, last, |_, entry| {
+        let taken = entry.take();
+        if let Some(handle) = taken.posix {
+            let event = Event::plain(Op::Close, start_ns, end_ns);
+            recording
+                .table
+                .count(Kind::Posix, handle, &event, recording);
+        }
+        taken.let_go(&recording.table);
+    });
+}
+
+/// `dup` and its kin: the new descriptor stands for the same open file.
+pub fn dup(old: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    let Some(recording) = recording() else {
+        return call();
+    };
+    if state::is_borrowed() {
+        return call();
+    }
+    let (standing, from, handle) = fds::posix(&recording, old);
+    let start_ns = now_ns();
+    let new = call();
+    let end_ns = now_ns();
+    if new < 0 || new == old {
+        return new;
+    }
+    let Some(to) = fds::entry(new) else {
+        return new;
+    };
+    // A standard stream keeps its name whatever is put under it, as with Darshan.
+    let keeps_stream = new <= 2 && to.stream.standing() == Standing::File;
+    let stream = keeps_stream.then(|| to.stream.handle()).flatten();
+    if let Some(stream) = stream {
+        recording.table.hold_again(Kind::Stdio, stream);
+    }
+    let Some(to) = fds::begin(&recording, new) else {
+        return new;
+    };
+    if stream.is_some() {
+        to.stream.set(Standing::File, stream);
+    }
+    if let (Some(from), Some(handle)) = (from, handle) {
+        recording.table.hold_again(Kind::Posix, handle);
+        to.posix
+            .position
+            .store(from.posix.position.load(Relaxed), Relaxed);
+        let flags = from.flags.fetch_or(ASK, Relaxed) | ASK;
+        to.flags.store(flags, Relaxed);
+        to.posix.set(Standing::File, Some(handle));
+        count_posix(
+            &recording,
+            &to.posix,
+            handle,
+            &Event::plain(Op::Dup, start_ns, end_ns),
+        );
+    } else {
+        to.posix.set(standing, None);
+    }
+    new
+}

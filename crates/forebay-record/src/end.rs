@@ -1,0 +1,93 @@
+//! How the process ends, and what the kernel has counted of it.
+
+use core::ffi::{c_int, c_void};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use forebay_count::Table;
+use forebay_count::layout::{H_END, H_END_CODE, H_IO_LAST, H_LAST};
+use forebay_count::read::End;
+
+use crate::state;
+use crate::sys;
+
+/// The figures of /proc/self/io are looked at again after so long, at the next close.
+const LOOK_EVERY_NS: u64 = 1_000_000_000;
+
+/// Notes how this process ends, or begins another program.
+pub fn note(end: End) {
+    if state::is_borrowed() {
+        return;
+    }
+    let Some(recording) = state::recording() else {
+        return;
+    };
+    if !state::is_restricted() {
+        look_at_io(&recording.table, H_IO_LAST);
+    }
+    let (kind, code) = end.to_words();
+    recording.table.put(H_END_CODE, code);
+    recording.table.put(H_END, kind);
+    recording.table.put(H_LAST, sys::now_ns());
+}
+
+/// Is there a table already? A process that ends needs none any more.
+pub fn note_if_begun(end: End) {
+    if state::has_begun() {
+        note(end);
+    }
+}
+
+/// Now and then, for processes that will be killed.
+#[inline]
+pub fn look_now_and_then(table: &Table<'_>, now_ns: u64) {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let last = LAST.load(Ordering::Relaxed);
+    if now_ns.saturating_sub(last) < LOOK_EVERY_NS || state::is_restricted() {
+        return;
+    }
+    if LAST
+        .compare_exchange(last, now_ns, Ordering::Relaxed, Ordering::Relaxed)
+        .is_ok()
+        && last != 0
+        && !state::is_borrowed()
+    {
+        look_at_io(table, H_IO_LAST);
+        table.put(H_LAST, now_ns);
+    }
+}
+
+/// Writes the figures of /proc/self/io into the header.
+pub fn look_at_io(table: &Table<'_>, at: usize) {
+    let mut room = [0; 512];
+    let Some(text) = sys::read_file(c"/proc/self/io", &mut room) else {
+        return;
+    };
+    for (i, line) in text.split(|&b| b == b'\n').take(7).enumerate() {
+        let value = line.split(|&b| b == b' ').nth(1).unwrap_or(&[]);
+        table.put(at + i, number(value));
+    }
+}
+
+/// A decimal number; 0 of anything else.
+pub fn number(text: &[u8]) -> u64 {
+    text.iter()
+        .try_fold(0u64, |n, &b| {
+            Some(n.wrapping_mul(10) + u64::from((b as char).to_digit(10)?))
+        })
+        .unwrap_or(0)
+}
+
+unsafe extern "C" {
+    fn on_exit(handler: extern "C" fn(c_int, *mut c_void), arg: *mut c_void) -> c_int;
+}
+
+extern "C" fn at_exit(code: c_int, _: *mut c_void) {
+    note_if_begun(End::Exit(code));
+}
+
+/// At load time: the first handler to be registered is the last one to be called.
+pub fn watch_exit() {
+    // SAFETY: a static function of a library that is never unloaded.
+    unsafe { on_exit(at_exit, null_mut()) };
+}

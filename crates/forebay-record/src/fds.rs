@@ -1,0 +1,413 @@
+//! Which file a descriptor stands for, and where in it.
+//!
+//! What is not known is asked of the kernel at the first use: descriptors that came through an exec or a socket.
+//! The map is this process' own memory, made in chunks as descriptors are used; a child of fork gets a copy, and moves
+//! it to its own table.
+
+use core::ffi::c_int;
+use core::ptr::null_mut;
+use core::sync::atomic::{
+    AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering, Ordering::Relaxed,
+};
+
+use forebay_count::path::MAX_NAME_BYTES;
+use forebay_count::table::{Handle, Name};
+use forebay_count::{Kind, Table};
+
+use crate::config;
+use crate::names;
+use crate::state::{self, Recording};
+use crate::sys;
+
+const CHUNK: usize = 1024;
+const CHUNKS: usize = 16384;
+
+/// Writes go to the end of the file.
+pub const APPEND: u32 = 1;
+/// Others move the position, too: it is asked of the kernel after each call.
+pub const ASK: u32 = 2;
+
+/// What a descriptor stands for, to one of the two interfaces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Standing {
+    /// Not known yet.
+    Unknown = 0,
+    /// A pipe, a socket, a terminal.
+    NoFile = 1,
+    /// A file that is left out.
+    Excluded = 2,
+    /// A file with a record.
+    File = 3,
+}
+
+impl Standing {
+    fn from(n: u32) -> Self {
+        match n {
+            1 => Standing::NoFile,
+            2 => Standing::Excluded,
+            3 => Standing::File,
+            _ => Standing::Unknown,
+        }
+    }
+}
+
+/// A descriptor, to one of the two interfaces.
+#[derive(Default)]
+pub struct View {
+    standing: AtomicU32,
+    cell: AtomicU32,
+    id: AtomicU64,
+    /// Position of the descriptor, or of the stream.
+    pub position: AtomicI64,
+}
+
+impl View {
+    /// What it stands for.
+    #[inline(always)]
+    pub fn standing(&self) -> Standing {
+        Standing::from(self.standing.load(Ordering::Acquire))
+    }
+
+    /// Its record, if it stands for a file.
+    #[inline(always)]
+    pub fn handle(&self) -> Option<Handle> {
+        (self.standing() == Standing::File).then(|| Handle {
+            cell: self.cell.load(Relaxed),
+            id: self.id.load(Relaxed),
+        })
+    }
+
+    /// From now on it stands for this.
+    pub fn set(&self, standing: Standing, handle: Option<Handle>) {
+        if let Some(handle) = handle {
+            self.cell.store(handle.cell, Relaxed);
+            self.id.store(handle.id, Relaxed);
+        }
+        self.standing.store(standing as u32, Ordering::Release);
+    }
+
+    /// Forgets it; what it stood for.
+    fn take(&self) -> Option<Handle> {
+        let handle = self.handle();
+        self.standing.store(0, Ordering::Release);
+        self.position.store(0, Relaxed);
+        handle
+    }
+}
+
+/// A descriptor.
+#[derive(Default)]
+#[repr(align(64))]
+pub struct Entry {
+    /// To POSIX calls.
+    pub posix: View,
+    /// To calls on the stream that was made of it.
+    pub stream: View,
+    /// [`APPEND`], [`ASK`].
+    pub flags: AtomicU32,
+}
+
+impl Entry {
+    /// Forgets the descriptor: its number stands for something else from now on. Its records go with the guard.
+    pub fn take(&self) -> Taken {
+        self.flags.store(0, Relaxed);
+        Taken {
+            posix: self.posix.take(),
+            stream: self.stream.take(),
+        }
+    }
+}
+
+/// The records of a descriptor that was forgotten.
+#[must_use]
+pub struct Taken {
+    /// To POSIX calls.
+    pub posix: Option<Handle>,
+    /// To stream calls.
+    pub stream: Option<Handle>,
+}
+
+impl Taken {
+    /// Nothing holds the records any more.
+    pub fn let_go(self, table: &Table<'_>) {
+        if let Some(handle) = self.posix {
+            table.let_go(Kind::Posix, handle);
+        }
+        if let Some(handle) = self.stream {
+            table.let_go(Kind::Stdio, handle);
+        }
+    }
+}
+
+static MAP: [AtomicPtr<Entry>; CHUNKS] = [const { AtomicPtr::new(null_mut()) }; CHUNKS];
+static HIGHEST: AtomicI32 = AtomicI32::new(-1);
+
+/// The entry of a descriptor, if there is memory for it.
+#[inline(always)]
+pub fn entry(fd: c_int) -> Option<&'static Entry> {
+    let n = usize::try_from(fd).ok()?;
+    let mut chunk = MAP.get(n / CHUNK)?.load(Ordering::Acquire);
+    if chunk.is_null() {
+        chunk = make_chunk(n / CHUNK);
+        if chunk.is_null() {
+            return None;
+        }
+    }
+    // SAFETY: a chunk has this many entries, and zeroes are a valid one.
+    Some(unsafe { &*chunk.add(n % CHUNK) })
+}
+
+/// The entry of a descriptor about which something is known.
+#[inline(always)]
+pub fn known(fd: c_int) -> Option<&'static Entry> {
+    let n = usize::try_from(fd).ok()?;
+    let chunk = MAP.get(n / CHUNK)?.load(Ordering::Acquire);
+    if chunk.is_null() {
+        return None;
+    }
+    // SAFETY: as above.
+    let entry = unsafe { &*chunk.add(n % CHUNK) };
+    let something =
+        entry.posix.standing() != Standing::Unknown || entry.stream.standing() != Standing::Unknown;
+    something.then_some(entry)
+}
+
+#[cold]
+fn make_chunk(n: usize) -> *mut Entry {
+    const BYTES: usize = CHUNK * size_of::<Entry>();
+    if state::is_restricted() {
+        return null_mut();
+    }
+    let fresh = sys::map(BYTES);
+    if fresh.is_null() {
+        return null_mut();
+    }
+    match MAP[n].compare_exchange(
+        null_mut(),
+        fresh.cast(),
+        Ordering::AcqRel,
+        Ordering::Acquire,
+    ) {
+        Ok(_) => fresh.cast(),
+        Err(other) => {
+            // SAFETY: nobody saw it.
+            unsafe { sys::unmap(fresh, BYTES) };
+            other
+        }
+    }
+}
+
+/// A descriptor has come into being: forgets what its number stood for before.
+pub fn begin(recording: &Recording, fd: c_int) -> Option<&'static Entry> {
+    let entry = entry(fd)?;
+    entry.take().let_go(&recording.table);
+    HIGHEST.fetch_max(fd, Relaxed);
+    Some(entry)
+}
+
+/// Calls `act` for all descriptors from `first` to `last` about which something is known.
+pub fn each_known(first: u32, last: u32, mut act: impl FnMut(c_int, &'static Entry)) {
+    let highest = HIGHEST.load(Relaxed);
+    let last = c_int::try_from(last).unwrap_or(c_int::MAX).min(highest);
+    let mut fd = c_int::try_from(first).unwrap_or(c_int::MAX);
+    while fd <= last {
+        if MAP[fd as usize / CHUNK].load(Ordering::Acquire).is_null() {
+            fd = (fd / CHUNK as c_int + 1) * CHUNK as c_int;
+            continue;
+        }
+        if let Some(entry) = known(fd) {
+            act(fd, entry);
+        }
+        fd += 1;
+    }
+}
+
+/// The record for POSIX calls on a descriptor; asks the kernel if it is not known.
+#[inline(always)]
+pub fn posix(
+    recording: &Recording,
+    fd: c_int,
+) -> (Standing, Option<&'static Entry>, Option<Handle>) {
+    let Some(entry) = entry(fd) else {
+        return (Standing::Unknown, None, None);
+    };
+    match entry.posix.standing() {
+        Standing::Unknown => resolve(recording, fd, entry),
+        standing => (standing, Some(entry), entry.posix.handle()),
+    }
+}
+
+#[cold]
+fn resolve(
+    recording: &Recording,
+    fd: c_int,
+    entry: &'static Entry,
+) -> (Standing, Option<&'static Entry>, Option<Handle>) {
+    let mut room = [0; MAX_NAME_BYTES];
+    let (standing, handle) = match origin(recording, fd, entry, &mut room) {
+        Some(Origin::Named(name)) => match hold(recording, Kind::Posix, name) {
+            Some(handle) => (Standing::File, Some(handle)),
+            None => (Standing::Unknown, None),
+        },
+        Some(Origin::Excluded) => (Standing::Excluded, None),
+        Some(Origin::NoFile) => (Standing::NoFile, None),
+        None => (Standing::Unknown, None),
+    };
+    // A child that shares our memory has descriptors of its own.
+    if standing != Standing::Unknown && !state::is_borrowed() {
+        entry.flags.fetch_or(ASK, Relaxed);
+        entry.posix.set(standing, handle);
+        HIGHEST.fetch_max(fd, Relaxed);
+    }
+    (standing, Some(entry), handle)
+}
+
+fn hold(recording: &Recording, kind: Kind, name: &[u8]) -> Option<Handle> {
+    recording.table.hold(kind, &Name::of(name), recording)
+}
+
+enum Origin<'o> {
+    Named(&'o [u8]),
+    Excluded,
+    NoFile,
+}
+
+/// What a descriptor is: by the record of its stream, else by the kernel.
+fn origin<'o>(
+    recording: &Recording,
+    fd: c_int,
+    entry: &Entry,
+    room: &'o mut [u8; MAX_NAME_BYTES],
+) -> Option<Origin<'o>> {
+    if let Some(len) = entry
+        .stream
+        .handle()
+        .and_then(|h| own_name(recording, Kind::Stdio, h, room))
+    {
+        return Some(Origin::Named(&room[..len]));
+    }
+    ask(fd, room)
+}
+
+/// What the kernel says of a descriptor.
+fn ask(fd: c_int, room: &mut [u8; MAX_NAME_BYTES]) -> Option<Origin<'_>> {
+    if state::is_restricted() {
+        return None;
+    }
+    let stat = sys::fstat(fd)?;
+    if !matches!(
+        stat.st_mode & libc::S_IFMT,
+        libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK
+    ) {
+        return Some(Origin::NoFile);
+    }
+    let name = sys::fd_name(fd, room)?;
+    let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
+    if name.first() != Some(&b'/') || name.starts_with(b"/memfd:") {
+        return Some(Origin::NoFile);
+    }
+    match config::get()?.records(name) {
+        true => Some(Origin::Named(name)),
+        false => Some(Origin::Excluded),
+    }
+}
+
+/// The name of a record, unless it is that of a stream like `<STDOUT>` or of folded files.
+fn own_name(
+    recording: &Recording,
+    kind: Kind,
+    handle: Handle,
+    room: &mut [u8; MAX_NAME_BYTES],
+) -> Option<usize> {
+    let name = recording.table.name(kind, handle, room)?;
+    (name.first() == Some(&b'/')).then_some(name.len())
+}
+
+/// The path of a descriptor: by its record, else by the kernel.
+pub fn name<'o>(
+    recording: &Recording,
+    fd: c_int,
+    room: &'o mut [u8; MAX_NAME_BYTES],
+) -> Option<&'o [u8]> {
+    let handle = known(fd).and_then(|e| e.posix.handle());
+    if let Some(len) = handle.and_then(|h| own_name(recording, Kind::Posix, h, room)) {
+        return Some(&room[..len]);
+    }
+    if state::is_restricted() {
+        return None;
+    }
+    sys::fd_name(fd, room)
+}
+
+/// The record for calls on a stream over `fd`. `standard`: its name if it is one of the three that are there from the
+/// start.
+#[inline(always)]
+pub fn stream(
+    recording: &Recording,
+    fd: c_int,
+    standard: Option<&'static [u8]>,
+) -> (Standing, Option<&'static Entry>, Option<Handle>) {
+    let Some(entry) = entry(fd) else {
+        return (Standing::Unknown, None, None);
+    };
+    match entry.stream.standing() {
+        Standing::Unknown => resolve_stream(recording, fd, entry, standard),
+        standing => (standing, Some(entry), entry.stream.handle()),
+    }
+}
+
+#[cold]
+fn resolve_stream(
+    recording: &Recording,
+    fd: c_int,
+    entry: &'static Entry,
+    standard: Option<&'static [u8]>,
+) -> (Standing, Option<&'static Entry>, Option<Handle>) {
+    let mut room = [0; MAX_NAME_BYTES];
+    let own = entry
+        .posix
+        .handle()
+        .and_then(|h| own_name(recording, Kind::Posix, h, &mut room));
+    let origin = match (standard, own) {
+        (Some(name), _) => Some(Origin::Named(name)),
+        (None, Some(len)) => Some(Origin::Named(&room[..len])),
+        (None, None) => ask(fd, &mut room),
+    };
+    let (standing, handle) = match origin {
+        Some(Origin::Named(name)) => match hold(recording, Kind::Stdio, name) {
+            Some(handle) => (Standing::File, Some(handle)),
+            None => (Standing::Unknown, None),
+        },
+        Some(Origin::Excluded) => (Standing::Excluded, None),
+        Some(Origin::NoFile) => (Standing::NoFile, None),
+        None => (Standing::Unknown, None),
+    };
+    if standing != Standing::Unknown && !state::is_borrowed() {
+        entry.stream.set(standing, handle);
+        HIGHEST.fetch_max(fd, Relaxed);
+    }
+    (standing, Some(entry), handle)
+}
+
+/// In a new child: the descriptors stand for the same files, in its own table.
+pub fn inherit(from: &Table<'static>, to: &Recording) {
+    each_known(0, u32::MAX, |_, entry| {
+        for (kind, view) in [(Kind::Posix, &entry.posix), (Kind::Stdio, &entry.stream)] {
+            let Some(old) = view.handle() else {
+                continue;
+            };
+            let mut room = [0; MAX_NAME_BYTES];
+            let new = from
+                .name(kind, old, &mut room)
+                .and_then(|name| to.table.hold(kind, &Name::of(name), to));
+            match new {
+                Some(handle) => view.set(Standing::File, Some(handle)),
+                None => view.set(Standing::Unknown, None),
+            }
+        }
+        // Parent and child share the positions.
+        entry.flags.fetch_or(ASK, Relaxed);
+    });
+    names::directory_changed();
+}

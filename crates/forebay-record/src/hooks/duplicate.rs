@@ -1,0 +1,48 @@
+//! `dup` and `fcntl`.
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::Relaxed;
+
+use forebay_hook::hooks;
+
+use crate::count;
+use crate::fds::{self, APPEND};
+use crate::state;
+
+hooks! {
+    fn dup [real] (old: c_int) -> c_int {
+        count::dup(old, || real(old))
+    }
+
+    fn dup2 | __dup2 [real] (old: c_int, new: c_int) -> c_int {
+        count::dup(old, || real(old, new))
+    }
+
+    fn dup3 [real] (old: c_int, new: c_int, flags: c_int) -> c_int {
+        count::dup(old, || real(old, new, flags))
+    }
+
+    fn fcntl | fcntl64 | __fcntl [real] (fd: c_int, command: c_int, argument: usize) -> c_int {
+        match command {
+            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => count::dup(fd, || real(fd, command, argument)),
+            libc::F_SETFL => {
+                let result = real(fd, command, argument);
+                if result == 0 {
+                    note_append(fd, argument as c_int & libc::O_APPEND != 0);
+                }
+                result
+            }
+            _ => real(fd, command, argument),
+        }
+    }
+}
+
+fn note_append(fd: c_int, append: bool) {
+    if let Some(entry) = fds::known(fd).filter(|_| !state::is_borrowed()) {
+        if append {
+            entry.flags.fetch_or(APPEND, Relaxed);
+        } else {
+            entry.flags.fetch_and(!APPEND, Relaxed);
+        }
+    }
+}

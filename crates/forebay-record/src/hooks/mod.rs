@@ -1,0 +1,48 @@
+//! The functions of libc, by verb. Each hook says what its call means; how it is counted stands in [`crate::count`].
+
+pub mod attributes;
+mod copy;
+mod descriptors;
+mod directories;
+mod duplicate;
+mod formatted;
+mod names;
+mod open;
+mod process;
+mod stream_io;
+mod streams;
+mod transfer;
+
+use core::ffi::{c_char, c_void};
+
+/// A path as libc takes it.
+type Path = *const c_char;
+/// Memory that a call reads from.
+type Source = *const c_void;
+/// Memory that a call writes to.
+type Sink = *mut c_void;
+
+/// At load time: finds what a child may call between fork and exec. A look-up takes a lock of the loader, which in a
+/// child of a program with threads may be held by a thread that does not exist there.
+pub fn find_next_definitions() {
+    use core::hint::black_box;
+    black_box((
+        open::open::real(),
+        open::open64::real(),
+        open::openat::real(),
+    ));
+    black_box((descriptors::close::real(), descriptors::close_range::real()));
+    black_box((
+        duplicate::dup::real(),
+        duplicate::dup2::real(),
+        duplicate::dup3::real(),
+    ));
+    black_box((duplicate::fcntl::real(), duplicate::fcntl64::real()));
+    black_box((transfer::read::real(), transfer::write::real()));
+    black_box((
+        process::execve::real(),
+        process::execv::real(),
+        process::execvp::real(),
+    ));
+    black_box((process::_exit::real(), names::chdir::real()));
+}

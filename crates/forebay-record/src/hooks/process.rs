@@ -1,0 +1,100 @@
+//! How programs begin others, end, and shut themselves in.
+
+use core::ffi::{c_char, c_int, c_long, c_void};
+
+use forebay_count::read::End;
+use forebay_hook::hooks;
+
+use super::Path;
+use crate::end::{note, note_if_begun};
+use crate::state;
+
+/// A list of strings.
+type Strings = *const *const c_char;
+
+hooks! {
+    fn execve [real] (path: Path, args: Strings, env: Strings) -> c_int {
+        replaced(|| real(path, args, env))
+    }
+
+    fn execvpe [real] (file: Path, args: Strings, env: Strings) -> c_int {
+        replaced(|| real(file, args, env))
+    }
+
+    fn execv | execvp [real] (path: Path, args: Strings) -> c_int {
+        replaced(|| real(path, args))
+    }
+
+    fn fexecve [real] (fd: c_int, args: Strings, env: Strings) -> c_int {
+        replaced(|| real(fd, args, env))
+    }
+
+    fn execveat [real] (dirfd: c_int, path: Path, args: Strings, env: Strings, flags: c_int) -> c_int {
+        replaced(|| real(dirfd, path, args, env, flags))
+    }
+
+    fn _exit | _Exit [real] (code: c_int) -> ! {
+        note_if_begun(End::Exit(code & 0xff));
+        real(code)
+    }
+
+    fn quick_exit [real] (code: c_int) -> ! {
+        note_if_begun(End::Exit(code & 0xff));
+        real(code)
+    }
+
+    fn abort [real] () -> ! {
+        note_if_begun(End::Abort);
+        real()
+    }
+
+    fn clone [real]
+        (
+            start: *mut c_void, stack: *mut c_void, flags: c_int, arg: *mut c_void,
+            parent_tid: *mut c_void, tls: *mut c_void, child_tid: *mut c_void,
+        ) -> c_int
+    {
+        if flags & libc::CLONE_VM != 0 && flags & libc::CLONE_THREAD == 0 {
+            state::expect_borrowers();
+        }
+        real(start, stack, flags, arg, parent_tid, tls, child_tid)
+    }
+
+    fn prctl [real] (option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
+        if option == libc::PR_SET_SECCOMP {
+            state::restrict();
+        }
+        real(option, a, b, c, d)
+    }
+
+    fn syscall [real] (nr: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long {
+        if nr == libc::SYS_seccomp {
+            state::restrict();
+        }
+        real(nr, a, b, c, d, e, f)
+    }
+}
+
+/// The next program has a table of its own, if this call does not come back.
+fn replaced(call: impl FnOnce() -> c_int) -> c_int {
+    if state::has_begun() {
+        note(End::Exec);
+    }
+    let result = call();
+    if state::has_begun() {
+        note(End::Unsaid);
+    }
+    result
+}
+
+/// `vfork` of libc, defined anew: it comes back twice on the same stack, so nothing may stand between.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vfork() {
+    core::arch::naked_asm!(
+        "mov byte ptr [rip + {borrowed}], 1",
+        "jmp qword ptr [rip + __vfork@GOTPCREL]",
+        borrowed = sym state::MAY_BE_BORROWED
+    );
+}

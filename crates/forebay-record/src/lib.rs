@@ -1,0 +1,65 @@
+//! The recorder: counts every call of a program that touches a file.
+//!
+//! A hook looks at the clock, calls the next definition in the chain, looks at the clock again, and counts in a table
+//! that lies in a file mapped into memory ([`forebay_count`]). So nothing has to be written when the process ends, and
+//! nothing is lost however it ends.
+//!
+//! Rules of this crate, because a hook may run before `main`, in a signal handler, in a child of `vfork`, or after the
+//! program has closed everything: no std, no allocation, no thread-local storage, no lock that is waited for, and no
+//! descriptor that stays open. `errno` is what libc's function left. What fails in here is never the
+//! program's business: it goes on uncounted. `scripts/check-record.sh` holds the library to its lists of exports
+//! and imports.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`config`] | the environment |
+//! | [`state`] | this process' table; what a child must not inherit |
+//! | [`birth`] | makes a table |
+//! | [`fds`] | which file a descriptor stands for, and where in it |
+//! | [`names`] | the names of records |
+//! | [`count`] | from calls to events |
+//! | [`end`] | how the process ends |
+//! | [`hooks`] | the functions of libc, by verb |
+#![no_std]
+#![allow(rustdoc::private_intra_doc_links)]
+
+mod birth;
+mod config;
+mod count;
+mod end;
+mod fds;
+mod hooks;
+mod names;
+mod state;
+mod sys;
+
+#[link(name = "c")]
+unsafe extern "C" {}
+
+/// Before `main`, while there is one thread: what is cheaper or safer now than later.
+extern "C" fn at_load() {
+    if state::recording().is_some() {
+        state::watch_forks();
+        hooks::find_next_definitions();
+        end::watch_exit();
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = at_load;
+
+// Precompiled parts of `core` name the function that unwinds, although nothing here can. It must not be seen
+// from outside: programs in Rust have their own.
+core::arch::global_asm!(
+    ".globl rust_eh_personality",
+    ".hidden rust_eh_personality",
+    "rust_eh_personality:"
+);
+
+#[cfg(not(test))]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    // SAFETY: ends the process.
+    unsafe { libc::abort() }
+}

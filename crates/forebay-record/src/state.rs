@@ -1,0 +1,283 @@
+//! This process' table, and what a child must not inherit.
+//!
+//! A page that the kernel wipes in a forked child (`MADV_WIPEONFORK`), whatever made the child, leads to the table. So
+//! a child finds the page empty at its first call and makes a table of its own; the one of its parent is still
+//! mapped then, and tells which files the inherited descriptors stand for. If the child can't make one (it has
+//! changed its root or its user), it goes on in its parent's.
+//!
+//! A child of `vfork` shares its parent's memory and counts in its table; it must leave alone what is
+//! known of descriptors, which are its own.
+
+use core::ffi::{c_int, c_void};
+use core::ops::Range;
+use core::ptr::null_mut;
+use core::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
+
+use forebay_count::layout::WORD_BYTES;
+use forebay_count::{Host, Table};
+
+use crate::birth;
+use crate::config;
+use crate::fds;
+use crate::sys::{self, call};
+
+const PAGE_BYTES: usize = 4096;
+
+/// State of one process. All zeroes is the state of a new one.
+struct Page {
+    phase: AtomicU32,
+    owner: AtomicI32,
+    words: AtomicPtr<AtomicU64>,
+    len: AtomicUsize,
+}
+
+const _: () = assert!(size_of::<Page>() <= PAGE_BYTES);
+
+const NEW: u32 = 0;
+const STARTING: u32 = 1;
+const READY: u32 = 2;
+const OFF: u32 = 3;
+/// A thread that meets another one making the table gives way so often before it goes on uncounted.
+const MAX_TURNS: usize = 1000;
+
+static PAGE: AtomicPtr<Page> = AtomicPtr::new(null_mut());
+/// The table of this process or, in a new child, of its parent.
+static LAST_WORDS: AtomicPtr<AtomicU64> = AtomicPtr::new(null_mut());
+static LAST_LEN: AtomicUsize = AtomicUsize::new(0);
+/// Tables that this process and its ancestors since the last exec have made.
+static SERIAL: AtomicU64 = AtomicU64::new(0);
+/// A child may share our memory. Where its making can't be seen, always.
+pub static MAY_BE_BORROWED: AtomicBool = AtomicBool::new(cfg!(not(target_arch = "x86_64")));
+/// The program has restricted the system calls that it may make: none but its own from now on.
+static RESTRICTED: AtomicBool = AtomicBool::new(false);
+
+/// The table of this process.
+#[derive(Clone, Copy)]
+pub struct Recording {
+    /// The table.
+    pub table: Table<'static>,
+}
+
+impl Host for Recording {
+    fn back(&self, words: Range<usize>) -> bool {
+        back(self.table.words(), words)
+    }
+
+    fn now_ns(&self) -> u64 {
+        sys::now_ns()
+    }
+}
+
+/// Backs some words of a table with memory.
+pub fn back(words: &'static [AtomicU64], range: Range<usize>) -> bool {
+    let first = range.start * WORD_BYTES / PAGE_BYTES * PAGE_BYTES;
+    let end = (range.end * WORD_BYTES)
+        .next_multiple_of(PAGE_BYTES)
+        .min(size_of_val(words));
+    if is_restricted() || first >= end {
+        return first >= end;
+    }
+    // SAFETY: inside the mapping.
+    let at = unsafe { words.as_ptr().cast::<u8>().add(first) };
+    match sys::populate(at.cast_mut().cast::<c_void>(), end - first) {
+        Ok(()) => true,
+        // An older kernel: all of the file was allocated when the table was made.
+        Err(libc::EINVAL) => true,
+        Err(_) => false,
+    }
+}
+
+/// The table to count in, if this process is recorded.
+#[inline(always)]
+pub fn recording() -> Option<Recording> {
+    let page = PAGE.load(Ordering::Acquire);
+    if !page.is_null() {
+        // SAFETY: published once, never unmapped; zeroes are a valid state.
+        let page = unsafe { &*page };
+        match page.phase.load(Ordering::Acquire) {
+            READY => return attach(page),
+            OFF => return None,
+            _ => {}
+        }
+    }
+    start()
+}
+
+#[inline(always)]
+fn attach(page: &Page) -> Option<Recording> {
+    let (at, len) = (
+        page.words.load(Ordering::Relaxed),
+        page.len.load(Ordering::Relaxed),
+    );
+    // SAFETY: the mapping of the table stays for as long as the page says READY.
+    let words = unsafe { core::slice::from_raw_parts(at, len) };
+    Some(Recording {
+        table: Table::attach(words)?,
+    })
+}
+
+#[cold]
+fn start() -> Option<Recording> {
+    let config = config::get()?;
+    let page = page()?;
+    for _ in 0..MAX_TURNS {
+        match page.phase.load(Ordering::Acquire) {
+            READY => return attach(page),
+            OFF => return None,
+            STARTING => {
+                // SAFETY: no arguments.
+                let _ = unsafe { call!(libc::SYS_sched_yield) };
+            }
+            _ if page
+                .phase
+                .compare_exchange(NEW, STARTING, Ordering::AcqRel, Ordering::Acquire)
+                .is_ok() =>
+            {
+                let found = make(config);
+                if let Some(words) = found {
+                    page.words
+                        .store(words.as_ptr().cast_mut(), Ordering::Relaxed);
+                    page.len.store(words.len(), Ordering::Relaxed);
+                }
+                page.owner.store(sys::getpid(), Ordering::Relaxed);
+                let phase = if found.is_some() { READY } else { OFF };
+                page.phase.store(phase, Ordering::Release);
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// A table of one's own; else that of the parent.
+fn make(config: &config::Config) -> Option<&'static [AtomicU64]> {
+    let (at, len) = (
+        LAST_WORDS.load(Ordering::Acquire),
+        LAST_LEN.load(Ordering::Relaxed),
+    );
+    // SAFETY: the mapping is there until the next lines give it up.
+    let parent = (!at.is_null()).then(|| unsafe { core::slice::from_raw_parts(at, len) });
+    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+    let Some(words) = birth::make(config, serial, parent.is_some()) else {
+        return parent;
+    };
+    LAST_WORDS.store(words.as_ptr().cast_mut(), Ordering::Release);
+    LAST_LEN.store(words.len(), Ordering::Relaxed);
+    if let Some(parent) = parent {
+        if let (Some(from), Some(to)) = (Table::attach(parent), Table::attach(words)) {
+            fds::inherit(&from, &Recording { table: to });
+        }
+        // SAFETY: nothing refers to it any more; what this process knew of its cells was just replaced.
+        unsafe { sys::unmap(at.cast(), len * WORD_BYTES) };
+    }
+    Some(words)
+}
+
+fn page() -> Option<&'static Page> {
+    let at = PAGE.load(Ordering::Acquire);
+    if !at.is_null() {
+        // SAFETY: published once, never unmapped; zeroes are a valid state.
+        return Some(unsafe { &*at });
+    }
+    let fresh = sys::map(PAGE_BYTES);
+    if fresh.is_null() {
+        return None;
+    }
+    // SAFETY: the mapping is ours. A kernel before 4.14 refuses; the fork handler is enough for fork() then.
+    let _ = unsafe { call!(libc::SYS_madvise, fresh, PAGE_BYTES, libc::MADV_WIPEONFORK) };
+    let won = PAGE.compare_exchange(
+        null_mut(),
+        fresh.cast(),
+        Ordering::AcqRel,
+        Ordering::Acquire,
+    );
+    let at = won.map_or_else(
+        |other| {
+            // SAFETY: nobody saw it.
+            unsafe { sys::unmap(fresh, PAGE_BYTES) };
+            other
+        },
+        |_| fresh.cast(),
+    );
+    // SAFETY: as above.
+    Some(unsafe { &*at })
+}
+
+/// Is this a child of `vfork`, with its parent's memory? What it does to its descriptors must not be noted then.
+#[inline(always)]
+pub fn is_borrowed() -> bool {
+    MAY_BE_BORROWED.load(Ordering::Relaxed) && ask_whether_borrowed()
+}
+
+#[cold]
+fn ask_whether_borrowed() -> bool {
+    page().is_some_and(|page| {
+        let owner = page.owner.load(Ordering::Relaxed);
+        owner != 0 && owner != sys::getpid()
+    })
+}
+
+/// From now on a child may share this process' memory.
+pub fn expect_borrowers() {
+    MAY_BE_BORROWED.store(true, Ordering::Relaxed);
+}
+
+/// From now on the recorder makes no system calls.
+pub fn restrict() {
+    RESTRICTED.store(true, Ordering::Relaxed);
+}
+
+/// Does the recorder make no system calls any more?
+#[inline(always)]
+pub fn is_restricted() -> bool {
+    RESTRICTED.load(Ordering::Relaxed)
+}
+
+unsafe extern "C" {
+    fn __register_atfork(
+        prepare: Option<extern "C" fn()>,
+        parent: Option<extern "C" fn()>,
+        child: Option<extern "C" fn()>,
+        dso: *mut c_void,
+    ) -> c_int;
+}
+
+/// A child that itself has children must be known to the collector, or theirs would have no parent.
+extern "C" fn before_fork() {
+    recording();
+}
+
+extern "C" fn after_fork_in_child() {
+    let page = PAGE.load(Ordering::Acquire);
+    if !page.is_null() {
+        // SAFETY: the only thread of a new process; the atomics hold no references.
+        unsafe { core::ptr::write_bytes(page.cast::<u8>(), 0, PAGE_BYTES) };
+    }
+}
+
+/// At load time, while there is one thread and no lock is held.
+pub fn watch_forks() {
+    // SAFETY: the handlers are static functions of a library that is never unloaded.
+    unsafe {
+        __register_atfork(
+            Some(before_fork),
+            None,
+            Some(after_fork_in_child),
+            null_mut(),
+        )
+    };
+}
+
+/// Number of the newest table, from 0.
+pub fn serial() -> u64 {
+    SERIAL.load(Ordering::Relaxed).saturating_sub(1)
+}
+
+/// Does this process have a table already?
+pub fn has_begun() -> bool {
+    let page = PAGE.load(Ordering::Acquire);
+    // SAFETY: published once, never unmapped; zeroes are a valid state.
+    !page.is_null() && unsafe { &*page }.phase.load(Ordering::Acquire) == READY
+}

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Checks a built recorder against what docs/RECORDER.md says of it:
+#   - it defines exactly the functions of crates/forebay-record/exports.txt;
+#   - of other libraries it uses only what is listed below, all of libc;
+#   - it has no thread-local storage and no executable stack;
+#   - without FOREBAY_RECORD it makes no system call of its own, and with it none for each read, write or seek
+#     (checked by strace, where that works).
+#
+# usage: scripts/check-record.sh [LIBRARY]      (default: target/release/libforebay_record.so)
+set -euo pipefail
+export LC_ALL=C
+here=$(cd "$(dirname "$0")/.." && pwd)
+library=${1:-${CARGO_TARGET_DIR:-$here/target}/release/libforebay_record.so}
+exports=$here/crates/forebay-record/exports.txt
+failed=0
+
+complain() {
+    echo "check-record: $*" >&2
+    failed=1
+}
+
+[ -f "$library" ] || { echo "check-record: $library is missing (cargo build --release -p forebay-record)" >&2; exit 2; }
+
+# What a hook may call while a signal handler or a child of vfork runs it: clock, memory, strings, and what only looks at
+# a stream. The handlers are set at load time.
+allowed='__errno_location __register_atfork __vfork bcmp clock_gettime dirfd dlsym environ feof ferror fileno_unlocked
+ftello memchr memcmp memcpy memmove memset on_exit stderr stdin stdout strlen'
+# Put in by the linker, and weak.
+allowed="$allowed _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable __cxa_finalize __gmon_start__"
+
+defined=$(nm -D --defined-only "$library" | awk '{ print $3 }' | sort)
+if ! difference=$(diff <(sort "$exports") <(printf '%s\n' "$defined")); then
+    complain "the exported functions differ from exports.txt (< listed, > exported):"
+    echo "$difference" >&2
+fi
+
+used=$(nm -D --undefined-only "$library" | awk '{ print $NF }' | sed 's/@.*//' | sort)
+surplus=$(comm -13 <(tr -s ' \n' '\n\n' <<<"$allowed" | sort) <(printf '%s\n' "$used"))
+[ -z "$surplus" ] || complain "not on the list of imports:" $surplus
+
+# A function that the library replaces must be called through the chain, not through its own hook.
+own=$(comm -12 <(printf '%s\n' "$defined") <(printf '%s\n' "$used"))
+[ -z "$own" ] || complain "imports what it exports:" $own
+
+segments=$(readelf -lW "$library")
+! grep -q ' TLS ' <<<"$segments" || complain "has thread-local storage"
+grep -Eq 'GNU_STACK.* RW +0' <<<"$segments" || complain "has an executable stack"
+needed=$(readelf -dW "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\].*/\1/p')
+[ "$needed" = libc.so.6 ] || complain "depends on more than libc:" $needed
+
+if command -v strace >/dev/null && strace -o /dev/null true 2>/dev/null; then
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    mkdir "$work/tables"
+    # The calls of dd on its two files.
+    calls() {
+        strace -o "$work/trace" env "$@" dd if=/dev/zero of="$work/out" bs=512 count=50 2>/dev/null
+        sed 's/(.*//' "$work/trace" | sort | uniq -c
+    }
+    calls >"$work/without"
+    calls LD_PRELOAD="$library" >"$work/idle"
+    calls LD_PRELOAD="$library" FOREBAY_RECORD="$work/tables" >"$work/with"
+    count() { awk -v call="$2" '$2 == call { print $1 }' "$1"; }
+    for call in write lseek dup2; do
+        [ "$(count "$work/without" $call)" = "$(count "$work/idle" $call)" ] || complain "idle, it adds calls of $call"
+    done
+    extra=$(($(awk '{ n += $1 } END { print n }' "$work/with") - $(awk '{ n += $1 } END { print n }' "$work/without")))
+    # dd writes to a duplicated descriptor: each of the 50 writes asks for the position.
+    [ "$extra" -lt 150 ] || complain "recording adds $extra system calls to a program that makes 100 reads and writes"
+fi
+
+[ "$failed" = 0 ] && echo "check-record: $(wc -l <"$exports") functions, imports as listed, no thread-local storage"
+exit "$failed"
