@@ -74,29 +74,30 @@ impl std::error::Error for Error {
 /// # Errors
 /// If a file is no log, or its header is damaged. Other damage becomes a finding.
 pub fn read(paths: &[PathBuf]) -> Result<Vec<Report>, Error> {
-    read_with(paths, &Thresholds::default())
+    let (reports, errors) = read_with(paths, &Thresholds::default());
+    errors.into_iter().next().map_or(Ok(reports), Err)
 }
 
-/// Like [`read`], with other limits for the findings.
-///
-/// # Errors
-/// Like [`read`].
-pub fn read_with(paths: &[PathBuf], limits: &Thresholds) -> Result<Vec<Report>, Error> {
-    let mut logs = Vec::new();
+/// Like [`read`], with other limits for the findings; goes on after a log that can't be read.
+pub fn read_with(paths: &[PathBuf], limits: &Thresholds) -> (Vec<Report>, Vec<Error>) {
+    let (mut logs, mut errors) = (Vec::new(), Vec::new());
     for path in paths {
-        let log = OpenOptions::new().lenient(true).open(path);
-        let log = log.map_err(|source| Error {
-            path: path.clone(),
-            source,
-        })?;
-        let name = path.file_name().map_or(path.as_path(), Path::new);
-        logs.push((printable_path(name), log));
+        match OpenOptions::new().lenient(true).open(path) {
+            Ok(log) => {
+                let name = path.file_name().map_or(path.as_path(), Path::new);
+                logs.push((printable_path(name), log));
+            }
+            Err(source) => errors.push(Error {
+                path: path.clone(),
+                source,
+            }),
+        }
     }
     let named: Vec<NamedLog> = logs
         .iter()
         .map(|(name, log)| NamedLog { name, log })
         .collect();
-    Ok(intake::group(&named)
+    let reports = intake::group(&named)
         .into_iter()
         .map(|members| {
             let members: Vec<NamedLog> = members
@@ -108,7 +109,8 @@ pub fn read_with(paths: &[PathBuf], limits: &Thresholds) -> Result<Vec<Report>, 
                 .collect();
             Report::new(intake::job(&members), limits)
         })
-        .collect())
+        .collect();
+    (reports, errors)
 }
 
 /// The report of one log that is open already; `name` is shown for it.

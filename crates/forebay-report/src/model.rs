@@ -511,6 +511,8 @@ pub struct File {
     pub created: Option<bool>,
     /// A standard stream.
     pub is_std_stream: bool,
+    /// Stands for files that a recorder short of memory has summed: nothing can be said about a single file.
+    pub is_rest: bool,
     /// For a data set of HDF5 or PnetCDF: index of the file that it lies in, if that is among the files.
     pub container: Option<usize>,
 }

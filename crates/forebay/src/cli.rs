@@ -30,6 +30,7 @@ Examples:
   forebay status --json
   forebay drain --buffer /pfs/me/run7      also after a crash
   forebay down --buffer /pfs/me/run7
+  forebay report job.darshan --html job.html
 
 Completions for the shell: forebay completions bash > ~/.local/share/bash-completion/completions/forebay";
 
@@ -58,6 +59,8 @@ pub enum Verb {
     Drain(Drain),
     /// Check the tables and objects of a bridge that is not running.
     Fsck(Fsck),
+    /// Show where the I/O time of a job went, from its Darshan logs.
+    Report(Report),
     /// Simulators.
     Sim(Sim),
     /// Print a completion script for a shell.
@@ -236,6 +239,35 @@ pub struct Fsck {
     /// For scripts.
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Logs of the same job are joined; jobs are shown one by one. A directory stands for the logs in it.
+-v shows every finding with its evidence.
+Exit status: 1 if a log could not be read; the others are shown all the same.
+
+Examples:
+  forebay report job.darshan
+  forebay report logs/*_id4711-*.darshan --html job.html
+  forebay report --compare before.darshan after.darshan --html change.html
+  forebay report job.darshan --json")]
+pub struct Report {
+    /// Darshan logs (format 3.x), whoever wrote them.
+    #[arg(value_name = "LOG", required_unless_present = "compare", value_hint = ValueHint::FilePath)]
+    pub logs: Vec<PathBuf>,
+    /// Write a page for browsers, for one job.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+    /// For scripts.
+    #[arg(long)]
+    pub json: bool,
+    /// Compare two runs of a program, before and after a change.
+    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with = "logs", value_hint = ValueHint::FilePath)]
+    pub compare: Vec<PathBuf>,
+    /// Other limits for findings, as JSON; docs/REPORT.md names them.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub rules: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

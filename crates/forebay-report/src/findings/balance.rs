@@ -3,7 +3,7 @@
 use super::loss::real_files;
 use super::{Confidence, FileEvidence, Finding, NAMED_FILES, Subject};
 use crate::account::rank_shares;
-use crate::model::{Extreme, FileUse, RankShare};
+use crate::model::{Extreme, FileUse, Interface, RankShare};
 use crate::units::{self, bytes, number, percent, share};
 
 /// All rules on balance.
@@ -268,10 +268,15 @@ fn rank0(subject: &Subject) -> Option<Finding> {
     }
     let seconds = subject.account.ranks.first()?.seconds();
     let spread = f64::from(subject.job.ranks).min(subject.limits.rank0_spread);
+    let aggregator = collective(subject);
+    let title = match aggregator {
+        Some(_) => "Rank 0 is the only aggregator of collective MPI-IO",
+        None => "Rank 0 does the I/O of all",
+    };
     let mut finding = Finding::new(
         "rank-0-io",
         format!(
-            "Rank 0 does the I/O of all: {} of {}, while {} wait",
+            "{title}: {} of {}, while {} wait",
             percent(share(mine as f64, all as f64)),
             bytes(all),
             units::count(u64::from(subject.job.ranks) - 1, "rank", "ranks")
@@ -283,8 +288,33 @@ fn rank0(subject: &Subject) -> Option<Finding> {
         "I/O time of rank 0 x (1 - 1/{spread:.0}): {spread:.0} ranks are taken to do the same work at the same speed each"
     );
     finding.evidence = vec![format!("rank 0 spends {} in I/O", units::seconds(seconds))];
-    finding.advice =
-        "Let one rank per node read and write a part (MPI-IO collective calls do that by themselves).".to_owned();
-    finding.setting = None;
+    finding.advice = if let Some(stripes) = aggregator {
+        finding.evidence.extend(stripes);
+        "Let MPI-IO use more aggregators: one per node (hints cb_nodes, cb_config_list), and on Lustre a stripe count of \
+         at least as many (lfs setstripe -c), because ROMIO takes as many aggregators as there are stripes."
+    } else {
+        "Let one rank per node read and write a part (MPI-IO collective calls do that by themselves)."
+    }
+    .to_owned();
     Some(finding)
+}
+
+/// If most requests of the program are collective: how the largest of their files are striped.
+fn collective(subject: &Subject) -> Option<Option<String>> {
+    let layer = subject.job.layer(Interface::MpiIo)?;
+    let total = layer.total();
+    let collective = total.read.collective + total.write.collective;
+    if collective < total.read.independent + total.write.independent || collective == 0 {
+        return None;
+    }
+    let largest = layer.uses.iter().max_by_key(|one| one.total.bytes())?;
+    let (size, count) = match subject.job.files[largest.file].stripes {
+        Some(stripes) => stripes,
+        None => return Some(None),
+    };
+    Some(Some(format!(
+        "the file with most bytes is striped over {} ({} each)",
+        units::count(count, "target", "targets"),
+        bytes(size)
+    )))
 }

@@ -102,6 +102,7 @@ fn opens_per_rank(one: &FileUse) -> f64 {
 fn repeated_opens(subject: &Subject) -> Option<Finding> {
     let limits = subject.limits;
     let hits: Vec<&FileUse> = lowest(subject)
+        .filter(|one| !subject.job.files[one.file].is_rest)
         .filter(|one| opens_per_rank(one) >= limits.opens_per_rank)
         .collect();
     let opens: u64 = hits.iter().map(|one| one.total.opens).sum();

@@ -78,6 +78,11 @@ fn lowest<'a>(
         .filter(|one| one.is_lowest)
 }
 
+/// Without what stands for many files: its extent is that of the longest.
+fn single_files<'a>(subject: &'a Subject) -> impl Iterator<Item = &'a FileUse> {
+    lowest(subject, Interface::has_pattern).filter(|one| !subject.job.files[one.file].is_rest)
+}
+
 fn small_ops(flow: &Flow) -> u64 {
     flow.sizes[..SMALL_BUCKETS].iter().sum()
 }
@@ -427,7 +432,7 @@ const REREAD_BYTES: u64 = 16 << 20;
 
 fn reread_by_rank(subject: &Subject) -> Option<Finding> {
     let limits = subject.limits;
-    let hits: Vec<&FileUse> = lowest(subject, Interface::has_pattern)
+    let hits: Vec<&FileUse> = single_files(subject)
         .filter(|one| one.total.extent() > 0 && reads_per_rank(one) >= limits.reread_factor)
         .collect();
     let read: u64 = hits.iter().map(|one| one.total.read.bytes).sum();
@@ -470,7 +475,7 @@ fn reread_by_rank(subject: &Subject) -> Option<Finding> {
 fn read_by_many(subject: &Subject) -> Option<Finding> {
     let limits = subject.limits;
     let times = |one: &FileUse| share(one.total.read.bytes as f64, one.total.extent() as f64);
-    let hits: Vec<&FileUse> = lowest(subject, Interface::has_pattern)
+    let hits: Vec<&FileUse> = single_files(subject)
         .filter(|one| one.ranks > 1 && one.total.extent() > 0)
         .filter(|one| times(one) >= limits.reread_factor)
         .filter(|one| reads_per_rank(one) < limits.reread_factor)

@@ -241,6 +241,21 @@ fn data_that_every_rank_reads_is_told_from_data_that_one_reads_twice() {
 }
 
 #[test]
+fn a_sum_over_many_files_is_not_taken_for_one_file() {
+    let mut total = reads(2000, 1 << 20, 8.0);
+    total.opens = 2000;
+    total.meta_seconds = 30.0;
+    total.read.max_byte = Some((1 << 20) - 1);
+    let mut job = with_own(total);
+    fires(&job, "repeated-opens");
+    fires(&job, "repeated-reads");
+    job.files[0].is_rest = true;
+    is_silent(&job, "repeated-opens");
+    is_silent(&job, "repeated-reads");
+    is_silent(&job, "read-by-many");
+}
+
+#[test]
 fn fsync_storms_are_found() {
     let mut total = writes(1000, 1 << 20, 11.0);
     total.syncs = 100;
@@ -475,6 +490,21 @@ fn rank_0_alone_is_found_in_single_and_in_summed_records() {
     );
     fires(&summed, "rank-0-io");
     is_silent(&plain_with_one_process(), "rank-0-io");
+}
+
+#[test]
+fn a_single_aggregator_is_told_from_a_program_that_writes_by_rank_0() {
+    let mut job = mpi_job(16);
+    let mut total = writes(100, 1 << 20, 80.0);
+    total.write.collective = 100;
+    let even = slowest(3, 5.0, 6 << 20);
+    by_all(&mut job, Interface::MpiIo, "/pfs/s", even, total);
+    let file = writes(100, 1 << 20, 5.0);
+    by_rank(&mut job, Interface::Posix, "/pfs/s", 0, file);
+    job.files[0].stripes = Some((1 << 20, 1));
+    let found = fires(&job, "rank-0-io");
+    assert!(found.advice.contains("cb_nodes"), "{found:#?}");
+    assert!(found.evidence[1].contains("1 target"), "{found:#?}");
 }
 
 fn plain_with_one_process() -> Job {

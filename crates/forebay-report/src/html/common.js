@@ -43,18 +43,21 @@ function channels(text) {
   return [0, 2, 4].map((at) => parseInt(full.slice(at, at + 2), 16));
 }
 
-// Steps of 1, 2 or 5 times a power of ten, about `count` of them.
+// About `count` ticks at steps that people count in: 1, 2, 5 of a power of ten, or of minutes and hours.
 function ticks(end, count) {
   const raw = end / Math.max(1, count);
   const power = 10 ** Math.floor(Math.log10(raw > 0 ? raw : 1));
-  const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= raw) || power;
+  const steps = end >= 120 ? [30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400, 604800]
+    : [1, 2, 5, 10].map((n) => n * power);
+  const step = steps.find((n) => n >= raw) || 10 * power;
   const all = [];
   for (let at = 0; at <= end * 1.0001 && all.length < 50; at += step) all.push(at);
   return all;
 }
 
 function tickLabel(s, end) {
-  if (end >= 1200) return Math.round(s / 60) + " min";
+  if (end >= 7200) return (s / 3600).toFixed(1).replace(".0", "") + " h";
+  if (end >= 120) return (s / 60).toFixed(1).replace(".0", "") + " min";
   if (end >= 10) return Math.round(s) + " s";
   if (end >= 1) return s.toFixed(1) + " s";
   return Math.round(s * 1e6) / 1e3 + " ms";

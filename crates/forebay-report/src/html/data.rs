@@ -82,7 +82,7 @@ fn sparse(cells: &[f64]) -> Value {
     for value in cells {
         if *value > 0.0 {
             skips.push(skipped);
-            values.push(round(*value));
+            values.push(round_to(*value, 3));
             skipped = 0;
         } else {
             skipped += 1;
@@ -91,9 +91,14 @@ fn sparse(cells: &[f64]) -> Value {
     json!({ "s": skips, "v": values })
 }
 
-/// Six digits are enough for eyes; whole numbers stay whole, so that the JSON is short.
+/// Six digits are enough for eyes.
 fn round(value: f64) -> Value {
-    let rounded: f64 = format!("{value:.5e}").parse().unwrap_or(value);
+    round_to(value, 5)
+}
+
+/// With so many digits behind the first; whole numbers stay whole, so that the JSON is short.
+fn round_to(value: f64, digits: usize) -> Value {
+    let rounded: f64 = format!("{value:.digits$e}").parse().unwrap_or(value);
     if rounded.fract() == 0.0 && rounded.abs() < 9e15 {
         json!(rounded as i64)
     } else {

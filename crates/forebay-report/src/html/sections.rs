@@ -8,7 +8,7 @@ use crate::units::{self, bytes, number, percent, share};
 use maud::{Markup, html};
 
 /// Files in the table of slow ones.
-const SLOW_FILES: usize = 20;
+const SLOW_FILES: usize = 10;
 /// Findings that are open at the start.
 const OPEN_FINDINGS: usize = 3;
 
@@ -23,10 +23,7 @@ pub(super) fn head(report: &Report) -> Markup {
         .nodes
         .map_or("not in the log".to_owned(), |n| number(n.into()));
     let run = if job.run_seconds_rounded {
-        format!(
-            "{} (the log has whole seconds)",
-            units::seconds(job.run_seconds)
-        )
+        format!("{} (whole seconds)", units::seconds(job.run_seconds))
     } else {
         units::seconds(job.run_seconds)
     };
@@ -40,7 +37,7 @@ pub(super) fn head(report: &Report) -> Markup {
             (fact("Run time", &run))
             (fact("User id", &job.uid.to_string()))
             @if let Some(exit) = job.metadata.get("exit") { (fact("Ended", exit)) }
-            (fact("Log", &logs))
+            div .long { dt { "Log" } dd { (logs) } }
         }
     }
 }
@@ -113,7 +110,8 @@ fn mib(rate: f64) -> String {
 }
 
 fn split_text(time: &TimeSplit, run: f64) -> String {
-    let of = |seconds: f64| percent(share(seconds, run));
+    // No break between a number and its unit.
+    let of = |seconds: f64| percent(share(seconds, run)).replace(' ', "\u{a0}");
     format!(
         "read {}, write {}, metadata {}, else {}",
         of(time.read),

@@ -222,6 +222,7 @@ impl Intake {
             self.job.files.push(File {
                 name: printable(name),
                 fs: file_system(log, name),
+                is_rest: name.ends_with(b"/<other files>"),
                 is_std_stream: std_streams.contains(&id)
                     || (name.starts_with(b"<STD") && name.ends_with(b">")),
                 ..File::default()

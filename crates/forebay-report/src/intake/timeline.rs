@@ -5,9 +5,11 @@ use crate::model::{Interface, Timeline, TimelineSource};
 /// Columns at most.
 const MOST_BINS: usize = 400;
 /// Rows at most; more ranks share rows.
-const MOST_ROWS: u32 = 512;
+const MOST_ROWS: u32 = 256;
 /// Columns where the log has no bins of its own.
-const DEFAULT_BINS: usize = 200;
+const TRACE_BINS: f64 = 200.0;
+/// Columns where the log has no more than first and last times: finer ones would pretend.
+const ESTIMATED_BINS: f64 = 100.0;
 
 /// A timeline that is being filled.
 pub(super) struct Canvas {
@@ -25,7 +27,11 @@ impl Canvas {
     ) -> Self {
         let mut width = bin_seconds;
         if width <= 0.0 {
-            width = (end / DEFAULT_BINS as f64).max(1e-6);
+            let bins = match source {
+                TimelineSource::Timestamps => ESTIMATED_BINS,
+                _ => TRACE_BINS,
+            };
+            width = (end / bins).max(1e-6);
         }
         while end / width > MOST_BINS as f64 {
             width *= 2.0;

@@ -4,6 +4,7 @@ pub mod bridge;
 pub mod down;
 pub mod drain;
 pub mod fsck;
+pub mod report;
 pub mod run;
 pub mod sim;
 pub mod status;
