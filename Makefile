@@ -44,11 +44,12 @@ lint: ## formatting, clippy and the documentation, warnings forbidden
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --release -p forebay-preload
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --release -p forebay-record
 
-fuzz: ## how to fuzz the wire decoder
+fuzz: ## how to fuzz the wire decoder and the log reader
 	@echo "Fuzzing needs a nightly compiler and cargo-fuzz:"
 	@echo "    rustup toolchain install nightly"
 	@echo "    cargo install cargo-fuzz"
 	@echo "    cargo +nightly fuzz run wire -- -max_total_time=600"
+	@echo "    cargo +nightly fuzz run darshan_log fuzz/corpus/darshan_log fuzz/seeds/darshan_log -- -max_total_time=600"
 	@echo "Seeds that once mattered are kept in fuzz/seeds; add them with: fuzz/corpus/wire fuzz/seeds/wire"
 
 clean: ## remove what the build, the demo and the tests left here
