@@ -78,3 +78,8 @@ pub use reduce::{Accumulator, Reducer, accumulate, reduce};
 pub use region::Compression;
 pub use rewrite::rewrite;
 pub use writer::{LogWriter, Written};
+
+/// The example of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
