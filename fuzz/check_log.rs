@@ -43,6 +43,8 @@ pub fn any_log(bytes: &[u8]) {
         log.readable_records::<DxtMpiio>().1,
         heatmaps(&log),
     ];
+    // What stands behind the regions may be anything.
+    let _ = log.facts();
     if errors.iter().all(Option::is_none) && log.damage.is_empty() {
         rewritten_twice(&log);
     }
