@@ -53,7 +53,7 @@ pub(crate) fn page(report: &Report) -> String {
 /// The frame of every page.
 fn document(title: &str, body: &Markup, data: &serde_json::Value) -> String {
     let policy = format!(
-        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'",
+        "default-src 'none'; img-src data:; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'",
         digest(STYLE),
         digest(SCRIPT)
     );

@@ -1,0 +1,343 @@
+//! The page in a real browser.
+
+mod chromium;
+mod common;
+
+use chromium::Browser;
+use common::{Sketch, full_job};
+use forebay_report::compare;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// A browser showing a page; none (with the reason printed) if no browser is installed.
+fn browser_on(html: &str) -> Option<(Browser, tempfile::TempDir, PathBuf)> {
+    let mut browser = match chromium::start() {
+        Ok(browser) => browser,
+        Err(reason) => {
+            println!("{reason}");
+            return None;
+        }
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let page = dir.path().join("report.html");
+    std::fs::write(&page, html).unwrap();
+    browser.open(&page);
+    Some((browser, dir, page))
+}
+
+/// How many different colours a canvas shows.
+fn colours(browser: &mut Browser, canvas: &str) -> u64 {
+    let count = browser.eval(&format!(
+        "(() => {{ const c = document.querySelectorAll({canvas:?})[0]; \
+         const p = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; const all = new Set(); \
+         for (let i = 0; i < p.length; i += 4) all.add(p[i] << 24 | p[i+1] << 16 | p[i+2] << 8 | p[i+3]); \
+         return all.size; }})()"
+    ));
+    count.as_u64().unwrap()
+}
+
+fn text(browser: &mut Browser, selector: &str) -> String {
+    let text = browser.eval(&format!("document.querySelector({selector:?}).textContent"));
+    text.as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_page_full_of_hostile_names_opens_quietly_and_asks_nobody() {
+    let report = full_job().report();
+    let Some((mut browser, _dir, page)) = browser_on(&report.html()) else {
+        return;
+    };
+    browser.wait_for("document.querySelectorAll('#file-rows tr').length > 0");
+    assert_eq!(browser.troubles(), Vec::<&Value>::new());
+    let own = format!("file://{}", page.display());
+    let foreign: Vec<String> = browser
+        .requests()
+        .into_iter()
+        .filter(|url| *url != own && !url.starts_with("data:"))
+        .collect();
+    assert_eq!(foreign, Vec::<String>::new());
+    // Names are text: no element that a name holds exists, and one script beside the data.
+    assert_eq!(
+        browser.eval("document.querySelectorAll('img, svg[onload], main script').length"),
+        0
+    );
+    assert_eq!(browser.eval("document.scripts.length"), 2);
+    browser.eval(
+        "(() => { const i = document.getElementById('file-search'); i.value = '</script>'; \
+                  i.dispatchEvent(new Event('input')); })()",
+    );
+    browser.wait_for("document.querySelectorAll('#file-rows tr').length === 1");
+    let name = text(&mut browser, "#file-rows button.open");
+    assert_eq!(name, "/pfs/</script><script>alert(1)</script>");
+    assert_eq!(browser.troubles(), Vec::<&Value>::new());
+}
+
+#[test]
+fn the_policy_of_the_page_stops_scripts_that_it_does_not_name() {
+    let report = full_job().report();
+    let Some((mut browser, ..)) = browser_on(&report.html()) else {
+        return;
+    };
+    browser.eval("(() => { const s = document.createElement('script'); s.textContent = 'window.intruder = 1'; \
+                  document.body.append(s); const i = new Image(); i.src = 'http://192.0.2.1/x.png'; \
+                  document.body.append(i); })()");
+    assert_eq!(browser.eval("typeof window.intruder"), "undefined");
+    assert!(
+        !browser.troubles().is_empty(),
+        "the policy should have spoken"
+    );
+}
+
+#[test]
+fn the_table_of_files_is_searched_sorted_and_opened_by_keyboard() {
+    let report = full_job().report();
+    let files = report
+        .job
+        .files
+        .iter()
+        .filter(|file| !file.is_std_stream)
+        .count();
+    let Some((mut browser, ..)) = browser_on(&report.html()) else {
+        return;
+    };
+    browser.wait_for("document.querySelectorAll('#file-rows tr').length === 50");
+    assert!(text(&mut browser, "#file-status").starts_with(&format!("{files} of {files} files")));
+    browser.eval("document.getElementById('file-search').focus()");
+    browser.type_text("part.3. RUN");
+    browser.wait_for("document.querySelectorAll('#file-rows tr').length === 20");
+    // From the search field by Tab to the headings; the first one sorts by name.
+    let reached = (0..6).any(|_| {
+        browser.press("Tab");
+        browser.eval("document.activeElement.closest('th')?.dataset.key") == "name"
+    });
+    assert!(reached, "headings can't be reached by Tab");
+    browser.press("Enter");
+    browser.wait_for(
+        "document.querySelector('#file-rows button.open').textContent.endsWith('part.3.00')",
+    );
+    assert_eq!(
+        browser.eval("document.querySelector('th[data-key=name]').getAttribute('aria-sort')"),
+        "ascending"
+    );
+    browser.press("Enter");
+    browser.wait_for(
+        "document.querySelector('#file-rows button.open').textContent.endsWith('part.3.19')",
+    );
+    assert_eq!(
+        browser.eval("document.querySelector('th[data-key=name]').getAttribute('aria-sort')"),
+        "descending"
+    );
+    browser.eval("document.querySelector('#file-rows button.open').focus()");
+    browser.press("Enter");
+    browser.wait_for("document.querySelectorAll('#file-rows tr.details').length === 1");
+    let details = text(&mut browser, "#file-rows tr.details");
+    assert!(
+        details.contains("POSIX") && details.contains("lustre") && details.contains("4.0 MiB"),
+        "{details}"
+    );
+    assert_eq!(browser.troubles(), Vec::<&Value>::new());
+}
+
+#[test]
+fn the_heat_map_is_drawn_and_can_be_read_by_arrow_keys() {
+    let report = full_job().report();
+    let Some((mut browser, ..)) = browser_on(&report.html()) else {
+        return;
+    };
+    assert!(
+        colours(&mut browser, "[data-heatmap] canvas") > 8,
+        "the heat map is blank"
+    );
+    browser.eval(
+        "(() => { const s = document.querySelector('select.line'); \
+         s.value = [...s.options].find((o) => o.text === 'POSIX').value; s.dispatchEvent(new Event('change')); })()",
+    );
+    assert!(text(&mut browser, ".source").contains("recorded while the job ran"));
+    browser.eval("document.querySelector('[data-heatmap] canvas').focus()");
+    for key in ["ArrowDown", "ArrowRight", "ArrowRight"] {
+        browser.press(key);
+    }
+    // Rank 1 begins in the second bin of 2 s, with 1 MiB, then 2 MiB.
+    let readout = text(&mut browser, "[data-heatmap] output");
+    assert_eq!(readout, "rank 1, 4.0 s to 6.0 s: 2.0 MiB");
+    let both = colours(&mut browser, "[data-heatmap] canvas");
+    browser.eval(
+        "(() => { const s = document.querySelector('select.way'); s.value = 'read'; \
+                  s.dispatchEvent(new Event('change')); })()",
+    );
+    assert_ne!(colours(&mut browser, "[data-heatmap] canvas"), both);
+    assert_eq!(browser.troubles(), Vec::<&Value>::new());
+}
+
+#[test]
+fn the_trace_is_drawn_by_rank_and_by_offset() {
+    let report = full_job().report();
+    let Some((mut browser, ..)) = browser_on(&report.html()) else {
+        return;
+    };
+    assert!(
+        colours(&mut browser, "#trace-view canvas") > 2,
+        "the trace is blank"
+    );
+    assert!(text(&mut browser, "#trace-view .rule").starts_with("2,000 requests drawn. All 2,000"));
+    browser.eval(
+        "(() => { const s = document.querySelector('select.view'); s.value = 'offset'; \
+                  s.dispatchEvent(new Event('change')); })()",
+    );
+    assert!(
+        colours(&mut browser, "#trace-view canvas") > 2,
+        "the view by offset is blank"
+    );
+    assert_eq!(browser.troubles(), Vec::<&Value>::new());
+}
+
+#[test]
+fn tab_goes_through_the_page_in_reading_order() {
+    let report = full_job().report();
+    let Some((mut browser, ..)) = browser_on(&report.html()) else {
+        return;
+    };
+    browser.wait_for("document.querySelectorAll('#file-rows tr').length === 50");
+    let mut stops: Vec<String> = Vec::new();
+    browser.eval("window.before = document.body");
+    for _ in 0..40 {
+        browser.press("Tab");
+        let is_later = browser.eval(
+            "(() => { const now = document.activeElement; const later = window.before === document.body || \
+             Boolean(window.before.compareDocumentPosition(now) & Node.DOCUMENT_POSITION_FOLLOWING); \
+             window.before = now; return later; })()",
+        );
+        let stop = browser.eval(
+            "document.activeElement.id || document.activeElement.className || \
+             document.activeElement.getAttribute('href') || document.activeElement.tagName",
+        );
+        let stop = stop.as_str().unwrap().to_owned();
+        assert_eq!(is_later, true, "{stop} comes after {stops:?}");
+        stops.push(stop);
+    }
+    assert_eq!(stops[0], "skip");
+    assert_eq!(stops[1], "#findings");
+    for wanted in ["SUMMARY", "line", "CANVAS", "file-search"] {
+        assert!(
+            stops.iter().any(|stop| stop == wanted),
+            "{wanted} can't be reached: {stops:?}"
+        );
+    }
+}
+
+#[test]
+fn a_hundred_thousand_files_are_searched_and_paged() {
+    let mut sketch = Sketch::new(4, "manyfiles");
+    sketch.names = (0..100_000)
+        .map(|i| format!("/pfs/data/d{}/file.{i:06}", i / 1000).into_bytes())
+        .collect();
+    let mut record = darshan_log::Record::<darshan_log::Posix>::new(0, 0);
+    record.set(darshan_log::counters::posix::Counter::Opens, 1);
+    for (i, name) in sketch.names.iter().enumerate() {
+        record.id = darshan_log::record_id(name);
+        record.rank = (i % 4) as i64;
+        sketch.posix.push(record);
+    }
+    let report = sketch.report();
+    let Some((mut browser, ..)) = browser_on(&report.html()) else {
+        return;
+    };
+    browser.wait_for("document.querySelectorAll('#file-rows tr').length === 50");
+    assert_eq!(
+        text(&mut browser, "#file-status"),
+        "100,000 of 100,000 files, page 1 of 2,000"
+    );
+    browser.eval("document.getElementById('file-search').focus()");
+    browser.type_text("d77/ .0770");
+    browser.wait_for("document.getElementById('file-status').textContent.startsWith('100 of')");
+    browser.eval("document.getElementById('file-next').click()");
+    assert_eq!(
+        text(&mut browser, "#file-status"),
+        "100 of 100,000 files, page 2 of 2"
+    );
+    assert_eq!(browser.troubles(), Vec::<&Value>::new());
+}
+
+#[test]
+fn the_printed_page_keeps_what_matters_and_needs_no_colour() {
+    let report = full_job().report();
+    let Some((mut browser, ..)) = browser_on(&report.html()) else {
+        return;
+    };
+    keep("report.png", &browser.screenshot());
+    browser.call("Emulation.setEmulatedMedia", json!({"media": "print"}));
+    browser.call(
+        "Emulation.setEmulatedVisionDeficiency",
+        json!({"type": "achromatopsia"}),
+    );
+    assert_eq!(
+        browser.eval("getComputedStyle(document.querySelector('nav')).display"),
+        "none"
+    );
+    assert_eq!(
+        browser.eval("getComputedStyle(document.querySelector('#files')).display"),
+        "none"
+    );
+    assert_ne!(
+        browser.eval("getComputedStyle(document.querySelector('canvas')).display"),
+        "none"
+    );
+    browser.wait_for(
+        "getComputedStyle(document.documentElement).getPropertyValue('--heat-1').trim() === '#000'",
+    );
+    browser.eval("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
+    // Only greys are drawn for paper.
+    let colourful = browser.eval(
+        "(() => { const c = document.querySelector('canvas'); \
+         const p = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; let n = 0; \
+         for (let i = 0; i < p.length; i += 4) if (p[i+3] > 0 && Math.max(p[i], p[i+1], p[i+2]) - \
+         Math.min(p[i], p[i+1], p[i+2]) > 2) n += 1; return n; })()",
+    );
+    assert_eq!(colourful, 0);
+    keep("print.png", &browser.screenshot());
+    assert_eq!(browser.troubles(), Vec::<&Value>::new());
+}
+
+#[test]
+fn a_laptop_window_and_a_narrow_one_need_no_sideways_scrolling() {
+    let report = full_job().report();
+    let Some((mut browser, ..)) = browser_on(&report.html()) else {
+        return;
+    };
+    for (width, height) in [(1366, 768), (800, 600)] {
+        browser.window(width, height);
+        let wider = browser
+            .eval("document.documentElement.scrollWidth - document.documentElement.clientWidth");
+        assert_eq!(wider, 0, "at {width} pixels");
+    }
+}
+
+#[test]
+fn a_comparison_draws_both_heat_maps() {
+    let (before, mut after) = (full_job(), full_job());
+    after.posix.truncate(20);
+    after.job.end.sec -= 20;
+    let (before, after) = (before.report(), after.report());
+    let Some((mut browser, ..)) = browser_on(&compare(&before, &after).html()) else {
+        return;
+    };
+    assert_eq!(
+        browser.eval("document.querySelectorAll('[data-heatmap] canvas').length"),
+        2
+    );
+    assert!(colours(&mut browser, "[data-heatmap='0'] canvas") > 4);
+    assert!(colours(&mut browser, "[data-heatmap='1'] canvas") > 4);
+    keep("compare.png", &browser.screenshot());
+    assert_eq!(browser.troubles(), Vec::<&Value>::new());
+}
+
+/// Pictures for people: into the directory that FOREBAY_SCREENSHOTS names, if it does.
+fn keep(name: &str, png: &[u8]) {
+    assert!(
+        png.starts_with(b"\x89PNG") && png.len() > 10_000,
+        "{name} shows nothing"
+    );
+    if let Some(dir) = std::env::var_os("FOREBAY_SCREENSHOTS") {
+        std::fs::write(PathBuf::from(dir).join(name), png).unwrap();
+    }
+}
