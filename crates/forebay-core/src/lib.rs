@@ -11,6 +11,7 @@
 pub mod access;
 pub mod bridge;
 pub mod drain;
+pub mod encoding;
 pub mod facts;
 pub mod home;
 pub mod membership;

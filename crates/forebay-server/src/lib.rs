@@ -45,7 +45,7 @@ use crate::log::Log;
 use forebay_core::facts::{Cred, Settings};
 use forebay_core::record::BridgeId;
 use forebay_core::table::Change;
-use forebay_store::{Cached, Rocks};
+use forebay_store::{Cached, Journaled};
 use parking_lot::Mutex;
 use std::fmt;
 use std::os::fd::AsFd;
@@ -183,7 +183,7 @@ impl ServerHandle {
             Box::new(std::io::sink()),
         ));
         instance.belong_to(&config.root)?;
-        let tables = Cached::new(Rocks::open(&instance.dir().join("meta"))?);
+        let tables = Cached::new(Journaled::open(&instance.dir().join("meta"))?);
         let past = recover::past(&tables)?;
         let epoch = past.epoch + 1;
         recover::begin(&tables, epoch)?;

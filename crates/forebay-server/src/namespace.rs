@@ -12,7 +12,7 @@ use forebay_core::membership::Membership;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectName, Record, Token};
 use forebay_core::table::{Change, TableError, Tables};
-use forebay_store::{Cached, Rocks};
+use forebay_store::{Cached, Journaled, Rocks};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -72,7 +72,7 @@ struct Finished {
 
 /// The namespace of one bridge.
 pub struct Namespace {
-    tables: Cached<Rocks>,
+    tables: Cached<Journaled<Rocks>>,
     state: RwLock<State>,
     /// The transaction layer. `None` after the store has failed: what the layer believes
     /// may not be in the tables then, and it has to take up anew what is.
@@ -89,7 +89,11 @@ impl Namespace {
     ///
     /// # Errors
     /// The tables can't be read.
-    pub fn open(tables: Cached<Rocks>, me: BridgeId, epoch: u32) -> Result<Self, TableError> {
+    pub fn open(
+        tables: Cached<Journaled<Rocks>>,
+        me: BridgeId,
+        epoch: u32,
+    ) -> Result<Self, TableError> {
         let mut state = State::default();
         for (path, record) in tables.subtree(&TreePath::root())? {
             state.learn(&path, &record);
@@ -108,7 +112,7 @@ impl Namespace {
     }
 
     /// The tables. Write to them only through [`Namespace::commit`].
-    pub fn tables(&self) -> &Cached<Rocks> {
+    pub fn tables(&self) -> &Cached<Journaled<Rocks>> {
         &self.tables
     }
 
@@ -254,6 +258,14 @@ impl Namespace {
     /// The store failed.
     pub fn note(&self, changes: &[Change]) -> Result<(), TableError> {
         self.tables.apply(changes)
+    }
+
+    /// Writes everything from the journal to the tables (at a clean end).
+    ///
+    /// # Errors
+    /// The store failed.
+    pub fn flush(&self) -> Result<(), TableError> {
+        self.tables.below().flush()
     }
 
     /// A doomed object is unlinked, or was announced and then not made.

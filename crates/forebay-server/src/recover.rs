@@ -80,7 +80,8 @@ pub fn end(server: &ServerHandle) -> Result<(), TableError> {
     let mut changes = server.namespace.all_marks();
     changes.push(watermark(server.objects.settled()));
     changes.push(meta(CLEAN, Some(Vec::new())));
-    server.namespace.note(&changes)
+    server.namespace.note(&changes)?;
+    server.namespace.flush()
 }
 
 /// What was found and done.

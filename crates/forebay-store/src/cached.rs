@@ -108,6 +108,11 @@ impl<T: Tables> Cached<T> {
         }
     }
 
+    /// What the cache is in front of. Not to be written to.
+    pub fn below(&self) -> &T {
+        &self.below
+    }
+
     fn write_record(&self, path: &TreePath, record: Option<&Record>) {
         self.records[part_of_path(path)].lock().write(
             path.clone(),

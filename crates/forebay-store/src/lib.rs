@@ -1,7 +1,8 @@
 //! The metadata store of a bridge behind [`forebay_core::table::Tables`].
 //!
-//! [`Rocks`] keeps the tables in RocksDB and is what a server uses, behind
-//! [`Cached`], because most lookups ask for the same directories again.
+//! [`Rocks`] keeps the tables in RocksDB. A server uses it behind [`Journaled`], which
+//! takes changes in at the price of one small write, and that behind [`Cached`], because
+//! most lookups ask for the same directories again.
 //! [`Memory`] keeps them in memory, for tests and for the simulator, and is the
 //! model that the others are compared with.
 //!
@@ -17,12 +18,17 @@
 #![forbid(unsafe_code)]
 
 mod cached;
+mod journal;
+mod journaled;
 mod memory;
+mod net;
 mod reserve;
 mod rocks;
 
 pub use cached::Cached;
+pub use journaled::Journaled;
 pub use memory::Memory;
+pub use net::{Base, Net};
 pub use rocks::Rocks;
 
 #[cfg(test)]

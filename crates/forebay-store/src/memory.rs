@@ -1,5 +1,6 @@
 //! Tables in memory.
 
+use crate::net::{Base, Net};
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectName, Record, Token};
 use forebay_core::table::{Change, Marks, TableError, Tables};
@@ -138,6 +139,49 @@ impl Tables for Memory {
                     }
                 },
             }
+        }
+        Ok(())
+    }
+}
+
+impl Base for Memory {
+    fn admit(&self, _batch: &[Change]) -> Result<(), TableError> {
+        Ok(())
+    }
+
+    fn write_net(&self, net: &Net) -> Result<(), TableError> {
+        let mut inner = self.0.write();
+        for (key, (path, record)) in &net.records {
+            match record {
+                Some(record) => inner
+                    .global
+                    .insert(key.clone(), (path.clone(), record.clone())),
+                None => inner.global.remove(key),
+            };
+        }
+        for (object, path) in &net.paths {
+            match path {
+                Some(path) => inner.local.insert(*object, path.clone()),
+                None => inner.local.remove(object),
+            };
+        }
+        for (object, token) in &net.doomed {
+            match token {
+                Some(token) => inner.doomed.insert(*object, *token),
+                None => inner.doomed.remove(object),
+            };
+        }
+        for (object, wanted) in &net.relabel {
+            match wanted {
+                true => inner.relabel.insert(*object),
+                false => inner.relabel.remove(object),
+            };
+        }
+        for (key, value) in &net.meta {
+            match value {
+                Some(value) => inner.meta.insert(key.clone(), value.clone()),
+                None => inner.meta.remove(key),
+            };
         }
         Ok(())
     }

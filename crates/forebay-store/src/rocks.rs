@@ -8,6 +8,7 @@
 //! opened again; see [`Rocks::apply`]. So that this works on a full disk, and
 //! removals as well, some space is kept back, see [`crate::reserve`].
 
+use crate::net::{Base, Net};
 use crate::reserve::Reserve;
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectId, ObjectName, Record, Token};
@@ -18,6 +19,7 @@ use rocksdb::{
     DBIterator, DBRecoveryMode, Direction, IteratorMode, LogLevel, Options, ReadOptions,
     WriteBatch, WriteOptions,
 };
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -106,7 +108,17 @@ impl Rocks {
         Ok(Open(self.db.read()))
     }
 
-    /// Sees to it that there is space for a batch, as far as that can be known before.
+    fn write(
+        &self,
+        encode: impl Fn(&DB) -> Result<WriteBatch, TableError>,
+    ) -> Result<(), TableError> {
+        let open = self.db()?;
+        let db = open.db()?;
+        db.write_opt(encode(db)?, &self.write).map_err(failed)
+    }
+}
+
+impl Base for Rocks {
     fn admit(&self, batch: &[Change]) -> Result<(), TableError> {
         if !self.reserve.is_released() {
             return Ok(());
@@ -124,11 +136,12 @@ impl Rocks {
         }
     }
 
-    fn write(&self, batch: &[Change]) -> Result<(), TableError> {
-        let open = self.db()?;
-        let db = open.db()?;
-        let writes = encode(db, batch)?;
-        db.write_opt(writes, &self.write).map_err(failed)
+    fn write_net(&self, net: &Net) -> Result<(), TableError> {
+        let encode = |db: &DB| encode_net(db, net);
+        self.write(encode).or_else(|_| {
+            self.open_again()?;
+            self.write(encode)
+        })
     }
 }
 
@@ -260,6 +273,50 @@ fn encode(db: &DB, batch: &[Change]) -> Result<WriteBatch, TableError> {
                 Some(v) => writes.put_cf(meta, key, v),
                 None => writes.delete_cf(meta, key),
             },
+        }
+    }
+    Ok(writes)
+}
+
+/// In the order of the keys: the store finds the place of a key beside that of the last one.
+fn sorted<V>(map: &HashMap<ObjectName, V>) -> Vec<(&ObjectName, &V)> {
+    let mut entries: Vec<_> = map.iter().collect();
+    entries.sort_unstable_by_key(|(object, _)| **object);
+    entries
+}
+
+fn encode_net(db: &DB, net: &Net) -> Result<WriteBatch, TableError> {
+    let (global, local) = (family(db, GLOBAL)?, family(db, LOCAL)?);
+    let (mark, meta) = (family(db, MARK)?, family(db, META)?);
+    let mut writes = WriteBatch::default();
+    for (key, (_, record)) in &net.records {
+        match record {
+            Some(record) => writes.put_cf(global, key, record.encode()),
+            None => writes.delete_cf(global, key),
+        }
+    }
+    for (object, path) in sorted(&net.paths) {
+        match path {
+            Some(path) => writes.put_cf(local, object_key(*object), path.as_bytes()),
+            None => writes.delete_cf(local, object_key(*object)),
+        }
+    }
+    for (object, token) in sorted(&net.doomed) {
+        match token {
+            Some(token) => writes.put_cf(mark, mark_key(DOOMED, *object), token_bytes(*token)),
+            None => writes.delete_cf(mark, mark_key(DOOMED, *object)),
+        }
+    }
+    for (object, wanted) in sorted(&net.relabel) {
+        match wanted {
+            true => writes.put_cf(mark, mark_key(RELABEL, *object), b""),
+            false => writes.delete_cf(mark, mark_key(RELABEL, *object)),
+        }
+    }
+    for (key, value) in &net.meta {
+        match value {
+            Some(value) => writes.put_cf(meta, key, value),
+            None => writes.delete_cf(meta, key),
         }
     }
     Ok(writes)
@@ -428,11 +485,12 @@ impl Tables for Rocks {
     /// Writes a batch. If RocksDB can't, it is closed, opened, and tried once more; a batch
     /// that was written in spite of the error is only written again.
     fn apply(&self, batch: &[Change]) -> Result<(), TableError> {
+        let encode = |db: &DB| encode(db, batch);
         self.admit(batch)?;
-        self.write(batch).or_else(|_| {
+        self.write(encode).or_else(|_| {
             self.open_again()?;
             self.admit(batch)?;
-            self.write(batch)
+            self.write(encode)
         })
     }
 }

@@ -16,12 +16,17 @@ pub const MAX_REMEMBERED_REQUESTS: usize = 1 << 14;
 /// before the end and arrives after so many later ends could slip through.
 pub const MAX_ENDED_DIRS: usize = 1 << 16;
 
+/// Requests that share one value in the tables. Writing their neighbours again costs less
+/// than a key for each.
+const REQUESTS_PER_VALUE: usize = 16;
+
 /// The last requests that changed something, so that a repeated one is recognised
 /// although others have changed the same names since.
 #[derive(Debug, Default)]
 pub(super) struct CarriedOut {
     known: HashSet<Token>,
-    ring: Vec<Token>,
+    /// Each with its number in the order of all.
+    ring: Vec<Option<(u64, Token)>>,
     /// How many were ever noted: where the ring goes on.
     count: u64,
 }
@@ -29,11 +34,16 @@ pub(super) struct CarriedOut {
 impl CarriedOut {
     /// Notes a request; the change makes it last.
     pub(super) fn note(&mut self, token: Token) -> Change {
-        let number = self.count;
-        let slot = self.restore(number, token);
+        let slot = self.restore(self.count, token);
+        let group = slot / REQUESTS_PER_VALUE;
         let mut key = CARRIED_OUT.to_vec();
-        key.extend_from_slice(&(slot as u16).to_be_bytes());
-        set(key, encode_carried_out(number, token))
+        key.extend_from_slice(&(group as u16).to_be_bytes());
+        let from = group * REQUESTS_PER_VALUE;
+        let to = self.ring.len().min(from + REQUESTS_PER_VALUE);
+        set(
+            key,
+            encode_carried_out(self.ring[from..to].iter().flatten()),
+        )
     }
 
     /// Takes up what an earlier life has noted; gives the slot.
@@ -41,10 +51,11 @@ impl CarriedOut {
         self.count = self.count.max(number + 1);
         let slot = (number % MAX_REMEMBERED_REQUESTS as u64) as usize;
         if self.ring.len() <= slot {
-            self.ring.resize(slot + 1, Token::default());
+            self.ring.resize(slot + 1, None);
         }
-        self.known.remove(&self.ring[slot]);
-        self.ring[slot] = token;
+        if let Some((_, oldest)) = self.ring[slot].replace((number, token)) {
+            self.known.remove(&oldest);
+        }
         self.known.insert(token);
         slot
     }
@@ -103,7 +114,9 @@ impl EndedDirs {
 
 #[cfg(test)]
 mod tests {
+    use super::super::persist::decode_carried_out;
     use super::*;
+    use std::collections::HashMap;
 
     #[test]
     fn the_ring_forgets_the_oldest_request_first() {
@@ -129,6 +142,36 @@ mod tests {
             second.contains(token(0)),
             "the last one before the crash is repeated first"
         );
+    }
+
+    #[test]
+    fn a_value_holds_the_requests_beside_it_and_those_of_the_last_lap() {
+        let mut first = CarriedOut::default();
+        let token = |seq| Token { client: 1, seq };
+        let laps = MAX_REMEMBERED_REQUESTS as u32 + 3;
+        let mut values = HashMap::new();
+        for seq in 0..laps {
+            let Change::Meta { key, value } = first.note(token(seq)) else {
+                panic!("no value");
+            };
+            values.insert(key, value.unwrap());
+        }
+        assert_eq!(
+            values.len(),
+            MAX_REMEMBERED_REQUESTS / REQUESTS_PER_VALUE,
+            "one value for many"
+        );
+        let mut second = CarriedOut::default();
+        for value in values.values() {
+            for (number, token) in decode_carried_out(value).unwrap() {
+                second.restore(number, token);
+            }
+        }
+        assert_eq!(second.count, first.count);
+        assert!(!second.contains(token(2)), "written over");
+        for seq in 3..laps {
+            assert!(second.contains(token(seq)), "{seq}");
+        }
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! What the transaction layer keeps in the tables, as named values, and its encoding.
 
 use super::messages::{Part, TxnId};
+use crate::encoding::{changes, count, path, put_bytes, put_changes, put_count, put_token, token};
 use crate::path::TreePath;
-use crate::record::{BadRecord, BridgeId, ObjectId, ObjectName, Reader, Record, Token};
+use crate::record::{BadRecord, BridgeId, ObjectId, ObjectName, Reader, Token};
 use crate::table::Change;
 
 /// Everything of this layer begins so.
@@ -165,50 +166,23 @@ pub(super) fn ended_dir(key: &[u8]) -> Result<(TreePath, u64), BadRecord> {
     Ok((dir, u64::from_le_bytes(incarnation)))
 }
 
-/// A request that was carried out, and which one in the order of all.
-pub(super) fn encode_carried_out(number: u64, token: Token) -> Vec<u8> {
-    let mut w = number.to_le_bytes().to_vec();
-    put_token(&mut w, token);
+/// Requests that were carried out, each with its number in the order of all.
+pub(super) fn encode_carried_out<'a>(requests: impl Iterator<Item = &'a (u64, Token)>) -> Vec<u8> {
+    let mut w = Vec::new();
+    for (number, token) in requests {
+        w.extend_from_slice(&number.to_le_bytes());
+        put_token(&mut w, *token);
+    }
     w
 }
 
-pub(super) fn decode_carried_out(bytes: &[u8]) -> Result<(u64, Token), BadRecord> {
+pub(super) fn decode_carried_out(bytes: &[u8]) -> Result<Vec<(u64, Token)>, BadRecord> {
     let mut r = Reader(bytes);
-    Ok((u64::from_le_bytes(r.array()?), token(&mut r)?))
-}
-
-fn put_token(w: &mut Vec<u8>, t: Token) {
-    w.extend_from_slice(&t.client.to_le_bytes());
-    w.extend_from_slice(&t.seq.to_le_bytes());
-}
-
-fn token(r: &mut Reader<'_>) -> Result<Token, BadRecord> {
-    Ok(Token {
-        client: u64::from_le_bytes(r.array()?),
-        seq: u32::from_le_bytes(r.array()?),
-    })
-}
-
-fn put_count(w: &mut Vec<u8>, n: usize) {
-    w.extend_from_slice(&(n as u32).to_le_bytes());
-}
-
-fn count(r: &mut Reader<'_>) -> Result<u32, BadRecord> {
-    Ok(u32::from_le_bytes(r.array()?))
-}
-
-fn put_bytes(w: &mut Vec<u8>, bytes: &[u8]) {
-    put_count(w, bytes.len());
-    w.extend_from_slice(bytes);
-}
-
-fn bytes<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], BadRecord> {
-    let n = count(r)? as usize;
-    r.take(n)
-}
-
-fn path(r: &mut Reader<'_>) -> Result<TreePath, BadRecord> {
-    TreePath::new(bytes(r)?).ok_or(BadRecord)
+    let mut requests = Vec::new();
+    while !r.0.is_empty() {
+        requests.push((u64::from_le_bytes(r.array()?), token(&mut r)?));
+    }
+    Ok(requests)
 }
 
 fn put_paths<'a>(w: &mut Vec<u8>, paths: impl ExactSizeIterator<Item = &'a TreePath>) {
@@ -232,93 +206,6 @@ fn ended(r: &mut Reader<'_>) -> Result<Vec<(TreePath, u64)>, BadRecord> {
     (0..count(r)?)
         .map(|_| Ok((path(r)?, u64::from_le_bytes(r.array()?))))
         .collect()
-}
-
-fn put_object(w: &mut Vec<u8>, o: ObjectName) {
-    w.extend_from_slice(&o.oid.0.to_le_bytes());
-    w.extend_from_slice(&o.link.to_le_bytes());
-}
-
-fn object(r: &mut Reader<'_>) -> Result<ObjectName, BadRecord> {
-    Ok(ObjectName {
-        oid: ObjectId(u128::from_le_bytes(r.array()?)),
-        link: u32::from_le_bytes(r.array()?),
-    })
-}
-
-fn put_changes(w: &mut Vec<u8>, changes: &[Change]) {
-    put_count(w, changes.len());
-    for change in changes {
-        match change {
-            Change::Put { path, record } => {
-                w.push(1);
-                put_bytes(w, path.as_bytes());
-                put_bytes(w, &record.encode());
-            }
-            Change::Delete { path, object } => {
-                w.push(2);
-                put_bytes(w, path.as_bytes());
-                put_object(w, *object);
-            }
-            Change::Doom { object, token } => {
-                w.push(3);
-                put_object(w, *object);
-                put_token(w, *token);
-            }
-            Change::Undoom(object) => {
-                w.push(4);
-                put_object(w, *object);
-            }
-            Change::Relabel(object) => {
-                w.push(5);
-                put_object(w, *object);
-            }
-            Change::Relabeled(object) => {
-                w.push(6);
-                put_object(w, *object);
-            }
-            Change::Meta { key, value } => {
-                w.push(if value.is_some() { 7 } else { 8 });
-                put_bytes(w, key);
-                if let Some(v) = value {
-                    put_bytes(w, v);
-                }
-            }
-        }
-    }
-}
-
-fn changes(r: &mut Reader<'_>) -> Result<Vec<Change>, BadRecord> {
-    (0..count(r)?).map(|_| change(r)).collect()
-}
-
-fn change(r: &mut Reader<'_>) -> Result<Change, BadRecord> {
-    Ok(match r.u8()? {
-        1 => Change::Put {
-            path: path(r)?,
-            record: Record::decode(bytes(r)?)?,
-        },
-        2 => Change::Delete {
-            path: path(r)?,
-            object: object(r)?,
-        },
-        3 => Change::Doom {
-            object: object(r)?,
-            token: token(r)?,
-        },
-        4 => Change::Undoom(object(r)?),
-        5 => Change::Relabel(object(r)?),
-        6 => Change::Relabeled(object(r)?),
-        7 => Change::Meta {
-            key: bytes(r)?.to_vec(),
-            value: Some(bytes(r)?.to_vec()),
-        },
-        8 => Change::Meta {
-            key: bytes(r)?.to_vec(),
-            value: None,
-        },
-        _ => return Err(BadRecord),
-    })
 }
 
 #[cfg(test)]

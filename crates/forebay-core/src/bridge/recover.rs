@@ -79,9 +79,10 @@ impl Bridge {
             let number = u64::from_le_bytes(Reader(value).array()?);
             self.ended.restore(dir, incarnation, number);
         } else if key.starts_with(CARRIED_OUT) {
-            let (number, token) = persist::decode_carried_out(value)?;
-            if !Mutation::RequestsAreForgotten.is(planted) {
-                self.carried_out.restore(number, token);
+            for (number, token) in persist::decode_carried_out(value)? {
+                if !Mutation::RequestsAreForgotten.is(planted) {
+                    self.carried_out.restore(number, token);
+                }
             }
         }
         // The paths of owned objects stay in the tables; they are looked up there.

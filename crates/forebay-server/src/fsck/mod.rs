@@ -12,7 +12,7 @@ use forebay_core::facts::{Label, LabelParent};
 use forebay_core::path::TreePath;
 use forebay_core::record::{Kind, ObjectId, ObjectName, Record};
 use forebay_core::table::{Change, Tables};
-use forebay_store::Rocks;
+use forebay_store::Journaled;
 use rebuild::{lost, rebuild, record};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -79,7 +79,7 @@ pub fn fsck(instance: &Path, options: Options) -> Result<Report, Error> {
         admin: None,
     };
     report.recovered = !{
-        let tables = Rocks::open(&instance.join("meta"))?;
+        let tables = Journaled::open(&instance.join("meta"))?;
         recover::past(&tables)?.clean
     };
     let server = ServerHandle::open(config, lock)?;

@@ -8,7 +8,7 @@ use forebay_core::facts::{Label, LabelParent};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, Record, Token};
 use forebay_core::table::{Change, Tables};
-use forebay_store::{Cached, Rocks};
+use forebay_store::{Cached, Journaled};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
@@ -72,7 +72,7 @@ pub(super) fn rebuild(instance: &Path, report: &mut Report) -> Result<(), Error>
     }
     let batch = name_all(survivors, me, epoch, report);
     report.rebuilt = batch.len();
-    let tables = Cached::new(Rocks::open(&meta)?);
+    let tables = Cached::new(Journaled::open(&meta)?);
     for part in batch.chunks(4096) {
         tables.apply(part)?;
     }

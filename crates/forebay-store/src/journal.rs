@@ -1,0 +1,150 @@
+//! A file that batches go to at once, long before they reach the store.
+//!
+//! It has a fixed size and is written from its start to its end and then anew:
+//! each time is a *lap* with a number of its own. An entry is valid only with the
+//! lap that its checksum was made with, so nothing has to be erased. What was
+//! written is in the page cache, and survives the death of the process.
+
+use forebay_core::table::TableError;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Size of the file in bytes.
+const JOURNAL_BYTES: usize = 1 << 20;
+/// Length of the payload, mark, checksum of the payload.
+const HEADER_BYTES: usize = 16;
+const MARK: [u8; 4] = *b"FBYJ";
+/// Entries begin at multiples of this.
+const ALIGNMENT: usize = 8;
+/// What is written at once when the file is made.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// The file.
+pub(crate) struct Journal {
+    file: File,
+    at: usize,
+    lap: u64,
+    /// An entry in the making, kept for its memory.
+    entry: Vec<u8>,
+}
+
+fn failed(e: std::io::Error) -> TableError {
+    TableError(format!("journal: {e}"))
+}
+
+/// Reads the entry at `at`: its payload and its end.
+fn entry(bytes: &[u8], at: usize, lap: u64) -> Option<(&[u8], usize)> {
+    let (header, rest) = bytes.get(at..)?.split_first_chunk::<HEADER_BYTES>()?;
+    let len = u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;
+    if header[4..8] != MARK {
+        return None;
+    }
+    let payload = rest.get(..len)?;
+    let sum = xxh3_64_with_seed(payload, lap).to_le_bytes();
+    let end = (at + HEADER_BYTES + len).next_multiple_of(ALIGNMENT);
+    (header[8..] == sum).then_some((payload, end))
+}
+
+/// All entries of a lap, and where the next one goes.
+fn entries(bytes: &[u8], lap: u64) -> (Vec<Vec<u8>>, usize) {
+    let mut entries = Vec::new();
+    let mut at = 0;
+    while let Some((payload, end)) = entry(bytes, at, lap) {
+        entries.push(payload.to_vec());
+        at = end;
+    }
+    (entries, at)
+}
+
+impl Journal {
+    /// Opens the journal at `path`, or makes it, and gives what was written in `lap`, or if
+    /// that has not begun, in the one before it. Its end is where the next entry goes.
+    ///
+    /// # Errors
+    /// It can't be made, for want of space perhaps, or read; or it is damaged before its end.
+    pub(crate) fn open(path: &Path, lap: u64) -> Result<(Self, Vec<Vec<u8>>), TableError> {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(failed)?;
+        let len = file.metadata().map_err(failed)?.len() as usize;
+        // With all its blocks, so that no write ever fails for want of space.
+        let zeros = vec![0; PIECE_BYTES];
+        for at in (len.min(JOURNAL_BYTES)..JOURNAL_BYTES).step_by(PIECE_BYTES) {
+            let piece = PIECE_BYTES.min(JOURNAL_BYTES - at);
+            file.write_all_at(&zeros[..piece], at as u64)
+                .map_err(failed)?;
+        }
+        let mut bytes = vec![0; JOURNAL_BYTES];
+        file.read_exact_at(&mut bytes, 0).map_err(failed)?;
+        let (mut entries, mut at) = entries(&bytes, lap);
+        // An entry that was cut off was the last one, and never acknowledged.
+        let mut later = (at..JOURNAL_BYTES).step_by(ALIGNMENT).skip(1);
+        if later.any(|at| entry(&bytes, at, lap).is_some()) {
+            return Err(TableError(format!("the journal is damaged at byte {at}")));
+        }
+        let mut current = lap;
+        if entries.is_empty() && lap > 0 {
+            current = lap - 1;
+            (entries, at) = self::entries(&bytes, current);
+        }
+        let journal = Journal {
+            file,
+            at,
+            lap: current,
+            entry: Vec::new(),
+        };
+        Ok((journal, entries))
+    }
+
+    /// The lap that entries belong to now.
+    pub(crate) fn lap(&self) -> u64 {
+        self.lap
+    }
+
+    /// Bytes that entries take in this lap.
+    pub(crate) fn used(&self) -> usize {
+        self.at
+    }
+
+    /// Makes an entry of what `fill` appends, but does not write it; false if there is no
+    /// room for it in this lap.
+    pub(crate) fn prepare(&mut self, fill: impl FnOnce(&mut Vec<u8>)) -> bool {
+        self.entry.clear();
+        self.entry.resize(HEADER_BYTES, 0);
+        fill(&mut self.entry);
+        self.at + self.entry.len() <= JOURNAL_BYTES
+    }
+
+    /// Is the prepared entry one that no lap should have to hold?
+    pub(crate) fn is_large(&self) -> bool {
+        self.entry.len() > JOURNAL_BYTES / 8
+    }
+
+    /// Writes the prepared entry, for which there is room.
+    ///
+    /// # Errors
+    /// Of the file system; there is no entry then.
+    pub(crate) fn write(&mut self) -> Result<(), TableError> {
+        let (header, payload) = self.entry.split_at_mut(HEADER_BYTES);
+        header[..4].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+        header[4..8].copy_from_slice(&MARK);
+        header[8..].copy_from_slice(&xxh3_64_with_seed(payload, self.lap).to_le_bytes());
+        self.file
+            .write_all_at(&self.entry, self.at as u64)
+            .map_err(failed)?;
+        self.at = (self.at + self.entry.len()).next_multiple_of(ALIGNMENT);
+        Ok(())
+    }
+
+    /// What was written is in the store now: the next lap begins.
+    pub(crate) fn begin(&mut self, lap: u64) {
+        self.lap = lap;
+        self.at = 0;
+    }
+}

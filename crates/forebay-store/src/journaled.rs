@@ -1,0 +1,204 @@
+//! A journal before other tables.
+//!
+//! A batch is acknowledged when it is in the journal, which is one small write.
+//! What batches come to ([`Net`]) is kept in memory, on top of the tables below, and
+//! goes there from time to time, all at once: names that come and go cost those
+//! tables nothing, and the others share one write.
+//!
+//! The tables below hold the number of the lap whose entries they do *not* hold
+//! yet; it changes in the same write that takes them over. So a crash at any moment
+//! leaves either both, the tables before the lap and its entries, or the tables
+//! after it. Entries say what is so afterwards, not what to add, so those of a lap
+//! may be taken up once more as long as nothing has come after it: a store whose
+//! failed write was carried out after all does no harm.
+
+use crate::Rocks;
+use crate::journal::Journal;
+use crate::net::{Base, Net};
+use forebay_core::encoding::{decode_batch, encode_batch};
+use forebay_core::path::TreePath;
+use forebay_core::record::{BadRecord, ObjectName, Record};
+use forebay_core::table::{Change, Marks, TableError, Tables};
+use parking_lot::RwLock;
+use std::path::Path;
+
+const LAP: &[u8] = b"store/lap";
+/// Keys in memory that make it time to write them to the tables below. The journal
+/// holds the batches of about as many.
+const KEYS: usize = 4096;
+/// Bytes in the journal that make it time; the rest is room for when they can't be written.
+const BYTES: usize = 512 << 10;
+
+/// Tables with a journal before them. All access has to go through it.
+pub struct Journaled<T> {
+    below: T,
+    state: RwLock<State>,
+}
+
+struct State {
+    journal: Journal,
+    net: Net,
+}
+
+fn lap_change(lap: u64) -> Change {
+    Change::Meta {
+        key: LAP.to_vec(),
+        value: Some(lap.to_le_bytes().to_vec()),
+    }
+}
+
+impl Journaled<Rocks> {
+    /// The tables in `dir`: a database with a journal in the same place.
+    ///
+    /// # Errors
+    /// As [`Rocks::open`] and [`Journaled::new`].
+    pub fn open(dir: &Path) -> Result<Self, TableError> {
+        Journaled::new(Rocks::open(dir)?, &dir.join("journal"))
+    }
+}
+
+impl<T: Base> Journaled<T> {
+    /// Puts the journal at `path` before `below`, and takes up what is in it.
+    ///
+    /// # Errors
+    /// The journal or the tables can't be read, or are damaged.
+    pub fn new(below: T, path: &Path) -> Result<Self, TableError> {
+        let lap = match below.meta(LAP)? {
+            None => 0,
+            Some(bytes) => bytes
+                .try_into()
+                .map(u64::from_le_bytes)
+                .map_err(|_| TableError("damaged number of the journal's lap".into()))?,
+        };
+        let (journal, entries) = Journal::open(path, lap)?;
+        let mut net = Net::default();
+        for entry in entries {
+            let batch = decode_batch(&entry)
+                .map_err(|BadRecord| TableError("damaged batch in the journal".into()))?;
+            net.absorb(&batch);
+        }
+        Ok(Journaled {
+            below,
+            state: RwLock::new(State { journal, net }),
+        })
+    }
+
+    /// Writes everything to the tables below. Until the next change they are all there is: the
+    /// journal will not be looked at.
+    ///
+    /// # Errors
+    /// They failed; nothing is lost.
+    pub fn flush(&self) -> Result<(), TableError> {
+        let mut state = self.state.write();
+        if state.net.len() > 0 {
+            state.flush(&self.below)?;
+        }
+        // A lap without entries, so that those before it are not taken up once more.
+        state.flush(&self.below)
+    }
+}
+
+impl State {
+    fn flush(&mut self, below: &impl Base) -> Result<(), TableError> {
+        let next = self.journal.lap() + 1;
+        self.net.absorb(&[lap_change(next)]);
+        below.write_net(&self.net)?;
+        self.net.clear();
+        self.journal.begin(next);
+        Ok(())
+    }
+
+    /// Makes room for the prepared entry.
+    fn make_room(&mut self, below: &impl Base, batch: &[Change]) -> Result<(), TableError> {
+        let fits = self.journal.prepare(|out| encode_batch(batch, out));
+        let due = self.net.len() >= KEYS || self.journal.used() >= BYTES;
+        if fits && !due {
+            return Ok(());
+        }
+        match self.flush(below) {
+            // What takes something away is worth the last room that there is.
+            Err(e) if !fits || !removes(batch) => Err(e),
+            _ => Ok(()),
+        }
+    }
+
+    fn apply(&mut self, below: &impl Base, batch: &[Change]) -> Result<(), TableError> {
+        self.make_room(below, batch)?;
+        if self.journal.is_large() {
+            return self.apply_below(below, batch);
+        }
+        self.journal.write()?;
+        self.net.absorb(batch);
+        Ok(())
+    }
+
+    /// Takes a batch past the journal.
+    fn apply_below(&mut self, below: &impl Base, batch: &[Change]) -> Result<(), TableError> {
+        self.flush(below)?;
+        // What was in the journal is older than this, so its lap must not be the one before.
+        let next = self.journal.lap() + 2;
+        let mut batch = batch.to_vec();
+        batch.push(lap_change(next));
+        below.apply(&batch)?;
+        self.journal.begin(next);
+        Ok(())
+    }
+}
+
+/// Does a batch take a name away?
+fn removes(batch: &[Change]) -> bool {
+    batch.iter().any(|c| matches!(c, Change::Delete { .. }))
+}
+
+impl<T: Base> Tables for Journaled<T> {
+    fn get(&self, path: &TreePath) -> Result<Option<Record>, TableError> {
+        let state = self.state.read();
+        match state.net.records.get(&path.key()) {
+            Some((_, record)) => Ok(record.clone()),
+            None => self.below.get(path),
+        }
+    }
+
+    fn children(
+        &self,
+        dir: &TreePath,
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<(Vec<u8>, Record)>, TableError> {
+        let state = self.state.read();
+        state.net.children(&self.below, dir, after, limit)
+    }
+
+    fn subtree(&self, dir: &TreePath) -> Result<Vec<(TreePath, Record)>, TableError> {
+        self.state.read().net.subtree(&self.below, dir)
+    }
+
+    fn path_of(&self, object: ObjectName) -> Result<Option<TreePath>, TableError> {
+        let state = self.state.read();
+        match state.net.paths.get(&object) {
+            Some(path) => Ok(path.clone()),
+            None => self.below.path_of(object),
+        }
+    }
+
+    fn marks(&self) -> Result<Marks, TableError> {
+        self.state.read().net.marks(&self.below)
+    }
+
+    fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, TableError> {
+        let state = self.state.read();
+        match state.net.meta.get(key) {
+            Some(value) => Ok(value.clone()),
+            None => self.below.meta(key),
+        }
+    }
+
+    fn metas(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, TableError> {
+        self.state.read().net.metas(&self.below, prefix)
+    }
+
+    fn apply(&self, batch: &[Change]) -> Result<(), TableError> {
+        self.below.admit(batch)?;
+        self.state.write().apply(&self.below, batch)
+    }
+}

@@ -1,0 +1,200 @@
+//! What a sequence of batches comes to in the end.
+//!
+//! A file that is made, renamed and removed again touches the same few keys over
+//! and over; only their last values have to reach the store.
+
+use forebay_core::path::TreePath;
+use forebay_core::record::{ObjectName, Record, Token};
+use forebay_core::table::{Change, KeyValue, Marks, TableError, Tables};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+
+/// The last values of all keys that some batches have changed; `None` where a key has gone.
+#[derive(Debug, Default)]
+pub struct Net {
+    /// By [`TreePath::key`].
+    pub(crate) records: BTreeMap<Vec<u8>, (TreePath, Option<Record>)>,
+    pub(crate) paths: HashMap<ObjectName, Option<TreePath>>,
+    pub(crate) doomed: HashMap<ObjectName, Option<Token>>,
+    pub(crate) relabel: HashMap<ObjectName, bool>,
+    pub(crate) meta: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+}
+
+/// Tables that take the outcome of many batches at once.
+pub trait Base: Tables {
+    /// Is there space for what a batch would write, as far as that can be known before?
+    ///
+    /// # Errors
+    /// There is none.
+    fn admit(&self, batch: &[Change]) -> Result<(), TableError>;
+
+    /// Writes the outcome of batches, all of it or nothing.
+    ///
+    /// # Errors
+    /// The store failed; nothing of it is visible then.
+    fn write_net(&self, net: &Net) -> Result<(), TableError>;
+}
+
+impl Net {
+    /// Keys in it.
+    pub(crate) fn len(&self) -> usize {
+        self.records.len()
+            + self.paths.len()
+            + self.doomed.len()
+            + self.relabel.len()
+            + self.meta.len()
+    }
+
+    /// A further batch.
+    pub(crate) fn absorb(&mut self, batch: &[Change]) {
+        for change in batch {
+            match change {
+                Change::Put { path, record } => {
+                    self.paths.insert(record.object, Some(path.clone()));
+                    let now = (path.clone(), Some(record.clone()));
+                    self.records.insert(path.key(), now);
+                }
+                Change::Delete { path, object } => {
+                    self.paths.insert(*object, None);
+                    self.records.insert(path.key(), (path.clone(), None));
+                }
+                Change::Doom { object, token } => {
+                    self.doomed.insert(*object, Some(*token));
+                }
+                Change::Undoom(object) => {
+                    self.doomed.insert(*object, None);
+                }
+                Change::Relabel(object) => {
+                    self.relabel.insert(*object, true);
+                }
+                Change::Relabeled(object) => {
+                    self.relabel.insert(*object, false);
+                }
+                Change::Meta { key, value } => {
+                    self.meta.insert(key.clone(), value.clone());
+                }
+            }
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.records.clear();
+        self.paths.clear();
+        self.doomed.clear();
+        self.relabel.clear();
+        self.meta.clear();
+    }
+
+    /// Entries whose keys begin with `prefix` and come after `from`.
+    fn range<'a>(
+        &'a self,
+        prefix: &'a [u8],
+        from: &'a [u8],
+    ) -> impl Iterator<Item = (&'a Vec<u8>, &'a (TreePath, Option<Record>))> {
+        self.records
+            .range::<[u8], _>((Bound::Excluded(from), Bound::Unbounded))
+            .take_while(move |(key, _)| key.starts_with(prefix))
+    }
+
+    /// [`Tables::children`] of `below` with this on top of it.
+    pub(crate) fn children(
+        &self,
+        below: &impl Tables,
+        dir: &TreePath,
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<(Vec<u8>, Record)>, TableError> {
+        let mut prefix = dir.as_bytes().to_vec();
+        prefix.push(0);
+        let from = [&prefix[..], after.unwrap_or_default()].concat();
+        let mut changed = self.range(&prefix, &from).peekable();
+        if changed.peek().is_none() {
+            return below.children(dir, after, limit);
+        }
+        // Each change can take one of the entries below away, so these are enough.
+        let changed: BTreeMap<&[u8], Option<&Record>> = changed
+            .map(|(key, (_, record))| (&key[prefix.len()..], record.as_ref()))
+            .collect();
+        let entries = below.children(dir, after, limit.saturating_add(changed.len()))?;
+        let mut merged: BTreeMap<Vec<u8>, Record> = entries
+            .into_iter()
+            .filter(|(name, _)| !changed.contains_key(&name[..]))
+            .collect();
+        for (name, record) in changed {
+            if let Some(record) = record {
+                merged.insert(name.to_vec(), record.clone());
+            }
+        }
+        Ok(merged.into_iter().take(limit).collect())
+    }
+
+    /// [`Tables::subtree`] of `below` with this on top of it.
+    pub(crate) fn subtree(
+        &self,
+        below: &impl Tables,
+        dir: &TreePath,
+    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+        let entries = below.subtree(dir)?;
+        // All keys below a directory begin with its path, among some others.
+        let mut changed = self
+            .range(dir.as_bytes(), dir.as_bytes())
+            .filter(|(_, (path, _))| path != dir && path.is_within(dir))
+            .peekable();
+        if changed.peek().is_none() {
+            return Ok(entries);
+        }
+        let mut merged: BTreeMap<Vec<u8>, (TreePath, Record)> = entries
+            .into_iter()
+            .map(|(path, record)| (path.key(), (path, record)))
+            .collect();
+        for (key, (path, record)) in changed {
+            match record {
+                Some(record) => merged.insert(key.clone(), (path.clone(), record.clone())),
+                None => merged.remove(key),
+            };
+        }
+        Ok(merged.into_values().collect())
+    }
+
+    /// [`Tables::marks`] of `below` with this on top of it.
+    pub(crate) fn marks(&self, below: &impl Tables) -> Result<Marks, TableError> {
+        let marks = below.marks()?;
+        let mut doomed: BTreeMap<_, _> = marks.doomed.into_iter().collect();
+        for (object, token) in &self.doomed {
+            match token {
+                Some(token) => doomed.insert(*object, *token),
+                None => doomed.remove(object),
+            };
+        }
+        let mut relabel: BTreeMap<_, _> = marks.relabel.into_iter().map(|o| (o, true)).collect();
+        relabel.extend(
+            self.relabel
+                .iter()
+                .map(|(object, wanted)| (*object, *wanted)),
+        );
+        relabel.retain(|_, wanted| *wanted);
+        Ok(Marks {
+            doomed: doomed.into_iter().collect(),
+            relabel: relabel.into_keys().collect(),
+        })
+    }
+
+    /// [`Tables::metas`] of `below` with this on top of it.
+    pub(crate) fn metas(
+        &self,
+        below: &impl Tables,
+        prefix: &[u8],
+    ) -> Result<Vec<KeyValue>, TableError> {
+        let mut merged: BTreeMap<_, _> = below.metas(prefix)?.into_iter().collect();
+        let changed = self
+            .meta
+            .range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded));
+        for (key, value) in changed.take_while(|(key, _)| key.starts_with(prefix)) {
+            match value {
+                Some(value) => merged.insert(key.clone(), value.clone()),
+                None => merged.remove(key),
+            };
+        }
+        Ok(merged.into_iter().collect())
+    }
+}
