@@ -365,11 +365,11 @@ impl Random {
 }
 
 #[test]
-fn ten_thousand_mutated_logs_are_read_without_a_panic_within_the_limits() {
+fn five_thousand_mutated_logs_are_read_without_a_panic_within_the_limits() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let seeds = seeds();
     let (mut opened, mut failed) = (0, 0);
-    for round in 0..10_000 {
+    for round in 0..5_000 {
         let mut bytes = seeds[random.below(seeds.len())].clone();
         for _ in 0..1 + random.below(6) {
             // Half of them in the header, where they do most harm.
@@ -403,7 +403,7 @@ fn ten_thousand_mutated_logs_are_read_without_a_panic_within_the_limits() {
         assert!(memory < 12 << 20, "round {round}: {memory} bytes");
     }
     assert!(
-        opened > 2_500 && failed > 1_500,
+        opened > 1_200 && failed > 700,
         "{opened} opened, {failed} damaged"
     );
 }
