@@ -20,6 +20,9 @@
 //! | [`count`] | from calls to events |
 //! | [`end`] | how the process ends |
 //! | [`hooks`] | the functions of libc, by verb |
+//! | [`foreign`] | entry points for functions of libraries, and whose definition comes next |
+//! | [`sink`] | records and handles of libraries |
+//! | [`mpiio`], [`hdf5`], [`pnetcdf`] | their functions |
 #![no_std]
 #![allow(rustdoc::private_intra_doc_links)]
 
@@ -28,8 +31,13 @@ mod config;
 mod count;
 mod end;
 mod fds;
+mod foreign;
+mod hdf5;
 mod hooks;
+mod mpiio;
 mod names;
+mod pnetcdf;
+mod sink;
 mod state;
 mod sys;
 

@@ -1,0 +1,340 @@
+//! Functions of libraries that come with the program: MPI, HDF5, PnetCDF.
+//!
+//! They differ from libc in two ways. A process may hold several of them (each Python wheel brings an HDF5 of its
+//! own), and they may be loaded privately (`dlopen` without `RTLD_GLOBAL`), where `RTLD_NEXT` does not look. So a hook
+//! has to pass on to the definition that *its caller* would have got. Its entry point therefore is a few
+//! instructions that keep the arguments together with the return address, a [`Frame`]; all arguments of the functions
+//! in question are integers and pointers.
+
+use core::ffi::{CStr, c_void};
+use core::mem::transmute;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// Arguments in registers.
+#[cfg(target_arch = "x86_64")]
+const REGISTERS: usize = 6;
+/// Arguments in registers.
+#[cfg(target_arch = "aarch64")]
+const REGISTERS: usize = 8;
+/// The most arguments that a function has: `ncmpi_iput_varm` (with `bufcount` and `buftype`).
+pub const MAX_ARGUMENTS: usize = 10;
+/// Longest name of a function, with the closing NUL.
+const MAX_NAME_BYTES: usize = 40;
+/// Objects (libraries, programs) whose definition of a function is remembered.
+const CALLERS: usize = 4;
+
+/// The arguments of a call and where it came from, as the entry point left them on the stack.
+#[repr(C)]
+pub struct Frame {
+    #[cfg(target_arch = "aarch64")]
+    frame_pointer: usize,
+    #[cfg(target_arch = "aarch64")]
+    caller: usize,
+    registers: [usize; REGISTERS],
+    #[cfg(target_arch = "x86_64")]
+    caller: usize,
+    /// What the caller has on its stack: further arguments, and then whatever is there.
+    stack: [usize; MAX_ARGUMENTS - REGISTERS],
+}
+
+impl Frame {
+    /// Argument `at`, counted from 0. An argument narrower than a word has undefined upper bits.
+    pub fn argument(&self, at: usize) -> usize {
+        if at < REGISTERS {
+            self.registers[at]
+        } else {
+            self.stack[at - REGISTERS]
+        }
+    }
+
+    /// Argument `at` as an `int`.
+    pub fn int(&self, at: usize) -> i32 {
+        self.argument(at) as i32
+    }
+
+    /// Argument `at` as a pointer.
+    pub fn pointer<T>(&self, at: usize) -> *mut T {
+        self.argument(at) as *mut T
+    }
+
+    /// An address in the object that made the call.
+    pub fn caller(&self) -> usize {
+        self.caller
+    }
+
+    /// Calls `function` with the same arguments.
+    ///
+    /// # Safety
+    /// `function` is of the type that the caller of this frame had in mind.
+    pub unsafe fn pass_on(&self, function: usize) -> usize {
+        type All = unsafe extern "C" fn(
+            usize,
+            usize,
+            usize,
+            usize,
+            usize,
+            usize,
+            usize,
+            usize,
+            usize,
+            usize,
+        ) -> usize;
+        let a = |at| self.argument(at);
+        // SAFETY: arguments beyond those that the function has are not looked at by it.
+        unsafe {
+            transmute::<usize, All>(function)(
+                a(0),
+                a(1),
+                a(2),
+                a(3),
+                a(4),
+                a(5),
+                a(6),
+                a(7),
+                a(8),
+                a(9),
+            )
+        }
+    }
+}
+
+/// Exports functions, each by its name, its entry and what handles it: `fn(&Frame, &'static Entry) -> usize`.
+///
+/// The entry is a `static` of any type. The name may be put together by `concat!`.
+macro_rules! entry_point {
+    ($name:expr, $entry:path, $handler:path) => {
+        const _: () = {
+            #[cfg(target_arch = "x86_64")]
+            #[unsafe(naked)]
+            #[unsafe(export_name = $name)]
+            unsafe extern "C" fn entry_point() {
+                ::core::arch::naked_asm!(
+                    ".cfi_startproc",
+                    "push r9",
+                    "push r8",
+                    "push rcx",
+                    "push rdx",
+                    "push rsi",
+                    "push rdi",
+                    "mov rdi, rsp",
+                    "lea rsi, [rip + {entry}]",
+                    // The stack is aligned to 16 bytes at a call.
+                    "sub rsp, 8",
+                    ".cfi_adjust_cfa_offset 56",
+                    "call {handler}",
+                    "add rsp, 56",
+                    ".cfi_adjust_cfa_offset -56",
+                    "ret",
+                    ".cfi_endproc",
+                    entry = sym $entry,
+                    handler = sym $handler,
+                )
+            }
+
+            #[cfg(target_arch = "aarch64")]
+            #[unsafe(naked)]
+            #[unsafe(export_name = $name)]
+            unsafe extern "C" fn entry_point() {
+                ::core::arch::naked_asm!(
+                    ".cfi_startproc",
+                    "stp x29, x30, [sp, #-80]!",
+                    ".cfi_def_cfa_offset 80",
+                    ".cfi_offset w30, -72",
+                    ".cfi_offset w29, -80",
+                    "mov x29, sp",
+                    "stp x0, x1, [sp, #16]",
+                    "stp x2, x3, [sp, #32]",
+                    "stp x4, x5, [sp, #48]",
+                    "stp x6, x7, [sp, #64]",
+                    "mov x0, sp",
+                    "adrp x1, {entry}",
+                    "add x1, x1, :lo12:{entry}",
+                    "bl {handler}",
+                    "ldp x29, x30, [sp], #80",
+                    "ret",
+                    ".cfi_endproc",
+                    entry = sym $entry,
+                    handler = sym $handler,
+                )
+            }
+        };
+    };
+}
+pub(crate) use entry_point;
+
+/// One object's definition of a function: `real` for calls out of `start..end`.
+struct Known {
+    start: AtomicUsize,
+    end: AtomicUsize,
+    real: AtomicUsize,
+}
+
+/// A function (or variable) of a library, and where it is for whom.
+///
+/// The name is kept here and not behind a pointer, so that hundreds of these need no relocation when a process starts.
+pub struct Symbol {
+    name: [u8; MAX_NAME_BYTES],
+    /// Does this library define the name, too?
+    hooked: bool,
+    claimed: AtomicUsize,
+    known: [Known; CALLERS],
+}
+
+impl Symbol {
+    /// A function that this library defines, too: what comes after it.
+    pub const fn next(name: &str) -> Self {
+        Symbol::new(name, true)
+    }
+
+    /// A function or variable that only other libraries define. Of a variable the program may have the one copy that
+    /// counts, and a program comes before all libraries.
+    pub const fn of_library(name: &str) -> Self {
+        Symbol::new(name, false)
+    }
+
+    const fn new(name: &str, hooked: bool) -> Self {
+        let bytes = name.as_bytes();
+        let mut copy = [0; MAX_NAME_BYTES];
+        assert!(bytes.len() < MAX_NAME_BYTES);
+        let mut at = 0;
+        while at < bytes.len() {
+            copy[at] = bytes[at];
+            at += 1;
+        }
+        Symbol {
+            name: copy,
+            hooked,
+            claimed: AtomicUsize::new(0),
+            known: [const {
+                Known {
+                    start: AtomicUsize::new(0),
+                    end: AtomicUsize::new(0),
+                    real: AtomicUsize::new(0),
+                }
+            }; CALLERS],
+        }
+    }
+
+    /// Its address for calls from `caller`, if there is one.
+    #[inline]
+    pub fn for_caller(&self, caller: usize) -> Option<usize> {
+        for known in &self.known {
+            // The end is set last, and once: what comes before it is complete.
+            if caller < known.end.load(Ordering::Acquire)
+                && caller >= known.start.load(Ordering::Relaxed)
+            {
+                let real = known.real.load(Ordering::Relaxed);
+                return (real != 0).then_some(real);
+            }
+        }
+        self.look_up(caller)
+    }
+
+    #[cold]
+    fn look_up(&self, caller: usize) -> Option<usize> {
+        let object = Object::of(caller);
+        let real = object.find(&self.name, self.hooked);
+        let place = self.claimed.fetch_add(1, Ordering::Relaxed);
+        // More objects than that are looked up each time.
+        if let Some(known) = self.known.get(place) {
+            known.start.store(object.start, Ordering::Relaxed);
+            known.real.store(real.unwrap_or(0), Ordering::Relaxed);
+            known.end.store(object.end, Ordering::Release);
+        }
+        real
+    }
+}
+
+/// A program or library in this process.
+struct Object {
+    start: usize,
+    end: usize,
+    name: *const libc::c_char,
+}
+
+impl Object {
+    /// The object with `address` in it.
+    fn of(address: usize) -> Object {
+        let mut info = libc::Dl_info {
+            dli_fname: null_mut(),
+            dli_fbase: null_mut(),
+            dli_sname: null_mut(),
+            dli_saddr: null_mut(),
+        };
+        // SAFETY: dladdr takes any address, and writes into `info` only.
+        let found = unsafe { libc::dladdr(address as *const c_void, &mut info) } != 0;
+        let start = info.dli_fbase as usize;
+        if !found || start == 0 {
+            // Code that no object holds (a just-in-time compiler's): this one call site.
+            return Object {
+                start: address,
+                end: address + 1,
+                name: null_mut(),
+            };
+        }
+        // SAFETY: the first segment of a loaded object begins with its headers.
+        let end = unsafe { end_of(start) }.unwrap_or(address + 1);
+        Object {
+            start: if end > address + 1 { start } else { address },
+            end,
+            name: info.dli_fname,
+        }
+    }
+
+    /// What this object gets under the name: from the program and what was loaded with it or for all; else from the
+    /// libraries that it needs itself. They stay loaded from then on, so that the address stays good.
+    fn find(&self, name: &[u8; MAX_NAME_BYTES], hooked: bool) -> Option<usize> {
+        let everywhere = if hooked {
+            libc::RTLD_NEXT
+        } else {
+            libc::RTLD_DEFAULT
+        };
+        let name = CStr::from_bytes_until_nul(name).ok()?;
+        // SAFETY: a C string; dlsym may be called from any thread.
+        let global = unsafe { libc::dlsym(everywhere, name.as_ptr()) } as usize;
+        if global != 0 || self.name.is_null() {
+            return (global != 0).then_some(global);
+        }
+        // SAFETY: the name of a loaded object; nothing is loaded, for it is there.
+        let handle = unsafe { libc::dlopen(self.name, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        if handle.is_null() {
+            return None;
+        }
+        // SAFETY: a handle that was just opened, a C string.
+        let own = unsafe { libc::dlsym(handle, name.as_ptr()) } as usize;
+        (own != 0).then_some(own)
+    }
+}
+
+/// The end of the object whose ELF header is at `start`.
+///
+/// # Safety
+/// `start` is the base address of a loaded object.
+unsafe fn end_of(start: usize) -> Option<usize> {
+    // SAFETY: by contract the header is mapped there.
+    let header = unsafe { &*(start as *const libc::Elf64_Ehdr) };
+    if header.e_ident[..4] != *b"\x7fELF" {
+        return None;
+    }
+    let headers = start + header.e_phoff as usize;
+    let base = if header.e_type == libc::ET_DYN {
+        start
+    } else {
+        0
+    };
+    (0..usize::from(header.e_phnum))
+        .map(|at| {
+            // SAFETY: the program headers follow in the same segment.
+            unsafe { &*(headers as *const libc::Elf64_Phdr).add(at) }
+        })
+        .filter(|segment| segment.p_type == libc::PT_LOAD)
+        .map(|segment| base + (segment.p_vaddr + segment.p_memsz) as usize)
+        .max()
+}
+
+/// Do the two addresses lie in the same program or library?
+pub fn same_object(one: usize, other: usize) -> bool {
+    let object = Object::of(one);
+    (object.start..object.end).contains(&other)
+}

@@ -1,0 +1,102 @@
+//! HDF5, where it is a library of its own: files and datasets.
+//!
+//! Datasets are known by the name of the file and their own path in it, however they were reached.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`library`] | asks the HDF5 in use |
+//! | [`file`], [`dataset`] | how the calls count |
+//! | [`entry`] | the functions |
+
+mod dataset;
+mod entry;
+mod file;
+mod library;
+
+use forebay_count::heat::Direction;
+
+use crate::foreign::{Frame, Symbol};
+use crate::sink;
+use library::Library;
+
+/// What a caller gets for a function that no library has: an error, and no id.
+const MISSING: usize = usize::MAX;
+
+/// What a function does, as far as it is counted.
+enum What {
+    /// Opens or creates a file; which argument holds the access properties.
+    FileOpen {
+        properties: usize,
+    },
+    FileFlush,
+    FileClose,
+    /// Opens or creates a dataset; deprecated?
+    DatasetOpen {
+        deprecated: bool,
+    },
+    /// Opens an object, perhaps a dataset.
+    ObjectOpen,
+    Transfer {
+        direction: Direction,
+    },
+    DatasetFlush,
+    DatasetClose,
+    /// Drops a reference to anything; the last one closes it.
+    ReferenceDrop,
+}
+
+struct Function {
+    next: Symbol,
+    what: What,
+}
+
+impl Function {
+    const fn new(name: &str, what: What) -> Self {
+        Function {
+            next: Symbol::next(name),
+            what,
+        }
+    }
+}
+
+/// A function of HDF5 was called.
+extern "C" fn handle(frame: &Frame, function: &'static Function) -> usize {
+    let Some(real) = function.next.for_caller(frame.caller()) else {
+        return MISSING;
+    };
+    // SAFETY: `real` is the library's function of this name.
+    let call = || unsafe { frame.pass_on(real) };
+    if !sink::recording() {
+        return call();
+    }
+    let Some(library) = Library::of(frame.caller()) else {
+        return call();
+    };
+    match function.what {
+        What::FileOpen { properties } => file::open(&library, frame, properties, call),
+        What::FileFlush => file::flush(&library, frame, call),
+        What::FileClose => file::close(&library, frame, call),
+        What::DatasetOpen { deprecated } => dataset::open(&library, deprecated, call),
+        What::ObjectOpen => dataset::open_object(&library, call),
+        What::Transfer { direction } => dataset::transfer(&library, frame, direction, call),
+        What::DatasetFlush => dataset::flush(&library, frame, call),
+        What::DatasetClose => dataset::close(&library, frame, call),
+        What::ReferenceDrop => drop_reference(&library, frame, call),
+    }
+}
+
+/// `H5Idec_ref(id)`, by which h5py closes: a close if no reference is left.
+fn drop_reference(library: &Library, frame: &Frame, call: impl FnOnce() -> usize) -> usize {
+    let (result, span) = sink::timed(call);
+    if result as i32 == 0 {
+        let key = library.key(library.id(frame.argument(0)));
+        dataset::closed(key, span);
+        file::closed(key, span);
+    }
+    result
+}
+
+/// Did a function that returns `herr_t` succeed?
+fn succeeded(result: usize) -> bool {
+    result as i32 >= 0
+}
