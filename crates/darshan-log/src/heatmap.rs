@@ -93,17 +93,6 @@ impl HeatmapRecord {
     pub fn bins(&self) -> usize {
         self.written.len()
     }
-
-    /// The same bytes in intervals twice as long.
-    pub fn doubled(&self) -> HeatmapRecord {
-        let halve = |bins: &[i64]| bins.chunks(2).map(|pair| pair.iter().sum()).collect();
-        HeatmapRecord {
-            bin_width: self.bin_width * 2.0,
-            written: halve(&self.written),
-            read: halve(&self.read),
-            ..self.clone()
-        }
-    }
 }
 
 /// Most bins that [`combine`] makes, and thereby the limit of what one wrong record can cost.
