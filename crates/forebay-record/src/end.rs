@@ -26,6 +26,11 @@ pub fn note(end: End) {
         look_at_io(&recording.table, H_IO_LAST);
     }
     let (kind, code) = end.to_words();
+    // An abort of MPI ends in an exit, too, which says less.
+    let aborts = End::MpiAbort(0).to_words().0;
+    if recording.table.get(H_END) == aborts && matches!(end, End::Exit(_) | End::Abort) {
+        return;
+    }
     recording.table.put(H_END_CODE, code);
     recording.table.put(H_END, kind);
     recording.table.put(H_LAST, sys::now_ns());

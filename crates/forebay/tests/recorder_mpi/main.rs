@@ -1,0 +1,9 @@
+//! MPI-IO, HDF5 and PnetCDF under the recorder: programs that do known things leave exactly the expected counters.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod hdf5;
+mod mpi_io;
+mod pnetcdf;
+mod tables;
