@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod hazards;
 mod hdf5;
 mod mpi_io;
 mod pnetcdf;
