@@ -5,6 +5,7 @@
 //! lap that its checksum was made with, so nothing has to be erased. What was
 //! written is in the page cache, and survives the death of the process.
 
+use crate::map::Sheet;
 use forebay_core::table::TableError;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -23,7 +24,7 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// The file.
 pub(crate) struct Journal {
-    file: File,
+    sheet: Sheet,
     at: usize,
     lap: u64,
     /// An entry in the making, kept for its memory.
@@ -94,7 +95,7 @@ impl Journal {
             (entries, at) = self::entries(&bytes, current);
         }
         let journal = Journal {
-            file,
+            sheet: Sheet::new(file, JOURNAL_BYTES).map_err(failed)?,
             at,
             lap: current,
             entry: Vec::new(),
@@ -135,9 +136,7 @@ impl Journal {
         header[..4].copy_from_slice(&(payload.len() as u32).to_le_bytes());
         header[4..8].copy_from_slice(&MARK);
         header[8..].copy_from_slice(&xxh3_64_with_seed(payload, self.lap).to_le_bytes());
-        self.file
-            .write_all_at(&self.entry, self.at as u64)
-            .map_err(failed)?;
+        self.sheet.write(&self.entry, self.at).map_err(failed)?;
         self.at = (self.at + self.entry.len()).next_multiple_of(ALIGNMENT);
         Ok(())
     }

@@ -15,11 +15,12 @@
 //! assert_eq!(tables.meta(b"epoch").unwrap(), Some(vec![1]));
 //! assert_eq!(tables.get(&TreePath::root()).unwrap(), None);
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod cached;
 mod journal;
 mod journaled;
+mod map;
 mod memory;
 mod net;
 mod reserve;
