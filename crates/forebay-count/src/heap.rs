@@ -215,7 +215,7 @@ fn allocate(table: &Table<'_>, use_: Use, reserve: bool, host: &impl Host) -> Op
         table.get(H_HEAP_FIRST) as usize,
         table.get(H_HEAP_NEXT) as usize,
     );
-    let all = table.words().len() / CELL_WORDS;
+    let all = (table.get(H_HEAP_END) as usize).min(table.words().len() / CELL_WORDS);
     let kept = if reserve {
         0
     } else {
@@ -229,6 +229,8 @@ fn allocate(table: &Table<'_>, use_: Use, reserve: bool, host: &impl Host) -> Op
     if end > backed {
         let upto = (end + BACKING_STEP_CELLS).min(all);
         if !host.back(backed * CELL_WORDS..upto * CELL_WORDS) {
+            // It is not asked for again and again: what is there has to do.
+            table.put(H_HEAP_END, backed as u64);
             return None;
         }
         table.put(H_HEAP_BACKED, upto as u64);
@@ -408,11 +410,10 @@ fn count_file(table: &Table<'_>, into: &Record<'_>, kind: Kind, id: u64, host: &
     let room = table.get(H_FOLDED_ROOM);
     if table.get(H_FOLDED_BACKED) == 0 {
         let first = table.get(H_FOLDED) as usize;
-        if host.back(first..first + room as usize) {
-            table.put(H_FOLDED_BACKED, 1);
-        }
+        let backed = host.back(first..first + room as usize);
+        table.put(H_FOLDED_BACKED, if backed { 1 } else { 2 });
     }
-    let full = table.get(H_FOLDED_BACKED) == 0 || table.get(H_FOLDED_COUNT) >= room / 8 * 7;
+    let full = table.get(H_FOLDED_BACKED) != 1 || table.get(H_FOLDED_COUNT) >= room / 8 * 7;
     match place_of(table, kind, id) {
         Some((_, true)) => return,
         Some((at, false)) if !full => {
@@ -436,7 +437,7 @@ fn folded_key(kind: Kind, id: u64) -> u64 {
 /// The word of an id in the list of folded files, or the free one where it belongs.
 fn place_of(table: &Table<'_>, kind: Kind, id: u64) -> Option<(usize, bool)> {
     let (first, room) = (table.get(H_FOLDED), table.get(H_FOLDED_ROOM));
-    if room == 0 || table.get(H_FOLDED_BACKED) == 0 {
+    if room == 0 || table.get(H_FOLDED_BACKED) != 1 {
         return None;
     }
     let key = folded_key(kind, id);

@@ -210,6 +210,8 @@ words! { 0;
     H_HEAP_FIRST: 1,
     /// Cells up to here are backed by memory.
     H_HEAP_BACKED: 1,
+    /// Cell behind the heap; less than the table once memory has run out.
+    H_HEAP_END: 1,
     /// First word of the buckets.
     H_BUCKETS: 1,
     /// Number of buckets, a power of two.
@@ -220,7 +222,7 @@ words! { 0;
     H_FOLDED_ROOM: 1,
     /// How many there are.
     H_FOLDED_COUNT: 1,
-    /// 1: that room is backed by memory.
+    /// 1: that room is backed by memory; 2: there was none for it.
     H_FOLDED_BACKED: 1,
     /// Records that stand for folded files.
     H_FOLDED_RECORDS: 1,

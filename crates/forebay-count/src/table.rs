@@ -147,6 +147,7 @@ impl<'t> Table<'t> {
             (H_HEAP_FIRST, heap_cell),
             (H_HEAP_NEXT, heap_cell),
             (H_HEAP_BACKED, heap_cell),
+            (H_HEAP_END, words.len() / CELL_WORDS),
         ] {
             table.put(at, value as u64);
         }

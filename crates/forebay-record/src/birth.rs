@@ -23,28 +23,31 @@ const ARGS_BYTES: usize = 3072;
 /// The words of a new table. `None`: there is no room, no permission, no directory.
 pub fn make(config: &Config, serial: u64, by_fork: bool) -> Option<&'static [AtomicU64]> {
     let pid = sys::getpid() as u32;
-    match with_limits_lifted(config, pid, serial) {
-        Ok(words) => describe(config, words, pid, by_fork).then_some(words),
-        Err(_) => {
-            leave_note(config, pid);
-            None
-        }
+    let Ok((at, len, path)) = with_limits_lifted(config, pid, serial) else {
+        leave_note(config, pid);
+        return None;
+    };
+    // SAFETY: a mapping of this length that is never unmapped while it is used; any bits are valid.
+    let words = unsafe { core::slice::from_raw_parts(at.cast(), len / WORD_BYTES) };
+    if describe(config, words, pid, by_fork) {
+        return Some(words);
     }
+    remove(&path);
+    // SAFETY: nothing refers to it any more.
+    unsafe { sys::unmap(at, len) };
+    leave_note(config, pid);
+    None
 }
 
 /// A limit on file sizes below that of a table would kill the program, and one on descriptors stop us: both are lifted
 /// for the moment, as far as they may be.
-fn with_limits_lifted(
-    config: &Config,
-    pid: u32,
-    serial: u64,
-) -> Result<&'static [AtomicU64], Errno> {
+fn with_limits_lifted(config: &Config, pid: u32, serial: u64) -> Result<Mapping, Errno> {
     let size = sys::soft_limit(libc::RLIMIT_FSIZE);
     let lifted = (size < config.table_bytes as u64)
         .then(|| sys::swap_soft_limit(libc::RLIMIT_FSIZE, u64::MAX));
     let room = sys::soft_limit(libc::RLIMIT_FSIZE).min(config.table_bytes as u64) as usize;
     let mut made = create(config, room, pid, serial);
-    if made == Err(libc::EMFILE) {
+    if let Err(libc::EMFILE) = made {
         let files = sys::swap_soft_limit(libc::RLIMIT_NOFILE, u64::MAX);
         made = create(config, room, pid, serial);
         if let Some(files) = files {
@@ -54,13 +57,11 @@ fn with_limits_lifted(
     if let Some(Some(size)) = lifted {
         sys::swap_soft_limit(libc::RLIMIT_FSIZE, size);
     }
-    made.map(|(at, len)| {
-        // SAFETY: a mapping of this length that is never unmapped while it is used; any bits are valid.
-        unsafe { core::slice::from_raw_parts(at.cast(), len / WORD_BYTES) }
-    })
+    made
 }
 
-type Mapping = (*mut u8, usize);
+/// A mapped table: where, how many bytes, and under which name.
+type Mapping = (*mut u8, usize, Path);
 
 fn create(config: &Config, room: usize, pid: u32, serial: u64) -> Result<Mapping, Errno> {
     const PAGE_BYTES: usize = 4096;
@@ -82,23 +83,16 @@ fn create(config: &Config, room: usize, pid: u32, serial: u64) -> Result<Mapping
                 let mapped = map(fd, len);
                 sys::close(fd);
                 if mapped.is_err() {
-                    // SAFETY: a C string.
-                    let _ = unsafe { call!(libc::SYS_unlinkat, libc::AT_FDCWD, path.as_ptr(), 0) };
+                    remove(&path);
                 }
-                return mapped;
+                return mapped.map(|at| (at, len, path));
             }
             Err(libc::EEXIST) => {}
             Err(libc::ENOENT) => {
                 // The directory of a run on another node.
+                let dir = Path::new(config.dir());
                 // SAFETY: a C string.
-                unsafe {
-                    call!(
-                        libc::SYS_mkdirat,
-                        libc::AT_FDCWD,
-                        Path::new(config.dir()).as_ptr(),
-                        0o700
-                    )
-                }?;
+                unsafe { call!(libc::SYS_mkdirat, libc::AT_FDCWD, dir.as_ptr(), 0o700) }?;
             }
             Err(e) => return Err(e),
         }
@@ -106,7 +100,12 @@ fn create(config: &Config, room: usize, pid: u32, serial: u64) -> Result<Mapping
     Err(libc::EEXIST)
 }
 
-fn map(fd: i32, len: usize) -> Result<Mapping, Errno> {
+fn remove(path: &Path) {
+    // SAFETY: a C string.
+    let _ = unsafe { call!(libc::SYS_unlinkat, libc::AT_FDCWD, path.as_ptr(), 0) };
+}
+
+fn map(fd: i32, len: usize) -> Result<*mut u8, Errno> {
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: plain integers; asks for a new mapping.
     unsafe {
@@ -119,7 +118,7 @@ fn map(fd: i32, len: usize) -> Result<Mapping, Errno> {
             sys::unmap(at, len);
             return Err(e);
         }
-        Ok((at, len))
+        Ok(at)
     }
 }
 
@@ -175,7 +174,6 @@ fn describe(config: &Config, words: &'static [AtomicU64], pid: u32, by_fork: boo
         cwd: &cwd[..cwd_len],
     };
     let Some(table) = Table::format(words, &birth, &Backing(words)) else {
-        leave_note(config, pid);
         return false;
     };
     if let Some((rank, ranks)) = config.rank {

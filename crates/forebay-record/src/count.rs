@@ -75,7 +75,7 @@ pub fn transfer(
     let event = Event {
         op,
         offset: match offset {
-            Some(offset) => offset,
+            Some(offset) => placed(fd, entry, op, offset, moved as i64),
             None => advance(fd, entry, op, moved as i64),
         },
         bytes: moved as i64,
@@ -127,6 +127,16 @@ fn advance(fd: c_int, entry: &Entry, op: Op, moved: i64) -> i64 {
         return end - moved;
     }
     entry.posix.position.fetch_add(moved, Relaxed)
+}
+
+/// Where a transfer with an offset went: Linux appends to a file that was opened so, whatever the offset says.
+#[inline(always)]
+fn placed(fd: c_int, entry: &Entry, op: Op, offset: i64, moved: i64) -> i64 {
+    let appends = op == Op::Write && entry.flags.load(Relaxed) & APPEND != 0;
+    if appends && moved > 0 && !state::is_restricted() {
+        return sys::fstat(fd).map_or(offset, |stat| stat.st_size - moved);
+    }
+    offset
 }
 
 /// Is memory aligned as Darshan wants it?

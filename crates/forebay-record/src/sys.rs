@@ -2,6 +2,7 @@
 
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_hook::kernel::FdPath;
 pub use forebay_hook::kernel::{Errno, bytes};
@@ -42,10 +43,23 @@ fn clock(which: c_int) -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
+/// The program may not read the processor's counter any more.
+static COARSE: AtomicBool = AtomicBool::new(false);
+
+/// From now on time is what the last tick of the kernel said.
+pub fn use_coarse_clock() {
+    COARSE.store(true, Ordering::Relaxed);
+}
+
 /// Monotonic clock, ns.
 #[inline(always)]
 pub fn now_ns() -> u64 {
-    clock(libc::CLOCK_MONOTONIC)
+    let coarse = COARSE.load(Ordering::Relaxed);
+    clock(if coarse {
+        libc::CLOCK_MONOTONIC_COARSE
+    } else {
+        libc::CLOCK_MONOTONIC
+    })
 }
 
 /// Wall clock, ns.

@@ -8,6 +8,7 @@ use forebay_hook::hooks;
 use super::Path;
 use crate::end::{note, note_if_begun};
 use crate::state;
+use crate::sys::use_coarse_clock;
 
 /// A list of strings.
 type Strings = *const *const c_char;
@@ -61,17 +62,27 @@ hooks! {
     }
 
     fn prctl [real] (option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
-        if option == libc::PR_SET_SECCOMP {
-            state::restrict();
+        match option {
+            libc::PR_SET_SECCOMP => shut_in(a == libc::SECCOMP_MODE_STRICT as usize),
+            libc::PR_SET_TSC => use_coarse_clock(),
+            _ => {}
         }
         real(option, a, b, c, d)
     }
 
     fn syscall [real] (nr: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long {
         if nr == libc::SYS_seccomp {
-            state::restrict();
+            shut_in(a == libc::SECCOMP_SET_MODE_STRICT as usize);
         }
         real(nr, a, b, c, d, e, f)
+    }
+}
+
+/// The program is about to forbid itself system calls; in the strict mode the processor's counter goes, too.
+fn shut_in(strictly: bool) {
+    state::restrict();
+    if strictly {
+        use_coarse_clock();
     }
 }
 
