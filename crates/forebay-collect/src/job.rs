@@ -174,7 +174,8 @@ fn by_process(images: &[Image]) -> Vec<Vec<usize>> {
     }
     let mut groups: Vec<Vec<usize>> = groups.into_values().collect();
     for group in &mut groups {
-        group.sort_by_key(|&at| (images[at].serial, images[at].first_ns));
+        // Not by their numbers: a program that is executed begins anew with 0.
+        group.sort_by_key(|&at| (images[at].first_ns, images[at].serial));
     }
     groups
 }
@@ -200,8 +201,16 @@ fn process_of<'i>(images: impl Iterator<Item = &'i Image> + Clone) -> Process {
             key: key.unwrap_or(0),
             ..claim
         }),
-        has_io: images.clone().any(|image| !image.files.is_empty()),
+        io_ns: io_ns(images),
     }
+}
+
+/// When the first program began that has opened a file; if none has, the first that has asked for one.
+fn io_ns<'i>(images: impl Iterator<Item = &'i Image> + Clone) -> Option<u64> {
+    let opens = |image: &&Image| image.files.iter().any(|entry| entry.opened_ns > 0);
+    let asks = |image: &&Image| !image.files.is_empty();
+    let first = images.clone().find(opens).or(images.clone().find(asks))?;
+    Some(first.first_ns)
 }
 
 fn extent(notes: &[&Note], images: &[Image]) -> (u64, u64) {

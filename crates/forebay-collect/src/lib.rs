@@ -72,6 +72,12 @@ pub fn collect(
     let file = log::write(&job, file)?;
     let log = partial.publish(&file)?;
     let mut remarks = job.tables.remarks.clone();
+    if job.processes() == 0 {
+        remarks.push(
+            "no process has left a table: it is linked statically, or has lost LD_PRELOAD"
+                .to_owned(),
+        );
+    }
     if job.alive() > 0 {
         remarks.push(format!(
             "{} of the command's processes go on; what they do from now on is not in the log",

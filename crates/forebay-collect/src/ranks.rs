@@ -4,7 +4,8 @@
 //!   same number, its children and whatever it executes.
 //! - Every launch in the job (two `mpirun` in a script) gets a range of ranks of its own, in start order.
 //! - Processes outside of any launch that have done I/O (`prep.py` before `mpirun`) come after the ranks,
-//!   each with a number of its own; in a job without launches they are all there is.
+//!   each with a number of its own, in the order in which the programs that did it began; in a job without
+//!   launches they are all there is.
 //! - What only starts others (`mpirun`, its proxies, the shell around it) is no rank.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -44,8 +45,8 @@ pub struct Process {
     pub programs: Vec<String>,
     /// Its rank, if it has one of its own.
     pub claim: Option<Claim>,
-    /// Does any record stand for it?
-    pub has_io: bool,
+    /// When the first of its programs began that has left a record, in nanoseconds since 1970.
+    pub io_ns: Option<u64>,
 }
 
 /// What a process is in the log.
@@ -158,14 +159,16 @@ pub fn assign(processes: &[Process]) -> Ranks {
     tree.children_follow(&mut roles);
     let above = tree.above_ranks(&roles);
     let mut single = 0;
-    for at in tree.in_start_order() {
+    let mut by_io = tree.in_start_order();
+    by_io.sort_by_key(|&at| processes[at].io_ns);
+    for at in by_io {
         let process = &processes[at];
         if roles[at] != Role::Silent {
             continue;
         }
         if is_any(process, LAUNCHERS) || (above.contains(&at) && is_any(process, WRAPPERS)) {
             roles[at] = Role::Launcher;
-        } else if process.has_io && first + single < MOST_RANKS {
+        } else if process.io_ns.is_some() && first + single < MOST_RANKS {
             roles[at] = Role::Rank(first + single);
             single += 1;
         }

@@ -6,6 +6,7 @@ use crate::heatmap::Bins;
 use crate::merge::{Seen, Tally};
 use crate::ranks::Claim;
 use crate::recording::{self, Recording};
+use darshan_log::counters::{FloatRule, Rule};
 use darshan_log::{CounterModule, Record, record_id};
 use forebay_count::heat::{HeatMap, TICK_NS};
 use forebay_count::layout::{H_START_MONOTONIC, MAX_TABLE_BYTES};
@@ -360,15 +361,21 @@ fn seen_of<M: CounterModule>(
     if ints.len() != layout.counters.len() || times.len() != layout.fcounters.len() {
         return None;
     }
-    for (to, word) in record.counters.as_mut().iter_mut().zip(ints) {
-        *to = word.load(Relaxed) as i64;
+    let counters = record.counters.as_mut().iter_mut();
+    for ((to, word), rule) in counters.zip(ints).zip(layout.rules) {
+        // Fastest, slowest and variance are found out when ranks are joined.
+        if *rule != Rule::Extreme {
+            *to = word.load(Relaxed) as i64;
+        }
     }
     let start_ns = table.get(H_START_MONOTONIC);
     let floats = record.fcounters.as_mut().iter_mut();
-    for ((to, word), name) in floats.zip(times).zip(layout.fcounters) {
+    let meanings = layout.fcounters.iter().zip(layout.float_rules);
+    for ((to, word), (name, rule)) in floats.zip(times).zip(meanings) {
         let ns = word.load(Relaxed);
         *to = match ns {
             0 => 0.0,
+            _ if *rule == FloatRule::Extreme => 0.0,
             _ if name.ends_with("_TIMESTAMP") => {
                 let since = ns.saturating_sub(start_ns) as i64;
                 // A point in time is never 0, which would mean "never".

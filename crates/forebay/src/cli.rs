@@ -8,17 +8,17 @@ use std::path::PathBuf;
 pub mod exit {
     /// All went well.
     pub const OK: u8 = 0;
-    /// The command could not be carried out (every verb but `run`).
+    /// The command could not be carried out (every verb but `run` and `record`).
     pub const FAILURE: u8 = 1;
-    /// The command line is wrong (every verb but `run`).
+    /// The command line is wrong (every verb but `run` and `record`).
     pub const USAGE: u8 = 2;
     /// Data remains in the buffer: nothing is lost, but it is not on the PFS. `EX_TEMPFAIL`.
     pub const DATA_LEFT: u8 = 75;
-    /// `run` failed before the command was started.
+    /// `run` or `record` failed before the command was started.
     pub const NOT_STARTED: u8 = 125;
-    /// `run` found the command but could not execute it.
+    /// They found the command but could not execute it.
     pub const NOT_EXECUTABLE: u8 = 126;
-    /// `run` did not find the command.
+    /// They did not find the command.
     pub const NOT_FOUND: u8 = 127;
 }
 
@@ -26,6 +26,7 @@ const EXAMPLES: &str = "\
 Examples:
   forebay run --buffer /pfs/me/run7 -- mpirun -n 64 ./sim
   forebay run --buffer . --storage /local/nvme --report report.json -- python3 post.py
+  forebay record -- mpirun -n 64 ./sim     only the log, no buffer
   forebay up --buffer /pfs/me/run7         a bridge that outlives runs
   forebay status --json
   forebay drain --buffer /pfs/me/run7      also after a crash
@@ -49,6 +50,10 @@ pub struct Cli {
 pub enum Verb {
     /// Run a command with the buffer over a directory, then drain and report.
     Run(Run),
+    /// Run a command and record what it reads and writes, without a buffer.
+    Record(Record),
+    /// Make the log of a job whose recording was interrupted, or that ran on several nodes.
+    Collect(Collect),
     /// Start a bridge that outlives runs.
     Up(Up),
     /// Drain, then stop the bridge of a directory.
@@ -91,7 +96,8 @@ pub struct BridgeOptions {
     /// When others see what was written. With one bridge all modes give what POSIX asks for.
     #[arg(long, value_enum, default_value_t = Mode::Commit)]
     pub mode: Mode,
-    /// Directory for the bridge's log. Default: beside its data.
+    /// Directory for logs: that of the bridge (default: beside its data) and, from `run`, the Darshan log
+    /// (default: $FOREBAY_LOG_DIR or ~/.local/state/forebay/logs, with a directory for each day).
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub log_dir: Option<PathBuf>,
 }
@@ -155,9 +161,71 @@ pub struct Run {
     /// Write the report as JSON to this file, too.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub report: Option<PathBuf>,
+    /// Do not load the recorder: no Darshan log.
+    #[arg(long, conflicts_with_all = ["log", "memory", "include", "tables"])]
+    pub no_record: bool,
+    #[command(flatten)]
+    pub record: RecordOptions,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
+}
+
+/// What is recorded, and where it goes.
+#[derive(Debug, Clone, Args)]
+pub struct RecordOptions {
+    /// Write the Darshan log to this file, which must not exist yet.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub log: Option<PathBuf>,
+    /// Memory for the counters of each process, with K, M, G. Default: 2M.
+    #[arg(long, value_name = "BYTES", value_parser = crate::units::parse_bytes)]
+    pub memory: Option<u64>,
+    /// Record files below this directory, too, although it lies in one that is left out
+    /// (/etc /dev /usr /bin /boot /lib /opt /sbin /sys /proc /var). May be given several times.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub include: Vec<PathBuf>,
+    /// Keep the tables in a directory below this one and write no log: `forebay collect` does it later,
+    /// for all nodes of the job.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "log")]
+    pub tables: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit status: that of CMD; 128+N if signal N killed it; 125 if forebay failed before CMD was started;
+126 if CMD cannot be executed; 127 if it is not found. What becomes of the log does not change it.
+
+Examples:
+  forebay record -- mpirun -n 64 ./sim
+  forebay record --log post.darshan -- python3 post.py
+  srun forebay record --tables /pfs/me/tables -- ./sim && forebay collect /pfs/me/tables")]
+pub struct Record {
+    /// Directory for the Darshan log. Default: $FOREBAY_LOG_DIR or ~/.local/state/forebay/logs, with a
+    /// directory for each day.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["log", "tables"])]
+    pub log_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub options: RecordOptions,
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The directories hold the tables of one job, from one or several nodes. They are removed when the log
+is written.
+
+Examples:
+  forebay collect /dev/shm/forebay-tables-1000/node7-4711-123456
+  forebay collect /pfs/me/tables --log job.darshan")]
+pub struct Collect {
+    /// Write the log to this file, which must not exist yet. Default: where it was to go.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub log: Option<PathBuf>,
+    /// Directories that `forebay record` or `forebay run` has left.
+    #[arg(required = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub dirs: Vec<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -5,6 +5,8 @@ mod cli;
 mod drain;
 mod error;
 mod place;
+mod program;
+mod recorder;
 mod report;
 mod sys;
 mod units;
@@ -19,9 +21,11 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(e) => {
             let _ = e.print();
-            // `run` promises its own codes to whoever looks at the status of the command.
-            let is_run = std::env::args_os().nth(1).is_some_and(|verb| verb == "run");
-            return ExitCode::from(match (e.use_stderr(), is_run) {
+            // These promise their own codes to whoever looks at the status of the command.
+            let starts_command = std::env::args_os()
+                .nth(1)
+                .is_some_and(|verb| verb == "run" || verb == "record");
+            return ExitCode::from(match (e.use_stderr(), starts_command) {
                 (false, _) => exit::OK,
                 (true, true) => exit::NOT_STARTED,
                 (true, false) => exit::USAGE,
@@ -31,6 +35,8 @@ fn main() -> ExitCode {
     let verbose = cli.verbose;
     let result = match &cli.verb {
         Verb::Run(args) => verbs::run::run(args, verbose),
+        Verb::Record(args) => verbs::record::record(args, verbose),
+        Verb::Collect(args) => verbs::collect::collect(args),
         Verb::Up(args) => verbs::up::up(args, verbose),
         Verb::Down(args) => verbs::down::down(args),
         Verb::Status(args) => verbs::status::status(args),
@@ -54,7 +60,7 @@ fn main() -> ExitCode {
         Err(fault) => {
             fault.tell(verbose);
             ExitCode::from(match cli.verb {
-                Verb::Run(_) => exit::NOT_STARTED,
+                Verb::Run(_) | Verb::Record(_) => exit::NOT_STARTED,
                 _ => exit::FAILURE,
             })
         }

@@ -3,6 +3,7 @@
 use crate::bridge;
 use crate::cli;
 use crate::error::{Fault, fault};
+use crate::program;
 use crate::sys;
 use std::ffi::OsString;
 use std::fs;
@@ -178,25 +179,30 @@ fn usable_storage(dir: &Path, root: &Path) -> Result<PathBuf, Fault> {
 
 /// Where the preload library is.
 pub fn preload_library() -> Result<PathBuf, Fault> {
-    const NAME: &str = "libforebay_preload.so";
+    library(program::PRELOAD, "FOREBAY_PRELOAD")
+}
+
+/// Where the recorder is.
+pub fn recorder_library() -> Result<PathBuf, Fault> {
+    library(program::RECORDER, "FOREBAY_RECORDER")
+}
+
+/// A library that comes with this program; `variable` names another place.
+fn library(name: &str, variable: &str) -> Result<PathBuf, Fault> {
     let mut searched = Vec::new();
-    if let Some(path) = std::env::var_os("FOREBAY_PRELOAD").filter(|v| !v.is_empty()) {
+    if let Some(path) = std::env::var_os(variable).filter(|v| !v.is_empty()) {
         // Whoever sets it wants this one and no other.
         let path = PathBuf::from(path);
         return fs::canonicalize(&path).map_err(|e| {
-            fault(format!(
-                "$FOREBAY_PRELOAD is {}: {}",
-                path.display(),
-                plain(&e)
-            ))
-            .hint("unset it, or let it name libforebay_preload.so")
+            fault(format!("${variable} is {}: {}", path.display(), plain(&e)))
+                .hint(format!("unset it, or let it name {name}"))
         });
     }
     if let Ok(exe) = std::env::current_exe() {
         let dir = exe.parent().unwrap_or(Path::new("/"));
-        searched.push(dir.join(NAME));
-        searched.push(dir.join("../lib").join(NAME));
-        searched.push(dir.join("../lib/forebay").join(NAME));
+        searched.push(dir.join(name));
+        searched.push(dir.join("../lib").join(name));
+        searched.push(dir.join("../lib/forebay").join(name));
     }
     for path in &searched {
         if let Ok(found) = fs::canonicalize(path) {
@@ -211,17 +217,19 @@ pub fn preload_library() -> Result<PathBuf, Fault> {
                     "{} has a space or a colon in its path, which LD_PRELOAD cannot carry",
                     found.display()
                 ))
-                .hint("let $FOREBAY_PRELOAD name a copy elsewhere"));
+                .hint(format!("let ${variable} name a copy elsewhere")));
             }
             return Ok(found);
         }
     }
     let places: Vec<String> = searched.iter().map(|p| p.display().to_string()).collect();
     Err(fault(format!(
-        "{NAME} is in none of these places: {}",
+        "{name} is in none of these places: {}",
         places.join(", ")
     ))
-    .hint("build it with `make build`, or let $FOREBAY_PRELOAD name it"))
+    .hint(format!(
+        "build it with `make build`, or let ${variable} name it"
+    )))
 }
 
 /// The text of an error without `(os error 2)`.

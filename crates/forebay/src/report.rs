@@ -4,8 +4,10 @@ use crate::bridge::Bridge;
 use crate::drain::{Drained, why};
 use crate::error::{Fault, fault};
 use crate::place::plain;
+use crate::recorder::log_text;
 use crate::sys;
 use crate::units;
+use forebay_collect::Collected;
 use forebay_server::Status;
 use forebay_server::mover::protocol::{Inventory, Left, State};
 use serde::Serialize;
@@ -88,6 +90,34 @@ impl BridgeCounters {
     }
 }
 
+/// The log of a run, and what it says about its I/O.
+#[derive(Debug)]
+pub struct Logged {
+    /// Where it is and what it covers.
+    pub collected: Collected,
+    /// `None` if it cannot be read again.
+    pub job: Option<forebay_report::Report>,
+}
+
+impl Logged {
+    /// Reads what was written.
+    pub fn of(mut collected: Collected) -> Self {
+        let job = match darshan_log::Log::open(&collected.log) {
+            Ok(log) => Some(forebay_report::of_log(
+                &collected.log.to_string_lossy(),
+                &log,
+            )),
+            Err(e) => {
+                collected
+                    .remarks
+                    .push(format!("it cannot be read again: {e}"));
+                None
+            }
+        };
+        Logged { collected, job }
+    }
+}
+
 /// A run.
 #[derive(Debug)]
 pub struct Report<'r> {
@@ -113,6 +143,8 @@ pub struct Report<'r> {
     pub restarts: u32,
     /// How the drain ended, if there was one.
     pub drained: Option<&'r Drained>,
+    /// The log of its I/O, if it was recorded.
+    pub log: Option<&'r Logged>,
     /// The command that goes on with the drain.
     pub retry: &'r str,
 }
@@ -217,6 +249,12 @@ impl Report<'_> {
                 units::bytes(self.calls.written)
             ),
         );
+        if let Some(log) = self.log {
+            line("log", log_text(&log.collected));
+            for remark in &log.collected.remarks {
+                line("", format!("  {remark}"));
+            }
+        }
         match self.drained {
             None => line("drained", format!("not asked for; later: {}", self.retry)),
             Some(d) => {
@@ -226,6 +264,9 @@ impl Report<'_> {
                 }
                 line("left", left_text(d));
             }
+        }
+        if let Some(job) = self.log.and_then(|log| log.job.as_ref()) {
+            out.push_str(&job.short_text());
         }
         out
     }
@@ -258,6 +299,8 @@ impl Report<'_> {
                 "complete": d.is_complete(),
                 "left": d.left.iter().map(left_json).collect::<Vec<_>>(),
             })),
+            "log": self.log.map(|log| log_json(&log.collected)),
+            "job": self.log.and_then(|log| log.job.as_ref()).map(forebay_report::Report::json),
             "retry": self.retry,
         })
     }
@@ -269,6 +312,15 @@ impl Report<'_> {
         std::fs::write(path, text)
             .map_err(|e| fault(format!("--report {}: {}", path.display(), plain(&e))))
     }
+}
+
+fn log_json(log: &Collected) -> Value {
+    json!({
+        "path": log.log.to_string_lossy(),
+        "ranks": log.ranks,
+        "processes": log.processes,
+        "remarks": log.remarks,
+    })
 }
 
 fn left_json(left: &Left) -> Value {

@@ -13,6 +13,46 @@ pub fn euid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// A moment, in nanoseconds since 1970, in the time zone of this machine.
+pub fn local_time(ns: u64) -> forebay_collect::naming::Moment {
+    let seconds = i64::try_from(ns / 1_000_000_000).unwrap_or(0);
+    // SAFETY: zeroes are a valid value of this plain structure, which the call fills in; if it cannot, they stay.
+    let tm = unsafe {
+        let mut tm: libc::tm = std::mem::zeroed();
+        libc::localtime_r(&seconds, &mut tm);
+        tm
+    };
+    forebay_collect::naming::Moment {
+        year: i64::from(tm.tm_year) + 1900,
+        month: tm.tm_mon.unsigned_abs() + 1,
+        day: tm.tm_mday.unsigned_abs(),
+        second_of_day: (tm.tm_hour * 3600 + tm.tm_min * 60 + tm.tm_sec).unsigned_abs(),
+    }
+}
+
+/// Name of a user, if the system knows it.
+pub fn user_name(uid: u32) -> Option<String> {
+    let mut buffer = [0; 16 << 10];
+    // SAFETY: zeroes are a valid value of the structure. The call fills in it and the buffer, whose length is
+    // given; the name that it points to lies in the buffer and ends with a NUL.
+    unsafe {
+        let mut entry: libc::passwd = std::mem::zeroed();
+        let mut found = std::ptr::null_mut();
+        libc::getpwuid_r(
+            uid,
+            &mut entry,
+            buffer.as_mut_ptr(),
+            buffer.len(),
+            &mut found,
+        );
+        (!found.is_null()).then(|| {
+            std::ffi::CStr::from_ptr(entry.pw_name)
+                .to_string_lossy()
+                .into_owned()
+        })
+    }
+}
+
 fn c_path(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes())
         .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))

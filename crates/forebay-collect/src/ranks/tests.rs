@@ -13,7 +13,7 @@ fn process(pid: u32, parent_pid: u32, program: &str) -> Process {
         last_ns: u64::from(pid) * 1000 + 100_000,
         programs: vec![program.to_owned()],
         claim: None,
-        has_io: true,
+        io_ns: Some(u64::from(pid) * 1000),
     }
 }
 
@@ -28,7 +28,7 @@ fn rank(mut process: Process, rank: u32, size: u32, key: u64) -> Process {
 }
 
 fn silent(mut process: Process) -> Process {
-    process.has_io = false;
+    process.io_ns = None;
     process
 }
 
@@ -46,6 +46,15 @@ fn without_launches_every_process_with_io_is_a_rank_in_start_order() {
     let ranks = assign(&job);
     assert_eq!(ranks.roles, [r(1), Role::Silent, r(0)]);
     assert_eq!((ranks.count(), ranks.single), (2, 2));
+}
+
+#[test]
+fn a_shell_that_becomes_the_last_program_of_its_script_counts_from_that() {
+    let mut shell = process(10, 1, "bash");
+    shell.programs.push("post.py".to_owned());
+    shell.io_ns = Some(30_000);
+    let job = [shell, process(20, 10, "prep.py")];
+    assert_eq!(assign(&job).roles, [r(1), r(0)]);
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! One module for each verb of the command line.
 
 pub mod bridge;
+pub mod collect;
 pub mod down;
 pub mod drain;
 pub mod fsck;
+pub mod record;
 pub mod report;
 pub mod run;
 pub mod sim;
@@ -25,7 +27,7 @@ fn drain_command(place: &Place) -> String {
 }
 
 /// A word as a shell reads it back.
-fn shell_word(word: &str) -> String {
+pub fn shell_word(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()

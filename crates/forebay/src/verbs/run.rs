@@ -6,14 +6,15 @@ use crate::cli::{self, exit};
 use crate::drain::{Drained, drain, tell_left};
 use crate::error::{Fault, fault};
 use crate::place::{self, Place, plain};
-use crate::report::{BridgeCounters, CallBytes, Report};
+use crate::program;
+use crate::recorder::{self, Recorder, log_text};
+use crate::report::{BridgeCounters, CallBytes, Logged, Report};
 use crate::sys;
 use crate::units;
 use forebay_server::mover::protocol::Inventory;
 use serde_json::json;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -25,7 +26,8 @@ const MOST_RESTARTS: u32 = 10;
 
 /// The command as it ended.
 struct Ended {
-    status: u8,
+    /// `None` if the kernel would not tell.
+    status: Option<ExitStatus>,
     wall: Duration,
     calls: CallBytes,
     /// How often the bridge died meanwhile and was started again.
@@ -47,6 +49,7 @@ pub fn run(args: &cli::Run, verbose: bool) -> Result<u8, Fault> {
             .open(report)
             .map_err(|e| fault(format!("--report {}: {}", report.display(), plain(&e))))?;
     }
+    recorder::tell_left();
     sys::watch_signals();
     let mut bridge = Bridge::attach(&place, &args.bridge)?;
     if verbose {
@@ -66,24 +69,56 @@ pub fn run(args: &cli::Run, verbose: bool) -> Result<u8, Fault> {
         bridge.detach()?;
         return Err(fault("interrupted before the command was started"));
     }
-    match start(args, &place, &bridge, &preload) {
+    let mut recorder = recorder_for(args, &place, verbose);
+    match start(args, &place, &bridge, &preload, recorder.as_mut()) {
         Ok(child) => {
             let ended = watch(child, args, &place, &mut bridge);
+            if let Some(recorder) = &mut recorder {
+                recorder.ended(ended.status, ended.calls);
+            }
             let run = Run {
                 args,
                 place,
                 inherited,
                 before,
                 ended,
+                recorder,
                 verbose,
             };
             Ok(run.conclude(bridge))
         }
         Err((code, message)) => {
             eprintln!("forebay: {message}");
+            if let Some(recorder) = recorder {
+                recorder.discard();
+            }
             // What an earlier run left stays where it is; this one has done nothing.
             bridge.detach()?;
             Ok(code)
+        }
+    }
+}
+
+/// The recorder, unless it is not wanted. That it cannot record is said, and no reason not to run.
+fn recorder_for(args: &cli::Run, place: &Place, verbose: bool) -> Option<Recorder> {
+    if args.no_record {
+        return None;
+    }
+    if recorder::is_recorded_already() {
+        eprintln!("forebay: a recorder around this run records it, too; no log of its own");
+        return None;
+    }
+    // Files in the buffer are recorded even if it lies in a directory that is left out.
+    let mut include = args.record.include.clone();
+    include.push(place.root.clone());
+    include.extend(place.alias.clone());
+    let log_dir = args.bridge.log_dir.as_deref();
+    match Recorder::prepare(&args.record, log_dir, &args.command, include) {
+        Ok(recorder) => Some(recorder),
+        Err(e) => {
+            eprintln!("forebay: this run is not recorded:");
+            e.tell(verbose);
+            None
         }
     }
 }
@@ -108,6 +143,7 @@ struct Run<'a> {
     inherited: Inventory,
     before: BridgeCounters,
     ended: Ended,
+    recorder: Option<Recorder>,
     verbose: bool,
 }
 
@@ -128,16 +164,20 @@ impl Run<'_> {
             });
         }
         let retry = drain_command(&self.place);
+        let log = self.write_log();
         let code = match after {
-            Ok(after) => self.report(after, &retry),
+            Ok(after) => self.report(after, log.as_ref(), &retry),
             Err(e) => {
                 e.tell(self.verbose);
                 eprintln!(
                     "forebay: the command ended with status {}; what it wrote is in {}",
-                    self.ended.status,
+                    self.exit_status(),
                     self.place.storage.display()
                 );
                 eprintln!("  hint: to bring it to the PFS, run: {retry}");
+                if let Some(log) = &log {
+                    eprintln!("forebay: log {}", log_text(&log.collected));
+                }
                 exit::DATA_LEFT
             }
         };
@@ -149,11 +189,27 @@ impl Run<'_> {
         code
     }
 
-    fn report(&self, after: After, retry: &str) -> u8 {
+    fn exit_status(&self) -> u8 {
+        let status = self.ended.status;
+        status.map_or(exit::FAILURE, program::exit_status)
+    }
+
+    /// The log of the run, if it was recorded. A failure is said; the run is none the worse for it.
+    fn write_log(&mut self) -> Option<Logged> {
+        let collected = self.recorder.take()?.conclude();
+        collected
+            .map(|collected| collected.map(Logged::of))
+            .unwrap_or_else(|e| {
+                e.tell(self.verbose);
+                None
+            })
+    }
+
+    fn report(&self, after: After, log: Option<&Logged>, retry: &str) -> u8 {
         let words = self.args.command.iter();
         let report = Report {
             command: words.map(|w| w.to_string_lossy().into_owned()).collect(),
-            exit_status: self.ended.status,
+            exit_status: self.exit_status(),
             wall: self.ended.wall,
             buffer: &self.place.root,
             storage: &self.place.storage,
@@ -163,6 +219,7 @@ impl Run<'_> {
             calls: self.ended.calls,
             restarts: self.ended.restarts,
             drained: after.drained.as_ref(),
+            log,
             retry,
         };
         eprint!("{}", report.text());
@@ -176,7 +233,7 @@ impl Run<'_> {
                 tell_left(drained, retry);
                 exit::DATA_LEFT
             }
-            _ => self.ended.status,
+            _ => self.exit_status(),
         }
     }
 }
@@ -209,6 +266,7 @@ fn start(
     place: &Place,
     bridge: &Bridge,
     preload: &Path,
+    mut recorder: Option<&mut Recorder>,
 ) -> Result<Child, (u8, String)> {
     let (program, arguments) = args
         .command
@@ -216,10 +274,13 @@ fn start(
         .ok_or((exit::NOT_STARTED, "no command".to_owned()))?;
     let mut command = command_for(program, place);
     command.args(arguments);
-    command.env(
-        "LD_PRELOAD",
-        with_entry(std::env::var_os("LD_PRELOAD"), preload),
-    );
+    let mut libraries = vec![preload];
+    if let Some(recorder) = &mut recorder {
+        recorder.starts();
+        recorder.tell(&mut command);
+        libraries.insert(0, recorder.library());
+    }
+    program::load(&mut command, &libraries);
     command.env(forebay_wire::ENV_BUFFER, &place.root);
     match &place.alias {
         Some(alias) => command.env(forebay_wire::ENV_ALIAS, alias),
@@ -230,13 +291,11 @@ fn start(
     // Ranks on this host inherit all this: `mpiexec` of MPICH and of Open MPI pass their own
     // environment on. OMPI_MCA_mca_base_env_list must not be set here: Open MPI refuses to start a
     // job that has both it and `-x` (measured with 4.1.4).
-    command.spawn().map_err(|e| {
-        let code = match e.kind() {
-            std::io::ErrorKind::NotFound => exit::NOT_FOUND,
-            _ => exit::NOT_EXECUTABLE,
-        };
-        (code, format!("{}: {}", program.display(), plain(&e)))
-    })
+    let child = program::spawn(command)?;
+    if let Some(recorder) = recorder {
+        recorder.started(child.id());
+    }
+    Ok(child)
 }
 
 /// A program that only the buffer has cannot be executed by this process, which sees the PFS: a
@@ -255,22 +314,6 @@ fn command_for(program: &OsStr, place: &Place) -> Command {
     } else {
         Command::new(program)
     }
-}
-
-/// `LD_PRELOAD` with one more entry at its end: tools that ask to be first stay first.
-fn with_entry(list: Option<OsString>, entry: &Path) -> OsString {
-    let Some(mut list) = list.filter(|l| !l.is_empty()) else {
-        return entry.as_os_str().to_owned();
-    };
-    let is_there = list
-        .as_bytes()
-        .split(|b| b" :".contains(b))
-        .any(|e| e == entry.as_os_str().as_bytes());
-    if !is_there {
-        list.push(":");
-        list.push(entry);
-    }
-    list
 }
 
 /// Waits for the command. What asks us to end in the meantime goes to the command; a bridge that dies
@@ -298,32 +341,9 @@ fn watch(mut child: Child, args: &cli::Run, place: &Place, bridge: &mut Bridge) 
     sys::pass_signals_to(0);
     let status = waited.and_then(|()| child.wait());
     Ended {
-        status: status.map_or(exit::FAILURE, exit_status),
+        status: status.ok(),
         wall: started.elapsed(),
         calls: CallBytes::now().since(before),
         restarts,
-    }
-}
-
-fn exit_status(status: ExitStatus) -> u8 {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => code as u8,
-        (None, Some(signal)) => 128u8.wrapping_add(signal as u8),
-        (None, None) => exit::FAILURE,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_library_is_loaded_after_what_was_asked_for_before_and_only_once() {
-        let lib = Path::new("/x/lib.so");
-        let with = |list: &str| with_entry(Some(list.into()), lib);
-        assert_eq!(with_entry(None, lib), "/x/lib.so");
-        assert_eq!(with(""), "/x/lib.so");
-        assert_eq!(with("libasan.so"), "libasan.so:/x/lib.so");
-        assert_eq!(with("a.so /x/lib.so"), "a.so /x/lib.so");
     }
 }

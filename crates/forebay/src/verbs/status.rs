@@ -5,7 +5,7 @@ use crate::cli::{self, exit};
 use crate::error::Fault;
 use crate::place;
 use crate::report::storage_text;
-use crate::{sys, units};
+use crate::{recorder, sys, units};
 use forebay_server::mover::protocol::{DrainStatus, Inventory, State, Users};
 use serde_json::{Value, json};
 
@@ -24,6 +24,7 @@ pub fn status(args: &cli::Status) -> Result<u8, Fault> {
             }
         }
     }
+    recorder::tell_left();
     if args.json {
         let list: Vec<Value> = all.iter().map(|(b, s)| s.json(b)).collect();
         println!("{:#}", json!({ "bridges": list }));

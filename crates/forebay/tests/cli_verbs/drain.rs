@@ -165,6 +165,7 @@ fn a_pfs_directory_without_permission_is_named_and_its_files_follow_later() {
     for (from, to) in [
         (common::forebay(), "forebay"),
         (common::preload(), "preload.so"),
+        (common::recorder(), "record.so"),
     ] {
         fs::copy(from, stage.path(to)).unwrap();
         fs::set_permissions(stage.path(to), fs::Permissions::from_mode(0o755)).unwrap();
@@ -175,7 +176,8 @@ fn a_pfs_directory_without_permission_is_named_and_its_files_follow_later() {
             .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
             .arg(stage.path("forebay"))
             .args(arguments)
-            .env("FOREBAY_PRELOAD", stage.path("preload.so"));
+            .env("FOREBAY_PRELOAD", stage.path("preload.so"))
+            .env("FOREBAY_RECORDER", stage.path("record.so"));
         finish(command)
     };
     let script = "echo 1 > pfs/locked/f; echo 2 > pfs/g; chmod 555 pfs/locked";

@@ -1,5 +1,8 @@
 //! A PFS directory, a storage directory and a place for sockets, all of their own.
 
+// Each test binary uses its own part of this.
+#![allow(dead_code)]
+
 use crate::common;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -86,6 +89,9 @@ impl Stage {
             .env("XDG_RUNTIME_DIR", self.dir.join("run"))
             .env("FOREBAY_STORAGE", self.dir.join("storage"))
             .env("FOREBAY_PRELOAD", common::preload())
+            .env("FOREBAY_RECORDER", common::recorder())
+            .env("FOREBAY_TABLES", self.dir.join("tables"))
+            .env("FOREBAY_LOG_DIR", self.dir.join("logs"))
             .env("FOREBAY", common::forebay())
             .current_dir(&self.dir)
             .stdin(Stdio::null());

@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `FOREBAY_BIN` | the executable under test instead of the one cargo has built |
 //! | `FOREBAY_PRELOAD` | the preload library instead of `target/release/libforebay_preload.so` |
+//! | `FOREBAY_RECORDER` | the recorder instead of `target/release/libforebay_record.so` |
 //! | `FOREBAY_TEST_DIR` | where the trees are made; must be on a real disk (default `target/tmp`) |
 //! | `FOREBAY_TEST_MODE` | run all of it under this `--mode` |
 //! | `FOREBAY_TEST_KEEP` | keep the trees of tests that pass, too |
@@ -109,18 +110,27 @@ pub fn forebay() -> PathBuf {
 
 /// The preload library under test.
 pub fn preload() -> PathBuf {
-    if let Some(path) = std::env::var_os("FOREBAY_PRELOAD") {
+    library("forebay-preload", "FOREBAY_PRELOAD")
+}
+
+/// The recorder under test.
+pub fn recorder() -> PathBuf {
+    library("forebay-record", "FOREBAY_RECORDER")
+}
+
+/// The library of a crate, which a variable may name, too.
+fn library(package: &str, variable: &str) -> PathBuf {
+    if let Some(path) = std::env::var_os(variable) {
         return PathBuf::from(path);
     }
     let built = Path::new(env!("CARGO_BIN_EXE_forebay"))
         .ancestors()
         .nth(2)
         .expect("an executable of cargo lies two folders below target")
-        .join("release/libforebay_preload.so");
+        .join(format!("release/lib{}.so", package.replace('-', "_")));
     assert!(
         built.exists(),
-        "{} is missing: run `cargo build --release -p forebay-preload` (make test does), \
-         or set FOREBAY_PRELOAD",
+        "{} is missing: run `cargo build --release -p {package}` (make test does), or set {variable}",
         built.display()
     );
     built
@@ -399,6 +409,9 @@ exit $code
             .arg("bash")
             .arg(wrapper)
             .env("FOREBAY_PRELOAD", preload)
+            .env("FOREBAY_RECORDER", recorder())
+            .env("FOREBAY_TABLES", self.dir.join("tables"))
+            .env("FOREBAY_LOG_DIR", self.dir.join("logs"))
             .current_dir(self.dir.join("run"))
             .output()
             .expect("run timeout");

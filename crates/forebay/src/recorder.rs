@@ -1,0 +1,394 @@
+//! The recorder around one command: where its tables are, what the command has to be told, and the log at
+//! the end.
+
+use crate::cli::RecordOptions;
+use crate::error::{Fault, fault};
+use crate::place::{self, plain};
+use crate::report::CallBytes;
+use crate::sys;
+use crate::units;
+use crate::verbs::shell_word;
+use forebay_collect::recording::{End, Note, Recording, left_in};
+use forebay_collect::{Collected, collect};
+use forebay_count::{ENV_RECORD_DIR, ENV_RECORD_INCLUDE, ENV_RECORD_MEMORY};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Environment variable: directory in which recording directories are made.
+const ENV_BASE: &str = "FOREBAY_TABLES";
+/// Environment variable: directory of the logs, for those who don't name one.
+const ENV_LOG_DIR: &str = "FOREBAY_LOG_DIR";
+/// Tables in memory must not be what fills it: so much must be free.
+const LEAST_FREE_BYTES: u64 = 1 << 30;
+
+/// A command that is recorded.
+pub struct Recorder {
+    recording: Recording,
+    library: PathBuf,
+    memory: Option<u64>,
+    include: Vec<PathBuf>,
+    /// The tables stay for `forebay collect`.
+    keeps_tables: bool,
+}
+
+impl Recorder {
+    /// Finds the library, makes the recording directory, and looks whether the log can be written.
+    /// Files in `include` are recorded wherever they are.
+    pub fn prepare(
+        options: &RecordOptions,
+        log_dir: Option<&Path>,
+        command: &[OsString],
+        include: Vec<PathBuf>,
+    ) -> Result<Recorder, Fault> {
+        let library = place::recorder_library()?;
+        let mut note = Note::new(
+            command
+                .iter()
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect(),
+        );
+        note.uid = sys::euid();
+        note.user = user();
+        note.batch_job = batch_job();
+        note.outer_rank = forebay_collect::outer_rank(&|name| std::env::var(name).ok());
+        if options.tables.is_none() {
+            match &options.log {
+                Some(log) => note.log = Some(new_log(log)?),
+                None => note.log_dir = Some(usable_log_dir(log_dir)?),
+            }
+        }
+        let base = match &options.tables {
+            Some(dir) => {
+                make_dirs(dir).map_err(|e| cannot("--tables", dir, &e))?;
+                absolute(dir)?
+            }
+            None => base()?,
+        };
+        let (pid, ticks) = note.recorder;
+        let dir = base.join(format!("{}-{pid}-{ticks}", note.host));
+        Ok(Recorder {
+            recording: Recording::create(&dir, note).map_err(from_collect)?,
+            library,
+            memory: options.memory,
+            include,
+            keeps_tables: options.tables.is_some(),
+        })
+    }
+
+    /// The library that has to be loaded.
+    pub fn library(&self) -> &Path {
+        &self.library
+    }
+
+    /// Tells the command where to record.
+    pub fn tell(&self, command: &mut Command) {
+        command.env(ENV_RECORD_DIR, &self.recording.dir);
+        if let Some(bytes) = self.memory {
+            command.env(ENV_RECORD_MEMORY, bytes.to_string());
+        }
+        let mut include = std::env::var_os(ENV_RECORD_INCLUDE).unwrap_or_default();
+        for path in &self.include {
+            // The list separates its entries by these.
+            if path.as_os_str().as_bytes().contains(&b':') {
+                eprintln!(
+                    "forebay: {} has a colon in its path: it is recorded only where everything is",
+                    path.display()
+                );
+                continue;
+            }
+            if !include.is_empty() {
+                include.push(":");
+            }
+            include.push(path);
+        }
+        if !include.is_empty() {
+            command.env(ENV_RECORD_INCLUDE, include);
+        }
+    }
+
+    /// The command is going to start now.
+    pub fn starts(&mut self) {
+        self.recording.note.start_ns = now_ns();
+    }
+
+    /// The command has this process id.
+    pub fn started(&mut self, pid: u32) {
+        self.recording.note.pid = pid;
+        self.save();
+    }
+
+    /// The command has ended.
+    pub fn ended(&mut self, status: Option<ExitStatus>, calls: CallBytes) {
+        self.recording.note.end = Some(End {
+            end_ns: now_ns(),
+            code: status.and_then(|s| s.code()),
+            signal: status.and_then(|s| s.signal()),
+            read_bytes: calls.read,
+            written_bytes: calls.written,
+        });
+        self.save();
+    }
+
+    fn save(&self) {
+        if let Err(e) = self.recording.save() {
+            eprintln!("forebay: recording: {e}");
+        }
+    }
+
+    /// There is nothing to record: the command has not been started.
+    pub fn discard(self) {
+        if let Err(e) = self.recording.remove() {
+            eprintln!("forebay: recording: {e}");
+        }
+    }
+
+    /// Writes the log and removes the tables; if that fails, the tables stay and it is said how to go on.
+    pub fn conclude(self) -> Result<Option<Collected>, Fault> {
+        if self.keeps_tables {
+            eprintln!(
+                "forebay: tables are in {0}; for the log, run: {1}",
+                self.recording.dir.display(),
+                collect_command(&[&self.recording.dir]),
+            );
+            return Ok(None);
+        }
+        let collected = write_log(vec![self.recording], None)?;
+        Ok(Some(collected))
+    }
+}
+
+/// Joins recordings into a log and removes them when it is written.
+pub fn write_log(recordings: Vec<Recording>, log: Option<&Path>) -> Result<Collected, Fault> {
+    let collected = collect(&recordings, log, sys::local_time).map_err(|e| {
+        let dirs: Vec<&Path> = recordings.iter().map(|r| r.dir.as_path()).collect();
+        from_collect(e).hint(format!(
+            "the tables are kept; to try again, run: {} --log FILE",
+            collect_command(&dirs)
+        ))
+    })?;
+    for recording in recordings {
+        if let Err(e) = recording.remove() {
+            eprintln!("forebay: the log is written, but {e}");
+        }
+    }
+    Ok(collected)
+}
+
+/// The command that makes a log of these directories.
+fn collect_command(dirs: &[&Path]) -> String {
+    let words = dirs.iter().map(|dir| shell_word(&dir.to_string_lossy()));
+    format!("forebay collect {}", words.collect::<Vec<_>>().join(" "))
+}
+
+/// One line on a log.
+pub fn log_text(collected: &Collected) -> String {
+    format!(
+        "{} ({}, {})",
+        collected.log.display(),
+        units::count(collected.ranks.into(), "rank", "ranks"),
+        units::count(collected.processes, "process", "processes"),
+    )
+}
+
+/// Says what a recorder that was killed has left.
+pub fn tell_left() {
+    for base in bases() {
+        for recording in left_in(&base, sys::euid()) {
+            eprintln!(
+                "forebay: the recording of `{}` was interrupted; for its log, run: {}",
+                recording.note.command.join(" "),
+                collect_command(&[&recording.dir])
+            );
+        }
+    }
+}
+
+/// Is this process already under a recorder, whose log covers what it starts?
+pub fn is_recorded_already() -> bool {
+    std::env::var_os(ENV_RECORD_DIR).is_some_and(|dir| Recording::open(Path::new(&dir)).is_ok())
+}
+
+pub fn from_collect(e: forebay_collect::Error) -> Fault {
+    fault(e.to_string()).because(e)
+}
+
+fn cannot(option: &str, path: &Path, e: &std::io::Error) -> Fault {
+    fault(format!("{option} {}: {}", path.display(), plain(e)))
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Fault> {
+    std::path::absolute(path).map_err(|e| cannot("path", path, &e))
+}
+
+/// A log file that is not there yet, in a directory that is.
+pub fn new_log(log: &Path) -> Result<PathBuf, Fault> {
+    let log = absolute(log)?;
+    if fs::symlink_metadata(&log).is_ok() {
+        return Err(fault(format!("--log {}: it exists", log.display()))
+            .hint("logs are never overwritten; name another file"));
+    }
+    let dir = log.parent().unwrap_or(Path::new("/"));
+    make_dirs(dir).map_err(|e| cannot("--log", dir, &e))?;
+    sys::check_access(dir, libc::W_OK | libc::X_OK).map_err(|e| cannot("--log", dir, &e))?;
+    Ok(log)
+}
+
+/// The directory of the logs, made if need be: better now than after hours of work.
+fn usable_log_dir(asked: Option<&Path>) -> Result<PathBuf, Fault> {
+    let (option, dir) = match asked {
+        Some(dir) => ("--log-dir", absolute(dir)?),
+        None => ("the log directory", default_log_dir()?),
+    };
+    make_dirs(&dir).map_err(|e| cannot(option, &dir, &e))?;
+    sys::check_access(&dir, libc::W_OK | libc::X_OK).map_err(|e| cannot(option, &dir, &e))?;
+    Ok(dir)
+}
+
+/// `$FOREBAY_LOG_DIR`, else a directory in the user's state directory (XDG Base Directory Specification);
+/// in both, a directory for each day.
+fn default_log_dir() -> Result<PathBuf, Fault> {
+    let from_env = |name: &str| {
+        let path = std::env::var_os(name).map(PathBuf::from);
+        path.filter(|path| path.is_absolute())
+    };
+    let base = from_env(ENV_LOG_DIR)
+        .or_else(|| from_env("XDG_STATE_HOME").map(|dir| dir.join("forebay/logs")))
+        .or_else(|| from_env("HOME").map(|dir| dir.join(".local/state/forebay/logs")))
+        .ok_or_else(|| {
+            fault("no directory for the log: neither $FOREBAY_LOG_DIR nor $HOME is set")
+                .hint("name one with --log-dir DIR")
+        })?;
+    Ok(forebay_collect::naming::day_dir(
+        &base,
+        sys::local_time(now_ns()),
+    ))
+}
+
+fn make_dirs(dir: &Path) -> std::io::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(dir)
+}
+
+/// Where recording directories may be, the best place first.
+fn bases() -> Vec<PathBuf> {
+    if let Some(dir) = std::env::var_os(ENV_BASE).filter(|dir| !dir.is_empty()) {
+        return vec![PathBuf::from(dir)];
+    }
+    let own = format!("forebay-tables-{}", sys::euid());
+    ["/dev/shm", "/tmp", "/var/tmp"]
+        .iter()
+        .map(|dir| Path::new(dir).join(&own))
+        .collect()
+}
+
+/// Makes the directory for recording directories in the first place that has room.
+fn base() -> Result<PathBuf, Fault> {
+    let mut tried = Vec::new();
+    for dir in bases() {
+        match usable_base(&dir) {
+            Ok(()) => return absolute(&dir),
+            Err(why) => tried.push(format!("{}: {why}", dir.display())),
+        }
+    }
+    Err(
+        fault(format!("no place for the tables ({})", tried.join("; ")))
+            .hint(format!("let ${ENV_BASE} name a directory on this node")),
+    )
+}
+
+fn usable_base(dir: &Path) -> Result<(), String> {
+    let made = fs::DirBuilder::new()
+        .mode(0o700)
+        .recursive(true)
+        .create(dir);
+    made.map_err(|e| plain(&e))?;
+    let meta = fs::symlink_metadata(dir).map_err(|e| plain(&e))?;
+    // Where everybody can make directories, one under our name may be a trap.
+    if !meta.is_dir() || meta.uid() != sys::euid() || meta.mode() & 0o022 != 0 {
+        return Err("not a directory of this user that nobody else can write to".to_owned());
+    }
+    match sys::space(dir) {
+        Ok((_, free)) if free >= LEAST_FREE_BYTES => Ok(()),
+        Ok((_, free)) => Err(format!("only {} free", units::bytes(free))),
+        Err(e) => Err(plain(&e)),
+    }
+}
+
+/// The name that Darshan gives the user of a log.
+fn user() -> String {
+    ["LOGNAME", "USER"]
+        .iter()
+        .filter_map(|name| std::env::var(name).ok())
+        .find(|name| !name.is_empty())
+        .or_else(|| sys::user_name(sys::euid()))
+        .unwrap_or_else(|| sys::euid().to_string())
+}
+
+/// The id of the batch job that this process runs in.
+fn batch_job() -> Option<String> {
+    const NAMES: [&str; 7] = [
+        "SLURM_JOB_ID",
+        "PBS_JOBID",
+        "LSB_JOBID",
+        "JOB_ID",
+        "COBALT_JOBID",
+        "OAR_JOB_ID",
+        "FLUX_JOB_ID",
+    ];
+    NAMES
+        .iter()
+        .filter_map(std::env::var_os)
+        .map(|id| OsStr::to_string_lossy(&id).into_owned())
+        .find(|id| !id.is_empty())
+}
+
+/// Nanoseconds since 1970.
+fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_nanos() as u64)
+}
+
+/// The recordings that the directories are or hold.
+pub fn recordings_of(dirs: &[PathBuf]) -> Result<Vec<Recording>, Fault> {
+    let mut all = Vec::new();
+    for dir in dirs {
+        let dir = fs::canonicalize(dir).map_err(|e| cannot("cannot read", dir, &e))?;
+        match Recording::open(&dir) {
+            Ok(recording) => all.push(recording),
+            Err(e) => {
+                let inside = recordings_in(&dir);
+                if inside.is_empty() {
+                    return Err(
+                        from_collect(e).hint("name a directory that `forebay record` has made")
+                    );
+                }
+                all.extend(inside);
+            }
+        }
+    }
+    all.sort_by(|a, b| a.dir.cmp(&b.dir));
+    all.dedup_by(|a, b| a.dir == b.dir);
+    if let Some(busy) = all.iter().find(|recording| recording.note.is_recorded()) {
+        return Err(fault(format!(
+            "{} is being recorded by process {}, which will write the log",
+            busy.dir.display(),
+            busy.note.recorder.0
+        )));
+    }
+    Ok(all)
+}
+
+fn recordings_in(dir: &Path) -> Vec<Recording> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| Recording::open(&entry.path()).ok())
+        .collect()
+}

@@ -1,0 +1,62 @@
+//! `forebay record`: a command with the recorder alone, no buffer.
+
+use crate::cli::{self, exit};
+use crate::error::{Fault, fault};
+use crate::program;
+use crate::recorder::{self, Recorder, log_text};
+use crate::report::CallBytes;
+use crate::sys;
+use std::process::Command;
+
+/// Runs the verb.
+///
+/// # Errors
+/// Only before the command is started; afterwards everything is told, and the exit code is that of the
+/// command.
+pub fn record(args: &cli::Record, verbose: bool) -> Result<u8, Fault> {
+    recorder::tell_left();
+    sys::watch_signals();
+    let (program, arguments) = args
+        .command
+        .split_first()
+        .ok_or_else(|| fault("no command"))?;
+    let log_dir = args.log_dir.as_deref();
+    let include = args.options.include.clone();
+    let mut recorder = Recorder::prepare(&args.options, log_dir, &args.command, include)?;
+    if sys::signals_seen() > 0 {
+        recorder.discard();
+        return Err(fault("interrupted before the command was started"));
+    }
+    let mut command = Command::new(program);
+    command.args(arguments);
+    recorder.tell(&mut command);
+    program::load(&mut command, &[recorder.library()]);
+    recorder.starts();
+    let before = CallBytes::now();
+    let mut child = match program::spawn(command) {
+        Ok(child) => child,
+        Err((code, message)) => {
+            recorder.discard();
+            eprintln!("forebay: {message}");
+            return Ok(code);
+        }
+    };
+    recorder.started(child.id());
+    sys::pass_signals_to(child.id());
+    // Before it is waited for, nobody else can have its process id.
+    let waited = sys::await_end(child.id());
+    sys::pass_signals_to(0);
+    let status = waited.and_then(|()| child.wait()).ok();
+    recorder.ended(status, CallBytes::now().since(before));
+    match recorder.conclude() {
+        Ok(Some(collected)) => {
+            eprintln!("forebay: log {}", log_text(&collected));
+            for remark in &collected.remarks {
+                eprintln!("forebay: {remark}");
+            }
+        }
+        Ok(None) => {}
+        Err(e) => e.tell(verbose),
+    }
+    Ok(status.map_or(exit::FAILURE, program::exit_status))
+}

@@ -1,0 +1,112 @@
+//! `forebay run` with the recorder, which it loads unless it is told not to.
+
+use crate::job::{Job, only, write};
+use crate::stage::{Stage, finish};
+use serde_json::Value;
+use std::fs;
+
+#[test]
+fn a_run_leaves_a_log_with_the_paths_of_the_program_and_the_report_names_it() {
+    let stage = Stage::new();
+    let options = ["--log", "job.darshan", "--report", "report.json"];
+    stage
+        .script(
+            &options,
+            &format!("{}; cat pfs/f > copy", write("pfs/f", 5)),
+        )
+        .ends_with(0)
+        .tells("log          ")
+        .tells("job.darshan (");
+    let job = Job::of(&stage);
+    let bytes = job.bytes(&stage, "pfs/f");
+    let sum = bytes.values().fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    assert_eq!(sum, (5, 5));
+    // Standard output, which the shell has opened.
+    assert_eq!(job.written(&stage, "copy"), 5);
+    let text = fs::read_to_string(stage.path("report.json")).unwrap();
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let log = report["log"]["path"].as_str().unwrap();
+    assert_eq!(log, stage.path("job.darshan").to_str().unwrap());
+}
+
+#[test]
+fn a_buffer_in_a_directory_that_is_left_out_is_recorded() {
+    let stage = Stage::new();
+    // /dev/shm is left out as all of /dev is.
+    let dir = std::path::PathBuf::from(format!("/dev/shm/forebay-test-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("f");
+    let script = format!("exec {}", write(&file.to_string_lossy(), 5));
+    let arguments = [
+        "run",
+        "--buffer",
+        dir.to_str().unwrap(),
+        "--log",
+        "job.darshan",
+        "--",
+        "bash",
+        "-c",
+        &script,
+    ];
+    let said = finish(stage.forebay(&arguments));
+    let job = Job::of(&stage);
+    let bytes = job.bytes_of::<darshan_log::Posix>(file.to_str().unwrap());
+    fs::remove_dir_all(&dir).unwrap();
+    said.ends_with(0);
+    assert_eq!(bytes, only(0, 0, 5));
+}
+
+#[test]
+fn a_run_that_is_not_to_be_recorded_is_not() {
+    let stage = Stage::new();
+    let said = stage
+        .script(&["--no-record"], "echo $LD_PRELOAD $FOREBAY_RECORD")
+        .ends_with(0);
+    assert!(!said.out.contains("record"), "{}", said.out);
+    assert!(!said.err.contains("darshan"), "{}", said.err);
+    assert!(!stage.path("logs").exists());
+}
+
+#[test]
+fn a_run_that_cannot_be_recorded_runs_all_the_same_and_says_so() {
+    let stage = Stage::new();
+    let mut command = stage.script_command(&[], "echo text > pfs/f");
+    command.env("FOREBAY_RECORDER", stage.path("none.so"));
+    finish(command)
+        .ends_with(0)
+        .tells("forebay: this run is not recorded:")
+        .tells("$FOREBAY_RECORDER is ");
+    assert_eq!(stage.on_pfs()["f"], "text\n");
+}
+
+#[test]
+fn with_a_bridge_that_stays_each_run_has_its_own_log() {
+    let stage = Stage::new();
+    stage.say(&["up", "--buffer", "pfs"]).ends_with(0);
+    for n in 0..2 {
+        let log = format!("{n}.darshan");
+        let script = format!("exec {}", write(&format!("pfs/f{n}"), 2));
+        stage.script(&["--log", &log], &script).ends_with(0);
+    }
+    stage.say(&["down", "--buffer", "pfs"]).ends_with(0);
+    for n in 0..2 {
+        let job = Job::at(&stage, &format!("{n}.darshan"));
+        assert_eq!(job.bytes(&stage, &format!("pfs/f{n}")), only(0, 0, 2));
+        assert!(job.bytes(&stage, &format!("pfs/f{}", 1 - n)).is_empty());
+    }
+}
+
+#[test]
+fn a_run_inside_of_a_recording_is_in_its_log() {
+    let stage = Stage::new();
+    let inner = format!(
+        "{} run --buffer pfs -- {}",
+        crate::common::forebay().display(),
+        write("pfs/f", 5)
+    );
+    let arguments = ["record", "--log", "job.darshan", "--", "bash", "-c", &inner];
+    finish(stage.forebay(&arguments))
+        .ends_with(0)
+        .tells("a recorder around this run records it, too");
+    assert_eq!(Job::of(&stage).written(&stage, "pfs/f"), 5);
+}

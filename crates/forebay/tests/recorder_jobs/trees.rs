@@ -1,0 +1,125 @@
+//! Jobs without MPI: pipelines, programs that execute others, launchers that only set an environment.
+
+use crate::common::PYTHON;
+use crate::job::{Job, only, record, write};
+use crate::stage::Stage;
+use std::fs;
+
+#[test]
+fn the_programs_of_a_pipeline_are_ranks_of_their_own() {
+    let stage = Stage::new();
+    fs::write(stage.path("in"), "b\na\n").unwrap();
+    record(&stage, "cat in | sort | cat > out; exit 3")
+        .ends_with(3)
+        .tells("forebay: log ");
+    let job = Job::of(&stage);
+    let read = job.bytes(&stage, "in");
+    assert_eq!(read.values().map(|b| b.0).sum::<i64>(), 4);
+    let written = job.bytes(&stage, "out");
+    assert_eq!(written.values().map(|b| b.1).sum::<i64>(), 4);
+    assert_ne!(read.keys().next(), written.keys().next());
+    assert_eq!(job.line("exit"), "code 3");
+    assert_eq!(job.line("mpi"), "0");
+    assert_eq!(fs::read_to_string(stage.path("out")).unwrap(), "a\nb\n");
+}
+
+#[test]
+fn what_a_process_did_before_and_after_exec_is_one_rank() {
+    let stage = Stage::new();
+    let script = format!(
+        "exec {PYTHON} -c \"\nimport os\nopen('one', 'w').write('x' * 1000)\n\
+         os.execv('{PYTHON}', ['{PYTHON}', '-c', 'open(\\\"two\\\", \\\"w\\\").write(\\\"y\\\" * 500)'])\""
+    );
+    record(&stage, &script).ends_with(0);
+    let job = Job::of(&stage);
+    let ranks: Vec<i64> = ["one", "two"]
+        .iter()
+        .flat_map(|name| job.bytes(&stage, name).into_keys())
+        .collect();
+    assert_eq!(ranks, [0, 0]);
+    assert_eq!(job.bytes(&stage, "one"), only(0, 0, 1000));
+    assert_eq!(job.bytes(&stage, "two"), only(0, 0, 500));
+}
+
+#[test]
+fn a_launcher_that_sets_rank_and_world_size_makes_ranks() {
+    let stage = Stage::new();
+    let worker = format!(
+        "{PYTHON} -c \"import os; r = int(os.environ['RANK']); \
+         open(f'own.{{r}}', 'w').write('x' * (r + 1)); open('in').read()\""
+    );
+    fs::write(stage.path("in"), "data").unwrap();
+    // In the reverse order, so that the numbers are those of the environment.
+    let script = format!(
+        "for r in 2 1 0; do RANK=$r WORLD_SIZE=3 MASTER_ADDR=localhost MASTER_PORT=29500 {worker} & done; wait"
+    );
+    record(&stage, &script).ends_with(0);
+    let job = Job::of(&stage);
+    assert_eq!(job.log.job.nprocs, 3);
+    assert_eq!(job.line("launches"), "3");
+    for rank in 0..3 {
+        assert_eq!(
+            job.bytes(&stage, &format!("own.{rank}")),
+            only(rank, 0, rank + 1)
+        );
+    }
+    // All ranks have read it.
+    assert_eq!(job.bytes(&stage, "in"), only(-1, 12, 0));
+}
+
+#[test]
+fn two_jobs_at_the_same_time_do_not_mix() {
+    let stage = Stage::new();
+    let script = |own: &str| {
+        let late = write(&format!("{own}.late"), 7);
+        format!(
+            "{}; while [ ! -e go ]; do sleep 0.01; done; {late}",
+            write(own, 5)
+        )
+    };
+    let start = |own: &str| {
+        let log = format!("{own}.darshan");
+        let arguments = ["record", "--log", &log, "--", "bash", "-c", &script(own)];
+        crate::stage::start(stage.forebay(&arguments))
+    };
+    let jobs = [start("left"), start("right")];
+    stage.wait_for_file("left");
+    stage.wait_for_file("right");
+    fs::write(stage.path("go"), "").unwrap();
+    for job in jobs {
+        crate::stage::wait(job).ends_with(0);
+    }
+    for (own, other) in [("left", "right"), ("right", "left")] {
+        let job = Job::at(&stage, &format!("{own}.darshan"));
+        assert_eq!(job.written(&stage, own), 5);
+        assert_eq!(job.written(&stage, &format!("{own}.late")), 7);
+        assert!(job.bytes(&stage, other).is_empty());
+    }
+}
+
+#[test]
+fn coverage_is_near_one_for_calls_of_libc_and_lower_for_raw_system_calls() {
+    let stage = Stage::new();
+    let write = |how: &str| {
+        format!(
+            "exec {PYTHON} -c \"\nimport ctypes, os\nlibc = ctypes.CDLL(None)\n\
+             fd = os.open('out', os.O_WRONLY | os.O_CREAT)\nbuffer = b'x' * (1 << 20)\n\
+             for n in range(64): {how}\""
+        )
+    };
+    record(&stage, &write("os.write(fd, buffer)")).ends_with(0);
+    let (seen, total) = Job::of(&stage).coverage("coverage_written");
+    assert!(seen >= (64 << 20) as f64, "{seen} of {total}");
+    assert!((0.99..1.01).contains(&(seen / total)), "{seen} of {total}");
+    fs::remove_file(stage.path("job.darshan")).unwrap();
+    // write(2) by its number on this machine: nothing that a library could see.
+    let number = if cfg!(target_arch = "x86_64") { 1 } else { 64 };
+    record(
+        &stage,
+        &write(&format!("libc.syscall({number}, fd, buffer, 1 << 20)")),
+    )
+    .ends_with(0);
+    let (seen, total) = Job::of(&stage).coverage("coverage_written");
+    assert!(total >= (64 << 20) as f64, "{seen} of {total}");
+    assert!(seen / total < 0.1, "{seen} of {total}");
+}
