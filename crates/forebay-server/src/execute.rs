@@ -10,7 +10,7 @@ use crate::log::Cause;
 use crate::objects::Made;
 use crate::staging::Turn;
 use crate::sys::Errno;
-use forebay_core::facts::{Cred, Need, NewKind, NewObject, Stop};
+use forebay_core::facts::{Cred, Need, NewKind, NewObject, Outcome, Stop};
 use forebay_core::ops::{self, Answer, Decision, Entry, GrantTarget, Op, Path, Request, Start};
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectId, ObjectName, Token};
@@ -246,6 +246,7 @@ pub fn advance(server: &ServerHandle, job: &mut Job, may_block: bool) -> Option<
 }
 
 fn turn(server: &ServerHandle, job: &mut Job, may_block: bool) -> Result<Answered, Halt> {
+    let pinned;
     let outcome = if job.changes {
         let guard = server.namespace.upgradable();
         job.memo.refresh(server.namespace.lower_changes());
@@ -262,7 +263,10 @@ fn turn(server: &ServerHandle, job: &mut Job, may_block: bool) -> Result<Answere
                 follow_up(server, &decision.effects);
                 return Ok(answer(server, job, decision.answer, fd));
             }
-            other => other,
+            other => {
+                pinned = pin(server, job, &other, may_block)?;
+                other
+            }
         }
     } else {
         let guard = server.namespace.read();
@@ -272,7 +276,9 @@ fn turn(server: &ServerHandle, job: &mut Job, may_block: bool) -> Result<Answere
             memo: &job.memo,
             state: &guard,
         };
-        ops::decide(&job.request, &job.cred, &server.settings, &facts)
+        let outcome = ops::decide(&job.request, &job.cred, &server.settings, &facts);
+        pinned = pin(server, job, &outcome, may_block)?;
+        outcome
     };
     match outcome {
         Ok(decision) if !decision.batch.is_empty() => {
@@ -283,7 +289,10 @@ fn turn(server: &ServerHandle, job: &mut Job, may_block: bool) -> Result<Answere
             if is_directory(&decision.answer) {
                 settle_times(server, job, may_block)?;
             }
-            let fd = grant(server, job, &decision.answer, may_block)?;
+            let fd = match pinned {
+                Some(Pinned::Whole(fd)) => Some(fd),
+                _ => grant(server, job, &decision.answer, may_block)?,
+            };
             // The lock is free again: a drain may have let go of the object between the decision
             // and the open. Whoever has the old one open now would write into nothing.
             if fd.is_some() && job.memo.is_stale(server.namespace.lower_changes()) {
@@ -331,6 +340,48 @@ fn settle_times(server: &ServerHandle, job: &mut Job, may_block: bool) -> Result
     Err(Halt::Again)
 }
 
+/// An object that was opened under the lock, so that its file can't have become another's.
+enum Pinned {
+    /// As the answer grants it.
+    Whole(OwnedFd),
+    /// Without the truncation that was asked for, which may take long. As long as it is open, its
+    /// file stays what it is.
+    #[allow(dead_code)] // it is the descriptor that matters
+    Open(OwnedFd),
+}
+
+/// Opens the object that an answer grants; to be called under the lock. What is made by the
+/// request itself needs no pin, nor does what is not an object.
+fn pin(
+    server: &ServerHandle,
+    job: &Job,
+    outcome: &Outcome<Decision>,
+    may_block: bool,
+) -> Result<Option<Pinned>, Halt> {
+    let Ok(decision) = outcome else {
+        return Ok(None);
+    };
+    let Answer::Grant {
+        target: GrantTarget::Object(object),
+        flags,
+    } = decision.answer
+    else {
+        return Ok(None);
+    };
+    if !decision.batch.is_empty() {
+        return Ok(None);
+    }
+    let without = Answer::Grant {
+        target: GrantTarget::Object(object),
+        flags: flags & !libc::O_TRUNC,
+    };
+    let fd = grant(server, job, &without, may_block)?;
+    Ok(fd.map(match flags & libc::O_TRUNC {
+        0 => Pinned::Whole,
+        _ => Pinned::Open,
+    }))
+}
+
 /// Opens what the answer grants.
 fn grant(
     server: &ServerHandle,
@@ -344,6 +395,9 @@ fn grant(
     let flags = flags & GRANT_FLAGS;
     let opened = match target {
         GrantTarget::Object(object) => {
+            if flags & libc::O_PATH != 0 {
+                server.objects.never_reuse(*object);
+            }
             if job.open_flags == Some(new_file_flags(flags))
                 && let Some(fd) = job.memo.take_fd(*object)
             {
@@ -395,9 +449,8 @@ fn commit(
     }
     let mut own: Vec<Change> = used
         .iter()
-        .map(|(_, made)| made.fresh.object)
-        .filter(|object| object.link != 0)
-        .map(Change::Undoom)
+        .filter(|(_, made)| made.is_doomed())
+        .map(|(_, made)| Change::Undoom(made.fresh.object))
         .collect();
     own.extend(server.watermark());
     if let Err(e) = server
@@ -410,7 +463,7 @@ fn commit(
         return Err(not_written(server, &e));
     }
     for (_, made) in used {
-        server.objects.settle(made.fresh.object);
+        server.objects.settle(&made);
     }
     Ok(())
 }
@@ -480,11 +533,44 @@ fn obtain_object(
             server.counters.staged(*bytes);
             made
         }
-        NewKind::File => server.objects.make(&spec, job.open_flags, &server.lower)?,
-        _ => server.objects.make(&spec, None, &server.lower)?,
+        NewKind::File => match reuse(server, &spec, job.open_flags) {
+            Some(made) => made,
+            None => make(server, &spec, job.open_flags)?,
+        },
+        _ => make(server, &spec, None)?,
     };
     job.memo.put_fresh(spec, made);
     Ok(())
+}
+
+/// A new object. Where there is no room for one, the spare files make some.
+fn make(server: &ServerHandle, spec: &NewObject, open: Option<i32>) -> Result<Made, Errno> {
+    match server.objects.make(spec, open, &server.lower) {
+        Err(Errno(libc::ENOSPC | libc::EDQUOT)) => {
+            for object in server.objects.drop_spares() {
+                server.namespace.object_gone(object);
+            }
+            server.objects.make(spec, open, &server.lower)
+        }
+        other => other,
+    }
+}
+
+/// A new file that is a spare one, if there is one of use.
+fn reuse(server: &ServerHandle, spec: &NewObject, open: Option<i32>) -> Option<Made> {
+    let object = match server.objects.reuse(spec, open?) {
+        Ok(made) => return made,
+        Err(object) => object,
+    };
+    match server.objects.remove(object) {
+        Ok(()) => server.namespace.object_gone(object),
+        // The mark stays, and the next start tries again.
+        Err(e) => server.log.limited(
+            Cause::Io,
+            format_args!("spare backing object {object} could not be removed: {e}"),
+        ),
+    }
+    None
 }
 
 /// Of many clients that want one file, one copies and the others wait until it is in the
@@ -522,7 +608,11 @@ fn make_link(server: &ServerHandle, old: ObjectName, spec: &NewObject) -> Result
         return Err(not_written(server, &e));
     }
     match server.objects.make_link(old, new, spec) {
-        Ok(fresh) => Ok(Made { fresh, fd: None }),
+        Ok(fresh) => Ok(Made {
+            fresh,
+            fd: None,
+            spare: None,
+        }),
         Err(e) => {
             let _ = server.objects.remove(new);
             server.namespace.object_gone(new);
@@ -547,8 +637,8 @@ fn discard(server: &ServerHandle, job: &Job) {
             // Not settled: the next start looks at it again.
             continue;
         }
-        server.objects.settle(object);
-        if object.link != 0 {
+        server.objects.settle(&made);
+        if made.is_doomed() {
             server.namespace.object_gone(object);
         }
     }

@@ -15,8 +15,9 @@ use forebay_core::walk::{Place, Walk};
 pub(crate) fn follow_up(server: &ServerHandle, effects: &[Effect]) {
     for effect in effects {
         match effect {
-            Effect::Remove(object) => match server.objects.remove(*object) {
-                Ok(()) => server.namespace.object_gone(*object),
+            Effect::Remove(object) => match server.objects.retire(*object) {
+                Ok(true) => {}
+                Ok(false) => server.namespace.object_gone(*object),
                 // The mark stays, and the next start tries again.
                 Err(e) => server.log.limited(
                     Cause::Io,

@@ -77,6 +77,9 @@ pub fn watermark(settled: u64) -> Change {
 /// # Errors
 /// The store failed.
 pub fn end(server: &ServerHandle) -> Result<(), TableError> {
+    for object in server.objects.drop_spares() {
+        server.namespace.object_gone(object);
+    }
     let mut changes = server.namespace.all_marks();
     changes.push(watermark(server.objects.settled()));
     changes.push(meta(CLEAN, Some(Vec::new())));
@@ -122,6 +125,7 @@ pub fn recover(server: &ServerHandle, past: Past) -> Result<Recovered, TableErro
         }
         server.namespace.object_gone(object);
     }
+    server.objects.forget_last_life();
     for object in sweep.relabel {
         follow::relabel(server, object);
         done.relabeled += 1;

@@ -33,6 +33,12 @@ pub(super) fn rebuild(instance: &Path, report: &mut Report) -> Result<(), Error>
     let me = BridgeId(1);
     let objects =
         Objects::open(instance, me, 0, 0).map_err(|e| failed("can't open the objects", &e))?;
+    // Removed before the tables were lost, although their labels still tell of them.
+    for object in objects.spare_of_last_life() {
+        objects
+            .remove(object)
+            .map_err(|e| failed("can't remove a spare file", &e))?;
+    }
     let mut survivors = Vec::new();
     let mut epoch = 0;
     let mut seen = HashSet::new();

@@ -318,6 +318,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
         let flags = libc::O_RDONLY | libc::O_NOFOLLOW;
         match objects.open_object(object, flags) {
             Err(Errno(libc::EACCES)) => {
+                objects.never_reuse(object);
                 let path = objects
                     .open_object(object, libc::O_PATH)
                     .during("open in the buffer")?;

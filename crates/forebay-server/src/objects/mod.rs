@@ -6,13 +6,17 @@
 //! empty. The lowest two bits of an object's sequence number say which of these
 //! it is, so that an id alone leads to it.
 
+mod inode;
 mod labels;
 mod name;
 mod scan;
+mod spare;
 mod touch;
 
 pub use name::{Shape, folder_of, parse_name, shape};
+pub use spare::Slot;
 
+use crate::label;
 use crate::limits::{FOLDERS, WATERMARK_EVERY};
 use crate::lower::Lower;
 use crate::sys::{self, Errno, Sys};
@@ -21,6 +25,7 @@ use forebay_core::record::{BridgeId, ObjectId, ObjectName};
 use labels::Beside;
 use name::{FOLDER_BITS, Name, SHAPE_BITS};
 use parking_lot::{Mutex, RwLock};
+use spare::Spares;
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -34,6 +39,15 @@ pub struct Made {
     pub fresh: Fresh,
     /// Descriptor of the file with the flags of the request, if it is a plain new file.
     pub fd: Option<OwnedFd>,
+    /// Where the file stands in the register, if it is a spare one: a doom mark names it still.
+    pub spare: Option<Slot>,
+}
+
+impl Made {
+    /// Has the object a doom mark that the commit has to take away?
+    pub fn is_doomed(&self) -> bool {
+        self.spare.is_some() || self.fresh.object.link != 0
+    }
 }
 
 type Folder = (Shape, u64);
@@ -51,6 +65,7 @@ pub struct Objects {
     touched: Mutex<HashMap<ObjectName, Timestamp>>,
     touched_count: AtomicUsize,
     beside: Beside,
+    spares: Spares,
     root: bool,
     my_ids: (u32, u32),
 }
@@ -71,6 +86,7 @@ impl Objects {
             sys::make_dir(fd.as_fd(), kind)?;
         }
         let my_ids = sys::my_ids();
+        let spares = Spares::open(&fd)?;
         let objects = Objects {
             instance: fd,
             folders: RwLock::default(),
@@ -81,6 +97,7 @@ impl Objects {
             touched: Mutex::default(),
             touched_count: AtomicUsize::new(0),
             beside: Beside::default(),
+            spares,
             root: my_ids.0 == 0,
             my_ids,
         };
@@ -123,11 +140,15 @@ impl Objects {
         ObjectId::new(self.me, self.epoch, seq)
     }
 
-    /// Whatever has a sequence number below this is named by a commit, or removed.
+    /// The sequence number that comes next, or a little less.
+    fn next_seq(&self) -> u64 {
+        self.next.load(Ordering::Relaxed) << SHAPE_BITS
+    }
+
+    /// Whatever has a sequence number below this is named by a commit, removed, or doomed.
     pub fn settled(&self) -> u64 {
         let unsettled = self.unsettled.lock();
-        let next = self.next.load(Ordering::Relaxed) << SHAPE_BITS;
-        unsettled.first().copied().unwrap_or(next)
+        unsettled.first().copied().unwrap_or(self.next_seq())
     }
 
     /// Objects made so far, in units that advance by one with each.
@@ -141,10 +162,16 @@ impl Objects {
     }
 
     /// A commit has named the object, or it has been removed.
-    pub fn settle(&self, object: ObjectName) {
-        if object.link == 0 {
-            self.unsettled.lock().remove(&object.oid.seq());
+    pub fn settle(&self, made: &Made) {
+        if let Some(slot) = made.spare {
+            self.release_slot(slot);
+        } else if made.fresh.object.link == 0 {
+            self.unsettle(made.fresh.object);
         }
+    }
+
+    fn unsettle(&self, object: ObjectName) {
+        self.unsettled.lock().remove(&object.oid.seq());
     }
 
     /// A name for a further link to an object.
@@ -196,7 +223,7 @@ impl Objects {
         if made.is_err() {
             // Whatever part of it exists.
             let _ = self.remove(object);
-            self.settle(object);
+            self.unsettle(object);
         }
         made
     }
@@ -224,9 +251,11 @@ impl Objects {
                 let fd = sys::open(dir, &name, flags | create, self.first_mode(mode))?;
                 put_label(&fd)?;
                 self.dress(fd.as_fd(), spec, mode)?;
-                let ino = sys::stat(fd.as_fd(), b"")?.ino;
+                let attr = sys::stat(fd.as_fd(), b"")?;
+                let label = label::encode(&spec.label);
+                self.spares.note_birth(object, attr.ctime, label);
                 grant = wanted.then_some(fd);
-                ino
+                attr.ino
             }
             NewKind::Marker | NewKind::Symlink(_) => {
                 let fd = sys::open(dir, &name, libc::O_WRONLY | create, 0o600)?;
@@ -282,6 +311,7 @@ impl Objects {
         Ok(Made {
             fresh: Fresh { object, ino },
             fd: grant,
+            spare: None,
         })
     }
 

@@ -136,7 +136,11 @@ impl Load {
             Ok(fd) => File::from(fd),
             Err(e) => panic!("{} step {}: create {path}: {e}", self.home, self.count),
         };
-        let bytes = format!("{path} made in step {}", self.count).into_bytes();
+        // An empty file may have been another one before, and may become one.
+        let bytes = match self.random.below(3) {
+            0 => Vec::new(),
+            _ => format!("{path} made in step {}", self.count).into_bytes(),
+        };
         (&file).write_all(&bytes).unwrap();
         self.things.insert(path, Thing::File(self.bytes.len()));
         if self.random.below(4) == 0 {
