@@ -22,7 +22,7 @@ complain() {
 
 # What a hook may call while a signal handler or a child of vfork runs it: kernel, memory, strings. The rest is used
 # only where the program itself has called a function that allocates or opens a stream.
-allowed='__errno_location __register_atfork abort bcmp calloc clone dlsym environ fclose fdopen fileno free malloc
+allowed='__errno_location __register_atfork abort bcmp calloc clone dlsym environ free malloc
 memchr memcmp memcpy memmove memrchr memset qsort realloc strlen tdestroy tsearch
 posix_spawnattr_getflags posix_spawnattr_getpgroup posix_spawnattr_getschedparam posix_spawnattr_getschedpolicy
 posix_spawnattr_getsigdefault posix_spawnattr_getsigmask'

@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_uint};
 use core::ptr::null_mut;
 
-use forebay_hook::{hooks, stdio_mode};
+use forebay_hook::{Real, hooks, stdio_mode};
 use forebay_wire::{GRANT_REOPEN, Op};
 use libc::{AT_FDCWD, FILE, O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_TRUNC, O_WRONLY};
 
@@ -86,7 +86,7 @@ hooks! {
                 let stream = real(c"/dev/null".as_ptr(), plain.as_ptr().cast());
                 return Ok(put_under(stream, fd, flags));
             }
-            let stream = libc::fdopen(fd.0, mode);
+            let stream = next_fdopen(fd.0, mode);
             if !stream.is_null() {
                 forget_fd(fd.into_raw());
             }
@@ -119,17 +119,38 @@ hooks! {
     }
 }
 
+/// A function of libc as this library itself calls it: the next definition in the chain, because a recorder that
+/// stands before this library would take a plain call for one of the program.
+macro_rules! next {
+    ($($name:ident = $symbol:literal ($($arg:ident : $ty:ty),*) -> $ret:ty;)*) => { $(
+        unsafe fn $name($($arg: $ty),*) -> $ret {
+            static NEXT: Real = Real::new($symbol);
+            // SAFETY: libc's function has this type; the caller keeps to its contract.
+            unsafe {
+                let next: unsafe extern "C" fn($($ty),*) -> $ret = core::mem::transmute(NEXT.get());
+                next($($arg),*)
+            }
+        }
+    )* };
+}
+
+next! {
+    next_fdopen = c"fdopen" (fd: c_int, mode: Path) -> *mut FILE;
+    next_fileno = c"fileno" (stream: *mut FILE) -> c_int;
+    next_fclose = c"fclose" (stream: *mut FILE) -> c_int;
+}
+
 /// Puts a granted file in the place of the one that `stream` was opened on.
 fn put_under(stream: *mut FILE, fd: OwnFd, flags: c_int) -> *mut FILE {
     if stream.is_null() {
         return stream;
     }
     // SAFETY: an open stream.
-    let number = unsafe { libc::fileno(stream) };
+    let number = unsafe { next_fileno(stream) };
     forget_fd(number);
     if let Err(e) = sys::dup3(fd.0, number, flags & O_CLOEXEC) {
         // SAFETY: as above.
-        unsafe { libc::fclose(stream) };
+        unsafe { next_fclose(stream) };
         sys::set_errno(e);
         return null_mut();
     }
