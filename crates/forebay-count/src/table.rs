@@ -165,6 +165,7 @@ impl<'t> Table<'t> {
     }
 
     /// A table that was begun before. `None` if this is none; what is inside may still be damaged.
+    #[inline]
     pub fn attach(words: &'t [AtomicU64]) -> Option<Self> {
         let bytes = words.len() * WORD_BYTES;
         let table = Table { words };
@@ -271,6 +272,7 @@ impl<'t> Table<'t> {
     }
 
     /// The record of an id, without a lock: it may miss one that is being made.
+    #[inline]
     pub fn find(&self, kind: Kind, id: u64) -> Option<u32> {
         self.chain(id)
             .find(|r| r.kind == kind && r.id() == id)
@@ -336,6 +338,7 @@ impl<'t> Table<'t> {
     }
 
     /// One user less.
+    #[inline]
     pub fn let_go(&self, kind: Kind, handle: Handle) {
         if let Some(record) = self
             .record(kind, handle.cell)
