@@ -17,7 +17,9 @@
 //! | [`config`] | the environment |
 //! | [`process`] | state that a child must not inherit |
 //! | [`pool`] | connections |
-//! | [`bridge`] | one request, one reply |
+//! | [`exchange`] | one request, one reply |
+//! | [`lane`], [`socket`] | its two ways to the bridge |
+//! | [`bridge`] | what a hook asks |
 //! | [`locate`] | whose is a path |
 //! | [`hooks`] | the functions of libc, by verb |
 #![no_std]
@@ -25,10 +27,14 @@
 
 mod bridge;
 mod config;
+mod exchange;
 mod hooks;
+mod lane;
 mod locate;
 mod pool;
 mod process;
+mod socket;
+mod spin;
 mod sys;
 
 #[link(name = "c")]

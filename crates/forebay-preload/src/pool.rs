@@ -13,7 +13,10 @@
 //! which the kernel never gives out twice.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use forebay_wire::{LANE_BYTES, LanePage};
 
 use crate::config::Config;
 use crate::process::{MAX_CONNECTIONS, Process};
@@ -24,6 +27,10 @@ use crate::sys::{self, Errno, call};
 const HIGH_DESCRIPTORS: u64 = 1024;
 /// Numbers that the connections and their neighbours take there.
 const RESERVED_DESCRIPTORS: u64 = 32;
+
+/// Requests through a socket before the connection gets shared memory: a process that asks little saves the
+/// time to set it up.
+const LANE_AFTER: u32 = 8;
 
 /// The mark of a connection: the signal for asynchronous input, of which there is none. Asking for it is the
 /// cheapest call that tells one open file from another.
@@ -42,6 +49,13 @@ pub struct Slot {
     fd1: AtomicI32,
     generation: AtomicU32,
     cookie: AtomicU64,
+    /// Requests through the socket, up to [`LANE_AFTER`].
+    requests: AtomicU32,
+    /// Memory that it shares with the bridge; null for none.
+    lane: AtomicPtr<LanePage>,
+    /// Effective user and group that asked for it.
+    lane_uid: AtomicU32,
+    lane_gid: AtomicU32,
 }
 
 /// Descriptors plus one and cookies of all slots once more, in memory that a
@@ -103,6 +117,55 @@ impl Lease<'_> {
         }
     }
 
+    /// The socket, if it is there still.
+    pub fn connected(&self) -> Option<c_int> {
+        let Lease::Slot(process, at) = self else {
+            return None;
+        };
+        let fd = process.slots[*at].fd1.load(Ordering::Relaxed) - 1;
+        (fd >= 0 && is_marked(fd)).then_some(fd)
+    }
+
+    /// The memory shared with the bridge, if it is there for a caller of this user and group.
+    pub fn lane(&self, ids: (u32, u32)) -> Option<&LanePage> {
+        let Lease::Slot(process, at) = self else {
+            return None;
+        };
+        let slot = &process.slots[*at];
+        // SAFETY: mapped until the slot forgets its connection, which only the holder of the lease does.
+        let page = unsafe { slot.lane.load(Ordering::Relaxed).as_ref() }?;
+        let own = (
+            slot.lane_uid.load(Ordering::Relaxed),
+            slot.lane_gid.load(Ordering::Relaxed),
+        );
+        let current = process.generation.load(Ordering::Acquire);
+        (own == ids && slot.generation.load(Ordering::Relaxed) == current).then_some(page)
+    }
+
+    /// Counts a request through the socket. True once, when it is time to ask for shared memory.
+    pub fn is_due_for_lane(&self) -> bool {
+        let Lease::Slot(process, at) = self else {
+            return false;
+        };
+        let requests = &process.slots[*at].requests;
+        let before = requests.load(Ordering::Relaxed);
+        if before > LANE_AFTER {
+            return false;
+        }
+        requests.store(before + 1, Ordering::Relaxed);
+        before == LANE_AFTER
+    }
+
+    /// Uses the memory that a caller of this user and group was given; null for none.
+    pub fn use_lane(&self, page: *const LanePage, ids: (u32, u32)) {
+        if let Lease::Slot(process, at) = self {
+            let slot = &process.slots[*at];
+            slot.lane_uid.store(ids.0, Ordering::Relaxed);
+            slot.lane_gid.store(ids.1, Ordering::Relaxed);
+            slot.lane.store(page.cast_mut(), Ordering::Relaxed);
+        }
+    }
+
     /// The connection broke.
     pub fn broken(&mut self) {
         match self {
@@ -159,6 +222,12 @@ impl Slot {
     }
 
     fn forget(&self, at: usize, close: bool) {
+        self.requests.store(0, Ordering::Relaxed);
+        let lane = self.lane.swap(null_mut(), Ordering::Relaxed);
+        if !lane.is_null() {
+            // SAFETY: mapped for this connection, of which the caller holds the lease.
+            unsafe { sys::unmap(lane.cast(), LANE_BYTES) };
+        }
         let fd = self.fd1.swap(0, Ordering::Relaxed) - 1;
         OPEN[at].store(0, Ordering::Release);
         if close && fd >= 0 {

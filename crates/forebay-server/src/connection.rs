@@ -2,10 +2,12 @@
 
 use crate::ServerHandle;
 use crate::grant::{self, Peer, Received};
+use crate::lane::Lane;
 use crate::log::Cause;
 use crate::sys::Sys;
 use forebay_core::facts::Cred;
-use std::os::fd::{AsFd, OwnedFd};
+use forebay_wire::REPLY_HEADER_BYTES;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// A connection.
@@ -19,6 +21,8 @@ pub struct Connection {
     other: Option<Arc<Cred>>,
     /// One of its requests is being served where it may block.
     pub waiting: bool,
+    /// Memory that it shares with the bridge.
+    pub lane: Option<Lane>,
 }
 
 impl Connection {
@@ -39,12 +43,35 @@ impl Connection {
             }),
             other: None,
             waiting: false,
+            lane: None,
         })
     }
 
     /// The socket.
     pub fn socket(&self) -> &OwnedFd {
         &self.socket
+    }
+
+    /// Answers by the way the request came: a descriptor always goes by the socket.
+    ///
+    /// # Errors
+    /// As [`grant::send`]; nothing has been answered then.
+    pub fn answer(
+        &mut self,
+        header: &[u8; REPLY_HEADER_BYTES],
+        body: &[u8],
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> Sys<()> {
+        let lane = self.lane.as_mut().filter(|lane| lane.serving);
+        let Some(lane) = lane else {
+            return grant::send(self.socket.as_fd(), header, body, descriptor);
+        };
+        if descriptor.is_some() || !lane.answer(header, body) {
+            grant::send(self.socket.as_fd(), header, body, descriptor)?;
+            lane.words().answered_beside();
+        }
+        lane.serving = false;
+        Ok(())
     }
 
     /// The credentials by which a message is judged: those it carries. The groups of the

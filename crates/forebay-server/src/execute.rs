@@ -7,7 +7,7 @@ use crate::facts::{Memo, RequestFacts};
 use crate::follow::follow_up;
 use crate::limits::{ENTRIES_PER_REPLY, INLINE_LISTING, INLINE_STAGE_BYTES, LOST_RACES, TURNS};
 use crate::log::Cause;
-use crate::objects::Made;
+use crate::objects::{Made, Shape, path_of_file, shape};
 use crate::staging::Turn;
 use crate::sys::Errno;
 use forebay_core::facts::{Cred, Need, NewKind, NewObject, Outcome, Stop};
@@ -15,8 +15,9 @@ use forebay_core::ops::{self, Answer, Decision, Entry, GrantTarget, Op, Path, Re
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectId, ObjectName, Token};
 use forebay_core::table::{Change, TableError};
-use forebay_wire::{Base, GRANT_REOPEN, ReplyKind};
+use forebay_wire::{BY_NAME, Base, GRANT_BY_NAME, GRANT_REOPEN, ReplyKind};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 /// Status flags of a descriptor that a client may have. `O_ASYNC` is not among them.
@@ -32,6 +33,13 @@ const GRANT_FLAGS: i32 = libc::O_ACCMODE
     | libc::O_NOFOLLOW
     | libc::O_PATH;
 
+/// What an answer grants.
+enum Grant {
+    Descriptor(OwnedFd),
+    /// The client opens the backing file himself, with these flags.
+    Name(ObjectName, i32),
+}
+
 /// A request in progress. Moves to a thread that may block when it has to.
 pub struct Job {
     request: Request,
@@ -39,6 +47,8 @@ pub struct Job {
     memo: Memo,
     /// Flags for the descriptor of a new file.
     open_flags: Option<i32>,
+    /// The client would rather open a backing file himself.
+    by_name: bool,
     /// Listing session, 0 for none.
     session: u64,
     /// It is known to change something.
@@ -83,6 +93,7 @@ impl Job {
         let mut open_flags = None;
         let mut changes = false;
         let mut session = 0;
+        let by_name = message.op == Wire::Open && message.arg2 & BY_NAME != 0;
         let op = match message.op {
             Wire::Open => {
                 let flags = message.arg0 as i32;
@@ -151,7 +162,7 @@ impl Job {
                 start: start(message.base1)?,
             },
             Wire::Realpath => Op::Realpath { path: first()? },
-            Wire::Hello | Wire::Admin => return Err(Errno(libc::EINVAL)),
+            Wire::Hello | Wire::Admin | Wire::Lane => return Err(Errno(libc::EINVAL)),
         };
         Ok(Job {
             request: Request {
@@ -165,6 +176,7 @@ impl Job {
             cred,
             memo: Memo::default(),
             open_flags,
+            by_name,
             session,
             changes,
             turns: 0,
@@ -258,10 +270,10 @@ fn turn(server: &ServerHandle, job: &mut Job, may_block: bool) -> Result<Answere
         match ops::decide(&job.request, &job.cred, &server.settings, &facts) {
             Ok(decision) if !decision.batch.is_empty() => {
                 // First the descriptor, then the commit: what can fail fails before.
-                let fd = grant(server, job, &decision.answer, may_block)?;
+                let granted = grant(server, job, &decision.answer, may_block)?;
                 commit(server, job, guard, &decision)?;
                 follow_up(server, &decision.effects);
-                return Ok(answer(server, job, decision.answer, fd));
+                return Ok(answer(server, job, decision.answer, granted));
             }
             other => {
                 pinned = pin(server, job, &other, may_block)?;
@@ -289,16 +301,16 @@ fn turn(server: &ServerHandle, job: &mut Job, may_block: bool) -> Result<Answere
             if is_directory(&decision.answer) {
                 settle_times(server, job, may_block)?;
             }
-            let fd = match pinned {
-                Some(Pinned::Whole(fd)) => Some(fd),
+            let granted = match pinned {
+                Some(Pinned::Whole(granted)) => Some(granted),
                 _ => grant(server, job, &decision.answer, may_block)?,
             };
             // The lock is free again: a drain may have let go of the object between the decision
             // and the open. Whoever has the old one open now would write into nothing.
-            if fd.is_some() && job.memo.is_stale(server.namespace.lower_changes()) {
+            if granted.is_some() && job.memo.is_stale(server.namespace.lower_changes()) {
                 return Err(Halt::LostRace);
             }
-            Ok(answer(server, job, decision.answer, fd))
+            Ok(answer(server, job, decision.answer, granted))
         }
         Err(Stop::Need(need)) => {
             // Nobody asks for a new object who does not want to put its record into the tables.
@@ -340,14 +352,23 @@ fn settle_times(server: &ServerHandle, job: &mut Job, may_block: bool) -> Result
     Err(Halt::Again)
 }
 
+/// May the client be told where the file lies, instead of being handed a descriptor? He must be the user to whom the
+/// bridge's storage belongs, and it is a plain file: opening a FIFO or a device may block, or act.
+fn may_open_himself(server: &ServerHandle, job: &Job, object: ObjectName, flags: i32) -> bool {
+    job.by_name
+        && job.cred.uid == server.uid()
+        && shape(object) == Shape::File
+        && flags & libc::O_PATH == 0
+}
+
 /// An object that was opened under the lock, so that its file can't have become another's.
 enum Pinned {
     /// As the answer grants it.
-    Whole(OwnedFd),
+    Whole(Grant),
     /// Without the truncation that was asked for, which may take long. As long as it is open, its
     /// file stays what it is.
     #[allow(dead_code)] // it is the descriptor that matters
-    Open(OwnedFd),
+    Open(Grant),
 }
 
 /// Opens the object that an answer grants; to be called under the lock. What is made by the
@@ -375,8 +396,8 @@ fn pin(
         target: GrantTarget::Object(object),
         flags: flags & !libc::O_TRUNC,
     };
-    let fd = grant(server, job, &without, may_block)?;
-    Ok(fd.map(match flags & libc::O_TRUNC {
+    let granted = grant(server, job, &without, may_block)?;
+    Ok(granted.map(match flags & libc::O_TRUNC {
         0 => Pinned::Whole,
         _ => Pinned::Open,
     }))
@@ -388,7 +409,7 @@ fn grant(
     job: &Job,
     answer: &Answer,
     may_block: bool,
-) -> Result<Option<OwnedFd>, Halt> {
+) -> Result<Option<Grant>, Halt> {
     let Answer::Grant { target, flags } = answer else {
         return Ok(None);
     };
@@ -401,7 +422,11 @@ fn grant(
             if job.open_flags == Some(new_file_flags(flags))
                 && let Some(fd) = job.memo.take_fd(*object)
             {
-                return Ok(Some(fd));
+                return Ok(Some(Grant::Descriptor(fd)));
+            }
+            if may_open_himself(server, job, *object, flags) {
+                server.objects.never_reuse(*object);
+                return Ok(Some(Grant::Name(*object, flags)));
             }
             server.objects.open_object(*object, flags)
         }
@@ -414,7 +439,7 @@ fn grant(
         }
     };
     match opened {
-        Ok(fd) => Ok(Some(fd)),
+        Ok(fd) => Ok(Some(Grant::Descriptor(fd))),
         Err(Errno(libc::ENOENT)) if matches!(target, GrantTarget::Object(_)) => Err(Halt::LostRace),
         Err(e) => {
             if matches!(e.0, libc::EMFILE | libc::ENFILE) {
@@ -644,7 +669,20 @@ fn discard(server: &ServerHandle, job: &Job) {
     }
 }
 
-fn answer(server: &ServerHandle, job: &Job, answer: Answer, fd: Option<OwnedFd>) -> Answered {
+fn answer(server: &ServerHandle, job: &Job, answer: Answer, granted: Option<Grant>) -> Answered {
+    let fd = match granted {
+        Some(Grant::Name(object, flags)) => {
+            let place = server.instance_dir().as_os_str().as_bytes();
+            let path = [place, b"/", &path_of_file(object), b"\0"].concat();
+            return Answered {
+                kind: ReplyKind::Grant,
+                aux: GRANT_BY_NAME | (flags as u64) << 32,
+                ..Answered::bytes(path)
+            };
+        }
+        Some(Grant::Descriptor(fd)) => Some(fd),
+        None => None,
+    };
     match answer {
         Answer::Done => Answered::status(0),
         Answer::Grant { flags, .. } => Answered {

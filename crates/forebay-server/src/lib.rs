@@ -23,8 +23,10 @@ pub mod facts;
 pub mod follow;
 pub mod fsck;
 pub mod grant;
+pub mod inbox;
 pub mod instance;
 pub mod label;
+pub mod lane;
 pub mod limits;
 pub mod listen;
 pub mod listings;
@@ -36,6 +38,7 @@ pub mod objects;
 pub mod pool;
 pub mod recover;
 pub mod shard;
+pub mod spin;
 pub mod staging;
 pub mod status;
 pub mod sys;
@@ -160,6 +163,7 @@ pub struct ServerHandle {
     pub(crate) listings: listings::Listings,
     pub(crate) staging: staging::Staging,
     pub(crate) clients: status::Clients,
+    pub(crate) lanes: Arc<lane::Lanes>,
     pub(crate) me: BridgeId,
     pub(crate) epoch: u32,
     pub(crate) started: Instant,
@@ -170,7 +174,7 @@ pub struct ServerHandle {
     last_watermark: AtomicU64,
     stop: AtomicBool,
     stopped: std::os::fd::OwnedFd,
-    inboxes: Mutex<Vec<Arc<shard::Inbox>>>,
+    inboxes: Mutex<Vec<Arc<inbox::Inbox>>>,
 }
 
 impl ServerHandle {
@@ -219,6 +223,7 @@ impl ServerHandle {
             listings: listings::Listings::default(),
             staging: staging::Staging::default(),
             clients: status::Clients::new(limit),
+            lanes: Arc::default(),
             me,
             epoch,
             started: Instant::now(),
@@ -273,6 +278,11 @@ impl ServerHandle {
             inbox.wake();
         }
         sys::notify(self.stopped.as_fd());
+    }
+
+    /// The inbox of a shard.
+    fn inbox(&self, shard: usize) -> Option<Arc<inbox::Inbox>> {
+        self.inboxes.lock().get(shard).cloned()
     }
 
     /// The answer to `Hello`.
@@ -349,10 +359,10 @@ pub fn start(config: Config) -> Result<Server, Error> {
         epoch: handle.epoch,
     };
     let failed = |e: &dyn fmt::Display| Error(format!("can't start an event loop: {e}"));
-    let load = Arc::new(shard::Load::new(shards));
+    let load = Arc::new(spin::Load::new(shards));
     let mut threads = Vec::new();
     for n in 0..shards {
-        let inbox = shard::Inbox::new().map_err(|e| failed(&e))?;
+        let inbox = inbox::Inbox::new().map_err(|e| failed(&e))?;
         handle.inboxes.lock().push(inbox.clone());
         let shard = shard::Shard::new(handle.clone(), listener.socket(), inbox, load.clone())
             .map_err(|e| failed(&e))?;

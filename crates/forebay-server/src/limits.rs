@@ -13,6 +13,11 @@ pub const CONNECTIONS: usize = 16 * 1024;
 pub const RESERVED_DESCRIPTORS: u64 = 1024;
 /// Connections of one process. One more is closed at once, after a reply EMFILE.
 pub const CONNECTIONS_PER_PROCESS: usize = 1024;
+/// Connections that share memory with the bridge, a page each. One more is refused it (ENOSPC) and goes on
+/// by its socket alone.
+pub const LANES: usize = 4096;
+/// Of these, how many one shard looks at while it does not sleep; the others use their sockets meanwhile.
+pub const ATTENDED_LANES: usize = 64;
 /// Requests that wait for a thread that may block. One more is answered EAGAIN.
 pub const BLOCKING_QUEUE: usize = 16 * 1024;
 /// Threads that may block.

@@ -11,107 +11,25 @@ use crate::answer::Answered;
 use crate::connection::{self, Connection};
 use crate::execute::{self, Job};
 use crate::grant;
-use crate::limits::{CONNECTIONS_PER_PROCESS, TOUCH_DELAY};
+use crate::inbox::{Arrival, Completion, Inbox};
+use crate::limits::{ATTENDED_LANES, CONNECTIONS_PER_PROCESS, TOUCH_DELAY};
 use crate::log::Cause;
+use crate::spin::{Load, Spin};
 use crate::sys::{self, Epoll, Errno, Event, Sys};
-use forebay_wire::{MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Op, REPLY_HEADER_BYTES, Reply, Request};
-use parking_lot::Mutex;
+use forebay_core::facts::Cred;
+use forebay_wire::{
+    Attention, DecodeError, GRANT_BY_NAME, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Op,
+    REPLY_HEADER_BYTES, Reply, ReplyKind, Request,
+};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const LISTENER: u64 = u64::MAX;
 const INBOX: u64 = u64::MAX - 1;
 
-/// How long to look for the next request before sleeping.
-const SPIN: Duration = Duration::from_micros(60);
-/// Looks at the last connection between two looks at all.
-const LOOKS_AT_LAST: u32 = 6;
-/// Success of spinning, in 1024ths, as a moving average; below this it is not worth it.
-const SPIN_WORTH: u32 = 256;
-/// When it was not worth it, try again once in so many rounds.
-const SPIN_RETRY: u32 = 32;
-/// A client counts as running for so long after its last request.
-const RUNNING: Duration = Duration::from_micros(200);
-
-/// An answer that comes from a thread that may block.
-struct Completion {
-    key: u64,
-    seq: u32,
-    answered: Answered,
-}
-
-/// Where answers for the connections of a shard arrive.
-pub struct Inbox {
-    queue: Mutex<Vec<Completion>>,
-    wake: OwnedFd,
-}
-
-impl Inbox {
-    /// An empty one.
-    ///
-    /// # Errors
-    /// No descriptor.
-    pub fn new() -> Sys<Arc<Self>> {
-        Ok(Arc::new(Inbox {
-            queue: Mutex::default(),
-            wake: sys::eventfd()?,
-        }))
-    }
-
-    fn push(&self, completion: Completion) {
-        self.queue.lock().push(completion);
-        sys::notify(self.wake.as_fd());
-    }
-
-    /// Wakes the shard.
-    pub fn wake(&self) {
-        sys::notify(self.wake.as_fd());
-    }
-}
-
-/// What the shards know of each other: how many clients are running, for spinning.
-pub struct Load {
-    start: Instant,
-    next: AtomicUsize,
-    /// Of each shard: when it last counted (microseconds since `start`), and how many it counted.
-    counts: Box<[AtomicU64]>,
-}
-
-/// Bits of an entry of [`Load::counts`] that hold the count.
-const COUNT_BITS: u32 = 16;
-
-impl Load {
-    /// Of so many shards.
-    pub fn new(shards: usize) -> Self {
-        Load {
-            start: Instant::now(),
-            next: AtomicUsize::new(0),
-            counts: (0..shards).map(|_| AtomicU64::new(0)).collect(),
-        }
-    }
-
-    fn micros(&self, at: Instant) -> u64 {
-        (at - self.start).as_micros() as u64
-    }
-
-    fn tell(&self, shard: usize, count: usize, now: Instant) {
-        let count = count.min((1 << COUNT_BITS) - 1) as u64;
-        self.counts[shard].store(self.micros(now) << COUNT_BITS | count, Ordering::Relaxed);
-    }
-
-    /// Clients that are running now. What a shard said before it went to sleep soon counts no more.
-    fn running(&self, now: Instant) -> usize {
-        let now = self.micros(now);
-        self.counts
-            .iter()
-            .map(|entry| entry.load(Ordering::Relaxed))
-            .filter(|entry| now.saturating_sub(entry >> COUNT_BITS) < RUNNING.as_micros() as u64)
-            .map(|entry| entry as usize & ((1 << COUNT_BITS) - 1))
-            .sum()
-    }
-}
+/// Looks at lanes, which cost nothing, between two looks at sockets.
+const LOOKS_AT_LANES: u32 = 32;
 
 /// One event loop.
 pub struct Shard {
@@ -120,15 +38,15 @@ pub struct Shard {
     listener: Option<Arc<OwnedFd>>,
     inbox: Arc<Inbox>,
     load: Arc<Load>,
-    /// Its place in `load`.
-    number: usize,
     /// Slot and generation make the key of a connection.
     connections: Vec<Slot>,
     free: Vec<usize>,
     buffer: Box<[u8]>,
     spin: Spin,
-    /// Connections of this shard that count as running, with the time of their last request.
-    running: Vec<(u64, Instant)>,
+    /// Connections whose lanes are attended.
+    attended: Vec<u64>,
+    /// What their clients have been told.
+    said: Attention,
     waiting: usize,
 }
 
@@ -136,14 +54,8 @@ struct Slot {
     generation: u32,
     connection: Option<Connection>,
 }
-
-/// Whether spinning pays off.
-struct Spin {
-    worth: u32,
-    idle_rounds: u32,
-    cores: usize,
-    last: Option<u64>,
-}
+/// Looks until a client that may be waiting for our very processor gets it. Only then can it be seen that it does.
+const LOOKS_PER_YIELD: u32 = 64;
 
 /// What became of a look at a connection.
 enum Look {
@@ -165,24 +77,22 @@ impl Shard {
         let epoll = Epoll::new()?;
         let once = (libc::EPOLLIN | libc::EPOLLEXCLUSIVE) as u32;
         epoll.add(listener.as_fd(), LISTENER, once)?;
-        epoll.add(inbox.wake.as_fd(), INBOX, libc::EPOLLIN as u32)?;
+        epoll.add(inbox.signal(), INBOX, libc::EPOLLIN as u32)?;
         Ok(Shard {
             server,
             epoll,
             listener: Some(listener),
             inbox,
-            number: load.next.fetch_add(1, Ordering::Relaxed),
+            said: Attention {
+                cpu: sys::cpu(),
+                crowded: false,
+            },
+            spin: Spin::new(load.join()),
             load,
             connections: Vec::new(),
             free: Vec::new(),
             buffer: vec![0; MAX_REQUEST_BYTES].into_boxed_slice(),
-            spin: Spin {
-                worth: 1024,
-                idle_rounds: 0,
-                cores: std::thread::available_parallelism().map_or(1, usize::from),
-                last: None,
-            },
-            running: Vec::new(),
+            attended: Vec::new(),
             waiting: 0,
         })
     }
@@ -255,10 +165,11 @@ impl Shard {
         for event in events {
             match event.key {
                 LISTENER => self.accept(),
-                INBOX => self.complete(),
+                INBOX => self.take_arrivals(),
                 key => {
                     if let Look::Served = self.look(key) {
-                        self.spin.last = Some(key);
+                        self.spin.note_client(key, None);
+                        self.attend(key);
                         served += 1;
                     }
                 }
@@ -269,75 +180,130 @@ impl Shard {
 
     /// Looks for the next request without sleeping.
     fn spin(&mut self, events: &mut Vec<Event>) -> Sys<()> {
-        let start = Instant::now();
-        self.note_running(start);
-        if !self.worth_spinning() {
-            return Ok(());
-        }
-        let mut crowded = self.is_crowded(start);
-        let mut until = start + SPIN;
-        let mut looks = 0;
-        loop {
-            looks += 1;
-            let mut served = 0;
-            match self.spin.last {
-                Some(key) if !crowded && looks % LOOKS_AT_LAST != 0 => {
-                    if let Look::Served = self.look(key) {
-                        served = 1;
-                    }
-                }
-                _ => {
+        let mut now = Instant::now();
+        self.spin.note_running(&self.load, now);
+        if self.spin.is_worth() {
+            let mut until = now + self.spin.patience();
+            let mut looks = 0;
+            loop {
+                looks += 1;
+                self.stand_ready(now);
+                let mut served = self.look_at_lanes();
+                if served == 0 && (self.attended.is_empty() || looks % LOOKS_AT_LANES == 0) {
                     self.epoll.wait(0, events)?;
                     served = self.handle(events);
                 }
-            }
-            let now = Instant::now();
-            if served > 0 {
-                self.spin.worth += (1024 - self.spin.worth) / 8;
-                self.note_running(now);
-                if !self.worth_spinning() || self.server.stopping() {
-                    return Ok(());
+                now = Instant::now();
+                if served > 0 {
+                    self.spin.learn(true);
+                    self.spin.note_running(&self.load, now);
+                    if !self.spin.is_worth() || self.server.stopping() {
+                        break;
+                    }
+                    until = now + self.spin.patience();
+                } else if now >= until {
+                    self.spin.learn(false);
+                    break;
                 }
-                crowded = self.is_crowded(now);
-                until = now + SPIN;
-            } else if now >= until {
-                self.spin.worth -= self.spin.worth / 8;
-                return Ok(());
-            } else if crowded {
-                // To a client. Dearer than looking again, cheaper than going to sleep.
-                std::thread::yield_now();
+                if self.spin.is_crowded() || looks % LOOKS_PER_YIELD == 0 {
+                    // To a client. Dearer than looking again, cheaper than going to sleep.
+                    std::thread::yield_now();
+                } else if served == 0 {
+                    std::hint::spin_loop();
+                }
+            }
+        }
+        self.leave_lanes();
+        Ok(())
+    }
+
+    /// Takes a processor of its own, if there is one, and tells the clients where it is.
+    fn stand_ready(&mut self, now: Instant) {
+        if self.spin.should_move(&self.load, now) {
+            let _ = sys::move_to_other_cpu();
+        }
+        let attention = self.spin.attention(&self.load);
+        if self.said == attention {
+            return;
+        }
+        self.said = attention;
+        for &key in &self.attended {
+            if let Some(connection) = &mut self.connections[key as u32 as usize].connection
+                && let Some(lane) = &mut connection.lane
+            {
+                lane.attend(attention);
             }
         }
     }
 
-    /// Are there more clients running than processors beside ours?
-    fn is_crowded(&self, now: Instant) -> bool {
-        self.load.running(now) + 1 > self.spin.cores
-    }
-
-    fn worth_spinning(&mut self) -> bool {
-        if self.spin.worth >= SPIN_WORTH {
-            return true;
-        }
-        self.spin.idle_rounds += 1;
-        if self.spin.idle_rounds >= SPIN_RETRY {
-            self.spin.idle_rounds = 0;
-            self.spin.worth = SPIN_WORTH;
-            return true;
-        }
-        false
-    }
-
-    /// Counts the last connection among those whose clients are running.
-    fn note_running(&mut self, now: Instant) {
-        if let Some(last) = self.spin.last {
-            match self.running.iter_mut().find(|(key, _)| *key == last) {
-                Some(entry) => entry.1 = now,
-                None => self.running.push((last, now)),
+    /// Serves what lies in attended lanes; returns how many requests that were.
+    fn look_at_lanes(&mut self) -> usize {
+        let mut served = 0;
+        let mut at = 0;
+        while at < self.attended.len() {
+            let key = self.attended[at];
+            if self.look_at_lane(key) {
+                served += 1;
+            }
+            // Unless that has ended the connection.
+            if self.attended.get(at) == Some(&key) {
+                at += 1;
             }
         }
-        self.running.retain(|(_, at)| now - *at < RUNNING);
-        self.load.tell(self.number, self.running.len(), now);
+        served
+    }
+
+    fn look_at_lane(&mut self, key: u64) -> bool {
+        let index = key as u32 as usize;
+        let Some(connection) = &mut self.connections[index].connection else {
+            return false;
+        };
+        if connection.waiting {
+            return false;
+        }
+        let Some(lane) = &mut connection.lane else {
+            return false;
+        };
+        let Some(len) = lane.take(&mut self.buffer) else {
+            return false;
+        };
+        let cred = lane.cred.clone();
+        self.spin.note_client(key, lane.words().client_cpu());
+        let buffer = std::mem::take(&mut self.buffer);
+        self.server.counters.by_lane();
+        self.serve(key, Request::decode(&buffer[..len]), Some(cred));
+        self.buffer = buffer;
+        true
+    }
+
+    /// Looks often at the lane of a connection, if it has one, from now on.
+    fn attend(&mut self, key: u64) {
+        if self.attended.len() >= ATTENDED_LANES {
+            return;
+        }
+        let attention = self.said;
+        if let Some(connection) = self.connection(key)
+            && let Some(lane) = &mut connection.lane
+            && !lane.is_attended()
+        {
+            lane.attend(attention);
+            self.attended.push(key);
+        }
+    }
+
+    /// Looks at no lane any more, after having served what is left there.
+    fn leave_lanes(&mut self) {
+        while let Some(key) = self.attended.pop() {
+            let Some(connection) = self.connection(key) else {
+                continue;
+            };
+            let Some(lane) = &mut connection.lane else {
+                continue;
+            };
+            if lane.leave() {
+                self.look_at_lane(key);
+            }
+        }
     }
 
     fn accept(&mut self) {
@@ -373,6 +339,17 @@ impl Shard {
             grant::turn_away(connection.socket().as_fd());
             return;
         }
+        // Each shard has as many: a shard that is awake would take all.
+        let number = self.load.least_busy(self.spin.number());
+        match self.server.inbox(number) {
+            Some(other) if number != self.spin.number() => other.push(Arrival::Client(connection)),
+            _ => self.own(connection),
+        }
+    }
+
+    /// Serves an admitted connection from now on.
+    fn own(&mut self, connection: Connection) {
+        self.load.gain(self.spin.number());
         let slot = self.free.pop().unwrap_or_else(|| {
             self.connections.push(Slot {
                 generation: 0,
@@ -407,14 +384,14 @@ impl Shard {
         slot.generation = slot.generation.wrapping_add(1) & 0x7fff_ffff;
         if let Some(connection) = slot.connection.take() {
             self.server.clients.leave(connection.peer.pid);
+            self.load.lose(self.spin.number());
             if connection.waiting {
                 self.waiting -= 1;
             }
         }
         self.free.push(index);
-        if self.spin.last == Some(key) {
-            self.spin.last = None;
-        }
+        self.attended.retain(|&attended| attended != key);
+        self.spin.forget(key);
     }
 
     /// Takes one message from a connection and serves it.
@@ -426,7 +403,6 @@ impl Shard {
     }
 
     fn look_with(&mut self, key: u64, buffer: &mut [u8]) -> Look {
-        let server = self.server.clone();
         let Some(connection) = self.connection(key).filter(|c| !c.waiting) else {
             return Look::Nothing;
         };
@@ -439,30 +415,37 @@ impl Shard {
             }
         };
         let cred = connection.cred_of(&received);
-        let pid = connection.peer.pid;
         let request = if received.truncated {
-            Err("longer than a request may be".to_owned())
+            Err(DecodeError::TooLong(received.len))
         } else {
-            Request::decode(&buffer[..received.len]).map_err(|e| e.to_string())
+            Request::decode(&buffer[..received.len])
         };
+        self.serve(key, request, cred);
+        Look::Served
+    }
+
+    /// Serves one message.
+    fn serve(
+        &mut self,
+        key: u64,
+        request: Result<Request<'_>, DecodeError>,
+        cred: Option<Arc<Cred>>,
+    ) {
+        let server = self.server.clone();
         let (request, cred) = match (request, cred) {
             (Ok(request), Some(cred)) => (request, cred),
             (Err(what), _) => {
+                let pid = self.connection(key).map_or(0, |c| c.peer.pid);
                 server.log.limited(
                     Cause::Malformed,
                     format_args!("process {pid} sent a message that is no request: {what}"),
                 );
-                self.refuse(key, 0, libc::EPROTO);
-                return Look::Served;
+                return self.refuse(key, 0, libc::EPROTO);
             }
-            (_, None) => {
-                self.refuse(key, 0, libc::EPROTO);
-                return Look::Served;
-            }
+            (_, None) => return self.refuse(key, 0, libc::EPROTO),
         };
         if !connection::serves(&server, cred.uid) {
-            self.refuse(key, request.seq, libc::EPERM);
-            return Look::Served;
+            return self.refuse(key, request.seq, libc::EPERM);
         }
         server.counters.request(request.op);
         match request.op {
@@ -470,6 +453,7 @@ impl Shard {
                 let answered = Answered::bytes(server.hello());
                 self.reply(key, request.seq, answered);
             }
+            Op::Lane => self.open_lane(key, request.seq, cred),
             Op::Admin => {
                 if cred.uid != 0 && cred.uid != server.uid() {
                     self.reply(key, request.seq, Answered::status(libc::EPERM));
@@ -495,7 +479,37 @@ impl Shard {
                 Err(e) => self.reply(key, request.seq, Answered::status(e.0)),
             },
         }
-        Look::Served
+    }
+
+    /// Shares memory with the client, for requests with these credentials.
+    fn open_lane(&mut self, key: u64, seq: u32, cred: Arc<Cred>) {
+        let server = self.server.clone();
+        let Some(connection) = self.connection(key) else {
+            return;
+        };
+        let opened = match &connection.lane {
+            Some(_) => Err(Errno(libc::EALREADY)),
+            None => server.lanes.open(cred),
+        };
+        let answered = match opened {
+            Ok((lane, memory)) => {
+                connection.lane = Some(lane);
+                Answered {
+                    kind: ReplyKind::Grant,
+                    fd: Some(memory),
+                    ..Answered::status(0)
+                }
+            }
+            Err(e) => {
+                let pid = connection.peer.pid;
+                server.log.limited(
+                    Cause::Limit,
+                    format_args!("process {pid} gets no shared memory: {e}"),
+                );
+                Answered::status(e.0)
+            }
+        };
+        self.reply(key, seq, answered);
     }
 
     /// Has `work` done where it may block. Until its answer is there, nothing more is read
@@ -503,11 +517,11 @@ impl Shard {
     fn block(&mut self, key: u64, seq: u32, work: impl FnOnce() -> Answered + Send + 'static) {
         let inbox = self.inbox.clone();
         let submitted = self.server.pool.submit(move || {
-            inbox.push(Completion {
+            inbox.push(Arrival::Answer(Completion {
                 key,
                 seq,
                 answered: work(),
-            });
+            }));
         });
         if submitted.is_err() {
             self.server.log.limited(
@@ -526,29 +540,35 @@ impl Shard {
         }
     }
 
-    /// Sends answers that have come from threads that may block.
-    fn complete(&mut self) {
-        sys::drain(self.inbox.wake.as_fd());
-        let completions = std::mem::take(&mut *self.inbox.queue.lock());
-        for done in completions {
-            let Some(connection) = self.connection(done.key) else {
-                continue;
-            };
-            connection.waiting = false;
-            self.waiting -= 1;
-            self.reply(done.key, done.seq, done.answered);
-            // Unless the reply has ended it.
-            let slot = &self.connections[done.key as u32 as usize];
-            let watched = match &slot.connection {
-                Some(c) if u64::from(slot.generation) == done.key >> 32 => self
-                    .epoll
-                    .add(c.socket().as_fd(), done.key, libc::EPOLLIN as u32)
-                    .is_ok(),
-                _ => continue,
-            };
-            if !watched {
-                self.close(done.key);
+    /// Takes what other threads have for us.
+    fn take_arrivals(&mut self) {
+        for arrival in self.inbox.take() {
+            match arrival {
+                Arrival::Answer(done) => self.complete(done),
+                Arrival::Client(connection) => self.own(connection),
             }
+        }
+    }
+
+    /// Sends an answer that has come from a thread that may block.
+    fn complete(&mut self, done: Completion) {
+        let Some(connection) = self.connection(done.key) else {
+            return;
+        };
+        connection.waiting = false;
+        self.waiting -= 1;
+        self.reply(done.key, done.seq, done.answered);
+        // Unless the reply has ended it.
+        let slot = &self.connections[done.key as u32 as usize];
+        let watched = match &slot.connection {
+            Some(c) if u64::from(slot.generation) == done.key >> 32 => self
+                .epoll
+                .add(c.socket().as_fd(), done.key, libc::EPOLLIN as u32)
+                .is_ok(),
+            _ => return,
+        };
+        if !watched {
+            self.close(done.key);
         }
     }
 
@@ -569,7 +589,7 @@ impl Shard {
         let mut status = answered.status;
         let mut kind = answered.kind;
         if body.len() + REPLY_HEADER_BYTES > MAX_REPLY_BYTES {
-            (status, kind, body) = (libc::EMSGSIZE, forebay_wire::ReplyKind::Empty, b"");
+            (status, kind, body) = (libc::EMSGSIZE, ReplyKind::Empty, b"");
         }
         let reply = Reply {
             status,
@@ -578,13 +598,8 @@ impl Shard {
             aux: answered.aux,
             body,
         };
-        let socket = connection.socket().as_fd();
-        let mut sent = grant::send(
-            socket,
-            &reply.header(),
-            body,
-            answered.fd.as_ref().map(AsFd::as_fd),
-        );
+        let fd = answered.fd.as_ref().map(AsFd::as_fd);
+        let mut sent = connection.answer(&reply.header(), body, fd);
         if let Err(Errno(libc::ETOOMANYREFS)) = sent {
             // Clients have not yet taken what they were granted.
             server.log.limited(
@@ -592,8 +607,8 @@ impl Shard {
                 format_args!("too many descriptors are on their way to clients"),
             );
             let refusal = Reply::status(seq, libc::EMFILE).header();
-            sent = grant::send(socket, &refusal, b"", None);
-        } else if answered.fd.is_some() {
+            sent = connection.answer(&refusal, b"", None);
+        } else if fd.is_some() || answered.aux & GRANT_BY_NAME != 0 {
             server.counters.grant();
         }
         match sent {

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const OPS: [(Op, &str); 15] = [
+const OPS: [(Op, &str); 16] = [
     (Op::Hello, "hello"),
     (Op::Open, "open"),
     (Op::Resolve, "resolve"),
@@ -27,12 +27,14 @@ const OPS: [(Op, &str); 15] = [
     (Op::NameOf, "nameof"),
     (Op::Realpath, "realpath"),
     (Op::Admin, "admin"),
+    (Op::Lane, "lane"),
 ];
 
 /// Counters since the start.
 #[derive(Default)]
 pub struct Counters {
-    requests: [AtomicU64; 16],
+    requests: [AtomicU64; 32],
+    by_lane: AtomicU64,
     grants: AtomicU64,
     staged_files: AtomicU64,
     staged_bytes: AtomicU64,
@@ -41,7 +43,11 @@ pub struct Counters {
 impl Counters {
     /// A request was read.
     pub fn request(&self, op: Op) {
-        self.requests[op as usize & 15].fetch_add(1, Ordering::Relaxed);
+        self.requests[op as usize & 31].fetch_add(1, Ordering::Relaxed);
+    }
+    /// A request came through shared memory.
+    pub fn by_lane(&self) {
+        self.by_lane.fetch_add(1, Ordering::Relaxed);
     }
     /// A descriptor was sent.
     pub fn grant(&self) {
@@ -126,6 +132,12 @@ pub struct Status {
     pub free_bytes: u64,
     /// Open connections.
     pub connections: u64,
+    /// Of these, how many share memory with the bridge; the others have their sockets alone.
+    #[serde(default)]
+    pub lanes: u64,
+    /// Requests that came through shared memory.
+    #[serde(default)]
+    pub requests_by_lane: u64,
     /// Requests since the start, by operation; those that did not occur are left out.
     pub operations: BTreeMap<String, u64>,
     /// Descriptors handed out.
@@ -166,6 +178,8 @@ impl Status {
             space_bytes,
             free_bytes,
             connections: server.clients.count(),
+            lanes: server.lanes.count(),
+            requests_by_lane: load(&counters.by_lane),
             operations: OPS
                 .iter()
                 .map(|(op, name)| ((*name).to_owned(), load(&counters.requests[*op as usize])))

@@ -667,3 +667,30 @@ pub fn is_readable(fd: BorrowedFd<'_>) -> bool {
     // SAFETY: one valid entry.
     unsafe { libc::poll(&raw mut entry, 1, 0) > 0 }
 }
+
+/// The processor on which the calling thread is running.
+pub fn cpu() -> u32 {
+    // SAFETY: takes nothing; -1 on a kernel without it is no processor's number.
+    unsafe { libc::sched_getcpu() as u32 }
+}
+
+/// Moves the calling thread to another processor of those on which it may run. Left to itself the scheduler lets two
+/// threads that wait for each other share a processor for long, because each leaves it often.
+///
+/// # Errors
+/// There is no other.
+pub fn move_to_other_cpu() -> Sys<()> {
+    // SAFETY: all zeros is a valid set; the calls read and write a set of the size that is passed.
+    unsafe {
+        let mut all: libc::cpu_set_t = std::mem::zeroed();
+        let size = size_of::<libc::cpu_set_t>();
+        check(libc::sched_getaffinity(0, size, &raw mut all))?;
+        let mut others = all;
+        let here = cpu() as usize;
+        if here < 8 * size {
+            libc::CPU_CLR(here, &mut others);
+        }
+        check(libc::sched_setaffinity(0, size, &raw const others))?;
+        check(libc::sched_setaffinity(0, size, &raw const all)).map(drop)
+    }
+}

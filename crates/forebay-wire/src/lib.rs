@@ -3,7 +3,8 @@
 //! One request is one `SOCK_SEQPACKET` message: a fixed header of
 //! [`REQUEST_HEADER_BYTES`] followed by up to two byte strings; one reply is a
 //! header of [`REPLY_HEADER_BYTES`] followed by a body. All integers are little
-//! endian. The crate neither allocates nor does I/O, because the preload
+//! endian. The same bytes can travel through memory that both share, beside the
+//! socket ([`LanePage`]). The crate neither allocates nor does I/O, because the preload
 //! library lives on it: it borrows what it decodes and encodes into buffers
 //! that the caller owns.
 //!
@@ -17,10 +18,15 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod lane;
 mod listing;
 mod reply;
 mod request;
 
+pub use lane::{
+    Attention, LANE_BYTES, LANE_REPLY_BYTES, LANE_REQUEST_BYTES, LanePage, LaneWords, Seen, Turned,
+    Word,
+};
 pub use listing::{DirEntries, DirEntry, DirEntryWriter};
 pub use reply::{ATTR_BYTES, Attr, REPLY_HEADER_BYTES, Reply, ReplyKind, Timestamp};
 pub use request::{Base, Op, REQUEST_HEADER_BYTES, Request};
@@ -56,6 +62,14 @@ pub const REMOVE_DIR: u32 = 1;
 /// [`Reply::aux`] of a grant: the descriptor is `O_PATH`, because opening the object
 /// may block or act (FIFO, device); the client opens `/proc/self/fd/N` with its own flags.
 pub const GRANT_REOPEN: u64 = 1;
+
+/// [`Request::arg2`] of [`Op::Open`]: a grant may be a name, because the client can open it and knows by its lane
+/// ([`LaneWords::late_opens_forbidden`]) whether it came in time.
+pub const BY_NAME: u64 = 1;
+/// [`Reply::aux`] of a grant: no descriptor comes along. The body is the absolute path of the backing file, closed
+/// with a NUL, and the upper half of `aux` the flags with which the client is to open it. If that fails it asks
+/// again under the same token, without [`BY_NAME`].
+pub const GRANT_BY_NAME: u64 = 2;
 
 /// Environment variable: canonical path of the buffer root.
 pub const ENV_BUFFER: &str = "FOREBAY_BUFFER";

@@ -13,7 +13,7 @@ pub const ATTR_BYTES: usize = 128;
 pub enum ReplyKind {
     /// Nothing.
     Empty = 0,
-    /// A descriptor travels beside the message (SCM_RIGHTS); no body.
+    /// A descriptor travels beside the message (SCM_RIGHTS); no body, unless [`crate::GRANT_BY_NAME`].
     Grant = 1,
     /// An [`Attr`].
     Attr = 2,

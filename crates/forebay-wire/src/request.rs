@@ -13,7 +13,7 @@ pub const REQUEST_HEADER_BYTES: usize = 72;
 pub enum Op {
     /// Who are you? Reply: [`crate::ReplyKind::Bytes`] `root NUL instance-directory`.
     Hello = 1,
-    /// Open or create. `arg0` O_* flags, `arg1` mode after umask. Reply: a grant.
+    /// Open or create. `arg0` O_* flags, `arg1` mode after umask, `arg2` BY_NAME. Reply: a grant.
     Open = 2,
     /// An `O_PATH` descriptor of an object. `arg0` NOFOLLOW, FOR_WRITE, DIRECTORY. Reply: a grant.
     Resolve = 3,
@@ -42,6 +42,9 @@ pub enum Op {
     Realpath = 14,
     /// For the command line: `str1` is a JSON command. Reply: bytes (JSON).
     Admin = 15,
+    /// Memory to share beside this connection, for requests with the credentials of this message.
+    /// Reply: a grant of it, [`crate::LANE_BYTES`] long, all zeroes a valid state.
+    Lane = 16,
 }
 
 impl Op {
@@ -62,6 +65,7 @@ impl Op {
             13 => Op::NameOf,
             14 => Op::Realpath,
             15 => Op::Admin,
+            16 => Op::Lane,
             other => return Err(DecodeError::UnknownTag(other)),
         })
     }

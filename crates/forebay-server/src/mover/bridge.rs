@@ -69,5 +69,6 @@ impl Namespace for Alone<'_> {
 
     fn forbid_late_grants(&mut self) {
         self.server.namespace.lower_changed();
+        self.server.lanes.forbid_late_opens();
     }
 }

@@ -75,6 +75,12 @@ fn folder_path(folder: Folder) -> String {
     format!("{kind}/{:x}", folder.1)
 }
 
+/// Where the backing file of an object lies below the instance directory.
+pub fn path_of_file(object: ObjectName) -> Vec<u8> {
+    let folder = folder_path((Shape::File, folder_of(object.oid.seq())));
+    [folder.as_bytes(), b"/", &Name::new(object, false)].concat()
+}
+
 impl Objects {
     /// The objects in an instance directory; new ones get sequence numbers from folder `first_folder` on.
     ///

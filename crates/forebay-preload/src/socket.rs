@@ -1,0 +1,223 @@
+//! Messages through the socket of a connection: out with the sender's effective
+//! credentials, in with the descriptor that may come along.
+
+use core::ffi::{c_char, c_int, c_void};
+
+use forebay_wire::{GRANT_BY_NAME, Reply, ReplyKind};
+
+use crate::sys::{self, Errno, OwnFd, call};
+
+/// The bridge, or another client that keeps it busy, may need this very processor: now and then
+/// the thread stands back. Where nobody waits this costs less than a poll.
+const POLLS_PER_YIELD: u32 = 4;
+
+/// How an attempt ended without a reply.
+pub enum Broken {
+    /// The connection is gone; a new one may do.
+    Connection(Errno),
+    /// No use in trying again.
+    Final(Errno),
+}
+
+/// Where a reply goes.
+pub struct Room {
+    out: *mut u8,
+    bytes: usize,
+    cloexec: bool,
+}
+
+impl Room {
+    /// `cloexec`: how a descriptor that comes along is to be.
+    ///
+    /// # Safety
+    /// `out` is writable for `bytes` as long as the room is used.
+    pub unsafe fn new(out: *mut u8, bytes: usize, cloexec: bool) -> Self {
+        Room {
+            out,
+            bytes,
+            cloexec,
+        }
+    }
+
+    /// Copies a reply that lies at `from`. False: it is longer than the room.
+    ///
+    /// # Safety
+    /// `from` is readable for `len` bytes.
+    pub unsafe fn fill(&self, from: *const u8, len: usize) -> bool {
+        if len > self.bytes {
+            return false;
+        }
+        // SAFETY: the caller's promise, and that of `new`.
+        unsafe { core::ptr::copy_nonoverlapping(from, self.out, len) };
+        true
+    }
+
+    /// The reply that the first `len` bytes hold.
+    pub fn reply(&self, len: usize) -> Option<Reply<'_>> {
+        // SAFETY: `len` bytes have been written.
+        Reply::decode(unsafe { core::slice::from_raw_parts(self.out, len) }).ok()
+    }
+}
+
+impl Room {
+    /// The path that the reply in the first `len` bytes grants, and the flags to open it with.
+    pub fn granted_name(&self, len: usize) -> Option<(*const c_char, c_int)> {
+        let reply = self.reply(len)?;
+        let by_name = reply.status == 0
+            && reply.kind == ReplyKind::Grant
+            && reply.aux & GRANT_BY_NAME != 0
+            && reply.body.last() == Some(&0);
+        let cloexec = if self.cloexec { libc::O_CLOEXEC } else { 0 };
+        let flags = (reply.aux >> 32) as c_int | libc::O_NOFOLLOW | cloexec;
+        by_name.then_some((reply.body.as_ptr().cast(), flags))
+    }
+}
+
+/// A reply in a [`Room`].
+pub struct Received {
+    /// Its length in bytes.
+    pub len: usize,
+    /// The descriptor that came with it.
+    pub fd: Option<OwnFd>,
+}
+
+/// Does this reply belong to the request of that number? Number 0: the bridge refused before it read a request.
+pub fn belongs(reply: &Reply<'_>, seq: u32) -> bool {
+    reply.seq == seq || reply.seq == 0 && reply.status != 0
+}
+
+/// Sends one message.
+pub fn send(fd: c_int, pid: c_int, ids: (u32, u32), message: &[u8]) -> Result<(), Broken> {
+    let (uid, gid) = ids;
+    let mut control = Credentials {
+        len: CREDENTIALS_BYTES,
+        level: libc::SOL_SOCKET,
+        kind: libc::SCM_CREDENTIALS,
+        ucred: libc::ucred { pid, uid, gid },
+    };
+    let mut iov = libc::iovec {
+        iov_base: message.as_ptr().cast_mut().cast(),
+        iov_len: message.len(),
+    };
+    let header = header(
+        &mut iov,
+        (&raw mut control).cast(),
+        size_of::<Credentials>(),
+    );
+    loop {
+        // SAFETY: `header` describes live memory.
+        match unsafe { call!(libc::SYS_sendmsg, fd, &raw const header, libc::MSG_NOSIGNAL) } {
+            Ok(_) => return Ok(()),
+            Err(libc::EINTR | libc::EAGAIN) => {}
+            Err(e @ (libc::EMSGSIZE | libc::ENOMEM | libc::ENOBUFS)) => {
+                return Err(Broken::Final(e));
+            }
+            Err(e) => return Err(Broken::Connection(e)),
+        }
+    }
+}
+
+/// Waits for the reply to the request of number `seq`; `polls` times it looks before it sleeps.
+/// Says also whether the reply came before it slept.
+pub fn receive(
+    fd: c_int,
+    room: &Room,
+    seq: u32,
+    mut polls: u32,
+) -> Result<(Received, bool), Broken> {
+    loop {
+        let flags = if polls > 0 { libc::MSG_DONTWAIT } else { 0 };
+        match receive_once(fd, room, flags) {
+            Ok(None) => return Err(Broken::Connection(libc::ECONNRESET)),
+            Ok(Some((got, truncated))) => {
+                let Some(reply) = room.reply(got.len) else {
+                    return Err(Broken::Final(libc::EIO));
+                };
+                if !belongs(&reply, seq) {
+                    continue;
+                }
+                let granted = reply.status == 0 && reply.kind == ReplyKind::Grant;
+                if granted && got.fd.is_none() && truncated {
+                    return Err(Broken::Final(libc::EMFILE));
+                }
+                return Ok((got, polls > 0));
+            }
+            Err(libc::EAGAIN) => {
+                polls = polls.saturating_sub(1);
+                if polls.is_multiple_of(POLLS_PER_YIELD) {
+                    sys::give_way();
+                }
+                core::hint::spin_loop();
+            }
+            Err(libc::EINTR) => {}
+            Err(e) => return Err(Broken::Connection(e)),
+        }
+    }
+}
+
+/// One message: what came, and whether a descriptor was cut off. `None` at the end of the connection.
+fn receive_once(fd: c_int, room: &Room, flags: c_int) -> Result<Option<(Received, bool)>, Errno> {
+    let mut control = Rights {
+        len: 0,
+        level: 0,
+        kind: 0,
+        fds: [-1; 2],
+    };
+    let mut iov = libc::iovec {
+        iov_base: room.out.cast(),
+        iov_len: room.bytes,
+    };
+    let mut header = header(&mut iov, (&raw mut control).cast(), size_of::<Rights>());
+    let flags = flags
+        | if room.cloexec {
+            libc::MSG_CMSG_CLOEXEC
+        } else {
+            0
+        };
+    // SAFETY: `header` describes live memory.
+    let n = unsafe { call!(libc::SYS_recvmsg, fd, &raw mut header, flags) }?;
+    if n == 0 {
+        return Ok(None);
+    }
+    let carries = header.msg_controllen >= RIGHTS_BYTES
+        && control.level == libc::SOL_SOCKET
+        && control.kind == libc::SCM_RIGHTS;
+    let got = Received {
+        len: n,
+        fd: carries.then(|| OwnFd(control.fds[0])),
+    };
+    if header.msg_flags & libc::MSG_TRUNC != 0 {
+        return Err(libc::EPROTO);
+    }
+    Ok(Some((got, header.msg_flags & libc::MSG_CTRUNC != 0)))
+}
+
+/// A control message with credentials.
+#[repr(C)]
+struct Credentials {
+    len: usize,
+    level: c_int,
+    kind: c_int,
+    ucred: libc::ucred,
+}
+const CREDENTIALS_BYTES: usize = 16 + size_of::<libc::ucred>();
+
+/// A control message with one descriptor (and padding).
+#[repr(C)]
+struct Rights {
+    len: usize,
+    level: c_int,
+    kind: c_int,
+    fds: [c_int; 2],
+}
+const RIGHTS_BYTES: usize = 16 + size_of::<c_int>();
+
+fn header(iov: &mut libc::iovec, control: *mut c_void, control_len: usize) -> libc::msghdr {
+    // SAFETY: zeroes are a valid msghdr.
+    let mut h: libc::msghdr = unsafe { core::mem::zeroed() };
+    h.msg_iov = iov;
+    h.msg_iovlen = 1;
+    h.msg_control = control;
+    h.msg_controllen = control_len;
+    h
+}

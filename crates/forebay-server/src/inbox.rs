@@ -1,0 +1,68 @@
+//! What other threads have for a shard: answers of threads that may block, and connections that another
+//! shard has accepted for it.
+
+use crate::answer::Answered;
+use crate::connection::Connection;
+use crate::sys::{self, Sys};
+use parking_lot::Mutex;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// An answer that comes from a thread that may block.
+pub struct Completion {
+    /// Key of the connection.
+    pub key: u64,
+    /// Number of the request.
+    pub seq: u32,
+    /// The answer.
+    pub answered: Answered,
+}
+
+/// One thing that arrives.
+pub enum Arrival {
+    /// An answer.
+    Answer(Completion),
+    /// A connection that has been admitted.
+    Client(Connection),
+}
+
+/// Where it arrives.
+pub struct Inbox {
+    queue: Mutex<Vec<Arrival>>,
+    wake: OwnedFd,
+}
+
+impl Inbox {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// No descriptor.
+    pub fn new() -> Sys<Arc<Self>> {
+        Ok(Arc::new(Inbox {
+            queue: Mutex::default(),
+            wake: sys::eventfd()?,
+        }))
+    }
+
+    /// Hands something over.
+    pub fn push(&self, arrival: Arrival) {
+        self.queue.lock().push(arrival);
+        self.wake();
+    }
+
+    /// Takes what has arrived.
+    pub fn take(&self) -> Vec<Arrival> {
+        sys::drain(self.wake.as_fd());
+        std::mem::take(&mut *self.queue.lock())
+    }
+
+    /// Wakes the shard.
+    pub fn wake(&self) {
+        sys::notify(self.wake.as_fd());
+    }
+
+    /// Is readable when something has arrived.
+    pub fn signal(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}

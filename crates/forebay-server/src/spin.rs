@@ -1,0 +1,248 @@
+//! Whether a shard looks for the next request, or sleeps.
+//!
+//! Waking a sleeping thread costs ten times what serving a request does, so after
+//! a request a shard looks for the next one for a short while, as long as that
+//! pays off. Where clients may need its processor it lets them run between two
+//! looks.
+
+use crate::sys;
+use forebay_wire::Attention;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long to look for the next request before sleeping.
+const SPIN: Duration = Duration::from_micros(60);
+/// The same where clients have to wait for a processor before they can send the next one.
+const SPIN_CROWDED: Duration = Duration::from_micros(300);
+/// So many requests in a row came from a client on the shard's own processor: it is time to part.
+const SHARED: u32 = 4;
+/// Time between two moves to another processor.
+const MOVE_INTERVAL: Duration = Duration::from_millis(2);
+/// Success of spinning, in 1024ths, as a moving average; below this it is not worth it.
+const SPIN_WORTH: u32 = 256;
+/// When it was not worth it, try again once in so many rounds.
+const SPIN_RETRY: u32 = 32;
+/// A client counts as running for so long after its last request.
+const RUNNING: Duration = Duration::from_micros(200);
+
+/// What the shards know of each other.
+pub struct Load {
+    start: Instant,
+    next: AtomicUsize,
+    shards: Box<[Share]>,
+}
+
+/// What one shard tells of itself.
+#[derive(Default)]
+struct Share {
+    /// When it last counted its running clients (microseconds since the start), and how many it counted.
+    count: AtomicU64,
+    /// Its connections.
+    connections: AtomicUsize,
+    /// The processor on which it last ran.
+    cpu: AtomicU32,
+}
+
+/// Bits of [`Share::count`] that hold the count.
+const COUNT_BITS: u32 = 16;
+
+impl Load {
+    /// Of so many shards.
+    pub fn new(shards: usize) -> Self {
+        Load {
+            start: Instant::now(),
+            next: AtomicUsize::new(0),
+            shards: (0..shards).map(|_| Share::default()).collect(),
+        }
+    }
+
+    /// A place for one more shard.
+    pub fn join(&self) -> usize {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn micros(&self, at: Instant) -> u64 {
+        (at - self.start).as_micros() as u64
+    }
+
+    fn tell(&self, shard: usize, count: usize, now: Instant) {
+        let count = count.min((1 << COUNT_BITS) - 1) as u64;
+        self.shards[shard]
+            .count
+            .store(self.micros(now) << COUNT_BITS | count, Ordering::Relaxed);
+    }
+
+    /// Clients of a shard that are running now. What it said before it went to sleep soon counts no more.
+    fn running_at(&self, share: &Share, now: Instant) -> usize {
+        let entry = share.count.load(Ordering::Relaxed);
+        let age = self.micros(now).saturating_sub(entry >> COUNT_BITS);
+        match age < RUNNING.as_micros() as u64 {
+            true => entry as usize & ((1 << COUNT_BITS) - 1),
+            false => 0,
+        }
+    }
+
+    fn running(&self, now: Instant) -> usize {
+        self.shards.iter().map(|s| self.running_at(s, now)).sum()
+    }
+
+    /// Does a shard before this one, whose clients are running, have the same processor?
+    fn is_behind_another(&self, shard: usize, cpu: u32, now: Instant) -> bool {
+        self.shards[..shard]
+            .iter()
+            .any(|s| s.cpu.load(Ordering::Relaxed) == cpu && self.running_at(s, now) > 0)
+    }
+
+    /// The shard with the fewest connections; `own` if that has no more than another.
+    pub fn least_busy(&self, own: usize) -> usize {
+        let connections = |shard: usize| self.shards[shard].connections.load(Ordering::Relaxed);
+        (0..self.shards.len())
+            .min_by_key(|&shard| (connections(shard), shard != own))
+            .unwrap_or(own)
+    }
+
+    /// A shard has one connection more.
+    pub fn gain(&self, shard: usize) {
+        self.shards[shard]
+            .connections
+            .fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A shard has one connection less.
+    pub fn lose(&self, shard: usize) {
+        self.shards[shard]
+            .connections
+            .fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What a shard has learnt about spinning.
+pub struct Spin {
+    worth: u32,
+    idle_rounds: u32,
+    cores: usize,
+    /// Connections that have sent something since the last count.
+    fresh: Vec<u64>,
+    /// Connections whose clients count as running, with the time of their last request.
+    running: Vec<(u64, Instant)>,
+    number: usize,
+    crowded: bool,
+    cpu: u32,
+    /// Requests in a row from clients on the shard's processor.
+    shared: u32,
+    moved: Instant,
+}
+
+impl Spin {
+    /// Of the shard at place `number`.
+    pub fn new(number: usize) -> Self {
+        Spin {
+            worth: 1024,
+            idle_rounds: 0,
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            fresh: Vec::new(),
+            running: Vec::new(),
+            number,
+            crowded: false,
+            cpu: u32::MAX,
+            shared: 0,
+            moved: Instant::now(),
+        }
+    }
+
+    /// How long to look for the next request.
+    pub fn patience(&self) -> Duration {
+        if self.crowded { SPIN_CROWDED } else { SPIN }
+    }
+
+    /// Its place among the shards.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// What the clients should know.
+    pub fn attention(&mut self, load: &Load) -> Attention {
+        let cpu = sys::cpu();
+        if self.cpu != cpu {
+            self.cpu = cpu;
+            load.shards[self.number].cpu.store(cpu, Ordering::Relaxed);
+        }
+        Attention {
+            cpu,
+            crowded: self.crowded,
+        }
+    }
+
+    /// Should the shard take another processor? If a client and it keep each other from this one while there is
+    /// another; and where there are more clients than processors, if two shards share one.
+    pub fn should_move(&mut self, load: &Load, now: Instant) -> bool {
+        let shares = match self.crowded {
+            true => load.is_behind_another(self.number, self.cpu, now),
+            false => self.shared >= SHARED,
+        };
+        let due = shares && now - self.moved >= MOVE_INTERVAL;
+        if due {
+            self.shared = 0;
+            self.moved = now;
+        }
+        due
+    }
+
+    /// Is it worth trying?
+    pub fn is_worth(&mut self) -> bool {
+        if self.worth >= SPIN_WORTH {
+            return true;
+        }
+        self.idle_rounds += 1;
+        if self.idle_rounds >= SPIN_RETRY {
+            self.idle_rounds = 0;
+            self.worth = SPIN_WORTH;
+            return true;
+        }
+        false
+    }
+
+    /// A request came in time, or none did.
+    pub fn learn(&mut self, paid: bool) {
+        if paid {
+            self.worth += (1024 - self.worth) / 8;
+        } else {
+            self.worth -= self.worth / 8;
+        }
+    }
+
+    /// A connection has sent a request, its client on processor `cpu`, if that is known.
+    pub fn note_client(&mut self, key: u64, cpu: Option<u32>) {
+        self.shared = match cpu {
+            Some(cpu) if cpu == self.cpu => self.shared + 1,
+            _ => 0,
+        };
+        if !self.fresh.contains(&key) {
+            self.fresh.push(key);
+        }
+    }
+
+    /// A connection has ended.
+    pub fn forget(&mut self, key: u64) {
+        self.fresh.retain(|&fresh| fresh != key);
+        self.running.retain(|&(running, _)| running != key);
+    }
+
+    /// Counts the connections whose clients are running.
+    pub fn note_running(&mut self, load: &Load, now: Instant) {
+        for key in self.fresh.drain(..) {
+            match self.running.iter_mut().find(|(running, _)| *running == key) {
+                Some(entry) => entry.1 = now,
+                None => self.running.push((key, now)),
+            }
+        }
+        self.running.retain(|(_, at)| now - *at < RUNNING);
+        load.tell(self.number, self.running.len(), now);
+        self.crowded = load.running(now) + 1 > self.cores;
+    }
+
+    /// Are there more clients running than processors beside ours?
+    pub fn is_crowded(&self) -> bool {
+        self.crowded
+    }
+}
