@@ -4,6 +4,10 @@
 //! grows with files and ranks, not with operations: what has no bound in a log (trace segments, heat map cells of
 //! many ranks) is condensed on the way in.
 
+mod timeline;
+
+pub use timeline::{Segment, Timeline, TimelineSource, Trace};
+
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -196,6 +200,32 @@ impl Counters {
         end(&self.read).max(end(&self.write))
     }
 
+    /// The sum of everything that is ever summed up, to judge whether it can be true.
+    pub fn weight(&self) -> u128 {
+        let flow = |flow: &Flow| {
+            let sizes: u128 = flow.sizes.iter().copied().map(u128::from).sum();
+            let counts = [
+                flow.ops,
+                flow.bytes,
+                flow.consecutive,
+                flow.sequential,
+                flow.independent,
+                flow.collective,
+            ];
+            sizes + counts.map(u128::from).iter().sum::<u128>()
+        };
+        let counts = [
+            self.opens,
+            self.seeks,
+            self.stats,
+            self.mmaps,
+            self.syncs,
+            self.switches,
+            self.misaligned,
+        ];
+        flow(&self.read) + flow(&self.write) + counts.map(u128::from).iter().sum::<u128>()
+    }
+
     /// Adds what another record counted for the same or another file.
     pub fn add(&mut self, other: &Counters) {
         self.read.add(&other.read);
@@ -212,7 +242,7 @@ impl Counters {
         self.span = join(self.span, other.span);
         for &(size, count) in &other.common {
             match self.common.iter_mut().find(|known| known.0 == size) {
-                Some(known) => known.1 += count,
+                Some(known) => known.1 = known.1.saturating_add(count),
                 None => self.common.push((size, count)),
             }
         }
@@ -396,104 +426,6 @@ impl Layer {
         }
         total
     }
-}
-
-/// Where a timeline comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TimelineSource {
-    /// Recorded while the job ran.
-    Heatmap,
-    /// Computed from every traced request.
-    Trace,
-    /// Only first and last times per file are known: bytes are spread evenly between them.
-    Timestamps,
-}
-
-impl TimelineSource {
-    /// Says what the reader may conclude from it.
-    pub fn remark(self) -> &'static str {
-        match self {
-            TimelineSource::Heatmap => "recorded while the job ran",
-            TimelineSource::Trace => "computed from the traced requests",
-            TimelineSource::Timestamps => {
-                "estimated: only the first and last time per file and rank are known, bytes are spread evenly between them"
-            }
-        }
-    }
-}
-
-/// Bytes over time, one row per rank or per group of neighbouring ranks.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Timeline {
-    /// Which interface.
-    pub interface: Interface,
-    /// Where it comes from.
-    pub source: TimelineSource,
-    /// Seconds per column.
-    pub bin_seconds: f64,
-    /// Columns.
-    pub bins: usize,
-    /// Ranks per row; the last row may have fewer.
-    pub ranks_per_row: u32,
-    /// Bytes read, row by row, `bins` each.
-    pub read: Vec<f64>,
-    /// Bytes written, row by row, `bins` each.
-    pub written: Vec<f64>,
-    /// End of each rank's last column with activity, seconds since the job's start; none for idle ranks.
-    pub last_active: Vec<Option<f64>>,
-}
-
-impl Timeline {
-    /// Rows.
-    pub fn rows(&self) -> usize {
-        self.read.len().checked_div(self.bins).unwrap_or(0)
-    }
-
-    /// Sums per column of (read, written) bytes.
-    pub fn columns(&self) -> Vec<(f64, f64)> {
-        let mut sums = vec![(0.0, 0.0); self.bins];
-        for (i, (read, written)) in self.read.iter().zip(&self.written).enumerate() {
-            let sum = &mut sums[i % self.bins];
-            sum.0 += read;
-            sum.1 += written;
-        }
-        sums
-    }
-}
-
-/// One traced request.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Segment {
-    /// Rank.
-    pub rank: u32,
-    /// Index in [`Job::files`].
-    pub file: usize,
-    /// Write, or read.
-    pub is_write: bool,
-    /// Offset in the file; none where the log does not have it.
-    pub offset: Option<u64>,
-    /// Bytes.
-    pub length: u64,
-    /// Seconds since the job's start.
-    pub start: f64,
-    /// Seconds since the job's start.
-    pub end: f64,
-}
-
-/// Traced requests of one interface (DXT).
-#[derive(Debug, Clone, PartialEq)]
-pub struct Trace {
-    /// Which interface.
-    pub interface: Interface,
-    /// How many requests the logs hold.
-    pub recorded: u64,
-    /// Those kept, ordered by start, rank and offset.
-    pub segments: Vec<Segment>,
-    /// The rule by which they were chosen, if not all were kept.
-    pub rule: Option<String>,
-    /// The trace buffer overflowed: later requests are missing.
-    pub is_partial: bool,
 }
 
 /// A file of the job.

@@ -246,13 +246,17 @@ fn interfaces(page: &mut Page, report: &Report) {
         page.line("  no interface was used, or none was recorded");
         return;
     }
-    page.line(
-        "                   read   written   reads  writes    seconds of a mean     MiB/s by",
-    );
-    page.line(&format!(
-        "  interface                                       {:<21}  slowest",
-        format!("{} (r/w/meta)", who(report))
-    ));
+    let who = format!("s of a mean {}", who(report));
+    page.line(&row(["", "", "", "", "", &who, "MiB/s by"]));
+    page.line(&row([
+        "interface",
+        "read",
+        "written",
+        "reads",
+        "writes",
+        "read/write/meta",
+        "slowest",
+    ]));
     for layer in &job.layers {
         let total = layer.total();
         let split = split_of(job, layer.interface);
@@ -260,29 +264,35 @@ fn interfaces(page: &mut Page, report: &Report) {
         let rate = layer
             .by_slowest
             .map_or("-".to_owned(), |rate| format!("{:.1}", rate.mib_per_second));
-        page.line(&format!(
-            "  {:<10} {:>10}{:>10}{:>8}{:>8}  {:<21} {:>10}",
-            format!("{}{mark}", layer.interface.name()),
-            bytes(total.read.bytes),
-            bytes(total.write.bytes),
-            compact(total.read.ops),
-            compact(total.write.ops),
-            format!(
+        page.line(&row([
+            &format!("{}{mark}", layer.interface.name()),
+            &bytes(total.read.bytes),
+            &bytes(total.write.bytes),
+            &compact(total.read.ops),
+            &compact(total.write.ops),
+            &format!(
                 "{}/{}/{}",
                 few(split.read),
                 few(split.write),
                 few(split.metadata)
             ),
-            rate
-        ));
+            &rate,
+        ]));
     }
     let has = |interface| job.layer(interface).is_some();
     if has(Interface::MpiIo) && has(Interface::Posix) {
-        page.line("  MPI-IO bytes pass through POSIX again: \"moved\" counts them once, \"time\" in MPI-IO.");
+        page.line(
+            "  MPI-IO goes through POSIX: \"moved\" counts it once, \"time\" is that of MPI-IO.",
+        );
     }
     if job.layers.iter().any(|layer| layer.is_partial) {
         page.line("  * incomplete: lower bounds");
     }
+}
+
+/// A row of the table of interfaces.
+fn row([name, read, written, reads, writes, seconds, rate]: [&str; 7]) -> String {
+    format!("  {name:<10}{read:>10}{written:>10}{reads:>8}{writes:>8}  {seconds:<20}{rate:>10}")
 }
 
 /// At most 7 characters.

@@ -256,11 +256,9 @@ fn rank0(subject: &Subject) -> Option<Finding> {
         let single = one.by_rank.iter().filter(|share| share.rank == 0);
         mine += single.map(RankShare::bytes).sum::<u64>();
         // A sum over ranks tells the bytes of its slowest rank only.
-        mine += one
-            .reduced
-            .iter()
-            .filter(|sum| sum.slowest.rank == 0)
-            .map(|sum| sum.slowest.bytes)
+        let slowest = one.reduced.iter().filter(|sum| sum.slowest.rank == 0);
+        mine += slowest
+            .map(|sum| sum.slowest.bytes.min(sum.bytes))
             .sum::<u64>();
     }
     if all < RANK0_BYTES || (mine as f64) < subject.limits.rank0_share * all as f64 {

@@ -11,6 +11,7 @@ mod loss;
 mod metadata;
 mod quality;
 mod requests;
+mod rereads;
 mod thresholds;
 mod timeline;
 
@@ -124,9 +125,10 @@ pub fn find(job: &Job, account: &Account, limits: &Thresholds) -> Vec<Finding> {
         account,
         limits,
     };
-    let rules: [fn(&Subject) -> Vec<Finding>; 7] = [
+    let rules: [fn(&Subject) -> Vec<Finding>; 8] = [
         quality::rules,
         requests::rules,
+        rereads::rules,
         metadata::rules,
         balance::rules,
         collective::rules,

@@ -87,11 +87,11 @@ fn losses(subject: &Subject) -> Option<Finding> {
     }
     let mut finding = about_data(
         "condensed-data",
-        "The recorder has condensed or lost part of the data".to_owned(),
+        "Part of the data is condensed or was not recorded".to_owned(),
     );
     finding.evidence = subject.job.losses.clone();
     finding.advice =
-        "Sums are exact where it says so; for single files record again with more memory."
+        "Sums hold what was recorded; for single files record again with more memory (--memory)."
             .to_owned();
     Some(finding)
 }

@@ -1,4 +1,4 @@
-//! Rules about single requests: small, misaligned, random, alternating, repeated, synced, through C streams.
+//! Rules about single requests: small, misaligned, random, alternating, synced, through C streams.
 
 use super::loss::{Loss, Part, real_files, slowest_path};
 use super::{Confidence, Finding, Subject, Thresholds, buffer_setting};
@@ -53,8 +53,6 @@ pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
     }
     found.extend(misaligned(subject));
     found.extend(switches(subject));
-    found.extend(reread_by_rank(subject));
-    found.extend(read_by_many(subject));
     found.extend(syncs(subject));
     found
 }
@@ -65,7 +63,7 @@ pub(super) fn layer_rules(subject: &Subject) -> Vec<Finding> {
 }
 
 /// Uses at the lowest interface, of interfaces that count what a rule needs.
-fn lowest<'a>(
+pub(super) fn lowest<'a>(
     subject: &'a Subject,
     counts: fn(Interface) -> bool,
 ) -> impl Iterator<Item = &'a FileUse> {
@@ -76,11 +74,6 @@ fn lowest<'a>(
         .filter(move |layer| counts(layer.interface))
         .flat_map(|layer| real_files(subject, layer))
         .filter(|one| one.is_lowest)
-}
-
-/// Without what stands for many files: its extent is that of the longest.
-fn single_files<'a>(subject: &'a Subject) -> impl Iterator<Item = &'a FileUse> {
-    lowest(subject, Interface::has_pattern).filter(|one| !subject.job.files[one.file].is_rest)
 }
 
 fn small_ops(flow: &Flow) -> u64 {
@@ -416,112 +409,6 @@ fn switches(subject: &Subject) -> Option<Finding> {
         subject,
         "files written by the job are updated on local storage",
     );
-    Some(finding)
-}
-
-/// How often a rank reads each byte of the file, on average.
-fn reads_per_rank(one: &FileUse) -> f64 {
-    share(
-        one.total.read.bytes as f64,
-        one.total.extent() as f64 * f64::from(one.ranks.max(1)),
-    )
-}
-
-/// Bytes below which reading again is no topic.
-const REREAD_BYTES: u64 = 16 << 20;
-
-fn reread_by_rank(subject: &Subject) -> Option<Finding> {
-    let limits = subject.limits;
-    let hits: Vec<&FileUse> = single_files(subject)
-        .filter(|one| one.total.extent() > 0 && reads_per_rank(one) >= limits.reread_factor)
-        .collect();
-    let read: u64 = hits.iter().map(|one| one.total.read.bytes).sum();
-    if read < REREAD_BYTES {
-        return None;
-    }
-    let loss = slowest_path(subject, hits.iter().copied(), Part::Read, |one| {
-        one.total.read.seconds * (1.0 - 1.0 / reads_per_rank(one))
-    });
-    let mut finding = Finding::new(
-        "repeated-reads",
-        format!(
-            "The same bytes are read again and again by the same rank: {} from {}",
-            bytes(read),
-            units::count(hits.len() as u64, "file", "files")
-        ),
-        loss.seconds,
-    );
-    finding.estimate = format!(
-        "time to read x (1 - file extent x ranks / bytes read); {}",
-        loss.where_lost()
-    );
-    finding.evidence =
-        vec!["bytes read exceed the touched extent of the file, for each rank".to_owned()];
-    finding.files = loss.evidence(subject, |one| {
-        format!(
-            "{} read from an extent of {} by {}: {:.1} times each",
-            bytes(one.total.read.bytes),
-            bytes(one.total.extent()),
-            units::count(one.ranks.into(), "rank", "ranks"),
-            reads_per_rank(one)
-        )
-    });
-    finding.advice =
-        "Read once and keep the data in memory, or copy the file to node-local storage first."
-            .to_owned();
-    Some(finding)
-}
-
-fn read_by_many(subject: &Subject) -> Option<Finding> {
-    let limits = subject.limits;
-    let times = |one: &FileUse| share(one.total.read.bytes as f64, one.total.extent() as f64);
-    let hits: Vec<&FileUse> = single_files(subject)
-        .filter(|one| one.ranks > 1 && one.total.extent() > 0)
-        .filter(|one| times(one) >= limits.reread_factor)
-        .filter(|one| reads_per_rank(one) < limits.reread_factor)
-        .collect();
-    let read: u64 = hits.iter().map(|one| one.total.read.bytes).sum();
-    if read < REREAD_BYTES {
-        return None;
-    }
-    let loss = slowest_path(subject, hits.iter().copied(), Part::Read, |one| {
-        0.5 * one.total.read.seconds * (1.0 - 1.0 / times(one))
-    });
-    let extents: u64 = hits.iter().map(|one| one.total.extent()).sum();
-    let mut finding = Finding::new(
-        "read-by-many",
-        format!(
-            "Several ranks read the same data: {} from files of {}",
-            bytes(read),
-            bytes(extents)
-        ),
-        loss.seconds,
-    );
-    finding.confidence = Confidence::Low;
-    finding.estimate = format!(
-        "1/2 x time to read x (1 - file extent / bytes read): half of the time is taken to be competition for the \
-         same bytes; {}",
-        loss.where_lost()
-    );
-    finding.evidence = vec![format!(
-        "{} touched by more than one rank, read {:.1} times in all",
-        units::count(hits.len() as u64, "file", "files"),
-        share(read as f64, extents as f64)
-    )];
-    finding.files = loss.evidence(subject, |one| {
-        format!(
-            "{} read from an extent of {} by {}",
-            bytes(one.total.read.bytes),
-            bytes(one.total.extent()),
-            units::count(one.ranks.into(), "rank", "ranks")
-        )
-    });
-    finding.advice = if subject.job.is_mpi() {
-        "Let one rank read and broadcast, or use a collective read.".to_owned()
-    } else {
-        "Copy the files to node-local storage once, or share them in memory between the processes of a node."
-            .to_owned()
-    };
     Some(finding)
 }
 

@@ -178,7 +178,7 @@ fn bursts(subject: &Subject) -> Option<Finding> {
         units::count(nodes as u64, "node", "nodes")
     );
     finding.evidence = vec![format!(
-        "between the bursts there are {} in which the data could reach the file system",
+        "outside of them there are {} in which the data could reach the file system",
         units::seconds(job.run_seconds * (1.0 - time_share).max(0.0))
     )];
     finding.advice =

@@ -37,7 +37,7 @@ pub(super) fn head(report: &Report) -> Markup {
             (fact("Run time", &run))
             (fact("User id", &job.uid.to_string()))
             @if let Some(exit) = job.metadata.get("exit") { (fact("Ended", exit)) }
-            div .long { dt { "Log" } dd { (logs) } }
+            (fact("Log", &logs))
         }
     }
 }

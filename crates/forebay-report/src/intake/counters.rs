@@ -215,7 +215,7 @@ pub(super) fn natural(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
-/// Times that are no finite, positive numbers are damage.
+/// Times and rates that are no finite, positive numbers are damage.
 pub(super) fn seconds(value: f64) -> f64 {
     if value.is_finite() && value > 0.0 {
         value

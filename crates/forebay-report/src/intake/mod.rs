@@ -4,6 +4,7 @@
 //! the report is made: nonsense is left out, and [`Job::damage`] says so.
 
 mod counters;
+mod facts;
 mod timeline;
 mod trace;
 mod uses;
@@ -13,8 +14,9 @@ use crate::text::printable;
 use counters::{Places, natural, seconds};
 use darshan_log::{
     CounterModule, Daos, Dfs, DxtMpiio, DxtPosix, DxtRecord, H5d, Heatmap, Log, Lustre, Module,
-    ModuleId, MpiIo, PnetcdfVar, Posix, Record, Stdio, derive, record_id,
+    MpiIo, PnetcdfVar, Posix, Record, Stdio, derive, record_id,
 };
+use facts::{file_system, note_job, note_modules};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use timeline::Canvas;
 use trace::Thinner;
@@ -30,6 +32,8 @@ pub struct NamedLog<'a> {
 
 /// More ranks than any machine has are not believed.
 const MOST_RANKS: u32 = 1 << 21;
+/// All counters of a job together; what exceeds it is damage. So no sum in the report can overflow.
+const MOST_COUNTED: u128 = 1 << 60;
 /// As many hosts are kept.
 const MOST_HOSTS: usize = 100_000;
 
@@ -127,6 +131,8 @@ struct Intake {
     traced_ranks: BTreeSet<u32>,
     heatmap_bin: f64,
     heatmap_end: f64,
+    counted: u128,
+    dropped: u64,
 }
 
 impl Intake {
@@ -205,6 +211,8 @@ impl Intake {
             traces: BTreeMap::new(),
             traced_hosts: BTreeSet::new(),
             traced_ranks: BTreeSet::new(),
+            counted: 0,
+            dropped: 0,
         }
     }
 
@@ -405,7 +413,14 @@ impl Intake {
     ) {
         let file = self.file(record.id);
         let view = record.view();
-        let counters = places.counters(&view, seat.shift);
+        let mut counters = places.counters(&view, seat.shift);
+        let weight = counters.weight();
+        if self.counted + weight > MOST_COUNTED {
+            self.dropped += 1;
+            counters = Counters::default();
+        } else {
+            self.counted += weight;
+        }
         self.estimate(layer.interface(), &counters, record.rank, seat);
         if record.rank < 0 && seat.ranks > 1 {
             let (slowest, fastest) = places.extremes(&view, seat.first_rank);
@@ -510,6 +525,12 @@ impl Intake {
         if self.job.nodes.is_none() && !self.job.hosts.is_empty() {
             self.job.nodes = u32::try_from(self.job.hosts.len()).ok();
         }
+        if self.dropped > 0 {
+            self.job.damage.push(format!(
+                "{} with counters too large to be true are left out",
+                crate::units::count(self.dropped, "record", "records")
+            ));
+        }
         self.job.settle_layers();
         self.job
     }
@@ -520,84 +541,4 @@ fn first_heatmap(log: &Log) -> Option<(f64, f64)> {
     let record = log.records::<Heatmap>().next()?.ok()?;
     let width = seconds(record.bin_width);
     Some((width, width * record.bins() as f64))
-}
-
-fn note_job(job: &mut Job, log: &Log) {
-    job.exe = printable(log.exe.as_bytes());
-    job.job_id = log.job.id;
-    job.uid = log.job.uid;
-    for (key, value) in log.job.metadata.iter() {
-        let (key, value) = (printable(key.as_bytes()), printable(value.as_bytes()));
-        job.metadata.insert(key, value);
-    }
-    job.nodes = job
-        .metadata
-        .get("nnodes")
-        .and_then(|text| text.parse().ok());
-    if let Some(hosts) = job.metadata.get("hosts") {
-        job.hosts = hosts.split(',').map(str::to_owned).collect();
-        // A list that was cut ends with how many there are more.
-        job.hosts
-            .retain(|host| !host.starts_with('+') && !host.is_empty());
-    }
-    job.coverage = coverage(&job.metadata);
-    if let Some(text) = job
-        .metadata
-        .get("degraded")
-        .filter(|text| !text.is_empty() && *text != "0")
-    {
-        job.losses.push(format!(
-            "the recorder ran out of memory and summed files: {text}"
-        ));
-    }
-}
-
-/// `coverage_read=SEEN/TOTAL` and `coverage_written=SEEN/TOTAL`, bytes.
-fn coverage(metadata: &BTreeMap<String, String>) -> Option<Coverage> {
-    let mut sum = Coverage { seen: 0, total: 0 };
-    let mut is_known = false;
-    for key in ["coverage_read", "coverage_written"] {
-        let Some((seen, total)) = metadata.get(key).and_then(|text| text.split_once('/')) else {
-            continue;
-        };
-        if let (Ok(seen), Ok(total)) = (seen.trim().parse::<u64>(), total.trim().parse::<u64>()) {
-            sum.seen = sum.seen.saturating_add(seen);
-            sum.total = sum.total.saturating_add(total);
-            is_known = true;
-        }
-    }
-    is_known.then_some(sum)
-}
-
-fn note_modules(job: &mut Job, log: &Log) {
-    for module in log.modules() {
-        let name = module.id.name().to_owned();
-        let name = match module.id {
-            ModuleId::Unknown(number) => format!("module {number}"),
-            _ => name,
-        };
-        match job.modules.iter_mut().find(|known| known.name == name) {
-            Some(known) => known.is_partial |= module.partial,
-            None => job.modules.push(ModuleFacts {
-                name,
-                version: module.version,
-                records: 0,
-                is_partial: module.partial,
-                is_unknown: !module.is_decoded(),
-            }),
-        }
-    }
-}
-
-/// Type of the file system whose mount point is the longest prefix of the name.
-fn file_system(log: &Log, name: &[u8]) -> String {
-    log.mounts
-        .iter()
-        .filter(|mount| {
-            let path = mount.path.trim_end_matches('/').as_bytes();
-            name.starts_with(path) && name.get(path.len()).is_none_or(|next| *next == b'/')
-        })
-        .max_by_key(|mount| mount.path.trim_end_matches('/').len())
-        .map(|mount| printable(mount.fs_type.as_bytes()))
-        .unwrap_or_default()
 }

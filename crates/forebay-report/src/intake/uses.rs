@@ -1,5 +1,6 @@
 //! Records of one interface, gathered by file.
 
+use super::counters::seconds;
 use crate::model::*;
 use darshan_log::Derived;
 use std::collections::BTreeMap;
@@ -92,11 +93,13 @@ impl LayerBuilder {
     pub(super) fn add_derived(&mut self, derived: Derived) {
         self.logs += 1;
         self.total_bytes += derived.total_bytes as f64;
-        self.unique_seconds = self.unique_seconds.max(derived.unique_time_by_slowest);
-        self.shared_seconds += derived.shared_time_by_slowest;
+        self.unique_seconds = self
+            .unique_seconds
+            .max(seconds(derived.unique_time_by_slowest));
+        self.shared_seconds += seconds(derived.shared_time_by_slowest);
         self.exact = Some(BySlowest {
-            seconds: derived.agg_time_by_slowest,
-            mib_per_second: derived.agg_perf_by_slowest,
+            seconds: seconds(derived.agg_time_by_slowest),
+            mib_per_second: seconds(derived.agg_perf_by_slowest),
         });
     }
 

@@ -1,0 +1,285 @@
+//! Rules about how ranks differ, collective calls, and time.
+
+use super::*;
+
+#[test]
+fn a_slow_rank_on_a_shared_file_is_found_with_its_cause() {
+    let with_slowest = |seconds: f64, bytes: u64| {
+        let mut job = mpi_job(16);
+        let total = writes(160, 1 << 20, 48.0);
+        by_all(
+            &mut job,
+            Interface::Posix,
+            "/pfs/s",
+            slowest(5, seconds, bytes),
+            total,
+        );
+        job
+    };
+    // The mean is 3 s.
+    let found = fires(&with_slowest(4.0, 10 << 20), "straggler-shared-file");
+    about(found.seconds_lost, 1.0);
+    assert!(found.evidence[0].contains("served worse"), "{found:#?}");
+    let uneven = fires(&with_slowest(4.0, 100 << 20), "straggler-shared-file");
+    assert!(uneven.evidence[0].contains("uneven"), "{uneven:#?}");
+    is_silent(&with_slowest(3.99, 10 << 20), "straggler-shared-file");
+    let mut plain = with_slowest(40.0, 10 << 20);
+    plain.logs[0].is_mpi = false;
+    is_silent(&plain, "straggler-shared-file");
+}
+
+#[test]
+fn time_in_mpi_io_is_not_counted_again_in_posix() {
+    let mut job = mpi_job(16);
+    let total = writes(160, 1 << 20, 48.0);
+    by_all(
+        &mut job,
+        Interface::Posix,
+        "/pfs/s",
+        slowest(5, 9.0, 1),
+        total.clone(),
+    );
+    by_all(
+        &mut job,
+        Interface::MpiIo,
+        "/pfs/s",
+        slowest(5, 9.0, 1),
+        total,
+    );
+    about(fires(&job, "straggler-shared-file").seconds_lost, 6.0);
+    let account = Account::of(&job);
+    assert_eq!(account.moved.bytes_written, 160 << 20);
+    assert_eq!(account.moved.files, 1);
+    about(Some(account.time.write), 3.0);
+}
+
+#[test]
+fn slow_ranks_on_their_own_files_are_compared_with_ranks_that_do_io() {
+    let with_one = |seconds: f64, active: u32| {
+        let mut job = mpi_job(16);
+        for rank in 0..active {
+            let mine = if rank == 2 { seconds } else { 3.0 };
+            let name = format!("/pfs/{rank}");
+            by_rank(
+                &mut job,
+                Interface::Posix,
+                &name,
+                rank,
+                writes(10, 1 << 20, mine),
+            );
+        }
+        job
+    };
+    // Mean of 3, 3, 3 and x: the excess is a quarter of x at x = 4.5.
+    about(
+        fires(&with_one(4.5, 4), "straggler-ranks").seconds_lost,
+        4.5 - 13.5 / 4.0,
+    );
+    is_silent(&with_one(4.49, 4), "straggler-ranks");
+    is_silent(&with_one(40.0, 3), "straggler-ranks");
+}
+
+#[test]
+fn uneven_bytes_cost_only_what_the_busiest_rank_is_slower() {
+    let with_one = |mib: u64, seconds: f64| {
+        let mut job = mpi_job(16);
+        for rank in 0..4 {
+            let (mine, time) = if rank == 2 { (mib, seconds) } else { (10, 1.0) };
+            let name = format!("/pfs/{rank}");
+            by_rank(
+                &mut job,
+                Interface::Posix,
+                &name,
+                rank,
+                writes(mine, 1 << 20, time),
+            );
+        }
+        job
+    };
+    // The mean of 10, 10, 10 and 30 is 15: exactly half of the most.
+    about(fires(&with_one(30, 3.0), "uneven-bytes").seconds_lost, 1.5);
+    about(fires(&with_one(30, 1.0), "uneven-bytes").seconds_lost, 0.0);
+    is_silent(&with_one(29, 3.0), "uneven-bytes");
+}
+
+#[test]
+fn rank_0_alone_is_found_in_single_and_in_summed_records() {
+    let with_rank0 = |mine: u64, others: u64| {
+        let mut job = mpi_job(16);
+        by_rank(
+            &mut job,
+            Interface::Posix,
+            "/pfs/0",
+            0,
+            writes(mine, 1 << 20, 8.0),
+        );
+        by_rank(
+            &mut job,
+            Interface::Posix,
+            "/pfs/1",
+            1,
+            writes(others, 1 << 20, 1.0),
+        );
+        job
+    };
+    about(fires(&with_rank0(90, 10), "rank-0-io").seconds_lost, 7.0);
+    is_silent(&with_rank0(89, 11), "rank-0-io");
+    is_silent(&with_rank0(8, 0), "rank-0-io");
+    let mut summed = mpi_job(16);
+    let total = writes(100, 1 << 20, 8.0);
+    by_all(
+        &mut summed,
+        Interface::Posix,
+        "/pfs/s",
+        slowest(0, 8.0, 95 << 20),
+        total,
+    );
+    fires(&summed, "rank-0-io");
+    is_silent(&plain_with_one_process(), "rank-0-io");
+}
+
+#[test]
+fn a_single_aggregator_is_told_from_a_program_that_writes_by_rank_0() {
+    let mut job = mpi_job(16);
+    let mut total = writes(100, 1 << 20, 80.0);
+    total.write.collective = 100;
+    let even = slowest(3, 5.0, 6 << 20);
+    by_all(&mut job, Interface::MpiIo, "/pfs/s", even, total);
+    let file = writes(100, 1 << 20, 5.0);
+    by_rank(&mut job, Interface::Posix, "/pfs/s", 0, file);
+    job.files[0].stripes = Some((1 << 20, 1));
+    let found = fires(&job, "rank-0-io");
+    assert!(found.advice.contains("cb_nodes"), "{found:#?}");
+    assert!(found.evidence[1].contains("1 target"), "{found:#?}");
+}
+
+fn plain_with_one_process() -> Job {
+    let mut job = plain_job(1);
+    by_rank(
+        &mut job,
+        Interface::Posix,
+        "/pfs/0",
+        0,
+        writes(90, 1 << 20, 8.0),
+    );
+    job
+}
+
+#[test]
+fn independent_requests_are_a_topic_for_mpi_io_on_shared_files_only() {
+    let with_requests = |independent: u64, collective: u64| {
+        let mut total = writes(independent + collective, 1 << 20, 16.0);
+        total.write.independent = independent;
+        total.write.collective = collective;
+        total
+    };
+    let code = "independent-writes";
+    fires(
+        &with_shared(Interface::MpiIo, with_requests(1000, 1000)),
+        code,
+    );
+    is_silent(
+        &with_shared(Interface::MpiIo, with_requests(1000, 1001)),
+        code,
+    );
+    is_silent(&with_shared(Interface::MpiIo, with_requests(999, 0)), code);
+    let mut own = mpi_job(16);
+    by_rank(
+        &mut own,
+        Interface::MpiIo,
+        "/pfs/own",
+        0,
+        with_requests(5000, 0),
+    );
+    is_silent(&own, code);
+    // Plenty of POSIX requests, no MPI-IO: nobody is told to use it.
+    for one in findings(&with_shared(Interface::Posix, with_requests(5000, 0))) {
+        assert!(!one.code.starts_with("independent"), "{one:#?}");
+    }
+    let mut read = reads(1000, 1 << 20, 16.0);
+    read.read.independent = 1000;
+    fires(&with_shared(Interface::MpiIo, read), "independent-reads");
+}
+
+#[test]
+fn programs_without_mpi_are_not_told_to_use_it() {
+    let mut job = plain_job(4);
+    for rank in 0..4 {
+        by_rank(
+            &mut job,
+            Interface::Posix,
+            "/data/x",
+            rank,
+            reads(5000, 1024, 10.0),
+        );
+    }
+    let found = findings(&job);
+    assert!(!found.is_empty());
+    for one in found {
+        assert!(!one.advice.contains("MPI"), "{one:#?}");
+        assert!(!one.advice.contains("collective"), "{one:#?}");
+    }
+}
+
+#[test]
+fn a_rank_that_is_late_at_the_end_is_found() {
+    let with_late = |end: usize, seconds: f64| {
+        let mut job = mpi_job(10);
+        let mut rows = vec![vec![0.0; 100]; 10];
+        for (rank, row) in rows.iter_mut().enumerate() {
+            row[9] = 1000.0;
+            let time = if rank == 7 { seconds } else { 1.0 };
+            let name = format!("/pfs/{rank}");
+            by_rank(
+                &mut job,
+                Interface::Posix,
+                &name,
+                rank as u32,
+                writes(1, 1000, time),
+            );
+        }
+        rows[7][end] = 1000.0;
+        job.timelines = vec![timeline(1.0, &rows)];
+        job
+    };
+    // The others are done at 10 s, this one at 15 s: 5 % of the run.
+    about(fires(&with_late(14, 20.0), "idle-tail").seconds_lost, 5.0);
+    is_silent(&with_late(13, 20.0), "idle-tail");
+    // A rank that writes a line at the end, but spends no more time in I/O than the others.
+    about(fires(&with_late(90, 1.0), "idle-tail").seconds_lost, 0.0);
+    let mut estimated = with_late(14, 20.0);
+    estimated.timelines[0].source = TimelineSource::Timestamps;
+    is_silent(&estimated, "idle-tail");
+}
+
+#[test]
+fn bursts_of_writes_are_found_by_a_measured_timeline_only() {
+    let with_bursts = |busy: usize, seconds: f64| {
+        let mut job = mpi_job(1);
+        let mut row = vec![0.0; 100];
+        for i in 0..busy {
+            row[i * 2] = (1u64 << 30) as f64;
+        }
+        by_rank(
+            &mut job,
+            Interface::Posix,
+            "/pfs/ckpt",
+            0,
+            writes(busy as u64 * 64, 16 << 20, seconds),
+        );
+        job.timelines = vec![timeline(1.0, &[row])];
+        job
+    };
+    // 10 GiB take 10 s on local storage.
+    let found = fires(&with_bursts(10, 50.0), "write-bursts");
+    about(found.seconds_lost, 40.0);
+    assert!(found.setting.unwrap().contains("--buffer"));
+    // 25 of 100 columns hold 80 % of 31 equal bursts; 26 hold those of 32.
+    fires(&with_bursts(31, 99.0), "write-bursts");
+    is_silent(&with_bursts(32, 99.0), "write-bursts");
+    // The file system is as fast as local storage.
+    is_silent(&with_bursts(10, 10.0), "write-bursts");
+    let mut estimated = with_bursts(10, 50.0);
+    estimated.timelines[0].source = TimelineSource::Timestamps;
+    is_silent(&estimated, "write-bursts");
+}
