@@ -33,6 +33,7 @@ test: build ## unit tests, the fault simulator, and real programs under `forebay
 bench: build ## ratios to native ext4 and tmpfs, measured side by side; ARGS="--rounds 3" for less
 	target/release/forebay-bench $(ARGS)
 	target/release/forebay-collect-bench
+	target/release/forebay-record-bench
 
 lint: ## formatting, clippy and the documentation, warnings forbidden
 	cargo fmt --all --check
