@@ -13,7 +13,7 @@ use crate::foreign::Frame;
 use crate::mpiio;
 use crate::sink::{self, Open};
 
-/// Datasets that are open, by id; with them the bytes of an element.
+/// Datasets that are open, by id; with them the bytes of an element and the number of dimensions.
 static DATASETS: Handles<4096> = Handles::new();
 
 /// `H5Dcreate*`, `H5Dopen*`.
@@ -62,7 +62,12 @@ fn opened(library: &Library, id: i64, how: Option<(bool, Span)>) -> Option<Open>
         }
         hdf5::describe(words, &shape);
     });
-    sink::remember(&DATASETS, library.key(id), &record, [element_bytes, 0]);
+    sink::remember(
+        &DATASETS,
+        library.key(id),
+        &record,
+        [element_bytes, ndims as u64],
+    );
     Some(record)
 }
 
@@ -85,27 +90,34 @@ pub fn transfer(
         opened(library, dataset, None)?;
         sink::extra(&DATASETS, key)
     });
-    let element_bytes = known.map_or_else(|| library.element_bytes(dataset), |[bytes, _]| bytes);
+    let [element_bytes, ndims] = known.unwrap_or_else(|| [library.element_bytes(dataset), 0]);
+    let ndims = (ndims as usize).min(MAX_DIMS);
 
     let space = library.id(frame.argument(3));
     let (mut lengths, mut strides) = ([0; MAX_DIMS], [0; MAX_DIMS]);
-    let (npoints, selection) = if space == DEFAULT {
-        (library.extent(dataset).1, Selection::Whole)
+    let kind = if space == DEFAULT {
+        SelectionKind::All
     } else {
-        let selection = match library.selection_kind(space) {
-            SelectionKind::None | SelectionKind::All => Selection::Whole,
-            SelectionKind::Points => Selection::Points,
-            SelectionKind::Hyperslabs => {
-                match library.regular_hyperslab(space, &mut lengths, &mut strides) {
-                    Some(ndims) => Selection::Regular {
-                        lengths: &lengths[..ndims],
-                        strides: &strides[..ndims],
-                    },
-                    None => Selection::Irregular,
+        library.selection_kind(space)
+    };
+    let selection = match kind {
+        SelectionKind::None | SelectionKind::All => Selection::Whole,
+        SelectionKind::Points => Selection::Points,
+        SelectionKind::Hyperslabs => {
+            if library.regular_hyperslab(space, &mut lengths, &mut strides) {
+                Selection::Regular {
+                    lengths: &lengths[..ndims],
+                    strides: &strides[..ndims],
                 }
+            } else {
+                Selection::Irregular
             }
-        };
-        (library.selected(space), selection)
+        }
+    };
+    let npoints = if space == DEFAULT {
+        library.extent(dataset).1
+    } else {
+        library.selected(space)
     };
     let bytes = npoints.max(0).saturating_mul(element_bytes as i64);
     let collective = library.is_collective(library.id(frame.argument(4)));

@@ -5,6 +5,7 @@
 
 use core::ffi::CStr;
 use core::mem::transmute;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use forebay_count::hdf5::MAX_DIMS;
 
@@ -64,6 +65,27 @@ pub struct Library {
     narrow: bool,
 }
 
+/// The `H5get_libversion` of a library whose ids are known to be wide: most processes have one, and it is.
+static WIDE: AtomicUsize = AtomicUsize::new(0);
+
+/// Asks a library for its version.
+#[cold]
+fn is_narrow(get_version: usize) -> bool {
+    let mut version = [0u32; 3];
+    let [major, minor, release] = &mut version;
+    // SAFETY: herr_t H5get_libversion(unsigned *, unsigned *, unsigned *).
+    unsafe {
+        transmute::<usize, unsafe extern "C" fn(*mut u32, *mut u32, *mut u32) -> i32>(get_version)(
+            major, minor, release,
+        )
+    };
+    let narrow = version[0] == 1 && version[1] < 10;
+    if !narrow {
+        WIDE.store(get_version, Ordering::Relaxed);
+    }
+    narrow
+}
+
 /// What a selection in a file is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SelectionKind {
@@ -84,18 +106,10 @@ impl Library {
     /// The one that calls from `caller` go to.
     pub fn of(caller: usize) -> Option<Self> {
         let get_version = GET_LIBVERSION.for_caller(caller)?;
-        let mut version = [0u32; 3];
-        let [major, minor, release] = &mut version;
-        // SAFETY: herr_t H5get_libversion(unsigned *, unsigned *, unsigned *).
-        unsafe {
-            transmute::<usize, unsafe extern "C" fn(*mut u32, *mut u32, *mut u32) -> i32>(
-                get_version,
-            )(major, minor, release)
-        };
         Some(Library {
             caller,
             tag: (get_version as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15),
-            narrow: version[0] == 1 && version[1] < 10,
+            narrow: WIDE.load(Ordering::Relaxed) != get_version && is_narrow(get_version),
         })
     }
 
@@ -215,17 +229,11 @@ impl Library {
         }
     }
 
-    /// Lengths and strides of the selection if it is a regular hyperslab, and the number of dimensions.
-    pub fn regular_hyperslab(
-        &self,
-        space: i64,
-        lengths: &mut Dims,
-        strides: &mut Dims,
-    ) -> Option<usize> {
-        if self.ask_int(&IS_REGULAR, space)? <= 0 {
-            return None;
+    /// Sets lengths and strides of the selection if it is a regular hyperslab.
+    pub fn regular_hyperslab(&self, space: i64, lengths: &mut Dims, strides: &mut Dims) -> bool {
+        if self.ask_int(&IS_REGULAR, space).unwrap_or(0) <= 0 {
+            return false;
         }
-        let ndims = usize::try_from(self.ask_int(&SPACE_NDIMS, space)?).ok()?;
         let (mut starts, mut blocks): (Dims, Dims) = ([0; MAX_DIMS], [0; MAX_DIMS]);
         let given = [
             space as usize,
@@ -234,13 +242,13 @@ impl Library {
             lengths.as_mut_ptr() as usize,
             blocks.as_mut_ptr() as usize,
         ];
-        if (self.ask(&REGULAR, given)? as i32) < 0 {
-            return None;
-        }
+        let found = self
+            .ask(&REGULAR, given)
+            .is_some_and(|error| error as i32 >= 0);
         for (count, block) in lengths.iter_mut().zip(blocks) {
-            *count *= block;
+            *count = count.saturating_mul(block);
         }
-        Some(ndims.min(MAX_DIMS))
+        found
     }
 
     /// Do these access properties of a file name the MPI-IO driver?
