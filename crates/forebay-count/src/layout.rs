@@ -85,6 +85,7 @@ impl Kind {
     }
 
     /// Cells of a record.
+    #[inline(always)]
     pub const fn cells(self) -> usize {
         let s = self.shape();
         (HEAD_WORDS + s.ints + s.times + s.state).div_ceil(CELL_WORDS)

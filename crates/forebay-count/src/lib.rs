@@ -15,7 +15,8 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`layout`] | where things stand in a table |
-//! | [`table`] | records: find, make, fold |
+//! | [`table`] | records: find, make, count, fold |
+//! | [`record`] | one record |
 //! | [`event`] | one call, as the rules see it |
 //! | [`posix`], [`stdio`] | the rules of libc's interfaces |
 //! | [`mpiio`], [`hdf5`], [`pnetcdf`] | the rules of I/O libraries; what they share is in [`library`] |
@@ -43,6 +44,7 @@ pub mod pending;
 pub mod pnetcdf;
 pub mod posix;
 pub mod read;
+pub mod record;
 pub mod stdio;
 pub mod table;
 pub mod track;

@@ -18,6 +18,7 @@
 //! | [`fds`] | which file a descriptor stands for, and where in it |
 //! | [`names`] | the names of records |
 //! | [`count`] | from calls to events |
+//! | [`opening`] | the same where descriptors come and go |
 //! | [`end`] | how the process ends |
 //! | [`hooks`] | the functions of libc, by verb |
 //! | [`foreign`] | entry points for functions of libraries, and whose definition comes next |
@@ -36,6 +37,7 @@ mod hdf5;
 mod hooks;
 mod mpiio;
 mod names;
+mod opening;
 mod pnetcdf;
 mod sink;
 mod state;

@@ -7,8 +7,9 @@ use forebay_count::{Event, Op};
 use forebay_hook::hooks;
 use libc::{off_t, size_t};
 
-use crate::count::{close as closing, closed_range, extra, on_fd, seek};
+use crate::count::{count_posix, extra, on_fd, seek};
 use crate::fds;
+use crate::opening::{close as closing, closed_range};
 use crate::state::recording;
 use crate::sys::now_ns;
 
@@ -95,7 +96,7 @@ fn mapped(fd: c_int, n: size_t, call: impl FnOnce() -> *mut c_void) -> *mut c_vo
             bytes: n as i64,
             ..Event::plain(Op::Map, start_ns, end_ns)
         };
-        crate::count::count_posix(&recording, &entry.posix, handle, &event);
+        count_posix(&recording, &entry.posix, handle, &event);
         recording.table.add_extra(Extra::Map, start_ns, end_ns);
     }
     at

@@ -5,26 +5,26 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_hook::hooks;
 
-use crate::count;
 use crate::fds::{self, APPEND};
+use crate::opening;
 use crate::state;
 
 hooks! {
     fn dup [real] (old: c_int) -> c_int {
-        count::dup(old, || real(old))
+        opening::dup(old, || real(old))
     }
 
     fn dup2 | __dup2 [real] (old: c_int, new: c_int) -> c_int {
-        count::dup(old, || real(old, new))
+        opening::dup(old, || real(old, new))
     }
 
     fn dup3 [real] (old: c_int, new: c_int, flags: c_int) -> c_int {
-        count::dup(old, || real(old, new, flags))
+        opening::dup(old, || real(old, new, flags))
     }
 
     fn fcntl | fcntl64 | __fcntl [real] (fd: c_int, command: c_int, argument: usize) -> c_int {
         match command {
-            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => count::dup(fd, || real(fd, command, argument)),
+            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => opening::dup(fd, || real(fd, command, argument)),
             libc::F_SETFL => {
                 let result = real(fd, command, argument);
                 if result == 0 {

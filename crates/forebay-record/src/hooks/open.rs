@@ -6,30 +6,30 @@ use forebay_hook::hooks;
 use libc::{AT_FDCWD, O_CREAT, O_EXCL, O_RDWR, O_TRUNC, O_WRONLY};
 
 use super::Path;
-use crate::count::{self, Opening};
 use crate::names::with_name;
+use crate::opening::{self, Opening};
 use crate::state::recording;
 use crate::sys::{self, now_ns};
 
 hooks! {
     fn open | open64 | __open | __open64 [real] (path: Path, flags: c_int, mode: c_uint) -> c_int {
-        count::open(AT_FDCWD, path, flags, mode, || real(path, flags, mode))
+        opening::open(AT_FDCWD, path, flags, mode, || real(path, flags, mode))
     }
 
     fn openat | openat64 [real] (dirfd: c_int, path: Path, flags: c_int, mode: c_uint) -> c_int {
-        count::open(dirfd, path, flags, mode, || real(dirfd, path, flags, mode))
+        opening::open(dirfd, path, flags, mode, || real(dirfd, path, flags, mode))
     }
 
     fn __open_2 | __open64_2 [real] (path: Path, flags: c_int) -> c_int {
-        count::open(AT_FDCWD, path, flags, 0, || real(path, flags))
+        opening::open(AT_FDCWD, path, flags, 0, || real(path, flags))
     }
 
     fn __openat_2 | __openat64_2 [real] (dirfd: c_int, path: Path, flags: c_int) -> c_int {
-        count::open(dirfd, path, flags, 0, || real(dirfd, path, flags))
+        opening::open(dirfd, path, flags, 0, || real(dirfd, path, flags))
     }
 
     fn creat | creat64 [real] (path: Path, mode: c_uint) -> c_int {
-        count::open(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode, || real(path, mode))
+        opening::open(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode, || real(path, mode))
     }
 
     fn mkstemp | mkstemp64 [real] (template: *mut c_char) -> c_int {
@@ -67,7 +67,7 @@ unsafe fn temporary(template: *mut c_char, flags: c_int, call: impl FnOnce() -> 
         // SAFETY: the template was filled in.
         unsafe {
             with_name(&recording, AT_FDCWD, template, |name| {
-                count::opened(&recording, name, &opening);
+                opening::opened(&recording, name, &opening);
             })
         };
         sys::set_errno(errno);

@@ -1,0 +1,162 @@
+//! One record: its words, and the values whose frequency it tracks.
+
+use core::sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed};
+
+use crate::heap;
+use crate::layout::*;
+use crate::table::{Host, Table};
+use crate::track::{self, Tracked};
+
+/// The words of one record.
+#[derive(Clone, Copy)]
+pub struct Record<'t> {
+    /// All of them, the head first.
+    pub words: &'t [AtomicU64],
+    /// Its kind.
+    pub kind: Kind,
+}
+
+impl<'t> Record<'t> {
+    /// Record id; 0 of one that is gone.
+    #[inline(always)]
+    pub fn id(&self) -> u64 {
+        self.words[ID].load(Ordering::Acquire)
+    }
+
+    /// Does it stand for several files?
+    #[inline(always)]
+    pub fn is_folded(&self) -> bool {
+        self.words[KIND_FLAGS].load(Relaxed) & FOLDED != 0
+    }
+
+    /// Has it counted anything?
+    pub fn is_used(&self) -> bool {
+        self.ints()
+            .iter()
+            .chain(self.times())
+            .any(|w| w.load(Relaxed) != 0)
+    }
+
+    /// Integer counters.
+    #[inline(always)]
+    pub fn ints(&self) -> &'t [AtomicU64] {
+        &self.words[HEAD_WORDS..HEAD_WORDS + self.kind.shape().ints]
+    }
+
+    /// Time counters.
+    #[inline(always)]
+    pub fn times(&self) -> &'t [AtomicU64] {
+        let s = self.kind.shape();
+        &self.words[HEAD_WORDS + s.ints..HEAD_WORDS + s.ints + s.times]
+    }
+
+    /// What the rules remember.
+    #[inline(always)]
+    pub fn state(&self) -> &'t [AtomicU64] {
+        let s = self.kind.shape();
+        &self.words[HEAD_WORDS + s.ints + s.times..]
+    }
+
+    /// Counts `n` more of `value` in a set of tracked values, whose four places begin at these indices of the integer
+    /// counters. The record is locked.
+    #[inline(always)]
+    pub fn track(
+        &self,
+        table: &Table<'t>,
+        set: usize,
+        (values, counts): (usize, usize),
+        value: &[i64],
+        n: i64,
+        host: &impl Host,
+    ) {
+        let ints = self.ints();
+        let values = &ints[values..values + track::COMMON_VALUES * value.len()];
+        let counts = &ints[counts..counts + track::COMMON_VALUES];
+        if track::track(values, counts, value, n) == Tracked::NeedsOverflow {
+            self.track_overflow(table, set, value, n, host);
+        }
+    }
+
+    fn track_overflow(
+        &self,
+        table: &Table<'t>,
+        set: usize,
+        value: &[i64],
+        n: i64,
+        host: &impl Host,
+    ) {
+        let area = self.overflow(table, set, value.len()).or_else(|| {
+            let cell = heap::overflow_area(table, value.len(), host)?;
+            self.words[OVERFLOW].fetch_or(u64::from(cell) << (32 * set), Relaxed);
+            self.overflow(table, set, value.len())
+        });
+        match area {
+            Some(area) => {
+                track::track_overflow(area, value, n);
+            }
+            None => {
+                self.words[KIND_FLAGS].fetch_or(VALUES_LOST, Relaxed);
+            }
+        }
+    }
+
+    /// The overflow area of a set, if it has one.
+    fn overflow(
+        &self,
+        table: &Table<'t>,
+        set: usize,
+        value_words: usize,
+    ) -> Option<&'t [AtomicU64]> {
+        let cell = self.overflow_cell(set);
+        let at = cell as usize * CELL_WORDS;
+        (cell != 0).then(|| {
+            table
+                .words()
+                .get(at..at + track::overflow_words(value_words))
+        })?
+    }
+
+    /// Its cell, or 0.
+    pub(crate) fn overflow_cell(&self, set: usize) -> u32 {
+        (self.words[OVERFLOW].load(Relaxed) >> (32 * set)) as u32
+    }
+
+    /// Calls `act` with every tracked value of a set and its count; arguments as for [`Record::track`].
+    pub fn tracked(
+        &self,
+        table: &Table<'t>,
+        set: usize,
+        (values, counts): (usize, usize),
+        value_words: usize,
+        mut act: impl FnMut(Option<&AtomicU64>, i64),
+    ) {
+        self.tracked_wide(table, set, (values, counts), value_words, |value, n| {
+            act(value.first(), n)
+        });
+    }
+
+    /// [`Record::tracked`] for values of several words.
+    pub fn tracked_wide(
+        &self,
+        table: &Table<'t>,
+        set: usize,
+        (values, counts): (usize, usize),
+        value_words: usize,
+        mut act: impl FnMut(&[AtomicU64], i64),
+    ) {
+        let ints = self.ints();
+        let values = ints[values..].chunks_exact(value_words);
+        let counts = &ints[counts..counts + track::COMMON_VALUES];
+        let inside = values.zip(counts);
+        let area = self.overflow(table, set, value_words).unwrap_or(&[]);
+        let outside = area
+            .chunks_exact(value_words + 1)
+            .map(|place| (&place[..value_words], &place[value_words]));
+        for (value, count) in inside.chain(outside) {
+            let n = count.load(Relaxed) as i64;
+            if n != 0 {
+                act(value, n);
+            }
+        }
+    }
+}

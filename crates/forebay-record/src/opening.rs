@@ -1,0 +1,380 @@
+//! How descriptors come and go: open, close, dup.
+
+use core::ffi::{c_char, c_int};
+use core::sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed};
+
+use forebay_count::event::{CREATED, Extra, WAS_THERE};
+use forebay_count::table::{Bulk, Name};
+use forebay_count::{Event, Kind, Op};
+use libc::{O_APPEND, O_CREAT, O_EXCL, O_TRUNC};
+
+use crate::config;
+use crate::count::count_posix;
+use crate::end;
+use crate::fds::{self, APPEND, ASK, Standing};
+use crate::names::with_name;
+use crate::state::{self, Recording, recording};
+use crate::sys::{self, call, now_ns};
+
+/// What is known of a path before it is opened.
+#[derive(Clone, Copy)]
+struct Before {
+    /// [`CREATED`] or [`WAS_THERE`], if it is clear.
+    origin: u64,
+    size: i64,
+}
+
+/// An open by path. `call` gives the descriptor.
+///
+/// # Safety
+/// `path` as for [`with_name`].
+#[inline(always)]
+pub unsafe fn open(
+    dirfd: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: u32,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
+    let Some(recording) = recording() else {
+        return call();
+    };
+    // SAFETY: the caller's promise.
+    let before = unsafe { look_before(&recording, dirfd, path, flags) };
+    let start_ns = now_ns();
+    let fd = call();
+    let end_ns = now_ns();
+    if fd < 0 {
+        recording
+            .table
+            .add_extra(Extra::OpenFailed, start_ns, end_ns);
+        return fd;
+    }
+    let errno = sys::errno();
+    let opening = Opening {
+        fd,
+        flags,
+        mode,
+        before,
+        start_ns,
+        end_ns,
+    };
+    // SAFETY: the caller's promise.
+    unsafe {
+        with_name(&recording, dirfd, path, |name| {
+            opened(&recording, name, &opening)
+        })
+    };
+    sys::set_errno(errno);
+    fd
+}
+
+/// A descriptor that has come into being.
+pub struct Opening {
+    fd: c_int,
+    flags: c_int,
+    mode: u32,
+    before: Option<Before>,
+    start_ns: u64,
+    end_ns: u64,
+}
+
+impl Opening {
+    /// One of which nothing was known before.
+    pub fn new(fd: c_int, flags: c_int, mode: u32, (start_ns, end_ns): (u64, u64)) -> Self {
+        let created = flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL;
+        let before = created.then_some(Before {
+            origin: CREATED,
+            size: 0,
+        });
+        Opening {
+            fd,
+            flags,
+            mode,
+            before,
+            start_ns,
+            end_ns,
+        }
+    }
+}
+
+/// Size and presence of a file that an open may create or empty; of others, the open descriptor tells later. Only for
+/// files without a record: each file is looked at once.
+///
+/// # Safety
+/// `path` as for [`with_name`].
+unsafe fn look_before(
+    recording: &Recording,
+    dirfd: c_int,
+    path: *const c_char,
+    flags: c_int,
+) -> Option<Before> {
+    if flags & (O_CREAT | O_TRUNC) == 0 || state::is_restricted() {
+        return None;
+    }
+    if flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL {
+        return Some(Before {
+            origin: CREATED,
+            size: 0,
+        });
+    }
+    // SAFETY: the caller's promise.
+    let worth = unsafe {
+        with_name(recording, dirfd, path, |name| {
+            config::get().is_some_and(|c| c.records(name))
+                && recording
+                    .table
+                    .find(Kind::Posix, Name::of(name).id)
+                    .is_none()
+        })
+    };
+    if worth != Some(true) {
+        return None;
+    }
+    let errno = sys::errno();
+    // SAFETY: zeroes are a valid value.
+    let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: the caller's promise; `stat` is writable.
+    let result = unsafe { crate::hooks::attributes::stat_in_chain(dirfd, path, &raw mut stat) };
+    let found = sys::errno();
+    sys::set_errno(errno);
+    match result {
+        0 => Some(Before {
+            origin: WAS_THERE,
+            size: stat.st_size,
+        }),
+        _ if found == libc::ENOENT => Some(Before {
+            origin: CREATED,
+            size: 0,
+        }),
+        _ => None,
+    }
+}
+
+/// Counts an open, and notes what the descriptor stands for.
+pub fn opened(recording: &Recording, name: &[u8], opening: &Opening) {
+    let borrowed = state::is_borrowed();
+    let entry = if borrowed {
+        None
+    } else {
+        fds::begin(recording, opening.fd)
+    };
+    let event = Event {
+        offset: -1,
+        ..Event::plain(Op::Open, opening.start_ns, opening.end_ns)
+    };
+    if !config::get().is_some_and(|c| c.records(name)) {
+        recording.table.add_bulk(Bulk::Excluded, &event);
+        if let Some(entry) = entry {
+            entry.posix.set(Standing::Excluded, None);
+        }
+        return;
+    }
+    let name = Name::of(name);
+    let known = recording.table.find(Kind::Posix, name.id).is_some();
+    let mode = if opening.flags & O_CREAT != 0 {
+        opening.mode
+    } else {
+        0
+    };
+    let event = if known {
+        Event {
+            aux: Event::opened(mode, 0, 0),
+            ..event
+        }
+    } else {
+        match first_look(opening, mode) {
+            Some((size, aux)) => Event {
+                offset: size,
+                aux,
+                ..event
+            },
+            None => {
+                if let Some(entry) = entry {
+                    entry.posix.set(Standing::NoFile, None);
+                }
+                return;
+            }
+        }
+    };
+    let Some(handle) = recording.table.hold(Kind::Posix, &name, recording) else {
+        recording.table.add_bulk(Bulk::Unplaced, &event);
+        return;
+    };
+    recording
+        .table
+        .count(Kind::Posix, handle, &event, recording);
+    match entry {
+        Some(entry) => {
+            let append = if opening.flags & O_APPEND != 0 {
+                APPEND
+            } else {
+                0
+            };
+            entry.flags.store(append, Relaxed);
+            entry.posix.set(Standing::File, Some(handle));
+        }
+        None => recording.table.let_go(Kind::Posix, handle),
+    }
+}
+
+/// Size before, and `aux` of the event, of a file that is opened for the first time. `None`: it is no file.
+fn first_look(opening: &Opening, mode: u32) -> Option<(i64, u64)> {
+    let origin = opening.before.map_or(0, |b| b.origin);
+    if state::is_restricted() {
+        return Some((
+            opening.before.map_or(-1, |b| b.size),
+            Event::opened(mode, 0, origin),
+        ));
+    }
+    let Some(stat) = sys::fstat(opening.fd) else {
+        return Some((-1, Event::opened(mode, 0, origin)));
+    };
+    if !matches!(
+        stat.st_mode & libc::S_IFMT,
+        libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK
+    ) {
+        return None;
+    }
+    let origin = if opening.flags & O_CREAT == 0 {
+        WAS_THERE
+    } else {
+        origin
+    };
+    let size = match opening.before {
+        Some(before) => before.size,
+        None if opening.flags & O_TRUNC != 0 => -1,
+        None => stat.st_size,
+    };
+    Some((
+        size,
+        Event::opened(mode, alignment(opening.fd, stat.st_dev), origin),
+    ))
+}
+
+/// File systems whose block sizes are remembered.
+const DEVICES: usize = 8;
+static BLOCK_SIZES: [[AtomicU64; 2]; DEVICES] =
+    [const { [const { AtomicU64::new(0) }; 2] }; DEVICES];
+
+/// What Darshan calls aligned on the file system of `fd`: its block size; 1 MiB on Lustre.
+fn alignment(fd: c_int, device: u64) -> u32 {
+    const LUSTRE: i64 = 0x0BD0_0BD0;
+    const LUSTRE_ALIGNMENT: u32 = 1 << 20;
+    for [known, size] in &BLOCK_SIZES {
+        if known.load(Ordering::Acquire) == device + 1 {
+            return size.load(Relaxed) as u32;
+        }
+    }
+    // SAFETY: zeroes are a valid value.
+    let mut stat: libc::statfs = unsafe { core::mem::zeroed() };
+    // SAFETY: `stat` is writable.
+    if unsafe { call!(libc::SYS_fstatfs, fd, &raw mut stat) }.is_err() {
+        return 0;
+    }
+    let size = match stat.f_type {
+        LUSTRE => LUSTRE_ALIGNMENT,
+        _ => stat.f_bsize as u32,
+    };
+    let [known, place] = &BLOCK_SIZES[device as usize % DEVICES];
+    known.store(0, Ordering::Release);
+    place.store(u64::from(size), Relaxed);
+    known.store(device + 1, Ordering::Release);
+    size
+}
+
+/// A close. What the number stood for is forgotten before, for another thread may get it at once.
+#[inline(always)]
+pub fn close(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    let Some(entry) = fds::known(fd) else {
+        return call();
+    };
+    let Some(recording) = recording() else {
+        return call();
+    };
+    if state::is_borrowed() {
+        return call();
+    }
+    let taken = entry.take();
+    let Some(handle) = taken.posix else {
+        taken.let_go(&recording.table);
+        return call();
+    };
+    let start_ns = now_ns();
+    let result = call();
+    let end_ns = now_ns();
+    let event = Event::plain(Op::Close, start_ns, end_ns);
+    recording
+        .table
+        .count(Kind::Posix, handle, &event, &recording);
+    taken.let_go(&recording.table);
+    end::look_now_and_then(&recording.table, end_ns);
+    result
+}
+
+/// `close_range` and its kin, after they succeeded: nothing is known of these descriptors any more.
+pub fn closed_range(recording: &Recording, first: u32, last: u32, (start_ns, end_ns): (u64, u64)) {
+    if state::is_borrowed() {
+        return;
+    }
+    fds::each_known(first, last, |_, entry| {
+        let taken = entry.take();
+        if let Some(handle) = taken.posix {
+            let event = Event::plain(Op::Close, start_ns, end_ns);
+            recording
+                .table
+                .count(Kind::Posix, handle, &event, recording);
+        }
+        taken.let_go(&recording.table);
+    });
+}
+
+/// `dup` and its kin: the new descriptor stands for the same open file.
+pub fn dup(old: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    let Some(recording) = recording() else {
+        return call();
+    };
+    if state::is_borrowed() {
+        return call();
+    }
+    let (standing, from, handle) = fds::posix(&recording, old);
+    let start_ns = now_ns();
+    let new = call();
+    let end_ns = now_ns();
+    if new < 0 || new == old {
+        return new;
+    }
+    let Some(to) = fds::entry(new) else {
+        return new;
+    };
+    // A standard stream keeps its name whatever is put under it, as with Darshan.
+    let keeps_stream = new <= 2 && to.stream.standing() == Standing::File;
+    let stream = keeps_stream.then(|| to.stream.handle()).flatten();
+    if let Some(stream) = stream {
+        recording.table.hold_again(Kind::Stdio, stream);
+    }
+    let Some(to) = fds::begin(&recording, new) else {
+        return new;
+    };
+    if stream.is_some() {
+        to.stream.set(Standing::File, stream);
+    }
+    if let (Some(from), Some(handle)) = (from, handle) {
+        recording.table.hold_again(Kind::Posix, handle);
+        to.posix
+            .position
+            .store(from.posix.position.load(Relaxed), Relaxed);
+        let flags = from.flags.fetch_or(ASK, Relaxed) | ASK;
+        to.flags.store(flags, Relaxed);
+        to.posix.set(Standing::File, Some(handle));
+        count_posix(
+            &recording,
+            &to.posix,
+            handle,
+            &Event::plain(Op::Dup, start_ns, end_ns),
+        );
+    } else {
+        to.posix.set(standing, None);
+    }
+    new
+}
