@@ -76,8 +76,16 @@ pub(super) fn lowest<'a>(
         .filter(|one| one.is_lowest)
 }
 
-fn small_ops(flow: &Flow) -> u64 {
-    flow.sizes[..SMALL_BUCKETS].iter().sum()
+/// Small requests of a file. A program that reads until nothing comes has one empty read per open, which is counted
+/// as a small one; it costs nothing and can't be helped, so as many are taken off.
+fn small_ops(one: &FileUse, direction: Direction) -> u64 {
+    let flow = direction.of(one);
+    let empty = if direction.is_write {
+        0
+    } else {
+        one.total.opens.min(flow.sizes[0])
+    };
+    flow.sizes[..SMALL_BUCKETS].iter().sum::<u64>() - empty
 }
 
 fn small_bytes(flow: &Flow) -> u64 {
@@ -135,10 +143,11 @@ fn small(subject: &Subject, direction: Direction, is_shared: bool) -> Option<Fin
         .filter(|one| (one.sharing != Sharing::Unique) == is_shared)
         .filter(|one| {
             let flow = direction.of(one);
-            small_ops(flow) as f64 >= limits.small_share * flow.ops as f64 && flow.ops > 0
+            let small = small_ops(one, direction);
+            small > 0 && small as f64 >= limits.small_share * flow.ops as f64
         })
         .collect();
-    let total: u64 = hits.iter().map(|one| small_ops(direction.of(one))).sum();
+    let total: u64 = hits.iter().map(|one| small_ops(one, direction)).sum();
     if total < limits.min_requests {
         return None;
     }
@@ -146,7 +155,11 @@ fn small(subject: &Subject, direction: Direction, is_shared: bool) -> Option<Fin
     let loss = slowest_path(subject, hits.iter().copied(), direction.part, |one| {
         let flow = direction.of(one);
         let gathered = (small_bytes(flow) as f64 / limits.gathered_bytes).ceil();
-        request_seconds(flow, (small_ops(flow) as f64 - gathered).max(0.0), limits)
+        request_seconds(
+            flow,
+            (small_ops(one, direction) as f64 - gathered).max(0.0),
+            limits,
+        )
     });
     let is_mpi_io = hits.iter().any(|one| !one.is_highest);
     let (code, place) = match (direction.is_write, is_shared) {
@@ -182,7 +195,7 @@ fn small(subject: &Subject, direction: Direction, is_shared: bool) -> Option<Fin
         let flow = direction.of(one);
         format!(
             "{} of {} {} small, {} in {}",
-            number(small_ops(flow)),
+            number(small_ops(one, direction)),
             number(flow.ops),
             direction.noun,
             bytes(flow.bytes),

@@ -87,7 +87,7 @@ fn small_requests_count_from_a_thousand_on_and_from_a_fifth_of_all() {
         is_silent(&with_own(total(999, 100 << 10, 10.0)), code);
         // One byte more is in the next bucket: no request of this file is small.
         is_silent(&with_own(total(1000, (100 << 10) + 1, 10.0)), code);
-        let mut mixed = total(2000, 50, 1.0);
+        let mut mixed = total(2000, 500, 1.0);
         mixed.add(&total(8000, 1 << 20, 9.0));
         fires(&with_own(mixed.clone()), code);
         mixed.add(&total(1, 1 << 20, 0.0));
@@ -101,6 +101,19 @@ fn small_requests_count_from_a_thousand_on_and_from_a_fifth_of_all() {
             code,
         );
     }
+}
+
+#[test]
+fn the_empty_read_at_the_end_of_a_file_is_no_small_request() {
+    let with_empty = |extra: u64| {
+        let mut total = reads(2000, 1 << 20, 10.0);
+        total.read.ops += 2000 + extra;
+        total.read.sizes[0] = 2000 + extra;
+        total.opens = 2000;
+        with_own(total)
+    };
+    is_silent(&with_empty(0), "small-reads");
+    fires(&with_empty(2000), "small-reads");
 }
 
 #[test]
