@@ -62,15 +62,19 @@ pub fn look_now_and_then(table: &Table<'_>, now_ns: u64) {
     }
 }
 
-/// Writes the figures of /proc/self/io into the header.
+/// Writes the figures of /proc/self/io into the header, without what the recorder itself has read.
 pub fn look_at_io(table: &Table<'_>, at: usize) {
+    let [bytes, calls] = sys::own_reads();
     let mut room = [0; 512];
     let Some(text) = sys::read_file(c"/proc/self/io", &mut room) else {
         return;
     };
+    // rchar is the first line, syscr the third.
+    let own = [bytes, 0, calls];
     for (i, line) in text.split(|&b| b == b'\n').take(7).enumerate() {
-        let value = line.split(|&b| b == b' ').nth(1).unwrap_or(&[]);
-        table.put(at + i, number(value));
+        let value = number(line.split(|&b| b == b' ').nth(1).unwrap_or(&[]));
+        let own = own.get(i).copied().unwrap_or(0);
+        table.put(at + i, value.saturating_sub(own));
     }
 }
 

@@ -236,6 +236,10 @@ fn first_look(opening: &Opening, mode: u32) -> Option<(i64, u64)> {
     ) {
         return None;
     }
+    let alignment = alignment(opening.fd, stat.st_dev);
+    if stat.st_mode & libc::S_IFMT == libc::S_IFDIR {
+        return Some((-1, Event::opened(mode, alignment, 0)));
+    }
     let origin = if opening.flags & O_CREAT == 0 {
         WAS_THERE
     } else {
@@ -246,10 +250,7 @@ fn first_look(opening: &Opening, mode: u32) -> Option<(i64, u64)> {
         None if opening.flags & O_TRUNC != 0 => -1,
         None => stat.st_size,
     };
-    Some((
-        size,
-        Event::opened(mode, alignment(opening.fd, stat.st_dev), origin),
-    ))
+    Some((size, Event::opened(mode, alignment, origin)))
 }
 
 /// File systems whose block sizes are remembered.

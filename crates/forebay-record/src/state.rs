@@ -159,6 +159,9 @@ fn make(config: &config::Config) -> Option<&'static [AtomicU64]> {
     );
     // SAFETY: the mapping is there until the next lines give it up.
     let parent = (!at.is_null()).then(|| unsafe { core::slice::from_raw_parts(at, len) });
+    if parent.is_some() {
+        sys::forget_own_reads();
+    }
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
     let Some(words) = birth::make(config, serial, parent.is_some()) else {
         return parent;

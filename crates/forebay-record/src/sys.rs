@@ -2,7 +2,7 @@
 
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use forebay_hook::kernel::FdPath;
 pub use forebay_hook::kernel::{Errno, bytes};
@@ -143,6 +143,19 @@ pub fn position(fd: c_int) -> Option<i64> {
         .map(|p| p as i64)
 }
 
+/// Bytes and calls of [`read_file`]: what the kernel counts of this process and the program did not do.
+static OWN_READS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Bytes and calls that the recorder itself has read.
+pub fn own_reads() -> [u64; 2] {
+    [0, 1].map(|i| OWN_READS[i].load(Ordering::Relaxed))
+}
+
+/// The kernel counts a new process from nothing.
+pub fn forget_own_reads() {
+    OWN_READS.iter().for_each(|n| n.store(0, Ordering::Relaxed));
+}
+
 /// Reads a small file whole; as much as has room.
 pub fn read_file<'o>(path: &core::ffi::CStr, out: &'o mut [u8]) -> Option<&'o [u8]> {
     // SAFETY: a C string.
@@ -151,11 +164,14 @@ pub fn read_file<'o>(path: &core::ffi::CStr, out: &'o mut [u8]) -> Option<&'o [u
     while len < out.len() {
         let rest = &mut out[len..];
         // SAFETY: `rest` is writable for its length.
-        match unsafe { call!(libc::SYS_read, fd, rest.as_mut_ptr(), rest.len()) } {
+        let got = unsafe { call!(libc::SYS_read, fd, rest.as_mut_ptr(), rest.len()) };
+        OWN_READS[1].fetch_add(1, Ordering::Relaxed);
+        match got {
             Ok(0) | Err(_) => break,
             Ok(n) => len += n,
         }
     }
+    OWN_READS[0].fetch_add(len as u64, Ordering::Relaxed);
     close(fd);
     out.get(..len)
 }

@@ -377,4 +377,13 @@ for n in range(50):
         seen
     );
     assert_eq!(image.posix_sum(posix::BYTES_READ), written);
+    let seen = image.posix_sum(posix::BYTES_READ) as u64
+        + image.excluded.bytes_read
+        + image.no_files.bytes_read;
+    // What the loader maps it reads without a hook: the heads of libraries.
+    let read = image.process.io_last.rchar - image.process.io_first.rchar;
+    assert!(
+        (seen..seen + 20_000).contains(&read),
+        "{read} bytes read, {seen} seen"
+    );
 }
