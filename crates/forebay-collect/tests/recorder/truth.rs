@@ -291,6 +291,85 @@ fn calls_on_streams_are_counted_as_darshan_defines_them() {
 }
 
 #[test]
+fn calls_that_few_programs_make_are_counted_too() {
+    let place = Place::new("rare");
+    let program = place.compile("rare_calls");
+    std::fs::create_dir(place.path("data")).expect("a folder");
+    place.record(&program, [place.path("data")]);
+    let image = place.image_of(&program);
+    let posix = |name: &str, counters: &[usize]| {
+        let file = &image.posix[&place.text(&format!("data/{name}"))];
+        counters.iter().map(|&i| file.ints[i]).collect::<Vec<_>>()
+    };
+    use forebay_count::posix::{
+        BYTES_READ, BYTES_WRITTEN, MAX_BYTE_READ, MAX_BYTE_WRITTEN, OPENS, SEQ_READS, STATS,
+    };
+    let moved = [BYTES_READ, BYTES_WRITTEN, MAX_BYTE_READ, MAX_BYTE_WRITTEN];
+    assert_eq!(posix("aio", &moved), [300, 1000, 799, 1499]);
+    assert_eq!(posix("flagged", &moved), [0, 115, 0, 114]);
+    assert_eq!(posix("printed", &moved), [0, 8, 0, 7]);
+    assert_eq!(posix("spliced", &moved), [0, 200, 0, 249]);
+    assert_eq!(posix("again", &moved), [0, 3, 0, 2]);
+    assert_eq!(posix("ranged", &[OPENS]), [2]);
+    assert_eq!(posix("two", &moved), [60, 200, 59, 199]);
+    assert_eq!(posix("two", &[SEQ_READS, STATS]), [1, 3]);
+    assert_eq!(posix("moved", &[posix::RENAME_TARGETS]), [1]);
+
+    let stdio = |name: &str| image.stdio_of(&place.text(&format!("data/{name}")));
+    assert_eq!(
+        stdio("stream"),
+        [
+            ("OPENS", 1),
+            ("READS", 2),
+            ("WRITES", 2),
+            ("SEEKS", 2),
+            ("BYTES_WRITTEN", 5),
+            ("BYTES_READ", 5),
+            ("MAX_BYTE_READ", 4),
+            ("MAX_BYTE_WRITTEN", 4),
+        ]
+    );
+    let wrote = |n| {
+        [
+            ("OPENS", 1),
+            ("WRITES", 1),
+            ("BYTES_WRITTEN", n),
+            ("MAX_BYTE_WRITTEN", n - 1),
+        ]
+    };
+    assert_eq!(stdio("first"), wrote(3));
+    assert_eq!(stdio("second"), wrote(5));
+    let names: Vec<&str> = image
+        .stdio
+        .keys()
+        .map(|n| n.rsplit('/').next().unwrap_or(n))
+        .collect();
+    assert!(
+        names.iter().any(|n| n.starts_with('#')),
+        "the temporary file is in {names:?}"
+    );
+    assert_eq!(image.no_files.bytes_read, 15);
+
+    for (name, calls) in [
+        ("aio", 2),
+        ("splice", 1),
+        ("opendir", 1),
+        ("access", 1),
+        ("attributes", 1),
+        ("truncate", 1),
+        ("link", 1),
+        ("symlink", 1),
+        ("readlink", 1),
+        ("rename", 1),
+        ("xattr", 1),
+        ("allocate", 1),
+    ] {
+        assert_eq!(image.extras.get(name), Some(&calls), "{name}");
+    }
+    assert!(image.extras["readdir"] > 10);
+}
+
+#[test]
 fn fortran_records_are_counted() {
     let place = Place::new("fortran");
     let program = place.compile_by("gfortran", "fortran_io.f90", &["-O1"]);
