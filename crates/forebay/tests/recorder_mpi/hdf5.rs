@@ -9,7 +9,7 @@ use crate::common::{need, skipped};
 use crate::tables::{MPICH, Mpi, OPEN_MPI, Process, Stage};
 
 /// Where Debian puts the three builds of HDF5.
-fn flags(build: &str) -> Option<Vec<String>> {
+pub fn flags(build: &str) -> Option<Vec<String>> {
     let include = format!("/usr/include/hdf5/{build}");
     let library = "/usr/lib/x86_64-linux-gnu/hdf5/".to_owned() + build;
     if !Path::new(&include).join("hdf5.h").exists() {

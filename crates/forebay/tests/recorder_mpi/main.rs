@@ -5,6 +5,7 @@ mod common;
 
 mod hazards;
 mod hdf5;
+mod logs;
 mod mpi_io;
 mod pnetcdf;
 mod tables;

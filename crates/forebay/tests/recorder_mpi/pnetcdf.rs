@@ -9,7 +9,7 @@ use crate::common::{need, skipped};
 use crate::tables::{OPEN_MPI, Process, Stage};
 
 /// Debian builds it for Open MPI.
-fn is_missing() -> bool {
+pub fn is_missing() -> bool {
     let missing = !Path::new("/usr/include/pnetcdf.h").exists();
     if missing {
         skipped("PnetCDF is not installed (scripts/setup.sh test installs it)");
