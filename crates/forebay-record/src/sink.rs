@@ -182,12 +182,24 @@ fn hold(recording: &Recording, kind: Kind, name: &Name<'_>) -> Option<Open> {
     })
 }
 
-/// Notes that a library's handle leads to a record. `extra` comes back with it.
+/// Notes that a library's handle leads to a record. `extra` comes back with it. A handle that leads elsewhere was closed
+/// in a way that is not counted.
 pub fn remember<const N: usize>(handles: &Handles<N>, key: u64, open: &Open, extra: [u64; 2]) {
+    let before = of_value(open.kind, handles.get(key));
+    if before.handle != open.handle {
+        before.release();
+    }
     let (cell, id) = open
         .handle
         .map_or((0, 0), |handle| (handle.cell, handle.id));
-    handles.insert(key, [u64::from(cell), id, extra[0], extra[1]]);
+    if !handles.insert(key, [u64::from(cell), id, extra[0], extra[1]]) {
+        open.release();
+    }
+}
+
+/// Is the handle one of these?
+pub fn is_known<const N: usize>(handles: &Handles<N>, key: u64) -> bool {
+    handles.get(key).is_some()
 }
 
 /// The record that a library's handle leads to.

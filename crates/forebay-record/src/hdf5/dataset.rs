@@ -147,6 +147,11 @@ pub fn close(library: &Library, frame: &Frame, call: impl FnOnce() -> usize) -> 
     result
 }
 
+/// Does `key` stand for one that is open?
+pub fn is_open(key: u64) -> bool {
+    sink::is_known(&DATASETS, key)
+}
+
 /// What `key` stood for is closed, if it was a dataset.
 pub fn closed(key: u64, span: Span) {
     let record = sink::forget(&DATASETS, Kind::H5d, key);

@@ -58,6 +58,11 @@ pub fn close(library: &Library, frame: &Frame, call: impl FnOnce() -> usize) -> 
     result
 }
 
+/// Does `key` stand for one that is open?
+pub fn is_open(key: u64) -> bool {
+    sink::is_known(&FILES, key)
+}
+
 /// What `key` stood for is closed, if it was a file.
 pub fn closed(key: u64, span: Span) {
     let record = sink::forget(&FILES, Kind::H5f, key);

@@ -6,6 +6,7 @@
 //! | `MPI_File` | pointer | pointer | pointer |
 //! | `MPI_COMM_WORLD` | 0x44000000 | `&ompi_mpi_comm_world` | 0x101 |
 //! | `MPI_INFO_NULL` | 0x1c000000 | `&ompi_mpi_info_null` | 0x130 |
+//! | `MPI_DATATYPE_NULL` | 0x0c000000 | `&ompi_mpi_datatype_null` | 0x200 |
 //! | `MPI_Offset`, `MPI_Count` | 64 bits | 64 bits | 64 bits |
 //! | `MPI_SUCCESS` | 0 | 0 | 0 |
 //!
@@ -20,6 +21,7 @@ static STANDARD: Symbol = Symbol::of_library("PMPI_Abi_get_version");
 static STANDARD_HAS_NOT: Symbol = Symbol::of_library("PMPI_Comm_c2f");
 static OPEN_MPI_WORLD: Symbol = Symbol::of_library("ompi_mpi_comm_world");
 static OPEN_MPI_INFO_NULL: Symbol = Symbol::of_library("ompi_mpi_info_null");
+static OPEN_MPI_DATATYPE_NULL: Symbol = Symbol::of_library("ompi_mpi_datatype_null");
 static COMM_RANK: Symbol = Symbol::of_library("PMPI_Comm_rank");
 static COMM_SIZE: Symbol = Symbol::of_library("PMPI_Comm_size");
 static TYPE_SIZE: Symbol = Symbol::of_library("PMPI_Type_size");
@@ -29,6 +31,7 @@ static TYPE_SIZE_X: Symbol = Symbol::of_library("PMPI_Type_size_x");
 struct Constants {
     comm_world: usize,
     info_null: usize,
+    datatype_null: usize,
     /// The bits of a register that hold a handle.
     handle: usize,
 }
@@ -40,21 +43,25 @@ fn constants(caller: usize) -> Constants {
         return Constants {
             comm_world: 0x101,
             info_null: 0x130,
+            datatype_null: 0x200,
             handle: usize::MAX,
         };
     }
     match (
         OPEN_MPI_WORLD.for_caller(caller),
         OPEN_MPI_INFO_NULL.for_caller(caller),
+        OPEN_MPI_DATATYPE_NULL.for_caller(caller),
     ) {
-        (Some(comm_world), Some(info_null)) => Constants {
+        (Some(comm_world), Some(info_null), Some(datatype_null)) => Constants {
             comm_world,
             info_null,
+            datatype_null,
             handle: usize::MAX,
         },
         _ => Constants {
             comm_world: 0x4400_0000,
             info_null: 0x1c00_0000,
+            datatype_null: 0x0c00_0000,
             handle: u32::MAX as usize,
         },
     }
@@ -94,7 +101,13 @@ pub fn size(communicator: usize, caller: usize) -> Option<i32> {
     ask_communicator(&COMM_SIZE, communicator, caller)
 }
 
-/// Bytes of data in an element of `datatype`; 0 for what has no size.
+/// Is this `MPI_DATATYPE_NULL`? PnetCDF takes it for "nothing"; asked for its size, MPI would end the program.
+pub fn is_null_type(datatype: usize, caller: usize) -> bool {
+    let known = constants(caller);
+    datatype & known.handle == known.datatype_null
+}
+
+/// Bytes of data in an element of `datatype`, which is not null; 0 for what has no size.
 pub fn type_size(datatype: usize, caller: usize) -> i64 {
     let mut wide: i64 = 0;
     let mut narrow: c_int = 0;

@@ -138,7 +138,12 @@ fn access(library: &Library, frame: &Frame, part: Part, shape: &Shape) -> [i64; 
             pnetcdf::access(bytes(elements), &[], &[])
         }
         Part::Vard => {
-            let bytes = mpiio::abi::type_size(frame.argument(2), library.caller());
+            let datatype = frame.argument(2);
+            let bytes = if mpiio::abi::is_null_type(datatype, library.caller()) {
+                0
+            } else {
+                mpiio::abi::type_size(datatype, library.caller())
+            };
             pnetcdf::access(bytes, &[], &[])
         }
     }

@@ -37,6 +37,8 @@ int main(int argc, char **argv) {
     count[0] = 5, count[1] = 5;
     TRY(ncmpi_put_vars_int_all(file, grid, start, count, stride, &ints[0][0]));
     TRY(ncmpi_get_varm_int_all(file, grid, start, count, stride, map, &ints[0][0]));
+    /* Nothing at all, as a rank without data says it. */
+    TRY(ncmpi_put_vard_all(file, grid, MPI_DATATYPE_NULL, NULL, 0, MPI_INT));
     /* Independent: one element, and a list of two blocks of 3 and 4 elements. */
     TRY(ncmpi_begin_indep_data(file));
     TRY(ncmpi_put_var1_int(file, grid, start, &ints[0][0]));
