@@ -32,7 +32,11 @@ pub fn record_id(name: &[u8]) -> u64 {
 }
 
 /// Up to eight bytes, the first one lowest.
+#[inline]
 fn word(bytes: &[u8]) -> u64 {
+    if let Ok(eight) = bytes.try_into() {
+        return u64::from_le_bytes(eight);
+    }
     bytes.iter().rev().fold(0, |w, &b| w << 8 | u64::from(b))
 }
 

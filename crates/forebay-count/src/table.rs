@@ -297,8 +297,20 @@ impl<'t> Table<'t> {
     /// The record of a file, made if it is new; when memory is full, the record of its directory. It is held: it
     /// stays until [`Table::let_go`]. `None`: not even that, and the calls belong in [`Bulk::Unplaced`].
     pub fn hold(&self, kind: Kind, name: &Name<'_>, host: &impl Host) -> Option<Handle> {
+        self.hold_found(self.find(kind, name.id), kind, name, host)
+    }
+
+    /// [`Table::hold`] of a record that [`Table::find`] has just looked for.
+    #[inline]
+    pub fn hold_found(
+        &self,
+        mut found: Option<u32>,
+        kind: Kind,
+        name: &Name<'_>,
+        host: &impl Host,
+    ) -> Option<Handle> {
         for _ in 0..4 {
-            let handle = match self.find(kind, name.id) {
+            let handle = match found {
                 Some(cell) => Handle { cell, id: name.id },
                 None => heap::obtain(self, kind, name, host)?,
             };
@@ -308,6 +320,7 @@ impl<'t> Table<'t> {
                 return Some(handle);
             }
             record.words[HANDLES].fetch_sub(1, Ordering::AcqRel);
+            found = self.find(kind, name.id);
         }
         None
     }

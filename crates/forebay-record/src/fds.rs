@@ -202,8 +202,16 @@ fn make_chunk(n: usize) -> *mut Entry {
 pub fn begin(recording: &Recording, fd: c_int) -> Option<&'static Entry> {
     let entry = entry(fd)?;
     entry.take().let_go(&recording.table);
-    HIGHEST.fetch_max(fd, Relaxed);
+    reach(fd);
     Some(entry)
+}
+
+/// There may be something to know of descriptors up to this one. A look first: all threads share the word.
+#[inline(always)]
+fn reach(fd: c_int) {
+    if HIGHEST.load(Relaxed) < fd {
+        HIGHEST.fetch_max(fd, Relaxed);
+    }
 }
 
 /// Calls `act` for all descriptors from `first` to `last` about which something is known.
@@ -258,7 +266,7 @@ fn resolve(
     if standing != Standing::Unknown && !state::is_borrowed() {
         entry.flags.fetch_or(ASK, Relaxed);
         entry.posix.set(standing, handle);
-        HIGHEST.fetch_max(fd, Relaxed);
+        reach(fd);
     }
     (standing, Some(entry), handle)
 }
@@ -385,7 +393,7 @@ fn resolve_stream(
     };
     if standing != Standing::Unknown && !state::is_borrowed() {
         entry.stream.set(standing, handle);
-        HIGHEST.fetch_max(fd, Relaxed);
+        reach(fd);
     }
     (standing, Some(entry), handle)
 }

@@ -171,13 +171,13 @@ pub fn opened(recording: &Recording, name: &[u8], opening: &Opening) {
         return;
     }
     let name = Name::of(name);
-    let known = recording.table.find(Kind::Posix, name.id).is_some();
+    let known = recording.table.find(Kind::Posix, name.id);
     let mode = if opening.flags & O_CREAT != 0 {
         opening.mode
     } else {
         0
     };
-    let event = if known {
+    let event = if known.is_some() {
         Event {
             aux: Event::opened(mode, 0, 0),
             ..event
@@ -197,7 +197,10 @@ pub fn opened(recording: &Recording, name: &[u8], opening: &Opening) {
             }
         }
     };
-    let Some(handle) = recording.table.hold(Kind::Posix, &name, recording) else {
+    let Some(handle) = recording
+        .table
+        .hold_found(known, Kind::Posix, &name, recording)
+    else {
         recording.table.add_bulk(Bulk::Unplaced, &event);
         return;
     };

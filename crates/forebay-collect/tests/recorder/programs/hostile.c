@@ -121,8 +121,9 @@ int main(int argc, char **argv)
 {
     assert(argc == 3 && chdir(argv[2]) == 0);
     const char *mode = argv[1];
-    if (!strcmp(mode, "files")) {
-        for (int i = 0; i < 50000; i++) {
+    if (!strcmp(mode, "files") || !strcmp(mode, "fewer")) {
+        int n = strcmp(mode, "files") ? 5000 : 50000;
+        for (int i = 0; i < n; i++) {
             char name[60];
             snprintf(name, sizeof name, "d%d/file-with-a-long-name-%d", i % 5, i);
             put(name, 10 + i % 3);
