@@ -7,15 +7,12 @@ use forebay_count::handles::Handles;
 use forebay_count::heat::Direction;
 use forebay_count::mpiio::{self, Mode};
 
-use super::abi;
+use super::{SUCCESS, abi};
 use crate::foreign::Frame;
 use crate::sink::{self, Open};
 
 /// Files that are open, by `MPI_File`.
 static FILES: Handles<1024> = Handles::new();
-
-/// `MPI_SUCCESS`.
-const SUCCESS: i32 = 0;
 
 fn record_of(file: usize) -> Open {
     sink::open_behind(&FILES, Kind::Mpiio, file as u64)

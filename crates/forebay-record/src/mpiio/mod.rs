@@ -22,6 +22,8 @@ use forebay_count::mpiio::Mode;
 use crate::foreign::{Frame, Symbol, same_object};
 use crate::sink;
 
+/// `MPI_SUCCESS` in every ABI.
+const SUCCESS: i32 = 0;
 /// What a caller gets for a function that no library has: `MPI_ERR_UNKNOWN` of MPICH, an error in every ABI.
 const MISSING: usize = 13;
 
@@ -94,7 +96,10 @@ impl Function {
         match self.what {
             What::Init => {
                 let result = call();
-                note_rank(frame.caller());
+                // Before MPI is up any question ends the program.
+                if result as i32 == SUCCESS {
+                    note_rank(frame.caller());
+                }
                 result
             }
             What::Abort => {
