@@ -126,27 +126,26 @@ fn fill(config: &mut Config) -> bool {
     true
 }
 
-/// Variables in which launchers say a rank and the number of ranks.
-const RANKS: [(&str, &str); 5] = [
-    ("PMI_RANK", "PMI_SIZE"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMIX_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("SLURM_PROCID", "SLURM_NTASKS"),
-    ("RANK", "WORLD_SIZE"),
+/// Variables in which launchers say a rank and the number of ranks, and one without which the first does not mean
+/// that: RANK alone may be anything, and a batch script of Slurm is no task.
+const RANKS: [(&str, &str, &str); 5] = [
+    ("PMI_RANK", "PMI_SIZE", "PMI_RANK"),
+    (
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_RANK",
+    ),
+    ("PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID"),
+    ("RANK", "WORLD_SIZE", "WORLD_SIZE"),
 ];
 
 fn rank() -> Option<(u32, u32)> {
-    RANKS.iter().find_map(|(rank, ranks)| {
-        let rank = variable(rank).and_then(number)?;
-        let ranks = variable(ranks).and_then(number);
-        // RANK alone may mean anything.
-        if *ranks.as_ref().unwrap_or(&0) == 0
-            && variable("RANK").is_some()
-            && variable("WORLD_SIZE").is_none()
-        {
-            return None;
-        }
-        Some((u32::try_from(rank).ok()?, ranks.unwrap_or(0) as u32))
+    RANKS.iter().find_map(|(rank, ranks, needed)| {
+        variable(needed)?;
+        let rank = u32::try_from(variable(rank).and_then(number)?).ok()?;
+        let ranks = variable(ranks).and_then(number).unwrap_or(0);
+        Some((rank, u32::try_from(ranks).ok()?))
     })
 }
 

@@ -291,6 +291,77 @@ fn calls_on_streams_are_counted_as_darshan_defines_them() {
 }
 
 #[test]
+fn launchers_say_the_rank_in_the_environment() {
+    for (variables, rank, key) in [
+        (
+            &[("PMI_RANK", "3"), ("PMI_SIZE", "8")][..],
+            Some((3, 8)),
+            "",
+        ),
+        (
+            &[
+                ("OMPI_COMM_WORLD_RANK", "1"),
+                ("OMPI_COMM_WORLD_SIZE", "2"),
+                ("PMIX_NAMESPACE", "job-7"),
+            ],
+            Some((1, 2)),
+            "job-7",
+        ),
+        (
+            &[
+                ("RANK", "5"),
+                ("WORLD_SIZE", "6"),
+                ("MASTER_ADDR", "n1"),
+                ("MASTER_PORT", "29500"),
+            ],
+            Some((5, 6)),
+            "n1.29500",
+        ),
+        (
+            &[
+                ("SLURM_PROCID", "2"),
+                ("SLURM_STEP_NUM_TASKS", "4"),
+                ("SLURM_STEP_ID", "0"),
+                ("SLURM_JOB_ID", "99"),
+            ],
+            Some((2, 4)),
+            "99.0",
+        ),
+        // A batch script, and a variable of somebody's own.
+        (&[("SLURM_PROCID", "0"), ("SLURM_JOB_ID", "99")], None, "99"),
+        (&[("RANK", "colonel")], None, ""),
+        (&[("RANK", "1")], None, ""),
+    ] {
+        let place = Place::new("rank");
+        let mut command = place.command("/bin/true");
+        let known = [
+            "PMI_RANK",
+            "OMPI_COMM_WORLD_RANK",
+            "PMIX_RANK",
+            "PMIX_NAMESPACE",
+            "SLURM_JOB_ID",
+            "WORLD_SIZE",
+        ];
+        known.iter().for_each(|name| {
+            command.env_remove(name);
+        });
+        let status = command
+            .envs(variables.iter().copied())
+            .status()
+            .expect("timeout runs");
+        assert!(status.success());
+        let images = place.images();
+        let image = images
+            .iter()
+            .find(|i| i.process.exe().ends_with(b"true"))
+            .expect("a table");
+        let expected = rank.map(|(rank, ranks)| (rank, ranks, read::RankSource::Environment));
+        assert_eq!(image.process.rank, expected, "{variables:?}");
+        assert_eq!(image.process.job_key(), key.as_bytes(), "{variables:?}");
+    }
+}
+
+#[test]
 fn calls_that_few_programs_make_are_counted_too() {
     let place = Place::new("rare");
     let program = place.compile("rare_calls");
