@@ -127,11 +127,11 @@ pub fn outer_rank(env: &dyn Fn(&str) -> Option<String>) -> Option<(u32, u32)> {
         .find_map(|(rank, size)| Some((number(rank)?, number(size).unwrap_or(0).max(1))))
 }
 
-/// Variables in which launchers tell a process its rank and the number of ranks.
+/// Variables in which launchers tell a process its rank and the number of ranks, in the recorder's order.
 const RANK_VARIABLES: [(&str, &str); 5] = [
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
-    ("PMIX_RANK", "PMIX_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMIX_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("SLURM_PROCID", "SLURM_NTASKS"),
     ("RANK", "WORLD_SIZE"),
 ];

@@ -211,7 +211,8 @@ impl Image {
             last_ns: process.last_realtime_ns.max(process.start_realtime_ns),
             claim: claim(&process).filter(|c| c.by_mpi || Some((c.rank, c.size)) != outer),
             end: process.end,
-            is_alive: process.end == End::Unsaid
+            // After exec the table of the next program may not be there yet.
+            is_alive: matches!(process.end, End::Unsaid | End::Exec)
                 && is_here
                 && recording::is_alive(process.pid, process.start_ticks),
             program: exe.rsplit('/').next().unwrap_or_default().to_owned(),

@@ -10,5 +10,6 @@ mod job;
 mod logs;
 mod mpi;
 mod pools;
+mod pydarshan;
 mod runs;
 mod trees;
