@@ -71,7 +71,10 @@ function heatMap(root, lines) {
         // What is not nothing must be seen: the ramp begins at 12 %.
         const part = 0.12 + 0.88 * shade(n);
         context.fillStyle = "rgb(" + from.map((c, i) => Math.round(c + (to[i] - c) * part)).join(",") + ")";
-        context.fillRect(left + bin * cellWidth, top + row * cellHeight, Math.max(cellWidth, 1) + 0.3, cellHeight + 0.3);
+        // On whole pixels, so that neighbours leave no seam.
+        const x = Math.round(left + bin * cellWidth), y = Math.round(top + row * cellHeight);
+        const toX = Math.round(left + (bin + 1) * cellWidth), toY = Math.round(top + (row + 1) * cellHeight);
+        context.fillRect(x, y, Math.max(toX - x, 1), Math.max(toY - y, 1));
       }
     }
     context.strokeStyle = colour("--soft");
@@ -111,7 +114,7 @@ function heatMap(root, lines) {
       context.lineWidth = 1;
     }
     source.textContent = line.source + (line.ranks_per_row > 1 ? "; " + line.ranks_per_row + " ranks per row" : "") +
-      "; columns of " + seconds(line.bin_seconds) + "; darkest cell " + bytes(most);
+      "; columns of " + seconds(line.bin_seconds) + "; most in a cell " + bytes(most);
     geometry = { left, top, plot, tall, line, cells };
   }
 

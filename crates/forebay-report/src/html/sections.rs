@@ -222,7 +222,7 @@ pub(super) fn timeline(report: &Report) -> Markup {
             @if report.job.timelines.is_empty() {
                 p { "The log has neither heat maps nor times of reads and writes." }
             } @else {
-                p .hint { "Bytes by rank (down) and time (across); darker is more. The bars are the sums over all ranks (top) and "
+                p .hint { "Bytes by rank (down) and time (across); the stronger the shade, the more. The bars are the sums over all ranks (top) and "
                     "over time (right). Point at a cell, or move with the arrow keys." }
                 (heat_map(0, "Heat map of bytes by rank and time"))
                 details {
