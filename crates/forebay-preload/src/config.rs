@@ -15,18 +15,25 @@ use crate::sys;
 
 /// File name of this library, as `LD_PRELOAD` has it.
 const LIBRARY_STEM: &[u8] = b"libforebay_preload";
+/// File name of the recorder, which stands before it in a run that is recorded.
+const RECORDER_STEM: &[u8] = b"libforebay_record";
 /// Environment variable: seconds for which a lost bridge is tried again.
 const ENV_RECONNECT: &str = "FOREBAY_RECONNECT_S";
 /// All variables of the project begin with this.
 pub const ENV_PREFIX: &[u8] = b"FOREBAY_";
-/// What a new program needs, in the order of [`Config::exports`].
-const EXPORTED: [&str; 5] = [
+/// What a new program needs, in the order of [`Config::exports`]: first what the buffer needs, then the recorder.
+const EXPORTED: [&str; 8] = [
     ENV_BUFFER,
     ENV_ALIAS,
     ENV_SOCKET,
     ENV_STORAGE,
     ENV_RECONNECT,
+    "FOREBAY_RECORD",
+    "FOREBAY_RECORD_MEMORY",
+    "FOREBAY_RECORD_INCLUDE",
 ];
+/// As many of them the buffer can't do without.
+const NEEDED: usize = 5;
 /// Room for `NAME=value`.
 const MAX_ENTRY_BYTES: usize = MAX_PATH_BYTES + 64;
 const RECONNECT_DEFAULT_S: u64 = 10;
@@ -91,7 +98,8 @@ impl Config {
     pub fn exports(&self) -> impl Iterator<Item = &[u8]> {
         self.exports.iter().map(Text::get).filter(|e| !e.is_empty())
     }
-    /// This library, as `LD_PRELOAD` names it; empty if it was loaded otherwise.
+    /// This library as `LD_PRELOAD` names it, with the recorder before it if there is one; empty if it was loaded
+    /// otherwise.
     pub fn library(&self) -> &[u8] {
         self.library.get()
     }
@@ -204,7 +212,7 @@ unsafe fn fill(config: &mut Config, block: *const *const c_char) -> bool {
     for entry in unsafe { entries(block) } {
         let value = |name: &str| environment::value(entry, name.as_bytes());
         if let Some(at) = EXPORTED.iter().position(|name| value(name).is_some()) {
-            ok &= config.exports[at].set(entry);
+            ok &= config.exports[at].set(entry) || at >= NEEDED;
         }
         if let Some(v) = value(ENV_BUFFER) {
             ok &= config.root.set(without_slash(v));
@@ -221,7 +229,7 @@ unsafe fn fill(config: &mut Config, block: *const *const c_char) -> bool {
         } else if let Some(v) = value("LD_PRELOAD")
             && let Some(own) = find_own(v)
         {
-            ok &= config.library.set(own);
+            ok &= config.library.set(with_recorder(v, own)) || config.library.set(own);
         }
     }
     let absolute = |p: &[u8]| p.first() == Some(&b'/');
@@ -233,6 +241,18 @@ unsafe fn fill(config: &mut Config, block: *const *const c_char) -> bool {
 /// This library in an `LD_PRELOAD` list.
 pub fn find_own(list: &[u8]) -> Option<&[u8]> {
     environment::find_library(list, LIBRARY_STEM)
+}
+
+/// This library in a list and, if it stands right before it, the recorder.
+fn with_recorder<'l>(list: &'l [u8], own: &'l [u8]) -> &'l [u8] {
+    let place = |element: &[u8]| element.as_ptr() as usize - list.as_ptr() as usize;
+    let end = place(own) + own.len();
+    match environment::find_library(list, RECORDER_STEM) {
+        Some(recorder) if place(recorder) + recorder.len() + 1 == place(own) => {
+            &list[place(recorder)..end]
+        }
+        _ => own,
+    }
 }
 
 fn without_slash(path: &[u8]) -> &[u8] {
