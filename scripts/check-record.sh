@@ -23,7 +23,7 @@ complain() {
 
 # What a hook may call while a signal handler or a child of vfork runs it: clock, memory, strings, and what only looks at
 # a stream. The handlers are set at load time.
-allowed='__errno_location __register_atfork __vfork bcmp clock_gettime dirfd dladdr dlopen dlsym environ feof ferror fileno_unlocked
+allowed='__errno_location __register_atfork __vfork bcmp clock_gettime dirfd dladdr dlopen dlsym dlvsym environ feof ferror fileno_unlocked
 ftello memchr memcmp memcpy memmove memset on_exit stderr stdin stdout strlen'
 # Put in by the linker, and weak.
 allowed="$allowed _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable __cxa_finalize __gmon_start__"

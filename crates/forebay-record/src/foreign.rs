@@ -2,14 +2,16 @@
 //!
 //! They differ from libc in two ways. A process may hold several of them (each Python wheel brings an HDF5 of its
 //! own), and they may be loaded privately (`dlopen` without `RTLD_GLOBAL`), where `RTLD_NEXT` does not look. So a hook
-//! has to pass on to the definition that *its caller* would have got. Its entry point therefore is a few
+//! has to pass on to the definition that *its caller* would have got, symbol versions included. Its entry point therefore is a few
 //! instructions that keep the arguments together with the return address, a [`Frame`]; all arguments of the functions
 //! in question are integers and pointers.
 
-use core::ffi::{CStr, c_void};
+use core::ffi::{CStr, c_char, c_void};
 use core::mem::transmute;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::elf::Image;
 
 /// Arguments in registers.
 #[cfg(target_arch = "x86_64")]
@@ -175,25 +177,29 @@ struct Known {
 /// The name is kept here and not behind a pointer, so that hundreds of these need no relocation when a process starts.
 pub struct Symbol {
     name: [u8; MAX_NAME_BYTES],
-    /// Does this library define the name, too?
-    hooked: bool,
+    scope: Scope,
     claimed: AtomicUsize,
     known: [Known; CALLERS],
 }
 
 impl Symbol {
-    /// A function that this library defines, too: what comes after it.
+    /// A function that this library defines, too: what comes after it for a caller.
     pub const fn next(name: &str) -> Self {
-        Symbol::new(name, true)
+        Symbol::new(name, Scope::Next)
     }
 
     /// A function or variable that only other libraries define. Of a variable the program may have the one copy that
     /// counts, and a program comes before all libraries.
-    pub const fn of_library(name: &str) -> Self {
-        Symbol::new(name, false)
+    pub const fn elsewhere(name: &str) -> Self {
+        Symbol::new(name, Scope::Everywhere)
     }
 
-    const fn new(name: &str, hooked: bool) -> Self {
+    /// A function of the library in which the "caller" is.
+    pub const fn of_library(name: &str) -> Self {
+        Symbol::new(name, Scope::Library)
+    }
+
+    const fn new(name: &str, scope: Scope) -> Self {
         let bytes = name.as_bytes();
         let mut copy = [0; MAX_NAME_BYTES];
         assert!(bytes.len() < MAX_NAME_BYTES);
@@ -204,7 +210,7 @@ impl Symbol {
         }
         Symbol {
             name: copy,
-            hooked,
+            scope,
             claimed: AtomicUsize::new(0),
             known: [const {
                 Known {
@@ -234,7 +240,7 @@ impl Symbol {
     #[cold]
     fn look_up(&self, caller: usize) -> Option<usize> {
         let object = Object::of(caller);
-        let real = object.find(&self.name, self.hooked);
+        let real = object.find(&self.name, self.scope);
         let place = self.claimed.fetch_add(1, Ordering::Relaxed);
         // More objects than that are looked up each time.
         if let Some(known) = self.known.get(place) {
@@ -246,11 +252,38 @@ impl Symbol {
     }
 }
 
+/// Where a symbol is looked for.
+#[derive(Clone, Copy)]
+enum Scope {
+    /// Behind this library, then in what the caller needs.
+    Next,
+    /// In the program and all that was loaded with it or for all, then in what the caller needs.
+    Everywhere,
+    /// In the library of the address itself.
+    Library,
+}
+
+unsafe extern "C" {
+    fn dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void;
+}
+
+/// A symbol in a scope of the dynamic loader, of a version if one is wanted; 0 if there is none.
+fn symbol_in(handle: *mut c_void, name: &CStr, version: Option<&CStr>) -> usize {
+    // SAFETY: C strings, and a handle that is open or stands for a scope; both may be called from any thread.
+    unsafe {
+        match version {
+            Some(version) => dlvsym(handle, name.as_ptr(), version.as_ptr()) as usize,
+            None => libc::dlsym(handle, name.as_ptr()) as usize,
+        }
+    }
+}
+
 /// A program or library in this process.
 struct Object {
+    image: Option<Image>,
     start: usize,
     end: usize,
-    name: *const libc::c_char,
+    name: *const c_char,
 }
 
 impl Object {
@@ -265,72 +298,69 @@ impl Object {
         // SAFETY: dladdr takes any address, and writes into `info` only.
         let found = unsafe { libc::dladdr(address as *const c_void, &mut info) } != 0;
         let start = info.dli_fbase as usize;
-        if !found || start == 0 {
+        // SAFETY: an object is loaded there. It stays, for we are called from it.
+        let image = (found && start != 0)
+            .then(|| unsafe { Image::at(start) })
+            .flatten();
+        match image {
+            Some(image) => Object {
+                image: Some(image),
+                start,
+                end: image.end(),
+                name: info.dli_fname,
+            },
             // Code that no object holds (a just-in-time compiler's): this one call site.
-            return Object {
+            None => Object {
+                image: None,
                 start: address,
                 end: address + 1,
                 name: null_mut(),
-            };
-        }
-        // SAFETY: the first segment of a loaded object begins with its headers.
-        let end = unsafe { end_of(start) }.unwrap_or(address + 1);
-        Object {
-            start: if end > address + 1 { start } else { address },
-            end,
-            name: info.dli_fname,
+            },
         }
     }
 
-    /// What this object gets under the name: from the program and what was loaded with it or for all; else from the
-    /// libraries that it needs itself. They stay loaded from then on, so that the address stays good.
-    fn find(&self, name: &[u8; MAX_NAME_BYTES], hooked: bool) -> Option<usize> {
-        let everywhere = if hooked {
-            libc::RTLD_NEXT
-        } else {
-            libc::RTLD_DEFAULT
-        };
+    /// What this object gets under the name, as the dynamic loader would have bound it without this library: of the
+    /// version that it wants; from the program and what was loaded with it or for all; else from the libraries that it
+    /// needs itself. They stay loaded from then on, so that the address stays good.
+    fn find(&self, name: &[u8; MAX_NAME_BYTES], scope: Scope) -> Option<usize> {
         let name = CStr::from_bytes_until_nul(name).ok()?;
-        // SAFETY: a C string; dlsym may be called from any thread.
-        let global = unsafe { libc::dlsym(everywhere, name.as_ptr()) } as usize;
-        if global != 0 || self.name.is_null() {
-            return (global != 0).then_some(global);
-        }
-        // SAFETY: the name of a loaded object; nothing is loaded, for it is there.
-        let handle = unsafe { libc::dlopen(self.name, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-        if handle.is_null() {
-            return None;
-        }
-        // SAFETY: a handle that was just opened, a C string.
-        let own = unsafe { libc::dlsym(handle, name.as_ptr()) } as usize;
-        (own != 0).then_some(own)
+        let version = match scope {
+            Scope::Next => self
+                .image
+                .as_ref()
+                .and_then(|image| image.version_wanted(name)),
+            _ => None,
+        };
+        let everywhere = match scope {
+            Scope::Everywhere => libc::RTLD_DEFAULT,
+            _ => libc::RTLD_NEXT,
+        };
+        let global = |version| symbol_in(everywhere, name, version);
+        let own = |version| {
+            // SAFETY: the name of a loaded object; nothing is loaded, for it is there.
+            let handle = unsafe { libc::dlopen(self.name, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+            if handle.is_null() {
+                0
+            } else {
+                symbol_in(handle, name, version)
+            }
+        };
+        let own = |version| if self.name.is_null() { 0 } else { own(version) };
+        let found = match (scope, version) {
+            (Scope::Library, _) => first(own(None), || global(None)),
+            (_, None) => first(global(None), || own(None)),
+            (_, Some(_)) => {
+                let versioned = first(global(version), || own(version));
+                first(versioned, || first(global(None), || own(None)))
+            }
+        };
+        (found != 0).then_some(found)
     }
 }
 
-/// The end of the object whose ELF header is at `start`.
-///
-/// # Safety
-/// `start` is the base address of a loaded object.
-unsafe fn end_of(start: usize) -> Option<usize> {
-    // SAFETY: by contract the header is mapped there.
-    let header = unsafe { &*(start as *const libc::Elf64_Ehdr) };
-    if header.e_ident[..4] != *b"\x7fELF" {
-        return None;
-    }
-    let headers = start + header.e_phoff as usize;
-    let base = if header.e_type == libc::ET_DYN {
-        start
-    } else {
-        0
-    };
-    (0..usize::from(header.e_phnum))
-        .map(|at| {
-            // SAFETY: the program headers follow in the same segment.
-            unsafe { &*(headers as *const libc::Elf64_Phdr).add(at) }
-        })
-        .filter(|segment| segment.p_type == libc::PT_LOAD)
-        .map(|segment| base + (segment.p_vaddr + segment.p_memsz) as usize)
-        .max()
+/// The first of two addresses that is not 0.
+fn first(one: usize, other: impl FnOnce() -> usize) -> usize {
+    if one != 0 { one } else { other() }
 }
 
 /// Do the two addresses lie in the same program or library?

@@ -21,7 +21,7 @@
 //! | [`opening`] | the same where descriptors come and go |
 //! | [`end`] | how the process ends |
 //! | [`hooks`] | the functions of libc, by verb |
-//! | [`foreign`] | entry points for functions of libraries, and whose definition comes next |
+//! | [`foreign`], [`elf`] | entry points for functions of libraries, and whose definition comes next |
 //! | [`sink`] | records and handles of libraries |
 //! | [`mpiio`], [`hdf5`], [`pnetcdf`] | their functions |
 #![no_std]
@@ -30,6 +30,7 @@
 mod birth;
 mod config;
 mod count;
+mod elf;
 mod end;
 mod fds;
 mod foreign;

@@ -32,6 +32,7 @@ symbols! {
     OBJECT_NAME "H5Iget_name"
     OBJECT_TYPE "H5Iget_type"
     FILE_ID "H5Iget_file_id"
+    REFERENCE_DROP "H5Idec_ref"
     DATASET_TYPE "H5Dget_type"
     DATASET_SPACE "H5Dget_space"
     DATASET_PROPERTIES "H5Dget_create_plist"
@@ -52,13 +53,11 @@ symbols! {
     TRANSFER_MODE "H5Pget_dxpl_mpio"
 }
 
-/// This one is counted itself.
-static REFERENCE_DROP: Symbol = Symbol::next("H5Idec_ref");
-
 /// One HDF5.
 #[derive(Clone, Copy)]
 pub struct Library {
-    caller: usize,
+    /// A function of it.
+    address: usize,
     /// Tells this library's ids from those of another one in the process.
     tag: u64,
     /// Ids are `int`, as before HDF5 1.10.
@@ -103,11 +102,11 @@ pub enum SelectionKind {
 pub type Dims = [u64; MAX_DIMS];
 
 impl Library {
-    /// The one that calls from `caller` go to.
-    pub fn of(caller: usize) -> Option<Self> {
-        let get_version = GET_LIBVERSION.for_caller(caller)?;
+    /// The one that has a function at this address.
+    pub fn of(address: usize) -> Option<Self> {
+        let get_version = GET_LIBVERSION.for_caller(address)?;
         Some(Library {
-            caller,
+            address,
             tag: (get_version as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15),
             narrow: WIDE.load(Ordering::Relaxed) != get_version && is_narrow(get_version),
         })
@@ -129,7 +128,7 @@ impl Library {
 
     /// Calls a function of integers and pointers; `None` if this HDF5 has no such function.
     fn ask<const N: usize>(&self, question: &Symbol, given: [usize; N]) -> Option<usize> {
-        let function = question.for_caller(self.caller)?;
+        let function = question.for_caller(self.address)?;
         let mut arguments = [0; 5];
         arguments[..N].copy_from_slice(&given);
         let [a, b, c, d, e] = arguments;

@@ -69,7 +69,7 @@ extern "C" fn handle(frame: &Frame, function: &'static Function) -> usize {
     if !sink::recording() {
         return call();
     }
-    let Some(library) = Library::of(frame.caller()) else {
+    let Some(library) = Library::of(real) else {
         return call();
     };
     match function.what {

@@ -17,15 +17,15 @@ use core::mem::transmute;
 
 use crate::foreign::Symbol;
 
-static STANDARD: Symbol = Symbol::of_library("PMPI_Abi_get_version");
-static STANDARD_HAS_NOT: Symbol = Symbol::of_library("PMPI_Comm_c2f");
-static OPEN_MPI_WORLD: Symbol = Symbol::of_library("ompi_mpi_comm_world");
-static OPEN_MPI_INFO_NULL: Symbol = Symbol::of_library("ompi_mpi_info_null");
-static OPEN_MPI_DATATYPE_NULL: Symbol = Symbol::of_library("ompi_mpi_datatype_null");
-static COMM_RANK: Symbol = Symbol::of_library("PMPI_Comm_rank");
-static COMM_SIZE: Symbol = Symbol::of_library("PMPI_Comm_size");
-static TYPE_SIZE: Symbol = Symbol::of_library("PMPI_Type_size");
-static TYPE_SIZE_X: Symbol = Symbol::of_library("PMPI_Type_size_x");
+static STANDARD: Symbol = Symbol::elsewhere("PMPI_Abi_get_version");
+static STANDARD_HAS_NOT: Symbol = Symbol::elsewhere("PMPI_Comm_c2f");
+static OPEN_MPI_WORLD: Symbol = Symbol::elsewhere("ompi_mpi_comm_world");
+static OPEN_MPI_INFO_NULL: Symbol = Symbol::elsewhere("ompi_mpi_info_null");
+static OPEN_MPI_DATATYPE_NULL: Symbol = Symbol::elsewhere("ompi_mpi_datatype_null");
+static COMM_RANK: Symbol = Symbol::elsewhere("PMPI_Comm_rank");
+static COMM_SIZE: Symbol = Symbol::elsewhere("PMPI_Comm_size");
+static TYPE_SIZE: Symbol = Symbol::elsewhere("PMPI_Type_size");
+static TYPE_SIZE_X: Symbol = Symbol::elsewhere("PMPI_Type_size_x");
 
 /// The handles that the recorder knows.
 struct Constants {

@@ -27,18 +27,19 @@ static VARIABLE_DIMS: Symbol = Symbol::of_library("ncmpi_inq_vardimid");
 /// One PnetCDF.
 #[derive(Clone, Copy)]
 pub struct Library {
-    caller: usize,
+    /// A function of it.
+    address: usize,
 }
 
 impl Library {
-    /// The one that calls from `caller` go to.
-    pub fn of(caller: usize) -> Self {
-        Library { caller }
+    /// The one that has a function at this address.
+    pub fn of(address: usize) -> Self {
+        Library { address }
     }
 
-    /// An address in what calls this library.
-    pub fn caller(&self) -> usize {
-        self.caller
+    /// The address.
+    pub fn address(&self) -> usize {
+        self.address
     }
 
     /// Calls a function that answers through a pointer, the last of its arguments.
@@ -48,7 +49,7 @@ impl Library {
         given: [c_int; N],
         answer: *mut T,
     ) -> Option<()> {
-        let function = question.for_caller(self.caller)?;
+        let function = question.for_caller(self.address)?;
         // SAFETY: the functions above take one or two `int` and a pointer to what they answer; the callers below give
         // each its own, with room for the answer.
         let error = unsafe {
@@ -77,7 +78,7 @@ impl Library {
 
     /// Path of a file, as it was opened.
     pub fn path<'p>(&self, file: c_int, out: &'p mut [u8; MAX_NAME_BYTES]) -> Option<&'p CStr> {
-        let function = PATH.for_caller(self.caller)?;
+        let function = PATH.for_caller(self.address)?;
         type Question = unsafe extern "C" fn(c_int, *mut c_int, *mut u8) -> c_int;
         // SAFETY: int ncmpi_inq_path(int, int *, char *).
         let ask = unsafe { transmute::<usize, Question>(function) };

@@ -70,7 +70,7 @@ extern "C" fn handle(frame: &Frame, function: &'static Function) -> usize {
     if !sink::recording() {
         return call();
     }
-    let library = Library::of(frame.caller());
+    let library = Library::of(real);
     match function.what {
         What::Open { create } => file::open(frame, create, call),
         What::Close => file::close(&library, frame, call),

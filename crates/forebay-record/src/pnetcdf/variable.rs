@@ -139,10 +139,10 @@ fn access(library: &Library, frame: &Frame, part: Part, shape: &Shape) -> [i64; 
         }
         Part::Vard => {
             let datatype = frame.argument(2);
-            let bytes = if mpiio::abi::is_null_type(datatype, library.caller()) {
+            let bytes = if mpiio::abi::is_null_type(datatype, library.address()) {
                 0
             } else {
-                mpiio::abi::type_size(datatype, library.caller())
+                mpiio::abi::type_size(datatype, library.address())
             };
             pnetcdf::access(bytes, &[], &[])
         }

@@ -158,6 +158,49 @@ fn parallel_hdf5_on_open_mpi() {
     parallel(&OPEN_MPI, "openmpi");
 }
 
+#[test]
+fn two_builds_in_one_process_are_kept_apart() {
+    need!("mpicc.openmpi");
+    let (Some(outer), Some(inner)) = (flags("openmpi"), flags("serial")) else {
+        return;
+    };
+    let stage = Stage::new();
+    // The library is found beside the program.
+    let library = stage.compile(
+        "gcc",
+        "hdf5_two_builds.c",
+        &with(&inner, &["-DINNER", "-shared", "-fPIC"]),
+    );
+    std::fs::rename(library, stage.path("libinner.so")).unwrap();
+    let here = format!("-L{}", stage.dir());
+    let run_time = format!("-Wl,-rpath,{}", stage.dir());
+    let flags = with(&outer, &[&here, "-linner", &run_time]);
+    let program = stage.compile(OPEN_MPI.c, "hdf5_two_builds.c", &flags);
+    let (of_program, of_library) = (stage.path("outer.h5"), stage.path("inner.h5"));
+    let recorded = stage
+        .record(&[&program, &of_program, &of_library])
+        .succeeded();
+    let process = recorded.one_with(Kind::H5f);
+    for file in [&of_program, &of_library] {
+        process.record(Kind::H5f, file).is(&[("OPENS", 3)]);
+        let set = process.record(Kind::H5d, &format!("{file}:/x"));
+        assert_eq!((set.get("OPENS"), set.get("WRITES")), (3, 3));
+        assert_eq!(
+            (set.get("BYTES_WRITTEN"), set.get("DATASPACE_NPOINTS")),
+            (120, 10)
+        );
+    }
+}
+
+/// Flags behind flags.
+fn with<'f>(flags: &'f [String], more: &[&'f str]) -> Vec<&'f str> {
+    flags
+        .iter()
+        .map(String::as_str)
+        .chain(more.iter().copied())
+        .collect()
+}
+
 const H5PY: &str = r#"
 import sys, numpy, h5py
 with h5py.File(sys.argv[1], "w") as f:
