@@ -1,8 +1,8 @@
 //! Jobs without MPI: pipelines, programs that execute others, launchers that only set an environment.
 
 use crate::common::PYTHON;
-use crate::job::{Job, only, record, write};
-use crate::stage::Stage;
+use crate::job::{Job, only, record, record_command, write};
+use crate::stage::{Stage, finish};
 use std::fs;
 
 #[test]
@@ -65,6 +65,23 @@ fn a_launcher_that_sets_rank_and_world_size_makes_ranks() {
     }
     // All ranks have read it.
     assert_eq!(job.bytes(&stage, "in"), only(-1, 12, 0));
+}
+
+#[test]
+fn the_environment_of_a_batch_script_makes_no_ranks() {
+    let stage = Stage::new();
+    let script = format!("{}; {}", write("one", 10), write("two", 20));
+    let mut command = record_command(&stage, &script);
+    // As Slurm sets it for a script that has asked for four tasks.
+    command.env("SLURM_PROCID", "0").env("SLURM_NTASKS", "4");
+    command.env("SLURM_JOB_ID", "4711");
+    finish(command).ends_with(0);
+    let job = Job::of(&stage);
+    assert_eq!(job.line("launches"), "");
+    assert_eq!(job.line("mpi"), "0");
+    assert_eq!((job.log.job.nprocs, job.log.job.id), (2, 4711));
+    assert_eq!(job.bytes(&stage, "one"), only(0, 0, 10));
+    assert_eq!(job.bytes(&stage, "two"), only(1, 0, 20));
 }
 
 #[test]
