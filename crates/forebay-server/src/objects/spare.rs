@@ -29,6 +29,8 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 /// Spare files at a time. Each is an open descriptor.
 const SPARES: usize = 128;
+/// Spare files that are looked through for one with the right label: to write one costs more.
+const SAME_NAME: usize = 16;
 /// Objects that are remembered as not to be used again, one by one.
 const REMEMBERED: usize = 1 << 16;
 const REGISTER: &[u8] = b"spare";
@@ -84,6 +86,19 @@ pub(super) struct Spares {
 struct Kept {
     files: Vec<Spare>,
     free: Vec<Slot>,
+}
+
+impl Kept {
+    /// The file that went last, or one with this very label among the last: a program that
+    /// removes a file to make it anew.
+    fn take(&mut self, label: &[u8]) -> Option<Spare> {
+        let from = self.files.len().saturating_sub(SAME_NAME);
+        let same = self.files[from..].iter().rposition(|s| s.label == label);
+        match same {
+            Some(n) => Some(self.files.swap_remove(from + n)),
+            None => self.files.pop(),
+        }
+    }
 }
 
 impl Spares {
@@ -255,19 +270,21 @@ impl Objects {
             return Ok(None);
         }
         self.spares.flags.store(open, Ordering::Relaxed);
-        let Some(spare) = self.spares.kept.lock().files.pop() else {
+        let label = label::encode(&spec.label);
+        let Some(spare) = self.spares.kept.lock().take(&label) else {
             return Ok(None);
         };
         let (object, slot) = (spare.object, spare.slot);
-        self.revive(spare, spec, open).map(Some).map_err(|_| {
-            self.release_slot(slot);
-            object
-        })
+        self.revive(spare, spec, label, open)
+            .map(Some)
+            .map_err(|_| {
+                self.release_slot(slot);
+                object
+            })
     }
 
-    fn revive(&self, spare: Spare, spec: &NewObject, open: i32) -> Sys<Made> {
+    fn revive(&self, spare: Spare, spec: &NewObject, label: Vec<u8>, open: i32) -> Sys<Made> {
         let fd = spare.fd.as_fd();
-        let label = label::encode(&spec.label);
         if label != spare.label {
             sys::set_xattr(fd, label::XATTR, &label)?;
         }
