@@ -50,6 +50,11 @@ fn signal_handlers_use_files_in_the_middle_of_a_call_and_may_never_return() {
 }
 
 #[test]
+fn memory_shared_with_the_bridge_is_nobody_elses_and_goes_with_its_socket() {
+    holds(common::case!(), "lanes");
+}
+
+#[test]
 fn few_descriptors_and_descriptors_at_the_limit_work() {
     holds(common::case!(), "limits");
 }

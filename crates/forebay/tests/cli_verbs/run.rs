@@ -326,6 +326,44 @@ fn a_bridge_that_is_killed_during_a_run_comes_back_with_all_that_was_done() {
 }
 
 #[test]
+fn a_program_in_the_midst_of_its_calls_outlives_the_bridge_again_and_again() {
+    const KILLS: usize = 4;
+    let stage = Stage::new();
+    // Every call does what it says exactly once, whenever the bridge dies: in the midst of one, as a rule.
+    let script = "exec /usr/bin/python3 -c \"
+import os
+n = 0
+while not os.path.exists('enough'):
+    name = 'pfs/%d' % n
+    os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    os.rename(name, 'pfs/moved')
+    os.stat('pfs/moved')
+    os.close(os.open('pfs/moved', os.O_RDWR))
+    os.unlink('pfs/moved')
+    n += 1
+    if n % 50 == 0:
+        os.close(os.open('steps.%d' % (n // 50), os.O_CREAT))
+\"";
+    let child = start(stage.script_command(&[], script));
+    let mut steps = 0;
+    for _ in 0..KILLS {
+        // What came before must be over: so much on, it is at work with the new bridge.
+        while stage.path(&format!("steps.{}", steps + 1)).exists() {
+            steps += 1;
+        }
+        steps += 2;
+        stage.wait_for_file(&format!("steps.{steps}"));
+        kill("KILL", stage.bridge_pid());
+    }
+    stage.wait_for_file(&format!("steps.{}", steps + 2));
+    fs::write(stage.path("enough"), "").unwrap();
+    wait(child)
+        .ends_with(0)
+        .tells(&format!("died {KILLS} times and was started again"));
+    assert!(stage.on_pfs().is_empty());
+}
+
+#[test]
 fn ranks_under_mpiexec_write_through_the_buffer_without_further_options() {
     for mpiexec in ["mpiexec.openmpi", "mpiexec.mpich"] {
         if let Err(reason) = common::find_program(mpiexec) {
