@@ -398,6 +398,13 @@ fn resolve_stream(
     (standing, Some(entry), handle)
 }
 
+/// The positions of all descriptors are asked of the kernel from now on.
+pub fn share_positions() {
+    each_known(0, u32::MAX, |_, entry| {
+        entry.flags.fetch_or(ASK, Relaxed);
+    });
+}
+
 /// In a new child: the descriptors stand for the same files, in its own table.
 pub fn inherit(from: &Table<'static>, to: &Recording) {
     each_known(0, u32::MAX, |_, entry| {
@@ -414,8 +421,8 @@ pub fn inherit(from: &Table<'static>, to: &Recording) {
                 None => view.set(Standing::Unknown, None),
             }
         }
-        // Parent and child share the positions.
-        entry.flags.fetch_or(ASK, Relaxed);
     });
+    // Where no handler ran before the fork.
+    share_positions();
     names::directory_changed();
 }

@@ -247,9 +247,12 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// A child that itself has children must be known to the collector, or theirs would have no parent.
+/// A child that itself has children must be known to the collector, or theirs would have no parent. And from now on
+/// two processes move the positions of the files that are open.
 extern "C" fn before_fork() {
-    recording();
+    if recording().is_some() && !is_borrowed() {
+        fds::share_positions();
+    }
 }
 
 extern "C" fn after_fork_in_child() {

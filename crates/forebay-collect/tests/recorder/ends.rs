@@ -135,6 +135,7 @@ fn children_of_all_kinds_count_what_they_write_under_its_name() {
         ("by_system", 10),
         ("before_exec", 17),
         ("after_exec", 6),
+        ("passed", 60),
         // By the parent, its child, the parent, the shell that was spawned, the other descriptor, the next program.
         ("inherited", 100 + 30 + 7 + 3 + 13 + 8),
     ] {
@@ -158,11 +159,17 @@ fn children_of_all_kinds_count_what_they_write_under_its_name() {
     // The program, its forked children with what they wrote, and the shells.
     let exe = program.as_os_str().as_encoded_bytes();
     let own: Vec<_> = images.iter().filter(|i| i.process.exe() == exe).collect();
-    assert_eq!(own.iter().filter(|i| i.process.by_fork).count(), 3);
+    assert_eq!(own.iter().filter(|i| i.process.by_fork).count(), 4);
     let first = own
         .iter()
         .find(|i| !i.process.by_fork)
         .expect("the program's table");
+    let passed = &first.posix[&place.text("data/passed")];
+    assert_eq!(
+        passed.ints[posix::MAX_BYTE_WRITTEN],
+        59,
+        "behind what its child wrote"
+    );
     let after = images
         .iter()
         .filter(|i| i.process.pid == first.process.pid)

@@ -57,6 +57,16 @@ int main(int argc, char **argv)
     reap(pid);
     assert(write(inherited, data, 7) == 7);
 
+    /* The child moves the position of its parent. */
+    int passed = open("passed", O_CREAT | O_RDWR, 0600);
+    pid = fork();
+    if (pid == 0) {
+        assert(write(passed, data, 50) == 50);
+        _exit(0);
+    }
+    reap(pid);
+    assert(write(passed, data, 10) == 10 && close(passed) == 0);
+
     /* A bare clone, past libc's own fork. */
     pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     if (pid == 0) {
