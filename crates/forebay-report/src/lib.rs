@@ -10,7 +10,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`intake`] turns logs into a [`Job`](model::Job), [`account`] sums it up, [`findings`] judges it; the views only
+//! [`intake`] turns logs into a [`Job`], [`account`] sums it up, [`findings`] judges it; the views only
 //! show what these say. Nothing looks at a clock or at the machine: the same logs give the same report, byte by byte.
 #![forbid(unsafe_code)]
 

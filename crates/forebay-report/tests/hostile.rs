@@ -4,7 +4,7 @@ mod common;
 
 use common::{HOSTILE_NAMES, Sketch, full_job};
 use darshan_log::counters::posix::{Counter, FCounter};
-use darshan_log::{HeatmapRecord, OpenOptions, Posix, Record, Segment, record_id};
+use darshan_log::{HeatmapRecord, MpiIo, OpenOptions, Posix, Record, Segment, record_id};
 use forebay_report::intake::{NamedLog, group, job};
 use forebay_report::model::Interface;
 use forebay_report::{Report, compare, of_log};
@@ -163,17 +163,21 @@ fn a_log_that_was_cut_gives_a_report_that_says_so() {
     assert!(reported > 30, "{reported}");
 }
 
-#[test]
-fn changed_bytes_never_break_the_report() {
-    let bytes = full_job().bytes();
-    // A linear congruential generator with the constants of Knuth's MMIX: the same changes in every run.
-    let mut state = 42u64;
-    let mut next = || {
+/// A linear congruential generator with the constants of Knuth's MMIX: the same numbers in every run.
+fn numbers(seed: u64) -> impl FnMut() -> usize {
+    let mut state = seed;
+    move || {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize
-    };
+    }
+}
+
+#[test]
+fn changed_bytes_never_break_the_report() {
+    let bytes = full_job().bytes();
+    let mut next = numbers(42);
     for _ in 0..150 {
         let mut changed = bytes.clone();
         for _ in 0..3 {
@@ -182,6 +186,63 @@ fn changed_bytes_never_break_the_report() {
         }
         if let Ok(log) = OpenOptions::new().lenient(true).from_bytes(changed) {
             assert!(!of_log("changed.darshan", &log).text().is_empty());
+        }
+    }
+}
+
+#[test]
+fn no_values_of_counters_break_the_report() {
+    let ints = [
+        0,
+        1,
+        -1,
+        2,
+        1000,
+        1 << 20,
+        1 << 40,
+        1 << 57,
+        1 << 59,
+        i64::MAX,
+        i64::MIN,
+    ];
+    let floats = [
+        0.0,
+        1e-9,
+        1.0,
+        3.5,
+        1e9,
+        1e300,
+        -1.0,
+        f64::NAN,
+        f64::INFINITY,
+    ];
+    let mut next = numbers(7);
+    for _ in 0..150 {
+        let mut sketch = Sketch::new(4, "random");
+        sketch.diagonal_heatmap();
+        for file in 0..4 {
+            let id = sketch.name(format!("/pfs/{file}").as_bytes());
+            let mut posix = Record::<Posix>::new(id, next() as i64 % 5 - 1);
+            let mut mpiio = Record::<MpiIo>::new(id, next() as i64 % 5 - 1);
+            // Few kinds of values per record, so that sums of plausible ones occur, too.
+            let most = 1 + next() % ints.len();
+            posix.counters.fill_with(|| ints[next() % most]);
+            posix.fcounters.fill_with(|| floats[next() % floats.len()]);
+            mpiio.counters.fill_with(|| ints[next() % most]);
+            mpiio.fcounters.fill_with(|| floats[next() % floats.len()]);
+            sketch.posix.push(posix);
+            sketch.mpiio.push(mpiio);
+        }
+        let report = sketch.report();
+        let text = report.long_text() + &report.json().to_string();
+        assert!(!text.contains("NaN"), "{}", report.long_text());
+        assert!(!report.html().is_empty());
+        for finding in &report.findings {
+            let lost = finding.seconds_lost.unwrap_or(0.0);
+            assert!(
+                (0.0..=report.job.run_seconds).contains(&lost),
+                "{finding:#?}"
+            );
         }
     }
 }

@@ -88,14 +88,10 @@ fn small_ops(one: &FileUse, direction: Direction) -> u64 {
     flow.sizes[..SMALL_BUCKETS].iter().sum::<u64>() - empty
 }
 
-fn small_bytes(flow: &Flow) -> u64 {
-    let sum: u64 = flow
-        .sizes
-        .iter()
-        .zip(SMALL_MIDDLES)
-        .map(|(n, middle)| n.saturating_mul(middle))
-        .sum();
-    sum.min(flow.bytes)
+fn small_bytes(flow: &Flow) -> f64 {
+    let buckets = flow.sizes.iter().zip(SMALL_MIDDLES);
+    let sum: f64 = buckets.map(|(n, middle)| *n as f64 * middle as f64).sum();
+    sum.min(flow.bytes as f64)
 }
 
 /// Seconds of all requests together as a multiple of moving one byte: each costs its bytes and a constant.
@@ -154,7 +150,7 @@ fn small(subject: &Subject, direction: Direction, is_shared: bool) -> Option<Fin
     let all: u64 = hits.iter().map(|one| direction.of(one).ops).sum();
     let loss = slowest_path(subject, hits.iter().copied(), direction.part, |one| {
         let flow = direction.of(one);
-        let gathered = (small_bytes(flow) as f64 / limits.gathered_bytes).ceil();
+        let gathered = (small_bytes(flow) / limits.gathered_bytes).ceil();
         request_seconds(
             flow,
             (small_ops(one, direction) as f64 - gathered).max(0.0),

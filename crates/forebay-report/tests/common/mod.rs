@@ -10,6 +10,7 @@ use darshan_log::{
     LustreRecord, Mount, MpiIo, Posix, Record, Segment, Time, record_id,
 };
 use forebay_report::{Report, of_log};
+use std::collections::HashSet;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
@@ -54,6 +55,7 @@ pub struct Sketch {
     pub job: Job,
     pub exe: String,
     pub names: Vec<Vec<u8>>,
+    known: HashSet<u64>,
     pub posix: Vec<Record<Posix>>,
     pub mpiio: Vec<Record<MpiIo>>,
     pub stripes: Vec<LustreRecord>,
@@ -83,6 +85,7 @@ impl Sketch {
             job,
             exe: exe.to_owned(),
             names: Vec::new(),
+            known: HashSet::new(),
             posix: Vec::new(),
             mpiio: Vec::new(),
             stripes: Vec::new(),
@@ -212,10 +215,11 @@ impl Sketch {
     }
 
     pub fn name(&mut self, name: &[u8]) -> u64 {
-        if !self.names.iter().any(|known| known == name) {
+        let id = record_id(name);
+        if self.known.insert(id) {
             self.names.push(name.to_vec());
         }
-        record_id(name)
+        id
     }
 
     /// The bytes of the log.
