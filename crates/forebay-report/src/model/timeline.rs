@@ -72,7 +72,7 @@ impl Timeline {
 pub struct Segment {
     /// Rank.
     pub rank: u32,
-    /// Index in [`Job::files`].
+    /// Index in [`super::Job::files`].
     pub file: usize,
     /// Write, or read.
     pub is_write: bool,
