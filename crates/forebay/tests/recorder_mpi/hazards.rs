@@ -147,3 +147,33 @@ fn a_program_that_looks_mpi_up_by_itself_runs_on_and_its_bytes_are_seen_below() 
     let record = recorded.one_with(Kind::Posix).record(Kind::Posix, &file);
     assert_eq!(record.get("BYTES_WRITTEN"), 100);
 }
+
+#[test]
+fn a_kill_at_any_instant_loses_no_call_that_came_back() {
+    need!("mpicc.mpich");
+    let stage = Stage::new();
+    let program = stage.compile(MPICH.c, "mpi_killed.c", &[]);
+    let (file, progress) = (stage.path("file"), stage.path("progress"));
+    for round in 0..20u32 {
+        // Spread over the first 20 ms.
+        let microseconds = (1 + round.wrapping_mul(2_654_435_761) % 20_000).to_string();
+        let recorded = stage.record(&[&program, &file, &progress, &microseconds]);
+        assert_eq!(recorded.code, None, "killed: {}", recorded.output);
+        let came_back = i64::from_ne_bytes(std::fs::read(&progress).unwrap().try_into().unwrap());
+        let record = recorded.one_with(Kind::Mpiio).record(Kind::Mpiio, &file);
+        // The last one may be counted in part.
+        let calls = came_back..=came_back + 1;
+        assert!(
+            calls.contains(&record.get("INDEP_WRITES")),
+            "{came_back} came back"
+        );
+        assert!(
+            calls.contains(&(record.get("BYTES_WRITTEN") / 8)),
+            "{came_back} came back"
+        );
+        assert!(
+            calls.contains(&record.get("SIZE_WRITE_AGG_0_100")),
+            "{came_back} came back"
+        );
+    }
+}
