@@ -8,62 +8,8 @@
 use core::arch::asm;
 use core::ffi::{c_char, c_int, c_long};
 
-/// An errno of the kernel.
-pub type Errno = c_int;
-
-/// Kernel call with six arguments: the result, or the errno.
-///
-/// # Safety
-/// The arguments must be what the call `nr` expects.
-#[inline(always)]
-pub unsafe fn call6(
-    nr: c_long,
-    a: usize,
-    b: usize,
-    c: usize,
-    d: usize,
-    e: usize,
-    f: usize,
-) -> Result<usize, Errno> {
-    let r: isize;
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: the kernel keeps all registers but rax, rcx and r11.
-    unsafe {
-        asm!("syscall", inlateout("rax") nr as isize => r, in("rdi") a, in("rsi") b, in("rdx") c,
-             in("r10") d, in("r8") e, in("r9") f, out("rcx") _, out("r11") _, options(nostack));
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: the kernel keeps all registers but x0.
-    unsafe {
-        asm!("svc 0", in("x8") nr, inlateout("x0") a as isize => r, in("x1") b, in("x2") c,
-             in("x3") d, in("x4") e, in("x5") f, options(nostack));
-    }
-    if (-4095..0).contains(&r) {
-        Err(-r as Errno)
-    } else {
-        Ok(r as usize)
-    }
-}
-
-/// [`call6`] with fewer arguments.
-macro_rules! call {
-    ($nr:expr) => { $crate::sys::call6($nr, 0, 0, 0, 0, 0, 0) };
-    ($nr:expr, $a:expr) => { $crate::sys::call6($nr, $a as usize, 0, 0, 0, 0, 0) };
-    ($nr:expr, $a:expr, $b:expr) => { $crate::sys::call6($nr, $a as usize, $b as usize, 0, 0, 0, 0) };
-    ($nr:expr, $a:expr, $b:expr, $c:expr) => {
-        $crate::sys::call6($nr, $a as usize, $b as usize, $c as usize, 0, 0, 0)
-    };
-    ($nr:expr, $a:expr, $b:expr, $c:expr, $d:expr) => {
-        $crate::sys::call6($nr, $a as usize, $b as usize, $c as usize, $d as usize, 0, 0)
-    };
-    ($nr:expr, $a:expr, $b:expr, $c:expr, $d:expr, $e:expr) => {
-        $crate::sys::call6($nr, $a as usize, $b as usize, $c as usize, $d as usize, $e as usize, 0)
-    };
-    ($nr:expr, $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr) => {
-        $crate::sys::call6($nr, $a as usize, $b as usize, $c as usize, $d as usize, $e as usize, $f as usize)
-    };
-}
-pub(crate) use call;
+pub use forebay_hook::kernel::{Errno, FdPath, bytes};
+pub(crate) use forebay_hook::kernel_call as call;
 
 /// Sets `errno` of the calling thread.
 pub fn set_errno(e: Errno) {
@@ -268,48 +214,6 @@ pub fn complain(parts: &[&[u8]]) {
     }
     // SAFETY: `line` is readable for `n` bytes.
     let _ = unsafe { call!(libc::SYS_write, 2, line.as_ptr(), n) };
-}
-
-/// The bytes of a C string, without its NUL.
-///
-/// # Safety
-/// `s` is a C string that outlives `'a`.
-#[inline]
-pub unsafe fn bytes<'a>(s: *const c_char) -> &'a [u8] {
-    // SAFETY: the caller's promise.
-    unsafe { core::ffi::CStr::from_ptr(s) }.to_bytes()
-}
-
-/// "/proc/self/fd/N" as a C string.
-pub struct FdPath([u8; 32]);
-
-impl FdPath {
-    /// The path of `fd`.
-    pub fn new(fd: c_int) -> Self {
-        const PREFIX: &[u8] = b"/proc/self/fd/";
-        let mut out = [0; 32];
-        out[..PREFIX.len()].copy_from_slice(PREFIX);
-        let mut digits = [0; 10];
-        let mut n = fd.unsigned_abs();
-        let mut count = 0;
-        loop {
-            digits[count] = b'0' + (n % 10) as u8;
-            n /= 10;
-            count += 1;
-            if n == 0 {
-                break;
-            }
-        }
-        for i in 0..count {
-            out[PREFIX.len() + i] = digits[count - 1 - i];
-        }
-        FdPath(out)
-    }
-
-    /// For calls that take a path.
-    pub fn as_ptr(&self) -> *const c_char {
-        self.0.as_ptr().cast()
-    }
 }
 
 /// A descriptor of the library that is closed when it goes.
