@@ -187,7 +187,7 @@ impl Exchange<'_> {
         let Some(mut got) = got else {
             return Ok(None);
         };
-        match self.open_named(page, forbidden, &got)? {
+        match self.open_named(lease, page, forbidden, &got)? {
             Named::Nothing => {}
             Named::Open(fd) => got.fd = Some(fd),
             Named::Late => {
@@ -200,22 +200,31 @@ impl Exchange<'_> {
     }
 
     /// Opens what was granted by name, if something was.
-    fn open_named(&self, page: &LanePage, forbidden: u32, got: &Received) -> Result<Named, Broken> {
+    fn open_named(
+        &self,
+        lease: &Lease<'_>,
+        page: &LanePage,
+        forbidden: u32,
+        got: &Received,
+    ) -> Result<Named, Broken> {
         let Some((path, flags)) = self.room.granted_name(got.len) else {
             return Ok(Named::Nothing);
         };
         // SAFETY: a C string.
-        match unsafe { sys::openat(libc::AT_FDCWD, path, flags, 0) } {
-            // Now nobody who asks whether it is open overlooks us.
-            Ok(fd) if page.words.late_opens_forbidden() == forbidden => Ok(Named::Open(OwnFd(fd))),
-            Ok(fd) => {
-                sys::close(fd);
-                Ok(Named::Late)
-            }
-            Err(e @ (libc::EMFILE | libc::ENFILE)) => Err(Broken::Final(e)),
+        let fd = match unsafe { sys::openat(libc::AT_FDCWD, path, flags, 0) } {
+            Ok(fd) => OwnFd(fd),
+            Err(e @ (libc::EMFILE | libc::ENFILE)) => return Err(Broken::Final(e)),
             // Removed meanwhile, or this process sees other files or has less rights than its user.
-            Err(_) => Ok(Named::Late),
-        }
+            Err(_) => return Ok(Named::Late),
+        };
+        // The bridge lives that gave the name, and has not asked meanwhile whether somebody has the file open:
+        // whoever asks from now on sees that we have.
+        let in_time = page.words.late_opens_forbidden() == forbidden
+            && lease.connected().is_some_and(socket::is_alive);
+        Ok(match in_time {
+            true => Named::Open(fd),
+            false => Named::Late,
+        })
     }
 
     fn given_up(&self) -> bool {

@@ -155,6 +155,14 @@ pub fn receive(
     }
 }
 
+/// Is the other side there, with nothing to say?
+pub fn is_alive(fd: c_int) -> bool {
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    // SAFETY: no room is offered.
+    let peeked = unsafe { call!(libc::SYS_recvfrom, fd, 0, 0, flags, 0, 0) };
+    peeked == Err(libc::EAGAIN)
+}
+
 /// One message: what came, and whether a descriptor was cut off. `None` at the end of the connection.
 fn receive_once(fd: c_int, room: &Room, flags: c_int) -> Result<Option<(Received, bool)>, Errno> {
     let mut control = Rights {

@@ -70,8 +70,10 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // A client that still waits here turns to the socket, and finds it closed.
+        // A client that still waits here turns to the socket, and finds it closed. And nobody will tell him any more
+        // when a file is let go.
         let _ = self.page().words.leave();
+        self.page().words.forbid_late_opens();
         // SAFETY: nobody refers to the page any more.
         unsafe { libc::munmap(self.0.as_ptr().cast(), LANE_BYTES) };
     }
