@@ -12,8 +12,8 @@ use crate::table::{Handle, Host, Name, Record, Table, word_of};
 use crate::track::{add, overflow_words};
 use crate::{heat, library, lock, posix, stdio};
 
-/// Memory is asked for in steps of so many cells (64 KiB).
-const BACKING_STEP_CELLS: usize = 1024;
+/// Memory is asked for in steps of so many cells (32 KiB).
+const BACKING_STEP_CELLS: usize = 512;
 /// One part in so many of the heap is kept for records of directories.
 const RESERVE_SHARE: usize = 16;
 /// Records of directories, one for so many cells of the heap.

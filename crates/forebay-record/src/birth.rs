@@ -22,14 +22,14 @@ const ARGS_BYTES: usize = 3072;
 
 /// The words of a new table. `None`: there is no room, no permission, no directory.
 pub fn make(config: &Config, serial: u64, by_fork: bool) -> Option<&'static [AtomicU64]> {
-    let pid = sys::getpid() as u32;
-    let Ok((at, len, path)) = with_limits_lifted(config, pid, serial) else {
+    let (pid, ticks) = (sys::getpid() as u32, start_ticks());
+    let Ok((at, len, path)) = with_limits_lifted(config, (pid, ticks), serial) else {
         leave_note(config, pid);
         return None;
     };
     // SAFETY: a mapping of this length that is never unmapped while it is used; any bits are valid.
     let words = unsafe { core::slice::from_raw_parts(at.cast(), len / WORD_BYTES) };
-    if describe(config, words, pid, by_fork) {
+    if describe(config, words, (pid, ticks), by_fork) {
         return Some(words);
     }
     remove(&path);
@@ -41,15 +41,15 @@ pub fn make(config: &Config, serial: u64, by_fork: bool) -> Option<&'static [Ato
 
 /// A limit on file sizes below that of a table would kill the program, and one on descriptors stop us: both are lifted
 /// for the moment, as far as they may be.
-fn with_limits_lifted(config: &Config, pid: u32, serial: u64) -> Result<Mapping, Errno> {
+fn with_limits_lifted(config: &Config, process: (u32, u64), serial: u64) -> Result<Mapping, Errno> {
     let size = sys::soft_limit(libc::RLIMIT_FSIZE);
     let lifted = (size < config.table_bytes as u64)
         .then(|| sys::swap_soft_limit(libc::RLIMIT_FSIZE, u64::MAX));
     let room = sys::soft_limit(libc::RLIMIT_FSIZE).min(config.table_bytes as u64) as usize;
-    let mut made = create(config, room, pid, serial);
+    let mut made = create(config, room, process, serial);
     if let Err(libc::EMFILE) = made {
         let files = sys::swap_soft_limit(libc::RLIMIT_NOFILE, u64::MAX);
-        made = create(config, room, pid, serial);
+        made = create(config, room, process, serial);
         if let Some(files) = files {
             sys::swap_soft_limit(libc::RLIMIT_NOFILE, files);
         }
@@ -63,13 +63,18 @@ fn with_limits_lifted(config: &Config, pid: u32, serial: u64) -> Result<Mapping,
 /// A mapped table: where, how many bytes, and under which name.
 type Mapping = (*mut u8, usize, Path);
 
-fn create(config: &Config, room: usize, pid: u32, serial: u64) -> Result<Mapping, Errno> {
+/// `pid` and `ticks` say which process this is: its number, and its start.
+fn create(
+    config: &Config,
+    room: usize,
+    (pid, ticks): (u32, u64),
+    serial: u64,
+) -> Result<Mapping, Errno> {
     const PAGE_BYTES: usize = 4096;
     let len = room / PAGE_BYTES * PAGE_BYTES;
     if len < MIN_TABLE_BYTES {
         return Err(libc::EFBIG);
     }
-    let ticks = start_ticks();
     for n in serial..serial + MAX_NAMES {
         let path = Path::new(config.dir())
             .number(u64::from(pid))
@@ -145,7 +150,12 @@ impl Host for Backing {
     }
 }
 
-fn describe(config: &Config, words: &'static [AtomicU64], pid: u32, by_fork: bool) -> bool {
+fn describe(
+    config: &Config,
+    words: &'static [AtomicU64],
+    (pid, ticks): (u32, u64),
+    by_fork: bool,
+) -> bool {
     // SAFETY: zeroes are a valid value.
     let mut host: libc::utsname = unsafe { core::mem::zeroed() };
     // SAFETY: `host` is writable; no arguments.
@@ -160,7 +170,7 @@ fn describe(config: &Config, words: &'static [AtomicU64], pid: u32, by_fork: boo
     let birth = Birth {
         pid,
         ppid: sys::getppid() as u32,
-        start_ticks: start_ticks(),
+        start_ticks: ticks,
         serial: state::serial(),
         by_fork,
         uid,
@@ -180,7 +190,9 @@ fn describe(config: &Config, words: &'static [AtomicU64], pid: u32, by_fork: boo
         table.set_rank(rank, ranks, false);
     }
     end::look_at_io(&table, H_IO_FIRST);
-    end::look_at_io(&table, H_IO_LAST);
+    for i in 0..H_IO_LAST - H_IO_FIRST {
+        table.put(H_IO_LAST + i, table.get(H_IO_FIRST + i));
+    }
     true
 }
 
