@@ -4,9 +4,11 @@
 mod common;
 
 use common::process::Process;
+use common::raw::{Raw, Said, request};
 use common::{Place, names, read, write};
 use forebay_client::Client;
 use forebay_server::sys;
+use forebay_wire::{BY_NAME, Op, Request};
 use std::fs::{File, Permissions};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -21,6 +23,10 @@ fn bridge_process() {
 fn create(client: &mut Client, path: &str, mode: u32) -> OwnedFd {
     let flags = libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY;
     client.open(path, flags, mode).unwrap()
+}
+
+fn raw(place: &Place) -> Raw {
+    Raw::connect(&place.socket()).unwrap()
 }
 
 /// Paths of all backing files.
@@ -117,6 +123,27 @@ fn what_was_within_reach_of_somebody_is_not_used_again() {
         client.resolve("old", 0).unwrap();
         None
     }));
+}
+
+#[test]
+fn what_somebody_may_open_by_its_name_on_disk_is_not_used_again() {
+    for (arg2, again) in [(0, true), (BY_NAME, false)] {
+        let place = Place::new();
+        let server = place.start();
+        let mut client = place.client();
+        drop(create(&mut client, "old", 0o644));
+        let before = backing(&place);
+        let open = Request {
+            arg2,
+            ..request(Op::Open, b"old")
+        };
+        // Without a name on disk it is a descriptor, which nobody takes.
+        assert_eq!(raw(&place).ask(&open), Said::Status(0));
+        client.unlink("old").unwrap();
+        create(&mut client, "new", 0o644);
+        assert_eq!(backing(&place).contains(&before[0]), again);
+        server.stop().unwrap();
+    }
 }
 
 #[test]
