@@ -6,7 +6,7 @@ use darshan_log::{Log, ModuleId};
 use std::collections::BTreeMap;
 
 pub(super) fn note_job(job: &mut Job, log: &Log) {
-    job.exe = printable(log.exe.as_bytes());
+    job.exe = printable(log.exe.trim_end().as_bytes());
     job.job_id = log.job.id;
     job.uid = log.job.uid;
     for (key, value) in log.job.metadata.iter() {
