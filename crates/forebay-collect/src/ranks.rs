@@ -41,7 +41,8 @@ pub struct Process {
     pub first_ns: u64,
     /// See `first_ns`.
     pub last_ns: u64,
-    /// File names of the programs that it executed, without directories.
+    /// File names of the programs that it executed, without directories; of a Python program that of its
+    /// script, or its module.
     pub programs: Vec<String>,
     /// Its rank, if it has one of its own.
     pub claim: Option<Claim>,
@@ -119,6 +120,8 @@ const LAUNCHERS: &[&str] = &[
     "jsrun",
     "flux",
     "torchrun",
+    "torch.distributed.run",
+    "torch.distributed.launch",
     "ssh",
     "rsh",
 ];

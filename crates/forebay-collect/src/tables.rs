@@ -215,7 +215,7 @@ impl Image {
             is_alive: matches!(process.end, End::Unsaid | End::Exec)
                 && is_here
                 && recording::is_alive(process.pid, process.start_ticks),
-            program: exe.rsplit('/').next().unwrap_or_default().to_owned(),
+            program: program_name(&exe, &args),
             command: if args.is_empty() { exe } else { args.join(" ") },
             host,
             io: (process.io_first, process.io_last),
@@ -275,6 +275,18 @@ impl Image {
             }
         });
         Ok(())
+    }
+}
+
+/// Name of the program without directories; for one in Python that of the script or module.
+fn program_name(exe: &str, args: &[Cow<'_, str>]) -> String {
+    let base = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    let program = base(exe);
+    let argument = |n: usize| args.get(n).map(|arg| arg.as_ref());
+    match (program.starts_with("python"), argument(1), argument(2)) {
+        (true, Some("-m"), Some(module)) => module.to_owned(),
+        (true, Some(script), _) if !script.starts_with('-') => base(script),
+        _ => program,
     }
 }
 
@@ -405,4 +417,29 @@ fn seen_of<M: CounterModule>(
     };
     seen.choose_common();
     Some(seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_python_program_is_called_by_its_script_or_module() {
+        let name = |exe: &str, args: &[&str]| {
+            let args: Vec<Cow<'_, str>> = args.iter().map(|&arg| arg.into()).collect();
+            program_name(exe, &args)
+        };
+        assert_eq!(name("/usr/bin/sim", &["./sim", "-x"]), "sim");
+        let python = "/usr/bin/python3.11";
+        assert_eq!(
+            name(python, &["python3", "/opt/bin/torchrun", "t.py"]),
+            "torchrun"
+        );
+        assert_eq!(
+            name(python, &["python3", "-m", "torch.distributed.run", "t.py"]),
+            "torch.distributed.run"
+        );
+        assert_eq!(name(python, &["python3", "-c", "pass"]), "python3.11");
+        assert_eq!(name(python, &[]), "python3.11");
+    }
 }

@@ -193,6 +193,16 @@ fn a_driver_that_does_io_of_its_own_is_a_rank_after_those_it_launched() {
 }
 
 #[test]
+fn the_agent_that_starts_the_workers_of_a_training_is_no_rank() {
+    let job = [
+        process(10, 1, "torch.distributed.run"),
+        rank(process(11, 10, "train.py"), 0, 2, 4),
+        rank(process(12, 10, "train.py"), 1, 2, 4),
+    ];
+    assert_eq!(assign(&job).roles, [Role::Launcher, r(0), r(1)]);
+}
+
+#[test]
 fn the_workers_of_a_pool_in_a_rank_are_that_rank() {
     let job = [
         rank(process(10, 1, "train.py"), 0, 2, 4),
