@@ -48,6 +48,7 @@ status=0
 (
     cd "$out/pfs"
     "$forebay" run --buffer "$out/pfs" --storage "$out/storage" --report "$out/report.json" \
+        --log "$out/lammps.darshan" \
         -- "${simulate[@]}" 2>"$out/buffered.report" >"$out/buffered.screen"
 ) || status=$?
 buffered_ms=$(($(now_ms) - started))
@@ -96,6 +97,7 @@ cat <<END
   native results     $out/native
   buffered results   $out/pfs     (the "PFS": here a directory of this disk)
   report             $out/report.json
+  Darshan log        $out/lammps.darshan     (forebay report shows it)
   what LAMMPS said   $out/native.screen, $out/buffered.screen
 END
 echo
