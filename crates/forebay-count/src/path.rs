@@ -95,6 +95,9 @@ pub fn is_left_out(path: &[u8]) -> bool {
             | [b'/', b's', b'y', b's', b'/', ..]
             | [b'/', b'p', b'r', b'o', b'c', b'/', ..]
             | [b'/', b'v', b'a', b'r', b'/', ..]
+            // Session files of Open MPI and PRRTE: some forty per job that no program asked for.
+            | [b'/', b't', b'm', b'p', b'/', b'o', b'm', b'p', b'i', b'.', ..]
+            | [b'/', b't', b'm', b'p', b'/', b'p', b'r', b't', b'e', b'.', ..]
     )
 }
 
@@ -174,6 +177,10 @@ mod tests {
         assert!(is_left_out(b"/dev/shm/x"));
         assert!(!is_left_out(b"/etcetera/x"));
         assert!(!is_left_out(b"/tmp/x"));
+        assert!(is_left_out(b"/tmp/ompi.node1.1000/jf.0/1/shared"));
+        assert!(is_left_out(b"/tmp/prte.node1.1000/x"));
+        assert!(!is_left_out(b"/tmp/ompi"));
+        assert!(!is_left_out(b"/tmp/ompicc.out"));
         assert!(is_within(b"/a/b", b"/a"));
         assert!(is_within(b"/a/b", b"/a/"));
         assert!(is_within(b"/a", b"/a"));
