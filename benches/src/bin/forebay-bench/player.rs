@@ -43,11 +43,12 @@ impl Player {
         Self::start(command, &ground.native, ground, scale, "native.log")
     }
 
-    /// Through a buffer whose storage is on that file system.
+    /// Through a buffer whose storage is on that file system. Not recorded: what the recorder adds to a call is
+    /// measured on its own.
     pub fn buffered(programs: &Programs, ground: &Ground, scale: Scale) -> Result<Self> {
         let mut command = Command::new(&programs.forebay);
         command
-            .args(["run", "--no-drain", "--buffer"])
+            .args(["run", "--no-drain", "--no-record", "--buffer"])
             .arg(&ground.buffer)
             .arg("--storage")
             .arg(&ground.storage)
