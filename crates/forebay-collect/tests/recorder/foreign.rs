@@ -158,3 +158,18 @@ fn other_people_s_programs_do_the_same_when_they_are_recorded() {
 fn they_do_the_same_before_the_buffer_s_library() {
     compare(true);
 }
+
+#[test]
+fn the_built_library_exports_and_imports_what_is_listed() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/check-record.sh");
+    let output = Command::new(script)
+        .arg(library("record", "FOREBAY_RECORDER"))
+        .output()
+        .expect("run the check");
+    assert!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
