@@ -172,19 +172,12 @@ impl Exchange<'_> {
         if self.may_open {
             message[BY_NAME_BYTE] = BY_NAME as u8;
         }
-        let got = match lane::pass(page, message, &self.room, seq)? {
-            Passed::Answered(got) => Some(got),
-            Passed::Beside => {
-                message[RETRY_BYTE] = 1;
-                let fd = lease.connected().ok_or(Broken::Connection(libc::EBADF))?;
-                Some(socket::receive(fd, &self.room, seq, 0)?.0)
-            }
-            Passed::Unattended => None,
-        };
+        let passed = self.pass(lease, page, seq, message);
+        // Whatever has become of it: through the socket only a descriptor will do.
         if self.may_open {
             message[BY_NAME_BYTE] = 0;
         }
-        let Some(mut got) = got else {
+        let Some(mut got) = passed? else {
             return Ok(None);
         };
         match self.open_named(lease, page, forbidden, &got)? {
@@ -197,6 +190,25 @@ impl Exchange<'_> {
             }
         }
         Ok(Some(got))
+    }
+
+    /// The request's way into the memory and the answer's way back, from there or beside it through the socket.
+    fn pass(
+        &self,
+        lease: &Lease<'_>,
+        page: &LanePage,
+        seq: u32,
+        message: &mut [u8],
+    ) -> Result<Option<Received>, Broken> {
+        match lane::pass(page, message, &self.room, seq)? {
+            Passed::Answered(got) => Ok(Some(got)),
+            Passed::Beside => {
+                message[RETRY_BYTE] = 1;
+                let fd = lease.connected().ok_or(Broken::Connection(libc::EBADF))?;
+                Ok(Some(socket::receive(fd, &self.room, seq, 0)?.0))
+            }
+            Passed::Unattended => Ok(None),
+        }
     }
 
     /// Opens what was granted by name, if something was.
