@@ -321,8 +321,8 @@ fn what_the_recorder_noted_is_shown() {
         ("nnodes", "4"),
         ("hosts", "n1,n2,+2"),
         ("exit", "killed by signal 9"),
-        ("coverage_read", "10/100"),
-        ("coverage_written", "40/100"),
+        ("coverage_read", "10000000/100000000"),
+        ("coverage_written", "40000000/100000000"),
         ("mpi", "0"),
     ] {
         sketch.job.metadata.insert(key, value).unwrap();

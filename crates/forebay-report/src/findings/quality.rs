@@ -61,7 +61,10 @@ fn partial(subject: &Subject) -> Option<Finding> {
 
 fn coverage(subject: &Subject) -> Option<Finding> {
     let coverage = subject.job.coverage?;
-    if coverage.total == 0 || coverage.share() >= subject.limits.coverage_share {
+    let unseen = coverage.total.saturating_sub(coverage.seen);
+    if coverage.share() >= subject.limits.coverage_share
+        || unseen < subject.limits.coverage_unseen_bytes
+    {
         return None;
     }
     let mut finding = about_data(

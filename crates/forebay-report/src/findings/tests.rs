@@ -401,20 +401,24 @@ fn incomplete_data_comes_first_and_without_seconds() {
 }
 
 #[test]
-fn low_coverage_is_said_below_nine_tenths() {
+fn low_coverage_is_said_below_nine_tenths_if_it_is_about_more_than_libraries() {
     let mut job = mpi_job(1);
-    job.coverage = Some(Coverage {
-        seen: 899,
-        total: 1000,
-    });
-    fires(&job, "low-coverage");
-    job.coverage = Some(Coverage {
-        seen: 900,
-        total: 1000,
-    });
-    is_silent(&job, "low-coverage");
-    job.coverage = Some(Coverage { seen: 0, total: 0 });
-    is_silent(&job, "low-coverage");
+    let mut covered = |seen, total| {
+        job.coverage = Some(Coverage { seen, total });
+        job.clone()
+    };
+    const MIB: u64 = 1 << 20;
+    fires(&covered(899 * MIB, 1000 * MIB), "low-coverage");
+    is_silent(&covered(900 * MIB, 1000 * MIB), "low-coverage");
+    fires(&covered(MIB, 5 * MIB), "low-coverage");
+    is_silent(&covered(MIB + 1, 5 * MIB), "low-coverage");
+    is_silent(&covered(0, 0), "low-coverage");
+}
+
+#[test]
+fn condensed_data_is_said() {
+    let mut job = mpi_job(1);
+    is_silent(&job, "condensed-data");
     job.losses = vec!["12 files were summed per directory".to_owned()];
     fires(&job, "condensed-data");
 }

@@ -68,6 +68,8 @@ pub struct Thresholds {
     pub local_bytes_per_second: f64,
     /// Share of the kernel's byte counts that the recorder should have seen.
     pub coverage_share: f64,
+    /// Bytes that it must have missed for that to matter: the dynamic linker alone reads some KiB of each library.
+    pub coverage_unseen_bytes: u64,
 }
 
 impl Default for Thresholds {
@@ -104,6 +106,7 @@ impl Default for Thresholds {
             burst_time_share: 0.25,
             local_bytes_per_second: 1_073_741_824.0,
             coverage_share: 0.9,
+            coverage_unseen_bytes: 4 << 20,
         }
     }
 }
