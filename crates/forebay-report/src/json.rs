@@ -3,7 +3,7 @@
 
 use crate::Report;
 use crate::account::{Moved, TimeSplit, split_of};
-use crate::model::{BUCKET_BOUNDS, Counters, FileUse, Flow, Layer};
+use crate::model::{Counters, FileUse, Flow, Layer};
 use serde_json::{Value, json};
 
 /// Version of the schema.
@@ -46,7 +46,8 @@ pub(crate) fn report(report: &Report) -> Value {
             row["class"] = json!(class);
             row
         }).collect::<Vec<_>>(),
-        "size_bucket_bounds": BUCKET_BOUNDS,
+        // The last has none.
+        "size_bucket_bounds": &darshan_log::SIZE_BUCKETS[..9],
         "interfaces": job.layers.iter().map(|one| layer(report, one)).collect::<Vec<_>>(),
         "slowest_files": report.slowest_files(SLOW_FILES).iter()
             .map(|(layer, one)| file(report, layer, one)).collect::<Vec<_>>(),

@@ -11,20 +11,7 @@ pub use timeline::{Segment, Timeline, TimelineSource, Trace};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Upper bounds (inclusive, bytes) of the ten request size buckets that Darshan counts; the last has none.
-pub const BUCKET_BOUNDS: [u64; 9] = [
-    100,
-    1 << 10,
-    10 << 10,
-    100 << 10,
-    1 << 20,
-    4 << 20,
-    10 << 20,
-    100 << 20,
-    1 << 30,
-];
-
-/// Names of the ten request size buckets.
+/// Names of the ten request size buckets, [`darshan_log::SIZE_BUCKETS`].
 pub const BUCKET_NAMES: [&str; 10] = [
     "0-100 B",
     "100 B-1 KiB",

@@ -128,9 +128,8 @@ pub fn by_all(job: &mut Job, interface: Interface, name: &str, slowest: Extreme,
 
 /// Requests of one size, in ascending order without gaps.
 pub fn flow(ops: u64, size: u64, seconds: f64) -> Flow {
-    let bucket = BUCKET_BOUNDS.iter().position(|bound| size <= *bound);
     let mut sizes = [0; 10];
-    sizes[bucket.unwrap_or(9)] = ops;
+    sizes[darshan_log::size_bucket(size)] = ops;
     Flow {
         ops,
         bytes: ops * size,

@@ -1,31 +1,12 @@
-//! Sizes, rates and durations as people write and read them. The one place.
+//! Sizes, rates and durations as people write and read them; sizes and rates as in job reports.
 
 use std::time::Duration;
 
-const PREFIXES: [&str; 6] = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
-
-/// `1.5 GiB`. Whole below 1 KiB.
-pub fn bytes(n: u64) -> String {
-    scaled(n as f64, "B")
-}
+pub use forebay_report::units::bytes;
 
 /// `312 MiB/s`; a dash where there is nothing to divide.
 pub fn rate(n: u64, time: Duration) -> String {
-    if n == 0 || time.is_zero() {
-        return "-".to_owned();
-    }
-    scaled(n as f64 / time.as_secs_f64(), "B/s")
-}
-
-fn scaled(mut value: f64, unit: &str) -> String {
-    let mut step = 0;
-    // 1023.95 would be printed as 1024.0 of the smaller unit.
-    while value >= 1023.95 && step + 1 < PREFIXES.len() {
-        value /= 1024.0;
-        step += 1;
-    }
-    let digits = usize::from(step > 0 && value < 99.95);
-    format!("{value:.digits$} {}{unit}", PREFIXES[step])
+    forebay_report::units::rate(n, time.as_secs_f64())
 }
 
 /// `850 ms`, `12.3 s`, `4 min 05 s`, `2 h 03 min`.
@@ -87,7 +68,7 @@ mod tests {
         assert_eq!(bytes(1024 * 1024 - 1), "1.0 MiB");
         assert_eq!(bytes(150 << 20), "150 MiB");
         assert_eq!(bytes(3 << 29), "1.5 GiB");
-        assert_eq!(bytes(u64::MAX), "16384 PiB");
+        assert_eq!(bytes(u64::MAX), "16.0 EiB");
     }
 
     #[test]

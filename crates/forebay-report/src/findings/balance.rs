@@ -274,10 +274,10 @@ fn rank0(subject: &Subject) -> Option<Finding> {
     let mut finding = Finding::new(
         "rank-0-io",
         format!(
-            "{title}: {} of {}, while {} wait",
+            "{title}: {} of {}, while {}",
             percent(share(mine as f64, all as f64)),
             bytes(all),
-            units::count(u64::from(subject.job.ranks) - 1, "rank", "ranks")
+            units::count(u64::from(subject.job.ranks) - 1, "rank waits", "ranks wait")
         ),
         seconds * (1.0 - 1.0 / spread),
     );
