@@ -92,10 +92,11 @@ fn a_handler_may_jump_out_of_counting() {
 fn threads_may_be_cancelled_while_they_count() {
     let (place, image) = run("cancels");
     assert_eq!(written(&place, &image, "out"), 100);
-    assert_eq!(
-        image.posix[&place.text("data/cancelled")].ints[posix::OPENS],
-        41
-    );
+    // One that is cancelled while it holds the record leaves it locked for a second: what fits into no side slot by
+    // then is in the totals.
+    let file = &image.posix[&place.text("data/cancelled")];
+    let unplaced = image.unplaced.opens as i64;
+    assert_eq!(file.ints[posix::OPENS] + unplaced, 41);
 }
 
 #[test]
