@@ -7,51 +7,22 @@
 #
 # usage: scripts/check-preload.sh [LIBRARY]      (default: target/release/libforebay_preload.so)
 set -euo pipefail
-export LC_ALL=C
 here=$(cd "$(dirname "$0")/.." && pwd)
+name=preload
 library=${1:-${CARGO_TARGET_DIR:-$here/target}/release/libforebay_preload.so}
-exports=$here/crates/forebay-preload/exports.txt
-failed=0
-
-complain() {
-    echo "check-preload: $*" >&2
-    failed=1
-}
-
-[ -f "$library" ] || { echo "check-preload: $library is missing (cargo build --release -p forebay-preload)" >&2; exit 2; }
-
 # What a hook may call while a signal handler or a child of vfork runs it: kernel, memory, strings. The rest is used
 # only where the program itself has called a function that allocates or opens a stream.
 allowed='__errno_location __register_atfork abort bcmp calloc clone dlsym environ free malloc
 memchr memcmp memcpy memmove memrchr memset qsort realloc strlen tdestroy tsearch
 posix_spawnattr_getflags posix_spawnattr_getpgroup posix_spawnattr_getschedparam posix_spawnattr_getschedpolicy
 posix_spawnattr_getsigdefault posix_spawnattr_getsigmask'
-# Put in by the linker, and weak.
-allowed="$allowed _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable __cxa_finalize __gmon_start__"
+. "$here/scripts/check-library.sh"
 
-defined=$(nm -D --defined-only "$library" | awk '{ print $3 }' | sort)
-if ! difference=$(diff <(sort "$exports") <(printf '%s\n' "$defined")); then
-    complain "the exported functions differ from exports.txt (< listed, > exported):"
-    echo "$difference" >&2
-fi
-
-used=$(nm -D --undefined-only "$library" | awk '{ print $NF }' | sed 's/@.*//' | sort)
-surplus=$(comm -13 <(tr -s ' \n' '\n\n' <<<"$allowed" | sort) <(printf '%s\n' "$used"))
-[ -z "$surplus" ] || complain "not on the list of imports:" $surplus
-
-# A function that the library replaces must be called through the chain, not through its own hook.
-own=$(comm -12 <(printf '%s\n' "$defined") <(printf '%s\n' "$used"))
-[ -z "$own" ] || complain "imports what it exports:" $own
-
-segments=$(readelf -lW "$library")
-! grep -q ' TLS ' <<<"$segments" || complain "has thread-local storage"
-grep -Eq 'GNU_STACK.* RW +0' <<<"$segments" || complain "has an executable stack"
-needed=$(readelf -dW "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\].*/\1/p')
-[ "$needed" = libc.so.6 ] || complain "depends on more than libc:" $needed
+check_symbols
 
 # The same program with and without the library, on paths outside: the calls on them are the same. The one exception is
 # getcwd, once for each working directory of each process.
-if command -v strace >/dev/null && strace -o /dev/null true 2>/dev/null; then
+if can_trace; then
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
     calls() {
@@ -69,5 +40,4 @@ if command -v strace >/dev/null && strace -o /dev/null true 2>/dev/null; then
     [ "$foreign" = 0 ] || complain "asks the kernel or the bridge about paths outside"
 fi
 
-[ "$failed" = 0 ] && echo "check-preload: $(wc -l <"$exports") functions, imports as listed, no thread-local storage"
-exit "$failed"
+conclude

@@ -8,47 +8,18 @@
 #
 # usage: scripts/check-record.sh [LIBRARY]      (default: target/release/libforebay_record.so)
 set -euo pipefail
-export LC_ALL=C
 here=$(cd "$(dirname "$0")/.." && pwd)
+name=record
 library=${1:-${CARGO_TARGET_DIR:-$here/target}/release/libforebay_record.so}
-exports=$here/crates/forebay-record/exports.txt
-failed=0
-
-complain() {
-    echo "check-record: $*" >&2
-    failed=1
-}
-
-[ -f "$library" ] || { echo "check-record: $library is missing (cargo build --release -p forebay-record)" >&2; exit 2; }
-
 # What a hook may call while a signal handler or a child of vfork runs it: clock, memory, strings, and what only looks at
 # a stream. The handlers are set at load time.
 allowed='__errno_location __register_atfork __vfork bcmp clock_gettime dirfd dladdr dlopen dlsym dlvsym environ feof ferror fileno_unlocked
 ftello memchr memcmp memcpy memmove memset on_exit stderr stdin stdout strlen'
-# Put in by the linker, and weak.
-allowed="$allowed _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable __cxa_finalize __gmon_start__"
+. "$here/scripts/check-library.sh"
 
-defined=$(nm -D --defined-only "$library" | awk '{ print $3 }' | sort)
-if ! difference=$(diff <(sort "$exports") <(printf '%s\n' "$defined")); then
-    complain "the exported functions differ from exports.txt (< listed, > exported):"
-    echo "$difference" >&2
-fi
+check_symbols
 
-used=$(nm -D --undefined-only "$library" | awk '{ print $NF }' | sed 's/@.*//' | sort)
-surplus=$(comm -13 <(tr -s ' \n' '\n\n' <<<"$allowed" | sort) <(printf '%s\n' "$used"))
-[ -z "$surplus" ] || complain "not on the list of imports:" $surplus
-
-# A function that the library replaces must be called through the chain, not through its own hook.
-own=$(comm -12 <(printf '%s\n' "$defined") <(printf '%s\n' "$used"))
-[ -z "$own" ] || complain "imports what it exports:" $own
-
-segments=$(readelf -lW "$library")
-! grep -q ' TLS ' <<<"$segments" || complain "has thread-local storage"
-grep -Eq 'GNU_STACK.* RW +0' <<<"$segments" || complain "has an executable stack"
-needed=$(readelf -dW "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\].*/\1/p')
-[ "$needed" = libc.so.6 ] || complain "depends on more than libc:" $needed
-
-if command -v strace >/dev/null && strace -o /dev/null true 2>/dev/null; then
+if can_trace; then
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
     mkdir "$work/tables"
@@ -69,5 +40,4 @@ if command -v strace >/dev/null && strace -o /dev/null true 2>/dev/null; then
     [ "$extra" -lt 150 ] || complain "recording adds $extra system calls to a program that makes 100 reads and writes"
 fi
 
-[ "$failed" = 0 ] && echo "check-record: $(wc -l <"$exports") functions, imports as listed, no thread-local storage"
-exit "$failed"
+conclude
