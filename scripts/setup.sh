@@ -12,8 +12,8 @@ mode=${1:-build}
 cache=${FOREBAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/forebay}
 tools=$cache/tools
 
-# The first cargo that knows edition 2024.
-least_cargo_minor=85
+# `rust-version` of Cargo.toml.
+least_cargo_minor=88
 # Pinned: a new release of a suite may add cases, and the table in docs/pjdfstest.md names each one.
 fsx_version=0.3.2
 pjdfstest_version=0.2.2

@@ -57,9 +57,7 @@ impl Room {
         // SAFETY: `len` bytes have been written.
         Reply::decode(unsafe { core::slice::from_raw_parts(self.out, len) }).ok()
     }
-}
 
-impl Room {
     /// The path that the reply in the first `len` bytes grants, and the flags to open it with.
     pub fn granted_name(&self, len: usize) -> Option<(*const c_char, c_int)> {
         let reply = self.reply(len)?;

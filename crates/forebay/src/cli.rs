@@ -97,7 +97,7 @@ pub struct BridgeOptions {
     #[arg(long, value_enum, default_value_t = Mode::Commit)]
     pub mode: Mode,
     /// Directory for logs: that of the bridge (default: beside its data) and, from `run`, the Darshan log
-    /// (default: $FOREBAY_LOG_DIR or ~/.local/state/forebay/logs, with a directory for each day).
+    /// (default: $FOREBAY_LOG_DIR, $XDG_STATE_HOME/forebay/logs or ~/.local/state/forebay/logs, with a directory for each day).
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub log_dir: Option<PathBuf>,
 }
@@ -181,7 +181,8 @@ pub struct RecordOptions {
     #[arg(long, value_name = "BYTES", value_parser = crate::units::parse_bytes)]
     pub memory: Option<u64>,
     /// Record files below this directory, too, although it lies in one that is left out
-    /// (/etc /dev /usr /bin /boot /lib /opt /sbin /sys /proc /var). May be given several times.
+    /// (/etc /dev /usr /bin /boot /lib /opt /sbin /sys /proc /var, /tmp/ompi.* /tmp/prte.*). May be given
+    /// several times.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub include: Vec<PathBuf>,
     /// Keep the tables in a directory below this one and write no log: `forebay collect` does it later,
@@ -200,7 +201,7 @@ Examples:
   forebay record --log post.darshan -- python3 post.py
   srun forebay record --tables /pfs/me/tables -- ./sim && forebay collect /pfs/me/tables")]
 pub struct Record {
-    /// Directory for the Darshan log. Default: $FOREBAY_LOG_DIR or ~/.local/state/forebay/logs, with a
+    /// Directory for the Darshan log. Default: $FOREBAY_LOG_DIR, $XDG_STATE_HOME/forebay/logs or ~/.local/state/forebay/logs, with a
     /// directory for each day.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["log", "tables"])]
     pub log_dir: Option<PathBuf>,
