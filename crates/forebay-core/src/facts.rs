@@ -9,7 +9,7 @@ use crate::path::TreePath;
 use crate::record::{BridgeId, ObjectName, Record, Token};
 use std::sync::Arc;
 
-pub use forebay_wire::{Attr, Timestamp};
+pub use forebay_types::{Attr, Timestamp};
 
 /// Who asks. From the kernel, never from the message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -2,7 +2,7 @@
 //!
 //! The *global table* maps a path to its [`Record`]; the *local table* maps an
 //! object's name back to its path and holds the marks of unfinished work on
-//! backing objects. Implementations live in `forebay-store`.
+//! backing objects. Implementations live in `forebay-tables`.
 
 use crate::path::TreePath;
 use crate::record::{ObjectName, Record, Token};

@@ -17,7 +17,7 @@ pub const RESERVED_PREFIX: &[u8] = b".forebay-";
 
 /// As many symbolic links as Linux follows in one path.
 const MAX_LINKS: u32 = 40;
-const MAX_NAME_BYTES: usize = forebay_wire::MAX_NAME_BYTES;
+const MAX_NAME_BYTES: usize = forebay_types::MAX_NAME_BYTES;
 
 /// Where the entries of a directory come from.
 #[derive(Debug, Clone, PartialEq, Eq)]

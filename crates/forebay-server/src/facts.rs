@@ -6,12 +6,12 @@
 
 use crate::ServerHandle;
 use crate::namespace::State;
-use crate::objects::{self, Made, Shape};
-use crate::sys::Errno;
 use forebay_core::facts::{Attr, Facts, Fresh, LowerEntry, Need, NewObject, Outcome, Stop, errno};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectName, Record, Token};
 use forebay_core::table::{TableError, Tables};
+use forebay_objects::{self as objects, Made, Shape};
+use forebay_sys::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;

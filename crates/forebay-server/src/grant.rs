@@ -2,7 +2,7 @@
 //! them: the credentials of the sender, and descriptors on their way to him.
 #![allow(unsafe_code)]
 
-use crate::sys::{Errno, Sys};
+use forebay_sys::{Errno, Sys};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;

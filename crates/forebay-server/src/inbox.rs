@@ -3,7 +3,7 @@
 
 use crate::answer::Answered;
 use crate::connection::Connection;
-use crate::sys::{self, Sys};
+use forebay_sys::{self as sys, Sys};
 use parking_lot::Mutex;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;

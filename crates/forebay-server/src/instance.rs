@@ -3,7 +3,7 @@
 
 use crate::Error;
 use crate::grant::SOCKET_PATH_BYTES;
-use crate::sys;
+use forebay_sys as sys;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};

@@ -3,8 +3,8 @@
 #![allow(unsafe_code)]
 
 use crate::limits::LANES;
-use crate::sys::{Errno, Sys};
 use forebay_core::facts::Cred;
+use forebay_sys::{Errno, Sys};
 use forebay_wire::{
     Attention, LANE_BYTES, LANE_REPLY_BYTES, LANE_REQUEST_BYTES, LanePage, LaneWords,
     REPLY_HEADER_BYTES,

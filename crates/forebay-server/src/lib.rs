@@ -2,8 +2,8 @@
 //! out descriptors.
 //!
 //! Policy is `forebay-core`'s; here are the drivers: sockets ([`grant`],
-//! [`connection`], [`shard`]), backing objects ([`objects`]), the PFS below
-//! ([`lower`]), the tables under their lock ([`namespace`]), and the path of a
+//! [`connection`], [`shard`]), backing objects (`forebay-objects`), the PFS below
+//! (`forebay-pfs`), the tables under their lock ([`namespace`]), and the path of a
 //! request through all of them ([`execute`]).
 //!
 //! ```no_run
@@ -15,40 +15,38 @@
 //! ```
 #![deny(unsafe_code)]
 
+pub mod admin;
 pub mod answer;
 pub mod connection;
-pub mod dir_times;
 pub mod execute;
 pub mod facts;
 pub mod follow;
 pub mod fsck;
 pub mod grant;
+mod ground;
 pub mod inbox;
 pub mod instance;
-pub mod label;
 pub mod lane;
 pub mod limits;
 pub mod listen;
 pub mod listings;
 pub mod log;
-pub mod lower;
-pub mod mover;
 pub mod namespace;
-pub mod objects;
 pub mod pool;
 pub mod recover;
 pub mod shard;
 pub mod spin;
 pub mod staging;
 pub mod status;
-pub mod sys;
 
 use crate::instance::Instance;
 use crate::log::Log;
 use forebay_core::facts::{Cred, Settings};
 use forebay_core::record::BridgeId;
 use forebay_core::table::Change;
-use forebay_store::{Cached, Journaled};
+use forebay_objects as objects;
+use forebay_sys as sys;
+use forebay_tables::{Cached, Journaled};
 use parking_lot::Mutex;
 use std::fmt;
 use std::os::fd::AsFd;
@@ -151,7 +149,7 @@ pub struct ServerHandle {
     /// Backing objects on local storage.
     pub objects: objects::Objects,
     /// The PFS below.
-    pub lower: lower::Lower,
+    pub lower: forebay_pfs::Lower,
     /// Settings that policy depends on.
     pub settings: Settings,
     /// The log.
@@ -201,7 +199,7 @@ impl ServerHandle {
         let me = BridgeId(1);
         let objects = objects::Objects::open(instance.dir(), me, epoch, first)
             .map_err(|e| io("can't open the backing objects", e))?;
-        let lower = lower::Lower::open_root(&config.root, config.pfs_may_wait)
+        let lower = forebay_pfs::Lower::open_root(&config.root, config.pfs_may_wait)
             .map_err(|e| io(&config.root.display().to_string(), e))?;
         let limit = (limits::CONNECTIONS as u64).min(
             descriptors
@@ -236,7 +234,7 @@ impl ServerHandle {
             inboxes: Mutex::default(),
         };
         let recovered = recover::recover(&server, past)?;
-        mover::resume(&server)?;
+        forebay_mover::resume(&server)?;
         if !past.clean {
             server.log.line(format_args!(
                 "the last bridge ended out of order: removed {} names and {} orphans, wrote {} labels",

@@ -40,10 +40,6 @@ pub const TURNS: u32 = 10_000;
 pub const LOST_RACES: u32 = 100;
 /// Listening backlog.
 pub const BACKLOG: i32 = 1024;
-/// Open folders of backing objects.
-pub const FOLDERS: usize = 256;
-/// New objects between two records of the settled watermark.
-pub const WATERMARK_EVERY: u64 = 4096;
 /// Marks of finished work that one commit takes away.
 pub const MARKS_PER_COMMIT: usize = 64;
 /// Longest delay of a directory's times on disk.

@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::grant;
 use crate::limits::BACKLOG;
-use crate::sys;
+use forebay_sys as sys;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;

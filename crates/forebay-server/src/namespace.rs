@@ -12,7 +12,7 @@ use forebay_core::membership::Membership;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectName, Record, Token};
 use forebay_core::table::{Change, TableError, Tables};
-use forebay_store::{Cached, Journaled, Rocks};
+use forebay_tables::{Cached, Journaled, Rocks};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

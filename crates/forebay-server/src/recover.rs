@@ -7,9 +7,9 @@
 use crate::ServerHandle;
 use crate::follow;
 use crate::log::Cause;
-use crate::objects::folder_of;
 use forebay_core::record::ObjectName;
 use forebay_core::table::{Change, TableError, Tables};
+use forebay_objects::folder_of;
 
 const EPOCH: &[u8] = b"server/epoch";
 const CLEAN: &[u8] = b"server/clean";

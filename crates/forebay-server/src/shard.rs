@@ -15,8 +15,8 @@ use crate::inbox::{Arrival, Completion, Inbox};
 use crate::limits::{ATTENDED_LANES, CONNECTIONS_PER_PROCESS, TOUCH_DELAY};
 use crate::log::Cause;
 use crate::spin::{Load, Spin};
-use crate::sys::{self, Epoll, Errno, Event, Sys};
 use forebay_core::facts::Cred;
+use forebay_sys::{self as sys, Epoll, Errno, Event, Sys};
 use forebay_wire::{
     Attention, DecodeError, GRANT_BY_NAME, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Op,
     REPLY_HEADER_BYTES, Reply, ReplyKind, Request,

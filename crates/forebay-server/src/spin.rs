@@ -5,7 +5,7 @@
 //! pays off. Where clients may need its processor it lets them run between two
 //! looks.
 
-use crate::sys;
+use forebay_sys as sys;
 use forebay_wire::Attention;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

@@ -6,7 +6,7 @@ mod common;
 use common::load::Random;
 use common::{Place, read, write};
 use forebay_client::{Answer, Client};
-use forebay_server::mover::Mover;
+use forebay_server::admin::Mover;
 use forebay_server::status::Status;
 use forebay_wire::{
     Attr, BY_NAME, GRANT_BY_NAME, LANE_BYTES, LANE_REQUEST_BYTES, LanePage, Op, Reply, ReplyKind,

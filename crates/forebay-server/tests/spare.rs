@@ -7,7 +7,7 @@ use common::process::Process;
 use common::raw::{Raw, Said, request};
 use common::{Place, names, read, write};
 use forebay_client::Client;
-use forebay_server::sys;
+use forebay_sys as sys;
 use forebay_wire::{BY_NAME, Op, Request};
 use std::fs::{File, Permissions};
 use std::os::fd::{AsFd, OwnedFd};

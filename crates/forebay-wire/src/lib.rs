@@ -23,20 +23,17 @@ mod listing;
 mod reply;
 mod request;
 
+pub use forebay_types::{ATTR_BYTES, Attr, MAX_NAME_BYTES, MAX_PATH_BYTES, Timestamp};
 pub use lane::{
     Attention, LANE_BYTES, LANE_REPLY_BYTES, LANE_REQUEST_BYTES, LanePage, LaneWords, Seen, Turned,
     Word,
 };
 pub use listing::{DirEntries, DirEntry, DirEntryWriter};
-pub use reply::{ATTR_BYTES, Attr, REPLY_HEADER_BYTES, Reply, ReplyKind, Timestamp};
+pub use reply::{REPLY_HEADER_BYTES, Reply, ReplyKind};
 pub use request::{Base, Op, REQUEST_HEADER_BYTES, Request};
 
 /// First four bytes of every message; the last one is the protocol version.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"FBY1");
-/// Longest path in bytes, without a closing NUL (Linux `PATH_MAX` less one).
-pub const MAX_PATH_BYTES: usize = 4095;
-/// Longest path component in bytes (Linux `NAME_MAX`).
-pub const MAX_NAME_BYTES: usize = 255;
 /// Longest request in bytes. Two strings with a `Base::Lower` prefix each, and the header.
 pub const MAX_REQUEST_BYTES: usize = 4 * (MAX_PATH_BYTES + 1) + REQUEST_HEADER_BYTES;
 /// Longest reply in bytes.
@@ -105,6 +102,15 @@ pub enum DecodeError {
     TooLong(usize),
     /// A path holds a NUL byte where none may be, or lacks one that must be there.
     BadNul,
+}
+
+impl From<forebay_types::WrongLength> for DecodeError {
+    fn from(e: forebay_types::WrongLength) -> Self {
+        DecodeError::BadLength {
+            got: e.got,
+            want: ATTR_BYTES,
+        }
+    }
 }
 
 impl core::fmt::Display for DecodeError {

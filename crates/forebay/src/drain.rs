@@ -5,7 +5,7 @@ use crate::cli::DrainOptions;
 use crate::error::Fault;
 use crate::sys;
 use crate::units;
-use forebay_server::mover::protocol::{DrainStatus, Left, LeftPage, Reason, State};
+use forebay_admin::drain::{DrainStatus, Left, LeftPage, Reason, State};
 use serde_json::json;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};

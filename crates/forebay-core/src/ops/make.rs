@@ -58,7 +58,7 @@ impl Context<'_> {
         if text.is_empty() {
             return errno(libc::ENOENT);
         }
-        if text.len() > forebay_wire::MAX_PATH_BYTES {
+        if text.len() > forebay_types::MAX_PATH_BYTES {
             return errno(libc::ENAMETOOLONG);
         }
         // The object is a file with the text in it; `stat` shows 0777 as for any link.

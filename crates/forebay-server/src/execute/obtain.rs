@@ -4,12 +4,12 @@ use super::{Halt, Job, not_written};
 use crate::ServerHandle;
 use crate::limits::{INLINE_LISTING, INLINE_STAGE_BYTES};
 use crate::log::Cause;
-use crate::objects::Made;
-use crate::sys::Errno;
 use forebay_core::facts::{Need, NewKind, NewObject};
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectName, Token};
 use forebay_core::table::Change;
+use forebay_objects::Made;
+use forebay_sys::Errno;
 
 /// Obtains one fact, outside any lock.
 pub(super) fn obtain(

@@ -6,13 +6,13 @@ mod rebuild;
 use crate::facts::{Memo, RequestFacts};
 use crate::follow;
 use crate::instance::Instance;
-use crate::objects::{Shape, shape};
 use crate::{Config, Error, ServerHandle, recover};
 use forebay_core::facts::{Label, LabelParent};
 use forebay_core::path::TreePath;
 use forebay_core::record::{Kind, ObjectId, ObjectName, Record};
 use forebay_core::table::{Change, Tables};
-use forebay_store::Journaled;
+use forebay_objects::{Shape, shape};
+use forebay_tables::Journaled;
 use rebuild::{lost, rebuild, record};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -137,7 +137,7 @@ fn apply(server: &ServerHandle, mend: Mend) -> Result<(), Error> {
 /// Gives an object without a name the name that its label tells, or one in the root.
 /// It may hold somebody's data, so it is not removed.
 fn adopt(server: &ServerHandle, object: ObjectName) -> Result<(), Error> {
-    let failed = |e: crate::sys::Errno| Error(format!("backing object {object}: {e}"));
+    let failed = |e: forebay_sys::Errno| Error(format!("backing object {object}: {e}"));
     let label = server.objects.read_label(object).map_err(failed)?;
     let ino = server.objects.attr(object).map_err(failed)?.ino;
     let label = label.unwrap_or_else(|| Label {

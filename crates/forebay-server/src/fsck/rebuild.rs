@@ -1,14 +1,14 @@
 //! The tables made anew from the labels that all backing objects carry.
 
 use super::Report;
-use crate::objects::Objects;
 use crate::{Error, recover};
 use forebay_core::bridge::version;
 use forebay_core::facts::{Label, LabelParent};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, Record, Token};
 use forebay_core::table::{Change, Tables};
-use forebay_store::{Cached, Journaled};
+use forebay_objects::Objects;
+use forebay_tables::{Cached, Journaled};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
@@ -58,7 +58,7 @@ pub(super) fn rebuild(instance: &Path, report: &mut Report) -> Result<(), Error>
                 continue;
             }
             // A node without its label file: it was being made or removed.
-            Err(crate::sys::Errno(libc::ENOENT)) => continue,
+            Err(forebay_sys::Errno(libc::ENOENT)) => continue,
             Err(e) => {
                 report
                     .problems

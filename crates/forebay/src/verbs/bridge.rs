@@ -4,7 +4,7 @@ use crate::cli::{self, exit};
 use crate::error::{Fault, fault};
 use crate::sys;
 use forebay_server::Config;
-use forebay_server::mover::Mover;
+use forebay_server::admin::Mover;
 use std::fs::File;
 use std::io::Write;
 

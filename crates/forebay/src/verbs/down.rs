@@ -7,7 +7,7 @@ use crate::drain::{drain, tell_left};
 use crate::error::{Fault, fault};
 use crate::report::drain_text;
 use crate::{place, sys};
-use forebay_server::mover::protocol::{Inventory, Users};
+use forebay_admin::drain::{Inventory, Users};
 use serde_json::json;
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use crate::recorder::{self, Recorder, log_text};
 use crate::report::{BridgeCounters, CallBytes, Logged, Report};
 use crate::sys;
 use crate::units;
-use forebay_server::mover::protocol::Inventory;
+use forebay_admin::drain::Inventory;
 use serde_json::json;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

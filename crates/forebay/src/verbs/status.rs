@@ -6,7 +6,7 @@ use crate::error::Fault;
 use crate::place;
 use crate::report::storage_text;
 use crate::{recorder, sys, units};
-use forebay_server::mover::protocol::{DrainStatus, Inventory, State, Users};
+use forebay_admin::drain::{DrainStatus, Inventory, State, Users};
 use serde_json::{Value, json};
 
 /// Runs the verb.

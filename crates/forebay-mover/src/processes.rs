@@ -1,0 +1,103 @@
+//! Who has a file or directory open, according to /proc: for directories, which take no leases, and
+//! for file systems without leases. Sees the processes that the bridge's user may look into.
+
+use forebay_sys::files::{self as more, Users};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+fn others() -> impl Iterator<Item = PathBuf> {
+    let me = std::process::id().to_string();
+    std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(move |entry| {
+            let name = entry.file_name();
+            name.as_bytes().iter().all(u8::is_ascii_digit) && name.as_bytes() != me.as_bytes()
+        })
+        .map(|entry| entry.path())
+}
+
+/// As long as a shard may be kept from closing its copy of a descriptor that it has sent.
+const GRANT_PATIENCE: Duration = Duration::from_millis(500);
+
+/// Does anybody else have this open file open for writing, or at all? A lease tells; where the file
+/// system has none, /proc does.
+pub fn is_in_use(file: &OwnedFd, by: Users) -> bool {
+    let asked = Instant::now();
+    let inode = forebay_sys::stat(file.as_fd(), b"").map(|attr| (attr.dev, attr.ino));
+    loop {
+        match (more::is_in_use(file.as_fd(), by), inode) {
+            (Some(false), _) => return false,
+            (Some(true), Ok(inode)) => {
+                // A grant on its way: the client has it already, and we are about to close it.
+                if !we_have(inode, file.as_raw_fd()) || asked.elapsed() > GRANT_PATIENCE {
+                    return more::is_in_use(file.as_fd(), by) != Some(false);
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            (None, Ok(inode)) => return anyone_has(inode, by),
+            (_, Err(_)) => return true,
+        }
+    }
+}
+
+/// Does this process have the inode open under another number?
+fn we_have(inode: (u64, u64), but: RawFd) -> bool {
+    std::fs::read_dir("/proc/self/fd")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|fd| fd.file_name().as_bytes() != but.to_string().as_bytes())
+        .any(|fd| is_inode(&fd.path(), inode))
+}
+
+fn is_inode(path: &Path, inode: (u64, u64)) -> bool {
+    std::fs::metadata(path).is_ok_and(|m| (m.dev(), m.ino()) == inode)
+}
+
+/// Does another process have this inode (device and number) open or mapped?
+pub fn anyone_has(inode: (u64, u64), by: Users) -> bool {
+    others().any(|process| {
+        let open = std::fs::read_dir(process.join("fd"))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .any(|fd| {
+                is_inode(&fd.path(), inode) && (by == Users::Anyone || can_write(&process, &fd))
+            });
+        open || std::fs::read_dir(process.join("map_files"))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .any(|map| is_inode(&map.path(), inode))
+    })
+}
+
+fn can_write(process: &Path, fd: &std::fs::DirEntry) -> bool {
+    let info = process.join("fdinfo").join(fd.file_name());
+    let text = std::fs::read_to_string(info).unwrap_or_default();
+    let flags = text
+        .lines()
+        .find_map(|line| line.strip_prefix("flags:"))
+        .and_then(|octal| i32::from_str_radix(octal.trim(), 8).ok());
+    // Unreadable: the careful answer.
+    flags.is_none_or(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
+}
+
+/// Does another process have a directory at or below `dir` as its working directory, or open?
+pub fn anyone_is_in(dir: &Path) -> bool {
+    let is_inside =
+        |link: &Path| std::fs::read_link(link).is_ok_and(|target| target.starts_with(dir));
+    others().any(|process| {
+        is_inside(&process.join("cwd"))
+            || std::fs::read_dir(process.join("fd"))
+                .into_iter()
+                .flatten()
+                .flatten()
+                .any(|fd| is_inside(&fd.path()))
+    })
+}

@@ -1,0 +1,179 @@
+//! The label on each object: an extended attribute, or, where the inode has no room for
+//! it (hundreds of hard links, very long paths), a file in `label/`.
+
+use super::{Name, Objects, Shape, parse_name, shape};
+use crate::label;
+use forebay_core::facts::Label;
+use forebay_core::record::ObjectName;
+use forebay_sys::{self as sys, Errno, Sys};
+use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const FOLDER: &str = "label";
+
+/// Labels in files of their own. There are few, so that one look tells that there is none.
+#[derive(Default)]
+pub(super) struct Beside {
+    known: Mutex<HashSet<ObjectName>>,
+    count: AtomicUsize,
+}
+
+impl Beside {
+    fn has(&self, object: ObjectName) -> bool {
+        self.count.load(Ordering::Acquire) > 0 && self.known.lock().contains(&object)
+    }
+    fn change(&self, change: impl FnOnce(&mut HashSet<ObjectName>)) {
+        let mut known = self.known.lock();
+        change(&mut known);
+        self.count.store(known.len(), Ordering::Release);
+    }
+}
+
+fn path_beside(object: ObjectName) -> Vec<u8> {
+    [FOLDER.as_bytes(), b"/", &Name::new(object, false)].concat()
+}
+
+impl Objects {
+    /// Learns which labels have files of their own.
+    pub(super) fn find_labels_beside(&self) -> Sys<()> {
+        sys::make_dir(self.instance.as_fd(), FOLDER.as_bytes())?;
+        let names = self.list(FOLDER)?;
+        let objects = names.iter().filter_map(|name| parse_name(name));
+        self.beside
+            .change(|known| known.extend(objects.map(|(object, _)| object)));
+        Ok(())
+    }
+
+    /// Objects whose labels have files of their own.
+    pub fn labels_beside(&self) -> Vec<ObjectName> {
+        self.beside.known.lock().iter().copied().collect()
+    }
+
+    /// Puts a label on an object that `fd` leads to.
+    pub(super) fn put_label(
+        &self,
+        fd: BorrowedFd<'_>,
+        object: ObjectName,
+        label: &Label,
+    ) -> Sys<()> {
+        let name = label::xattr_name(object.link);
+        let value = label::encode(label);
+        let put = self.lending(fd, 0o200, || sys::set_xattr(fd, &name, &value));
+        match put {
+            Ok(()) => self.drop_label_beside(object),
+            // No room in the inode; or none on the disk, then the file finds none either.
+            Err(Errno(libc::ENOSPC | libc::E2BIG | libc::ERANGE)) => {
+                self.beside.change(|known| {
+                    known.insert(object);
+                });
+                let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
+                let path = path_beside(object);
+                let file = sys::open(self.instance.as_fd(), &path, flags, 0o600)?;
+                use std::io::Write;
+                Ok(std::fs::File::from(file).write_all(&value)?)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Removes the file that holds a label, if there is one.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn drop_label_beside(&self, object: ObjectName) -> Sys<()> {
+        if !self.beside.has(object) {
+            return Ok(());
+        }
+        match sys::unlink(self.instance.as_fd(), &path_beside(object), false) {
+            Ok(()) | Err(Errno(libc::ENOENT)) => {}
+            Err(e) => return Err(e),
+        }
+        self.beside.change(|known| {
+            known.remove(&object);
+        });
+        Ok(())
+    }
+
+    /// Takes the label of a further link from the inode, which lives on without it.
+    pub(super) fn drop_link_label(&self, link: ObjectName) -> Sys<()> {
+        let fd = match self.open_label(link) {
+            Ok(fd) => fd,
+            Err(Errno(libc::ENOENT)) => return Ok(()),
+            Err(e) => return Err(e),
+        };
+        let name = label::xattr_name(link.link);
+        let drop = || sys::remove_xattr(fd.as_fd(), &name);
+        match self.lending(fd.as_fd(), 0o200, drop) {
+            Err(Errno(libc::ENODATA)) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Writes the label of an object anew.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn write_label(&self, object: ObjectName, label: &Label) -> Sys<()> {
+        let fd = self.open_label(object)?;
+        self.put_label(fd.as_fd(), object, label)
+    }
+
+    /// The label of an object; `None` if it has none or a damaged one.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn read_label(&self, object: ObjectName) -> Sys<Option<Label>> {
+        if self.beside.has(object) {
+            use std::io::Read;
+            let path = path_beside(object);
+            let file = sys::open(self.instance.as_fd(), &path, libc::O_RDONLY, 0)?;
+            let mut bytes = Vec::new();
+            std::fs::File::from(file).read_to_end(&mut bytes)?;
+            return Ok(label::decode(&bytes));
+        }
+        let fd = self.open_label(object)?;
+        let name = label::xattr_name(object.link);
+        let bytes = self.lending(fd.as_fd(), 0o400, || sys::get_xattr(fd.as_fd(), &name))?;
+        Ok(bytes.and_then(|b| label::decode(&b)))
+    }
+
+    /// Does something for which the owner may have taken his own permission away: then he
+    /// gets it back for the moment. The kernel asks for it at each access to an attribute.
+    fn lending<T>(&self, fd: BorrowedFd<'_>, bits: u32, work: impl Fn() -> Sys<T>) -> Sys<T> {
+        match work() {
+            Err(Errno(libc::EACCES | libc::EPERM)) if !self.root => {
+                let mode = sys::stat(fd, b"")?.mode & 0o7777;
+                sys::chmod(fd, mode | bits)?;
+                let outcome = work();
+                sys::chmod(fd, mode)?;
+                outcome
+            }
+            other => other,
+        }
+    }
+
+    /// A descriptor for attributes also of what its owner can't read.
+    fn open_label(&self, object: ObjectName) -> Sys<OwnedFd> {
+        let flags = libc::O_RDONLY
+            | libc::O_NONBLOCK
+            | if shape(object) == Shape::Dir {
+                libc::O_DIRECTORY
+            } else {
+                0
+            };
+        match self.open_file(object, flags) {
+            Err(Errno(libc::EACCES)) if !self.root => {
+                let folder = self.folder(object, false)?;
+                let name = Name::new(object, false);
+                let mode = sys::stat(folder.as_fd(), &name)?.mode & 0o7777;
+                sys::chmod_at(folder.as_fd(), &name, mode | 0o400)?;
+                let fd = self.open_file(object, flags);
+                sys::chmod_at(folder.as_fd(), &name, mode)?;
+                fd
+            }
+            other => other,
+        }
+    }
+}

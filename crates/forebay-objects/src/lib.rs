@@ -1,0 +1,452 @@
+//! Backing objects: the files, directories and nodes on local storage that hold
+//! what programs write.
+//!
+//! `obj/<folder>/<id>` is a file, `<id>.node` beside it a FIFO, socket or device,
+//! `<id>.<k>` a further hard link; `dir/<folder>/<id>/` is a directory, always
+//! empty. The lowest two bits of an object's sequence number say which of these
+//! it is, so that an id alone leads to it.
+
+mod inode;
+pub mod label;
+mod labels;
+mod name;
+mod scan;
+mod spare;
+mod touch;
+
+pub use name::{Shape, folder_of, parse_name, shape};
+pub use spare::Slot;
+
+use forebay_core::facts::{Attr, Fresh, NewKind, NewObject, Timestamp};
+use forebay_core::record::{BridgeId, ObjectId, ObjectName};
+use forebay_pfs::Lower;
+use forebay_sys::{self as sys, Errno, Sys};
+use labels::Beside;
+use name::{FOLDER_BITS, Name, SHAPE_BITS};
+use parking_lot::{Mutex, RwLock};
+use spare::Spares;
+use std::collections::{BTreeSet, HashMap};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// A new object, and its open descriptor if one was asked for.
+#[derive(Debug)]
+pub struct Made {
+    /// Identity and inode number.
+    pub fresh: Fresh,
+    /// Descriptor of the file with the flags of the request, if it is a plain new file.
+    pub fd: Option<OwnedFd>,
+    /// Where the file stands in the register, if it is a spare one: a doom mark names it still.
+    pub spare: Option<Slot>,
+}
+
+impl Made {
+    /// Has the object a doom mark that the commit has to take away?
+    pub fn is_doomed(&self) -> bool {
+        self.spare.is_some() || self.fresh.object.link != 0
+    }
+}
+
+/// Open folders of backing objects.
+const FOLDERS: usize = 256;
+/// New objects between two records of the settled watermark.
+const WATERMARK_EVERY: u64 = 4096;
+
+type Folder = (Shape, u64);
+
+/// All backing objects of one bridge.
+pub struct Objects {
+    instance: OwnedFd,
+    folders: RwLock<HashMap<Folder, Arc<OwnedFd>>>,
+    me: BridgeId,
+    epoch: u32,
+    /// Count of objects made; the sequence number without the shape.
+    next: AtomicU64,
+    /// Sequence numbers of objects that no commit has named yet.
+    unsettled: Mutex<BTreeSet<u64>>,
+    touched: Mutex<HashMap<ObjectName, Timestamp>>,
+    touched_count: AtomicUsize,
+    beside: Beside,
+    spares: Spares,
+    root: bool,
+    my_ids: (u32, u32),
+}
+
+fn folder_path(folder: Folder) -> String {
+    let kind = if folder.0 == Shape::Dir { "dir" } else { "obj" };
+    format!("{kind}/{:x}", folder.1)
+}
+
+/// Where the backing file of an object lies below the instance directory.
+pub fn path_of_file(object: ObjectName) -> Vec<u8> {
+    let folder = folder_path((Shape::File, folder_of(object.oid.seq())));
+    [folder.as_bytes(), b"/", &Name::new(object, false)].concat()
+}
+
+impl Objects {
+    /// The objects in an instance directory; new ones get sequence numbers from folder `first_folder` on.
+    ///
+    /// # Errors
+    /// The directories can't be opened or made.
+    pub fn open(instance: &Path, me: BridgeId, epoch: u32, first_folder: u64) -> Sys<Self> {
+        let fd = sys::open_path(instance, libc::O_PATH | libc::O_DIRECTORY)?;
+        for kind in [&b"obj"[..], b"dir"] {
+            sys::make_dir(fd.as_fd(), kind)?;
+        }
+        let my_ids = sys::my_ids();
+        let spares = Spares::open(&fd)?;
+        let objects = Objects {
+            instance: fd,
+            folders: RwLock::default(),
+            me,
+            epoch,
+            next: AtomicU64::new(first_folder << (FOLDER_BITS - SHAPE_BITS)),
+            unsettled: Mutex::default(),
+            touched: Mutex::default(),
+            touched_count: AtomicUsize::new(0),
+            beside: Beside::default(),
+            spares,
+            root: my_ids.0 == 0,
+            my_ids,
+        };
+        objects.find_labels_beside()?;
+        Ok(objects)
+    }
+
+    fn folder(&self, object: ObjectName, make: bool) -> Sys<Arc<OwnedFd>> {
+        let kind = if shape(object) == Shape::Dir {
+            Shape::Dir
+        } else {
+            Shape::File
+        };
+        let key = (kind, folder_of(object.oid.seq()));
+        if let Some(fd) = self.folders.read().get(&key) {
+            return Ok(fd.clone());
+        }
+        let path = folder_path(key);
+        if make {
+            sys::make_dir(self.instance.as_fd(), path.as_bytes())?;
+        }
+        let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+        let fd = Arc::new(sys::open(self.instance.as_fd(), path.as_bytes(), flags, 0)?);
+        let mut folders = self.folders.write();
+        if folders.len() >= FOLDERS {
+            // They are cheap to open again; which one goes hardly matters.
+            if let Some(&any) = folders.keys().find(|&&k| k != key) {
+                folders.remove(&any);
+            }
+        }
+        folders.insert(key, fd.clone());
+        Ok(fd)
+    }
+
+    fn next_id(&self, shape: Shape) -> ObjectId {
+        let mut unsettled = self.unsettled.lock();
+        let count = self.next.fetch_add(1, Ordering::Relaxed);
+        let seq = count << SHAPE_BITS | shape as u64;
+        unsettled.insert(seq);
+        ObjectId::new(self.me, self.epoch, seq)
+    }
+
+    /// The sequence number that comes next, or a little less.
+    fn next_seq(&self) -> u64 {
+        self.next.load(Ordering::Relaxed) << SHAPE_BITS
+    }
+
+    /// Whatever has a sequence number below this is named by a commit, removed, or doomed.
+    pub fn settled(&self) -> u64 {
+        let unsettled = self.unsettled.lock();
+        unsettled.first().copied().unwrap_or(self.next_seq())
+    }
+
+    /// Objects made so far, in units that advance by one with each.
+    pub fn count(&self) -> u64 {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    /// Is it time to write the watermark down, given the count when it was last written?
+    pub fn watermark_due(&self, last: u64) -> bool {
+        self.count() >= last + WATERMARK_EVERY
+    }
+
+    /// A commit has named the object, or it has been removed.
+    pub fn settle(&self, made: &Made) {
+        if let Some(slot) = made.spare {
+            self.release_slot(slot);
+        } else if made.fresh.object.link == 0 {
+            self.unsettle(made.fresh.object);
+        }
+    }
+
+    fn unsettle(&self, object: ObjectName) {
+        self.unsettled.lock().remove(&object.oid.seq());
+    }
+
+    /// A name for a further link to an object.
+    pub fn new_link(&self, of: ObjectName) -> ObjectName {
+        // Never used twice, so that a mark that outlived its link never meets another one.
+        let link = loop {
+            let n = self.next.fetch_add(1, Ordering::Relaxed) as u32;
+            if n != 0 {
+                break n;
+            }
+        };
+        ObjectName { oid: of.oid, link }
+    }
+
+    /// Makes a further link, labelled, under a name from [`Objects::new_link`].
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn make_link(&self, old: ObjectName, new: ObjectName, spec: &NewObject) -> Sys<Fresh> {
+        let folder = self.folder(old, false)?;
+        let dir = folder.as_fd();
+        sys::link(dir, &Name::new(old, false), &Name::new(new, false))?;
+        let labelled = self.write_label(new, &spec.label);
+        if shape(old) == Shape::Node && labelled.is_ok() {
+            sys::link(dir, &Name::new(old, true), &Name::new(new, true))?;
+        }
+        labelled?;
+        Ok(Fresh {
+            object: new,
+            ino: self.attr(new)?.ino,
+        })
+    }
+
+    /// Makes a new object. For a plain file `open` gives the flags of a descriptor that is wanted.
+    ///
+    /// # Errors
+    /// Of the file system; nothing is left behind then.
+    pub fn make(&self, spec: &NewObject, open: Option<i32>, lower: &Lower) -> Sys<Made> {
+        let shape = match spec.what {
+            NewKind::Dir => Shape::Dir,
+            NewKind::Node(_) => Shape::Node,
+            _ => Shape::File,
+        };
+        let object = ObjectName {
+            oid: self.next_id(shape),
+            link: 0,
+        };
+        let made = self.make_as(object, spec, open, lower);
+        if made.is_err() {
+            // Whatever part of it exists.
+            let _ = self.remove(object);
+            self.unsettle(object);
+        }
+        made
+    }
+
+    fn make_as(
+        &self,
+        object: ObjectName,
+        spec: &NewObject,
+        open: Option<i32>,
+        lower: &Lower,
+    ) -> Sys<Made> {
+        let folder = self.folder(object, true)?;
+        let dir = folder.as_fd();
+        let name = Name::new(object, false);
+        let put_label = |fd: &OwnedFd| self.put_label(fd.as_fd(), object, &spec.label);
+        let mode = spec.mode & 0o7777;
+        let create = libc::O_CREAT | libc::O_EXCL;
+        let mut grant = None;
+        let ino = match &spec.what {
+            NewKind::File => {
+                let (flags, wanted) = match open {
+                    Some(flags) => (flags, true),
+                    None => (libc::O_WRONLY, false),
+                };
+                let fd = sys::open(dir, &name, flags | create, self.first_mode(mode))?;
+                put_label(&fd)?;
+                self.dress(fd.as_fd(), spec, mode)?;
+                let attr = sys::stat(fd.as_fd(), b"")?;
+                let label = label::encode(&spec.label);
+                self.spares.note_birth(object, attr.ctime, label);
+                grant = wanted.then_some(fd);
+                attr.ino
+            }
+            NewKind::Marker | NewKind::Symlink(_) => {
+                let fd = sys::open(dir, &name, libc::O_WRONLY | create, 0o600)?;
+                put_label(&fd)?;
+                self.dress(fd.as_fd(), spec, 0o600)?;
+                let ino = sys::stat(fd.as_fd(), b"")?.ino;
+                if let NewKind::Symlink(text) = &spec.what {
+                    use std::io::Write;
+                    std::fs::File::from(fd).write_all(text)?;
+                }
+                ino
+            }
+            NewKind::Dir => {
+                sys::mkdir(dir, &name, self.first_mode(mode) | 0o700)?;
+                let fd = sys::open(dir, &name, libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
+                put_label(&fd)?;
+                self.dress(fd.as_fd(), spec, mode)?;
+                let attr = sys::stat(fd.as_fd(), b"")?;
+                if attr.mode & 0o7777 != mode {
+                    sys::chmod(fd.as_fd(), mode)?;
+                }
+                attr.ino
+            }
+            NewKind::Node(dev) => {
+                let fd = sys::open(dir, &name, libc::O_WRONLY | create, 0o600)?;
+                put_label(&fd)?;
+                let node = Name::new(object, true);
+                sys::mknod(dir, &node, spec.mode, *dev)?;
+                if (spec.uid, spec.gid) != self.my_ids {
+                    self.chown(dir, &node, spec.uid, spec.gid)?;
+                    sys::chmod_at(dir, &node, mode)?;
+                }
+                sys::stat(dir, &node)?.ino
+            }
+            NewKind::Staged { lower: path, bytes } => {
+                let fd = sys::open(dir, &name, libc::O_RDWR | create, 0o600)?;
+                put_label(&fd)?;
+                let from = lower.open(path, libc::O_RDONLY | libc::O_NONBLOCK)?;
+                let attr = sys::stat(from.as_fd(), b"")?;
+                if attr.mode & libc::S_IFMT != libc::S_IFREG {
+                    return Err(Errno(libc::ESTALE));
+                }
+                if *bytes > 0 {
+                    sys::copy(from.as_fd(), fd.as_fd(), *bytes)?;
+                }
+                self.dress(fd.as_fd(), spec, mode)?;
+                sys::chmod(fd.as_fd(), mode)?;
+                sys::set_times(fd.as_fd(), b"", Some(attr.atime), Some(attr.mtime))?;
+                sys::stat(fd.as_fd(), b"")?.ino
+            }
+            NewKind::LinkTo(_) => return Err(Errno(libc::EINVAL)),
+        };
+        Ok(Made {
+            fresh: Fresh { object, ino },
+            fd: grant,
+            spare: None,
+        })
+    }
+
+    /// The mode to create with: only root may label what its owner can't write.
+    fn first_mode(&self, mode: u32) -> u32 {
+        if self.root { mode } else { mode | 0o200 }
+    }
+
+    fn chown(&self, dir: BorrowedFd<'_>, name: &[u8], uid: u32, gid: u32) -> Sys<()> {
+        match sys::chown(dir, name, uid, gid) {
+            // Without privilege the owner is the only user there is, and a group that
+            // the kernel does not grant stays what it was.
+            Err(Errno(libc::EPERM)) if !self.root => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Owner and mode as asked, with as few calls as will do.
+    fn dress(&self, fd: BorrowedFd<'_>, spec: &NewObject, mode: u32) -> Sys<()> {
+        let chown = (spec.uid, spec.gid) != self.my_ids;
+        if chown {
+            self.chown(fd, b"", spec.uid, spec.gid)?;
+        }
+        // A change of the owner takes set-user-id bits away.
+        if self.first_mode(mode) != mode || chown && mode & 0o6000 != 0 {
+            sys::chmod(fd, mode)?;
+        }
+        Ok(())
+    }
+
+    /// Attributes of an object as a program sees them (times of a directory
+    /// include what is not on disk yet).
+    ///
+    /// # Errors
+    /// ENOENT if it is gone.
+    pub fn attr(&self, object: ObjectName) -> Sys<Attr> {
+        let folder = self.folder(object, false)?;
+        let node = shape(object) == Shape::Node;
+        let mut attr = sys::stat(folder.as_fd(), &Name::new(object, node))?;
+        if shape(object) == Shape::Dir
+            && self.touched_count.load(Ordering::Relaxed) > 0
+            && let Some(&at) = self.touched.lock().get(&object)
+        {
+            attr.mtime = attr.mtime.max(at);
+            attr.ctime = attr.ctime.max(at);
+        }
+        Ok(attr)
+    }
+
+    /// What a backing symbolic link holds.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn link_text(&self, object: ObjectName) -> Sys<Vec<u8>> {
+        use std::io::Read;
+        let fd = self.open_file(object, libc::O_RDONLY)?;
+        let mut text = Vec::new();
+        std::fs::File::from(fd)
+            .take(libc::PATH_MAX as u64)
+            .read_to_end(&mut text)?;
+        Ok(text)
+    }
+
+    /// Opens what programs see of an object.
+    ///
+    /// # Errors
+    /// ENOENT if it is gone; else of the file system.
+    pub fn open_object(&self, object: ObjectName, flags: i32) -> Sys<OwnedFd> {
+        if shape(object) == Shape::Dir {
+            self.flush_touch(object);
+        }
+        let folder = self.folder(object, false)?;
+        let node = shape(object) == Shape::Node;
+        sys::open(folder.as_fd(), &Name::new(object, node), flags, 0)
+    }
+
+    /// Opens the file that carries the label.
+    fn open_file(&self, object: ObjectName, flags: i32) -> Sys<OwnedFd> {
+        let folder = self.folder(object, false)?;
+        sys::open(
+            folder.as_fd(),
+            &Name::new(object, false),
+            flags | libc::O_NOFOLLOW,
+            0,
+        )
+    }
+
+    /// Unlinks an object; one that is gone already is no error.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn remove(&self, object: ObjectName) -> Sys<()> {
+        let gone = |r: Sys<()>| match r {
+            Err(Errno(libc::ENOENT)) => Ok(()),
+            other => other,
+        };
+        let folder = match self.folder(object, false) {
+            Ok(f) => f,
+            Err(e) => return gone(Err(e)),
+        };
+        let is_dir = shape(object) == Shape::Dir;
+        if is_dir && self.touched_count.load(Ordering::Relaxed) > 0 {
+            let mut touched = self.touched.lock();
+            touched.remove(&object);
+            self.touched_count.store(touched.len(), Ordering::Relaxed);
+        }
+        if object.link != 0 {
+            self.drop_link_label(object)?;
+        }
+        if shape(object) == Shape::Node {
+            gone(sys::unlink(folder.as_fd(), &Name::new(object, true), false))?;
+        }
+        gone(sys::unlink(
+            folder.as_fd(),
+            &Name::new(object, false),
+            is_dir,
+        ))?;
+        self.drop_label_beside(object)
+    }
+
+    /// Bytes in all and bytes free on the local file system.
+    ///
+    /// # Errors
+    /// Of `statfs`.
+    pub fn space(&self) -> Sys<(u64, u64)> {
+        sys::fs_space(self.instance.as_fd())
+    }
+}

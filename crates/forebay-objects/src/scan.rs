@@ -1,0 +1,89 @@
+//! All that is there: for starts after a crash, and for checks.
+
+use super::{Objects, Shape, parse_name, shape};
+use forebay_core::record::ObjectName;
+use forebay_sys::{self as sys, Sys};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+impl Objects {
+    /// Names of all backing files and directories in folders from `first` on. What has no
+    /// name of ours comes as `Err` with its path in the instance directory.
+    ///
+    /// # Errors
+    /// Of the file system.
+    #[allow(clippy::type_complexity)]
+    pub fn scan(&self, first: u64) -> Sys<Vec<Result<(ObjectName, bool), String>>> {
+        let mut found = Vec::new();
+        for kind in ["obj", "dir"] {
+            for folder in self.list(kind)? {
+                let text = String::from_utf8_lossy(&folder).into_owned();
+                let path = format!("{kind}/{text}");
+                match u64::from_str_radix(&text, 16) {
+                    Ok(n) if n < first => continue,
+                    Ok(_) => {}
+                    Err(_) => {
+                        found.push(Err(path));
+                        continue;
+                    }
+                }
+                for name in self.list(&path)? {
+                    found.push(match parse_name(&name) {
+                        Some((object, node))
+                            if (shape(object) == Shape::Dir) == (kind == "dir") =>
+                        {
+                            Ok((object, node))
+                        }
+                        _ => Err(format!("{path}/{}", name.escape_ascii())),
+                    });
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The greatest folder number in use.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn last_folder(instance: &Path) -> Sys<Option<u64>> {
+        let mut last = None;
+        for kind in ["obj", "dir"] {
+            let entries = match std::fs::read_dir(instance.join(kind)) {
+                Ok(entries) => entries,
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(e) => return Err(e.into()),
+            };
+            for entry in entries {
+                let name = entry?.file_name();
+                if let Some(n) = name.to_str().and_then(|s| u64::from_str_radix(s, 16).ok()) {
+                    last = last.max(Some(n));
+                }
+            }
+        }
+        Ok(last)
+    }
+
+    /// Removes folders that hold nothing.
+    pub fn sweep(&self) {
+        for kind in ["obj", "dir"] {
+            for folder in self.list(kind).unwrap_or_default() {
+                let path = format!("{kind}/{}", String::from_utf8_lossy(&folder));
+                // One that is not empty stays.
+                let _ = sys::unlink(self.instance.as_fd(), path.as_bytes(), true);
+            }
+        }
+    }
+
+    pub(super) fn list(&self, path: &str) -> Sys<Vec<Vec<u8>>> {
+        let fd = sys::open(
+            self.instance.as_fd(),
+            path.as_bytes(),
+            libc::O_RDONLY | libc::O_DIRECTORY,
+            0,
+        )?;
+        let mut entries = Vec::new();
+        while sys::read_dir(fd.as_fd(), &mut entries)? {}
+        Ok(entries.into_iter().map(|e| e.name).collect())
+    }
+}

@@ -1,0 +1,199 @@
+//! The PFS directory under the buffer, by paths relative to its root.
+//!
+//! Everything goes through one descriptor of the real root, so that nothing
+//! that is mounted or moved above it matters, and no open follows a symbolic
+//! link: whoever could exchange a directory for a link must not lead the bridge
+//! out of the buffer.
+
+mod dir_times;
+
+use dir_times::DirTimes;
+use forebay_core::facts::{Attr, LowerEntry, Timestamp};
+use forebay_core::path::TreePath;
+use forebay_core::placement;
+use forebay_sys::{self as sys, Errno, Sys};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The PFS below the buffer.
+pub struct Lower {
+    root: OwnedFd,
+    may_wait: bool,
+    /// The kernel has no `openat2`.
+    old_kernel: AtomicBool,
+    times: DirTimes,
+}
+
+impl Lower {
+    /// The directory at `root`; `may_wait` as in the settings of the bridge.
+    ///
+    /// # Errors
+    /// It can't be opened.
+    pub fn open_root(root: &Path, may_wait: Option<bool>) -> Sys<Self> {
+        let root = sys::open_path(root, libc::O_PATH | libc::O_DIRECTORY)?;
+        let may_wait = match may_wait {
+            Some(may_wait) => may_wait,
+            None => placement::may_wait(sys::fs_type(root.as_fd())?),
+        };
+        Ok(Lower {
+            root,
+            may_wait,
+            old_kernel: AtomicBool::new(false),
+            times: DirTimes::default(),
+        })
+    }
+
+    /// Must an event loop keep its hands off?
+    pub fn may_wait(&self) -> bool {
+        self.may_wait
+    }
+
+    /// `O_PATH` descriptor of the root.
+    pub fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+
+    /// `lstat`.
+    ///
+    /// # Errors
+    /// Of the file system, but not that nothing is there.
+    pub fn attr(&self, path: &TreePath) -> Sys<Option<Attr>> {
+        match sys::stat(self.root.as_fd(), path.as_bytes()) {
+            Ok(mut attr) => {
+                if let Some(at) = self.times.waits(path) {
+                    attr.mtime = attr.mtime.max(at);
+                    attr.ctime = attr.ctime.max(at);
+                }
+                Ok(Some(attr))
+            }
+            Err(Errno(libc::ENOENT | libc::ENOTDIR)) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Opens what is at `path` itself.
+    ///
+    /// # Errors
+    /// Of the file system; ELOOP if a symbolic link is on the way.
+    pub fn open(&self, path: &TreePath, flags: i32) -> Sys<OwnedFd> {
+        // `openat2` refuses flags that mean nothing beside O_PATH.
+        let flags = match flags & libc::O_PATH {
+            0 => flags | libc::O_NOFOLLOW | libc::O_NOCTTY,
+            path => path | flags & libc::O_DIRECTORY | libc::O_NOFOLLOW,
+        };
+        let bytes = if path.is_root() {
+            b"."
+        } else {
+            path.as_bytes()
+        };
+        if !self.old_kernel.load(Ordering::Relaxed) {
+            match sys::open_beneath(self.root.as_fd(), bytes, flags) {
+                // Container runtimes answer EPERM for calls that they do not know.
+                Err(Errno(libc::ENOSYS | libc::EPERM)) if self.lacks_openat2() => {
+                    self.old_kernel.store(true, Ordering::Relaxed);
+                }
+                other => return other,
+            }
+        }
+        let Some((parent, name)) = path.split() else {
+            return sys::open(self.root.as_fd(), b".", flags, 0);
+        };
+        let mut dir = None;
+        for part in parent.components() {
+            let at = dir.as_ref().map_or(self.root.as_fd(), OwnedFd::as_fd);
+            let steps = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+            dir = Some(sys::open(at, part, steps, 0)?);
+        }
+        let at = dir.as_ref().map_or(self.root.as_fd(), OwnedFd::as_fd);
+        sys::open(at, name, flags, 0)
+    }
+
+    /// When programs have changed its directories, and what a drain has to give back.
+    pub fn times(&self) -> &DirTimes {
+        &self.times
+    }
+
+    /// An entry of this directory has appeared or gone in the buffer.
+    pub fn touch(&self, path: &TreePath) {
+        self.times.touch(path);
+    }
+
+    /// Writes the time of one directory, if it waits.
+    pub fn flush_touch(&self, path: &TreePath) {
+        self.times
+            .write_one(path, |path, at| self.write_touch(path, at));
+    }
+
+    /// Writes the times of all directories that wait for it.
+    pub fn flush_touches(&self) {
+        self.times.write_all(|path, at| self.write_touch(path, at));
+    }
+
+    fn write_touch(&self, path: &TreePath, at: Timestamp) {
+        // Gone meanwhile, or not ours to change: then its time does not matter, or can't be helped.
+        if let Ok(dir) = self.open(path, libc::O_RDONLY | libc::O_DIRECTORY)
+            // The clock that we read is coarser than the one that the file system may have used.
+            && sys::stat(dir.as_fd(), b"").is_ok_and(|now| now.mtime < at)
+        {
+            let _ = sys::set_times(dir.as_fd(), b"", None, Some(at));
+        }
+    }
+
+    /// To be called by a drain before it changes entries of a directory.
+    pub fn keep_times(&self, path: &TreePath) {
+        if self.times.is_kept(path) {
+            return;
+        }
+        if let Ok(dir) = self.open(path, libc::O_RDONLY | libc::O_DIRECTORY)
+            && let Ok(attr) = sys::stat(dir.as_fd(), b"")
+        {
+            self.times.keep(path, dir, &attr);
+        }
+    }
+
+    fn lacks_openat2(&self) -> bool {
+        matches!(
+            sys::open_beneath(self.root.as_fd(), b".", libc::O_PATH),
+            Err(Errno(libc::ENOSYS | libc::EPERM))
+        )
+    }
+
+    /// Text of a symbolic link.
+    ///
+    /// # Errors
+    /// Of the file system; EINVAL if it is no link.
+    pub fn link_text(&self, path: &TreePath) -> Sys<Vec<u8>> {
+        let fd = self.open(path, libc::O_PATH)?;
+        match sys::readlink(fd.as_fd(), b"") {
+            // What `readlinkat` says of a descriptor that is no link.
+            Err(Errno(libc::ENOENT)) => Err(Errno(libc::EINVAL)),
+            other => other,
+        }
+    }
+
+    /// Entries sorted by name; `None` if there are more than `limit`.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn list(&self, path: &TreePath, limit: usize) -> Sys<Option<Arc<Vec<LowerEntry>>>> {
+        let fd = self.open(path, libc::O_RDONLY | libc::O_DIRECTORY)?;
+        let mut raw = Vec::new();
+        while sys::read_dir(fd.as_fd(), &mut raw)? {
+            if raw.len() > limit {
+                return Ok(None);
+            }
+        }
+        let mut entries: Vec<_> = raw
+            .into_iter()
+            .map(|e| LowerEntry {
+                name: e.name,
+                ino: e.ino,
+                dtype: e.dtype,
+            })
+            .collect();
+        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(Some(Arc::new(entries)))
+    }
+}

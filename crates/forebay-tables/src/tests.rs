@@ -1,0 +1,424 @@
+//! All implementations against each other, and against damage.
+
+use crate::{Base, Cached, Journaled, Memory, Net, Rocks};
+use forebay_core::path::TreePath;
+use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, Record, Token};
+use forebay_core::table::{Change, Marks, TableError, Tables};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A directory of the test's own, removed at its end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let dir =
+            std::env::temp_dir().join(format!("forebay-tables-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        Scratch(dir)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// xorshift64*: a failing seed must give the same run everywhere.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) % n
+    }
+}
+
+fn object(n: u64) -> ObjectName {
+    ObjectName {
+        oid: ObjectId::new(BridgeId(1), 2, n),
+        link: (n % 3) as u32,
+    }
+}
+
+fn record(n: u64) -> Record {
+    Record {
+        version: n,
+        kind: if n.is_multiple_of(2) {
+            Kind::File
+        } else {
+            Kind::Whiteout
+        },
+        object: object(n),
+        owner: BridgeId(1),
+        ino: n * 7,
+        origin: None,
+        hides: TreePath::new(*b"low/er").filter(|_| n.is_multiple_of(5)),
+        token: Token { client: n, seq: 1 },
+        drained: None,
+    }
+}
+
+fn path(random: &mut Random) -> TreePath {
+    let names: [&[u8]; 6] = [b"a", b"b", b"a!", b"a0", b"\xff\xff", b"zz"];
+    let mut path = TreePath::root();
+    for _ in 0..random.below(4) {
+        path = path.join(names[random.below(6) as usize]);
+    }
+    path
+}
+
+fn batch(random: &mut Random) -> Vec<Change> {
+    (0..1 + random.below(4))
+        .map(|_| {
+            let n = random.below(40);
+            match random.below(8) {
+                0..=2 => Change::Put {
+                    path: path(random),
+                    record: record(n),
+                },
+                3 => Change::Delete {
+                    path: path(random),
+                    object: object(n),
+                },
+                4 => Change::Doom {
+                    object: object(n),
+                    token: Token { client: n, seq: 3 },
+                },
+                5 => Change::Undoom(object(n)),
+                6 => {
+                    if n < 20 {
+                        Change::Relabel(object(n))
+                    } else {
+                        Change::Relabeled(object(n - 20))
+                    }
+                }
+                _ => Change::Meta {
+                    key: format!("key{}", n % 7).into_bytes(),
+                    value: (n < 20).then(|| vec![n as u8; 3]),
+                },
+            }
+        })
+        .collect()
+}
+
+fn compare(model: &Memory, real: &dyn Tables, random: &mut Random) {
+    let p = path(random);
+    assert_eq!(model.get(&p), real.get(&p), "get {p:?}");
+    let after = [None, Some(&b"a"[..]), Some(b"a5"), Some(b"\xff\xff")][random.below(4) as usize];
+    let limit = random.below(5) as usize;
+    assert_eq!(
+        model.children(&p, after, limit),
+        real.children(&p, after, limit),
+        "children {p:?} {after:?}"
+    );
+    assert_eq!(model.subtree(&p), real.subtree(&p), "subtree {p:?}");
+    let o = object(random.below(40));
+    assert_eq!(model.path_of(o), real.path_of(o));
+    assert_eq!(model.marks(), real.marks());
+    assert_eq!(model.metas(b"key"), real.metas(b"key"));
+    assert_eq!(model.meta(b"key3"), real.meta(b"key3"));
+}
+
+#[test]
+fn all_implementations_answer_alike_also_after_they_were_opened_anew() {
+    for seed in 1..=8 {
+        let scratch = Scratch::new(&format!("alike{seed}"));
+        let mut random = Random(seed);
+        let model = Memory::new();
+        for _life in 0..3 {
+            let cached = Cached::new(Journaled::open(&scratch.0).unwrap());
+            for n in 0..150 {
+                let batch = batch(&mut random);
+                model.apply(&batch).unwrap();
+                cached.apply(&batch).unwrap();
+                compare(&model, &cached, &mut random);
+                if n == 75 {
+                    cached.below().flush().unwrap();
+                }
+            }
+        }
+        let journaled = Journaled::open(&scratch.0).unwrap();
+        for _ in 0..50 {
+            compare(&model, &journaled, &mut random);
+        }
+        journaled.flush().unwrap();
+        drop(journaled);
+        let rocks = Rocks::open(&scratch.0).unwrap();
+        for _ in 0..100 {
+            compare(&model, &rocks, &mut random);
+        }
+    }
+}
+
+#[test]
+fn parents_come_before_children_in_a_subtree() {
+    let scratch = Scratch::new("order");
+    let rocks = Rocks::open(&scratch.0).unwrap();
+    let mut random = Random(99);
+    for n in 0..300 {
+        let path = path(&mut random);
+        let put = Change::Put {
+            path,
+            record: record(n),
+        };
+        rocks.apply(&[put]).unwrap();
+    }
+    let all = rocks.subtree(&TreePath::root()).unwrap();
+    for (i, (path, _)) in all.iter().enumerate() {
+        let parent = path.parent();
+        assert!(
+            all[i + 1..].iter().all(|(later, _)| *later != parent),
+            "{parent:?} after {path:?}"
+        );
+    }
+}
+
+#[test]
+fn a_damaged_record_is_an_error() {
+    let scratch = Scratch::new("record");
+    {
+        let mut options = rocksdb::Options::default();
+        options.create_if_missing(true);
+        options.create_missing_column_families(true);
+        let families = ["global", "local", "mark", "meta"];
+        let db = rocksdb::DB::open_cf(&options, &scratch.0, families).unwrap();
+        db.put_cf(db.cf_handle("global").unwrap(), b"\0a", b"nonsense")
+            .unwrap();
+        db.put_cf(db.cf_handle("mark").unwrap(), b"d1", b"x")
+            .unwrap();
+    }
+    let rocks = Rocks::open(&scratch.0).unwrap();
+    let a = TreePath::new(*b"a").unwrap();
+    assert!(rocks.get(&a).is_err());
+    assert!(rocks.children(&TreePath::root(), None, 9).is_err());
+    assert!(rocks.subtree(&TreePath::root()).is_err());
+    assert!(rocks.marks().is_err());
+}
+
+#[test]
+fn a_damaged_database_is_an_error() {
+    for damage in ["CURRENT", "MANIFEST", ".sst"] {
+        let scratch = Scratch::new(damage);
+        for life in 0..2 {
+            let rocks = Rocks::open(&scratch.0).unwrap();
+            for n in 0..50 {
+                let path = TreePath::new(format!("{life}-{n}").into_bytes()).unwrap();
+                let put = Change::Put {
+                    path,
+                    record: record(n),
+                };
+                rocks.apply(&[put]).unwrap();
+            }
+        }
+        let mut hit = 0;
+        for entry in std::fs::read_dir(&scratch.0).unwrap() {
+            let file = entry.unwrap().path();
+            if file.to_string_lossy().contains(damage) {
+                let bytes = std::fs::read(&file).unwrap();
+                let broken: Vec<u8> = bytes.iter().map(|b| b ^ 0x5a).collect();
+                std::fs::write(&file, broken).unwrap();
+                hit += 1;
+            }
+        }
+        assert!(hit > 0, "nothing like {damage} to damage");
+        let outcome =
+            Rocks::open(&scratch.0).and_then(|rocks| rocks.subtree(&TreePath::root()).map(|_| ()));
+        assert!(outcome.is_err(), "{damage}");
+    }
+}
+
+#[test]
+fn a_database_has_one_user_at_a_time() {
+    let scratch = Scratch::new("lock");
+    let _first = Rocks::open(&scratch.0).unwrap();
+    assert!(Rocks::open(&scratch.0).is_err());
+}
+
+/// Tables that end with nothing, shared by the lives of a journal before them.
+#[derive(Clone, Default)]
+struct Disk {
+    tables: Arc<Memory>,
+    /// What becomes of the next write of a journal: 0 it works, 1 it fails, 2 it fails although
+    /// it has been carried out.
+    trouble: Arc<AtomicU32>,
+}
+
+impl Base for Disk {
+    fn admit(&self, _batch: &[Change]) -> Result<(), TableError> {
+        Ok(())
+    }
+    fn write_net(&self, net: &Net) -> Result<(), TableError> {
+        match self.trouble.load(Ordering::Relaxed) {
+            1 => return Err(TableError::no_space()),
+            2 => self.tables.write_net(net)?,
+            _ => return self.tables.write_net(net),
+        }
+        Err(TableError("who knows".into()))
+    }
+}
+
+impl Tables for Disk {
+    fn get(&self, path: &TreePath) -> Result<Option<Record>, TableError> {
+        self.tables.get(path)
+    }
+    fn children(
+        &self,
+        dir: &TreePath,
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<(Vec<u8>, Record)>, TableError> {
+        self.tables.children(dir, after, limit)
+    }
+    fn subtree(&self, dir: &TreePath) -> Result<Vec<(TreePath, Record)>, TableError> {
+        self.tables.subtree(dir)
+    }
+    fn path_of(&self, object: ObjectName) -> Result<Option<TreePath>, TableError> {
+        self.tables.path_of(object)
+    }
+    fn marks(&self) -> Result<Marks, TableError> {
+        self.tables.marks()
+    }
+    fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, TableError> {
+        self.tables.meta(key)
+    }
+    fn metas(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, TableError> {
+        self.tables.metas(prefix)
+    }
+    fn apply(&self, batch: &[Change]) -> Result<(), TableError> {
+        self.tables.apply(batch)
+    }
+}
+
+#[test]
+fn a_journal_survives_crashes_and_trouble_below_it() {
+    for seed in 1..=40 {
+        let scratch = Scratch::new(&format!("journal{seed}"));
+        let file = scratch.0.join("journal");
+        let mut random = Random(seed);
+        let (model, disk) = (Memory::new(), Disk::default());
+        for life in 0..20 {
+            let journaled = Journaled::new(disk.clone(), &file).unwrap();
+            for _ in 0..4 {
+                compare(&model, &journaled, &mut random);
+            }
+            for _ in 0..random.below(12) {
+                let mut batch = batch(&mut random);
+                if random.below(16) == 0 {
+                    // More than an entry of the journal should hold.
+                    batch.push(Change::Meta {
+                        key: b"key6".to_vec(),
+                        value: Some(vec![life; 200 << 10]),
+                    });
+                }
+                let trouble = random.below(4) as u32;
+                disk.trouble.store(trouble, Ordering::Relaxed);
+                if random.below(3) == 0 {
+                    let _ = journaled.flush();
+                }
+                if journaled.apply(&batch).is_ok() {
+                    model.apply(&batch).unwrap();
+                } else {
+                    assert!(matches!(trouble, 1 | 2));
+                }
+                compare(&model, &journaled, &mut random);
+            }
+            // A crash: the next life finds what is in the file and below it.
+        }
+    }
+}
+
+fn put(n: u64) -> [Change; 1] {
+    [Change::Put {
+        path: TreePath::new(format!("f{n}").into_bytes()).unwrap(),
+        record: record(n),
+    }]
+}
+
+fn names(tables: &impl Tables) -> usize {
+    tables.subtree(&TreePath::root()).unwrap().len()
+}
+
+#[test]
+fn an_entry_that_was_cut_off_is_no_entry_and_other_damage_is_an_error() {
+    let scratch = Scratch::new("cut");
+    let file = scratch.0.join("journal");
+    let disk = Disk::default();
+    let journaled = Journaled::new(disk.clone(), &file).unwrap();
+    for n in 0..10 {
+        journaled.apply(&put(n)).unwrap();
+    }
+    drop(journaled);
+    let bytes = std::fs::read(&file).unwrap();
+    let end = bytes.iter().rposition(|&b| b != 0).unwrap();
+    let with = |at: usize| {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1;
+        std::fs::write(&file, damaged).unwrap();
+        Journaled::new(disk.clone(), &file)
+    };
+    for back in 0..60 {
+        assert_eq!(names(&with(end - back).unwrap()), 9, "{back} from the end");
+    }
+    for at in [0, 20, end / 2] {
+        assert!(with(at).is_err(), "{at}");
+    }
+}
+
+#[test]
+fn more_names_than_a_journal_holds_reach_the_tables_below() {
+    let scratch = Scratch::new("laps");
+    let file = scratch.0.join("journal");
+    let disk = Disk::default();
+    let journaled = Journaled::new(disk.clone(), &file).unwrap();
+    for n in 0..20_000 {
+        journaled.apply(&put(n)).unwrap();
+    }
+    assert!(names(&disk) > 15_000);
+    assert_eq!(names(&journaled), 20_000);
+    drop(journaled);
+    assert_eq!(names(&Journaled::new(disk, &file).unwrap()), 20_000);
+}
+
+#[test]
+fn when_the_tables_below_are_full_names_are_refused_and_removals_have_room() {
+    let scratch = Scratch::new("full");
+    let disk = Disk::default();
+    let journaled = Journaled::new(disk.clone(), &scratch.0.join("journal")).unwrap();
+    disk.trouble.store(1, Ordering::Relaxed);
+    let taken = (0..20_000)
+        .take_while(|n| journaled.apply(&put(*n)).is_ok())
+        .count() as u64;
+    assert!(taken > 1000);
+    for n in 0..100 {
+        let delete = Change::Delete {
+            path: TreePath::new(format!("f{n}").into_bytes()).unwrap(),
+            object: object(n),
+        };
+        journaled.apply(&[delete]).unwrap();
+        assert!(journaled.apply(&put(n)).is_err_and(|e| e.is_no_space()));
+    }
+    assert_eq!(names(&journaled) as u64, taken - 100);
+    disk.trouble.store(0, Ordering::Relaxed);
+    journaled.apply(&put(0)).unwrap();
+    assert_eq!(names(&journaled) as u64, taken - 99);
+}
+
+#[test]
+fn garbage_in_the_file_is_no_entry() {
+    let scratch = Scratch::new("written");
+    let file = scratch.0.join("journal");
+    let journal = std::fs::File::create(&file).unwrap();
+    // A journal with nothing in it but what an earlier file has left on the disk.
+    journal.write_all_at(b"FBYJ garbage", 4).unwrap();
+    let journaled = Journaled::new(Disk::default(), &file).unwrap();
+    assert_eq!(names(&journaled), 0);
+    journaled.apply(&put(1)).unwrap();
+    assert_eq!(names(&journaled), 1);
+}

@@ -1,0 +1,129 @@
+//! Attributes of an object and their encoding.
+
+/// Size of an encoded [`Attr`] in bytes.
+pub const ATTR_BYTES: usize = 128;
+
+/// Bytes that are no encoded [`Attr`]: they are not [`ATTR_BYTES`] many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WrongLength {
+    /// As many bytes were given.
+    pub got: usize,
+}
+
+impl core::fmt::Display for WrongLength {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(
+            f,
+            "{} bytes are no attributes: those have {ATTR_BYTES}",
+            self.got
+        )
+    }
+}
+
+impl core::error::Error for WrongLength {}
+
+/// Seconds and nanoseconds since the epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+pub struct Timestamp {
+    /// Seconds; may be negative.
+    pub sec: i64,
+    /// Nanoseconds, 0..1e9.
+    pub nsec: u32,
+}
+
+/// Attributes of an object, as `stat` gives them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Attr {
+    /// Type and permission bits.
+    pub mode: u32,
+    /// Number of names.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device that holds the object (`st_dev`).
+    pub dev: u64,
+    /// Device that the object is (`st_rdev`).
+    pub rdev: u64,
+    /// Inode number of the backing object.
+    pub ino: u64,
+    /// Size in bytes.
+    pub size: u64,
+    /// Allocated space in units of 512 bytes.
+    pub blocks: u64,
+    /// Preferred I/O size in bytes.
+    pub blksize: u32,
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last change of data.
+    pub mtime: Timestamp,
+    /// Last change of the inode.
+    pub ctime: Timestamp,
+    /// Birth; zero where the file system does not tell.
+    pub btime: Timestamp,
+}
+
+impl Attr {
+    /// The encoded form.
+    pub fn encode(&self) -> [u8; ATTR_BYTES] {
+        let mut out = [0; ATTR_BYTES];
+        let words = [
+            u64::from(self.mode) | u64::from(self.nlink) << 32,
+            u64::from(self.uid) | u64::from(self.gid) << 32,
+            self.dev,
+            self.rdev,
+            self.ino,
+            self.size,
+            self.blocks,
+            u64::from(self.blksize),
+            self.atime.sec as u64,
+            u64::from(self.atime.nsec),
+            self.mtime.sec as u64,
+            u64::from(self.mtime.nsec),
+            self.ctime.sec as u64,
+            u64::from(self.ctime.nsec),
+            self.btime.sec as u64,
+            u64::from(self.btime.nsec),
+        ];
+        for (i, w) in words.iter().enumerate() {
+            out[i * 8..i * 8 + 8].copy_from_slice(&w.to_le_bytes());
+        }
+        out
+    }
+
+    /// Reads the encoded form.
+    ///
+    /// # Errors
+    /// [`WrongLength`] unless `body` has [`ATTR_BYTES`].
+    pub fn decode(body: &[u8]) -> Result<Self, WrongLength> {
+        if body.len() != ATTR_BYTES {
+            return Err(WrongLength { got: body.len() });
+        }
+        let w = |i: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&body[i * 8..i * 8 + 8]);
+            u64::from_le_bytes(word)
+        };
+        let time = |i: usize| Timestamp {
+            sec: w(i) as i64,
+            nsec: w(i + 1) as u32,
+        };
+        Ok(Attr {
+            mode: w(0) as u32,
+            nlink: (w(0) >> 32) as u32,
+            uid: w(1) as u32,
+            gid: (w(1) >> 32) as u32,
+            dev: w(2),
+            rdev: w(3),
+            ino: w(4),
+            size: w(5),
+            blocks: w(6),
+            blksize: w(7) as u32,
+            atime: time(8),
+            mtime: time(10),
+            ctime: time(12),
+            btime: time(14),
+        })
+    }
+}
