@@ -20,5 +20,6 @@ pub mod ops;
 pub mod path;
 pub mod placement;
 pub mod record;
+pub mod request;
 pub mod table;
 pub mod walk;

@@ -107,11 +107,25 @@ pub trait Tables {
         limit: usize,
     ) -> Result<Vec<(Vec<u8>, Record)>, TableError>;
 
+    /// The first `limit` records strictly below `dir` that come after `after` in the order of
+    /// [`TreePath::key`], which has parents before children.
+    ///
+    /// # Errors
+    /// The store failed or a record is damaged.
+    fn page_below(
+        &self,
+        dir: &TreePath,
+        after: Option<&TreePath>,
+        limit: usize,
+    ) -> Result<Vec<(TreePath, Record)>, TableError>;
+
     /// All records strictly below `dir`, parents before children.
     ///
     /// # Errors
     /// The store failed or a record is damaged.
-    fn subtree(&self, dir: &TreePath) -> Result<Vec<(TreePath, Record)>, TableError>;
+    fn subtree(&self, dir: &TreePath) -> Result<Vec<(TreePath, Record)>, TableError> {
+        self.page_below(dir, None, usize::MAX)
+    }
 
     /// The path that names an object.
     ///

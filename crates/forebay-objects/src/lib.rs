@@ -42,13 +42,6 @@ pub struct Made {
     pub spare: Option<Slot>,
 }
 
-impl Made {
-    /// Has the object a doom mark that the commit has to take away?
-    pub fn is_doomed(&self) -> bool {
-        self.spare.is_some() || self.fresh.object.link != 0
-    }
-}
-
 /// Open folders of backing objects.
 const FOLDERS: usize = 256;
 /// New objects between two records of the settled watermark.
@@ -209,10 +202,7 @@ impl Objects {
             sys::link(dir, &Name::new(old, true), &Name::new(new, true))?;
         }
         labelled?;
-        Ok(Fresh {
-            object: new,
-            ino: self.attr(new)?.ino,
-        })
+        Ok(Fresh::new(new, self.attr(new)?.ino))
     }
 
     /// Makes a new object. For a plain file `open` gives the flags of a descriptor that is wanted.
@@ -319,7 +309,10 @@ impl Objects {
             NewKind::LinkTo(_) => return Err(Errno(libc::EINVAL)),
         };
         Ok(Made {
-            fresh: Fresh { object, ino },
+            fresh: Fresh {
+                is_open: grant.is_some(),
+                ..Fresh::new(object, ino)
+            },
             fd: grant,
             spare: None,
         })

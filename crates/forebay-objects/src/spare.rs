@@ -308,8 +308,9 @@ impl Objects {
         };
         Ok(Made {
             fresh: Fresh {
-                object: spare.object,
-                ino: spare.ino,
+                is_doomed: true,
+                is_open: true,
+                ..Fresh::new(spare.object, spare.ino)
             },
             fd: Some(fd),
             spare: Some(spare.slot),

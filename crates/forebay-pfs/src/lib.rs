@@ -8,13 +8,12 @@
 mod dir_times;
 
 use dir_times::DirTimes;
-use forebay_core::facts::{Attr, LowerEntry, Timestamp};
+use forebay_core::facts::{Attr, LowerEntry, LowerPage, Timestamp};
 use forebay_core::path::TreePath;
 use forebay_core::placement;
 use forebay_sys::{self as sys, Errno, Sys};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The PFS below the buffer.
@@ -173,27 +172,120 @@ impl Lower {
         }
     }
 
-    /// Entries sorted by name; `None` if there are more than `limit`.
+    /// The first `limit` names after `after`, or a few more. `None`: the directory has more than `inline` entries,
+    /// and was not read to its end.
+    ///
+    /// Reads the whole directory, whatever part of it is wanted, because file systems know no order of
+    /// names; keeps twice `limit` entries at most.
     ///
     /// # Errors
     /// Of the file system.
-    pub fn list(&self, path: &TreePath, limit: usize) -> Sys<Option<Arc<Vec<LowerEntry>>>> {
+    pub fn list(
+        &self,
+        path: &TreePath,
+        after: Option<&[u8]>,
+        limit: usize,
+        inline: usize,
+    ) -> Sys<Option<LowerPage>> {
         let fd = self.open(path, libc::O_RDONLY | libc::O_DIRECTORY)?;
+        let mut first = First::new(after, limit);
         let mut raw = Vec::new();
+        let mut seen = 0;
         while sys::read_dir(fd.as_fd(), &mut raw)? {
-            if raw.len() > limit {
+            seen += raw.len();
+            if seen > inline {
                 return Ok(None);
             }
+            raw.drain(..).for_each(|entry| first.take(entry));
         }
-        let mut entries: Vec<_> = raw
-            .into_iter()
-            .map(|e| LowerEntry {
-                name: e.name,
-                ino: e.ino,
-                dtype: e.dtype,
-            })
+        raw.drain(..).for_each(|entry| first.take(entry));
+        Ok(Some(first.page()))
+    }
+}
+
+/// The first names of a directory that is read in any order.
+struct First {
+    after: Option<Vec<u8>>,
+    limit: usize,
+    entries: Vec<LowerEntry>,
+    /// Names beyond this one have been left out.
+    last: Option<Vec<u8>>,
+}
+
+impl First {
+    fn new(after: Option<&[u8]>, limit: usize) -> Self {
+        assert!(limit > 0, "a page has room for a name");
+        First {
+            after: after.map(<[u8]>::to_vec),
+            limit,
+            entries: Vec::new(),
+            last: None,
+        }
+    }
+
+    fn take(&mut self, entry: sys::RawEntry) {
+        let is_before = self
+            .after
+            .as_ref()
+            .is_some_and(|after| entry.name <= *after);
+        let is_beyond = self.last.as_ref().is_some_and(|last| entry.name > *last);
+        if is_before || is_beyond {
+            return;
+        }
+        self.entries.push(LowerEntry {
+            name: entry.name,
+            ino: entry.ino,
+            dtype: entry.dtype,
+        });
+        if self.entries.len() >= 2 * self.limit {
+            let by_name = |a: &LowerEntry, b: &LowerEntry| a.name.cmp(&b.name);
+            self.entries.select_nth_unstable_by(self.limit - 1, by_name);
+            self.entries.truncate(self.limit);
+            self.last = Some(self.entries[self.limit - 1].name.clone());
+        }
+    }
+
+    fn page(mut self) -> LowerPage {
+        self.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        LowerPage {
+            entries: self.entries,
+            after: self.after,
+            ends: self.last.is_none(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_a_directory_hold_every_name_once_in_order_and_are_bounded() {
+        let mut names: Vec<Vec<u8>> = (0..1000)
+            .map(|n| format!("{}", n * 7919 % 1000).into_bytes())
             .collect();
-        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        Ok(Some(Arc::new(entries)))
+        let all = names.clone();
+        names.sort();
+        let mut after: Option<Vec<u8>> = None;
+        let mut found = Vec::new();
+        loop {
+            let mut first = First::new(after.as_deref(), 64);
+            for name in &all {
+                first.take(sys::RawEntry {
+                    name: name.clone(),
+                    ino: 1,
+                    dtype: libc::DT_REG,
+                });
+                assert!(first.entries.len() < 128);
+            }
+            let page = first.page();
+            assert!(page.covers(after.as_deref()));
+            found.extend(page.entries.iter().map(|e| e.name.clone()));
+            after = found.last().cloned();
+            if page.ends {
+                break;
+            }
+        }
+        assert_eq!(found, names);
     }
 }

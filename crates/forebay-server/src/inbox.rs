@@ -3,6 +3,8 @@
 
 use crate::answer::Answered;
 use crate::connection::Connection;
+use crate::work::Outcome;
+use forebay_core::bridge::Ticket;
 use forebay_sys::{self as sys, Sys};
 use parking_lot::Mutex;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,6 +24,10 @@ pub struct Completion {
 pub enum Arrival {
     /// An answer.
     Answer(Completion),
+    /// What came of a task of the request that is parked under this ticket.
+    Outcome(Ticket, Outcome),
+    /// What the request that is parked under this ticket waited for has happened.
+    Woken(Ticket),
     /// A connection that has been admitted.
     Client(Connection),
 }

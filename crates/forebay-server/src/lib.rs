@@ -3,8 +3,8 @@
 //!
 //! Policy is `forebay-core`'s; here are the drivers: sockets ([`grant`],
 //! [`connection`], [`shard`]), backing objects (`forebay-objects`), the PFS below
-//! (`forebay-pfs`), the tables under their lock ([`namespace`]), and the path of a
-//! request through all of them ([`execute`]).
+//! (`forebay-pfs`), the tables under their lock ([`namespace`]), and the requests that go
+//! through all of them ([`work`]).
 //!
 //! ```no_run
 //! use forebay_server::{Config, start};
@@ -18,8 +18,6 @@
 pub mod admin;
 pub mod answer;
 pub mod connection;
-pub mod execute;
-pub mod facts;
 pub mod follow;
 pub mod fsck;
 pub mod grant;
@@ -36,13 +34,18 @@ pub mod pool;
 pub mod recover;
 pub mod shard;
 pub mod spin;
-pub mod staging;
 pub mod status;
+pub mod wakers;
+pub mod work;
+mod world;
 
+use crate::inbox::Arrival;
 use crate::instance::Instance;
 use crate::log::Log;
+use crate::wakers::Waker;
 use forebay_core::facts::{Cred, Settings};
 use forebay_core::record::BridgeId;
+use forebay_core::request::Turns;
 use forebay_core::table::Change;
 use forebay_objects as objects;
 use forebay_sys as sys;
@@ -159,7 +162,9 @@ pub struct ServerHandle {
     /// Threads that may block.
     pub pool: pool::Pool,
     pub(crate) listings: listings::Listings,
-    pub(crate) staging: staging::Staging,
+    /// PFS files that are being copied.
+    pub(crate) turns: Mutex<Turns<Waker>>,
+    pub(crate) wakers: wakers::Wakers,
     pub(crate) clients: status::Clients,
     pub(crate) lanes: Arc<lane::Lanes>,
     pub(crate) me: BridgeId,
@@ -214,12 +219,14 @@ impl ServerHandle {
             settings: Settings {
                 root: config.root.as_os_str().as_bytes().to_vec(),
                 stage_limit_bytes: config.stage_limit_bytes,
+                bridge_uid: sys::my_ids().0,
             },
             log,
             counters: status::Counters::default(),
             pool: pool::Pool::new(),
             listings: listings::Listings::default(),
-            staging: staging::Staging::default(),
+            turns: Mutex::default(),
+            wakers: wakers::Wakers::default(),
             clients: status::Clients::new(limit),
             lanes: Arc::default(),
             me,
@@ -281,6 +288,20 @@ impl ServerHandle {
     /// The inbox of a shard.
     fn inbox(&self, shard: usize) -> Option<Arc<inbox::Inbox>> {
         self.inboxes.lock().get(shard).cloned()
+    }
+
+    /// What a parked request waited for has happened.
+    fn wake(&self, waker: Waker) {
+        if let Some(inbox) = self.inbox(waker.shard) {
+            inbox.push(Arrival::Woken(waker.ticket));
+        }
+    }
+
+    /// Wakes those who waited for a record that a committed batch has changed.
+    pub(crate) fn wake_for(&self, batch: &[Change]) {
+        for waker in self.wakers.changed_by(batch) {
+            self.wake(waker);
+        }
     }
 
     /// The answer to `Hello`.

@@ -9,13 +9,16 @@
 use crate::ServerHandle;
 use crate::answer::Answered;
 use crate::connection::{self, Connection};
-use crate::execute::{self, Job};
 use crate::grant;
 use crate::inbox::{Arrival, Completion, Inbox};
-use crate::limits::{ATTENDED_LANES, CONNECTIONS_PER_PROCESS, TOUCH_DELAY};
+use crate::limits::{ATTENDED_LANES, CONNECTIONS_PER_PROCESS, PAUSE, TOUCH_DELAY};
 use crate::log::Cause;
 use crate::spin::{Load, Spin};
+use crate::wakers::Waker;
+use crate::work::{Stand, Task, Work};
+use forebay_core::bridge::Ticket;
 use forebay_core::facts::Cred;
+use forebay_core::request::Parking;
 use forebay_sys::{self as sys, Epoll, Errno, Event, Sys};
 use forebay_wire::{
     Attention, DecodeError, GRANT_BY_NAME, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Op,
@@ -47,7 +50,18 @@ pub struct Shard {
     attended: Vec<u64>,
     /// What their clients have been told.
     said: Attention,
+    /// Connections with a request that is not answered yet.
     waiting: usize,
+    parking: Parking<Parked>,
+    /// Requests that go on after a short time.
+    paused: Vec<Ticket>,
+}
+
+/// A request that waits for the outcome of an effect.
+struct Parked {
+    work: Work,
+    key: u64,
+    seq: u32,
 }
 
 struct Slot {
@@ -94,6 +108,8 @@ impl Shard {
             buffer: vec![0; MAX_REQUEST_BYTES].into_boxed_slice(),
             attended: Vec::new(),
             waiting: 0,
+            parking: Parking::default(),
+            paused: Vec::new(),
         })
     }
 
@@ -117,13 +133,18 @@ impl Shard {
                     continue;
                 }
             }
-            let timeout = if self.has_touched() {
+            let timeout = if !self.paused.is_empty() {
+                PAUSE.as_millis() as i32
+            } else if self.has_touched() {
                 TOUCH_DELAY.as_millis() as i32
             } else {
                 -1
             };
             self.epoll.wait(timeout, &mut events)?;
             let served = self.handle(&events);
+            for ticket in std::mem::take(&mut self.paused) {
+                self.go_on(ticket, |_, _| {});
+            }
             if served > 0 {
                 self.spin(&mut events)?;
             }
@@ -465,17 +486,8 @@ impl Shard {
                     });
                 }
             }
-            _ => match Job::new(&request, cred) {
-                Ok(mut job) => match execute::advance(&server, &mut job, false) {
-                    Some(answered) => self.reply(key, request.seq, answered),
-                    None => {
-                        let handle = server.clone();
-                        self.block(key, request.seq, move || {
-                            execute::advance(&handle, &mut job, true)
-                                .unwrap_or_else(|| Answered::status(libc::EIO))
-                        });
-                    }
-                },
+            _ => match Work::new(&request, cred) {
+                Ok(work) => self.advance(work, key, request.seq, false),
                 Err(e) => self.reply(key, request.seq, Answered::status(e.0)),
             },
         }
@@ -512,6 +524,86 @@ impl Shard {
         self.reply(key, seq, answered);
     }
 
+    /// Goes on with a request until it is answered or waits. Until its answer is there, nothing more is
+    /// read from the connection. `was_parked`: it has waited before.
+    fn advance(&mut self, mut work: Work, key: u64, seq: u32, was_parked: bool) {
+        let server = self.server.clone();
+        let Some(ticket) = self.parking.next_ticket() else {
+            // Never after it has waited: its own place is free.
+            return self.too_many(key, seq);
+        };
+        let waker = Waker {
+            shard: self.spin.number(),
+            ticket,
+        };
+        let stand = work.advance(&server, waker);
+        if let Stand::Answered(answered) = stand {
+            if was_parked {
+                self.complete(Completion { key, seq, answered });
+            } else {
+                self.reply(key, seq, answered);
+            }
+            return;
+        }
+        let parked = self.parking.park(Parked { work, key, seq });
+        assert_eq!(parked.ok(), Some(ticket), "who wakes it knows its ticket");
+        if !was_parked {
+            self.stop_reading(key);
+        }
+        match stand {
+            Stand::Answered(_) | Stand::Waits => {}
+            Stand::Pauses => self.paused.push(ticket),
+            Stand::Blocks(task) => self.submit(task, ticket),
+        }
+    }
+
+    /// Hands a task to a thread that may block.
+    fn submit(&mut self, task: Task, ticket: Ticket) {
+        let (server, inbox) = (self.server.clone(), self.inbox.clone());
+        let submitted = self.server.pool.submit(move || {
+            inbox.push(Arrival::Outcome(ticket, task.run(&server)));
+        });
+        if submitted.is_ok() {
+            return;
+        }
+        let server = self.server.clone();
+        server.log.limited(
+            Cause::Limit,
+            format_args!("too many requests wait for the file system below"),
+        );
+        self.go_on(ticket, |work, server| work.gives_up(server));
+    }
+
+    /// Goes on with a parked request, after what has happened was told to it.
+    fn go_on(&mut self, ticket: Ticket, tell: impl FnOnce(&mut Work, &ServerHandle)) {
+        let Some(Parked { mut work, key, seq }) = self.parking.take(ticket) else {
+            return;
+        };
+        tell(&mut work, &self.server);
+        self.advance(work, key, seq, true);
+    }
+
+    fn too_many(&mut self, key: u64, seq: u32) {
+        self.server
+            .log
+            .limited(Cause::Limit, format_args!("too many requests wait"));
+        self.reply(key, seq, Answered::status(libc::EAGAIN));
+    }
+
+    /// Reads nothing from a connection until its request is answered.
+    fn stop_reading(&mut self, key: u64) {
+        let Some(connection) = self.connection(key) else {
+            return;
+        };
+        connection.waiting = true;
+        self.waiting += 1;
+        let slot = &self.connections[key as u32 as usize];
+        if let Some(connection) = &slot.connection {
+            // Also not woken by a client that hangs up meanwhile.
+            let _ = self.epoll.remove(connection.socket().as_fd());
+        }
+    }
+
     /// Has `work` done where it may block. Until its answer is there, nothing more is read
     /// from the connection.
     fn block(&mut self, key: u64, seq: u32, work: impl FnOnce() -> Answered + Send + 'static) {
@@ -531,13 +623,7 @@ impl Shard {
             self.reply(key, seq, Answered::status(libc::EAGAIN));
             return;
         }
-        let slot = &mut self.connections[key as u32 as usize];
-        if let Some(connection) = &mut slot.connection {
-            connection.waiting = true;
-            self.waiting += 1;
-            // Also not woken by a client that hangs up meanwhile.
-            let _ = self.epoll.remove(connection.socket().as_fd());
-        }
+        self.stop_reading(key);
     }
 
     /// Takes what other threads have for us.
@@ -545,6 +631,10 @@ impl Shard {
         for arrival in self.inbox.take() {
             match arrival {
                 Arrival::Answer(done) => self.complete(done),
+                Arrival::Outcome(ticket, outcome) => {
+                    self.go_on(ticket, |work, server| work.take(server, outcome));
+                }
+                Arrival::Woken(ticket) => self.go_on(ticket, |work, _| work.woken()),
                 Arrival::Client(connection) => self.own(connection),
             }
         }

@@ -169,8 +169,14 @@ impl<T: Base> Tables for Journaled<T> {
         state.net.children(&self.below, dir, after, limit)
     }
 
-    fn subtree(&self, dir: &TreePath) -> Result<Vec<(TreePath, Record)>, TableError> {
-        self.state.read().net.subtree(&self.below, dir)
+    fn page_below(
+        &self,
+        dir: &TreePath,
+        after: Option<&TreePath>,
+        limit: usize,
+    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+        let state = self.state.read();
+        state.net.page_below(&self.below, dir, after, limit)
     }
 
     fn path_of(&self, object: ObjectName) -> Result<Option<TreePath>, TableError> {

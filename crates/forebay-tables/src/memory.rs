@@ -63,9 +63,15 @@ impl Tables for Memory {
             .collect())
     }
 
-    fn subtree(&self, dir: &TreePath) -> Result<Vec<(TreePath, Record)>, TableError> {
+    fn page_below(
+        &self,
+        dir: &TreePath,
+        after: Option<&TreePath>,
+        limit: usize,
+    ) -> Result<Vec<(TreePath, Record)>, TableError> {
         let mut first = dir.as_bytes().to_vec();
         first.push(0);
+        let first = after.map_or(first, TreePath::key);
         Ok(self
             .0
             .read()
@@ -73,6 +79,7 @@ impl Tables for Memory {
             .range((Bound::Excluded(first), Bound::Unbounded))
             .take_while(|(k, _)| k.starts_with(dir.as_bytes()))
             .filter(|(_, (path, _))| path != dir && path.is_within(dir))
+            .take(limit)
             .map(|(_, e)| e.clone())
             .collect())
     }

@@ -414,7 +414,12 @@ impl Tables for Rocks {
         Ok(found)
     }
 
-    fn subtree(&self, dir: &TreePath) -> Result<Vec<(TreePath, Record)>, TableError> {
+    fn page_below(
+        &self,
+        dir: &TreePath,
+        after: Option<&TreePath>,
+        limit: usize,
+    ) -> Result<Vec<(TreePath, Record)>, TableError> {
         let mut found = Vec::new();
         // Direct children have the key `dir NUL name`, all others begin with `dir/`.
         let prefixes: &[Vec<u8>] = if dir.is_root() {
@@ -425,12 +430,21 @@ impl Tables for Rocks {
                 [dir.as_bytes(), b"/"].concat(),
             ]
         };
+        let after = after.map(TreePath::key).unwrap_or_default();
         let open = self.db()?;
         for prefix in prefixes {
-            for entry in range(open.db()?, GLOBAL, prefix, prefix)? {
+            if after.as_slice() > prefix.as_slice() && !after.starts_with(prefix) {
+                continue;
+            }
+            let from = prefix.max(&after);
+            for entry in range(open.db()?, GLOBAL, prefix, from)? {
                 let (key, value) = entry.map_err(failed)?;
+                if found.len() == limit {
+                    return Ok(found);
+                }
                 let path = TreePath::from_key(&key).ok_or_else(|| damaged("path", &key))?;
-                if path == *dir {
+                // The bound itself was seen already.
+                if path == *dir || *key == *after {
                     continue;
                 }
                 let record = Record::decode(&value).map_err(|_| damaged("record", &key))?;

@@ -67,13 +67,15 @@ use coordinator::Txn;
 use locks::Locks;
 use memory::{CarriedOut, EndedDirs};
 use participant::Prepared;
-use reads::{Asker, Fetch, Waiting};
+use reads::{Asker, Fetch, Question, Waiting};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Unfinished transactions that one bridge coordinates at a time.
 pub const MAX_TRANSACTIONS: usize = 4096;
 /// Promises that one bridge gives at a time.
 pub const MAX_PREPARED: usize = 4096;
+/// Records that one message about a range holds.
+pub const RECORDS_PER_MESSAGE: usize = 1024;
 /// Fetches from other bridges under way at a time.
 pub const MAX_FETCHES: usize = 4096;
 /// Readers that wait for undecided transactions at a time.
@@ -105,8 +107,7 @@ pub fn digest(entries: &[(TreePath, Record)]) -> u64 {
 /// polled: what was queued before them has been applied by then.
 enum Item {
     Out(Output),
-    Read(Asker, TreePath),
-    ReadRange(Asker, TreePath),
+    Read(Asker, Question),
 }
 
 /// What is known of another bridge.
@@ -234,8 +235,7 @@ impl Bridge {
             };
             let out = match item {
                 Item::Out(out) => Some(out),
-                Item::Read(asker, path) => Some(self.read(asker, path, tables)?),
-                Item::ReadRange(asker, dir) => self.read_range(asker, dir, tables)?,
+                Item::Read(asker, question) => self.read(asker, question, tables)?,
             };
             if out.is_some() {
                 return Ok(out);
@@ -265,10 +265,26 @@ impl Bridge {
         match message.body {
             Body::Fetch { request, path } => self.on_fetch(from, request, path),
             Body::Fetched { request, record } => self.on_fetched(from, request, record),
-            Body::FetchRange { request, dir } => self.on_fetch_range(from, request, dir),
-            Body::FetchedRange { request, entries } => {
-                self.on_fetched_range(from, request, entries);
+            Body::FetchChildren {
+                request,
+                dir,
+                after,
+                limit,
+            } => self.on_fetch_several(from, request, Question::Children { dir, after, limit }),
+            Body::FetchedChildren { request, children } => {
+                self.on_fetched_children(from, request, children);
             }
+            Body::FetchBelow {
+                request,
+                dir,
+                after,
+            } => self.on_fetch_several(from, request, Question::Below { dir, after }),
+            Body::FetchedBelow {
+                request,
+                after,
+                entries,
+                ends,
+            } => self.on_fetched_below(from, request, after, entries, ends),
             Body::Prepare { txn, primary, part } => {
                 self.on_prepare(from, txn, primary, part, tables, now)?;
             }

@@ -3,13 +3,14 @@
 
 mod rebuild;
 
-use crate::facts::{Memo, RequestFacts};
 use crate::follow;
 use crate::instance::Instance;
+use crate::world::Hand;
 use crate::{Config, Error, ServerHandle, recover};
 use forebay_core::facts::{Label, LabelParent};
 use forebay_core::path::TreePath;
 use forebay_core::record::{Kind, ObjectId, ObjectName, Record};
+use forebay_core::request::{Known, Look};
 use forebay_core::table::{Change, Tables};
 use forebay_objects::{Shape, shape};
 use forebay_tables::Journaled;
@@ -185,12 +186,12 @@ fn place_of(
         return Ok(None);
     }
     let guard = server.namespace.read();
-    let memo = Memo::default();
-    let facts = RequestFacts {
+    let hand = Hand {
         server,
-        memo: &memo,
         state: &guard,
     };
+    let known = Known::default();
+    let facts = Look::new(&hand, &known);
     let there = follow::label_for(server, &facts, &path, record);
     Ok(there
         .is_ok_and(|l| l.parent == label.parent)
@@ -200,12 +201,12 @@ fn place_of(
 fn look(server: &ServerHandle, report: &mut Report) -> Result<Vec<Finding>, Error> {
     let tables = server.namespace.tables();
     let guard = server.namespace.read();
-    let memo = Memo::default();
-    let facts = RequestFacts {
+    let hand = Hand {
         server,
-        memo: &memo,
         state: &guard,
     };
+    let known = Known::default();
+    let facts = Look::new(&hand, &known);
     let mut findings = Vec::new();
     let mut find = |text: String, mend: Option<Mend>| findings.push(Finding { text, mend });
     let records = tables.subtree(&TreePath::root())?;
