@@ -23,18 +23,19 @@
 //! | an effect | [`Effect`], the function that takes its outcome here, and one arm in each driver |
 //! | a fact | [`crate::facts::Facts`], answered by [`look`](self::look) from [`World`] or from [`Known`] |
 
+mod effect;
 mod grant;
 mod known;
 mod look;
+mod outcome;
 mod parking;
 mod pending;
 mod turns;
 
+pub use effect::{Caller, Commit, Effect, Failure, Finish, Looked, PfsLook};
 pub use grant::{Form, GRANT_FLAGS, Granting, new_file_flags};
 pub use known::{Known, OthersBelow};
 pub use look::{Look, World};
 pub use parking::{MAX_PARKED, Parking};
-pub use pending::{
-    Caller, Commit, Effect, Failure, Finish, LOST_RACES, Looked, Pending, PfsLook, TURNS,
-};
+pub use pending::{LOST_RACES, Pending, TURNS};
 pub use turns::{Entered, Turns};

@@ -20,6 +20,7 @@ use crate::world::Hand;
 use forebay_core::bridge::Verdict;
 use forebay_core::facts::{Cred, NewKind, NewObject};
 use forebay_core::ops::GrantTarget;
+use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectName, Token};
 use forebay_core::request::{
     Caller, Commit, Effect, Entered, Failure, Finish, Form, Granting, Pending, PfsLook,
@@ -131,10 +132,13 @@ impl Work {
                     let outcome = task.run(server);
                     self.take(server, outcome);
                 }
-                Effect::Enter(path) => match server.turns.lock().enter(&path, || waker) {
-                    Entered::Mine => self.pending.has_turn(path),
-                    Entered::Waits => return Stand::Waits,
-                },
+                Effect::Enter { path, leaves } => {
+                    leave(server, leaves);
+                    match server.turns.lock().enter(&path, || waker) {
+                        Entered::Mine => self.pending.has_turn(path),
+                        Entered::Waits => return Stand::Waits,
+                    }
+                }
                 Effect::Await(path) => {
                     let then = self.pending.moment();
                     let is_current = || server.namespace.moment() == then;
@@ -272,11 +276,7 @@ impl Work {
                 discard(server, &self.made.swap_remove(n));
             }
         }
-        if let Some(path) = &finish.turn {
-            for waker in server.turns.lock().leave(path) {
-                server.wake(waker);
-            }
-        }
+        leave(server, finish.turn.clone());
         reply::answered(server, self, finish)
     }
 
@@ -291,6 +291,14 @@ impl Work {
         let made = self.made.iter_mut();
         made.filter(|made| made.fresh.object == *object)
             .find_map(|made| made.fd.take())
+    }
+}
+
+/// A turn to copy ends, if there is one: those who waited for it go on.
+fn leave(server: &ServerHandle, turn: Option<TreePath>) {
+    let waiting = turn.map(|path| server.turns.lock().leave(&path));
+    for waker in waiting.unwrap_or_default() {
+        server.wake(waker);
     }
 }
 

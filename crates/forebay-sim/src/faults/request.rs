@@ -8,6 +8,7 @@ use super::node::{Node, Purpose, Waiter};
 use forebay_core::bridge::{Proposal, Verdict};
 use forebay_core::facts::{Cred, Fresh, NewKind, NewObject, Settings};
 use forebay_core::ops::{Answer, GrantTarget, Request};
+use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectId, ObjectName, Token};
 use forebay_core::request::{
     Caller, Commit, Effect, Entered, Failure, Finish, Granting, Looked, Pending, PfsLook,
@@ -86,10 +87,13 @@ impl Node {
                     let outcome = self.open(&granting);
                     pending.granted(outcome);
                 }
-                Effect::Enter(path) => match self.turns.enter(&path, || token) {
-                    Entered::Mine => pending.has_turn(path),
-                    Entered::Waits => break,
-                },
+                Effect::Enter { path, leaves } => {
+                    self.leave(leaves);
+                    match self.turns.enter(&path, || token) {
+                        Entered::Mine => pending.has_turn(path),
+                        Entered::Waits => break,
+                    }
+                }
                 Effect::Announce { of } => {
                     let link = self.new_link(of);
                     self.apply(&[Change::Doom {
@@ -146,6 +150,17 @@ impl Node {
             && let Err(e) = bridge.propose(proposal, &self.tables, env.now)
         {
             env.broken(e.to_string());
+        }
+    }
+
+    /// A turn to copy ends, if there is one: those who waited for it go on.
+    fn leave(&mut self, turn: Option<TreePath>) {
+        let waiting = turn.map(|path| self.turns.leave(&path));
+        for token in waiting.unwrap_or_default() {
+            if let Some(waiting) = self.attempts.get_mut(&token) {
+                waiting.pending.woken();
+                self.ready.push_back(Waiter::Request(token));
+            }
         }
     }
 
@@ -220,14 +235,7 @@ impl Node {
             };
             self.begin(Work::Unlink(fresh.object), purpose, env);
         }
-        if let Some(path) = finish.turn {
-            for token in self.turns.leave(&path) {
-                if let Some(waiting) = self.attempts.get_mut(&token) {
-                    waiting.pending.woken();
-                    self.ready.push_back(Waiter::Request(token));
-                }
-            }
-        }
+        self.leave(finish.turn);
         let outcome = match finish.outcome {
             Ok(answer) => self.outcome(answer),
             Err(Failure::Errno(e)) => Outcome::Errno(e),

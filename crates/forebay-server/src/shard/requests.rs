@@ -1,0 +1,297 @@
+//! Requests of a shard: begun, parked while an effect is carried out elsewhere, answered.
+
+use super::{Parked, Shard};
+use crate::ServerHandle;
+use crate::answer::Answered;
+use crate::connection;
+use crate::grant;
+use crate::inbox::{Arrival, Completion};
+use crate::log::Cause;
+use crate::wakers::Waker;
+use crate::work::{Stand, Task, Work};
+use forebay_core::bridge::Ticket;
+use forebay_core::facts::Cred;
+use forebay_sys::Errno;
+use forebay_wire::{
+    DecodeError, GRANT_BY_NAME, MAX_REPLY_BYTES, Op, REPLY_HEADER_BYTES, Reply, ReplyKind, Request,
+};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+impl Shard {
+    /// Serves one message.
+    pub(super) fn serve(
+        &mut self,
+        key: u64,
+        request: Result<Request<'_>, DecodeError>,
+        cred: Option<Arc<Cred>>,
+    ) {
+        let server = self.server.clone();
+        let (request, cred) = match (request, cred) {
+            (Ok(request), Some(cred)) => (request, cred),
+            (Err(what), _) => {
+                let pid = self.connection(key).map_or(0, |c| c.peer.pid);
+                server.log.limited(
+                    Cause::Malformed,
+                    format_args!("process {pid} sent a message that is no request: {what}"),
+                );
+                return self.refuse(key, 0, libc::EPROTO);
+            }
+            (_, None) => return self.refuse(key, 0, libc::EPROTO),
+        };
+        if !connection::serves(&server, cred.uid) {
+            return self.refuse(key, request.seq, libc::EPERM);
+        }
+        server.counters.request(request.op);
+        match request.op {
+            Op::Hello => {
+                let answered = Answered::bytes(server.hello());
+                self.reply(key, request.seq, answered);
+            }
+            Op::Lane => self.open_lane(key, request.seq, cred),
+            Op::Admin => {
+                if cred.uid != 0 && cred.uid != server.uid() {
+                    self.reply(key, request.seq, Answered::status(libc::EPERM));
+                } else {
+                    let command = request.str1.to_vec();
+                    let handle = server.clone();
+                    self.block(key, request.seq, move || {
+                        Answered::bytes(handle.administer(&command, &cred))
+                    });
+                }
+            }
+            _ => match Work::new(&request, cred) {
+                Ok(work) => self.advance(work, key, request.seq, false),
+                Err(e) => self.reply(key, request.seq, Answered::status(e.0)),
+            },
+        }
+    }
+
+    /// Shares memory with the client, for requests with these credentials.
+    pub(super) fn open_lane(&mut self, key: u64, seq: u32, cred: Arc<Cred>) {
+        let server = self.server.clone();
+        let Some(connection) = self.connection(key) else {
+            return;
+        };
+        let opened = match &connection.lane {
+            Some(_) => Err(Errno(libc::EALREADY)),
+            None => server.lanes.open(cred),
+        };
+        let answered = match opened {
+            Ok((lane, memory)) => {
+                connection.lane = Some(lane);
+                Answered {
+                    kind: ReplyKind::Grant,
+                    fd: Some(memory),
+                    ..Answered::status(0)
+                }
+            }
+            Err(e) => {
+                let pid = connection.peer.pid;
+                server.log.limited(
+                    Cause::Limit,
+                    format_args!("process {pid} gets no shared memory: {e}"),
+                );
+                Answered::status(e.0)
+            }
+        };
+        self.reply(key, seq, answered);
+    }
+
+    /// Goes on with a request until it is answered or waits. Until its answer is there, nothing more is
+    /// read from the connection. `was_parked`: it has waited before.
+    pub(super) fn advance(&mut self, mut work: Work, key: u64, seq: u32, was_parked: bool) {
+        let server = self.server.clone();
+        let Some(ticket) = self.parking.next_ticket() else {
+            // Never after it has waited: its own place is free.
+            return self.too_many(key, seq);
+        };
+        let waker = Waker {
+            shard: self.spin.number(),
+            ticket,
+        };
+        let stand = work.advance(&server, waker);
+        if let Stand::Answered(answered) = stand {
+            if was_parked {
+                self.complete(Completion { key, seq, answered });
+            } else {
+                self.reply(key, seq, answered);
+            }
+            return;
+        }
+        let parked = self.parking.park(Parked { work, key, seq });
+        assert_eq!(parked.ok(), Some(ticket), "who wakes it knows its ticket");
+        if !was_parked {
+            self.stop_reading(key);
+        }
+        match stand {
+            Stand::Answered(_) | Stand::Waits => {}
+            Stand::Pauses => self.paused.push(ticket),
+            Stand::Blocks(task) => self.submit(task, ticket),
+        }
+    }
+
+    /// Hands a task to a thread that may block.
+    pub(super) fn submit(&mut self, task: Task, ticket: Ticket) {
+        let (server, inbox) = (self.server.clone(), self.inbox.clone());
+        let submitted = self.server.pool.submit(move || {
+            inbox.push(Arrival::Outcome(ticket, task.run(&server)));
+        });
+        if submitted.is_ok() {
+            return;
+        }
+        let server = self.server.clone();
+        server.log.limited(
+            Cause::Limit,
+            format_args!("too many requests wait for the file system below"),
+        );
+        self.go_on(ticket, |work, server| work.gives_up(server));
+    }
+
+    /// Goes on with a parked request, after what has happened was told to it.
+    pub(super) fn go_on(&mut self, ticket: Ticket, tell: impl FnOnce(&mut Work, &ServerHandle)) {
+        let Some(Parked { mut work, key, seq }) = self.parking.take(ticket) else {
+            return;
+        };
+        tell(&mut work, &self.server);
+        self.advance(work, key, seq, true);
+    }
+
+    pub(super) fn too_many(&mut self, key: u64, seq: u32) {
+        self.server
+            .log
+            .limited(Cause::Limit, format_args!("too many requests wait"));
+        self.reply(key, seq, Answered::status(libc::EAGAIN));
+    }
+
+    /// Reads nothing from a connection until its request is answered.
+    pub(super) fn stop_reading(&mut self, key: u64) {
+        let Some(connection) = self.connection(key) else {
+            return;
+        };
+        connection.waiting = true;
+        self.waiting += 1;
+        let slot = &self.connections[key as u32 as usize];
+        if let Some(connection) = &slot.connection {
+            // Also not woken by a client that hangs up meanwhile.
+            let _ = self.epoll.remove(connection.socket().as_fd());
+        }
+    }
+
+    /// Has `work` done where it may block. Until its answer is there, nothing more is read
+    /// from the connection.
+    pub(super) fn block(
+        &mut self,
+        key: u64,
+        seq: u32,
+        work: impl FnOnce() -> Answered + Send + 'static,
+    ) {
+        let inbox = self.inbox.clone();
+        let submitted = self.server.pool.submit(move || {
+            inbox.push(Arrival::Answer(Completion {
+                key,
+                seq,
+                answered: work(),
+            }));
+        });
+        if submitted.is_err() {
+            self.server.log.limited(
+                Cause::Limit,
+                format_args!("too many requests wait for the file system below"),
+            );
+            self.reply(key, seq, Answered::status(libc::EAGAIN));
+            return;
+        }
+        self.stop_reading(key);
+    }
+
+    /// Takes what other threads have for us.
+    pub(super) fn take_arrivals(&mut self) {
+        for arrival in self.inbox.take() {
+            match arrival {
+                Arrival::Answer(done) => self.complete(done),
+                Arrival::Outcome(ticket, outcome) => {
+                    self.go_on(ticket, |work, server| work.take(server, outcome));
+                }
+                Arrival::Woken(ticket) => self.go_on(ticket, |work, _| work.woken()),
+                Arrival::Client(connection) => self.own(connection),
+            }
+        }
+    }
+
+    /// Sends an answer that has come from a thread that may block.
+    pub(super) fn complete(&mut self, done: Completion) {
+        let Some(connection) = self.connection(done.key) else {
+            return;
+        };
+        connection.waiting = false;
+        self.waiting -= 1;
+        self.reply(done.key, done.seq, done.answered);
+        // Unless the reply has ended it.
+        let slot = &self.connections[done.key as u32 as usize];
+        let watched = match &slot.connection {
+            Some(c) if u64::from(slot.generation) == done.key >> 32 => self
+                .epoll
+                .add(c.socket().as_fd(), done.key, libc::EPOLLIN as u32)
+                .is_ok(),
+            _ => return,
+        };
+        if !watched {
+            self.close(done.key);
+        }
+    }
+
+    pub(super) fn refuse(&mut self, key: u64, seq: u32, errno: i32) {
+        self.reply(key, seq, Answered::status(errno));
+        if let Some(connection) = self.connection(key) {
+            grant::turn_away(connection.socket().as_fd());
+        }
+        self.close(key);
+    }
+
+    pub(super) fn reply(&mut self, key: u64, seq: u32, answered: Answered) {
+        let server = self.server.clone();
+        let Some(connection) = self.connection(key) else {
+            return;
+        };
+        let mut body = answered.body.as_bytes();
+        let mut status = answered.status;
+        let mut kind = answered.kind;
+        if body.len() + REPLY_HEADER_BYTES > MAX_REPLY_BYTES {
+            (status, kind, body) = (libc::EMSGSIZE, ReplyKind::Empty, b"");
+        }
+        let reply = Reply {
+            status,
+            seq,
+            kind,
+            aux: answered.aux,
+            body,
+        };
+        let fd = answered.fd.as_ref().map(AsFd::as_fd);
+        let mut sent = connection.answer(&reply.header(), body, fd);
+        if let Err(Errno(libc::ETOOMANYREFS)) = sent {
+            // Clients have not yet taken what they were granted.
+            server.log.limited(
+                Cause::Limit,
+                format_args!("too many descriptors are on their way to clients"),
+            );
+            let refusal = Reply::status(seq, libc::EMFILE).header();
+            sent = connection.answer(&refusal, b"", None);
+        } else if fd.is_some() || answered.aux & GRANT_BY_NAME != 0 {
+            server.counters.grant();
+        }
+        match sent {
+            Ok(()) => {}
+            Err(Errno(libc::EAGAIN)) => {
+                let pid = connection.peer.pid;
+                server.log.limited(
+                    Cause::Deaf,
+                    format_args!("process {pid} does not read its replies: disconnected"),
+                );
+                self.close(key);
+            }
+            // Gone, or as good as gone.
+            Err(_) => self.close(key),
+        }
+    }
+}
