@@ -216,7 +216,7 @@ impl Pending {
             return Effect::WriteTimes;
         }
         // First the descriptor, then the commit: what can fail fails before.
-        if let Some((granting, is_whole)) = self.to_open(&answer, settings, world) {
+        if let Some((granting, is_whole)) = self.still_to_open(&answer, settings, world) {
             self.stage = Stage::Opening(Opening {
                 answer,
                 moment: self.moment,
@@ -243,7 +243,7 @@ impl Pending {
 
     /// What has to be opened before the answer may be given, and whether that is all; nothing if it is
     /// open already.
-    fn to_open(
+    fn still_to_open(
         &mut self,
         answer: &Answer,
         settings: &Settings,
