@@ -8,7 +8,7 @@ use std::cell::RefCell;
 
 /// Tables that only know what these tests need.
 #[derive(Default)]
-struct Table(RefCell<State>);
+pub(crate) struct Table(RefCell<State>);
 
 #[derive(Default)]
 struct State {

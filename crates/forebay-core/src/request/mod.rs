@@ -30,6 +30,8 @@ mod look;
 mod outcome;
 mod parking;
 mod pending;
+#[cfg(test)]
+mod tests;
 mod turns;
 
 pub use effect::{Caller, Commit, Effect, Failure, Finish, Looked, PfsLook};
