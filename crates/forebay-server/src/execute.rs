@@ -72,7 +72,7 @@ fn start(base: Base<'_>) -> Result<Start, Errno> {
             oid: ObjectId(oid),
             link: 0,
         }),
-        Base::Lower(path) => Start::Lower(TreePath::new(path).ok_or(Errno(libc::ENOENT))?),
+        Base::Lower(path) => Start::Lower(TreePath::new(path).ok_or(Errno::NOENT)?),
     })
 }
 
@@ -165,7 +165,7 @@ impl Job {
                 start: start(message.base1)?,
             },
             Wire::Realpath => Op::Realpath { path: first()? },
-            Wire::Hello | Wire::Admin | Wire::Lane => return Err(Errno(libc::EINVAL)),
+            Wire::Hello | Wire::Admin | Wire::Lane => return Err(Errno::INVAL),
         };
         Ok(Job {
             request: Request {
@@ -234,7 +234,7 @@ pub fn advance(server: &ServerHandle, job: &mut Job, may_block: bool) -> Option<
                 Cause::Limit,
                 format_args!("a request was given up after {TURNS} turns"),
             );
-            Err(Halt::Fail(Errno(libc::EAGAIN)))
+            Err(Halt::Fail(Errno::AGAIN))
         } else {
             turn(server, job, may_block)
         };
@@ -253,7 +253,7 @@ pub fn advance(server: &ServerHandle, job: &mut Job, may_block: bool) -> Option<
                 Answered::status(libc::EIO)
             }
             Err(Halt::MustBlock) => return None,
-            Err(Halt::Fail(e)) => Answered::status(e.0),
+            Err(Halt::Fail(e)) => Answered::status(e.raw_os_error()),
         };
         discard(server, job);
         return Some(answered);
@@ -321,14 +321,14 @@ fn turn(server: &ServerHandle, job: &mut Job, may_block: bool) -> Result<Answere
             obtain(server, job, need, may_block)?;
             Err(Halt::Again)
         }
-        Err(Stop::Errno(e)) => Err(Halt::Fail(Errno(e))),
+        Err(Stop::Errno(e)) => Err(Halt::Fail(Errno::from_raw_os_error(e))),
         Err(Stop::Redirect(path)) => Ok(Answered {
             status: forebay_wire::STATUS_REDIRECT,
             ..Answered::bytes(path)
         }),
         Err(Stop::Fault(text)) => {
             server.log.limited(Cause::Fault, format_args!("{text}"));
-            Err(Halt::Fail(Errno(libc::EIO)))
+            Err(Halt::Fail(Errno::IO))
         }
     }
 }
@@ -443,9 +443,9 @@ fn grant(
     };
     match opened {
         Ok(fd) => Ok(Some(Grant::Descriptor(fd))),
-        Err(Errno(libc::ENOENT)) if matches!(target, GrantTarget::Object(_)) => Err(Halt::LostRace),
+        Err(Errno::NOENT) if matches!(target, GrantTarget::Object(_)) => Err(Halt::LostRace),
         Err(e) => {
-            if matches!(e.0, libc::EMFILE | libc::ENFILE) {
+            if matches!(e, Errno::MFILE | Errno::NFILE) {
                 server
                     .log
                     .limited(Cause::Limit, format_args!("no descriptor left for a grant"));
@@ -500,11 +500,11 @@ fn commit(
 fn not_written(server: &ServerHandle, e: &TableError) -> Halt {
     server.log.limited(Cause::Fault, format_args!("{e}"));
     let errno = if e.is_no_space() {
-        libc::ENOSPC
+        Errno::NOSPC
     } else {
-        libc::EIO
+        Errno::IO
     };
-    Halt::Fail(Errno(errno))
+    Halt::Fail(errno)
 }
 
 fn answer(server: &ServerHandle, job: &Job, answer: Answer, granted: Option<Grant>) -> Answered {

@@ -107,15 +107,15 @@ fn fault(e: TableError) -> Stop {
 }
 
 fn from_errno(e: Errno) -> Stop {
-    Stop::Errno(e.0)
+    Stop::Errno(e.raw_os_error())
 }
 
 impl RequestFacts<'_> {
     /// A record names the object, so it has to be there.
     fn missing(&self, object: ObjectName, e: Errno) -> Stop {
-        match e.0 {
-            libc::ENOENT => Stop::Fault(format!("backing object {object:?} is gone")),
-            other => Stop::Errno(other),
+        match e {
+            Errno::NOENT => Stop::Fault(format!("backing object {object:?} is gone")),
+            other => from_errno(other),
         }
     }
 }

@@ -313,7 +313,7 @@ impl Shard {
         // One per event: the other shards take the others.
         let socket = match grant::accept(listener.as_fd()) {
             Ok(socket) => socket,
-            Err(Errno(libc::EAGAIN)) => return,
+            Err(Errno::AGAIN) => return,
             Err(e) => {
                 self.server.log.limited(
                     Cause::Limit,
@@ -408,7 +408,7 @@ impl Shard {
         };
         let received = match grant::receive(connection.socket().as_fd(), buffer) {
             Ok(received) if received.len > 0 => received,
-            Err(Errno(libc::EAGAIN | libc::EINTR)) => return Look::Nothing,
+            Err(Errno::AGAIN | Errno::INTR) => return Look::Nothing,
             _ => {
                 self.close(key);
                 return Look::Nothing;
@@ -476,7 +476,7 @@ impl Shard {
                         });
                     }
                 },
-                Err(e) => self.reply(key, request.seq, Answered::status(e.0)),
+                Err(e) => self.reply(key, request.seq, Answered::status(e.raw_os_error())),
             },
         }
     }
@@ -488,7 +488,7 @@ impl Shard {
             return;
         };
         let opened = match &connection.lane {
-            Some(_) => Err(Errno(libc::EALREADY)),
+            Some(_) => Err(Errno::ALREADY),
             None => server.lanes.open(cred),
         };
         let answered = match opened {
@@ -506,7 +506,7 @@ impl Shard {
                     Cause::Limit,
                     format_args!("process {pid} gets no shared memory: {e}"),
                 );
-                Answered::status(e.0)
+                Answered::status(e.raw_os_error())
             }
         };
         self.reply(key, seq, answered);
@@ -600,7 +600,7 @@ impl Shard {
         };
         let fd = answered.fd.as_ref().map(AsFd::as_fd);
         let mut sent = connection.answer(&reply.header(), body, fd);
-        if let Err(Errno(libc::ETOOMANYREFS)) = sent {
+        if let Err(Errno::TOOMANYREFS) = sent {
             // Clients have not yet taken what they were granted.
             server.log.limited(
                 Cause::Limit,
@@ -613,7 +613,7 @@ impl Shard {
         }
         match sent {
             Ok(()) => {}
-            Err(Errno(libc::EAGAIN)) => {
+            Err(Errno::AGAIN) => {
                 let pid = connection.peer.pid;
                 server.log.limited(
                     Cause::Deaf,

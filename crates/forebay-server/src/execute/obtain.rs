@@ -49,7 +49,7 @@ pub(super) fn obtain(
         }
         Need::Object(spec) => obtain_object(server, job, *spec, may_block),
         // One bridge is home of every path.
-        Need::Record(_) | Need::Range(_) => Err(Halt::Fail(Errno(libc::EIO))),
+        Need::Record(_) | Need::Range(_) => Err(Halt::Fail(Errno::IO)),
     }
 }
 
@@ -83,7 +83,7 @@ fn obtain_object(
 /// A new object. Where there is no room for one, the spare files make some.
 fn make(server: &ServerHandle, spec: &NewObject, open: Option<i32>) -> Result<Made, Errno> {
     match server.objects.make(spec, open, &server.lower) {
-        Err(Errno(libc::ENOSPC | libc::EDQUOT)) => {
+        Err(Errno::NOSPC | Errno::DQUOT) => {
             for object in server.objects.drop_spares() {
                 server.namespace.object_gone(object);
             }
@@ -153,9 +153,9 @@ fn make_link(server: &ServerHandle, old: ObjectName, spec: &NewObject) -> Result
         Err(e) => {
             let _ = server.objects.remove(new);
             server.namespace.object_gone(new);
-            match e.0 {
+            match e {
                 // The other name was removed after the decision.
-                libc::ENOENT => Err(Halt::LostRace),
+                Errno::NOENT => Err(Halt::LostRace),
                 _ => Err(Halt::Fail(e)),
             }
         }
