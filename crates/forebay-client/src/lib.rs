@@ -14,7 +14,7 @@
 //! assert_eq!(client.stat("results/a.dat")?.size, 25);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod files;
 mod socket;

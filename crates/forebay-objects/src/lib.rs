@@ -5,14 +5,15 @@
 //! `<id>.<k>` a further hard link; `dir/<folder>/<id>/` is a directory, always
 //! empty. The lowest two bits of an object's sequence number say which of these
 //! it is, so that an id alone leads to it.
+#![forbid(unsafe_code)]
 
-mod inode;
 pub mod label;
 mod labels;
 mod name;
 mod scan;
 mod spare;
 mod touch;
+mod words;
 
 pub use name::{Shape, folder_of, parse_name, shape};
 pub use spare::Slot;
@@ -20,7 +21,7 @@ pub use spare::Slot;
 use forebay_core::facts::{Attr, Fresh, NewKind, NewObject, Timestamp};
 use forebay_core::record::{BridgeId, ObjectId, ObjectName};
 use forebay_pfs::Lower;
-use forebay_sys::{self as sys, Errno, Sys};
+use forebay_sys::{self as sys, Errno, Sys, errno_of};
 use labels::Beside;
 use name::{FOLDER_BITS, Name, SHAPE_BITS};
 use parking_lot::{Mutex, RwLock};
@@ -196,10 +197,10 @@ impl Objects {
     pub fn make_link(&self, old: ObjectName, new: ObjectName, spec: &NewObject) -> Sys<Fresh> {
         let folder = self.folder(old, false)?;
         let dir = folder.as_fd();
-        sys::link(dir, &Name::new(old, false), &Name::new(new, false))?;
+        sys::link(dir, &Name::new(old, false), dir, &Name::new(new, false))?;
         let labelled = self.write_label(new, &spec.label);
         if shape(old) == Shape::Node && labelled.is_ok() {
-            sys::link(dir, &Name::new(old, true), &Name::new(new, true))?;
+            sys::link(dir, &Name::new(old, true), dir, &Name::new(new, true))?;
         }
         labelled?;
         Ok(Fresh::new(new, self.attr(new)?.ino))
@@ -264,7 +265,7 @@ impl Objects {
                 let ino = sys::stat(fd.as_fd(), b"")?.ino;
                 if let NewKind::Symlink(text) = &spec.what {
                     use std::io::Write;
-                    std::fs::File::from(fd).write_all(text)?;
+                    std::fs::File::from(fd).write_all(text).map_err(errno_of)?;
                 }
                 ino
             }
@@ -296,7 +297,7 @@ impl Objects {
                 let from = lower.open(path, libc::O_RDONLY | libc::O_NONBLOCK)?;
                 let attr = sys::stat(from.as_fd(), b"")?;
                 if attr.mode & libc::S_IFMT != libc::S_IFREG {
-                    return Err(Errno(libc::ESTALE));
+                    return Err(Errno::STALE);
                 }
                 if *bytes > 0 {
                     sys::copy(from.as_fd(), fd.as_fd(), *bytes)?;
@@ -306,7 +307,7 @@ impl Objects {
                 sys::set_times(fd.as_fd(), b"", Some(attr.atime), Some(attr.mtime))?;
                 sys::stat(fd.as_fd(), b"")?.ino
             }
-            NewKind::LinkTo(_) => return Err(Errno(libc::EINVAL)),
+            NewKind::LinkTo(_) => return Err(Errno::INVAL),
         };
         Ok(Made {
             fresh: Fresh {
@@ -327,7 +328,7 @@ impl Objects {
         match sys::chown(dir, name, uid, gid) {
             // Without privilege the owner is the only user there is, and a group that
             // the kernel does not grant stays what it was.
-            Err(Errno(libc::EPERM)) if !self.root => Ok(()),
+            Err(Errno::PERM) if !self.root => Ok(()),
             other => other,
         }
     }
@@ -374,7 +375,8 @@ impl Objects {
         let mut text = Vec::new();
         std::fs::File::from(fd)
             .take(libc::PATH_MAX as u64)
-            .read_to_end(&mut text)?;
+            .read_to_end(&mut text)
+            .map_err(errno_of)?;
         Ok(text)
     }
 
@@ -408,7 +410,7 @@ impl Objects {
     /// Of the file system.
     pub fn remove(&self, object: ObjectName) -> Sys<()> {
         let gone = |r: Sys<()>| match r {
-            Err(Errno(libc::ENOENT)) => Ok(()),
+            Err(Errno::NOENT) => Ok(()),
             other => other,
         };
         let folder = match self.folder(object, false) {

@@ -4,6 +4,7 @@
 //! that is mounted or moved above it matters, and no open follows a symbolic
 //! link: whoever could exchange a directory for a link must not lead the bridge
 //! out of the buffer.
+#![forbid(unsafe_code)]
 
 mod dir_times;
 
@@ -67,7 +68,7 @@ impl Lower {
                 }
                 Ok(Some(attr))
             }
-            Err(Errno(libc::ENOENT | libc::ENOTDIR)) => Ok(None),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(e) => Err(e),
         }
     }
@@ -90,7 +91,7 @@ impl Lower {
         if !self.old_kernel.load(Ordering::Relaxed) {
             match sys::open_beneath(self.root.as_fd(), bytes, flags) {
                 // Container runtimes answer EPERM for calls that they do not know.
-                Err(Errno(libc::ENOSYS | libc::EPERM)) if self.lacks_openat2() => {
+                Err(Errno::NOSYS | Errno::PERM) if self.lacks_openat2() => {
                     self.old_kernel.store(true, Ordering::Relaxed);
                 }
                 other => return other,
@@ -155,7 +156,7 @@ impl Lower {
     fn lacks_openat2(&self) -> bool {
         matches!(
             sys::open_beneath(self.root.as_fd(), b".", libc::O_PATH),
-            Err(Errno(libc::ENOSYS | libc::EPERM))
+            Err(Errno::NOSYS | Errno::PERM)
         )
     }
 
@@ -167,7 +168,7 @@ impl Lower {
         let fd = self.open(path, libc::O_PATH)?;
         match sys::readlink(fd.as_fd(), b"") {
             // What `readlinkat` says of a descriptor that is no link.
-            Err(Errno(libc::ENOENT)) => Err(Errno(libc::EINVAL)),
+            Err(Errno::NOENT) => Err(Errno::INVAL),
             other => other,
         }
     }

@@ -89,8 +89,8 @@ impl Instance {
             .open(&path)
             .map_err(|e| failed("can't open", &path, e))?;
         let lock = OwnedFd::from(file);
-        sys::lock_file(lock.as_fd()).map_err(|e| match e.0 {
-            libc::EWOULDBLOCK => Error(format!("another bridge is using {}", dir.display())),
+        sys::lock_file(lock.as_fd()).map_err(|e| match e {
+            sys::Errno::WOULDBLOCK => Error(format!("another bridge is using {}", dir.display())),
             _ => failed("can't lock", &path, e),
         })?;
         Ok(Instance {

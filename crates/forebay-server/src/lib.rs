@@ -13,7 +13,7 @@
 //! println!("{}", server.info().socket.display());
 //! server.stop().unwrap();
 //! ```
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 pub mod admin;
 pub mod answer;

@@ -43,21 +43,27 @@ impl World for Hand<'_> {
     }
 
     fn attr(&self, object: ObjectName) -> Result<Attr, i32> {
-        self.server.objects.attr(object).map_err(|e| e.0)
+        self.server
+            .objects
+            .attr(object)
+            .map_err(|e| e.raw_os_error())
     }
 
     fn link_text(&self, object: ObjectName) -> Result<Vec<u8>, i32> {
-        self.server.objects.link_text(object).map_err(|e| e.0)
+        self.server
+            .objects
+            .link_text(object)
+            .map_err(|e| e.raw_os_error())
     }
 
     fn lower(&self, path: &TreePath) -> Option<Result<Option<Attr>, i32>> {
         let lower = &self.server.lower;
-        (!lower.may_wait()).then(|| lower.attr(path).map_err(|e| e.0))
+        (!lower.may_wait()).then(|| lower.attr(path).map_err(|e| e.raw_os_error()))
     }
 
     fn lower_link(&self, path: &TreePath) -> Option<Result<Vec<u8>, i32>> {
         let lower = &self.server.lower;
-        (!lower.may_wait()).then(|| lower.link_text(path).map_err(|e| e.0))
+        (!lower.may_wait()).then(|| lower.link_text(path).map_err(|e| e.raw_os_error()))
     }
 
     fn is_plain(&self, object: ObjectName) -> bool {

@@ -3,18 +3,18 @@
 use crate::cli::BridgeOptions;
 use crate::error::{Fault, fault};
 use crate::place::{Place, plain};
-use crate::sys;
 use anyhow::anyhow;
 use forebay_admin::drain::Users;
 use forebay_client::Client;
 use forebay_server::Status;
+use forebay_sys as sys;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 /// How long somebody else's bridge may take until it answers (it may have much to recover).
@@ -117,7 +117,7 @@ impl Bridge {
         loop {
             let mut bridge = Bridge::find_or_start(place, options, Lifetime::Run)?;
             // Before it is asked, or it could be gone and its id be somebody else's.
-            let process = sys::Process::open(bridge.pid);
+            let process = sys::Process::open(bridge.pid).ok();
             let users: Users = bridge.get(&json!({"cmd": "attach", "pid": std::process::id()}))?;
             if !users.ending {
                 return Ok(bridge);
@@ -132,7 +132,7 @@ impl Bridge {
 
     /// This process needs it no more. If nobody else does and it was not told to stay, it ends.
     pub fn detach(mut self) -> Result<(), Fault> {
-        let process = sys::Process::open(self.pid);
+        let process = sys::Process::open(self.pid).ok();
         let users: Users = self.get(&json!({"cmd": "detach", "pid": std::process::id()}))?;
         drop(self.client);
         if users.ending
@@ -180,15 +180,15 @@ impl Bridge {
 
     /// Is its process there?
     pub fn is_alive(&self) -> bool {
-        sys::Process::open(self.pid).is_some_and(|process| !process.has_ended())
+        sys::Process::open(self.pid).is_ok_and(|process| !process.has_ended())
     }
 
     /// Waits for the end of the bridge or of a program; true if the bridge was first.
     pub fn dies_before(&self, program: &sys::Process) -> bool {
         match sys::Process::open(self.pid) {
-            Some(bridge) => bridge.ends_before(program),
+            Ok(bridge) => bridge.ends_before(program),
             // Dead already.
-            None => !program.has_ended(),
+            Err(_) => !program.has_ended(),
         }
     }
 
@@ -226,7 +226,7 @@ impl Bridge {
     /// Ends the bridge and waits until its process is gone.
     pub fn stop(mut self) -> Result<(), Fault> {
         // Before it is asked, or it could be gone and its id be somebody else's.
-        let process = sys::Process::open(self.pid);
+        let process = sys::Process::open(self.pid).ok();
         self.ask(&json!({"cmd": "stop"}))?;
         drop(self.client);
         if let Some(process) = process {
@@ -284,18 +284,17 @@ fn spawn(
         .arg("--storage")
         .arg(&place.storage)
         .args(["--mode", options.mode.name()])
-        .arg("--ready-fd")
-        .arg(writer.as_raw_fd().to_string())
+        .arg("--ready-on-stdin")
         // A bridge under a buffer would be its own client.
         .env_remove("LD_PRELOAD")
         .current_dir("/")
-        .stdin(Stdio::null())
+        .stdin(writer)
         .stdout(copy)
         .stderr(log);
     if lifetime == Lifetime::Stay {
         command.arg("--stay");
     }
-    sys::in_new_session(&mut command, &writer);
+    sys::in_new_session(&mut command);
     let child = command
         .spawn()
         .map_err(|e| fault("cannot start the bridge process").because(e))?;

@@ -3,9 +3,9 @@
 use crate::bridge::Bridge;
 use crate::cli::DrainOptions;
 use crate::error::Fault;
-use crate::sys;
 use crate::units;
 use forebay_admin::drain::{DrainStatus, Left, LeftPage, Reason, State};
+use forebay_sys as sys;
 use serde_json::json;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};

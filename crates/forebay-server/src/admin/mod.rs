@@ -136,7 +136,7 @@ fn watch(server: &ServerHandle, runs: &Mutex<Runs>) {
     while !server.stopping() {
         let holds = runs.lock().holds();
         if !holds.is_empty() {
-            forebay_sys::files::await_any(&holds, LOOK_EVERY);
+            forebay_sys::Process::await_any(&holds, LOOK_EVERY);
         } else {
             std::thread::sleep(LOOK_EVERY);
         }

@@ -1,9 +1,8 @@
 //! Who uses the bridge, and therefore how long it lives.
 
 use forebay_admin::drain::Users;
-use forebay_sys::Sys;
+use forebay_sys::{Process, Sys};
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
 
 /// Processes of `forebay run` that are attached.
 #[derive(Debug, Default)]
@@ -13,7 +12,7 @@ pub(super) struct Runs {
     /// Nobody needed it any more: it is on its way out and takes no further run.
     ending: bool,
     /// By process id, with a hold on the very process, because ids are used again.
-    attached: BTreeMap<u32, OwnedFd>,
+    attached: BTreeMap<u32, Process>,
 }
 
 /// The bridge is on its way out.
@@ -33,7 +32,7 @@ impl Runs {
         if self.ending {
             return Err(Ending);
         }
-        Ok(forebay_sys::files::process(pid).map(|hold| {
+        Ok(Process::open(pid).map(|hold| {
             self.attached.insert(pid, hold);
         }))
     }
@@ -59,12 +58,11 @@ impl Runs {
 
     /// Runs that were killed have not said good-bye.
     fn forget_dead(&mut self) {
-        self.attached
-            .retain(|_, process| !forebay_sys::files::has_ended(process));
+        self.attached.retain(|_, process| !process.has_ended());
     }
 
     /// The processes that are attached, to be waited for.
-    pub fn holds(&self) -> Vec<OwnedFd> {
+    pub fn holds(&self) -> Vec<Process> {
         self.attached
             .values()
             .filter_map(|hold| hold.try_clone().ok())

@@ -13,6 +13,7 @@ use forebay_core::record::{Kind, ObjectId, ObjectName, Record};
 use forebay_core::request::{Known, Look};
 use forebay_core::table::{Change, Tables};
 use forebay_objects::{Shape, shape};
+use forebay_sys::Errno;
 use forebay_tables::Journaled;
 use rebuild::{lost, rebuild, record};
 use serde::Serialize;
@@ -138,7 +139,7 @@ fn apply(server: &ServerHandle, mend: Mend) -> Result<(), Error> {
 /// Gives an object without a name the name that its label tells, or one in the root.
 /// It may hold somebody's data, so it is not removed.
 fn adopt(server: &ServerHandle, object: ObjectName) -> Result<(), Error> {
-    let failed = |e: forebay_sys::Errno| Error(format!("backing object {object}: {e}"));
+    let failed = |e: Errno| Error(format!("backing object {object}: {e}"));
     let label = server.objects.read_label(object).map_err(failed)?;
     let ino = server.objects.attr(object).map_err(failed)?.ino;
     let label = label.unwrap_or_else(|| Label {
@@ -228,7 +229,7 @@ fn look(server: &ServerHandle, report: &mut Report) -> Result<Vec<Finding>, Erro
             Err(e) => {
                 find(
                     format!("{path}: backing object {object:?} can't be had: {e}"),
-                    (e.0 == libc::ENOENT).then(|| Mend::Drop(path.clone(), object)),
+                    (e == Errno::NOENT).then(|| Mend::Drop(path.clone(), object)),
                 );
                 continue;
             }

@@ -18,7 +18,7 @@ impl Shard {
         // One per event: the other shards take the others.
         let socket = match grant::accept(listener.as_fd()) {
             Ok(socket) => socket,
-            Err(Errno(libc::EAGAIN)) => return,
+            Err(Errno::AGAIN) => return,
             Err(e) => {
                 self.server.log.limited(
                     Cause::Limit,
@@ -113,7 +113,7 @@ impl Shard {
         };
         let received = match grant::receive(connection.socket().as_fd(), buffer) {
             Ok(received) if received.len > 0 => received,
-            Err(Errno(libc::EAGAIN | libc::EINTR)) => return Look::Nothing,
+            Err(Errno::AGAIN | Errno::INTR) => return Look::Nothing,
             _ => {
                 self.close(key);
                 return Look::Nothing;

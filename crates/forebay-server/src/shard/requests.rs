@@ -62,7 +62,7 @@ impl Shard {
             }
             _ => match Work::new(&request, cred) {
                 Ok(work) => self.advance(work, key, request.seq, false),
-                Err(e) => self.reply(key, request.seq, Answered::status(e.0)),
+                Err(e) => self.reply(key, request.seq, Answered::status(e.raw_os_error())),
             },
         }
     }
@@ -74,7 +74,7 @@ impl Shard {
             return;
         };
         let opened = match &connection.lane {
-            Some(_) => Err(Errno(libc::EALREADY)),
+            Some(_) => Err(Errno::ALREADY),
             None => server.lanes.open(cred),
         };
         let answered = match opened {
@@ -92,7 +92,7 @@ impl Shard {
                     Cause::Limit,
                     format_args!("process {pid} gets no shared memory: {e}"),
                 );
-                Answered::status(e.0)
+                Answered::status(e.raw_os_error())
             }
         };
         self.reply(key, seq, answered);
@@ -269,7 +269,7 @@ impl Shard {
         };
         let fd = answered.fd.as_ref().map(AsFd::as_fd);
         let mut sent = connection.answer(&reply.header(), body, fd);
-        if let Err(Errno(libc::ETOOMANYREFS)) = sent {
+        if let Err(Errno::TOOMANYREFS) = sent {
             // Clients have not yet taken what they were granted.
             server.log.limited(
                 Cause::Limit,
@@ -282,7 +282,7 @@ impl Shard {
         }
         match sent {
             Ok(()) => {}
-            Err(Errno(libc::EAGAIN)) => {
+            Err(Errno::AGAIN) => {
                 let pid = connection.peer.pid;
                 server.log.limited(
                     Cause::Deaf,

@@ -23,7 +23,7 @@ fn start(base: Base<'_>) -> Result<Start, Errno> {
             oid: ObjectId(oid),
             link: 0,
         }),
-        Base::Lower(path) => Start::Lower(TreePath::new(path).ok_or(Errno(libc::ENOENT))?),
+        Base::Lower(path) => Start::Lower(TreePath::new(path).ok_or(Errno::NOENT)?),
     })
 }
 
@@ -100,7 +100,7 @@ pub(super) fn read(message: &forebay_wire::Request<'_>) -> Result<Asked, Errno> 
             start: start(message.base1)?,
         },
         Wire::Realpath => Op::Realpath { path: first()? },
-        Wire::Hello | Wire::Admin | Wire::Lane => return Err(Errno(libc::EINVAL)),
+        Wire::Hello | Wire::Admin | Wire::Lane => return Err(Errno::INVAL),
     };
     Ok(Asked {
         request: Request {

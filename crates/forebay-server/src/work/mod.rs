@@ -234,20 +234,20 @@ impl Work {
             Outcome::Granted(opened) => {
                 let outcome = opened.map(|opened| self.opened = opened.or(self.opened.take()));
                 self.note_descriptors(server, &outcome);
-                self.pending.granted(outcome.map_err(|e| e.0));
+                self.pending.granted(outcome.map_err(|e| e.raw_os_error()));
             }
             Outcome::Made(made) => match made {
                 Ok(made) => {
                     self.pending.made(Ok(made.fresh));
                     self.made.push(made);
                 }
-                Err(e) => self.pending.made(Err(e.0)),
+                Err(e) => self.pending.made(Err(e.raw_os_error())),
             },
         }
     }
 
     fn note_descriptors(&self, server: &ServerHandle, outcome: &Result<(), Errno>) {
-        if matches!(outcome, Err(Errno(libc::EMFILE | libc::ENFILE))) {
+        if matches!(outcome, Err(Errno::MFILE | Errno::NFILE)) {
             server
                 .log
                 .limited(Cause::Limit, format_args!("no descriptor left for a grant"));

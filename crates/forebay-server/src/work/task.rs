@@ -88,7 +88,7 @@ pub(super) fn look(
             }
         }
     };
-    Some(looked.map_err(|e| e.0))
+    Some(looked.map_err(|e| e.raw_os_error()))
 }
 
 /// Opens what is granted; nothing for a name.
@@ -117,7 +117,7 @@ fn make(server: &ServerHandle, spec: &NewObject, open: Option<i32>) -> Result<Ma
         return Ok(made);
     }
     let made = match server.objects.make(spec, open, &server.lower) {
-        Err(Errno(libc::ENOSPC | libc::EDQUOT)) => {
+        Err(Errno::NOSPC | Errno::DQUOT) => {
             for object in server.objects.drop_spares() {
                 server.namespace.object_gone(object);
             }

@@ -5,9 +5,10 @@ use crate::bridge::Bridge;
 use crate::cli::{self, exit};
 use crate::drain::{drain, tell_left};
 use crate::error::{Fault, fault};
+use crate::place;
 use crate::report::drain_text;
-use crate::{place, sys};
 use forebay_admin::drain::{Inventory, Users};
+use forebay_sys as sys;
 use serde_json::json;
 use std::time::Duration;
 

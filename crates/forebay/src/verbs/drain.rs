@@ -5,8 +5,9 @@ use crate::bridge::Bridge;
 use crate::cli::{self, BridgeOptions, Mode};
 use crate::drain::{drain as drive, tell_left};
 use crate::error::{Fault, fault};
+use crate::place;
 use crate::report::drain_text;
-use crate::{place, sys};
+use forebay_sys as sys;
 use serde_json::json;
 use std::time::Duration;
 

@@ -5,8 +5,9 @@ use crate::cli::{self, exit};
 use crate::error::Fault;
 use crate::place;
 use crate::report::storage_text;
-use crate::{recorder, sys, units};
+use crate::{recorder, units};
 use forebay_admin::drain::{DrainStatus, Inventory, State, Users};
+use forebay_sys as sys;
 use serde_json::{Value, json};
 
 /// Runs the verb.
