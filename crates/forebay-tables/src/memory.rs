@@ -71,7 +71,7 @@ impl Tables for Memory {
     ) -> Result<Vec<(TreePath, Record)>, TableError> {
         let mut first = dir.as_bytes().to_vec();
         first.push(0);
-        let first = after.map_or(first, TreePath::key);
+        let first = after.map(TreePath::key).unwrap_or_default().max(first);
         Ok(self
             .0
             .read()

@@ -137,7 +137,8 @@ impl Net {
         limit: usize,
     ) -> Result<Vec<(TreePath, Record)>, TableError> {
         // All keys below a directory begin with its path, among some others.
-        let from = after.map_or_else(|| dir.as_bytes().to_vec(), TreePath::key);
+        let after_key = after.map(TreePath::key).unwrap_or_default();
+        let from = after_key.max(dir.as_bytes().to_vec());
         let changed: Vec<_> = self
             .range(dir.as_bytes(), &from)
             .filter(|(_, (path, _))| path != dir && path.is_within(dir))
