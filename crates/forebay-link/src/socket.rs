@@ -3,13 +3,20 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use forebay_wire::{GRANT_BY_NAME, Reply, ReplyKind};
+use forebay_hook::kernel::{self, Errno, OwnFd, call};
+use forebay_wire::{DecodeError, GRANT_BY_NAME, Reply, ReplyKind};
 
-use crate::sys::{self, Errno, OwnFd, call};
+use crate::config::MAX_SOCKET_PATH_BYTES;
 
 /// The bridge, or another client that keeps it busy, may need this very processor: now and then
 /// the thread stands back. Where nobody waits this costs less than a poll.
 const POLLS_PER_YIELD: u32 = 4;
+
+/// Connections are placed at the end of the first so many descriptors, or of what the limit allows.
+/// Not higher: the kernel copies a table up to the highest number at every fork.
+const HIGH_DESCRIPTORS: u64 = 1024;
+/// Numbers that the connections and their neighbours take there.
+const RESERVED_DESCRIPTORS: u64 = 32;
 
 /// How an attempt ended without a reply.
 pub enum Broken {
@@ -17,6 +24,8 @@ pub enum Broken {
     Connection(Errno),
     /// No use in trying again.
     Final(Errno),
+    /// The bridge speaks this version of the protocol, and no other one.
+    Version(u8),
 }
 
 /// Where a reply goes.
@@ -52,15 +61,20 @@ impl Room {
         true
     }
 
-    /// The reply that the first `len` bytes hold.
-    pub fn reply(&self, len: usize) -> Option<Reply<'_>> {
+    /// The reply that the first `len` bytes hold, which have been written.
+    pub fn reply(&self, len: usize) -> Result<Reply<'_>, Broken> {
+        assert!(len <= self.bytes);
         // SAFETY: `len` bytes have been written.
-        Reply::decode(unsafe { core::slice::from_raw_parts(self.out, len) }).ok()
+        let bytes = unsafe { core::slice::from_raw_parts(self.out, len) };
+        Reply::decode(bytes).map_err(|what| match what {
+            DecodeError::Version(theirs) => Broken::Version(theirs),
+            _ => Broken::Final(libc::EIO),
+        })
     }
 
     /// The path that the reply in the first `len` bytes grants, and the flags to open it with.
     pub fn granted_name(&self, len: usize) -> Option<(*const c_char, c_int)> {
-        let reply = self.reply(len)?;
+        let reply = self.reply(len).ok()?;
         let by_name = reply.status == 0
             && reply.kind == ReplyKind::Grant
             && reply.aux & GRANT_BY_NAME != 0
@@ -82,6 +96,62 @@ pub struct Received {
 /// Does this reply belong to the request of that number? Number 0: the bridge refused before it read a request.
 pub fn belongs(reply: &Reply<'_>, seq: u32) -> bool {
     reply.seq == seq || reply.seq == 0 && reply.status != 0
+}
+
+/// A new connection to the socket at `path`.
+pub fn connect(path: &[u8]) -> Result<OwnFd, Errno> {
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: plain integers.
+    let fd = unsafe { call!(libc::SYS_socket, libc::AF_UNIX, kind, 0) }? as c_int;
+    let fd = OwnFd(to_high_number(fd));
+    let mut address = libc::sockaddr_un {
+        sun_family: libc::AF_UNIX as libc::sa_family_t,
+        sun_path: [0; MAX_SOCKET_PATH_BYTES + 1],
+    };
+    if path.len() > MAX_SOCKET_PATH_BYTES {
+        return Err(libc::ENAMETOOLONG);
+    }
+    for (to, from) in address.sun_path.iter_mut().zip(path) {
+        *to = *from as c_char;
+    }
+    let len = size_of::<libc::sockaddr_un>();
+    loop {
+        // SAFETY: `address` is a complete address.
+        match unsafe { call!(libc::SYS_connect, fd.0, &raw const address, len) } {
+            Ok(_) | Err(libc::EISCONN) => return Ok(fd),
+            Err(libc::EINTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Moves a descriptor of ours out of the program's way; gives its number from now on.
+pub fn to_high_number(fd: c_int) -> c_int {
+    let mut limit = [0u64; 2];
+    // SAFETY: `limit` has room for an `rlimit64`.
+    let got = unsafe {
+        call!(
+            libc::SYS_prlimit64,
+            0,
+            libc::RLIMIT_NOFILE,
+            0,
+            limit.as_mut_ptr()
+        )
+    };
+    let end = if got.is_ok() {
+        limit[0].min(HIGH_DESCRIPTORS)
+    } else {
+        HIGH_DESCRIPTORS
+    };
+    let from = end - RESERVED_DESCRIPTORS.min(end / 4);
+    match kernel::fcntl(fd, libc::F_DUPFD_CLOEXEC, from as usize) {
+        Ok(high) => {
+            kernel::close(fd);
+            high
+        }
+        // Everything up there is taken: stay.
+        Err(_) => fd,
+    }
 }
 
 /// Sends one message.
@@ -127,15 +197,20 @@ pub fn receive(
         let flags = if polls > 0 { libc::MSG_DONTWAIT } else { 0 };
         match receive_once(fd, room, flags) {
             Ok(None) => return Err(Broken::Connection(libc::ECONNRESET)),
-            Ok(Some((got, truncated))) => {
-                let Some(reply) = room.reply(got.len) else {
-                    return Err(Broken::Final(libc::EIO));
-                };
+            Ok(Some(Incoming {
+                got,
+                is_cut,
+                lost_descriptor,
+            })) => {
+                let reply = room.reply(got.len)?;
                 if !belongs(&reply, seq) {
                     continue;
                 }
+                if is_cut {
+                    return Err(Broken::Final(libc::EIO));
+                }
                 let granted = reply.status == 0 && reply.kind == ReplyKind::Grant;
-                if granted && got.fd.is_none() && truncated {
+                if granted && got.fd.is_none() && lost_descriptor {
                     return Err(Broken::Final(libc::EMFILE));
                 }
                 return Ok((got, polls > 0));
@@ -143,7 +218,7 @@ pub fn receive(
             Err(libc::EAGAIN) => {
                 polls = polls.saturating_sub(1);
                 if polls.is_multiple_of(POLLS_PER_YIELD) {
-                    sys::give_way();
+                    kernel::give_way();
                 }
                 core::hint::spin_loop();
             }
@@ -154,15 +229,24 @@ pub fn receive(
 }
 
 /// Is the other side there, with nothing to say?
-pub fn is_alive(fd: c_int) -> bool {
+pub fn is_silent(fd: c_int) -> bool {
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
     // SAFETY: no room is offered.
     let peeked = unsafe { call!(libc::SYS_recvfrom, fd, 0, 0, flags, 0, 0) };
     peeked == Err(libc::EAGAIN)
 }
 
-/// One message: what came, and whether a descriptor was cut off. `None` at the end of the connection.
-fn receive_once(fd: c_int, room: &Room, flags: c_int) -> Result<Option<(Received, bool)>, Errno> {
+/// A message that came in.
+struct Incoming {
+    got: Received,
+    /// It is longer than the room: the rest is gone.
+    is_cut: bool,
+    /// A descriptor came with it that this process could not take.
+    lost_descriptor: bool,
+}
+
+/// Takes one message. `None` at the end of the connection.
+fn receive_once(fd: c_int, room: &Room, flags: c_int) -> Result<Option<Incoming>, Errno> {
     let mut control = Rights {
         len: 0,
         level: 0,
@@ -192,10 +276,11 @@ fn receive_once(fd: c_int, room: &Room, flags: c_int) -> Result<Option<(Received
         len: n,
         fd: carries.then(|| OwnFd(control.fds[0])),
     };
-    if header.msg_flags & libc::MSG_TRUNC != 0 {
-        return Err(libc::EPROTO);
-    }
-    Ok(Some((got, header.msg_flags & libc::MSG_CTRUNC != 0)))
+    Ok(Some(Incoming {
+        got,
+        is_cut: header.msg_flags & libc::MSG_TRUNC != 0,
+        lost_descriptor: header.msg_flags & libc::MSG_CTRUNC != 0,
+    }))
 }
 
 /// A control message with credentials.
