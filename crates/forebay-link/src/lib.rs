@@ -44,7 +44,7 @@ mod lane;
 mod pool;
 mod process;
 pub mod retry;
-mod socket;
+pub mod socket;
 mod spin;
 
 use core::ffi::c_int;

@@ -1,5 +1,7 @@
 //! Messages through the socket of a connection: out with the sender's effective
 //! credentials, in with the descriptor that may come along.
+//!
+//! For callers that keep their connections themselves; [`crate::Link`] keeps its own.
 
 use core::ffi::{c_char, c_int, c_void};
 
@@ -19,6 +21,7 @@ const HIGH_DESCRIPTORS: u64 = 1024;
 const RESERVED_DESCRIPTORS: u64 = 32;
 
 /// How an attempt ended without a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
     /// The connection is gone; a new one may do.
     Connection(Errno),
@@ -62,6 +65,9 @@ impl Room {
     }
 
     /// The reply that the first `len` bytes hold, which have been written.
+    ///
+    /// # Errors
+    /// It is none, or one of another version.
     pub fn reply(&self, len: usize) -> Result<Reply<'_>, Broken> {
         assert!(len <= self.bytes);
         // SAFETY: `len` bytes have been written.
@@ -85,7 +91,8 @@ impl Room {
     }
 }
 
-/// A reply in a [`Room`].
+/// A message in a [`Room`].
+#[derive(Debug)]
 pub struct Received {
     /// Its length in bytes.
     pub len: usize,
@@ -98,7 +105,10 @@ pub fn belongs(reply: &Reply<'_>, seq: u32) -> bool {
     reply.seq == seq || reply.seq == 0 && reply.status != 0
 }
 
-/// A new connection to the socket at `path`.
+/// A new connection to the socket at `path`, at a high number.
+///
+/// # Errors
+/// As `socket(2)` and `connect(2)`; `ENAMETOOLONG` beyond [`MAX_SOCKET_PATH_BYTES`].
 pub fn connect(path: &[u8]) -> Result<OwnFd, Errno> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
     // SAFETY: plain integers.
@@ -154,7 +164,11 @@ pub fn to_high_number(fd: c_int) -> c_int {
     }
 }
 
-/// Sends one message.
+/// Sends one message. The kernel would attest the real user by itself; the bridge judges by `ids`, the effective
+/// user and group of process `pid`, as the file system does.
+///
+/// # Errors
+/// [`Broken`].
 pub fn send(fd: c_int, pid: c_int, ids: (u32, u32), message: &[u8]) -> Result<(), Broken> {
     let (uid, gid) = ids;
     let mut control = Credentials {
@@ -187,6 +201,9 @@ pub fn send(fd: c_int, pid: c_int, ids: (u32, u32), message: &[u8]) -> Result<()
 
 /// Waits for the reply to the request of number `seq`; `polls` times it looks before it sleeps.
 /// Says also whether the reply came before it slept.
+///
+/// # Errors
+/// [`Broken`].
 pub fn receive(
     fd: c_int,
     room: &Room,
@@ -237,16 +254,21 @@ pub fn is_silent(fd: c_int) -> bool {
 }
 
 /// A message that came in.
-struct Incoming {
-    got: Received,
+#[derive(Debug)]
+pub struct Incoming {
+    /// Its beginning, as much as there was room for.
+    pub got: Received,
     /// It is longer than the room: the rest is gone.
-    is_cut: bool,
+    pub is_cut: bool,
     /// A descriptor came with it that this process could not take.
-    lost_descriptor: bool,
+    pub lost_descriptor: bool,
 }
 
-/// Takes one message. `None` at the end of the connection.
-fn receive_once(fd: c_int, room: &Room, flags: c_int) -> Result<Option<Incoming>, Errno> {
+/// Takes one message, with `MSG_*` flags. `None` at the end of the connection.
+///
+/// # Errors
+/// As `recvmsg(2)`.
+pub fn receive_once(fd: c_int, room: &Room, flags: c_int) -> Result<Option<Incoming>, Errno> {
     let mut control = Rights {
         len: 0,
         level: 0,

@@ -51,7 +51,7 @@ impl Place {
             check(fd as isize);
             let len = size_of_val(&address) as u32;
             check(libc::bind(fd, (&raw const address).cast(), len) as isize);
-            check(libc::listen(fd, 64) as isize);
+            check(libc::listen(fd, 256) as isize);
             OwnedFd::from_raw_fd(fd)
         };
         Place { folder, listener }
