@@ -19,7 +19,7 @@ use crate::sys::{self, Epoll, Errno, Event, Sys};
 use forebay_core::facts::Cred;
 use forebay_wire::{
     Attention, DecodeError, GRANT_BY_NAME, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Op,
-    REPLY_HEADER_BYTES, Reply, ReplyKind, Request,
+    PROTOCOL_VERSION, REPLY_HEADER_BYTES, Reply, ReplyKind, Request, refusal,
 };
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -434,6 +434,7 @@ impl Shard {
         let server = self.server.clone();
         let (request, cred) = match (request, cred) {
             (Ok(request), Some(cred)) => (request, cred),
+            (Err(DecodeError::Version(theirs)), _) => return self.refuse_version(key, theirs),
             (Err(what), _) => {
                 let pid = self.connection(key).map_or(0, |c| c.peer.pid);
                 server.log.limited(
@@ -570,6 +571,23 @@ impl Shard {
         if !watched {
             self.close(done.key);
         }
+    }
+
+    /// Refuses a client of another version, in a message that it can read.
+    fn refuse_version(&mut self, key: u64, theirs: u8) {
+        if let Some(connection) = self.connection(key) {
+            let pid = connection.peer.pid;
+            let _ = connection.answer(&refusal(theirs), b"", None);
+            grant::turn_away(connection.socket().as_fd());
+            self.server.log.limited(
+                Cause::Refused,
+                format_args!(
+                    "the Forebay library of process {pid} speaks protocol {theirs}, this bridge speaks \
+                     {PROTOCOL_VERSION}: use the same version of both"
+                ),
+            );
+        }
+        self.close(key);
     }
 
     fn refuse(&mut self, key: u64, seq: u32, errno: i32) {
