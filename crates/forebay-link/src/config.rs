@@ -110,7 +110,7 @@ impl Config {
     }
 
     /// How long a lost bridge is tried again, in nanoseconds.
-    pub fn reconnect_ns(&self) -> u64 {
+    pub(crate) fn reconnect_ns(&self) -> u64 {
         self.reconnect_ns
     }
 }

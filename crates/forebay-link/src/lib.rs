@@ -55,7 +55,7 @@ use forebay_hook::kernel::{self, Errno};
 use forebay_wire::{MAX_REQUEST_BYTES, Request};
 
 pub use answer::{Answer, Fail};
-pub use config::{Config, ENV_RECONNECT, MAX_SOCKET_PATH_BYTES, Text};
+pub use config::{Config, ENV_RECONNECT, Text};
 pub use socket::to_high_number;
 
 use exchange::{Exchange, Sent};

@@ -108,7 +108,7 @@ pub fn belongs(reply: &Reply<'_>, seq: u32) -> bool {
 /// A new connection to the socket at `path`, at a high number.
 ///
 /// # Errors
-/// As `socket(2)` and `connect(2)`; `ENAMETOOLONG` beyond [`MAX_SOCKET_PATH_BYTES`].
+/// As `socket(2)` and `connect(2)`; `ENAMETOOLONG` beyond 107 bytes.
 pub fn connect(path: &[u8]) -> Result<OwnFd, Errno> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
     // SAFETY: plain integers.

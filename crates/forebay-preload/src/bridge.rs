@@ -32,18 +32,8 @@ pub fn stat(target: &Target<'_>, flags: u32, answer: &mut Answer) -> Result<Attr
 
 /// An `O_PATH` descriptor of the object.
 pub fn resolve(target: &Target<'_>, flags: u32, answer: &mut Answer) -> Result<OwnFd, Fail> {
-    resolve_as(target, flags, true, answer)
-}
-
-/// [`resolve`], where the program gets the descriptor.
-pub fn resolve_as(
-    target: &Target<'_>,
-    flags: u32,
-    cloexec: bool,
-    answer: &mut Answer,
-) -> Result<OwnFd, Fail> {
     let mut request = target.request(Op::Resolve);
     request.arg0 = flags;
-    ask(target.config, &mut request, cloexec, answer)?;
+    ask(target.config, &mut request, true, answer)?;
     Ok(answer.take_fd()?)
 }
