@@ -11,7 +11,7 @@ use forebay_count::{Event, Kind, Op};
 use crate::clock::now_ns;
 use crate::config;
 use crate::fds::{self, APPEND, ASK, Entry, Standing, View};
-use crate::names::with_name;
+use crate::record_names::with_name;
 use crate::state::{self, Recording, recording};
 use forebay_hook::kernel;
 

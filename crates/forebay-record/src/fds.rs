@@ -15,7 +15,7 @@ use forebay_count::table::{Handle, Name};
 use forebay_count::{Kind, Table};
 
 use crate::config;
-use crate::names;
+use crate::record_names;
 use crate::state::{self, Recording};
 use forebay_hook::kernel;
 
@@ -424,5 +424,5 @@ pub fn inherit(from: &Table<'static>, to: &Recording) {
     });
     // Where no handler ran before the fork.
     share_positions();
-    names::directory_changed();
+    record_names::directory_changed();
 }

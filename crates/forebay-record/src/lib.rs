@@ -16,13 +16,13 @@
 //! | [`state`] | this process' table; what a child must not inherit |
 //! | [`birth`] | makes a table |
 //! | [`fds`] | which file a descriptor stands for, and where in it |
-//! | [`names`] | the names of records |
+//! | [`record_names`] | the names of records |
 //! | [`count`] | from calls to events |
 //! | [`opening`] | the same where descriptors come and go |
 //! | [`end`] | how the process ends |
 //! | [`hooks`] | the functions of libc, by verb |
 //! | [`clock`], [`limits`], [`own_reads`] | what it asks of the kernel |
-//! | [`library`] | functions of libraries that come with the program |
+//! | [`counted`] | functions of libraries that come with the program |
 //! | [`sink`] | records and handles of libraries |
 //! | [`mpiio`], [`hdf5`], [`pnetcdf`] | their functions |
 #![no_std]
@@ -32,17 +32,17 @@ mod birth;
 mod clock;
 mod config;
 mod count;
+mod counted;
 mod end;
 mod fds;
 mod hdf5;
 mod hooks;
-mod library;
 mod limits;
 mod mpiio;
-mod names;
 mod opening;
 mod own_reads;
 mod pnetcdf;
+mod record_names;
 mod sink;
 mod state;
 

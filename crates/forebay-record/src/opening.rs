@@ -13,7 +13,7 @@ use crate::config;
 use crate::count::count_posix;
 use crate::end;
 use crate::fds::{self, APPEND, ASK, Standing};
-use crate::names::with_name;
+use crate::record_names::with_name;
 use crate::state::{self, Recording, recording};
 use forebay_hook::kernel::{self, call};
 

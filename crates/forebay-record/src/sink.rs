@@ -16,7 +16,7 @@ use forebay_count::table::{Handle, Name, Record};
 use crate::clock;
 use crate::config;
 use crate::end;
-use crate::names;
+use crate::record_names;
 use crate::state::{self, Recording};
 use forebay_hook::kernel;
 
@@ -167,7 +167,7 @@ fn with_clean<R>(path: &CStr, act: impl FnOnce(&Recording, &[u8]) -> R) -> Optio
     let path: *const c_char = path.as_ptr();
     // SAFETY: a C string.
     let found = unsafe {
-        names::with_name(&recording, libc::AT_FDCWD, path, |clean| {
+        record_names::with_name(&recording, libc::AT_FDCWD, path, |clean| {
             config.records(clean).then(|| act(&recording, clean))
         })
     };

@@ -3,7 +3,7 @@
 use forebay_count::heat::Direction::{Read, Write};
 
 use super::What;
-use crate::library::function;
+use crate::counted::function;
 
 function!(What::FileOpen { properties: 3 }; "H5Fcreate");
 function!(What::FileOpen { properties: 2 }; "H5Fopen");

@@ -17,7 +17,7 @@ use forebay_count::heat::Direction;
 
 use forebay_hook::foreign::Frame;
 
-use crate::library::Counted;
+use crate::counted::Counted;
 use crate::sink;
 use library::Library;
 

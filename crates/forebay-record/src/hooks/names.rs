@@ -11,7 +11,7 @@ use libc::{AT_FDCWD, AT_REMOVEDIR, mode_t, size_t, ssize_t};
 use super::{Path, Sink};
 use crate::clock::now_ns;
 use crate::count::{extra, on_name, on_path};
-use crate::names::{directory_changed, with_name};
+use crate::record_names::{directory_changed, with_name};
 use crate::state::{self, recording};
 use forebay_hook::kernel;
 

@@ -7,8 +7,8 @@ use libc::{AT_FDCWD, O_CREAT, O_EXCL, O_RDWR, O_TRUNC, O_WRONLY};
 
 use super::Path;
 use crate::clock::now_ns;
-use crate::names::with_name;
 use crate::opening::{self, Opening};
+use crate::record_names::with_name;
 use crate::state::recording;
 use forebay_hook::kernel;
 

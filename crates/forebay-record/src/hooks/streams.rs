@@ -16,7 +16,7 @@ use crate::config;
 use crate::count::{Outcome, count_posix};
 use crate::end;
 use crate::fds::{self, Standing};
-use crate::names::{with_absolute, with_name};
+use crate::record_names::{with_absolute, with_name};
 use crate::state::{self, Recording, recording};
 use forebay_hook::kernel;
 

@@ -4,7 +4,7 @@
 use forebay_count::pnetcdf::{Part, Verb};
 
 use super::What;
-use crate::library::function;
+use crate::counted::function;
 
 /// One for each type of memory; that without a name takes an MPI data type.
 macro_rules! types {

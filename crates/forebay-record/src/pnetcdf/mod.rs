@@ -17,7 +17,7 @@ use forebay_count::pnetcdf::{Part, Verb};
 
 use forebay_hook::foreign::Frame;
 
-use crate::library::Counted;
+use crate::counted::Counted;
 use library::Library;
 
 /// `NC_NOERR`.

@@ -47,9 +47,9 @@ pub extern "C" fn handle<W: Counted>(frame: &Frame, function: &'static Function<
 macro_rules! function {
     ($what:expr; $($name:literal)+) => {
         const _: () = {
-            static FUNCTION: $crate::library::Function<What> =
-                $crate::library::Function::new(concat!($($name),+), $what);
-            ::forebay_hook::entry_point!(concat!($($name),+), FUNCTION, $crate::library::handle::<What>);
+            static FUNCTION: $crate::counted::Function<What> =
+                $crate::counted::Function::new(concat!($($name),+), $what);
+            ::forebay_hook::entry_point!(concat!($($name),+), FUNCTION, $crate::counted::handle::<What>);
         };
     };
 }
