@@ -1,6 +1,7 @@
 //! One connection: messages out with the sender's effective credentials, replies
 //! in with the descriptor that may come along.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -9,7 +10,6 @@ use rustix::net::{
     sockopt::{Timeout, set_socket_timeout},
 };
 use rustix::process::{getegid, geteuid, getpid};
-use rustix::rand::{GetRandomFlags, getrandom};
 use std::io::{IoSlice, IoSliceMut, Result};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -34,8 +34,8 @@ pub struct Received {
 const SOCKET_PATH_BYTES: usize = 107;
 
 impl Socket {
-    /// Connects to the socket at `path`.
-    pub fn connect(path: &Path) -> Result<Self> {
+    /// Connects to the socket at `path`, and waits no longer than `limit` for a message, zero meaning for ever.
+    pub fn connect(path: &Path, limit: Duration) -> Result<Self> {
         if path.as_os_str().len() > SOCKET_PATH_BYTES {
             return Err(Errno::NAMETOOLONG.into());
         }
@@ -43,7 +43,11 @@ impl Socket {
         let flags = SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         retry_on_intr(|| connect(&socket, &address))?;
-        Ok(Socket(socket))
+        let socket = Socket(socket);
+        if !limit.is_zero() {
+            socket.limit_wait(limit)?;
+        }
+        Ok(socket)
     }
 
     /// Sends one message. The kernel would attest the real user by itself; the
@@ -70,6 +74,13 @@ impl Socket {
         Ok(set_socket_timeout(&self.0, Timeout::Recv, limit)?)
     }
 
+    /// Has a message come, or the end of the connection?
+    pub fn is_ready(&self) -> bool {
+        let mut socket = [PollFd::new(&self.0, PollFlags::IN)];
+        // A socket that can't be asked is asked for its message, and says what is wrong.
+        retry_on_intr(|| poll(&mut socket, Some(&Timespec::default()))).map_or(true, |n| n > 0)
+    }
+
     /// Waits for the next message.
     pub fn receive(&self, buffer: &mut [u8]) -> Result<Received> {
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -88,12 +99,4 @@ impl Socket {
             cut: message.flags.intersects(cut),
         })
     }
-}
-
-/// A number that no other client has.
-pub fn random() -> Result<u64> {
-    let mut bytes = [0u8; 8];
-    // So few bytes come whole, or not at all.
-    retry_on_intr(|| getrandom(&mut bytes, GetRandomFlags::empty()))?;
-    Ok(u64::from_ne_bytes(bytes))
 }

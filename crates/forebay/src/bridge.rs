@@ -51,13 +51,17 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Connects to the bridge behind a socket; `None` if nobody answers there.
-    pub fn at_socket(socket: &Path) -> Option<Bridge> {
-        let mut client = Client::connect(socket).ok()?;
+    /// Connects to the bridge behind a socket; `None` if nobody answers there. One of another version is a fault.
+    pub fn at_socket(socket: &Path) -> Result<Option<Bridge>, Fault> {
+        let Ok(mut client) = Client::connect(socket) else {
+            return Ok(None);
+        };
         // Who restarts a bridge is us: waiting for one that has died would be for nothing.
         client.set_patience(Duration::ZERO);
         // One that is stuck must not hold up what is asked of others.
-        client.set_answer_limit(FIRST_ANSWER).ok()?;
+        if client.set_answer_limit(FIRST_ANSWER).is_err() {
+            return Ok(None);
+        }
         let mut bridge = Bridge {
             client,
             socket: socket.to_owned(),
@@ -69,7 +73,11 @@ impl Bridge {
         let since = Instant::now();
         let status: Status = match bridge.get(&json!({"cmd": "status"})) {
             Ok(status) => status,
-            Err(_) => {
+            Err(failed) => {
+                let cause = failed.cause.as_ref().and_then(|c| c.downcast_ref());
+                if let Some(version @ forebay_client::Error::Version { .. }) = cause {
+                    return Err(fault(version.to_string()));
+                }
                 if since.elapsed() >= FIRST_ANSWER {
                     eprintln!(
                         "forebay: the bridge behind {} has not answered for {} s; it may be stopped, or wait for its PFS",
@@ -77,14 +85,16 @@ impl Bridge {
                         FIRST_ANSWER.as_secs()
                     );
                 }
-                return None;
+                return Ok(None);
             }
         };
-        bridge.client.set_answer_limit(Duration::ZERO).ok()?;
+        if bridge.client.set_answer_limit(Duration::ZERO).is_err() {
+            return Ok(None);
+        }
         bridge.root = status.root;
         bridge.instance = status.storage;
         bridge.pid = status.pid;
-        Some(bridge)
+        Ok(Some(bridge))
     }
 
     /// The directory that `--storage` names.
@@ -96,7 +106,7 @@ impl Bridge {
     pub fn find(place: &Place) -> Result<Option<Bridge>, Fault> {
         let instance = forebay_server::instance_dir(&place.storage, &place.root);
         let socket = forebay_server::socket_path(&instance).map_err(|e| fault(e.to_string()))?;
-        Ok(Bridge::at_socket(&socket))
+        Bridge::at_socket(&socket)
     }
 
     /// Finds the bridge of a buffer or starts one.
@@ -343,7 +353,12 @@ pub fn running() -> Vec<Bridge> {
         .flat_map(fs::read_dir)
         .flatten()
         .flatten()
-        .filter_map(|entry| Bridge::at_socket(&entry.path()))
+        .filter_map(|entry| {
+            Bridge::at_socket(&entry.path()).unwrap_or_else(|other_version| {
+                other_version.tell(false);
+                None
+            })
+        })
         .collect();
     found.sort_by(|a, b| a.root.cmp(&b.root));
     found

@@ -13,7 +13,8 @@ use forebay_core::bridge::Ticket;
 use forebay_core::facts::Cred;
 use forebay_sys::Errno;
 use forebay_wire::{
-    DecodeError, GRANT_BY_NAME, MAX_REPLY_BYTES, Op, REPLY_HEADER_BYTES, Reply, ReplyKind, Request,
+    DecodeError, GRANT_BY_NAME, MAX_REPLY_BYTES, Op, PROTOCOL_VERSION, REPLY_HEADER_BYTES, Reply,
+    ReplyKind, Request, refusal,
 };
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ impl Shard {
         let server = self.server.clone();
         let (request, cred) = match (request, cred) {
             (Ok(request), Some(cred)) => (request, cred),
+            (Err(DecodeError::Version(theirs)), _) => return self.refuse_version(key, theirs),
             (Err(what), _) => {
                 let pid = self.connection(key).map_or(0, |c| c.peer.pid);
                 server.log.limited(
@@ -239,6 +241,23 @@ impl Shard {
         if !watched {
             self.close(done.key);
         }
+    }
+
+    /// Refuses a client of another version, in a message that it can read.
+    fn refuse_version(&mut self, key: u64, theirs: u8) {
+        if let Some(connection) = self.connection(key) {
+            let pid = connection.peer.pid;
+            let _ = connection.answer(&refusal(theirs), b"", None);
+            grant::turn_away(connection.socket().as_fd());
+            self.server.log.limited(
+                Cause::Refused,
+                format_args!(
+                    "the Forebay library of process {pid} speaks protocol {theirs}, this bridge speaks \
+                     {PROTOCOL_VERSION}: use the same version of both"
+                ),
+            );
+        }
+        self.close(key);
     }
 
     pub(super) fn refuse(&mut self, key: u64, seq: u32, errno: i32) {

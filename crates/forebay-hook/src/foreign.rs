@@ -20,7 +20,7 @@ const REGISTERS: usize = 6;
 #[cfg(target_arch = "aarch64")]
 const REGISTERS: usize = 8;
 /// The most arguments that a function has: `ncmpi_iput_varm` (with `bufcount` and `buftype`).
-pub const MAX_ARGUMENTS: usize = 10;
+const MAX_ARGUMENTS: usize = 10;
 /// Longest name of a function, with the closing NUL.
 const MAX_NAME_BYTES: usize = 40;
 /// Objects (libraries, programs) whose definition of a function is remembered.
@@ -42,6 +42,7 @@ pub struct Frame {
 
 impl Frame {
     /// Argument `at`, counted from 0. An argument narrower than a word has undefined upper bits.
+    #[inline(always)]
     pub fn argument(&self, at: usize) -> usize {
         if at < REGISTERS {
             self.registers[at]
@@ -51,16 +52,19 @@ impl Frame {
     }
 
     /// Argument `at` as an `int`.
+    #[inline(always)]
     pub fn int(&self, at: usize) -> i32 {
         self.argument(at) as i32
     }
 
     /// Argument `at` as a pointer.
+    #[inline(always)]
     pub fn pointer<T>(&self, at: usize) -> *mut T {
         self.argument(at) as *mut T
     }
 
     /// An address in the object that made the call.
+    #[inline(always)]
     pub fn caller(&self) -> usize {
         self.caller
     }
@@ -69,6 +73,7 @@ impl Frame {
     ///
     /// # Safety
     /// `function` is of the type that the caller of this frame had in mind.
+    #[inline(always)]
     pub unsafe fn pass_on(&self, function: usize) -> usize {
         type All = unsafe extern "C" fn(
             usize,
@@ -104,6 +109,7 @@ impl Frame {
 /// Exports functions, each by its name, its entry and what handles it: `fn(&Frame, &'static Entry) -> usize`.
 ///
 /// The entry is a `static` of any type. The name may be put together by `concat!`.
+#[macro_export]
 macro_rules! entry_point {
     ($name:expr, $entry:path, $handler:path) => {
         const _: () = {
@@ -163,7 +169,7 @@ macro_rules! entry_point {
         };
     };
 }
-pub(crate) use entry_point;
+pub use crate::entry_point;
 
 /// One object's definition of a function: `real` for calls out of `start..end`.
 struct Known {
@@ -367,4 +373,112 @@ fn first(one: usize, other: impl FnOnce() -> usize) -> usize {
 pub fn same_object(one: usize, other: usize) -> bool {
     let object = Object::of(one);
     (object.start..object.end).contains(&other)
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::sync::Mutex;
+    use std::vec::Vec;
+
+    /// An address in the test program itself.
+    fn here() -> usize {
+        here as fn() -> usize as usize
+    }
+
+    #[test]
+    fn a_function_is_found_for_a_caller_and_remembered() {
+        static GETPID: Symbol = Symbol::next("getpid");
+        let found = GETPID.for_caller(here()).unwrap();
+        assert_eq!(GETPID.for_caller(here()), Some(found));
+        // SAFETY: pid_t getpid(void).
+        let getpid = unsafe { transmute::<usize, extern "C" fn() -> i32>(found) };
+        assert_eq!(getpid(), crate::kernel::getpid());
+    }
+
+    #[test]
+    fn what_no_library_has_is_not_found() {
+        static NONE: Symbol = Symbol::elsewhere("no_such_function_anywhere");
+        assert_eq!(NONE.for_caller(here()), None);
+        assert_eq!(NONE.for_caller(here()), None);
+    }
+
+    #[test]
+    fn a_library_is_asked_for_its_own_functions() {
+        static STRLEN: Symbol = Symbol::next("strlen");
+        static GETPPID: Symbol = Symbol::of_library("getppid");
+        let in_libc = STRLEN.for_caller(here()).unwrap();
+        let getppid = GETPPID.for_caller(in_libc).unwrap();
+        assert!(same_object(in_libc, getppid));
+        assert!(!same_object(in_libc, here()));
+    }
+
+    #[test]
+    fn an_entry_point_hands_over_all_arguments_and_its_caller() {
+        static SEEN: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+        static ENTRY: usize = 77;
+        extern "C" fn handle(frame: &Frame, entry: &'static usize) -> usize {
+            let mut seen = SEEN.lock().unwrap();
+            seen.extend((0..MAX_ARGUMENTS).map(|at| frame.argument(at)));
+            seen.push(usize::from(same_object(frame.caller(), here())));
+            *entry
+        }
+        entry_point!("forebay_hook_test_entry", ENTRY, handle);
+        unsafe extern "C" {
+            fn forebay_hook_test_entry(
+                a: usize,
+                b: usize,
+                c: usize,
+                d: usize,
+                e: usize,
+                f: usize,
+                g: usize,
+                h: usize,
+                i: usize,
+                j: usize,
+            ) -> usize;
+        }
+        // SAFETY: the entry takes ten words.
+        assert_eq!(
+            unsafe { forebay_hook_test_entry(1, 2, 3, 4, 5, 6, 7, 8, 9, 10) },
+            77
+        );
+        assert_eq!(*SEEN.lock().unwrap(), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1]);
+    }
+
+    #[test]
+    fn a_frame_passes_its_arguments_on() {
+        extern "C" fn sum(
+            a: usize,
+            b: usize,
+            c: usize,
+            d: usize,
+            e: usize,
+            f: usize,
+            g: usize,
+        ) -> usize {
+            a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f + 7 * g
+        }
+        static ENTRY: usize = 0;
+        extern "C" fn handle(frame: &Frame, _: &'static usize) -> usize {
+            // SAFETY: the caller below has `sum` in mind.
+            unsafe { frame.pass_on(sum as *const () as usize) }
+        }
+        entry_point!("forebay_hook_test_pass", ENTRY, handle);
+        unsafe extern "C" {
+            fn forebay_hook_test_pass(
+                a: usize,
+                b: usize,
+                c: usize,
+                d: usize,
+                e: usize,
+                f: usize,
+                g: usize,
+            ) -> usize;
+        }
+        // SAFETY: of the type of `sum`.
+        let passed = unsafe { forebay_hook_test_pass(1, 2, 3, 4, 5, 6, 7) };
+        assert_eq!(passed, sum(1, 2, 3, 4, 5, 6, 7));
+    }
 }

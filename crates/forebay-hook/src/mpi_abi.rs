@@ -1,4 +1,4 @@
-//! What differs between MPI libraries in the few places where the recorder looks into a call.
+//! What differs between MPI libraries in the few places where a preload library looks into a call.
 //!
 //! | | MPICH and its kin | Open MPI | standard ABI (MPI 5) |
 //! |---|---|---|---|
@@ -27,7 +27,7 @@ static COMM_SIZE: Symbol = Symbol::elsewhere("PMPI_Comm_size");
 static TYPE_SIZE: Symbol = Symbol::elsewhere("PMPI_Type_size");
 static TYPE_SIZE_X: Symbol = Symbol::elsewhere("PMPI_Type_size_x");
 
-/// The handles that the recorder knows.
+/// The handles that are known here.
 struct Constants {
     comm_world: usize,
     info_null: usize,

@@ -8,11 +8,12 @@
 
 use core::ffi::c_int;
 
+use forebay_hook::kernel::{self, call};
+use forebay_hook::thread;
 use forebay_wire::{LANE_BYTES, LANE_REQUEST_BYTES, LanePage, Op, Request, Seen, Turned};
 
 use crate::process::Process;
 use crate::socket::{self, Broken, Received, Room, belongs};
-use crate::sys::{self, call};
 
 /// Looks at the lane, of 25 ns each, until the thread lets others run once: who answers may need its processor.
 const LOOKS_PER_YIELD: u32 = 32;
@@ -31,25 +32,40 @@ pub enum Passed {
     Unattended,
 }
 
-/// Passes a request through the lane.
-pub fn pass(page: &LanePage, message: &[u8], room: &Room, seq: u32) -> Result<Passed, Broken> {
+/// How to wait for the answer to what was posted: looks until others run once.
+#[derive(Clone, Copy)]
+pub struct Posted {
+    looks_per_yield: u32,
+}
+
+/// Puts a request into the lane. `None`: it does not fit, or nobody attends; it goes by the socket.
+pub fn post(page: &LanePage, message: &[u8]) -> Option<Posted> {
     let words = &page.words;
     if message.len() > LANE_REQUEST_BYTES || !words.clear() {
-        return Ok(Passed::Unattended);
+        return None;
     }
     // SAFETY: the length was looked at; the caller holds the connection.
     unsafe {
         core::ptr::copy_nonoverlapping(message.as_ptr(), page.request(), message.len());
     }
-    let (here, attention) = (sys::cpu(), words.attention());
+    let (here, attention) = (thread::cpu(), words.attention());
     if !words.post(message.len(), here) {
-        return Ok(Passed::Unattended);
+        return None;
     }
     let in_the_way = attention.is_some_and(|a| a.crowded || Some(a.cpu) == here);
-    let looks_per_yield = match in_the_way {
-        true => LOOKS_WHERE_CROWDED,
-        false => LOOKS_PER_YIELD,
-    };
+    Some(Posted {
+        looks_per_yield: if in_the_way {
+            LOOKS_WHERE_CROWDED
+        } else {
+            LOOKS_PER_YIELD
+        },
+    })
+}
+
+/// Waits for the answer to the request of number `seq` that was posted.
+pub fn wait(page: &LanePage, posted: Posted, room: &Room, seq: u32) -> Result<Passed, Broken> {
+    let words = &page.words;
+    let looks_per_yield = posted.looks_per_yield;
     let mut looks = 0;
     loop {
         match words.look() {
@@ -58,8 +74,7 @@ pub fn pass(page: &LanePage, message: &[u8], room: &Room, seq: u32) -> Result<Pa
                 // SAFETY: a reply in the lane is never longer than its place there.
                 let fits = unsafe { room.fill(page.reply(), len) };
                 words.finish();
-                let ours = fits && room.reply(len).is_some_and(|reply| belongs(&reply, seq));
-                return match ours {
+                return match fits && belongs(&room.reply(len)?, seq) {
                     true => Ok(Passed::Answered(Received { len, fd: None })),
                     false => Err(Broken::Final(libc::EIO)),
                 };
@@ -78,7 +93,7 @@ pub fn pass(page: &LanePage, message: &[u8], room: &Room, seq: u32) -> Result<Pa
             }
         }
         if looks % looks_per_yield == 0 {
-            sys::give_way();
+            kernel::give_way();
         } else {
             core::hint::spin_loop();
         }
@@ -128,7 +143,7 @@ pub fn open(
             return none;
         };
         if call!(libc::SYS_madvise, at, LANE_BYTES, libc::MADV_DONTFORK).is_err() {
-            sys::unmap(at as *mut u8, LANE_BYTES);
+            kernel::unmap(at as *mut u8, LANE_BYTES);
             return none;
         }
         at as *const LanePage

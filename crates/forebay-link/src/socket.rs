@@ -1,22 +1,34 @@
 //! Messages through the socket of a connection: out with the sender's effective
 //! credentials, in with the descriptor that may come along.
+//!
+//! For callers that keep their connections themselves; [`crate::Link`] keeps its own.
 
 use core::ffi::{c_char, c_int, c_void};
 
-use forebay_wire::{GRANT_BY_NAME, Reply, ReplyKind};
+use forebay_hook::kernel::{self, Errno, OwnFd, call};
+use forebay_wire::{DecodeError, GRANT_BY_NAME, Reply, ReplyKind};
 
-use crate::sys::{self, Errno, OwnFd, call};
+use crate::config::MAX_SOCKET_PATH_BYTES;
 
 /// The bridge, or another client that keeps it busy, may need this very processor: now and then
 /// the thread stands back. Where nobody waits this costs less than a poll.
 const POLLS_PER_YIELD: u32 = 4;
 
+/// Connections are placed at the end of the first so many descriptors, or of what the limit allows.
+/// Not higher: the kernel copies a table up to the highest number at every fork.
+const HIGH_DESCRIPTORS: u64 = 1024;
+/// Numbers that the connections and their neighbours take there.
+const RESERVED_DESCRIPTORS: u64 = 32;
+
 /// How an attempt ended without a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
     /// The connection is gone; a new one may do.
     Connection(Errno),
     /// No use in trying again.
     Final(Errno),
+    /// The bridge speaks this version of the protocol, and no other one.
+    Version(u8),
 }
 
 /// Where a reply goes.
@@ -52,15 +64,23 @@ impl Room {
         true
     }
 
-    /// The reply that the first `len` bytes hold.
-    pub fn reply(&self, len: usize) -> Option<Reply<'_>> {
+    /// The reply that the first `len` bytes hold, which have been written.
+    ///
+    /// # Errors
+    /// It is none, or one of another version.
+    pub fn reply(&self, len: usize) -> Result<Reply<'_>, Broken> {
+        assert!(len <= self.bytes);
         // SAFETY: `len` bytes have been written.
-        Reply::decode(unsafe { core::slice::from_raw_parts(self.out, len) }).ok()
+        let bytes = unsafe { core::slice::from_raw_parts(self.out, len) };
+        Reply::decode(bytes).map_err(|what| match what {
+            DecodeError::Version(theirs) => Broken::Version(theirs),
+            _ => Broken::Final(libc::EIO),
+        })
     }
 
     /// The path that the reply in the first `len` bytes grants, and the flags to open it with.
     pub fn granted_name(&self, len: usize) -> Option<(*const c_char, c_int)> {
-        let reply = self.reply(len)?;
+        let reply = self.reply(len).ok()?;
         let by_name = reply.status == 0
             && reply.kind == ReplyKind::Grant
             && reply.aux & GRANT_BY_NAME != 0
@@ -71,7 +91,8 @@ impl Room {
     }
 }
 
-/// A reply in a [`Room`].
+/// A message in a [`Room`].
+#[derive(Debug)]
 pub struct Received {
     /// Its length in bytes.
     pub len: usize,
@@ -84,7 +105,70 @@ pub fn belongs(reply: &Reply<'_>, seq: u32) -> bool {
     reply.seq == seq || reply.seq == 0 && reply.status != 0
 }
 
-/// Sends one message.
+/// A new connection to the socket at `path`, at a high number.
+///
+/// # Errors
+/// As `socket(2)` and `connect(2)`; `ENAMETOOLONG` beyond 107 bytes.
+pub fn connect(path: &[u8]) -> Result<OwnFd, Errno> {
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: plain integers.
+    let fd = unsafe { call!(libc::SYS_socket, libc::AF_UNIX, kind, 0) }? as c_int;
+    let fd = OwnFd(to_high_number(fd));
+    let mut address = libc::sockaddr_un {
+        sun_family: libc::AF_UNIX as libc::sa_family_t,
+        sun_path: [0; MAX_SOCKET_PATH_BYTES + 1],
+    };
+    if path.len() > MAX_SOCKET_PATH_BYTES {
+        return Err(libc::ENAMETOOLONG);
+    }
+    for (to, from) in address.sun_path.iter_mut().zip(path) {
+        *to = *from as c_char;
+    }
+    let len = size_of::<libc::sockaddr_un>();
+    loop {
+        // SAFETY: `address` is a complete address.
+        match unsafe { call!(libc::SYS_connect, fd.0, &raw const address, len) } {
+            Ok(_) | Err(libc::EISCONN) => return Ok(fd),
+            Err(libc::EINTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Moves a descriptor of ours out of the program's way; gives its number from now on.
+pub fn to_high_number(fd: c_int) -> c_int {
+    let mut limit = [0u64; 2];
+    // SAFETY: `limit` has room for an `rlimit64`.
+    let got = unsafe {
+        call!(
+            libc::SYS_prlimit64,
+            0,
+            libc::RLIMIT_NOFILE,
+            0,
+            limit.as_mut_ptr()
+        )
+    };
+    let end = if got.is_ok() {
+        limit[0].min(HIGH_DESCRIPTORS)
+    } else {
+        HIGH_DESCRIPTORS
+    };
+    let from = end - RESERVED_DESCRIPTORS.min(end / 4);
+    match kernel::fcntl(fd, libc::F_DUPFD_CLOEXEC, from as usize) {
+        Ok(high) => {
+            kernel::close(fd);
+            high
+        }
+        // Everything up there is taken: stay.
+        Err(_) => fd,
+    }
+}
+
+/// Sends one message. The kernel would attest the real user by itself; the bridge judges by `ids`, the effective
+/// user and group of process `pid`, as the file system does.
+///
+/// # Errors
+/// [`Broken`].
 pub fn send(fd: c_int, pid: c_int, ids: (u32, u32), message: &[u8]) -> Result<(), Broken> {
     let (uid, gid) = ids;
     let mut control = Credentials {
@@ -117,6 +201,9 @@ pub fn send(fd: c_int, pid: c_int, ids: (u32, u32), message: &[u8]) -> Result<()
 
 /// Waits for the reply to the request of number `seq`; `polls` times it looks before it sleeps.
 /// Says also whether the reply came before it slept.
+///
+/// # Errors
+/// [`Broken`].
 pub fn receive(
     fd: c_int,
     room: &Room,
@@ -127,15 +214,20 @@ pub fn receive(
         let flags = if polls > 0 { libc::MSG_DONTWAIT } else { 0 };
         match receive_once(fd, room, flags) {
             Ok(None) => return Err(Broken::Connection(libc::ECONNRESET)),
-            Ok(Some((got, truncated))) => {
-                let Some(reply) = room.reply(got.len) else {
-                    return Err(Broken::Final(libc::EIO));
-                };
+            Ok(Some(Incoming {
+                got,
+                is_cut,
+                lost_descriptor,
+            })) => {
+                let reply = room.reply(got.len)?;
                 if !belongs(&reply, seq) {
                     continue;
                 }
+                if is_cut {
+                    return Err(Broken::Final(libc::EIO));
+                }
                 let granted = reply.status == 0 && reply.kind == ReplyKind::Grant;
-                if granted && got.fd.is_none() && truncated {
+                if granted && got.fd.is_none() && lost_descriptor {
                     return Err(Broken::Final(libc::EMFILE));
                 }
                 return Ok((got, polls > 0));
@@ -143,7 +235,7 @@ pub fn receive(
             Err(libc::EAGAIN) => {
                 polls = polls.saturating_sub(1);
                 if polls.is_multiple_of(POLLS_PER_YIELD) {
-                    sys::give_way();
+                    kernel::give_way();
                 }
                 core::hint::spin_loop();
             }
@@ -154,15 +246,29 @@ pub fn receive(
 }
 
 /// Is the other side there, with nothing to say?
-pub fn is_alive(fd: c_int) -> bool {
+pub fn is_silent(fd: c_int) -> bool {
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
     // SAFETY: no room is offered.
     let peeked = unsafe { call!(libc::SYS_recvfrom, fd, 0, 0, flags, 0, 0) };
     peeked == Err(libc::EAGAIN)
 }
 
-/// One message: what came, and whether a descriptor was cut off. `None` at the end of the connection.
-fn receive_once(fd: c_int, room: &Room, flags: c_int) -> Result<Option<(Received, bool)>, Errno> {
+/// A message that came in.
+#[derive(Debug)]
+pub struct Incoming {
+    /// Its beginning, as much as there was room for.
+    pub got: Received,
+    /// It is longer than the room: the rest is gone.
+    pub is_cut: bool,
+    /// A descriptor came with it that this process could not take.
+    pub lost_descriptor: bool,
+}
+
+/// Takes one message, with `MSG_*` flags. `None` at the end of the connection.
+///
+/// # Errors
+/// As `recvmsg(2)`.
+pub fn receive_once(fd: c_int, room: &Room, flags: c_int) -> Result<Option<Incoming>, Errno> {
     let mut control = Rights {
         len: 0,
         level: 0,
@@ -192,10 +298,11 @@ fn receive_once(fd: c_int, room: &Room, flags: c_int) -> Result<Option<(Received
         len: n,
         fd: carries.then(|| OwnFd(control.fds[0])),
     };
-    if header.msg_flags & libc::MSG_TRUNC != 0 {
-        return Err(libc::EPROTO);
-    }
-    Ok(Some((got, header.msg_flags & libc::MSG_CTRUNC != 0)))
+    Ok(Some(Incoming {
+        got,
+        is_cut: header.msg_flags & libc::MSG_TRUNC != 0,
+        lost_descriptor: header.msg_flags & libc::MSG_CTRUNC != 0,
+    }))
 }
 
 /// A control message with credentials.

@@ -6,8 +6,8 @@ use core::mem::MaybeUninit;
 use forebay_hook::environment;
 
 use super::Path;
-use crate::config::{self, Config};
-use crate::sys;
+use crate::config::{self, Inheritance};
+use forebay_hook::kernel;
 
 /// A NULL-terminated array of C strings.
 pub type Strings = *const Path;
@@ -33,7 +33,7 @@ impl<T, const N: usize> Room<T, N> {
             count,
         };
         if count > N {
-            room.mapping = sys::map(count * size_of::<T>());
+            room.mapping = kernel::map(count * size_of::<T>());
             if room.mapping.is_null() {
                 return None;
             }
@@ -54,7 +54,7 @@ impl<T, const N: usize> Drop for Room<T, N> {
     fn drop(&mut self) {
         if !self.mapping.is_null() {
             // SAFETY: ours, and nobody refers to it any more.
-            unsafe { sys::unmap(self.mapping, self.count * size_of::<T>()) };
+            unsafe { kernel::unmap(self.mapping, self.count * size_of::<T>()) };
         }
     }
 }
@@ -95,38 +95,41 @@ impl Pointers {
 /// # Safety
 /// `envp` is null or a NULL-terminated array of C strings.
 pub unsafe fn with<R>(envp: Strings, act: impl FnOnce(Strings) -> R) -> R {
-    let Some(config) = config::get() else {
+    let Some(inheritance) = config::inheritance() else {
         return act(envp);
     };
     // SAFETY: the caller's promise.
-    if unsafe { is_complete(config, envp) } {
+    if unsafe { is_complete(inheritance, envp) } {
         return act(envp);
     }
     // SAFETY: the caller's promise.
-    unsafe { completed(config, envp, act) }
+    unsafe { completed(inheritance, envp, act) }
 }
 
-fn names_library(config: &Config, list: &[u8]) -> bool {
-    config.library().is_empty() || config::find_own(list).is_some()
+fn names_library(inheritance: &Inheritance, list: &[u8]) -> bool {
+    inheritance.library().is_empty() || config::find_own(list).is_some()
 }
 
 /// # Safety
 /// As [`with`].
-unsafe fn is_complete(config: &Config, envp: Strings) -> bool {
-    let mut missing = config.exports().count() + usize::from(!config.library().is_empty());
+unsafe fn is_complete(inheritance: &Inheritance, envp: Strings) -> bool {
+    let mut missing =
+        inheritance.exports().count() + usize::from(!inheritance.library().is_empty());
     // SAFETY: the caller's promise.
-    for entry in unsafe { config::entries(envp) } {
+    for entry in unsafe { environment::entries(envp) } {
         let name = entry.split(|&b| b == b'=').next().unwrap_or(entry);
         if name == PRELOAD {
-            if config.library().is_empty() {
+            if inheritance.library().is_empty() {
                 continue;
             }
             match environment::value(entry, PRELOAD) {
-                Some(list) if names_library(config, list) => missing = missing.saturating_sub(1),
+                Some(list) if names_library(inheritance, list) => {
+                    missing = missing.saturating_sub(1)
+                }
                 _ => return false,
             }
         } else if name.starts_with(config::ENV_PREFIX)
-            && config.exports().any(|e| name_of(e) == name)
+            && inheritance.exports().any(|e| name_of(e) == name)
         {
             missing = missing.saturating_sub(1);
         }
@@ -141,14 +144,18 @@ fn name_of(entry: &[u8]) -> &[u8] {
 /// # Safety
 /// As [`with`].
 #[inline(never)]
-unsafe fn completed<R>(config: &Config, envp: Strings, act: impl FnOnce(Strings) -> R) -> R {
+unsafe fn completed<R>(
+    inheritance: &Inheritance,
+    envp: Strings,
+    act: impl FnOnce(Strings) -> R,
+) -> R {
     // SAFETY: the caller's promise.
-    let all = || unsafe { config::entries(envp) };
+    let all = || unsafe { environment::entries(envp) };
     let theirs = all().find_map(|e| environment::value(e, PRELOAD));
     let add_preload =
-        !config.library().is_empty() && !theirs.is_some_and(|l| names_library(config, l));
-    let text_len = PRELOAD.len() + config.library().len() + theirs.map_or(0, <[u8]>::len) + 3;
-    let count = all().count() + config.exports().count() + 2;
+        !inheritance.library().is_empty() && !theirs.is_some_and(|l| names_library(inheritance, l));
+    let text_len = PRELOAD.len() + inheritance.library().len() + theirs.map_or(0, <[u8]>::len) + 3;
+    let count = all().count() + inheritance.exports().count() + 2;
     let (Some(mut list), Some(mut text)) = (
         Pointers::with_room(count),
         Room::<u8, PRELOAD_ON_STACK>::new(text_len),
@@ -161,7 +168,7 @@ unsafe fn completed<R>(config: &Config, envp: Strings, act: impl FnOnce(Strings)
             list.push(unsafe { *envp.add(i) });
         }
     }
-    for export in config.exports() {
+    for export in inheritance.exports() {
         if !all().any(|e| name_of(e) == name_of(export)) {
             list.push(export.as_ptr().cast());
         }
@@ -176,7 +183,7 @@ unsafe fn completed<R>(config: &Config, envp: Strings, act: impl FnOnce(Strings)
         };
         put(PRELOAD);
         put(b"=");
-        put(config.library());
+        put(inheritance.library());
         if let Some(theirs) = theirs.filter(|t| !t.is_empty()) {
             put(b":");
             put(theirs);

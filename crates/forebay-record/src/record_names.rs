@@ -10,7 +10,7 @@ use libc::AT_FDCWD;
 
 use crate::fds;
 use crate::state::{self, Recording};
-use crate::sys;
+use forebay_hook::kernel;
 
 /// Pointers below this are no strings; the kernel answers `EFAULT`.
 const LEAST_ADDRESS: usize = 4096;
@@ -29,7 +29,7 @@ pub unsafe fn with_name<R>(
         return None;
     }
     // SAFETY: the caller's promise.
-    let path = unsafe { sys::bytes(path) };
+    let path = unsafe { kernel::bytes(path) };
     match path.first()? {
         b'/' => with_absolute(path, act),
         _ => with_relative(recording, dirfd, path, act),
@@ -93,14 +93,14 @@ fn working_directory(out: &mut [u8; MAX_NAME_BYTES]) -> Option<&[u8]> {
     if state::is_restricted() {
         return None;
     }
-    let errno = sys::errno();
+    let errno = kernel::errno();
     // SAFETY: `getcwd` has this type; `out` is writable for its length.
     let found = unsafe {
         let getcwd: unsafe extern "C" fn(*mut c_char, usize) -> *mut c_char =
             core::mem::transmute(GETCWD.get());
         !getcwd(out.as_mut_ptr().cast(), out.len()).is_null()
     };
-    sys::set_errno(errno);
+    kernel::set_errno(errno);
     let len = out.iter().position(|&b| b == 0)?;
     if !found || out[0] != b'/' {
         return None;
