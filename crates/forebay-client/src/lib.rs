@@ -14,7 +14,6 @@
 //! assert_eq!(client.stat("results/a.dat")?.size, 25);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-#![deny(unsafe_code)]
 
 mod files;
 mod socket;

@@ -18,6 +18,7 @@
 //! assert_eq!(unsafe { sched_yield() }, 0);
 //! ```
 #![no_std]
+#![allow(unsafe_code)]
 
 pub mod environment;
 pub mod kernel;

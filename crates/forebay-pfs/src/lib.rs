@@ -4,6 +4,7 @@
 //! that is mounted or moved above it matters, and no open follows a symbolic
 //! link: whoever could exchange a directory for a link must not lead the bridge
 //! out of the buffer.
+#![forbid(unsafe_code)]
 
 mod dir_times;
 

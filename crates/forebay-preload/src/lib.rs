@@ -23,6 +23,7 @@
 //! | [`locate`] | whose is a path |
 //! | [`hooks`] | the functions of libc, by verb |
 #![no_std]
+#![allow(unsafe_code)]
 #![allow(rustdoc::private_intra_doc_links)]
 
 mod bridge;

@@ -13,7 +13,6 @@
 //! println!("{}", server.info().socket.display());
 //! server.stop().unwrap();
 //! ```
-#![deny(unsafe_code)]
 
 pub mod admin;
 pub mod answer;

@@ -15,7 +15,6 @@
 //! assert_eq!(tables.meta(b"epoch").unwrap(), Some(vec![1]));
 //! assert_eq!(tables.get(&TreePath::root()).unwrap(), None);
 //! ```
-#![deny(unsafe_code)]
 
 mod cached;
 mod journal;

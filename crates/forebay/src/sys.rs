@@ -1,4 +1,5 @@
 //! The few system calls that the standard library does not offer.
+#![allow(unsafe_code)]
 
 use std::ffi::CString;
 use std::io;
