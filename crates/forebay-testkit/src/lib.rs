@@ -147,11 +147,6 @@ mod tests {
     }
 
     #[test]
-    fn elsewhere_a_skip_is_a_line_on_the_terminal() {
-        skip_in(false, "this is only a test of skipping");
-    }
-
-    #[test]
     #[should_panic(
         expected = "with CI set no test may be skipped, and this one would be: no compiler"
     )]
