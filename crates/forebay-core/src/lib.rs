@@ -15,6 +15,7 @@
 )]
 
 pub mod access;
+pub mod batch;
 pub mod bridge;
 pub mod drain;
 pub mod encoding;

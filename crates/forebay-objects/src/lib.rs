@@ -143,10 +143,15 @@ impl Objects {
     }
 
     fn next_id(&self, shape: Shape) -> ObjectId {
+        assert!(
+            self.me.0 > 0 && self.epoch > 0,
+            "bridges and their starts are counted from 1, so no object has the id 0"
+        );
         let mut unsettled = self.unsettled.lock();
         let count = self.next.fetch_add(1, Ordering::Relaxed);
         let seq = count << SHAPE_BITS | shape as u64;
-        unsettled.insert(seq);
+        let is_new = unsettled.insert(seq);
+        assert!(is_new, "sequence number {seq} is used twice");
         ObjectId::new(self.me, self.epoch, seq)
     }
 
@@ -201,6 +206,10 @@ impl Objects {
     /// # Errors
     /// Of the file system.
     pub fn make_link(&self, old: ObjectName, new: ObjectName, spec: &NewObject) -> Sys<Fresh> {
+        assert!(
+            old.oid == new.oid && new.link != 0,
+            "{new} is no further link of {old}"
+        );
         let folder = self.folder(old, false)?;
         let dir = folder.as_fd();
         sys::link(dir, &Name::new(old, false), &Name::new(new, false))?;

@@ -199,7 +199,7 @@ impl ServerHandle {
         }
         let tables = Cached::new(Journaled::open(&instance.dir().join("meta"))?);
         let past = recover::past(&tables)?;
-        let epoch = past.epoch + 1;
+        let epoch = past.epoch.saturating_add(1);
         recover::begin(&tables, epoch)?;
         let io = |what: &str, e: sys::Errno| Error(format!("{what}: {e}"));
         let last = objects::Objects::last_folder(instance.dir())

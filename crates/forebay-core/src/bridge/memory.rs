@@ -124,6 +124,7 @@ impl EndedDirs {
             changes.push(clear(ended_key(&oldest.0, oldest.1)));
             self.forget(&oldest);
         }
+        debug_assert!(self.order.len() <= MAX_ENDED_DIRS);
         changes
     }
 

@@ -3,6 +3,7 @@
 use super::change::{only, type_of};
 use super::{Answer, Context, Decision, Entry, Path, Start};
 use crate::access::READ;
+use crate::batch;
 use crate::facts::{Outcome, errno};
 use crate::path::TreePath;
 use crate::record::{Kind, Record};
@@ -84,12 +85,14 @@ impl Context<'_> {
             .filter(|e| !e.name.starts_with(RESERVED_PREFIX))
             .peekable();
         let mut above = self.facts.children(&dir.path, after, limit)?;
+        batch::assert_page(&above, after, limit);
         let mut above_ends = above.len() < limit;
         above.reverse();
         // Both sides are sorted; a record stands for the PFS entry of the same name.
         let more = loop {
             if above.is_empty() && !above_ends {
                 above = self.facts.children(&dir.path, Some(&reached), limit)?;
+                batch::assert_page(&above, Some(&reached), limit);
                 above_ends = above.len() < limit;
                 above.reverse();
             }
