@@ -198,6 +198,18 @@ mod tests {
     }
 
     #[test]
+    #[should_panic(expected = "no component: ..")]
+    fn the_way_up_is_no_component() {
+        p("a").join(b"..");
+    }
+
+    #[test]
+    #[should_panic(expected = "not one component: b/c")]
+    fn two_components_are_not_joined_as_one() {
+        p("a").join(b"b/c");
+    }
+
+    #[test]
     fn a_name_that_only_begins_alike_is_not_within() {
         assert!(!p("ab").is_within(&p("a")));
         assert!(p("a/b").is_within(&p("a")));
