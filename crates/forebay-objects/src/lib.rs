@@ -14,6 +14,9 @@ mod scan;
 mod spare;
 mod touch;
 
+#[cfg(test)]
+mod tests;
+
 pub use name::{Shape, folder_of, parse_name, shape};
 pub use spare::Slot;
 
@@ -163,7 +166,10 @@ impl Objects {
     /// Whatever has a sequence number below this is named by a commit, removed, or doomed.
     pub fn settled(&self) -> u64 {
         let unsettled = self.unsettled.lock();
-        unsettled.first().copied().unwrap_or(self.next_seq())
+        let next = self.next_seq();
+        let settled = unsettled.first().copied().unwrap_or(next);
+        debug_assert!(settled <= next, "{settled} was never given out");
+        settled
     }
 
     /// Objects made so far, in units that advance by one with each.
