@@ -28,6 +28,7 @@
 //! assert_eq!(unsafe { sched_yield() }, 0);
 //! ```
 #![no_std]
+#![allow(unsafe_code)]
 
 mod elf;
 pub mod environment;

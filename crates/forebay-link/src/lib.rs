@@ -34,6 +34,8 @@
 //! | [`spin`], [`retry`] | how to wait, and how often to try |
 //! | [`complaint`] | what is said when there is no way |
 #![no_std]
+// Libraries in programs map memory and pass descriptors without the standard library.
+#![allow(unsafe_code)]
 #![allow(rustdoc::private_intra_doc_links)]
 
 mod answer;

@@ -1,4 +1,5 @@
 //! The link against a bridge that keeps to a script: what goes wrong on the way, and many requests at once.
+#![allow(unsafe_code)]
 
 mod common;
 

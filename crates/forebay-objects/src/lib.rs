@@ -15,6 +15,9 @@ mod spare;
 mod touch;
 mod words;
 
+#[cfg(test)]
+mod tests;
+
 pub use name::{Shape, folder_of, parse_name, shape};
 pub use spare::Slot;
 
@@ -137,10 +140,15 @@ impl Objects {
     }
 
     fn next_id(&self, shape: Shape) -> ObjectId {
+        assert!(
+            self.me.0 > 0 && self.epoch > 0,
+            "bridges and their starts are counted from 1, so no object has the id 0"
+        );
         let mut unsettled = self.unsettled.lock();
         let count = self.next.fetch_add(1, Ordering::Relaxed);
         let seq = count << SHAPE_BITS | shape as u64;
-        unsettled.insert(seq);
+        let is_new = unsettled.insert(seq);
+        assert!(is_new, "sequence number {seq} is used twice");
         ObjectId::new(self.me, self.epoch, seq)
     }
 
@@ -152,7 +160,10 @@ impl Objects {
     /// Whatever has a sequence number below this is named by a commit, removed, or doomed.
     pub fn settled(&self) -> u64 {
         let unsettled = self.unsettled.lock();
-        unsettled.first().copied().unwrap_or(self.next_seq())
+        let next = self.next_seq();
+        let settled = unsettled.first().copied().unwrap_or(next);
+        debug_assert!(settled <= next, "{settled} was never given out");
+        settled
     }
 
     /// Objects made so far, in units that advance by one with each.
@@ -195,6 +206,10 @@ impl Objects {
     /// # Errors
     /// Of the file system.
     pub fn make_link(&self, old: ObjectName, new: ObjectName, spec: &NewObject) -> Sys<Fresh> {
+        assert!(
+            old.oid == new.oid && new.link != 0,
+            "{new} is no further link of {old}"
+        );
         let folder = self.folder(old, false)?;
         let dir = folder.as_fd();
         sys::link(dir, &Name::new(old, false), dir, &Name::new(new, false))?;

@@ -78,6 +78,11 @@ impl Lower {
     /// # Errors
     /// Of the file system; ELOOP if a symbolic link is on the way.
     pub fn open(&self, path: &TreePath, flags: i32) -> Sys<OwnedFd> {
+        debug_assert_eq!(
+            flags & libc::O_CREAT,
+            0,
+            "an open makes nothing on the PFS: {path}"
+        );
         // `openat2` refuses flags that mean nothing beside O_PATH.
         let flags = match flags & libc::O_PATH {
             0 => flags | libc::O_NOFOLLOW | libc::O_NOCTTY,
@@ -288,5 +293,18 @@ mod tests {
             }
         }
         assert_eq!(found, names);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "an open makes nothing on the PFS: made")]
+    fn an_open_that_would_make_a_file_is_a_broken_assertion() {
+        let lower = Lower::open_root(&std::env::temp_dir(), Some(false)).unwrap();
+        let path = TreePath::new(*b"made").unwrap();
+        let _ = lower.open(&path, libc::O_WRONLY | libc::O_CREAT);
     }
 }

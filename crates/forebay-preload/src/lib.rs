@@ -19,6 +19,7 @@
 //! | [`locate`] | whose is a path |
 //! | [`hooks`] | the functions of libc, by verb |
 #![no_std]
+#![allow(unsafe_code)]
 #![allow(rustdoc::private_intra_doc_links)]
 
 use forebay_hook::fork;

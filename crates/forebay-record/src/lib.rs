@@ -26,6 +26,7 @@
 //! | [`sink`] | records and handles of libraries |
 //! | [`mpiio`], [`hdf5`], [`pnetcdf`] | their functions |
 #![no_std]
+#![allow(unsafe_code)]
 #![allow(rustdoc::private_intra_doc_links)]
 
 mod birth;

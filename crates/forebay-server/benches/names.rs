@@ -4,6 +4,7 @@
 //! `cargo bench -p forebay-server --bench names -- DIR [THREADS [triple]]`, with `DIR` on the
 //! file system to be compared with; `triple` plays nothing else, for a profiler. Prints microseconds of wall time per call and,
 //! for the triple of create, stat and unlink, of processor time.
+#![allow(unsafe_code)]
 
 use forebay_core::facts::Cred;
 use forebay_server::wakers::Waker;

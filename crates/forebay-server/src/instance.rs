@@ -2,6 +2,7 @@
 //! and the file by which others find it.
 
 use crate::Error;
+use crate::format::{self, Found};
 use crate::grant::SOCKET_PATH_BYTES;
 use forebay_sys as sys;
 use serde::{Deserialize, Serialize};
@@ -71,14 +72,15 @@ fn make_private(dir: &Path) -> Result<(), Error> {
 /// An instance directory that this process alone uses.
 pub struct Instance {
     dir: PathBuf,
+    found: Found,
     _lock: OwnedFd,
 }
 
 impl Instance {
-    /// Makes the directory if need be and locks it.
+    /// Makes the directory if need be, locks it, and looks which format the storage in it has.
     ///
     /// # Errors
-    /// Another bridge is using it, or the file system says no.
+    /// Another bridge is using it, the storage is of a later program, or the file system says no.
     pub fn take(dir: &Path) -> Result<Self, Error> {
         make_private(dir)?;
         let path = dir.join(LOCK_FILE);
@@ -95,6 +97,7 @@ impl Instance {
         })?;
         Ok(Instance {
             dir: dir.to_owned(),
+            found: format::look(dir)?,
             _lock: lock,
         })
     }
@@ -102,6 +105,16 @@ impl Instance {
     /// The directory.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Brings the storage up to the format of this program. Gives the format that it had, if that was an older one.
+    ///
+    /// # Errors
+    /// The file system says no; nothing is lost.
+    pub fn bring_up_to_date(&mut self) -> Result<Option<u32>, Error> {
+        let before = format::bring_up_to_date(&self.dir, self.found)?;
+        self.found = Found::Known(format::CURRENT);
+        Ok(before)
     }
 
     /// The buffer root that this instance was made for.

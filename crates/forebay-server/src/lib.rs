@@ -19,6 +19,7 @@ pub mod admin;
 pub mod answer;
 pub mod connection;
 pub mod follow;
+mod format;
 pub mod fsck;
 pub mod grant;
 mod ground;
@@ -60,6 +61,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+pub use format::{CURRENT as STORAGE_FORMAT, FormatError};
 pub use instance::{BridgeInfo, bridge_info, instance_dir, socket_dir, socket_path};
 pub use status::Status;
 
@@ -77,6 +79,12 @@ impl std::error::Error for Error {}
 
 impl From<forebay_core::table::TableError> for Error {
     fn from(e: forebay_core::table::TableError) -> Self {
+        Error(e.to_string())
+    }
+}
+
+impl From<FormatError> for Error {
+    fn from(e: FormatError) -> Self {
         Error(e.to_string())
     }
 }
@@ -182,7 +190,7 @@ pub struct ServerHandle {
 
 impl ServerHandle {
     /// Takes the instance, brings its tables in order, and is ready to serve.
-    fn open(mut config: Config, instance: Instance) -> Result<Self, Error> {
+    fn open(mut config: Config, mut instance: Instance) -> Result<Self, Error> {
         sys::clear_umask();
         let descriptors = sys::raise_descriptor_limit();
         let log = Log::new(std::mem::replace(
@@ -190,9 +198,14 @@ impl ServerHandle {
             Box::new(std::io::sink()),
         ));
         instance.belong_to(&config.root)?;
+        if let Some(before) = instance.bring_up_to_date()? {
+            log.line(format_args!(
+                "the storage had format {before} and has format {STORAGE_FORMAT} now"
+            ));
+        }
         let tables = Cached::new(Journaled::open(&instance.dir().join("meta"))?);
         let past = recover::past(&tables)?;
-        let epoch = past.epoch + 1;
+        let epoch = past.epoch.saturating_add(1);
         recover::begin(&tables, epoch)?;
         let io = |what: &str, e: sys::Errno| Error(format!("{what}: {e}"));
         let last = objects::Objects::last_folder(instance.dir())

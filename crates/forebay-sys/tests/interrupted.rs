@@ -1,5 +1,7 @@
 //! Calls that a signal interrupts: which are made again, and which end.
 
+#![allow(unsafe_code)]
+
 use forebay_sys::{self as sys, Epoll, Process};
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};

@@ -1,6 +1,8 @@
 //! Requests to end: how the command counts and passes them on, and how a bridge hears of them. One test, because
 //! signals are the whole process's.
 
+#![allow(unsafe_code)]
+
 use forebay_sys as sys;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;

@@ -15,9 +15,10 @@
 use crate::Rocks;
 use crate::journal::Journal;
 use crate::net::{Base, Net};
+use forebay_core::batch;
 use forebay_core::encoding::{decode_batch, encode_batch};
 use forebay_core::path::TreePath;
-use forebay_core::record::{BadRecord, ObjectName, Record};
+use forebay_core::record::{ObjectName, Record};
 use forebay_core::table::{Change, Marks, TableError, Tables};
 use parking_lot::RwLock;
 use std::path::Path;
@@ -74,7 +75,7 @@ impl<T: Base> Journaled<T> {
         let mut net = Net::default();
         for entry in entries {
             let batch = decode_batch(&entry)
-                .map_err(|BadRecord| TableError("damaged batch in the journal".into()))?;
+                .map_err(|e| TableError(format!("batch in the journal: {e}")))?;
             net.absorb(&batch);
         }
         Ok(Journaled {
@@ -166,7 +167,9 @@ impl<T: Base> Tables for Journaled<T> {
         limit: usize,
     ) -> Result<Vec<(Vec<u8>, Record)>, TableError> {
         let state = self.state.read();
-        state.net.children(&self.below, dir, after, limit)
+        let page = state.net.children(&self.below, dir, after, limit)?;
+        batch::assert_page(&page, after, limit);
+        Ok(page)
     }
 
     fn page_below(

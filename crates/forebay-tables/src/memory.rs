@@ -1,6 +1,7 @@
 //! Tables in memory.
 
 use crate::net::{Base, Net};
+use forebay_core::batch;
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectName, Record, Token};
 use forebay_core::table::{Change, Marks, TableError, Tables};
@@ -52,7 +53,7 @@ impl Tables for Memory {
         // The root's own key is the bare prefix, and no child has an empty name.
         let mut from = prefix.clone();
         from.extend_from_slice(after.unwrap_or_default());
-        Ok(self
+        let page: Vec<_> = self
             .0
             .read()
             .global
@@ -60,7 +61,9 @@ impl Tables for Memory {
             .take_while(|(k, _)| k.starts_with(&prefix))
             .take(limit)
             .map(|(k, e)| (k[prefix.len()..].to_vec(), e.1.clone()))
-            .collect())
+            .collect();
+        batch::assert_page(&page, after, limit);
+        Ok(page)
     }
 
     fn page_below(

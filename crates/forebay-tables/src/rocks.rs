@@ -10,8 +10,9 @@
 
 use crate::net::{Base, Net};
 use crate::reserve::Reserve;
+use forebay_core::batch;
 use forebay_core::path::TreePath;
-use forebay_core::record::{ObjectId, ObjectName, Record, Token};
+use forebay_core::record::{BadRecord, ObjectId, ObjectName, Record, Token};
 use forebay_core::table::{Change, Marks, TableError, Tables};
 use parking_lot::{RwLock, RwLockReadGuard};
 use rocksdb::{
@@ -53,6 +54,11 @@ pub struct Rocks {
 
 fn failed(e: rocksdb::Error) -> TableError {
     TableError(e.into_string())
+}
+
+/// The error names the format if it is that which this program does not know.
+fn bad_record(e: BadRecord, key: &[u8]) -> TableError {
+    TableError(format!("{e} at key {}", key.escape_ascii()))
 }
 
 fn damaged(what: &str, key: &[u8]) -> TableError {
@@ -383,7 +389,7 @@ impl Tables for Rocks {
         let db = open.db()?;
         db.get_pinned_cf(family(db, GLOBAL)?, &key)
             .map_err(failed)?
-            .map(|v| Record::decode(&v).map_err(|_| damaged("record", &key)))
+            .map(|v| Record::decode(&v).map_err(|e| bad_record(e, &key)))
             .transpose()
     }
 
@@ -408,9 +414,10 @@ impl Tables for Rocks {
             if *key == *from {
                 continue;
             }
-            let record = Record::decode(&value).map_err(|_| damaged("record", &key))?;
+            let record = Record::decode(&value).map_err(|e| bad_record(e, &key))?;
             found.push((key[prefix.len()..].to_vec(), record));
         }
+        batch::assert_page(&found, after, limit);
         Ok(found)
     }
 
@@ -447,7 +454,7 @@ impl Tables for Rocks {
                 if path == *dir || *key == *after {
                     continue;
                 }
-                let record = Record::decode(&value).map_err(|_| damaged("record", &key))?;
+                let record = Record::decode(&value).map_err(|e| bad_record(e, &key))?;
                 found.push((path, record));
             }
         }

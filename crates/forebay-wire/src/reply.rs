@@ -13,7 +13,7 @@ pub enum ReplyKind {
     Empty = 0,
     /// A descriptor travels beside the message (SCM_RIGHTS); no body, unless [`crate::GRANT_BY_NAME`].
     Grant = 1,
-    /// An [`Attr`].
+    /// An [`crate::Attr`].
     Attr = 2,
     /// A path, link text or JSON.
     Bytes = 3,

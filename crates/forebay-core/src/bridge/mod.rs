@@ -89,10 +89,21 @@ pub const VOTE_PATIENCE_US: u64 = 400_000;
 /// A participant that has heard nothing for this long asks the primary, in microseconds.
 pub const ASK_AFTER_US: u64 = 600_000;
 
+/// A bridge can be started less often than this: versions have so many places for the count of starts.
+pub const MAX_EPOCH: u32 = 1 << 20;
+
 /// The version number of a record: unique over all bridges and their starts,
 /// and growing for one bridge. `seq` counts the versions of one start.
+///
+/// # Panics
+/// `epoch` is not below [`MAX_EPOCH`], or `bridge` not below [`MAX_MEMBERS`](crate::membership::MAX_MEMBERS). Who
+/// starts a bridge has checked that ([`Bridge::recover`]).
 pub fn version(epoch: u32, seq: u32, bridge: BridgeId) -> u64 {
-    debug_assert!(epoch < 1 << 20 && bridge.0 < 1 << 12);
+    assert!(
+        epoch < MAX_EPOCH && (bridge.0 as usize) < crate::membership::MAX_MEMBERS,
+        "epoch {epoch} or bridge {} does not fit into a version",
+        bridge.0
+    );
     u64::from(epoch) << 44 | u64::from(seq) << 12 | u64::from(bridge.0)
 }
 

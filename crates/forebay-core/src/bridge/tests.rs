@@ -530,3 +530,45 @@ fn children_of_a_wide_directory_come_page_by_page_in_their_order() {
     }
     assert_eq!(others.next(), None, "nothing is left out");
 }
+
+#[test]
+fn a_bridge_that_was_started_too_often_says_so_instead_of_using_versions_twice() {
+    let table = Table::default();
+    let single = Membership::single(BridgeId(0));
+    assert!(Bridge::recover(single.clone(), MAX_EPOCH - 1, &table, 0).is_ok());
+    let error = Bridge::recover(single, MAX_EPOCH, &table, 0).err().unwrap();
+    assert!(error.to_string().contains("1048576 starts"), "{error}");
+}
+
+#[test]
+#[should_panic(expected = "epoch 1048576 or bridge 1 does not fit into a version")]
+fn a_version_of_a_start_that_cannot_be_is_a_broken_assertion() {
+    version(MAX_EPOCH, 0, BridgeId(1));
+}
+
+#[test]
+#[should_panic(expected = "a batch that is none: a is deleted after a put")]
+fn a_proposal_that_deletes_after_a_put_is_a_broken_assertion() {
+    let table = Table::default();
+    let single = Membership::single(BridgeId(0));
+    let mut bridge = Bridge::recover(single, 1, &table, 0).unwrap();
+    let r = record(0, 1);
+    let (token, object) = (r.token, r.object);
+    let batch = vec![
+        Change::Put {
+            path: path("b"),
+            record: r,
+        },
+        Change::Delete {
+            path: path("a"),
+            object,
+        },
+    ];
+    let proposal = Proposal {
+        ticket: 1,
+        reads: ReadSet::default(),
+        batch,
+        token,
+    };
+    let _ = bridge.propose(proposal, &table, 0);
+}

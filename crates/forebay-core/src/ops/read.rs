@@ -3,6 +3,7 @@
 use super::change::{only, type_of};
 use super::{Answer, Context, Decision, Entry, Path, Start};
 use crate::access::READ;
+use crate::batch;
 use crate::facts::{CHILDREN_PER_PAGE, Facts, LowerEntry, LowerPage, Outcome, errno};
 use crate::path::TreePath;
 use crate::record::{Kind, Record};
@@ -79,12 +80,14 @@ impl Context<'_> {
         };
         let page = limit.min(CHILDREN_PER_PAGE);
         let mut above = self.facts.children(&dir.path, after, page)?;
+        batch::assert_page(&above, after, page);
         let mut above_ends = above.len() < page;
         above.reverse();
         // Both sides are sorted; a record stands for the PFS entry of the same name.
         let more = loop {
             if above.is_empty() && !above_ends {
                 above = self.facts.children(&dir.path, reached.as_deref(), page)?;
+                batch::assert_page(&above, reached.as_deref(), page);
                 above_ends = above.len() < page;
                 above.reverse();
             }

@@ -9,7 +9,7 @@ use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, Record, Token};
 use forebay_core::table::Change;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct World {
     /// Files of `lower` that have a second name somewhere.
     pub linked: Vec<TreePath>,
     pub table: BTreeMap<TreePath, Record>,
-    pub objects: RefCell<HashMap<ObjectName, NewObject>>,
+    pub objects: RefCell<BTreeMap<ObjectName, NewObject>>,
     next: Cell<u64>,
     pub last_seq: u32,
     pub retry: bool,

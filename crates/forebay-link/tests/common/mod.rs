@@ -1,6 +1,8 @@
 //! A bridge of which a test writes every step: a SEQPACKET socket with a script behind it.
 #![allow(dead_code)] // each test file uses its part
 
+#![allow(unsafe_code)]
+
 use forebay_link::Config;
 use forebay_wire::{
     Attention, LANE_BYTES, LANE_REQUEST_BYTES, LanePage, MAX_REQUEST_BYTES, Op, Reply, ReplyKind,

@@ -38,6 +38,8 @@ pub struct Report {
     pub objects: usize,
     /// The last bridge did not end in order; what it left unfinished has been finished.
     pub recovered: bool,
+    /// The format that the storage had before, if it was an older one.
+    pub upgraded_from: Option<u32>,
     /// Names that were put back into the tables.
     pub rebuilt: usize,
     /// What does not fit, one sentence each.
@@ -49,20 +51,22 @@ pub struct Report {
 /// Checks an instance that no bridge is using.
 ///
 /// # Errors
-/// A bridge is using it, or it can't be read at all.
+/// A bridge is using it, a later program has written it, or it can't be read at all.
 pub fn fsck(instance: &Path, options: Options) -> Result<Report, Error> {
     if !instance.is_dir() {
         return Err(Error(format!("{} is not a directory", instance.display())));
     }
-    let lock = Instance::take(instance)?;
+    let mut lock = Instance::take(instance)?;
     let mut report = Report::default();
-    if options.rebuild {
-        rebuild(instance, &mut report)?;
-    } else if !instance.join("meta").is_dir() {
+    if !options.rebuild && !instance.join("meta").is_dir() {
         return Err(Error(format!(
             "{} has no tables; --rebuild makes them from the backing objects",
             instance.display()
         )));
+    }
+    report.upgraded_from = lock.bring_up_to_date()?;
+    if options.rebuild {
+        rebuild(instance, &mut report)?;
     }
     let root = lock.root().ok_or_else(|| {
         Error(format!(

@@ -1,4 +1,5 @@
 //! A client that need not keep to the protocol: bare messages on a bare socket.
+#![allow(unsafe_code)]
 
 use forebay_wire::{MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Op, Reply, Request};
 use std::io::{Error, Result};
