@@ -1,6 +1,5 @@
 //! A bridge of which a test writes every step: a SEQPACKET socket with a script behind it.
 #![allow(dead_code)] // each test file uses its part
-
 #![allow(unsafe_code)]
 
 use forebay_link::Config;
