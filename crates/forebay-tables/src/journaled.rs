@@ -17,8 +17,8 @@ use crate::journal::Journal;
 use crate::net::{Base, Net};
 use forebay_core::encoding::{decode_batch, encode_batch};
 use forebay_core::path::TreePath;
-use forebay_core::record::{BadRecord, ObjectName, Record};
-use forebay_core::table::{Change, Marks, TableError, Tables};
+use forebay_core::record::{ObjectId, ObjectName, Record};
+use forebay_core::table::{Change, Marks, Order, TableError, Tables};
 use parking_lot::RwLock;
 use std::path::Path;
 
@@ -74,7 +74,7 @@ impl<T: Base> Journaled<T> {
         let mut net = Net::default();
         for entry in entries {
             let batch = decode_batch(&entry)
-                .map_err(|BadRecord| TableError("damaged batch in the journal".into()))?;
+                .map_err(|why| TableError(format!("a batch in the journal: {why}")))?;
             net.absorb(&batch);
         }
         Ok(Journaled {
@@ -171,6 +171,19 @@ impl<T: Base> Tables for Journaled<T> {
 
     fn subtree(&self, dir: &TreePath) -> Result<Vec<(TreePath, Record)>, TableError> {
         self.state.read().net.subtree(&self.below, dir)
+    }
+
+    fn page(
+        &self,
+        after: Option<&TreePath>,
+        order: Order,
+        limit: usize,
+    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+        self.state.read().net.page(&self.below, after, order, limit)
+    }
+
+    fn names_of(&self, oid: ObjectId) -> Result<Vec<(ObjectName, TreePath)>, TableError> {
+        self.state.read().net.names_of(&self.below, oid)
     }
 
     fn path_of(&self, object: ObjectName) -> Result<Option<TreePath>, TableError> {

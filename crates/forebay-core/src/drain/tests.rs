@@ -138,6 +138,8 @@ impl World {
             hides,
             token: Token::default(),
             drained: None,
+            transit: None,
+            segments: Vec::new(),
         }
     }
 

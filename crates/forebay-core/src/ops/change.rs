@@ -70,6 +70,8 @@ impl Context<'_> {
             hides,
             token: self.request.token,
             drained: None,
+            transit: None,
+            segments: Vec::new(),
         }
     }
 

@@ -214,6 +214,8 @@ pub(super) fn record(
         hides: label.hides.clone(),
         token: Token::default(),
         drained: None,
+        transit: None,
+        segments: Vec::new(),
     }
 }
 
