@@ -5,6 +5,7 @@ use crate::ServerHandle;
 use crate::facts::{Memo, RequestFacts};
 use crate::log::Cause;
 use forebay_core::facts::{Cred, Label};
+use forebay_core::label::label_at;
 use forebay_core::ops::Effect;
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectName, Record};
@@ -78,14 +79,5 @@ pub(crate) fn label_for(
         settings: &server.settings,
         facts,
     };
-    let dir = walk
-        .dir_at(&path.parent())
-        .map_err(|stop| format!("no directory for {path:?}: {stop:?}"))?;
-    Ok(Label {
-        kind: record.kind,
-        parent: dir.place.label(),
-        name: path.name().to_vec(),
-        origin: record.origin.clone(),
-        hides: record.hides.clone(),
-    })
+    label_at(&walk, path, record).map_err(|stop| format!("no directory for {path:?}: {stop:?}"))
 }

@@ -10,10 +10,11 @@ use crate::{Config, Error, ServerHandle, recover};
 use forebay_core::facts::{Label, LabelParent};
 use forebay_core::path::TreePath;
 use forebay_core::record::{Kind, ObjectId, ObjectName, Record};
+use forebay_core::repair::{Survivor, is_marker, lost, record_of};
 use forebay_core::table::{Change, Tables};
 use forebay_objects::{Shape, shape};
 use forebay_tables::Journaled;
-use rebuild::{lost, rebuild, record};
+use rebuild::rebuild;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::path::Path;
@@ -151,10 +152,10 @@ fn adopt(server: &ServerHandle, object: ObjectName) -> Result<(), Error> {
         origin: None,
         hides: None,
     });
-    let mut record = record(&label, object, ino, server.me, server.epoch, 0);
-    record.version = server.namespace.next_version();
-    let place = place_of(server, &label, &record)?;
-    if place.is_none() && matches!(label.kind, Kind::Moved | Kind::Whiteout) {
+    let survivor = Survivor { object, label, ino };
+    let record = record_of(&survivor, server.me, server.namespace.next_version());
+    let place = place_of(server, &survivor.label, &record)?;
+    if place.is_none() && is_marker(record.kind) {
         // A mark that says nothing any more.
         return server.objects.remove(object).map_err(failed);
     }
