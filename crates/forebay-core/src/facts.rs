@@ -127,6 +127,8 @@ pub enum Need {
     LowerList(TreePath),
     /// A new backing object.
     Object(Box<NewObject>),
+    /// What is at this path is being carried out on the PFS: look again when its record has changed.
+    Settled(TreePath),
 }
 
 /// Why `decide` did not decide.

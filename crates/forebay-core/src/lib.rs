@@ -22,5 +22,6 @@ pub mod path;
 pub mod placement;
 pub mod record;
 pub mod repair;
+pub mod speakers;
 pub mod table;
 pub mod walk;

@@ -146,7 +146,8 @@ impl<'a> Naming<'a> {
             paths: BTreeMap::new(),
         };
         for (i, s) in survivors.iter().enumerate() {
-            if s.label.kind == Kind::Dir {
+            // One that has opened to the PFS counts as moved; see `label::is_right`.
+            if matches!(s.label.kind, Kind::Dir | Kind::Moved) {
                 naming.dirs.insert(s.object.oid, i);
             }
             if let (Kind::Moved, Some(origin)) = (s.label.kind, &s.label.origin) {

@@ -311,7 +311,8 @@ fn turn(server: &ServerHandle, job: &mut Job, may_block: bool) -> Result<Answere
             // The lock is free again: a drain may have let go of the object between the decision
             // and the open. Whoever has the old one open now would write into nothing.
             if granted.is_some() && job.memo.is_stale(server.namespace.lower_changes()) {
-                return Err(Halt::LostRace);
+                // No lost race: with a drain at work that may happen often to who waits for a slow PFS.
+                return Err(Halt::Again);
             }
             Ok(answer(server, job, decision.answer, granted))
         }

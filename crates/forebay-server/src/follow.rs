@@ -5,7 +5,7 @@ use crate::ServerHandle;
 use crate::facts::{Memo, RequestFacts};
 use crate::log::Cause;
 use forebay_core::facts::{Cred, Label};
-use forebay_core::label::label_at;
+use forebay_core::label;
 use forebay_core::ops::Effect;
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectName, Record};
@@ -74,10 +74,26 @@ pub(crate) fn label_for(
     path: &TreePath,
     record: &Record,
 ) -> Result<Label, String> {
-    let walk = Walk {
-        cred: &Cred::default(),
+    label::label_at(&walk(server, facts, &Cred::default()), path, record)
+        .map_err(|stop| format!("no directory for {path:?}: {stop:?}"))
+}
+
+/// Is a label right for the object of a record?
+pub(crate) fn is_right(
+    server: &ServerHandle,
+    facts: &RequestFacts<'_>,
+    path: &TreePath,
+    record: &Record,
+    found: &Label,
+) -> bool {
+    let cred = Cred::default();
+    label::is_right(&walk(server, facts, &cred), path, record, found).unwrap_or(false)
+}
+
+fn walk<'a>(server: &'a ServerHandle, facts: &'a RequestFacts<'_>, cred: &'a Cred) -> Walk<'a> {
+    Walk {
+        cred,
         settings: &server.settings,
         facts,
-    };
-    label_at(&walk, path, record).map_err(|stop| format!("no directory for {path:?}: {stop:?}"))
+    }
 }

@@ -48,6 +48,11 @@ pub(super) fn obtain(
             Ok(())
         }
         Need::Object(spec) => obtain_object(server, job, *spec, may_block),
+        Need::Settled(_) if !may_block => Err(Halt::MustBlock),
+        Need::Settled(path) => server
+            .namespace
+            .await_settled(&path)
+            .map_err(|e| not_written(server, &e)),
         // One bridge is home of every path.
         Need::Record(_) | Need::Range(_) => Err(Halt::Fail(Errno(libc::EIO))),
     }

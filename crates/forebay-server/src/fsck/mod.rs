@@ -236,6 +236,8 @@ fn look(server: &ServerHandle, report: &mut Report) -> Result<Vec<Finding>, Erro
         let fits = match record.kind {
             Kind::Dir => shape(object) == Shape::Dir,
             Kind::Special => shape(object) == Shape::Node,
+            // A directory that was made in the buffer and has opened to the PFS.
+            Kind::Moved => shape(object) != Shape::Node,
             _ => shape(object) == Shape::File,
         };
         if !fits {
@@ -269,8 +271,8 @@ fn look(server: &ServerHandle, report: &mut Report) -> Result<Vec<Finding>, Erro
             );
         }
         match follow::label_for(server, &facts, path, record) {
-            Ok(label) => match server.objects.read_label(object) {
-                Ok(Some(found)) if found == label => {}
+            Ok(_) => match server.objects.read_label(object) {
+                Ok(Some(found)) if follow::is_right(server, &facts, path, record, &found) => {}
                 Ok(_) => find(
                     format!("{path}: the label on its object says something else"),
                     Some(Mend::Relabel(object)),
