@@ -84,6 +84,11 @@ impl Counters {
         }
     }
 
+    /// What the drain has come to.
+    pub(crate) fn report(&self) -> Report {
+        self.rest.lock().report.clone()
+    }
+
     /// The drain has ended, by this failure if there is one.
     pub fn end(&self, failure: Option<String>) {
         let mut rest = self.rest.lock();

@@ -18,7 +18,7 @@ mod throttle;
 pub use counters::Counters;
 pub use ground::{Door, ENV_ABORT_AT, Ground, Halt, Points};
 pub use inventory::take as take_inventory;
-pub use pass::{Pass, resume};
+pub use pass::{Pass, release, resume};
 
 /// Files copied at the same time, if nobody says otherwise.
 pub const DEFAULT_WORKERS: u32 = 4;

@@ -7,7 +7,7 @@ use crate::pfs::{self, Trouble};
 use crate::throttle::Throttle;
 use crate::{names, processes};
 use forebay_admin::drain::DrainRequest;
-use forebay_core::drain::{Act, Drain, Got, Next, Terms, Ticket};
+use forebay_core::drain::{Act, Drain, Got, Next, Report, Terms, Ticket};
 use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
 use forebay_sys::Errno;
@@ -51,6 +51,24 @@ pub fn resume(ground: Ground<'_>) -> Result<(), Halt> {
     let points = Points::none();
     let request = DrainRequest::default();
     Pass::new(ground, &request, &counters, &points).drive(Drain::resume(), 1)
+}
+
+/// Releases files: they go from the buffer if they are clean and nobody has them open. At most
+/// [`forebay_core::drain::RELEASED_AT_ONCE`] at a time, and not while a drain is at work.
+///
+/// # Errors
+/// The tables failed.
+pub fn release(ground: Ground<'_>, paths: Vec<TreePath>) -> Result<Report, Halt> {
+    let counters = Counters::new(true);
+    let points = Points::none();
+    let request = DrainRequest::default();
+    let pass = Pass::new(ground, &request, &counters, &points);
+    let outcome = pass.drive(Drain::release(paths), 1);
+    if let Err(Halt::Fault(_)) = outcome {
+        // Requests wait for what is in transit. If this fails as well, the next start does it.
+        let _ = resume(ground);
+    }
+    outcome.map(|()| counters.report())
 }
 
 impl<'g> Pass<'g> {
