@@ -17,7 +17,7 @@ pub fn encode_batch(batch: &[Change], out: &mut Vec<u8>) {
 pub fn decode_batch(bytes: &[u8]) -> Result<Vec<Change>, BadRecord> {
     let mut r = Reader(bytes);
     let batch = changes(&mut r)?;
-    r.0.is_empty().then_some(batch).ok_or(BadRecord)
+    r.0.is_empty().then_some(batch).ok_or(BadRecord::Damaged)
 }
 
 pub(crate) fn put_token(w: &mut Vec<u8>, t: Token) {
@@ -51,7 +51,7 @@ pub(crate) fn bytes<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], BadRecord> {
 }
 
 pub(crate) fn path(r: &mut Reader<'_>) -> Result<TreePath, BadRecord> {
-    TreePath::new(bytes(r)?).ok_or(BadRecord)
+    TreePath::new(bytes(r)?).ok_or(BadRecord::Damaged)
 }
 
 pub(crate) fn put_object(w: &mut Vec<u8>, o: ObjectName) {
@@ -137,6 +137,6 @@ pub(crate) fn change(r: &mut Reader<'_>) -> Result<Change, BadRecord> {
             key: bytes(r)?.to_vec(),
             value: None,
         },
-        _ => return Err(BadRecord),
+        _ => return Err(BadRecord::Damaged),
     })
 }

@@ -53,6 +53,45 @@ impl Kind {
     }
 }
 
+/// Why the PFS and the records may disagree for a moment: a change of what the PFS shows at this path
+/// has been committed, and is being carried out there. Requests wait or go on as
+/// [`crate::ops::decide`] says; only the drain that has set the mark takes it away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Transit {
+    /// Something is being put at its place on the PFS, or taken from there.
+    Placing,
+    /// The record and its object are about to go, so that the PFS alone shows what is here.
+    Releasing,
+}
+
+impl Transit {
+    const fn code(self) -> u8 {
+        match self {
+            Transit::Placing => 1,
+            Transit::Releasing => 2,
+        }
+    }
+
+    const fn from_code(code: u8) -> Option<Transit> {
+        Some(match code {
+            1 => Transit::Placing,
+            2 => Transit::Releasing,
+            _ => return None,
+        })
+    }
+}
+
+/// A range of a file's bytes and the bridge that keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Segment {
+    /// First byte.
+    pub start: u64,
+    /// The byte after the last one.
+    pub end: u64,
+    /// The bridge that keeps these bytes.
+    pub keeper: BridgeId,
+}
+
 /// Everything a table says about one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
@@ -74,6 +113,10 @@ pub struct Record {
     pub token: Token,
     /// Set once drained.
     pub drained: Option<Stamp>,
+    /// Set while a change of the PFS at this path is being carried out.
+    pub transit: Option<Transit>,
+    /// Which bridge keeps which bytes; empty: all of them are with `owner`.
+    pub segments: Vec<Segment>,
 }
 
 impl Record {
@@ -85,28 +128,56 @@ impl Record {
 
 /// Why bytes are no record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BadRecord;
+pub enum BadRecord {
+    /// They are no record of any format.
+    Damaged,
+    /// They are in a format that this program does not know: a later one has written them.
+    Format(u8),
+}
 
 impl fmt::Display for BadRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("damaged record")
+        match self {
+            BadRecord::Damaged => f.write_str("damaged record"),
+            BadRecord::Format(format) => write!(
+                f,
+                "a record of format {format}; this program reads formats {FIRST_FORMAT} to {FORMAT}"
+            ),
+        }
     }
 }
 
 impl std::error::Error for BadRecord {}
 
-const FORMAT: u8 = 1;
+/// Without transit, segments and extensions.
+const FIRST_FORMAT: u8 = 1;
+/// What is written.
+const FORMAT: u8 = 2;
+
+const HAS_ORIGIN: u8 = 1;
+const HAS_HIDES: u8 = 2;
+const HAS_DRAINED: u8 = 4;
+const HAS_TRANSIT: u8 = 8;
+const HAS_SEGMENTS: u8 = 16;
+const KNOWN_IN_FIRST: u8 = HAS_ORIGIN | HAS_HIDES | HAS_DRAINED;
+const KNOWN: u8 = KNOWN_IN_FIRST | HAS_TRANSIT | HAS_SEGMENTS;
 
 impl Record {
-    /// Bytes for the table. The first one is the format version.
+    /// Bytes for the table. The first one is the format.
+    ///
+    /// At the end stands an area for extensions: its length in bytes, then as many bytes. A reader skips
+    /// what it does not know there, and does not write it again: it is for what may get lost.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Vec::with_capacity(96);
         w.push(FORMAT);
         w.push(self.kind.code());
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         w.push(
-            u8::from(self.origin.is_some())
-                | u8::from(self.hides.is_some()) << 1
-                | u8::from(self.drained.is_some()) << 2,
+            flag(self.origin.is_some(), HAS_ORIGIN)
+                | flag(self.hides.is_some(), HAS_HIDES)
+                | flag(self.drained.is_some(), HAS_DRAINED)
+                | flag(self.transit.is_some(), HAS_TRANSIT)
+                | flag(!self.segments.is_empty(), HAS_SEGMENTS),
         );
         w.extend_from_slice(&self.version.to_le_bytes());
         w.extend_from_slice(&self.object.oid.0.to_le_bytes());
@@ -123,20 +194,42 @@ impl Record {
             w.extend_from_slice(&(path.as_bytes().len() as u16).to_le_bytes());
             w.extend_from_slice(path.as_bytes());
         }
+        if let Some(transit) = self.transit {
+            w.push(transit.code());
+        }
+        if !self.segments.is_empty() {
+            w.extend_from_slice(&(self.segments.len() as u32).to_le_bytes());
+            for segment in &self.segments {
+                w.extend_from_slice(&segment.start.to_le_bytes());
+                w.extend_from_slice(&segment.end.to_le_bytes());
+                w.extend_from_slice(&segment.keeper.0.to_le_bytes());
+            }
+        }
+        // No extension yet.
+        w.extend_from_slice(&0u16.to_le_bytes());
         w
     }
 
-    /// Reads what [`Record::encode`] wrote.
+    /// Reads what [`Record::encode`] wrote, of this program and of those that wrote format 1.
     ///
     /// # Errors
     /// [`BadRecord`] for anything else.
     pub fn decode(bytes: &[u8]) -> Result<Self, BadRecord> {
         let mut r = Reader(bytes);
-        if r.u8()? != FORMAT {
-            return Err(BadRecord);
+        let format = r.u8()?;
+        if !(FIRST_FORMAT..=FORMAT).contains(&format) {
+            return Err(BadRecord::Format(format));
         }
-        let kind = Kind::from_code(r.u8()?).ok_or(BadRecord)?;
+        let kind = Kind::from_code(r.u8()?).ok_or(BadRecord::Damaged)?;
         let has = r.u8()?;
+        let known = if format == FIRST_FORMAT {
+            KNOWN_IN_FIRST
+        } else {
+            KNOWN
+        };
+        if has & !known != 0 {
+            return Err(BadRecord::Damaged);
+        }
         let mut record = Record {
             version: u64::from_le_bytes(r.array()?),
             kind,
@@ -153,20 +246,34 @@ impl Record {
             origin: None,
             hides: None,
             drained: None,
+            transit: None,
+            segments: Vec::new(),
         };
-        if has & 4 != 0 {
+        if has & HAS_DRAINED != 0 {
             record.drained = Some(Stamp {
                 size: u64::from_le_bytes(r.array()?),
                 ctime_ns: i128::from_le_bytes(r.array()?),
             });
         }
-        if has & 1 != 0 {
+        if has & HAS_ORIGIN != 0 {
             record.origin = Some(r.path()?);
         }
-        if has & 2 != 0 {
+        if has & HAS_HIDES != 0 {
             record.hides = Some(r.path()?);
         }
-        r.0.is_empty().then_some(record).ok_or(BadRecord)
+        if has & HAS_TRANSIT != 0 {
+            record.transit = Some(Transit::from_code(r.u8()?).ok_or(BadRecord::Damaged)?);
+        }
+        if has & HAS_SEGMENTS != 0 {
+            for _ in 0..u32::from_le_bytes(r.array()?) {
+                record.segments.push(r.segment()?);
+            }
+        }
+        if format > FIRST_FORMAT {
+            let extensions = usize::from(u16::from_le_bytes(r.array()?));
+            r.take(extensions)?;
+        }
+        r.0.is_empty().then_some(record).ok_or(BadRecord::Damaged)
     }
 }
 
@@ -176,7 +283,7 @@ pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 impl<'a> Reader<'a> {
     pub(crate) fn take(&mut self, n: usize) -> Result<&'a [u8], BadRecord> {
         if self.0.len() < n {
-            return Err(BadRecord);
+            return Err(BadRecord::Damaged);
         }
         let (head, tail) = self.0.split_at(n);
         self.0 = tail;
@@ -192,7 +299,14 @@ impl<'a> Reader<'a> {
     }
     pub(crate) fn path(&mut self) -> Result<TreePath, BadRecord> {
         let len = usize::from(u16::from_le_bytes(self.array()?));
-        TreePath::new(self.take(len)?).ok_or(BadRecord)
+        TreePath::new(self.take(len)?).ok_or(BadRecord::Damaged)
+    }
+    fn segment(&mut self) -> Result<Segment, BadRecord> {
+        Ok(Segment {
+            start: u64::from_le_bytes(self.array()?),
+            end: u64::from_le_bytes(self.array()?),
+            keeper: BridgeId(u32::from_le_bytes(self.array()?)),
+        })
     }
 }
 
@@ -200,29 +314,99 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_record_survives_encoding_and_every_truncation_is_refused() {
-        let r = Record {
-            version: 3,
-            kind: Kind::Moved,
+    fn plain() -> Record {
+        Record {
+            version: 0x0102_0304_0506_0708,
+            kind: Kind::File,
             object: ObjectName {
                 oid: ObjectId::new(BridgeId(1), 2, 3),
                 link: 4,
             },
             owner: BridgeId(5),
             ino: 6,
+            origin: None,
+            hides: None,
+            token: Token { client: 7, seq: 8 },
+            drained: None,
+            transit: None,
+            segments: Vec::new(),
+        }
+    }
+
+    fn full() -> Record {
+        Record {
+            kind: Kind::Moved,
             origin: TreePath::new(*b"a/b"),
             hides: TreePath::new(*b"c"),
-            token: Token { client: 7, seq: 8 },
             drained: Some(Stamp {
                 size: 9,
                 ctime_ns: -10,
             }),
-        };
-        let bytes = r.encode();
-        assert_eq!(Record::decode(&bytes), Ok(r));
-        for cut in 0..bytes.len() {
-            assert_eq!(Record::decode(&bytes[..cut]), Err(BadRecord), "cut {cut}");
+            ..plain()
         }
+    }
+
+    fn segmented() -> Record {
+        let segment = |start, end, keeper| Segment {
+            start,
+            end,
+            keeper: BridgeId(keeper),
+        };
+        Record {
+            transit: Some(Transit::Releasing),
+            segments: vec![segment(0, 10, 1), segment(10, u64::MAX, 2)],
+            ..full()
+        }
+    }
+
+    /// As the first format wrote them.
+    const FULL_IN_FIRST: &[u8] =
+        b"\x01\x05\x07\x08\x07\x06\x05\x04\x03\x02\x01\x03\0\0\0\0\0\0\0\x02\0\0\0\x01\
+          \0\0\0\x04\0\0\0\x05\0\0\0\x06\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x08\0\0\0\x09\
+          \0\0\0\0\0\0\0\xf6\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\
+          \x03\0a/b\x01\0c";
+    const PLAIN_IN_FIRST: &[u8] =
+        b"\x01\x01\0\x08\x07\x06\x05\x04\x03\x02\x01\x03\0\0\0\0\0\0\0\x02\0\0\0\x01\0\
+          \0\0\x04\0\0\0\x05\0\0\0\x06\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x08\0\0\0";
+
+    #[test]
+    fn a_record_survives_encoding_and_every_truncation_is_refused() {
+        for r in [plain(), full(), segmented()] {
+            let bytes = r.encode();
+            assert_eq!(Record::decode(&bytes), Ok(r));
+            for cut in 0..bytes.len() {
+                let cut_off = Record::decode(&bytes[..cut]);
+                assert_eq!(cut_off, Err(BadRecord::Damaged), "cut {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_first_format_wrote_is_read_and_written_in_the_second() {
+        for (bytes, record) in [(FULL_IN_FIRST, full()), (PLAIN_IN_FIRST, plain())] {
+            assert_eq!(Record::decode(bytes), Ok(record.clone()));
+            for cut in 0..bytes.len() {
+                let cut_off = Record::decode(&bytes[..cut]);
+                assert_eq!(cut_off, Err(BadRecord::Damaged), "cut {cut}");
+            }
+            let again = record.encode();
+            assert_eq!(again[0], 2);
+            assert_eq!(Record::decode(&again), Ok(record));
+        }
+    }
+
+    #[test]
+    fn an_extension_is_skipped_and_a_format_from_later_is_named() {
+        let mut bytes = segmented().encode();
+        bytes.truncate(bytes.len() - 2);
+        bytes.extend_from_slice(b"\x05\0later");
+        assert_eq!(Record::decode(&bytes), Ok(segmented()));
+        bytes[0] = 3;
+        let refused = Record::decode(&bytes).unwrap_err();
+        assert_eq!(refused, BadRecord::Format(3));
+        assert_eq!(
+            refused.to_string(),
+            "a record of format 3; this program reads formats 1 to 2"
+        );
     }
 }

@@ -5,7 +5,7 @@
 //! backing objects. Implementations live in `forebay-tables`.
 
 use crate::path::TreePath;
-use crate::record::{ObjectName, Record, Token};
+use crate::record::{ObjectId, ObjectName, Record, Token};
 use std::fmt;
 
 /// One change of the tables. A batch of them is atomic.
@@ -83,6 +83,15 @@ impl fmt::Display for TableError {
 
 impl std::error::Error for TableError {}
 
+/// In which order a walk meets directories and what is in them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// Each directory before everything in it.
+    ParentsFirst,
+    /// Everything in a directory before the directory itself: the other way round.
+    ChildrenFirst,
+}
+
 /// A named value of the bridge itself.
 pub type KeyValue = (Vec<u8>, Vec<u8>);
 
@@ -126,6 +135,26 @@ pub trait Tables {
     fn subtree(&self, dir: &TreePath) -> Result<Vec<(TreePath, Record)>, TableError> {
         self.page_below(dir, None, usize::MAX)
     }
+
+    /// The next records of a walk through the whole table: those that come after `after` in this order, at
+    /// most `limit`. `after` itself need not be there (any more). The order is that of the keys
+    /// ([`TreePath::key`]): the children of one directory follow each other.
+    ///
+    /// # Errors
+    /// The store failed or a record is damaged.
+    fn page(
+        &self,
+        after: Option<&TreePath>,
+        order: Order,
+        limit: usize,
+    ) -> Result<Vec<(TreePath, Record)>, TableError>;
+
+    /// All names of an object (hard links) whose records are in this table, with their paths, in the order
+    /// of their link numbers.
+    ///
+    /// # Errors
+    /// The store failed.
+    fn names_of(&self, object: ObjectId) -> Result<Vec<(ObjectName, TreePath)>, TableError>;
 
     /// The path that names an object.
     ///

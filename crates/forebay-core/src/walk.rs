@@ -8,7 +8,7 @@
 
 use crate::access::{self, SEARCH};
 use crate::facts::{Attr, Cred, Facts, LabelParent, Outcome, Settings, Stop, errno};
-use crate::ops::{Path, Start};
+use crate::ops::{Path, Start, is_reserved};
 use crate::path::TreePath;
 use crate::record::{Kind, ObjectName, Record};
 
@@ -224,6 +224,10 @@ impl Walk<'_> {
                 break lower.rebase(&at, &now).unwrap_or(now);
             }
             if at.is_root() {
+                if is_reserved(lower) {
+                    // It waits for its removal: it is in the namespace no more.
+                    return errno(libc::ENOENT);
+                }
                 break lower.clone();
             }
             at = at.parent();

@@ -2,10 +2,13 @@
 
 mod world;
 
-use forebay_core::facts::{Cred, Stop};
+use forebay_core::facts::{Cred, Label, LabelParent, Settings, Stop};
+use forebay_core::label::label_at;
 use forebay_core::ops::{Answer, GrantTarget, Op};
 use forebay_core::path::TreePath;
-use forebay_core::record::Kind;
+use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, Record, Token};
+use forebay_core::repair::{self, Problem, Survivor, rebuild};
+use forebay_core::walk::Walk;
 use std::collections::BTreeMap;
 use world::{Lower, World, p, path};
 
@@ -481,4 +484,127 @@ fn random_operations_over_a_pfs_tree_look_like_a_plain_tree() {
             assert_eq!(w.tree(), model.0, "seed {seed} step {step}: {op:?}");
         }
     }
+}
+
+/// What is left of a world whose tables are lost.
+fn survivors(w: &World) -> Vec<Survivor> {
+    let settings = Settings {
+        root: b"/pfs/run".to_vec(),
+        stage_limit_bytes: 1000,
+        bridge_uid: 0,
+    };
+    let walk = Walk {
+        cred: &world::root(),
+        settings: &settings,
+        facts: w,
+    };
+    let survivor = |(path, record): (&TreePath, &Record)| Survivor {
+        object: record.object,
+        label: label_at(&walk, path, record).unwrap(),
+        ino: record.ino,
+    };
+    w.table.iter().map(survivor).collect()
+}
+
+#[test]
+fn labels_alone_tell_which_records_there_were() {
+    let mut marked = 0;
+    for seed in 1..200u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1;
+        let mut rnd = |n: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 11) as usize % n
+        };
+        let mut w = World::with_lower(&[
+            ("a", Lower::Dir),
+            ("a/a", Lower::Dir),
+            ("a/b", Lower::File(1)),
+            ("a/a/c", Lower::File(1)),
+            ("b", Lower::Dir),
+            ("b/a", Lower::File(1)),
+        ]);
+        for _ in 0..40 {
+            let mut some = || {
+                let parts: Vec<_> = (0..=rnd(3)).map(|_| ["a", "b", "c"][rnd(3)]).collect();
+                parts.join("/")
+            };
+            let (a, b) = (some(), some());
+            // Many of them fail, which is no matter.
+            let _ = w.run(match rnd(7) {
+                0 => create(&a),
+                1 => mkdir(&a),
+                2 => unlink(&a),
+                3 => rmdir(&a),
+                4 => open(&a, libc::O_RDWR),
+                _ => rename(&a, &b),
+            });
+        }
+        let rebuilt = rebuild(survivors(&w), BridgeId(1), u64::from);
+        assert_eq!(rebuilt.problems, [], "seed {seed}");
+        let found: BTreeMap<_, _> = rebuilt.records.into_iter().collect();
+        let expected: BTreeMap<_, _> = w
+            .table
+            .iter()
+            .map(|(path, record)| {
+                let record = Record {
+                    version: found.get(path).map_or(0, |r| r.version),
+                    token: Token::default(),
+                    drained: None,
+                    ..record.clone()
+                };
+                (path.clone(), record)
+            })
+            .collect();
+        assert_eq!(found, expected, "seed {seed}");
+        marked += found.values().filter(|r| repair::is_marker(r.kind)).count();
+    }
+    assert!(marked > 200, "only {marked} markers");
+}
+
+#[test]
+fn nothing_with_data_is_dropped_whatever_labels_are_lost() {
+    let object = |seq| ObjectName {
+        oid: ObjectId::new(BridgeId(1), 1, seq),
+        link: 0,
+    };
+    let survivor = |seq, kind, parent, name: &str| Survivor {
+        object: object(seq),
+        label: Label {
+            kind,
+            parent,
+            name: name.into(),
+            origin: None,
+            hides: None,
+        },
+        ino: seq,
+    };
+    let root = || LabelParent::Lower(TreePath::root());
+    let rebuilt = rebuild(
+        vec![
+            survivor(1, Kind::File, root(), "same"),
+            survivor(2, Kind::File, root(), "same"),
+            survivor(3, Kind::Whiteout, root(), "same"),
+            survivor(4, Kind::File, LabelParent::Object(object(99).oid), "orphan"),
+            // Each is in the other one.
+            survivor(5, Kind::Dir, LabelParent::Object(object(6).oid), "x"),
+            survivor(6, Kind::Dir, LabelParent::Object(object(5).oid), "y"),
+        ],
+        BridgeId(1),
+        u64::from,
+    );
+    let paths: BTreeMap<_, _> = rebuilt
+        .records
+        .iter()
+        .map(|(path, record)| (record.object, path.clone()))
+        .collect();
+    assert_eq!(paths.len(), 6);
+    // The youngest has the name, although it is a mark.
+    assert_eq!(paths[&object(3)], p("same"));
+    assert_eq!(paths[&object(2)], repair::conflict(&p("same"), object(2)));
+    assert_eq!(paths[&object(1)], repair::conflict(&p("same"), object(1)));
+    assert_eq!(paths[&object(4)], repair::lost(object(4)));
+    let same = |problem: &&Problem| matches!(problem, Problem::SameName { .. });
+    assert_eq!(rebuilt.problems.iter().filter(same).count(), 2);
 }

@@ -1,9 +1,9 @@
 //! What a drain has done so far, for whoever asks.
 
 use forebay_admin::drain::{DrainStatus, Left, LeftPage, Reason, State};
-use forebay_core::path::TreePath;
+use forebay_core::drain::{self, Drain, Report, Tally};
+use forebay_sys::Errno;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -15,15 +15,8 @@ const MOST_REMARKS: usize = 20;
 /// Counters of one drain.
 pub struct Counters {
     started: Instant,
-    pub(crate) files_total: AtomicU64,
-    pub(crate) files_done: AtomicU64,
-    pub(crate) files_drained: AtomicU64,
-    pub(crate) bytes_total: AtomicU64,
     pub(crate) bytes_done: AtomicU64,
     pub(crate) bytes_verified: AtomicU64,
-    pub(crate) dirs: AtomicU64,
-    renamed: AtomicU64,
-    removed: AtomicU64,
     stopping: AtomicBool,
     rest: Mutex<Rest>,
 }
@@ -32,10 +25,9 @@ pub struct Counters {
 struct Rest {
     state: State,
     seconds: f64,
-    left: BTreeMap<TreePath, Left>,
+    tally: Tally,
+    report: Report,
     remarks: Vec<String>,
-    released: bool,
-    kept_because: Option<String>,
     failure: Option<String>,
 }
 
@@ -44,15 +36,8 @@ impl Counters {
     pub fn new(running: bool) -> Self {
         Counters {
             started: Instant::now(),
-            files_total: AtomicU64::new(0),
-            files_done: AtomicU64::new(0),
-            files_drained: AtomicU64::new(0),
-            bytes_total: AtomicU64::new(0),
             bytes_done: AtomicU64::new(0),
             bytes_verified: AtomicU64::new(0),
-            dirs: AtomicU64::new(0),
-            renamed: AtomicU64::new(0),
-            removed: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             rest: Mutex::new(Rest {
                 state: if running { State::Running } else { State::Idle },
@@ -63,14 +48,6 @@ impl Counters {
 
     pub(crate) fn add(counter: &AtomicU64, n: u64) {
         counter.fetch_add(n, Ordering::Relaxed);
-    }
-
-    pub(crate) fn renamed(&self, n: u64) {
-        Self::add(&self.renamed, n);
-    }
-
-    pub(crate) fn removed(&self, n: u64) {
-        Self::add(&self.removed, n);
     }
 
     /// Ends the drain soon.
@@ -88,39 +65,16 @@ impl Counters {
         self.rest.lock().state == State::Running
     }
 
-    pub(crate) fn leave(
-        &self,
-        path: &TreePath,
-        bytes: u64,
-        reason: Reason,
-        operation: &str,
-        cause: String,
-    ) {
-        // The first reason is the one that counts.
-        self.rest
-            .lock()
-            .left
-            .entry(path.clone())
-            .or_insert_with(|| Left {
-                path: path.to_string(),
-                bytes,
-                reason,
-                operation: operation.to_owned(),
-                cause,
-            });
+    /// The drain has got this far.
+    pub(crate) fn follow(&self, tally: Tally) {
+        self.rest.lock().tally = tally;
     }
 
-    pub(crate) fn is_left(&self, path: &TreePath) -> bool {
-        self.rest.lock().left.contains_key(path)
-    }
-
-    /// Forgets of what is left all but these.
-    pub(crate) fn keep_left(&self, which: impl Fn(&TreePath) -> bool) {
-        self.rest.lock().left.retain(|path, _| which(path));
-    }
-
-    pub(crate) fn has_left(&self) -> bool {
-        !self.rest.lock().left.is_empty()
+    /// The drain has come to this.
+    pub(crate) fn close(&self, drain: &Drain) {
+        let mut rest = self.rest.lock();
+        rest.tally = drain.tally();
+        rest.report = drain.report().clone();
     }
 
     pub(crate) fn remark(&self, text: String) {
@@ -130,12 +84,9 @@ impl Counters {
         }
     }
 
-    pub(crate) fn keep_because(&self, reason: &str) {
-        self.rest.lock().kept_because = Some(reason.to_owned());
-    }
-
-    pub(crate) fn set_released(&self) {
-        self.rest.lock().released = true;
+    /// What the drain has come to.
+    pub(crate) fn report(&self) -> Report {
+        self.rest.lock().report.clone()
     }
 
     /// The drain has ended, by this failure if there is one.
@@ -156,23 +107,23 @@ impl Counters {
         let rest = self.rest.lock();
         DrainStatus {
             state: rest.state,
-            files_total: load(&self.files_total),
-            files_done: load(&self.files_done),
-            files_drained: load(&self.files_drained),
-            bytes_total: load(&self.bytes_total),
+            files_total: rest.tally.files_total,
+            files_done: rest.tally.files_done,
+            files_drained: rest.tally.files_drained,
+            bytes_total: rest.tally.bytes_total,
             bytes_done: load(&self.bytes_done),
             bytes_verified: load(&self.bytes_verified),
-            dirs: load(&self.dirs),
-            renamed: load(&self.renamed),
-            removed: load(&self.removed),
+            dirs: rest.tally.dirs,
+            renamed: rest.tally.renamed,
+            removed: rest.tally.removed,
             seconds: match rest.state {
                 State::Running => self.started.elapsed().as_secs_f64(),
                 _ => rest.seconds,
             },
-            left: rest.left.len() as u64,
-            left_bytes: rest.left.values().map(|l| l.bytes).sum(),
-            released: rest.released,
-            kept_because: rest.kept_because.clone(),
+            left: rest.report.left_count,
+            left_bytes: rest.report.left_bytes,
+            released: rest.report.released,
+            kept_because: rest.report.kept_because.clone(),
             remarks: rest.remarks.clone(),
             failure: rest.failure.clone(),
         }
@@ -183,15 +134,39 @@ impl Counters {
         let rest = self.rest.lock();
         let mut page = LeftPage::default();
         let mut bytes = 0;
-        for (i, left) in rest.left.values().enumerate().skip(from as usize) {
+        for (i, left) in rest.report.left.iter().enumerate().skip(from as usize) {
+            let left = words(left);
             // A byte of a path may take six in JSON.
             bytes += 6 * left.path.len() + left.cause.len() + left.operation.len() + 80;
             if bytes > PAGE_BYTES && !page.entries.is_empty() {
                 page.next = Some(i as u64);
                 break;
             }
-            page.entries.push(left.clone());
+            page.entries.push(left);
         }
         page
+    }
+}
+
+/// What is left, as those who ask are told.
+fn words(left: &drain::Left) -> Left {
+    let (reason, operation, cause) = match &left.reason {
+        drain::Reason::Open => (Reason::Open, "", String::new()),
+        drain::Reason::Changing => (Reason::Changing, "", String::new()),
+        drain::Reason::Stopped => (Reason::Stopped, "", String::new()),
+        drain::Reason::Blocked(cause) => (Reason::Blocked, "", cause.clone()),
+        drain::Reason::Refused(trouble) => {
+            let cause = Errno::from_raw_os_error(trouble.errno).to_string();
+            let text = cause.split_once(" (os error").map(|(text, _)| text);
+            let cause = text.unwrap_or(&cause).to_owned();
+            (Reason::Error, trouble.operation, cause)
+        }
+    };
+    Left {
+        path: left.path.to_string(),
+        bytes: left.bytes,
+        reason,
+        operation: operation.to_owned(),
+        cause,
     }
 }

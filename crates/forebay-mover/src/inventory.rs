@@ -1,56 +1,33 @@
 //! What is in the buffer, and what of it the PFS does not have.
 
-use crate::contents::stamp;
+use crate::ground::{Ground, Halt};
 use forebay_admin::drain::{Inventory, Named};
-use forebay_core::drain::Picture;
+use forebay_core::drain::is_dirty;
+use forebay_core::facts::Attr;
 use forebay_core::path::TreePath;
 use forebay_core::record::{Kind, Record};
-use forebay_objects::Objects;
+use forebay_core::table::Order;
 
 /// As many of the largest files are named.
 const NAMED_FILES: usize = 10;
-
-/// Does the PFS differ from what the buffer shows at this path?
-pub(crate) fn is_dirty(objects: &Objects, path: &TreePath, record: &Record) -> bool {
-    if record.hides.is_some() {
-        return true;
-    }
-    match record.kind {
-        Kind::Whiteout => true,
-        Kind::Moved => record.origin.as_ref() != Some(path),
-        Kind::Dir | Kind::File | Kind::Symlink | Kind::Special => objects
-            .attr(record.object)
-            .map_or(true, |attr| record.drained != Some(stamp(&attr))),
-    }
-}
+/// Records that are looked at between two looks into the tables.
+const PAGE: usize = 256;
 
 /// Takes stock.
-pub fn take(objects: &Objects, picture: &Picture) -> Inventory {
+///
+/// # Errors
+/// The tables failed.
+pub fn take(ground: Ground<'_>) -> Result<Inventory, Halt> {
     let mut inv = Inventory::default();
-    for contents in picture.contents() {
-        let (path, first) = &contents.names[0];
-        let dirty = contents
-            .names
-            .iter()
-            .any(|(path, record)| is_dirty(objects, path, record));
-        match (first.kind, dirty) {
-            (Kind::File, _) => {
-                let bytes = objects.attr(first.object).map_or(0, |attr| attr.size);
-                if dirty {
-                    inv.dirty_files += 1;
-                    inv.dirty_bytes += bytes;
-                    inv.largest.push(Named {
-                        path: path.to_string(),
-                        bytes,
-                    });
-                } else {
-                    inv.clean_files += 1;
-                    inv.clean_bytes += bytes;
-                }
-            }
-            (Kind::Symlink, true) => inv.symlinks += 1,
-            (_, true) => inv.specials += 1,
-            (_, false) => {}
+    let mut after: Option<TreePath> = None;
+    loop {
+        let page = ground
+            .door
+            .page(after.as_ref(), Order::ParentsFirst, PAGE)?;
+        let Some((last, _)) = page.last() else { break };
+        after = Some(last.clone());
+        for (path, record) in &page {
+            count(ground, &mut inv, path, record)?;
         }
         // Never many more than are wanted.
         if inv.largest.len() >= 100 * NAMED_FILES {
@@ -58,17 +35,70 @@ pub fn take(objects: &Objects, picture: &Picture) -> Inventory {
         }
     }
     shorten(&mut inv.largest);
-    for (path, record) in picture.records() {
-        match record.kind {
-            Kind::Dir if is_dirty(objects, path, record) => inv.dirs += 1,
-            Kind::Moved if is_dirty(objects, path, record) => inv.renamed += 1,
-            _ => {}
-        }
-        if record.hides.is_some() {
-            inv.removed += 1;
+    Ok(inv)
+}
+
+fn count(
+    ground: Ground<'_>,
+    inv: &mut Inventory,
+    path: &TreePath,
+    record: &Record,
+) -> Result<(), Halt> {
+    let attr = ground.objects.attr(record.object).ok();
+    let dirty = is_dirty(path, record, attr.as_ref());
+    if record.hides.is_some() {
+        inv.removed += 1;
+    }
+    match record.kind {
+        Kind::Dir => inv.dirs += u64::from(dirty),
+        Kind::Moved => inv.renamed += u64::from(dirty),
+        Kind::Whiteout => {}
+        Kind::File | Kind::Symlink | Kind::Special => {
+            count_object(ground, inv, path, record, attr.as_ref())?;
         }
     }
-    inv
+    Ok(())
+}
+
+/// An object counts once, at its first name, and is dirty if it is under one of its names.
+fn count_object(
+    ground: Ground<'_>,
+    inv: &mut Inventory,
+    path: &TreePath,
+    record: &Record,
+    attr: Option<&Attr>,
+) -> Result<(), Halt> {
+    let mut dirty = is_dirty(path, record, attr);
+    if attr.is_some_and(|attr| attr.nlink > 1) {
+        for (_, other) in ground.door.names_of(record.object.oid)? {
+            let Some(record) = ground.door.record(&other)? else {
+                continue;
+            };
+            if other < *path {
+                return Ok(());
+            }
+            dirty |= is_dirty(&other, &record, attr);
+        }
+    }
+    let bytes = attr.map_or(0, |attr| attr.size);
+    match (record.kind, dirty) {
+        (Kind::File, true) => {
+            inv.dirty_files += 1;
+            inv.dirty_bytes += bytes;
+            inv.largest.push(Named {
+                path: path.to_string(),
+                bytes,
+            });
+        }
+        (Kind::File, false) => {
+            inv.clean_files += 1;
+            inv.clean_bytes += bytes;
+        }
+        (Kind::Symlink, true) => inv.symlinks += 1,
+        (_, true) => inv.specials += 1,
+        (_, false) => {}
+    }
+    Ok(())
 }
 
 fn shorten(files: &mut Vec<Named>) {

@@ -1,51 +1,98 @@
-//! One drain from its beginning to its end.
+//! One drain from its beginning to its end: threads that ask the machine what to do, and do it.
 
-use crate::contents::Task;
+use crate::copies::Copies;
 use crate::counters::Counters;
-use crate::ground::{Ground, Halt, Points, picture};
-use crate::notes::{self, INTENDED, WORKPLACES};
+use crate::ground::{Ground, Halt, Points};
+use crate::pfs::{self, Trouble};
 use crate::throttle::Throttle;
+use crate::{names, processes};
 use forebay_admin::drain::DrainRequest;
-use forebay_core::drain::Picture;
+use forebay_core::drain::{Act, Drain, Got, Next, Report, Terms, Ticket};
 use forebay_core::path::TreePath;
-use parking_lot::Mutex;
-use std::collections::BTreeSet;
+use forebay_core::record::ObjectName;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+/// How long "a moment" is for the machine.
+const MOMENT: Duration = Duration::from_millis(20);
+
 /// A drain at work.
-pub struct Pass<'g, G: Ground + ?Sized> {
-    pub(crate) ground: &'g G,
-    pub(crate) request: &'g DrainRequest,
+pub struct Pass<'g> {
+    pub(crate) ground: Ground<'g>,
     pub(crate) counters: &'g Counters,
     pub(crate) points: &'g Points,
     pub(crate) throttle: Throttle,
+    pub(crate) copies: Copies,
+    terms: Terms,
+    patience: Duration,
     started: Instant,
-    /// What [`INTENDED`] says.
-    pub(crate) intended: Mutex<BTreeSet<TreePath>>,
-    /// Directories of the PFS that got or lost an entry.
-    changed: Mutex<BTreeSet<TreePath>>,
-    /// Directories of the PFS whose entries are not known to be on its disks.
-    unsynced: Mutex<BTreeSet<TreePath>>,
+    /// The directories of the PFS have their times back.
+    times_given_back: AtomicBool,
 }
 
-impl<'g, G: Ground + ?Sized> Pass<'g, G> {
+/// What the threads share.
+struct Shared {
+    drain: Drain,
+    /// Acts that nobody has taken yet.
+    acts: VecDeque<(Ticket, Act)>,
+    idle: usize,
+    outcome: Option<Result<(), Halt>>,
+}
+
+/// Makes the tables say what the PFS shows, after a drain that was killed in between.
+///
+/// # Errors
+/// The tables failed.
+pub fn resume(ground: Ground<'_>) -> Result<(), Halt> {
+    let counters = Counters::new(true);
+    let points = Points::none();
+    let request = DrainRequest::default();
+    Pass::new(ground, &request, &counters, &points).drive(Drain::resume(), 1)
+}
+
+/// Releases files: they go from the buffer if they are clean and nobody has them open. At most
+/// [`forebay_core::drain::RELEASED_AT_ONCE`] at a time, and not while a drain is at work.
+///
+/// # Errors
+/// The tables failed.
+pub fn release(ground: Ground<'_>, paths: Vec<TreePath>) -> Result<Report, Halt> {
+    let counters = Counters::new(true);
+    let points = Points::none();
+    let request = DrainRequest::default();
+    let pass = Pass::new(ground, &request, &counters, &points);
+    let outcome = pass.drive(Drain::release(paths), 1);
+    if let Err(Halt::Fault(_)) = outcome {
+        // Requests wait for what is in transit. If this fails as well, the next start does it.
+        let _ = resume(ground);
+    }
+    outcome.map(|()| counters.report())
+}
+
+impl<'g> Pass<'g> {
     /// A drain of `ground` that is asked for by `request`; where it is shows in `counters`.
     pub fn new(
-        ground: &'g G,
-        request: &'g DrainRequest,
+        ground: Ground<'g>,
+        request: &DrainRequest,
         counters: &'g Counters,
         points: &'g Points,
     ) -> Self {
+        let workers = request.workers.unwrap_or(crate::DEFAULT_WORKERS).max(1);
         Pass {
             ground,
-            request,
             counters,
             points,
             throttle: Throttle::new(request.rate),
+            copies: Copies::default(),
+            terms: Terms {
+                keep: request.keep,
+                batches: workers as usize,
+                patient: request.patience_ms > 0,
+            },
+            patience: Duration::from_millis(request.patience_ms),
             started: Instant::now(),
-            intended: Mutex::default(),
-            changed: Mutex::default(),
-            unsynced: Mutex::default(),
+            times_given_back: AtomicBool::new(false),
         }
     }
 
@@ -54,98 +101,181 @@ impl<'g, G: Ground + ?Sized> Pass<'g, G> {
     /// # Errors
     /// The tables failed, or a test has cut the drain short.
     pub fn run(&self) -> Result<(), Halt> {
-        let lower = self.ground.lower();
+        let lower = self.ground.lower;
         lower.flush_touches();
         lower.times().begin_drain();
-        let changed = self.change_the_pfs();
-        let open = |dir: &TreePath| lower.open(dir, libc::O_RDONLY | libc::O_DIRECTORY);
-        lower.times().end_drain(open);
-        changed?;
-        self.finish_dirs()?;
-        self.list_what_is_left()?;
-        self.sync_dirs();
-        self.release()
-    }
-
-    /// Everything that changes entries of directories there.
-    fn change_the_pfs(&self) -> Result<(), Halt> {
-        self.ground.lower().keep_times(&TreePath::root());
-        self.clean_up_after_the_last()?;
-        self.settle_names()?;
-        if !self.is_stopping() {
-            let tasks = self.plan_contents(&self.picture()?);
-            self.write_down_workplaces(&tasks)?;
-            self.copy_all(tasks)?;
-            self.forget_workplaces()?;
+        lower.keep_times(&TreePath::root());
+        let outcome = self.drive(Drain::new(self.terms.clone()), self.terms.batches);
+        self.give_times_back();
+        if let Err(Halt::Fault(_)) = outcome {
+            // Requests wait for what is in transit. If this fails as well, the next start does it.
+            let _ = resume(self.ground);
         }
-        Ok(())
+        outcome
     }
 
-    /// Removes the temporary names that a killed drain has left.
-    fn clean_up_after_the_last(&self) -> Result<(), Halt> {
-        let mut workplaces = BTreeSet::new();
-        self.ground.exclusively(&mut |ns| {
-            *self.intended.lock() = notes::read(ns, INTENDED)?;
-            workplaces = notes::read(ns, WORKPLACES)?;
-            Ok(())
-        })?;
-        self.remove_leftovers(&TreePath::root());
-        for dir in &workplaces {
-            self.remove_leftovers(dir);
+    /// Nothing changes entries of directories on the PFS any more.
+    fn give_times_back(&self) {
+        if !self.times_given_back.swap(true, Ordering::SeqCst) {
+            let lower = self.ground.lower;
+            let open = |dir: &TreePath| lower.open(dir, libc::O_RDONLY | libc::O_DIRECTORY);
+            lower.times().end_drain(open);
         }
-        Ok(())
     }
 
-    fn write_down_workplaces(&self, tasks: &[Task]) -> Result<(), Halt> {
-        let dirs = tasks.iter().flat_map(Task::workplaces).collect();
-        self.note(WORKPLACES, &dirs)
+    /// Drives a machine to its end, with several threads.
+    fn drive(&self, drain: Drain, threads: usize) -> Result<(), Halt> {
+        let shared = Mutex::new(Shared {
+            drain,
+            acts: VecDeque::new(),
+            idle: 0,
+            outcome: None,
+        });
+        let news = Condvar::new();
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(|| self.work(&shared, &news));
+            }
+            self.work(&shared, &news);
+        });
+        let shared = shared.into_inner();
+        self.counters.close(&shared.drain);
+        shared.outcome.unwrap_or(Ok(()))
     }
 
-    fn forget_workplaces(&self) -> Result<(), Halt> {
-        self.note(WORKPLACES, &BTreeSet::new())
+    fn work(&self, shared: &Mutex<Shared>, news: &Condvar) {
+        let mut state = shared.lock();
+        while let Some((ticket, act)) = self.next(&mut state, news) {
+            let got = MutexGuard::unlocked(&mut state, || self.carry_out(&act));
+            match got {
+                Ok(got) => {
+                    state.drain.done(ticket, got);
+                    self.counters.follow(state.drain.tally());
+                }
+                Err(halt) => {
+                    state.outcome.get_or_insert(Err(halt));
+                    news.notify_all();
+                }
+            }
+        }
     }
 
-    fn note(&self, key: &[u8], paths: &BTreeSet<TreePath>) -> Result<(), Halt> {
-        self.ground
-            .exclusively(&mut |ns| ns.commit(vec![notes::change(key, paths)], Vec::new()))
+    /// The next act for this thread; `None` at the end.
+    fn next(&self, state: &mut MutexGuard<'_, Shared>, news: &Condvar) -> Option<(Ticket, Act)> {
+        loop {
+            if state.outcome.is_some() {
+                return None;
+            }
+            if let Some(act) = state.acts.pop_front() {
+                return Some(act);
+            }
+            match self.ask(state) {
+                Ok(Next::Act(ticket, act)) => {
+                    // There may be more to do, for somebody else.
+                    if state.idle > 0
+                        && let Ok(Next::Act(ticket, act)) = self.ask(state)
+                    {
+                        state.acts.push_back((ticket, act));
+                        news.notify_one();
+                    }
+                    return Some((ticket, act));
+                }
+                Ok(Next::Wait) => {
+                    state.idle += 1;
+                    news.wait(state);
+                    state.idle -= 1;
+                }
+                Ok(Next::End) => {
+                    state.outcome.get_or_insert(Ok(()));
+                    news.notify_all();
+                }
+                Err(text) => {
+                    state.outcome.get_or_insert(Err(Halt::Fault(text)));
+                    news.notify_all();
+                }
+            }
+        }
     }
 
-    /// All records as they are now.
-    pub(crate) fn picture(&self) -> Result<Picture, Halt> {
-        let mut taken = Picture::default();
-        self.ground.exclusively(&mut |ns| {
-            taken = picture(ns)?;
-            Ok(())
-        })?;
-        Ok(taken)
+    fn ask(&self, state: &mut Shared) -> Result<Next, String> {
+        if self.counters.is_stopping() {
+            state.drain.stop();
+        }
+        if self.started.elapsed() >= self.patience {
+            state.drain.lose_patience();
+        }
+        state.drain.next(self.ground.door)
+    }
+
+    fn carry_out(&self, act: &Act) -> Result<Got, Halt> {
+        self.points.pass()?;
+        let ground = &self.ground;
+        Ok(match act {
+            Act::Fetch(need) => {
+                return Err(Halt::Fault(format!(
+                    "one bridge can't ask others: {need:?}"
+                )));
+            }
+            Act::Commit(commit) => Got::Verdict(ground.door.commit(commit)?),
+            Act::Examine(objects) => Got::Attrs(objects.iter().map(|o| self.examine(*o)).collect()),
+            Act::Look(paths) => {
+                let look = |path| pfs::look(ground.lower, path).map_err(Trouble::into_core);
+                Got::Seen(paths.iter().map(look).collect())
+            }
+            Act::Rename { from, to } => Got::Did(names::rename(ground.lower, from, to)),
+            Act::Remove(path) => Got::Did(names::remove(ground.lower, path)),
+            Act::Discard { path, aside } => Got::Did(names::discard(ground.lower, path, aside)),
+            Act::MakeDir(path) => Got::Made(names::make_dir(ground.lower, path)),
+            Act::Copy {
+                copies,
+                after_a_pause,
+            } => Got::Copies(self.copy_all(copies, *after_a_pause)?),
+            Act::Sync(all) => Got::Each(self.sync(all)),
+            Act::Verify(all) => Got::Each(self.verify_all(all)),
+            Act::Name(namings) => Got::Each(self.name_all(namings)?),
+            Act::Forget(all) => {
+                self.forget(all);
+                Got::Done
+            }
+            Act::Unhide(all) => Got::Each(all.iter().map(|o| self.unhide(*o)).collect()),
+            Act::Dress { path, object } => {
+                self.give_times_back();
+                Got::Did(self.dress_dir(path, *object).map_err(Trouble::into_core))
+            }
+            Act::SyncDirs(dirs) => Got::Each(
+                dirs.iter()
+                    .map(|dir| names::sync(ground.lower, dir))
+                    .collect(),
+            ),
+            Act::Sweep(dirs) => {
+                for dir in dirs {
+                    names::sweep(ground.lower, dir, self.counters);
+                }
+                Got::Done
+            }
+            Act::Probe(all) => Got::Users(all.iter().map(|o| self.probe(*o)).collect()),
+            Act::ProbeDirs => {
+                let dirs = ground.instance.join("dir");
+                Got::Busy(processes::directories_in_use(&dirs))
+            }
+            Act::Pause => {
+                std::thread::sleep(MOMENT);
+                Got::Done
+            }
+        })
+    }
+
+    /// Attributes of an object, with the times that a directory has yet to get.
+    fn examine(&self, object: ObjectName) -> forebay_core::drain::Work<forebay_core::facts::Attr> {
+        self.ground.objects.flush_touch(object);
+        let attr = self.ground.objects.attr(object);
+        attr.map_err(|errno| forebay_core::drain::Trouble {
+            operation: "stat in the buffer",
+            errno: errno.raw_os_error(),
+        })
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.counters.is_stopping()
-    }
-
-    /// May a file that is still open be waited for?
-    pub(crate) fn has_patience(&self) -> bool {
-        self.started.elapsed() < Duration::from_millis(self.request.patience_ms)
-    }
-
-    /// The directory around `path` got or lost an entry.
-    pub(crate) fn note_dir(&self, path: &TreePath) {
-        self.changed.lock().insert(path.parent());
-        self.note_unsynced(path);
-    }
-
-    /// The directory around `path` may have changed in an earlier drain that did not come to its end.
-    pub(crate) fn note_unsynced(&self, path: &TreePath) {
-        self.unsynced.lock().insert(path.parent());
-    }
-
-    pub(crate) fn take_unsynced(&self) -> BTreeSet<TreePath> {
-        std::mem::take(&mut self.unsynced.lock())
-    }
-
-    /// Did the directory itself get or lose an entry, under a name that programs know?
-    pub(crate) fn has_changed(&self, dir: &TreePath) -> bool {
-        self.changed.lock().contains(dir)
     }
 }

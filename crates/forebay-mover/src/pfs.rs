@@ -15,6 +15,16 @@ pub struct Trouble {
     pub errno: Errno,
 }
 
+impl Trouble {
+    /// As the drain of core knows it.
+    pub(crate) fn into_core(self) -> forebay_core::drain::Trouble {
+        forebay_core::drain::Trouble {
+            operation: self.operation,
+            errno: self.errno.raw_os_error(),
+        }
+    }
+}
+
 /// Result of work on the PFS.
 pub type Work<T> = Result<T, Trouble>;
 

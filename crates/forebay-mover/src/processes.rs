@@ -1,7 +1,10 @@
 //! Who has a file or directory open, according to /proc: for directories, which take no leases, and
 //! for file systems without leases. Sees the processes that the bridge's user may look into.
 
+use forebay_core::record::ObjectId;
+use forebay_objects::parse_name;
 use forebay_sys::{self as sys, Openers};
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -42,6 +45,37 @@ pub fn is_in_use(file: &OwnedFd, by: Openers) -> bool {
             (None, Ok(inode)) => return anyone_has(inode, by),
             (_, Err(_)) => return true,
         }
+    }
+}
+
+/// Who has a file open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InUse {
+    /// Nobody.
+    No,
+    /// Only this process, under another number: it is on its way to a client.
+    ByUs,
+    /// Somebody else.
+    ByOthers,
+}
+
+/// Who beside this descriptor has the open file open, for reading or writing? Does not wait.
+pub fn who_uses(file: &OwnedFd) -> InUse {
+    let Ok(attr) = forebay_sys::stat(file.as_fd(), b"") else {
+        return InUse::ByOthers;
+    };
+    let inode = (attr.dev, attr.ino);
+    match sys::is_in_use(file.as_fd(), Openers::Anyone) {
+        Some(false) => InUse::No,
+        Some(true) if we_have(inode, file.as_raw_fd()) => InUse::ByUs,
+        // What this process had a moment ago may be closed by now.
+        Some(true) => match sys::is_in_use(file.as_fd(), Openers::Anyone) {
+            Some(false) => InUse::No,
+            _ => InUse::ByOthers,
+        },
+        None if anyone_has(inode, Openers::Anyone) => InUse::ByOthers,
+        None if we_have(inode, file.as_raw_fd()) => InUse::ByUs,
+        None => InUse::No,
     }
 }
 
@@ -88,16 +122,29 @@ fn can_write(process: &Path, fd: &std::fs::DirEntry) -> bool {
     flags.is_none_or(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
 }
 
-/// Does another process have a directory at or below `dir` as its working directory, or open?
-pub fn anyone_is_in(dir: &Path) -> bool {
-    let is_inside =
-        |link: &Path| std::fs::read_link(link).is_ok_and(|target| target.starts_with(dir));
-    others().any(|process| {
-        is_inside(&process.join("cwd"))
-            || std::fs::read_dir(process.join("fd"))
-                .into_iter()
-                .flatten()
-                .flatten()
-                .any(|fd| is_inside(&fd.path()))
-    })
+/// The backing directories below `dirs` that a process has open, or as its working directory. This process
+/// counts: what it has open is on its way to a client.
+pub fn directories_in_use(dirs: &Path) -> Vec<ObjectId> {
+    let mut found = BTreeSet::new();
+    for process in others().chain([PathBuf::from("/proc/self")]) {
+        let links = std::fs::read_dir(process.join("fd"))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|fd| fd.path())
+            .chain([process.join("cwd")]);
+        for link in links {
+            let target = std::fs::read_link(link).ok();
+            found.extend(target.and_then(|target| directory_of(&target, dirs)));
+        }
+    }
+    found.into_iter().collect()
+}
+
+/// The object of the backing directory at `path`, if it is one below `dirs`: `dirs/FOLDER/OBJECT`.
+fn directory_of(path: &Path, dirs: &Path) -> Option<ObjectId> {
+    let mut parts = path.strip_prefix(dirs).ok()?.components().skip(1);
+    let name = parts.next()?.as_os_str().as_bytes();
+    let (object, _) = parse_name(name)?;
+    Some(object.oid)
 }

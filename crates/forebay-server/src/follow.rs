@@ -5,6 +5,7 @@ use crate::ServerHandle;
 use crate::log::Cause;
 use crate::world::Hand;
 use forebay_core::facts::{Cred, Facts, Label};
+use forebay_core::label;
 use forebay_core::ops::Effect;
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectName, Record};
@@ -74,19 +75,26 @@ pub(crate) fn label_for(
     path: &TreePath,
     record: &Record,
 ) -> Result<Label, String> {
-    let walk = Walk {
-        cred: &Cred::default(),
+    label::label_at(&walk(server, facts, &Cred::default()), path, record)
+        .map_err(|stop| format!("no directory for {path:?}: {stop:?}"))
+}
+
+/// Is a label right for the object of a record?
+pub(crate) fn is_right(
+    server: &ServerHandle,
+    facts: &dyn Facts,
+    path: &TreePath,
+    record: &Record,
+    found: &Label,
+) -> bool {
+    let cred = Cred::default();
+    label::is_right(&walk(server, facts, &cred), path, record, found).unwrap_or(false)
+}
+
+fn walk<'a>(server: &'a ServerHandle, facts: &'a dyn Facts, cred: &'a Cred) -> Walk<'a> {
+    Walk {
+        cred,
         settings: &server.settings,
         facts,
-    };
-    let dir = walk
-        .dir_at(&path.parent())
-        .map_err(|stop| format!("no directory for {path:?}: {stop:?}"))?;
-    Ok(Label {
-        kind: record.kind,
-        parent: dir.place.label(),
-        name: path.name().to_vec(),
-        origin: record.origin.clone(),
-        hides: record.hides.clone(),
-    })
+    }
 }

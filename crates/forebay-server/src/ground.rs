@@ -1,44 +1,24 @@
 //! The mover's ground under a real bridge.
 
-use crate::namespace::State;
 use crate::{ServerHandle, follow};
-use forebay_core::ops::Effect;
-use forebay_core::table::{Change, Tables};
-use forebay_mover::{Ground, Halt, Namespace};
-use forebay_objects::Objects;
-use forebay_pfs::Lower;
-use std::path::Path;
+use forebay_core::bridge::ReadSet;
+use forebay_core::drain::{Commit, Facts, Verdict};
+use forebay_core::facts::{Outcome, Stop};
+use forebay_core::path::TreePath;
+use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, Record};
+use forebay_core::speakers::Speaker;
+use forebay_core::table::{Change, KeyValue, Order, TableError, Tables};
+use forebay_mover::{Door, Ground, Halt};
 
-impl Ground for ServerHandle {
-    fn objects(&self) -> &Objects {
-        &self.objects
-    }
-
-    fn lower(&self) -> &Lower {
-        &self.lower
-    }
-
-    fn instance(&self) -> &Path {
-        self.instance_dir()
-    }
-
-    fn exclusively(
-        &self,
-        work: &mut dyn FnMut(&mut dyn Namespace) -> Result<(), Halt>,
-    ) -> Result<(), Halt> {
-        let mut state = self.namespace.exclusive();
-        let mut alone = Alone {
-            server: self,
-            state: &mut state,
-            effects: Vec::new(),
-        };
-        let outcome = work(&mut alone);
-        let effects = std::mem::take(&mut alone.effects);
-        drop(state);
-        // Marks stand for it until it is done, so it can wait for the lock to be free: labels are written
-        // from the tables, under the lock of readers.
-        follow::follow_up(self, &effects);
-        outcome
+impl ServerHandle {
+    /// What a mover stands on.
+    pub fn ground(&self) -> Ground<'_> {
+        Ground {
+            objects: &self.objects,
+            lower: &self.lower,
+            instance: self.instance_dir(),
+            door: self,
+        }
     }
 }
 
@@ -51,36 +31,114 @@ impl From<Halt> for crate::Error {
     }
 }
 
-/// The namespace under the lock that nobody else holds.
-struct Alone<'s> {
-    server: &'s ServerHandle,
-    state: &'s mut State,
-    effects: Vec<Effect>,
+fn fault(e: TableError) -> Stop {
+    Stop::Fault(e.to_string())
 }
 
-impl Namespace for Alone<'_> {
-    fn tables(&self) -> &dyn Tables {
-        self.server.namespace.tables()
+/// One bridge is home of every path, so there is nothing that it would have to ask others for. Each answer is
+/// read under the lock, so that tables and index agree in it.
+impl Facts for ServerHandle {
+    fn record(&self, path: &TreePath) -> Outcome<Option<Record>> {
+        let _guard = self.namespace.read();
+        self.namespace.tables().get(path).map_err(fault)
+    }
+
+    fn page(
+        &self,
+        after: Option<&TreePath>,
+        order: Order,
+        limit: usize,
+    ) -> Outcome<Vec<(TreePath, Record)>> {
+        let _guard = self.namespace.read();
+        let tables = self.namespace.tables();
+        tables.page(after, order, limit).map_err(fault)
+    }
+
+    fn speakers_here(&self, before: Option<&TreePath>, limit: usize) -> Outcome<Vec<Speaker>> {
+        self.speakers(&TreePath::root(), before, limit)
+    }
+
+    fn speakers(
+        &self,
+        lower: &TreePath,
+        before: Option<&TreePath>,
+        limit: usize,
+    ) -> Outcome<Vec<Speaker>> {
+        let state = self.namespace.read();
+        Ok(state.speakers().within(lower, before, limit))
+    }
+
+    fn speakers_of(&self, lower: &TreePath) -> Outcome<Vec<Speaker>> {
+        Ok(self.namespace.read().speakers().of(lower))
+    }
+
+    fn in_transit(&self, after: Option<&TreePath>, limit: usize) -> Outcome<Vec<TreePath>> {
+        Ok(self.namespace.read().speakers().in_transit(after, limit))
+    }
+
+    fn below(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, Record)>> {
+        let _guard = self.namespace.read();
+        self.namespace.tables().subtree(dir).map_err(fault)
+    }
+
+    fn children(&self, dir: &TreePath, limit: usize) -> Outcome<Vec<(Vec<u8>, Record)>> {
+        let _guard = self.namespace.read();
+        let tables = self.namespace.tables();
+        tables.children(dir, None, limit).map_err(fault)
+    }
+
+    fn names_of(&self, object: ObjectId) -> Outcome<Vec<(ObjectName, TreePath)>> {
+        let _guard = self.namespace.read();
+        self.namespace.tables().names_of(object).map_err(fault)
+    }
+
+    fn notes(&self, prefix: &[u8]) -> Outcome<Vec<KeyValue>> {
+        self.namespace.tables().metas(prefix).map_err(fault)
     }
 
     fn next_version(&self) -> u64 {
-        self.server.namespace.next_version()
+        self.namespace.next_version()
     }
 
-    fn commit(&mut self, batch: Vec<Change>, effects: Vec<Effect>) -> Result<(), Halt> {
-        if batch.is_empty() {
-            return Ok(());
-        }
-        self.server.namespace.lower_changed();
-        let changed = batch.clone();
-        self.server.namespace.commit_alone(self.state, batch)?;
-        self.server.wake_for(&changed);
-        self.effects.extend(effects);
+    fn me(&self) -> BridgeId {
+        self.me
+    }
+
+    fn is_home(&self, _path: &TreePath) -> bool {
+        true
+    }
+
+    fn rely_on_range(&self, _dir: &TreePath, _reads: &mut ReadSet) -> Outcome<()> {
         Ok(())
     }
+}
 
-    fn forbid_late_grants(&mut self) {
-        self.server.namespace.lower_changed();
-        self.server.lanes.forbid_late_opens();
+/// Does what requests have seen of the PFS mean something else after this batch? What a record stands for
+/// they have not looked at there.
+fn uncovers(batch: &[Change]) -> bool {
+    batch.iter().any(|change| match change {
+        Change::Delete { .. } => true,
+        Change::Put { record, .. } => record.kind == Kind::Moved,
+        _ => false,
+    })
+}
+
+impl Door for ServerHandle {
+    fn commit(&self, commit: &Commit) -> Result<Verdict, Halt> {
+        let verdict = self.namespace.commit_if(commit, || {
+            if uncovers(&commit.batch) {
+                self.namespace.lower_changed();
+            }
+            if commit.forbids_late_opens {
+                self.lanes.forbid_late_opens();
+            }
+        })?;
+        if verdict == Verdict::Committed {
+            // Marks stand for it until it is done, so it can wait for the lock to be free: labels are written
+            // from the tables, under the lock of readers.
+            follow::follow_up(self, &commit.effects);
+            self.wake_for(&commit.batch);
+        }
+        Ok(verdict)
     }
 }

@@ -254,7 +254,7 @@ impl ServerHandle {
             inboxes: Mutex::default(),
         };
         let recovered = recover::recover(&server, past)?;
-        forebay_mover::resume(&server)?;
+        forebay_mover::resume(server.ground())?;
         if !past.clean {
             server.log.line(format_args!(
                 "the last bridge ended out of order: removed {} names and {} orphans, wrote {} labels",

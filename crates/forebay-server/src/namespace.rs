@@ -8,57 +8,36 @@
 
 use crate::limits::MARKS_PER_COMMIT;
 use forebay_core::bridge::{Bridge, Output, Proposal, ReadSet, Sweep, Verdict, version};
+use forebay_core::drain::{self, Commit};
 use forebay_core::membership::Membership;
 use forebay_core::path::TreePath;
-use forebay_core::record::{BridgeId, Kind, ObjectName, Record, Token};
-use forebay_core::table::{Change, TableError, Tables};
+use forebay_core::record::{BridgeId, ObjectName, Token};
+use forebay_core::speakers::Speakers;
+use forebay_core::table::{Change, Order, TableError, Tables};
 use forebay_tables::{Cached, Journaled, Rocks};
-use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
-use std::collections::{HashMap, HashSet};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Records that are read at a time at the start.
+const PAGE: usize = 1024;
 
 /// What the namespace lock protects beside the tables.
 #[derive(Debug, Default)]
 pub struct State {
-    /// Where things of the PFS are that were renamed, by their path there.
-    moved: HashMap<TreePath, TreePath>,
+    /// Which records speak of paths of the PFS, and which are in transit.
+    speakers: Speakers,
 }
 
 impl State {
     /// Where in the buffer the thing is that is at `origin` on the PFS, if it was renamed.
     pub fn moved(&self, origin: &TreePath) -> Option<TreePath> {
-        if self.moved.is_empty() {
-            return None;
-        }
-        self.moved.get(origin).cloned()
+        self.speakers.moved(origin)
     }
 
-    fn learn(&mut self, path: &TreePath, record: &Record) {
-        if let (Kind::Moved, Some(origin)) = (record.kind, &record.origin) {
-            self.moved.insert(origin.clone(), path.clone());
-        }
-    }
-
-    /// The PFS is about to show this thing somewhere else.
-    fn unlearn(&mut self, path: &TreePath, record: &Record) {
-        if let (Kind::Moved, Some(origin)) = (record.kind, &record.origin)
-            && self.moved.get(origin) == Some(path)
-        {
-            self.moved.remove(origin);
-        }
-    }
-
-    /// Renames within a batch delete first and put then, so the last word is the put.
-    fn follow(&mut self, batch: &[Change]) {
-        for change in batch {
-            match change {
-                Change::Delete { path, .. } if !self.moved.is_empty() => {
-                    self.moved.retain(|_, at| at != path);
-                }
-                Change::Put { path, record } => self.learn(path, record),
-                _ => {}
-            }
-        }
+    /// Who speaks of paths of the PFS.
+    pub(crate) fn speakers(&self) -> &Speakers {
+        &self.speakers
     }
 }
 
@@ -97,8 +76,14 @@ impl Namespace {
         epoch: u32,
     ) -> Result<Self, TableError> {
         let mut state = State::default();
-        for (path, record) in tables.subtree(&TreePath::root())? {
-            state.learn(&path, &record);
+        let mut after = None;
+        loop {
+            let page = tables.page(after.as_ref(), Order::ParentsFirst, PAGE)?;
+            let Some((last, _)) = page.last() else { break };
+            after = Some(last.clone());
+            for (path, record) in &page {
+                state.speakers.learn(path, record);
+            }
         }
         let bridge = Bridge::recover(Membership::single(me), epoch, &tables, 0)?;
         Ok(Namespace {
@@ -127,12 +112,6 @@ impl Namespace {
     /// The lock for decisions that may change something: one holder, and readers beside it.
     pub fn upgradable(&self) -> RwLockUpgradableReadGuard<'_, State> {
         self.state.upgradable_read()
-    }
-
-    /// The lock that nobody holds beside you, not even to read: for who changes the PFS and
-    /// the tables together.
-    pub fn exclusive(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write()
     }
 
     /// Next version number for a record.
@@ -173,31 +152,32 @@ impl Namespace {
     ) -> Result<(), TableError> {
         let mut state = RwLockUpgradableReadGuard::upgrade(guard);
         self.propose(token, batch, own)?;
-        state.follow(batch);
+        state.speakers.follow(batch);
         self.commits.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
 
-    /// Commits under [`Namespace::exclusive`].
+    /// Commits what a drain has decided without a lock, if everything that it relied on is still so. The
+    /// lock is held for that comparison and for the write.
     ///
     /// # Errors
     /// The store failed; nothing is changed then.
-    pub fn commit_alone(&self, state: &mut State, batch: Vec<Change>) -> Result<(), TableError> {
-        let mut replaced = Vec::new();
-        for change in &batch {
-            if let Change::Put { path, .. } = change
-                && let Some(before) = self.tables.get(path)?
-            {
-                replaced.push((path.clone(), before));
+    pub fn commit_if(
+        &self,
+        commit: &Commit,
+        before: impl FnOnce(),
+    ) -> Result<drain::Verdict, TableError> {
+        let mut state = self.state.write();
+        for (path, seen) in &commit.reads.records {
+            if self.tables.get(path)?.map(|r| r.version) != seen.version {
+                return Ok(drain::Verdict::Conflict);
             }
         }
-        self.propose(Token::default(), &batch, Vec::new())?;
-        for (path, before) in replaced {
-            state.unlearn(&path, &before);
-        }
-        state.follow(&batch);
+        before();
+        self.propose(Token::default(), &commit.batch, Vec::new())?;
+        state.speakers.follow(&commit.batch);
         self.commits.fetch_add(1, Ordering::SeqCst);
-        Ok(())
+        Ok(drain::Verdict::Committed)
     }
 
     /// Takes a batch through the transaction layer, with marks that may go.

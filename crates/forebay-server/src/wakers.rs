@@ -24,10 +24,10 @@ pub(crate) struct Wakers {
 }
 
 impl Wakers {
-    /// `waker` waits for the record at `path`. False, and it does not, if `is_current` says that something has
-    /// been committed since the record was read.
+    /// `waker` waits for the record at `path`. False, and it does not, if `is_current` says that there is nothing
+    /// to wait for any more.
     #[must_use]
-    pub fn wait(&self, path: TreePath, waker: Waker, is_current: impl FnOnce() -> bool) -> bool {
+    pub fn wait(&self, path: &TreePath, waker: Waker, is_current: impl FnOnce() -> bool) -> bool {
         let mut waiting = self.waiting.lock();
         // Who commits makes that known first and looks at the count then: one of both sees the other.
         self.count.fetch_add(1, Ordering::SeqCst);
@@ -35,7 +35,7 @@ impl Wakers {
             self.count.fetch_sub(1, Ordering::SeqCst);
             return false;
         }
-        waiting.entry(path).or_default().push(waker);
+        waiting.entry(path.clone()).or_default().push(waker);
         true
     }
 

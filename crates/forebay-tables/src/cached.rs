@@ -5,8 +5,8 @@
 //! Answers are kept, the negative ones too, and every write goes through.
 
 use forebay_core::path::TreePath;
-use forebay_core::record::{ObjectName, Record};
-use forebay_core::table::{Change, Marks, TableError, Tables};
+use forebay_core::record::{ObjectId, ObjectName, Record};
+use forebay_core::table::{Change, Marks, Order, TableError, Tables};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -167,6 +167,19 @@ impl<T: Tables> Tables for Cached<T> {
         limit: usize,
     ) -> Result<Vec<(TreePath, Record)>, TableError> {
         self.below.page_below(dir, after, limit)
+    }
+
+    fn page(
+        &self,
+        after: Option<&TreePath>,
+        order: Order,
+        limit: usize,
+    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+        self.below.page(after, order, limit)
+    }
+
+    fn names_of(&self, oid: ObjectId) -> Result<Vec<(ObjectName, TreePath)>, TableError> {
+        self.below.names_of(oid)
     }
 
     fn path_of(&self, object: ObjectName) -> Result<Option<TreePath>, TableError> {

@@ -18,8 +18,8 @@ use crate::net::{Base, Net};
 use forebay_core::batch;
 use forebay_core::encoding::{decode_batch, encode_batch};
 use forebay_core::path::TreePath;
-use forebay_core::record::{ObjectName, Record};
-use forebay_core::table::{Change, Marks, TableError, Tables};
+use forebay_core::record::{ObjectId, ObjectName, Record};
+use forebay_core::table::{Change, Marks, Order, TableError, Tables};
 use parking_lot::RwLock;
 use std::path::Path;
 
@@ -180,6 +180,19 @@ impl<T: Base> Tables for Journaled<T> {
     ) -> Result<Vec<(TreePath, Record)>, TableError> {
         let state = self.state.read();
         state.net.page_below(&self.below, dir, after, limit)
+    }
+
+    fn page(
+        &self,
+        after: Option<&TreePath>,
+        order: Order,
+        limit: usize,
+    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+        self.state.read().net.page(&self.below, after, order, limit)
+    }
+
+    fn names_of(&self, oid: ObjectId) -> Result<Vec<(ObjectName, TreePath)>, TableError> {
+        self.state.read().net.names_of(&self.below, oid)
     }
 
     fn path_of(&self, object: ObjectName) -> Result<Option<TreePath>, TableError> {

@@ -3,11 +3,11 @@
 use crate::net::{Base, Net};
 use forebay_core::batch;
 use forebay_core::path::TreePath;
-use forebay_core::record::{ObjectName, Record, Token};
-use forebay_core::table::{Change, Marks, TableError, Tables};
+use forebay_core::record::{ObjectId, ObjectName, Record, Token};
+use forebay_core::table::{Change, Marks, Order, TableError, Tables};
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use std::ops::{Bound, RangeInclusive};
 
 #[derive(Debug, Clone, Default)]
 struct Inner {
@@ -34,6 +34,14 @@ impl Memory {
     /// Empty tables.
     pub fn new() -> Self {
         Self::default()
+    }
+}
+
+/// All names that an object can have.
+pub(crate) fn links(oid: ObjectId) -> RangeInclusive<ObjectName> {
+    ObjectName { oid, link: 0 }..=ObjectName {
+        oid,
+        link: u32::MAX,
     }
 }
 
@@ -85,6 +93,36 @@ impl Tables for Memory {
             .take(limit)
             .map(|(_, e)| e.clone())
             .collect())
+    }
+
+    fn page(
+        &self,
+        after: Option<&TreePath>,
+        order: Order,
+        limit: usize,
+    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+        let inner = self.0.read();
+        let after = match after {
+            Some(after) => Bound::Excluded(after.key()),
+            None => Bound::Unbounded,
+        };
+        let entries = |(_, entry): (&Vec<u8>, &(TreePath, Record))| entry.clone();
+        Ok(match order {
+            Order::ParentsFirst => {
+                let range = inner.global.range((after, Bound::Unbounded));
+                range.take(limit).map(entries).collect()
+            }
+            Order::ChildrenFirst => {
+                let range = inner.global.range((Bound::Unbounded, after)).rev();
+                range.take(limit).map(entries).collect()
+            }
+        })
+    }
+
+    fn names_of(&self, oid: ObjectId) -> Result<Vec<(ObjectName, TreePath)>, TableError> {
+        let inner = self.0.read();
+        let names = inner.local.range(links(oid));
+        Ok(names.map(|(o, path)| (*o, path.clone())).collect())
     }
 
     fn path_of(&self, object: ObjectName) -> Result<Option<TreePath>, TableError> {

@@ -4,8 +4,8 @@
 //! and over; only their last values have to reach the store.
 
 use forebay_core::path::TreePath;
-use forebay_core::record::{ObjectName, Record, Token};
-use forebay_core::table::{Change, KeyValue, Marks, TableError, Tables};
+use forebay_core::record::{ObjectId, ObjectName, Record, Token};
+use forebay_core::table::{Change, KeyValue, Marks, Order, TableError, Tables};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
@@ -33,6 +33,11 @@ pub trait Base: Tables {
     /// # Errors
     /// The store failed; nothing of it is visible then.
     fn write_net(&self, net: &Net) -> Result<(), TableError>;
+}
+
+/// One end of a range of keys; open without a path.
+fn key_bound(path: Option<&TreePath>, kind: fn(Vec<u8>) -> Bound<Vec<u8>>) -> Bound<Vec<u8>> {
+    path.map_or(Bound::Unbounded, |path| kind(path.key()))
 }
 
 impl Net {
@@ -126,6 +131,68 @@ impl Net {
             }
         }
         Ok(merged.into_iter().take(limit).collect())
+    }
+
+    /// [`Tables::page`] of `below` with this on top of it.
+    pub(crate) fn page(
+        &self,
+        below: &impl Tables,
+        after: Option<&TreePath>,
+        order: Order,
+        limit: usize,
+    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+        let mut from = after.cloned();
+        let mut page = Vec::new();
+        // What has gone makes a page of the tables below shorter, so it may take several.
+        while page.len() < limit {
+            let want = limit - page.len();
+            let entries = below.page(from.as_ref(), order, want)?;
+            let is_last = entries.len() < want;
+            let until = match is_last {
+                true => None,
+                false => entries.last().map(|(path, _)| path.clone()),
+            };
+            let start = key_bound(from.as_ref(), Bound::Excluded);
+            let end = key_bound(until.as_ref(), Bound::Included);
+            let changed = match order {
+                Order::ParentsFirst => self.records.range((start, end)),
+                Order::ChildrenFirst => self.records.range((end, start)),
+            };
+            let mut merged: BTreeMap<Vec<u8>, (TreePath, Option<Record>)> = entries
+                .into_iter()
+                .map(|(path, record)| (path.key(), (path, Some(record))))
+                .collect();
+            merged.extend(changed.map(|(key, entry)| (key.clone(), entry.clone())));
+            let there = merged
+                .into_values()
+                .filter_map(|(path, record)| Some((path, record?)));
+            match order {
+                Order::ParentsFirst => page.extend(there),
+                Order::ChildrenFirst => page.extend(there.collect::<Vec<_>>().into_iter().rev()),
+            }
+            if is_last {
+                break;
+            }
+            from = until;
+        }
+        page.truncate(limit);
+        Ok(page)
+    }
+
+    /// [`Tables::names_of`] of `below` with this on top of it.
+    pub(crate) fn names_of(
+        &self,
+        below: &impl Tables,
+        oid: ObjectId,
+    ) -> Result<Vec<(ObjectName, TreePath)>, TableError> {
+        let mut names: BTreeMap<ObjectName, TreePath> = below.names_of(oid)?.into_iter().collect();
+        for (object, path) in self.paths.iter().filter(|(object, _)| object.oid == oid) {
+            match path {
+                Some(path) => names.insert(*object, path.clone()),
+                None => names.remove(object),
+            };
+        }
+        Ok(names.into_iter().collect())
     }
 
     /// [`Tables::page_below`] of `below` with this on top of it.

@@ -13,7 +13,7 @@ use crate::reserve::Reserve;
 use forebay_core::batch;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BadRecord, ObjectId, ObjectName, Record, Token};
-use forebay_core::table::{Change, Marks, TableError, Tables};
+use forebay_core::table::{Change, Marks, Order, TableError, Tables};
 use parking_lot::{RwLock, RwLockReadGuard};
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
@@ -457,6 +457,51 @@ impl Tables for Rocks {
                 let record = Record::decode(&value).map_err(|e| bad_record(e, &key))?;
                 found.push((path, record));
             }
+        }
+        Ok(found)
+    }
+
+    fn page(
+        &self,
+        after: Option<&TreePath>,
+        order: Order,
+        limit: usize,
+    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+        let from = after.map(TreePath::key);
+        let (direction, end) = match order {
+            Order::ParentsFirst => (Direction::Forward, IteratorMode::Start),
+            Order::ChildrenFirst => (Direction::Reverse, IteratorMode::End),
+        };
+        let mode = from
+            .as_ref()
+            .map_or(end, |from| IteratorMode::From(from, direction));
+        let open = self.db()?;
+        let db = open.db()?;
+        let mut found = Vec::new();
+        for entry in db.iterator_cf(family(db, GLOBAL)?, mode) {
+            let (key, value) = entry.map_err(failed)?;
+            if found.len() == limit {
+                break;
+            }
+            if from.as_deref() == Some(&*key) {
+                continue;
+            }
+            let path = TreePath::from_key(&key).ok_or_else(|| damaged("path", &key))?;
+            let record = Record::decode(&value).map_err(|why| bad_record(why, &key))?;
+            found.push((path, record));
+        }
+        Ok(found)
+    }
+
+    fn names_of(&self, oid: ObjectId) -> Result<Vec<(ObjectName, TreePath)>, TableError> {
+        let mut found = Vec::new();
+        let prefix = oid.0.to_be_bytes();
+        let open = self.db()?;
+        for entry in range(open.db()?, LOCAL, &prefix, &prefix)? {
+            let (key, value) = entry.map_err(failed)?;
+            let object = object_of_key(&key).ok_or_else(|| damaged("name of an object", &key))?;
+            let path = TreePath::new(&*value).ok_or_else(|| damaged("path of an object", &key))?;
+            found.push((object, path));
         }
         Ok(found)
     }

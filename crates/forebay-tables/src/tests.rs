@@ -3,7 +3,7 @@
 use crate::{Base, Cached, Journaled, Memory, Net, Rocks};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, Record, Token};
-use forebay_core::table::{Change, Marks, TableError, Tables};
+use forebay_core::table::{Change, Marks, Order, TableError, Tables};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -62,6 +62,8 @@ fn record(n: u64) -> Record {
         hides: TreePath::new(*b"low/er").filter(|_| n.is_multiple_of(5)),
         token: Token { client: n, seq: 1 },
         drained: None,
+        transit: None,
+        segments: Vec::new(),
     }
 }
 
@@ -127,7 +129,16 @@ fn compare(model: &Memory, real: &dyn Tables, random: &mut Random) {
         let expected: Vec<_> = expected.take(limit).cloned().collect();
         assert_eq!(page, expected, "{limit} below {p:?} after {first:?}");
     }
+    let after = path(random);
+    for order in [Order::ParentsFirst, Order::ChildrenFirst] {
+        for after in [None, Some(&after)] {
+            let limit = 1 + random.below(6) as usize;
+            let page = real.page(after, order, limit);
+            assert_eq!(model.page(after, order, limit), page, "{order:?} {after:?}");
+        }
+    }
     let o = object(random.below(40));
+    assert_eq!(model.names_of(o.oid), real.names_of(o.oid));
     assert_eq!(model.path_of(o), real.path_of(o));
     assert_eq!(model.marks(), real.marks());
     assert_eq!(model.metas(b"key"), real.metas(b"key"));
@@ -292,6 +303,19 @@ impl Tables for Disk {
     ) -> Result<Vec<(TreePath, Record)>, TableError> {
         self.tables.page_below(dir, after, limit)
     }
+    fn page(
+        &self,
+        after: Option<&TreePath>,
+        order: Order,
+        limit: usize,
+    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+        self.tables.page(after, order, limit)
+    }
+
+    fn names_of(&self, oid: ObjectId) -> Result<Vec<(ObjectName, TreePath)>, TableError> {
+        self.tables.names_of(oid)
+    }
+
     fn path_of(&self, object: ObjectName) -> Result<Option<TreePath>, TableError> {
         self.tables.path_of(object)
     }

@@ -42,7 +42,7 @@ pub(super) fn txn_key(prefix: &[u8], txn: TxnId) -> Vec<u8> {
 }
 
 pub(super) fn txn_of(prefix: &[u8], key: &[u8]) -> Result<TxnId, BadRecord> {
-    let mut r = Reader(key.strip_prefix(prefix).ok_or(BadRecord)?);
+    let mut r = Reader(key.strip_prefix(prefix).ok_or(BadRecord::Damaged)?);
     Ok(TxnId {
         coordinator: BridgeId(u32::from_be_bytes(r.array()?)),
         seq: u64::from_be_bytes(r.array()?),
@@ -56,7 +56,7 @@ pub(super) fn bridge_key(prefix: &[u8], bridge: BridgeId) -> Vec<u8> {
 }
 
 pub(super) fn bridge_of(prefix: &[u8], key: &[u8]) -> Result<BridgeId, BadRecord> {
-    let mut r = Reader(key.strip_prefix(prefix).ok_or(BadRecord)?);
+    let mut r = Reader(key.strip_prefix(prefix).ok_or(BadRecord::Damaged)?);
     Ok(BridgeId(u32::from_be_bytes(r.array()?)))
 }
 
@@ -111,7 +111,7 @@ impl Intent {
             0 => None,
             1 => Some(false),
             2 => Some(true),
-            _ => return Err(BadRecord),
+            _ => return Err(BadRecord::Damaged),
         };
         let token = token(&mut r)?;
         let primary = BridgeId(u32::from_le_bytes(r.array()?));
@@ -160,8 +160,8 @@ pub(super) fn ended_key(dir: &TreePath, incarnation: u64) -> Vec<u8> {
 
 /// The directory and incarnation of a key made by [`ended_key`], without its prefix.
 pub(super) fn ended_dir(key: &[u8]) -> Result<(TreePath, u64), BadRecord> {
-    let nul = key.iter().position(|&b| b == 0).ok_or(BadRecord)?;
-    let dir = TreePath::new(&key[..nul]).ok_or(BadRecord)?;
+    let nul = key.iter().position(|&b| b == 0).ok_or(BadRecord::Damaged)?;
+    let dir = TreePath::new(&key[..nul]).ok_or(BadRecord::Damaged)?;
     let incarnation = Reader(&key[nul + 1..]).array()?;
     Ok((dir, u64::from_le_bytes(incarnation)))
 }
@@ -241,7 +241,11 @@ mod tests {
         let bytes = intent.encode();
         assert_eq!(Intent::decode(&bytes), Ok(intent));
         for cut in 0..bytes.len() {
-            assert_eq!(Intent::decode(&bytes[..cut]), Err(BadRecord), "cut {cut}");
+            assert_eq!(
+                Intent::decode(&bytes[..cut]),
+                Err(BadRecord::Damaged),
+                "cut {cut}"
+            );
         }
     }
 

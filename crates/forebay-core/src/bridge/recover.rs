@@ -9,8 +9,8 @@ use crate::membership::Membership;
 use crate::record::{BadRecord, Reader};
 use crate::table::{TableError, Tables};
 
-fn damaged(key: &[u8]) -> TableError {
-    TableError(format!("damaged value {}", key.escape_ascii()))
+fn damaged(key: &[u8], why: BadRecord) -> TableError {
+    TableError(format!("value {}: {why}", key.escape_ascii()))
 }
 
 impl Bridge {
@@ -51,7 +51,7 @@ impl Bridge {
         for (key, value) in tables.metas(PREFIX)? {
             bridge
                 .restore(&key, &value, now)
-                .map_err(|BadRecord| damaged(&key))?;
+                .map_err(|why| damaged(&key, why))?;
         }
         Ok(bridge)
     }

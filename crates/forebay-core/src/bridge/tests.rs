@@ -50,6 +50,17 @@ impl Tables for Table {
         below.truncate(limit);
         Ok(below)
     }
+    fn page(
+        &self,
+        _: Option<&TreePath>,
+        _: crate::table::Order,
+        _: usize,
+    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+        Ok(Vec::new())
+    }
+    fn names_of(&self, _: ObjectId) -> Result<Vec<(ObjectName, TreePath)>, TableError> {
+        Ok(Vec::new())
+    }
     fn path_of(&self, object: ObjectName) -> Result<Option<TreePath>, TableError> {
         let state = self.0.borrow();
         let found = state.records.iter().find(|(_, r)| r.object == object);
@@ -113,6 +124,8 @@ fn record(maker: u32, seq: u64) -> Record {
             seq: seq as u32,
         },
         drained: None,
+        transit: None,
+        segments: Vec::new(),
     }
 }
 

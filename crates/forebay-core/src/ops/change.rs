@@ -72,6 +72,8 @@ impl Context<'_> {
             hides,
             token: self.request.token,
             drained: None,
+            transit: None,
+            segments: Vec::new(),
         }
     }
 

@@ -12,19 +12,37 @@ mod promises;
 mod read;
 mod remove;
 mod rename;
+mod transit;
 
 pub use decision::{Answer, Decision, Effect, Entry, GrantTarget, Op, Path, Request, Start};
+
+pub(crate) use transit::is_reserved;
 
 use crate::facts::{Cred, Facts, Outcome, Settings, Stop, errno};
 use crate::record::Token;
 use crate::walk::Walk;
 use change::only;
+use transit::Watch;
 
-/// Decides one request.
+/// Decides one request. What the drain is changing on the PFS at this moment is waited for
+/// ([`crate::facts::Need::Settled`]), by the rules that `ops::transit` gives.
 ///
 /// # Errors
 /// [`Stop`]: an errno for the client, a redirect, or a fact that is needed first.
 pub fn decide(
+    request: &Request,
+    cred: &Cred,
+    settings: &Settings,
+    facts: &dyn Facts,
+) -> Outcome<Decision> {
+    let watch = Watch::new(facts);
+    let decision = undisturbed(request, cred, settings, &watch)?;
+    watch.check(&decision)?;
+    Ok(decision)
+}
+
+/// Decides as if no drain were at work.
+fn undisturbed(
     request: &Request,
     cred: &Cred,
     settings: &Settings,

@@ -123,11 +123,6 @@ impl Pending {
         &self.known
     }
 
-    /// [`World::moment`] of the last step.
-    pub fn moment(&self) -> u64 {
-        self.moment
-    }
-
     /// Is it known to change something, so that a step without the turn to commit would be wasted?
     pub fn changes(&self) -> bool {
         self.changes

@@ -120,6 +120,8 @@ impl Hand {
             hides: None,
             token: Token::default(),
             drained: None,
+            transit: None,
+            segments: Vec::new(),
         };
         let path = at(path);
         self.commit(&[Change::Put { path, record }]);

@@ -5,10 +5,7 @@ use forebay_mover::{Counters, Halt, Pass, Points};
 mod runs;
 
 use crate::{AdminHandler, ServerHandle};
-use forebay_core::drain::Picture;
 use forebay_core::facts::Cred;
-use forebay_core::path::TreePath;
-use forebay_core::table::{TableError, Tables};
 use parking_lot::Mutex;
 use runs::Runs;
 use serde::{Deserialize, Serialize};
@@ -76,7 +73,7 @@ impl Mover {
         let started = std::thread::Builder::new()
             .name("drain".into())
             .spawn(move || {
-                let failure = match Pass::new(&*ground, &request, &theirs, &points).run() {
+                let failure = match Pass::new(ground.ground(), &request, &theirs, &points).run() {
                     Ok(()) => None,
                     Err(Halt::Fault(text)) => Some(text),
                     Err(Halt::Cut) => Some("cut short by a test".to_owned()),
@@ -154,15 +151,11 @@ fn watch(server: &ServerHandle, runs: &Mutex<Runs>) {
 }
 
 /// Takes stock of a bridge.
-pub fn take_inventory(server: &ServerHandle) -> Result<Inventory, TableError> {
-    let records = {
-        let _guard = server.namespace.read();
-        server.namespace.tables().subtree(&TreePath::root())?
-    };
-    Ok(forebay_mover::take_inventory(
-        &server.objects,
-        &Picture::new(records),
-    ))
+///
+/// # Errors
+/// The tables failed.
+pub fn take_inventory(server: &ServerHandle) -> Result<Inventory, Halt> {
+    forebay_mover::take_inventory(server.ground())
 }
 
 impl AdminHandler for Mover {
@@ -183,7 +176,7 @@ impl AdminHandler for Mover {
             Command::DrainLeft { from } => json(self.last.lock().left_from(from)),
             Command::Inventory => match take_inventory(server) {
                 Ok(inventory) => json(inventory),
-                Err(e) => error(e),
+                Err(e) => error(crate::Error::from(e)),
             },
             Command::Attach { pid } => self.attach(pid),
             Command::Detach { pid } => self.detach(server, pid),

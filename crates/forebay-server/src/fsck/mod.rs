@@ -10,12 +10,13 @@ use crate::{Config, Error, ServerHandle, recover};
 use forebay_core::facts::{Label, LabelParent};
 use forebay_core::path::TreePath;
 use forebay_core::record::{Kind, ObjectId, ObjectName, Record};
+use forebay_core::repair::{Survivor, is_marker, lost, record_of};
 use forebay_core::request::{Known, Look};
 use forebay_core::table::{Change, Tables};
 use forebay_objects::{Shape, shape};
 use forebay_sys::Errno;
 use forebay_tables::Journaled;
-use rebuild::{lost, rebuild, record};
+use rebuild::rebuild;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::path::Path;
@@ -157,10 +158,10 @@ fn adopt(server: &ServerHandle, object: ObjectName) -> Result<(), Error> {
         origin: None,
         hides: None,
     });
-    let mut record = record(&label, object, ino, server.me, server.epoch, 0);
-    record.version = server.namespace.next_version();
-    let place = place_of(server, &label, &record)?;
-    if place.is_none() && matches!(label.kind, Kind::Moved | Kind::Whiteout) {
+    let survivor = Survivor { object, label, ino };
+    let record = record_of(&survivor, server.me, server.namespace.next_version());
+    let place = place_of(server, &survivor.label, &record)?;
+    if place.is_none() && is_marker(record.kind) {
         // A mark that says nothing any more.
         return server.objects.remove(object).map_err(failed);
     }
@@ -241,6 +242,8 @@ fn look(server: &ServerHandle, report: &mut Report) -> Result<Vec<Finding>, Erro
         let fits = match record.kind {
             Kind::Dir => shape(object) == Shape::Dir,
             Kind::Special => shape(object) == Shape::Node,
+            // A directory that was made in the buffer and has opened to the PFS.
+            Kind::Moved => shape(object) != Shape::Node,
             _ => shape(object) == Shape::File,
         };
         if !fits {
@@ -274,8 +277,8 @@ fn look(server: &ServerHandle, report: &mut Report) -> Result<Vec<Finding>, Erro
             );
         }
         match follow::label_for(server, &facts, path, record) {
-            Ok(label) => match server.objects.read_label(object) {
-                Ok(Some(found)) if found == label => {}
+            Ok(_) => match server.objects.read_label(object) {
+                Ok(Some(found)) if follow::is_right(server, &facts, path, record, &found) => {}
                 Ok(_) => find(
                     format!("{path}: the label on its object says something else"),
                     Some(Mend::Relabel(object)),

@@ -140,9 +140,9 @@ impl Work {
                     }
                 }
                 Effect::Await(path) => {
-                    let then = self.pending.moment();
-                    let is_current = || server.namespace.moment() == then;
-                    if server.wakers.wait(path, waker, is_current) {
+                    let namespace = &server.namespace;
+                    let is_current = || namespace.read().speakers().is_in_transit(&path);
+                    if server.wakers.wait(&path, waker, is_current) {
                         return Stand::Waits;
                     }
                     self.pending.woken();

@@ -1,6 +1,7 @@
 //! A buffer of its own for each test: folders, a bridge in threads, clients.
 #![allow(dead_code)] // each test file uses its part
 
+pub mod lane;
 pub mod load;
 pub mod process;
 pub mod raw;

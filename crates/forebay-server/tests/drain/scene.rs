@@ -106,7 +106,7 @@ impl Bridge {
     ) -> (bool, DrainStatus, Vec<Left>) {
         let counters = Counters::new(true);
         let points = Points::cut_at(point);
-        let ground = &**self.server().handle();
+        let ground = self.server().handle().ground();
         let ended = match Pass::new(ground, request, &counters, &points).run() {
             Ok(()) => true,
             Err(Halt::Cut) => false,
@@ -128,7 +128,7 @@ impl Bridge {
         let points = Points::cut_at(i64::MAX);
         std::thread::scope(|scope| {
             let drain = scope.spawn(|| {
-                let ground = &**self.server().handle();
+                let ground = self.server().handle().ground();
                 Pass::new(ground, request, &counters, &points)
                     .run()
                     .unwrap();

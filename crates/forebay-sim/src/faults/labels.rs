@@ -10,6 +10,7 @@ use super::look::Hand;
 use super::node::{Node, Purpose, Waiter};
 use super::request::settings;
 use forebay_core::facts::{Cred, Facts, Label, Outcome, Stop};
+use forebay_core::label::label_at;
 use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
 use forebay_core::request::{Known, Look};
@@ -119,12 +120,6 @@ fn label_now(
         settings: &settings,
         facts: look,
     };
-    let label = Label {
-        kind: record.kind,
-        parent: walk.dir_at(&path.parent())?.place.label(),
-        name: path.name().to_vec(),
-        origin: record.origin.clone(),
-        hides: record.hides.clone(),
-    };
+    let label = label_at(&walk, path, &record)?;
     Ok(Some((record.version, label)))
 }

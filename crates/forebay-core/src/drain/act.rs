@@ -1,0 +1,187 @@
+//! What a drain asks of its driver, and what comes back.
+
+use crate::bridge::ReadSet;
+use crate::facts::{Attr, Need};
+use crate::ops::Effect;
+use crate::path::TreePath;
+use crate::record::{Kind, ObjectId, ObjectName};
+use crate::table::Change;
+
+/// The number of an act that is under way.
+pub type Ticket = u64;
+
+/// The PFS or the local disk refused something. The thing at hand stays in the buffer; the others go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Trouble {
+    /// What was tried.
+    pub operation: &'static str,
+    /// What the kernel said.
+    pub errno: i32,
+}
+
+/// Result of work on the PFS or on the local disk.
+pub type Work<T> = Result<T, Trouble>;
+
+/// Table changes that are true together or not at all, and what follows them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Commit {
+    /// What they rely on. If any of it has changed, nothing happens and the outcome is
+    /// [`Verdict::Conflict`].
+    pub reads: ReadSet,
+    /// The changes, deletions first. Each record has its new version already.
+    pub batch: Vec<Change>,
+    /// Work on backing objects that follows. Marks in the batch stand for it until it is done.
+    pub effects: Vec<Effect>,
+    /// Whoever was allowed to open a backing object by its name, and has not opened it yet, must ask again.
+    /// That has to be so before the outcome is told.
+    pub forbids_late_opens: bool,
+}
+
+/// How a commit ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is true now.
+    Committed,
+    /// Something that it relied on has changed; nothing of it happened. Facts that were fetched from
+    /// other bridges are to be forgotten.
+    Conflict,
+}
+
+/// A temporary name on the PFS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Temporary {
+    /// The object whose contents it has.
+    pub oid: ObjectId,
+    /// The name with its directory.
+    pub path: TreePath,
+}
+
+/// One object to be copied to the PFS under a temporary name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Copy {
+    /// What to copy.
+    pub object: ObjectName,
+    /// What it is: a file, a symbolic link or a node.
+    pub kind: Kind,
+    /// Where to. What is there is left over, and goes.
+    pub temporary: Temporary,
+}
+
+/// What became of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Copied {
+    /// It is there, with its attributes. These are those of the object *before* its first byte was read, and
+    /// taken when its last change was surely over.
+    Whole(Attr),
+    /// The object became shorter meanwhile: the copy is of no use, and gone.
+    Short,
+    /// Somebody has it open for writing, or mapped. There is no copy.
+    InUse,
+    /// The drain is being stopped. There is no copy.
+    Stopped,
+}
+
+/// A copy that gets its names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Naming {
+    /// The copy.
+    pub temporary: Temporary,
+    /// The first name is given by a rename of the copy, the others by hard links. All of them replace
+    /// what is there.
+    pub names: Vec<TreePath>,
+}
+
+/// Who has an object open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// Nobody. The attributes are those of a moment at which that was so.
+    Free(Attr),
+    /// A process has.
+    Held,
+    /// Only the bridge itself has, on the way to a client or back. It will be known soon.
+    Passing,
+}
+
+/// Something that the driver has to do. Several may be under way at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    /// Obtain a fact of another bridge: [`Got::Fetched`], when the next question for it is answered.
+    Fetch(Need),
+    /// Commit: [`Got::Verdict`].
+    Commit(Commit),
+    /// `fstat` of backing objects, with what is still to be written to them: [`Got::Attrs`].
+    Examine(Vec<ObjectName>),
+    /// `lstat` on the PFS: [`Got::Seen`].
+    Look(Vec<TreePath>),
+    /// Rename on the PFS; `to` is free: [`Got::Did`].
+    Rename {
+        /// From here.
+        from: TreePath,
+        /// To here.
+        to: TreePath,
+    },
+    /// Remove what is no directory from the PFS: [`Got::Did`].
+    Remove(TreePath),
+    /// Take a directory of the PFS away with all that is in it: [`Got::Did`]. If it is not empty it is best
+    /// renamed to `aside` (or to that with a number behind it, if it exists): it will be swept.
+    Discard {
+        /// The directory.
+        path: TreePath,
+        /// A name for what is on its way out.
+        aside: TreePath,
+    },
+    /// Make a directory on the PFS that only its owner may use yet; one that is there is fine: [`Got::Made`].
+    MakeDir(TreePath),
+    /// Copy to temporary names: [`Got::Copies`].
+    Copy {
+        /// What and where to.
+        copies: Vec<Copy>,
+        /// All of them were in use a moment ago: wait a little before.
+        after_a_pause: bool,
+    },
+    /// Bring these copies to the disks of the PFS: [`Got::Each`]. What fails leaves no temporary name.
+    Sync(Vec<ObjectId>),
+    /// Read these copies back and compare: [`Got::Each`]. What fails leaves no temporary name.
+    Verify(Vec<ObjectId>),
+    /// Give copies their names: [`Got::Each`]. What fails leaves no temporary name.
+    Name(Vec<Naming>),
+    /// These copies are of no use: their temporary names go. [`Got::Done`]
+    Forget(Vec<Temporary>),
+    /// Nothing is hidden any more by what these objects name: write that into their labels. [`Got::Each`]
+    Unhide(Vec<ObjectName>),
+    /// Give a directory on the PFS the attributes of a backing directory: [`Got::Did`].
+    Dress {
+        /// The directory on the PFS.
+        path: TreePath,
+        /// The backing directory.
+        object: ObjectName,
+    },
+    /// Bring the entries of these directories of the PFS to its disks: [`Got::Each`].
+    SyncDirs(Vec<TreePath>),
+    /// Remove from these directories of the PFS what [`super::is_leftover`] names: [`Got::Done`].
+    Sweep(Vec<TreePath>),
+    /// Who has these backing objects open? [`Got::Users`]
+    Probe(Vec<ObjectName>),
+    /// Which backing directories does a process have open, or as its working directory? [`Got::Busy`]
+    ProbeDirs,
+    /// Let a moment pass: [`Got::Done`].
+    Pause,
+}
+
+/// What became of an act.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // each is described where it is asked for
+pub enum Got {
+    Fetched,
+    Verdict(Verdict),
+    Attrs(Vec<Work<Attr>>),
+    Seen(Vec<Work<Option<Attr>>>),
+    Did(Work<()>),
+    /// Was it made? `false`: it was there.
+    Made(Work<bool>),
+    Copies(Vec<Work<Copied>>),
+    Each(Vec<Work<()>>),
+    Users(Vec<Work<Use>>),
+    Busy(Vec<ObjectId>),
+    Done,
+}

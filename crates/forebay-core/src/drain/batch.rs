@@ -1,0 +1,531 @@
+//! Copies on their way to their names.
+//!
+//! A [`Batch`] copies, syncs and verifies some objects under temporary names, and then publishes them,
+//! [`PUBLISHED_AT_ONCE`] at a time: marked, looked at once more, named, committed. At no moment is there half
+//! a file under its name.
+
+use super::act::{Act, Commit, Copied, Copy, Got, Naming, Verdict, Work};
+use super::contents::Task;
+use super::facts::Facts;
+use super::job::Job;
+use super::moves::STRANGER;
+use super::rules::{Update, commit_of, is_ours, obstacle, stamp};
+use super::sheet::{Reason, Sheet};
+use crate::bridge::ReadSet;
+use crate::facts::{Attr, Outcome};
+use crate::path::TreePath;
+use crate::record::{ObjectId, ObjectName, Record, Transit};
+
+/// A batch is full with so many bytes or objects. Each of them is an open descriptor of the driver.
+pub const BATCH_BYTES: u64 = 32 << 20;
+/// See [`BATCH_BYTES`].
+pub const BATCH_OBJECTS: usize = 256;
+/// Objects that get their names between two commits: whoever wants to change one of them waits for all.
+pub const PUBLISHED_AT_ONCE: usize = 32;
+/// A file that changes while it is copied gets one more chance.
+pub const TRIES: u32 = 2;
+
+/// A task with its copy, and the attributes of the object before it was copied.
+struct Candidate {
+    task: Task,
+    attr: Attr,
+}
+
+/// What is to become of a copy that is being published.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Fate {
+    Good,
+    /// The object or its records have changed.
+    Stale,
+    /// It has failed; is its temporary name still there?
+    Failed(Reason, bool),
+}
+
+enum State {
+    Begin,
+    Noting,
+    Start,
+    Copying,
+    Sync,
+    Syncing,
+    Verify,
+    Verifying,
+    /// The next few.
+    Mark,
+    Marking,
+    Check,
+    Examining,
+    Look,
+    Looking,
+    Name,
+    Naming,
+    Unhide,
+    Unhiding,
+    Again,
+    ExaminingAgain,
+    Finish,
+    Finishing,
+    Forget,
+    Forgetting,
+    End,
+}
+
+/// Copies some objects and gives the copies their names.
+pub(super) struct Batch {
+    tasks: Vec<Task>,
+    after_a_pause: bool,
+    state: State,
+    /// The directories in which it makes temporary names, and the place where they are noted.
+    workplaces: Vec<TreePath>,
+    slot: usize,
+    copies: Vec<Candidate>,
+    /// What is being published, with what is to become of it.
+    few: Vec<(Candidate, Fate)>,
+    /// The records that a commit marks.
+    marked: Vec<(TreePath, Record)>,
+}
+
+impl Batch {
+    /// Takes tasks from the front: one large file, or small ones up to the size of a batch. Files that
+    /// were in use a moment ago wait for all others.
+    pub(super) fn take_from(sheet: &mut Sheet) -> Option<Self> {
+        let waits = sheet.tasks.iter().all(|task| task.in_use);
+        if waits && (sheet.tasks.is_empty() || sheet.batches > 0) {
+            return None;
+        }
+        let mut tasks: Vec<Task> = Vec::new();
+        let mut bytes = 0;
+        let mut passed_over = Vec::new();
+        while tasks.len() < BATCH_OBJECTS {
+            let Some(task) = sheet.tasks.pop_front() else {
+                break;
+            };
+            if task.in_use && !waits {
+                passed_over.push(task);
+                continue;
+            }
+            if !tasks.is_empty() && bytes + task.bytes > BATCH_BYTES {
+                sheet.tasks.push_front(task);
+                break;
+            }
+            bytes += task.bytes;
+            tasks.push(task);
+        }
+        sheet.tasks.extend(passed_over);
+        sheet.batches += 1;
+        Some(Batch {
+            tasks,
+            after_a_pause: waits,
+            state: State::Begin,
+            workplaces: Vec::new(),
+            slot: sheet.workplaces.take(),
+            copies: Vec::new(),
+            few: Vec::new(),
+            marked: Vec::new(),
+        })
+    }
+
+    /// Tasks that have changed are taken up as they are now.
+    fn refresh(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<()> {
+        let mut fresh = Vec::with_capacity(self.tasks.len());
+        for task in &self.tasks {
+            let mut task = task.clone();
+            if task.tries > 0 {
+                let mut ready = Vec::new();
+                for (path, _) in &task.ready {
+                    match facts.record(path)? {
+                        Some(r) if r.object.oid == task.oid() && r.transit.is_none() => {
+                            ready.push((path.clone(), r));
+                        }
+                        _ => {}
+                    }
+                }
+                task.ready = ready;
+            }
+            fresh.push(task);
+        }
+        let (tasks, gone): (Vec<_>, Vec<_>) =
+            fresh.into_iter().partition(|task| !task.ready.is_empty());
+        for _ in gone {
+            sheet.is_done();
+        }
+        self.tasks = tasks;
+        Ok(())
+    }
+
+    fn begin(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<Option<Act>> {
+        self.refresh(facts, sheet)?;
+        if self.tasks.is_empty() {
+            self.state = State::End;
+            return Ok(None);
+        }
+        let names = self.tasks.iter().flat_map(|task| &task.ready);
+        let mut dirs: Vec<_> = names.map(|(path, _)| path.parent()).collect();
+        dirs.sort();
+        dirs.dedup();
+        self.workplaces = dirs;
+        let note = sheet.workplaces.note(self.slot, &self.workplaces);
+        self.state = match note {
+            Some(_) => State::Noting,
+            None => State::Start,
+        };
+        Ok(note.map(Act::Commit))
+    }
+
+    fn copied(&mut self, copies: Vec<Work<Copied>>, sheet: &mut Sheet) {
+        for (mut task, copied) in std::mem::take(&mut self.tasks).into_iter().zip(copies) {
+            match copied {
+                Ok(Copied::Whole(attr)) => self.copies.push(Candidate { task, attr }),
+                Ok(Copied::Short) => changed(task, sheet),
+                Ok(Copied::InUse) if sheet.patient && !sheet.stopping => {
+                    task.in_use = true;
+                    sheet.tasks.push_back(task);
+                }
+                Ok(Copied::InUse) => task.give_up(&Reason::Open, sheet),
+                Ok(Copied::Stopped) => task.give_up(&Reason::Stopped, sheet),
+                Err(trouble) => task.give_up(&Reason::Refused(trouble), sheet),
+            }
+        }
+    }
+
+    /// What failed leaves the batch.
+    fn keep(&mut self, each: Vec<Work<()>>, sheet: &mut Sheet) {
+        let copies = std::mem::take(&mut self.copies);
+        assert_eq!(copies.len(), each.len(), "one outcome for each copy");
+        for (candidate, did) in copies.into_iter().zip(each) {
+            match did {
+                Ok(()) => self.copies.push(candidate),
+                Err(trouble) => candidate.task.give_up(&Reason::Refused(trouble), sheet),
+            }
+        }
+    }
+
+    fn oids(&self) -> Vec<ObjectId> {
+        self.copies.iter().map(|c| c.task.oid()).collect()
+    }
+
+    /// Marks the next few, if they still are what they were when they were copied.
+    fn mark(&mut self, facts: &dyn Facts) -> Outcome<Option<Act>> {
+        if self.few.is_empty() {
+            let some = self.copies.len().min(PUBLISHED_AT_ONCE);
+            let few = self.copies.drain(..some);
+            self.few = few.map(|c| (c, Fate::Good)).collect();
+        }
+        let mut reads = ReadSet::default();
+        let mut updates = Vec::new();
+        let mut fates = Vec::with_capacity(self.few.len());
+        for (candidate, _) in &self.few {
+            let mut fate = Fate::Good;
+            for (path, record) in &candidate.task.ready {
+                if facts.record(path)?.as_ref() != Some(record) {
+                    fate = Fate::Stale;
+                } else if let Some(cause) = obstacle(facts, path, &mut reads)? {
+                    fate = Fate::Failed(Reason::Blocked(cause), true);
+                }
+            }
+            if fate == Fate::Good {
+                let ready = candidate.task.ready.iter().cloned();
+                let placing = Some(Transit::Placing);
+                updates.extend(ready.map(|(path, r)| Update::marked(path, r, placing)));
+            }
+            fates.push(fate);
+        }
+        for ((_, fate), now) in self.few.iter_mut().zip(fates) {
+            *fate = now;
+        }
+        if updates.is_empty() {
+            self.state = State::Forget;
+            return Ok(None);
+        }
+        let (commit, marked) = commit_of(facts, reads, updates, Vec::new());
+        self.marked = marked;
+        self.state = State::Marking;
+        Ok(Some(Act::Commit(commit)))
+    }
+
+    /// The marks are there.
+    fn is_marked(&mut self) {
+        let mut marked = std::mem::take(&mut self.marked).into_iter();
+        for (candidate, _) in good(&mut self.few) {
+            for ready in &mut candidate.task.ready {
+                if let Some(now) = marked.next() {
+                    assert_eq!(now.0, ready.0, "marks come in the order of the records");
+                    *ready = now;
+                }
+            }
+        }
+        self.state = State::Check;
+    }
+
+    fn examined(&mut self, attrs: Vec<Work<Attr>>) {
+        for ((candidate, fate), attr) in good(&mut self.few).zip(attrs) {
+            match attr {
+                Ok(attr) if stamp(&attr) == stamp(&candidate.attr) => {}
+                Ok(_) => *fate = Fate::Stale,
+                Err(trouble) => *fate = Fate::Failed(Reason::Refused(trouble), true),
+            }
+        }
+        self.state = State::Look;
+    }
+
+    /// Somebody else may have put something of their own on the PFS meanwhile: the rename would destroy it.
+    fn looked(&mut self, seen: Vec<Work<Option<Attr>>>) {
+        let mut seen = seen.into_iter();
+        for (candidate, fate) in good(&mut self.few) {
+            for ((_, record), found) in candidate.task.ready.iter().zip(seen.by_ref()) {
+                match found {
+                    Ok(Some(_)) if !is_ours(record) => {
+                        *fate = Fate::Failed(Reason::Blocked(STRANGER.to_owned()), true);
+                    }
+                    Ok(_) => {}
+                    Err(trouble) => *fate = Fate::Failed(Reason::Refused(trouble), true),
+                }
+            }
+        }
+        self.state = State::Name;
+    }
+
+    fn named(&mut self, each: Vec<Work<()>>, sheet: &mut Sheet) {
+        for ((candidate, fate), did) in good(&mut self.few).zip(each) {
+            for (path, _) in &candidate.task.ready {
+                sheet.note_unsynced(path);
+            }
+            if let Err(trouble) = did {
+                *fate = Fate::Failed(Reason::Refused(trouble), false);
+            }
+        }
+        self.state = State::Unhide;
+    }
+
+    /// Objects whose labels still say what their names have replaced.
+    fn hiding(&self) -> Vec<ObjectName> {
+        let good = self.few.iter().filter(|(_, fate)| *fate == Fate::Good);
+        let ready = good.flat_map(|(candidate, _)| &candidate.task.ready);
+        let hiding = ready.filter(|(_, record)| record.hides.is_some());
+        hiding.map(|(_, record)| record.object).collect()
+    }
+
+    /// A new label changes the inode, and so what counts as clean.
+    fn examined_again(&mut self, attrs: Vec<Work<Attr>>) {
+        for ((candidate, fate), attr) in good(&mut self.few).zip(attrs) {
+            let before = &mut candidate.attr;
+            let of_contents = |a: &Attr| (a.size, a.mtime, a.mode, a.uid, a.gid);
+            match attr {
+                // Else changed in this very moment: the old stamp makes it dirty.
+                Ok(now) if of_contents(&now) == of_contents(before) => *before = now,
+                Ok(_) => {}
+                Err(trouble) => *fate = Fate::Failed(Reason::Refused(trouble), false),
+            }
+        }
+        self.state = State::Finish;
+    }
+
+    /// What became of the few, and the end of the marks.
+    fn conclude(&self, facts: &dyn Facts) -> Option<Commit> {
+        let mut updates = Vec::new();
+        for (candidate, fate) in &self.few {
+            for (path, before) in candidate.task.ready.iter().cloned() {
+                if before.transit.is_none() {
+                    continue;
+                }
+                let mut update = Update::marked(path, before, None);
+                if let (Fate::Good, Some(record)) = (fate, &mut update.after) {
+                    record.drained = Some(stamp(&candidate.attr));
+                    // The new name has replaced what was hidden, and the label says so already.
+                    record.hides = None;
+                    update.before.hides = None;
+                }
+                updates.push(update);
+            }
+        }
+        let (commit, _) = commit_of(facts, ReadSet::default(), updates, Vec::new());
+        (!commit.batch.is_empty()).then_some(commit)
+    }
+
+    /// The copies that were not named, and what is told of all.
+    fn forget(&mut self, sheet: &mut Sheet) -> Option<Act> {
+        let mut useless = Vec::new();
+        for (candidate, fate) in std::mem::take(&mut self.few) {
+            let Candidate { task, .. } = candidate;
+            match fate {
+                Fate::Good => {
+                    sheet.tally.files_drained += 1;
+                    sheet.is_done();
+                }
+                Fate::Stale => {
+                    useless.push(task.temporary());
+                    changed(task, sheet);
+                }
+                Fate::Failed(reason, has_temporary) => {
+                    task.give_up(&reason, sheet);
+                    if has_temporary {
+                        useless.push(task.temporary());
+                    }
+                }
+            }
+        }
+        (!useless.is_empty()).then_some(Act::Forget(useless))
+    }
+}
+
+/// Those of the few with which nothing is wrong.
+fn good(few: &mut [(Candidate, Fate)]) -> impl Iterator<Item = (&mut Candidate, &mut Fate)> {
+    few.iter_mut()
+        .filter(|(_, fate)| *fate == Fate::Good)
+        .map(|(candidate, fate)| (candidate, fate))
+}
+
+/// It changed while it was copied.
+fn changed(mut task: Task, sheet: &mut Sheet) {
+    task.tries += 1;
+    if task.tries < TRIES {
+        sheet.tally.bytes_total += task.bytes;
+        sheet.tasks.push_back(task);
+    } else {
+        task.give_up(&Reason::Changing, sheet);
+    }
+}
+
+impl Batch {
+    /// The act for a state in which no fact is needed; the state after it.
+    fn act(&mut self, sheet: &mut Sheet) -> Option<Act> {
+        let good = || {
+            self.few
+                .iter()
+                .filter(|(_, fate)| *fate == Fate::Good)
+                .map(|(candidate, _)| &candidate.task)
+        };
+        let objects = || good().map(|task| task.object).collect::<Vec<_>>();
+        let (act, state) = match self.state {
+            State::Start => {
+                let copies = self.tasks.iter().map(|task| Copy {
+                    object: task.object,
+                    kind: task.kind,
+                    temporary: task.temporary(),
+                });
+                let act = Act::Copy {
+                    copies: copies.collect(),
+                    after_a_pause: self.after_a_pause,
+                };
+                (act, State::Copying)
+            }
+            State::Sync if self.copies.is_empty() => {
+                self.state = State::End;
+                return None;
+            }
+            State::Sync => (Act::Sync(self.oids()), State::Syncing),
+            State::Verify if self.copies.is_empty() => {
+                self.state = State::End;
+                return None;
+            }
+            State::Verify => (Act::Verify(self.oids()), State::Verifying),
+            State::Check | State::Look | State::Name | State::Unhide if good().next().is_none() => {
+                self.state = State::Finish;
+                return None;
+            }
+            State::Check => (Act::Examine(objects()), State::Examining),
+            State::Look => {
+                let ready = good().flat_map(|task| &task.ready);
+                let paths = ready.map(|(path, _)| path.clone()).collect();
+                (Act::Look(paths), State::Looking)
+            }
+            State::Name => {
+                let namings = good().map(|task| Naming {
+                    temporary: task.temporary(),
+                    names: task.ready.iter().map(|(path, _)| path.clone()).collect(),
+                });
+                (Act::Name(namings.collect()), State::Naming)
+            }
+            State::Unhide => {
+                let hiding = self.hiding();
+                if hiding.is_empty() {
+                    self.state = State::Finish;
+                    return None;
+                }
+                (Act::Unhide(hiding), State::Unhiding)
+            }
+            State::Again => (Act::Examine(objects()), State::ExaminingAgain),
+            State::Forget => match self.forget(sheet) {
+                Some(act) => (act, State::Forgetting),
+                None => {
+                    self.state = State::Mark;
+                    return None;
+                }
+            },
+            _ => unreachable!("a state that waits, or that needs facts"),
+        };
+        self.state = state;
+        Some(act)
+    }
+}
+
+impl Job for Batch {
+    fn take(&mut self, got: Got, sheet: &mut Sheet) {
+        match (std::mem::replace(&mut self.state, State::End), got) {
+            (State::Noting, Got::Verdict(Verdict::Committed)) => {
+                let noted = self.workplaces.clone();
+                sheet.workplaces.noted(self.slot, noted);
+                self.state = State::Start;
+            }
+            // It relies on nothing: it was the store that could not do it now.
+            (State::Noting, Got::Verdict(Verdict::Conflict)) => self.state = State::Begin,
+            (State::Copying, Got::Copies(copies)) => {
+                self.copied(copies, sheet);
+                self.state = State::Sync;
+            }
+            (State::Syncing, Got::Each(each)) => {
+                self.keep(each, sheet);
+                self.state = State::Verify;
+            }
+            (State::Verifying, Got::Each(each)) => {
+                self.keep(each, sheet);
+                self.state = State::Mark;
+            }
+            (State::Marking, Got::Verdict(Verdict::Committed)) => self.is_marked(),
+            (State::Marking, Got::Verdict(Verdict::Conflict)) => self.state = State::Mark,
+            (State::Examining, Got::Attrs(attrs)) => self.examined(attrs),
+            (State::Looking, Got::Seen(seen)) => self.looked(seen),
+            (State::Naming, Got::Each(each)) => self.named(each, sheet),
+            // A label that could not be written shows as a stamp that is not that of the copy.
+            (State::Unhiding, Got::Each(_)) => self.state = State::Again,
+            (State::ExaminingAgain, Got::Attrs(attrs)) => self.examined_again(attrs),
+            (State::Finishing, Got::Verdict(Verdict::Committed)) => self.state = State::Forget,
+            // Nobody else changes what is marked: it was the store that could not do it now.
+            (State::Finishing, Got::Verdict(Verdict::Conflict)) => self.state = State::Finish,
+            (State::Forgetting, Got::Done) => self.state = State::Mark,
+            (_, got) => unreachable!("{got:?} answers nothing that was asked"),
+        }
+    }
+
+    fn next(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<Option<Act>> {
+        loop {
+            let act = match self.state {
+                State::Begin => self.begin(facts, sheet)?,
+                State::Mark if self.few.is_empty() && self.copies.is_empty() => {
+                    self.state = State::End;
+                    None
+                }
+                State::Mark => self.mark(facts)?,
+                State::Finish => match self.conclude(facts) {
+                    Some(commit) => {
+                        self.state = State::Finishing;
+                        Some(Act::Commit(commit))
+                    }
+                    None => {
+                        self.state = State::Forget;
+                        None
+                    }
+                },
+                State::End => {
+                    sheet.workplaces.give_back(self.slot);
+                    sheet.batches -= 1;
+                    return Ok(None);
+                }
+                _ => self.act(sheet),
+            };
+            if act.is_some() {
+                return Ok(act);
+            }
+        }
+    }
+}

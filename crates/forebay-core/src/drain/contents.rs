@@ -1,0 +1,220 @@
+//! Files, symbolic links and nodes: which of them are to be copied.
+//!
+//! A [`Survey`] looks at one page of records and finds the [`Task`]s, which [`super::batch`] carries out.
+
+use super::act::{Act, Got, Temporary, Work};
+use super::facts::Facts;
+use super::job::Job;
+use super::names::copy_path;
+use super::rules::{has_contents, is_dirty, is_still_there, obstacle};
+use super::sheet::{Reason, Sheet};
+use crate::bridge::ReadSet;
+use crate::facts::{Attr, Outcome};
+use crate::path::TreePath;
+use crate::record::{Kind, ObjectId, ObjectName, Record};
+
+/// One object to be drained.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Task {
+    pub(super) object: ObjectName,
+    pub(super) kind: Kind,
+    /// The names of it that may be put on the PFS now.
+    pub(super) ready: Vec<(TreePath, Record)>,
+    pub(super) bytes: u64,
+    pub(super) tries: u32,
+    /// Somebody had it open for writing a moment ago.
+    pub(super) in_use: bool,
+}
+
+impl Task {
+    pub(super) fn oid(&self) -> ObjectId {
+        self.object.oid
+    }
+
+    pub(super) fn temporary(&self) -> Temporary {
+        Temporary {
+            oid: self.oid(),
+            path: copy_path(&self.ready[0].0, self.oid()),
+        }
+    }
+
+    pub(super) fn give_up(&self, reason: &Reason, sheet: &mut Sheet) {
+        for (path, _) in &self.ready {
+            sheet.leave(path, self.bytes, reason.clone());
+        }
+        sheet.is_done();
+    }
+}
+
+/// Bytes to copy: a file may be larger than what it holds.
+fn data_bytes(attr: &Attr) -> u64 {
+    attr.size.min(attr.blocks * 512)
+}
+
+/// All names of the object that a record names, with their records. `None` if another of them comes
+/// first: then the pass that meets that one takes care of all.
+pub(super) fn all_names(
+    facts: &dyn Facts,
+    path: &TreePath,
+    record: &Record,
+    attr: &Attr,
+) -> Outcome<Option<Vec<(TreePath, Record)>>> {
+    if attr.nlink <= 1 {
+        return Ok(Some(vec![(path.clone(), record.clone())]));
+    }
+    let mut names = Vec::new();
+    for (object, path) in facts.names_of(record.object.oid)? {
+        if let Some(record) = facts.record(&path)?
+            && record.object == object
+        {
+            names.push((path, record));
+        }
+    }
+    names.sort_by(|a, b| a.0.cmp(&b.0));
+    let is_first = names.first().is_some_and(|(first, _)| first == path);
+    Ok(is_first.then_some(names))
+}
+
+enum SurveyState {
+    Begin,
+    Examining,
+    Sort(Vec<Work<Attr>>),
+    Looking,
+    End,
+}
+
+/// Finds what is to be copied of one page of records.
+pub(super) struct Survey {
+    entries: Vec<(TreePath, Record)>,
+    state: SurveyState,
+    /// Objects that are clean if the PFS still has them.
+    clean: Vec<(Task, Attr)>,
+}
+
+impl Survey {
+    pub(super) fn new(entries: impl IntoIterator<Item = (TreePath, Record)>) -> Self {
+        let entries = entries.into_iter().filter(|(_, r)| has_contents(r));
+        Survey {
+            entries: entries.collect(),
+            state: SurveyState::Begin,
+            clean: Vec::new(),
+        }
+    }
+
+    fn sort(&mut self, attrs: &[Work<Attr>], facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<()> {
+        let (mut clean, mut tasks, mut blocked, mut refused) = (vec![], vec![], vec![], vec![]);
+        for ((path, record), attr) in self.entries.iter().zip(attrs) {
+            let attr = match attr {
+                Ok(attr) => attr,
+                Err(trouble) => {
+                    refused.push((path, *trouble));
+                    continue;
+                }
+            };
+            let Some(names) = all_names(facts, path, record, attr)? else {
+                continue;
+            };
+            let is_clean = names.iter().all(|(path, r)| !is_dirty(path, r, Some(attr)));
+            let mut task = Task {
+                object: record.object,
+                kind: record.kind,
+                ready: Vec::new(),
+                bytes: data_bytes(attr),
+                tries: 0,
+                in_use: false,
+            };
+            for (path, record) in names {
+                match obstacle(facts, &path, &mut ReadSet::default())? {
+                    Some(cause) if !is_clean => blocked.push((path, task.bytes, cause)),
+                    _ => task.ready.push((path, record)),
+                }
+            }
+            if is_clean {
+                clean.push((task, *attr));
+            } else if !task.ready.is_empty() {
+                tasks.push(task);
+            }
+        }
+        // From here on there is no fact that could be missing.
+        for (path, trouble) in refused {
+            sheet.refuse(path, 0, trouble);
+        }
+        for (path, bytes, cause) in blocked {
+            sheet.leave(&path, bytes, Reason::Blocked(cause));
+        }
+        for task in tasks {
+            add(task, sheet);
+        }
+        self.clean = clean;
+        Ok(())
+    }
+
+    /// What is clean, and still there.
+    fn looked(&mut self, seen: Vec<Work<Option<Attr>>>, sheet: &mut Sheet) {
+        let mut seen = seen.into_iter();
+        for (task, attr) in std::mem::take(&mut self.clean) {
+            let mut is_there = true;
+            for ((_, record), found) in task.ready.iter().zip(seen.by_ref()) {
+                let found = found.ok().flatten();
+                is_there &= is_still_there(record, &attr, found.as_ref());
+            }
+            if is_there {
+                // An earlier pass may have died before it synced the directory.
+                for (path, _) in &task.ready {
+                    sheet.note_unsynced(path);
+                }
+            } else {
+                add(task, sheet);
+            }
+        }
+    }
+}
+
+fn add(task: Task, sheet: &mut Sheet) {
+    sheet.tally.files_total += 1;
+    sheet.tally.bytes_total += task.bytes;
+    sheet.tasks.push_back(task);
+}
+
+impl Job for Survey {
+    fn take(&mut self, got: Got, sheet: &mut Sheet) {
+        match (&self.state, got) {
+            (SurveyState::Examining, Got::Attrs(attrs)) => self.state = SurveyState::Sort(attrs),
+            (SurveyState::Looking, Got::Seen(seen)) => {
+                self.looked(seen, sheet);
+                self.state = SurveyState::End;
+            }
+            (_, got) => unreachable!("{got:?} answers nothing that was asked"),
+        }
+    }
+
+    fn next(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<Option<Act>> {
+        loop {
+            match std::mem::replace(&mut self.state, SurveyState::End) {
+                SurveyState::Begin if self.entries.is_empty() => {}
+                SurveyState::Begin => {
+                    self.state = SurveyState::Examining;
+                    let objects = self.entries.iter().map(|(_, r)| r.object);
+                    return Ok(Some(Act::Examine(objects.collect())));
+                }
+                SurveyState::Sort(attrs) => {
+                    if let Err(stop) = self.sort(&attrs, facts, sheet) {
+                        self.state = SurveyState::Sort(attrs);
+                        return Err(stop);
+                    }
+                    let paths: Vec<_> = self
+                        .clean
+                        .iter()
+                        .flat_map(|(task, _)| task.ready.iter().map(|(path, _)| path.clone()))
+                        .collect();
+                    if !paths.is_empty() {
+                        self.state = SurveyState::Looking;
+                        return Ok(Some(Act::Look(paths)));
+                    }
+                }
+                SurveyState::End => return Ok(None),
+                _ => unreachable!("it waits for its outcome"),
+            }
+        }
+    }
+}

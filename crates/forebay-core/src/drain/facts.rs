@@ -1,0 +1,71 @@
+//! What a drain needs to know of the records.
+
+use crate::bridge::ReadSet;
+use crate::facts::Outcome;
+use crate::path::TreePath;
+use crate::record::{BridgeId, ObjectId, ObjectName, Record};
+use crate::speakers::Speaker;
+use crate::table::{KeyValue, Order};
+
+/// Read access to the records, of all bridges. What another bridge has to be asked for stops with
+/// [`crate::facts::Need`], and the drain asks its driver for it.
+///
+/// Answers may be of different moments: what a commit relies on is in its
+/// [`reads`](super::Commit::reads).
+pub trait Facts {
+    /// The record of a path. `Need::Record` if its home is elsewhere and it was not fetched yet.
+    fn record(&self, path: &TreePath) -> Outcome<Option<Record>>;
+
+    /// The next records whose home is this bridge: see [`crate::table::Tables::page`].
+    fn page(
+        &self,
+        after: Option<&TreePath>,
+        order: Order,
+        limit: usize,
+    ) -> Outcome<Vec<(TreePath, Record)>>;
+
+    /// Records whose home is this bridge that speak of a path of the PFS: see
+    /// [`crate::speakers::Speakers::within`].
+    fn speakers_here(&self, before: Option<&TreePath>, limit: usize) -> Outcome<Vec<Speaker>>;
+
+    /// Records of all bridges that speak of this path of the PFS or of something below it, in the order
+    /// of [`crate::speakers::Speakers::within`].
+    fn speakers(
+        &self,
+        lower: &TreePath,
+        before: Option<&TreePath>,
+        limit: usize,
+    ) -> Outcome<Vec<Speaker>>;
+
+    /// Records of all bridges that speak of exactly this path of the PFS.
+    fn speakers_of(&self, lower: &TreePath) -> Outcome<Vec<Speaker>>;
+
+    /// Records in transit whose home is this bridge, by path, after `after`, at most `limit`.
+    fn in_transit(&self, after: Option<&TreePath>, limit: usize) -> Outcome<Vec<TreePath>>;
+
+    /// Records strictly below a directory, of all bridges. `Need::Below` if others were not asked yet.
+    fn below(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, Record)>>;
+
+    /// Direct children of a directory with their records, of all bridges, at most `limit`. `Need::Below` if
+    /// others were not asked yet.
+    fn children(&self, dir: &TreePath, limit: usize) -> Outcome<Vec<(Vec<u8>, Record)>>;
+
+    /// All names of an object, with their paths.
+    fn names_of(&self, object: ObjectId) -> Outcome<Vec<(ObjectName, TreePath)>>;
+
+    /// All named values of this bridge whose name begins with `prefix`.
+    fn notes(&self, prefix: &[u8]) -> Outcome<Vec<KeyValue>>;
+
+    /// Next version number for records.
+    fn next_version(&self) -> u64;
+
+    /// This bridge.
+    fn me(&self) -> BridgeId;
+
+    /// Is this bridge home of the path?
+    fn is_home(&self, path: &TreePath) -> bool;
+
+    /// Adds to `reads` that a commit relies on all that other bridges hold below `dir`. With one bridge there
+    /// is nothing to add.
+    fn rely_on_range(&self, dir: &TreePath, reads: &mut ReadSet) -> Outcome<()>;
+}

@@ -1,0 +1,251 @@
+//! The end of a pass: attributes of directories, what is on the disks of the PFS, and what is left.
+
+use super::act::{Act, Got, Trouble, Verdict, Work};
+use super::facts::Facts;
+use super::job::Job;
+use super::rules::{Update, commit_of, is_dirty, stamp, unsettled};
+use super::sheet::Sheet;
+use crate::bridge::ReadSet;
+use crate::facts::{Attr, Outcome};
+use crate::path::TreePath;
+use crate::record::{Kind, Record};
+use std::collections::VecDeque;
+
+/// Directories that are synced by one act.
+pub(super) const SYNCED_AT_ONCE: usize = 64;
+
+enum DressState {
+    Begin,
+    Examining,
+    Look,
+    Looking,
+    Next,
+    Dressing(Box<Wearer>),
+    Dressed(Box<Wearer>),
+    Committing,
+    End,
+}
+
+/// A directory, and what it is to look like.
+struct Wearer {
+    path: TreePath,
+    record: Record,
+    attr: Attr,
+    found: Option<Attr>,
+}
+
+/// Gives the directories made in the buffer their attributes, for one page of records. Children come
+/// before parents: a directory may be one that even its owner can't search.
+pub(super) struct Dress {
+    entries: Vec<(TreePath, Record)>,
+    attrs: Vec<Attr>,
+    wearers: VecDeque<Wearer>,
+    state: DressState,
+}
+
+impl Dress {
+    pub(super) fn new(entries: impl IntoIterator<Item = (TreePath, Record)>) -> Self {
+        let is_due = |(_, r): &(TreePath, Record)| r.kind == Kind::Dir && r.drained.is_some();
+        Dress {
+            entries: entries.into_iter().filter(is_due).collect(),
+            attrs: Vec::new(),
+            wearers: VecDeque::new(),
+            state: DressState::Begin,
+        }
+    }
+
+    fn examined(&mut self, attrs: Vec<Work<Attr>>) {
+        let entries = std::mem::take(&mut self.entries);
+        for (entry, attr) in entries.into_iter().zip(attrs) {
+            // One that can't be had is dirty, and will be left.
+            if let Ok(attr) = attr {
+                self.entries.push(entry);
+                self.attrs.push(attr);
+            }
+        }
+    }
+
+    fn looked(&mut self, seen: Vec<Work<Option<Attr>>>) {
+        let entries = std::mem::take(&mut self.entries).into_iter();
+        let attrs = std::mem::take(&mut self.attrs);
+        for (((path, record), attr), found) in entries.zip(attrs).zip(seen) {
+            self.wearers.push_back(Wearer {
+                path,
+                record,
+                attr,
+                found: found.ok().flatten(),
+            });
+        }
+    }
+}
+
+impl Wearer {
+    /// Has it its attributes already? Every entry that came or went has changed its times.
+    fn is_dressed(&self) -> bool {
+        let shown = |attr: &Attr| (attr.mode & 0o7777, attr.mtime);
+        self.record.drained == Some(stamp(&self.attr))
+            && self.found.as_ref().map(shown) == Some(shown(&self.attr))
+    }
+}
+
+impl Job for Dress {
+    fn take(&mut self, got: Got, sheet: &mut Sheet) {
+        match (std::mem::replace(&mut self.state, DressState::End), got) {
+            (DressState::Examining, Got::Attrs(attrs)) => {
+                self.examined(attrs);
+                self.state = DressState::Look;
+            }
+            (DressState::Looking, Got::Seen(seen)) => {
+                self.looked(seen);
+                self.state = DressState::Next;
+            }
+            (DressState::Dressing(wearer), Got::Did(Ok(()))) => {
+                sheet.tally.dirs += 1;
+                self.state = DressState::Dressed(wearer);
+            }
+            (DressState::Dressing(wearer), Got::Did(Err(trouble))) => {
+                sheet.refuse(&wearer.path, 0, trouble);
+                self.state = DressState::Next;
+            }
+            // If its record has changed it is left as it is: it is dirty then.
+            (DressState::Committing, Got::Verdict(Verdict::Committed | Verdict::Conflict)) => {
+                self.state = DressState::Next;
+            }
+            (_, got) => unreachable!("{got:?} answers nothing that was asked"),
+        }
+    }
+
+    fn next(&mut self, facts: &dyn Facts, _sheet: &mut Sheet) -> Outcome<Option<Act>> {
+        loop {
+            match &self.state {
+                DressState::Begin | DressState::Look if self.entries.is_empty() => {
+                    return Ok(None);
+                }
+                DressState::Begin => {
+                    self.state = DressState::Examining;
+                    let objects = self.entries.iter().map(|(_, r)| r.object);
+                    return Ok(Some(Act::Examine(objects.collect())));
+                }
+                DressState::Look => {
+                    self.state = DressState::Looking;
+                    let paths = self.entries.iter().map(|(path, _)| path.clone());
+                    return Ok(Some(Act::Look(paths.collect())));
+                }
+                DressState::Next => {
+                    let Some(first) = self.wearers.front() else {
+                        return Ok(None);
+                    };
+                    let parent = first.path.parent();
+                    let is_put_off = unsettled(facts, &parent, &mut ReadSet::default())?.is_some();
+                    let Some(wearer) = self.wearers.pop_front() else {
+                        return Ok(None);
+                    };
+                    if is_put_off || wearer.is_dressed() {
+                        continue;
+                    }
+                    let act = Act::Dress {
+                        path: wearer.path.clone(),
+                        object: wearer.record.object,
+                    };
+                    self.state = DressState::Dressing(Box::new(wearer));
+                    return Ok(Some(act));
+                }
+                DressState::Dressed(wearer) => {
+                    let update = Update {
+                        path: wearer.path.clone(),
+                        before: wearer.record.clone(),
+                        after: Some(Record {
+                            drained: Some(stamp(&wearer.attr)),
+                            ..wearer.record.clone()
+                        }),
+                    };
+                    let (commit, _) =
+                        commit_of(facts, ReadSet::default(), vec![update], Vec::new());
+                    self.state = DressState::Committing;
+                    return Ok(Some(Act::Commit(commit)));
+                }
+                DressState::End => return Ok(None),
+                _ => unreachable!("it waits for its outcome"),
+            }
+        }
+    }
+}
+
+/// Brings the entries of directories to the disks of the PFS.
+pub(super) struct SyncDirs {
+    todo: VecDeque<TreePath>,
+    under_way: Vec<TreePath>,
+}
+
+impl SyncDirs {
+    pub(super) fn new(dirs: Vec<TreePath>) -> Self {
+        SyncDirs {
+            todo: dirs.into(),
+            under_way: Vec::new(),
+        }
+    }
+}
+
+impl Job for SyncDirs {
+    fn take(&mut self, got: Got, sheet: &mut Sheet) {
+        let Got::Each(each) = got else {
+            unreachable!("{got:?} answers nothing that was asked");
+        };
+        for (dir, did) in std::mem::take(&mut self.under_way).iter().zip(each) {
+            match did {
+                Ok(()) => {}
+                // Gone meanwhile, or of a file system that does not sync directories.
+                Err(Trouble {
+                    errno: libc::ENOENT | libc::ENOTDIR | libc::EINVAL,
+                    ..
+                }) => {}
+                Err(trouble) => sheet.cannot_sync(dir, trouble),
+            }
+        }
+    }
+
+    fn next(&mut self, _facts: &dyn Facts, _sheet: &mut Sheet) -> Outcome<Option<Act>> {
+        let some = self.todo.len().min(SYNCED_AT_ONCE);
+        self.under_way = self.todo.drain(..some).collect();
+        Ok((some > 0).then(|| Act::SyncDirs(self.under_way.clone())))
+    }
+}
+
+/// Looks once more at one page of records: what failed and is clean meanwhile is not left, and what has
+/// appeared meanwhile is.
+pub(super) struct List {
+    entries: Vec<(TreePath, Record)>,
+    has_asked: bool,
+}
+
+impl List {
+    pub(super) fn new(entries: Vec<(TreePath, Record)>) -> Self {
+        List {
+            entries,
+            has_asked: false,
+        }
+    }
+}
+
+impl Job for List {
+    fn take(&mut self, got: Got, sheet: &mut Sheet) {
+        let Got::Attrs(attrs) = got else {
+            unreachable!("{got:?} answers nothing that was asked");
+        };
+        for ((path, record), attr) in self.entries.iter().zip(attrs) {
+            let attr = attr.ok();
+            if is_dirty(path, record, attr.as_ref()) {
+                sheet.is_left(path, attr.map_or(0, |attr| attr.size));
+            }
+        }
+    }
+
+    fn next(&mut self, _facts: &dyn Facts, _sheet: &mut Sheet) -> Outcome<Option<Act>> {
+        if self.has_asked || self.entries.is_empty() {
+            return Ok(None);
+        }
+        self.has_asked = true;
+        let objects = self.entries.iter().map(|(_, r)| r.object);
+        Ok(Some(Act::Examine(objects.collect())))
+    }
+}

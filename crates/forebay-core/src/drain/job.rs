@@ -1,0 +1,47 @@
+//! A piece of work of a pass, from its first act to its last.
+
+use super::act::{Act, Commit, Got, Verdict};
+use super::facts::Facts;
+use super::sheet::Sheet;
+use crate::facts::Outcome;
+use crate::path::TreePath;
+
+/// One piece of work. It has at most one act under way.
+pub(super) trait Job: Send {
+    /// The act that was asked for last has come to this. No facts here: what is to be read is read in
+    /// [`Job::next`], which may have to be asked again.
+    fn take(&mut self, got: Got, sheet: &mut Sheet);
+
+    /// The next act; `None` at the end. Must be good to be called again if it stops for a fact.
+    fn next(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<Option<Act>>;
+}
+
+/// One act, of which nothing follows.
+pub(super) struct Once(Option<Act>, Act);
+
+impl Once {
+    pub(super) fn new(act: Act) -> Self {
+        Once(Some(act.clone()), act)
+    }
+
+    pub(super) fn sweep(dirs: Vec<TreePath>) -> Self {
+        Once::new(Act::Sweep(dirs))
+    }
+
+    pub(super) fn commit(commit: Commit) -> Self {
+        Once::new(Act::Commit(commit))
+    }
+}
+
+impl Job for Once {
+    fn take(&mut self, got: Got, _sheet: &mut Sheet) {
+        if got == Got::Verdict(Verdict::Conflict) {
+            // It relies on nothing: it was the store that could not do it now.
+            self.0 = Some(self.1.clone());
+        }
+    }
+
+    fn next(&mut self, _facts: &dyn Facts, _sheet: &mut Sheet) -> Outcome<Option<Act>> {
+        Ok(self.0.take())
+    }
+}

@@ -1,0 +1,526 @@
+//! Names change places on the PFS: one thing leaves its place, goes away, takes its place, or is made.
+//!
+//! Each is a [`Move`] of one record: marked, looked at, carried out, committed. Its preconditions are read
+//! from the facts when it begins, and the commit of the mark relies on them. Once the mark is there, no request
+//! changes what they rest on: it would have to change the marked record as well.
+
+use super::act::{Act, Got, Trouble, Verdict, Work};
+use super::facts::Facts;
+use super::job::Job;
+use super::names::{discarded_name, waiting_path};
+use super::rules::{
+    OURS, Update, all_speakers, commit_of, has_to_leave, holds_something_moved, is_carried,
+    is_replaced, obstacle, read, relocated,
+};
+use super::sheet::{Reason, Sheet};
+use crate::bridge::ReadSet;
+use crate::facts::{Attr, Outcome};
+use crate::path::TreePath;
+use crate::record::{Kind, Record, Transit};
+use crate::speakers::Word;
+
+/// Conflicts that one move survives before it is left for the next pass.
+const TRIES: u32 = 100;
+/// Why something is left that another thing on the PFS stands in the way of.
+pub(super) const STRANGER: &str =
+    "something else has appeared there on the PFS; move it away, or rename one of the two";
+
+/// What is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    /// Something renamed leaves its place for a waiting name.
+    Evacuate,
+    /// What is hidden goes.
+    Clear,
+    /// Something renamed takes its final name.
+    Place,
+    /// A directory made in the buffer comes into being.
+    MakeDir,
+}
+
+/// Where the thing goes from and to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Way {
+    from: TreePath,
+    to: TreePath,
+}
+
+#[derive(Debug)]
+enum State {
+    Begin,
+    /// Others are at work on what this needs.
+    Wait,
+    Waiting,
+    /// What the contents will replace is looked at: only a directory has to go before.
+    Peek(TreePath),
+    Peeking,
+    Mark,
+    Marking,
+    Marked,
+    Looking,
+    Act(Act),
+    Acting,
+    Finish,
+    Finishing,
+    End,
+}
+
+/// One change of the names on the PFS.
+#[derive(Debug)]
+pub(super) struct Move {
+    path: TreePath,
+    what: What,
+    state: State,
+    way: Option<Way>,
+    /// What the mark relies on.
+    reads: ReadSet,
+    /// The records that were marked, or are to be.
+    marked: Vec<(TreePath, Record)>,
+    /// The work needs no mark.
+    is_unmarked: bool,
+    outcome: Result<(), Option<Reason>>,
+    tries: u32,
+}
+
+impl Move {
+    pub(super) fn new(path: TreePath, what: What) -> Self {
+        Move {
+            path,
+            what,
+            state: State::Begin,
+            way: None,
+            reads: ReadSet::default(),
+            marked: Vec::new(),
+            is_unmarked: false,
+            outcome: Ok(()),
+            tries: 0,
+        }
+    }
+
+    /// The move ends without having begun.
+    fn leave(&mut self, cause: String, sheet: &mut Sheet) -> Outcome<()> {
+        sheet.leave(&self.path, 0, Reason::Blocked(cause));
+        self.state = State::End;
+        Ok(())
+    }
+
+    fn begin(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<()> {
+        self.reads = ReadSet::default();
+        self.marked.clear();
+        let Some(record) = read(facts, &self.path, &mut self.reads)? else {
+            self.state = State::End;
+            return Ok(());
+        };
+        if record.transit.is_some() {
+            // Only another pass can have marked it: ours are resumed first.
+            self.state = State::Wait;
+            return Ok(());
+        }
+        match self.what {
+            What::Evacuate => self.begin_evacuation(record, facts),
+            What::Clear => self.begin_clearance(record, facts, sheet),
+            What::Place => self.begin_placement(record, facts, sheet),
+            What::MakeDir => self.begin_dir(record, facts, sheet),
+        }
+    }
+
+    fn begin_evacuation(&mut self, record: Record, facts: &dyn Facts) -> Outcome<()> {
+        let way = has_to_leave(facts, &self.path, &record, &mut self.reads)?;
+        let Some((from, to)) = way else {
+            self.state = State::End;
+            return Ok(());
+        };
+        self.carry(record, Way { from, to }, facts)
+    }
+
+    /// What moves takes along what lies in it: what was renamed out of it, and is still there, is in
+    /// transit as well.
+    fn carry(&mut self, record: Record, way: Way, facts: &dyn Facts) -> Outcome<()> {
+        let mut marked = vec![(self.path.clone(), record)];
+        for speaker in all_speakers(facts, &way.from)? {
+            if speaker.word == Word::Origin
+                && speaker.path != self.path
+                && let Some(other) = read(facts, &speaker.path, &mut self.reads)?
+            {
+                if other.transit.is_some() {
+                    self.state = State::Wait;
+                    return Ok(());
+                }
+                marked.push((speaker.path, other));
+            }
+        }
+        // New names in a directory that moves are decided anew after this.
+        facts.rely_on_range(&self.path, &mut self.reads)?;
+        self.marked = marked;
+        self.way = Some(way);
+        self.state = State::Mark;
+        Ok(())
+    }
+
+    fn begin_clearance(
+        &mut self,
+        record: Record,
+        facts: &dyn Facts,
+        sheet: &mut Sheet,
+    ) -> Outcome<()> {
+        if record.kind != Kind::Whiteout && record.hides.is_none() {
+            self.state = State::End;
+            return Ok(());
+        }
+        let target = record.hides.clone();
+        let replaced = is_replaced(facts, &self.path, &record, &mut self.reads)?;
+        self.marked = vec![(self.path.clone(), record)];
+        let Some(target) = target else {
+            self.is_unmarked = true;
+            self.state = State::Finish;
+            return Ok(());
+        };
+        if is_carried(facts, &target, &mut self.reads)? {
+            self.state = State::Wait;
+        } else if holds_something_moved(facts, &target)? {
+            let cause = format!("{target} still holds something that could not be renamed");
+            return self.leave(cause, sheet);
+        } else if replaced {
+            self.state = State::Peek(target);
+        } else {
+            self.state = State::Mark;
+        }
+        Ok(())
+    }
+
+    fn begin_placement(
+        &mut self,
+        record: Record,
+        facts: &dyn Facts,
+        sheet: &mut Sheet,
+    ) -> Outcome<()> {
+        let from = waiting_path(record.object.oid);
+        if record.kind != Kind::Moved || record.origin.as_ref() != Some(&from) {
+            self.state = State::End;
+            return Ok(());
+        }
+        if let Some(cause) = obstacle(facts, &self.path, &mut self.reads)? {
+            return self.leave(cause, sheet);
+        }
+        let to = self.path.clone();
+        self.carry(record, Way { from, to }, facts)
+    }
+
+    fn begin_dir(&mut self, record: Record, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<()> {
+        if record.kind != Kind::Dir {
+            self.state = State::End;
+            return Ok(());
+        }
+        if let Some(cause) = obstacle(facts, &self.path, &mut self.reads)? {
+            return self.leave(cause, sheet);
+        }
+        if record.drained.is_some() {
+            // It is known to be there; perhaps it is no more.
+            self.is_unmarked = true;
+            self.state = State::Act(Act::MakeDir(self.path.clone()));
+        } else {
+            self.state = State::Mark;
+        }
+        self.marked = vec![(self.path.clone(), record)];
+        Ok(())
+    }
+
+    /// What has to be seen on the PFS before anything is done there.
+    fn marked(&mut self, facts: &dyn Facts) -> Outcome<Act> {
+        match (self.what, &self.way) {
+            (What::MakeDir, _) => {
+                self.state = State::Acting;
+                Ok(Act::MakeDir(self.path.clone()))
+            }
+            (_, Some(way)) => {
+                // Others may have begun something in it before it was marked; now they wait for it.
+                for speaker in all_speakers(facts, &way.from)? {
+                    let is_foreign = !facts.is_home(&speaker.path);
+                    if is_foreign
+                        && !self.marked.iter().any(|(path, _)| *path == speaker.path)
+                        && facts
+                            .record(&speaker.path)?
+                            .is_some_and(|r| r.transit.is_some())
+                    {
+                        return Ok(Act::Pause);
+                    }
+                }
+                let paths = vec![way.from.clone(), way.to.clone()];
+                self.state = State::Looking;
+                Ok(Act::Look(paths))
+            }
+            (_, None) => {
+                let target = self.marked[0].1.hides.clone();
+                self.state = State::Looking;
+                Ok(Act::Look(target.into_iter().collect()))
+            }
+        }
+    }
+
+    fn seen(&mut self, seen: Vec<Work<Option<Attr>>>) {
+        let mut found = Vec::new();
+        for look in seen {
+            match look {
+                Ok(attr) => found.push(attr),
+                Err(trouble) => return self.finish(Err(trouble)),
+            }
+        }
+        self.state = match (self.what, &self.way, &found[..]) {
+            // A pass that died in between has done it.
+            (What::Evacuate, Some(_), [_, Some(_)]) => State::Finish,
+            (What::Evacuate, Some(way), _) => State::Act(Act::Rename {
+                from: way.from.clone(),
+                to: way.to.clone(),
+            }),
+            (What::Place, Some(_), [Some(_), Some(_)]) => {
+                self.outcome = Err(Some(Reason::Blocked(STRANGER.to_owned())));
+                State::Finish
+            }
+            (What::Place, Some(way), [Some(_), None]) => State::Act(Act::Rename {
+                from: way.from.clone(),
+                to: way.to.clone(),
+            }),
+            (What::Place, Some(_), [None, Some(_)]) => State::Finish,
+            (What::Place, ..) => {
+                return self.finish(Err(Trouble {
+                    operation: "rename",
+                    errno: libc::ENOENT,
+                }));
+            }
+            (What::Clear, _, [Some(attr)]) => State::Act(self.removal(attr)),
+            _ => State::Finish,
+        };
+    }
+
+    fn removal(&self, attr: &Attr) -> Act {
+        let (_, record) = &self.marked[0];
+        let target = record.hides.clone().unwrap_or_default();
+        assert!(
+            !target.is_root(),
+            "the root of the PFS is hidden by nothing"
+        );
+        if is_dir(attr) {
+            Act::Discard {
+                path: target,
+                aside: TreePath::root().join(&discarded_name(record.object.oid)),
+            }
+        } else {
+            Act::Remove(target)
+        }
+    }
+
+    fn finish(&mut self, did: Work<()>) {
+        self.outcome = did.map_err(|trouble| Some(Reason::Refused(trouble)));
+        self.state = State::Finish;
+    }
+
+    /// The commit of what the work came to, and the taking back of the marks.
+    fn conclude(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<Option<Act>> {
+        if let Err(reason) = &self.outcome
+            && let Some(reason) = reason.clone()
+        {
+            sheet.leave(&self.path, 0, reason);
+        }
+        let (mut reads, mut labels) = (ReadSet::default(), Vec::new());
+        let updates = if self.outcome.is_err() {
+            let marked = self.marked.iter().cloned();
+            marked
+                .filter(|(_, record)| record.transit.is_some())
+                .map(|(path, record)| Update::marked(path, record, None))
+                .collect()
+        } else if let Some(way) = &self.way {
+            let is_final = self.what == What::Place;
+            let moved = relocated(facts, &self.path, &way.from, &way.to, is_final, &mut reads)?;
+            labels = moved.1;
+            moved.0
+        } else {
+            let (path, before) = self.marked[0].clone();
+            let after = after(self.what, &before);
+            vec![Update {
+                path,
+                before,
+                after,
+            }]
+        };
+        if updates.is_empty() {
+            self.state = State::End;
+            return Ok(None);
+        }
+        let (commit, _) = commit_of(facts, reads, updates, labels);
+        self.state = State::Finishing;
+        Ok(Some(Act::Commit(commit)))
+    }
+
+    fn concluded(&mut self, sheet: &mut Sheet) {
+        self.state = State::End;
+        if self.outcome.is_err() {
+            return;
+        }
+        match self.what {
+            What::Evacuate => sheet.has_evacuated = true,
+            What::Place => sheet.tally.renamed += 1,
+            What::Clear | What::MakeDir => {}
+        }
+    }
+
+    /// The PFS has been changed.
+    fn note(&mut self, sheet: &mut Sheet) {
+        let mut changed = vec![];
+        match &self.way {
+            Some(way) => changed.extend([way.from.clone(), way.to.clone()]),
+            None if self.what == What::MakeDir => changed.push(self.path.clone()),
+            None => changed.extend(self.marked[0].1.hides.clone()),
+        }
+        if self.what == What::Clear {
+            sheet.tally.removed += 1;
+        }
+        for path in &changed {
+            sheet.note_unsynced(path);
+        }
+    }
+}
+
+/// The record after its move, if nothing else is different.
+fn after(what: What, before: &Record) -> Option<Record> {
+    match what {
+        What::Clear if before.kind == Kind::Whiteout => None,
+        What::Clear => Some(Record {
+            hides: None,
+            transit: None,
+            ..before.clone()
+        }),
+        // Its attributes are still to come.
+        What::MakeDir => Some(Record {
+            drained: Some(OURS),
+            transit: None,
+            ..before.clone()
+        }),
+        What::Evacuate | What::Place => {
+            unreachable!("what moves from one place to another has a way")
+        }
+    }
+}
+
+pub(super) fn is_dir(attr: &Attr) -> bool {
+    attr.mode & libc::S_IFMT == libc::S_IFDIR
+}
+
+impl Job for Move {
+    fn take(&mut self, got: Got, sheet: &mut Sheet) {
+        match (&self.state, got) {
+            (State::Waiting, Got::Done) => self.state = State::Begin,
+            // A pause while others end what they have begun in the thing that moves.
+            (State::Marked, Got::Done) => {}
+            (State::Peeking, Got::Seen(seen)) => match &seen[..] {
+                [Ok(Some(attr))] if is_dir(attr) => self.state = State::Mark,
+                [Ok(Some(_))] => self.state = State::End,
+                [Ok(None)] => {
+                    self.is_unmarked = true;
+                    self.state = State::Finish;
+                }
+                _ => {
+                    let trouble = seen.into_iter().find_map(Result::err);
+                    if let Some(trouble) = trouble {
+                        sheet.refuse(&self.path, 0, trouble);
+                    }
+                    self.state = State::End;
+                }
+            },
+            (State::Marking, Got::Verdict(Verdict::Committed)) => self.state = State::Marked,
+            (State::Marking, Got::Verdict(Verdict::Conflict)) => self.again(sheet),
+            (State::Looking, Got::Seen(seen)) => self.seen(seen),
+            (State::Acting, Got::Did(did)) => {
+                if did.is_ok() {
+                    self.note(sheet);
+                }
+                self.finish(did);
+            }
+            (State::Acting, Got::Made(made)) => {
+                if made.is_ok() {
+                    sheet.note_unsynced(&self.path);
+                }
+                self.finish(made.map(drop));
+                if self.is_unmarked {
+                    // The record says it already.
+                    if let Err(Some(reason)) = self.outcome.clone() {
+                        sheet.leave(&self.path, 0, reason);
+                    }
+                    self.state = State::End;
+                }
+            }
+            (State::Finishing, Got::Verdict(Verdict::Committed)) => self.concluded(sheet),
+            // Nobody else changes what is marked; what speaks of something in it may have changed.
+            (State::Finishing, Got::Verdict(Verdict::Conflict)) if !self.is_unmarked => {
+                self.state = State::Finish;
+            }
+            (State::Finishing, Got::Verdict(Verdict::Conflict)) => self.again(sheet),
+            (state, got) => unreachable!("{got:?} answers nothing that was asked in {state:?}"),
+        }
+    }
+
+    fn next(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<Option<Act>> {
+        loop {
+            match &self.state {
+                State::Begin => self.begin(facts, sheet)?,
+                State::Wait => {
+                    self.count(sheet);
+                    if matches!(self.state, State::End) {
+                        continue;
+                    }
+                    self.state = State::Waiting;
+                    return Ok(Some(Act::Pause));
+                }
+                State::Peek(target) => {
+                    let look = Act::Look(vec![target.clone()]);
+                    self.state = State::Peeking;
+                    return Ok(Some(look));
+                }
+                State::Mark => {
+                    let updates = self
+                        .marked
+                        .iter()
+                        .cloned()
+                        .map(|(path, r)| Update::marked(path, r, Some(Transit::Placing)))
+                        .collect();
+                    let reads = self.reads.clone();
+                    let (commit, marked) = commit_of(facts, reads, updates, Vec::new());
+                    self.marked = marked;
+                    self.state = State::Marking;
+                    return Ok(Some(Act::Commit(commit)));
+                }
+                State::Marked => return self.marked(facts).map(Some),
+                State::Act(act) => {
+                    let act = act.clone();
+                    self.state = State::Acting;
+                    return Ok(Some(act));
+                }
+                State::Finish => {
+                    if let Some(act) = self.conclude(facts, sheet)? {
+                        return Ok(Some(act));
+                    }
+                }
+                State::End => return Ok(None),
+                state => unreachable!("{state:?} waits for its outcome"),
+            }
+        }
+    }
+}
+
+impl Move {
+    fn count(&mut self, sheet: &mut Sheet) {
+        self.tries += 1;
+        if self.tries > TRIES {
+            sheet.leave(&self.path, 0, Reason::Changing);
+            self.state = State::End;
+        }
+    }
+
+    /// What it relied on has changed.
+    fn again(&mut self, sheet: &mut Sheet) {
+        self.state = State::Begin;
+        self.is_unmarked = false;
+        self.outcome = Ok(());
+        self.way = None;
+        self.count(sheet);
+    }
+}

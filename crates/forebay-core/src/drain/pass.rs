@@ -1,0 +1,534 @@
+//! One pass: the order of its rounds, and the jobs under way.
+
+use super::act::{Act, Got, Ticket};
+use super::batch::Batch;
+use super::contents::Survey;
+use super::facts::Facts;
+use super::finish::{Dress, List, SyncDirs};
+use super::job::{Job, Once};
+use super::moves::{Move, What};
+use super::release::{RELEASED_AT_ONCE, Release, Walk};
+use super::resume::Resume;
+use super::round::Round;
+use super::rules::{PAGE, has_contents};
+use super::sheet::{Report, Sheet, Tally, Terms};
+use super::workplaces;
+use crate::facts::{Outcome, Stop};
+use crate::path::TreePath;
+use crate::record::{Kind, Record};
+use crate::speakers::Word;
+use crate::table::Order;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Tasks that wait for a batch are looked for ahead of it up to this number.
+const TASKS_AHEAD: usize = 1024;
+
+/// What the driver is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next {
+    /// This. Its outcome goes to [`Drain::done`] with the ticket.
+    Act(Ticket, Act),
+    /// Nothing can begin before one of the acts under way has ended.
+    Wait,
+    /// Nothing: the pass is over.
+    End,
+}
+
+/// What the machine is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Errand {
+    Pass,
+    Resume,
+    /// The release of these alone.
+    Release(Vec<TreePath>),
+}
+
+/// One pass of the drain. See the [module](super) for how it is driven.
+pub struct Drain {
+    errand: Errand,
+    round: Round,
+    /// The round has begun.
+    has_begun: bool,
+    /// Where the walk of this round is.
+    cursor: Option<TreePath>,
+    is_walked: bool,
+    page: VecDeque<(TreePath, Record)>,
+    /// Jobs with an act under way.
+    waiting: BTreeMap<Ticket, Waiting>,
+    ready: VecDeque<Box<dyn Job>>,
+    tickets: Ticket,
+    /// Notes of workplaces that were found at the beginning.
+    found_notes: Vec<Vec<u8>>,
+    sheet: Sheet,
+}
+
+struct Waiting {
+    job: Box<dyn Job>,
+    /// It waits for a fact, not for an act of its own.
+    for_fact: bool,
+}
+
+impl Drain {
+    fn on(errand: Errand, round: Round, terms: Terms) -> Self {
+        Drain {
+            errand,
+            round,
+            has_begun: false,
+            cursor: None,
+            is_walked: false,
+            page: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            ready: VecDeque::new(),
+            tickets: 0,
+            found_notes: Vec::new(),
+            sheet: Sheet::new(terms),
+        }
+    }
+
+    /// A pass over everything whose home is this bridge.
+    pub fn new(terms: Terms) -> Self {
+        assert!(terms.batches > 0, "a pass needs at least one batch");
+        Drain::on(Errand::Pass, Round::Resume, terms)
+    }
+
+    /// What a start does about a pass that was killed, before requests are served: records in transit are
+    /// finished or taken back, as the PFS shows.
+    pub fn resume() -> Self {
+        Drain::on(Errand::Resume, Round::Resume, Terms::alone())
+    }
+
+    /// Releases these files alone, if they are clean, nobody has them open, and the PFS shows them when their
+    /// records are gone; see [`Report::released`] and [`Report::kept_because`]. At most
+    /// [`RELEASED_AT_ONCE`] of them.
+    pub fn release(paths: Vec<TreePath>) -> Self {
+        assert!(
+            paths.len() <= RELEASED_AT_ONCE,
+            "so many are released at once"
+        );
+        Drain::on(
+            Errand::Release(paths),
+            Round::ReleaseContents,
+            Terms::alone(),
+        )
+    }
+
+    /// Begin nothing new; what is under way comes to its end.
+    pub fn stop(&mut self) {
+        self.sheet.stopping = true;
+    }
+
+    /// Wait no more for files that are open for writing.
+    pub fn lose_patience(&mut self) {
+        self.sheet.patient = false;
+    }
+
+    /// What has been done so far.
+    pub fn tally(&self) -> Tally {
+        self.sheet.tally
+    }
+
+    /// What the pass came to, after [`Next::End`].
+    pub fn report(&self) -> &Report {
+        &self.sheet.report
+    }
+
+    /// An act has come to this.
+    ///
+    /// # Panics
+    /// If no such act is under way, or the outcome is none of its kind.
+    pub fn done(&mut self, ticket: Ticket, got: Got) {
+        let Some(mut waiting) = self.waiting.remove(&ticket) else {
+            panic!("no act {ticket} is under way");
+        };
+        match (waiting.for_fact, got) {
+            (true, Got::Fetched) => {}
+            (false, got) => waiting.job.take(got, &mut self.sheet),
+            (true, got) => panic!("{got:?} is no fact"),
+        }
+        // Before all others: a batch that has begun comes to its end first.
+        self.ready.push_front(waiting.job);
+    }
+
+    /// What is to be done next.
+    ///
+    /// # Errors
+    /// What the tables said when they failed. The pass can't go on; what it has marked is taken back by the next
+    /// one.
+    pub fn next(&mut self, facts: &dyn Facts) -> Result<Next, String> {
+        loop {
+            let Some(mut job) = self.ready.pop_front() else {
+                match self.begin(facts).map_err(in_words)? {
+                    true => continue,
+                    false if !self.waiting.is_empty() => return Ok(Next::Wait),
+                    false => return Ok(Next::End),
+                }
+            };
+            match job.next(facts, &mut self.sheet) {
+                Ok(Some(act)) => return Ok(self.issue(job, act, false)),
+                Ok(None) => {}
+                Err(Stop::Need(need)) => return Ok(self.issue(job, Act::Fetch(need), true)),
+                Err(stop) => return Err(in_words(stop)),
+            }
+        }
+    }
+
+    fn issue(&mut self, job: Box<dyn Job>, act: Act, for_fact: bool) -> Next {
+        self.tickets += 1;
+        self.waiting.insert(self.tickets, Waiting { job, for_fact });
+        Next::Act(self.tickets, act)
+    }
+
+    fn start(&mut self, job: impl Job + 'static) {
+        self.ready.push_back(Box::new(job));
+    }
+
+    /// Begins what can begin now: false if nothing can.
+    fn begin(&mut self, facts: &dyn Facts) -> Outcome<bool> {
+        if !self.waiting.is_empty() && self.round != Round::Contents {
+            // Names and attributes change one after the other.
+            return Ok(false);
+        }
+        if self.round == Round::End {
+            return Ok(false);
+        }
+        if let Some(dirs) = self.sheet.take_unsynced(false) {
+            self.start(SyncDirs::new(dirs));
+            return Ok(true);
+        }
+        if self.is_left_out() {
+            self.advance(self.round.after());
+            return Ok(true);
+        }
+        match self.round {
+            Round::Resume => self.begin_resume(facts)?,
+            Round::Sweep => self.begin_sweep(facts)?,
+            Round::SweepAgain => self.once(|| Once::sweep(vec![TreePath::root()])),
+            Round::Evacuate => self.begin_evacuation(facts)?,
+            Round::Clear => self.begin_move(facts, |record| {
+                let is_due = record.kind == Kind::Whiteout || record.hides.is_some();
+                is_due.then_some(What::Clear)
+            })?,
+            Round::Settle => self.begin_move(facts, |record| match record.kind {
+                Kind::Dir => Some(What::MakeDir),
+                Kind::Moved => Some(What::Place),
+                _ => None,
+            })?,
+            Round::Contents => return self.begin_contents(facts),
+            Round::Tidy => {
+                let found = std::mem::take(&mut self.found_notes);
+                match self.sheet.workplaces.forget(&found) {
+                    Some(commit) => self.start(Once::commit(commit)),
+                    None => self.advance(Round::Dress),
+                }
+            }
+            Round::Dress => self.begin_page(facts, Order::ChildrenFirst, |page| {
+                Box::new(Dress::new(page))
+            })?,
+            Round::Sync => match self.sheet.take_unsynced(true) {
+                Some(dirs) => self.start(SyncDirs::new(dirs)),
+                None => self.advance(Round::List),
+            },
+            Round::List => {
+                self.begin_page(facts, Order::ParentsFirst, |page| Box::new(List::new(page)))?
+            }
+            Round::ReleaseDirs => {
+                self.begin_release(facts, Walk::Dirs, Order::ParentsFirst)?;
+            }
+            Round::ReleaseContents => match &self.errand {
+                Errand::Release(paths) if !self.has_begun => {
+                    let entries = entries(facts, paths)?;
+                    self.has_begun = true;
+                    self.start(Release::new(Walk::Contents, entries));
+                }
+                Errand::Release(_) => self.advance(Round::ReleasePassing),
+                _ => self.begin_release(facts, Walk::Contents, Order::ParentsFirst)?,
+            },
+            Round::ReleasePassing => self.begin_passing(facts)?,
+            Round::ReleasePlaces => match self.errand {
+                Errand::Release(_) => self.advance(Round::Judge),
+                _ => self.begin_release(facts, Walk::Places, Order::ChildrenFirst)?,
+            },
+            Round::Judge => {
+                self.judge(facts)?;
+                self.advance(Round::End);
+            }
+            Round::End => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn is_left_out(&self) -> bool {
+        let is_stopped = self.sheet.stopping && self.round.is_optional();
+        // What is under way in the contents is waited for.
+        let is_stopped = is_stopped && (self.round != Round::Contents || self.waiting.is_empty());
+        let keeps = self.errand == Errand::Pass
+            && self.round.releases()
+            && (self.sheet.terms.keep || self.sheet.report.left_count > 0);
+        is_stopped || keeps
+    }
+
+    fn advance(&mut self, round: Round) {
+        if self.round == Round::List {
+            self.sheet.close_list();
+        }
+        if self.round == Round::Contents && self.sheet.stopping {
+            // What a stop leaves over is found when what is left is listed.
+            self.sheet.tasks.clear();
+        }
+        self.round = match (&self.errand, round) {
+            (Errand::Resume, _) => Round::End,
+            (_, round) => round,
+        };
+        self.walk_anew();
+        self.has_begun = false;
+    }
+
+    fn walk_anew(&mut self) {
+        self.cursor = None;
+        self.is_walked = false;
+        self.page.clear();
+    }
+
+    /// A round that is one job.
+    fn once(&mut self, job: impl FnOnce() -> Once) {
+        if self.has_begun {
+            self.advance(self.round.after());
+        } else {
+            self.has_begun = true;
+            self.start(job());
+        }
+    }
+
+    /// The next record of the walk; `None` at its end.
+    fn step(
+        &mut self,
+        facts: &dyn Facts,
+        order: Order,
+        limit: usize,
+    ) -> Outcome<Option<(TreePath, Record)>> {
+        if self.page.is_empty() && !self.is_walked {
+            let page = facts.page(self.cursor.as_ref(), order, limit)?;
+            self.is_walked = page.is_empty();
+            if let Some((last, _)) = page.last() {
+                self.cursor = Some(last.clone());
+            }
+            self.page = page.into();
+        }
+        Ok(self.page.pop_front())
+    }
+
+    fn begin_resume(&mut self, facts: &dyn Facts) -> Outcome<()> {
+        let next = facts.in_transit(self.cursor.as_ref(), 1)?;
+        match next.into_iter().next() {
+            Some(path) => {
+                self.cursor = Some(path.clone());
+                self.start(Resume::new(path));
+            }
+            None => self.advance(Round::Sweep),
+        }
+        Ok(())
+    }
+
+    fn begin_sweep(&mut self, facts: &dyn Facts) -> Outcome<()> {
+        if self.has_begun {
+            self.advance(Round::Evacuate);
+            return Ok(());
+        }
+        let mut dirs = vec![TreePath::root()];
+        let mut found = Vec::new();
+        for (key, value) in facts.notes(workplaces::NOTES)? {
+            dirs.extend(workplaces::read(&key, &value)?);
+            found.push(key);
+        }
+        dirs.sort();
+        dirs.dedup();
+        self.found_notes = found;
+        self.has_begun = true;
+        self.start(Once::sweep(dirs));
+        Ok(())
+    }
+
+    /// The next thing that may have to leave its place: what lies deepest first, so that it is taken out of
+    /// a directory before the directory itself goes. Walks again after a walk in which something has left:
+    /// what was in its place can have been carried off with the directory that holds it.
+    fn begin_evacuation(&mut self, facts: &dyn Facts) -> Outcome<()> {
+        loop {
+            let page = facts.speakers_here(self.cursor.as_ref(), 1)?;
+            let Some(last) = page.last() else {
+                if std::mem::take(&mut self.sheet.has_evacuated) {
+                    self.walk_anew();
+                    continue;
+                }
+                self.advance(Round::Clear);
+                return Ok(());
+            };
+            self.cursor = Some(last.lower.clone());
+            let movers = page.into_iter().filter(|s| s.word == Word::Origin);
+            let moves: Vec<_> = movers
+                .map(|speaker| Move::new(speaker.path, What::Evacuate))
+                .collect();
+            if let Some(only) = moves.into_iter().next() {
+                self.start(only);
+                return Ok(());
+            }
+        }
+    }
+
+    fn begin_move(
+        &mut self,
+        facts: &dyn Facts,
+        what: impl Fn(&Record) -> Option<What>,
+    ) -> Outcome<()> {
+        while let Some((path, record)) = self.step(facts, Order::ParentsFirst, PAGE)? {
+            if let Some(what) = what(&record) {
+                self.start(Move::new(path, what));
+                return Ok(());
+            }
+        }
+        self.advance(self.round.after());
+        Ok(())
+    }
+
+    fn begin_contents(&mut self, facts: &dyn Facts) -> Outcome<bool> {
+        let may_begin = !self.sheet.stopping;
+        if may_begin
+            && self.sheet.batches < self.sheet.terms.batches
+            && (self.is_walked || self.sheet.tasks.len() >= super::BATCH_OBJECTS)
+            && let Some(batch) = Batch::take_from(&mut self.sheet)
+        {
+            self.start(batch);
+            return Ok(true);
+        }
+        let is_surveyed = self.waiting.len() > self.sheet.batches;
+        if may_begin && !self.is_walked && !is_surveyed && self.sheet.tasks.len() < TASKS_AHEAD {
+            let mut entries = Vec::new();
+            while let Some(entry) = self.step(facts, Order::ParentsFirst, PAGE)? {
+                let is_last = self.page.is_empty();
+                if has_contents(&entry.1) {
+                    entries.push(entry);
+                }
+                if is_last {
+                    break;
+                }
+            }
+            self.start(Survey::new(entries));
+            return Ok(true);
+        }
+        if self.waiting.is_empty() {
+            assert!(
+                self.sheet.tasks.is_empty() || !may_begin,
+                "with nothing under way a batch can begin"
+            );
+            self.advance(Round::Tidy);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn begin_page(
+        &mut self,
+        facts: &dyn Facts,
+        order: Order,
+        job: impl Fn(Vec<(TreePath, Record)>) -> Box<dyn Job>,
+    ) -> Outcome<()> {
+        let mut page = Vec::new();
+        while let Some(entry) = self.step(facts, order, PAGE)? {
+            page.push(entry);
+            if self.page.is_empty() {
+                break;
+            }
+        }
+        if page.is_empty() {
+            self.advance(self.round.after());
+        } else {
+            self.ready.push_back(job(page));
+        }
+        Ok(())
+    }
+
+    fn begin_release(&mut self, facts: &dyn Facts, walk: Walk, order: Order) -> Outcome<()> {
+        let mut entries = Vec::new();
+        while let Some((path, record)) = self.step(facts, order, PAGE)? {
+            if Release::concerns(walk, &path, &record) {
+                entries.push((path, record));
+            }
+            if entries.len() == RELEASED_AT_ONCE {
+                break;
+            }
+        }
+        if entries.is_empty() {
+            self.advance(self.round.after());
+        } else {
+            self.start(Release::new(walk, entries));
+        }
+        Ok(())
+    }
+
+    /// Those that only the bridge itself had open, once more after a pause.
+    fn begin_passing(&mut self, facts: &dyn Facts) -> Outcome<()> {
+        if self.sheet.passing.is_empty() {
+            self.advance(Round::ReleasePlaces);
+        } else if !std::mem::replace(&mut self.has_begun, true) {
+            self.start(Once::new(Act::Pause));
+        } else {
+            let paths: Vec<_> = self.sheet.passing.keys().cloned().collect();
+            let some = paths.into_iter().take(RELEASED_AT_ONCE).collect::<Vec<_>>();
+            let entries = entries(facts, &some)?;
+            for path in some {
+                if !entries.iter().any(|(at, _)| *at == path) {
+                    self.sheet.passing.remove(&path);
+                }
+            }
+            self.has_begun = false;
+            self.start(Release::new(Walk::Contents, entries));
+        }
+        Ok(())
+    }
+
+    /// Is everything gone?
+    fn judge(&mut self, facts: &dyn Facts) -> Outcome<()> {
+        let first = match &self.errand {
+            Errand::Release(paths) => entries(facts, paths)?.into_iter().next(),
+            _ => facts.page(None, Order::ParentsFirst, 1)?.into_iter().next(),
+        };
+        match first {
+            None => {
+                self.sheet.report.released = true;
+                self.sheet.report.kept_because = None;
+            }
+            Some((path, _)) => self
+                .sheet
+                .keep_because(|| format!("{path} has been changed again")),
+        }
+        Ok(())
+    }
+}
+
+impl Terms {
+    /// Of a machine that copies nothing.
+    fn alone() -> Self {
+        Terms {
+            keep: false,
+            batches: 1,
+            patient: false,
+        }
+    }
+}
+
+/// The records at these paths, of those that are there.
+fn entries(facts: &dyn Facts, paths: &[TreePath]) -> Outcome<Vec<(TreePath, Record)>> {
+    let mut entries = Vec::new();
+    for path in paths {
+        if let Some(record) = facts.record(path)?.filter(has_contents) {
+            entries.push((path.clone(), record));
+        }
+    }
+    Ok(entries)
+}
+
+fn in_words(stop: Stop) -> String {
+    match stop {
+        Stop::Fault(text) => text,
+        other => format!("a drain can't go on: {other:?}"),
+    }
+}

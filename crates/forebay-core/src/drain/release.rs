@@ -1,0 +1,424 @@
+//! The buffered copies go, a few at a time.
+//!
+//! A record may go when the PFS shows the same thing by itself. For a file, that is when it is clean and its
+//! directory is one of the PFS. So the pass makes three walks: directories that were made in the buffer
+//! *open* (the record says from now on that the directory is that of the PFS, and the PFS shows through
+//! it), then files go, and in the end the records of the opened directories go, children first. A directory
+//! that keeps a file keeps its record: the labels of the files in it name it by its object.
+//!
+//! # Why no write is lost
+//!
+//! An object goes only if, after its mark ([`Transit::Releasing`]) was committed, nobody was found to have it
+//! open, and its state after that was the clean one.
+//!
+//! - Who decided before the mark was committed, and got a descriptor, has it open: the bridge opens it in the
+//!   decision, and keeps it until the client has it. The probe finds it, with the client or passing.
+//! - Who decided before and opens the object itself, by its name, asks again if that was after
+//!   the commit ([`Commit::forbids_late_opens`]); if it was before, the probe finds it.
+//! - Who decides after the commit waits for the mark to go (`ops::transit`), and finds the PFS, or the record
+//!   without a mark.
+//!
+//! So between the probe and the end of the mark nobody has the object open, nobody gets it open, and
+//! what the probe saw of it is its last state.
+
+use super::act::{Act, Commit, Got, Use, Verdict, Work};
+use super::contents::all_names;
+use super::facts::Facts;
+use super::job::Job;
+use super::rules::{OURS, Update, commit_of, has_contents, is_dirty, is_natural, read, unsettled};
+use super::sheet::Sheet;
+use crate::bridge::ReadSet;
+use crate::facts::{Attr, Outcome};
+use crate::path::TreePath;
+use crate::record::{Kind, ObjectId, ObjectName, Record, Transit};
+use std::collections::BTreeSet;
+
+/// Records that are released between two commits: whoever wants one of them waits for all.
+pub const RELEASED_AT_ONCE: usize = 32;
+/// As often a file is looked at that only the bridge itself has open, with a pause between two times.
+pub(super) const PASSING_TRIES: u32 = 25;
+/// Conflicts that one slice survives before what is in it is kept.
+const TRIES: u32 = 100;
+
+/// Which walk it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Walk {
+    /// Directories made in the buffer open.
+    Dirs,
+    /// Files, symbolic links and nodes go.
+    Contents,
+    /// What was renamed and is in its place needs no record any more; nor do opened directories.
+    Places,
+}
+
+/// Why something is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keep {
+    Changed,
+    Open,
+    Passing,
+    Entered,
+    /// What is above it is kept, or below it; or another name of it is met later.
+    Quietly,
+}
+
+enum State {
+    Begin,
+    Examining,
+    Judge(Vec<Work<Attr>>),
+    Marking,
+    Probe,
+    Probing,
+    Examine(Vec<ObjectId>),
+    ExaminingAgain(Vec<ObjectId>),
+    Finish,
+    Finishing,
+    End,
+}
+
+/// One object with all its names, or a directory.
+struct Candidate {
+    names: Vec<(TreePath, Record)>,
+    keep: Option<Keep>,
+}
+
+impl Candidate {
+    fn object(&self) -> ObjectName {
+        self.names[0].1.object
+    }
+}
+
+/// Releases what can be released of a few records.
+pub(super) struct Release {
+    walk: Walk,
+    entries: Vec<(TreePath, Record)>,
+    candidates: Vec<Candidate>,
+    marked: Vec<(TreePath, Record)>,
+    state: State,
+    tries: u32,
+}
+
+impl Release {
+    pub(super) fn new(walk: Walk, entries: Vec<(TreePath, Record)>) -> Self {
+        Release {
+            walk,
+            entries,
+            candidates: Vec::new(),
+            marked: Vec::new(),
+            state: State::Begin,
+            tries: 0,
+        }
+    }
+
+    /// Does this walk have to do with the record?
+    pub(super) fn concerns(walk: Walk, path: &TreePath, record: &Record) -> bool {
+        match walk {
+            Walk::Dirs => record.kind == Kind::Dir,
+            Walk::Contents => has_contents(record),
+            Walk::Places => {
+                record.kind == Kind::Moved
+                    && record.origin.as_ref() == Some(path)
+                    && record.hides.is_none()
+            }
+        }
+    }
+
+    /// What may go, as far as records and the state of objects tell.
+    fn judge(
+        &self,
+        attrs: &[Work<Attr>],
+        facts: &dyn Facts,
+        reads: &mut ReadSet,
+    ) -> Outcome<Vec<Candidate>> {
+        let mut candidates = Vec::new();
+        let mut going = BTreeSet::new();
+        for ((path, before), attr) in self.entries.iter().zip(attrs) {
+            let now = read(facts, path, reads)?;
+            let attr = attr.as_ref().ok();
+            let Some(record) = now.filter(|r| r.transit.is_none()) else {
+                continue;
+            };
+            let mut candidate = Candidate {
+                names: vec![(path.clone(), record.clone())],
+                keep: None,
+            };
+            candidate.keep = match self.walk {
+                _ if record.object != before.object => Some(Keep::Changed),
+                Walk::Dirs if unsettled(facts, &path.parent(), reads)?.is_some() => {
+                    Some(Keep::Changed)
+                }
+                Walk::Dirs => is_dirty(path, &record, attr).then_some(Keep::Changed),
+                Walk::Contents => match attr {
+                    Some(attr) => self.judge_names(&mut candidate, attr, facts, reads)?,
+                    None => Some(Keep::Changed),
+                },
+                Walk::Places => {
+                    let has_child = facts
+                        .children(path, RELEASED_AT_ONCE + 1)?
+                        .iter()
+                        .any(|(name, _)| !going.contains(&path.join(name)));
+                    let shows = is_natural(facts, &path.parent(), reads)?;
+                    let is_there = Self::concerns(self.walk, path, &record);
+                    (has_child || !shows || !is_there).then_some(Keep::Quietly)
+                }
+            };
+            if candidate.keep.is_none() {
+                going.insert(path.clone());
+                facts.rely_on_range(path, reads)?;
+            }
+            candidates.push(candidate);
+        }
+        Ok(candidates)
+    }
+
+    /// All names of an object go together.
+    fn judge_names(
+        &self,
+        candidate: &mut Candidate,
+        attr: &Attr,
+        facts: &dyn Facts,
+        reads: &mut ReadSet,
+    ) -> Outcome<Option<Keep>> {
+        let (path, record) = &candidate.names[0];
+        let Some(names) = all_names(facts, path, record, attr)? else {
+            return Ok(Some(Keep::Quietly));
+        };
+        candidate.names = names;
+        for (path, record) in &candidate.names {
+            reads.saw(path, Some(record));
+            if is_dirty(path, record, Some(attr)) || record.transit.is_some() {
+                return Ok(Some(Keep::Changed));
+            }
+            if !is_natural(facts, &path.parent(), reads)? {
+                // The directory is kept, and it has been said why.
+                return Ok(Some(Keep::Quietly));
+            }
+        }
+        Ok(None)
+    }
+
+    fn going(&mut self) -> impl Iterator<Item = &mut Candidate> {
+        self.candidates.iter_mut().filter(|c| c.keep.is_none())
+    }
+
+    fn mark(&mut self, facts: &dyn Facts, reads: ReadSet) -> Option<Act> {
+        let updates: Vec<_> = self
+            .going()
+            .flat_map(|c| c.names.iter().cloned())
+            .map(|(path, r)| Update::marked(path, r, Some(Transit::Releasing)))
+            .collect();
+        if updates.is_empty() {
+            self.state = State::Finish;
+            return None;
+        }
+        let (mut commit, marked) = commit_of(facts, reads, updates, Vec::new());
+        commit.forbids_late_opens = true;
+        self.marked = marked;
+        self.state = State::Marking;
+        Some(Act::Commit(commit))
+    }
+
+    /// The marks are there.
+    fn is_marked(&mut self) {
+        let mut marked = std::mem::take(&mut self.marked).into_iter();
+        for candidate in self.going() {
+            for name in &mut candidate.names {
+                if let Some(now) = marked.next() {
+                    assert_eq!(now.0, name.0, "marks come in the order of the records");
+                    *name = now;
+                }
+            }
+        }
+        self.state = State::Probe;
+    }
+
+    fn probe(&mut self) -> Option<Act> {
+        let (act, state) = match self.walk {
+            Walk::Dirs => (Act::ProbeDirs, State::Probing),
+            Walk::Contents => {
+                let objects = self.going().map(|c| c.object()).collect();
+                (Act::Probe(objects), State::Probing)
+            }
+            // Programs have the directory of the PFS open, which stays.
+            Walk::Places => {
+                self.state = State::Finish;
+                return None;
+            }
+        };
+        self.state = state;
+        Some(act)
+    }
+
+    fn probed(&mut self, users: Vec<Work<Use>>) {
+        for (candidate, by) in self.going().zip(users) {
+            candidate.keep = match by {
+                Ok(Use::Free(attr)) => {
+                    let mut names = candidate.names.iter();
+                    names
+                        .any(|(path, record)| is_dirty(path, record, Some(&attr)))
+                        .then_some(Keep::Changed)
+                }
+                Ok(Use::Passing) => Some(Keep::Passing),
+                Ok(Use::Held) | Err(_) => Some(Keep::Open),
+            };
+        }
+        self.state = State::Finish;
+    }
+
+    fn examined_again(&mut self, busy: &[ObjectId], attrs: Vec<Work<Attr>>) {
+        for (candidate, attr) in self.going().zip(attrs) {
+            let (path, record) = &candidate.names[0];
+            candidate.keep = if busy.contains(&record.object.oid) {
+                Some(Keep::Entered)
+            } else {
+                is_dirty(path, record, attr.ok().as_ref()).then_some(Keep::Changed)
+            };
+        }
+        self.state = State::Finish;
+    }
+
+    fn conclude(&self, facts: &dyn Facts) -> Option<Commit> {
+        let mut updates = Vec::new();
+        for candidate in &self.candidates {
+            for (path, before) in candidate.names.iter().cloned() {
+                if before.transit.is_none() {
+                    continue;
+                }
+                let after = match (candidate.keep, self.walk) {
+                    (Some(_), _) => Some(Record {
+                        transit: None,
+                        ..before.clone()
+                    }),
+                    (None, Walk::Dirs) => Some(opened(&path, &before)),
+                    (None, _) => None,
+                };
+                updates.push(Update {
+                    path,
+                    before,
+                    after,
+                });
+            }
+        }
+        let (commit, _) = commit_of(facts, ReadSet::default(), updates, Vec::new());
+        (!commit.batch.is_empty()).then_some(commit)
+    }
+
+    /// What is told of all.
+    fn end(&mut self, sheet: &mut Sheet) {
+        for candidate in std::mem::take(&mut self.candidates) {
+            let (path, _) = &candidate.names[0];
+            match candidate.keep {
+                None if self.walk == Walk::Dirs => {}
+                None => {
+                    sheet.tally.released += candidate.names.len() as u64;
+                    sheet.passing.remove(path);
+                }
+                Some(Keep::Passing) => {
+                    let tries = sheet.passing.entry(path.clone()).or_default();
+                    *tries += 1;
+                    if *tries > PASSING_TRIES {
+                        sheet.passing.remove(path);
+                        sheet.keep_because(|| format!("{path} is still open"));
+                    }
+                }
+                Some(keep) => {
+                    sheet.passing.remove(path);
+                    let words = match keep {
+                        Keep::Changed => format!("{path} has been changed again"),
+                        Keep::Open | Keep::Passing => format!("{path} is still open"),
+                        Keep::Entered => {
+                            "a process is in a directory that was made in the buffer".to_owned()
+                        }
+                        Keep::Quietly => continue,
+                    };
+                    sheet.keep_because(|| words);
+                }
+            }
+        }
+        self.state = State::End;
+    }
+}
+
+/// A directory made in the buffer as it is when the PFS shows through it: one that has been moved to the very
+/// place where it is.
+fn opened(path: &TreePath, before: &Record) -> Record {
+    Record {
+        kind: Kind::Moved,
+        ino: 0,
+        origin: Some(path.clone()),
+        drained: Some(OURS),
+        transit: None,
+        ..before.clone()
+    }
+}
+
+impl Job for Release {
+    fn take(&mut self, got: Got, _sheet: &mut Sheet) {
+        match (std::mem::replace(&mut self.state, State::End), got) {
+            (State::Examining, Got::Attrs(attrs)) => self.state = State::Judge(attrs),
+            (State::Marking, Got::Verdict(Verdict::Committed)) => self.is_marked(),
+            (State::Marking, Got::Verdict(Verdict::Conflict)) => {
+                self.tries += 1;
+                self.candidates.clear();
+                self.state = State::Begin;
+            }
+            (State::Probing, Got::Users(users)) => self.probed(users),
+            (State::Probing, Got::Busy(busy)) => self.state = State::Examine(busy),
+            (State::ExaminingAgain(busy), Got::Attrs(attrs)) => self.examined_again(&busy, attrs),
+            (State::Finishing, Got::Verdict(Verdict::Committed)) => self.state = State::End,
+            // Nobody else changes what is marked: it was the store that could not do it now.
+            (State::Finishing, Got::Verdict(Verdict::Conflict)) => self.state = State::Finish,
+            (_, got) => unreachable!("{got:?} answers nothing that was asked"),
+        }
+    }
+
+    fn next(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<Option<Act>> {
+        loop {
+            let act = match std::mem::replace(&mut self.state, State::End) {
+                State::Begin if self.entries.is_empty() => None,
+                State::Begin if self.tries > TRIES => {
+                    let (path, _) = &self.entries[0];
+                    sheet.keep_because(|| format!("{path} has been changed again"));
+                    None
+                }
+                State::Begin => {
+                    self.state = State::Examining;
+                    let objects = self.entries.iter().map(|(_, r)| r.object);
+                    Some(Act::Examine(objects.collect()))
+                }
+                State::Judge(attrs) => {
+                    let mut reads = ReadSet::default();
+                    match self.judge(&attrs, facts, &mut reads) {
+                        Ok(candidates) => self.candidates = candidates,
+                        Err(stop) => {
+                            self.state = State::Judge(attrs);
+                            return Err(stop);
+                        }
+                    }
+                    self.mark(facts, reads)
+                }
+                State::Probe => self.probe(),
+                State::Examine(busy) => {
+                    self.state = State::ExaminingAgain(busy);
+                    let objects = self.going().map(|c| c.object()).collect();
+                    Some(Act::Examine(objects))
+                }
+                State::Finish => {
+                    let commit = self.conclude(facts);
+                    if commit.is_some() {
+                        self.state = State::Finishing;
+                    }
+                    commit.map(Act::Commit)
+                }
+                State::End => {
+                    self.end(sheet);
+                    return Ok(None);
+                }
+                _ => unreachable!("it waits for its outcome"),
+            };
+            if act.is_some() {
+                return Ok(act);
+            }
+        }
+    }
+}

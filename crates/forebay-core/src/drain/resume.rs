@@ -1,0 +1,146 @@
+//! Records that a pass has left in transit because it was killed: finished, or taken back, as the PFS shows.
+
+use super::act::{Act, Got, Verdict, Work};
+use super::facts::Facts;
+use super::job::Job;
+use super::moves::is_dir;
+use super::names::{copy_path, waiting_path};
+use super::rules::{OURS, Update, commit_of, has_contents, is_ours, relocated};
+use super::sheet::Sheet;
+use crate::bridge::ReadSet;
+use crate::facts::{Attr, Outcome};
+use crate::path::TreePath;
+use crate::record::{Kind, Record, Transit};
+
+enum State {
+    Begin,
+    Looking(Record),
+    Judge(Record, Vec<Option<Attr>>),
+    Committing,
+    End,
+}
+
+/// Ends the transit of one record.
+pub(super) struct Resume {
+    path: TreePath,
+    state: State,
+}
+
+/// What the PFS tells about a record in transit.
+enum Told {
+    /// The work has not been done, or does not show; a later pass does it.
+    Nothing,
+    /// Something is under its name that is ours.
+    Ours,
+    /// What was renamed has got there.
+    Arrived { from: TreePath, to: TreePath },
+}
+
+impl Resume {
+    pub(super) fn new(path: TreePath) -> Self {
+        Resume {
+            path,
+            state: State::Begin,
+        }
+    }
+
+    /// What has to be looked at.
+    fn places(&self, record: &Record) -> Vec<TreePath> {
+        match (record.kind, &record.origin) {
+            _ if record.transit == Some(Transit::Releasing) => Vec::new(),
+            (Kind::Moved, Some(from)) => vec![from.clone(), self.target(record, from)],
+            _ if is_ours(record) => Vec::new(),
+            (Kind::Dir, _) => vec![self.path.clone()],
+            _ if has_contents(record) => {
+                let temporary = copy_path(&self.path, record.object.oid);
+                vec![self.path.clone(), temporary]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Where something was on its way to.
+    fn target(&self, record: &Record, from: &TreePath) -> TreePath {
+        let waiting = waiting_path(record.object.oid);
+        if *from == waiting {
+            self.path.clone()
+        } else {
+            waiting
+        }
+    }
+
+    fn told(&self, record: &Record, found: &[Option<Attr>]) -> Told {
+        match (record.kind, &record.origin, found) {
+            (Kind::Moved, Some(from), [None, Some(_)]) => Told::Arrived {
+                from: from.clone(),
+                to: self.target(record, from),
+            },
+            (Kind::Dir, _, [Some(attr)]) if is_dir(attr) => Told::Ours,
+            // The copy is no more where it was made, so it is what is there. Where it still is, somebody
+            // else has put there what is there.
+            (kind, _, [Some(_), None]) if kind != Kind::Moved => Told::Ours,
+            _ => Told::Nothing,
+        }
+    }
+}
+
+impl Job for Resume {
+    fn take(&mut self, got: Got, _sheet: &mut Sheet) {
+        match (std::mem::replace(&mut self.state, State::End), got) {
+            (State::Looking(record), Got::Seen(seen)) => {
+                // What can't be seen is judged at the next start; until then it is not known to be there.
+                let seen: Work<Vec<_>> = seen.into_iter().collect();
+                self.state = State::Judge(record, seen.unwrap_or_default());
+            }
+            (State::Committing, Got::Verdict(Verdict::Committed)) => {}
+            (State::Committing, Got::Verdict(Verdict::Conflict)) => self.state = State::Begin,
+            (_, got) => unreachable!("{got:?} answers nothing that was asked"),
+        }
+    }
+
+    fn next(&mut self, facts: &dyn Facts, _sheet: &mut Sheet) -> Outcome<Option<Act>> {
+        loop {
+            match &self.state {
+                State::Begin => {
+                    let record = facts.record(&self.path)?;
+                    let Some(record) = record.filter(|r| r.transit.is_some()) else {
+                        return Ok(None);
+                    };
+                    let places = self.places(&record);
+                    if places.is_empty() {
+                        self.state = State::Judge(record, Vec::new());
+                        continue;
+                    }
+                    self.state = State::Looking(record);
+                    return Ok(Some(Act::Look(places)));
+                }
+                State::Judge(record, found) => {
+                    let mut reads = ReadSet::default();
+                    let mut labels = Vec::new();
+                    let updates = match self.told(record, found) {
+                        Told::Arrived { from, to } => {
+                            let is_final = to == self.path;
+                            let path = &self.path;
+                            let moved = relocated(facts, path, &from, &to, is_final, &mut reads)?;
+                            labels = moved.1;
+                            moved.0
+                        }
+                        told => {
+                            let path = self.path.clone();
+                            let mut update = Update::marked(path, record.clone(), None);
+                            if let (Told::Ours, Some(after)) = (told, &mut update.after) {
+                                after.drained = Some(OURS);
+                            }
+                            vec![update]
+                        }
+                    };
+                    let (commit, _) = commit_of(facts, reads, updates, labels);
+                    self.state = State::Committing;
+                    return Ok(Some(Act::Commit(commit)));
+                }
+                State::End => return Ok(None),
+                _ => unreachable!("it waits for its outcome"),
+            }
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! What a record means for the drain: what is dirty, what may be put where, whose the thing on the PFS is.
+
+use super::act::Commit;
+use super::facts::Facts;
+use super::names::waiting_path;
+use crate::bridge::ReadSet;
+use crate::facts::{Attr, Outcome};
+use crate::ops::Effect;
+use crate::path::TreePath;
+use crate::record::{Kind, ObjectName, Record, Stamp, Token, Transit};
+use crate::speakers::{Speaker, Word};
+use crate::table::Change;
+
+/// Entries of one page of a walk.
+pub(super) const PAGE: usize = 256;
+
+/// The state of an inode that [`Record::drained`] is compared with.
+pub fn stamp(attr: &Attr) -> Stamp {
+    Stamp {
+        size: attr.size,
+        ctime_ns: i128::from(attr.ctime.sec) * 1_000_000_000 + i128::from(attr.ctime.nsec),
+    }
+}
+
+/// Something of ours is on the PFS under this name, but not in the state that the object has now: a stamp
+/// that no object ever has.
+pub(super) const OURS: Stamp = Stamp {
+    size: 0,
+    ctime_ns: 0,
+};
+
+/// Does the PFS differ from what the buffer shows at this path? `now` are the attributes of the backing
+/// object; `None` if it can't be had, which never counts as clean.
+pub fn is_dirty(path: &TreePath, record: &Record, now: Option<&Attr>) -> bool {
+    if record.hides.is_some() {
+        return true;
+    }
+    match record.kind {
+        Kind::Whiteout => true,
+        Kind::Moved => record.origin.as_ref() != Some(path),
+        Kind::Dir | Kind::File | Kind::Symlink | Kind::Special => {
+            now.is_none_or(|attr| record.drained != Some(stamp(attr)))
+        }
+    }
+}
+
+/// Does the PFS still have what was drained? Somebody else may have removed it.
+pub(super) fn is_still_there(record: &Record, now: &Attr, found: Option<&Attr>) -> bool {
+    found.is_some_and(|found| record.kind != Kind::File || found.size == now.size)
+}
+
+/// Is what the PFS has under the name of this record ours, so that it may be replaced? Else a stranger has
+/// put something of his own there.
+pub(super) fn is_ours(record: &Record) -> bool {
+    record.hides.is_some() || record.drained.is_some()
+}
+
+/// Has it contents of its own?
+pub(super) fn has_contents(record: &Record) -> bool {
+    matches!(record.kind, Kind::File | Kind::Symlink | Kind::Special)
+}
+
+/// Reads a record, and notes that the commit relies on it.
+pub(super) fn read(
+    facts: &dyn Facts,
+    path: &TreePath,
+    reads: &mut ReadSet,
+) -> Outcome<Option<Record>> {
+    let record = facts.record(path)?;
+    reads.saw(path, record.as_ref());
+    Ok(record)
+}
+
+/// Where on the PFS the directory at `path` is served from now; `None` for one that was made in the
+/// buffer, below which nothing of the PFS shows.
+pub(super) fn lower_dir(
+    facts: &dyn Facts,
+    path: &TreePath,
+    reads: &mut ReadSet,
+) -> Outcome<Option<TreePath>> {
+    match read(facts, path, reads)? {
+        Some(r) if r.kind == Kind::Moved => Ok(r.origin),
+        Some(_) => Ok(None),
+        None => match path.split() {
+            None => Ok(Some(TreePath::root())),
+            Some((parent, name)) => Ok(lower_dir(facts, &parent, reads)?.map(|dir| dir.join(name))),
+        },
+    }
+}
+
+/// Does the PFS by itself show, under the same path, what is in the directory at `path`?
+pub(super) fn is_natural(facts: &dyn Facts, path: &TreePath, reads: &mut ReadSet) -> Outcome<bool> {
+    Ok(lower_dir(facts, path, reads)?.as_ref() == Some(path))
+}
+
+/// The highest directory at or above `path` that is not on the PFS under its own path, with nothing left to
+/// move. `None`: something may be put into `path` there.
+pub(super) fn unsettled(
+    facts: &dyn Facts,
+    path: &TreePath,
+    reads: &mut ReadSet,
+) -> Outcome<Option<TreePath>> {
+    let mut at = path.clone();
+    let mut highest = None;
+    loop {
+        let here = match read(facts, &at, reads)? {
+            Some(r) if r.transit == Some(Transit::Placing) => false,
+            Some(r) if r.kind == Kind::Moved => r.origin.as_ref() == Some(&at),
+            Some(r) => r.kind == Kind::Dir && r.drained.is_some() && r.hides.is_none(),
+            None => true,
+        };
+        if !here {
+            highest = Some(at.clone());
+        }
+        if at.is_root() {
+            return Ok(highest);
+        }
+        at = at.parent();
+    }
+}
+
+/// Will the contents of this record replace what it hides, in one atomic rename?
+pub(super) fn is_replaced(
+    facts: &dyn Facts,
+    path: &TreePath,
+    record: &Record,
+    reads: &mut ReadSet,
+) -> Outcome<bool> {
+    if !has_contents(record) || record.hides.is_none() {
+        return Ok(false);
+    }
+    let dir = lower_dir(facts, &path.parent(), reads)?;
+    Ok(record.hides == dir.map(|dir| dir.join(path.name())))
+}
+
+/// Does something that still has to go lie at this PFS path or above it?
+pub(super) fn is_obstructed(
+    facts: &dyn Facts,
+    path: &TreePath,
+    reads: &mut ReadSet,
+) -> Outcome<bool> {
+    let mut at = path.clone();
+    loop {
+        for speaker in facts.speakers_of(&at)? {
+            if speaker.word != Word::Hides {
+                continue;
+            }
+            let Some(record) = facts.record(&speaker.path)? else {
+                continue;
+            };
+            let own = speaker.path == *path && is_replaced(facts, path, &record, reads)?;
+            if record.hides.as_ref() == Some(&at) && !own {
+                return Ok(true);
+            }
+        }
+        if at.is_root() {
+            return Ok(false);
+        }
+        at = at.parent();
+    }
+}
+
+/// Why nothing may be put at `path` on the PFS now; `None` if something may.
+pub(super) fn obstacle(
+    facts: &dyn Facts,
+    path: &TreePath,
+    reads: &mut ReadSet,
+) -> Outcome<Option<String>> {
+    if let Some(dir) = unsettled(facts, &path.parent(), reads)? {
+        return Ok(Some(format!("its directory {dir} is not on the PFS yet")));
+    }
+    let is_obstructed = is_obstructed(facts, path, reads)?;
+    Ok(is_obstructed.then(|| "what it replaces could not be removed".to_owned()))
+}
+
+/// Must something renamed leave the place on the PFS where it is? Where to, then: its waiting path.
+pub(super) fn has_to_leave(
+    facts: &dyn Facts,
+    path: &TreePath,
+    record: &Record,
+    reads: &mut ReadSet,
+) -> Outcome<Option<(TreePath, TreePath)>> {
+    let (Kind::Moved, Some(from)) = (record.kind, &record.origin) else {
+        return Ok(None);
+    };
+    let to = waiting_path(record.object.oid);
+    if *from == to {
+        return Ok(None);
+    }
+    // A thing that is under its final name by chance has to go, too, if the directory around it is to
+    // be replaced.
+    let in_place = from == path
+        && record.hides.is_none()
+        && unsettled(facts, &path.parent(), reads)?.is_none();
+    Ok((!in_place).then(|| (from.clone(), to)))
+}
+
+/// All who speak of this path of the PFS or of something below it.
+pub(super) fn all_speakers(facts: &dyn Facts, lower: &TreePath) -> Outcome<Vec<Speaker>> {
+    let mut all: Vec<Speaker> = Vec::new();
+    loop {
+        let before = all.last().map(|s| s.lower.clone());
+        let page = facts.speakers(lower, before.as_ref(), PAGE)?;
+        if page.is_empty() {
+            return Ok(all);
+        }
+        all.extend(page);
+    }
+}
+
+/// Is something that the view still shows at or below this PFS path?
+pub(super) fn holds_something_moved(facts: &dyn Facts, lower: &TreePath) -> Outcome<bool> {
+    let mut before: Option<TreePath> = None;
+    loop {
+        let page = facts.speakers(lower, before.as_ref(), PAGE)?;
+        let Some(last) = page.last() else {
+            return Ok(false);
+        };
+        before = Some(last.lower.clone());
+        if page.iter().any(|s| s.word == Word::Origin) {
+            return Ok(true);
+        }
+    }
+}
+
+/// Is a directory that holds this PFS path being carried from one place to another there? Then the path
+/// means something else in a moment. Notes that a commit relies on it that it is not.
+pub(super) fn is_carried(
+    facts: &dyn Facts,
+    lower: &TreePath,
+    reads: &mut ReadSet,
+) -> Outcome<bool> {
+    let mut at = lower.clone();
+    let mut carried = false;
+    loop {
+        for speaker in facts.speakers_of(&at)? {
+            if speaker.word == Word::Origin {
+                let record = read(facts, &speaker.path, reads)?;
+                carried |= record.is_some_and(|r| r.transit.is_some());
+            }
+        }
+        if at.is_root() {
+            return Ok(carried);
+        }
+        at = at.parent();
+    }
+}
+
+/// Objects that get a new label although nothing else is new in their records, with their paths.
+pub(super) type Labels = Vec<(TreePath, ObjectName)>;
+
+/// What a commit does to one record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Update {
+    pub(super) path: TreePath,
+    pub(super) before: Record,
+    /// `None` if it goes, and its object with it.
+    pub(super) after: Option<Record>,
+}
+
+impl Update {
+    /// The record with this mark, or with none.
+    pub(super) fn marked(path: TreePath, before: Record, transit: Option<Transit>) -> Self {
+        let after = Some(Record {
+            transit,
+            ..before.clone()
+        });
+        Update {
+            path,
+            before,
+            after,
+        }
+    }
+}
+
+/// The commit that makes the updates true, if each record still is what it was. Gives also the records
+/// as they are afterwards.
+pub(super) fn commit_of(
+    facts: &dyn Facts,
+    mut reads: ReadSet,
+    updates: Vec<Update>,
+    labels: Labels,
+) -> (Commit, Vec<(TreePath, Record)>) {
+    let (mut deletes, mut puts) = (Vec::new(), Vec::new());
+    let (mut effects, mut afterwards) = (Vec::new(), Vec::new());
+    for Update {
+        path,
+        before,
+        after,
+    } in updates
+    {
+        reads.saw(&path, Some(&before));
+        let object = before.object;
+        let Some(mut record) = after else {
+            deletes.push(Change::Delete { path, object });
+            let token = Token::default();
+            puts.push(Change::Doom { object, token });
+            effects.push(Effect::Remove(object));
+            continue;
+        };
+        record.version = facts.next_version();
+        let of_label = |r: &Record| (r.kind, r.origin.clone(), r.hides.clone());
+        if of_label(&record) != of_label(&before) {
+            puts.push(Change::Relabel(object));
+            effects.push(Effect::Relabel(object, path.clone()));
+        }
+        afterwards.push((path.clone(), record.clone()));
+        puts.push(Change::Put { path, record });
+    }
+    for (path, object) in labels {
+        puts.push(Change::Relabel(object));
+        effects.push(Effect::Relabel(object, path));
+    }
+    deletes.append(&mut puts);
+    let commit = Commit {
+        reads,
+        batch: deletes,
+        effects,
+        forbids_late_opens: false,
+    };
+    (commit, afterwards)
+}
+
+/// What is different when what was at `from` is at `to`, and the record at `mover` says so: every record that
+/// speaks of it or of something in it, and every label that names its directory by such a path.
+///
+/// All of that is one commit, because a record that spoke of the old path a moment longer would speak of
+/// something else. It is as large as the number of these records: a directory of the PFS that was renamed
+/// with 100,000 changed files in it is one batch of 100,000 records. That is the one step of a
+/// drain that is not bounded; it is done with no lock held but that of the commit itself.
+pub(super) fn relocated(
+    facts: &dyn Facts,
+    mover: &TreePath,
+    from: &TreePath,
+    to: &TreePath,
+    is_final: bool,
+    reads: &mut ReadSet,
+) -> Outcome<(Vec<Update>, Labels)> {
+    let mut touched: Vec<TreePath> = all_speakers(facts, from)?
+        .into_iter()
+        .map(|s| s.path)
+        .chain([mover.clone()])
+        .collect();
+    touched.sort();
+    touched.dedup();
+    let natural = is_natural(facts, &mover.parent(), reads)?;
+    let mut updates = Vec::new();
+    for path in touched {
+        let Some(before) = facts.record(&path)? else {
+            continue;
+        };
+        let mut record = before.clone();
+        record.origin = record
+            .origin
+            .map(|origin| origin.rebase(from, to).unwrap_or(origin));
+        // Clears `hides` in every record that hid this very thing: it is no longer there.
+        record.hides = record
+            .hides
+            .filter(|hides| hides != from)
+            .map(|hides| hides.rebase(from, to).unwrap_or(hides));
+        if record.kind == Kind::Moved {
+            record.transit = None;
+        }
+        let mut after = Some(record);
+        if is_final && path == *mover {
+            if natural {
+                // The PFS shows it there by itself.
+                after = None;
+            } else if let Some(record) = &mut after {
+                // Through a directory made in the buffer the PFS does not show.
+                record.drained = Some(OURS);
+            }
+        }
+        updates.push(Update {
+            path,
+            before,
+            after,
+        });
+    }
+    let mut labels = Vec::new();
+    for (path, record) in facts.below(mover)? {
+        let dir = lower_dir(facts, &path.parent(), &mut ReadSet::default())?;
+        if dir.is_some_and(|dir| dir.is_within(from)) {
+            labels.push((path, record.object));
+        }
+    }
+    Ok((updates, labels))
+}

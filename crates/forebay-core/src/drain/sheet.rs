@@ -1,0 +1,210 @@
+//! What all jobs of one pass share: what was asked for, what has been done, and what is left.
+
+use super::act::Trouble;
+use super::contents::Task;
+use super::workplaces::Workplaces;
+use crate::path::TreePath;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// As many things that are left are kept with their reasons; all are counted.
+pub const MOST_LEFT: usize = 1 << 16;
+/// As many directories of the PFS wait to be synced; then they are.
+pub(super) const MOST_UNSYNCED: usize = 1024;
+
+/// What a pass is asked to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Terms {
+    /// Keep the buffered copies.
+    pub keep: bool,
+    /// Batches of contents that are under way at a time; at least one.
+    pub batches: usize,
+    /// Wait for files that are open for writing, until [`super::Drain::lose_patience`].
+    pub patient: bool,
+}
+
+/// Why something is not on the PFS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason {
+    /// A process has it open for writing, or mapped.
+    Open,
+    /// It changed while it was copied, as often as it was tried.
+    Changing,
+    /// The PFS or the local disk refused.
+    Refused(Trouble),
+    /// Something that had to come first did not come about, in words.
+    Blocked(String),
+    /// The pass was stopped before its turn.
+    Stopped,
+}
+
+/// One thing that is not on the PFS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Left {
+    /// Its path in the buffer.
+    pub path: TreePath,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// What a pass has done so far. All are counts, but for those in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Files, symbolic links and nodes to copy, as far as they have been found.
+    pub files_total: u64,
+    /// Of these, done or given up.
+    pub files_done: u64,
+    /// Of these, on the PFS under their names.
+    pub files_drained: u64,
+    /// Bytes to copy (data, without holes), as far as they have been found.
+    pub bytes_total: u64,
+    /// Directories that got their attributes.
+    pub dirs: u64,
+    /// Names renamed on the PFS.
+    pub renamed: u64,
+    /// Names removed from the PFS.
+    pub removed: u64,
+    /// Records that were released, with their objects.
+    pub released: u64,
+}
+
+/// What a pass came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// How many things are not on the PFS: exact, also where `left` has not all of them.
+    pub left_count: u64,
+    /// Their bytes.
+    pub left_bytes: u64,
+    /// The first [`MOST_LEFT`] of them, by path.
+    pub left: Vec<Left>,
+    /// The buffered copies are gone; the PFS alone shows the same tree.
+    pub released: bool,
+    /// Why copies were kept although nobody asked for it: the first reason.
+    pub kept_because: Option<String>,
+}
+
+/// The shared state of a pass.
+pub(super) struct Sheet {
+    pub(super) terms: Terms,
+    pub(super) stopping: bool,
+    pub(super) patient: bool,
+    pub(super) tally: Tally,
+    /// The first reason for each thing that failed.
+    failed: BTreeMap<TreePath, Left>,
+    /// Directories that could not be synced.
+    unsyncable: BTreeMap<TreePath, Left>,
+    pub(super) report: Report,
+    /// Directories of the PFS whose entries are not known to be on its disks.
+    unsynced: BTreeSet<TreePath>,
+    /// Directories of the PFS in which temporary names may be.
+    pub(super) workplaces: Workplaces,
+    /// Objects to be copied.
+    pub(super) tasks: VecDeque<Task>,
+    /// Batches under way.
+    pub(super) batches: usize,
+    /// Something has left its place in this walk.
+    pub(super) has_evacuated: bool,
+    /// Files that only the bridge itself had open when they were to be released, with the number of tries.
+    pub(super) passing: BTreeMap<TreePath, u32>,
+}
+
+impl Sheet {
+    pub(super) fn new(terms: Terms) -> Self {
+        Sheet {
+            patient: terms.patient,
+            terms,
+            stopping: false,
+            tally: Tally::default(),
+            failed: BTreeMap::new(),
+            unsyncable: BTreeMap::new(),
+            report: Report::default(),
+            unsynced: BTreeSet::new(),
+            workplaces: Workplaces::default(),
+            tasks: VecDeque::new(),
+            batches: 0,
+            has_evacuated: false,
+            passing: BTreeMap::new(),
+        }
+    }
+
+    /// Something fails to get to the PFS. The first reason is the one that counts.
+    pub(super) fn leave(&mut self, path: &TreePath, bytes: u64, reason: Reason) {
+        if self.failed.len() < MOST_LEFT {
+            let left = Left {
+                path: path.clone(),
+                bytes,
+                reason,
+            };
+            self.failed.entry(path.clone()).or_insert(left);
+        }
+    }
+
+    pub(super) fn refuse(&mut self, path: &TreePath, bytes: u64, trouble: Trouble) {
+        self.leave(path, bytes, Reason::Refused(trouble));
+    }
+
+    /// This is dirty at the end of the pass.
+    pub(super) fn is_left(&mut self, path: &TreePath, bytes: u64) {
+        let unknown = match self.stopping {
+            true => Reason::Stopped,
+            false => Reason::Changing,
+        };
+        let left = self.failed.remove(path).unwrap_or(Left {
+            path: path.clone(),
+            bytes,
+            reason: unknown,
+        });
+        self.count_left(left);
+    }
+
+    fn count_left(&mut self, left: Left) {
+        self.report.left_count += 1;
+        self.report.left_bytes += left.bytes;
+        if self.report.left.len() < MOST_LEFT {
+            self.report.left.push(left);
+        }
+    }
+
+    /// All that is dirty has been counted: what failed and is not dirty any more is not left.
+    pub(super) fn close_list(&mut self) {
+        self.failed.clear();
+        for (_, left) in std::mem::take(&mut self.unsyncable) {
+            self.count_left(left);
+        }
+        self.report.left.sort_by(|a, b| a.path.cmp(&b.path));
+    }
+
+    pub(super) fn keep_because(&mut self, reason: impl FnOnce() -> String) {
+        self.report.kept_because.get_or_insert_with(reason);
+    }
+
+    /// The directory around `path` has got or lost an entry, now or in an earlier pass that did not come
+    /// to its end.
+    pub(super) fn note_unsynced(&mut self, path: &TreePath) {
+        self.unsynced.insert(path.parent());
+    }
+
+    /// Directories that are to be synced now: all of them, or only if there are too many.
+    pub(super) fn take_unsynced(&mut self, all: bool) -> Option<Vec<TreePath>> {
+        let due = match all {
+            true => !self.unsynced.is_empty(),
+            false => self.unsynced.len() >= MOST_UNSYNCED,
+        };
+        due.then(|| std::mem::take(&mut self.unsynced).into_iter().collect())
+    }
+
+    pub(super) fn cannot_sync(&mut self, dir: &TreePath, trouble: Trouble) {
+        let left = Left {
+            path: dir.clone(),
+            bytes: 0,
+            reason: Reason::Refused(trouble),
+        };
+        self.unsyncable.entry(dir.clone()).or_insert(left);
+    }
+
+    /// An object is drained or given up.
+    pub(super) fn is_done(&mut self) {
+        self.tally.files_done += 1;
+    }
+}

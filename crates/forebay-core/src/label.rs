@@ -1,0 +1,58 @@
+//! What the label on a backing object says: which name it has, without the tables.
+//!
+//! Whoever keeps an object writes its label from the record that names it, when the object is made and
+//! whenever one of the things that a label speaks of has changed. [`crate::repair`] is the way back.
+
+use crate::facts::{Label, LabelParent, Outcome};
+use crate::path::TreePath;
+use crate::record::{Kind, Record};
+use crate::walk::{Place, Walk};
+
+/// The label of the object that `record` names at `path`, in a directory that is `place`.
+pub fn label_of(path: &TreePath, record: &Record, place: &Place) -> Label {
+    Label {
+        kind: record.kind,
+        parent: place.label(),
+        name: path.name().to_vec(),
+        origin: record.origin.clone(),
+        hides: record.hides.clone(),
+    }
+}
+
+/// The label that the object of the record at `path` should carry now.
+///
+/// # Errors
+/// There is no such directory, or a fact is needed first.
+pub fn label_at(walk: &Walk<'_>, path: &TreePath, record: &Record) -> Outcome<Label> {
+    let dir = walk.dir_at(&path.parent())?;
+    Ok(label_of(path, record, &dir.place))
+}
+
+/// Is this label right for the object of the record at `path`?
+///
+/// There is one label that is right beside [`label_at`]: when a directory that was made in the buffer opens to the
+/// PFS, what lies in it keeps its label, which names the directory by its object. Its record keeps
+/// that object until nothing lies in it.
+///
+/// # Errors
+/// As [`label_at`].
+pub fn is_right(walk: &Walk<'_>, path: &TreePath, record: &Record, label: &Label) -> Outcome<bool> {
+    let right = label_at(walk, path, record)?;
+    if *label == right {
+        return Ok(true);
+    }
+    let dir = walk.facts.record(&path.parent())?;
+    let by_object = dir.filter(|dir| dir.kind == Kind::Moved).map(|dir| Label {
+        parent: LabelParent::Object(dir.object.oid),
+        ..right
+    });
+    Ok(by_object.as_ref() == Some(label))
+}
+
+/// The label after the PFS has got what the record had hidden replaced: nothing is hidden any more.
+pub fn without_hides(label: Label) -> Label {
+    Label {
+        hides: None,
+        ..label
+    }
+}

@@ -1,0 +1,295 @@
+//! Which records speak of which path of the PFS: where something is that was renamed, and what is hidden.
+//!
+//! A [`Speakers`] is kept beside the tables of a bridge and follows every commit. It holds an entry for
+//! each record with `origin` or `hides`, and nothing for all others. Most of them are at the very path that
+//! they speak of (a staged file, a whiteout); those cost one key.
+
+use crate::path::TreePath;
+use crate::record::Record;
+use crate::table::Change;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+/// What a record says of a path of the PFS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Word {
+    /// What I name is there ([`Record::origin`]).
+    Origin,
+    /// What is there is hidden, and has to go ([`Record::hides`]).
+    Hides,
+}
+
+/// A record that speaks of a path of the PFS.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Speaker {
+    /// The path of the PFS.
+    pub lower: TreePath,
+    /// The path of the record.
+    pub path: TreePath,
+    /// What it says.
+    pub word: Word,
+}
+
+/// Who speaks of one path.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Here {
+    /// The record at this very path, by what it says.
+    same: BTreeSet<Word>,
+    others: BTreeSet<(TreePath, Word)>,
+}
+
+impl Here {
+    fn is_empty(&self) -> bool {
+        self.same.is_empty() && self.others.is_empty()
+    }
+
+    fn of(&self, lower: &TreePath) -> impl Iterator<Item = Speaker> {
+        let speaker = |path: &TreePath, word: Word| Speaker {
+            lower: lower.clone(),
+            path: path.clone(),
+            word,
+        };
+        let same = self.same.iter().map(|word| speaker(lower, *word));
+        let others = self.others.iter().map(|(path, word)| speaker(path, *word));
+        same.chain(others).collect::<Vec<_>>().into_iter()
+    }
+}
+
+/// The index of all records that speak of paths of the PFS, and of those in transit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Speakers {
+    at: BTreeMap<TreePath, Here>,
+    /// Of records that speak of other paths than their own: which.
+    elsewhere: BTreeMap<TreePath, BTreeSet<TreePath>>,
+    in_transit: BTreeSet<TreePath>,
+}
+
+impl Speakers {
+    /// Follows a batch that has been committed, in its order.
+    pub fn follow(&mut self, batch: &[Change]) {
+        for change in batch {
+            match change {
+                Change::Delete { path, .. } => self.forget(path),
+                Change::Put { path, record } => self.learn(path, record),
+                _ => {}
+            }
+        }
+    }
+
+    /// The record at `path` is this one now.
+    pub fn learn(&mut self, path: &TreePath, record: &Record) {
+        self.forget(path);
+        let words = [(&record.origin, Word::Origin), (&record.hides, Word::Hides)];
+        for (lower, word) in words {
+            let Some(lower) = lower else { continue };
+            let here = self.at.entry(lower.clone()).or_default();
+            if lower == path {
+                here.same.insert(word);
+                continue;
+            }
+            here.others.insert((path.clone(), word));
+            let lowers = self.elsewhere.entry(path.clone()).or_default();
+            lowers.insert(lower.clone());
+        }
+        if record.transit.is_some() {
+            self.in_transit.insert(path.clone());
+        }
+    }
+
+    fn forget(&mut self, path: &TreePath) {
+        self.in_transit.remove(path);
+        if let Some(here) = self.at.get_mut(path) {
+            here.same.clear();
+            if here.is_empty() {
+                self.at.remove(path);
+            }
+        }
+        for lower in self.elsewhere.remove(path).unwrap_or_default() {
+            if let Some(here) = self.at.get_mut(&lower) {
+                here.others.retain(|(at, _)| at != path);
+                if here.is_empty() {
+                    self.at.remove(&lower);
+                }
+            }
+        }
+    }
+
+    /// Who speaks of exactly this path.
+    pub fn of(&self, lower: &TreePath) -> Vec<Speaker> {
+        match self.at.get(lower) {
+            Some(here) => here.of(lower).collect(),
+            None => Vec::new(),
+        }
+    }
+
+    /// Where in the buffer the thing is that is at `origin` on the PFS, if it was renamed.
+    pub fn moved(&self, origin: &TreePath) -> Option<TreePath> {
+        let here = self.at.get(origin)?;
+        if here.same.contains(&Word::Origin) {
+            return Some(origin.clone());
+        }
+        let mut others = here.others.iter();
+        others
+            .find(|(_, word)| *word == Word::Origin)
+            .map(|(path, _)| path.clone())
+    }
+
+    /// Who speaks of this path or of something below it, at least `limit` of them if there are so many. They
+    /// come in descending order of what they speak of, so what lies in a directory comes before the
+    /// directory; the next page is of those below `before`, which is what the last one spoke of. All
+    /// who speak of one path are on one page.
+    pub fn within(
+        &self,
+        lower: &TreePath,
+        before: Option<&TreePath>,
+        limit: usize,
+    ) -> Vec<Speaker> {
+        let upper = match before {
+            Some(before) if before <= lower => return Vec::new(),
+            Some(before) => Bound::Excluded(before.clone()),
+            None => end_of(lower),
+        };
+        let mut page = Vec::new();
+        let range = self.at.range((Bound::Included(lower.clone()), upper));
+        // Between `dir` and `dir/...` other names may lie (`dir!`), which begin alike.
+        for (at, here) in range.rev().filter(|(at, _)| at.is_within(lower)) {
+            if page.len() >= limit {
+                break;
+            }
+            page.extend(here.of(at));
+        }
+        page
+    }
+
+    /// Is the record at this path in transit?
+    pub fn is_in_transit(&self, path: &TreePath) -> bool {
+        self.in_transit.contains(path)
+    }
+
+    /// Records in transit, by path, after `after`, at most `limit`.
+    pub fn in_transit(&self, after: Option<&TreePath>, limit: usize) -> Vec<TreePath> {
+        let start = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.clone()));
+        let range = self.in_transit.range((start, Bound::Unbounded));
+        range.take(limit).cloned().collect()
+    }
+}
+
+/// The end of all paths at or below `lower`, and of some more.
+fn end_of(lower: &TreePath) -> Bound<TreePath> {
+    let mut bytes = lower.as_bytes().to_vec();
+    if bytes.is_empty() {
+        return Bound::Unbounded;
+    }
+    // '0' is the byte after '/'.
+    bytes.push(b'0');
+    TreePath::new(bytes).map_or(Bound::Unbounded, Bound::Excluded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{BridgeId, Kind, ObjectName, Token, Transit};
+
+    fn p(s: &str) -> TreePath {
+        TreePath::new(s.as_bytes()).unwrap()
+    }
+
+    fn record(origin: Option<&str>, hides: Option<&str>, transit: Option<Transit>) -> Record {
+        Record {
+            version: 1,
+            kind: Kind::Moved,
+            object: ObjectName::default(),
+            owner: BridgeId(0),
+            ino: 0,
+            origin: origin.map(p),
+            hides: hides.map(p),
+            token: Token::default(),
+            drained: None,
+            transit,
+            segments: Vec::new(),
+        }
+    }
+
+    fn put(path: &str, record: Record) -> Change {
+        Change::Put {
+            path: p(path),
+            record,
+        }
+    }
+
+    fn delete(path: &str) -> Change {
+        Change::Delete {
+            path: p(path),
+            object: ObjectName::default(),
+        }
+    }
+
+    #[test]
+    fn an_index_that_follows_is_the_one_that_is_made_anew() {
+        let mut seed = 7u64;
+        let mut random = |n: u64| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            (seed >> 9) % n
+        };
+        let names = ["a", "b", "a/b", "a/c", "a!", "a/b/c"];
+        let mut speakers = Speakers::default();
+        let mut table: BTreeMap<TreePath, Record> = BTreeMap::new();
+        for _ in 0..2000 {
+            let mut name = |n: u64| match random(n) {
+                n if n < 6 => Some(names[n as usize]),
+                _ => None,
+            };
+            let path = name(6).unwrap();
+            let (origin, hides, transit) = (name(9), name(9), name(8).is_none());
+            let change = if name(9).is_none() {
+                table.remove(&p(path));
+                delete(path)
+            } else {
+                let record = record(origin, hides, transit.then_some(Transit::Placing));
+                table.insert(p(path), record.clone());
+                put(path, record)
+            };
+            speakers.follow(&[change]);
+            let mut anew = Speakers::default();
+            for (path, record) in &table {
+                anew.learn(path, record);
+            }
+            assert_eq!(speakers, anew);
+        }
+    }
+
+    #[test]
+    fn what_lies_in_a_directory_comes_before_it_and_pages_meet_everything_once() {
+        let mut speakers = Speakers::default();
+        speakers.follow(&[
+            put("x", record(Some("a"), Some("x"), None)),
+            put("y", record(Some("a/b"), Some("a/b"), None)),
+            put("a/b/c", record(None, Some("a/b/c"), Some(Transit::Placing))),
+            put("z", record(None, Some("a!"), None)),
+            put("w", record(None, Some("a!"), None)),
+        ]);
+        let all = |lower: &str, limit| {
+            let (mut all, mut before) = (Vec::new(), None);
+            loop {
+                let page = speakers.within(&p(lower), before.as_ref(), limit);
+                let Some(last) = page.last() else { break };
+                before = Some(last.lower.clone());
+                all.extend(page);
+            }
+            all
+        };
+        for limit in 1..5 {
+            let lowers: Vec<_> = all("a", limit).into_iter().map(|s| s.lower).collect();
+            assert_eq!(lowers, [p("a/b/c"), p("a/b"), p("a/b"), p("a")]);
+            assert_eq!(all("", limit).len(), 7, "{limit}");
+        }
+        assert_eq!(all("a/b/c/d", 1), []);
+        assert_eq!(speakers.moved(&p("a")), Some(p("x")));
+        assert_eq!(speakers.moved(&p("a!")), None);
+        assert_eq!(speakers.of(&p("a!")).len(), 2);
+        assert_eq!(speakers.in_transit(None, 9), [p("a/b/c")]);
+        assert_eq!(speakers.in_transit(Some(&p("a/b/c")), 9), []);
+    }
+}

@@ -1,0 +1,309 @@
+//! Copies on their way to their names: synced, read back and compared, and named.
+
+use crate::copy::{LastDir, Written, remove_temp};
+use crate::counters::Counters;
+use crate::ground::Halt;
+use crate::pass::Pass;
+use crate::pfs::{self, During, Trouble, Work};
+use crate::processes::{self, InUse};
+use forebay_core::drain::{self, Copied, Copy, Naming, Temporary, Use, copy_name};
+use forebay_core::facts::Timestamp;
+use forebay_core::label::without_hides;
+use forebay_core::path::TreePath;
+use forebay_core::record::{ObjectId, ObjectName};
+use forebay_objects::{Shape, shape};
+use forebay_sys::Openers;
+use forebay_sys::{self as sys, Errno};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::time::Duration;
+use xxhash_rust::xxh3::Xxh3;
+
+/// One read and one write.
+const CHUNK_BYTES: usize = 1 << 20;
+/// From so many files on they are synced together.
+const SYNC_ALL_FROM: usize = 8;
+/// Pause before files are looked at again that were open for writing.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// A copy under its temporary name.
+pub(crate) struct Held {
+    pub(crate) object: ObjectName,
+    /// The directory that it is in.
+    pub(crate) dir: Arc<OwnedFd>,
+    pub(crate) name: Vec<u8>,
+    /// The temporary file, still open, and what was written to it.
+    pub(crate) file: Option<(std::fs::File, Written)>,
+}
+
+impl Held {
+    /// The temporary name goes. If it stays, the next drain removes it.
+    fn discard(&self) {
+        let _ = sys::unlink(self.dir.as_fd(), &self.name, false);
+    }
+}
+
+/// All copies under temporary names.
+#[derive(Default)]
+pub(crate) struct Copies(Mutex<HashMap<ObjectId, Held>>);
+
+impl Copies {
+    fn put(&self, held: Held) {
+        self.0.lock().insert(held.object.oid, held);
+    }
+
+    fn take(&self, oid: ObjectId) -> Option<Held> {
+        self.0.lock().remove(&oid)
+    }
+}
+
+fn missing<T>() -> Work<T> {
+    Err(Errno::NOENT).during("find the copy")
+}
+
+impl Pass<'_> {
+    pub(crate) fn copy_all(
+        &self,
+        copies: &[Copy],
+        after_a_pause: bool,
+    ) -> Result<Vec<drain::Work<Copied>>, Halt> {
+        if after_a_pause {
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        let mut buffer = vec![0; CHUNK_BYTES];
+        let mut dirs = LastDir::default();
+        let mut outcomes = Vec::with_capacity(copies.len());
+        for copy in copies {
+            self.points.pass()?;
+            let mut held = None;
+            let outcome = match self.is_stopping() {
+                true => Ok(Copied::Stopped),
+                false => self.copy(copy, &mut dirs, &mut buffer, &mut held),
+            };
+            if let Some(held) = held {
+                self.copies.put(held);
+            }
+            outcomes.push(outcome.map_err(Trouble::into_core));
+        }
+        Ok(outcomes)
+    }
+
+    /// Does something with each of the copies; those for which it fails are no more.
+    fn each(
+        &self,
+        oids: &[ObjectId],
+        mut work: impl FnMut(&Held) -> Work<()>,
+    ) -> Vec<drain::Work<()>> {
+        let mut one = |oid: &ObjectId| {
+            let Some(held) = self.copies.take(*oid) else {
+                return missing();
+            };
+            let did = work(&held);
+            match did {
+                Ok(()) => self.copies.put(held),
+                Err(_) => held.discard(),
+            }
+            did
+        };
+        oids.iter()
+            .map(|oid| one(oid).map_err(Trouble::into_core))
+            .collect()
+    }
+
+    /// Puts copies on the disks of the PFS. All writeback is under way by now. Many files are synced by
+    /// one call for the whole file system, because every `fsync` of its own waits for the disk's cache.
+    pub(crate) fn sync(&self, oids: &[ObjectId]) -> Vec<drain::Work<()>> {
+        let is_synced = oids.len() >= SYNC_ALL_FROM && self.sync_all(oids);
+        self.each(oids, |held| match &held.file {
+            Some((file, _)) if !is_synced => sys::fsync(file.as_fd()).during("fsync"),
+            _ => Ok(()),
+        })
+    }
+
+    /// Syncs the file system of the copies; false if that can't be done.
+    fn sync_all(&self, oids: &[ObjectId]) -> bool {
+        let any = {
+            let copies = self.copies.0.lock();
+            let files = oids.iter().filter_map(|oid| copies.get(oid)?.file.as_ref());
+            let mut any = files.filter_map(|(file, _)| file.try_clone().ok());
+            any.next()
+        };
+        any.is_some_and(|file| sys::syncfs(file.as_fd()).is_ok())
+    }
+
+    pub(crate) fn verify_all(&self, oids: &[ObjectId]) -> Vec<drain::Work<()>> {
+        // What is compared comes from the file system and not from cached pages; the disk is asked for
+        // the whole batch at once.
+        for oid in oids {
+            if let Some(Held {
+                file: Some((file, written)),
+                ..
+            }) = self.copies.0.lock().get(oid)
+            {
+                sys::forget_pages(file.as_fd());
+                if written.size <= CHUNK_BYTES as u64 {
+                    sys::will_need(file.as_fd());
+                }
+            }
+        }
+        let mut buffer = vec![0; CHUNK_BYTES];
+        self.each(oids, |held| self.verify(held, &mut buffer))
+    }
+
+    /// Reads the copy back and compares.
+    fn verify(&self, held: &Held, buffer: &mut [u8]) -> Work<()> {
+        let Some((file, written)) = &held.file else {
+            return Ok(());
+        };
+        // Else its access time would be now. Not everybody may ask for this; then it is set again.
+        let keeps = sys::keep_access_time(file.as_fd()).is_ok();
+        let mut sum = Xxh3::new();
+        let mut verified = 0;
+        for &(start, end) in &written.ranges {
+            sum.update(&start.to_le_bytes());
+            let mut pos = start;
+            while pos < end {
+                let want = buffer.len().min((end - pos) as usize);
+                let n = file
+                    .read_at(&mut buffer[..want], pos)
+                    .map_err(sys::errno_of)
+                    .during("read back")?;
+                if n == 0 {
+                    break;
+                }
+                sum.update(&buffer[..n]);
+                pos += n as u64;
+                verified += n as u64;
+                Counters::add(&self.counters.bytes_verified, n as u64);
+            }
+        }
+        let attr = sys::stat(file.as_fd(), b"").during("stat")?;
+        let expected: u64 = written.ranges.iter().map(|(start, end)| end - start).sum();
+        let is_same =
+            attr.size == written.size && verified == expected && sum.digest() == written.sum;
+        if !is_same {
+            return Err(Errno::IO).during("verify");
+        }
+        if !keeps && let Ok(now) = self.ground.objects.attr(held.object) {
+            let times: (Timestamp, Timestamp) = (now.atime, now.mtime);
+            sys::set_times(file.as_fd(), b"", Some(times.0), Some(times.1)).during("set times")?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn name_all(&self, namings: &[Naming]) -> Result<Vec<drain::Work<()>>, Halt> {
+        let mut outcomes = Vec::with_capacity(namings.len());
+        for naming in namings {
+            self.points.pass()?;
+            let held = self.copies.take(naming.temporary.oid);
+            let named = match &held {
+                Some(held) => self.name(held, &naming.names),
+                None => missing(),
+            };
+            if let (Some(held), Err(_)) = (&held, &named) {
+                held.discard();
+            }
+            outcomes.push(named.map_err(Trouble::into_core));
+        }
+        Ok(outcomes)
+    }
+
+    /// All names: the first by a rename of the copy, the others by hard links.
+    fn name(&self, held: &Held, names: &[TreePath]) -> Work<()> {
+        let Some((first, others)) = names.split_first() else {
+            return Ok(());
+        };
+        let dir = held.dir.as_fd();
+        sys::rename(dir, &held.name, dir, first.name()).during("rename")?;
+        let temp = copy_name(held.object.oid);
+        for path in others {
+            let other = pfs::parent(self.ground.lower, path)?;
+            remove_temp(other.as_fd(), &temp)?;
+            sys::link(dir, first.name(), other.as_fd(), &temp).during("link")?;
+            sys::rename(other.as_fd(), &temp, other.as_fd(), path.name()).during("rename")?;
+            // A rename between two names of one inode leaves both.
+            remove_temp(other.as_fd(), &temp)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn forget(&self, all: &[Temporary]) {
+        for temporary in all {
+            if let Some(held) = self.copies.take(temporary.oid) {
+                held.discard();
+            }
+        }
+    }
+
+    /// The label says no more what was replaced.
+    pub(crate) fn unhide(&self, object: ObjectName) -> drain::Work<()> {
+        let objects = self.ground.objects;
+        let label = objects.read_label(object).during("read label");
+        let written = label.and_then(|label| match label {
+            Some(label) => objects
+                .write_label(object, &without_hides(label))
+                .during("write label"),
+            None => Ok(()),
+        });
+        written.map_err(Trouble::into_core)
+    }
+
+    pub(crate) fn dress_dir(&self, path: &TreePath, object: ObjectName) -> Work<()> {
+        let objects = self.ground.objects;
+        let attr = objects.attr(object).during("stat in the buffer")?;
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+        let source = objects
+            .open_object(object, flags)
+            .during("open in the buffer")?;
+        let target = self
+            .ground
+            .lower
+            .open(path, flags)
+            .during("open directory")?;
+        self.dress(source.as_fd(), target.as_fd(), &attr)
+    }
+
+    /// Who has the object open? Its attributes are taken after it was seen that nobody has.
+    pub(crate) fn probe(&self, object: ObjectName) -> drain::Work<Use> {
+        self.users_of(object).map_err(Trouble::into_core)
+    }
+
+    fn users_of(&self, object: ObjectName) -> Work<Use> {
+        let attr = || {
+            self.ground
+                .objects
+                .attr(object)
+                .during("stat in the buffer")
+        };
+        let before = attr()?;
+        if shape(object) != Shape::File {
+            // Nodes take no leases.
+            let is_held = processes::anyone_has((before.dev, before.ino), Openers::Anyone);
+            return Ok(if is_held {
+                Use::Held
+            } else {
+                Use::Free(before)
+            });
+        }
+        let source = self.open_source(object)?;
+        // To open a file that its owner may not read changes its change time, and nothing else.
+        let opened = attr()?;
+        match processes::who_uses(&source) {
+            InUse::ByOthers => return Ok(Use::Held),
+            InUse::ByUs => return Ok(Use::Passing),
+            InUse::No => {}
+        }
+        let after = attr()?;
+        let is_as_opened = after.ctime == opened.ctime && after.size == opened.size;
+        let was_only_opened = (before.size, before.mtime) == (opened.size, opened.mtime);
+        let last = if is_as_opened && was_only_opened {
+            before
+        } else {
+            after
+        };
+        Ok(Use::Free(last))
+    }
+}

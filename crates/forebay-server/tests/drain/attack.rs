@@ -1,0 +1,305 @@
+//! Files are released one by one while many clients write to them, through descriptors and by names that they open
+//! themselves. No write that was acknowledged may be lost.
+
+use super::common::Place;
+use super::common::lane::{Laned, name_in, open_by_name};
+use super::common::load::Random;
+use forebay_admin::drain::DrainRequest;
+use forebay_core::bridge::ReadSet;
+use forebay_core::drain::{Commit, Facts, Verdict};
+use forebay_core::facts::Outcome;
+use forebay_core::path::TreePath;
+use forebay_core::record::{BridgeId, ObjectId, ObjectName, Record};
+use forebay_core::speakers::Speaker;
+use forebay_core::table::{Change, KeyValue, Order};
+use forebay_mover::{Counters, Door, Ground, Halt, Pass, Points, release};
+use forebay_server::ServerHandle;
+use forebay_wire::{GRANT_BY_NAME, Reply, Request};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const FILES: usize = 40;
+/// Clients that get descriptors, and clients that open files by their names.
+const WITH_DESCRIPTORS: usize = 3;
+const BY_NAME: usize = 2;
+const WRITERS: usize = WITH_DESCRIPTORS + BY_NAME;
+/// A planted bug has to be found within this time.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the attack goes on when nothing is wrong.
+const ATTACK: Duration = Duration::from_secs(4);
+
+fn name(file: usize) -> String {
+    format!("f{file}")
+}
+
+/// The last number that each writer has written to each file, and knows to be written.
+struct Acknowledged([[AtomicU64; WRITERS]; FILES]);
+
+impl Acknowledged {
+    fn new() -> Self {
+        Acknowledged(std::array::from_fn(|_| {
+            std::array::from_fn(|_| AtomicU64::new(0))
+        }))
+    }
+}
+
+/// What the writers are to do.
+#[derive(Default)]
+struct Orders {
+    /// Wait: the files get clean, else none could be released.
+    truce: AtomicBool,
+    stop: AtomicBool,
+}
+
+impl Orders {
+    /// Waits for the end of a truce; false at the end of it all.
+    fn go_on(&self) -> bool {
+        while self.truce.load(Ordering::SeqCst) && !self.stop.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        !self.stop.load(Ordering::SeqCst)
+    }
+}
+
+/// Writes a number to the place of this writer.
+fn write(file: &File, writer: usize, number: u64) {
+    let at = writer as u64 * 8;
+    file.write_all_at(&number.to_le_bytes(), at).unwrap();
+}
+
+fn attack_with_descriptors(place: &Place, writer: usize, done: &Acknowledged, orders: &Orders) {
+    let mut client = place.client();
+    let mut random = Random::new(writer as u64 + 1);
+    for number in 1.. {
+        if !orders.go_on() {
+            return;
+        }
+        let file = random.below(FILES as u64) as usize;
+        let fd = client.open(name(file), libc::O_WRONLY, 0).unwrap();
+        write(&fd.into(), writer, number);
+        done.0[file][writer].store(number, Ordering::SeqCst);
+    }
+}
+
+fn attack_by_name(place: &Place, writer: usize, done: &Acknowledged, orders: &Orders) {
+    let mut laned = Laned::of(place);
+    let mut random = Random::new(writer as u64 + 1);
+    for number in 1.. {
+        if !orders.go_on() {
+            return;
+        }
+        let file = random.below(FILES as u64) as usize;
+        let path = name(file);
+        let forbidden = laned.page.words.late_opens_forbidden();
+        let request = Request {
+            client: 1000 + writer as u64,
+            seq: number as u32,
+            ..open_by_name(path.as_bytes(), libc::O_WRONLY)
+        };
+        let Some(bytes) = laned.try_ask(&request) else {
+            // A descriptor comes through the socket: that is what others try.
+            laned = Laned::of(place);
+            continue;
+        };
+        let reply = Reply::decode(&bytes).unwrap();
+        if reply.status != 0 || reply.aux & GRANT_BY_NAME == 0 {
+            continue;
+        }
+        let Ok(opened) = File::options().write(true).open(name_in(&reply)) else {
+            continue;
+        };
+        // The rule for whoever opens by name: it holds if nothing was let go meanwhile.
+        if laned.page.words.late_opens_forbidden() == forbidden {
+            write(&opened, writer, number);
+            done.0[file][writer].store(number, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Drains, keeps, and releases each file by itself, again and again; how many were released.
+fn let_go(ground: Ground<'_>, orders: &Orders, until: &dyn Fn() -> bool) -> u64 {
+    let mut released = 0;
+    while !until() {
+        let keep = DrainRequest {
+            keep: true,
+            workers: Some(2),
+            ..DrainRequest::default()
+        };
+        orders.truce.store(true, Ordering::SeqCst);
+        let (counters, points) = (Counters::new(true), Points::cut_at(i64::MAX));
+        Pass::new(ground, &keep, &counters, &points).run().unwrap();
+        orders.truce.store(false, Ordering::SeqCst);
+        for file in 0..FILES {
+            let path = TreePath::new(name(file)).unwrap();
+            released += u64::from(release(ground, vec![path]).unwrap().released);
+        }
+    }
+    released
+}
+
+/// What is missing of what was acknowledged.
+fn lost(place: &Place, done: &Acknowledged) -> Vec<String> {
+    let mut client = place.client();
+    let mut lost = Vec::new();
+    for (file, writers) in done.0.iter().enumerate() {
+        let fd = client.open(name(file), libc::O_RDONLY, 0).unwrap();
+        let found = File::from(fd);
+        for (writer, number) in writers.iter().enumerate() {
+            let mut bytes = [0; 8];
+            // A file may be shorter than the place of a writer that has not come yet.
+            let _ = found.read_exact_at(&mut bytes, writer as u64 * 8);
+            let (found, expected) = (u64::from_le_bytes(bytes), number.load(Ordering::SeqCst));
+            if found < expected {
+                lost.push(format!("{file}: {writer} wrote {expected}, found {found}"));
+            }
+        }
+    }
+    lost
+}
+
+/// Attacks until `until`; gives what was lost, and how many files were released meanwhile.
+fn attack(
+    place: &Place,
+    ground: Ground<'_>,
+    until: &dyn Fn(&Acknowledged) -> bool,
+) -> (Vec<String>, u64) {
+    let (done, orders) = (Acknowledged::new(), Orders::default());
+    let mut client = place.client();
+    for file in 0..FILES {
+        super::common::write(&mut client, &name(file), &[0; WRITERS * 8]);
+    }
+    let mut released = 0;
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (done, orders) = (&done, &orders);
+            scope.spawn(move || match writer < WITH_DESCRIPTORS {
+                true => attack_with_descriptors(place, writer, done, orders),
+                false => attack_by_name(place, writer, done, orders),
+            });
+        }
+        released = let_go(ground, &orders, &|| until(&done));
+        orders.stop.store(true, Ordering::SeqCst);
+    });
+    (lost(place, &done), released)
+}
+
+#[test]
+fn no_acknowledged_write_is_lost_while_files_are_released_one_by_one() {
+    let place = Place::new();
+    let server = place.start();
+    let end = Instant::now() + ATTACK;
+    let (lost, released) = attack(&place, server.handle().ground(), &|_| Instant::now() > end);
+    assert_eq!(lost, Vec::<String>::new());
+    assert!(released > 50, "only {released} files were released");
+    server.stop().unwrap();
+    assert_eq!(place.problems(), Vec::<String>::new());
+}
+
+/// A door that forgets to mark what is about to be released: nobody waits, and nobody is told to ask again.
+struct Careless<'s>(&'s ServerHandle);
+
+impl Door for Careless<'_> {
+    fn commit(&self, commit: &Commit) -> Result<Verdict, Halt> {
+        let mut commit = commit.clone();
+        if std::mem::take(&mut commit.forbids_late_opens) {
+            for change in &mut commit.batch {
+                if let Change::Put { record, .. } = change {
+                    record.transit = None;
+                }
+            }
+        }
+        if commit
+            .batch
+            .iter()
+            .any(|c| matches!(c, Change::Delete { .. }))
+        {
+            // As it would be on a busy machine.
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.0.commit(&commit)
+    }
+}
+
+#[test]
+fn the_attack_finds_it_if_nobody_waits_for_what_is_being_released() {
+    let place = Place::new();
+    let server = place.start();
+    let careless = Careless(server.handle());
+    let ground = Ground {
+        door: &careless,
+        ..server.handle().ground()
+    };
+    let end = Instant::now() + PATIENCE;
+    // A write that is lost shows as soon as a later look finds an older number.
+    let until =
+        |done: &Acknowledged| Instant::now() > end || !lost_for_good(&place, done).is_empty();
+    let (lost, _) = attack(&place, ground, &until);
+    assert!(!lost.is_empty(), "the bug stays unnoticed");
+    server.stop().unwrap();
+}
+
+/// What is missing, although nobody is at work on it: numbers are read before the files are.
+fn lost_for_good(place: &Place, done: &Acknowledged) -> Vec<String> {
+    let before = Acknowledged::new();
+    for (to, from) in before.0.iter().flatten().zip(done.0.iter().flatten()) {
+        to.store(from.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+    lost(place, &before)
+}
+
+impl Facts for Careless<'_> {
+    fn record(&self, path: &TreePath) -> Outcome<Option<Record>> {
+        Facts::record(self.0, path)
+    }
+    fn page(
+        &self,
+        after: Option<&TreePath>,
+        order: Order,
+        limit: usize,
+    ) -> Outcome<Vec<(TreePath, Record)>> {
+        self.0.page(after, order, limit)
+    }
+    fn speakers_here(&self, before: Option<&TreePath>, limit: usize) -> Outcome<Vec<Speaker>> {
+        self.0.speakers_here(before, limit)
+    }
+    fn speakers(
+        &self,
+        lower: &TreePath,
+        before: Option<&TreePath>,
+        limit: usize,
+    ) -> Outcome<Vec<Speaker>> {
+        self.0.speakers(lower, before, limit)
+    }
+    fn speakers_of(&self, lower: &TreePath) -> Outcome<Vec<Speaker>> {
+        self.0.speakers_of(lower)
+    }
+    fn in_transit(&self, after: Option<&TreePath>, limit: usize) -> Outcome<Vec<TreePath>> {
+        self.0.in_transit(after, limit)
+    }
+    fn below(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, Record)>> {
+        self.0.below(dir)
+    }
+    fn children(&self, dir: &TreePath, limit: usize) -> Outcome<Vec<(Vec<u8>, Record)>> {
+        self.0.children(dir, limit)
+    }
+    fn names_of(&self, object: ObjectId) -> Outcome<Vec<(ObjectName, TreePath)>> {
+        self.0.names_of(object)
+    }
+    fn notes(&self, prefix: &[u8]) -> Outcome<Vec<KeyValue>> {
+        self.0.notes(prefix)
+    }
+    fn next_version(&self) -> u64 {
+        self.0.next_version()
+    }
+    fn me(&self) -> BridgeId {
+        self.0.me()
+    }
+    fn is_home(&self, path: &TreePath) -> bool {
+        self.0.is_home(path)
+    }
+    fn rely_on_range(&self, dir: &TreePath, reads: &mut ReadSet) -> Outcome<()> {
+        self.0.rely_on_range(dir, reads)
+    }
+}
