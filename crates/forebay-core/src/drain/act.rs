@@ -158,7 +158,7 @@ pub enum Act {
     },
     /// Bring the entries of these directories of the PFS to its disks: [`Got::Each`].
     SyncDirs(Vec<TreePath>),
-    /// Remove from these directories of the PFS what [`super::is_leftover`] names: [`Got::Done`].
+    /// Remove from these directories of the PFS what [`super::is_swept`] names: [`Got::Done`].
     Sweep(Vec<TreePath>),
     /// Who has these backing objects open? [`Got::Users`]
     Probe(Vec<ObjectName>),

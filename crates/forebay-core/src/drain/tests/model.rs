@@ -576,7 +576,7 @@ impl World {
                     .pfs
                     .keys()
                     .filter(|path| !path.is_root() && dirs.contains(&path.parent()))
-                    .filter(|path| is_leftover(path.name()))
+                    .filter(|path| is_swept(path.name(), self).unwrap())
                     .cloned()
                     .collect();
                 for path in gone {
