@@ -260,6 +260,12 @@ pub trait Facts {
     /// Has an earlier try of this request changed the tables already? (One that is sent again after a
     /// lost connection finds its own token among those of the recent past.)
     fn was_carried_out(&self, token: Token) -> Outcome<bool>;
+
+    /// See [`Mutation`](crate::bridge::Mutation).
+    #[doc(hidden)]
+    fn planted(&self) -> Option<crate::bridge::Mutation> {
+        None
+    }
 }
 
 /// Settings of one buffer that policy depends on.

@@ -3,7 +3,7 @@
 //! They do something only in builds with the feature `planted-bugs`; elsewhere
 //! [`Mutation::is`] is a constant and the compiler drops the branches.
 
-/// A deliberate mistake in the transaction layer or in the rules of recovery.
+/// A deliberate mistake in the transaction layer, in the request machine, in the drain, or in the rules of recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // the names say it
 pub enum Mutation {
@@ -18,11 +18,23 @@ pub enum Mutation {
     EndedDirectoriesAreForgotten,
     RequestsAreForgotten,
     SweepIgnoresIntents,
+    MarksAreNotWaitedFor,
+    StaleLooksAreKept,
+    PagesLoseAName,
+    SparesStayDoomed,
+    LinksAreNotAnnounced,
+    ReleasesWithoutAProbe,
+    ReleasesOneOfSeveralNames,
+    ResumeForgetsRenames,
+    SpeakersKeepOldPaths,
+    PublishesWhatHasChanged,
+    ReplacesStrangers,
+    ClearsWithoutRemoving,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 11] = [
+    pub const ALL: [Mutation; 23] = [
         Mutation::HomeSkipsVersionCheck,
         Mutation::ReplyBeforeCommit,
         Mutation::RenameAsTwoBatches,
@@ -34,7 +46,24 @@ impl Mutation {
         Mutation::EndedDirectoriesAreForgotten,
         Mutation::RequestsAreForgotten,
         Mutation::SweepIgnoresIntents,
+        Mutation::MarksAreNotWaitedFor,
+        Mutation::StaleLooksAreKept,
+        Mutation::PagesLoseAName,
+        Mutation::SparesStayDoomed,
+        Mutation::LinksAreNotAnnounced,
+        Mutation::ReleasesWithoutAProbe,
+        Mutation::ReleasesOneOfSeveralNames,
+        Mutation::ResumeForgetsRenames,
+        Mutation::SpeakersKeepOldPaths,
+        Mutation::PublishesWhatHasChanged,
+        Mutation::ReplacesStrangers,
+        Mutation::ClearsWithoutRemoving,
     ];
+
+    /// Is this one planted? Asks only where bugs can be planted at all.
+    pub fn is_in(self, planted: impl FnOnce() -> Option<Mutation>) -> bool {
+        cfg!(feature = "planted-bugs") && planted() == Some(self)
+    }
 
     /// Is `planted` this one?
     pub fn is(self, planted: Option<Mutation>) -> bool {

@@ -29,8 +29,8 @@ pub struct Sweep {
     pub remove: Vec<ObjectName>,
     /// Label these anew from their records, then apply [`Change::Relabeled`] for each.
     pub relabel: Vec<ObjectName>,
-    /// Some objects can't be judged yet.
-    pub again: bool,
+    /// These can't be judged yet: see [`Bridge::judge`].
+    pub undecided: Vec<ObjectName>,
 }
 
 impl Bridge {
@@ -89,7 +89,13 @@ impl Bridge {
             ..Sweep::default()
         };
         if !Mutation::RecoveryIgnoresDoomMarks.is(self.mutation) {
-            sweep.remove = doomed.iter().map(|(o, _)| *o).collect();
+            for (object, _) in &doomed {
+                // A link, or a file that is used again, is doomed until the commit that names it.
+                match self.judge(*object, tables)? {
+                    Found::Undecided => sweep.undecided.push(*object),
+                    Found::Named | Found::Orphan => sweep.remove.push(*object),
+                }
+            }
         }
         let is_doomed = |o: ObjectName| doomed.iter().any(|(d, _)| *d == o);
         for object in suspects {
@@ -98,7 +104,7 @@ impl Bridge {
             }
             match self.judge(object, tables)? {
                 Found::Named => {}
-                Found::Undecided => sweep.again = true,
+                Found::Undecided => sweep.undecided.push(object),
                 Found::Orphan => sweep.remove.push(object),
             }
         }

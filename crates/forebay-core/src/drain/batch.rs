@@ -11,7 +11,7 @@ use super::job::Job;
 use super::moves::STRANGER;
 use super::rules::{Update, commit_of, is_ours, obstacle, stamp};
 use super::sheet::{Reason, Sheet};
-use crate::bridge::ReadSet;
+use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::path::TreePath;
 use crate::record::{ObjectId, ObjectName, Record, Transit};
@@ -257,10 +257,11 @@ impl Batch {
         self.state = State::Check;
     }
 
-    fn examined(&mut self, attrs: Vec<Work<Attr>>) {
+    fn examined(&mut self, attrs: Vec<Work<Attr>>, planted: Option<Mutation>) {
         for ((candidate, fate), attr) in good(&mut self.few).zip(attrs) {
             match attr {
                 Ok(attr) if stamp(&attr) == stamp(&candidate.attr) => {}
+                Ok(now) if Mutation::PublishesWhatHasChanged.is(planted) => candidate.attr = now,
                 Ok(_) => *fate = Fate::Stale,
                 Err(trouble) => *fate = Fate::Failed(Reason::Refused(trouble), true),
             }
@@ -269,12 +270,12 @@ impl Batch {
     }
 
     /// Somebody else may have put something of their own on the PFS meanwhile: the rename would destroy it.
-    fn looked(&mut self, seen: Vec<Work<Option<Attr>>>) {
+    fn looked(&mut self, seen: Vec<Work<Option<Attr>>>, planted: Option<Mutation>) {
         let mut seen = seen.into_iter();
         for (candidate, fate) in good(&mut self.few) {
             for ((_, record), found) in candidate.task.ready.iter().zip(seen.by_ref()) {
                 match found {
-                    Ok(Some(_)) if !is_ours(record) => {
+                    Ok(Some(_)) if !is_ours(record) && !Mutation::ReplacesStrangers.is(planted) => {
                         *fate = Fate::Failed(Reason::Blocked(STRANGER.to_owned()), true);
                     }
                     Ok(_) => {}
@@ -483,8 +484,8 @@ impl Job for Batch {
             }
             (State::Marking, Got::Verdict(Verdict::Committed)) => self.is_marked(),
             (State::Marking, Got::Verdict(Verdict::Conflict)) => self.state = State::Mark,
-            (State::Examining, Got::Attrs(attrs)) => self.examined(attrs),
-            (State::Looking, Got::Seen(seen)) => self.looked(seen),
+            (State::Examining, Got::Attrs(attrs)) => self.examined(attrs, sheet.planted),
+            (State::Looking, Got::Seen(seen)) => self.looked(seen, sheet.planted),
             (State::Naming, Got::Each(each)) => self.named(each, sheet),
             // A label that could not be written shows as a stamp that is not that of the copy.
             (State::Unhiding, Got::Each(_)) => self.state = State::Again,

@@ -1,6 +1,6 @@
 //! What a drain needs to know of the records.
 
-use crate::bridge::ReadSet;
+use crate::bridge::{Mutation, ReadSet};
 use crate::facts::Outcome;
 use crate::path::TreePath;
 use crate::record::{BridgeId, ObjectId, ObjectName, Record};
@@ -68,4 +68,10 @@ pub trait Facts {
     /// Adds to `reads` that a commit relies on all that other bridges hold below `dir`. With one bridge there
     /// is nothing to add.
     fn rely_on_range(&self, dir: &TreePath, reads: &mut ReadSet) -> Outcome<()>;
+
+    /// See [`Mutation`].
+    #[doc(hidden)]
+    fn planted(&self) -> Option<Mutation> {
+        None
+    }
 }

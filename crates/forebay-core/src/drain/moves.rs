@@ -13,7 +13,7 @@ use super::rules::{
     is_replaced, obstacle, read, relocated,
 };
 use super::sheet::{Reason, Sheet};
-use crate::bridge::ReadSet;
+use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::path::TreePath;
 use crate::record::{Kind, Record, Transit};
@@ -257,7 +257,7 @@ impl Move {
         }
     }
 
-    fn seen(&mut self, seen: Vec<Work<Option<Attr>>>) {
+    fn seen(&mut self, seen: Vec<Work<Option<Attr>>>, planted: Option<Mutation>) {
         let mut found = Vec::new();
         for look in seen {
             match look {
@@ -287,6 +287,7 @@ impl Move {
                     errno: libc::ENOENT,
                 }));
             }
+            (What::Clear, ..) if Mutation::ClearsWithoutRemoving.is(planted) => State::Finish,
             (What::Clear, _, [Some(attr)]) => State::Act(self.removal(attr)),
             _ => State::Finish,
         };
@@ -428,7 +429,7 @@ impl Job for Move {
             },
             (State::Marking, Got::Verdict(Verdict::Committed)) => self.state = State::Marked,
             (State::Marking, Got::Verdict(Verdict::Conflict)) => self.again(sheet),
-            (State::Looking, Got::Seen(seen)) => self.seen(seen),
+            (State::Looking, Got::Seen(seen)) => self.seen(seen, sheet.planted),
             (State::Acting, Got::Did(did)) => {
                 if did.is_ok() {
                     self.note(sheet);

@@ -155,6 +155,9 @@ impl Drain {
     /// What the tables said when they failed. The pass can't go on; what it has marked is taken back by the next
     /// one.
     pub fn next(&mut self, facts: &dyn Facts) -> Result<Next, String> {
+        if cfg!(feature = "planted-bugs") {
+            self.sheet.planted = facts.planted();
+        }
         loop {
             let Some(mut job) = self.ready.pop_front() else {
                 match self.begin(facts).map_err(in_words)? {

@@ -27,7 +27,7 @@ use super::facts::Facts;
 use super::job::Job;
 use super::rules::{OURS, Update, commit_of, has_contents, is_dirty, is_natural, read, unsettled};
 use super::sheet::Sheet;
-use crate::bridge::ReadSet;
+use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::path::TreePath;
 use crate::record::{Kind, ObjectId, ObjectName, Record, Transit};
@@ -183,7 +183,9 @@ impl Release {
         let Some(names) = all_names(facts, path, record, attr)? else {
             return Ok(Some(Keep::Quietly));
         };
-        candidate.names = names;
+        if !Mutation::ReleasesOneOfSeveralNames.is_in(|| facts.planted()) {
+            candidate.names = names;
+        }
         for (path, record) in &candidate.names {
             reads.saw(path, Some(record));
             if is_dirty(path, record, Some(attr)) || record.transit.is_some() {
@@ -396,6 +398,10 @@ impl Job for Release {
                         }
                     }
                     self.mark(facts, reads)
+                }
+                State::Probe if Mutation::ReleasesWithoutAProbe.is(sheet.planted) => {
+                    self.state = State::Finish;
+                    None
                 }
                 State::Probe => self.probe(),
                 State::Examine(busy) => {

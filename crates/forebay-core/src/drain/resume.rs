@@ -7,7 +7,7 @@ use super::moves::is_dir;
 use super::names::{copy_path, waiting_path};
 use super::rules::{OURS, Update, commit_of, has_contents, is_ours, relocated};
 use super::sheet::Sheet;
-use crate::bridge::ReadSet;
+use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::path::TreePath;
 use crate::record::{Kind, Record, Transit};
@@ -117,7 +117,11 @@ impl Job for Resume {
                 State::Judge(record, found) => {
                     let mut reads = ReadSet::default();
                     let mut labels = Vec::new();
-                    let updates = match self.told(record, found) {
+                    let told = match Mutation::ResumeForgetsRenames.is_in(|| facts.planted()) {
+                        true => Told::Nothing,
+                        false => self.told(record, found),
+                    };
+                    let updates = match told {
                         Told::Arrived { from, to } => {
                             let is_final = to == self.path;
                             let path = &self.path;

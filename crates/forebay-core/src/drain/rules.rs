@@ -3,7 +3,7 @@
 use super::act::Commit;
 use super::facts::Facts;
 use super::names::waiting_path;
-use crate::bridge::ReadSet;
+use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::ops::Effect;
 use crate::path::TreePath;
@@ -341,6 +341,9 @@ pub(super) fn relocated(
         .map(|s| s.path)
         .chain([mover.clone()])
         .collect();
+    if Mutation::SpeakersKeepOldPaths.is_in(|| facts.planted()) {
+        touched.retain(|path| path == mover);
+    }
     touched.sort();
     touched.dedup();
     let natural = is_natural(facts, &mover.parent(), reads)?;

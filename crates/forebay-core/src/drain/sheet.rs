@@ -3,6 +3,7 @@
 use super::act::Trouble;
 use super::contents::Task;
 use super::workplaces::Workplaces;
+use crate::bridge::Mutation;
 use crate::path::TreePath;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -88,6 +89,8 @@ pub struct Report {
 pub(super) struct Sheet {
     pub(super) terms: Terms,
     pub(super) stopping: bool,
+    /// A bug that the simulator has to find.
+    pub(super) planted: Option<Mutation>,
     pub(super) patient: bool,
     pub(super) tally: Tally,
     /// The first reason for each thing that failed.
@@ -115,6 +118,7 @@ impl Sheet {
             patient: terms.patient,
             terms,
             stopping: false,
+            planted: None,
             tally: Tally::default(),
             failed: BTreeMap::new(),
             unsyncable: BTreeMap::new(),

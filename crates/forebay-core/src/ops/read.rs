@@ -4,6 +4,7 @@ use super::change::{only, type_of};
 use super::{Answer, Context, Decision, Entry, Path, Start};
 use crate::access::READ;
 use crate::batch;
+use crate::bridge::Mutation;
 use crate::facts::{CHILDREN_PER_PAGE, Facts, LowerEntry, LowerPage, Outcome, errno};
 use crate::path::TreePath;
 use crate::record::{Kind, Record};
@@ -197,6 +198,12 @@ impl<'a> LowerNames<'a> {
                 None if page.ends => return Ok(()),
                 None => {
                     self.reached = page.entries.last().map(|e| e.name.clone());
+                    if Mutation::PagesLoseAName.is_in(|| self.facts.planted())
+                        && let Some(reached) = &mut self.reached
+                    {
+                        reached.push(b'z');
+                        reached[0] += 1;
+                    }
                     self.page = None;
                 }
             }

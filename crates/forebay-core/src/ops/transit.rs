@@ -14,6 +14,7 @@
 //! [`Watch`] stands between a decision and its facts, and notes what of it is in transit.
 
 use super::{Answer, Decision, GrantTarget};
+use crate::bridge::Mutation;
 use crate::facts::{Attr, Facts, Fresh, LowerPage, Need, NewObject, Outcome, Stop};
 use crate::path::TreePath;
 use crate::record::{BridgeId, Kind, ObjectName, Record, Token, Transit};
@@ -60,7 +61,7 @@ impl<'a> Watch<'a> {
     /// Does a decision have to wait with what it changes or grants?
     pub(super) fn check(&self, decision: &Decision) -> Outcome<()> {
         let met = self.met.borrow();
-        if met.is_empty() {
+        if met.is_empty() || Mutation::MarksAreNotWaitedFor.is_in(|| self.facts.planted()) {
             return Ok(());
         }
         for change in &decision.batch {
@@ -171,6 +172,10 @@ impl Facts for Watch<'_> {
 
     fn was_carried_out(&self, token: Token) -> Outcome<bool> {
         self.facts.was_carried_out(token)
+    }
+
+    fn planted(&self) -> Option<Mutation> {
+        self.facts.planted()
     }
 }
 

@@ -57,6 +57,12 @@ pub trait World {
     fn was_carried_out(&self, token: Token) -> bool;
     /// Is it still open what became of an earlier try of this request?
     fn is_undecided(&self, token: Token) -> bool;
+
+    /// See [`Mutation`](crate::bridge::Mutation).
+    #[doc(hidden)]
+    fn planted(&self) -> Option<crate::bridge::Mutation> {
+        None
+    }
 }
 
 /// [`Facts`] for one decision.
@@ -68,6 +74,8 @@ pub struct Look<'a> {
     reads: RefCell<ReadSet>,
     /// Something was listed.
     listed: Cell<bool>,
+    /// An object was missing that a record names.
+    missed: Cell<bool>,
 }
 
 fn fault(e: TableError) -> Stop {
@@ -91,6 +99,7 @@ impl<'a> Look<'a> {
             fresh,
             reads: RefCell::default(),
             listed: Cell::new(false),
+            missed: Cell::new(false),
         }
     }
 
@@ -108,6 +117,11 @@ impl<'a> Look<'a> {
         vacant || self.listed.get()
     }
 
+    /// Was an object missing that a record names, which another bridge may have told of before the object went?
+    pub(super) fn missed_an_object(&self) -> bool {
+        self.missed.get() && !self.world.is_single()
+    }
+
     /// What the decision relied on; empty for one bridge, whose decisions are carried out at the
     /// moment at which they are made.
     pub(super) fn into_reads(self) -> ReadSet {
@@ -121,7 +135,8 @@ impl<'a> Look<'a> {
     }
 
     /// A record names the object, so it has to be there.
-    fn missing(object: ObjectName, e: i32) -> Stop {
+    fn missing(&self, object: ObjectName, e: i32) -> Stop {
+        self.missed.set(e == libc::ENOENT);
         match e {
             libc::ENOENT => Stop::Fault(format!("backing object {object} is gone")),
             other => Stop::Errno(other),
@@ -211,14 +226,14 @@ impl Facts for Look<'_> {
             return Ok(attr);
         }
         let attr = self.world.attr(object);
-        let attr = attr.map_err(|e| Self::missing(object, e))?;
+        let attr = attr.map_err(|e| self.missing(object, e))?;
         self.known.put_object(object, attr);
         Ok(attr)
     }
 
     fn link_text(&self, object: ObjectName) -> Outcome<Vec<u8>> {
         let text = self.world.link_text(object);
-        text.map_err(|e| Self::missing(object, e))
+        text.map_err(|e| self.missing(object, e))
     }
 
     fn lower(&self, path: &TreePath) -> Outcome<Option<Attr>> {
@@ -272,5 +287,9 @@ impl Facts for Look<'_> {
             return errno(libc::EINVAL);
         }
         Ok(self.world.was_carried_out(token))
+    }
+
+    fn planted(&self) -> Option<crate::bridge::Mutation> {
+        self.world.planted()
     }
 }

@@ -133,7 +133,7 @@ impl Pending {
     }
 
     /// An object went while its name was being looked at: decide anew.
-    fn lost_race(&mut self) {
+    pub(super) fn lost_race(&mut self) {
         self.lost_races += 1;
         self.known.forget_others();
         if self.lost_races > LOST_RACES {

@@ -4,7 +4,7 @@ use super::effect::{Caller, Commit, Effect, Failure, Finish, PfsLook};
 use super::grant::{self, Form, Granting};
 use super::known::Known;
 use super::look::{Look, World};
-use crate::bridge::ReadSet;
+use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Fresh, Need, NewKind, NewObject, Settings, Stop};
 use crate::ops::{self, Answer, Decision, GrantTarget, Op, Request};
 use crate::path::TreePath;
@@ -160,10 +160,16 @@ impl Pending {
         if std::mem::take(&mut self.pause) || world.is_undecided(self.request.token) {
             return Effect::Pause;
         }
-        self.known.refresh(world.pfs_changes());
+        if !Mutation::StaleLooksAreKept.is_in(|| world.planted()) {
+            self.known.refresh(world.pfs_changes());
+        }
         self.moment = world.moment();
         let look = Look::with_fresh(world, &self.known, &self.fresh);
         let decided = ops::decide(&self.request, &self.caller.cred, settings, &look);
+        if look.missed_an_object() {
+            self.lost_race();
+            return self.step(settings, world, turn);
+        }
         let several = look.rests_on_several();
         let reads = look.into_reads();
         let is_final = match &decided {
@@ -231,7 +237,10 @@ impl Pending {
         });
         Effect::Commit(Commit {
             reads,
-            batch: self.with_marks(batch),
+            batch: match Mutation::SparesStayDoomed.is_in(|| world.planted()) {
+                true => batch,
+                false => self.with_marks(batch),
+            },
             token: self.request.token,
         })
     }

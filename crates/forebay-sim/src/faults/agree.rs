@@ -1,12 +1,13 @@
 //! When all is quiet: do the tables of all bridges and the objects on their disks agree?
 
-use super::history::{Thing, ino};
+use super::history::Thing;
 use super::model::{Tree, is_dir};
 use super::node::Node;
 use forebay_core::facts::{Label, LabelParent};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectName, Record};
 use forebay_core::table::{Marks, Tables};
+use forebay_core::walk::RESERVED_PREFIX;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What does not agree, and where.
@@ -30,7 +31,10 @@ pub(super) fn check(
         let Some(parent) = place_of(&records, lower, &path.parent()) else {
             return Err(here("it lies in no directory".to_owned()));
         };
-        check_object(nodes, path, record, parent).map_err(here)?;
+        if record.transit.is_some() {
+            return Err(here("it is in transit".to_owned()));
+        }
+        check_object(nodes, &records, path, record, parent).map_err(here)?;
         let owner = record.object.oid.bridge();
         if nodes[0].membership.home(path) != owner {
             *remote.entry(owner).or_default() += 1;
@@ -83,6 +87,7 @@ fn look_into(dir: &TreePath, records: &Records, lower: &Tree, tree: &mut Tree) {
     let mut here: BTreeMap<Vec<u8>, Thing> = BTreeMap::new();
     if let Some(LabelParent::Lower(below)) = place_of(records, lower, dir) {
         let children = lower.iter().filter(|(p, _)| p.parent() == below);
+        let children = children.filter(|(p, _)| !p.name().starts_with(RESERVED_PREFIX));
         here.extend(children.map(|(p, thing)| (p.name().to_vec(), *thing)));
     }
     for (path, record) in records.iter().filter(|(p, _)| p.parent() == *dir) {
@@ -126,6 +131,7 @@ fn all_records(nodes: &[Node]) -> Result<Records, Disagreement> {
 /// The object of a record: it is there, it carries the right label, and it is found both ways.
 fn check_object(
     nodes: &[Node],
+    records: &Records,
     path: &TreePath,
     record: &Record,
     parent: LabelParent,
@@ -135,7 +141,7 @@ fn check_object(
     let owner = node(object.oid.bridge()).ok_or("nobody owns its object")?;
     let shown = match record.kind {
         Kind::Moved | Kind::Whiteout => 0,
-        _ => ino(object.oid),
+        _ => owner.disk.identity(object.oid),
     };
     if record.ino != shown {
         return Err(format!("it shows inode {:x}", record.ino));
@@ -150,7 +156,20 @@ fn check_object(
         origin: record.origin.clone(),
         hides: record.hides.clone(),
     };
-    if *label != right {
+    // What lies in a directory that has opened to the PFS may still name it by its object.
+    let dir = records.get(&path.parent());
+    let opened = dir.filter(|dir| dir.kind == Kind::Moved).map(|dir| Label {
+        parent: LabelParent::Object(dir.object.oid),
+        ..right.clone()
+    });
+    // A drain writes into the label that nothing is hidden before it commits that, and may die in between.
+    let is_published = record.hides.is_some() && label.hides.is_none();
+    let without = |label: &Label| Label {
+        hides: None,
+        ..label.clone()
+    };
+    let is_right = |right: &Label| label == right || is_published && *label == without(right);
+    if !is_right(&right) && !opened.as_ref().is_some_and(is_right) {
         return Err(format!("its label is {label:?}, not {right:?}"));
     }
     let found = owner

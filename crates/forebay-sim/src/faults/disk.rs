@@ -1,27 +1,68 @@
-//! The local disk of one bridge: backing objects with their labels.
+//! The local disk of one bridge: backing objects with their labels, inodes and open descriptors.
 //!
 //! Work on it takes time. What was under way when the bridge died has happened
-//! or not, as chance has it; what was finished stays.
+//! or not, as chance has it; what was finished stays. Descriptors of clients outlive the bridge.
 
 use super::random::Random;
-use forebay_core::facts::Label;
-use forebay_core::record::ObjectName;
+use forebay_core::drain::Use;
+use forebay_core::facts::{Attr, Label, Timestamp};
+use forebay_core::record::{ObjectId, ObjectName};
 use std::collections::BTreeMap;
 
 /// One piece of work.
 #[derive(Debug, Clone)]
 pub(super) enum Work {
-    Make(ObjectName, Label),
+    /// A new object: its name, its label, and its inode unless it is a link to one.
+    Make(ObjectName, Label, Option<Inode>),
     Unlink(ObjectName),
     Relabel(ObjectName, Label),
+}
+
+/// What an object is, apart from its names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Inode {
+    /// What users know it by, see [`super::pfs`].
+    pub(super) identity: u64,
+    pub(super) contents: u64,
+    /// It is a copy of a file of the PFS.
+    pub(super) is_staged: bool,
+    /// Counts its changes.
+    changed: i64,
+}
+
+impl Inode {
+    pub(super) fn new(identity: u64, contents: u64) -> Self {
+        Inode {
+            identity,
+            contents,
+            is_staged: false,
+            changed: 0,
+        }
+    }
+}
+
+/// A descriptor of an object.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    oid: ObjectId,
+    /// A client has it, not only the bridge.
+    by_client: bool,
 }
 
 /// Backing objects.
 #[derive(Debug, Default)]
 pub(super) struct Disk {
     pub(super) objects: BTreeMap<ObjectName, Label>,
+    inodes: BTreeMap<ObjectId, Inode>,
+    open: BTreeMap<u64, Open>,
     under_way: BTreeMap<u64, Work>,
     count: u64,
+    clock: i64,
+}
+
+/// Simulated disks give directories odd numbers.
+pub(super) fn is_dir(oid: ObjectId) -> bool {
+    oid.seq() % 2 == 1
 }
 
 impl Disk {
@@ -32,11 +73,23 @@ impl Disk {
         self.count
     }
 
-    /// The work is done, and what it was.
-    pub(super) fn finish(&mut self, number: u64) -> Option<Work> {
-        let work = self.under_way.remove(&number)?;
-        self.carry_out(&work);
-        Some(work)
+    /// The work is done.
+    pub(super) fn finish(&mut self, number: u64) {
+        if let Some(work) = self.under_way.remove(&number) {
+            self.carry_out(&work);
+        }
+    }
+
+    /// What a new object is, which is known only at the end of the work.
+    pub(super) fn amend(&mut self, number: u64, inode: Inode) {
+        if let Some(Work::Make(_, _, Some(planned))) = self.under_way.get_mut(&number) {
+            *planned = inode;
+        }
+    }
+
+    /// The work can't be done.
+    pub(super) fn abandon(&mut self, number: u64) {
+        self.under_way.remove(&number);
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -50,21 +103,147 @@ impl Disk {
                 self.carry_out(&work);
             }
         }
+        self.open.retain(|_, open| open.by_client);
     }
 
     fn carry_out(&mut self, work: &Work) {
         match work {
-            Work::Make(object, label) => {
+            Work::Make(object, label, inode) => {
+                if let Some(inode) = inode {
+                    self.inodes.insert(object.oid, *inode);
+                }
                 self.objects.insert(*object, label.clone());
+                self.touch(object.oid);
             }
             Work::Unlink(object) => {
-                self.objects.remove(object);
+                if self.objects.remove(object).is_some() {
+                    self.touch(object.oid);
+                }
             }
             Work::Relabel(object, label) => {
                 if let Some(old) = self.objects.get_mut(object) {
                     *old = label.clone();
+                    self.touch(object.oid);
                 }
             }
         }
+    }
+
+    fn touch(&mut self, oid: ObjectId) {
+        self.clock += 1;
+        if let Some(inode) = self.inodes.get_mut(&oid) {
+            inode.changed = self.clock;
+        }
+    }
+
+    pub(super) fn inode(&self, oid: ObjectId) -> Option<&Inode> {
+        self.inodes.get(&oid)
+    }
+
+    /// What users know the object by; 0 for none.
+    pub(super) fn identity(&self, oid: ObjectId) -> u64 {
+        self.inodes.get(&oid).map_or(0, |i| i.identity)
+    }
+
+    fn links(&self, oid: ObjectId) -> usize {
+        let first = ObjectName { oid, link: 0 };
+        let last = ObjectName {
+            oid,
+            link: u32::MAX,
+        };
+        self.objects.range(first..=last).count()
+    }
+
+    /// `fstat` of an object; `None` if it is not there.
+    pub(super) fn attr(&self, object: ObjectName) -> Option<Attr> {
+        self.objects.get(&object)?;
+        let inode = self.inodes.get(&object.oid)?;
+        let dir = is_dir(object.oid);
+        let kind = if dir { libc::S_IFDIR } else { libc::S_IFREG };
+        let moment = |sec| Timestamp { sec, nsec: 0 };
+        Some(Attr {
+            mode: kind | 0o755,
+            ino: inode.identity,
+            size: if dir { 0 } else { inode.contents.min(1) },
+            blocks: 8,
+            nlink: self.links(object.oid) as u32,
+            mtime: moment(if dir { 0 } else { inode.contents as i64 }),
+            ctime: moment(inode.changed),
+            ..Attr::default()
+        })
+    }
+
+    /// Somebody writes, by whatever descriptor.
+    pub(super) fn write(&mut self, oid: ObjectId, contents: u64) {
+        if let Some(inode) = self.inodes.get_mut(&oid) {
+            inode.contents = contents;
+        }
+        self.touch(oid);
+    }
+
+    /// The bridge opens an object; `None` if it is gone.
+    pub(super) fn open(&mut self, object: ObjectName) -> Option<u64> {
+        self.objects.get(&object)?;
+        self.count += 1;
+        let open = Open {
+            oid: object.oid,
+            by_client: false,
+        };
+        self.open.insert(self.count, open);
+        Some(self.count)
+    }
+
+    /// The descriptor is on its way to a client.
+    pub(super) fn pass(&mut self, fd: u64) {
+        if let Some(open) = self.open.get_mut(&fd) {
+            open.by_client = true;
+        }
+    }
+
+    /// The object of a descriptor.
+    pub(super) fn of(&self, fd: u64) -> Option<ObjectId> {
+        self.open.get(&fd).map(|open| open.oid)
+    }
+
+    pub(super) fn close(&mut self, fd: u64) {
+        self.open.remove(&fd);
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    pub(super) fn is_open(&self, oid: ObjectId) -> bool {
+        self.open.values().any(|open| open.oid == oid)
+    }
+
+    /// Who has an object open?
+    pub(super) fn users(&self, object: ObjectName) -> Option<Use> {
+        let by = |client| {
+            let mut all = self.open.values();
+            all.any(|open| open.oid == object.oid && open.by_client == client)
+        };
+        match (by(true), by(false)) {
+            (true, _) => Some(Use::Held),
+            (_, true) => Some(Use::Passing),
+            _ => self.attr(object).map(Use::Free),
+        }
+    }
+
+    /// May a removed object be the next new file?
+    pub(super) fn is_as_new(&self, object: ObjectName) -> bool {
+        let inode = self.inodes.get(&object.oid);
+        object.link == 0
+            && !is_dir(object.oid)
+            && self.links(object.oid) == 1
+            && inode.is_some_and(|i| i.contents == 0)
+            && !self.is_open(object.oid)
+    }
+
+    /// A spare object becomes another file.
+    pub(super) fn reuse(&mut self, object: ObjectName, label: Label, identity: u64) {
+        self.objects.insert(object, label);
+        self.inodes.insert(object.oid, Inode::new(identity, 0));
+        self.touch(object.oid);
     }
 }

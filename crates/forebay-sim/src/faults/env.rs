@@ -1,12 +1,12 @@
 //! What surrounds the bridges: time, the network, faults, and the record of all that.
 
-use super::history::Outcome;
+use super::history::{Outcome, Thing};
 use super::plan::{Calm, Plan};
 use super::random::Random;
 use super::trace::{Trace, Way};
 use forebay_core::bridge::Message;
 use forebay_core::record::{BridgeId, ObjectName, Token};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Something that happens at a moment. Times are virtual, in microseconds.
 #[derive(Debug)]
@@ -24,7 +24,19 @@ pub(super) enum Event {
         client: usize,
         connection: u32,
         outcome: Outcome,
+        /// A descriptor that comes along, of an object of the bridge of the client.
+        fd: Option<u64>,
     },
+    /// A client writes through a descriptor, and closes it after the last time.
+    Write {
+        bridge: BridgeId,
+        fd: u64,
+        times: u32,
+    },
+    /// Somebody who knows nothing of bridges changes the PFS.
+    Intrude,
+    /// Somebody asks for a drain, or for its end.
+    Drain,
     /// A client notices that its connection is gone.
     Hangup { client: usize, connection: u32 },
     /// A client begins its next operation.
@@ -51,6 +63,10 @@ pub(super) enum Alarm {
     Disk(u64),
     /// A label could not be written yet.
     Label(ObjectName),
+    /// An act of a drain has ended.
+    Act(u64),
+    /// What took time for a request is carried out.
+    Effect(Token),
 }
 
 /// How bad it is. Chances are in a million.
@@ -74,6 +90,8 @@ pub(super) struct Weather {
     crash_after_write: u32,
     /// How long a bridge stays dead at most.
     down_us: u64,
+    /// Work on the PFS fails.
+    pfs_fails: u32,
 }
 
 impl Weather {
@@ -88,6 +106,7 @@ impl Weather {
         crash: 0,
         crash_after_write: 0,
         down_us: 1_000,
+        pfs_fails: 0,
     };
 
     /// The weather of one seed: from calm to foul, and different faults in different seeds.
@@ -104,6 +123,7 @@ impl Weather {
             crash: pick(random, &[0, 500, 2_000]),
             crash_after_write: pick(random, &[0, 5_000, 20_000, 60_000]),
             down_us: u64::from(pick(random, &[2_000, 50_000, 1_500_000])),
+            pfs_fails: pick(random, &[0, 0, 20_000, 100_000]),
         }
     }
 
@@ -117,6 +137,7 @@ impl Weather {
             (Calm::HANGUP, &mut self.hangup),
             (Calm::CRASH, &mut self.crash),
             (Calm::CRASH_AFTER_WRITE, &mut self.crash_after_write),
+            (Calm::PFS_FAILS, &mut self.pfs_fails),
         ];
         for (kind, chance) in kinds {
             if calm.has(kind) {
@@ -124,6 +145,48 @@ impl Weather {
             }
         }
         self
+    }
+}
+
+/// What happens below a bridge that is alone.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Habits {
+    /// There are drains.
+    pub(super) drains: bool,
+    /// Others change the PFS.
+    pub(super) intruders: bool,
+    /// A drain is told who has a file open.
+    pub(super) sees_writers: bool,
+    /// How long an act takes at most.
+    pub(super) act_us: u64,
+    /// How long nobody asks for a drain at most.
+    pub(super) rest_us: u64,
+    /// Looks at the PFS take time.
+    pub(super) slow_looks: bool,
+    pub(super) spares: bool,
+    pub(super) stage_limit: u64,
+    /// Things for which the PFS has room.
+    pub(super) capacity: Option<usize>,
+}
+
+impl Habits {
+    fn of(random: &mut Random, plan: &Plan) -> Self {
+        let single = plan.bridges == 1;
+        let may = |kind: Calm| !plan.calm.has(kind);
+        Habits {
+            drains: random.chance(850_000) && single && may(Calm::DRAINS),
+            intruders: random.chance(150_000) && single && may(Calm::INTRUDERS),
+            act_us: *random.pick(&[100, 1_000, 3_000]),
+            rest_us: *random.pick(&[2_000, 10_000, 60_000]),
+            sees_writers: random.chance(500_000),
+            slow_looks: random.chance(400_000) && may(Calm::SLOW_PFS),
+            spares: random.chance(350_000) && single,
+            stage_limit: match random.chance(500_000) && single {
+                true => u64::MAX,
+                false => 0,
+            },
+            capacity: (random.chance(150_000) && may(Calm::PFS_FAILS)).then_some(6),
+        }
     }
 }
 
@@ -142,8 +205,19 @@ pub(super) struct Env {
     pub(super) weather: Weather,
     pub(super) trace: Trace,
     pub(super) counts: Counts,
-    /// The object that a request made, as soon as some table names it.
-    pub(super) made: BTreeMap<Token, ObjectName>,
+    /// What a request made, as soon as some table names it.
+    pub(super) made: BTreeMap<Token, Thing>,
+    /// Objects that any table has ever named.
+    pub(super) objects: BTreeSet<ObjectName>,
+    /// What was written last to what users know by this number.
+    pub(super) contents: BTreeMap<u64, u64>,
+    /// What drains and the PFS do in this seed.
+    pub(super) drain: Habits,
+    /// A grant takes time.
+    pub(super) slow_grants: bool,
+    is_calm: bool,
+    /// Nothing fails on the PFS at this moment.
+    pub(super) pfs_answers: bool,
     /// Bridges that can't reach each other, and until when.
     cuts: BTreeMap<(BridgeId, BridgeId), u64>,
     /// What should never happen, once it has.
@@ -158,6 +232,8 @@ impl Env {
     pub(super) fn new(plan: &Plan, trace: Trace) -> Self {
         let mut random = Random::new(plan.seed);
         let weather = Weather::of(&mut random).without(plan.calm);
+        let drain = Habits::of(&mut random, plan);
+        let slow_grants = random.chance(700_000) && !plan.calm.has(Calm::SLOW_PFS);
         Env {
             now: 0,
             random,
@@ -165,6 +241,12 @@ impl Env {
             trace,
             counts: Counts::default(),
             made: BTreeMap::new(),
+            objects: BTreeSet::new(),
+            contents: BTreeMap::new(),
+            drain,
+            slow_grants,
+            is_calm: false,
+            pfs_answers: false,
             cuts: BTreeMap::new(),
             fault: None,
             queue: BTreeMap::new(),
@@ -175,8 +257,14 @@ impl Env {
 
     /// No further faults. What is under way already stays late or lost.
     pub(super) fn calm_down(&mut self) {
+        self.is_calm = true;
         self.weather = Weather::CALM;
         self.cuts.clear();
+    }
+
+    /// There are no further faults.
+    pub(super) fn is_calm(&self) -> bool {
+        self.is_calm
     }
 
     /// Something happened that never should.
@@ -264,6 +352,18 @@ impl Env {
             self.weather.crash
         };
         self.random.chance(parts)
+    }
+
+    /// An act of a drain, or a look at a PFS.
+    pub(super) fn act_us(&mut self) -> u64 {
+        self.random.between(10, self.drain.act_us)
+    }
+
+    /// The errno with which this work on the PFS fails, if it does.
+    pub(super) fn fails_on_pfs(&mut self) -> Option<i32> {
+        let errnos = [libc::EIO, libc::ENOSPC, libc::EACCES];
+        let fails = !self.pfs_answers && self.random.chance(self.weather.pfs_fails);
+        fails.then(|| *self.random.pick(&errnos))
     }
 
     /// Does the connection break during this call?

@@ -9,6 +9,8 @@ use forebay_core::record::{BridgeId, ObjectId, Token};
 pub(super) enum Action {
     /// `open` with `O_CREAT`, and `O_EXCL` if so.
     Create(TreePath, bool),
+    /// `open` with `O_TRUNC`.
+    Truncate(TreePath),
     Mkdir(TreePath),
     Link(TreePath, TreePath),
     Unlink(TreePath),
@@ -34,6 +36,11 @@ impl Action {
                 path: path(p),
                 flags: libc::O_RDWR | libc::O_CREAT | if *exclusive { libc::O_EXCL } else { 0 },
                 mode: 0o644,
+            },
+            Action::Truncate(p) => Op::Open {
+                path: path(p),
+                flags: libc::O_RDWR | libc::O_TRUNC,
+                mode: 0,
             },
             Action::Mkdir(p) => Op::Mkdir {
                 path: path(p),
@@ -74,6 +81,7 @@ impl Action {
         match self {
             Action::Link(a, b) | Action::Rename(a, b, _) => vec![a.clone(), b.clone()],
             Action::Create(p, _)
+            | Action::Truncate(p)
             | Action::Mkdir(p)
             | Action::Unlink(p)
             | Action::Rmdir(p)
@@ -88,6 +96,7 @@ impl std::fmt::Display for Action {
         match self {
             Action::Create(p, true) => write!(f, "create {p} exclusively"),
             Action::Create(p, false) => write!(f, "create {p}"),
+            Action::Truncate(p) => write!(f, "truncate {p}"),
             Action::Mkdir(p) => write!(f, "mkdir {p}"),
             Action::Link(a, b) => write!(f, "link {a} {b}"),
             Action::Unlink(p) => write!(f, "unlink {p}"),
@@ -179,6 +188,8 @@ pub(super) struct Call {
     /// The bridge of the client's node.
     pub(super) bridge: BridgeId,
     pub(super) action: Action,
+    /// Its files may be on the PFS, where nobody keeps them.
+    pub(super) drains: bool,
     pub(super) token: Token,
     /// When it was called, as a number in the order of all events.
     pub(super) called: u64,

@@ -59,13 +59,11 @@ impl Node {
             return;
         };
         let seen = {
+            let pfs = self.lower.borrow();
             let hand = Hand {
-                bridge,
-                tables: &self.tables,
-                lower: &self.lower,
-                epoch: self.epoch,
-                versions: &self.versions,
-                commits: self.commits,
+                // A label is written from records; what is on the PFS is asked for dirs alone.
+                is_slow: false,
+                ..self.hand(bridge, &pfs)
             };
             label_now(&Look::new(&hand, &labeling.known), &path, object)
         };
@@ -114,7 +112,7 @@ fn label_now(
     let Some(record) = look.record(path)?.filter(|r| r.object == object) else {
         return Ok(None);
     };
-    let settings = settings();
+    let settings = settings(0);
     let walk = Walk {
         cred: &Cred::default(),
         settings: &settings,

@@ -130,7 +130,8 @@ fn item<'a>(
     names: &BTreeSet<Vec<u8>>,
 ) -> Item<'a> {
     let opened_other = |ino: u64| {
-        matches!(call.action, Action::Create(_, false)) && made.is_none_or(|m| m.ino != ino)
+        matches!(call.action, Action::Truncate(_))
+            || matches!(call.action, Action::Create(_, false)) && made.is_none_or(|m| m.ino != ino)
     };
     match outcome {
         // Carried out, but what it made was gone before the answer could be given.

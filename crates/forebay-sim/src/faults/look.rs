@@ -1,36 +1,32 @@
 //! What a simulated bridge has at hand while it decides.
 
-use super::history::{Thing, ino};
-use super::model::Tree;
-use forebay_core::bridge::{Bridge, version};
-use forebay_core::facts::{Attr, LowerEntry, LowerPage};
+use super::disk::{Disk, is_dir};
+use super::history::ino;
+use super::pfs::Pfs;
+use forebay_core::bridge::{Bridge, Mutation, version};
+use forebay_core::facts::Attr;
 use forebay_core::path::TreePath;
-use forebay_core::record::{BridgeId, ObjectId, ObjectName, Token};
+use forebay_core::record::{BridgeId, ObjectName, Token};
 use forebay_core::request::World;
+use forebay_core::speakers::Speakers;
 use forebay_core::table::{TableError, Tables};
 use std::cell::Cell;
-
-/// As many names of a PFS directory are read at a time: few, so that listings have several pages.
-const PAGE_ENTRIES: usize = 2;
 
 /// [`World`] of one bridge for one step.
 pub(super) struct Hand<'a> {
     pub(super) bridge: &'a Bridge,
     pub(super) tables: &'a dyn Tables,
     /// The PFS.
-    pub(super) lower: &'a Tree,
+    pub(super) pfs: &'a Pfs,
+    /// A look at it takes time.
+    pub(super) is_slow: bool,
+    pub(super) disk: &'a Disk,
+    pub(super) speakers: &'a Speakers,
+    pub(super) pfs_changes: u64,
     pub(super) epoch: u32,
     pub(super) versions: &'a Cell<u32>,
     pub(super) commits: u64,
-}
-
-/// Simulated disks give directories odd numbers.
-pub(super) fn is_dir(oid: ObjectId) -> bool {
-    oid.seq() % 2 == 1
-}
-
-fn type_bits(dir: bool) -> u32 {
-    if dir { libc::S_IFDIR } else { libc::S_IFREG }
+    pub(super) mutation: Option<Mutation>,
 }
 
 impl World for Hand<'_> {
@@ -54,17 +50,22 @@ impl World for Hand<'_> {
         self.bridge.path_of(object, self.tables)
     }
 
-    fn moved(&self, _: &TreePath) -> Option<TreePath> {
-        None
+    fn moved(&self, origin: &TreePath) -> Option<TreePath> {
+        self.is_single().then(|| self.speakers.moved(origin))?
     }
 
     fn attr(&self, object: ObjectName) -> Result<Attr, i32> {
-        let dir = is_dir(object.oid);
-        Ok(Attr {
-            mode: type_bits(dir) | 0o755,
-            ino: ino(object.oid),
-            ..Attr::default()
-        })
+        if object.oid.bridge() != self.me() {
+            // The other bridge would be asked for it.
+            let dir = is_dir(object.oid);
+            let kind = if dir { libc::S_IFDIR } else { libc::S_IFREG };
+            return Ok(Attr {
+                mode: kind | 0o755,
+                ino: ino(object.oid),
+                ..Attr::default()
+            });
+        }
+        self.disk.attr(object).ok_or(libc::ENOENT)
     }
 
     fn link_text(&self, _: ObjectName) -> Result<Vec<u8>, i32> {
@@ -72,19 +73,7 @@ impl World for Hand<'_> {
     }
 
     fn lower(&self, path: &TreePath) -> Option<Result<Option<Attr>, i32>> {
-        let root = Thing { ino: 1, dir: true };
-        let thing = if path.is_root() {
-            Some(&root)
-        } else {
-            self.lower.get(path)
-        };
-        Some(Ok(thing.map(|t| Attr {
-            mode: type_bits(t.dir) | 0o755,
-            ino: t.ino,
-            // Above the limit for staging: files of the PFS are opened in place.
-            size: 1,
-            ..Attr::default()
-        })))
+        (!self.is_slow).then(|| Ok(self.pfs.attr(path)))
     }
 
     fn lower_link(&self, _: &TreePath) -> Option<Result<Vec<u8>, i32>> {
@@ -113,7 +102,11 @@ impl World for Hand<'_> {
     }
 
     fn pfs_changes(&self) -> u64 {
-        0
+        self.pfs_changes
+    }
+
+    fn planted(&self) -> Option<Mutation> {
+        self.mutation
     }
 
     fn was_carried_out(&self, token: Token) -> bool {
@@ -122,26 +115,5 @@ impl World for Hand<'_> {
 
     fn is_undecided(&self, token: Token) -> bool {
         self.bridge.is_undecided(token)
-    }
-}
-
-/// The names of a PFS directory after one.
-pub(super) fn list(lower: &Tree, dir: &TreePath, after: Option<&[u8]>) -> LowerPage {
-    let children = lower.iter().filter(|(p, _)| p.parent() == *dir);
-    let children = children.filter(|(p, _)| after.is_none_or(|after| p.name() > after));
-    let mut entries: Vec<_> = children
-        .map(|(p, t)| LowerEntry {
-            name: p.name().to_vec(),
-            ino: t.ino,
-            dtype: if t.dir { libc::DT_DIR } else { libc::DT_REG },
-        })
-        .collect();
-    entries.sort_by(|a, b| a.name.cmp(&b.name));
-    let ends = entries.len() <= PAGE_ENTRIES;
-    entries.truncate(PAGE_ENTRIES);
-    LowerPage {
-        entries,
-        after: after.map(<[u8]>::to_vec),
-        ends,
     }
 }

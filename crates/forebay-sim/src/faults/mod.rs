@@ -6,7 +6,7 @@
 //! One to four bridges, each core's own transaction layer
 //! ([`forebay_core::bridge::Bridge`]) with core's own decisions
 //! ([`forebay_core::ops::decide`]) above it, on tables in memory and a disk of
-//! labelled objects, over an empty PFS or one that holds files and directories. Everything that a server adds (sockets, files, threads) is
+//! labelled objects, over a PFS that lives (`pfs`). Everything that a server adds (sockets, files, threads) is
 //! replaced by a queue of events in virtual time. A seed gives the number of
 //! bridges and clients, the names, the habits of the clients and the weather, and
 //! then each single event: the same seed is the same run, to the last message.
@@ -16,6 +16,11 @@
 //! Messages already sent arrive late, twice, in another order or never, also in
 //! the receiver's next life. A client whose connection breaks repeats its request
 //! under the same token.
+//!
+//! One bridge alone also drains, releases and resumes, by core's own machine ([`forebay_core::drain::Drain`]),
+//! while clients are at work: acts take time and fail, the PFS is full, the bridge dies between any two of them, and
+//! others put things of their own on the PFS. Clients write through what they were granted, files of the PFS are
+//! staged, and removed files are used again.
 //!
 //! # What is checked
 //!
@@ -34,14 +39,19 @@
 //!   once: every record is at its home and has its object at its owner, with the
 //!   right label, found both ways; every object has its record.
 //!
+//! - **A drain changes nothing that users see**, loses nothing that was written, replaces nothing that it knows
+//!   another has put on the PFS, and without faults it brings everything there and leaves nothing behind. Where others
+//!   change the PFS, the order of operations and that the last drain releases everything are not checked.
+//!
 //! # What is not
 //!
-//! Symbolic links, credentials, bytes and sizes of files, staging and drain,
-//! directory descriptors, a disk that loses what was written, a PFS that others
-//! change, changes of the membership. Modes: this is `commit`.
+//! Drains, contents, staging and files used again with several bridges. Symbolic links, rebuilding tables from
+//! labels, credentials, directory descriptors, a disk that loses what was written, changes of the membership, a PFS
+//! that fails while a start looks what a drain has left. Modes: this is `commit`.
 
 mod agree;
 mod disk;
+mod drain;
 mod env;
 mod history;
 mod labels;
@@ -49,6 +59,7 @@ mod linear;
 mod look;
 mod model;
 mod node;
+mod pfs;
 mod plan;
 mod random;
 mod request;

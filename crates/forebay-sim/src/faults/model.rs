@@ -60,7 +60,7 @@ pub(super) fn apply(call: &Call, made: Option<Thing>, tree: &Tree) -> Option<Tre
             after.remove(path)?;
         }
         Action::Rename(old, new, flags) => return rename(tree, old, new, *flags),
-        Action::Stat(_) | Action::List(_) => return None,
+        Action::Truncate(_) | Action::Stat(_) | Action::List(_) => return None,
     }
     Some(after)
 }
@@ -109,7 +109,7 @@ pub(super) fn holds(call: &Call, outcome: &Outcome, tree: &Tree) -> bool {
             // Only the bridge that keeps a file can give it another name.
             Action::Link(old, _) => tree
                 .get(old)
-                .is_some_and(|t| !t.dir && keeper(t.ino) != Some(call.bridge)),
+                .is_some_and(|t| !t.dir && (call.drains || keeper(t.ino) != Some(call.bridge))),
             _ => false,
         },
         Outcome::Errno(e) => may_fail(&call.action, *e, tree),
@@ -118,7 +118,7 @@ pub(super) fn holds(call: &Call, outcome: &Outcome, tree: &Tree) -> bool {
             _ => false,
         },
         Outcome::Opened(ino) => match &call.action {
-            Action::Create(path, false) => {
+            Action::Create(path, false) | Action::Truncate(path) => {
                 let thing = Thing {
                     ino: *ino,
                     dir: false,
@@ -155,9 +155,10 @@ fn may_fail(action: &Action, e: i32, tree: &Tree) -> bool {
             passes_file(tree, old) || passes_file(tree, new) || is_file(tree, new)
         }
         (libc::ENOTDIR, _) => paths.iter().any(|p| passes_file(tree, p)),
-        (libc::EISDIR, Action::Create(..) | Action::Unlink(_) | Action::Rename(..)) => {
-            is_dir(tree, last)
-        }
+        (
+            libc::EISDIR,
+            Action::Create(..) | Action::Truncate(_) | Action::Unlink(_) | Action::Rename(..),
+        ) => is_dir(tree, last),
         (libc::ENOTEMPTY, Action::Rmdir(p)) => has_children(tree, p),
         (libc::ENOTEMPTY, Action::Rename(old, new, _)) => {
             has_children(tree, new) || old.is_within(new)

@@ -2,31 +2,38 @@
 //! files and threads.
 
 use super::disk::{Disk, Work};
+use super::drain::Draining;
 use super::env::{Alarm, Env, Event};
+use super::history::Thing;
 use super::labels::Labeling;
-use super::model::Tree;
+use super::look::Hand;
+use super::pfs::Pfs;
 use super::request::Attempt;
 use super::trace::{self, Way};
 use forebay_core::bridge::{Bridge, Found, Message, Mutation, Output, Ticket};
+use forebay_core::drain::Report;
 use forebay_core::facts::Need;
 use forebay_core::membership::Membership;
-use forebay_core::record::{BridgeId, ObjectName, Token};
+use forebay_core::path::TreePath;
+use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, Record, Token};
 use forebay_core::request::{Known, Pending, Turns};
+use forebay_core::speakers::Speakers;
 use forebay_core::table::{Change, Tables};
 use forebay_tables::Memory;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 /// Time between two ticks in microseconds.
 const TICK_US: u64 = 10_000;
-const NEVER_FAILS: &str = "tables in memory don't fail";
+pub(super) const NEVER_FAILS: &str = "tables in memory don't fail";
 
 /// Who waits for something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Waiter {
     Request(Token),
     Label(ObjectName),
+    Drain,
 }
 
 /// For whom something was fetched.
@@ -51,9 +58,15 @@ pub(super) enum Purpose {
 pub(super) struct Node {
     pub(super) id: BridgeId,
     pub(super) membership: Membership,
-    mutation: Option<Mutation>,
+    pub(super) mutation: Option<Mutation>,
     /// The PFS below.
-    pub(super) lower: Rc<Tree>,
+    pub(super) lower: Rc<RefCell<Pfs>>,
+    /// Looks at it take time.
+    pub(super) slow_looks: bool,
+    /// Files of the PFS up to this size are staged.
+    pub(super) stage_limit: u64,
+    /// Removed files are used again.
+    pub(super) spares_files: bool,
     pub(super) tables: Memory,
     pub(super) disk: Disk,
     pub(super) epoch: u32,
@@ -74,12 +87,30 @@ pub(super) struct Node {
     pub(super) commits: u64,
     /// PFS files that are being copied.
     pub(super) turns: Turns<Token>,
+    /// The drain at work.
+    pub(super) draining: Option<Draining>,
+    /// It is to release some files alone.
+    pub(super) releases_some: bool,
+    /// What the last drain came to.
+    pub(super) report: Option<Report>,
+    /// Records that speak of the PFS.
+    pub(super) speakers: Speakers,
+    /// How often a commit of a drain gave the PFS another meaning.
+    pub(super) pfs_changes: u64,
+    /// Where the copies of a drain are until they have their names.
+    pub(super) temporaries: BTreeMap<ObjectId, TreePath>,
+    /// Removed files that wait for another life.
+    pub(super) spares: Vec<ObjectName>,
     /// The last thing that it did was to write a batch or to answer: what depends on that is still to come.
     in_between: bool,
 }
 
 impl Node {
-    pub(super) fn new(membership: Membership, lower: Rc<Tree>, mutation: Option<Mutation>) -> Self {
+    pub(super) fn new(
+        membership: Membership,
+        lower: Rc<RefCell<Pfs>>,
+        mutation: Option<Mutation>,
+    ) -> Self {
         Node {
             id: membership.me(),
             membership,
@@ -100,6 +131,16 @@ impl Node {
             objects: 0,
             commits: 0,
             turns: Turns::default(),
+            slow_looks: false,
+            stage_limit: 0,
+            spares_files: false,
+            draining: None,
+            releases_some: false,
+            report: None,
+            speakers: Speakers::default(),
+            pfs_changes: 0,
+            temporaries: BTreeMap::new(),
+            spares: Vec::new(),
             in_between: false,
         }
     }
@@ -114,20 +155,25 @@ impl Node {
             && self.attempts.is_empty()
             && self.labels.is_empty()
             && self.suspects.is_empty()
+            && self.draining.is_none()
             && self.disk.is_idle()
+            && self.disk.is_closed()
+            && self.spares.is_empty()
     }
 
     /// What is under way here, for people.
     pub(super) fn unrest(&self) -> String {
         let bridge = self.bridge.as_ref();
         format!(
-            "bridge {}: alive {}, transactions quiet {}, {} requests, {} labels, {} suspects",
+            "bridge {}: alive {}, transactions quiet {}, {} requests, {} labels, {} suspects, drains {}, closed {}",
             self.id.0,
             bridge.is_some(),
             bridge.is_some_and(Bridge::is_quiet),
             self.attempts.len(),
             self.labels.len(),
             self.suspects.len(),
+            self.draining.is_some(),
+            self.disk.is_closed(),
         )
     }
 
@@ -145,6 +191,8 @@ impl Node {
         env.counts.crashes += 1;
         self.note(env, || "dies".to_owned());
         self.disk.crash(&mut env.random);
+        self.crash_drain(env);
+        self.spares.clear();
         self.attempts.clear();
         self.labels.clear();
         self.ready.clear();
@@ -167,15 +215,13 @@ impl Node {
         let membership = self.membership.clone();
         let bridge = Bridge::recover_with(membership, epoch, &self.tables, env.now, self.mutation)
             .expect(NEVER_FAILS);
-        let suspects: Vec<_> = self.disk.objects.keys().copied().collect();
-        let sweep = bridge
-            .sweep(suspects.iter().copied(), &self.tables)
-            .expect(NEVER_FAILS);
+        self.learn_speakers();
+        // A link has no number of its own by which it would be found.
+        let objects = self.disk.objects.keys().copied();
+        let suspects: Vec<_> = objects.filter(|o| o.link == 0).collect();
+        let sweep = bridge.sweep(suspects, &self.tables).expect(NEVER_FAILS);
         self.bridge = Some(bridge);
-        if sweep.again {
-            self.suspects = suspects;
-            self.suspects.retain(|o| !sweep.remove.contains(o));
-        }
+        self.suspects = sweep.undecided;
         for object in sweep.remove {
             self.unlink(object, env);
         }
@@ -183,7 +229,55 @@ impl Node {
             self.relabel(object);
         }
         self.alarm(TICK_US, Alarm::Tick, env);
+        if self.membership.is_single() {
+            self.resume_drain(env);
+        }
         self.run(env);
+    }
+
+    /// Makes the index of all records that speak of the PFS.
+    pub(super) fn learn_speakers(&mut self) {
+        self.speakers = Speakers::default();
+        let records = self.tables.subtree(&TreePath::root()).expect(NEVER_FAILS);
+        for (path, record) in records {
+            self.speakers.learn(&path, &record);
+        }
+    }
+
+    /// What requests have at hand.
+    pub(super) fn hand<'a>(&'a self, bridge: &'a Bridge, pfs: &'a Pfs) -> Hand<'a> {
+        Hand {
+            bridge,
+            tables: &self.tables,
+            pfs,
+            is_slow: self.slow_looks,
+            disk: &self.disk,
+            speakers: &self.speakers,
+            pfs_changes: self.pfs_changes,
+            epoch: self.epoch,
+            versions: &self.versions,
+            commits: self.commits,
+            mutation: self.mutation,
+        }
+    }
+
+    /// What the file at `path` holds; `None` if there is none.
+    pub(super) fn contents_at(&self, path: &TreePath, pfs: &Pfs) -> Option<u64> {
+        let record = |path: &TreePath| self.tables.get(path).expect(NEVER_FAILS);
+        match record(path) {
+            Some(r) if r.kind == Kind::Moved => pfs.contents(&r.origin?),
+            Some(r) => self.disk.inode(r.object.oid).map(|i| i.contents),
+            None => {
+                let mut dir = path.parent();
+                loop {
+                    match record(&dir) {
+                        Some(r) => return pfs.contents(&path.rebase(&dir, &r.origin?)?),
+                        None if dir.is_root() => return pfs.contents(path),
+                        None => dir = dir.parent(),
+                    }
+                }
+            }
+        }
     }
 
     pub(super) fn alarm(&self, delay: u64, what: Alarm, env: &mut Env) {
@@ -218,6 +312,8 @@ impl Node {
             }
             Alarm::Label(object) => self.ready.push_back(Waiter::Label(object)),
             Alarm::Disk(number) => self.on_disk(number, env),
+            Alarm::Act(number) => self.on_act(number, env),
+            Alarm::Effect(token) => self.late_effect(token, env),
         }
         self.run(env);
     }
@@ -244,18 +340,29 @@ impl Node {
     /// Goes on until nothing is left to do now, or the bridge dies.
     pub(super) fn run(&mut self, env: &mut Env) {
         loop {
-            while let Some(output) = self.poll(env) {
-                self.carry_out(output, env);
-            }
+            self.carry_out_all(env);
             if !self.is_alive() {
                 return;
             }
             match self.ready.pop_front() {
                 Some(Waiter::Request(token)) => self.go_on(token, env),
                 Some(Waiter::Label(object)) => self.go_on_labeling(object, env),
+                Some(Waiter::Drain) => {}
                 None => return,
             }
         }
+    }
+
+    /// Carries out all that the transaction layer asks for now.
+    pub(super) fn carry_out_all(&mut self, env: &mut Env) {
+        while let Some(output) = self.poll(env) {
+            self.carry_out(output, env);
+        }
+    }
+
+    /// The bridge dies now as easily as after a write.
+    pub(super) fn strike_between_acts(&mut self) {
+        self.in_between = true;
     }
 
     fn poll(&mut self, env: &mut Env) -> Option<Output> {
@@ -278,7 +385,7 @@ impl Node {
                 match self.waiters.remove(&ticket) {
                     Some(Waiter::Request(token)) => self.on_verdict(token, verdict, env),
                     Some(Waiter::Label(object)) => self.alarm(1_000, Alarm::Label(object), env),
-                    None => {}
+                    Some(Waiter::Drain) | None => {}
                 }
             }
             Output::Record {
@@ -325,6 +432,7 @@ impl Node {
                 let labeling = self.labels.get_mut(&object)?;
                 Some(Asker::Label(&mut labeling.known))
             }
+            Waiter::Drain => None,
         }
     }
 
@@ -340,18 +448,37 @@ impl Node {
             },
         );
         self.apply(changes);
+        self.speakers.follow(changes);
         self.commits += 1;
         self.in_between = true;
         for change in changes {
             match change {
                 Change::Put { record, .. } => {
-                    env.made.entry(record.token).or_insert(record.object);
+                    self.note_made(record, env);
                 }
                 Change::Doom { object, .. } => self.unlink(*object, env),
                 Change::Relabel(object) => self.relabel(*object),
                 _ => {}
             }
         }
+    }
+
+    /// A record is there: notes what its request has made, unless that is a copy of what was there before.
+    fn note_made(&self, record: &Record, env: &mut Env) {
+        let is_shown = !matches!(record.kind, Kind::Moved | Kind::Whiteout);
+        let inode = self.disk.inode(record.object.oid);
+        if is_shown && inode.is_none_or(|i| !i.is_staged) {
+            let thing = Thing {
+                ino: record.ino,
+                dir: record.kind == Kind::Dir,
+            };
+            env.made.entry(record.token).or_insert(thing);
+        }
+        if let Some(inode) = inode.filter(|i| is_shown && i.is_staged) {
+            // What was read of it before it was committed is what it holds.
+            env.contents.insert(inode.identity, inode.contents);
+        }
+        env.objects.insert(record.object);
     }
 
     pub(super) fn apply(&self, changes: &[Change]) {
@@ -386,14 +513,34 @@ impl Node {
         self.alarm(delay, Alarm::Disk(number), env);
     }
 
+    /// A name is gone: its object goes, or becomes a spare one.
     fn unlink(&mut self, object: ObjectName, env: &mut Env) {
+        if self.spares_files
+            && object.oid.epoch() == self.epoch
+            && self.disk.is_as_new(object)
+            && !self.spares.contains(&object)
+        {
+            self.spares.push(object);
+            return;
+        }
         self.begin(Work::Unlink(object), Purpose::Unlink(object), env);
     }
 
+    /// No file is used again from now on.
+    pub(super) fn drop_spares(&mut self, env: &mut Env) {
+        self.spares_files = false;
+        for object in std::mem::take(&mut self.spares) {
+            self.unlink(object, env);
+        }
+    }
+
     fn on_disk(&mut self, number: u64, env: &mut Env) {
-        self.disk.finish(number);
-        match self.purposes.remove(&number) {
-            Some(Purpose::Make(token)) => self.made(token),
+        let purpose = self.purposes.remove(&number);
+        if !matches!(purpose, Some(Purpose::Make(_))) {
+            self.disk.finish(number);
+        }
+        match purpose {
+            Some(Purpose::Make(token)) => self.made(token, number),
             Some(Purpose::Unlink(object)) => {
                 let id = object.oid;
                 self.note(env, || format!("has unlinked {id:?}"));

@@ -10,7 +10,7 @@ pub struct Calm(u32);
 
 impl Calm {
     /// The kinds and their names.
-    const NAMES: [(&'static str, u32); 7] = [
+    const NAMES: [(&'static str, u32); 11] = [
         ("lost", Calm::LOST.0),
         ("doubled", Calm::DOUBLED.0),
         ("slow", Calm::SLOW.0),
@@ -18,6 +18,10 @@ impl Calm {
         ("hangup", Calm::HANGUP.0),
         ("crash", Calm::CRASH.0),
         ("crash-after-write", Calm::CRASH_AFTER_WRITE.0),
+        ("pfs-fails", Calm::PFS_FAILS.0),
+        ("slow-pfs", Calm::SLOW_PFS.0),
+        ("drains", Calm::DRAINS.0),
+        ("intruders", Calm::INTRUDERS.0),
     ];
 
     pub(super) const LOST: Calm = Calm(1);
@@ -27,6 +31,10 @@ impl Calm {
     pub(super) const HANGUP: Calm = Calm(1 << 4);
     pub(super) const CRASH: Calm = Calm(1 << 5);
     pub(super) const CRASH_AFTER_WRITE: Calm = Calm(1 << 6);
+    pub(super) const PFS_FAILS: Calm = Calm(1 << 7);
+    pub(super) const SLOW_PFS: Calm = Calm(1 << 8);
+    pub(super) const DRAINS: Calm = Calm(1 << 9);
+    pub(super) const INTRUDERS: Calm = Calm(1 << 10);
 
     /// Reads names with commas between them.
     ///
@@ -134,7 +142,7 @@ impl Plan {
     pub(super) fn of(seed: u64, options: &FaultOptions) -> Self {
         // Not the generator of the run itself, so that an option changes nothing else.
         let mut random = Random::new(!seed);
-        let bridges = *random.pick(&[1, 1, 2, 2, 3, 3, 3, 4]);
+        let bridges = *random.pick(&[1, 1, 1, 1, 2, 2, 3, 3, 3, 4]);
         let clients = random.between(2, 5) as usize;
         let steps = random.between(6, 30) as u32;
         Plan {

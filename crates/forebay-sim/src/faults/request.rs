@@ -1,11 +1,10 @@
 //! The driver of core's request machine: carries out its effects on a simulated disk and network.
 
-use super::disk::Work;
+use super::disk::{Inode, Work};
 use super::env::{Alarm, Env, Event};
 use super::history::{Outcome, Thing, ino};
-use super::look::{Hand, list};
 use super::node::{Node, Purpose, Waiter};
-use forebay_core::bridge::{Proposal, Verdict};
+use forebay_core::bridge::{Mutation, Proposal, Verdict};
 use forebay_core::facts::{Cred, Fresh, NewKind, NewObject, Settings};
 use forebay_core::ops::{Answer, GrantTarget, Request};
 use forebay_core::path::TreePath;
@@ -22,16 +21,26 @@ pub(super) struct Attempt {
     client: usize,
     connection: u32,
     /// What the disk is making for it.
-    making: Option<Fresh>,
+    making: Option<Making>,
+    /// What it has opened: what users know it by, and the descriptor if it is an object of this bridge.
+    opened: Option<(u64, Option<u64>)>,
+    /// An effect that takes time.
+    late: Option<Effect>,
     /// It waits until a record has changed.
     pub(super) awaits: bool,
 }
 
-/// Settings of the simulated buffer.
-pub(super) fn settings() -> Settings {
+/// What the disk is making.
+struct Making {
+    object: ObjectName,
+    what: NewKind,
+}
+
+/// Settings of the simulated buffer, in which PFS files up to this size are staged.
+pub(super) fn settings(stage_limit_bytes: u64) -> Settings {
     Settings {
         root: b"/pfs".to_vec(),
-        stage_limit_bytes: 0,
+        stage_limit_bytes,
         bridge_uid: 0,
     }
 }
@@ -59,6 +68,8 @@ impl Node {
                     client,
                     connection,
                     making: None,
+                    opened: None,
+                    late: None,
                     awaits: false,
                 };
                 self.attempts.insert(token, attempt);
@@ -77,16 +88,21 @@ impl Node {
             let pending = &mut attempt.pending;
             match effect {
                 Effect::TakeTurn => env.broken("the turn was held already".to_owned()),
-                Effect::Look(PfsLook::List { dir, after }) => {
-                    let page = list(&self.lower, &dir, after.as_deref());
-                    pending.looked(Ok(Looked::List(Arc::new(page))));
+                effect @ (Effect::Look(_) | Effect::Grant(_)) => {
+                    let is_slow = match &effect {
+                        Effect::Look(_) => self.slow_looks,
+                        // Its file would become another one meanwhile.
+                        _ => env.slow_grants && !self.spares_files,
+                    };
+                    if is_slow {
+                        attempt.late = Some(effect);
+                        let delay = env.act_us();
+                        self.alarm(delay, Alarm::Effect(token), env);
+                        break;
+                    }
+                    self.take_effect(&mut attempt, effect, env);
                 }
-                Effect::Look(look) => env.broken(format!("{look:?} was at hand")),
                 Effect::WriteTimes => pending.times_written(),
-                Effect::Grant(granting) => {
-                    let outcome = self.open(&granting);
-                    pending.granted(outcome);
-                }
                 Effect::Enter { path, leaves } => {
                     self.leave(leaves);
                     match self.turns.enter(&path, || token) {
@@ -96,15 +112,18 @@ impl Node {
                 }
                 Effect::Announce { of } => {
                     let link = self.new_link(of);
-                    self.apply(&[Change::Doom {
-                        object: link,
-                        token: Token::default(),
-                    }]);
+                    if !Mutation::LinksAreNotAnnounced.is(self.mutation) {
+                        self.apply(&[Change::Doom {
+                            object: link,
+                            token: Token::default(),
+                        }]);
+                    }
                     pending.announced(link);
                 }
                 Effect::Make { spec, link, .. } => {
-                    attempt.making = Some(self.make(token, *spec, link, env));
-                    break;
+                    if self.make(&mut attempt, *spec, link, env) {
+                        break;
+                    }
                 }
                 Effect::Fetch(need) => {
                     self.fetch(Waiter::Request(token), need, env);
@@ -126,17 +145,46 @@ impl Node {
         self.attempts.insert(token, attempt);
     }
 
-    fn step(&self, attempt: &mut Attempt) -> Option<Effect> {
-        let hand = Hand {
-            bridge: self.bridge.as_ref()?,
-            tables: &self.tables,
-            lower: &self.lower,
-            epoch: self.epoch,
-            versions: &self.versions,
-            commits: self.commits,
+    /// Carries out what may take time, now.
+    fn take_effect(&mut self, attempt: &mut Attempt, effect: Effect, env: &mut Env) {
+        match effect {
+            Effect::Look(look) => {
+                let pfs = self.lower.borrow();
+                let looked = match look {
+                    PfsLook::List { dir, after } => {
+                        Ok(Looked::List(Arc::new(pfs.list(&dir, after.as_deref()))))
+                    }
+                    PfsLook::Attr(path) => Ok(Looked::Attr(pfs.attr(&path))),
+                    PfsLook::Link(_) => Err(libc::EINVAL),
+                };
+                attempt.pending.looked(looked);
+            }
+            Effect::Grant(granting) => {
+                let outcome = self.open(attempt, &granting, env);
+                attempt.pending.granted(outcome);
+            }
+            other => env.broken(format!("{other:?} takes no time")),
+        }
+    }
+
+    /// What took time is carried out.
+    pub(super) fn late_effect(&mut self, token: Token, env: &mut Env) {
+        let Some(mut attempt) = self.attempts.remove(&token) else {
+            return;
         };
+        if let Some(effect) = attempt.late.take() {
+            self.take_effect(&mut attempt, effect, env);
+            self.ready.push_back(Waiter::Request(token));
+        }
+        self.attempts.insert(token, attempt);
+    }
+
+    fn step(&self, attempt: &mut Attempt) -> Option<Effect> {
+        let pfs = self.lower.borrow();
+        let hand = self.hand(self.bridge.as_ref()?, &pfs);
         // Nothing else happens between a step and the commit that it asks for.
-        Some(attempt.pending.step(&settings(), &hand, true))
+        let settings = settings(self.stage_limit);
+        Some(attempt.pending.step(&settings, &hand, true))
     }
 
     fn propose(&mut self, commit: Commit, env: &mut Env) {
@@ -176,16 +224,46 @@ impl Node {
         }
     }
 
-    /// Opens an object of this bridge, if it is there. Those of other bridges would be opened by them.
-    fn open(&self, granting: &Granting) -> Result<(), i32> {
-        match &granting.target {
-            GrantTarget::Object(object)
-                if object.oid.bridge() == self.id && !self.disk.objects.contains_key(object) =>
-            {
-                Err(libc::ENOENT)
+    /// Opens what is granted, if it is there. Objects of other bridges would be opened by them.
+    fn open(
+        &mut self,
+        attempt: &mut Attempt,
+        granting: &Granting,
+        env: &mut Env,
+    ) -> Result<(), i32> {
+        let truncates = granting.flags & libc::O_TRUNC != 0;
+        let (identity, fd) = match &granting.target {
+            GrantTarget::Object(object) if object.oid.bridge() != self.id => {
+                (ino(object.oid), None)
             }
-            _ => Ok(()),
+            GrantTarget::Object(object) => {
+                let fd = self.disk.open(*object).ok_or(libc::ENOENT)?;
+                let identity = self.disk.identity(object.oid);
+                if truncates {
+                    self.disk.write(object.oid, 0);
+                }
+                (identity, Some(fd))
+            }
+            GrantTarget::Lower(path) => {
+                let mut pfs = self.lower.borrow_mut();
+                let thing = pfs.get(path).ok_or(libc::ENOENT)?;
+                if truncates {
+                    pfs.set_contents(path, 0);
+                }
+                (thing.ino, None)
+            }
+        };
+        let was_open = attempt.opened.take();
+        if let Some((_, Some(old))) = was_open {
+            self.disk.close(old);
         }
+        // What was not seen to be the right file before is not meant to be truncated. A new copy counts from its
+        // commit on.
+        if truncates && was_open.is_some_and(|(seen, _)| seen == identity) {
+            env.contents.insert(identity, 0);
+        }
+        attempt.opened = Some((identity, fd));
+        Ok(())
     }
 
     /// A name for a link. Never used twice for one object: the numbers of one life grow, and lives follow
@@ -198,35 +276,81 @@ impl Node {
         }
     }
 
-    /// Makes a backing object, with its label, before any table names it.
+    /// Makes a backing object, with its label, before any table names it. True if that takes time.
     fn make(
         &mut self,
-        token: Token,
+        attempt: &mut Attempt,
         spec: NewObject,
         link: Option<ObjectName>,
         env: &mut Env,
-    ) -> Fresh {
-        let object = link.unwrap_or_else(|| {
-            self.objects += 2;
-            let is_dir = u64::from(spec.what == NewKind::Dir);
-            let oid = ObjectId::new(self.id, self.epoch, self.objects + is_dir);
-            ObjectName { oid, link: 0 }
+    ) -> bool {
+        self.objects += 2;
+        let number = self.objects + u64::from(spec.what == NewKind::Dir);
+        let oid = ObjectId::new(self.id, self.epoch, number);
+        let spare = (spec.what == NewKind::File).then(|| self.spares.pop());
+        if let Some(object) = spare.flatten() {
+            self.disk.reuse(object, spec.label, ino(oid));
+            let mut fresh = Fresh::new(object, ino(oid));
+            fresh.is_doomed = true;
+            attempt.pending.made(Ok(fresh));
+            return false;
+        }
+        let object = link.unwrap_or(ObjectName { oid, link: 0 });
+        let shown = match spec.what {
+            NewKind::Marker => 0,
+            _ => ino(oid),
+        };
+        let inode = link.is_none().then(|| Inode::new(shown, 0));
+        attempt.making = Some(Making {
+            object,
+            what: spec.what,
         });
-        self.begin(Work::Make(object, spec.label), Purpose::Make(token), env);
-        Fresh::new(object, ino(object.oid))
+        let token = attempt.pending.request().token;
+        let work = Work::Make(object, spec.label, inode);
+        self.begin(work, Purpose::Make(token), env);
+        true
     }
 
-    /// The disk has made it.
-    pub(super) fn made(&mut self, token: Token) {
-        if let Some(attempt) = self.attempts.get_mut(&token)
-            && let Some(fresh) = attempt.making.take()
-        {
-            attempt.pending.made(Ok(fresh));
-            self.ready.push_back(Waiter::Request(token));
+    /// The disk has made it, unless what it is to be like is gone.
+    pub(super) fn made(&mut self, token: Token, number: u64) {
+        let Some(attempt) = self.attempts.get_mut(&token) else {
+            return self.disk.finish(number);
+        };
+        let Some(Making { object, what }) = attempt.making.take() else {
+            return self.disk.finish(number);
+        };
+        self.ready.push_back(Waiter::Request(token));
+        let is_gone = match &what {
+            NewKind::LinkTo(of) => !self.disk.objects.contains_key(of),
+            NewKind::Staged { lower, bytes } => {
+                let pfs = self.lower.borrow();
+                let found = pfs.get(lower).zip(pfs.contents(lower));
+                if let Some((thing, contents)) = found {
+                    let contents = if *bytes == 0 { 0 } else { contents };
+                    let mut inode = Inode::new(thing.ino, contents);
+                    inode.is_staged = true;
+                    self.disk.amend(number, inode);
+                }
+                found.is_none()
+            }
+            _ => false,
+        };
+        if is_gone {
+            self.disk.abandon(number);
+            attempt.pending.made(Err(libc::ENOENT));
+            if object.link != 0 {
+                // It was announced and is not made.
+                self.apply(&[Change::Undoom(object)]);
+            }
+            return;
         }
+        self.disk.finish(number);
+        let fresh = Fresh::new(object, self.disk.identity(object.oid));
+        attempt.pending.made(Ok(fresh));
     }
 
     fn answer(&mut self, attempt: &Attempt, finish: Finish, env: &mut Env) {
+        let opened = attempt.opened;
         for fresh in finish.unused {
             let purpose = if fresh.is_doomed {
                 Purpose::Unlink(fresh.object)
@@ -237,9 +361,21 @@ impl Node {
         }
         self.leave(finish.turn);
         let outcome = match finish.outcome {
-            Ok(answer) => self.outcome(answer),
+            Ok(answer) => outcome(answer, opened.map_or(0, |(identity, _)| identity)),
             Err(Failure::Errno(e)) => Outcome::Errno(e),
             Err(other) => return env.broken(format!("policy ended in {other:?}")),
+        };
+        let fd = opened.and_then(|(_, fd)| fd);
+        let fd = match (&outcome, fd) {
+            (Outcome::Opened(_), Some(fd)) => {
+                self.disk.pass(fd);
+                Some(fd)
+            }
+            (_, Some(fd)) => {
+                self.disk.close(fd);
+                None
+            }
+            _ => None,
         };
         let (client, connection) = (attempt.client, attempt.connection);
         let delay = env.socket_us();
@@ -249,34 +385,28 @@ impl Node {
                 client,
                 connection,
                 outcome,
+                fd,
             },
         );
     }
+}
 
-    /// An answer as a client sees it.
-    fn outcome(&self, answer: Answer) -> Outcome {
-        match answer {
-            Answer::Done | Answer::Bytes(_) => Outcome::Done,
-            Answer::Grant {
-                target: GrantTarget::Object(object),
-                ..
-            } => Outcome::Opened(ino(object.oid)),
-            Answer::Grant {
-                target: GrantTarget::Lower(path),
-                ..
-            } => Outcome::Opened(self.lower.get(&path).map_or(0, |t| t.ino)),
-            Answer::Attr(attr) => Outcome::Seen(Thing {
-                ino: attr.ino,
-                dir: attr.mode & libc::S_IFMT == libc::S_IFDIR,
-            }),
-            Answer::Entries { entries, .. } => {
-                let named = entries.into_iter().filter(|e| e.name[0] != b'.');
-                let listed = named.map(|e| {
-                    let dir = e.dtype == libc::DT_DIR;
-                    (e.name, Thing { ino: e.ino, dir })
-                });
-                Outcome::Listed(listed.collect())
-            }
+/// An answer as a client sees it. `opened` is what was opened for it.
+fn outcome(answer: Answer, opened: u64) -> Outcome {
+    match answer {
+        Answer::Done | Answer::Bytes(_) => Outcome::Done,
+        Answer::Grant { .. } => Outcome::Opened(opened),
+        Answer::Attr(attr) => Outcome::Seen(Thing {
+            ino: attr.ino,
+            dir: attr.mode & libc::S_IFMT == libc::S_IFDIR,
+        }),
+        Answer::Entries { entries, .. } => {
+            let named = entries.into_iter().filter(|e| e.name[0] != b'.');
+            let listed = named.map(|e| {
+                let dir = e.dtype == libc::DT_DIR;
+                (e.name, Thing { ino: e.ino, dir })
+            });
+            Outcome::Listed(listed.collect())
         }
     }
 }

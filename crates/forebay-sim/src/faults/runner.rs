@@ -21,6 +21,13 @@ struct Ran {
     trace: Option<String>,
 }
 
+/// What a trace is of.
+#[derive(Debug, Clone, Copy)]
+enum Of {
+    Everything,
+    Promise,
+}
+
 /// Memberships of one to several bridges: to make one takes longer than a run.
 #[derive(Default)]
 struct Memberships(BTreeMap<u32, Membership>);
@@ -33,9 +40,10 @@ impl Memberships {
         })
     }
 
-    fn run(&mut self, plan: &Plan, trace: bool) -> Ran {
+    /// `traces`: with a trace; of everything, or of what concerns a broken promise.
+    fn run(&mut self, plan: &Plan, traces: Option<Of>) -> Ran {
         let membership = self.of(plan.bridges);
-        let mut world = World::new(plan, membership, trace);
+        let mut world = World::new(plan, membership, traces.is_some());
         let result = catch_unwind(AssertUnwindSafe(|| world.run()));
         let result = result.unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().cloned();
@@ -43,9 +51,9 @@ impl Memberships {
             let detail = text.unwrap_or_else(|| "a panic".to_owned());
             Err(Broken::new(NO_ASSERTION, detail, Vec::new()))
         });
-        let trace = trace.then(|| {
-            let paths = result.as_ref().err().map(|broken| &broken.paths[..]);
-            world.trace(paths.unwrap_or_default())
+        let trace = traces.map(|of| match (of, &result) {
+            (Of::Promise, Err(broken)) => world.trace(&broken.paths),
+            _ => world.trace(&[]),
         });
         let result = result.map(|()| world.summary());
         Ran { result, trace }
@@ -106,7 +114,10 @@ fn several(first: u64, count: u64, threads: usize, options: &FaultOptions) -> BT
                     if seed >= end.load(Ordering::SeqCst) {
                         return;
                     }
-                    let ran = memberships.run(&Plan::of(seed, options), options.trace);
+                    let ran = memberships.run(
+                        &Plan::of(seed, options),
+                        options.trace.then_some(Of::Everything),
+                    );
                     if ran.result.is_err() {
                         end.fetch_min(seed + 1, Ordering::SeqCst);
                     }
@@ -128,14 +139,14 @@ fn report(
 ) -> Result<Failure, Failure> {
     let memberships = std::cell::RefCell::new(Memberships::default());
     let breaks = |plan: &Plan| {
-        let ran = memberships.borrow_mut().run(plan, false);
+        let ran = memberships.borrow_mut().run(plan, None);
         ran.result.is_err_and(|b| b.promise == broken.promise)
     };
     let smallest = match options.shrink {
         true => shrink::smallest(plan, breaks),
         false => plan,
     };
-    let ran = memberships.borrow_mut().run(&smallest, true);
+    let ran = memberships.borrow_mut().run(&smallest, Some(Of::Promise));
     let again = ran.result.err().unwrap_or(broken);
     let report = format!(
         "seed {}: {} bridges, {} clients, {} operations each\nbroken promise: {}\n\

@@ -4,7 +4,6 @@ use super::history::{Action, Thing};
 use super::model::{Tree, is_dir};
 use super::random::Random;
 use forebay_core::path::TreePath;
-use std::rc::Rc;
 
 /// Inode numbers of the PFS; those of bridges are far above.
 const FIRST_LOWER_INO: u64 = 100;
@@ -13,16 +12,16 @@ const FIRST_LOWER_INO: u64 = 100;
 pub(super) struct Workload {
     paths: Vec<TreePath>,
     /// What the PFS holds.
-    pub(super) lower: Rc<Tree>,
+    pub(super) lower: Tree,
     /// Directories that clients make first.
     first: Vec<TreePath>,
     /// How often each action is taken, in the order of [`Workload::action`].
-    weights: [u64; 10],
+    weights: [u64; 11],
     pause_us: u64,
 }
 
 impl Workload {
-    pub(super) fn of(random: &mut Random) -> Self {
+    pub(super) fn of(random: &mut Random, is_single: bool) -> Self {
         // Other names have other homes.
         let tag = random.below(1_000);
         let tops = random.between(2, 3);
@@ -46,9 +45,12 @@ impl Workload {
         let tops: Vec<_> = paths.iter().filter(|p| p.depth() < 3).cloned().collect();
         paths.extend(tops.iter().cloned());
         paths.extend(tops);
-        let mut weights = [4, 3, 5, 2, 3, 4, 6, 1, 5, 3];
+        let mut weights = [4, 3, 5, 2, 3, 4, 6, 1, 5, 3, 6];
         for weight in &mut weights {
             *weight *= *random.pick(&[0, 1, 1, 1, 2, 4]);
+        }
+        if !is_single {
+            weights[10] = 0;
         }
         // There has to be something, and someone has to look.
         weights[0] += 1;
@@ -56,7 +58,7 @@ impl Workload {
         weights[8] += 1;
         Workload {
             paths,
-            lower: Rc::new(lower),
+            lower,
             first,
             weights,
             pause_us: *random.pick(&[0, 500, 5_000]),
@@ -65,6 +67,11 @@ impl Workload {
 
     pub(super) fn pause_us(&self, random: &mut Random) -> u64 {
         random.between(1, 1 + self.pause_us)
+    }
+
+    /// A name that clients use, for somebody else.
+    pub(super) fn any_path(&self, random: &mut Random) -> TreePath {
+        random.pick(&self.paths).clone()
     }
 
     /// The next thing that a client does.
@@ -101,6 +108,7 @@ impl Workload {
             ),
             7 => Action::Rename(a, b, libc::RENAME_EXCHANGE),
             8 => Action::Stat(a),
+            10 => Action::Truncate(a),
             _ => Action::List(a.parent()),
         }
     }

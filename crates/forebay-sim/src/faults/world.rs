@@ -1,18 +1,23 @@
 //! One run: bridges, clients, and what becomes of them.
 
 use super::agree;
+use super::drain;
 use super::env::{Env, Event};
-use super::history::{Action, Call, Outcome, Thing, ino};
+use super::history::{Action, Call, Outcome};
 use super::linear;
-use super::look::is_dir;
+use super::model::Tree;
 use super::node::Node;
+use super::pfs::Pfs;
 use super::trace::Trace;
 use super::workload::Workload;
 use super::{Broken, Plan, Summary};
+use forebay_core::drain::Terms;
 use forebay_core::membership::Membership;
 use forebay_core::ops::Request;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Token};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 /// The faults end after this time, or when all clients have finished before, in microseconds.
 const STORM_US: u64 = 20_000_000;
@@ -40,19 +45,32 @@ pub(super) struct World {
     clients: Vec<Client>,
     calls: Vec<Call>,
     workload: Workload,
+    lower: Rc<RefCell<Pfs>>,
+    /// Counts what clients write.
+    written: u64,
 }
 
 impl World {
     /// The world of one seed. `membership` is that of the bridges of the plan.
     pub(super) fn new(plan: &Plan, membership: &Membership, trace: bool) -> Self {
         let mut env = Env::new(plan, Trace::new(trace));
-        let workload = Workload::of(&mut env.random);
+        let workload = Workload::of(&mut env.random, plan.bridges == 1);
+        let mut pfs = Pfs::of(&workload.lower);
+        let begun = workload.lower.iter().filter(|(_, t)| !t.dir);
+        env.contents.extend(begun.map(|(_, t)| (t.ino, t.ino)));
+        pfs.capacity = env.drain.capacity.map(|room| room + workload.lower.len());
+        let lower = Rc::new(RefCell::new(pfs));
+        let habits = env.drain;
         let members = membership.members();
         let nodes = members
             .iter()
             .map(|id| {
-                let lower = workload.lower.clone();
-                Node::new(membership.seen_from(*id), lower, plan.mutation)
+                let membership = membership.seen_from(*id);
+                let mut node = Node::new(membership, lower.clone(), plan.mutation);
+                node.slow_looks = habits.slow_looks;
+                node.spares_files = habits.spares;
+                node.stage_limit = habits.stage_limit;
+                node
             })
             .collect();
         let clients = (0..plan.clients)
@@ -71,6 +89,8 @@ impl World {
             clients,
             calls: Vec::new(),
             workload,
+            lower,
+            written: 1_000_000,
         }
     }
 
@@ -82,10 +102,17 @@ impl World {
         for client in 0..self.clients.len() {
             self.env.after(1, Event::Next { client });
         }
+        if self.env.drain.drains {
+            let delay = self.env.random.between(1_000, 10_000);
+            self.env.after(delay, Event::Drain);
+        }
+        if self.env.drain.intruders {
+            self.env.after(500, Event::Intrude);
+        }
         self.until(STORM_US, |w| {
             w.clients.iter().all(|c| c.left == 0 && c.call.is_none())
         })?;
-        self.env.calm_down();
+        self.calm_down();
         self.settle()?;
         // What is only in memory has to be nothing that matters.
         for bridge in self.ids() {
@@ -93,11 +120,26 @@ impl World {
         }
         self.until(5_000, |_| false)?;
         self.settle()?;
+        let before = self.seen()?;
+        if self.env.drain.drains {
+            self.finish_drains()?;
+            if !self.env.drain.intruders {
+                self.same_tree(&before, "a drain changes nothing that users see")?;
+            }
+        }
         self.check()
     }
 
     fn ids(&self) -> Vec<BridgeId> {
         self.nodes.iter().map(|n| n.id).collect()
+    }
+
+    fn calm_down(&mut self) {
+        self.env.calm_down();
+        self.lower.borrow_mut().capacity = None;
+        for node in &mut self.nodes {
+            node.drop_spares(&mut self.env);
+        }
     }
 
     fn is_quiet(&self) -> bool {
@@ -159,7 +201,11 @@ impl World {
                 client,
                 connection,
                 outcome,
-            } => self.answer(client, connection, outcome),
+                fd,
+            } => self.answer(client, connection, outcome, fd),
+            Event::Write { bridge, fd, times } => self.write(bridge, fd, times),
+            Event::Intrude => self.intrude(),
+            Event::Drain => self.drain(),
             Event::Hangup { client, connection } => self.hangup(client, connection),
         }
     }
@@ -197,6 +243,7 @@ impl World {
             client,
             bridge: c.bridge,
             action: self.workload.action(&mut self.env.random),
+            drains: self.env.drain.drains,
             token: Token {
                 client: client as u64 + 1,
                 seq: c.seq,
@@ -246,11 +293,21 @@ impl World {
         }
     }
 
-    fn answer(&mut self, client: usize, connection: u32, outcome: Outcome) {
+    fn answer(&mut self, client: usize, connection: u32, outcome: Outcome, fd: Option<u64>) {
         let c = &mut self.clients[client];
-        if c.connection != connection {
+        let bridge = c.bridge;
+        if c.connection != connection || c.call.is_none() {
+            if let Some(fd) = fd {
+                self.at(bridge, |n, _| n.disk.close(fd));
+            }
             return;
         }
+        if let Some(fd) = fd {
+            let times = self.env.random.below(6).saturating_sub(2) as u32;
+            let delay = self.env.random.between(1, 5_000);
+            self.env.after(delay, Event::Write { bridge, fd, times });
+        }
+        let c = &mut self.clients[client];
         let Some(index) = c.call.take() else {
             return;
         };
@@ -284,26 +341,145 @@ impl World {
         self.env.after(delay, Event::Call { client, connection });
     }
 
-    fn check(&mut self) -> Result<(), Broken> {
-        let ever = self.env.made.values().copied();
-        let last =
-            agree::check(&self.nodes, &self.workload.lower, ever).map_err(|(detail, paths)| {
-                let promise =
-                    "after the last recovery the tables of all bridges and their objects agree";
-                Broken::new(promise, detail, paths)
-            })?;
-        let made = |call: &Call| {
-            let object = self.env.made.get(&call.token)?;
-            Some(Thing {
-                ino: ino(object.oid),
-                dir: is_dir(object.oid),
-            })
+    /// A client writes, or closes its descriptor.
+    fn write(&mut self, bridge: BridgeId, fd: u64, times: u32) {
+        self.written += 1;
+        let contents = self.written;
+        let Some(node) = self.nodes.iter_mut().find(|n| n.id == bridge) else {
+            return;
         };
+        let Some(oid) = node.disk.of(fd).filter(|_| times > 0) else {
+            return node.disk.close(fd);
+        };
+        node.disk.write(oid, contents);
+        let identity = node.disk.identity(oid);
+        node.note(&mut self.env, || {
+            format!("a client writes {contents} to {identity:x}")
+        });
+        self.env.contents.insert(identity, contents);
+        let delay = self.env.random.between(1, 8_000);
+        let times = times - 1;
+        self.env.after(delay, Event::Write { bridge, fd, times });
+    }
+
+    fn intrude(&mut self) {
+        if self.env.is_calm() {
+            return;
+        }
+        let path = self.workload.any_path(&mut self.env.random);
+        let mut pfs = self.lower.borrow_mut();
+        if self.env.random.chance(700_000) {
+            pfs.intrude(&path, self.env.random.chance(300_000));
+        } else {
+            pfs.leave(&path);
+        }
+        let delay = self.env.random.between(200, 5_000);
+        self.env.after(delay, Event::Intrude);
+    }
+
+    /// Somebody asks for a drain, for its end, or for a release.
+    fn drain(&mut self) {
+        if self.env.is_calm() {
+            return;
+        }
+        let what = self.env.random.below(10);
+        let terms = drain::terms(&mut self.env.random);
+        for bridge in self.ids() {
+            let terms = terms.clone();
+            self.at(bridge, |n, e| match what {
+                0 => n.stop_drain(false),
+                1 | 2 => n.stop_drain(true),
+                3..=5 => n.begin_release(e),
+                _ => n.begin_drain(terms, e),
+            });
+        }
+        let delay = self.env.random.between(500, self.env.drain.rest_us);
+        self.env.after(delay, Event::Drain);
+    }
+
+    /// Drains everything, now that nothing disturbs it.
+    fn finish_drains(&mut self) -> Result<(), Broken> {
+        const PASSES: u32 = 4;
+        let bridge = self.nodes[0].id;
+        for _ in 0..PASSES {
+            let terms = Terms {
+                keep: false,
+                batches: 2,
+                patient: true,
+            };
+            self.at(bridge, |n, e| n.begin_drain(terms, e));
+            self.settle()?;
+            if self.nodes[0].report.as_ref().is_some_and(|r| r.released) {
+                break;
+            }
+        }
+        let report = self.nodes[0].report.clone();
+        let reserved = self.lower.borrow().reserved();
+        let is_released = report.as_ref().is_some_and(|r| r.released);
+        if self.env.drain.intruders || is_released && reserved.is_empty() {
+            return Ok(());
+        }
+        let promise =
+            "without faults a drain brings everything to the PFS, and leaves nothing behind";
+        let detail = format!("after {PASSES} drains: {report:?}, {reserved:?}");
+        Err(Broken::new(promise, detail, reserved))
+    }
+
+    /// What users see.
+    fn seen(&self) -> Result<Tree, Broken> {
+        let ever = self.env.objects.iter().copied();
+        let tree = self.lower.borrow().tree();
+        agree::check(&self.nodes, &tree, ever).map_err(|(detail, paths)| {
+            let promise =
+                "after the last recovery the tables of all bridges and their objects agree";
+            Broken::new(promise, detail, paths)
+        })
+    }
+
+    fn same_tree(&self, before: &Tree, promise: &'static str) -> Result<(), Broken> {
+        let after = self.seen()?;
+        if *before == after {
+            return Ok(());
+        }
+        let all = before.keys().chain(after.keys());
+        let differs: Vec<_> = all.filter(|p| before.get(*p) != after.get(*p)).collect();
+        let told = |p: &TreePath| format!("{p}: {:?} -> {:?}\n", before.get(p), after.get(p));
+        let detail = differs.iter().map(|p| told(p)).collect();
+        let paths = differs.into_iter().cloned().collect();
+        Err(Broken::new(promise, detail, paths))
+    }
+
+    fn check(&mut self) -> Result<(), Broken> {
+        let last = self.seen()?;
+        self.check_contents(&last)?;
+        if self.env.drain.intruders {
+            // Others have changed what clients saw.
+            return Ok(());
+        }
+        let made = |call: &Call| self.env.made.get(&call.token).copied();
         linear::explain(&self.calls, &self.workload.lower, &last, made).map_err(|why| {
             let promise =
                 "every operation takes effect once, at one moment between call and answer";
             Broken::new(promise, why.detail, why.paths)
         })
+    }
+
+    /// Every file holds what was written to it last.
+    fn check_contents(&self, last: &Tree) -> Result<(), Broken> {
+        let [node] = &self.nodes[..] else {
+            return Ok(());
+        };
+        let pfs = self.lower.borrow();
+        for (path, thing) in last.iter().filter(|(_, thing)| !thing.dir) {
+            let wanted = self.env.contents.get(&thing.ino).copied().unwrap_or(0);
+            let holds = node.contents_at(path, &pfs);
+            if holds != Some(wanted) && !pfs.is_foreign_inode(thing.ino) {
+                let promise = "nothing that was written is lost";
+                let detail = format!("{path} = {thing} holds {holds:?}, not {wanted}");
+                return Err(Broken::new(promise, detail, vec![path.clone()]));
+            }
+        }
+        Ok(())
     }
 
     /// What was run, after [`World::run`].

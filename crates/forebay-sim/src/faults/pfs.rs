@@ -1,0 +1,358 @@
+//! The PFS: one tree below all bridges, with names, inodes and contents.
+//!
+//! An inode has an *identity* beside its number: what users see as the same file before and after it was drained.
+//! A number stands for the bytes of a file. What others put there is remembered as foreign.
+
+use super::history::Thing;
+use super::model::Tree;
+use forebay_core::drain::{Naming, Trouble, Work};
+use forebay_core::facts::{Attr, LowerEntry, LowerPage, Timestamp};
+use forebay_core::path::TreePath;
+use forebay_core::walk::RESERVED_PREFIX;
+use std::collections::BTreeMap;
+
+/// As many names of a directory are read at a time: few, so that listings have several pages.
+const PAGE_ENTRIES: usize = 2;
+/// Identity of the root.
+const ROOT: Thing = Thing { ino: 1, dir: true };
+
+#[derive(Debug, Clone)]
+struct Inode {
+    thing: Thing,
+    contents: u64,
+    /// Time that the drain has given to it.
+    mtime: i64,
+    /// Somebody else has put it there.
+    is_foreign: bool,
+    /// A drain has looked at it since.
+    is_seen: bool,
+}
+
+/// The tree.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Pfs {
+    names: BTreeMap<TreePath, u64>,
+    inodes: BTreeMap<u64, Inode>,
+    count: u64,
+    /// Inodes that fit beside those of the beginning; then it is full.
+    pub(super) capacity: Option<usize>,
+    /// What a drain did that it must not do.
+    pub(super) broken: Option<String>,
+}
+
+fn refuse<T>(operation: &'static str, errno: i32) -> Work<T> {
+    Err(Trouble { operation, errno })
+}
+
+impl Pfs {
+    /// A PFS with these things. Files are not empty.
+    pub(super) fn of(tree: &Tree) -> Self {
+        let mut pfs = Pfs::default();
+        for (path, thing) in tree {
+            let contents = if thing.dir { 0 } else { thing.ino };
+            pfs.add(path.clone(), *thing, contents);
+        }
+        pfs
+    }
+
+    fn add(&mut self, path: TreePath, thing: Thing, contents: u64) -> u64 {
+        self.count += 1;
+        let inode = Inode {
+            thing,
+            contents,
+            mtime: -1,
+            is_foreign: false,
+            is_seen: false,
+        };
+        self.inodes.insert(self.count, inode);
+        self.names.insert(path, self.count);
+        self.count
+    }
+
+    fn inode(&self, path: &TreePath) -> Option<&Inode> {
+        self.inodes.get(self.names.get(path)?)
+    }
+
+    fn inode_mut(&mut self, path: &TreePath) -> Option<&mut Inode> {
+        self.inodes.get_mut(self.names.get(path)?)
+    }
+
+    pub(super) fn get(&self, path: &TreePath) -> Option<Thing> {
+        match path.is_root() {
+            true => Some(ROOT),
+            false => self.inode(path).map(|i| i.thing),
+        }
+    }
+
+    pub(super) fn contents(&self, path: &TreePath) -> Option<u64> {
+        self.inode(path).map(|i| i.contents)
+    }
+
+    pub(super) fn set_contents(&mut self, path: &TreePath, contents: u64) {
+        if let Some(inode) = self.inode_mut(path) {
+            inode.contents = contents;
+        }
+    }
+
+    pub(super) fn is_foreign(&self, path: &TreePath) -> bool {
+        self.inode(path).is_some_and(|i| i.is_foreign)
+    }
+
+    /// Is this what somebody else made?
+    pub(super) fn is_foreign_inode(&self, ino: u64) -> bool {
+        self.inodes
+            .values()
+            .any(|i| i.is_foreign && i.thing.ino == ino)
+    }
+
+    /// All names.
+    pub(super) fn tree(&self) -> Tree {
+        self.names
+            .iter()
+            .filter_map(|(p, n)| Some((p.clone(), self.inodes.get(n)?.thing)))
+            .collect()
+    }
+
+    /// Names that only a drain has a use for.
+    pub(super) fn reserved(&self) -> Vec<TreePath> {
+        self.names
+            .keys()
+            .filter(|p| is_reserved(p))
+            .cloned()
+            .collect()
+    }
+
+    fn has_dir(&self, path: &TreePath) -> bool {
+        self.get(&path.parent()).is_some_and(|t| t.dir)
+    }
+
+    fn is_full(&self) -> bool {
+        let used: std::collections::BTreeSet<_> = self.names.values().collect();
+        self.capacity.is_some_and(|most| used.len() >= most)
+    }
+
+    fn below(&self, dir: &TreePath) -> Vec<TreePath> {
+        self.names
+            .keys()
+            .filter(|p| p.is_within(dir))
+            .cloned()
+            .collect()
+    }
+
+    pub(super) fn attr(&self, path: &TreePath) -> Option<Attr> {
+        let (thing, contents, mtime) = match self.inode(path) {
+            Some(i) => (i.thing, i.contents, i.mtime),
+            None if path.is_root() => (ROOT, 0, -1),
+            None => return None,
+        };
+        let number = self.names.get(path);
+        let names = self.names.values().filter(|n| Some(*n) == number).count();
+        let kind = if thing.dir {
+            libc::S_IFDIR
+        } else {
+            libc::S_IFREG
+        };
+        Some(Attr {
+            mode: kind | 0o755,
+            ino: thing.ino,
+            size: contents.min(1),
+            nlink: names.max(1) as u32,
+            mtime: Timestamp {
+                sec: mtime,
+                nsec: 0,
+            },
+            ..Attr::default()
+        })
+    }
+
+    /// The names of a directory after one.
+    pub(super) fn list(&self, dir: &TreePath, after: Option<&[u8]>) -> LowerPage {
+        let children = self.names.iter().filter(|(p, _)| p.parent() == *dir);
+        let children = children.filter(|(p, _)| after.is_none_or(|after| p.name() > after));
+        let mut entries: Vec<_> = children
+            .filter_map(|(p, n)| {
+                let thing = self.inodes.get(n)?.thing;
+                Some(LowerEntry {
+                    name: p.name().to_vec(),
+                    ino: thing.ino,
+                    dtype: if thing.dir {
+                        libc::DT_DIR
+                    } else {
+                        libc::DT_REG
+                    },
+                })
+            })
+            .collect();
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        let ends = entries.len() <= PAGE_ENTRIES;
+        entries.truncate(PAGE_ENTRIES);
+        LowerPage {
+            entries,
+            after: after.map(<[u8]>::to_vec),
+            ends,
+        }
+    }
+
+    /// A look of a drain: from now on it knows of what is there.
+    pub(super) fn look(&mut self, path: &TreePath) -> Option<Attr> {
+        if let Some(inode) = self.inode_mut(path) {
+            inode.is_seen = true;
+        }
+        self.attr(path)
+    }
+
+    pub(super) fn rename(&mut self, from: &TreePath, to: &TreePath) -> Work<()> {
+        if !self.names.contains_key(from) || !self.has_dir(to) {
+            return refuse("rename", libc::ENOENT);
+        }
+        if self.names.contains_key(to) {
+            return refuse("rename", libc::EEXIST);
+        }
+        for path in self.below(from) {
+            if let (Some(number), Some(now)) = (self.names.remove(&path), path.rebase(from, to)) {
+                self.names.insert(now, number);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, path: &TreePath) -> Work<()> {
+        match self.get(path) {
+            None => refuse("unlink", libc::ENOENT),
+            Some(thing) if thing.dir => refuse("unlink", libc::EISDIR),
+            Some(_) => {
+                self.names.remove(path);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes a directory away, by way of `aside` if it is not empty.
+    pub(super) fn discard(&mut self, path: &TreePath, aside: &TreePath) -> Work<()> {
+        if self.get(path).is_none_or(|thing| !thing.dir) {
+            return refuse("rmdir", libc::ENOTDIR);
+        }
+        if self.below(path).len() == 1 {
+            self.names.remove(path);
+            return Ok(());
+        }
+        let mut free = aside.clone();
+        let mut n = 0;
+        while self.names.contains_key(&free) {
+            n += 1;
+            let name = [aside.name(), format!("{n}").as_bytes()].concat();
+            free = aside.parent().join(&name);
+        }
+        self.rename(path, &free)
+    }
+
+    pub(super) fn make_dir(&mut self, path: &TreePath) -> Work<bool> {
+        match self.get(path) {
+            Some(thing) if thing.dir => Ok(false),
+            Some(_) => refuse("mkdir", libc::EEXIST),
+            None if !self.has_dir(path) => refuse("mkdir", libc::ENOENT),
+            None if self.is_full() => refuse("mkdir", libc::ENOSPC),
+            None => {
+                // Nobody sees this inode before it is dressed as the directory that it stands for.
+                let ino = u64::MAX - self.count;
+                self.add(path.clone(), Thing { ino, dir: true }, 0);
+                Ok(true)
+            }
+        }
+    }
+
+    /// A copy under a temporary name. What is there is left over.
+    pub(super) fn copy(&mut self, temporary: &TreePath, thing: Thing, contents: u64) -> Work<()> {
+        if !self.has_dir(temporary) {
+            return refuse("create", libc::ENOENT);
+        }
+        self.names.remove(temporary);
+        if self.is_full() {
+            return refuse("create", libc::ENOSPC);
+        }
+        self.add(temporary.clone(), thing, contents);
+        Ok(())
+    }
+
+    pub(super) fn forget(&mut self, temporary: &TreePath) {
+        self.names.remove(temporary);
+    }
+
+    /// Gives a copy its first `most` names. `ours`: may what is under a name be replaced?
+    pub(super) fn name(
+        &mut self,
+        naming: &Naming,
+        most: usize,
+        ours: impl Fn(&TreePath) -> bool,
+    ) -> Work<()> {
+        let temporary = &naming.temporary.path;
+        let Some(copy) = self.names.get(temporary).copied() else {
+            return refuse("rename", libc::ENOENT);
+        };
+        for path in naming.names.iter().take(most) {
+            if !self.has_dir(path) || self.get(path).is_some_and(|t| t.dir) {
+                self.names.remove(temporary);
+                return refuse("rename", libc::EISDIR);
+            }
+            let old = self.inode(path);
+            if old.is_some_and(|i| i.is_foreign && i.is_seen) && !ours(path) {
+                self.broken = Some(format!(
+                    "a drain has replaced {path}, which somebody else made"
+                ));
+            }
+            self.names.insert(path.clone(), copy);
+            self.names.remove(temporary);
+        }
+        Ok(())
+    }
+
+    /// Gives a directory the attributes, and so the identity, of one in the buffer.
+    pub(super) fn dress(&mut self, path: &TreePath, thing: Thing, mtime: i64) -> Work<()> {
+        match self.inode_mut(path) {
+            Some(inode) if inode.thing.dir => {
+                inode.mtime = mtime;
+                inode.thing = thing;
+                Ok(())
+            }
+            _ => refuse("open directory", libc::ENOENT),
+        }
+    }
+
+    /// Removes what earlier drains have left in a directory.
+    pub(super) fn sweep(&mut self, dir: &TreePath, is_swept: impl Fn(&[u8]) -> bool) {
+        let here = self
+            .names
+            .keys()
+            .filter(|p| !p.is_root() && p.parent() == *dir);
+        let left: Vec<_> = here.filter(|p| is_swept(p.name())).cloned().collect();
+        for path in left {
+            for below in self.below(&path) {
+                self.names.remove(&below);
+            }
+        }
+    }
+
+    /// Somebody else makes a file or a directory, where there is none.
+    pub(super) fn intrude(&mut self, path: &TreePath, dir: bool) {
+        if self.has_dir(path) && !self.names.contains_key(path) {
+            let ino = u64::MAX - self.count;
+            let number = self.add(path.clone(), Thing { ino, dir }, ino);
+            if let Some(inode) = self.inodes.get_mut(&number) {
+                inode.is_foreign = true;
+            }
+        }
+    }
+
+    /// Somebody else removes a file that they made. Directories stay: what clients have made in them meanwhile
+    /// would lie nowhere.
+    pub(super) fn leave(&mut self, path: &TreePath) {
+        if self.is_foreign(path) && self.get(path).is_some_and(|thing| !thing.dir) {
+            self.names.remove(path);
+        }
+    }
+}
+
+fn is_reserved(path: &TreePath) -> bool {
+    path.components()
+        .any(|name| name.starts_with(RESERVED_PREFIX))
+}
