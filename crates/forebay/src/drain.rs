@@ -30,7 +30,7 @@ pub struct Drained {
 impl Drained {
     /// Is everything on the PFS?
     pub fn is_complete(&self) -> bool {
-        self.status.state == State::Done && self.left.is_empty()
+        self.status.state == State::Done && self.status.left == 0
     }
 }
 
@@ -136,8 +136,8 @@ pub fn tell_left(drained: &Drained, retry: &str) {
     if let Some(failure) = &drained.status.failure {
         eprintln!("forebay: the drain failed: {failure}");
     }
-    let n = drained.left.len() as u64;
-    let bytes: u64 = drained.left.iter().map(|l| l.bytes).sum();
+    // The bridge keeps a list of many, but not of all.
+    let (n, bytes) = (drained.status.left, drained.status.left_bytes);
     eprintln!(
         "forebay: {} ({}) left in the buffer, not on the PFS yet; nothing is lost:",
         units::count(n, "thing", "things"),
@@ -146,10 +146,10 @@ pub fn tell_left(drained: &Drained, retry: &str) {
     for left in drained.left.iter().take(MOST_LINES) {
         eprintln!("  {}: {}", left.path, why(left));
     }
-    if drained.left.len() > MOST_LINES {
+    if n > MOST_LINES as u64 {
         eprintln!(
-            "  ... and {} more (--report FILE lists all)",
-            drained.left.len() - MOST_LINES
+            "  ... and {} more (--report FILE lists them)",
+            n - MOST_LINES as u64
         );
     }
     eprintln!("  hint: to go on, run: {retry}");

@@ -394,10 +394,10 @@ fn left_text(d: &Drained) -> String {
     if d.is_complete() {
         return "nothing".to_owned();
     }
-    let bytes: u64 = d.left.iter().map(|l| l.bytes).sum();
+    let bytes = d.status.left_bytes;
     let mut text = format!(
         "{}, {} (listed below)",
-        units::count(d.left.len() as u64, "thing", "things"),
+        units::count(d.status.left, "thing", "things"),
         units::bytes(bytes)
     );
     if d.status.state == State::Stopped {

@@ -12,7 +12,7 @@ use super::resume::Resume;
 use super::round::Round;
 use super::rules::{PAGE, has_contents};
 use super::sheet::{Report, Sheet, Tally, Terms};
-use super::workplaces;
+use super::{resume, workplaces};
 use crate::facts::{Outcome, Stop};
 use crate::path::TreePath;
 use crate::record::{Kind, Record};
@@ -59,6 +59,8 @@ pub struct Drain {
     tickets: Ticket,
     /// Notes of workplaces that were found at the beginning.
     found_notes: Vec<Vec<u8>>,
+    /// What an earlier program has noted instead of marks.
+    intended: Option<Vec<TreePath>>,
     sheet: Sheet,
 }
 
@@ -81,6 +83,7 @@ impl Drain {
             ready: VecDeque::new(),
             tickets: 0,
             found_notes: Vec::new(),
+            intended: None,
             sheet: Sheet::new(terms),
         }
     }
@@ -184,8 +187,13 @@ impl Drain {
 
     /// Begins what can begin now: false if nothing can.
     fn begin(&mut self, facts: &dyn Facts) -> Outcome<bool> {
-        if !self.waiting.is_empty() && self.round != Round::Contents {
-            // Names and attributes change one after the other.
+        // Names and attributes change one after the other.
+        let is_parallel = match self.round {
+            Round::Contents => true,
+            Round::ReleaseContents => self.waiting.len() < self.sheet.terms.batches,
+            _ => false,
+        };
+        if !self.waiting.is_empty() && !is_parallel {
             return Ok(false);
         }
         if self.round == Round::End {
@@ -318,6 +326,19 @@ impl Drain {
     }
 
     fn begin_resume(&mut self, facts: &dyn Facts) -> Outcome<()> {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.intended = resume::intended(facts)?;
+        }
+        if let Some(intended) = &mut self.intended {
+            match intended.pop() {
+                Some(path) => self.start(Resume::intended(path)),
+                None => {
+                    self.intended = None;
+                    self.start(Once::commit(resume::forget_intended()));
+                }
+            }
+            return Ok(());
+        }
         let next = facts.in_transit(self.cursor.as_ref(), 1)?;
         match next.into_iter().next() {
             Some(path) => {

@@ -1,6 +1,7 @@
 //! Random histories against a tree that simply does what it is told: the view never changes by a drain, whatever
 //! crashes, and in the end the PFS is the view.
 
+mod acts;
 mod model;
 
 use super::*;
@@ -448,4 +449,39 @@ fn a_file_that_is_written_to_is_waited_for_until_patience_ends() {
     assert_eq!(pauses, 5);
     assert_eq!(drain.report().left.len(), 1);
     assert_eq!(drain.report().left[0].reason, Reason::Open);
+}
+
+#[test]
+fn what_a_program_without_marks_was_naming_when_it_died_is_known_as_ours() {
+    let mut world = World::default();
+    for name in ["named", "not", "temporary"] {
+        world.create(&p(name), Node::File(7));
+    }
+    let copy = |world: &World, name| {
+        let oid = world.records[&p(name)].object.oid;
+        p("").join(&copy_name(oid))
+    };
+    let mut model = world.view();
+    world.pfs.insert(p("named"), Node::File(7));
+    // The copy is still there: the file is a stranger's.
+    let left = copy(&world, "temporary");
+    world.pfs.insert(left, Node::File(7));
+    world.pfs.insert(p("temporary"), Node::File(8));
+    let note = b"named\0not\0temporary\0gone".to_vec();
+    world.notes.insert(b"drain/intended".to_vec(), note);
+    let mut rng = Rng::new(1);
+    resume(&mut world, &mut model, &mut rng);
+    assert!(world.notes.is_empty());
+    let drain = drive(
+        Drain::new(terms(1)),
+        &mut world,
+        &mut model,
+        &mut rng,
+        &CALM,
+    )
+    .unwrap();
+    let left: Vec<_> = drain.report().left.iter().map(|l| &l.path).collect();
+    assert_eq!(left, [&p("temporary")]);
+    assert_eq!(world.pfs[&p("named")], Node::File(7));
+    assert_eq!(world.pfs[&p("temporary")], Node::File(8));
 }
