@@ -95,8 +95,7 @@ pub enum Order {
 /// A named value of the bridge itself.
 pub type KeyValue = (Vec<u8>, Vec<u8>);
 
-/// Reads and atomic writes. A batch that `apply` has taken survives the death
-/// of the process.
+/// What the tables say.
 pub trait Tables {
     /// The record of one path.
     ///
@@ -179,8 +178,11 @@ pub trait Tables {
     /// # Errors
     /// The store failed.
     fn metas(&self, prefix: &[u8]) -> Result<Vec<KeyValue>, TableError>;
+}
 
-    /// Writes a batch, all or nothing.
+/// The way into the tables. Whoever decides has [`Tables`] alone: only a commit writes.
+pub trait WriteTables: Tables {
+    /// Writes a batch, all or nothing. A batch that was taken survives the death of the process.
     ///
     /// # Errors
     /// The store failed; nothing of the batch is visible then.

@@ -13,7 +13,7 @@ use forebay_core::membership::Membership;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectName, Token};
 use forebay_core::speakers::Speakers;
-use forebay_core::table::{Change, Order, TableError, Tables};
+use forebay_core::table::{Change, Order, TableError, Tables, WriteTables};
 use forebay_tables::{Cached, Journaled, Rocks};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard};
 use std::collections::HashSet;
@@ -99,8 +99,8 @@ impl Namespace {
         })
     }
 
-    /// The tables. Write to them only through [`Namespace::commit`].
-    pub fn tables(&self) -> &Cached<Journaled<Rocks>> {
+    /// The tables, to read; see [`Namespace::commit`].
+    pub fn tables(&self) -> &impl Tables {
         &self.tables
     }
 

@@ -8,7 +8,7 @@ use crate::ServerHandle;
 use crate::follow;
 use crate::log::Cause;
 use forebay_core::record::ObjectName;
-use forebay_core::table::{Change, TableError, Tables};
+use forebay_core::table::{Change, TableError, Tables, WriteTables};
 use forebay_objects::folder_of;
 
 const EPOCH: &[u8] = b"server/epoch";
@@ -60,7 +60,7 @@ fn meta(key: &[u8], value: Option<Vec<u8>>) -> Change {
 ///
 /// # Errors
 /// The store failed.
-pub fn begin(tables: &impl Tables, epoch: u32) -> Result<(), TableError> {
+pub fn begin(tables: &impl WriteTables, epoch: u32) -> Result<(), TableError> {
     tables.apply(&[
         meta(EPOCH, Some(epoch.to_le_bytes().to_vec())),
         meta(CLEAN, None),

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Place, names, read, write};
 use forebay_core::path::TreePath;
-use forebay_core::table::{Change, Tables};
+use forebay_core::table::{Change, Tables, WriteTables};
 use forebay_objects::label;
 use forebay_server::fsck::{self, Options, Report};
 use forebay_sys as sys;

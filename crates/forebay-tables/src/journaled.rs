@@ -19,7 +19,7 @@ use forebay_core::batch;
 use forebay_core::encoding::{decode_batch, encode_batch};
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectId, ObjectName, Record};
-use forebay_core::table::{Change, Marks, Order, TableError, Tables};
+use forebay_core::table::{Change, Marks, Order, TableError, Tables, WriteTables};
 use parking_lot::RwLock;
 use std::path::Path;
 
@@ -218,7 +218,9 @@ impl<T: Base> Tables for Journaled<T> {
     fn metas(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, TableError> {
         self.state.read().net.metas(&self.below, prefix)
     }
+}
 
+impl<T: Base> WriteTables for Journaled<T> {
     fn apply(&self, batch: &[Change]) -> Result<(), TableError> {
         self.below.admit(batch)?;
         self.state.write().apply(&self.below, batch)

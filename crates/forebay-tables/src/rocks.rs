@@ -13,7 +13,7 @@ use crate::reserve::Reserve;
 use forebay_core::batch;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BadRecord, ObjectId, ObjectName, Record, Token};
-use forebay_core::table::{Change, Marks, Order, TableError, Tables};
+use forebay_core::table::{Change, Marks, Order, TableError, Tables, WriteTables};
 use parking_lot::{RwLock, RwLockReadGuard};
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
@@ -547,7 +547,9 @@ impl Tables for Rocks {
             .map(|e| e.map(|(k, v)| (k.into_vec(), v.into_vec())).map_err(failed))
             .collect()
     }
+}
 
+impl WriteTables for Rocks {
     /// Writes a batch. If RocksDB can't, it is closed, opened, and tried once more; a batch
     /// that was written in spite of the error is only written again.
     fn apply(&self, batch: &[Change]) -> Result<(), TableError> {

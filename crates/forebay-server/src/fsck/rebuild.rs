@@ -5,7 +5,7 @@ use crate::{Error, recover};
 use forebay_core::bridge::version;
 use forebay_core::record::BridgeId;
 use forebay_core::repair::{self, Survivor};
-use forebay_core::table::{Change, Tables};
+use forebay_core::table::{Change, WriteTables};
 use forebay_objects::Objects;
 use forebay_sys::Errno;
 use forebay_tables::{Cached, Journaled};

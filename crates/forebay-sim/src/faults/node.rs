@@ -12,7 +12,7 @@ use forebay_core::facts::Need;
 use forebay_core::membership::Membership;
 use forebay_core::record::{BridgeId, ObjectName, Token};
 use forebay_core::request::{Known, Pending, Turns};
-use forebay_core::table::{Change, Tables};
+use forebay_core::table::{Change, WriteTables};
 use forebay_tables::Memory;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
