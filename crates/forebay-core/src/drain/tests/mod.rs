@@ -311,8 +311,10 @@ fn what_strangers_put_in_the_way_is_not_destroyed() {
 
 #[test]
 fn a_swap_of_two_files_destroys_neither() {
-    let mut world = World::default();
-    world.pfs = Tree::from([(p("a"), Node::File(1)), (p("b"), Node::File(2))]);
+    let mut world = World {
+        pfs: Tree::from([(p("a"), Node::File(1)), (p("b"), Node::File(2))]),
+        ..World::default()
+    };
     world.rename(&p("a"), &p("c"));
     world.rename(&p("b"), &p("a"));
     world.rename(&p("c"), &p("b"));
