@@ -7,12 +7,13 @@ use super::facts::Facts;
 use super::finish::{Dress, List, SyncDirs};
 use super::job::{Job, Once};
 use super::moves::{Move, What};
+use super::orphans::Orphan;
 use super::release::{RELEASED_AT_ONCE, Release, Walk};
 use super::resume::Resume;
 use super::round::Round;
 use super::rules::{PAGE, has_contents};
 use super::sheet::{Report, Sheet, Tally, Terms};
-use super::{resume, workplaces};
+use super::{orphans, resume, workplaces};
 use crate::facts::{Outcome, Stop};
 use crate::path::TreePath;
 use crate::record::{Kind, Record};
@@ -59,6 +60,8 @@ pub struct Drain {
     tickets: Ticket,
     /// Notes of workplaces that were found at the beginning.
     found_notes: Vec<Vec<u8>>,
+    /// Notes of orphans that are still to be looked at.
+    orphans: Vec<Vec<u8>>,
     /// What an earlier program has noted instead of marks.
     intended: Option<Vec<TreePath>>,
     sheet: Sheet,
@@ -84,6 +87,7 @@ impl Drain {
             tickets: 0,
             found_notes: Vec::new(),
             intended: None,
+            orphans: Vec::new(),
             sheet: Sheet::new(terms),
         }
     }
@@ -212,6 +216,7 @@ impl Drain {
             Round::Sweep => self.begin_sweep(facts)?,
             Round::SweepAgain => self.once(|| Once::sweep(vec![TreePath::root()])),
             Round::Evacuate => self.begin_evacuation(facts)?,
+            Round::Orphans => self.begin_orphan(facts)?,
             Round::Clear => self.begin_move(facts, |record| {
                 let is_due = record.kind == Kind::Whiteout || record.hides.is_some();
                 is_due.then_some(What::Clear)
@@ -380,7 +385,7 @@ impl Drain {
                     self.walk_anew();
                     continue;
                 }
-                self.advance(Round::Clear);
+                self.advance(Round::Orphans);
                 return Ok(());
             };
             self.cursor = Some(last.lower.clone());
@@ -393,6 +398,22 @@ impl Drain {
                 return Ok(());
             }
         }
+    }
+
+    fn begin_orphan(&mut self, facts: &dyn Facts) -> Outcome<()> {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            let notes = facts.notes(orphans::NOTES)?;
+            self.orphans = notes.into_iter().map(|(key, _)| key).collect();
+        }
+        match self.orphans.pop() {
+            Some(key) => {
+                if let Some(orphan) = Orphan::noted(&key) {
+                    self.start(orphan);
+                }
+            }
+            None => self.advance(Round::Clear),
+        }
+        Ok(())
     }
 
     fn begin_move(

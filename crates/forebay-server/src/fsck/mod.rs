@@ -267,7 +267,7 @@ fn look(server: &ServerHandle, report: &mut Report) -> Result<Vec<Finding>, Erro
             );
         }
         let count = names.get(&object.oid).copied().unwrap_or_default();
-        if record.kind != Kind::Dir && attr.nlink != count {
+        if shape(object) != Shape::Dir && attr.nlink != count {
             find(
                 format!(
                     "{path}: {count} names, but {} links to its object",

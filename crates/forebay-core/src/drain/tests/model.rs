@@ -114,6 +114,21 @@ impl World {
         world
     }
 
+    /// A record goes, and its object with it, by a request.
+    fn discard(&mut self, path: &TreePath) {
+        let Some(gone) = self.delete(path) else {
+            return;
+        };
+        self.drop_object(gone.object.oid);
+        if let Some(Change::Meta {
+            key,
+            value: Some(value),
+        }) = abandon(&gone)
+        {
+            self.notes.insert(key, value);
+        }
+    }
+
     pub(super) fn put(&mut self, path: TreePath, record: Record) {
         self.speakers.learn(&path, &record);
         self.records.insert(path, record);
@@ -233,9 +248,7 @@ impl World {
 
     pub(super) fn create(&mut self, path: &TreePath, node: Node) {
         let hides = self.hidden_under(path);
-        if let Some(old) = self.delete(path) {
-            self.drop_object(old.object.oid);
-        }
+        self.discard(path);
         let kind = if node == Node::Dir {
             Kind::Dir
         } else {
@@ -273,9 +286,7 @@ impl World {
         };
         let oid = of.object.oid;
         let hides = self.hidden_under(new);
-        if let Some(gone) = self.delete(new) {
-            self.drop_object(gone.object.oid);
-        }
+        self.discard(new);
         let mut record = self.record_of(Kind::File, hides);
         record.object = ObjectName {
             oid,
@@ -291,9 +302,8 @@ impl World {
 
     pub(super) fn remove(&mut self, path: &TreePath) {
         let hides = self.hidden_under(path);
-        for (at, record) in subtree(&self.records, path) {
-            self.delete(&at);
-            self.drop_object(record.object.oid);
+        for (at, _) in subtree(&self.records, path) {
+            self.discard(&at);
         }
         if hides.is_some() {
             let record = self.record_of(Kind::Whiteout, hides);
@@ -303,9 +313,8 @@ impl World {
 
     pub(super) fn rename(&mut self, from: &TreePath, to: &TreePath) {
         let hides = self.hidden_under(to);
-        for (at, record) in subtree(&self.records, to) {
-            self.delete(&at);
-            self.drop_object(record.object.oid);
+        for (at, _) in subtree(&self.records, to) {
+            self.discard(&at);
         }
         let left = self.hidden_under(from);
         let moved = match self.records.get(from) {
