@@ -55,7 +55,7 @@ pub struct Namespace {
     state: RwLock<State>,
     /// The transaction layer. `None` after the store has failed: what the layer believes
     /// may not be in the tables then, and it has to take up anew what is.
-    bridge: Mutex<Option<Bridge>>,
+    bridge: Mutex<Option<Box<Bridge>>>,
     me: BridgeId,
     epoch: u32,
     versions: AtomicU32,
@@ -89,7 +89,7 @@ impl Namespace {
         Ok(Namespace {
             tables,
             state: RwLock::new(state),
-            bridge: Mutex::new(Some(bridge)),
+            bridge: Mutex::new(Some(Box::new(bridge))),
             me,
             epoch,
             versions: AtomicU32::new(0),
@@ -202,7 +202,7 @@ impl Namespace {
         let mut place = self.bridge.lock();
         let mut bridge = match place.take() {
             Some(bridge) => bridge,
-            None => self.recovered()?,
+            None => Box::new(self.recovered()?),
         };
         // One member needs no clock.
         bridge.propose(proposal, &self.tables, 0)?;

@@ -194,7 +194,7 @@ impl Pending {
         turn: bool,
     ) -> Effect {
         let Decision {
-            batch,
+            mut batch,
             effects,
             answer,
         } = decision;
@@ -224,14 +224,19 @@ impl Pending {
         if batch.is_empty() && (reads.records.is_empty() || !self.request.op.compares()) {
             return Effect::Finish(self.finish(Ok(answer)));
         }
+        let named = self.named(&batch);
+        // What the batch names is doomed no more.
+        let doomed = self.fresh.iter().filter(|(_, fresh)| fresh.is_doomed);
+        let doomed = doomed.map(|(_, fresh)| fresh.object);
+        batch.extend(doomed.filter(|o| named.contains(o)).map(Change::Undoom));
         self.stage = Stage::Committing(Committing {
             answer,
             follow: effects,
-            named: self.named(&batch),
+            named,
         });
         Effect::Commit(Commit {
             reads,
-            batch: self.with_marks(batch),
+            batch,
             token: self.request.token,
         })
     }
@@ -313,15 +318,6 @@ impl Pending {
                     .any(|c| matches!(c, Change::Put { record, .. } if record.object == *object))
             })
             .collect()
-    }
-
-    /// The batch, and that what it names is doomed no more.
-    fn with_marks(&self, mut batch: Vec<Change>) -> Vec<Change> {
-        let named = self.named(&batch);
-        let doomed = self.fresh.iter().filter(|(_, fresh)| fresh.is_doomed);
-        let doomed = doomed.map(|(_, fresh)| fresh.object);
-        batch.extend(doomed.filter(|o| named.contains(o)).map(Change::Undoom));
-        batch
     }
 
     fn needs(&mut self, need: Need) -> Effect {

@@ -102,7 +102,7 @@ impl Shard {
 
     /// Goes on with a request until it is answered or waits. Until its answer is there, nothing more is
     /// read from the connection. `was_parked`: it has waited before.
-    pub(super) fn advance(&mut self, mut work: Work, key: u64, seq: u32, was_parked: bool) {
+    pub(super) fn advance(&mut self, mut work: Box<Work>, key: u64, seq: u32, was_parked: bool) {
         let server = self.server.clone();
         let Some(ticket) = self.parking.next_ticket() else {
             // Never after it has waited: its own place is free.
