@@ -8,6 +8,7 @@
 use crate::map::Sheet;
 use forebay_core::table::TableError;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -32,7 +33,11 @@ pub(crate) struct Journal {
 }
 
 fn failed(e: std::io::Error) -> TableError {
-    TableError(format!("journal: {e}"))
+    let said = format!("journal: {e}");
+    match e.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => TableError::NoSpace(said),
+        _ => TableError::Failed(said),
+    }
 }
 
 /// Reads the entry at `at`: its payload and its end.
@@ -87,7 +92,10 @@ impl Journal {
         // An entry that was cut off was the last one, and never acknowledged.
         let mut later = (at..JOURNAL_BYTES).step_by(ALIGNMENT).skip(1);
         if later.any(|at| entry(&bytes, at, lap).is_some()) {
-            return Err(TableError(format!("the journal is damaged at byte {at}")));
+            return Err(TableError::Damaged {
+                what: "entry",
+                at: format!("byte {at} of the journal"),
+            });
         }
         let mut current = lap;
         if entries.is_empty() && lap > 0 {

@@ -68,13 +68,15 @@ impl<T: Base> Journaled<T> {
             Some(bytes) => bytes
                 .try_into()
                 .map(u64::from_le_bytes)
-                .map_err(|_| TableError("damaged number of the journal's lap".into()))?,
+                .map_err(|_| TableError::damaged("number of the journal's lap", LAP))?,
         };
         let (journal, entries) = Journal::open(path, lap)?;
         let mut net = Net::default();
         for entry in entries {
-            let batch = decode_batch(&entry)
-                .map_err(|BadRecord| TableError("damaged batch in the journal".into()))?;
+            let batch = decode_batch(&entry).map_err(|BadRecord| TableError::Damaged {
+                what: "batch",
+                at: "an entry of the journal".into(),
+            })?;
             net.absorb(&batch);
         }
         Ok(Journaled {

@@ -51,12 +51,16 @@ pub struct Rocks {
     reserve: Reserve,
 }
 
+/// What RocksDB says as a kind of error. Its errors carry no error number: that there is no space shows in
+/// the words of `strerror`, which are those of the C locale because nothing here ever sets another one.
 fn failed(e: rocksdb::Error) -> TableError {
-    TableError(e.into_string())
-}
-
-fn damaged(what: &str, key: &[u8]) -> TableError {
-    TableError(format!("damaged {what} at key {}", key.escape_ascii()))
+    const NO_SPACE: [&str; 2] = ["No space left on device", "Disk quota exceeded"];
+    let said = e.into_string();
+    if NO_SPACE.iter().any(|words| said.contains(words)) {
+        TableError::NoSpace(said)
+    } else {
+        TableError::Failed(said)
+    }
 }
 
 impl Rocks {
@@ -159,7 +163,9 @@ impl Open<'_> {
     fn db(&self) -> Result<&DB, TableError> {
         match &*self.0 {
             State::Open(db) | State::ReadOnly(db) => Ok(db),
-            State::Closed => Err(TableError("the database could not be opened again".into())),
+            State::Closed => Err(TableError::Failed(
+                "the database could not be opened again".into(),
+            )),
         }
     }
 }
@@ -229,7 +235,7 @@ fn open_database(dir: &Path, cache: &Cache, access: Access) -> Result<DB, TableE
 
 fn family<'a>(db: &'a DB, name: &str) -> Result<&'a ColumnFamily, TableError> {
     db.cf_handle(name)
-        .ok_or_else(|| TableError(format!("no column family {name}")))
+        .ok_or_else(|| TableError::Failed(format!("no column family {name}")))
 }
 
 /// Entries of a family whose keys begin with `prefix`, from `from` on.
@@ -383,7 +389,7 @@ impl Tables for Rocks {
         let db = open.db()?;
         db.get_pinned_cf(family(db, GLOBAL)?, &key)
             .map_err(failed)?
-            .map(|v| Record::decode(&v).map_err(|_| damaged("record", &key)))
+            .map(|v| Record::decode(&v).map_err(|_| TableError::damaged("record", &key)))
             .transpose()
     }
 
@@ -408,7 +414,7 @@ impl Tables for Rocks {
             if *key == *from {
                 continue;
             }
-            let record = Record::decode(&value).map_err(|_| damaged("record", &key))?;
+            let record = Record::decode(&value).map_err(|_| TableError::damaged("record", &key))?;
             found.push((key[prefix.len()..].to_vec(), record));
         }
         Ok(found)
@@ -429,11 +435,13 @@ impl Tables for Rocks {
         for prefix in prefixes {
             for entry in range(open.db()?, GLOBAL, prefix, prefix)? {
                 let (key, value) = entry.map_err(failed)?;
-                let path = TreePath::from_key(&key).ok_or_else(|| damaged("path", &key))?;
+                let path =
+                    TreePath::from_key(&key).ok_or_else(|| TableError::damaged("path", &key))?;
                 if path == *dir {
                     continue;
                 }
-                let record = Record::decode(&value).map_err(|_| damaged("record", &key))?;
+                let record =
+                    Record::decode(&value).map_err(|_| TableError::damaged("record", &key))?;
                 found.push((path, record));
             }
         }
@@ -446,7 +454,9 @@ impl Tables for Rocks {
         let db = open.db()?;
         db.get_pinned_cf(family(db, LOCAL)?, key)
             .map_err(failed)?
-            .map(|v| TreePath::new(&*v).ok_or_else(|| damaged("path of an object", &key)))
+            .map(|v| {
+                TreePath::new(&*v).ok_or_else(|| TableError::damaged("path of an object", &key))
+            })
             .transpose()
     }
 
@@ -455,7 +465,7 @@ impl Tables for Rocks {
         let open = self.db()?;
         for entry in range(open.db()?, MARK, b"", b"")? {
             let (key, value) = entry.map_err(failed)?;
-            let bad = || damaged("mark", &key);
+            let bad = || TableError::damaged("mark", &key);
             let (mark, object) = key.split_first().ok_or_else(bad)?;
             let object = object_of_key(object).ok_or_else(bad)?;
             match *mark {

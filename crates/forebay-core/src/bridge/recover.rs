@@ -10,7 +10,7 @@ use crate::record::{BadRecord, Reader};
 use crate::table::{TableError, Tables};
 
 fn damaged(key: &[u8]) -> TableError {
-    TableError(format!("damaged value {}", key.escape_ascii()))
+    TableError::damaged("value", key)
 }
 
 impl Bridge {
