@@ -10,7 +10,7 @@ mod dir_times;
 use dir_times::DirTimes;
 use forebay_core::facts::{Attr, LowerEntry, Timestamp};
 use forebay_core::path::TreePath;
-use forebay_core::placement;
+use forebay_core::pfs_kind;
 use forebay_sys::{self as sys, Errno, Sys};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -35,7 +35,7 @@ impl Lower {
         let root = sys::open_path(root, libc::O_PATH | libc::O_DIRECTORY)?;
         let may_wait = match may_wait {
             Some(may_wait) => may_wait,
-            None => placement::may_wait(sys::fs_type(root.as_fd())?),
+            None => pfs_kind::may_wait(sys::fs_type(root.as_fd())?),
         };
         Ok(Lower {
             root,
