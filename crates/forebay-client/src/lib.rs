@@ -16,9 +16,11 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod control;
 mod files;
 mod socket;
 
+pub use control::Control;
 pub use files::{Entry, Hello};
 
 use forebay_wire::{

@@ -1,14 +1,13 @@
 //! What a drain has done so far, for whoever asks.
 
-use forebay_admin::drain::{DrainStatus, Left, LeftPage, Reason, State};
+use forebay_admin::drain::{DrainState, DrainStatus, Left, Reason};
 use forebay_core::path::TreePath;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// An answer must fit into one message.
-const PAGE_BYTES: usize = 40 << 10;
 /// More of the same kind say nothing new.
 const MOST_REMARKS: usize = 20;
 
@@ -30,7 +29,7 @@ pub struct Counters {
 
 #[derive(Default)]
 struct Rest {
-    state: State,
+    state: DrainState,
     seconds: f64,
     left: BTreeMap<TreePath, Left>,
     remarks: Vec<String>,
@@ -55,7 +54,11 @@ impl Counters {
             removed: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             rest: Mutex::new(Rest {
-                state: if running { State::Running } else { State::Idle },
+                state: if running {
+                    DrainState::Running
+                } else {
+                    DrainState::Idle
+                },
                 ..Rest::default()
             }),
         }
@@ -85,7 +88,7 @@ impl Counters {
 
     /// Is it at work?
     pub fn is_running(&self) -> bool {
-        self.rest.lock().state == State::Running
+        self.rest.lock().state == DrainState::Running
     }
 
     pub(crate) fn leave(
@@ -143,9 +146,9 @@ impl Counters {
         let mut rest = self.rest.lock();
         rest.seconds = self.started.elapsed().as_secs_f64();
         rest.state = match failure {
-            Some(_) => State::Failed,
-            None if self.is_stopping() => State::Stopped,
-            None => State::Done,
+            Some(_) => DrainState::Failed,
+            None if self.is_stopping() => DrainState::Stopped,
+            None => DrainState::Done,
         };
         rest.failure = failure;
     }
@@ -166,7 +169,7 @@ impl Counters {
             renamed: load(&self.renamed),
             removed: load(&self.removed),
             seconds: match rest.state {
-                State::Running => self.started.elapsed().as_secs_f64(),
+                DrainState::Running => self.started.elapsed().as_secs_f64(),
                 _ => rest.seconds,
             },
             left: rest.left.len() as u64,
@@ -178,20 +181,41 @@ impl Counters {
         }
     }
 
-    /// A part of the list of what is left.
-    pub fn left_from(&self, from: u64) -> LeftPage {
+    /// A part of the list of what is left: at most `limit` entries, by path, from the first path greater than
+    /// `after` on.
+    pub fn left_after(&self, after: Option<&TreePath>, limit: usize) -> Vec<(TreePath, Left)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let rest = self.rest.lock();
-        let mut page = LeftPage::default();
-        let mut bytes = 0;
-        for (i, left) in rest.left.values().enumerate().skip(from as usize) {
-            // A byte of a path may take six in JSON.
-            bytes += 6 * left.path.len() + left.cause.len() + left.operation.len() + 80;
-            if bytes > PAGE_BYTES && !page.entries.is_empty() {
-                page.next = Some(i as u64);
-                break;
-            }
-            page.entries.push(left.clone());
+        rest.left
+            .range((from, Bound::Unbounded))
+            .take(limit)
+            .map(|(path, left)| (path.clone(), left.clone()))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_million_entries_are_listed_in_parts_without_a_gap() {
+        const ENTRIES: u64 = 1_000_000;
+        let counters = Counters::new(true);
+        for n in 0..ENTRIES {
+            let path = TreePath::new(format!("d{:03}/f{n:07}", n % 1000)).unwrap();
+            counters.leave(&path, n, Reason::Stopped, "", String::new());
         }
-        page
+        let (mut after, mut seen, mut bytes) = (None, 0, 0);
+        loop {
+            let part = counters.left_after(after.as_ref(), 1000);
+            assert!(part.len() <= 1000 && part.is_sorted_by_key(|(path, _)| path));
+            let Some((last, _)) = part.last() else { break };
+            assert!(after.is_none_or(|before| before < part[0].0));
+            after = Some(last.clone());
+            seen += part.len() as u64;
+            bytes += part.iter().map(|(_, left)| left.bytes).sum::<u64>();
+        }
+        assert_eq!((seen, bytes), (ENTRIES, ENTRIES * (ENTRIES - 1) / 2));
     }
 }

@@ -151,9 +151,6 @@ fn address(path: &Path) -> Sys<(libc::sockaddr_un, libc::socklen_t)> {
     Ok((address, size_of::<libc::sockaddr_un>() as libc::socklen_t))
 }
 
-/// Longest path of a socket in bytes.
-pub const SOCKET_PATH_BYTES: usize = 107;
-
 /// A listening socket at `path`, which must not exist.
 ///
 /// # Errors

@@ -42,15 +42,6 @@ impl Ground for ServerHandle {
     }
 }
 
-impl From<Halt> for crate::Error {
-    fn from(halt: Halt) -> Self {
-        crate::Error(match halt {
-            Halt::Fault(text) => text,
-            Halt::Cut => "cut short by a test".to_owned(),
-        })
-    }
-}
-
 /// The namespace under the lock that nobody else holds.
 struct Alone<'s> {
     server: &'s ServerHandle,

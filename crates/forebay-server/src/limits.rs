@@ -38,6 +38,14 @@ pub const INLINE_STAGE_BYTES: u64 = 256 << 10;
 pub const TURNS: u32 = 10_000;
 /// Races with removals that one request may lose until it is answered EIO.
 pub const LOST_RACES: u32 = 100;
+/// Answers to control messages that are being written. One more is refused EAGAIN.
+pub const ANSWERS: usize = 64;
+/// A caller that does not go on reading the answer to a control message for so long is given up.
+pub const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
+/// How long the end of the bridge waits for such answers before it cuts them off.
+pub const LAST_ANSWERS_PATIENCE: Duration = Duration::from_secs(1);
+/// Entries of the list of what a drain has left that are copied at a time, while it is locked.
+pub const LEFT_PER_LOOK: usize = 256;
 /// Listening backlog.
 pub const BACKLOG: i32 = 1024;
 /// Marks of finished work that one commit takes away.

@@ -7,6 +7,7 @@
 //! need the processor.
 
 use crate::ServerHandle;
+use crate::admin;
 use crate::answer::Answered;
 use crate::connection::{self, Connection};
 use crate::execute::{self, Job};
@@ -458,11 +459,8 @@ impl Shard {
                 if cred.uid != 0 && cred.uid != server.uid() {
                     self.reply(key, request.seq, Answered::status(libc::EPERM));
                 } else {
-                    let command = request.str1.to_vec();
-                    let handle = server.clone();
-                    self.block(key, request.seq, move || {
-                        Answered::bytes(handle.administer(&command, &cred))
-                    });
+                    let answered = admin::answer(&server, request.str1);
+                    self.reply(key, request.seq, answered);
                 }
             }
             _ => match Job::new(&request, cred) {

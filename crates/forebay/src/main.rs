@@ -7,7 +7,7 @@ mod error;
 mod place;
 mod program;
 mod recorder;
-mod report;
+mod run_report;
 mod sys;
 mod units;
 mod verbs;

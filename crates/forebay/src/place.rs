@@ -66,7 +66,7 @@ pub fn buffer_root(buffer: &Path) -> Result<(PathBuf, Option<PathBuf>), Fault> {
 }
 
 /// Without `.` and doubled slashes; `..` stays, because it depends on symbolic links.
-fn tidy(path: &Path) -> PathBuf {
+pub fn tidy(path: &Path) -> PathBuf {
     path.components().collect()
 }
 

@@ -4,7 +4,7 @@
 use crate::cli::RecordOptions;
 use crate::error::{Fault, fault};
 use crate::place::{self, plain};
-use crate::report::CallBytes;
+use crate::run_report::CallBytes;
 use crate::sys;
 use crate::units;
 use crate::verbs::shell_word;

@@ -3,29 +3,37 @@
 use crate::cli::{self, exit};
 use crate::error::{Fault, fault};
 use crate::sys;
-use forebay_server::Config;
-use forebay_server::admin::Mover;
+use forebay_admin::{StartFailure, StartReport};
+use forebay_server::{Config, Error};
 use std::fs::File;
 use std::io::Write;
 
 /// Runs the verb: serves until it is told to end.
 pub fn bridge(args: &cli::Bridge) -> Result<u8, Fault> {
     let mut ready = args.ready_fd.map(|fd| File::from(sys::inherited_fd(fd)));
-    let mut say = |line: &str| {
+    let mut say = |report: StartReport| {
         // Who started us may have given up waiting; that is no reason to end.
         if let Some(mut pipe) = ready.take() {
-            let _ = writeln!(pipe, "{line}");
+            let _ = writeln!(pipe, "{}", report.to_line());
         }
     };
     let outcome = Config::new(&args.root, &args.storage).and_then(|mut config| {
-        config.admin = Some(Box::new(Mover::new(args.stay, args.mode.name())));
-        forebay_server::run(config, |_| say("ready"))
+        config.stay = args.stay;
+        forebay_server::run(config, |_| say(StartReport::Ready))
     });
     match outcome {
         Ok(()) => Ok(exit::OK),
         Err(e) => {
-            say(&e.to_string());
-            Err(fault(e.to_string()))
+            let message = e.to_string();
+            let failure = match &e {
+                Error::InUse { .. } => StartFailure::InUse,
+                _ => StartFailure::Other,
+            };
+            say(StartReport::Failed {
+                failure,
+                message: message.clone(),
+            });
+            Err(fault(message).because(e))
         }
     }
 }
