@@ -142,7 +142,10 @@ fn what_the_bridge_says_no_with_has_its_kind() {
         |client, request| send(client, Reply::status(request.seq, libc::EPERM), None),
         None,
     );
-    assert!(matches!(error, AdminError::NotPermitted { .. }), "{error:?}");
+    assert!(
+        matches!(error, AdminError::NotPermitted { .. }),
+        "{error:?}"
+    );
     let error = ask(
         |client, request| send(client, Reply::status(request.seq, libc::EAGAIN), None),
         None,
