@@ -155,3 +155,15 @@ impl Journal {
         self.at = 0;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_and_a_full_quota_are_no_space_and_nothing_else_is() {
+        assert!(failed(ErrorKind::StorageFull.into()).is_no_space());
+        assert!(failed(ErrorKind::QuotaExceeded.into()).is_no_space());
+        assert!(!failed(ErrorKind::PermissionDenied.into()).is_no_space());
+    }
+}

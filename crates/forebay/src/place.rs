@@ -235,8 +235,9 @@ fn library(name: &str, variable: &str) -> Result<PathBuf, Fault> {
 /// The text of an error without `(os error 2)`.
 pub fn plain(e: &std::io::Error) -> String {
     let text = e.to_string();
-    match text.find(" (os error") {
-        Some(at) => text[..at].to_owned(),
+    let number = e.raw_os_error().map(|n| format!(" (os error {n})"));
+    match number.and_then(|number| text.strip_suffix(&number)) {
+        Some(words) => words.to_owned(),
         None => text,
     }
 }

@@ -92,6 +92,11 @@ impl Admin {
         self.threads.await_end()
     }
 
+    /// Those of the running or the last drain. No lock is held while an answer is sent: the caller may be slow.
+    fn counters(&self) -> Arc<Counters> {
+        self.drain.lock().clone()
+    }
+
     /// Starts a drain; one that is at work already is as good.
     fn start_drain(&self, server: &Arc<ServerHandle>, request: DrainRequest) -> Outcome {
         let mut last = self.drain.lock();
@@ -129,7 +134,7 @@ impl Admin {
 
     /// Sends the counters of the drain until it has ended, or the bridge does.
     fn follow_drain(&self, answer: &mut Answer<'_>) -> Outcome {
-        let followed = self.drain.lock().clone();
+        let followed = self.counters();
         loop {
             // Asked before: what is sent last is the end.
             let goes_on = followed.is_running() && !self.threads.is_closing();
@@ -147,7 +152,7 @@ impl Admin {
 
     /// Sends what the last drain has left, a part at a time: the list may be long, and the drain may go on.
     fn send_left(&self, answer: &mut Answer<'_>) -> Outcome {
-        let counters = self.drain.lock().clone();
+        let counters = self.counters();
         let mut after = None;
         loop {
             let part = counters.left_after(after.as_ref(), LEFT_PER_LOOK);
@@ -177,12 +182,12 @@ impl Admin {
             }
             Request::Drain(drain) => {
                 self.start_drain(server, drain)?;
-                answer.item(&self.drain.lock().clone().status())?;
+                answer.item(&self.counters().status())?;
             }
-            Request::DrainStatus => answer.item(&self.drain.lock().clone().status())?,
+            Request::DrainStatus => answer.item(&self.counters().status())?,
             Request::FollowDrain => self.follow_drain(answer)?,
             Request::DrainStop => {
-                let last = self.drain.lock().clone();
+                let last = self.counters();
                 last.stop();
                 answer.item(&last.status())?;
             }
