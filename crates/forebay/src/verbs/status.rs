@@ -17,11 +17,13 @@ pub fn status(args: &cli::Status) -> Result<u8, Fault> {
         None => None,
     };
     let mut all = Vec::new();
+    let mut strange = 0;
     for bridge in bridge::all() {
         let mut bridge = match bridge {
             Ok(bridge) => bridge,
             Err(e) => {
                 eprintln!("forebay: {e}");
+                strange += 1;
                 continue;
             }
         };
@@ -37,6 +39,8 @@ pub fn status(args: &cli::Status) -> Result<u8, Fault> {
     if args.json {
         let list: Vec<Value> = all.iter().map(|(b, s)| s.json(b)).collect();
         println!("{:#}", json!({ "bridges": list }));
+    } else if all.is_empty() && strange > 0 {
+        println!("no bridge runs that this program understands");
     } else if all.is_empty() {
         println!("no bridge runs");
     } else {
