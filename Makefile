@@ -35,9 +35,10 @@ bench: build ## ratios to native ext4 and tmpfs, measured side by side; ARGS="--
 	target/release/forebay-collect-bench
 	target/release/forebay-record-bench
 
-lint: ## formatting, clippy and the documentation, warnings forbidden
+lint: ## formatting, clippy, the rules of the house and the documentation, warnings forbidden
 	cargo fmt --all --check
 	cargo clippy --workspace --exclude forebay-preload --exclude forebay-record --all-targets -- -D warnings
+	@scripts/check-rules.sh
 	@# Without test targets: the libraries bring their own panic handlers, which a test harness can't share.
 	cargo clippy --release -p forebay-preload --lib -- -D warnings
 	cargo clippy --release -p forebay-record --lib -- -D warnings

@@ -73,18 +73,26 @@ fn a_workload_that_fails_says_why_and_the_exit_code_tells() {
     assert!(error.contains("file/one-file"), "{error}");
 }
 
-/// The whole of it, if the stack is built: `make test` and `make bench` build it first.
+/// The whole of it, with the command that was built as this test was, and the library that programs get.
 #[test]
 fn the_table_has_a_figure_for_every_row_on_both_file_systems() {
-    let stack = Path::new(env!("CARGO_BIN_EXE_forebay-bench"))
-        .ancestors()
-        .nth(2)
-        .expect("an executable of cargo lies two folders below target")
-        .join("release");
-    let (forebay, library) = (stack.join("forebay"), stack.join("libforebay_preload.so"));
-    if !forebay.is_file() || !library.is_file() {
-        eprintln!("skipped: {} holds no release build", stack.display());
-        return;
+    let mut folders = Path::new(env!("CARGO_BIN_EXE_forebay-bench")).ancestors();
+    let beside = folders
+        .nth(1)
+        .expect("an executable of cargo lies in a folder");
+    let target = folders
+        .next()
+        .expect("an executable of cargo lies two folders below target");
+    let (forebay, library) = (
+        beside.join("forebay"),
+        target.join("release/libforebay_preload.so"),
+    );
+    for needed in [&forebay, &library] {
+        forebay_testkit::skip_unless!(
+            needed.is_file(),
+            "{} is missing (`make test` builds it)",
+            needed.display()
+        );
     }
     let dir = folder("table");
     let json = dir.join("report.json");

@@ -4,35 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::{CounterModule, Record, Result};
 
-/// Upper bounds, inclusive, in bytes, of the ten buckets of the access size histograms; the
-/// last one has none.
-pub const SIZE_BUCKETS: [u64; 10] = [
-    100,
-    1 << 10,
-    10 << 10,
-    100 << 10,
-    1 << 20,
-    4 << 20,
-    10 << 20,
-    100 << 20,
-    1 << 30,
-    u64::MAX,
-];
-
-/// The bucket of the access size histograms that `bytes` falls into, 0 to 9.
-///
-/// ```
-/// assert_eq!(darshan_log::size_bucket(100), 0);
-/// assert_eq!(darshan_log::size_bucket(101), 1);
-/// assert_eq!(darshan_log::size_bucket(1 << 40), 9);
-/// ```
-pub fn size_bucket(bytes: u64) -> usize {
-    SIZE_BUCKETS
-        .iter()
-        .position(|bound| bytes <= *bound)
-        .unwrap_or(SIZE_BUCKETS.len() - 1)
-}
-
 /// A kind of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Category {

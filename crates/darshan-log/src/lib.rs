@@ -58,7 +58,8 @@ mod rewrite;
 mod upgrade;
 mod writer;
 
-pub use derived::{Category, CategoryTotals, Derived, RankTime, SIZE_BUCKETS, derive, size_bucket};
+pub use darshan_sizes::{SIZE_BUCKETS, size_bucket};
+pub use derived::{Category, CategoryTotals, Derived, RankTime, derive};
 pub use dxt::{DxtMpiio, DxtPosix, DxtRecord, Segment};
 pub use entry::{Module, Records};
 pub use error::{Error, Region, Result};

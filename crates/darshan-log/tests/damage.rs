@@ -1,5 +1,6 @@
 //! Cut, damaged and hostile logs: an error with region and offset, never a panic, and never
 //! more memory than the limits allow.
+#![allow(unsafe_code)]
 
 mod common;
 

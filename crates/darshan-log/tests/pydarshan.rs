@@ -172,7 +172,12 @@ fn every_value_of_every_log_is_the_one_that_pydarshan_reads_before_and_after_rew
         return;
     };
     let folder = TempFolder::new("pydarshan");
-    let logs: Vec<PathBuf> = sample_logs()
+    // More to compare where they are; the others are enough.
+    let samples = sample_logs().unwrap_or_else(|reason| {
+        forebay_testkit::without_data(&reason);
+        Vec::new()
+    });
+    let logs: Vec<PathBuf> = samples
         .into_iter()
         .chain(pydarshan.example_logs())
         .chain(own_logs(&folder.0))

@@ -276,7 +276,7 @@ fn accumulation_of_one_file_keeps_its_id_and_extremes() {
 #[test]
 fn records_that_darshan_reduced_obey_the_same_invariants() {
     let mut seen = 0;
-    for path in sample_logs() {
+    for path in forebay_testkit::optional_data!(sample_logs()) {
         let log = Log::open(&path).unwrap();
         // The ranks that took part can't be more than the job's.
         let ranks = log.job.nprocs as f64;
@@ -328,5 +328,5 @@ fn records_that_darshan_reduced_obey_the_same_invariants() {
             seen += 1;
         }
     }
-    assert!(seen == 0 || seen > 30, "{seen}");
+    assert!(seen > 30, "{seen}");
 }

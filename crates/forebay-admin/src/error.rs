@@ -116,6 +116,15 @@ pub enum AdminError {
         /// What the bridge speaks; [`VERSION`] is what this program does.
         theirs: u32,
     },
+    /// The bridge speaks another version of the protocol that carries the control messages.
+    OtherProtocol {
+        /// The socket.
+        peer: PathBuf,
+        /// What this program speaks.
+        ours: u8,
+        /// What the bridge speaks.
+        theirs: u8,
+    },
     /// The bridge has answered, and does not do it.
     Refused {
         /// The socket.
@@ -176,6 +185,14 @@ impl AdminError {
         )
     }
 
+    /// Does the bridge speak another version, of the control messages or of what carries them?
+    pub fn is_other_version(&self) -> bool {
+        matches!(
+            self,
+            AdminError::Version { .. } | AdminError::OtherProtocol { .. }
+        )
+    }
+
     /// Has the bridge not answered in time?
     pub fn is_timeout(&self) -> bool {
         use io::ErrorKind::{TimedOut, WouldBlock};
@@ -215,6 +232,11 @@ impl fmt::Display for AdminError {
             AdminError::Version { peer, theirs } => write!(
                 f,
                 "the bridge at {} speaks version {theirs} of the control messages, and this program version {VERSION}: use the `forebay` with which it was started",
+                peer.display()
+            ),
+            AdminError::OtherProtocol { peer, ours, theirs } => write!(
+                f,
+                "this program speaks protocol {ours}, the bridge at {} speaks {theirs}: use the same version of both",
                 peer.display()
             ),
             AdminError::Refused {

@@ -1,4 +1,5 @@
 //! How much memory a long answer takes. Alone in its process, because it counts what the process allocates.
+#![allow(unsafe_code)]
 
 use forebay_admin::drain::{Left, Reason};
 use forebay_admin::{AnswerWriter, Items};

@@ -5,7 +5,7 @@ use forebay_admin::drain::{DrainRequest, DrainStatus, Inventory, Left};
 use forebay_admin::{
     AdminError, Garbled, Items, LifetimeStatus, Request, Status, VERSION_WITHOUT_NUMBER,
 };
-use forebay_wire::{Op, Request as Message};
+use forebay_wire::{Op, PROTOCOL_VERSION, Request as Message};
 use serde::de::DeserializeOwned;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -194,6 +194,11 @@ fn failed(socket: &Path, request: &'static str, e: Error) -> AdminError {
     let peer = socket.to_owned();
     match e {
         Error::Lost { cause, .. } => AdminError::Unreachable { peer, cause },
+        Error::Version { theirs, .. } => AdminError::OtherProtocol {
+            peer,
+            ours: PROTOCOL_VERSION,
+            theirs,
+        },
         Error::Errno(libc::EPERM) => AdminError::NotPermitted { peer },
         Error::Errno(libc::EAGAIN) => AdminError::Busy { peer },
         Error::Errno(errno) => AdminError::Lost {

@@ -5,6 +5,9 @@
 //! is sent again under the same token until the bridge is back or patience ends,
 //! so that it is carried out once.
 //!
+//! [`Client::begin`] hands a request over and [`Client::finish`] collects its answer, so that up to
+//! [`MAX_IN_FLIGHT`] requests may be under way at once, answered and collected in any order.
+//!
 //! ```no_run
 //! use forebay_client::Client;
 //! use std::io::Write;
@@ -14,7 +17,7 @@
 //! assert_eq!(client.stat("results/a.dat")?.size, 25);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod control;
 mod files;
@@ -23,8 +26,11 @@ mod socket;
 pub use control::Control;
 pub use files::{Entry, Hello};
 
+use forebay_hook::kernel;
+use forebay_link::retry::{Next, Retry};
 use forebay_wire::{
-    MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply, ReplyKind, Request, STATUS_REDIRECT,
+    DecodeError, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, PROTOCOL_VERSION, Reply, ReplyKind, Request,
+    STATUS_OTHER_VERSION, STATUS_REDIRECT,
 };
 use socket::Socket;
 use std::ffi::OsString;
@@ -33,13 +39,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a request waits for a bridge that is gone, unless told otherwise.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-/// First pause between two attempts to reach it; it doubles each time.
-const PAUSE_FIRST: Duration = Duration::from_millis(1);
-const PAUSE_LONGEST: Duration = Duration::from_millis(100);
+/// Requests of one client that may be in flight at once; each has a connection of its own.
+pub const MAX_IN_FLIGHT: usize = 64;
 
 /// Why a request has no result.
 #[derive(Debug)]
@@ -57,6 +63,15 @@ pub enum Error {
     },
     /// The bridge answered something that is no answer to this request.
     Protocol(String),
+    /// The bridge speaks another version of the protocol.
+    Version {
+        /// Its socket.
+        socket: PathBuf,
+        /// What it speaks.
+        theirs: u8,
+    },
+    /// [`MAX_IN_FLIGHT`] requests wait for their answers to be collected.
+    TooManyInFlight,
 }
 
 impl fmt::Display for Error {
@@ -68,6 +83,13 @@ impl fmt::Display for Error {
                 write!(f, "no bridge at {}: {cause}", socket.display())
             }
             Error::Protocol(what) => write!(f, "the bridge's answer makes no sense: {what}"),
+            Error::Version { socket, theirs } => write!(
+                f,
+                "this program's Forebay client speaks protocol {PROTOCOL_VERSION}, the bridge at {} speaks {theirs}: \
+                 use the same version of both",
+                socket.display()
+            ),
+            Error::TooManyInFlight => write!(f, "{MAX_IN_FLIGHT} requests are in flight already"),
         }
     }
 }
@@ -82,10 +104,11 @@ impl std::error::Error for Error {
 }
 
 impl Error {
-    /// The errno that the bridge answered.
+    /// The errno that the bridge answered, or `EPROTO` if it speaks another version.
     pub fn errno(&self) -> Option<i32> {
         match self {
             Error::Errno(e) => Some(*e),
+            Error::Version { .. } => Some(STATUS_OTHER_VERSION),
             _ => None,
         }
     }
@@ -107,16 +130,40 @@ pub struct Answer {
     pub fd: Option<OwnedFd>,
 }
 
-/// A client of one bridge. It has one request under way at a time.
+/// A client of one bridge.
 #[derive(Debug)]
 pub struct Client {
     path: PathBuf,
-    socket: Option<Socket>,
+    /// Connections that no request uses; the last one used is the last.
+    idle: Vec<Socket>,
     id: u64,
     seq: u32,
     patience: Duration,
+    answer_limit: Duration,
+    /// The clock of retries.
+    since: Instant,
+    /// Each request in flight has a clone.
+    in_flight: Arc<()>,
     out: Box<[u8]>,
     into: Box<[u8]>,
+}
+
+/// A request in flight. Dropped, its answer is thrown away; it may be carried out all the same.
+#[derive(Debug)]
+#[must_use = "the answer is collected by Client::finish"]
+pub struct Pending {
+    client: u64,
+    seq: u32,
+    message: Vec<u8>,
+    sent: io::Result<Socket>,
+    _in_flight: Arc<()>,
+}
+
+impl Pending {
+    /// Would [`Client::finish`] return without waiting for the bridge, unless it has to connect anew?
+    pub fn is_ready(&self) -> bool {
+        self.sent.as_ref().map_or(true, Socket::is_ready)
+    }
 }
 
 impl Client {
@@ -125,17 +172,19 @@ impl Client {
     /// # Errors
     /// [`Error::Lost`]: nobody listens there, or not to this user.
     pub fn connect(path: &Path) -> Result<Self> {
-        let lost = |cause| Error::Lost {
+        let socket = Socket::connect(path, Duration::ZERO).map_err(|cause| Error::Lost {
             socket: path.to_owned(),
             cause,
-        };
-        let socket = Socket::connect(path).map_err(lost)?;
+        })?;
         Ok(Client {
-            id: socket::random().map_err(lost)?,
+            id: kernel::random(),
             path: path.to_owned(),
-            socket: Some(socket),
+            idle: vec![socket],
             seq: 0,
             patience: PATIENCE,
+            answer_limit: Duration::ZERO,
+            since: Instant::now(),
+            in_flight: Arc::new(()),
             out: vec![0; MAX_REQUEST_BYTES].into(),
             into: vec![0; MAX_REPLY_BYTES].into(),
         })
@@ -146,72 +195,139 @@ impl Client {
         self.patience = patience;
     }
 
-    /// Waits no longer than this for an answer of the bridge that it is connected to; zero, as at first:
+    /// Waits no longer than this for an answer to a request that begins from now on; zero, as at first:
     /// for ever, because a request may take as long as the file system below does.
     ///
     /// # Errors
     /// [`Error::Lost`]: there is no connection.
     pub fn set_answer_limit(&mut self, limit: Duration) -> Result<()> {
-        let set = match &self.socket {
-            Some(socket) => socket.limit_wait(limit),
-            None => Err(io::ErrorKind::NotConnected.into()),
+        self.answer_limit = limit;
+        let set = match &self.idle[..] {
+            [] => Err(io::ErrorKind::NotConnected.into()),
+            idle => idle.iter().try_for_each(|socket| socket.limit_wait(limit)),
         };
-        set.map_err(|cause| Error::Lost {
+        set.map_err(|cause| self.lost(cause))
+    }
+
+    fn lost(&self, cause: io::Error) -> Error {
+        Error::Lost {
             socket: self.path.clone(),
             cause,
-        })
+        }
     }
 
     /// Asks anything. Client id, number and retry mark of `request` are filled in.
     ///
     /// # Errors
-    /// Each of [`Error`].
+    /// Each of [`Error`], but [`Error::TooManyInFlight`].
     pub fn ask(&mut self, request: Request<'_>) -> Result<Answer> {
-        self.seq = self.seq.wrapping_add(1);
-        let mut retry = false;
-        let mut deadline = None;
-        let mut pause = PAUSE_FIRST;
-        loop {
-            let sent = Request {
-                client: self.id,
-                seq: self.seq,
-                retry,
-                ..request
-            };
-            let len = sent
-                .encode(&mut self.out)
-                .map_err(|_| Error::Errno(libc::ENAMETOOLONG))?;
-            let cause = match self.exchange(len) {
-                Ok(answer) => return answer,
-                Err(e) => e,
-            };
-            self.socket = None;
-            // Whether it arrived nobody knows.
-            retry = true;
-            let now = Instant::now();
-            let until = *deadline.get_or_insert(now + self.patience);
-            if now >= until {
-                return Err(Error::Lost {
-                    socket: self.path.clone(),
-                    cause,
-                });
-            }
-            std::thread::sleep(pause.min(until - now));
-            pause = (pause * 2).min(PAUSE_LONGEST);
+        let mut out = std::mem::take(&mut self.out);
+        let result = self.encode(request, &mut out).and_then(|(seq, len)| {
+            let message = &mut out[..len];
+            let sent = self.send(message);
+            self.collect(seq, message, sent)
+        });
+        self.out = out;
+        result
+    }
+
+    /// Hands a request over without waiting for its answer. Client id, number and retry mark of `request` are filled
+    /// in.
+    ///
+    /// # Errors
+    /// [`Error::TooManyInFlight`]; `ENAMETOOLONG`. All others come with the answer.
+    pub fn begin(&mut self, request: Request<'_>) -> Result<Pending> {
+        if Arc::strong_count(&self.in_flight) > MAX_IN_FLIGHT {
+            return Err(Error::TooManyInFlight);
+        }
+        let mut out = std::mem::take(&mut self.out);
+        let encoded = self.encode(request, &mut out);
+        let message = encoded.map(|(seq, len)| (seq, out[..len].to_vec()));
+        self.out = out;
+        let (seq, mut message) = message?;
+        Ok(Pending {
+            client: self.id,
+            seq,
+            sent: self.send(&mut message),
+            message,
+            _in_flight: self.in_flight.clone(),
+        })
+    }
+
+    /// Waits for the answer to a request of this client.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    ///
+    /// # Panics
+    /// The request is one of another client.
+    pub fn finish(&mut self, mut pending: Pending) -> Result<Answer> {
+        assert_eq!(pending.client, self.id, "a request of another client");
+        self.collect(pending.seq, &mut pending.message, pending.sent)
+    }
+
+    /// Puts the next request into `out`: its number and its length.
+    fn encode(&mut self, request: Request<'_>, out: &mut [u8]) -> Result<(u32, usize)> {
+        // 0 stands for no request at all.
+        self.seq = self.seq.wrapping_add(1).max(1);
+        let sent = Request {
+            client: self.id,
+            seq: self.seq,
+            retry: false,
+            ..request
+        };
+        let len = sent
+            .encode(out)
+            .map_err(|_| Error::Errno(libc::ENAMETOOLONG))?;
+        Ok((self.seq, len))
+    }
+
+    /// Sends a message by a connection that is free, and marks it as a retry from then on.
+    fn send(&mut self, message: &mut [u8]) -> io::Result<Socket> {
+        let socket = match self.idle.pop() {
+            Some(socket) => socket,
+            None => Socket::connect(&self.path, self.answer_limit)?,
+        };
+        let sent = socket.send(message);
+        // Whether it arrived nobody knows.
+        Request::mark_retry(message);
+        match sent {
+            // The bridge has turned away; perhaps it has said why.
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(socket),
+            other => other.map(|()| socket),
         }
     }
 
-    /// One attempt. The outer error is that of the connection.
-    fn exchange(&mut self, len: usize) -> io::Result<Result<Answer>> {
-        let socket = match &self.socket {
-            Some(socket) => socket,
-            None => self.socket.insert(Socket::connect(&self.path)?),
-        };
-        match socket.send(&self.out[..len]) {
-            // The bridge has turned away; perhaps it has said why.
-            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {}
-            other => other?,
+    /// Waits for the answer to what was sent, and sends it again as long as patience lasts.
+    fn collect(
+        &mut self,
+        seq: u32,
+        message: &mut [u8],
+        mut sent: io::Result<Socket>,
+    ) -> Result<Answer> {
+        let mut retry = Retry::new();
+        loop {
+            let cause = match sent.and_then(|socket| self.receive(seq, socket)) {
+                Ok(answer) => return answer,
+                Err(e) => e,
+            };
+            // The others have broken with it.
+            self.idle.clear();
+            let nanoseconds = |time: Duration| time.as_nanos().try_into().unwrap_or(u64::MAX);
+            match retry.failed(
+                nanoseconds(self.since.elapsed()),
+                nanoseconds(self.patience),
+            ) {
+                Next::Now => {}
+                Next::After(ns) => std::thread::sleep(Duration::from_nanos(ns)),
+                Next::Never => return Err(self.lost(cause)),
+            }
+            sent = self.send(message);
         }
+    }
+
+    /// The answer to request `seq` on its connection. The outer error is that of the connection.
+    fn receive(&mut self, seq: u32, socket: Socket) -> io::Result<Result<Answer>> {
         loop {
             let received = socket.receive(&mut self.into)?;
             if received.len == 0 {
@@ -219,13 +335,23 @@ impl Client {
             }
             let reply = match Reply::decode(&self.into[..received.len]) {
                 Ok(reply) => reply,
-                Err(e) => return Ok(Err(Error::Protocol(e.to_string()))),
+                Err(DecodeError::Version(theirs)) => {
+                    return Ok(Err(Error::Version {
+                        socket: self.path.clone(),
+                        theirs,
+                    }));
+                }
+                Err(e) => {
+                    self.idle.push(socket);
+                    return Ok(Err(Error::Protocol(e.to_string())));
+                }
             };
             // Refused before the request was read.
             let refused = reply.seq == 0 && reply.status != 0;
-            if reply.seq != self.seq && !refused {
+            if reply.seq != seq && !refused {
                 continue;
             }
+            self.idle.push(socket);
             return Ok(match reply.status {
                 0 if reply.kind == ReplyKind::Grant && received.fd.is_none() => {
                     // Cut off: this process has no descriptor left for it.

@@ -2,7 +2,9 @@
 
 use forebay_admin::{AdminError, Garbled};
 use forebay_client::Control;
-use forebay_wire::{MAX_REQUEST_BYTES, Op, Reply, ReplyKind, Request};
+use forebay_wire::{
+    MAX_REQUEST_BYTES, Op, PROTOCOL_VERSION, Reply, ReplyKind, Request, STATUS_OTHER_VERSION,
+};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
     SocketFlags, SocketType, accept, bind, listen, recv, sendmsg, socket_with,
@@ -97,6 +99,29 @@ fn a_bridge_of_a_version_to_come_is_told_apart_too() {
         None,
     );
     assert!(matches!(error, AdminError::Version { theirs: 3, .. }));
+}
+
+#[test]
+fn a_bridge_of_another_protocol_is_told_apart_in_one_line_that_names_both() {
+    let error = ask(
+        |client, _| {
+            let refusal = Reply {
+                aux: 99,
+                ..Reply::status(0, STATUS_OTHER_VERSION)
+            };
+            send(client, refusal, None);
+        },
+        None,
+    );
+    assert!(
+        matches!(error, AdminError::OtherProtocol { ours, theirs: 99, .. } if ours == PROTOCOL_VERSION),
+        "{error:?}"
+    );
+    assert!(error.is_other_version());
+    let line = error.to_string();
+    let ours = format!("speaks protocol {PROTOCOL_VERSION},");
+    assert!(line.contains(&ours) && line.contains("speaks 99"), "{line}");
+    assert!(!line.contains('\n'), "{line}");
 }
 
 #[test]

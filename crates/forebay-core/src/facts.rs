@@ -99,6 +99,22 @@ pub struct Fresh {
     pub object: ObjectName,
     /// Its inode number.
     pub ino: u64,
+    /// A doom mark names it: the commit that puts it into the tables takes that away.
+    pub is_doomed: bool,
+    /// The driver keeps a descriptor of it, with the flags that were asked for.
+    pub is_open: bool,
+}
+
+impl Fresh {
+    /// An object that was made just now and has no marks.
+    pub fn new(object: ObjectName, ino: u64) -> Self {
+        Fresh {
+            object,
+            ino,
+            is_doomed: false,
+            is_open: false,
+        }
+    }
 }
 
 /// An entry of a PFS directory.
@@ -112,19 +128,75 @@ pub struct LowerEntry {
     pub dtype: u8,
 }
 
+/// Records of children that are asked for at a time, and so what one message between bridges holds.
+pub const CHILDREN_PER_PAGE: usize = 1024;
+
+/// Entries of a PFS directory that are kept at a time. A larger directory is read several times, once for
+/// each part of its names: so a listing takes bounded memory, whatever it lists.
+pub const LOWER_PAGE_ENTRIES: usize = 1 << 17;
+
+/// A part of the names of a PFS directory, sorted, without "." and "..".
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LowerPage {
+    /// All entries between `after` and the last of them.
+    pub entries: Vec<LowerEntry>,
+    /// The page begins after this name; `None`: at the beginning.
+    pub after: Option<Vec<u8>>,
+    /// Nothing comes after the last entry.
+    pub ends: bool,
+}
+
+impl LowerPage {
+    /// Does the page know what comes next after `after`?
+    pub fn covers(&self, after: Option<&[u8]>) -> bool {
+        let begins = match (&self.after, after) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(from), Some(after)) => &from[..] <= after,
+        };
+        let last = self.entries.last().map(|e| &e.name[..]);
+        begins && (self.ends || last.is_some_and(|last| after.is_none_or(|after| after < last)))
+    }
+
+    /// The entries after `after`.
+    pub fn entries_after(&self, after: Option<&[u8]>) -> &[LowerEntry] {
+        let from = match after {
+            None => 0,
+            Some(after) => self.entries.partition_point(|e| &e.name[..] <= after),
+        };
+        &self.entries[from..]
+    }
+}
+
 /// Something that must be obtained before `decide` can go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Need {
     /// The record of a path whose home is another bridge.
     Record(TreePath),
-    /// What other bridges hold below a directory.
-    Range(TreePath),
+    /// The first children of a directory, after a name, that other bridges hold.
+    Children {
+        /// Which directory.
+        dir: TreePath,
+        /// After this name.
+        after: Option<Vec<u8>>,
+        /// Not more than these.
+        limit: usize,
+    },
+    /// All that other bridges hold below a directory.
+    Below(TreePath),
+    /// What is at this path is being carried out on the PFS: look again when its record has changed.
+    Settled(TreePath),
     /// `lstat` of a path on the PFS.
     Lower(TreePath),
     /// Text of a symbolic link on the PFS.
     LowerLink(TreePath),
-    /// Listing of a PFS directory, sorted by name.
-    LowerList(TreePath),
+    /// The names of a PFS directory after one, a [`LowerPage`].
+    LowerList {
+        /// Which directory.
+        dir: TreePath,
+        /// After this name.
+        after: Option<Vec<u8>>,
+    },
     /// A new backing object.
     Object(Box<NewObject>),
 }
@@ -154,7 +226,7 @@ pub fn errno<T>(e: i32) -> Outcome<T> {
 pub trait Facts {
     /// Record of a path. `Need::Record` if its home is elsewhere and it was not fetched yet.
     fn record(&self, path: &TreePath) -> Outcome<Option<Record>>;
-    /// Records of direct children by name, after `after`, at most `limit`. `Need::Range` if other
+    /// Records of direct children by name, after `after`, at most `limit`. `Need::Children` if other
     /// bridges may hold some and were not asked yet.
     fn children(
         &self,
@@ -162,7 +234,7 @@ pub trait Facts {
         after: Option<&[u8]>,
         limit: usize,
     ) -> Outcome<Vec<(Vec<u8>, Record)>>;
-    /// Records strictly below `dir`, parents first. `Need::Range` as for `children`.
+    /// Records strictly below `dir`, parents first. `Need::Below` as for `children`.
     fn subtree(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, Record)>>;
     /// Path of an object.
     fn path_of(&self, object: ObjectName) -> Outcome<Option<TreePath>>;
@@ -177,8 +249,8 @@ pub trait Facts {
     fn lower(&self, path: &TreePath) -> Outcome<Option<Attr>>;
     /// Text of a symbolic link on the PFS.
     fn lower_link(&self, path: &TreePath) -> Outcome<Vec<u8>>;
-    /// Listing of a PFS directory, sorted by name, without "." and "..".
-    fn lower_list(&self, path: &TreePath) -> Outcome<Arc<Vec<LowerEntry>>>;
+    /// A page of a PFS directory that [covers](LowerPage::covers) `after`.
+    fn lower_list(&self, path: &TreePath, after: Option<&[u8]>) -> Outcome<Arc<LowerPage>>;
     /// The new backing object made for this very specification, or `Need::Object`.
     fn fresh(&self, spec: &NewObject) -> Outcome<Fresh>;
     /// Next version number for records.
@@ -197,4 +269,6 @@ pub struct Settings {
     pub root: Vec<u8>,
     /// PFS files above this size in bytes are written in place instead of being staged.
     pub stage_limit_bytes: u64,
+    /// The user that runs the bridge.
+    pub bridge_uid: u32,
 }

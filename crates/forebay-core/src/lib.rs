@@ -7,8 +7,15 @@
 //! real servers (`forebay-server`) and under the seeded fault simulator
 //! (`forebay-sim`).
 #![forbid(unsafe_code)]
+// Which ones, and why: clippy.toml beside Cargo.toml.
+#![deny(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    clippy::disallowed_macros
+)]
 
 pub mod access;
+pub mod batch;
 pub mod bridge;
 pub mod drain;
 pub mod encoding;
@@ -20,5 +27,6 @@ pub mod ops;
 pub mod path;
 pub mod pfs_kind;
 pub mod record;
+pub mod request;
 pub mod table;
 pub mod walk;

@@ -71,7 +71,16 @@ impl TreePath {
 
     /// The path of `name` in this directory. `name` is one component.
     pub fn join(&self, name: &[u8]) -> TreePath {
-        debug_assert!(!name.is_empty() && !name.contains(&b'/'));
+        debug_assert!(
+            !name.is_empty() && name != b"." && name != b"..",
+            "no component: {}",
+            name.escape_ascii()
+        );
+        debug_assert!(
+            !name.iter().any(|&b| b == b'/' || b == 0),
+            "not one component: {}",
+            name.escape_ascii()
+        );
         let mut v = Vec::with_capacity(self.0.len() + 1 + name.len());
         v.extend_from_slice(&self.0);
         if !v.is_empty() {
@@ -204,6 +213,18 @@ mod tests {
         for s in ["/", "/a", "a/", "a//b", ".", "a/..", "a\0b"] {
             assert_eq!(TreePath::new(s.as_bytes()), None, "{s:?}");
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "no component: ..")]
+    fn the_way_up_is_no_component() {
+        p("a").join(b"..");
+    }
+
+    #[test]
+    #[should_panic(expected = "not one component: b/c")]
+    fn two_components_are_not_joined_as_one() {
+        p("a").join(b"b/c");
     }
 
     #[test]

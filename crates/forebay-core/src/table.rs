@@ -69,6 +69,8 @@ pub enum TableError {
         /// Where it lies: a key, or a place in a file.
         at: String,
     },
+    /// What lies in the tables has a format that this program does not know. Holds which one, and where.
+    OtherFormat(String),
     /// The store failed in another way. Holds what it said.
     Failed(String),
 }
@@ -96,7 +98,9 @@ impl TableError {
 impl fmt::Display for TableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TableError::NoSpace(said) | TableError::Failed(said) => {
+            TableError::NoSpace(said)
+            | TableError::OtherFormat(said)
+            | TableError::Failed(said) => {
                 write!(f, "metadata store: {said}")
             }
             TableError::Damaged { what, at } => write!(f, "metadata store: damaged {what} at {at}"),
@@ -130,11 +134,25 @@ pub trait Tables {
         limit: usize,
     ) -> Result<Vec<(Vec<u8>, Record)>, TableError>;
 
+    /// The first `limit` records strictly below `dir` that come after `after` in the order of
+    /// [`TreePath::key`], which has parents before children.
+    ///
+    /// # Errors
+    /// The store failed or a record is damaged.
+    fn page_below(
+        &self,
+        dir: &TreePath,
+        after: Option<&TreePath>,
+        limit: usize,
+    ) -> Result<Vec<(TreePath, Record)>, TableError>;
+
     /// All records strictly below `dir`, parents before children.
     ///
     /// # Errors
     /// The store failed or a record is damaged.
-    fn subtree(&self, dir: &TreePath) -> Result<Vec<(TreePath, Record)>, TableError>;
+    fn subtree(&self, dir: &TreePath) -> Result<Vec<(TreePath, Record)>, TableError> {
+        self.page_below(dir, None, usize::MAX)
+    }
 
     /// The path that names an object.
     ///

@@ -2,27 +2,17 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use darshan_sizes::size_bucket;
+
 /// Values of which the frequency is known, per file and set; Darshan tracks as many.
 pub const TRACKED_VALUES: usize = 32;
 /// Values that a log holds.
 pub const COMMON_VALUES: usize = 4;
-/// Upper ends of the size buckets, inclusive; the tenth has none.
-const BUCKET_ENDS: [i64; 9] = [
-    100,
-    1 << 10,
-    10 << 10,
-    100 << 10,
-    1 << 20,
-    4 << 20,
-    10 << 20,
-    100 << 20,
-    1 << 30,
-];
 
 /// The size bucket of `bytes`, 0 to 9.
 #[inline]
 pub fn bucket(bytes: i64) -> usize {
-    BUCKET_ENDS.iter().take_while(|&&end| bytes > end).count()
+    size_bucket(bytes.max(0) as u64)
 }
 
 /// Adds `n`.

@@ -1,5 +1,47 @@
 //! Entries of an environment block, and the list in `LD_PRELOAD`.
 
+use core::ffi::c_char;
+
+use crate::kernel::bytes;
+
+unsafe extern "C" {
+    static mut environ: *const *const c_char;
+}
+
+/// The process's environment block at this moment; null before libc is ready.
+pub fn block() -> *const *const c_char {
+    // SAFETY: a plain read of a pointer that libc owns.
+    unsafe { environ }
+}
+
+/// Entries of an environment block, or of any such list.
+///
+/// # Safety
+/// `block` is null or a NULL-terminated array of C strings that outlives `'a`.
+pub unsafe fn entries<'a>(block: *const *const c_char) -> impl Iterator<Item = &'a [u8]> {
+    let mut at = block;
+    core::iter::from_fn(move || {
+        if at.is_null() {
+            return None;
+        }
+        // SAFETY: the caller's promise; the iterator stops at the NULL.
+        unsafe {
+            let s = *at;
+            if s.is_null() {
+                return None;
+            }
+            at = at.add(1);
+            Some(bytes(s))
+        }
+    })
+}
+
+/// The value of a variable of the environment at this moment; a C string, for a NUL follows it.
+pub fn variable(name: &[u8]) -> Option<&'static [u8]> {
+    // SAFETY: libc keeps `environ` well-formed.
+    unsafe { entries(block()) }.find_map(|entry| value(entry, name))
+}
+
 /// The value in `entry` if it is `name=value`.
 pub fn value<'e>(entry: &'e [u8], name: &[u8]) -> Option<&'e [u8]> {
     entry.strip_prefix(name)?.strip_prefix(b"=")

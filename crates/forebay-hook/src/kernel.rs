@@ -4,7 +4,10 @@
 //! cancellation points; and `errno` must stay as it is when a hook succeeds.
 
 use core::arch::asm;
-use core::ffi::{c_char, c_int, c_long};
+use core::ffi::{CStr, c_char, c_int, c_long};
+use core::ptr::null_mut;
+
+pub use crate::kernel_call as call;
 
 /// An errno of the kernel.
 pub type Errno = c_int;
@@ -59,10 +62,230 @@ macro_rules! kernel_call {
 #[inline]
 pub unsafe fn bytes<'a>(s: *const c_char) -> &'a [u8] {
     // SAFETY: the caller's promise.
-    unsafe { core::ffi::CStr::from_ptr(s) }.to_bytes()
+    unsafe { CStr::from_ptr(s) }.to_bytes()
 }
 
-/// "/proc/self/fd/N" as a C string.
+/// `errno` of the calling thread.
+#[inline]
+pub fn errno() -> Errno {
+    // SAFETY: errno of the calling thread is always there.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Sets `errno` of the calling thread.
+#[inline]
+pub fn set_errno(e: Errno) {
+    // SAFETY: errno of the calling thread is always there.
+    unsafe { *libc::__errno_location() = e };
+}
+
+/// Process id; asked of the kernel, because a child of `vfork` shares our memory.
+#[inline]
+pub fn getpid() -> c_int {
+    // SAFETY: no arguments.
+    unsafe { call!(libc::SYS_getpid) }.unwrap_or(0) as c_int
+}
+
+/// Process id of the parent.
+pub fn getppid() -> c_int {
+    // SAFETY: no arguments.
+    unsafe { call!(libc::SYS_getppid) }.unwrap_or(0) as c_int
+}
+
+/// Effective user and group.
+pub fn effective_ids() -> (u32, u32) {
+    // SAFETY: no arguments.
+    let (uid, gid) = unsafe { (call!(libc::SYS_geteuid), call!(libc::SYS_getegid)) };
+    (uid.unwrap_or(0) as u32, gid.unwrap_or(0) as u32)
+}
+
+/// Nanoseconds of the monotonic clock. A system call: libc's `clock_gettime` needs none.
+pub fn monotonic_ns() -> u64 {
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `t` is writable.
+    let _ = unsafe { call!(libc::SYS_clock_gettime, libc::CLOCK_MONOTONIC, &raw mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// Sleeps; a signal may cut it short.
+pub fn sleep_ns(ns: u64) {
+    let t = libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as c_long,
+    };
+    // SAFETY: `t` is readable.
+    let _ = unsafe { call!(libc::SYS_nanosleep, &raw const t, 0) };
+}
+
+/// Lets another thread run on this processor, if one wants to.
+#[inline]
+pub fn give_way() {
+    // SAFETY: no arguments.
+    let _ = unsafe { call!(libc::SYS_sched_yield) };
+}
+
+/// Random 64 bits, never 0. Falls back on pid and clock before the kernel's pool is ready.
+pub fn random() -> u64 {
+    let mut x = 0u64;
+    // SAFETY: `x` is writable for eight bytes.
+    let got = unsafe { call!(libc::SYS_getrandom, &raw mut x, 8, libc::GRND_NONBLOCK) };
+    if got != Ok(8) {
+        x = (monotonic_ns() ^ (getpid() as u64) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+    x.max(1)
+}
+
+/// Anonymous zeroed memory, or null.
+pub fn map(len: usize) -> *mut u8 {
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: asks for a new mapping.
+    match unsafe { call!(libc::SYS_mmap, 0, len, prot, flags, -1isize, 0) } {
+        Ok(p) => p as *mut u8,
+        Err(_) => null_mut(),
+    }
+}
+
+/// Gives back a mapping.
+///
+/// # Safety
+/// Nothing may refer to the memory any more.
+pub unsafe fn unmap(p: *mut u8, len: usize) {
+    // SAFETY: the caller's promise.
+    let _ = unsafe { call!(libc::SYS_munmap, p, len) };
+}
+
+/// `openat` on a C string.
+///
+/// # Errors
+/// As `openat(2)`.
+///
+/// # Safety
+/// `path` is a C string.
+pub unsafe fn openat(
+    dirfd: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: u32,
+) -> Result<c_int, Errno> {
+    // SAFETY: the caller's promise.
+    unsafe { call!(libc::SYS_openat, dirfd, path, flags, mode) }.map(|r| r as c_int)
+}
+
+/// Closes `fd`, which is the library's own.
+#[inline]
+pub fn close(fd: c_int) {
+    // SAFETY: plain integers.
+    let _ = unsafe { call!(libc::SYS_close, fd) };
+}
+
+/// `fcntl` with an integer argument.
+///
+/// # Errors
+/// As `fcntl(2)`.
+pub fn fcntl(fd: c_int, cmd: c_int, arg: usize) -> Result<c_int, Errno> {
+    // SAFETY: plain integers.
+    unsafe { call!(libc::SYS_fcntl, fd, cmd, arg) }.map(|r| r as c_int)
+}
+
+/// `dup3`.
+///
+/// # Errors
+/// As `dup3(2)`.
+pub fn dup3(old: c_int, new: c_int, flags: c_int) -> Result<c_int, Errno> {
+    // SAFETY: plain integers.
+    unsafe { call!(libc::SYS_dup3, old, new, flags) }.map(|r| r as c_int)
+}
+
+/// Text of the symbolic link at a C string: bytes written to `out`, at most `room`.
+///
+/// # Errors
+/// As `readlink(2)`.
+///
+/// # Safety
+/// `path` is a C string, `out` is writable for `room` bytes.
+pub unsafe fn readlink(path: *const c_char, out: *mut u8, room: usize) -> Result<usize, Errno> {
+    // SAFETY: the caller's promise.
+    unsafe { call!(libc::SYS_readlinkat, libc::AT_FDCWD, path, out, room) }
+}
+
+/// Reads from `fd` at `offset`.
+///
+/// # Errors
+/// As `pread(2)`.
+pub fn pread(fd: c_int, out: &mut [u8], offset: usize) -> Result<usize, Errno> {
+    // SAFETY: `out` is writable for its length.
+    unsafe { call!(libc::SYS_pread64, fd, out.as_mut_ptr(), out.len(), offset) }
+}
+
+/// Attributes of an open file.
+pub fn fstat(fd: c_int) -> Option<libc::stat> {
+    // SAFETY: zeroes are a valid value.
+    let mut out: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: `out` is writable.
+    unsafe { call!(libc::SYS_fstat, fd, &raw mut out) }.ok()?;
+    Some(out)
+}
+
+/// Position of a descriptor.
+pub fn position(fd: c_int) -> Option<i64> {
+    // SAFETY: plain integers.
+    unsafe { call!(libc::SYS_lseek, fd, 0, libc::SEEK_CUR) }
+        .ok()
+        .map(|p| p as i64)
+}
+
+/// What an open descriptor is called, as the kernel sees it.
+pub fn fd_name(fd: c_int, out: &mut [u8]) -> Option<&[u8]> {
+    // SAFETY: the path is a C string, `out` is writable for its length.
+    let n = unsafe { readlink(FdPath::new(fd).as_ptr(), out.as_mut_ptr(), out.len()) };
+    out.get(..n.ok()?)
+}
+
+/// Writes a line to standard error, at most 512 bytes of it.
+pub fn complain(parts: &[&[u8]]) {
+    let mut line = [0u8; 512];
+    let mut n = 0;
+    for (to, from) in line.iter_mut().zip(parts.iter().flat_map(|p| p.iter())) {
+        *to = *from;
+        n += 1;
+    }
+    // SAFETY: `line` is readable for `n` bytes.
+    let _ = unsafe { call!(libc::SYS_write, 2, line.as_ptr(), n) };
+}
+
+/// Ends the process, after a line on standard error unless it is empty.
+pub fn broken(complaint: &[u8]) -> ! {
+    if !complaint.is_empty() {
+        complain(&[complaint]);
+    }
+    // SAFETY: ends the process.
+    unsafe { libc::abort() }
+}
+
+/// A descriptor of the library that is closed when it goes.
+#[derive(Debug)]
+pub struct OwnFd(pub c_int);
+
+impl OwnFd {
+    /// Hands it over.
+    pub fn into_raw(self) -> c_int {
+        let fd = self.0;
+        core::mem::forget(self);
+        fd
+    }
+}
+
+impl Drop for OwnFd {
+    fn drop(&mut self) {
+        close(self.0);
+    }
+}
+
+/// The path `/proc/self/fd/N` as a C string.
 pub struct FdPath([u8; 32]);
 
 impl FdPath {
@@ -118,16 +341,8 @@ mod tests {
 
     #[test]
     fn the_kernel_answers_and_errors_are_told_apart() {
-        const GETPID: c_long = if cfg!(target_arch = "x86_64") {
-            39
-        } else {
-            172
-        };
-        const CLOSE: c_long = if cfg!(target_arch = "x86_64") { 3 } else { 57 };
+        assert!(getpid() > 0);
         // SAFETY: no memory is touched.
-        unsafe {
-            assert!(kernel_call!(GETPID).unwrap() > 0);
-            assert_eq!(kernel_call!(CLOSE, -1isize), Err(9));
-        }
+        assert_eq!(unsafe { call!(libc::SYS_close, -1isize) }, Err(libc::EBADF));
     }
 }

@@ -6,6 +6,16 @@
 //! No std, no allocation, no thread-local storage: a hook may run before libc
 //! has finished its own start, in a signal handler, or in a child of `vfork`.
 //!
+//! | module | what it does |
+//! |---|---|
+//! | [`hooks!`], [`Real`] | a function of libc anew, and the definition that comes next |
+//! | [`preload_library!`] | the frame of a library |
+//! | [`foreign`] | the same for functions of libraries that come with the program |
+//! | [`mpi_abi`] | handles and constants of the MPI libraries |
+//! | [`kernel`], [`thread`] | system calls, and the calling thread |
+//! | [`fork`] | state that a child must not inherit |
+//! | [`environment`], [`path`], [`shebang`], [`stdio_mode`] | pure rules |
+//!
 //! ```
 //! use core::ffi::c_int;
 //! forebay_hook::hooks! {
@@ -18,13 +28,20 @@
 //! assert_eq!(unsafe { sched_yield() }, 0);
 //! ```
 #![no_std]
+#![allow(unsafe_code)]
 
+mod elf;
 pub mod environment;
+pub mod foreign;
+pub mod fork;
+mod frame;
 pub mod kernel;
+pub mod mpi_abi;
 pub mod path;
 pub mod shebang;
 pub mod stdio_mode;
 mod symbol;
+pub mod thread;
 
 pub use symbol::Real;
 

@@ -17,8 +17,7 @@ use forebay_core::facts::{Attr, Timestamp};
 use forebay_core::path::TreePath;
 use forebay_core::record::{Kind, ObjectName, Record, Stamp};
 use forebay_pfs::Lower;
-use forebay_sys::files::{self as more, Users};
-use forebay_sys::{self as sys, Errno};
+use forebay_sys::{self as sys, Errno, Openers, errno_of};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -206,9 +205,9 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
         // What is compared comes from the file system and not from cached pages; the disk is asked for
         // the whole batch at once.
         for (file, written) in synced.iter().filter_map(|c| c.file.as_ref()) {
-            more::forget_pages(file.as_fd());
+            sys::forget_pages(file.as_fd());
             if written.size <= CHUNK_BYTES as u64 {
-                more::will_need(file.as_fd());
+                sys::will_need(file.as_fd());
             }
         }
         let verified = self.each(synced, |c| self.verify(c, buffer));
@@ -222,12 +221,12 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
         let mut files = copied.iter().filter_map(|c| c.file.as_ref());
         if copied.len() >= SYNC_ALL_FROM
             && let Some((any, _)) = files.next()
-            && more::syncfs(any.as_fd()).is_ok()
+            && sys::syncfs(any.as_fd()).is_ok()
         {
             return copied;
         }
         self.each(copied, |c| match &c.file {
-            Some((file, _)) => more::fsync(file.as_fd()).during("fsync"),
+            Some((file, _)) => sys::fsync(file.as_fd()).during("fsync"),
             None => Ok(()),
         })
     }
@@ -300,7 +299,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
                 return Ok(None);
             };
             self.dress(source.as_fd(), file.as_fd(), &attr)?;
-            more::begin_writeback(file.as_fd());
+            sys::begin_writeback(file.as_fd());
             Ok(Some(written))
         })();
         match outcome {
@@ -317,7 +316,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
         let objects = self.ground.objects();
         let flags = libc::O_RDONLY | libc::O_NOFOLLOW;
         match objects.open_object(object, flags) {
-            Err(Errno(libc::EACCES)) => {
+            Err(Errno::ACCESS) => {
                 objects.never_reuse(object);
                 let path = objects
                     .open_object(object, libc::O_PATH)
@@ -341,7 +340,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
     }
 
     fn is_written_to(&self, source: &OwnedFd) -> bool {
-        while processes::is_in_use(source, Users::Writers) {
+        while processes::is_in_use(source, Openers::Writers) {
             if self.is_stopping() || !self.has_patience() {
                 return true;
             }
@@ -376,18 +375,14 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
         size: u64,
         buffer: &mut [u8],
     ) -> Work<Option<Written>> {
-        more::will_read_all(source.as_fd());
-        let from: std::fs::File = source
-            .try_clone()
-            .map_err(Errno::from)
-            .during("dup")?
-            .into();
+        sys::will_read_all(source.as_fd());
+        let from: std::fs::File = source.try_clone().map_err(errno_of).during("dup")?.into();
         let mut sum = Xxh3::new();
         let mut ranges = Vec::new();
         let mut is_short = false;
         let mut at = 0;
         while at < size {
-            let Some((start, end)) = more::next_data(source.as_fd(), at).during("seek")? else {
+            let Some((start, end)) = sys::next_data(source.as_fd(), at).during("seek")? else {
                 break;
             };
             let end = end.min(size);
@@ -405,7 +400,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
                 self.throttle.take(want as u64, self.counters);
                 let n = from
                     .read_at(&mut buffer[..want], pos)
-                    .map_err(Errno::from)
+                    .map_err(errno_of)
                     .during("read in the buffer")?;
                 if n == 0 {
                     is_short = true;
@@ -413,7 +408,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
                 }
                 sum.update(&buffer[..n]);
                 file.write_all_at(&buffer[..n], pos)
-                    .map_err(Errno::from)
+                    .map_err(errno_of)
                     .during("write")?;
                 pos += n as u64;
                 Counters::add(&self.counters.bytes_done, n as u64);
@@ -424,7 +419,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
             at = end;
         }
         if ranges.last().is_none_or(|&(_, end)| end < size) {
-            more::set_size(file.as_fd(), size).during("truncate")?;
+            sys::set_size(file.as_fd(), size).during("truncate")?;
         }
         Ok(Some(Written {
             size,
@@ -469,7 +464,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
                 .objects()
                 .link_text(record.object)
                 .during("read in the buffer")?;
-            more::symlink(&text, dir, temp).during("symlink")?;
+            sys::symlink(&text, dir, temp).during("symlink")?;
         } else {
             sys::mknod(dir, temp, attr.mode, attr.rdev).during("mknod")?;
         }
@@ -492,7 +487,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
             return Ok(());
         }
         // Else its access time would be now. Not everybody may ask for this; then it is set again.
-        let keeps = more::keep_access_time(file.as_fd()).is_ok();
+        let keeps = sys::keep_access_time(file.as_fd()).is_ok();
         let mut sum = Xxh3::new();
         let mut verified = 0;
         for &(start, end) in &written.ranges {
@@ -502,7 +497,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
                 let want = buffer.len().min((end - pos) as usize);
                 let n = file
                     .read_at(&mut buffer[..want], pos)
-                    .map_err(Errno::from)
+                    .map_err(errno_of)
                     .during("read back")?;
                 if n == 0 {
                     break;
@@ -518,7 +513,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
         let is_same =
             attr.size == written.size && verified == expected && sum.digest() == written.sum;
         if !is_same {
-            return Err(Errno(libc::EIO)).during("verify");
+            return Err(Errno::IO).during("verify");
         }
         if !keeps && let Ok(now) = self.ground.objects().attr(c.task.object()) {
             let times: (Timestamp, Timestamp) = (now.atime, now.mtime);
@@ -566,7 +561,7 @@ fn take_batch(queue: &mut VecDeque<Task>) -> Vec<Task> {
 fn create_temp(dir: BorrowedFd<'_>, temp: &[u8]) -> Work<OwnedFd> {
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
     match sys::open(dir, temp, flags, 0o600) {
-        Err(Errno(libc::EEXIST)) => {
+        Err(Errno::EXIST) => {
             remove_temp(dir, temp)?;
             sys::open(dir, temp, flags, 0o600)
         }
@@ -577,7 +572,7 @@ fn create_temp(dir: BorrowedFd<'_>, temp: &[u8]) -> Work<OwnedFd> {
 
 pub(crate) fn remove_temp(dir: BorrowedFd<'_>, temp: &[u8]) -> Work<()> {
     match sys::unlink(dir, temp, false) {
-        Ok(()) | Err(Errno(libc::ENOENT)) => Ok(()),
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(e) => Err(e).during("unlink"),
     }
 }

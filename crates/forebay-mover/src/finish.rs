@@ -11,8 +11,7 @@ use forebay_core::drain::{Picture, Update};
 use forebay_core::facts::Attr;
 use forebay_core::path::TreePath;
 use forebay_core::record::{Kind, Record};
-use forebay_sys::Errno;
-use forebay_sys::files::{self as more, Users};
+use forebay_sys::{self as sys, Errno, Openers};
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
@@ -81,12 +80,12 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
                 .ground
                 .lower()
                 .open(&dir, libc::O_RDONLY | libc::O_DIRECTORY)
-                .and_then(|fd| more::fsync(fd.as_fd()));
+                .and_then(|fd| sys::fsync(fd.as_fd()));
             match synced {
                 // Gone meanwhile, or of a file system that does not sync directories.
-                Ok(()) | Err(Errno(libc::ENOENT | libc::ENOTDIR | libc::EINVAL)) => {}
+                Ok(()) | Err(Errno::NOENT | Errno::NOTDIR | Errno::INVAL) => {}
                 // Its owner may write and search it, but not read it.
-                Err(Errno(libc::EACCES)) => self.sync_all(),
+                Err(Errno::ACCESS) => self.sync_all(),
                 Err(errno) => {
                     let operation = "fsync directory";
                     self.leave(&dir, 0, Trouble { operation, errno });
@@ -99,7 +98,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
         let lower = self.ground.lower();
         let synced = lower
             .open(&TreePath::root(), libc::O_RDONLY | libc::O_DIRECTORY)
-            .and_then(|fd| more::syncfs(fd.as_fd()));
+            .and_then(|fd| sys::syncfs(fd.as_fd()));
         if let Err(errno) = synced {
             let operation = "syncfs";
             self.leave(&TreePath::root(), 0, Trouble { operation, errno });
@@ -171,7 +170,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
                 // Nodes take no leases.
                 Kind::Special => objects
                     .attr(record.object)
-                    .is_ok_and(|attr| processes::anyone_has((attr.dev, attr.ino), Users::Anyone)),
+                    .is_ok_and(|attr| processes::anyone_has((attr.dev, attr.ino), Openers::Anyone)),
                 _ => false,
             };
             if is_open {
@@ -185,7 +184,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
 
     fn is_open(&self, record: &Record) -> bool {
         match self.open_source(record.object) {
-            Ok(fd) => processes::is_in_use(&fd, Users::Anyone),
+            Ok(fd) => processes::is_in_use(&fd, Openers::Anyone),
             Err(_) => true,
         }
     }

@@ -3,6 +3,7 @@
 //! `forebay_core::drain` plans; here is what carries the plan out. A drain is one [`Pass`] in a thread of the
 //! bridge: [`names`] change places first, then [`contents`] are copied, then directories get their attributes
 //! and, if nothing is left, the buffered copies go ([`finish`]).
+#![forbid(unsafe_code)]
 
 mod contents;
 mod counters;

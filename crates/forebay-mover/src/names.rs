@@ -218,7 +218,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
                 Ok(()) => {}
                 // Another parent takes write permission on the directory itself, removal does not.
                 Err(Trouble {
-                    errno: Errno(libc::EACCES | libc::EPERM | libc::EXDEV),
+                    errno: Errno::ACCESS | Errno::PERM | Errno::XDEV,
                     ..
                 }) => pfs::remove_tree(dir.as_fd(), target.name())?,
                 Err(e) => return Err(e),
@@ -246,7 +246,7 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
             pfs::rename(lower, from, to)?;
             self.counters.renamed(1);
         } else if pfs::look(lower, to)?.is_none() {
-            return Err(Errno(libc::ENOENT)).during("rename");
+            return Err(Errno::NOENT).during("rename");
         }
         self.note_dir(to);
         Ok(Did::Done)
@@ -299,12 +299,12 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
                 self.note_dir(path);
                 return Ok(());
             }
-            Err(Errno(libc::EEXIST)) => self.note_unsynced(path),
+            Err(Errno::EXIST) => self.note_unsynced(path),
             Err(e) => return Err(e).during("mkdir"),
         }
         let attr = sys::stat(dir.as_fd(), path.name()).during("stat")?;
         if !pfs::is_dir(&attr) {
-            return Err(Errno(libc::EEXIST)).during("mkdir");
+            return Err(Errno::EXIST).during("mkdir");
         }
         // It gets its own mode back with the other attributes, at the end.
         if attr.mode & 0o700 != 0o700 {

@@ -3,7 +3,6 @@
 use forebay_core::facts::Attr;
 use forebay_core::path::TreePath;
 use forebay_pfs::Lower;
-use forebay_sys::files as more;
 use forebay_sys::{self as sys, Errno};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -46,14 +45,14 @@ pub fn look(lower: &Lower, path: &TreePath) -> Work<Option<Attr>> {
     let dir = match parent(lower, path) {
         Ok(dir) => dir,
         Err(Trouble {
-            errno: Errno(libc::ENOENT | libc::ENOTDIR | libc::ELOOP),
+            errno: Errno::NOENT | Errno::NOTDIR | Errno::LOOP,
             ..
         }) => return Ok(None),
         Err(e) => return Err(e),
     };
     match sys::stat(dir.as_fd(), path.name()) {
         Ok(attr) => Ok(Some(attr)),
-        Err(Errno(libc::ENOENT)) => Ok(None),
+        Err(Errno::NOENT) => Ok(None),
         Err(e) => Err(e).during("stat"),
     }
 }
@@ -66,21 +65,21 @@ pub fn is_dir(attr: &Attr) -> bool {
 /// `rename` on the PFS.
 pub fn rename(lower: &Lower, from: &TreePath, to: &TreePath) -> Work<()> {
     let (a, b) = (parent(lower, from)?, parent(lower, to)?);
-    more::rename(a.as_fd(), from.name(), b.as_fd(), to.name()).during("rename")
+    sys::rename(a.as_fd(), from.name(), b.as_fd(), to.name()).during("rename")
 }
 
 /// Removes `name` in `dir` with everything in it; nothing there is fine. Symbolic links are not followed.
 pub fn remove_tree(dir: BorrowedFd<'_>, name: &[u8]) -> Work<()> {
     match sys::unlink(dir, name, false) {
-        Ok(()) | Err(Errno(libc::ENOENT)) => return Ok(()),
+        Ok(()) | Err(Errno::NOENT) => return Ok(()),
         // POSIX says EPERM, Linux says EISDIR.
-        Err(Errno(libc::EISDIR | libc::EPERM)) => {}
+        Err(Errno::ISDIR | Errno::PERM) => {}
         Err(e) => return Err(e).during("unlink"),
     }
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
     let inner = match sys::open(dir, name, flags, 0) {
         Ok(fd) => fd,
-        Err(Errno(libc::EACCES)) => {
+        Err(Errno::ACCESS) => {
             // Its owner has locked himself out; what goes anyway may be opened first.
             sys::chmod_at(dir, name, 0o700).during("chmod")?;
             sys::open(dir, name, flags, 0).during("open directory")?
@@ -93,7 +92,7 @@ pub fn remove_tree(dir: BorrowedFd<'_>, name: &[u8]) -> Work<()> {
     for entry in &entries {
         let mut removed = remove_tree(inner.as_fd(), &entry.name);
         if let Err(Trouble {
-            errno: Errno(libc::EACCES),
+            errno: Errno::ACCESS,
             ..
         }) = removed
             && !opened
@@ -105,7 +104,7 @@ pub fn remove_tree(dir: BorrowedFd<'_>, name: &[u8]) -> Work<()> {
         removed?;
     }
     match sys::unlink(dir, name, true) {
-        Ok(()) | Err(Errno(libc::ENOENT)) => Ok(()),
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(e) => Err(e).during("rmdir"),
     }
 }
@@ -115,7 +114,7 @@ pub fn remove_tree(dir: BorrowedFd<'_>, name: &[u8]) -> Work<()> {
 pub fn copy_xattrs(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Work<Vec<String>> {
     let names = match sys::list_xattr(from) {
         Ok(names) => names,
-        Err(Errno(libc::EOPNOTSUPP)) => return Ok(Vec::new()),
+        Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
         Err(e) => return Err(e).during("list xattrs"),
     };
     let mut refused = Vec::new();
@@ -129,7 +128,7 @@ pub fn copy_xattrs(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Work<Vec<String>
         };
         match sys::set_xattr(to, name, &value) {
             Ok(()) => {}
-            Err(Errno(libc::EOPNOTSUPP | libc::EPERM)) => {
+            Err(Errno::OPNOTSUPP | Errno::PERM) => {
                 refused.push(String::from_utf8_lossy(name).into_owned());
             }
             Err(e) => return Err(e).during("set xattr"),

@@ -1,7 +1,7 @@
 //! Who has a file or directory open, according to /proc: for directories, which take no leases, and
 //! for file systems without leases. Sees the processes that the bridge's user may look into.
 
-use forebay_sys::files::{self as more, Users};
+use forebay_sys::{self as sys, Openers};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -26,16 +26,16 @@ const GRANT_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Does anybody else have this open file open for writing, or at all? A lease tells; where the file
 /// system has none, /proc does.
-pub fn is_in_use(file: &OwnedFd, by: Users) -> bool {
+pub fn is_in_use(file: &OwnedFd, by: Openers) -> bool {
     let asked = Instant::now();
     let inode = forebay_sys::stat(file.as_fd(), b"").map(|attr| (attr.dev, attr.ino));
     loop {
-        match (more::is_in_use(file.as_fd(), by), inode) {
+        match (sys::is_in_use(file.as_fd(), by), inode) {
             (Some(false), _) => return false,
             (Some(true), Ok(inode)) => {
                 // A grant on its way: the client has it already, and we are about to close it.
                 if !we_have(inode, file.as_raw_fd()) || asked.elapsed() > GRANT_PATIENCE {
-                    return more::is_in_use(file.as_fd(), by) != Some(false);
+                    return sys::is_in_use(file.as_fd(), by) != Some(false);
                 }
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -60,14 +60,14 @@ fn is_inode(path: &Path, inode: (u64, u64)) -> bool {
 }
 
 /// Does another process have this inode (device and number) open or mapped?
-pub fn anyone_has(inode: (u64, u64), by: Users) -> bool {
+pub fn anyone_has(inode: (u64, u64), by: Openers) -> bool {
     others().any(|process| {
         let open = std::fs::read_dir(process.join("fd"))
             .into_iter()
             .flatten()
             .flatten()
             .any(|fd| {
-                is_inode(&fd.path(), inode) && (by == Users::Anyone || can_write(&process, &fd))
+                is_inode(&fd.path(), inode) && (by == Openers::Anyone || can_write(&process, &fd))
             });
         open || std::fs::read_dir(process.join("map_files"))
             .into_iter()

@@ -13,7 +13,7 @@ use forebay_admin::drain::Reason;
 use forebay_core::drain::{Update, copy_name};
 use forebay_core::record::{Record, Stamp};
 use forebay_core::table::Change;
-use forebay_sys::files as more;
+use forebay_sys as sys;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
@@ -207,13 +207,13 @@ impl<G: Ground + ?Sized> Pass<'_, G> {
     fn name_all(&self, c: &Copied) -> Work<()> {
         let temp = copy_name(c.task.contents.oid);
         let (first, _) = &c.task.ready[0];
-        more::rename(c.dir.as_fd(), &temp, c.dir.as_fd(), first.name()).during("rename")?;
+        sys::rename(c.dir.as_fd(), &temp, c.dir.as_fd(), first.name()).during("rename")?;
         self.note_dir(first);
         for (path, _) in &c.task.ready[1..] {
             let dir = pfs::parent(self.ground.lower(), path)?;
             remove_temp(dir.as_fd(), &temp)?;
-            more::link(c.dir.as_fd(), first.name(), dir.as_fd(), &temp).during("link")?;
-            more::rename(dir.as_fd(), &temp, dir.as_fd(), path.name()).during("rename")?;
+            sys::link(c.dir.as_fd(), first.name(), dir.as_fd(), &temp).during("link")?;
+            sys::rename(dir.as_fd(), &temp, dir.as_fd(), path.name()).during("rename")?;
             // A rename between two names of one inode leaves both.
             remove_temp(dir.as_fd(), &temp)?;
             self.note_dir(path);

@@ -6,6 +6,7 @@
 use forebay_core::facts::{Label, LabelParent};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId};
+use forebay_types::MAX_NAME_BYTES;
 
 /// Name of the attribute on an object's first name; a further link has its number behind it.
 pub const XATTR: &[u8] = b"user.forebay.label";
@@ -49,8 +50,22 @@ fn own_place(label: &Label) -> Option<TreePath> {
     }
 }
 
+/// Can this be the name in a label? Only a record of the root itself would have none, and there is none.
+fn is_one_name(name: &[u8]) -> bool {
+    let path = TreePath::new(name);
+    name.len() <= MAX_NAME_BYTES && path.is_some_and(|path| path.depth() == 1)
+}
+
 /// Bytes of a label.
+///
+/// # Panics
+/// The name is no component of a path.
 pub fn encode(label: &Label) -> Vec<u8> {
+    assert!(
+        is_one_name(&label.name),
+        "no name for a label: {}",
+        label.name.escape_ascii()
+    );
     let mut flags = 0;
     if matches!(label.parent, LabelParent::Lower(_)) {
         flags |= PARENT_IS_LOWER;
@@ -137,9 +152,7 @@ pub fn decode(bytes: &[u8]) -> Option<Label> {
         LabelParent::Object(ObjectId::new(BridgeId(bridge), epoch, r.number()?))
     };
     let name = r.string()?;
-    let one_name = !name.is_empty() && TreePath::new(name)?.depth() == 1;
-    // Only a record of the root itself would have no name, and there is none.
-    if !one_name {
+    if !is_one_name(name) {
         return None;
     }
     let mut label = Label {
@@ -206,6 +219,27 @@ mod tests {
                 assert_eq!(decode(&bytes[..cut]), None);
             }
         }
+    }
+
+    #[test]
+    fn what_is_no_name_is_no_label() {
+        let [mut label, ..] = <[Label; 4]>::try_from(labels()).unwrap();
+        label.name = vec![b'n'; MAX_NAME_BYTES];
+        let bytes = encode(&label);
+        assert_eq!(decode(&bytes), Some(label));
+        // The length of a longer name and one byte more.
+        let at = bytes.len() - MAX_NAME_BYTES - 2;
+        assert_eq!(bytes[at..at + 2], [0xff, 1]);
+        let longer = [&bytes[..at], &[0x80, 2, b'n'], &bytes[at + 2..]].concat();
+        assert_eq!(decode(&longer), None);
+    }
+
+    #[test]
+    #[should_panic(expected = "no name for a label: a/b")]
+    fn a_label_with_a_path_for_a_name_is_a_broken_assertion() {
+        let mut label = labels().remove(0);
+        label.name = b"a/b".to_vec();
+        encode(&label);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::{Name, Objects, Shape, parse_name, shape};
 use crate::label;
 use forebay_core::facts::Label;
 use forebay_core::record::ObjectName;
-use forebay_sys::{self as sys, Errno, Sys};
+use forebay_sys::{self as sys, Errno, Sys, errno_of};
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -64,7 +64,7 @@ impl Objects {
         match put {
             Ok(()) => self.drop_label_beside(object),
             // No room in the inode; or none on the disk, then the file finds none either.
-            Err(Errno(libc::ENOSPC | libc::E2BIG | libc::ERANGE)) => {
+            Err(Errno::NOSPC | Errno::TOOBIG | Errno::RANGE) => {
                 self.beside.change(|known| {
                     known.insert(object);
                 });
@@ -72,7 +72,9 @@ impl Objects {
                 let path = path_beside(object);
                 let file = sys::open(self.instance.as_fd(), &path, flags, 0o600)?;
                 use std::io::Write;
-                Ok(std::fs::File::from(file).write_all(&value)?)
+                std::fs::File::from(file)
+                    .write_all(&value)
+                    .map_err(errno_of)
             }
             Err(e) => Err(e),
         }
@@ -87,7 +89,7 @@ impl Objects {
             return Ok(());
         }
         match sys::unlink(self.instance.as_fd(), &path_beside(object), false) {
-            Ok(()) | Err(Errno(libc::ENOENT)) => {}
+            Ok(()) | Err(Errno::NOENT) => {}
             Err(e) => return Err(e),
         }
         self.beside.change(|known| {
@@ -100,13 +102,13 @@ impl Objects {
     pub(super) fn drop_link_label(&self, link: ObjectName) -> Sys<()> {
         let fd = match self.open_label(link) {
             Ok(fd) => fd,
-            Err(Errno(libc::ENOENT)) => return Ok(()),
+            Err(Errno::NOENT) => return Ok(()),
             Err(e) => return Err(e),
         };
         let name = label::xattr_name(link.link);
         let drop = || sys::remove_xattr(fd.as_fd(), &name);
         match self.lending(fd.as_fd(), 0o200, drop) {
-            Err(Errno(libc::ENODATA)) => Ok(()),
+            Err(Errno::NODATA) => Ok(()),
             other => other,
         }
     }
@@ -130,7 +132,9 @@ impl Objects {
             let path = path_beside(object);
             let file = sys::open(self.instance.as_fd(), &path, libc::O_RDONLY, 0)?;
             let mut bytes = Vec::new();
-            std::fs::File::from(file).read_to_end(&mut bytes)?;
+            std::fs::File::from(file)
+                .read_to_end(&mut bytes)
+                .map_err(errno_of)?;
             return Ok(label::decode(&bytes));
         }
         let fd = self.open_label(object)?;
@@ -143,7 +147,7 @@ impl Objects {
     /// gets it back for the moment. The kernel asks for it at each access to an attribute.
     fn lending<T>(&self, fd: BorrowedFd<'_>, bits: u32, work: impl Fn() -> Sys<T>) -> Sys<T> {
         match work() {
-            Err(Errno(libc::EACCES | libc::EPERM)) if !self.root => {
+            Err(Errno::ACCESS | Errno::PERM) if !self.root => {
                 let mode = sys::stat(fd, b"")?.mode & 0o7777;
                 sys::chmod(fd, mode | bits)?;
                 let outcome = work();
@@ -164,7 +168,7 @@ impl Objects {
                 0
             };
         match self.open_file(object, flags) {
-            Err(Errno(libc::EACCES)) if !self.root => {
+            Err(Errno::ACCESS) if !self.root => {
                 let folder = self.folder(object, false)?;
                 let name = Name::new(object, false);
                 let mode = sys::stat(folder.as_fd(), &name)?.mode & 0o7777;

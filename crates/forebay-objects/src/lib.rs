@@ -5,14 +5,18 @@
 //! `<id>.<k>` a further hard link; `dir/<folder>/<id>/` is a directory, always
 //! empty. The lowest two bits of an object's sequence number say which of these
 //! it is, so that an id alone leads to it.
+#![forbid(unsafe_code)]
 
-mod inode;
 pub mod label;
 mod labels;
 mod name;
 mod scan;
 mod spare;
 mod touch;
+mod words;
+
+#[cfg(test)]
+mod tests;
 
 pub use name::{Shape, folder_of, parse_name, shape};
 pub use spare::Slot;
@@ -20,7 +24,7 @@ pub use spare::Slot;
 use forebay_core::facts::{Attr, Fresh, NewKind, NewObject, Timestamp};
 use forebay_core::record::{BridgeId, ObjectId, ObjectName};
 use forebay_pfs::Lower;
-use forebay_sys::{self as sys, Errno, Sys};
+use forebay_sys::{self as sys, Errno, Sys, errno_of};
 use labels::Beside;
 use name::{FOLDER_BITS, Name, SHAPE_BITS};
 use parking_lot::{Mutex, RwLock};
@@ -40,13 +44,6 @@ pub struct Made {
     pub fd: Option<OwnedFd>,
     /// Where the file stands in the register, if it is a spare one: a doom mark names it still.
     pub spare: Option<Slot>,
-}
-
-impl Made {
-    /// Has the object a doom mark that the commit has to take away?
-    pub fn is_doomed(&self) -> bool {
-        self.spare.is_some() || self.fresh.object.link != 0
-    }
 }
 
 /// Open folders of backing objects.
@@ -143,10 +140,15 @@ impl Objects {
     }
 
     fn next_id(&self, shape: Shape) -> ObjectId {
+        assert!(
+            self.me.0 > 0 && self.epoch > 0,
+            "bridges and their starts are counted from 1, so no object has the id 0"
+        );
         let mut unsettled = self.unsettled.lock();
         let count = self.next.fetch_add(1, Ordering::Relaxed);
         let seq = count << SHAPE_BITS | shape as u64;
-        unsettled.insert(seq);
+        let is_new = unsettled.insert(seq);
+        assert!(is_new, "sequence number {seq} is used twice");
         ObjectId::new(self.me, self.epoch, seq)
     }
 
@@ -158,7 +160,10 @@ impl Objects {
     /// Whatever has a sequence number below this is named by a commit, removed, or doomed.
     pub fn settled(&self) -> u64 {
         let unsettled = self.unsettled.lock();
-        unsettled.first().copied().unwrap_or(self.next_seq())
+        let next = self.next_seq();
+        let settled = unsettled.first().copied().unwrap_or(next);
+        debug_assert!(settled <= next, "{settled} was never given out");
+        settled
     }
 
     /// Objects made so far, in units that advance by one with each.
@@ -201,18 +206,19 @@ impl Objects {
     /// # Errors
     /// Of the file system.
     pub fn make_link(&self, old: ObjectName, new: ObjectName, spec: &NewObject) -> Sys<Fresh> {
+        assert!(
+            old.oid == new.oid && new.link != 0,
+            "{new} is no further link of {old}"
+        );
         let folder = self.folder(old, false)?;
         let dir = folder.as_fd();
-        sys::link(dir, &Name::new(old, false), &Name::new(new, false))?;
+        sys::link(dir, &Name::new(old, false), dir, &Name::new(new, false))?;
         let labelled = self.write_label(new, &spec.label);
         if shape(old) == Shape::Node && labelled.is_ok() {
-            sys::link(dir, &Name::new(old, true), &Name::new(new, true))?;
+            sys::link(dir, &Name::new(old, true), dir, &Name::new(new, true))?;
         }
         labelled?;
-        Ok(Fresh {
-            object: new,
-            ino: self.attr(new)?.ino,
-        })
+        Ok(Fresh::new(new, self.attr(new)?.ino))
     }
 
     /// Makes a new object. For a plain file `open` gives the flags of a descriptor that is wanted.
@@ -274,7 +280,7 @@ impl Objects {
                 let ino = sys::stat(fd.as_fd(), b"")?.ino;
                 if let NewKind::Symlink(text) = &spec.what {
                     use std::io::Write;
-                    std::fs::File::from(fd).write_all(text)?;
+                    std::fs::File::from(fd).write_all(text).map_err(errno_of)?;
                 }
                 ino
             }
@@ -306,7 +312,7 @@ impl Objects {
                 let from = lower.open(path, libc::O_RDONLY | libc::O_NONBLOCK)?;
                 let attr = sys::stat(from.as_fd(), b"")?;
                 if attr.mode & libc::S_IFMT != libc::S_IFREG {
-                    return Err(Errno(libc::ESTALE));
+                    return Err(Errno::STALE);
                 }
                 if *bytes > 0 {
                     sys::copy(from.as_fd(), fd.as_fd(), *bytes)?;
@@ -316,10 +322,13 @@ impl Objects {
                 sys::set_times(fd.as_fd(), b"", Some(attr.atime), Some(attr.mtime))?;
                 sys::stat(fd.as_fd(), b"")?.ino
             }
-            NewKind::LinkTo(_) => return Err(Errno(libc::EINVAL)),
+            NewKind::LinkTo(_) => return Err(Errno::INVAL),
         };
         Ok(Made {
-            fresh: Fresh { object, ino },
+            fresh: Fresh {
+                is_open: grant.is_some(),
+                ..Fresh::new(object, ino)
+            },
             fd: grant,
             spare: None,
         })
@@ -334,7 +343,7 @@ impl Objects {
         match sys::chown(dir, name, uid, gid) {
             // Without privilege the owner is the only user there is, and a group that
             // the kernel does not grant stays what it was.
-            Err(Errno(libc::EPERM)) if !self.root => Ok(()),
+            Err(Errno::PERM) if !self.root => Ok(()),
             other => other,
         }
     }
@@ -381,7 +390,8 @@ impl Objects {
         let mut text = Vec::new();
         std::fs::File::from(fd)
             .take(libc::PATH_MAX as u64)
-            .read_to_end(&mut text)?;
+            .read_to_end(&mut text)
+            .map_err(errno_of)?;
         Ok(text)
     }
 
@@ -415,7 +425,7 @@ impl Objects {
     /// Of the file system.
     pub fn remove(&self, object: ObjectName) -> Sys<()> {
         let gone = |r: Sys<()>| match r {
-            Err(Errno(libc::ENOENT)) => Ok(()),
+            Err(Errno::NOENT) => Ok(()),
             other => other,
         };
         let folder = match self.folder(object, false) {

@@ -2,7 +2,7 @@
 
 use super::{Objects, Shape, parse_name, shape};
 use forebay_core::record::ObjectName;
-use forebay_sys::{self as sys, Sys};
+use forebay_sys::{self as sys, Sys, errno_of};
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -52,10 +52,10 @@ impl Objects {
             let entries = match std::fs::read_dir(instance.join(kind)) {
                 Ok(entries) => entries,
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(e) => return Err(e.into()),
+                Err(e) => return Err(errno_of(e)),
             };
             for entry in entries {
-                let name = entry?.file_name();
+                let name = entry.map_err(errno_of)?.file_name();
                 if let Some(n) = name.to_str().and_then(|s| u64::from_str_radix(s, 16).ok()) {
                     last = last.max(Some(n));
                 }

@@ -15,8 +15,8 @@
 //! to do so under the lock of the namespace under which its name was looked up, and who
 //! lets others open it later has to say so ([`Objects::never_reuse`]).
 
-use super::inode::{self, SharedWords};
 use super::name::SHAPE_BITS;
+use super::words::SharedWords;
 use super::{Made, Name, Objects, Shape, shape};
 use crate::label;
 use forebay_core::facts::{Fresh, NewKind, NewObject, Timestamp};
@@ -236,13 +236,13 @@ impl Objects {
             && attr.nlink == 1
             && attr.size == 0
             && attr.blocks == 0;
-        if !is_empty || !inode::is_opened_once(fd.as_fd()) {
+        if !is_empty || !sys::is_opened_once(fd.as_fd()) {
             return Ok(None);
         }
         let label = match self.spares.untouched(object, attr.ctime) {
             Some(label) => Some(label),
-            None if inode::has_only_xattr(fd.as_fd(), label::XATTR)?
-                && !inode::has_inode_flags(fd.as_fd())? =>
+            None if sys::has_only_xattr(fd.as_fd(), label::XATTR)?
+                && !sys::has_inode_flags(fd.as_fd())? =>
             {
                 sys::get_xattr(fd.as_fd(), label::XATTR)?
             }
@@ -296,7 +296,7 @@ impl Objects {
         if mode != spare.mode || chown {
             sys::chmod(fd, mode)?;
         }
-        inode::set_times_to_now(fd)?;
+        sys::set_times_to_now(fd)?;
         let ctime = sys::stat(fd, b"")?.ctime;
         self.spares.note_birth(spare.object, ctime, label);
         let fd = if open == spare.flags {
@@ -308,8 +308,9 @@ impl Objects {
         };
         Ok(Made {
             fresh: Fresh {
-                object: spare.object,
-                ino: spare.ino,
+                is_doomed: true,
+                is_open: true,
+                ..Fresh::new(spare.object, spare.ino)
             },
             fd: Some(fd),
             spare: Some(spare.slot),

@@ -4,17 +4,19 @@
 //! that is mounted or moved above it matters, and no open follows a symbolic
 //! link: whoever could exchange a directory for a link must not lead the bridge
 //! out of the buffer.
+#![forbid(unsafe_code)]
 
 mod dir_times;
+mod first_names;
 
 use dir_times::DirTimes;
-use forebay_core::facts::{Attr, LowerEntry, Timestamp};
+use first_names::First;
+use forebay_core::facts::{Attr, LowerPage, Timestamp};
 use forebay_core::path::TreePath;
 use forebay_core::pfs_kind;
 use forebay_sys::{self as sys, Errno, Sys};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The PFS below the buffer.
@@ -68,7 +70,7 @@ impl Lower {
                 }
                 Ok(Some(attr))
             }
-            Err(Errno(libc::ENOENT | libc::ENOTDIR)) => Ok(None),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(e) => Err(e),
         }
     }
@@ -78,6 +80,11 @@ impl Lower {
     /// # Errors
     /// Of the file system; ELOOP if a symbolic link is on the way.
     pub fn open(&self, path: &TreePath, flags: i32) -> Sys<OwnedFd> {
+        debug_assert_eq!(
+            flags & libc::O_CREAT,
+            0,
+            "an open makes nothing on the PFS: {path}"
+        );
         // `openat2` refuses flags that mean nothing beside O_PATH.
         let flags = match flags & libc::O_PATH {
             0 => flags | libc::O_NOFOLLOW | libc::O_NOCTTY,
@@ -91,7 +98,7 @@ impl Lower {
         if !self.old_kernel.load(Ordering::Relaxed) {
             match sys::open_beneath(self.root.as_fd(), bytes, flags) {
                 // Container runtimes answer EPERM for calls that they do not know.
-                Err(Errno(libc::ENOSYS | libc::EPERM)) if self.lacks_openat2() => {
+                Err(Errno::NOSYS | Errno::PERM) if self.lacks_openat2() => {
                     self.old_kernel.store(true, Ordering::Relaxed);
                 }
                 other => return other,
@@ -156,7 +163,7 @@ impl Lower {
     fn lacks_openat2(&self) -> bool {
         matches!(
             sys::open_beneath(self.root.as_fd(), b".", libc::O_PATH),
-            Err(Errno(libc::ENOSYS | libc::EPERM))
+            Err(Errno::NOSYS | Errno::PERM)
         )
     }
 
@@ -168,32 +175,51 @@ impl Lower {
         let fd = self.open(path, libc::O_PATH)?;
         match sys::readlink(fd.as_fd(), b"") {
             // What `readlinkat` says of a descriptor that is no link.
-            Err(Errno(libc::ENOENT)) => Err(Errno(libc::EINVAL)),
+            Err(Errno::NOENT) => Err(Errno::INVAL),
             other => other,
         }
     }
 
-    /// Entries sorted by name; `None` if there are more than `limit`.
+    /// The first `limit` names after `after`, or a few more. `None`: the directory has more than `inline` entries,
+    /// and was not read to its end.
+    ///
+    /// Reads the whole directory, whatever part of it is wanted, because file systems know no order of
+    /// names; keeps twice `limit` entries at most.
     ///
     /// # Errors
     /// Of the file system.
-    pub fn list(&self, path: &TreePath, limit: usize) -> Sys<Option<Arc<Vec<LowerEntry>>>> {
+    pub fn list(
+        &self,
+        path: &TreePath,
+        after: Option<&[u8]>,
+        limit: usize,
+        inline: usize,
+    ) -> Sys<Option<LowerPage>> {
         let fd = self.open(path, libc::O_RDONLY | libc::O_DIRECTORY)?;
+        let mut first = First::new(after, limit);
         let mut raw = Vec::new();
+        let mut seen = 0;
         while sys::read_dir(fd.as_fd(), &mut raw)? {
-            if raw.len() > limit {
+            seen += raw.len();
+            if seen > inline {
                 return Ok(None);
             }
+            raw.drain(..).for_each(|entry| first.take(entry));
         }
-        let mut entries: Vec<_> = raw
-            .into_iter()
-            .map(|e| LowerEntry {
-                name: e.name,
-                ino: e.ino,
-                dtype: e.dtype,
-            })
-            .collect();
-        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        Ok(Some(Arc::new(entries)))
+        raw.drain(..).for_each(|entry| first.take(entry));
+        Ok(Some(first.page()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "an open makes nothing on the PFS: made")]
+    fn an_open_that_would_make_a_file_is_a_broken_assertion() {
+        let lower = Lower::open_root(&std::env::temp_dir(), Some(false)).unwrap();
+        let path = TreePath::new(*b"made").unwrap();
+        let _ = lower.open(&path, libc::O_WRONLY | libc::O_CREAT);
     }
 }

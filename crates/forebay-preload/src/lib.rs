@@ -15,56 +15,36 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`config`] | the environment |
-//! | [`process`] | state that a child must not inherit |
-//! | [`pool`] | connections |
-//! | [`exchange`] | one request, one reply |
-//! | [`lane`], [`socket`] | its two ways to the bridge |
-//! | [`bridge`] | what a hook asks |
+//! | [`bridge`] | what a hook asks, by [`forebay_link`] |
 //! | [`locate`] | whose is a path |
 //! | [`hooks`] | the functions of libc, by verb |
 #![no_std]
+#![allow(unsafe_code)]
 #![allow(rustdoc::private_intra_doc_links)]
+
+use forebay_hook::fork;
 
 mod bridge;
 mod config;
-mod exchange;
 mod hooks;
-mod lane;
 mod locate;
-mod pool;
-mod process;
-mod socket;
-mod spin;
-mod sys;
-
-#[link(name = "c")]
-unsafe extern "C" {}
 
 /// Before `main`, while there is one thread: what is cheaper or safer now than later.
 extern "C" fn at_load() {
     if config::get().is_some() {
-        process::start();
+        bridge::LINK.start();
+        fork::watch(None, after_fork_in_child);
         hooks::find_next_definitions();
         hooks::identity::read_umask();
     }
 }
 
-#[used]
-#[unsafe(link_section = ".init_array")]
-static AT_LOAD: extern "C" fn() = at_load;
-
-// Precompiled parts of `core` name the function that unwinds, although nothing here can. It must not be seen
-// from outside: programs in Rust have their own.
-core::arch::global_asm!(
-    ".globl rust_eh_personality",
-    ".hidden rust_eh_personality",
-    "rust_eh_personality:"
-);
-
-#[cfg(not(test))]
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    sys::complain(&[b"forebay: a broken assertion in the preload library\n"]);
-    // SAFETY: ends the process.
-    unsafe { libc::abort() }
+extern "C" fn after_fork_in_child() {
+    // SAFETY: the only thread of a new process.
+    unsafe { bridge::LINK.after_fork_in_child() };
 }
+
+forebay_hook::preload_library!(
+    at_load: at_load,
+    complaint: b"forebay: a broken assertion in the preload library\n"
+);

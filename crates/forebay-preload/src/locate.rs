@@ -15,10 +15,11 @@ use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use forebay_hook::path::{self, Glance, Spot};
 use forebay_wire::{Base, MAX_PATH_BYTES, Op, Request};
 
-use crate::bridge::{Answer, Fail};
-use crate::config::{self, Config};
-use crate::process;
-use crate::sys::{self, Errno, FdPath, call};
+use crate::bridge::LINK;
+use crate::config;
+use forebay_hook::kernel::{self, Errno, FdPath, call};
+use forebay_link::Config;
+use forebay_link::{Answer, Fail};
 
 /// Symbolic links out of the buffer and back that one call follows (`MAXSYMLINKS`).
 const MAX_REDIRECTS: usize = 40;
@@ -91,7 +92,7 @@ pub unsafe fn may_be_mine(dirfd: c_int, path: *const c_char) -> bool {
         return false;
     }
     // SAFETY: the caller's promise.
-    let path = unsafe { sys::bytes(path) };
+    let path = unsafe { kernel::bytes(path) };
     match path.first() {
         None => false,
         Some(b'/') => path::glance(path, config.root(), config.alias()) != Glance::Outside,
@@ -243,10 +244,10 @@ fn directory(dirfd: c_int, scratch: &mut Scratch) -> Directory {
     }
     let (room, len) = scratch.room();
     // SAFETY: `room` has `len` bytes.
-    match unsafe { sys::readlink(FdPath::new(dirfd).as_ptr(), room, len) } {
+    match unsafe { kernel::readlink(FdPath::new(dirfd).as_ptr(), room, len) } {
         Ok(n) => {
             let far = config::get().is_some_and(|c| spot(c, scratch.filled(n)) == Spot::Far);
-            if far && process::is_owner() {
+            if far && LINK.is_owner() {
                 mark_far(dirfd);
             }
             Directory::Path(n)
@@ -311,7 +312,7 @@ const EVERYBODY: c_int = -1;
 
 fn is_stray() -> bool {
     let stray = STRAY.load(Ordering::Relaxed);
-    stray != 0 && (stray == EVERYBODY || stray == sys::getpid())
+    stray != 0 && (stray == EVERYBODY || stray == kernel::getpid())
 }
 
 /// From now on the threads may have different working directories.
@@ -326,10 +327,10 @@ fn cwd_is_far() -> bool {
 
 /// After a successful chdir or fchdir.
 pub fn cwd_changed() {
-    if process::is_owner() {
+    if LINK.is_owner() {
         MOVES.fetch_add(1, Ordering::AcqRel);
     } else if STRAY.load(Ordering::Relaxed) != EVERYBODY {
-        STRAY.store(sys::getpid(), Ordering::Relaxed);
+        STRAY.store(kernel::getpid(), Ordering::Relaxed);
     }
 }
 
@@ -359,7 +360,7 @@ fn working_directory(scratch: &mut Scratch) -> Directory {
         _ => return Directory::Path(len),
     };
     if !stray
-        && process::is_owner()
+        && LINK.is_owner()
         && CWD_LOCK
             .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
@@ -382,7 +383,7 @@ fn kernel_cwd(scratch: &mut Scratch) -> Result<usize, Errno> {
     match unsafe { call!(libc::SYS_getcwd, room, len) } {
         Ok(n) => Ok(n - 1),
         // SAFETY: a C string, and `room` has `len` bytes.
-        Err(libc::ENOENT) => unsafe { sys::readlink(c"/proc/self/cwd".as_ptr(), room, len) },
+        Err(libc::ENOENT) => unsafe { kernel::readlink(c"/proc/self/cwd".as_ptr(), room, len) },
         Err(e) => Err(e),
     }
 }
@@ -410,7 +411,7 @@ impl<T> Outcome for *mut T {
 
 /// Sets errno and gives the value that says so.
 pub fn failed<R: Outcome>(e: Errno) -> R {
-    sys::set_errno(e);
+    kernel::set_errno(e);
     R::FAILED
 }
 
@@ -446,7 +447,7 @@ unsafe fn route_slow<R: Outcome>(
     let mut answer = Answer::new();
     for turn in 0..MAX_REDIRECTS {
         // SAFETY: the caller's promise, or a path that was closed with a NUL.
-        let bytes = unsafe { sys::bytes(path) };
+        let bytes = unsafe { kernel::bytes(path) };
         let target = match turn {
             0 => locate(dirfd, bytes, &mut scratch),
             _ => locate_absolute(bytes),

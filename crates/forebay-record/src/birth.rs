@@ -7,12 +7,14 @@ use core::sync::atomic::AtomicU64;
 use forebay_count::layout::{H_IO_FIRST, H_IO_LAST, MIN_TABLE_BYTES, WORD_BYTES};
 use forebay_count::table::Birth;
 use forebay_count::{Host, TABLE_SUFFIX, TROUBLE_PREFIX, Table};
-use forebay_hook::kernel::decimal;
+use forebay_hook::kernel::{self, Errno, call, decimal, openat};
 
+use crate::clock;
 use crate::config::{Config, MAX_DIR_BYTES};
 use crate::end;
+use crate::limits;
+use crate::own_reads;
 use crate::state;
-use crate::sys::{self, Errno, call};
 
 /// Names that are tried, one after the other, before the directory is given up.
 const MAX_NAMES: u64 = 1000;
@@ -22,7 +24,7 @@ const ARGS_BYTES: usize = 3072;
 
 /// The words of a new table. `None`: there is no room, no permission, no directory.
 pub fn make(config: &Config, serial: u64, by_fork: bool) -> Option<&'static [AtomicU64]> {
-    let (pid, ticks) = (sys::getpid() as u32, start_ticks());
+    let (pid, ticks) = (kernel::getpid() as u32, start_ticks());
     let Ok((at, len, path)) = with_limits_lifted(config, (pid, ticks), serial) else {
         leave_note(config, pid);
         return None;
@@ -34,7 +36,7 @@ pub fn make(config: &Config, serial: u64, by_fork: bool) -> Option<&'static [Ato
     }
     remove(&path);
     // SAFETY: nothing refers to it any more.
-    unsafe { sys::unmap(at, len) };
+    unsafe { kernel::unmap(at, len) };
     leave_note(config, pid);
     None
 }
@@ -42,20 +44,20 @@ pub fn make(config: &Config, serial: u64, by_fork: bool) -> Option<&'static [Ato
 /// A limit on file sizes below that of a table would kill the program, and one on descriptors stop us: both are lifted
 /// for the moment, as far as they may be.
 fn with_limits_lifted(config: &Config, process: (u32, u64), serial: u64) -> Result<Mapping, Errno> {
-    let size = sys::soft_limit(libc::RLIMIT_FSIZE);
+    let size = limits::soft_limit(libc::RLIMIT_FSIZE);
     let lifted = (size < config.table_bytes as u64)
-        .then(|| sys::swap_soft_limit(libc::RLIMIT_FSIZE, u64::MAX));
-    let room = sys::soft_limit(libc::RLIMIT_FSIZE).min(config.table_bytes as u64) as usize;
+        .then(|| limits::swap_soft_limit(libc::RLIMIT_FSIZE, u64::MAX));
+    let room = limits::soft_limit(libc::RLIMIT_FSIZE).min(config.table_bytes as u64) as usize;
     let mut made = create(config, room, process, serial);
     if let Err(libc::EMFILE) = made {
-        let files = sys::swap_soft_limit(libc::RLIMIT_NOFILE, u64::MAX);
+        let files = limits::swap_soft_limit(libc::RLIMIT_NOFILE, u64::MAX);
         made = create(config, room, process, serial);
         if let Some(files) = files {
-            sys::swap_soft_limit(libc::RLIMIT_NOFILE, files);
+            limits::swap_soft_limit(libc::RLIMIT_NOFILE, files);
         }
     }
     if let Some(Some(size)) = lifted {
-        sys::swap_soft_limit(libc::RLIMIT_FSIZE, size);
+        limits::swap_soft_limit(libc::RLIMIT_FSIZE, size);
     }
     made
 }
@@ -81,12 +83,12 @@ fn create(
             .text(b"-")
             .number(ticks);
         let path = path.text(b"-").number(n).text(TABLE_SUFFIX.as_bytes());
-        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
         // SAFETY: a C string.
-        match unsafe { sys::open(path.as_ptr(), flags, 0o600) } {
+        match unsafe { openat(libc::AT_FDCWD, path.as_ptr(), flags, 0o600) } {
             Ok(fd) => {
                 let mapped = map(fd, len);
-                sys::close(fd);
+                kernel::close(fd);
                 if mapped.is_err() {
                     remove(&path);
                 }
@@ -117,10 +119,10 @@ fn map(fd: i32, len: usize) -> Result<*mut u8, Errno> {
         call!(libc::SYS_ftruncate, fd, len)?;
         let at = call!(libc::SYS_mmap, 0, len, prot, libc::MAP_SHARED, fd, 0)? as *mut u8;
         // A kernel that can't back pages one by one has to do it for all of them now.
-        if sys::populate(at.cast(), 4096) == Err(libc::EINVAL)
+        if state::populate(at.cast(), 4096) == Err(libc::EINVAL)
             && let Err(e) = call!(libc::SYS_fallocate, fd, 0, 0, len)
         {
-            sys::unmap(at, len);
+            kernel::unmap(at, len);
             return Err(e);
         }
         Ok(at)
@@ -132,9 +134,10 @@ fn leave_note(config: &Config, pid: u32) {
     let path = Path::new(config.dir())
         .text(TROUBLE_PREFIX.as_bytes())
         .number(u64::from(pid));
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_CLOEXEC;
     // SAFETY: a C string.
-    if let Ok(fd) = unsafe { sys::open(path.as_ptr(), libc::O_WRONLY | libc::O_CREAT, 0o600) } {
-        sys::close(fd);
+    if let Ok(fd) = unsafe { openat(libc::AT_FDCWD, path.as_ptr(), flags, 0o600) } {
+        kernel::close(fd);
     }
 }
 
@@ -146,7 +149,7 @@ impl Host for Backing {
     }
 
     fn now_ns(&self) -> u64 {
-        sys::now_ns()
+        clock::now_ns()
     }
 }
 
@@ -169,18 +172,18 @@ fn describe(
         unsafe { call!(libc::SYS_getcwd, cwd.as_mut_ptr(), cwd.len()) }.map_or(0, |n| n - 1);
     let birth = Birth {
         pid,
-        ppid: sys::getppid() as u32,
+        ppid: kernel::getppid() as u32,
         start_ticks: ticks,
         serial: state::serial(),
         by_fork,
         uid,
-        realtime_ns: sys::realtime_ns(),
-        monotonic_ns: sys::now_ns(),
+        realtime_ns: clock::realtime_ns(),
+        monotonic_ns: clock::now_ns(),
         // SAFETY: the kernel closes it with a NUL.
         hostname: unsafe { CStr::from_ptr(host.nodename.as_ptr()) }.to_bytes(),
         job_key: config.job_key(),
         exe: link(c"/proc/self/exe", &mut exe),
-        args: sys::read_file(c"/proc/self/cmdline", &mut args).unwrap_or(&[]),
+        args: own_reads::read_file(c"/proc/self/cmdline", &mut args).unwrap_or(&[]),
         cwd: &cwd[..cwd_len],
     };
     let Some(table) = Table::format(words, &birth, &Backing(words)) else {
@@ -198,22 +201,14 @@ fn describe(
 
 fn link<'o>(path: &CStr, out: &'o mut [u8]) -> &'o [u8] {
     // SAFETY: a C string; `out` is writable for its length.
-    let n = unsafe {
-        call!(
-            libc::SYS_readlinkat,
-            libc::AT_FDCWD,
-            path.as_ptr(),
-            out.as_mut_ptr(),
-            out.len()
-        )
-    };
+    let n = unsafe { kernel::readlink(path.as_ptr(), out.as_mut_ptr(), out.len()) };
     &out[..n.unwrap_or(0)]
 }
 
 /// The 22nd field of /proc/self/stat. The second one is a name in parentheses that may contain anything.
 fn start_ticks() -> u64 {
     let mut room = [0; 1024];
-    let text = sys::read_file(c"/proc/self/stat", &mut room).unwrap_or(&[]);
+    let text = own_reads::read_file(c"/proc/self/stat", &mut room).unwrap_or(&[]);
     let after_name = text.iter().rposition(|&b| b == b')').map_or(0, |n| n + 1);
     let field = text[after_name..]
         .split(|&b| b == b' ')

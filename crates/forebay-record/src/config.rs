@@ -1,18 +1,11 @@
 //! What the environment says, read once at the first hook and copied, because a program may change its environment.
 
-use core::ffi::c_char;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use forebay_count::layout::{MAX_TABLE_BYTES, MIN_TABLE_BYTES};
 use forebay_count::path::{is_left_out, is_within};
 use forebay_count::{DEFAULT_TABLE_BYTES, ENV_RECORD_DIR, ENV_RECORD_INCLUDE, ENV_RECORD_MEMORY};
 use forebay_hook::environment;
-
-use crate::sys;
-
-unsafe extern "C" {
-    static mut environ: *const *const c_char;
-}
 
 /// Longest directory for tables; a table's name follows it.
 pub const MAX_DIR_BYTES: usize = 1024;
@@ -196,22 +189,6 @@ fn number(text: &[u8]) -> Option<usize> {
 }
 
 fn variable(name: &str) -> Option<&'static [u8]> {
-    // SAFETY: read before the program runs, or by a program that calls a hook before its environment moves.
-    let mut at = unsafe { environ };
-    if at.is_null() {
-        return None;
-    }
-    loop {
-        // SAFETY: the block ends with a null pointer; each entry is a C string.
-        let entry = unsafe { *at };
-        if entry.is_null() {
-            return None;
-        }
-        // SAFETY: as above.
-        if let Some(value) = environment::value(unsafe { sys::bytes(entry) }, name.as_bytes()) {
-            return Some(value);
-        }
-        // SAFETY: it was not the last one.
-        at = unsafe { at.add(1) };
-    }
+    // Read before the program runs, or by a program that calls a hook before its environment moves.
+    environment::variable(name.as_bytes())
 }

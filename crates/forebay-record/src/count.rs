@@ -8,11 +8,12 @@ use forebay_count::posix::MEMORY_ALIGNMENT;
 use forebay_count::table::{Bulk, Handle, Name};
 use forebay_count::{Event, Kind, Op};
 
+use crate::clock::now_ns;
 use crate::config;
 use crate::fds::{self, APPEND, ASK, Entry, Standing, View};
-use crate::names::with_name;
+use crate::record_names::with_name;
 use crate::state::{self, Recording, recording};
-use crate::sys::{self, now_ns};
+use forebay_hook::kernel;
 
 /// What a libc function gives back.
 pub trait Outcome: Copy {
@@ -119,7 +120,7 @@ fn advance(fd: c_int, entry: &Entry, op: Op, moved: i64) -> i64 {
     let ask = flags & ASK != 0 || flags & APPEND != 0 && writes;
     if ask
         && !state::is_restricted()
-        && let Some(end) = sys::position(fd)
+        && let Some(end) = kernel::position(fd)
     {
         entry.posix.position.store(end, Relaxed);
         return end - moved;
@@ -132,7 +133,7 @@ fn advance(fd: c_int, entry: &Entry, op: Op, moved: i64) -> i64 {
 fn placed(fd: c_int, entry: &Entry, op: Op, offset: i64, moved: i64) -> i64 {
     let appends = op == Op::Write && entry.flags.load(Relaxed) & APPEND != 0;
     if appends && moved > 0 && !state::is_restricted() {
-        return sys::fstat(fd).map_or(offset, |stat| stat.st_size - moved);
+        return kernel::fstat(fd).map_or(offset, |stat| stat.st_size - moved);
     }
     offset
 }
@@ -262,7 +263,7 @@ pub unsafe fn stat_path(dirfd: c_int, path: *const c_char, call: impl FnOnce() -
     let start_ns = now_ns();
     let result = call();
     let end_ns = now_ns();
-    let errno = sys::errno();
+    let errno = kernel::errno();
     let event = Event::plain(Op::Stat, start_ns, end_ns);
     // SAFETY: the caller's promise.
     let counted = result == 0 && unsafe { on_path(&recording, dirfd, path, &event) };
@@ -271,6 +272,6 @@ pub unsafe fn stat_path(dirfd: c_int, path: *const c_char, call: impl FnOnce() -
             .table
             .add_extra(Extra::StatMissed, start_ns, end_ns);
     }
-    sys::set_errno(errno);
+    kernel::set_errno(errno);
     result
 }

@@ -8,8 +8,9 @@ use forebay_count::Table;
 use forebay_count::layout::{H_END, H_END_CODE, H_IO_LAST, H_LAST};
 use forebay_count::read::End;
 
+use crate::clock;
+use crate::own_reads;
 use crate::state;
-use crate::sys;
 
 /// The figures of /proc/self/io are looked at again after so long, at the next close.
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
@@ -33,7 +34,7 @@ pub fn note(end: End) {
     }
     recording.table.put(H_END_CODE, code);
     recording.table.put(H_END, kind);
-    recording.table.put(H_LAST, sys::now_ns());
+    recording.table.put(H_LAST, clock::now_ns());
 }
 
 /// Is there a table already? A process that ends needs none any more.
@@ -64,9 +65,9 @@ pub fn look_now_and_then(table: &Table<'_>, now_ns: u64) {
 
 /// Writes the figures of /proc/self/io into the header, without what the recorder itself has read.
 pub fn look_at_io(table: &Table<'_>, at: usize) {
-    let [bytes, calls] = sys::own_reads();
+    let [bytes, calls] = own_reads::totals();
     let mut room = [0; 512];
-    let Some(text) = sys::read_file(c"/proc/self/io", &mut room) else {
+    let Some(text) = own_reads::read_file(c"/proc/self/io", &mut room) else {
         return;
     };
     // rchar is the first line, syscr the third.

@@ -15,9 +15,9 @@ use forebay_count::table::{Handle, Name};
 use forebay_count::{Kind, Table};
 
 use crate::config;
-use crate::names;
+use crate::record_names;
 use crate::state::{self, Recording};
-use crate::sys;
+use forebay_hook::kernel;
 
 const CHUNK: usize = 1024;
 const CHUNKS: usize = 16384;
@@ -179,7 +179,7 @@ fn make_chunk(n: usize) -> *mut Entry {
     if state::is_restricted() {
         return null_mut();
     }
-    let fresh = sys::map(BYTES);
+    let fresh = kernel::map(BYTES);
     if fresh.is_null() {
         return null_mut();
     }
@@ -192,7 +192,7 @@ fn make_chunk(n: usize) -> *mut Entry {
         Ok(_) => fresh.cast(),
         Err(other) => {
             // SAFETY: nobody saw it.
-            unsafe { sys::unmap(fresh, BYTES) };
+            unsafe { kernel::unmap(fresh, BYTES) };
             other
         }
     }
@@ -303,14 +303,14 @@ fn ask(fd: c_int, room: &mut [u8; MAX_NAME_BYTES]) -> Option<Origin<'_>> {
     if state::is_restricted() {
         return None;
     }
-    let stat = sys::fstat(fd)?;
+    let stat = kernel::fstat(fd)?;
     if !matches!(
         stat.st_mode & libc::S_IFMT,
         libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK
     ) {
         return Some(Origin::NoFile);
     }
-    let name = sys::fd_name(fd, room)?;
+    let name = kernel::fd_name(fd, room)?;
     let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
     if name.first() != Some(&b'/') || name.starts_with(b"/memfd:") {
         return Some(Origin::NoFile);
@@ -345,7 +345,7 @@ pub fn name<'o>(
     if state::is_restricted() {
         return None;
     }
-    sys::fd_name(fd, room)
+    kernel::fd_name(fd, room)
 }
 
 /// The record for calls on a stream over `fd`. `standard`: its name if it is one of the three that are there from the
@@ -424,5 +424,5 @@ pub fn inherit(from: &Table<'static>, to: &Recording) {
     });
     // Where no handler ran before the fork.
     share_positions();
-    names::directory_changed();
+    record_names::directory_changed();
 }

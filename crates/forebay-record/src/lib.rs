@@ -16,36 +16,36 @@
 //! | [`state`] | this process' table; what a child must not inherit |
 //! | [`birth`] | makes a table |
 //! | [`fds`] | which file a descriptor stands for, and where in it |
-//! | [`names`] | the names of records |
+//! | [`record_names`] | the names of records |
 //! | [`count`] | from calls to events |
 //! | [`opening`] | the same where descriptors come and go |
 //! | [`end`] | how the process ends |
 //! | [`hooks`] | the functions of libc, by verb |
-//! | [`foreign`], [`elf`] | entry points for functions of libraries, and whose definition comes next |
+//! | [`clock`], [`limits`], [`own_reads`] | what it asks of the kernel |
+//! | [`counted`] | functions of libraries that come with the program |
 //! | [`sink`] | records and handles of libraries |
 //! | [`mpiio`], [`hdf5`], [`pnetcdf`] | their functions |
 #![no_std]
+#![allow(unsafe_code)]
 #![allow(rustdoc::private_intra_doc_links)]
 
 mod birth;
+mod clock;
 mod config;
 mod count;
-mod elf;
+mod counted;
 mod end;
 mod fds;
-mod foreign;
 mod hdf5;
 mod hooks;
+mod limits;
 mod mpiio;
-mod names;
 mod opening;
+mod own_reads;
 mod pnetcdf;
+mod record_names;
 mod sink;
 mod state;
-mod sys;
-
-#[link(name = "c")]
-unsafe extern "C" {}
 
 /// Before `main`, while there is one thread: what is cheaper or safer now than later.
 extern "C" fn at_load() {
@@ -56,21 +56,4 @@ extern "C" fn at_load() {
     }
 }
 
-#[used]
-#[unsafe(link_section = ".init_array")]
-static AT_LOAD: extern "C" fn() = at_load;
-
-// Precompiled parts of `core` name the function that unwinds, although nothing here can. It must not be seen
-// from outside: programs in Rust have their own.
-core::arch::global_asm!(
-    ".globl rust_eh_personality",
-    ".hidden rust_eh_personality",
-    "rust_eh_personality:"
-);
-
-#[cfg(not(test))]
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    // SAFETY: ends the process.
-    unsafe { libc::abort() }
-}
+forebay_hook::preload_library!(at_load: at_load, complaint: b"");

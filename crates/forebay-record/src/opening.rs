@@ -8,13 +8,14 @@ use forebay_count::table::{Bulk, Name};
 use forebay_count::{Event, Kind, Op};
 use libc::{O_APPEND, O_CREAT, O_EXCL, O_TRUNC};
 
+use crate::clock::now_ns;
 use crate::config;
 use crate::count::count_posix;
 use crate::end;
 use crate::fds::{self, APPEND, ASK, Standing};
-use crate::names::with_name;
+use crate::record_names::with_name;
 use crate::state::{self, Recording, recording};
-use crate::sys::{self, call, now_ns};
+use forebay_hook::kernel::{self, call};
 
 /// What is known of a path before it is opened.
 #[derive(Clone, Copy)]
@@ -50,7 +51,7 @@ pub unsafe fn open(
             .add_extra(Extra::OpenFailed, start_ns, end_ns);
         return fd;
     }
-    let errno = sys::errno();
+    let errno = kernel::errno();
     let opening = Opening {
         fd,
         flags,
@@ -65,7 +66,7 @@ pub unsafe fn open(
             opened(&recording, name, &opening)
         })
     };
-    sys::set_errno(errno);
+    kernel::set_errno(errno);
     fd
 }
 
@@ -131,13 +132,13 @@ unsafe fn look_before(
     if worth != Some(true) {
         return None;
     }
-    let errno = sys::errno();
+    let errno = kernel::errno();
     // SAFETY: zeroes are a valid value.
     let mut stat: libc::stat = unsafe { core::mem::zeroed() };
     // SAFETY: the caller's promise; `stat` is writable.
     let result = unsafe { crate::hooks::attributes::stat_in_chain(dirfd, path, &raw mut stat) };
-    let found = sys::errno();
-    sys::set_errno(errno);
+    let found = kernel::errno();
+    kernel::set_errno(errno);
     match result {
         0 => Some(Before {
             origin: WAS_THERE,
@@ -230,7 +231,7 @@ fn first_look(opening: &Opening, mode: u32) -> Option<(i64, u64)> {
             Event::opened(mode, 0, origin),
         ));
     }
-    let Some(stat) = sys::fstat(opening.fd) else {
+    let Some(stat) = kernel::fstat(opening.fd) else {
         return Some((-1, Event::opened(mode, 0, origin)));
     };
     if !matches!(

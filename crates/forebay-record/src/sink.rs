@@ -13,11 +13,12 @@ use forebay_count::path::{MAX_NAME_BYTES, record_id};
 use forebay_count::read::End;
 use forebay_count::table::{Handle, Name, Record};
 
+use crate::clock;
 use crate::config;
 use crate::end;
-use crate::names;
+use crate::record_names;
 use crate::state::{self, Recording};
-use crate::sys::{self, call};
+use forebay_hook::kernel;
 
 /// A record is locked for some dozen nanoseconds; its holder may have lost its processor for some milliseconds.
 /// Libraries call from no signal handler, so that may be waited for.
@@ -30,11 +31,11 @@ pub fn recording() -> bool {
 
 /// Makes a call and looks at the clock before and after.
 pub fn timed(call: impl FnOnce() -> usize) -> (usize, Span) {
-    let start_ns = sys::now_ns();
+    let start_ns = clock::now_ns();
     let result = call();
     let span = Span {
         start_ns,
-        end_ns: sys::now_ns(),
+        end_ns: clock::now_ns(),
     };
     (result, span)
 }
@@ -103,8 +104,7 @@ impl Open {
                 return;
             }
             if !state::is_restricted() {
-                // SAFETY: no arguments.
-                let _ = unsafe { call!(libc::SYS_sched_yield) };
+                kernel::give_way();
             }
         }
     }
@@ -167,7 +167,7 @@ fn with_clean<R>(path: &CStr, act: impl FnOnce(&Recording, &[u8]) -> R) -> Optio
     let path: *const c_char = path.as_ptr();
     // SAFETY: a C string.
     let found = unsafe {
-        names::with_name(&recording, libc::AT_FDCWD, path, |clean| {
+        record_names::with_name(&recording, libc::AT_FDCWD, path, |clean| {
             config.records(clean).then(|| act(&recording, clean))
         })
     };

@@ -18,10 +18,14 @@ use core::sync::atomic::{
 use forebay_count::layout::WORD_BYTES;
 use forebay_count::{Host, Table};
 
+use forebay_hook::fork::{self, ForkPage, ZeroIsNew};
+use forebay_hook::kernel::{self, Errno, call};
+
 use crate::birth;
+use crate::clock;
 use crate::config;
 use crate::fds;
-use crate::sys::{self, call};
+use crate::own_reads;
 
 const PAGE_BYTES: usize = 4096;
 
@@ -33,7 +37,8 @@ struct Page {
     len: AtomicUsize,
 }
 
-const _: () = assert!(size_of::<Page>() <= PAGE_BYTES);
+// SAFETY: atomics; phase `NEW` is zero, and the rest is looked at in later phases only.
+unsafe impl ZeroIsNew for Page {}
 
 const NEW: u32 = 0;
 const STARTING: u32 = 1;
@@ -42,7 +47,7 @@ const OFF: u32 = 3;
 /// A thread that meets another one making the table gives way so often before it goes on uncounted.
 const MAX_TURNS: usize = 1000;
 
-static PAGE: AtomicPtr<Page> = AtomicPtr::new(null_mut());
+static PAGE: ForkPage<Page> = ForkPage::new();
 /// The table of this process or, in a new child, of its parent.
 static LAST_WORDS: AtomicPtr<AtomicU64> = AtomicPtr::new(null_mut());
 static LAST_LEN: AtomicUsize = AtomicUsize::new(0);
@@ -66,7 +71,7 @@ impl Host for Recording {
     }
 
     fn now_ns(&self) -> u64 {
-        sys::now_ns()
+        clock::now_ns()
     }
 }
 
@@ -81,7 +86,7 @@ pub fn back(words: &'static [AtomicU64], range: Range<usize>) -> bool {
     }
     // SAFETY: inside the mapping.
     let at = unsafe { words.as_ptr().cast::<u8>().add(first) };
-    match sys::populate(at.cast_mut().cast::<c_void>(), end - first) {
+    match populate(at.cast_mut().cast::<c_void>(), end - first) {
         Ok(()) => true,
         // An older kernel: all of the file was allocated when the table was made.
         Err(libc::EINVAL) => true,
@@ -89,13 +94,18 @@ pub fn back(words: &'static [AtomicU64], range: Range<usize>) -> bool {
     }
 }
 
+/// Backs pages with memory, without the signal that a first touch would bring where there is none.
+pub fn populate(at: *mut c_void, len: usize) -> Result<(), Errno> {
+    /// `MADV_POPULATE_WRITE`, Linux 5.14.
+    const POPULATE_WRITE: c_int = 23;
+    // SAFETY: the range belongs to a mapping of ours.
+    unsafe { call!(libc::SYS_madvise, at, len, POPULATE_WRITE) }.map(drop)
+}
+
 /// The table to count in, if this process is recorded.
 #[inline(always)]
 pub fn recording() -> Option<Recording> {
-    let page = PAGE.load(Ordering::Acquire);
-    if !page.is_null() {
-        // SAFETY: published once, never unmapped; zeroes are a valid state.
-        let page = unsafe { &*page };
+    if let Some(page) = PAGE.peek() {
         match page.phase.load(Ordering::Acquire) {
             READY => return attach(page),
             OFF => return None,
@@ -121,14 +131,13 @@ fn attach(page: &Page) -> Option<Recording> {
 #[cold]
 fn start() -> Option<Recording> {
     let config = config::get()?;
-    let page = page()?;
+    let page = PAGE.get()?;
     for _ in 0..MAX_TURNS {
         match page.phase.load(Ordering::Acquire) {
             READY => return attach(page),
             OFF => return None,
             STARTING => {
-                // SAFETY: no arguments.
-                let _ = unsafe { call!(libc::SYS_sched_yield) };
+                kernel::give_way();
             }
             _ if page
                 .phase
@@ -141,7 +150,7 @@ fn start() -> Option<Recording> {
                         .store(words.as_ptr().cast_mut(), Ordering::Relaxed);
                     page.len.store(words.len(), Ordering::Relaxed);
                 }
-                page.owner.store(sys::getpid(), Ordering::Relaxed);
+                page.owner.store(kernel::getpid(), Ordering::Relaxed);
                 let phase = if found.is_some() { READY } else { OFF };
                 page.phase.store(phase, Ordering::Release);
             }
@@ -160,7 +169,7 @@ fn make(config: &config::Config) -> Option<&'static [AtomicU64]> {
     // SAFETY: the mapping is there until the next lines give it up.
     let parent = (!at.is_null()).then(|| unsafe { core::slice::from_raw_parts(at, len) });
     if parent.is_some() {
-        sys::forget_own_reads();
+        own_reads::forget();
     }
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
     let Some(words) = birth::make(config, serial, parent.is_some()) else {
@@ -173,39 +182,9 @@ fn make(config: &config::Config) -> Option<&'static [AtomicU64]> {
             fds::inherit(&from, &Recording { table: to });
         }
         // SAFETY: nothing refers to it any more; what this process knew of its cells was just replaced.
-        unsafe { sys::unmap(at.cast(), len * WORD_BYTES) };
+        unsafe { kernel::unmap(at.cast(), len * WORD_BYTES) };
     }
     Some(words)
-}
-
-fn page() -> Option<&'static Page> {
-    let at = PAGE.load(Ordering::Acquire);
-    if !at.is_null() {
-        // SAFETY: published once, never unmapped; zeroes are a valid state.
-        return Some(unsafe { &*at });
-    }
-    let fresh = sys::map(PAGE_BYTES);
-    if fresh.is_null() {
-        return None;
-    }
-    // SAFETY: the mapping is ours. A kernel before 4.14 refuses; the fork handler is enough for fork() then.
-    let _ = unsafe { call!(libc::SYS_madvise, fresh, PAGE_BYTES, libc::MADV_WIPEONFORK) };
-    let won = PAGE.compare_exchange(
-        null_mut(),
-        fresh.cast(),
-        Ordering::AcqRel,
-        Ordering::Acquire,
-    );
-    let at = won.map_or_else(
-        |other| {
-            // SAFETY: nobody saw it.
-            unsafe { sys::unmap(fresh, PAGE_BYTES) };
-            other
-        },
-        |_| fresh.cast(),
-    );
-    // SAFETY: as above.
-    Some(unsafe { &*at })
 }
 
 /// Is this a child of `vfork`, with its parent's memory? What it does to its descriptors must not be noted then.
@@ -216,9 +195,9 @@ pub fn is_borrowed() -> bool {
 
 #[cold]
 fn ask_whether_borrowed() -> bool {
-    page().is_some_and(|page| {
+    PAGE.get().is_some_and(|page| {
         let owner = page.owner.load(Ordering::Relaxed);
-        owner != 0 && owner != sys::getpid()
+        owner != 0 && owner != kernel::getpid()
     })
 }
 
@@ -238,15 +217,6 @@ pub fn is_restricted() -> bool {
     RESTRICTED.load(Ordering::Relaxed)
 }
 
-unsafe extern "C" {
-    fn __register_atfork(
-        prepare: Option<extern "C" fn()>,
-        parent: Option<extern "C" fn()>,
-        child: Option<extern "C" fn()>,
-        dso: *mut c_void,
-    ) -> c_int;
-}
-
 /// A child that itself has children must be known to the collector, or theirs would have no parent. And from now on
 /// two processes move the positions of the files that are open.
 extern "C" fn before_fork() {
@@ -256,24 +226,13 @@ extern "C" fn before_fork() {
 }
 
 extern "C" fn after_fork_in_child() {
-    let page = PAGE.load(Ordering::Acquire);
-    if !page.is_null() {
-        // SAFETY: the only thread of a new process; the atomics hold no references.
-        unsafe { core::ptr::write_bytes(page.cast::<u8>(), 0, PAGE_BYTES) };
-    }
+    // SAFETY: the only thread of a new process.
+    unsafe { PAGE.wipe() };
 }
 
 /// At load time, while there is one thread and no lock is held.
 pub fn watch_forks() {
-    // SAFETY: the handlers are static functions of a library that is never unloaded.
-    unsafe {
-        __register_atfork(
-            Some(before_fork),
-            None,
-            Some(after_fork_in_child),
-            null_mut(),
-        )
-    };
+    fork::watch(Some(before_fork), after_fork_in_child);
 }
 
 /// Number of the newest table, from 0.
@@ -283,7 +242,6 @@ pub fn serial() -> u64 {
 
 /// Does this process have a table already?
 pub fn has_begun() -> bool {
-    let page = PAGE.load(Ordering::Acquire);
-    // SAFETY: published once, never unmapped; zeroes are a valid state.
-    !page.is_null() && unsafe { &*page }.phase.load(Ordering::Acquire) == READY
+    PAGE.peek()
+        .is_some_and(|page| page.phase.load(Ordering::Acquire) == READY)
 }

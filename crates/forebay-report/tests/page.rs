@@ -11,13 +11,7 @@ use std::path::PathBuf;
 
 /// A browser showing a page; none (with the reason printed) if no browser is installed.
 fn browser_on(html: &str) -> Option<(Browser, tempfile::TempDir, PathBuf)> {
-    let mut browser = match chromium::start() {
-        Ok(browser) => browser,
-        Err(reason) => {
-            println!("{reason}");
-            return None;
-        }
-    };
+    let mut browser = chromium::start()?;
     let dir = tempfile::tempdir().unwrap();
     let page = dir.path().join("report.html");
     std::fs::write(&page, html).unwrap();

@@ -2,33 +2,28 @@
 
 mod common;
 
-use common::{logs_below, sample_logs};
+use common::logs_below;
 use forebay_report::model::{Interface, Sharing, TimelineSource};
 use forebay_report::{Report, read};
+use forebay_testkit::{optional_data, sample_logs};
 use std::path::PathBuf;
 
-/// The reports of the logs in a folder of the samples, or of one of them; none if there are no samples.
-fn reports(name: &str) -> Option<Vec<Report>> {
-    let dir = match sample_logs() {
-        Ok(dir) => dir.join(name),
-        Err(reason) => {
-            println!("{reason}");
-            return None;
-        }
-    };
+/// The reports of the logs in a folder of the samples, or of one of them; an error if there are no samples.
+fn reports(name: &str) -> Result<Vec<Report>, String> {
+    let dir = sample_logs()?.join(name);
     let logs = if dir.is_dir() {
         logs_below(&dir)
     } else {
         vec![dir]
     };
     assert!(!logs.is_empty(), "{name}");
-    Some(read(&logs).unwrap())
+    Ok(read(&logs).unwrap())
 }
 
-fn one(name: &str) -> Option<Report> {
+fn one(name: &str) -> Result<Report, String> {
     let mut reports = reports(name)?;
     assert_eq!(reports.len(), 1, "{name}");
-    reports.pop()
+    Ok(reports.remove(0))
 }
 
 #[track_caller]
@@ -78,7 +73,7 @@ fn check_views(report: &Report) {
 
 #[test]
 fn every_sample_has_views_that_keep_to_the_rules_and_are_the_same_each_time() {
-    let Some(all) = reports(".") else { return };
+    let all = optional_data!(reports("."));
     let again = reports(".").unwrap();
     assert!(all.len() >= 30, "{} jobs", all.len());
     for (report, again) in all.iter().zip(&again) {
@@ -91,9 +86,7 @@ fn every_sample_has_views_that_keep_to_the_rules_and_are_the_same_each_time() {
 
 #[test]
 fn releases_3_0_to_3_5_of_both_byte_orders_say_the_same() {
-    let Ok(dir) = sample_logs().map_err(|reason| println!("{reason}")) else {
-        return;
-    };
+    let dir = optional_data!(sample_logs());
     let logs = logs_below(&dir.join("release_logs"));
     assert_eq!(logs.len(), 36);
     for log in logs {
@@ -120,9 +113,7 @@ fn releases_3_0_to_3_5_of_both_byte_orders_say_the_same() {
 
 #[test]
 fn the_newest_release_log_has_the_derived_figures_of_pydarshan() {
-    let Some(report) = one("release_logs/mpi-io-test-x86_64-3.5.0.darshan") else {
-        return;
-    };
+    let report = optional_data!(one("release_logs/mpi-io-test-x86_64-3.5.0.darshan"));
     about(report.job.run_seconds, 0.051284);
     about(rate(&report, Interface::Posix), 3122.2865);
     about(rate(&report, Interface::MpiIo), 2897.6663);
@@ -160,9 +151,7 @@ fn the_newest_release_log_has_the_derived_figures_of_pydarshan() {
 
 #[test]
 fn an_imbalanced_job_is_found_to_be_one_and_its_log_incomplete() {
-    let Some(report) = one("imbalanced_io") else {
-        return;
-    };
+    let report = optional_data!(one("imbalanced_io"));
     assert_eq!(report.job.ranks, 496);
     let posix = report.job.layer(Interface::Posix).unwrap();
     let total = posix.total();
@@ -225,9 +214,7 @@ fn an_imbalanced_job_is_found_to_be_one_and_its_log_incomplete() {
 
 #[test]
 fn the_logs_of_one_job_of_many_processes_become_one_report() {
-    let Some(report) = one("dlio_logs") else {
-        return;
-    };
+    let report = optional_data!(one("dlio_logs"));
     let job = &report.job;
     assert_eq!((job.logs.len(), job.ranks, job.job_id), (24, 24, 3_116_902));
     let total = job.layer(Interface::Posix).unwrap().total();
@@ -260,9 +247,7 @@ fn the_logs_of_one_job_of_many_processes_become_one_report() {
 
 #[test]
 fn traces_are_joined_counted_and_thinned() {
-    let Some(report) = one("mpi_io_test_with_dxt") else {
-        return;
-    };
+    let report = optional_data!(one("mpi_io_test_with_dxt"));
     let total = report.job.layer(Interface::Posix).unwrap().total();
     assert_eq!(
         (total.read.bytes, total.write.bytes),
@@ -309,9 +294,7 @@ fn traces_are_joined_counted_and_thinned() {
 
 #[test]
 fn data_sets_are_shown_but_their_bytes_count_once() {
-    let Some(jobs) = reports("ior_pnetcdf_hdf5") else {
-        return;
-    };
+    let jobs = optional_data!(reports("ior_pnetcdf_hdf5"));
     assert_eq!(jobs.len(), 2);
     for report in &jobs {
         let library = report.job.layers.last().unwrap();
@@ -357,9 +340,7 @@ fn data_sets_are_shown_but_their_bytes_count_once() {
 
 #[test]
 fn a_log_without_modules_says_that_nothing_was_recorded() {
-    let Some(report) = one("empty_log") else {
-        return;
-    };
+    let report = optional_data!(one("empty_log"));
     assert_eq!(report.job.layers.len(), 0);
     assert!(report.text().contains("none recorded"), "{}", report.text());
     assert_eq!(report.timed().len(), 0);

@@ -4,9 +4,11 @@
 //! `cargo bench -p forebay-server --bench names -- DIR [THREADS [triple]]`, with `DIR` on the
 //! file system to be compared with; `triple` plays nothing else, for a profiler. Prints microseconds of wall time per call and,
 //! for the triple of create, stat and unlink, of processor time.
+#![allow(unsafe_code)]
 
 use forebay_core::facts::Cred;
-use forebay_server::execute::{self, Job};
+use forebay_server::wakers::Waker;
+use forebay_server::work::{Stand, Work};
 use forebay_server::{Config, ServerHandle, start};
 use forebay_wire::{Op, Request};
 use std::fs::{self, OpenOptions};
@@ -61,8 +63,19 @@ impl Bridge {
             seq: self.seq.fetch_add(1, Ordering::Relaxed) + 1,
             ..request
         };
-        let mut job = Job::new(&request, Arc::new(Cred::default())).unwrap();
-        let answered = execute::advance(&self.server, &mut job, true).unwrap();
+        let mut work = Work::new(&request, Arc::new(Cred::default())).unwrap();
+        // No shard is there to be woken: nothing here waits for another request.
+        let waker = Waker {
+            shard: usize::MAX,
+            ticket: 0,
+        };
+        let answered = loop {
+            match work.advance(&self.server, waker) {
+                Stand::Answered(answered) => break answered,
+                Stand::Blocks(task) => work.take(&self.server, task.run(&self.server)),
+                Stand::Waits | Stand::Pauses => panic!("{:?} waits", request.op),
+            }
+        };
         let path = request.str1.escape_ascii();
         assert_eq!(answered.status, 0, "{:?} {path}", request.op);
     }

@@ -1,5 +1,6 @@
 //! Why a bridge can't start, can't be checked, or could not end in order.
 
+use crate::format::FormatError;
 use forebay_admin::AdminError;
 use forebay_core::record::ObjectName;
 use forebay_core::table::TableError;
@@ -73,6 +74,8 @@ pub enum Error {
         /// What the system said.
         cause: Errno,
     },
+    /// The storage has a format that this program can't use.
+    Format(FormatError),
     /// The tables failed or are damaged.
     Tables(TableError),
     /// What an earlier drain had begun could not be taken up.
@@ -99,7 +102,7 @@ impl Error {
     pub(crate) fn system(operation: &'static str, cause: Errno) -> Self {
         Error::System {
             operation,
-            cause: io::Error::from_raw_os_error(cause.0),
+            cause: cause.into(),
         }
     }
 }
@@ -148,6 +151,7 @@ impl fmt::Display for Error {
             } => write!(f, "{operation} {}: {cause}", path.display()),
             Error::System { operation, cause } => write!(f, "{operation}: {cause}"),
             Error::Object { object, cause } => write!(f, "backing object {object}: {cause}"),
+            Error::Format(e) => e.fmt(f),
             Error::Tables(e) => e.fmt(f),
             Error::Drain(Halt::Fault(text)) => f.write_str(text),
             Error::Drain(Halt::Cut) => f.write_str("cut short by a test"),
@@ -164,9 +168,16 @@ impl std::error::Error for Error {
         match self {
             Error::Socket(e) => Some(e),
             Error::Io { cause, .. } | Error::System { cause, .. } => Some(cause),
+            Error::Format(e) => Some(e),
             Error::Tables(e) => Some(e),
             _ => None,
         }
+    }
+}
+
+impl From<FormatError> for Error {
+    fn from(e: FormatError) -> Self {
+        Error::Format(e)
     }
 }
 

@@ -2,12 +2,13 @@
 //! tells the next start to do it.
 
 use crate::ServerHandle;
-use crate::facts::{Memo, RequestFacts};
 use crate::log::Cause;
-use forebay_core::facts::{Cred, Label};
+use crate::world::Hand;
+use forebay_core::facts::{Cred, Facts, Label};
 use forebay_core::ops::Effect;
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectName, Record};
+use forebay_core::request::{Known, Look};
 use forebay_core::table::{TableError, Tables};
 use forebay_core::walk::{Place, Walk};
 
@@ -44,12 +45,12 @@ pub(crate) fn relabel(server: &ServerHandle, object: ObjectName) {
         let Some(record) = tables.get(&path).map_err(fault)? else {
             return Ok(());
         };
-        let memo = Memo::default();
-        let facts = RequestFacts {
+        let hand = Hand {
             server,
-            memo: &memo,
             state: &guard,
         };
+        let known = Known::default();
+        let facts = Look::new(&hand, &known);
         let label = label_for(server, &facts, &path, &record)?;
         server
             .objects
@@ -69,7 +70,7 @@ pub(crate) fn relabel(server: &ServerHandle, object: ObjectName) {
 /// The label that the object of a record should carry.
 pub(crate) fn label_for(
     server: &ServerHandle,
-    facts: &RequestFacts<'_>,
+    facts: &dyn Facts,
     path: &TreePath,
     record: &Record,
 ) -> Result<Label, String> {

@@ -63,7 +63,9 @@ impl Namespace for Alone<'_> {
             return Ok(());
         }
         self.server.namespace.lower_changed();
+        let changed = batch.clone();
         self.server.namespace.commit_alone(self.state, batch)?;
+        self.server.wake_for(&changed);
         self.effects.extend(effects);
         Ok(())
     }

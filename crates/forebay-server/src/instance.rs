@@ -1,10 +1,10 @@
 //! The directory on local storage in which a bridge lives, while it holds its lock.
 
 use crate::Error;
+use crate::format::{self, Found};
 use forebay_admin::{BridgeInfo, INFO_FILE, LOCK_FILE};
 use forebay_sys as sys;
 use std::fs;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::DirBuilderExt;
@@ -28,14 +28,15 @@ fn make_private(dir: &Path) -> Result<(), Error> {
 /// An instance directory that this process alone uses.
 pub struct Instance {
     dir: PathBuf,
+    found: Found,
     _lock: OwnedFd,
 }
 
 impl Instance {
-    /// Makes the directory if need be and locks it.
+    /// Makes the directory if need be, locks it, and looks which format the storage in it has.
     ///
     /// # Errors
-    /// Another bridge is using it, or the file system says no.
+    /// Another bridge is using it, the storage is of a later program, or the file system says no.
     pub fn take(dir: &Path) -> Result<Self, Error> {
         make_private(dir)?;
         let path = dir.join(LOCK_FILE);
@@ -46,14 +47,15 @@ impl Instance {
             .open(&path)
             .map_err(|e| Error::io("can't open", &path, e))?;
         let lock = OwnedFd::from(file);
-        sys::lock_file(lock.as_fd()).map_err(|e| match e.0 {
-            libc::EWOULDBLOCK => Error::InUse {
+        sys::lock_file(lock.as_fd()).map_err(|e| match e {
+            sys::Errno::WOULDBLOCK => Error::InUse {
                 instance: dir.to_owned(),
             },
-            errno => Error::io("can't lock", &path, io::Error::from_raw_os_error(errno)),
+            e => Error::io("can't lock", &path, e),
         })?;
         Ok(Instance {
             dir: dir.to_owned(),
+            found: format::look(dir)?,
             _lock: lock,
         })
     }
@@ -61,6 +63,16 @@ impl Instance {
     /// The directory.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Brings the storage up to the format of this program. Gives the format that it had, if that was an older one.
+    ///
+    /// # Errors
+    /// The file system says no; nothing is lost.
+    pub fn bring_up_to_date(&mut self) -> Result<Option<u32>, Error> {
+        let before = format::bring_up_to_date(&self.dir, self.found)?;
+        self.found = Found::Known(format::CURRENT);
+        Ok(before)
     }
 
     /// The buffer root that this instance was made for.

@@ -1,88 +1,20 @@
 //! The bridge's side of lanes: memory that it shares with one client each, beside
-//! the socket. The states of a lane are `forebay-wire`'s; here are the mappings.
-#![allow(unsafe_code)]
+//! the socket. The states of a lane are `forebay-wire`'s, the memory is `forebay-sys`'s.
 
 use crate::limits::LANES;
 use forebay_core::facts::Cred;
-use forebay_sys::{Errno, Sys};
-use forebay_wire::{
-    Attention, LANE_BYTES, LANE_REPLY_BYTES, LANE_REQUEST_BYTES, LanePage, LaneWords,
-    REPLY_HEADER_BYTES,
-};
+use forebay_sys::{Errno, LaneMemory, LaneView, Sys};
+use forebay_wire::{Attention, LANE_REPLY_BYTES, LaneWords, REPLY_HEADER_BYTES};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// A mapped page. The memory behind it can't shrink: it is sealed.
-struct Mapping(NonNull<LanePage>);
-
-// SAFETY: the words are atomics; the rest is touched only by the thread that owns the lane.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    /// New shared memory and its descriptor.
-    fn new() -> Sys<(Self, OwnedFd)> {
-        // SAFETY: a C string and flags; the result is checked and then owned.
-        let memory = unsafe {
-            let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-            let fd = libc::memfd_create(c"forebay-lane".as_ptr(), flags);
-            if fd < 0 {
-                return Err(Errno::last());
-            }
-            OwnedFd::from_raw_fd(fd)
-        };
-        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-        // SAFETY: plain integers. What is allocated now can't be missing at an access later.
-        let made = unsafe {
-            libc::fallocate(memory.as_raw_fd(), 0, 0, LANE_BYTES as i64) == 0
-                && libc::fcntl(memory.as_raw_fd(), libc::F_ADD_SEALS, seals) == 0
-        };
-        if !made {
-            return Err(Errno::last());
-        }
-        // SAFETY: asks for a new mapping.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                LANE_BYTES,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_POPULATE,
-                memory.as_raw_fd(),
-                0,
-            )
-        };
-        match NonNull::new(at.cast()) {
-            Some(page) if at != libc::MAP_FAILED => Ok((Mapping(page), memory)),
-            _ => Err(Errno::last()),
-        }
-    }
-
-    fn page(&self) -> &LanePage {
-        // SAFETY: mapped until the value goes; zeroes, and whatever a client writes, are valid.
-        unsafe { self.0.as_ref() }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // A client that still waits here turns to the socket, and finds it closed. And nobody will tell him any more
-        // when a file is let go.
-        let _ = self.page().words.leave();
-        self.page().words.forbid_late_opens();
-        // SAFETY: nobody refers to the page any more.
-        unsafe { libc::munmap(self.0.as_ptr().cast(), LANE_BYTES) };
-    }
-}
 
 /// The lane of one connection.
 pub struct Lane {
     number: u64,
-    mapping: Arc<Mapping>,
+    memory: LaneMemory,
     all: Arc<Lanes>,
     /// Whoever posts requests here has shown that he is this one.
     pub cred: Arc<Cred>,
@@ -95,7 +27,7 @@ pub struct Lane {
 impl Lane {
     /// Its words.
     pub fn words(&self) -> &LaneWords {
-        &self.mapping.page().words
+        self.memory.words()
     }
 
     /// Does the shard look here now?
@@ -121,28 +53,19 @@ impl Lane {
     /// Takes a request, if one is there: a copy of its bytes at the start of `buffer`, and their number.
     pub fn take(&mut self, buffer: &mut [u8]) -> Option<usize> {
         let len = self.words().take()?;
-        assert!(len <= LANE_REQUEST_BYTES && len <= buffer.len());
-        // SAFETY: both have `len` bytes. The client may write at the same time: then he has sent garbage.
-        unsafe {
-            std::ptr::copy_nonoverlapping(self.mapping.page().request(), buffer.as_mut_ptr(), len);
-        }
+        self.memory.read_request(&mut buffer[..len]);
         self.serving = true;
         Some(len)
     }
 
     /// Puts a reply into the lane. False: it has to go by the socket.
     #[must_use]
-    pub fn answer(&self, header: &[u8; REPLY_HEADER_BYTES], body: &[u8]) -> bool {
+    pub fn answer(&mut self, header: &[u8; REPLY_HEADER_BYTES], body: &[u8]) -> bool {
         let len = header.len() + body.len();
         if len > LANE_REPLY_BYTES {
             return false;
         }
-        let to = self.mapping.page().reply();
-        // SAFETY: the reply has LANE_REPLY_BYTES.
-        unsafe {
-            std::ptr::copy_nonoverlapping(header.as_ptr(), to, header.len());
-            std::ptr::copy_nonoverlapping(body.as_ptr(), to.add(header.len()), body.len());
-        }
+        self.memory.write_reply(header, body);
         self.words().answer(len)
     }
 }
@@ -150,13 +73,17 @@ impl Lane {
 impl Drop for Lane {
     fn drop(&mut self) {
         self.all.by_number.lock().remove(&self.number);
+        // A client that still waits here turns to the socket, and finds it closed. And nobody will tell him any more
+        // when a file is let go.
+        let _ = self.words().leave();
+        self.words().forbid_late_opens();
     }
 }
 
 /// All lanes of a bridge.
 #[derive(Default)]
 pub struct Lanes {
-    by_number: Mutex<HashMap<u64, Arc<Mapping>>>,
+    by_number: Mutex<HashMap<u64, LaneView>>,
     next: AtomicU64,
 }
 
@@ -168,21 +95,20 @@ impl Lanes {
     pub fn open(self: &Arc<Self>, cred: Arc<Cred>) -> Sys<(Lane, OwnedFd)> {
         let mut by_number = self.by_number.lock();
         if by_number.len() >= LANES {
-            return Err(Errno(libc::ENOSPC));
+            return Err(Errno::NOSPC);
         }
-        let (mapping, memory) = Mapping::new()?;
-        let mapping = Arc::new(mapping);
+        let (memory, descriptor) = LaneMemory::new()?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        by_number.insert(number, mapping.clone());
+        by_number.insert(number, memory.view());
         let lane = Lane {
             number,
-            mapping,
+            memory,
             all: self.clone(),
             cred,
             attended: None,
             serving: false,
         };
-        Ok((lane, memory))
+        Ok((lane, descriptor))
     }
 
     /// How many there are.
@@ -192,8 +118,8 @@ impl Lanes {
 
     /// See [`LaneWords::forbid_late_opens`].
     pub fn forbid_late_opens(&self) {
-        for mapping in self.by_number.lock().values() {
-            mapping.page().words.forbid_late_opens();
+        for lane in self.by_number.lock().values() {
+            lane.words().forbid_late_opens();
         }
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! Policy is `forebay-core`'s; here are the drivers: sockets ([`grant`],
 //! [`connection`], [`shard`]), backing objects (`forebay-objects`), the PFS below
-//! (`forebay-pfs`), the tables under their lock ([`namespace`]), and the path of a
-//! request through all of them ([`execute`]).
+//! (`forebay-pfs`), the tables under their lock ([`namespace`]), and the requests that go
+//! through all of them ([`work`]).
 //!
 //! ```no_run
 //! use forebay_server::{Config, start};
@@ -13,15 +13,14 @@
 //! println!("{}", server.info().socket.display());
 //! server.stop().unwrap();
 //! ```
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod admin;
 pub mod answer;
 pub mod connection;
 mod error;
-pub mod execute;
-pub mod facts;
 pub mod follow;
+mod format;
 pub mod fsck;
 pub mod grant;
 mod ground;
@@ -37,14 +36,19 @@ pub mod pool;
 pub mod recover;
 pub mod shard;
 pub mod spin;
-pub mod staging;
 pub mod status;
+pub mod wakers;
+pub mod work;
+mod world;
 
+use crate::inbox::Arrival;
 use crate::instance::Instance;
 use crate::log::Log;
+use crate::wakers::Waker;
 use forebay_admin::{BridgeInfo, instance_dir, socket_path};
 use forebay_core::facts::Settings;
 use forebay_core::record::BridgeId;
+use forebay_core::request::Turns;
 use forebay_core::table::Change;
 use forebay_objects as objects;
 use forebay_sys as sys;
@@ -60,6 +64,7 @@ use std::time::Instant;
 
 pub use admin::take_inventory;
 pub use error::Error;
+pub use format::{CURRENT as STORAGE_FORMAT, FormatError};
 
 /// Threads that serve clients.
 const SHARDS: usize = 2;
@@ -135,7 +140,9 @@ pub struct ServerHandle {
     /// Threads that may block.
     pub pool: pool::Pool,
     pub(crate) listings: listings::Listings,
-    pub(crate) staging: staging::Staging,
+    /// PFS files that are being copied.
+    pub(crate) turns: Mutex<Turns<Waker>>,
+    pub(crate) wakers: wakers::Wakers,
     pub(crate) clients: status::Clients,
     pub(crate) lanes: Arc<lane::Lanes>,
     pub(crate) me: BridgeId,
@@ -153,7 +160,7 @@ pub struct ServerHandle {
 
 impl ServerHandle {
     /// Takes the instance, brings its tables in order, and is ready to serve.
-    fn open(mut config: Config, instance: Instance) -> Result<Self, Error> {
+    fn open(mut config: Config, mut instance: Instance) -> Result<Self, Error> {
         sys::clear_umask();
         let descriptors = sys::raise_descriptor_limit();
         let log = Log::new(std::mem::replace(
@@ -161,9 +168,14 @@ impl ServerHandle {
             Box::new(std::io::sink()),
         ));
         instance.belong_to(&config.root)?;
+        if let Some(before) = instance.bring_up_to_date()? {
+            log.line(format_args!(
+                "the storage had format {before} and has format {STORAGE_FORMAT} now"
+            ));
+        }
         let tables = Cached::new(Journaled::open(&instance.dir().join("meta"))?);
         let past = recover::past(&tables)?;
-        let epoch = past.epoch + 1;
+        let epoch = past.epoch.saturating_add(1);
         recover::begin(&tables, epoch)?;
         let last = objects::Objects::last_folder(instance.dir())
             .map_err(|e| Error::system("can't list backing objects", e))?;
@@ -174,14 +186,8 @@ impl ServerHandle {
         let me = BridgeId(1);
         let objects = objects::Objects::open(instance.dir(), me, epoch, first)
             .map_err(|e| Error::system("can't open the backing objects", e))?;
-        let lower =
-            forebay_pfs::Lower::open_root(&config.root, config.pfs_may_wait).map_err(|e| {
-                Error::io(
-                    "can't open",
-                    &config.root,
-                    std::io::Error::from_raw_os_error(e.0),
-                )
-            })?;
+        let lower = forebay_pfs::Lower::open_root(&config.root, config.pfs_may_wait)
+            .map_err(|e| Error::io("can't open", &config.root, e))?;
         let limit = (limits::CONNECTIONS as u64).min(
             descriptors
                 .saturating_sub(limits::RESERVED_DESCRIPTORS)
@@ -195,12 +201,14 @@ impl ServerHandle {
             settings: Settings {
                 root: config.root.as_os_str().as_bytes().to_vec(),
                 stage_limit_bytes: config.stage_limit_bytes,
+                bridge_uid: sys::my_ids().0,
             },
             log,
             counters: status::Activity::default(),
             pool: pool::Pool::new(),
             listings: listings::Listings::default(),
-            staging: staging::Staging::default(),
+            turns: Mutex::default(),
+            wakers: wakers::Wakers::default(),
             clients: status::Clients::new(limit),
             lanes: Arc::default(),
             me,
@@ -262,6 +270,20 @@ impl ServerHandle {
     /// The inbox of a shard.
     fn inbox(&self, shard: usize) -> Option<Arc<inbox::Inbox>> {
         self.inboxes.lock().get(shard).cloned()
+    }
+
+    /// What a parked request waited for has happened.
+    fn wake(&self, waker: Waker) {
+        if let Some(inbox) = self.inbox(waker.shard) {
+            inbox.push(Arrival::Woken(waker.ticket));
+        }
+    }
+
+    /// Wakes those who waited for a record that a committed batch has changed.
+    pub(crate) fn wake_for(&self, batch: &[Change]) {
+        for waker in self.wakers.changed_by(batch) {
+            self.wake(waker);
+        }
     }
 
     /// The answer to `Hello`.

@@ -33,11 +33,8 @@ pub const ENTRIES_PER_REPLY: usize = 1500;
 pub const INLINE_LISTING: usize = 2048;
 /// Bytes that a shard copies itself when it stages a file; a larger one is copied where it may block.
 pub const INLINE_STAGE_BYTES: u64 = 256 << 10;
-/// Turns that one request may take until it is answered EAGAIN. Each turn but the
-/// last one obtained a fact, or lost a race.
-pub const TURNS: u32 = 10_000;
-/// Races with removals that one request may lose until it is answered EIO.
-pub const LOST_RACES: u32 = 100;
+/// A request that others were faster than goes on after this time.
+pub const PAUSE: Duration = Duration::from_millis(1);
 /// Answers to control messages that are being written. One more is refused EAGAIN.
 pub const ANSWERS: usize = 64;
 /// A caller that does not go on reading the answer to a control message for so long is given up.

@@ -5,7 +5,6 @@ use crate::grant;
 use crate::limits::BACKLOG;
 use forebay_sys as sys;
 use std::fs;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -28,8 +27,7 @@ impl Listener {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(failed(e)),
             _ => {}
         }
-        let socket =
-            grant::listen(path, BACKLOG).map_err(|e| failed(io::Error::from_raw_os_error(e.0)))?;
+        let socket = grant::listen(path, BACKLOG).map_err(|e| failed(e.into()))?;
         // Users are judged by their credentials; without privilege there is only one.
         let mode = if sys::my_ids().0 == 0 { 0o666 } else { 0o600 };
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;

@@ -1,14 +1,14 @@
-//! Listings of PFS directories, kept between the parts of one listing: a large
+//! Parts of PFS directories, kept between the parts of one listing: a large
 //! directory is read once, and its reader sees one state of it.
 
 use crate::limits::{LISTING_ENTRIES, LISTINGS};
-use forebay_core::facts::LowerEntry;
+use forebay_core::facts::LowerPage;
 use forebay_core::path::TreePath;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-type List = Arc<Vec<LowerEntry>>;
+type List = Arc<LowerPage>;
 
 #[derive(Default)]
 struct Inner {
@@ -25,7 +25,9 @@ struct Kept {
 
 impl Kept {
     fn entries(&self) -> usize {
-        self.lower.as_ref().map_or(0, |(_, list)| list.len())
+        self.lower
+            .as_ref()
+            .map_or(0, |(_, list)| list.entries.len())
     }
 }
 
@@ -98,6 +100,7 @@ impl Listings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_core::facts::LowerEntry;
 
     fn list(n: usize) -> List {
         let entry = LowerEntry {
@@ -105,7 +108,10 @@ mod tests {
             ino: 1,
             dtype: 8,
         };
-        Arc::new(vec![entry; n])
+        Arc::new(LowerPage {
+            entries: vec![entry; n],
+            ..LowerPage::default()
+        })
     }
 
     #[test]

@@ -81,6 +81,8 @@ pub struct Namespace {
     epoch: u32,
     versions: AtomicU32,
     lower_changes: AtomicU64,
+    /// Batches committed in this life.
+    commits: AtomicU64,
     finished: Mutex<Finished>,
 }
 
@@ -107,6 +109,7 @@ impl Namespace {
             epoch,
             versions: AtomicU32::new(0),
             lower_changes: AtomicU64::new(0),
+            commits: AtomicU64::new(0),
             finished: Mutex::default(),
         })
     }
@@ -138,6 +141,11 @@ impl Namespace {
         version(self.epoch, seq, self.me)
     }
 
+    /// A number that grows with each commit. While a lock on the namespace is held it stays what it is.
+    pub fn moment(&self) -> u64 {
+        self.commits.load(Ordering::SeqCst)
+    }
+
     /// How often this bridge itself has changed the PFS.
     pub fn lower_changes(&self) -> u64 {
         self.lower_changes.load(Ordering::Acquire)
@@ -147,6 +155,8 @@ impl Namespace {
     /// To be called between the change there and the commit that tells of it.
     pub fn lower_changed(&self) {
         self.lower_changes.fetch_add(1, Ordering::Release);
+        // What was decided before and is not opened yet is looked at again.
+        self.commits.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Commits a batch that was decided under `guard`, for the request `token`. `own` are
@@ -164,6 +174,7 @@ impl Namespace {
         let mut state = RwLockUpgradableReadGuard::upgrade(guard);
         self.propose(token, batch, own)?;
         state.follow(batch);
+        self.commits.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
 
@@ -185,6 +196,7 @@ impl Namespace {
             state.unlearn(&path, &before);
         }
         state.follow(&batch);
+        self.commits.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
 

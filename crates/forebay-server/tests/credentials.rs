@@ -14,15 +14,12 @@ const NOBODY: u32 = 65_534;
 
 /// Runs a test as root, or says why not.
 fn as_root(test: impl FnOnce()) {
-    // SAFETY: takes nothing and can't fail.
-    if unsafe { libc::geteuid() } != 0 {
-        eprintln!("skipped: only root can be several users");
-        return;
-    }
+    forebay_testkit::skip_unless!(forebay_testkit::is_root(), "only root can be several users");
     test();
 }
 
 /// Changes the effective user, group and groups of this thread alone.
+#[allow(unsafe_code)]
 fn be(uid: u32, gid: u32, groups: &[u32]) {
     let keep = u32::MAX;
     // SAFETY: the raw calls change this thread only; `groups` has the length that is passed.

@@ -6,6 +6,7 @@ mod common;
 use common::process::Process;
 use common::{Folder, Place, names, read};
 use forebay_client::Client;
+use forebay_testkit::{is_root, skip};
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -28,9 +29,8 @@ struct SmallDisk {
 impl SmallDisk {
     /// `None`, with the reason printed, where this can't be had.
     fn new(mib: u64) -> Option<SmallDisk> {
-        // SAFETY: takes nothing and can't fail.
-        if unsafe { libc::geteuid() } != 0 {
-            eprintln!("skipped: only root can mount a small disk");
+        if !is_root() {
+            skip("only root can mount a small disk");
             return None;
         }
         let disk = SmallDisk {
@@ -44,11 +44,14 @@ impl SmallDisk {
             match output {
                 Ok(o) if o.status.success() => true,
                 Ok(o) => {
-                    eprintln!("skipped: {program}: {}", String::from_utf8_lossy(&o.stderr));
+                    skip(&format!(
+                        "{program}: {}",
+                        String::from_utf8_lossy(&o.stderr)
+                    ));
                     false
                 }
                 Err(e) => {
-                    eprintln!("skipped: {program}: {e}");
+                    skip(&format!("{program}: {e}"));
                     false
                 }
             }

@@ -6,7 +6,9 @@ use common::process::Process;
 use common::raw::{Raw, Said, request};
 use common::{Place, read, write};
 use forebay_client::{Client, Error};
-use forebay_wire::{Base, MAX_NAME_BYTES, MAX_PATH_BYTES, MAX_REQUEST_BYTES, Op, Request};
+use forebay_wire::{
+    Base, MAX_NAME_BYTES, MAX_PATH_BYTES, MAX_REQUEST_BYTES, Op, PROTOCOL_VERSION, Request, refusal,
+};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -50,8 +52,8 @@ fn what_is_no_request_is_refused_and_ends_the_connection() {
     let server = place.start();
     let mut neighbour = Neighbour::of(&place);
     let good = encoded(&request(Op::Stat, b"neighbour"));
-    let mut other_version = good.clone();
-    other_version[3] = b'2';
+    let mut no_version = good.clone();
+    no_version[3] = 0;
     let mut nul = good.clone();
     *nul.last_mut().unwrap() = 0;
     let mut unknown = good.clone();
@@ -68,7 +70,7 @@ fn what_is_no_request_is_refused_and_ends_the_connection() {
         ("too long by one", &[good.clone(), vec![0]].concat()),
         ("oversized", &vec![b'F'; MAX_REQUEST_BYTES + 1]),
         ("far oversized", &vec![b'F'; 100_000]),
-        ("another version", &other_version),
+        ("no version", &no_version),
         ("a NUL in the path", &nul),
         ("an unknown operation", &unknown),
         ("a path that is too long", &longer_than_a_path),
@@ -81,6 +83,39 @@ fn what_is_no_request_is_refused_and_ends_the_connection() {
         neighbour.is_well();
     }
     assert!(place.logged().contains("that is no request"));
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_client_of_another_version_is_refused_in_its_own_and_the_log_names_both() {
+    let place = Place::new();
+    let server = place.start();
+    let mut neighbour = Neighbour::of(&place);
+    for theirs in [PROTOCOL_VERSION + 1, PROTOCOL_VERSION + 100] {
+        let of_theirs = |mut message: Vec<u8>| {
+            message[3] = b'0' + theirs;
+            message
+        };
+        let messages = [
+            of_theirs(encoded(&request(Op::Hello, b""))),
+            of_theirs(encoded(&request(Op::Stat, b"neighbour"))),
+            // Nobody knows what follows their first bytes.
+            of_theirs(vec![b'F', b'B', b'Y', 0]),
+            of_theirs([b"FBY0", &[0xff; 900][..]].concat()),
+        ];
+        for message in messages {
+            let raw = Raw::connect(&place.socket()).unwrap();
+            raw.send(&message).unwrap();
+            assert_eq!(raw.receive_bytes().unwrap(), refusal(theirs));
+            assert_eq!(raw.receive(), Said::End);
+            neighbour.is_well();
+        }
+    }
+    let line = format!(
+        "speaks protocol {}, this bridge speaks {PROTOCOL_VERSION}: use the same version of both",
+        PROTOCOL_VERSION + 1
+    );
+    assert!(place.logged().contains(&line));
     server.stop().unwrap();
 }
 

@@ -1,5 +1,6 @@
 //! Requests through memory that a client shares with the bridge: they say what the socket says, and who breaks the
 //! rules there harms nobody else.
+#![allow(unsafe_code)]
 
 mod common;
 
@@ -257,11 +258,7 @@ fn who_scribbles_over_his_lane_harms_nobody_else() {
 
 #[test]
 fn a_lane_is_judged_by_who_asked_for_it() {
-    // SAFETY: takes nothing and can't fail.
-    if unsafe { libc::geteuid() } != 0 {
-        eprintln!("skipped: only root can be several users");
-        return;
-    }
+    forebay_testkit::skip_unless!(forebay_testkit::is_root(), "only root can be several users");
     let place = Place::new();
     let server = place.start();
     let mut root = Laned::of(&place);

@@ -182,6 +182,7 @@ fn what_is_not_as_new_is_not_used_again() {
 }
 
 #[test]
+#[allow(unsafe_code)]
 fn a_file_with_the_flags_of_another_request_is_opened_with_these() {
     let place = Place::new();
     let server = place.start();

@@ -1,189 +1,76 @@
-//! System calls that only the mover needs.
-#![allow(unsafe_code)]
+//! Opening files, and what holds for the open file as a whole.
 
-use crate::{Errno, Sys};
-use std::ffi::CString;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::time::Duration;
+use crate::{Sys, errno_of};
+use rustix::fs::{
+    self, Access, AtFlags, CWD, FlockOperation, Mode, OFlags, ResolveFlags, fcntl_setfl,
+};
+use rustix::io::retry_on_intr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
 
-fn c(name: &[u8]) -> Sys<CString> {
-    CString::new(name).map_err(|_| Errno(libc::EINVAL))
+fn oflags(flags: i32) -> OFlags {
+    OFlags::from_bits_retain(flags as u32) | OFlags::CLOEXEC
 }
 
-fn check(result: libc::c_int) -> Sys<()> {
-    if result < 0 {
-        Err(Errno::last())
-    } else {
-        Ok(())
-    }
+/// `openat` of `O_*` flags; repeated after a signal.
+///
+/// # Errors
+/// Of the call.
+pub fn open(dir: BorrowedFd<'_>, name: &[u8], flags: i32, mode: u32) -> Sys<OwnedFd> {
+    let (flags, mode) = (oflags(flags), Mode::from_raw_mode(mode));
+    retry_on_intr(|| fs::openat(dir, name, flags, mode))
 }
 
-/// `renameat`.
-pub fn rename(from: BorrowedFd<'_>, old: &[u8], to: BorrowedFd<'_>, new: &[u8]) -> Sys<()> {
-    let (old, new) = (c(old)?, c(new)?);
-    // SAFETY: both names are NUL-terminated.
-    check(unsafe { libc::renameat(from.as_raw_fd(), old.as_ptr(), to.as_raw_fd(), new.as_ptr()) })
+/// `openat2` that stays below `dir` and follows no symbolic link; the last component may be anything that `flags`
+/// accept. Repeated after a signal.
+///
+/// # Errors
+/// Of the call. ENOSYS or EPERM where the kernel, or a filter of system calls, does not know it: the caller has to
+/// walk by itself then.
+pub fn open_beneath(dir: BorrowedFd<'_>, path: &[u8], flags: i32) -> Sys<OwnedFd> {
+    let stay = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
+    let flags = oflags(flags);
+    retry_on_intr(|| fs::openat2(dir, path, flags, Mode::empty(), stay))
 }
 
-/// `linkat` between two directories.
-pub fn link(from: BorrowedFd<'_>, old: &[u8], to: BorrowedFd<'_>, new: &[u8]) -> Sys<()> {
-    let (old, new) = (c(old)?, c(new)?);
-    // SAFETY: both names are NUL-terminated.
-    check(unsafe {
-        libc::linkat(
-            from.as_raw_fd(),
-            old.as_ptr(),
-            to.as_raw_fd(),
-            new.as_ptr(),
-            0,
-        )
-    })
+/// Opens a path of the process's own (start-up only).
+///
+/// # Errors
+/// Of the call.
+pub fn open_path(path: &Path, flags: i32) -> Sys<OwnedFd> {
+    let flags = oflags(flags);
+    retry_on_intr(|| fs::openat(CWD, path, flags, Mode::empty()))
 }
 
-/// `symlinkat`.
-pub fn symlink(text: &[u8], dir: BorrowedFd<'_>, name: &[u8]) -> Sys<()> {
-    let (text, name) = (c(text)?, c(name)?);
-    // SAFETY: both strings are NUL-terminated.
-    check(unsafe { libc::symlinkat(text.as_ptr(), dir.as_raw_fd(), name.as_ptr()) })
+/// May this user do that (`R_OK`, `W_OK`, `X_OK`) with the file? With effective ids, as a later open would be judged.
+///
+/// # Errors
+/// EACCES if not; else of the call.
+pub fn check_access(path: &Path, mode: i32) -> Sys<()> {
+    let access = Access::from_bits_retain(mode as u32);
+    fs::accessat(CWD, path, access, AtFlags::EACCESS)
 }
 
-/// `fsync`.
-pub fn fsync(fd: BorrowedFd<'_>) -> Sys<()> {
-    // SAFETY: plain integers.
-    check(unsafe { libc::fsync(fd.as_raw_fd()) })
+/// An exclusive lock on the whole file.
+///
+/// # Errors
+/// EWOULDBLOCK if another one holds a lock on it; else of the call.
+pub fn lock_file(fd: BorrowedFd<'_>) -> Sys<()> {
+    fs::flock(fd, FlockOperation::NonBlockingLockExclusive)
 }
 
-/// `syncfs`.
-pub fn syncfs(fd: BorrowedFd<'_>) -> Sys<()> {
-    // SAFETY: plain integers.
-    check(unsafe { libc::syncfs(fd.as_raw_fd()) })
+/// Does another process hold the lock on this file? A file that cannot be opened is not locked.
+pub fn is_locked(path: &Path) -> bool {
+    // A lock that we get goes away with the descriptor.
+    std::fs::File::open(path)
+        .map_err(errno_of)
+        .is_ok_and(|file| fs::flock(file, FlockOperation::NonBlockingLockShared).is_err())
 }
 
-/// A hold on a process (pidfd), so that its id cannot be mistaken for another's.
-pub fn process(pid: u32) -> Sys<OwnedFd> {
-    // SAFETY: plain integers; the result is checked and then owned.
-    unsafe {
-        let fd = libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0);
-        if fd < 0 {
-            return Err(Errno::last());
-        }
-        Ok(OwnedFd::from_raw_fd(fd as i32))
-    }
-}
-
-/// Waits until one of the processes has ended, or for so long.
-pub fn await_any(processes: &[OwnedFd], longest: Duration) {
-    let mut entries: Vec<libc::pollfd> = processes
-        .iter()
-        .map(|process| libc::pollfd {
-            fd: process.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        })
-        .collect();
-    let ms = i32::try_from(longest.as_millis()).unwrap_or(i32::MAX);
-    // SAFETY: as many valid entries as announced. After an interruption the caller looks again.
-    unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, ms) };
-}
-
-/// Has the process ended?
-pub fn has_ended(process: &OwnedFd) -> bool {
-    crate::is_readable(process.as_fd())
-}
-
-/// Lets the kernel begin to write the pages of a file out, without waiting. Advice: failure does no harm.
-pub fn begin_writeback(fd: BorrowedFd<'_>) {
-    // SAFETY: plain integers.
-    unsafe {
-        libc::sync_file_range(fd.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE);
-    }
-}
-
-/// Forgets the cached pages of a synced file, so that the next read comes from the file system. Advice.
-pub fn forget_pages(fd: BorrowedFd<'_>) {
-    // SAFETY: plain integers.
-    unsafe {
-        libc::posix_fadvise(fd.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED);
-    }
-}
-
-/// All of the file will be read soon. Advice.
-pub fn will_need(fd: BorrowedFd<'_>) {
-    // SAFETY: plain integers.
-    unsafe {
-        libc::posix_fadvise(fd.as_raw_fd(), 0, 0, libc::POSIX_FADV_WILLNEED);
-    }
-}
-
-/// The file will be read from one end to the other. Advice.
-pub fn will_read_all(fd: BorrowedFd<'_>) {
-    // SAFETY: plain integers.
-    unsafe {
-        libc::posix_fadvise(fd.as_raw_fd(), 0, 0, libc::POSIX_FADV_SEQUENTIAL);
-    }
-}
-
-/// From now on reads through this descriptor leave the access time as it is, where we may ask for that.
+/// From now on reads through this descriptor leave the access time as it is.
+///
+/// # Errors
+/// EPERM if the file is another user's.
 pub fn keep_access_time(fd: BorrowedFd<'_>) -> Sys<()> {
-    // SAFETY: plain integers.
-    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::O_NOATIME) })
-}
-
-/// `ftruncate`.
-pub fn set_size(fd: BorrowedFd<'_>, bytes: u64) -> Sys<()> {
-    // SAFETY: plain integers.
-    check(unsafe { libc::ftruncate(fd.as_raw_fd(), bytes as libc::off_t) })
-}
-
-/// The next range with data at or after `from`; `None` if only a hole follows. File systems
-/// without holes report the whole file.
-pub fn next_data(fd: BorrowedFd<'_>, from: u64) -> Sys<Option<(u64, u64)>> {
-    // SAFETY: plain integers.
-    let start = unsafe { libc::lseek(fd.as_raw_fd(), from as libc::off_t, libc::SEEK_DATA) };
-    if start < 0 {
-        return match Errno::last() {
-            Errno(libc::ENXIO) => Ok(None),
-            e => Err(e),
-        };
-    }
-    // SAFETY: plain integers.
-    let end = unsafe { libc::lseek(fd.as_raw_fd(), start, libc::SEEK_HOLE) };
-    if end < 0 {
-        return Err(Errno::last());
-    }
-    Ok(Some((start as u64, end as u64)))
-}
-
-/// `fcntl` command of <asm-generic/fcntl.h>.
-const F_SETSIG: libc::c_int = 10;
-
-/// Whom a lease asks about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Users {
-    /// Descriptors and mappings that can write.
-    Writers,
-    /// All of them.
-    Anyone,
-}
-
-/// Does anybody else have the file open (or mapped)? A lease on a fresh descriptor tells; it is
-/// given back at once. `None`: the file system or our rights do not allow the question.
-pub fn is_in_use(fd: BorrowedFd<'_>, by: Users) -> Option<bool> {
-    let kind = match by {
-        Users::Writers => libc::F_RDLCK,
-        Users::Anyone => libc::F_WRLCK,
-    };
-    // SAFETY: plain integers. Whoever opens the file in between waits until the lease is gone, and the
-    // kernel tells us by a signal; this one is ignored unless somebody asked for it.
-    unsafe {
-        libc::fcntl(fd.as_raw_fd(), F_SETSIG, libc::SIGURG);
-        if libc::fcntl(fd.as_raw_fd(), libc::F_SETLEASE, kind) == 0 {
-            libc::fcntl(fd.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK);
-            return Some(false);
-        }
-    }
-    match Errno::last() {
-        Errno(libc::EAGAIN) => Some(true),
-        _ => None,
-    }
+    fcntl_setfl(fd, OFlags::NOATIME)
 }

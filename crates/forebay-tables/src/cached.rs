@@ -160,8 +160,13 @@ impl<T: Tables> Tables for Cached<T> {
         self.below.children(dir, after, limit)
     }
 
-    fn subtree(&self, dir: &TreePath) -> Result<Vec<(TreePath, Record)>, TableError> {
-        self.below.subtree(dir)
+    fn page_below(
+        &self,
+        dir: &TreePath,
+        after: Option<&TreePath>,
+        limit: usize,
+    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+        self.below.page_below(dir, after, limit)
     }
 
     fn path_of(&self, object: ObjectName) -> Result<Option<TreePath>, TableError> {

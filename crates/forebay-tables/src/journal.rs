@@ -17,6 +17,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 const JOURNAL_BYTES: usize = 1 << 20;
 /// Length of the payload, mark, checksum of the payload.
 const HEADER_BYTES: usize = 16;
+/// Stands in each entry. Its last byte is the format of the entries, so that a later one is told from an end.
 const MARK: [u8; 4] = *b"FBYJ";
 /// Entries begin at multiples of this.
 const ALIGNMENT: usize = 8;
@@ -40,28 +41,44 @@ fn failed(e: std::io::Error) -> TableError {
     }
 }
 
-/// Reads the entry at `at`: its payload and its end.
-fn entry(bytes: &[u8], at: usize, lap: u64) -> Option<(&[u8], usize)> {
+/// An entry of some format whose checksum is right: the format, the payload and the end.
+fn valid(bytes: &[u8], at: usize, lap: u64) -> Option<(u8, &[u8], usize)> {
     let (header, rest) = bytes.get(at..)?.split_first_chunk::<HEADER_BYTES>()?;
     let len = u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;
-    if header[4..8] != MARK {
+    let (project, format) = (&header[4..7], header[7]);
+    if *project != MARK[..3] {
         return None;
     }
     let payload = rest.get(..len)?;
     let sum = xxh3_64_with_seed(payload, lap).to_le_bytes();
     let end = (at + HEADER_BYTES + len).next_multiple_of(ALIGNMENT);
-    (header[8..] == sum).then_some((payload, end))
+    (header[8..] == sum).then_some((format, payload, end))
+}
+
+/// Reads the entry at `at`: its payload and its end.
+fn entry(bytes: &[u8], at: usize, lap: u64) -> Option<(&[u8], usize)> {
+    match valid(bytes, at, lap)? {
+        (format, payload, end) if format == MARK[3] => Some((payload, end)),
+        _ => None,
+    }
 }
 
 /// All entries of a lap, and where the next one goes.
-fn entries(bytes: &[u8], lap: u64) -> (Vec<Vec<u8>>, usize) {
+fn entries(bytes: &[u8], lap: u64) -> Result<(Vec<Vec<u8>>, usize), TableError> {
     let mut entries = Vec::new();
     let mut at = 0;
     while let Some((payload, end)) = entry(bytes, at, lap) {
         entries.push(payload.to_vec());
         at = end;
     }
-    (entries, at)
+    match valid(bytes, at, lap) {
+        Some((format, ..)) => Err(TableError::OtherFormat(format!(
+            "the journal has entries of format {:?}, and this program knows {:?} alone",
+            char::from(format),
+            char::from(MARK[3])
+        ))),
+        None => Ok((entries, at)),
+    }
 }
 
 impl Journal {
@@ -88,7 +105,7 @@ impl Journal {
         }
         let mut bytes = vec![0; JOURNAL_BYTES];
         file.read_exact_at(&mut bytes, 0).map_err(failed)?;
-        let (mut entries, mut at) = entries(&bytes, lap);
+        let (mut entries, mut at) = entries(&bytes, lap)?;
         // An entry that was cut off was the last one, and never acknowledged.
         let mut later = (at..JOURNAL_BYTES).step_by(ALIGNMENT).skip(1);
         if later.any(|at| entry(&bytes, at, lap).is_some()) {
@@ -100,7 +117,7 @@ impl Journal {
         let mut current = lap;
         if entries.is_empty() && lap > 0 {
             current = lap - 1;
-            (entries, at) = self::entries(&bytes, current);
+            (entries, at) = self::entries(&bytes, current)?;
         }
         let journal = Journal {
             sheet: Sheet::new(file, JOURNAL_BYTES).map_err(failed)?,
@@ -140,6 +157,10 @@ impl Journal {
     /// # Errors
     /// Of the file system; there is no entry then.
     pub(crate) fn write(&mut self) -> Result<(), TableError> {
+        assert!(
+            self.entry.len() >= HEADER_BYTES && self.at + self.entry.len() <= JOURNAL_BYTES,
+            "an entry is prepared, and there is room for it"
+        );
         let (header, payload) = self.entry.split_at_mut(HEADER_BYTES);
         header[..4].copy_from_slice(&(payload.len() as u32).to_le_bytes());
         header[4..8].copy_from_slice(&MARK);
@@ -150,7 +171,11 @@ impl Journal {
     }
 
     /// What was written is in the store now: the next lap begins.
+    ///
+    /// # Panics
+    /// The number is not a later one: entries of old would count again.
     pub(crate) fn begin(&mut self, lap: u64) {
+        assert!(lap > self.lap, "laps grow: {lap} after {}", self.lap);
         self.lap = lap;
         self.at = 0;
     }
@@ -160,10 +185,59 @@ impl Journal {
 mod tests {
     use super::*;
 
+    fn scratch(name: &str) -> std::path::PathBuf {
+        let name = format!("fby-journal-{name}-{}", std::process::id());
+        std::env::temp_dir().join(name)
+    }
+
+    /// A journal with one entry.
+    fn written(path: &Path) -> Journal {
+        let (mut journal, _) = Journal::open(path, 0).unwrap();
+        assert!(journal.prepare(|out| out.extend_from_slice(b"payload")));
+        journal.write().unwrap();
+        journal
+    }
+
     #[test]
     fn a_full_disk_and_a_full_quota_are_no_space_and_nothing_else_is() {
         assert!(failed(ErrorKind::StorageFull.into()).is_no_space());
         assert!(failed(ErrorKind::QuotaExceeded.into()).is_no_space());
         assert!(!failed(ErrorKind::PermissionDenied.into()).is_no_space());
+    }
+
+    #[test]
+    fn an_entry_of_another_format_is_an_error_that_names_it() {
+        let path = scratch("format");
+        drop(written(&path));
+        let file = File::options().write(true).open(&path).unwrap();
+        file.write_all_at(b"K", 7).unwrap();
+        let error = Journal::open(&path, 0).err().unwrap();
+        assert!(
+            error.to_string().contains("entries of format 'K'"),
+            "{error}"
+        );
+        // With another checksum it is no entry at all: a name in an old entry may look like a mark.
+        file.write_all_at(b"x", 8).unwrap();
+        assert!(Journal::open(&path, 0).unwrap().1.is_empty());
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    #[should_panic(expected = "laps grow: 0 after 0")]
+    fn a_lap_does_not_begin_twice() {
+        let path = scratch("lap");
+        let mut journal = written(&path);
+        std::fs::remove_file(path).unwrap();
+        journal.begin(0);
+    }
+
+    #[test]
+    #[should_panic(expected = "there is room for it")]
+    fn an_entry_without_room_is_not_written() {
+        let path = scratch("room");
+        let mut journal = written(&path);
+        std::fs::remove_file(path).unwrap();
+        assert!(!journal.prepare(|out| out.resize(JOURNAL_BYTES, 0)));
+        let _ = journal.write();
     }
 }

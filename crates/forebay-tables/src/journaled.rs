@@ -15,6 +15,7 @@
 use crate::Rocks;
 use crate::journal::Journal;
 use crate::net::{Base, Net};
+use forebay_core::batch;
 use forebay_core::encoding::{decode_batch, encode_batch};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BadRecord, ObjectName, Record};
@@ -168,11 +169,19 @@ impl<T: Base> Tables for Journaled<T> {
         limit: usize,
     ) -> Result<Vec<(Vec<u8>, Record)>, TableError> {
         let state = self.state.read();
-        state.net.children(&self.below, dir, after, limit)
+        let page = state.net.children(&self.below, dir, after, limit)?;
+        batch::assert_page(&page, after, limit);
+        Ok(page)
     }
 
-    fn subtree(&self, dir: &TreePath) -> Result<Vec<(TreePath, Record)>, TableError> {
-        self.state.read().net.subtree(&self.below, dir)
+    fn page_below(
+        &self,
+        dir: &TreePath,
+        after: Option<&TreePath>,
+        limit: usize,
+    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+        let state = self.state.read();
+        state.net.page_below(&self.below, dir, after, limit)
     }
 
     fn path_of(&self, object: ObjectName) -> Result<Option<TreePath>, TableError> {

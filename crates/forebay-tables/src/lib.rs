@@ -15,7 +15,7 @@
 //! assert_eq!(tables.meta(b"epoch").unwrap(), Some(vec![1]));
 //! assert_eq!(tables.get(&TreePath::root()).unwrap(), None);
 //! ```
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod cached;
 mod journal;

@@ -1,6 +1,7 @@
 //! Tables in memory.
 
 use crate::net::{Base, Net};
+use forebay_core::batch;
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectName, Record, Token};
 use forebay_core::table::{Change, Marks, TableError, Tables};
@@ -52,7 +53,7 @@ impl Tables for Memory {
         // The root's own key is the bare prefix, and no child has an empty name.
         let mut from = prefix.clone();
         from.extend_from_slice(after.unwrap_or_default());
-        Ok(self
+        let page: Vec<_> = self
             .0
             .read()
             .global
@@ -60,12 +61,20 @@ impl Tables for Memory {
             .take_while(|(k, _)| k.starts_with(&prefix))
             .take(limit)
             .map(|(k, e)| (k[prefix.len()..].to_vec(), e.1.clone()))
-            .collect())
+            .collect();
+        batch::assert_page(&page, after, limit);
+        Ok(page)
     }
 
-    fn subtree(&self, dir: &TreePath) -> Result<Vec<(TreePath, Record)>, TableError> {
+    fn page_below(
+        &self,
+        dir: &TreePath,
+        after: Option<&TreePath>,
+        limit: usize,
+    ) -> Result<Vec<(TreePath, Record)>, TableError> {
         let mut first = dir.as_bytes().to_vec();
         first.push(0);
+        let first = after.map(TreePath::key).unwrap_or_default().max(first);
         Ok(self
             .0
             .read()
@@ -73,6 +82,7 @@ impl Tables for Memory {
             .range((Bound::Excluded(first), Bound::Unbounded))
             .take_while(|(k, _)| k.starts_with(dir.as_bytes()))
             .filter(|(_, (path, _))| path != dir && path.is_within(dir))
+            .take(limit)
             .map(|(_, e)| e.clone())
             .collect())
     }

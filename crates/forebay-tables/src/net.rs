@@ -128,21 +128,26 @@ impl Net {
         Ok(merged.into_iter().take(limit).collect())
     }
 
-    /// [`Tables::subtree`] of `below` with this on top of it.
-    pub(crate) fn subtree(
+    /// [`Tables::page_below`] of `below` with this on top of it.
+    pub(crate) fn page_below(
         &self,
         below: &impl Tables,
         dir: &TreePath,
+        after: Option<&TreePath>,
+        limit: usize,
     ) -> Result<Vec<(TreePath, Record)>, TableError> {
-        let entries = below.subtree(dir)?;
         // All keys below a directory begin with its path, among some others.
-        let mut changed = self
-            .range(dir.as_bytes(), dir.as_bytes())
+        let after_key = after.map(TreePath::key).unwrap_or_default();
+        let from = after_key.max(dir.as_bytes().to_vec());
+        let changed: Vec<_> = self
+            .range(dir.as_bytes(), &from)
             .filter(|(_, (path, _))| path != dir && path.is_within(dir))
-            .peekable();
-        if changed.peek().is_none() {
-            return Ok(entries);
+            .collect();
+        if changed.is_empty() {
+            return below.page_below(dir, after, limit);
         }
+        // Each change can take one of the entries below away, so these are enough.
+        let entries = below.page_below(dir, after, limit.saturating_add(changed.len()))?;
         let mut merged: BTreeMap<Vec<u8>, (TreePath, Record)> = entries
             .into_iter()
             .map(|(path, record)| (path.key(), (path, record)))
@@ -153,7 +158,7 @@ impl Net {
                 None => merged.remove(key),
             };
         }
-        Ok(merged.into_values().collect())
+        Ok(merged.into_values().take(limit).collect())
     }
 
     /// [`Tables::marks`] of `below` with this on top of it.

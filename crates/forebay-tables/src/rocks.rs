@@ -10,8 +10,9 @@
 
 use crate::net::{Base, Net};
 use crate::reserve::Reserve;
+use forebay_core::batch;
 use forebay_core::path::TreePath;
-use forebay_core::record::{ObjectId, ObjectName, Record, Token};
+use forebay_core::record::{BadRecord, ObjectId, ObjectName, Record, Token};
 use forebay_core::table::{Change, Marks, TableError, Tables};
 use parking_lot::{RwLock, RwLockReadGuard};
 use rocksdb::{
@@ -61,6 +62,10 @@ fn failed(e: rocksdb::Error) -> TableError {
     } else {
         TableError::Failed(said)
     }
+}
+
+fn bad_record(BadRecord: BadRecord, key: &[u8]) -> TableError {
+    TableError::damaged("record", key)
 }
 
 impl Rocks {
@@ -389,7 +394,7 @@ impl Tables for Rocks {
         let db = open.db()?;
         db.get_pinned_cf(family(db, GLOBAL)?, &key)
             .map_err(failed)?
-            .map(|v| Record::decode(&v).map_err(|_| TableError::damaged("record", &key)))
+            .map(|v| Record::decode(&v).map_err(|e| bad_record(e, &key)))
             .transpose()
     }
 
@@ -414,13 +419,19 @@ impl Tables for Rocks {
             if *key == *from {
                 continue;
             }
-            let record = Record::decode(&value).map_err(|_| TableError::damaged("record", &key))?;
+            let record = Record::decode(&value).map_err(|e| bad_record(e, &key))?;
             found.push((key[prefix.len()..].to_vec(), record));
         }
+        batch::assert_page(&found, after, limit);
         Ok(found)
     }
 
-    fn subtree(&self, dir: &TreePath) -> Result<Vec<(TreePath, Record)>, TableError> {
+    fn page_below(
+        &self,
+        dir: &TreePath,
+        after: Option<&TreePath>,
+        limit: usize,
+    ) -> Result<Vec<(TreePath, Record)>, TableError> {
         let mut found = Vec::new();
         // Direct children have the key `dir NUL name`, all others begin with `dir/`.
         let prefixes: &[Vec<u8>] = if dir.is_root() {
@@ -431,17 +442,25 @@ impl Tables for Rocks {
                 [dir.as_bytes(), b"/"].concat(),
             ]
         };
+        let after = after.map(TreePath::key).unwrap_or_default();
         let open = self.db()?;
         for prefix in prefixes {
-            for entry in range(open.db()?, GLOBAL, prefix, prefix)? {
+            if after.as_slice() > prefix.as_slice() && !after.starts_with(prefix) {
+                continue;
+            }
+            let from = prefix.max(&after);
+            for entry in range(open.db()?, GLOBAL, prefix, from)? {
                 let (key, value) = entry.map_err(failed)?;
+                if found.len() == limit {
+                    return Ok(found);
+                }
                 let path =
                     TreePath::from_key(&key).ok_or_else(|| TableError::damaged("path", &key))?;
-                if path == *dir {
+                // The bound itself was seen already.
+                if path == *dir || *key == *after {
                     continue;
                 }
-                let record =
-                    Record::decode(&value).map_err(|_| TableError::damaged("record", &key))?;
+                let record = Record::decode(&value).map_err(|e| bad_record(e, &key))?;
                 found.push((path, record));
             }
         }

@@ -118,7 +118,15 @@ fn compare(model: &Memory, real: &dyn Tables, random: &mut Random) {
         real.children(&p, after, limit),
         "children {p:?} {after:?}"
     );
-    assert_eq!(model.subtree(&p), real.subtree(&p), "subtree {p:?}");
+    let all = model.subtree(&p).unwrap();
+    assert_eq!(Ok(&all), real.subtree(&p).as_ref(), "subtree {p:?}");
+    let first = path(random);
+    for (table, limit) in [(model as &dyn Tables, limit), (real, limit)] {
+        let page = table.page_below(&p, Some(&first), limit).unwrap();
+        let expected = all.iter().filter(|(at, _)| at.key() > first.key());
+        let expected: Vec<_> = expected.take(limit).cloned().collect();
+        assert_eq!(page, expected, "{limit} below {p:?} after {first:?}");
+    }
     let o = object(random.below(40));
     assert_eq!(model.path_of(o), real.path_of(o));
     assert_eq!(model.marks(), real.marks());
@@ -276,8 +284,13 @@ impl Tables for Disk {
     ) -> Result<Vec<(Vec<u8>, Record)>, TableError> {
         self.tables.children(dir, after, limit)
     }
-    fn subtree(&self, dir: &TreePath) -> Result<Vec<(TreePath, Record)>, TableError> {
-        self.tables.subtree(dir)
+    fn page_below(
+        &self,
+        dir: &TreePath,
+        after: Option<&TreePath>,
+        limit: usize,
+    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+        self.tables.page_below(dir, after, limit)
     }
     fn path_of(&self, object: ObjectName) -> Result<Option<TreePath>, TableError> {
         self.tables.path_of(object)

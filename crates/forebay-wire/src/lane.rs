@@ -174,6 +174,7 @@ impl<W: Word> LaneWords<W> {
     /// Hands over a request of `len` bytes that lies in the lane, from a thread on processor `cpu`, if it knows.
     /// False: nobody attends, it goes by the socket.
     pub fn post(&self, len: usize, cpu: Option<u32>) -> bool {
+        debug_assert!(len <= LANE_REQUEST_BYTES, "{len} bytes lie in no lane");
         if self.bridge.attended.load() == 0 || self.state.load() != FREE {
             return false;
         }
@@ -223,6 +224,8 @@ impl<W: Word> LaneWords<W> {
 impl<W: Word> LaneWords<W> {
     /// From now on the bridge looks here often.
     pub fn attend(&self, attention: Attention) {
+        // Zero says that nobody attends.
+        debug_assert_ne!(attention.encode(), 0);
         self.bridge.attended.store(attention.encode());
     }
 
@@ -251,6 +254,7 @@ impl<W: Word> LaneWords<W> {
     /// The reply of `len` bytes lies in the lane. False: it has to go by the socket.
     #[must_use]
     pub fn answer(&self, len: usize) -> bool {
+        debug_assert!(len <= LANE_REPLY_BYTES, "{len} bytes lie in no lane");
         self.reply_len.store(len as u32);
         let taken = self.state.exchange(TAKEN, ANSWERED);
         if !taken {
@@ -302,5 +306,45 @@ impl LanePage {
     /// Where a reply lies, [`LANE_REPLY_BYTES`] long.
     pub fn reply(&self) -> *mut u8 {
         self.reply.get().cast()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attended() -> LaneWords {
+        let words = LaneWords::default();
+        words.attend(Attention {
+            cpu: 0,
+            crowded: false,
+        });
+        words
+    }
+
+    #[test]
+    #[should_panic(expected = "bytes lie in no lane")]
+    fn a_request_that_is_too_long_is_a_broken_assertion() {
+        attended().post(LANE_REQUEST_BYTES + 1, None);
+    }
+
+    #[test]
+    #[should_panic(expected = "bytes lie in no lane")]
+    fn a_reply_that_is_too_long_is_a_broken_assertion() {
+        let words = attended();
+        assert!(words.post(1, None));
+        assert_eq!(words.take(), Some(1));
+        let _ = words.answer(LANE_REPLY_BYTES + 1);
+    }
+
+    #[test]
+    fn lengths_that_the_other_side_has_written_are_bounded_and_reach_no_assertion() {
+        let words = attended();
+        assert!(words.post(1, None));
+        words.request_len.store(u32::MAX, Ordering::Relaxed);
+        assert_eq!(words.take(), Some(LANE_REQUEST_BYTES));
+        assert!(words.answer(1));
+        words.reply_len.store(u32::MAX, Ordering::Relaxed);
+        assert_eq!(words.look(), Seen::Reply(LANE_REPLY_BYTES));
     }
 }

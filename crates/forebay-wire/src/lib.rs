@@ -22,6 +22,7 @@ mod lane;
 mod listing;
 mod reply;
 mod request;
+mod version;
 
 pub use forebay_types::{ATTR_BYTES, Attr, MAX_NAME_BYTES, MAX_PATH_BYTES, Timestamp};
 pub use lane::{
@@ -31,9 +32,8 @@ pub use lane::{
 pub use listing::{DirEntries, DirEntry, DirEntryWriter};
 pub use reply::{REPLY_HEADER_BYTES, Reply, ReplyKind};
 pub use request::{Base, Op, REQUEST_HEADER_BYTES, Request};
+pub use version::{MAGIC, PROTOCOL_VERSION, STATUS_OTHER_VERSION, refusal};
 
-/// First four bytes of every message; the last one is the protocol version.
-pub const MAGIC: u32 = u32::from_le_bytes(*b"FBY1");
 /// Longest request in bytes. Two strings with a `Base::Lower` prefix each, and the header.
 pub const MAX_REQUEST_BYTES: usize = 4 * (MAX_PATH_BYTES + 1) + REQUEST_HEADER_BYTES;
 /// Longest reply in bytes.
@@ -87,8 +87,10 @@ pub enum DecodeError {
         /// Bytes needed.
         want: usize,
     },
-    /// The first four bytes are not [`MAGIC`].
+    /// The first four bytes are not those of a message of any version.
     BadMagic(u32),
+    /// The other side speaks this version, which is not [`PROTOCOL_VERSION`].
+    Version(u8),
     /// No such operation, base or reply kind.
     UnknownTag(u8),
     /// The lengths in the header do not add up to the size of the message.
@@ -122,7 +124,15 @@ impl core::fmt::Display for DecodeError {
                     "message of {got} bytes is shorter than the {want} it needs"
                 )
             }
-            DecodeError::BadMagic(m) => write!(f, "message starts with {m:#010x}, not with FBY1"),
+            DecodeError::BadMagic(m) => {
+                write!(
+                    f,
+                    "message starts with {m:#010x}, not with FBY and a version"
+                )
+            }
+            DecodeError::Version(theirs) => {
+                write!(f, "message of protocol {theirs}, not of {PROTOCOL_VERSION}")
+            }
             DecodeError::UnknownTag(t) => write!(f, "unknown tag {t}"),
             DecodeError::BadLength { got, want } => {
                 write!(f, "message of {got} bytes announces {want}")

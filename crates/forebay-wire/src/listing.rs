@@ -32,6 +32,7 @@ impl<'b> DirEntryWriter<'b> {
 
     /// Adds an entry; false if there is no room for it or its name is longer than a name may be.
     pub fn push(&mut self, entry: &DirEntry<'_>) -> bool {
+        debug_assert!(!entry.name.is_empty(), "an entry without a name");
         let Ok(len) = u8::try_from(entry.name.len()) else {
             return false;
         };
@@ -78,7 +79,7 @@ impl<'a> Iterator for DirEntries<'a> {
             return None;
         }
         let end = ENTRY_HEADER_BYTES + usize::from(self.rest[9]);
-        if self.rest.len() < end {
+        if self.rest.len() < end || end == ENTRY_HEADER_BYTES {
             return None;
         }
         let entry = DirEntry {
@@ -94,6 +95,23 @@ impl<'a> Iterator for DirEntries<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[should_panic(expected = "an entry without a name")]
+    fn an_entry_without_a_name_is_a_broken_assertion() {
+        let nameless = DirEntry {
+            ino: 1,
+            dtype: 8,
+            name: b"",
+        };
+        DirEntryWriter::new(&mut [0; 30]).push(&nameless);
+    }
+
+    #[test]
+    fn an_entry_without_a_name_ends_a_listing() {
+        let bytes = [0; 2 * ENTRY_HEADER_BYTES];
+        assert_eq!(DirEntries::new(&bytes).next(), None);
+    }
 
     #[test]
     fn a_full_buffer_refuses_the_entry_and_keeps_the_others() {

@@ -1,6 +1,6 @@
 //! Replies: what a bridge answers.
 
-use crate::{DecodeError, MAGIC, MAX_REPLY_BYTES, NoRoom, u32_at, u64_at};
+use crate::{DecodeError, MAGIC, MAX_REPLY_BYTES, NoRoom, u32_at, u64_at, version};
 
 /// Size of the fixed part of a reply in bytes.
 pub const REPLY_HEADER_BYTES: usize = 24;
@@ -13,7 +13,7 @@ pub enum ReplyKind {
     Empty = 0,
     /// A descriptor travels beside the message (SCM_RIGHTS); no body, unless [`crate::GRANT_BY_NAME`].
     Grant = 1,
-    /// An [`Attr`].
+    /// An [`crate::Attr`].
     Attr = 2,
     /// A path, link text or JSON.
     Bytes = 3,
@@ -76,17 +76,15 @@ impl<'a> Reply<'a> {
     /// Reads a message. Nothing in it is trusted.
     ///
     /// # Errors
-    /// [`DecodeError`] says what is wrong with it.
+    /// [`DecodeError`] says what is wrong with it. A refusal by a bridge of another version is
+    /// [`DecodeError::Version`], too.
     pub fn decode(message: &'a [u8]) -> Result<Self, DecodeError> {
+        version::check(message)?;
         if message.len() < REPLY_HEADER_BYTES {
             return Err(DecodeError::Truncated {
                 got: message.len(),
                 want: REPLY_HEADER_BYTES,
             });
-        }
-        let magic = u32_at(message, 0);
-        if magic != MAGIC {
-            return Err(DecodeError::BadMagic(magic));
         }
         let kind = match message[12] {
             0 => ReplyKind::Empty,
@@ -96,13 +94,17 @@ impl<'a> Reply<'a> {
             4 => ReplyKind::Entries,
             other => return Err(DecodeError::UnknownTag(other)),
         };
-        Ok(Reply {
+        let reply = Reply {
             status: u32_at(message, 4) as i32,
             seq: u32_at(message, 8),
             kind,
             aux: u64_at(message, 16),
             body: &message[REPLY_HEADER_BYTES..],
-        })
+        };
+        match version::refused_by(&reply) {
+            Some(theirs) => Err(DecodeError::Version(theirs)),
+            None => Ok(reply),
+        }
     }
 }
 

@@ -1,11 +1,16 @@
 //! Requests: what a client asks of its bridge.
 
 use crate::{
-    DecodeError, MAGIC, MAX_PATH_BYTES, MAX_REQUEST_BYTES, NoRoom, u16_at, u32_at, u64_at, u128_at,
+    BY_NAME, DecodeError, MAGIC, MAX_PATH_BYTES, MAX_REQUEST_BYTES, NoRoom, u16_at, u32_at, u64_at,
+    u128_at, version,
 };
 
 /// Size of the fixed part of a request in bytes.
 pub const REQUEST_HEADER_BYTES: usize = 72;
+/// Place of [`Request::retry`] in a message.
+const RETRY_AT: usize = 7;
+/// Place of the lowest byte of [`Request::arg2`] in a message.
+const ARG2_AT: usize = 32;
 
 /// What a request asks for. The comment names the arguments beside `base1` and `str1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,14 +149,14 @@ impl<'a> Request<'a> {
         out[4] = self.op as u8;
         out[5] = kind1;
         out[6] = kind2;
-        out[7] = u8::from(self.retry);
+        out[RETRY_AT] = u8::from(self.retry);
         out[8..12].copy_from_slice(&self.seq.to_le_bytes());
         out[12..14].copy_from_slice(&(len1 as u16).to_le_bytes());
         out[14..16].copy_from_slice(&(len2 as u16).to_le_bytes());
         out[16..24].copy_from_slice(&self.client.to_le_bytes());
         out[24..28].copy_from_slice(&self.arg0.to_le_bytes());
         out[28..32].copy_from_slice(&self.arg1.to_le_bytes());
-        out[32..40].copy_from_slice(&self.arg2.to_le_bytes());
+        out[ARG2_AT..ARG2_AT + 8].copy_from_slice(&self.arg2.to_le_bytes());
         out[40..56].copy_from_slice(&oid1.to_le_bytes());
         out[56..72].copy_from_slice(&oid2.to_le_bytes());
         let at = put(out, REQUEST_HEADER_BYTES, prefix1, self.str1);
@@ -160,20 +165,30 @@ impl<'a> Request<'a> {
         Ok(total)
     }
 
+    /// Marks the encoded `message` as a retry, as [`Request::retry`] does before it is encoded.
+    pub fn mark_retry(message: &mut [u8]) {
+        debug_assert!(Request::decode(message).is_ok());
+        message[RETRY_AT] = 1;
+    }
+
+    /// Sets in the encoded [`Op::Open`] in `message` whether a grant may be a name ([`BY_NAME`]).
+    pub fn mark_by_name(message: &mut [u8], may_be_name: bool) {
+        debug_assert!(Request::decode(message).is_ok_and(|request| request.op == Op::Open));
+        let low = &mut message[ARG2_AT];
+        *low = *low & !(BY_NAME as u8) | if may_be_name { BY_NAME as u8 } else { 0 };
+    }
+
     /// Reads a message. Nothing in it is trusted.
     ///
     /// # Errors
     /// [`DecodeError`] says what is wrong with it.
     pub fn decode(message: &'a [u8]) -> Result<Self, DecodeError> {
+        version::check(message)?;
         if message.len() < REQUEST_HEADER_BYTES {
             return Err(DecodeError::Truncated {
                 got: message.len(),
                 want: REQUEST_HEADER_BYTES,
             });
-        }
-        let magic = u32_at(message, 0);
-        if magic != MAGIC {
-            return Err(DecodeError::BadMagic(magic));
         }
         if message.len() > MAX_REQUEST_BYTES {
             return Err(DecodeError::TooLong(message.len()));
@@ -188,20 +203,20 @@ impl<'a> Request<'a> {
             });
         }
         let op = Op::from_u8(message[4])?;
-        if message[7] > 1 {
-            return Err(DecodeError::UnknownTag(message[7]));
+        if message[RETRY_AT] > 1 {
+            return Err(DecodeError::UnknownTag(message[RETRY_AT]));
         }
         let (first, second) = message[REQUEST_HEADER_BYTES..].split_at(len1);
         let (base1, str1) = join(message[5], u128_at(message, 40), first)?;
         let (base2, str2) = join(message[6], u128_at(message, 56), second)?;
         Ok(Request {
             op,
-            retry: message[7] == 1,
+            retry: message[RETRY_AT] == 1,
             client: u64_at(message, 16),
             seq: u32_at(message, 8),
             arg0: u32_at(message, 24),
             arg1: u32_at(message, 28),
-            arg2: u64_at(message, 32),
+            arg2: u64_at(message, ARG2_AT),
             base1,
             base2,
             str1,
@@ -283,6 +298,30 @@ mod tests {
         let mut buffer = [0; 256];
         let n = r.encode(&mut buffer).unwrap();
         assert_eq!(Request::decode(&buffer[..n]), Ok(r));
+    }
+
+    #[test]
+    fn marks_set_in_the_message_are_those_of_its_fields() {
+        let mut buffer = [0; 256];
+        for arg2 in [0, BY_NAME, u64::MAX] {
+            let r = Request {
+                client: u64::MAX,
+                seq: u32::MAX,
+                arg1: u32::MAX,
+                arg2,
+                str1: b"file",
+                ..Request::new(Op::Open)
+            };
+            let n = r.encode(&mut buffer).unwrap();
+            let message = &mut buffer[..n];
+            Request::mark_by_name(message, true);
+            let arg2 = arg2 | BY_NAME;
+            assert_eq!(Request::decode(message), Ok(Request { arg2, ..r }));
+            Request::mark_retry(message);
+            Request::mark_by_name(message, false);
+            let (retry, arg2) = (true, arg2 & !BY_NAME);
+            assert_eq!(Request::decode(message), Ok(Request { retry, arg2, ..r }));
+        }
     }
 
     #[test]

@@ -3,17 +3,17 @@
 use crate::cli::BridgeOptions;
 use crate::error::{Fault, fault};
 use crate::place::{Place, plain};
-use crate::sys;
 use forebay_admin::{
     AdminError, LOCK_FILE, LifetimeStatus, StartFailure, StartReport, instance_dir, socket_dir,
     socket_path,
 };
 use forebay_client::Control;
+use forebay_sys as sys;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 /// How long somebody else's bridge may take until it answers (it may have much to recover).
@@ -50,11 +50,11 @@ impl Bridge {
     /// Connects to the bridge behind a socket; `None` if nobody answers there.
     ///
     /// # Errors
-    /// [`AdminError::Version`]: somebody does, but not so that we understand each other.
+    /// [`AdminError::Version`], [`AdminError::OtherProtocol`]: somebody does, but not so that we understand each other.
     fn at_socket(socket: &Path) -> Result<Option<Bridge>, AdminError> {
         match Bridge::connect(socket) {
             Ok(bridge) => Ok(Some(bridge)),
-            Err(e @ AdminError::Version { .. }) => Err(e),
+            Err(e) if e.is_other_version() => Err(e),
             Err(e) => {
                 if e.is_timeout() {
                     eprintln!(
@@ -127,7 +127,7 @@ impl Bridge {
                 None => Bridge::start(place, options, until)?,
             };
             // Before it is asked, or it could be gone and its id be somebody else's.
-            let process = sys::Process::open(bridge.pid);
+            let process = sys::Process::open(bridge.pid).ok();
             if !ask(&mut bridge.control)?.ending {
                 return Ok(bridge);
             }
@@ -141,7 +141,7 @@ impl Bridge {
 
     /// This process needs it no more. If nobody else does and it was not told to stay, it ends.
     pub fn detach(mut self) -> Result<(), Fault> {
-        let process = sys::Process::open(self.pid);
+        let process = sys::Process::open(self.pid).ok();
         let life = self.control.detach(std::process::id())?;
         drop(self.control);
         if life.ending
@@ -191,22 +191,22 @@ impl Bridge {
 
     /// Is its process there?
     pub fn is_alive(&self) -> bool {
-        sys::Process::open(self.pid).is_some_and(|process| !process.has_ended())
+        sys::Process::open(self.pid).is_ok_and(|process| !process.has_ended())
     }
 
     /// Waits for the end of the bridge or of a program; true if the bridge was first.
     pub fn dies_before(&self, program: &sys::Process) -> bool {
         match sys::Process::open(self.pid) {
-            Some(bridge) => bridge.ends_before(program),
+            Ok(bridge) => bridge.ends_before(program),
             // Dead already.
-            None => !program.has_ended(),
+            Err(_) => !program.has_ended(),
         }
     }
 
     /// Ends the bridge and waits until its process is gone.
     pub fn stop(mut self) -> Result<(), Fault> {
         // Before it is asked, or it could be gone and its id be somebody else's.
-        let process = sys::Process::open(self.pid);
+        let process = sys::Process::open(self.pid).ok();
         self.control.stop()?;
         drop(self.control);
         if let Some(process) = process {
@@ -258,18 +258,17 @@ fn spawn(place: &Place, until: Until, log_path: &Path) -> Result<(Child, OwnedFd
         .arg(&place.root)
         .arg("--storage")
         .arg(&place.storage)
-        .arg("--ready-fd")
-        .arg(writer.as_raw_fd().to_string())
+        .arg("--ready-on-stdin")
         // A bridge under a buffer would be its own client.
         .env_remove("LD_PRELOAD")
         .current_dir("/")
-        .stdin(Stdio::null())
+        .stdin(writer)
         .stdout(copy)
         .stderr(log);
     if until == Until::Down {
         command.arg("--stay");
     }
-    sys::in_new_session(&mut command, &writer);
+    sys::in_new_session(&mut command);
     let child = command
         .spawn()
         .map_err(|e| fault("cannot start the bridge process").because(e))?;
@@ -318,9 +317,12 @@ pub fn all() -> Vec<Result<Bridge, AdminError>> {
         .collect()
 }
 
-/// All bridges of this user that answer.
+/// All bridges of this user that answer. Those that speak another version are named on standard error.
 pub fn running() -> Vec<Bridge> {
-    let mut found: Vec<Bridge> = all().into_iter().flatten().collect();
+    let mut found: Vec<Bridge> = all()
+        .into_iter()
+        .filter_map(|bridge| bridge.map_err(|e| Fault::from(e).tell(false)).ok())
+        .collect();
     found.sort_by(|a, b| a.root.cmp(&b.root));
     found
 }

@@ -352,9 +352,9 @@ pub struct Bridge {
     /// Storage directory that holds the instances.
     #[arg(long)]
     pub storage: PathBuf,
-    /// Descriptor that gets one line when the bridge is ready, or the reason why it will not be.
+    /// Standard input is a pipe that gets one line when the bridge is ready, or the reason why it will not be.
     #[arg(long)]
-    pub ready_fd: Option<i32>,
+    pub ready_on_stdin: bool,
     /// Live until `forebay down`, not only as long as a run needs it.
     #[arg(long)]
     pub stay: bool,

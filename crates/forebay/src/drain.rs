@@ -3,10 +3,10 @@
 use crate::bridge::Bridge;
 use crate::cli::DrainOptions;
 use crate::error::{Fault, fault};
-use crate::sys;
 use crate::units;
 use forebay_admin::AdminError;
 use forebay_admin::drain::{DrainRequest, DrainState, DrainStatus, Left, Reason};
+use forebay_sys as sys;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
 //! The `forebay` command: a burst buffer over a directory of a parallel file system.
+#![forbid(unsafe_code)]
 
 mod bridge;
 mod cli;
@@ -8,7 +9,6 @@ mod place;
 mod program;
 mod recorder;
 mod run_report;
-mod sys;
 mod units;
 mod verbs;
 

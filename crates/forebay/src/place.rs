@@ -4,9 +4,10 @@ use crate::bridge;
 use crate::cli;
 use crate::error::{Fault, fault};
 use crate::program;
-use crate::sys;
+use forebay_sys as sys;
 use std::ffi::OsString;
 use std::fs;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -40,7 +41,7 @@ pub fn buffer_root(buffer: &Path) -> Result<(PathBuf, Option<PathBuf>), Fault> {
             .hint("name the directory that the program's files are in"));
     }
     sys::check_access(&root, libc::R_OK | libc::X_OK).map_err(|e| {
-        fault(format!("--buffer {shown}: {}", plain(&e)))
+        fault(format!("--buffer {shown}: {}", plain(&e.into())))
             .hint("the buffer lies over a directory that you may enter and list")
     })?;
     if root == Path::new("/") {
@@ -96,7 +97,7 @@ pub fn storage_candidates() -> Vec<(&'static str, PathBuf)> {
             found.push((name, PathBuf::from(dir)));
         }
     }
-    let own = format!("/var/tmp/forebay-{}", sys::euid());
+    let own = format!("/var/tmp/forebay-{}", sys::my_ids().0);
     found.push((DEFAULT, PathBuf::from(own)));
     found
 }
@@ -119,14 +120,14 @@ fn default_storage(root: &Path) -> Result<PathBuf, Fault> {
 fn own(name: &str, dir: PathBuf) -> Result<PathBuf, Fault> {
     use std::os::unix::fs::MetadataExt;
     let safe = name != DEFAULT
-        || fs::metadata(&dir).is_ok_and(|m| m.uid() == sys::euid() && m.mode() & 0o022 == 0);
+        || fs::metadata(&dir).is_ok_and(|m| m.uid() == sys::my_ids().0 && m.mode() & 0o022 == 0);
     if safe {
         return Ok(dir);
     }
     Err(fault(format!(
         "storage {} is not a directory of user {} that nobody else can write to",
         dir.display(),
-        sys::euid()
+        sys::my_ids().0
     )))
 }
 
@@ -165,10 +166,10 @@ fn usable_storage(dir: &Path, root: &Path) -> Result<PathBuf, Fault> {
     let result = fs::File::create(&probe)
         .map_err(|e| fault(format!("storage {shown}: {}", plain(&e))).hint(own_hint))
         .and_then(|file| {
-            sys::set_xattr(&file, "user.forebay.probe", b"1").map_err(|e| {
+            sys::set_xattr(file.as_fd(), b"user.forebay.probe", b"1").map_err(|e| {
                 fault(format!(
                     "storage {shown} does not keep user xattrs ({})",
-                    plain(&e)
+                    plain(&e.into())
                 ))
                 .hint("name a directory on ext4, xfs, btrfs or tmpfs (Linux 6.6 or newer) with --storage DIR")
             })

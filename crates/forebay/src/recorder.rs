@@ -5,12 +5,13 @@ use crate::cli::RecordOptions;
 use crate::error::{Fault, fault};
 use crate::place::{self, plain};
 use crate::run_report::CallBytes;
-use crate::sys;
 use crate::units;
 use crate::verbs::shell_word;
+use forebay_collect::naming::Moment;
 use forebay_collect::recording::{End, Note, Recording, left_in};
 use forebay_collect::{Collected, collect};
 use forebay_count::{ENV_RECORD_DIR, ENV_RECORD_INCLUDE, ENV_RECORD_MEMORY};
+use forebay_sys as sys;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -53,7 +54,7 @@ impl Recorder {
                 .map(|word| word.to_string_lossy().into_owned())
                 .collect(),
         );
-        note.uid = sys::euid();
+        note.uid = sys::my_ids().0;
         note.user = user();
         note.batch_job = batch_job();
         note.outer_rank = forebay_collect::outer_rank(&|name| std::env::var(name).ok());
@@ -165,7 +166,7 @@ impl Recorder {
 
 /// Joins recordings into a log and removes them when it is written.
 pub fn write_log(recordings: Vec<Recording>, log: Option<&Path>) -> Result<Collected, Fault> {
-    let collected = collect(&recordings, log, sys::local_time).map_err(|e| {
+    let collected = collect(&recordings, log, local_time).map_err(|e| {
         let dirs: Vec<&Path> = recordings.iter().map(|r| r.dir.as_path()).collect();
         from_collect(e).hint(format!(
             "the tables are kept; to try again, run: {} --log FILE",
@@ -199,7 +200,7 @@ pub fn log_text(collected: &Collected) -> String {
 /// Says what a recorder that was killed has left.
 pub fn tell_left() {
     for base in bases() {
-        for recording in left_in(&base, sys::euid()) {
+        for recording in left_in(&base, sys::my_ids().0) {
             eprintln!(
                 "forebay: the recording of `{}` was interrupted; for its log, run: {}",
                 recording.note.command.join(" "),
@@ -235,7 +236,7 @@ pub fn new_log(log: &Path) -> Result<PathBuf, Fault> {
     }
     let dir = log.parent().unwrap_or(Path::new("/"));
     make_dirs(dir).map_err(|e| cannot("--log", dir, &e))?;
-    sys::check_access(dir, libc::W_OK | libc::X_OK).map_err(|e| cannot("--log", dir, &e))?;
+    sys::check_access(dir, libc::W_OK | libc::X_OK).map_err(|e| cannot("--log", dir, &e.into()))?;
     Ok(log)
 }
 
@@ -246,7 +247,8 @@ fn usable_log_dir(asked: Option<&Path>) -> Result<PathBuf, Fault> {
         None => ("the log directory", default_log_dir()?),
     };
     make_dirs(&dir).map_err(|e| cannot(option, &dir, &e))?;
-    sys::check_access(&dir, libc::W_OK | libc::X_OK).map_err(|e| cannot(option, &dir, &e))?;
+    sys::check_access(&dir, libc::W_OK | libc::X_OK)
+        .map_err(|e| cannot(option, &dir, &e.into()))?;
     Ok(dir)
 }
 
@@ -266,8 +268,19 @@ fn default_log_dir() -> Result<PathBuf, Fault> {
         })?;
     Ok(forebay_collect::naming::day_dir(
         &base,
-        sys::local_time(now_ns()),
+        local_time(now_ns()),
     ))
+}
+
+/// A moment, in nanoseconds since 1970, in the time zone of this machine.
+fn local_time(ns: u64) -> Moment {
+    let time = sys::local_time(ns);
+    Moment {
+        year: time.year,
+        month: time.month,
+        day: time.day,
+        second_of_day: time.second_of_day,
+    }
 }
 
 fn make_dirs(dir: &Path) -> std::io::Result<()> {
@@ -282,7 +295,7 @@ fn bases() -> Vec<PathBuf> {
     if let Some(dir) = std::env::var_os(ENV_BASE).filter(|dir| !dir.is_empty()) {
         return vec![PathBuf::from(dir)];
     }
-    let own = format!("forebay-tables-{}", sys::euid());
+    let own = format!("forebay-tables-{}", sys::my_ids().0);
     ["/dev/shm", "/tmp", "/var/tmp"]
         .iter()
         .map(|dir| Path::new(dir).join(&own))
@@ -312,13 +325,13 @@ fn usable_base(dir: &Path) -> Result<(), String> {
     made.map_err(|e| plain(&e))?;
     let meta = fs::symlink_metadata(dir).map_err(|e| plain(&e))?;
     // Where everybody can make directories, one under our name may be a trap.
-    if !meta.is_dir() || meta.uid() != sys::euid() || meta.mode() & 0o022 != 0 {
+    if !meta.is_dir() || meta.uid() != sys::my_ids().0 || meta.mode() & 0o022 != 0 {
         return Err("not a directory of this user that nobody else can write to".to_owned());
     }
     match sys::space(dir) {
         Ok((_, free)) if free >= LEAST_FREE_BYTES => Ok(()),
         Ok((_, free)) => Err(format!("only {} free", units::bytes(free))),
-        Err(e) => Err(plain(&e)),
+        Err(e) => Err(plain(&e.into())),
     }
 }
 
@@ -328,8 +341,8 @@ fn user() -> String {
         .iter()
         .filter_map(|name| std::env::var(name).ok())
         .find(|name| !name.is_empty())
-        .or_else(|| sys::user_name(sys::euid()))
-        .unwrap_or_else(|| sys::euid().to_string())
+        .or_else(|| sys::user_name(sys::my_ids().0))
+        .unwrap_or_else(|| sys::my_ids().0.to_string())
 }
 
 /// The id of the batch job that this process runs in.

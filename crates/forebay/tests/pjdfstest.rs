@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Case, Outcome, is_root, need, skipped};
+use common::{Case, Outcome, need};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -139,9 +139,10 @@ fn table(
 #[test]
 fn whatever_passes_natively_passes_in_the_buffer() {
     need!("pjdfstest");
-    if !is_root() {
-        return skipped("pjdfstest changes users, which needs root");
-    }
+    forebay_testkit::skip_unless!(
+        forebay_testkit::is_root(),
+        "pjdfstest changes users, which needs root"
+    );
     // The path of a socket has 107 bytes.
     let case = Case::below(Path::new("/var/tmp"), "pjd").without_walk();
     fs::write(case.dir().join("pjdfstest.toml"), CONFIGURATION).expect("write the configuration");

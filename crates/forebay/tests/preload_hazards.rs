@@ -61,10 +61,10 @@ fn few_descriptors_and_descriptors_at_the_limit_work() {
 
 #[test]
 fn a_changed_user_is_judged_as_the_new_one() {
-    if !common::is_root() {
-        common::skipped("only the superuser changes users");
-        return;
-    }
+    forebay_testkit::skip_unless!(
+        forebay_testkit::is_root(),
+        "only the superuser changes users"
+    );
     holds(common::case!(), "identity");
 }
 

@@ -337,6 +337,7 @@ fn run(work: Work, options: &Options, dir: &Path) -> Result<()> {
     Ok(())
 }
 
+#[allow(unsafe_code)]
 fn preads(file: &CString, turns: u64) {
     let mut byte = 0u8;
     // SAFETY: a C string; one byte is writable.
@@ -349,6 +350,7 @@ fn preads(file: &CString, turns: u64) {
     }
 }
 
+#[allow(unsafe_code)]
 fn opens(file: &CString, turns: u64) {
     for _ in 0..turns {
         // SAFETY: a C string.
@@ -359,6 +361,7 @@ fn opens(file: &CString, turns: u64) {
     }
 }
 
+#[allow(unsafe_code)]
 fn cpu_s(who: libc::c_int) -> f64 {
     // SAFETY: zeroes are a valid value, which the call overwrites.
     let usage = unsafe {

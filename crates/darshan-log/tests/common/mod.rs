@@ -7,34 +7,19 @@ pub mod raw;
 
 use std::path::{Path, PathBuf};
 
-/// The sample logs of the Darshan project, if this machine has them: `$FOREBAY_SHARED/data/darshan-logs`
-/// or `../shared/data/darshan-logs` beside the workspace.
-pub fn sample_logs() -> Vec<PathBuf> {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let shared = match std::env::var_os("FOREBAY_SHARED") {
-        Some(shared) => PathBuf::from(shared),
-        None => workspace.join("../shared"),
-    };
-    let folder = shared.join("data/darshan-logs");
-    let logs = logs_below(&folder);
-    if logs.is_empty() {
-        eprintln!(
-            "skipped: no sample logs in {} (set FOREBAY_SHARED)",
-            folder.display()
-        );
-    }
-    logs
+/// The sample logs of the Darshan project, if this machine has them. For `optional_data!`.
+pub fn sample_logs() -> Result<Vec<PathBuf>, String> {
+    let logs = logs_below(&forebay_testkit::sample_logs()?);
+    assert!(!logs.is_empty(), "a folder for samples without a sample");
+    Ok(logs)
 }
 
-/// The sample log whose path ends so.
-pub fn sample_log(end: &str) -> Option<PathBuf> {
-    let found = sample_logs()
+/// The sample log whose path ends so. Where there are samples, it must be one of them.
+pub fn sample_log(end: &str) -> Result<PathBuf, String> {
+    let found = sample_logs()?
         .into_iter()
         .find(|path| path.to_string_lossy().ends_with(end));
-    if found.is_none() {
-        eprintln!("skipped: no sample log {end}");
-    }
-    found
+    Ok(found.unwrap_or_else(|| panic!("no sample log {end}")))
 }
 
 /// All `.darshan` files below a folder, by name.
@@ -66,30 +51,9 @@ pub struct PyDarshan {
 }
 
 impl PyDarshan {
-    /// `None`, with the reason printed, if it isn't installed; in continuous integration
-    /// (`CI` is set) it must be.
+    /// `None`, with the reason printed, if it isn't installed; with `CI` set it must be.
     pub fn find() -> Option<PyDarshan> {
-        let cache = std::env::var_os("FOREBAY_CACHE")
-            .map(PathBuf::from)
-            .unwrap_or_else(|| {
-                let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-                let home =
-                    || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
-                base.unwrap_or_else(home).join("forebay")
-            });
-        let folder = cache.join("pydarshan");
-        if folder.join("bin/python").exists() {
-            return Some(PyDarshan { folder });
-        }
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "PyDarshan is missing: run scripts/setup.sh test"
-        );
-        eprintln!(
-            "skipped: no PyDarshan in {} (scripts/setup.sh test installs it)",
-            folder.display()
-        );
-        None
+        forebay_testkit::pydarshan().map(|folder| PyDarshan { folder })
     }
 
     /// Its Python, with nothing of the caller's own settings.

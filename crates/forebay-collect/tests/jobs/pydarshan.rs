@@ -1,17 +1,8 @@
 //! What PyDarshan makes of our logs. scripts/setup.sh test installs it.
 
 use crate::stage::{Stage, image};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
-
-fn python() -> Option<PathBuf> {
-    let from_env = |name| std::env::var_os(name).map(PathBuf::from);
-    let cache = from_env("FOREBAY_CACHE")
-        .or_else(|| from_env("XDG_CACHE_HOME").map(|dir| dir.join("forebay")))
-        .or_else(|| from_env("HOME").map(|dir| dir.join(".cache/forebay")))?;
-    let python = cache.join("pydarshan/bin/python");
-    python.is_file().then_some(python)
-}
 
 fn run(python: &Path, arguments: &[&str]) -> Output {
     Command::new("timeout")
@@ -52,10 +43,10 @@ print(heat.shape, int(heat.to_numpy().sum()))
 
 #[test]
 fn pydarshan_reads_a_log_and_its_summary_has_nothing_to_complain_of() {
-    let Some(python) = python() else {
-        eprintln!("skipped: PyDarshan is not installed (scripts/setup.sh test installs it)");
+    let Some(folder) = forebay_testkit::pydarshan() else {
         return;
     };
+    let python = folder.join("bin/python");
     let mut stage = Stage::new();
     a_job(&mut stage);
     let (collected, _) = stage.collect();

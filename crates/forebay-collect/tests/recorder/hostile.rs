@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use forebay_count::{TROUBLE_PREFIX, posix};
+use forebay_testkit::{is_root, skip_unless};
 
 use crate::run::{Image, Place};
 
@@ -24,11 +25,6 @@ fn run(mode: &str) -> (Place, Image) {
 fn written(place: &Place, image: &Image, name: &str) -> i64 {
     let record = image.posix.get(&place.text(&format!("data/{name}")));
     record.map_or(0, |f| f.ints[posix::BYTES_WRITTEN])
-}
-
-fn is_root() -> bool {
-    // What only root may do.
-    std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0)
 }
 
 #[test]
@@ -174,10 +170,7 @@ fn a_hard_limit_on_file_sizes_makes_a_smaller_table_or_none() {
 
 #[test]
 fn children_behind_another_root_or_user_count_in_the_table_of_their_parent() {
-    if !is_root() {
-        println!("skipped: only root may do this");
-        return;
-    }
+    skip_unless!(is_root(), "only root may do this");
     for mode in ["root", "user"] {
         let place = Place::new(mode);
         // Others may come in.
@@ -229,10 +222,7 @@ fn programs_that_forbid_themselves_system_calls_live_and_are_counted() {
 
 #[test]
 fn a_full_file_system_under_the_tables_kills_nobody() {
-    if !is_root() {
-        println!("skipped: only root may mount");
-        return;
-    }
+    skip_unless!(is_root(), "only root may mount");
     for size in ["4k", "64k", "96k", "200k"] {
         let place = Place::new("full");
         let program = place.compile("hostile");
@@ -254,10 +244,11 @@ fn a_full_file_system_under_the_tables_kills_nobody() {
             .process_group(0);
         let out = command.output().expect("timeout runs");
         let errors = String::from_utf8_lossy(&out.stderr);
-        if errors.contains("permission denied") || errors.contains("Operation not permitted") {
-            println!("skipped: no mounts here");
-            return;
-        }
+        let refused = ["permission denied", "Operation not permitted"];
+        skip_unless!(
+            !refused.iter().any(|words| errors.contains(words)),
+            "no mounts here"
+        );
         assert!(out.status.success(), "{size}: {errors}");
         assert_eq!(
             std::fs::metadata(place.path("data/out"))

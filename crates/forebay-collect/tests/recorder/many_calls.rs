@@ -205,10 +205,7 @@ fn strace_sees_the_same_calls_and_bytes() {
         .args(["-o", "/dev/null", "true"])
         .status()
         .is_ok_and(|s| s.success());
-    if !works {
-        println!("skipped: strace does not work here");
-        return;
-    }
+    forebay_testkit::skip_unless!(works, "strace does not work here");
     let trace = place.path("trace");
     let (data, calls, seed) = (place.text("data"), CALLS.to_string(), SEED.to_string());
     let preload = crate::run::library("record", "FOREBAY_RECORDER");

@@ -5,6 +5,7 @@ use super::messages::{Body, Part, Proposal, Ticket, TxnId, Verdict};
 use super::participant::Refusal;
 use super::persist::{INTENT, Intent, clear, set, txn_key};
 use super::{Bridge, MAX_TRANSACTIONS, Mutation, RETRY_FIRST_US, Retry, VOTE_PATIENCE_US, digest};
+use crate::batch;
 use crate::record::{BridgeId, Token};
 use crate::table::{Change, TableError, Tables};
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,6 +82,7 @@ impl Bridge {
         tables: &dyn Tables,
         now: u64,
     ) -> Result<(), TableError> {
+        batch::assert_well_formed(&proposal.batch);
         if self.membership.is_single() {
             self.commit_here(proposal.ticket, proposal.token, proposal.batch);
             return Ok(());

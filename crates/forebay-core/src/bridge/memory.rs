@@ -5,7 +5,7 @@ use super::persist::{CARRIED_OUT, clear, encode_carried_out, ended_key, set};
 use crate::path::TreePath;
 use crate::record::Token;
 use crate::table::Change;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Requests that a bridge remembers to have carried out. A client has one request
 /// under way per thread and repeats it at once after a lost connection, so this
@@ -24,7 +24,8 @@ const REQUESTS_PER_VALUE: usize = 16;
 /// although others have changed the same names since.
 #[derive(Debug, Default)]
 pub(super) struct CarriedOut {
-    known: HashSet<Token>,
+    /// Tokens grow with the client and its count, so neighbours in time are neighbours here.
+    known: BTreeSet<Token>,
     /// Each with its number in the order of all.
     ring: Vec<Option<(u64, Token)>>,
     /// How many were ever noted: where the ring goes on.
@@ -71,7 +72,8 @@ impl CarriedOut {
 /// directory that is gone.
 #[derive(Debug, Default)]
 pub(super) struct EndedDirs {
-    known: HashSet<EndedDir>,
+    /// The ended incarnations of each directory.
+    known: BTreeMap<TreePath, BTreeSet<u64>>,
     /// By the order of their ends, so that the oldest goes first, also after a restart.
     order: BTreeMap<u64, EndedDir>,
 }
@@ -81,13 +83,33 @@ type EndedDir = (TreePath, u64);
 
 impl EndedDirs {
     pub(super) fn contains(&self, path: &TreePath, incarnation: u64) -> bool {
-        self.known.contains(&(path.clone(), incarnation))
+        let ended = self.known.get(path);
+        ended.is_some_and(|incarnations| incarnations.contains(&incarnation))
+    }
+
+    /// Takes a directory up; false if it is known already.
+    fn insert(&mut self, path: &TreePath, incarnation: u64) -> bool {
+        match self.known.get_mut(path) {
+            Some(incarnations) => incarnations.insert(incarnation),
+            None => {
+                let first = BTreeSet::from([incarnation]);
+                self.known.insert(path.clone(), first).is_none()
+            }
+        }
+    }
+
+    fn forget(&mut self, (path, incarnation): &EndedDir) {
+        if let Some(incarnations) = self.known.get_mut(path) {
+            incarnations.remove(incarnation);
+            if incarnations.is_empty() {
+                self.known.remove(path);
+            }
+        }
     }
 
     /// Notes an end; the changes make it last.
     pub(super) fn note(&mut self, path: &TreePath, incarnation: u64) -> Vec<Change> {
-        let dir = (path.clone(), incarnation);
-        if !self.known.insert(dir.clone()) {
+        if !self.insert(path, incarnation) {
             return Vec::new();
         }
         let number = self.order.last_key_value().map_or(0, |(n, _)| n + 1);
@@ -95,19 +117,20 @@ impl EndedDirs {
             ended_key(path, incarnation),
             number.to_le_bytes().to_vec(),
         )];
-        self.order.insert(number, dir);
+        self.order.insert(number, (path.clone(), incarnation));
         if self.order.len() > MAX_ENDED_DIRS
             && let Some((_, oldest)) = self.order.pop_first()
         {
             changes.push(clear(ended_key(&oldest.0, oldest.1)));
-            self.known.remove(&oldest);
+            self.forget(&oldest);
         }
+        debug_assert!(self.order.len() <= MAX_ENDED_DIRS);
         changes
     }
 
     /// Takes up what an earlier life has noted.
     pub(super) fn restore(&mut self, path: TreePath, incarnation: u64, number: u64) {
-        self.known.insert((path.clone(), incarnation));
+        self.insert(&path, incarnation);
         self.order.insert(number, (path, incarnation));
     }
 }
@@ -116,7 +139,6 @@ impl EndedDirs {
 mod tests {
     use super::super::persist::decode_carried_out;
     use super::*;
-    use std::collections::HashMap;
 
     #[test]
     fn the_ring_forgets_the_oldest_request_first() {
@@ -149,7 +171,7 @@ mod tests {
         let mut first = CarriedOut::default();
         let token = |seq| Token { client: 1, seq };
         let laps = MAX_REMEMBERED_REQUESTS as u32 + 3;
-        let mut values = HashMap::new();
+        let mut values = BTreeMap::new();
         for seq in 0..laps {
             let Change::Meta { key, value } = first.note(token(seq)) else {
                 panic!("no value");

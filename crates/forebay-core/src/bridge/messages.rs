@@ -2,6 +2,7 @@
 
 use crate::path::TreePath;
 use crate::record::{BridgeId, Record, Token};
+use crate::request::OthersBelow;
 use crate::table::Change;
 use std::collections::BTreeMap;
 
@@ -31,7 +32,7 @@ pub struct Seen {
 pub struct RangeRead {
     /// Everything strictly below this directory.
     pub dir: TreePath,
-    /// Digest of what each other bridge held there, see [`Output::Range`].
+    /// Digest of what each other bridge held there, see [`Output::Below`].
     pub seen: Vec<(BridgeId, u64)>,
 }
 
@@ -125,19 +126,43 @@ pub enum Body {
         /// The record.
         record: Option<Record>,
     },
-    /// What do you hold below this directory?
-    FetchRange {
+    /// Which are your first children of this directory, after a name?
+    FetchChildren {
         /// Comes back in the answer.
         request: u64,
         /// Which directory.
         dir: TreePath,
+        /// After this name.
+        after: Option<Vec<u8>>,
+        /// Not more than these, and not more than [`crate::facts::CHILDREN_PER_PAGE`].
+        limit: usize,
     },
-    /// Answer to a range fetch.
-    FetchedRange {
+    /// Answer to [`Body::FetchChildren`].
+    FetchedChildren {
         /// Of the fetch.
         request: u64,
-        /// Records, parents first.
+        /// Names and records, sorted by name.
+        children: Vec<(Vec<u8>, Record)>,
+    },
+    /// What do you hold below this directory? A page of it.
+    FetchBelow {
+        /// Comes back in the answer.
+        request: u64,
+        /// Which directory.
+        dir: TreePath,
+        /// After this path.
+        after: Option<TreePath>,
+    },
+    /// Answer to [`Body::FetchBelow`].
+    FetchedBelow {
+        /// Of the fetch.
+        request: u64,
+        /// Of the fetch.
+        after: Option<TreePath>,
+        /// Records, parents first, at most [`super::RECORDS_PER_MESSAGE`].
         entries: Vec<(TreePath, Record)>,
+        /// That was the last page.
+        ends: bool,
     },
     /// Check this, hold it, and don't let go before you know the outcome.
     Prepare {
@@ -221,15 +246,25 @@ pub enum Output {
         /// What its home says.
         record: Option<Record>,
     },
-    /// Answer to [`super::Bridge::fetch_range`].
-    Range {
+    /// Answer to [`super::Bridge::fetch_children`].
+    Children {
         /// The fetch's.
         ticket: Ticket,
         /// Which directory.
         dir: TreePath,
-        /// What the *other* bridges hold below it, parents first. The own tables are read by the driver.
-        entries: Vec<(TreePath, Record)>,
-        /// A digest of it per bridge, for [`RangeRead::seen`].
-        seen: Vec<(BridgeId, u64)>,
+        /// After this name.
+        after: Option<Vec<u8>>,
+        /// The first that the *other* bridges hold, sorted by name. The own tables are read by the driver.
+        children: Vec<(Vec<u8>, Record)>,
+    },
+    /// Answer to [`super::Bridge::fetch_below`].
+    Below {
+        /// The fetch's.
+        ticket: Ticket,
+        /// Which directory.
+        dir: TreePath,
+        /// What the *other* bridges hold below it, and a digest of it per bridge. The own tables are read by
+        /// the driver.
+        others: OthersBelow,
     },
 }

@@ -49,7 +49,7 @@ mod reads;
 mod recover;
 mod sweep;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use memory::{MAX_ENDED_DIRS, MAX_REMEMBERED_REQUESTS};
 pub use messages::{
@@ -67,13 +67,15 @@ use coordinator::Txn;
 use locks::Locks;
 use memory::{CarriedOut, EndedDirs};
 use participant::Prepared;
-use reads::{Asker, Fetch, Waiting};
+use reads::{Asker, Fetch, Question, Waiting};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Unfinished transactions that one bridge coordinates at a time.
 pub const MAX_TRANSACTIONS: usize = 4096;
 /// Promises that one bridge gives at a time.
 pub const MAX_PREPARED: usize = 4096;
+/// Records that one message about a range holds.
+pub const RECORDS_PER_MESSAGE: usize = 1024;
 /// Fetches from other bridges under way at a time.
 pub const MAX_FETCHES: usize = 4096;
 /// Readers that wait for undecided transactions at a time.
@@ -87,10 +89,21 @@ pub const VOTE_PATIENCE_US: u64 = 400_000;
 /// A participant that has heard nothing for this long asks the primary, in microseconds.
 pub const ASK_AFTER_US: u64 = 600_000;
 
+/// A bridge can be started less often than this: versions have so many places for the count of starts.
+pub const MAX_EPOCH: u32 = 1 << 20;
+
 /// The version number of a record: unique over all bridges and their starts,
 /// and growing for one bridge. `seq` counts the versions of one start.
+///
+/// # Panics
+/// `epoch` is not below [`MAX_EPOCH`], or `bridge` not below [`MAX_MEMBERS`](crate::membership::MAX_MEMBERS). Who
+/// starts a bridge has checked that ([`Bridge::recover`]).
 pub fn version(epoch: u32, seq: u32, bridge: BridgeId) -> u64 {
-    debug_assert!(epoch < 1 << 20 && bridge.0 < 1 << 12);
+    assert!(
+        epoch < MAX_EPOCH && (bridge.0 as usize) < crate::membership::MAX_MEMBERS,
+        "epoch {epoch} or bridge {} does not fit into a version",
+        bridge.0
+    );
     u64::from(epoch) << 44 | u64::from(seq) << 12 | u64::from(bridge.0)
 }
 
@@ -105,8 +118,7 @@ pub fn digest(entries: &[(TreePath, Record)]) -> u64 {
 /// polled: what was queued before them has been applied by then.
 enum Item {
     Out(Output),
-    Read(Asker, TreePath),
-    ReadRange(Asker, TreePath),
+    Read(Asker, Question),
 }
 
 /// What is known of another bridge.
@@ -234,8 +246,7 @@ impl Bridge {
             };
             let out = match item {
                 Item::Out(out) => Some(out),
-                Item::Read(asker, path) => Some(self.read(asker, path, tables)?),
-                Item::ReadRange(asker, dir) => self.read_range(asker, dir, tables)?,
+                Item::Read(asker, question) => self.read(asker, question, tables)?,
             };
             if out.is_some() {
                 return Ok(out);
@@ -265,10 +276,26 @@ impl Bridge {
         match message.body {
             Body::Fetch { request, path } => self.on_fetch(from, request, path),
             Body::Fetched { request, record } => self.on_fetched(from, request, record),
-            Body::FetchRange { request, dir } => self.on_fetch_range(from, request, dir),
-            Body::FetchedRange { request, entries } => {
-                self.on_fetched_range(from, request, entries);
+            Body::FetchChildren {
+                request,
+                dir,
+                after,
+                limit,
+            } => self.on_fetch_several(from, request, Question::Children { dir, after, limit }),
+            Body::FetchedChildren { request, children } => {
+                self.on_fetched_children(from, request, children);
             }
+            Body::FetchBelow {
+                request,
+                dir,
+                after,
+            } => self.on_fetch_several(from, request, Question::Below { dir, after }),
+            Body::FetchedBelow {
+                request,
+                after,
+                entries,
+                ends,
+            } => self.on_fetched_below(from, request, after, entries, ends),
             Body::Prepare { txn, primary, part } => {
                 self.on_prepare(from, txn, primary, part, tables, now)?;
             }

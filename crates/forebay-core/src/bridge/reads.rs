@@ -5,43 +5,91 @@
 
 use super::messages::{Body, Output, Ticket, Verdict};
 use super::{
-    Bridge, Item, MAX_FETCHES, MAX_WAITING_READERS, Mutation, RETRY_FIRST_US, Retry, digest,
+    Bridge, Item, MAX_FETCHES, MAX_WAITING_READERS, Mutation, RECORDS_PER_MESSAGE, RETRY_FIRST_US,
+    Retry, digest,
 };
+use crate::facts::CHILDREN_PER_PAGE;
 use crate::path::TreePath;
 use crate::record::{BridgeId, Record};
+use crate::request::OthersBelow;
 use crate::table::{TableError, Tables};
 use std::collections::BTreeMap;
 
 /// Who wants to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asker {
-    /// The own driver.
+    /// The own driver, for a record.
     Driver(Ticket),
-    /// The local part of a range fetch of the own driver.
-    OwnRange(u64),
+    /// The own part of a fetch of several records.
+    Own(u64),
     /// Another bridge.
     Peer(BridgeId, u64),
+}
+
+/// What somebody wants to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Question {
+    Record(TreePath),
+    Children {
+        dir: TreePath,
+        after: Option<Vec<u8>>,
+        limit: usize,
+    },
+    Below {
+        dir: TreePath,
+        after: Option<TreePath>,
+    },
+}
+
+impl Question {
+    fn message(&self, request: u64) -> Body {
+        match self.clone() {
+            Question::Record(path) => Body::Fetch { request, path },
+            Question::Children { dir, after, limit } => Body::FetchChildren {
+                request,
+                dir,
+                after,
+                limit,
+            },
+            Question::Below { dir, after } => Body::FetchBelow {
+                request,
+                dir,
+                after,
+            },
+        }
+    }
 }
 
 /// A reader that waits for an undecided transaction.
 #[derive(Debug)]
 pub(super) struct Waiting {
     asker: Asker,
-    path: TreePath,
-    range: bool,
+    question: Question,
 }
 
-/// Answers to a range fetch, by bridge. `None` is still missing.
-type Answers = BTreeMap<BridgeId, Option<Vec<(TreePath, Record)>>>;
+/// What one bridge has said so far.
+#[derive(Debug, Default)]
+struct Part {
+    children: Vec<(Vec<u8>, Record)>,
+    below: Vec<(TreePath, Record)>,
+    is_whole: bool,
+}
+
+impl Part {
+    /// Where the next page below a directory begins.
+    fn reached(&self) -> Option<&TreePath> {
+        self.below.last().map(|(path, _)| path)
+    }
+}
 
 /// A fetch under way.
 #[derive(Debug)]
 pub(super) struct Fetch {
     ticket: Ticket,
-    path: TreePath,
+    question: Question,
     retry: Retry,
-    /// For a range: what came so far.
-    range: Option<Answers>,
+    /// What came so far, for all bridges that are asked.
+    parts: BTreeMap<BridgeId, Part>,
 }
 
 impl Bridge {
@@ -52,7 +100,7 @@ impl Bridge {
             && !Mutation::ReadersIgnoreUndecided.is(self.mutation)
     }
 
-    /// Would a look at the own records below `dir` have to wait? Then use [`Bridge::fetch_range`].
+    /// Would a look at the own records below `dir` have to wait? Then use [`Bridge::fetch_below`].
     pub fn is_held_below(&self, dir: &TreePath) -> bool {
         !self.locks.is_empty()
             && self.locks.holds_below(dir)
@@ -63,126 +111,141 @@ impl Bridge {
     /// [`Output::Done`] with `EAGAIN` if too many are under way.
     pub fn fetch(&mut self, ticket: Ticket, path: TreePath, now: u64) {
         let home = self.membership.home(&path);
+        let question = Question::Record(path);
         if home == self.me() {
-            self.look(Asker::Driver(ticket), path, false);
-            return;
+            self.look(Asker::Driver(ticket), question);
+        } else {
+            self.begin_fetch(ticket, question, vec![home], now);
         }
-        let Some(request) = self.begin_fetch(ticket, path.clone(), None, now) else {
-            return;
-        };
-        self.send(home, Body::Fetch { request, path });
     }
 
-    /// What the other bridges hold below `dir`: ends in [`Output::Range`], or in
-    /// [`Output::Done`] with `EAGAIN` if too many are under way. Waits until
-    /// nothing below `dir` is undecided here.
-    pub fn fetch_range(&mut self, ticket: Ticket, dir: TreePath, now: u64) {
-        let members = self.membership.members().iter();
-        let missing = members.map(|b| (*b, None)).collect();
-        let Some(request) = self.begin_fetch(ticket, dir.clone(), Some(missing), now) else {
-            return;
-        };
-        let others: Vec<_> = self.membership.others().collect();
-        for to in others {
-            let dir = dir.clone();
-            self.send(to, Body::FetchRange { request, dir });
-        }
-        self.look(Asker::OwnRange(request), dir, true);
-    }
-
-    fn begin_fetch(
+    /// The first children of `dir` after a name that the other bridges hold: ends in [`Output::Children`], or
+    /// in [`Output::Done`] with `EAGAIN` if too many are under way. Waits until nothing below `dir` is
+    /// undecided here.
+    pub fn fetch_children(
         &mut self,
         ticket: Ticket,
-        path: TreePath,
-        range: Option<Answers>,
+        dir: TreePath,
+        after: Option<Vec<u8>>,
+        limit: usize,
         now: u64,
-    ) -> Option<u64> {
+    ) {
+        assert!(
+            limit <= CHILDREN_PER_PAGE,
+            "{limit} children in one message"
+        );
+        let question = Question::Children { dir, after, limit };
+        let all = self.membership.members().to_vec();
+        self.begin_fetch(ticket, question, all, now);
+    }
+
+    /// What the other bridges hold below `dir`: ends in [`Output::Below`], or in
+    /// [`Output::Done`] with `EAGAIN` if too many are under way. Waits until
+    /// nothing below `dir` is undecided here.
+    pub fn fetch_below(&mut self, ticket: Ticket, dir: TreePath, now: u64) {
+        let question = Question::Below { dir, after: None };
+        let all = self.membership.members().to_vec();
+        self.begin_fetch(ticket, question, all, now);
+    }
+
+    fn begin_fetch(&mut self, ticket: Ticket, question: Question, of: Vec<BridgeId>, now: u64) {
         if self.fetches.len() >= MAX_FETCHES {
             self.done(ticket, Verdict::Failed(libc::EAGAIN));
-            return None;
+            return;
         }
         let request = self.next_number();
         let fetch = Fetch {
             ticket,
-            path,
+            question: question.clone(),
             retry: Retry::after(now, RETRY_FIRST_US),
-            range,
+            parts: of.iter().map(|b| (*b, Part::default())).collect(),
         };
         self.fetches.insert(request, fetch);
-        Some(request)
+        let me = self.me();
+        for to in of.iter().filter(|b| **b != me) {
+            self.send(*to, question.message(request));
+        }
+        if of.contains(&me) {
+            self.look(Asker::Own(request), question);
+        }
     }
 
     /// Looks now or, if an undecided transaction is in the way, later.
-    fn look(&mut self, asker: Asker, path: TreePath, range: bool) {
-        let held = if range {
-            self.is_held_below(&path)
-        } else {
-            self.is_held(&path)
+    fn look(&mut self, asker: Asker, question: Question) {
+        let held = match &question {
+            Question::Record(path) => self.is_held(path),
+            Question::Children { dir, .. } | Question::Below { dir, .. } => self.is_held_below(dir),
         };
         if !held {
-            self.out.push_back(if range {
-                Item::ReadRange(asker, path)
-            } else {
-                Item::Read(asker, path)
-            });
+            self.out.push_back(Item::Read(asker, question));
         } else if self
             .waiting
             .iter()
-            .any(|w| w.asker == asker && w.path == path)
+            .any(|w| w.asker == asker && w.question == question)
         {
             // A repetition of one that waits.
         } else if self.waiting.len() < MAX_WAITING_READERS {
-            self.waiting.push_back(Waiting { asker, path, range });
+            self.waiting.push_back(Waiting { asker, question });
         } else if let Asker::Driver(ticket) = asker {
             self.done(ticket, Verdict::Failed(libc::EAGAIN));
         }
-        // Another bridge that found no room asks again.
+        // Another bridge that found no room asks again, and so does this one by its own tick.
     }
 
     /// Some locks are gone: lets those look again who waited.
     pub(super) fn wake(&mut self) {
         for w in std::mem::take(&mut self.waiting) {
-            self.look(w.asker, w.path, w.range);
+            self.look(w.asker, w.question);
         }
     }
 
+    /// Reads the own tables for somebody.
     pub(super) fn read(
         &mut self,
         asker: Asker,
-        path: TreePath,
-        tables: &dyn Tables,
-    ) -> Result<Output, TableError> {
-        let record = tables.get(&path)?;
-        Ok(match asker {
-            Asker::Driver(ticket) | Asker::OwnRange(ticket) => Output::Record {
-                ticket,
-                path,
-                record,
-            },
-            Asker::Peer(to, request) => {
-                self.send(to, Body::Fetched { request, record });
-                self.last_pushed()
-            }
-        })
-    }
-
-    pub(super) fn read_range(
-        &mut self,
-        asker: Asker,
-        dir: TreePath,
+        question: Question,
         tables: &dyn Tables,
     ) -> Result<Option<Output>, TableError> {
-        match asker {
-            Asker::Peer(to, request) => {
-                let entries = tables.subtree(&dir)?;
-                self.send(to, Body::FetchedRange { request, entries });
-                Ok(Some(self.last_pushed()))
+        let (to, request) = match asker {
+            Asker::Driver(ticket) => {
+                let Question::Record(path) = question else {
+                    unreachable!("the driver itself is asked for one record only");
+                };
+                let record = tables.get(&path)?;
+                return Ok(Some(Output::Record {
+                    ticket,
+                    path,
+                    record,
+                }));
             }
             // The driver reads its own tables itself, when it decides; here it only waited.
-            Asker::OwnRange(request) | Asker::Driver(request) => {
-                Ok(self.range_answer(self.me(), request, Vec::new()))
+            Asker::Own(request) => {
+                let me = self.me();
+                return Ok(self.answered(me, request, |part| part.is_whole = true));
             }
-        }
+            Asker::Peer(to, request) => (to, request),
+        };
+        let body = match question {
+            Question::Record(path) => Body::Fetched {
+                request,
+                record: tables.get(&path)?,
+            },
+            Question::Children { dir, after, limit } => Body::FetchedChildren {
+                request,
+                children: tables.children(&dir, after.as_deref(), limit.min(CHILDREN_PER_PAGE))?,
+            },
+            Question::Below { dir, after } => {
+                let entries = tables.page_below(&dir, after.as_ref(), RECORDS_PER_MESSAGE)?;
+                Body::FetchedBelow {
+                    request,
+                    after,
+                    ends: entries.len() < RECORDS_PER_MESSAGE,
+                    entries,
+                }
+            }
+        };
+        self.send(to, body);
+        Ok(Some(self.last_pushed()))
     }
 
     /// What `send` has just queued, out of turn: it belongs to the item that is being polled.
@@ -195,12 +258,12 @@ impl Bridge {
 
     pub(super) fn on_fetch(&mut self, from: BridgeId, request: u64, path: TreePath) {
         if self.membership.is_home(&path) {
-            self.look(Asker::Peer(from, request), path, false);
+            self.look(Asker::Peer(from, request), Question::Record(path));
         }
     }
 
-    pub(super) fn on_fetch_range(&mut self, from: BridgeId, request: u64, dir: TreePath) {
-        self.look(Asker::Peer(from, request), dir, true);
+    pub(super) fn on_fetch_several(&mut self, from: BridgeId, request: u64, question: Question) {
+        self.look(Asker::Peer(from, request), question);
     }
 
     pub(super) fn on_fetched(&mut self, from: BridgeId, request: u64, record: Option<Record>) {
@@ -208,92 +271,152 @@ impl Bridge {
             // The answer to a repetition.
             return;
         };
-        if f.range.is_some() || self.membership.home(&f.path) != from {
+        let Question::Record(path) = &f.question else {
+            return;
+        };
+        if !f.parts.contains_key(&from) {
             return;
         }
-        if let Some(f) = self.fetches.remove(&request) {
-            self.push(Output::Record {
-                ticket: f.ticket,
-                path: f.path,
-                record,
-            });
-        }
+        let (ticket, path) = (f.ticket, path.clone());
+        self.fetches.remove(&request);
+        self.push(Output::Record {
+            ticket,
+            path,
+            record,
+        });
     }
 
-    pub(super) fn on_fetched_range(
+    pub(super) fn on_fetched_children(
         &mut self,
         from: BridgeId,
         request: u64,
-        entries: Vec<(TreePath, Record)>,
+        children: Vec<(Vec<u8>, Record)>,
     ) {
-        if let Some(out) = self.range_answer(from, request, entries) {
+        let whole = |part: &mut Part| {
+            part.children = children;
+            part.is_whole = true;
+        };
+        if let Some(out) = self.answered(from, request, whole) {
             self.push(out);
         }
     }
 
-    fn range_answer(
+    pub(super) fn on_fetched_below(
         &mut self,
         from: BridgeId,
         request: u64,
+        after: Option<TreePath>,
         entries: Vec<(TreePath, Record)>,
+        ends: bool,
+    ) {
+        let Some(f) = self.fetches.get(&request) else {
+            return;
+        };
+        let Some(part) = f.parts.get(&from) else {
+            return;
+        };
+        // A page that came before is the answer to a repetition.
+        if part.is_whole || part.reached() != after.as_ref() || entries.is_empty() && !ends {
+            return;
+        }
+        let out = self.answered(from, request, |part| {
+            part.below.extend(entries);
+            part.is_whole = ends;
+        });
+        match out {
+            Some(out) => self.push(out),
+            None if !ends => self.ask_on(from, request),
+            None => {}
+        }
+    }
+
+    /// Asks a bridge for the next page.
+    fn ask_on(&mut self, to: BridgeId, request: u64) {
+        if let Some(f) = self.fetches.get(&request)
+            && let Some(part) = f.parts.get(&to)
+        {
+            let question = f.question_to(part);
+            self.send(to, question.message(request));
+        }
+    }
+
+    /// Takes what a bridge has said; all of it is there when all have.
+    fn answered(
+        &mut self,
+        from: BridgeId,
+        request: u64,
+        take: impl FnOnce(&mut Part),
     ) -> Option<Output> {
-        let range = self.fetches.get_mut(&request)?.range.as_mut()?;
-        range.get_mut(&from)?.get_or_insert(entries);
-        if range.values().any(Option::is_none) {
+        let me = self.me();
+        let fetch = self.fetches.get_mut(&request)?;
+        let part = fetch.parts.get_mut(&from)?;
+        if !part.is_whole {
+            take(part);
+        }
+        if fetch.parts.values().any(|part| !part.is_whole) {
             return None;
         }
-        let me = self.me();
         let fetch = self.fetches.remove(&request)?;
-        let mut seen = Vec::new();
-        let mut all = Vec::new();
-        for (bridge, entries) in fetch.range.unwrap_or_default() {
-            let entries = entries.unwrap_or_default();
-            if bridge != me {
-                seen.push((bridge, digest(&entries)));
-                all.extend(entries);
+        let others = fetch.parts.into_iter().filter(|(bridge, _)| *bridge != me);
+        match fetch.question {
+            Question::Record(_) => None,
+            Question::Children { dir, after, limit } => {
+                let mut children: Vec<_> = others.flat_map(|(_, part)| part.children).collect();
+                children.sort_by(|a, b| a.0.cmp(&b.0));
+                // A name that moved between two homes meanwhile may be at both.
+                children.dedup_by(|a, b| a.0 == b.0);
+                children.truncate(limit);
+                Some(Output::Children {
+                    ticket: fetch.ticket,
+                    dir,
+                    after,
+                    children,
+                })
+            }
+            Question::Below { dir, .. } => {
+                let mut all = OthersBelow::default();
+                for (bridge, part) in others {
+                    all.seen.push((bridge, digest(&part.below)));
+                    all.entries.extend(part.below);
+                }
+                all.entries.sort_by(|a, b| a.0.cmp(&b.0));
+                Some(Output::Below {
+                    ticket: fetch.ticket,
+                    dir,
+                    others: all,
+                })
             }
         }
-        all.sort_by(|a, b| a.0.cmp(&b.0));
-        Some(Output::Range {
-            ticket: fetch.ticket,
-            dir: fetch.path,
-            entries: all,
-            seen,
-        })
     }
 
     pub(super) fn tick_fetches(&mut self, now: u64) {
+        let me = self.me();
         let mut again = Vec::new();
         for (request, f) in &mut self.fetches {
-            if !f.retry.due(now) {
-                continue;
-            }
-            match &f.range {
-                None => again.push((
-                    self.membership.home(&f.path),
-                    Body::Fetch {
-                        request: *request,
-                        path: f.path.clone(),
-                    },
-                )),
-                Some(range) => {
-                    for (bridge, _) in range.iter().filter(|(_, e)| e.is_none()) {
-                        again.push((
-                            *bridge,
-                            Body::FetchRange {
-                                request: *request,
-                                dir: f.path.clone(),
-                            },
-                        ));
-                    }
-                }
+            if f.retry.due(now) {
+                let missing = f.parts.iter().filter(|(_, part)| !part.is_whole);
+                again.extend(missing.map(|(b, part)| (*b, *request, f.question_to(part))));
             }
         }
-        for (to, body) in again {
-            // The own part of a range waits in `waiting`.
-            if to != self.me() {
-                self.send(to, body);
+        for (to, request, question) in again {
+            if to == me {
+                self.look(Asker::Own(request), question);
+            } else {
+                self.send(to, question.message(request));
             }
+        }
+    }
+}
+
+impl Fetch {
+    /// What a bridge that has said so much is still to be asked.
+    fn question_to(&self, part: &Part) -> Question {
+        match &self.question {
+            Question::Below { dir, .. } => Question::Below {
+                dir: dir.clone(),
+                after: part.reached().cloned(),
+            },
+            other => other.clone(),
         }
     }
 }

@@ -4,7 +4,7 @@ use super::messages::TxnId;
 use super::persist::{
     self, CARRIED_OUT, ENDED, INTENT, Intent, OUTCOME, PREFIX, PREPARED, SETTLED,
 };
-use super::{Bridge, Mutation};
+use super::{Bridge, MAX_EPOCH, Mutation};
 use crate::membership::Membership;
 use crate::record::{BadRecord, Reader};
 use crate::table::{TableError, Tables};
@@ -18,7 +18,7 @@ impl Bridge {
     /// and has never been used before.
     ///
     /// # Errors
-    /// The tables failed, or hold something that this layer has not written.
+    /// The tables failed, or hold something that this layer has not written, or there were [`MAX_EPOCH`] starts.
     pub fn recover(
         membership: Membership,
         epoch: u32,
@@ -40,6 +40,12 @@ impl Bridge {
         now: u64,
         mutation: Option<Mutation>,
     ) -> Result<Self, TableError> {
+        // It comes from the tables, so it is no assertion.
+        if epoch >= MAX_EPOCH {
+            return Err(TableError::Failed(format!(
+                "a bridge with {epoch} starts has no versions left; drain it and begin with an empty storage"
+            )));
+        }
         let mut bridge = Bridge::new(membership, epoch);
         bridge.mutation = mutation;
         for (key, value) in tables.metas(PREFIX)? {

@@ -1,12 +1,14 @@
 //! The layer by itself, message by message. In company it is tested by the simulator.
 
 use super::*;
+use crate::facts::CHILDREN_PER_PAGE;
 use crate::record::{Kind, ObjectId, ObjectName};
+use crate::request::OthersBelow;
 use std::cell::RefCell;
 
 /// Tables that only know what these tests need.
 #[derive(Default)]
-struct Table(RefCell<State>);
+pub(crate) struct Table(RefCell<State>);
 
 #[derive(Default)]
 struct State {
@@ -20,19 +22,33 @@ impl Tables for Table {
     }
     fn children(
         &self,
-        _: &TreePath,
-        _: Option<&[u8]>,
-        _: usize,
+        dir: &TreePath,
+        after: Option<&[u8]>,
+        limit: usize,
     ) -> Result<Vec<(Vec<u8>, Record)>, TableError> {
-        Ok(Vec::new())
+        let state = self.0.borrow();
+        let children = state.records.iter().filter(|(p, _)| {
+            !p.is_root() && p.parent() == *dir && after.is_none_or(|after| p.name() > after)
+        });
+        let children = children.map(|(p, r)| (p.name().to_vec(), r.clone()));
+        Ok(children.take(limit).collect())
     }
-    fn subtree(&self, dir: &TreePath) -> Result<Vec<(TreePath, Record)>, TableError> {
+    fn page_below(
+        &self,
+        dir: &TreePath,
+        after: Option<&TreePath>,
+        limit: usize,
+    ) -> Result<Vec<(TreePath, Record)>, TableError> {
         let state = self.0.borrow();
         let below = state
             .records
             .iter()
-            .filter(|(p, _)| *p != dir && p.is_within(dir));
-        Ok(below.map(|(p, r)| (p.clone(), r.clone())).collect())
+            .filter(|(p, _)| *p != dir && p.is_within(dir))
+            .filter(|(p, _)| after.is_none_or(|after| p.key() > after.key()));
+        let mut below: Vec<_> = below.map(|(p, r)| (p.clone(), r.clone())).collect();
+        below.sort_by_key(|(p, _)| p.key());
+        below.truncate(limit);
+        Ok(below)
     }
     fn path_of(&self, object: ObjectName) -> Result<Option<TreePath>, TableError> {
         let state = self.0.borrow();
@@ -125,6 +141,8 @@ struct Net {
     wire: VecDeque<(usize, usize, Message)>,
     done: Vec<(usize, Ticket, Verdict)>,
     records: Vec<(usize, TreePath, Option<Record>)>,
+    children: Vec<Vec<(Vec<u8>, Record)>>,
+    below: Vec<OthersBelow>,
     sent: usize,
 }
 
@@ -145,6 +163,8 @@ impl Net {
             wire: VecDeque::new(),
             done: Vec::new(),
             records: Vec::new(),
+            children: Vec::new(),
+            below: Vec::new(),
             sent: 0,
         }
     }
@@ -171,7 +191,8 @@ impl Net {
                 Some(Output::Record { path, record, .. }) => {
                     self.records.push((at, path, record));
                 }
-                Some(Output::Range { .. }) => {}
+                Some(Output::Children { children, .. }) => self.children.push(children),
+                Some(Output::Below { others, .. }) => self.below.push(others),
             }
         }
     }
@@ -411,4 +432,143 @@ fn nothing_is_made_in_a_directory_that_has_ended() {
             Some((_, 2, Verdict::Conflict(_)))
         ));
     }
+}
+
+/// A directory `d` with many files at the homes where they belong.
+fn wide_directory(files: usize) -> (Net, Vec<TreePath>) {
+    let net = Net::new(3);
+    let mut paths: Vec<_> = (0..files).map(|n| path(&format!("d/{n:05}"))).collect();
+    for (n, p) in paths.iter().enumerate() {
+        let home = net.nodes[0].0.membership().home(p);
+        let r = record(home.0, n as u64 + 1);
+        net.nodes[home.0 as usize].1.apply(&[put(p, &r)]).unwrap();
+    }
+    paths.sort();
+    (net, paths)
+}
+
+impl Net {
+    /// Delivers everything; each message is lost once and then doubled.
+    fn settle_in_bad_weather(&mut self) {
+        let mut now = 0;
+        for round in 0..40 {
+            let wire = std::mem::take(&mut self.wire);
+            for (n, (to, from, message)) in wire.into_iter().enumerate() {
+                check_size(&message);
+                if round % 2 == 0 && n % 2 == 0 {
+                    continue;
+                }
+                for _ in 0..2 {
+                    let (bridge, table) = &mut self.nodes[to];
+                    let from = BridgeId(from as u32);
+                    bridge.message(from, message.clone(), table, now).unwrap();
+                    self.drain(to);
+                }
+            }
+            now += RETRY_MOST_US + 1;
+            for at in 0..self.nodes.len() {
+                self.nodes[at].0.tick(now);
+                self.drain(at);
+            }
+        }
+        assert!(self.nodes.iter().all(|(bridge, _)| bridge.is_quiet()));
+    }
+}
+
+fn check_size(message: &Message) {
+    match &message.body {
+        Body::FetchedBelow { entries, .. } => assert!(entries.len() <= RECORDS_PER_MESSAGE),
+        Body::FetchedChildren { children, .. } => assert!(children.len() <= CHILDREN_PER_PAGE),
+        _ => {}
+    }
+}
+
+#[test]
+fn what_others_hold_below_comes_whole_in_bounded_messages_whatever_is_lost_or_doubled() {
+    let (mut net, paths) = wide_directory(3 * RECORDS_PER_MESSAGE + 1_000);
+    net.nodes[0].0.fetch_below(1, path("d"), 0);
+    net.drain(0);
+    net.settle_in_bad_weather();
+    let membership = net.nodes[0].0.membership().clone();
+    let others: Vec<_> = paths
+        .into_iter()
+        .filter(|p| !membership.is_home(p))
+        .collect();
+    assert_eq!(net.below.len(), 1, "one answer");
+    let found: Vec<_> = net.below[0]
+        .entries
+        .iter()
+        .map(|(p, _)| p.clone())
+        .collect();
+    assert_eq!(found, others);
+    for (bridge, seen) in &net.below[0].seen {
+        let table = &net.nodes[bridge.0 as usize].1;
+        assert_eq!(*seen, digest(&table.subtree(&path("d")).unwrap()));
+    }
+}
+
+#[test]
+fn children_of_a_wide_directory_come_page_by_page_in_their_order() {
+    let (mut net, paths) = wide_directory(2_500);
+    let membership = net.nodes[0].0.membership().clone();
+    let mut others = paths.iter().filter(|p| !membership.is_home(p));
+    let mut after = None;
+    for ticket in 0.. {
+        net.nodes[0]
+            .0
+            .fetch_children(ticket, path("d"), after.clone(), 500, 0);
+        net.drain(0);
+        net.settle_in_bad_weather();
+        let page = net.children.pop().expect("an answer");
+        for (name, _) in &page {
+            assert_eq!(Some(&path("d").join(name)), others.next());
+        }
+        if page.len() < 500 {
+            break;
+        }
+        after = page.last().map(|(name, _)| name.clone());
+    }
+    assert_eq!(others.next(), None, "nothing is left out");
+}
+
+#[test]
+fn a_bridge_that_was_started_too_often_says_so_instead_of_using_versions_twice() {
+    let table = Table::default();
+    let single = Membership::single(BridgeId(0));
+    assert!(Bridge::recover(single.clone(), MAX_EPOCH - 1, &table, 0).is_ok());
+    let error = Bridge::recover(single, MAX_EPOCH, &table, 0).err().unwrap();
+    assert!(error.to_string().contains("1048576 starts"), "{error}");
+}
+
+#[test]
+#[should_panic(expected = "epoch 1048576 or bridge 1 does not fit into a version")]
+fn a_version_of_a_start_that_cannot_be_is_a_broken_assertion() {
+    version(MAX_EPOCH, 0, BridgeId(1));
+}
+
+#[test]
+#[should_panic(expected = "a batch that is none: a is deleted after a put")]
+fn a_proposal_that_deletes_after_a_put_is_a_broken_assertion() {
+    let table = Table::default();
+    let single = Membership::single(BridgeId(0));
+    let mut bridge = Bridge::recover(single, 1, &table, 0).unwrap();
+    let r = record(0, 1);
+    let (token, object) = (r.token, r.object);
+    let batch = vec![
+        Change::Put {
+            path: path("b"),
+            record: r,
+        },
+        Change::Delete {
+            path: path("a"),
+            object,
+        },
+    ];
+    let proposal = Proposal {
+        ticket: 1,
+        reads: ReadSet::default(),
+        batch,
+        token,
+    };
+    let _ = bridge.propose(proposal, &table, 0);
 }

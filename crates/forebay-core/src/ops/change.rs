@@ -1,6 +1,7 @@
 //! Building blocks of decisions: what a new record hides, what stays behind
 //! when a name goes, and the bookkeeping that both need.
 
+use super::read::LowerNames;
 use super::{Answer, Context, Decision, Effect};
 use crate::access::{SEARCH, WRITE, check_sticky};
 use crate::facts::{Attr, Fresh, Label, NewKind, NewObject, Outcome, errno};
@@ -8,6 +9,7 @@ use crate::path::TreePath;
 use crate::record::{Kind, ObjectName, Record};
 use crate::table::Change;
 use crate::walk::{Dir, Found, Node};
+use std::collections::BTreeSet;
 
 impl Context<'_> {
     /// Write and search permission in the directory, as every change of its entries needs.
@@ -119,11 +121,13 @@ impl Context<'_> {
             return errno(libc::ENOTEMPTY);
         }
         if let Some(Node::Lower(lower, _)) = &found.node {
-            for entry in self.facts.lower_list(lower)?.iter() {
-                let path = found.path.join(&entry.name);
-                if !below.iter().any(|(p, _)| *p == path) {
+            let hidden: BTreeSet<&TreePath> = below.iter().map(|(path, _)| path).collect();
+            let mut names = LowerNames::new(self.facts, lower, None);
+            while let Some(entry) = names.peek()? {
+                if !hidden.contains(&found.path.join(&entry.name)) {
                     return errno(libc::ENOTEMPTY);
                 }
+                names.advance();
             }
         }
         Ok(below)

@@ -93,11 +93,15 @@ impl Context<'_> {
                 let (plan, object) = self.staged(&from, lower, attr, attr.size)?;
                 let source = Record {
                     object,
-                    ..self.record(Kind::File, crate::facts::Fresh { object, ino: 0 }, None)
+                    ..self.record(Kind::File, crate::facts::Fresh::new(object, 0), None)
                 };
                 (plan, source)
             }
         };
+        if source.object.oid.bridge() != self.facts.me() {
+            // Only the bridge that keeps the object can give it another name.
+            return errno(libc::EXDEV);
+        }
         let attr_of_source = (0, 0, 0);
         let what = NewKind::LinkTo(source.object);
         let fresh = self.make(&to, source.kind, what, attr_of_source, None, hides.clone())?;

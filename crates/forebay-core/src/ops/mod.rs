@@ -8,6 +8,7 @@ mod change;
 mod decision;
 mod make;
 mod open;
+mod promises;
 mod read;
 mod remove;
 mod rename;
@@ -41,9 +42,12 @@ pub fn decide(
         },
     };
     if request.retry && facts.was_carried_out(request.token)? {
-        return ctx.repeat();
+        let decision = ctx.repeat()?;
+        promises::assert_kept(&request.op, &decision);
+        return Ok(decision);
     }
     let decision = ctx.first()?;
+    promises::assert_kept(&request.op, &decision);
     // A first try that comes after its own repetition: the client has gone on since, and what
     // it would change now is no longer what it meant. Nobody waits for the answer.
     if !request.retry

@@ -3,10 +3,12 @@
 use super::change::{only, type_of};
 use super::{Answer, Context, Decision, Entry, Path, Start};
 use crate::access::READ;
-use crate::facts::{Outcome, errno};
+use crate::batch;
+use crate::facts::{CHILDREN_PER_PAGE, Facts, LowerEntry, LowerPage, Outcome, errno};
 use crate::path::TreePath;
 use crate::record::{Kind, Record};
 use crate::walk::{Follow, Found, Node, Place, RESERVED_PREFIX};
+use std::sync::Arc;
 
 impl Context<'_> {
     /// What is at `path`; ENOENT if nothing is, ENOTDIR if a slash says it should be a directory.
@@ -71,30 +73,30 @@ impl Context<'_> {
             entries.push(dot(b".", self.walk.dir_attr(&dir)?.ino));
             entries.push(dot(b"..", self.walk.dir_attr(&found.dir)?.ino));
         }
-        let mut reached = after.unwrap_or_default().to_vec();
-        let lower = match &dir.place {
+        let mut reached = after.map(<[u8]>::to_vec);
+        let mut below = match &dir.place {
             Place::Born(_) => None,
-            Place::Merged(lower) => Some(self.facts.lower_list(lower)?),
+            Place::Merged(lower) => Some(LowerNames::new(self.facts, lower, after)),
         };
-        let mut below = lower
-            .as_ref()
-            .map_or(&[][..], |l| &l[..])
-            .iter()
-            .filter(|e| after.is_none_or(|a| e.name.as_slice() > a))
-            .filter(|e| !e.name.starts_with(RESERVED_PREFIX))
-            .peekable();
-        let mut above = self.facts.children(&dir.path, after, limit)?;
-        let mut above_ends = above.len() < limit;
+        let page = limit.min(CHILDREN_PER_PAGE);
+        let mut above = self.facts.children(&dir.path, after, page)?;
+        batch::assert_page(&above, after, page);
+        let mut above_ends = above.len() < page;
         above.reverse();
         // Both sides are sorted; a record stands for the PFS entry of the same name.
         let more = loop {
             if above.is_empty() && !above_ends {
-                above = self.facts.children(&dir.path, Some(&reached), limit)?;
-                above_ends = above.len() < limit;
+                above = self.facts.children(&dir.path, reached.as_deref(), page)?;
+                batch::assert_page(&above, reached.as_deref(), page);
+                above_ends = above.len() < page;
                 above.reverse();
             }
-            let next = above.last().map(|(name, _)| name);
-            let Some(name) = [next, below.peek().map(|b| &b.name)]
+            let next_below = match &mut below {
+                Some(below) => below.peek()?,
+                None => None,
+            };
+            let next_above = above.last().map(|(name, _)| name);
+            let Some(name) = [next_above, next_below.map(|b| &b.name)]
                 .into_iter()
                 .flatten()
                 .min()
@@ -105,16 +107,20 @@ impl Context<'_> {
             if entries.len() >= limit {
                 break true;
             }
-            let shown_below = below.next_if(|b| b.name == name);
+            let shown_below = next_below.filter(|b| b.name == name);
+            let shown_below = shown_below.map(|b| (b.ino, b.dtype));
+            if let (Some(_), Some(below)) = (shown_below, &mut below) {
+                below.advance();
+            }
             match above.pop_if(|(n, _)| *n == name) {
                 Some((_, record)) => entries.extend(self.entry(&name, &record)?),
-                None => entries.extend(shown_below.map(|b| Entry {
-                    name: b.name.clone(),
-                    ino: b.ino,
-                    dtype: b.dtype,
+                None => entries.extend(shown_below.map(|(ino, dtype)| Entry {
+                    name: name.clone(),
+                    ino,
+                    dtype,
                 })),
             }
-            reached = name;
+            reached = Some(name);
         };
         Ok(only(Answer::Entries { entries, more }))
     }
@@ -139,6 +145,67 @@ impl Context<'_> {
             ino,
             dtype,
         }))
+    }
+}
+
+/// The names of a PFS directory in their order, page after page, without those that the drain uses.
+pub(super) struct LowerNames<'a> {
+    facts: &'a dyn Facts,
+    dir: &'a TreePath,
+    page: Option<Arc<LowerPage>>,
+    /// Place in the page.
+    at: usize,
+    reached: Option<Vec<u8>>,
+}
+
+impl<'a> LowerNames<'a> {
+    pub(super) fn new(facts: &'a dyn Facts, dir: &'a TreePath, after: Option<&[u8]>) -> Self {
+        LowerNames {
+            facts,
+            dir,
+            page: None,
+            at: 0,
+            reached: after.map(<[u8]>::to_vec),
+        }
+    }
+
+    /// The next entry, which stays the next one.
+    pub(super) fn peek(&mut self) -> Outcome<Option<&LowerEntry>> {
+        self.find_page()?;
+        Ok(self.page.as_ref().and_then(|p| p.entries.get(self.at)))
+    }
+
+    /// Makes sure that the next entry is in the page, if there is one.
+    fn find_page(&mut self) -> Outcome<()> {
+        loop {
+            let page = match &self.page {
+                Some(page) => page,
+                None => {
+                    let after = self.reached.as_deref();
+                    let page = self.facts.lower_list(self.dir, after)?;
+                    debug_assert!(
+                        page.covers(after),
+                        "a page that knows nothing of what comes next"
+                    );
+                    self.at = page.entries.len() - page.entries_after(after).len();
+                    self.page.insert(page)
+                }
+            };
+            match page.entries.get(self.at) {
+                Some(entry) if entry.name.starts_with(RESERVED_PREFIX) => self.at += 1,
+                Some(_) => return Ok(()),
+                None if page.ends => return Ok(()),
+                None => {
+                    self.reached = page.entries.last().map(|e| e.name.clone());
+                    self.page = None;
+                }
+            }
+        }
+    }
+
+    /// Goes on to the entry after the one that was peeked at.
+    pub(super) fn advance(&mut self) {
+        self.at += 1;
     }
 }
 

@@ -2,14 +2,14 @@
 //! every fact at hand at once.
 
 use forebay_core::facts::{
-    Attr, Cred, Facts, Fresh, LowerEntry, NewKind, NewObject, Outcome, Settings, Stop,
+    Attr, Cred, Facts, Fresh, LowerEntry, LowerPage, NewKind, NewObject, Outcome, Settings, Stop,
 };
 use forebay_core::ops::{Answer, Decision, Effect, Op, Path, Request, Start, decide};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, Record, Token};
 use forebay_core::table::Change;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct World {
     /// Files of `lower` that have a second name somewhere.
     pub linked: Vec<TreePath>,
     pub table: BTreeMap<TreePath, Record>,
-    pub objects: RefCell<HashMap<ObjectName, NewObject>>,
+    pub objects: RefCell<BTreeMap<ObjectName, NewObject>>,
     next: Cell<u64>,
     pub last_seq: u32,
     pub retry: bool,
@@ -77,6 +77,7 @@ impl World {
         let settings = Settings {
             root: b"/pfs/run".to_vec(),
             stage_limit_bytes: 1000,
+            bridge_uid: 0,
         };
         let decision = decide(&request, cred, &settings, self)?;
         self.commit(&decision);
@@ -269,22 +270,29 @@ impl Facts for World {
             other => panic!("{other:?} is no link"),
         }
     }
-    fn lower_list(&self, path: &TreePath) -> Outcome<Arc<Vec<LowerEntry>>> {
-        Ok(Arc::new(
-            self.lower
-                .iter()
-                .filter(|(p, _)| p.parent() == *path)
-                .map(|(p, l)| LowerEntry {
-                    name: p.name().to_vec(),
-                    ino: 1,
-                    dtype: match l {
-                        Lower::Dir => libc::DT_DIR,
-                        Lower::File(_) => libc::DT_REG,
-                        Lower::Link(_) => libc::DT_LNK,
-                    },
-                })
-                .collect(),
-        ))
+    fn lower_list(&self, path: &TreePath, after: Option<&[u8]>) -> Outcome<Arc<LowerPage>> {
+        let mut entries: Vec<_> = self
+            .lower
+            .iter()
+            .filter(|(p, _)| p.parent() == *path && after.is_none_or(|after| p.name() > after))
+            .map(|(p, l)| LowerEntry {
+                name: p.name().to_vec(),
+                ino: 1,
+                dtype: match l {
+                    Lower::Dir => libc::DT_DIR,
+                    Lower::File(_) => libc::DT_REG,
+                    Lower::Link(_) => libc::DT_LNK,
+                },
+            })
+            .collect();
+        // Small pages, so that every listing has several.
+        let ends = entries.len() <= 2;
+        entries.truncate(2);
+        Ok(Arc::new(LowerPage {
+            entries,
+            after: after.map(<[u8]>::to_vec),
+            ends,
+        }))
     }
     fn fresh(&self, spec: &NewObject) -> Outcome<Fresh> {
         let n = self.number();
@@ -299,7 +307,7 @@ impl Facts for World {
             },
         };
         self.objects.borrow_mut().insert(object, spec.clone());
-        Ok(Fresh { object, ino: n })
+        Ok(Fresh::new(object, n))
     }
     fn next_version(&self) -> u64 {
         self.number()

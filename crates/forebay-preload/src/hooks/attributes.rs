@@ -9,7 +9,8 @@ use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, timespec, timeval};
 use super::{Path, on_object, outcome};
 use crate::bridge;
 use crate::locate::{failed, route};
-use crate::sys::call;
+use forebay_hook::kernel::call;
+use forebay_link::{Answer, Fail};
 
 const NOTHING: Path = c"".as_ptr();
 
@@ -88,7 +89,7 @@ hooks! {
                 return chmod_link(t, mode, a);
             }
             let fd = bridge::resolve(t, 0, a)?;
-            Ok(outcome(call!(libc::SYS_fchmodat, AT_FDCWD, crate::sys::FdPath::new(fd.0).as_ptr(), mode)))
+            Ok(outcome(call!(libc::SYS_fchmodat, AT_FDCWD, forebay_hook::kernel::FdPath::new(fd.0).as_ptr(), mode)))
         })
     }
 
@@ -155,8 +156,8 @@ hooks! {
 fn chmod_link(
     target: &crate::locate::Target<'_>,
     mode: c_uint,
-    answer: &mut bridge::Answer,
-) -> Result<c_int, bridge::Fail> {
+    answer: &mut Answer,
+) -> Result<c_int, Fail> {
     let attr = bridge::stat(target, NOFOLLOW, answer)?;
     if attr.mode & libc::S_IFMT == libc::S_IFLNK {
         return Err(libc::EOPNOTSUPP.into());
@@ -167,7 +168,7 @@ fn chmod_link(
         call!(
             libc::SYS_fchmodat,
             AT_FDCWD,
-            crate::sys::FdPath::new(fd.0).as_ptr(),
+            forebay_hook::kernel::FdPath::new(fd.0).as_ptr(),
             mode
         )
     }))

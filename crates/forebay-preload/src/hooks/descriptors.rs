@@ -4,9 +4,9 @@ use core::ffi::{c_int, c_uint};
 
 use forebay_hook::hooks;
 
+use crate::bridge::LINK;
 use crate::locate::{failed, forget_fd, forget_fds};
-use crate::pool;
-use crate::sys;
+use forebay_hook::kernel;
 
 /// How often a number that is in use at this moment is tried again.
 const PATIENCE_TURNS: u32 = 1000;
@@ -14,10 +14,10 @@ const PATIENCE_TURNS: u32 = 1000;
 /// Frees the number `fd` for the program.
 fn free(fd: c_int) -> bool {
     for _ in 0..PATIENCE_TURNS {
-        if pool::make_way(fd) {
+        if LINK.make_way(fd) {
             return true;
         }
-        sys::sleep_ns(10_000);
+        kernel::sleep_ns(10_000);
     }
     false
 }
@@ -29,7 +29,7 @@ fn around_connections(
     close: impl Fn(c_uint, c_uint) -> c_int,
 ) -> c_int {
     let mut from = first;
-    while let Some(ours) = pool::next_connection(from, last) {
+    while let Some(ours) = LINK.next_connection(from, last) {
         if ours > from && close(from, ours - 1) != 0 {
             return -1;
         }
@@ -43,7 +43,7 @@ fn around_connections(
 
 hooks! {
     fn close | __close [real] (fd: c_int) -> c_int {
-        if pool::is_ours(fd) {
+        if LINK.is_ours(fd) {
             return failed(libc::EBADF);
         }
         forget_fd(fd);
@@ -51,7 +51,7 @@ hooks! {
     }
 
     fn dup2 [real] (old: c_int, new: c_int) -> c_int {
-        if pool::is_ours(old) {
+        if LINK.is_ours(old) {
             return failed(libc::EBADF);
         }
         if !free(new) {
@@ -62,7 +62,7 @@ hooks! {
     }
 
     fn dup3 [real] (old: c_int, new: c_int, flags: c_int) -> c_int {
-        if pool::is_ours(old) {
+        if LINK.is_ours(old) {
             return failed(libc::EBADF);
         }
         if !free(new) {
@@ -85,7 +85,7 @@ hooks! {
         let from = first.max(0) as c_uint;
         if around_connections(from, c_uint::MAX, |a, b| close_range::real()(a, b, 0)) != 0 {
             // An older kernel: libc's own way closes our connections too.
-            pool::make_way_for_range(from, c_uint::MAX);
+            LINK.make_way_for_range(from, c_uint::MAX);
             real(first);
         }
     }

@@ -13,9 +13,10 @@ use forebay_wire::{DirEntries, MAX_REPLY_BYTES, Op, REPLY_HEADER_BYTES};
 use libc::{AT_FDCWD, DIR, dirent64};
 
 use super::{Path, open};
-use crate::bridge::{self, Fail};
+use crate::bridge::LINK;
 use crate::locate::{self, Scratch, failed, forget_fd, route};
-use crate::sys::{self, Errno, OwnFd, call};
+use forebay_hook::kernel::{self, Errno, OwnFd, call};
+use forebay_link::Fail;
 
 const MARK: usize = 0xf03e_ba11_d1f0_0d01;
 /// What `opendir` of glibc opens with.
@@ -152,7 +153,7 @@ impl Stream {
         request.str2 = self.last_name();
         // SAFETY: made large enough above.
         let got = unsafe {
-            bridge::ask_long(
+            LINK.ask_long(
                 target.config,
                 &mut request,
                 self.parts.add(self.filled),
@@ -344,7 +345,7 @@ hooks! {
             return real(fd);
         }
         let mut scratch = Scratch::new();
-        let readable = matches!(sys::fcntl(fd, libc::F_GETFL, 0), Ok(f) if f & (libc::O_PATH | libc::O_ACCMODE) == libc::O_RDONLY);
+        let readable = matches!(kernel::fcntl(fd, libc::F_GETFL, 0), Ok(f) if f & (libc::O_PATH | libc::O_ACCMODE) == libc::O_RDONLY);
         if locate::locate_fd(fd, &mut scratch).is_none() || !readable || !super::is_kind(fd, libc::S_IFDIR) {
             return real(fd);
         }

@@ -8,11 +8,13 @@ use forebay_wire::{MAX_PATH_BYTES, Op};
 use libc::{AT_EMPTY_PATH, AT_FDCWD};
 
 use super::Path;
-use super::environment::{self, Pointers, Strings};
-use crate::bridge::{self, Answer, Fail};
+use super::inheritance::{self, Pointers, Strings};
+use crate::bridge;
 use crate::config;
 use crate::locate::{Target, failed, route};
-use crate::sys::{self, Errno, FdPath, OwnFd, call};
+use forebay_hook::environment;
+use forebay_hook::kernel::{self, Errno, FdPath, OwnFd, call};
+use forebay_link::{Answer, Fail};
 
 /// How often a program is tried again that somebody has just written, and how long the pauses are: the
 /// bridge may not have closed its own descriptor yet.
@@ -37,7 +39,7 @@ pub unsafe fn exec_at(
 ) -> c_int {
     // SAFETY: the caller's promise.
     unsafe {
-        environment::with(envp, |envp| {
+        inheritance::with(envp, |envp| {
             let native = |d: c_int, p: Path| match (d, flags) {
                 (AT_FDCWD, 0) => execve::real()(p, argv, envp),
                 _ => execveat::real()(d, p, argv, envp, flags),
@@ -95,8 +97,8 @@ fn read_head(fd: &OwnFd, head: &mut [u8]) -> usize {
     }
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     // SAFETY: a C string.
-    match unsafe { sys::openat(AT_FDCWD, FdPath::new(fd.0).as_ptr(), flags, 0) } {
-        Ok(open) => sys::pread(OwnFd(open).0, head, 0).unwrap_or(0),
+    match unsafe { kernel::openat(AT_FDCWD, FdPath::new(fd.0).as_ptr(), flags, 0) } {
+        Ok(open) => kernel::pread(OwnFd(open).0, head, 0).unwrap_or(0),
         Err(_) => 0,
     }
 }
@@ -135,7 +137,7 @@ unsafe fn binary(fd: &OwnFd, argv: Strings, envp: Strings) -> c_int {
             )
         };
         match e {
-            Err(libc::ETXTBSY) => sys::sleep_ns(BUSY_PAUSE_NS),
+            Err(libc::ETXTBSY) => kernel::sleep_ns(BUSY_PAUSE_NS),
             Err(e) => return failed(e),
             Ok(_) => break,
         }
@@ -178,7 +180,7 @@ unsafe fn script(
 /// `argv` as for `execve`.
 unsafe fn with_front(front: &[Path], argv: Strings, act: impl FnOnce(Strings) -> c_int) -> c_int {
     // SAFETY: the caller's promise.
-    let count = unsafe { config::entries(argv) }.count();
+    let count = unsafe { environment::entries(argv) }.count();
     let Some(mut list) = Pointers::with_room(front.len() + count + 1) else {
         return failed(libc::E2BIG);
     };
@@ -199,7 +201,7 @@ unsafe fn with_front(front: &[Path], argv: Strings, act: impl FnOnce(Strings) ->
 pub unsafe fn search(file: Path, argv: Strings, envp: Strings, shell: bool) -> c_int {
     // SAFETY: the caller's promise.
     unsafe {
-        let name = sys::bytes(file);
+        let name = kernel::bytes(file);
         if name.is_empty() {
             return failed(libc::ENOENT);
         }
@@ -209,7 +211,7 @@ pub unsafe fn search(file: Path, argv: Strings, envp: Strings, shell: bool) -> c
         if name.len() > forebay_wire::MAX_NAME_BYTES {
             return failed(libc::ENAMETOOLONG);
         }
-        let list = config::entry(b"PATH").map_or(DEFAULT_PATH, |v| sys::bytes(v));
+        let list = environment::variable(b"PATH").unwrap_or(DEFAULT_PATH);
         let mut worst = libc::ENOENT;
         for dir in list.split(|&b| b == b':') {
             let mut candidate = [0u8; MAX_PATH_BYTES + 1];
@@ -221,7 +223,7 @@ pub unsafe fn search(file: Path, argv: Strings, envp: Strings, shell: bool) -> c
             candidate[dir.len()..][..slash].fill(b'/');
             candidate[dir.len() + slash..][..name.len()].copy_from_slice(name);
             exec_or_shell(candidate.as_ptr().cast(), argv, envp, shell);
-            match sys::errno() {
+            match kernel::errno() {
                 libc::EACCES => worst = libc::EACCES,
                 libc::ENOENT | libc::ESTALE | libc::ENOTDIR | libc::ENODEV | libc::ETIMEDOUT => {}
                 _ => return -1,
@@ -237,7 +239,7 @@ unsafe fn exec_or_shell(path: Path, argv: Strings, envp: Strings, shell: bool) -
     // SAFETY: the caller's promise.
     unsafe {
         let result = exec_at(AT_FDCWD, path, argv, envp, 0, 0);
-        if !shell || sys::errno() != libc::ENOEXEC {
+        if !shell || kernel::errno() != libc::ENOEXEC {
             return result;
         }
         with_front(&[SHELL, path], argv, |argv| {
@@ -262,21 +264,21 @@ hooks! {
     }
 
     fn fexecve [real] (fd: c_int, argv: Strings, envp: Strings) -> c_int {
-        environment::with(envp, |envp| real(fd, argv, envp))
+        inheritance::with(envp, |envp| real(fd, argv, envp))
     }
 
     fn execv [real] (path: Path, argv: Strings) -> c_int {
         if config::get().is_none() {
             return real(path, argv);
         }
-        exec_at(AT_FDCWD, path, argv, config::environment(), 0, 0)
+        exec_at(AT_FDCWD, path, argv, environment::block(), 0, 0)
     }
 
     fn execvp [real] (file: Path, argv: Strings) -> c_int {
         if config::get().is_none() {
             return real(file, argv);
         }
-        search(file, argv, config::environment(), true)
+        search(file, argv, environment::block(), true)
     }
 
     fn execvpe [real] (file: Path, argv: Strings, envp: Strings) -> c_int {

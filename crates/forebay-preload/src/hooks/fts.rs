@@ -11,7 +11,8 @@ use libc::{AT_FDCWD, AT_SYMLINK_NOFOLLOW, dirent64};
 use super::{Path, directory, stat};
 use crate::config;
 use crate::locate::failed;
-use crate::sys;
+use forebay_hook::environment;
+use forebay_hook::kernel;
 
 const FTS_COMFOLLOW: c_int = 0x0001;
 const FTS_LOGICAL: c_int = 0x0002;
@@ -153,9 +154,9 @@ unsafe fn examine(options: c_int, entry: *mut Entry, follow: bool) -> u16 {
         if follow || options & FTS_LOGICAL != 0 {
             result = stat::fstatat(AT_FDCWD, e.accpath, e.statp, 0);
             if result != 0 {
-                let why = sys::errno();
+                let why = kernel::errno();
                 if stat::fstatat(AT_FDCWD, e.accpath, e.statp, AT_SYMLINK_NOFOLLOW) == 0 {
-                    sys::set_errno(0);
+                    kernel::set_errno(0);
                     return FTS_SLNONE;
                 }
                 e.errno = why;
@@ -163,7 +164,7 @@ unsafe fn examine(options: c_int, entry: *mut Entry, follow: bool) -> u16 {
         } else {
             result = stat::fstatat(AT_FDCWD, e.accpath, e.statp, AT_SYMLINK_NOFOLLOW);
             if result != 0 {
-                e.errno = sys::errno();
+                e.errno = kernel::errno();
             }
         }
         if result != 0 {
@@ -174,7 +175,7 @@ unsafe fn examine(options: c_int, entry: *mut Entry, follow: bool) -> u16 {
         (e.dev, e.ino, e.nlink) = (attr.st_dev, attr.st_ino, attr.st_nlink);
         match attr.st_mode & libc::S_IFMT {
             libc::S_IFDIR => {
-                let name = sys::bytes(e.name.as_ptr());
+                let name = kernel::bytes(e.name.as_ptr());
                 if e.level > 0 && (name == b"." || name == b"..") {
                     return FTS_DOT;
                 }
@@ -239,15 +240,15 @@ unsafe fn build(t: &mut Traversal, cur: *mut Entry) -> *mut Entry {
         let count = directory::scandirat(AT_FDCWD, (*cur).accpath, &raw mut names, None, None);
         if count < 0 {
             (*cur).info = FTS_DNR;
-            (*cur).errno = sys::errno();
+            (*cur).errno = kernel::errno();
             return null_mut();
         }
-        let dir = sys::bytes((*cur).path);
+        let dir = kernel::bytes((*cur).path);
         let (mut first, mut last, mut kept): (*mut Entry, *mut Entry, usize) =
             (null_mut(), null_mut(), 0);
         for i in 0..count as usize {
             let found = *names.add(i);
-            let name = sys::bytes((&raw const (*found).d_name).cast());
+            let name = kernel::bytes((&raw const (*found).d_name).cast());
             let dot = name == b"." || name == b"..";
             if !dot || t.options & FTS_SEEDOT != 0 {
                 let entry = new_entry(cur, dir, name);
@@ -327,7 +328,7 @@ unsafe fn read(t: &mut Traversal) -> *mut Entry {
                 if up.is_null() || (*up).level == ROOT_PARENT_LEVEL {
                     libc::free(up.cast());
                     t.cur = null_mut();
-                    sys::set_errno(0);
+                    kernel::set_errno(0);
                     return null_mut();
                 }
                 (*up).info = if (*up).errno != 0 { FTS_ERR } else { FTS_DP };
@@ -382,7 +383,7 @@ unsafe fn open(roots: *const Path, options: c_int, compar: Compare) -> *mut Trav
         ((*t).options, (*t).compar, (*t).rfd, (*t).cur) = (options, compar, -1, start);
         let (mut first, mut last, mut count): (*mut Entry, *mut Entry, usize) =
             (null_mut(), null_mut(), 0);
-        for root in config::entries(roots) {
+        for root in environment::entries(roots) {
             let entry = if root.is_empty() {
                 null_mut()
             } else {
@@ -422,7 +423,7 @@ unsafe fn children(t: &mut Traversal, instr: c_int) -> *mut Entry {
     }
     // SAFETY: all entries in the lists are live.
     unsafe {
-        sys::set_errno(0);
+        kernel::set_errno(0);
         let p = t.cur;
         if p.is_null() {
             return null_mut();
@@ -483,7 +484,7 @@ hooks! {
             return real(t, entry, instr);
         }
         if !(0..=FTS_SKIP as c_int).contains(&instr) {
-            sys::set_errno(libc::EINVAL);
+            kernel::set_errno(libc::EINVAL);
             return 1;
         }
         (*entry.cast::<Entry>()).instr = instr as u16;

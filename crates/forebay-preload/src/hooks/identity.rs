@@ -9,8 +9,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use forebay_hook::hooks;
 
-use crate::process;
-use crate::sys::{self, call};
+use crate::bridge::LINK;
+use forebay_hook::kernel::{self, call};
 
 static UMASK: AtomicU32 = AtomicU32::new(0o022);
 /// `pid << 32 | umask` of a child of `vfork` that has set its own; 0 for none.
@@ -28,7 +28,7 @@ pub fn read_umask() {
 /// The umask with which new files are made.
 pub fn umask_of_caller() -> u32 {
     let stray = STRAY.load(Ordering::Relaxed);
-    if stray != 0 && stray >> 32 == sys::getpid() as u64 {
+    if stray != 0 && stray >> 32 == kernel::getpid() as u64 {
         return stray as u32;
     }
     UMASK.load(Ordering::Relaxed)
@@ -36,7 +36,7 @@ pub fn umask_of_caller() -> u32 {
 
 fn changed(result: c_int) -> c_int {
     if result == 0 {
-        process::identity_changed();
+        LINK.identity_changed();
     }
     result
 }
@@ -44,10 +44,10 @@ fn changed(result: c_int) -> c_int {
 hooks! {
     fn umask [real] (mask: c_uint) -> c_uint {
         let mask = mask & 0o777;
-        if process::is_owner() {
+        if LINK.is_owner() {
             UMASK.store(mask, Ordering::Relaxed);
         } else {
-            STRAY.store((sys::getpid() as u64) << 32 | u64::from(mask), Ordering::Relaxed);
+            STRAY.store((kernel::getpid() as u64) << 32 | u64::from(mask), Ordering::Relaxed);
         }
         real(mask)
     }
@@ -74,7 +74,7 @@ hooks! {
 
     fn setfsuid | setfsgid [real] (id: c_uint) -> c_int {
         let before = real(id);
-        process::identity_changed();
+        LINK.identity_changed();
         before
     }
 }

@@ -8,9 +8,10 @@ use forebay_wire::Op;
 use libc::AT_FDCWD;
 
 use super::Path;
-use crate::bridge::{self, Answer, Fail};
+use crate::bridge;
 use crate::locate::{Target, is_alias, route};
-use crate::sys;
+use forebay_hook::kernel;
+use forebay_link::{Answer, Fail};
 
 fn text(
     target: &Target<'_>,
@@ -70,7 +71,7 @@ fn resolved(
 hooks! {
     fn readlink [real] (path: Path, out: *mut c_char, room: usize) -> isize {
         let native = |_: c_int, p: Path| real(p, out, room);
-        route(AT_FDCWD, path, native, |t, a| match is_alias(sys::bytes(path)) {
+        route(AT_FDCWD, path, native, |t, a| match is_alias(kernel::bytes(path)) {
             true => Ok(native(AT_FDCWD, path)),
             false => text(t, out, room, a),
         })
@@ -82,7 +83,7 @@ hooks! {
 
     fn readlinkat [real] (dirfd: c_int, path: Path, out: *mut c_char, room: usize) -> isize {
         let native = |d: c_int, p: Path| real(d, p, out, room);
-        route(dirfd, path, native, |t, a| match is_alias(sys::bytes(path)) {
+        route(dirfd, path, native, |t, a| match is_alias(kernel::bytes(path)) {
             true => Ok(native(dirfd, path)),
             false => text(t, out, room, a),
         })

@@ -12,9 +12,9 @@ use forebay_wire::MAX_PATH_BYTES;
 use libc::AT_FDCWD;
 
 use super::{Path, open};
-use crate::bridge::{Answer, Fail};
 use crate::locate::{Target, may_be_mine, route};
-use crate::sys::{self, FdPath, OwnFd};
+use forebay_hook::kernel::{self, FdPath, OwnFd};
+use forebay_link::{Answer, Fail};
 
 static DLOPEN: Real = Real::new(c"dlopen");
 static DLMOPEN: Real = Real::new(c"dlmopen");
@@ -25,7 +25,7 @@ type Dlmopen = unsafe extern "C" fn(c_long, Path, c_int) -> *mut c_void;
 /// Only a name with a slash is a path.
 unsafe fn is_path_of_ours(path: Path) -> bool {
     // SAFETY: dlopen takes null or a C string; `may_be_mine` looks for null.
-    unsafe { may_be_mine(AT_FDCWD, path) && sys::bytes(path).contains(&b'/') }
+    unsafe { may_be_mine(AT_FDCWD, path) && kernel::bytes(path).contains(&b'/') }
 }
 
 unsafe extern "C" fn choose_dlopen(path: Path) -> *const c_void {
@@ -81,7 +81,7 @@ unsafe fn load(path: Path, real: impl Fn(Path) -> *mut c_void) -> *mut c_void {
 /// still has a file there.
 fn missing(path: Path) -> Path {
     // SAFETY: a C string.
-    let there = unsafe { sys::call!(libc::SYS_faccessat, AT_FDCWD, path, libc::F_OK) };
+    let there = unsafe { kernel::call!(libc::SYS_faccessat, AT_FDCWD, path, libc::F_OK) };
     if there.is_ok() {
         c"/dev/null/removed in the buffer".as_ptr()
     } else {
@@ -95,25 +95,21 @@ fn load_granted(fd: OwnFd, real: &impl Fn(Path) -> *mut c_void) -> *mut c_void {
     let mut name = MaybeUninit::<[u8; MAX_PATH_BYTES + 1]>::uninit();
     let start = name.as_mut_ptr().cast::<u8>();
     // SAFETY: a C string, and room for one byte less than there is.
-    if let Ok(n) = unsafe { sys::readlink(FdPath::new(fd.0).as_ptr(), start, MAX_PATH_BYTES) } {
+    if let Ok(n) = unsafe { kernel::readlink(FdPath::new(fd.0).as_ptr(), start, MAX_PATH_BYTES) } {
         // SAFETY: there is room for the NUL; the path is a C string then.
         unsafe {
             *start.add(n) = 0;
-            if sys::call!(libc::SYS_faccessat, AT_FDCWD, start, libc::R_OK).is_ok() {
+            if kernel::call!(libc::SYS_faccessat, AT_FDCWD, start, libc::R_OK).is_ok() {
                 return real(start.cast());
             }
         }
     }
-    match crate::pool::to_high_number(fd.into_raw()) {
-        Ok(kept) => {
-            let library = real(FdPath::new(kept).as_ptr());
-            if library.is_null() {
-                sys::close(kept);
-            }
-            library
-        }
-        Err(e) => crate::locate::failed(e),
+    let kept = forebay_link::to_high_number(fd.into_raw());
+    let library = real(FdPath::new(kept).as_ptr());
+    if library.is_null() {
+        kernel::close(kept);
     }
+    library
 }
 
 /// `dlopen` of libc, defined anew.

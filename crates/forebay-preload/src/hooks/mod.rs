@@ -8,11 +8,11 @@ mod access;
 mod attributes;
 mod descriptors;
 mod directory;
-mod environment;
 mod exec;
 mod exec_lists;
 mod fts;
 pub mod identity;
+mod inheritance;
 mod links;
 mod loading;
 mod names;
@@ -28,9 +28,10 @@ mod xattr;
 
 use core::ffi::{c_char, c_int};
 
-use crate::bridge::{self, Answer, Fail};
+use crate::bridge;
 use crate::locate::{Outcome, Target, route};
-use crate::sys::{self, FdPath};
+use forebay_hook::kernel::{self, FdPath};
+use forebay_link::{Answer, Fail};
 
 /// At load time: finds what a child may call between fork and exec. A look-up takes a lock of the loader, which in a
 /// child of a program with threads may be held by a thread that does not exist there.
@@ -78,12 +79,12 @@ fn is_kind(fd: c_int, kind: u32) -> bool {
     // SAFETY: zeroes are a valid stat.
     let mut attr: libc::stat = unsafe { core::mem::zeroed() };
     // SAFETY: `attr` is writable.
-    let known = unsafe { sys::call!(libc::SYS_fstat, fd, &raw mut attr) };
+    let known = unsafe { kernel::call!(libc::SYS_fstat, fd, &raw mut attr) };
     known.is_ok() && attr.st_mode & libc::S_IFMT == kind
 }
 
 /// The result of a raw system call as libc gives it.
-fn outcome(result: Result<usize, sys::Errno>) -> c_int {
+fn outcome(result: Result<usize, kernel::Errno>) -> c_int {
     match result {
         Ok(value) => value as c_int,
         Err(e) => crate::locate::failed(e),

@@ -7,9 +7,10 @@ use forebay_wire::{FOLLOW, MAX_PATH_BYTES, Op, REMOVE_DIR};
 use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, S_IFIFO};
 
 use super::{Path, identity, outcome};
-use crate::bridge::{self, Answer, Fail};
+use crate::bridge;
 use crate::locate::{LEAST_ADDRESS, Scratch, Target, failed, is_alias, locate, may_be_mine, route};
-use crate::sys::{self, call};
+use forebay_hook::kernel::{self, call};
+use forebay_link::{Answer, Fail};
 
 fn mkdir_in(target: &Target<'_>, mode: c_uint, answer: &mut Answer) -> Result<c_int, Fail> {
     let mut request = target.request(Op::Mkdir);
@@ -44,7 +45,7 @@ fn symlink_in(target: &Target<'_>, text: Path, answer: &mut Answer) -> Result<c_
     }
     let mut request = target.request(Op::Symlink);
     // SAFETY: the caller of symlink promises a C string.
-    request.str2 = unsafe { sys::bytes(text) };
+    request.str2 = unsafe { kernel::bytes(text) };
     if request.str2.len() > MAX_PATH_BYTES {
         return Err(libc::ENAMETOOLONG.into());
     }
@@ -90,7 +91,7 @@ fn two_paths_slow(
 ) -> c_int {
     let (mut room1, mut room2) = (Scratch::new(), Scratch::new());
     // SAFETY: both were found to be strings.
-    let (old_path, new_path) = unsafe { (sys::bytes(old.1), sys::bytes(new.1)) };
+    let (old_path, new_path) = unsafe { (kernel::bytes(old.1), kernel::bytes(new.1)) };
     if old_path.len().max(new_path.len()) > MAX_PATH_BYTES {
         return failed(libc::ENAMETOOLONG);
     }
@@ -148,7 +149,7 @@ hooks! {
 
     fn unlink [real] (path: Path) -> c_int {
         let native = |_: c_int, p: Path| real(p);
-        route(AT_FDCWD, path, native, |t, a| match is_alias(sys::bytes(path)) {
+        route(AT_FDCWD, path, native, |t, a| match is_alias(kernel::bytes(path)) {
             true => Ok(native(AT_FDCWD, path)),
             false => unlink_in(t, 0, a),
         })
@@ -157,7 +158,7 @@ hooks! {
     fn unlinkat [real] (dirfd: c_int, path: Path, flags: c_int) -> c_int {
         let native = |d: c_int, p: Path| real(d, p, flags);
         route(dirfd, path, native, |t, a| match flags {
-            _ if is_alias(sys::bytes(path)) => Ok(native(dirfd, path)),
+            _ if is_alias(kernel::bytes(path)) => Ok(native(dirfd, path)),
             0 => unlink_in(t, 0, a),
             AT_REMOVEDIR => unlink_in(t, REMOVE_DIR, a),
             _ => Err(libc::EINVAL.into()),

@@ -8,9 +8,10 @@ use forebay_wire::{GRANT_REOPEN, Op};
 use libc::{AT_FDCWD, FILE, O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_TRUNC, O_WRONLY};
 
 use super::{Path, identity};
-use crate::bridge::{self, Answer, Fail};
+use crate::bridge;
 use crate::locate::{Target, failed, forget_fd, route};
-use crate::sys::{self, FdPath, OwnFd};
+use forebay_hook::kernel::{self, FdPath, OwnFd};
+use forebay_link::{Answer, Fail};
 
 /// A descriptor with which the program may do what `flags` say.
 pub fn grant(
@@ -26,12 +27,12 @@ pub fn grant(
     }
     bridge::ask(target.config, &mut request, flags & O_CLOEXEC != 0, answer)?;
     let fd = answer.take_fd()?;
-    if answer.aux & GRANT_REOPEN == 0 {
+    if answer.aux() & GRANT_REOPEN == 0 {
         return Ok(fd);
     }
     let flags = flags & !(O_CREAT | O_EXCL | O_NOFOLLOW);
     // SAFETY: a C string.
-    let opened = unsafe { sys::openat(AT_FDCWD, FdPath::new(fd.0).as_ptr(), flags, 0) }?;
+    let opened = unsafe { kernel::openat(AT_FDCWD, FdPath::new(fd.0).as_ptr(), flags, 0) }?;
     Ok(OwnFd(opened))
 }
 
@@ -76,7 +77,7 @@ hooks! {
 
     fn fopen | fopen64 [real] (path: Path, mode: Path) -> *mut FILE {
         route(AT_FDCWD, path, |_, p| real(p, mode), |target, answer| {
-            let letters = sys::bytes(mode);
+            let letters = kernel::bytes(mode);
             let flags = stdio_mode::open_flags(letters).ok_or(libc::EINVAL)?;
             let fd = grant(target, flags, 0o666, answer)?;
             if letters.contains(&b',') {
@@ -96,7 +97,7 @@ hooks! {
 
     fn freopen | freopen64 [real] (path: Path, mode: Path, stream: *mut FILE) -> *mut FILE {
         route(AT_FDCWD, path, |_, p| real(p, mode, stream), |target, answer| {
-            let letters = sys::bytes(mode);
+            let letters = kernel::bytes(mode);
             let opened = match stdio_mode::open_flags(letters) {
                 Some(flags) => grant(target, flags, 0o666, answer).map(|fd| (fd, flags)),
                 None => Err(Fail::Errno(libc::EINVAL)),
@@ -148,16 +149,16 @@ fn put_under(stream: *mut FILE, fd: OwnFd, flags: c_int) -> *mut FILE {
     // SAFETY: an open stream.
     let number = unsafe { next_fileno(stream) };
     forget_fd(number);
-    if let Err(e) = sys::dup3(fd.0, number, flags & O_CLOEXEC) {
+    if let Err(e) = kernel::dup3(fd.0, number, flags & O_CLOEXEC) {
         // SAFETY: as above.
         unsafe { next_fclose(stream) };
-        sys::set_errno(e);
+        kernel::set_errno(e);
         return null_mut();
     }
     if flags & libc::O_APPEND != 0 && flags & libc::O_ACCMODE == O_WRONLY {
         // Where fopen would have put it.
         // SAFETY: plain integers.
-        let _ = unsafe { sys::call!(libc::SYS_lseek, number, 0, libc::SEEK_END) };
+        let _ = unsafe { kernel::call!(libc::SYS_lseek, number, 0, libc::SEEK_END) };
     }
     stream
 }

@@ -9,11 +9,11 @@ use core::ffi::{c_int, c_short, c_uint, c_void};
 use forebay_hook::hooks;
 use libc::{AT_FDCWD, pid_t, sigset_t};
 
-use super::environment::{self, Strings};
+use super::inheritance::{self, Strings};
 use super::{Path, exec, open, working_directory};
-use crate::config;
 use crate::locate::may_be_mine;
-use crate::sys::{self, Errno, call};
+use forebay_hook::environment;
+use forebay_hook::kernel::{self, Errno, call};
 
 const STACK_BYTES: usize = 512 * 1024;
 const SIGNALS: usize = 64;
@@ -119,7 +119,7 @@ unsafe fn each<'a>(actions: *const FileActions) -> &'a [Action] {
 unsafe fn concerns_us(search: bool, file: Path, actions: *const FileActions) -> bool {
     // SAFETY: the caller's promise; the tag says which part of the union is there.
     unsafe {
-        let by_path = !search || sys::bytes(file).contains(&b'/');
+        let by_path = !search || kernel::bytes(file).contains(&b'/');
         let program = if by_path {
             may_be_mine(AT_FDCWD, file)
         } else {
@@ -137,11 +137,9 @@ unsafe fn concerns_us(search: bool, file: Path, actions: *const FileActions) -> 
 
 /// Has PATH a directory that may lie in the buffer?
 fn search_path_enters() -> bool {
-    let Some(list) = config::entry(b"PATH") else {
+    let Some(list) = environment::variable(b"PATH") else {
         return false;
     };
-    // SAFETY: the environment holds C strings.
-    let list = unsafe { sys::bytes(list) };
     list.split(|&b| b == b':').any(|dir| {
         let mut path = [0u8; 512];
         let len = dir.len().min(path.len() - 2);
@@ -157,7 +155,7 @@ fn search_path_enters() -> bool {
 /// # Safety
 /// As `posix_spawn`.
 unsafe fn spawn(pid: *mut pid_t, child: &mut Child) -> c_int {
-    let stack = sys::map(STACK_BYTES);
+    let stack = kernel::map(STACK_BYTES);
     if stack.is_null() {
         return libc::ENOMEM;
     }
@@ -173,7 +171,7 @@ unsafe fn spawn(pid: *mut pid_t, child: &mut Child) -> c_int {
             SET_BYTES
         );
         let mask = child.mask;
-        let error = sys::errno();
+        let error = kernel::errno();
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
         let made = clone(
             in_child,
@@ -181,8 +179,8 @@ unsafe fn spawn(pid: *mut pid_t, child: &mut Child) -> c_int {
             flags,
             core::ptr::from_mut(child).cast(),
         );
-        let why = sys::errno();
-        sys::set_errno(error);
+        let why = kernel::errno();
+        kernel::set_errno(error);
         let result = match (made, child.error) {
             (-1, _) => why,
             (_, 0) => {
@@ -203,7 +201,7 @@ unsafe fn spawn(pid: *mut pid_t, child: &mut Child) -> c_int {
             0,
             SET_BYTES
         );
-        sys::unmap(stack, STACK_BYTES);
+        kernel::unmap(stack, STACK_BYTES);
         result
     }
 }
@@ -222,7 +220,7 @@ extern "C" fn in_child(arg: *mut c_void) -> c_int {
                 exec::exec_at(AT_FDCWD, child.file, child.argv, child.envp, 0, 0);
             }
         }
-        sys::errno()
+        kernel::errno()
     });
     child.error = if error == 0 { libc::ECHILD } else { error };
     // SAFETY: ends this process alone.
@@ -350,7 +348,7 @@ unsafe fn reset_handlers(default: u64) {
 unsafe fn carry_out(action: &Action) -> Result<(), Errno> {
     let check = |result: c_int| {
         if result < 0 {
-            Err(sys::errno())
+            Err(kernel::errno())
         } else {
             Ok(result)
         }
@@ -366,11 +364,11 @@ unsafe fn carry_out(action: &Action) -> Result<(), Errno> {
             DUP2 => {
                 let [from, to] = action.what.dup2;
                 if from == to {
-                    let flags = sys::fcntl(from, libc::F_GETFD, 0)?;
-                    sys::fcntl(from, libc::F_SETFD, (flags & !libc::FD_CLOEXEC) as usize)
+                    let flags = kernel::fcntl(from, libc::F_GETFD, 0)?;
+                    kernel::fcntl(from, libc::F_SETFD, (flags & !libc::FD_CLOEXEC) as usize)
                         .map(|_| ())
                 } else {
-                    sys::dup3(from, to, 0).map(|_| ())
+                    kernel::dup3(from, to, 0).map(|_| ())
                 }
             }
             OPEN => {
@@ -383,8 +381,8 @@ unsafe fn carry_out(action: &Action) -> Result<(), Errno> {
                 let _ = call!(libc::SYS_close, fd);
                 let opened = check(open::open(path, flags, mode))?;
                 if opened != fd {
-                    sys::dup3(opened, fd, flags & libc::O_CLOEXEC)?;
-                    sys::close(opened);
+                    kernel::dup3(opened, fd, flags & libc::O_CLOEXEC)?;
+                    kernel::close(opened);
                 }
                 Ok(())
             }
@@ -409,7 +407,7 @@ unsafe fn carry_out(action: &Action) -> Result<(), Errno> {
 hooks! {
     fn posix_spawn [real] (pid: *mut pid_t, path: Path, actions: *const c_void, attr: *const c_void, argv: Strings, envp: Strings) -> c_int {
         let actions = actions.cast::<FileActions>();
-        environment::with(envp, |envp| {
+        inheritance::with(envp, |envp| {
             if !concerns_us(false, path, actions) {
                 return real(pid, path, actions.cast(), attr, argv, envp);
             }
@@ -419,7 +417,7 @@ hooks! {
 
     fn posix_spawnp [real] (pid: *mut pid_t, file: Path, actions: *const c_void, attr: *const c_void, argv: Strings, envp: Strings) -> c_int {
         let actions = actions.cast::<FileActions>();
-        environment::with(envp, |envp| {
+        inheritance::with(envp, |envp| {
             if !concerns_us(true, file, actions) {
                 return real(pid, file, actions.cast(), attr, argv, envp);
             }

@@ -9,7 +9,7 @@ use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT, AT_SYMLINK_NOFOLLOW};
 use super::{Path, outcome};
 use crate::bridge;
 use crate::locate::{is_alias, route};
-use crate::sys::{self, call};
+use forebay_hook::kernel::{self, call};
 
 /// Sync flags of `statx`.
 const AT_STATX_SYNC_TYPE: c_int = 0x6000;
@@ -30,7 +30,7 @@ unsafe fn stat_at(
     // SAFETY: the caller's promise.
     unsafe {
         route(dirfd, path, &native, |target, answer| {
-            if flags & AT_SYMLINK_NOFOLLOW != 0 && is_alias(sys::bytes(path)) {
+            if flags & AT_SYMLINK_NOFOLLOW != 0 && is_alias(kernel::bytes(path)) {
                 return Ok(native(dirfd, path));
             }
             if flags & !(AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH) != 0 {
@@ -154,7 +154,7 @@ hooks! {
     fn statx [real] (dirfd: c_int, path: Path, flags: c_int, mask: c_uint, out: *mut c_void) -> c_int {
         let native = |d: c_int, p: Path| real(d, p, flags, mask, out);
         route(dirfd, path, native, |target, answer| {
-            if flags & AT_SYMLINK_NOFOLLOW != 0 && is_alias(sys::bytes(path)) {
+            if flags & AT_SYMLINK_NOFOLLOW != 0 && is_alias(kernel::bytes(path)) {
                 return Ok(native(dirfd, path));
             }
             let known = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | AT_STATX_SYNC_TYPE;

@@ -8,10 +8,11 @@ use forebay_wire::{MAX_PATH_BYTES, NOFOLLOW, Op};
 use libc::{AT_FDCWD, O_CREAT, O_EXCL, O_RDWR};
 
 use super::{Path, open, stat};
-use crate::bridge::{self, Answer, Fail};
-use crate::config;
+use crate::bridge;
 use crate::locate::{Outcome, Target, failed, forget_fd, may_be_mine, route};
-use crate::sys;
+use forebay_hook::environment;
+use forebay_hook::kernel;
+use forebay_link::{Answer, Fail};
 
 /// What stands for the part that is made up.
 const PATTERN: &[u8; 6] = b"XXXXXX";
@@ -20,7 +21,7 @@ const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY
 const TRIES: u32 = 1000;
 
 fn made_up() -> [u8; 6] {
-    let mut random = sys::random();
+    let mut random = kernel::random();
     [(); 6].map(|()| {
         let letter = LETTERS[(random % LETTERS.len() as u64) as usize];
         random /= LETTERS.len() as u64;
@@ -54,7 +55,7 @@ unsafe fn with_new_name<R: Outcome>(
             }
             // The name that was made up is in the path to which the bridge redirects.
             let place = |p: *mut c_char| {
-                let end = sys::bytes(p).len() - suffix.max(0) as usize;
+                let end = kernel::bytes(p).len() - suffix.max(0) as usize;
                 p.add(end - PATTERN.len())
             };
             let (theirs, ours) = (place(path), place(template));
@@ -64,8 +65,8 @@ unsafe fn with_new_name<R: Outcome>(
             result
         };
         route(AT_FDCWD, template, native, |target, answer| {
-            let at = pattern_at(sys::bytes(template), suffix).ok_or(libc::EINVAL)?;
-            let from_end = sys::bytes(template).len() - at;
+            let at = pattern_at(kernel::bytes(template), suffix).ok_or(libc::EINVAL)?;
+            let from_end = kernel::bytes(template).len() - at;
             let len = target.rel.len();
             let place = len.checked_sub(from_end).ok_or(libc::EINVAL)?;
             if len > MAX_PATH_BYTES {
@@ -179,7 +180,7 @@ hooks! {
     }
 
     fn tempnam [real] (dir: Path, prefix: Path) -> *mut c_char {
-        let variable = config::entry(b"TMPDIR");
+        let variable = environment::variable(b"TMPDIR").map(|v| v.as_ptr().cast());
         let mine = |p: Path| !p.is_null() && may_be_mine(AT_FDCWD, p);
         if !mine(dir) && !variable.is_some_and(mine) {
             return real(dir, prefix);
@@ -187,8 +188,8 @@ hooks! {
         let Some(dir) = variable.and_then(|v| usable(v)).or_else(|| usable(dir)) else {
             return real(core::ptr::null(), prefix);
         };
-        let dir = sys::bytes(dir);
-        let prefix = if prefix.is_null() { &b"file"[..] } else { sys::bytes(prefix) };
+        let dir = kernel::bytes(dir);
+        let prefix = if prefix.is_null() { &b"file"[..] } else { kernel::bytes(prefix) };
         let prefix = &prefix[..prefix.len().min(5)];
         let name = libc::malloc(dir.len() + prefix.len() + PATTERN.len() + 2).cast::<c_char>();
         if name.is_null() {

@@ -11,7 +11,7 @@ use libc::{AT_FDCWD, AT_SYMLINK_NOFOLLOW, dirent64};
 use super::{Path, directory, stat, working_directory};
 use crate::config;
 use crate::locate::failed;
-use crate::sys;
+use forebay_hook::kernel;
 
 const FTW_F: c_int = 0;
 const FTW_D: c_int = 1;
@@ -96,7 +96,7 @@ impl Drop for Walk {
         if self.start != AT_FDCWD {
             // SAFETY: a directory of ours.
             unsafe { working_directory::fchdir(self.start) };
-            sys::close(self.start);
+            kernel::close(self.start);
         }
     }
 }
@@ -216,7 +216,7 @@ impl Walk {
             return failed(libc::ENOMEM);
         }
         let result = match self.stat(self.follows()) {
-            None if self.follows() && sys::errno() == libc::ENOENT => match self.stat(false) {
+            None if self.follows() && kernel::errno() == libc::ENOENT => match self.stat(false) {
                 Some(link) if is(&link, libc::S_IFLNK) => self.call(&link, FTW_SLN, base, 0),
                 _ => failed(libc::ENOENT),
             },
@@ -243,7 +243,7 @@ impl Walk {
         let count =
             unsafe { directory::scandirat(self.start, self.path(), &raw mut names, None, None) };
         if count < 0 {
-            return match sys::errno() {
+            return match kernel::errno() {
                 libc::EACCES => self.call(attr, FTW_DNR, base, level),
                 _ => -1,
             };
@@ -257,7 +257,7 @@ impl Walk {
         unsafe {
             for i in 0..count as usize {
                 let entry = *names.add(i);
-                let name = sys::bytes((&raw const (*entry).d_name).cast());
+                let name = kernel::bytes((&raw const (*entry).d_name).cast());
                 if result == 0 && name != b"." && name != b".." {
                     result = self.entry(len, name, level + 1);
                 }
@@ -289,7 +289,7 @@ impl Walk {
             Some(attr) if is(&attr, libc::S_IFDIR) => (attr, FTW_D),
             Some(attr) if is(&attr, libc::S_IFLNK) => (attr, FTW_SL),
             Some(attr) => (attr, FTW_F),
-            None if !matches!(sys::errno(), libc::EACCES | libc::ENOENT) => return -1,
+            None if !matches!(kernel::errno(), libc::EACCES | libc::ENOENT) => return -1,
             None => match self.stat(false).filter(|_| self.follows()) {
                 Some(link) if is(&link, libc::S_IFLNK) => (link, FTW_SLN),
                 // SAFETY: zeroes are a valid stat.
@@ -327,7 +327,7 @@ fn is(attr: &libc::stat, kind: u32) -> bool {
 /// `path` is a C string.
 unsafe fn walk(path: Path, visitor: Visitor, flags: c_int) -> c_int {
     // SAFETY: the caller's promise.
-    let path = unsafe { sys::bytes(path) };
+    let path = unsafe { kernel::bytes(path) };
     if path.is_empty() {
         return failed(libc::ENOENT);
     }
@@ -335,7 +335,7 @@ unsafe fn walk(path: Path, visitor: Visitor, flags: c_int) -> c_int {
     if flags & FTW_CHDIR != 0 {
         let open_flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
         // SAFETY: a C string. The kernel's directory, which for a place in the buffer is the right one, too.
-        match unsafe { sys::openat(AT_FDCWD, c".".as_ptr(), open_flags, 0) } {
+        match unsafe { kernel::openat(AT_FDCWD, c".".as_ptr(), open_flags, 0) } {
             Ok(fd) => start = fd,
             Err(e) => return failed(e),
         }

@@ -12,9 +12,10 @@ use libc::AT_FDCWD;
 
 use super::links::give;
 use super::{Path, outcome};
-use crate::bridge::{self, Answer, Fail};
+use crate::bridge;
 use crate::locate::{self, Outcome, Scratch, failed, route};
-use crate::sys::call;
+use forebay_hook::kernel::call;
+use forebay_link::{Answer, Fail};
 
 fn moved(result: c_int) -> c_int {
     if result == 0 {

@@ -8,7 +8,7 @@ use libc::AT_FDCWD;
 
 use super::{Path, on_object};
 use crate::locate::failed;
-use crate::sys;
+use forebay_hook::kernel;
 
 const HIDDEN: &[u8] = b"user.forebay.";
 /// A list of names is at most this long (`XATTR_LIST_MAX`).
@@ -20,7 +20,8 @@ const LIST_ON_STACK: usize = 1024;
 /// `name` is a C string or a pointer that the kernel would refuse.
 unsafe fn is_hidden(name: Path) -> bool {
     // SAFETY: the caller's promise.
-    name as isize >= crate::locate::LEAST_ADDRESS && unsafe { sys::bytes(name) }.starts_with(HIDDEN)
+    name as isize >= crate::locate::LEAST_ADDRESS
+        && unsafe { kernel::bytes(name) }.starts_with(HIDDEN)
 }
 
 /// Takes the hidden names out of a list; gives the new length.
@@ -47,10 +48,10 @@ unsafe fn list(out: *mut c_char, room: usize, list: impl Fn(*mut c_char, usize) 
     if n >= 0 {
         return give(&mut small[..n as usize], out, room);
     }
-    if sys::errno() != libc::ERANGE {
+    if kernel::errno() != libc::ERANGE {
         return n;
     }
-    let large = sys::map(LIST_BYTES);
+    let large = kernel::map(LIST_BYTES);
     if large.is_null() {
         return failed(libc::ENOMEM);
     }
@@ -66,7 +67,7 @@ unsafe fn list(out: *mut c_char, room: usize, list: impl Fn(*mut c_char, usize) 
         )
     };
     // SAFETY: the last use was above.
-    unsafe { sys::unmap(large, LIST_BYTES) };
+    unsafe { kernel::unmap(large, LIST_BYTES) };
     result
 }
 

@@ -9,9 +9,9 @@ use forebay_count::path::MAX_NAME_BYTES;
 
 use super::library::{DEFAULT, Library, SelectionKind};
 use super::succeeded;
-use crate::foreign::Frame;
 use crate::mpiio;
 use crate::sink::{self, Open};
+use forebay_hook::foreign::Frame;
 
 /// Datasets that are open, by id; with them the bytes of an element and the number of dimensions.
 static DATASETS: Handles<4096> = Handles::new();

@@ -8,9 +8,9 @@ use forebay_count::{Kind, hdf5};
 
 use super::library::Library;
 use super::succeeded;
-use crate::foreign::Frame;
 use crate::mpiio;
 use crate::sink;
+use forebay_hook::foreign::Frame;
 
 /// Files that are open, by id.
 static FILES: Handles<1024> = Handles::new();

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use forebay_count::hdf5::MAX_DIMS;
 
-use crate::foreign::Symbol;
+use forebay_hook::foreign::Symbol;
 
 /// `H5S_ALL`, `H5P_DEFAULT`.
 pub const DEFAULT: i64 = 0;

@@ -15,12 +15,11 @@ mod library;
 
 use forebay_count::heat::Direction;
 
-use crate::foreign::{Frame, Symbol};
+use forebay_hook::foreign::Frame;
+
+use crate::counted::Counted;
 use crate::sink;
 use library::Library;
-
-/// What a caller gets for a function that no library has: an error, and no id.
-const MISSING: usize = usize::MAX;
 
 /// What a function does, as far as it is counted.
 enum What {
@@ -45,43 +44,25 @@ enum What {
     ReferenceDrop,
 }
 
-struct Function {
-    next: Symbol,
-    what: What,
-}
+impl Counted for What {
+    /// An error, and no id.
+    const MISSING: usize = usize::MAX;
 
-impl Function {
-    const fn new(name: &str, what: What) -> Self {
-        Function {
-            next: Symbol::next(name),
-            what,
+    fn count(&self, real: usize, frame: &Frame, call: impl FnOnce() -> usize) -> usize {
+        let Some(library) = Library::of(real) else {
+            return call();
+        };
+        match *self {
+            What::FileOpen { properties } => file::open(&library, frame, properties, call),
+            What::FileFlush => file::flush(&library, frame, call),
+            What::FileClose => file::close(&library, frame, call),
+            What::DatasetOpen { deprecated } => dataset::open(&library, deprecated, call),
+            What::ObjectOpen => dataset::open_object(&library, call),
+            What::Transfer { direction } => dataset::transfer(&library, frame, direction, call),
+            What::DatasetFlush => dataset::flush(&library, frame, call),
+            What::DatasetClose => dataset::close(&library, frame, call),
+            What::ReferenceDrop => drop_reference(&library, frame, call),
         }
-    }
-}
-
-/// A function of HDF5 was called.
-extern "C" fn handle(frame: &Frame, function: &'static Function) -> usize {
-    let Some(real) = function.next.for_caller(frame.caller()) else {
-        return MISSING;
-    };
-    // SAFETY: `real` is the library's function of this name.
-    let call = || unsafe { frame.pass_on(real) };
-    if !sink::recording() {
-        return call();
-    }
-    let Some(library) = Library::of(real) else {
-        return call();
-    };
-    match function.what {
-        What::FileOpen { properties } => file::open(&library, frame, properties, call),
-        What::FileFlush => file::flush(&library, frame, call),
-        What::FileClose => file::close(&library, frame, call),
-        What::DatasetOpen { deprecated } => dataset::open(&library, deprecated, call),
-        What::ObjectOpen => dataset::open_object(&library, call),
-        What::Transfer { direction } => dataset::transfer(&library, frame, direction, call),
-        What::DatasetFlush => dataset::flush(&library, frame, call),
-        What::DatasetClose => dataset::close(&library, frame, call),
-        What::ReferenceDrop => drop_reference(&library, frame, call),
     }
 }
 

@@ -11,7 +11,7 @@ use libc::{
 
 use super::{Path, Sink, Source};
 use crate::count::{extra, on_fd, stat_path};
-use crate::sys;
+use forebay_hook::kernel;
 
 /// `struct stat`, whichever.
 type Stat = *mut c_void;
@@ -117,7 +117,7 @@ hooks! {
 unsafe fn stat_at(dirfd: c_int, path: Path, flags: c_int, call: impl FnOnce() -> c_int) -> c_int {
     // SAFETY: a C string, unless the kernel would refuse it, too.
     let itself =
-        flags & AT_EMPTY_PATH != 0 && (path.is_null() || unsafe { sys::bytes(path) }.is_empty());
+        flags & AT_EMPTY_PATH != 0 && (path.is_null() || unsafe { kernel::bytes(path) }.is_empty());
     if itself {
         return on_fd(dirfd, |_| Event::plain(Op::Stat, 0, 0), call);
     }

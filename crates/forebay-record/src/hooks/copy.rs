@@ -8,10 +8,11 @@ use forebay_count::{Event, Op};
 use forebay_hook::hooks;
 use libc::{off_t, size_t, ssize_t};
 
+use crate::clock::now_ns;
 use crate::count::count_posix;
 use crate::fds;
 use crate::state::{self, Recording, recording};
-use crate::sys::{self, now_ns};
+use forebay_hook::kernel;
 
 hooks! {
     fn copy_file_range [real]
@@ -78,7 +79,7 @@ fn count_end(recording: &Recording, end: &End, event: Event) {
             let known = if state::is_restricted() {
                 None
             } else {
-                sys::position(end.fd)
+                kernel::position(end.fd)
             };
             let after = known.unwrap_or_else(|| entry.posix.position.load(Relaxed) + event.bytes);
             entry.posix.position.store(after, Relaxed);

@@ -7,11 +7,11 @@ use forebay_count::{Event, Op};
 use forebay_hook::hooks;
 use libc::{off_t, size_t};
 
+use crate::clock::now_ns;
 use crate::count::{count_posix, extra, on_fd, seek};
 use crate::fds;
 use crate::opening::{close as closing, closed_range};
 use crate::state::recording;
-use crate::sys::now_ns;
 
 /// `CLOSE_RANGE_CLOEXEC`: the descriptors stay open.
 const ON_EXEC: c_int = 4;

@@ -9,10 +9,11 @@ use forebay_hook::hooks;
 use libc::{AT_FDCWD, AT_REMOVEDIR, mode_t, size_t, ssize_t};
 
 use super::{Path, Sink};
+use crate::clock::now_ns;
 use crate::count::{extra, on_name, on_path};
-use crate::names::{directory_changed, with_name};
+use crate::record_names::{directory_changed, with_name};
 use crate::state::{self, recording};
-use crate::sys::{self, now_ns};
+use forebay_hook::kernel;
 
 hooks! {
     fn mkdir [real] (path: Path, mode: mode_t) -> c_int {
@@ -102,7 +103,7 @@ unsafe fn renamed(old: (c_int, Path), new: (c_int, Path), call: impl FnOnce() ->
     if result != 0 {
         return result;
     }
-    let errno = sys::errno();
+    let errno = kernel::errno();
     // SAFETY: the caller's promise.
     unsafe {
         let source = Event::plain(Op::RenameSource, start_ns, end_ns);
@@ -116,6 +117,6 @@ unsafe fn renamed(old: (c_int, Path), new: (c_int, Path), call: impl FnOnce() ->
         };
         on_path(&recording, new.0, new.1, &target);
     }
-    sys::set_errno(errno);
+    kernel::set_errno(errno);
     result
 }

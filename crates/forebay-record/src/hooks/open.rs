@@ -6,10 +6,11 @@ use forebay_hook::hooks;
 use libc::{AT_FDCWD, O_CREAT, O_EXCL, O_RDWR, O_TRUNC, O_WRONLY};
 
 use super::Path;
-use crate::names::with_name;
+use crate::clock::now_ns;
 use crate::opening::{self, Opening};
+use crate::record_names::with_name;
 use crate::state::recording;
-use crate::sys::{self, now_ns};
+use forebay_hook::kernel;
 
 hooks! {
     fn open | open64 | __open | __open64 [real] (path: Path, flags: c_int, mode: c_uint) -> c_int {
@@ -57,7 +58,7 @@ unsafe fn temporary(template: *mut c_char, flags: c_int, call: impl FnOnce() -> 
     let start_ns = now_ns();
     let fd = call();
     if fd >= 0 {
-        let errno = sys::errno();
+        let errno = kernel::errno();
         let opening = Opening::new(
             fd,
             flags | O_CREAT | O_EXCL | O_RDWR,
@@ -70,7 +71,7 @@ unsafe fn temporary(template: *mut c_char, flags: c_int, call: impl FnOnce() -> 
                 opening::opened(&recording, name, &opening);
             })
         };
-        sys::set_errno(errno);
+        kernel::set_errno(errno);
     }
     fd
 }

@@ -6,9 +6,9 @@ use forebay_count::read::End;
 use forebay_hook::hooks;
 
 use super::Path;
+use crate::clock::use_coarse_clock;
 use crate::end::{note, note_if_begun};
 use crate::state;
-use crate::sys::use_coarse_clock;
 
 /// A list of strings.
 type Strings = *const *const c_char;

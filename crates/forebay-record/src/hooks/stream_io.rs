@@ -13,9 +13,10 @@ use forebay_hook::hooks;
 use libc::{FILE, size_t, ssize_t};
 
 use super::{Path, Sink, Source};
+use crate::clock::now_ns;
 use crate::fds::{self, Entry, Standing};
 use crate::state::{Recording, recording};
-use crate::sys::{self, now_ns};
+use forebay_hook::kernel;
 
 /// A stream.
 pub type Stream = *mut FILE;
@@ -122,7 +123,7 @@ fn things(size: size_t) -> impl FnOnce(size_t) -> Option<i64> {
 /// A line that was read.
 fn line(text: *mut c_char) -> Option<i64> {
     // SAFETY: what `fgets` gives back is closed with a NUL.
-    (!text.is_null()).then(|| unsafe { sys::bytes(text) }.len() as i64)
+    (!text.is_null()).then(|| unsafe { kernel::bytes(text) }.len() as i64)
 }
 
 fn length(n: ssize_t) -> Option<i64> {
@@ -132,7 +133,7 @@ fn length(n: ssize_t) -> Option<i64> {
 /// A string that was written.
 unsafe fn string(text: Path, more: i64) -> impl FnOnce(c_int) -> Option<i64> {
     // SAFETY: the string was read by libc just now.
-    move |result| (result != EOF).then(|| unsafe { sys::bytes(text) }.len() as i64 + more)
+    move |result| (result != EOF).then(|| unsafe { kernel::bytes(text) }.len() as i64 + more)
 }
 
 hooks! {

@@ -11,13 +11,14 @@ use libc::{AT_FDCWD, FILE, O_APPEND, off_t};
 use super::Path;
 use super::directories::forget;
 use super::stream_io::{Stream, fileno_unlocked, record_of};
+use crate::clock::now_ns;
 use crate::config;
 use crate::count::{Outcome, count_posix};
 use crate::end;
 use crate::fds::{self, Standing};
-use crate::names::{with_absolute, with_name};
+use crate::record_names::{with_absolute, with_name};
 use crate::state::{self, Recording, recording};
-use crate::sys::{self, now_ns};
+use forebay_hook::kernel;
 
 unsafe extern "C" {
     fn ftello(stream: Stream) -> off_t;
@@ -92,9 +93,9 @@ unsafe fn opening(path: Option<Path>, mode: Path, call: impl FnOnce() -> Stream)
     if stream.is_null() {
         return stream;
     }
-    let errno = sys::errno();
+    let errno = kernel::errno();
     // SAFETY: an open stream, and a mode with which it was opened.
-    let (fd, letters) = unsafe { (fileno_unlocked(stream), sys::bytes(mode)) };
+    let (fd, letters) = unsafe { (fileno_unlocked(stream), kernel::bytes(mode)) };
     let append = stdio_mode::open_flags(letters).unwrap_or(0) & O_APPEND != 0;
     let open = |name: &[u8]| opened(&recording, name, fd, append, (start_ns, end_ns));
     match path {
@@ -102,10 +103,10 @@ unsafe fn opening(path: Option<Path>, mode: Path, call: impl FnOnce() -> Stream)
         Some(path) => unsafe { with_name(&recording, AT_FDCWD, path, open) },
         None => {
             let mut room = [0; forebay_count::path::MAX_NAME_BYTES];
-            sys::fd_name(fd, &mut room).and_then(|name| with_absolute(name, open))
+            kernel::fd_name(fd, &mut room).and_then(|name| with_absolute(name, open))
         }
     };
-    sys::set_errno(errno);
+    kernel::set_errno(errno);
     stream
 }
 
@@ -135,7 +136,7 @@ fn opened(
     let mut size = -1;
     if (!known || append)
         && !state::is_restricted()
-        && let Some(stat) = sys::fstat(fd)
+        && let Some(stat) = kernel::fstat(fd)
     {
         if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
             if let Some(entry) = entry {
@@ -179,14 +180,14 @@ fn adopted(fd: c_int, call: impl FnOnce() -> Stream) -> Stream {
     if stream.is_null() || state::is_borrowed() {
         return stream;
     }
-    let errno = sys::errno();
+    let errno = kernel::errno();
     if let (_, Some(entry), Some(_)) = fds::posix(&recording, fd)
         && let (_, _, Some(handle)) = fds::stream(&recording, fd, None)
     {
         let at = if state::is_restricted() {
             None
         } else {
-            sys::position(fd)
+            kernel::position(fd)
         };
         entry.stream.position.store(at.unwrap_or(0), Relaxed);
         let event = Event {
@@ -197,7 +198,7 @@ fn adopted(fd: c_int, call: impl FnOnce() -> Stream) -> Stream {
             .table
             .count(Kind::Stdio, handle, &event, &recording);
     }
-    sys::set_errno(errno);
+    kernel::set_errno(errno);
     stream
 }
 
@@ -259,13 +260,13 @@ unsafe fn moving<R: Outcome>(
     let result = call();
     let end_ns = now_ns();
     if !result.failed() {
-        let errno = sys::errno();
+        let errno = kernel::errno();
         after(&entry.stream);
         let event = Event::plain(op, start_ns, end_ns);
         recording
             .table
             .count(Kind::Stdio, handle, &event, &recording);
-        sys::set_errno(errno);
+        kernel::set_errno(errno);
     }
     result
 }

@@ -4,7 +4,7 @@ use forebay_count::heat::Direction::{Read, Write};
 use forebay_count::mpiio::Mode::{Collective, Independent, NonBlocking, Split};
 
 use super::{Function, What, through_mpi, through_pmpi};
-use crate::foreign::entry_point;
+use forebay_hook::foreign::entry_point;
 
 /// `MPI_x` and `PMPI_x`.
 macro_rules! function {

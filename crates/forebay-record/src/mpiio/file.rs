@@ -7,9 +7,10 @@ use forebay_count::handles::Handles;
 use forebay_count::heat::Direction;
 use forebay_count::mpiio::{self, Mode};
 
-use super::{SUCCESS, abi};
-use crate::foreign::Frame;
+use super::SUCCESS;
 use crate::sink::{self, Open};
+use forebay_hook::foreign::Frame;
+use forebay_hook::mpi_abi;
 
 /// Files that are open, by `MPI_File`.
 static FILES: Handles<1024> = Handles::new();
@@ -34,8 +35,8 @@ pub fn open(frame: &Frame, call: impl FnOnce() -> usize) -> usize {
     let name = unsafe { CStr::from_ptr(frame.pointer::<c_char>(1)) };
     // SAFETY: where it has put the handle.
     let file = unsafe { *frame.pointer::<usize>(4) };
-    let processes = abi::size(frame.argument(0), frame.caller()).unwrap_or(1);
-    let hints = !abi::is_null_info(frame.argument(3), frame.caller());
+    let processes = mpi_abi::size(frame.argument(0), frame.caller()).unwrap_or(1);
+    let hints = !mpi_abi::is_null_info(frame.argument(3), frame.caller());
     let record = sink::open_path(Kind::Mpiio, path(name));
     record.update(|words| mpiio::open(words, processes, frame.int(2), hints, span));
     sink::remember(&FILES, file as u64, &record, [0; 2]);
@@ -68,7 +69,7 @@ pub fn sync(frame: &Frame, call: impl FnOnce() -> usize) -> usize {
 pub fn set_view(frame: &Frame, call: impl FnOnce() -> usize) -> usize {
     let (result, span) = sink::timed(call);
     if result as i32 == SUCCESS {
-        let hints = !abi::is_null_info(frame.argument(5), frame.caller());
+        let hints = !mpi_abi::is_null_info(frame.argument(5), frame.caller());
         record_of(frame.argument(0)).update(|words| mpiio::set_view(words, hints, span));
     }
     result
@@ -93,7 +94,7 @@ pub fn transfer(
     };
     let element_bytes = match elements {
         0 => 0,
-        _ => abi::type_size(frame.argument(count + 1), frame.caller()),
+        _ => mpi_abi::type_size(frame.argument(count + 1), frame.caller()),
     };
     let bytes = mpiio::bytes(elements, element_bytes);
     record_of(frame.argument(0)).transfer(direction, &[bytes], span, |words| {

@@ -6,11 +6,9 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`abi`] | handles and constants of MPICH, Open MPI and the standard ABI |
 //! | [`file`] | how the calls on files count |
 //! | [`entry`] | the functions |
 
-pub mod abi;
 mod entry;
 pub mod file;
 
@@ -19,8 +17,9 @@ use core::sync::atomic::{AtomicU8, Ordering};
 use forebay_count::heat::Direction;
 use forebay_count::mpiio::Mode;
 
-use crate::foreign::{Frame, Symbol, same_object};
 use crate::sink;
+use forebay_hook::foreign::{Frame, Symbol, same_object};
+use forebay_hook::mpi_abi;
 
 /// `MPI_SUCCESS` in every ABI.
 const SUCCESS: i32 = 0;
@@ -144,8 +143,8 @@ extern "C" fn through_pmpi(frame: &Frame, function: &'static Function) -> usize 
 
 /// Now that MPI is up it says which rank this is.
 fn note_rank(caller: usize) {
-    let world = abi::comm_world(caller);
-    if let (Some(rank), Some(size)) = (abi::rank(world, caller), abi::size(world, caller)) {
+    let world = mpi_abi::comm_world(caller);
+    if let (Some(rank), Some(size)) = (mpi_abi::rank(world, caller), mpi_abi::size(world, caller)) {
         sink::set_rank(rank, size);
     }
 }

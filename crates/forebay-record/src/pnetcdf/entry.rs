@@ -3,17 +3,8 @@
 
 use forebay_count::pnetcdf::{Part, Verb};
 
-use super::{Function, What, handle};
-use crate::foreign::entry_point;
-
-macro_rules! function {
-    ($what:expr; $($name:literal)+) => {
-        const _: () = {
-            static FUNCTION: Function = Function::new(concat!($($name),+), $what);
-            entry_point!(concat!($($name),+), FUNCTION, handle);
-        };
-    };
-}
+use super::What;
+use crate::counted::function;
 
 /// One for each type of memory; that without a name takes an MPI data type.
 macro_rules! types {

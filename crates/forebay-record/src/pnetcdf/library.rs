@@ -7,7 +7,7 @@ use forebay_count::path::MAX_NAME_BYTES;
 use forebay_count::pnetcdf::{Shape, element_bytes};
 
 use super::NO_ERROR;
-use crate::foreign::Symbol;
+use forebay_hook::foreign::Symbol;
 
 /// Longest name of a variable, with the closing NUL (`NC_MAX_NAME`).
 const NAME_BYTES: usize = 257;

@@ -15,12 +15,11 @@ mod variable;
 
 use forebay_count::pnetcdf::{Part, Verb};
 
-use crate::foreign::{Frame, Symbol};
-use crate::sink;
+use forebay_hook::foreign::Frame;
+
+use crate::counted::Counted;
 use library::Library;
 
-/// What a caller gets for a function that no library has: `NC_EINVAL`.
-const MISSING: usize = -36isize as usize;
 /// `NC_NOERR`.
 const NO_ERROR: i32 = 0;
 
@@ -46,39 +45,23 @@ enum What {
     },
 }
 
-struct Function {
-    next: Symbol,
-    what: What,
-}
+impl Counted for What {
+    /// `NC_EINVAL`.
+    const MISSING: usize = -36isize as usize;
 
-impl Function {
-    const fn new(name: &str, what: What) -> Self {
-        Function {
-            next: Symbol::next(name),
-            what,
+    fn count(&self, real: usize, frame: &Frame, call: impl FnOnce() -> usize) -> usize {
+        let library = Library::of(real);
+        match *self {
+            What::Open { create } => file::open(frame, create, call),
+            What::Close => file::close(&library, frame, call),
+            What::Enddef => file::enddef(frame, call),
+            What::Redef => file::redef(frame, call),
+            What::Sync => file::sync(frame, call),
+            What::Wait { collective } => file::wait(frame, collective, call),
+            What::VariableOpen { id } => variable::open(&library, frame, id, call),
+            What::Transfer { verb, part } => {
+                variable::transfer(&library, frame, (verb, part), call)
+            }
         }
-    }
-}
-
-/// A function of PnetCDF was called.
-extern "C" fn handle(frame: &Frame, function: &'static Function) -> usize {
-    let Some(real) = function.next.for_caller(frame.caller()) else {
-        return MISSING;
-    };
-    // SAFETY: `real` is the library's function of this name.
-    let call = || unsafe { frame.pass_on(real) };
-    if !sink::recording() {
-        return call();
-    }
-    let library = Library::of(real);
-    match function.what {
-        What::Open { create } => file::open(frame, create, call),
-        What::Close => file::close(&library, frame, call),
-        What::Enddef => file::enddef(frame, call),
-        What::Redef => file::redef(frame, call),
-        What::Sync => file::sync(frame, call),
-        What::Wait { collective } => file::wait(frame, collective, call),
-        What::VariableOpen { id } => variable::open(&library, frame, id, call),
-        What::Transfer { verb, part } => variable::transfer(&library, frame, (verb, part), call),
     }
 }

@@ -11,9 +11,10 @@ use forebay_count::pnetcdf::{self, ACCESS_WORDS, Part, Shape, Verb};
 
 use super::NO_ERROR;
 use super::library::Library;
-use crate::foreign::Frame;
 use crate::mpiio;
 use crate::sink::{self, Open};
+use forebay_hook::foreign::Frame;
+use forebay_hook::mpi_abi;
 
 /// Variables that are in use, by the ids of file and variable; with them their shape.
 static VARIABLES: Handles<4096> = Handles::new();
@@ -139,10 +140,10 @@ fn access(library: &Library, frame: &Frame, part: Part, shape: &Shape) -> [i64; 
         }
         Part::Vard => {
             let datatype = frame.argument(2);
-            let bytes = if mpiio::abi::is_null_type(datatype, library.address()) {
+            let bytes = if mpi_abi::is_null_type(datatype, library.address()) {
                 0
             } else {
-                mpiio::abi::type_size(datatype, library.address())
+                mpi_abi::type_size(datatype, library.address())
             };
             pnetcdf::access(bytes, &[], &[])
         }

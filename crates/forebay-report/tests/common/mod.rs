@@ -14,21 +14,6 @@ use std::collections::HashSet;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-/// The sample logs, or the reason why they are not used.
-pub fn sample_logs() -> Result<PathBuf, String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let shared = std::env::var_os("FOREBAY_SHARED").map_or(root.join("../shared"), PathBuf::from);
-    let dir = shared.join("data/darshan-logs");
-    if dir.is_dir() {
-        Ok(dir)
-    } else {
-        Err(format!(
-            "skipped: no sample logs at {} (set FOREBAY_SHARED)",
-            dir.display()
-        ))
-    }
-}
-
 /// All logs below a directory, in order.
 pub fn logs_below(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();

@@ -3,16 +3,16 @@
 use crate::ServerHandle;
 use forebay_admin::LifetimeStatus;
 use forebay_core::lifetime::{Ending, Lifetime};
-use forebay_sys::{Errno, Sys, files};
+use forebay_sys::{self as sys, Errno, Process, Sys};
 use parking_lot::Mutex;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// Pause between two looks at who uses the bridge.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The runs that are attached, each with a hold on its very process, because ids are used again.
-pub(super) struct Life(Mutex<Lifetime<OwnedFd>>);
+pub(super) struct Life(Mutex<Lifetime<Process>>);
 
 impl Life {
     /// `stays`: until it is told to end.
@@ -28,7 +28,7 @@ impl Life {
     pub fn attach(&self, pid: u32) -> Sys<LifetimeStatus> {
         let mut life = self.0.lock();
         if !life.is_ending() {
-            let hold = files::process(pid)?;
+            let hold = Process::open(pid)?;
             // Under one lock with the question.
             let late = life.attach(pid, hold);
             assert_ne!(late, Err(Ending), "nothing else has changed it");
@@ -39,7 +39,7 @@ impl Life {
     /// One run less. True: the bridge is to end now.
     pub fn detach(&self, pid: u32) -> (LifetimeStatus, bool) {
         let mut life = self.0.lock();
-        life.forget_dead(files::has_ended);
+        life.forget_dead(Process::has_ended);
         let ends = life.detach(pid);
         (status(&mut life), ends)
     }
@@ -56,8 +56,8 @@ impl Life {
         status(&mut self.0.lock())
     }
 
-    /// What tells that a run has ended: descriptors that become readable.
-    fn holds(&self) -> Vec<OwnedFd> {
+    /// The attached processes, to be waited for.
+    fn holds(&self) -> Vec<Process> {
         let life = self.0.lock();
         life.runs()
             .filter_map(|(_, hold)| hold.try_clone().ok())
@@ -67,14 +67,14 @@ impl Life {
     /// So much time has passed. True: the bridge is to end now, and nobody has been told yet.
     fn pass(&self, time: Duration, clients: u64) -> bool {
         let mut life = self.0.lock();
-        life.forget_dead(files::has_ended);
+        life.forget_dead(Process::has_ended);
         !life.is_ending() && life.pass(time, clients)
     }
 }
 
-fn status(life: &mut Lifetime<OwnedFd>) -> LifetimeStatus {
+fn status(life: &mut Lifetime<Process>) -> LifetimeStatus {
     // Runs that were killed have not said good-bye.
-    life.forget_dead(files::has_ended);
+    life.forget_dead(Process::has_ended);
     LifetimeStatus {
         stay: life.stays(),
         ending: life.is_ending(),
@@ -87,9 +87,10 @@ pub(super) fn watch(server: &ServerHandle) {
     let life = &server.admin.life;
     let mut last = Instant::now();
     while !server.stopping() {
-        let mut wakers = life.holds();
-        wakers.extend(server.stopped.try_clone());
-        files::await_any(&wakers, LOOK_EVERY);
+        let holds = life.holds();
+        let mut wakers: Vec<BorrowedFd<'_>> = holds.iter().map(AsFd::as_fd).collect();
+        wakers.push(server.stopped.as_fd());
+        sys::wait_any(&wakers, LOOK_EVERY);
         let now = Instant::now();
         let passed = now - std::mem::replace(&mut last, now);
         // Programs of a killed run may go on.

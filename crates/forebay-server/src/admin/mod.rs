@@ -238,7 +238,7 @@ pub(crate) fn answer(server: &Arc<ServerHandle>, message: &[u8]) -> Answered {
                 Cause::Limit,
                 format_args!("a control message is not answered: {e}"),
             );
-            Answered::status(e.0)
+            Answered::status(e.raw_os_error())
         }
     }
 }

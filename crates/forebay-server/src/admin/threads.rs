@@ -2,9 +2,8 @@
 //! uses the bridge. The end of the bridge waits for them.
 
 use crate::limits::{ANSWER_PATIENCE, ANSWERS, LAST_ANSWERS_PATIENCE, STOP_PATIENCE};
-use forebay_sys::{Errno, Sys};
+use forebay_sys::{Errno, Sys, errno_of};
 use parking_lot::{Condvar, Mutex};
-use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -26,10 +25,6 @@ pub(super) struct Threads {
     quiet: Condvar,
 }
 
-fn errno(e: io::Error) -> Errno {
-    Errno(e.raw_os_error().unwrap_or(libc::EIO))
-}
-
 impl Threads {
     /// Has `write` done in a thread of its own, and gives the end of the stream from which the answer is to be
     /// read. A caller that does not read for [`ANSWER_PATIENCE`] makes the writes fail. What it sends is
@@ -41,16 +36,16 @@ impl Threads {
         self: &Arc<Self>,
         write: impl FnOnce(&UnixStream) + Send + 'static,
     ) -> Sys<OwnedFd> {
-        let (ours, theirs) = UnixStream::pair().map_err(errno)?;
+        let (ours, theirs) = UnixStream::pair().map_err(errno_of)?;
         ours.set_write_timeout(Some(ANSWER_PATIENCE))
-            .map_err(errno)?;
-        ours.shutdown(Shutdown::Read).map_err(errno)?;
+            .map_err(errno_of)?;
+        ours.shutdown(Shutdown::Read).map_err(errno_of)?;
         let ours = Arc::new(ours);
         {
             let mut state = self.state.lock();
             state.answers.retain(|answer| answer.strong_count() > 0);
             if state.answers.len() >= ANSWERS {
-                return Err(Errno(libc::EAGAIN));
+                return Err(Errno::AGAIN);
             }
             state.answers.push(Arc::downgrade(&ours));
         }
@@ -66,7 +61,7 @@ impl Threads {
         {
             let mut state = self.state.lock();
             if state.closing {
-                return Err(Errno(libc::EAGAIN));
+                return Err(Errno::AGAIN);
             }
             state.running += 1;
         }
@@ -80,7 +75,7 @@ impl Threads {
             });
         spawned.map(drop).map_err(|e| {
             self.leave();
-            errno(e)
+            errno_of(e)
         })
     }
 
@@ -155,7 +150,7 @@ mod tests {
                 threads.answer(endless).unwrap()
             })
             .collect();
-        assert_eq!(threads.answer(|_| ()).err(), Some(Errno(libc::EAGAIN)));
+        assert_eq!(threads.answer(|_| ()).err(), Some(Errno::AGAIN));
         threads.close();
         assert!(threads.await_end());
         drop(deaf);
@@ -170,7 +165,7 @@ mod tests {
                 // The thread of one that has gone may not have noticed yet.
                 match threads.answer(endless) {
                     Ok(stream) => break stream,
-                    Err(e) => assert_eq!(e, Errno(libc::EAGAIN)),
+                    Err(e) => assert_eq!(e, Errno::AGAIN),
                 }
                 std::thread::yield_now();
             };

@@ -3,15 +3,17 @@
 
 mod rebuild;
 
-use crate::facts::{Memo, RequestFacts};
 use crate::follow;
 use crate::instance::Instance;
+use crate::world::Hand;
 use crate::{Config, Error, ServerHandle, recover};
 use forebay_core::facts::{Label, LabelParent};
 use forebay_core::path::TreePath;
 use forebay_core::record::{Kind, ObjectId, ObjectName, Record};
+use forebay_core::request::{Known, Look};
 use forebay_core::table::{Change, Tables};
 use forebay_objects::{Shape, shape};
+use forebay_sys::Errno;
 use forebay_tables::Journaled;
 use rebuild::{lost, rebuild, record};
 use serde::Serialize;
@@ -36,6 +38,8 @@ pub struct Report {
     pub objects: usize,
     /// The last bridge did not end in order; what it left unfinished has been finished.
     pub recovered: bool,
+    /// The format that the storage had before, if it was an older one.
+    pub upgraded_from: Option<u32>,
     /// Names that were put back into the tables.
     pub rebuilt: usize,
     /// What does not fit, one sentence each.
@@ -47,21 +51,23 @@ pub struct Report {
 /// Checks an instance that no bridge is using.
 ///
 /// # Errors
-/// A bridge is using it, or it can't be read at all.
+/// A bridge is using it, a later program has written it, or it can't be read at all.
 pub fn fsck(instance: &Path, options: Options) -> Result<Report, Error> {
     if !instance.is_dir() {
         return Err(Error::NoInstance {
             instance: instance.to_owned(),
         });
     }
-    let lock = Instance::take(instance)?;
+    let mut lock = Instance::take(instance)?;
     let mut report = Report::default();
-    if options.rebuild {
-        rebuild(instance, &mut report)?;
-    } else if !instance.join("meta").is_dir() {
+    if !options.rebuild && !instance.join("meta").is_dir() {
         return Err(Error::NoTables {
             instance: instance.to_owned(),
         });
+    }
+    report.upgraded_from = lock.bring_up_to_date()?;
+    if options.rebuild {
+        rebuild(instance, &mut report)?;
     }
     let root = lock.root().ok_or_else(|| Error::NoRoot {
         instance: instance.to_owned(),
@@ -183,12 +189,12 @@ fn place_of(
         return Ok(None);
     }
     let guard = server.namespace.read();
-    let memo = Memo::default();
-    let facts = RequestFacts {
+    let hand = Hand {
         server,
-        memo: &memo,
         state: &guard,
     };
+    let known = Known::default();
+    let facts = Look::new(&hand, &known);
     let there = follow::label_for(server, &facts, &path, record);
     Ok(there
         .is_ok_and(|l| l.parent == label.parent)
@@ -198,12 +204,12 @@ fn place_of(
 fn look(server: &ServerHandle, report: &mut Report) -> Result<Vec<Finding>, Error> {
     let tables = server.namespace.tables();
     let guard = server.namespace.read();
-    let memo = Memo::default();
-    let facts = RequestFacts {
+    let hand = Hand {
         server,
-        memo: &memo,
         state: &guard,
     };
+    let known = Known::default();
+    let facts = Look::new(&hand, &known);
     let mut findings = Vec::new();
     let mut find = |text: String, mend: Option<Mend>| findings.push(Finding { text, mend });
     let records = tables.subtree(&TreePath::root())?;
@@ -225,7 +231,7 @@ fn look(server: &ServerHandle, report: &mut Report) -> Result<Vec<Finding>, Erro
             Err(e) => {
                 find(
                     format!("{path}: backing object {object:?} can't be had: {e}"),
-                    (e.0 == libc::ENOENT).then(|| Mend::Drop(path.clone(), object)),
+                    (e == Errno::NOENT).then(|| Mend::Drop(path.clone(), object)),
                 );
                 continue;
             }

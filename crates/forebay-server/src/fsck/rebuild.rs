@@ -8,6 +8,7 @@ use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, Record, Token};
 use forebay_core::table::{Change, Tables};
 use forebay_objects::Objects;
+use forebay_sys::Errno;
 use forebay_tables::{Cached, Journaled};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -57,7 +58,7 @@ pub(super) fn rebuild(instance: &Path, report: &mut Report) -> Result<(), Error>
                 continue;
             }
             // A node without its label file: it was being made or removed.
-            Err(forebay_sys::Errno(libc::ENOENT)) => continue,
+            Err(Errno::NOENT) => continue,
             Err(e) => {
                 report
                     .problems

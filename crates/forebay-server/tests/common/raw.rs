@@ -1,4 +1,5 @@
 //! A client that need not keep to the protocol: bare messages on a bare socket.
+#![allow(unsafe_code)]
 
 use forebay_wire::{MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Op, Reply, Request};
 use std::io::{Error, Result};
@@ -92,9 +93,9 @@ impl Raw {
         self.send(&buffer[..len])
     }
 
-    /// Takes the next reply. A descriptor that comes along is closed by the kernel,
-    /// because no room is offered for it.
-    pub fn receive(&self) -> Said {
+    /// The bytes of the next message; none at the end. A descriptor that comes along is closed by
+    /// the kernel, because no room is offered for it.
+    pub fn receive_bytes(&self) -> Option<Vec<u8>> {
         let mut buffer = vec![0; MAX_REPLY_BYTES];
         // SAFETY: the buffer has the length that is passed.
         let got = check(unsafe {
@@ -105,9 +106,15 @@ impl Raw {
                 0,
             )
         });
-        match got {
-            Ok(0) | Err(_) => Said::End,
-            Ok(n) => Said::Status(Reply::decode(&buffer[..n]).unwrap().status),
+        buffer.truncate(got.unwrap_or(0));
+        (!buffer.is_empty()).then_some(buffer)
+    }
+
+    /// Takes the next reply.
+    pub fn receive(&self) -> Said {
+        match self.receive_bytes() {
+            None => Said::End,
+            Some(bytes) => Said::Status(Reply::decode(&bytes).unwrap().status),
         }
     }
 

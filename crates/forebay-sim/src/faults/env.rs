@@ -237,8 +237,8 @@ impl Env {
     }
 
     /// Does the bridge die now? Right after a write there is most to get wrong.
-    pub(super) fn strikes(&mut self, after_write: bool) -> bool {
-        let parts = if after_write {
+    pub(super) fn strikes(&mut self, in_between: bool) -> bool {
+        let parts = if in_between {
             self.weather.crash_after_write
         } else {
             self.weather.crash

@@ -6,19 +6,20 @@
 
 use super::disk::Work;
 use super::env::{Alarm, Env};
-use super::look::{Look, View};
+use super::look::Hand;
 use super::node::{Node, Purpose, Waiter};
-use forebay_core::facts::{Cred, Facts, Label, Outcome, Settings, Stop};
+use super::request::settings;
+use forebay_core::facts::{Cred, Facts, Label, Outcome, Stop};
 use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
+use forebay_core::request::{Known, Look};
 use forebay_core::table::Change;
 use forebay_core::walk::Walk;
-use std::cell::{Cell, RefCell};
 
 /// A label that is being written.
 #[derive(Debug, Default)]
 pub(super) struct Labeling {
-    pub(super) view: View,
+    pub(super) known: Known,
     /// Version of the record at the first look, and the label that belongs to it.
     first: Option<(u64, Label)>,
     /// The record has changed since.
@@ -57,18 +58,15 @@ impl Node {
             return;
         };
         let seen = {
-            let look = Look {
+            let hand = Hand {
                 bridge,
                 tables: &self.tables,
-                view: &labeling.view,
                 lower: &self.lower,
-                fresh: &[],
                 epoch: self.epoch,
                 versions: &self.versions,
-                reads: RefCell::default(),
-                listed: Cell::default(),
+                commits: self.commits,
             };
-            label_now(&look, &path, object)
+            label_now(&Look::new(&hand, &labeling.known), &path, object)
         };
         match seen {
             Ok(Some(now)) if labeling.first.as_ref() == Some(&now) => {
@@ -77,7 +75,7 @@ impl Node {
             }
             Ok(Some(now)) => {
                 labeling.first = Some(now);
-                labeling.view = View::default();
+                labeling.known = Known::default();
                 self.labels.insert(object, labeling);
                 self.ready.push_back(Waiter::Label(object));
             }
@@ -115,10 +113,7 @@ fn label_now(
     let Some(record) = look.record(path)?.filter(|r| r.object == object) else {
         return Ok(None);
     };
-    let settings = Settings {
-        root: b"/pfs".to_vec(),
-        stage_limit_bytes: 0,
-    };
+    let settings = settings();
     let walk = Walk {
         cred: &Cred::default(),
         settings: &settings,

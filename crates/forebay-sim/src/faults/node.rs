@@ -4,14 +4,14 @@
 use super::disk::{Disk, Work};
 use super::env::{Alarm, Env, Event};
 use super::labels::Labeling;
-use super::look::{Range, View};
 use super::model::Tree;
 use super::request::Attempt;
 use super::trace::{self, Way};
-use forebay_core::bridge::{Bridge, Found, Message, Mutation, Output, Ticket, Verdict};
+use forebay_core::bridge::{Bridge, Found, Message, Mutation, Output, Ticket};
 use forebay_core::facts::Need;
 use forebay_core::membership::Membership;
 use forebay_core::record::{BridgeId, ObjectName, Token};
+use forebay_core::request::{Known, Pending, Turns};
 use forebay_core::table::{Change, Tables};
 use forebay_tables::Memory;
 use std::cell::Cell;
@@ -27,6 +27,12 @@ const NEVER_FAILS: &str = "tables in memory don't fail";
 pub(super) enum Waiter {
     Request(Token),
     Label(ObjectName),
+}
+
+/// For whom something was fetched.
+enum Asker<'n> {
+    Request(&'n mut Pending),
+    Label(&'n mut Known),
 }
 
 /// Why the disk is at work.
@@ -64,8 +70,12 @@ pub(super) struct Node {
     tickets: Ticket,
     pub(super) versions: Cell<u32>,
     pub(super) objects: u64,
-    /// The last thing that it did was to write a batch.
-    has_written: bool,
+    /// Batches written in this life.
+    pub(super) commits: u64,
+    /// PFS files that are being copied.
+    pub(super) turns: Turns<Token>,
+    /// The last thing that it did was to write a batch or to answer: what depends on that is still to come.
+    in_between: bool,
 }
 
 impl Node {
@@ -88,7 +98,9 @@ impl Node {
             tickets: 0,
             versions: Cell::new(0),
             objects: 0,
-            has_written: false,
+            commits: 0,
+            turns: Turns::default(),
+            in_between: false,
         }
     }
 
@@ -138,6 +150,7 @@ impl Node {
         self.ready.clear();
         self.waiters.clear();
         self.purposes.clear();
+        self.turns = Turns::default();
         self.suspects.clear();
     }
 
@@ -195,7 +208,14 @@ impl Node {
         }
         match what {
             Alarm::Tick => self.tick(env),
-            Alarm::Again(token) => self.ready.push_back(Waiter::Request(token)),
+            Alarm::Again(token) => {
+                if let Some(attempt) = self.attempts.get_mut(&token)
+                    && std::mem::take(&mut attempt.awaits)
+                {
+                    attempt.pending.woken();
+                }
+                self.ready.push_back(Waiter::Request(token));
+            }
             Alarm::Label(object) => self.ready.push_back(Waiter::Label(object)),
             Alarm::Disk(number) => self.on_disk(number, env),
         }
@@ -239,8 +259,8 @@ impl Node {
     }
 
     fn poll(&mut self, env: &mut Env) -> Option<Output> {
-        let has_written = std::mem::take(&mut self.has_written);
-        if self.is_alive() && env.strikes(has_written) {
+        let in_between = std::mem::take(&mut self.in_between);
+        if self.is_alive() && env.strikes(in_between) {
             self.crash(env);
             let bridge = self.id;
             env.after(0, Event::Crash { bridge });
@@ -253,40 +273,58 @@ impl Node {
         match output {
             Output::Commit(changes) => self.commit(&changes, env),
             Output::Send { to, message } => env.send(self.id, to, message),
-            Output::Done { ticket, verdict } => match self.waiters.remove(&ticket) {
-                Some(Waiter::Request(token)) => self.on_verdict(token, verdict, env),
-                Some(Waiter::Label(object)) => self.alarm(1_000, Alarm::Label(object), env),
-                None => {}
-            },
+            Output::Done { ticket, verdict } => {
+                self.in_between = true;
+                match self.waiters.remove(&ticket) {
+                    Some(Waiter::Request(token)) => self.on_verdict(token, verdict, env),
+                    Some(Waiter::Label(object)) => self.alarm(1_000, Alarm::Label(object), env),
+                    None => {}
+                }
+            }
             Output::Record {
                 ticket,
                 path,
                 record,
-            } => {
-                if let Some(view) = self.arrived(ticket) {
-                    view.records.insert(path, record);
-                }
-            }
-            Output::Range {
+            } => match self.arrived(ticket) {
+                Some(Asker::Request(pending)) => pending.fetched_record(path, record),
+                Some(Asker::Label(known)) => known.put_record(path, record),
+                None => {}
+            },
+            Output::Children {
                 ticket,
                 dir,
-                entries,
-                seen,
-            } => {
-                if let Some(view) = self.arrived(ticket) {
-                    view.ranges.insert(dir, Range { entries, seen });
-                }
-            }
+                after,
+                children,
+            } => match self.arrived(ticket) {
+                Some(Asker::Request(pending)) => pending.fetched_children(dir, after, children),
+                Some(Asker::Label(known)) => known.put_children(dir, after, children),
+                None => {}
+            },
+            Output::Below {
+                ticket,
+                dir,
+                others,
+            } => match self.arrived(ticket) {
+                Some(Asker::Request(pending)) => pending.fetched_below(dir, others),
+                Some(Asker::Label(known)) => known.put_below(dir, others),
+                None => {}
+            },
         }
     }
 
     /// Something fetched is there: whoever waits for it can go on.
-    fn arrived(&mut self, ticket: Ticket) -> Option<&mut View> {
+    fn arrived(&mut self, ticket: Ticket) -> Option<Asker<'_>> {
         let waiter = self.waiters.remove(&ticket)?;
         self.ready.push_back(waiter);
         match waiter {
-            Waiter::Request(token) => self.attempts.get_mut(&token).map(|a| &mut a.view),
-            Waiter::Label(object) => self.labels.get_mut(&object).map(|l| &mut l.view),
+            Waiter::Request(token) => {
+                let attempt = self.attempts.get_mut(&token)?;
+                Some(Asker::Request(&mut attempt.pending))
+            }
+            Waiter::Label(object) => {
+                let labeling = self.labels.get_mut(&object)?;
+                Some(Asker::Label(&mut labeling.known))
+            }
         }
     }
 
@@ -302,7 +340,8 @@ impl Node {
             },
         );
         self.apply(changes);
-        self.has_written = true;
+        self.commits += 1;
+        self.in_between = true;
         for change in changes {
             match change {
                 Change::Put { record, .. } => {
@@ -331,7 +370,10 @@ impl Node {
         if let Some(bridge) = &mut self.bridge {
             match need {
                 Need::Record(path) => bridge.fetch(ticket, path, env.now),
-                Need::Range(dir) => bridge.fetch_range(ticket, dir, env.now),
+                Need::Children { dir, after, limit } => {
+                    bridge.fetch_children(ticket, dir, after, limit, env.now);
+                }
+                Need::Below(dir) => bridge.fetch_below(ticket, dir, env.now),
                 other => env.broken(format!("policy needs {other:?}, which is at hand")),
             }
         }
@@ -351,7 +393,7 @@ impl Node {
     fn on_disk(&mut self, number: u64, env: &mut Env) {
         self.disk.finish(number);
         match self.purposes.remove(&number) {
-            Some(Purpose::Make(token)) => self.ready.push_back(Waiter::Request(token)),
+            Some(Purpose::Make(token)) => self.made(token),
             Some(Purpose::Unlink(object)) => {
                 let id = object.oid;
                 self.note(env, || format!("has unlinked {id:?}"));
@@ -359,20 +401,6 @@ impl Node {
             }
             Some(Purpose::Label(object)) => self.labeled(object),
             Some(Purpose::Dispose) | None => {}
-        }
-    }
-
-    /// How the transaction of a request ended.
-    fn on_verdict(&mut self, token: Token, verdict: Verdict, env: &mut Env) {
-        match verdict {
-            Verdict::Committed => self.committed(token, env),
-            Verdict::Conflict(_) | Verdict::Failed(_) => {
-                if let Some(attempt) = self.attempts.get_mut(&token) {
-                    attempt.view = View::default();
-                }
-                let delay = env.random.between(100, 4_000);
-                self.alarm(delay, Alarm::Again(token), env);
-            }
         }
     }
 }

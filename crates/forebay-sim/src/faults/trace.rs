@@ -162,8 +162,12 @@ fn body(body: &Body) -> (String, Vec<TreePath>) {
     match body {
         Body::Fetch { path, .. } => (format!("fetch {path}"), vec![path.clone()]),
         Body::Fetched { .. } => ("fetched".to_owned(), Vec::new()),
-        Body::FetchRange { dir, .. } => (format!("fetch below {dir}"), vec![dir.clone()]),
-        Body::FetchedRange { entries, .. } => {
+        Body::FetchChildren { dir, .. } => (format!("fetch children of {dir}"), vec![dir.clone()]),
+        Body::FetchBelow { dir, .. } => (format!("fetch below {dir}"), vec![dir.clone()]),
+        Body::FetchedChildren { children, .. } => {
+            (format!("fetched {} children", children.len()), Vec::new())
+        }
+        Body::FetchedBelow { entries, .. } => {
             let paths: Vec<_> = entries.iter().map(|(p, _)| p.clone()).collect();
             (format!("fetched below: {}", names(&paths)), paths)
         }

@@ -2,15 +2,22 @@
 
 use crate::cli::{self, exit};
 use crate::error::{Fault, fault};
-use crate::sys;
 use forebay_admin::{StartFailure, StartReport};
 use forebay_server::{Config, Error};
+use forebay_sys as sys;
 use std::fs::File;
 use std::io::Write;
 
 /// Runs the verb: serves until it is told to end.
 pub fn bridge(args: &cli::Bridge) -> Result<u8, Fault> {
-    let mut ready = args.ready_fd.map(|fd| File::from(sys::inherited_fd(fd)));
+    let mut ready = match args.ready_on_stdin {
+        true => {
+            Some(File::from(sys::take_stdin().map_err(|e| {
+                fault("cannot take over standard input").because(e)
+            })?))
+        }
+        false => None,
+    };
     let mut say = |report: StartReport| {
         // Who started us may have given up waiting; that is no reason to end.
         if let Some(mut pipe) = ready.take() {

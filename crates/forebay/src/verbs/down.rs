@@ -5,8 +5,9 @@ use crate::bridge::Bridge;
 use crate::cli::{self, exit};
 use crate::drain::{Naming, drain, tell_left};
 use crate::error::{Fault, fault};
+use crate::place;
 use crate::run_report::drain_text;
-use crate::{place, sys};
+use forebay_sys as sys;
 use std::time::Duration;
 
 /// Runs the verb.

@@ -5,9 +5,10 @@ use crate::bridge::Bridge;
 use crate::cli::{self, BridgeOptions};
 use crate::drain::{Naming, drain as drive, tell_left};
 use crate::error::{Fault, fault};
+use crate::place;
 use crate::run_report::drain_text;
-use crate::{place, sys};
 use forebay_admin::instance_dir;
+use forebay_sys as sys;
 use serde_json::json;
 use std::time::Duration;
 

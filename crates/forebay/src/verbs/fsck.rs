@@ -63,6 +63,12 @@ fn text(instance: &Path, report: &Report) -> String {
     if report.recovered {
         text.push_str("; the last bridge was killed, what it left unfinished is finished now");
     }
+    if let Some(before) = report.upgraded_from {
+        text.push_str(&format!(
+            "; the storage had format {before} and has format {} now",
+            forebay_server::STORAGE_FORMAT
+        ));
+    }
     if report.rebuilt > 0 {
         text.push_str(&format!(
             "; {} rebuilt from the objects",

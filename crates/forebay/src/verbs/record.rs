@@ -5,7 +5,7 @@ use crate::error::{Fault, fault};
 use crate::program;
 use crate::recorder::{self, Recorder, log_text};
 use crate::run_report::CallBytes;
-use crate::sys;
+use forebay_sys as sys;
 use std::process::Command;
 
 /// Runs the verb.
@@ -44,7 +44,7 @@ pub fn record(args: &cli::Record, verbose: bool) -> Result<u8, Fault> {
     recorder.started(child.id());
     sys::pass_signals_to(child.id());
     // Before it is waited for, nobody else can have its process id.
-    let waited = sys::await_end(child.id());
+    let waited = sys::await_end(child.id()).map_err(std::io::Error::from);
     sys::pass_signals_to(0);
     let status = waited.and_then(|()| child.wait()).ok();
     recorder.ended(status, CallBytes::now().since(before));

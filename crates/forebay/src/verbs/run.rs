@@ -9,10 +9,10 @@ use crate::place::{self, Place, plain};
 use crate::program;
 use crate::recorder::{self, Recorder, log_text};
 use crate::run_report::{BridgeCounters, CallBytes, Logged, RunReport};
-use crate::sys;
 use crate::units;
 use forebay_admin::drain::Inventory;
 use forebay_core::path::below;
+use forebay_sys as sys;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -327,7 +327,7 @@ fn watch(mut child: Child, args: &cli::Run, place: &Place, bridge: &mut Bridge) 
     let before = CallBytes::now();
     let mut restarts = 0;
     sys::pass_signals_to(child.id());
-    if let Some(program) = sys::Process::open(child.id()) {
+    if let Ok(program) = sys::Process::open(child.id()) {
         while restarts <= MOST_RESTARTS && bridge.dies_before(&program) {
             restarts += 1;
             match Bridge::attach(place, &args.bridge) {
@@ -341,7 +341,7 @@ fn watch(mut child: Child, args: &cli::Run, place: &Place, bridge: &mut Bridge) 
         }
     }
     // Before it is waited for, nobody else can have its process id.
-    let waited = sys::await_end(child.id());
+    let waited = sys::await_end(child.id()).map_err(std::io::Error::from);
     sys::pass_signals_to(0);
     let status = waited.and_then(|()| child.wait());
     Ended {

@@ -5,9 +5,10 @@ use crate::cli::{self, exit};
 use crate::error::Fault;
 use crate::place;
 use crate::run_report::storage_text;
-use crate::{recorder, sys, units};
+use crate::{recorder, units};
 use forebay_admin::drain::{DrainState, DrainStatus, Inventory};
 use forebay_admin::{AdminError, LifetimeStatus, Status};
+use forebay_sys as sys;
 use serde_json::{Value, json};
 
 /// Runs the verb.

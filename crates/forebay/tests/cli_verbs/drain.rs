@@ -151,10 +151,10 @@ fn where_nothing_was_buffered_there_is_nothing_to_drain() {
 
 #[test]
 fn a_pfs_directory_without_permission_is_named_and_its_files_follow_later() {
-    if !common::is_root() {
-        common::skipped("only root may become another user");
-        return;
-    }
+    forebay_testkit::skip_unless!(
+        forebay_testkit::is_root(),
+        "only root may become another user"
+    );
     let stage = Stage::new();
     for dir in ["pfs", "run", "home", "pfs/locked"] {
         fs::create_dir_all(stage.path(dir)).unwrap();

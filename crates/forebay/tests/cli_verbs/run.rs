@@ -367,7 +367,7 @@ while not os.path.exists('enough'):
 fn ranks_under_mpiexec_write_through_the_buffer_without_further_options() {
     for mpiexec in ["mpiexec.openmpi", "mpiexec.mpich"] {
         if let Err(reason) = common::find_program(mpiexec) {
-            common::skipped(&reason);
+            forebay_testkit::skip(&reason);
             continue;
         }
         let stage = Stage::new();

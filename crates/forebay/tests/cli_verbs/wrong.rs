@@ -169,3 +169,34 @@ fn every_shell_gets_its_completions() {
             .prints("no-drain");
     }
 }
+
+#[test]
+fn a_bridge_of_another_version_is_named_with_both_versions() {
+    let stage = Stage::new();
+    fs::create_dir(stage.path("run/forebay")).unwrap();
+    // Refuses one request, as a bridge of protocol 99 does.
+    let bridge = "
+import socket, struct
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.bind('run/forebay/other.sock')
+s.listen()
+print(flush=True)
+c, _ = s.accept()
+dialect = c.recv(20000)[:4]
+c.send(dialect + struct.pack('<iIIQ', 71, 0, 0, 99))
+";
+    let mut bridge = stage
+        .command("python3")
+        .args(["-c", bridge])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut listens = [0];
+    std::io::Read::read_exact(bridge.stdout.as_mut().unwrap(), &mut listens).unwrap();
+    let said = stage
+        .say(&["status"])
+        .ends_with(0)
+        .tells("speaks 99: use the same version of both");
+    is_clear(&said);
+    assert!(bridge.wait().unwrap().success());
+}

@@ -44,22 +44,16 @@ macro_rules! case {
 }
 pub(crate) use case;
 
-/// Leaves the test, with the reason on the terminal, when a program is missing.
+/// Leaves the test, with the reason on the terminal, when a program is missing. With `CI` set it fails instead.
 macro_rules! need {
     ($($program:expr),+ $(,)?) => {
         $(if let Err(reason) = $crate::common::find_program($program) {
-            $crate::common::skipped(&reason);
+            ::forebay_testkit::skip(&reason);
             return;
         })+
     };
 }
 pub(crate) use need;
-
-/// Says why a test shows nothing here. Past libtest's capture, so that no skip goes unseen.
-pub fn skipped(reason: &str) {
-    let test = std::thread::current().name().unwrap_or("test").to_owned();
-    let _ = writeln!(std::io::stderr(), "skipped: {test}: {reason}");
-}
 
 /// The full path of a program in the search path of the scripts.
 pub fn find_program(name: &str) -> Result<PathBuf, String> {
@@ -73,12 +67,6 @@ pub fn find_program(name: &str) -> Result<PathBuf, String> {
         .ok_or_else(|| format!("{name} is not installed (scripts/setup.sh test installs it)"))
 }
 
-/// True for the superuser, who alone may chown, mknod and change users.
-pub fn is_root() -> bool {
-    use std::os::unix::fs::MetadataExt;
-    fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
-}
-
 /// The python that Debian's python3-numpy and python3-h5py belong to, whatever comes first in PATH.
 pub const PYTHON: &str = "/usr/bin/python3";
 
@@ -86,12 +74,7 @@ const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 
 /// Where scripts/setup.sh puts the foreign conformance suites.
 pub fn tools_dir() -> PathBuf {
-    let from_env = |name| std::env::var_os(name).map(PathBuf::from);
-    from_env("FOREBAY_CACHE")
-        .or_else(|| from_env("XDG_CACHE_HOME").map(|dir| dir.join("forebay")))
-        .or_else(|| from_env("HOME").map(|dir| dir.join(".cache/forebay")))
-        .unwrap_or_default()
-        .join("tools")
+    forebay_testkit::cache_dir().join("tools")
 }
 
 /// The folder with the small C, Fortran, Python and shell programs.

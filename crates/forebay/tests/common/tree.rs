@@ -252,7 +252,7 @@ fn xattrs_of(dir: &Path) -> String {
         .current_dir(dir)
         .output()
     else {
-        super::skipped("extended attributes are not compared: getfattr is not installed");
+        forebay_testkit::skip("extended attributes are not compared: getfattr is not installed");
         return String::new();
     };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

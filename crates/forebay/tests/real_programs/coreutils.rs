@@ -1,6 +1,6 @@
 //! GNU coreutils and findutils.
 
-use crate::common::{case, is_root, need, skipped};
+use crate::common::{case, need};
 use crate::{PROJECT, UNLINKED};
 
 #[test]
@@ -318,9 +318,7 @@ fn chmod_and_mkdir_follow_modes_and_umask() {
 
 #[test]
 fn chown_changes_owners_on_both_sides() {
-    if !is_root() {
-        return skipped("chown needs root");
-    }
+    forebay_testkit::skip_unless!(forebay_testkit::is_root(), "chown needs root");
     case!().start(PROJECT).same(
         r#"
         echo new > new; mkdir -p dir/sub; touch dir/sub/f; ln -s new link

@@ -1,6 +1,6 @@
 //! CPython, its standard library, numpy and h5py. Each program prints what it finds.
 
-use crate::common::{Case, PYTHON, case, skipped};
+use crate::common::{Case, PYTHON, case};
 use crate::{PROJECT, UNLINKED};
 
 /// Runs `tests/programs/python/<program>` in the buffer, and natively.
@@ -11,7 +11,7 @@ fn python(case: Case, program: &str, modules: &[&str]) {
             .output()
             .is_ok_and(|output| output.status.success());
         if !there {
-            skipped(&format!("{PYTHON} has no module {module}"));
+            forebay_testkit::skip(&format!("{PYTHON} has no module {module}"));
             return case.passes();
         }
     }

@@ -79,10 +79,10 @@ fn a_log_directory_that_cannot_be_written_is_refused_before_the_command_is_start
 
 #[test]
 fn a_full_log_directory_keeps_the_tables_and_says_how_to_go_on() {
-    if !common::is_root() {
-        common::skipped("only root may mount a small file system");
-        return;
-    }
+    forebay_testkit::skip_unless!(
+        forebay_testkit::is_root(),
+        "only root may mount a small file system"
+    );
     let stage = Stage::new();
     fs::create_dir(stage.path("small")).unwrap();
     // In a mount namespace of its own: nothing stays behind.

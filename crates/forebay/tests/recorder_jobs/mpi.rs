@@ -1,6 +1,6 @@
 //! MPI programs on MPICH and Open MPI: ranks, shared and partly shared files, launches, and ranks that die.
 
-use crate::common::{find_program, need, skipped};
+use crate::common::{find_program, need};
 use crate::job::{Job, only, record, write};
 use crate::stage::Stage;
 use std::fs;
@@ -63,7 +63,7 @@ impl Mpi {
     /// A stage with the program; `None` if this MPI is not here.
     fn stage(&self) -> Option<Stage> {
         if let Err(reason) = find_program(self.compiler) {
-            skipped(&reason);
+            forebay_testkit::skip(&reason);
             return None;
         }
         let stage = Stage::new();

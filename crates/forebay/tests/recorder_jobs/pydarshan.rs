@@ -1,19 +1,13 @@
 //! PyDarshan on logs of real jobs: it reads what the programs did, and has nothing to complain of.
 
-use crate::common::{PYTHON, skipped, tools_dir};
+use crate::common::PYTHON;
 use crate::job::{record, write};
 use crate::stage::Stage;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// PyDarshan as scripts/setup.sh installs it.
 fn pydarshan() -> Option<PathBuf> {
-    let python = tools_dir().parent()?.join("pydarshan/bin/python");
-    if python.is_file() {
-        return Some(python);
-    }
-    skipped("PyDarshan is not installed (scripts/setup.sh test installs it)");
-    None
+    Some(forebay_testkit::pydarshan()?.join("bin/python"))
 }
 
 fn run(stage: &Stage, python: &PathBuf, arguments: &[&str]) -> Output {

@@ -5,7 +5,7 @@ use std::path::Path;
 use forebay_count::Kind;
 use forebay_count::path::record_id;
 
-use crate::common::{need, skipped};
+use crate::common::need;
 use crate::tables::{MPICH, Mpi, OPEN_MPI, Process, Stage};
 
 /// Where Debian puts the three builds of HDF5.
@@ -13,7 +13,7 @@ pub fn flags(build: &str) -> Option<Vec<String>> {
     let include = format!("/usr/include/hdf5/{build}");
     let library = "/usr/lib/x86_64-linux-gnu/hdf5/".to_owned() + build;
     if !Path::new(&include).join("hdf5.h").exists() {
-        skipped(&format!(
+        forebay_testkit::skip(&format!(
             "HDF5 ({build}) is not installed (scripts/setup.sh test installs it)"
         ));
         return None;
@@ -268,9 +268,10 @@ fn h5py_is_counted(process: &Process, file: &str) {
 
 #[test]
 fn h5py_whose_library_python_loads_for_itself_alone() {
-    if !Path::new("/usr/lib/python3/dist-packages/h5py").exists() {
-        return skipped("h5py is not installed (scripts/setup.sh test installs it)");
-    }
+    forebay_testkit::skip_unless!(
+        Path::new("/usr/lib/python3/dist-packages/h5py").exists(),
+        "h5py is not installed (scripts/setup.sh test installs it)"
+    );
     let stage = Stage::new();
     let file = stage.path("h5py.h5");
     let recorded = stage
@@ -294,9 +295,10 @@ assert grid[:50].sum() == 1225
 
 #[test]
 fn a_forked_child_counts_on_the_datasets_it_has_inherited() {
-    if !Path::new("/usr/lib/python3/dist-packages/h5py").exists() {
-        return skipped("h5py is not installed (scripts/setup.sh test installs it)");
-    }
+    forebay_testkit::skip_unless!(
+        Path::new("/usr/lib/python3/dist-packages/h5py").exists(),
+        "h5py is not installed (scripts/setup.sh test installs it)"
+    );
     let stage = Stage::new();
     let file = stage.path("forked.h5");
     let recorded = stage

@@ -5,14 +5,14 @@ use std::path::Path;
 use forebay_count::Kind;
 use forebay_count::path::record_id;
 
-use crate::common::{need, skipped};
+use crate::common::need;
 use crate::tables::{OPEN_MPI, Process, Stage};
 
 /// Debian builds it for Open MPI.
 pub fn is_missing() -> bool {
     let missing = !Path::new("/usr/include/pnetcdf.h").exists();
     if missing {
-        skipped("PnetCDF is not installed (scripts/setup.sh test installs it)");
+        forebay_testkit::skip("PnetCDF is not installed (scripts/setup.sh test installs it)");
     }
     missing
 }

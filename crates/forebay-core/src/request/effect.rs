@@ -1,0 +1,135 @@
+//! What the machine asks of its driver, and what the driver tells it, as values.
+
+use super::grant::{Form, Granting};
+use crate::bridge::ReadSet;
+use crate::facts::{Attr, Cred, Fresh, LowerPage, Need, NewObject};
+use crate::ops::{self, Answer};
+use crate::path::TreePath;
+use crate::record::{ObjectName, Token};
+use crate::table::Change;
+use std::sync::Arc;
+
+/// Who asks, and how it wants its grants.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// From the kernel.
+    pub cred: Arc<Cred>,
+    /// It would rather open a backing file itself than be handed a descriptor.
+    pub by_name: bool,
+}
+
+/// A look at the PFS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PfsLook {
+    /// `lstat`.
+    Attr(TreePath),
+    /// Text of a symbolic link.
+    Link(TreePath),
+    /// The first names of a directory after one, sorted: at most [`crate::facts::LOWER_PAGE_ENTRIES`].
+    List {
+        /// Which directory.
+        dir: TreePath,
+        /// After this name.
+        after: Option<Vec<u8>>,
+    },
+}
+
+/// What a look at the PFS has shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Looked {
+    /// For [`PfsLook::Attr`].
+    Attr(Option<Attr>),
+    /// For [`PfsLook::Link`].
+    Link(Vec<u8>),
+    /// For [`PfsLook::List`].
+    List(Arc<LowerPage>),
+}
+
+/// A decision that is to become true.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Commit {
+    /// What it relied on; empty with one bridge.
+    pub reads: ReadSet,
+    /// What it changes, with the marks that go along.
+    pub batch: Vec<Change>,
+    /// The request behind it.
+    pub token: Token,
+}
+
+/// Why a request ends without an answer of policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// The operation fails with this errno.
+    Errno(i32),
+    /// The path leaves the buffer: go on natively with this absolute path.
+    Redirect(Vec<u8>),
+    /// The tables or the local disk failed: EIO, and the text for the log.
+    Fault(String),
+    /// It has taken [`super::TURNS`] steps: EAGAIN.
+    GaveUp,
+}
+
+/// The end of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finish {
+    /// What the client gets.
+    pub outcome: Result<Answer, Failure>,
+    /// How it gets what is granted.
+    pub form: Form,
+    /// It has to open the object anew through the descriptor.
+    pub reopen: bool,
+    /// Work that follows the commit, before the answer.
+    pub follow: Vec<ops::Effect>,
+    /// Objects that were made and are of no use: to be removed.
+    pub unused: Vec<Fresh>,
+    /// A turn to copy that ends with the request.
+    pub turn: Option<TreePath>,
+}
+
+/// What the driver does next for a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// The decision changes something: step again while holding the turn to commit.
+    TakeTurn,
+    /// Look at the PFS; ends in [`super::Pending::looked`].
+    Look(PfsLook),
+    /// Ask the other bridges for a record, children or all below; ends in [`super::Pending::fetched_record`],
+    /// [`super::Pending::fetched_children`] or [`super::Pending::fetched_below`].
+    Fetch(Need),
+    /// What is at this path is being carried out on the PFS; ends in [`super::Pending::woken`] when its record has
+    /// changed.
+    Await(TreePath),
+    /// Something is undecided or others were faster: step again a little later.
+    Pause,
+    /// Take the turn to copy this file of the PFS; ends in [`super::Pending::has_turn`], or in
+    /// [`super::Pending::woken`] when another request's turn has ended.
+    Enter {
+        /// Which file.
+        path: TreePath,
+        /// The turn that it had for another one, and that ends.
+        leaves: Option<TreePath>,
+    },
+    /// Commit that this link may have been made, before it is: a link has no number of its own by which a
+    /// start after a crash would find it. Ends in [`super::Pending::announced`].
+    Announce {
+        /// A name for the link, from the driver's count, is to be chosen for this object.
+        of: ObjectName,
+    },
+    /// Make a backing object; ends in [`super::Pending::made`].
+    Make {
+        /// What to make.
+        spec: Box<NewObject>,
+        /// Flags of a descriptor that is wanted along with a plain new file.
+        open: Option<i32>,
+        /// The announced name of a link.
+        link: Option<ObjectName>,
+    },
+    /// Write the times of directories that wait; ends in [`super::Pending::times_written`].
+    WriteTimes,
+    /// Open what is granted; ends in [`super::Pending::granted`].
+    Grant(Granting),
+    /// Commit; ends in [`super::Pending::committed`] or [`super::Pending::fails`].
+    Commit(Commit),
+    /// The end.
+    Finish(Finish),
+}

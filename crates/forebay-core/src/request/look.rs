@@ -1,0 +1,276 @@
+//! What a bridge knows while it decides: what is at hand now ([`World`]), and what was obtained
+//! for the request before ([`Known`]). Notes all that a decision relies on.
+
+use super::known::Known;
+use crate::bridge::{RangeRead, ReadSet};
+use crate::facts::{Attr, Facts, Fresh, LowerPage, Need, NewObject, Outcome, Stop, errno};
+use crate::path::TreePath;
+use crate::record::{BridgeId, ObjectName, Record, Token};
+use crate::table::{TableError, Tables};
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+/// What is at hand in a driver. Nothing here waits, and while one step looks at it no commit happens.
+pub trait World {
+    /// The tables of this bridge.
+    fn tables(&self) -> &dyn Tables;
+    /// Is this bridge alone in its namespace?
+    fn is_single(&self) -> bool;
+    /// Is the record of this path in the own tables, and no undecided transaction about to change it?
+    fn is_at_hand(&self, path: &TreePath) -> bool;
+    /// Is an undecided transaction about to change an own record below this directory?
+    fn is_held_below(&self, dir: &TreePath) -> bool;
+    /// Where the record of an object of this bridge is, also if its home is another bridge.
+    ///
+    /// # Errors
+    /// The tables failed.
+    fn path_of(&self, object: ObjectName) -> Result<Option<TreePath>, TableError>;
+    /// See [`Facts::moved`].
+    fn moved(&self, origin: &TreePath) -> Option<TreePath>;
+    /// `fstat` of a backing object (for a node: of the node).
+    ///
+    /// # Errors
+    /// The errno.
+    fn attr(&self, object: ObjectName) -> Result<Attr, i32>;
+    /// Text that a backing symbolic link holds.
+    ///
+    /// # Errors
+    /// The errno.
+    fn link_text(&self, object: ObjectName) -> Result<Vec<u8>, i32>;
+    /// `lstat` on the PFS; `None` where a look may wait.
+    fn lower(&self, path: &TreePath) -> Option<Result<Option<Attr>, i32>>;
+    /// Text of a symbolic link on the PFS; `None` where a look may wait.
+    fn lower_link(&self, path: &TreePath) -> Option<Result<Vec<u8>, i32>>;
+    /// Is the object a plain file of this bridge, as opposed to a directory or a node?
+    fn is_plain(&self, object: ObjectName) -> bool;
+    /// Do times of directories wait to be written, so that `stat` of one would change by itself?
+    fn times_wait(&self) -> bool;
+    /// Next version number for records.
+    fn next_version(&self) -> u64;
+    /// This bridge.
+    fn me(&self) -> BridgeId;
+    /// A number that grows with each commit of this bridge.
+    fn moment(&self) -> u64;
+    /// A number that grows with each change that this bridge itself makes on the PFS.
+    fn pfs_changes(&self) -> u64;
+    /// Has an earlier try of this request changed the tables already?
+    fn was_carried_out(&self, token: Token) -> bool;
+    /// Is it still open what became of an earlier try of this request?
+    fn is_undecided(&self, token: Token) -> bool;
+}
+
+/// [`Facts`] for one decision.
+pub struct Look<'a> {
+    world: &'a dyn World,
+    known: &'a Known,
+    /// Objects made for the request.
+    fresh: &'a [(NewObject, Fresh)],
+    reads: RefCell<ReadSet>,
+    /// Something was listed.
+    listed: Cell<bool>,
+}
+
+fn fault(e: TableError) -> Stop {
+    Stop::Fault(e.to_string())
+}
+
+impl<'a> Look<'a> {
+    /// What is at hand in `world` and what is known already.
+    pub fn new(world: &'a dyn World, known: &'a Known) -> Self {
+        Look::with_fresh(world, known, &[])
+    }
+
+    pub(super) fn with_fresh(
+        world: &'a dyn World,
+        known: &'a Known,
+        fresh: &'a [(NewObject, Fresh)],
+    ) -> Self {
+        Look {
+            world,
+            known,
+            fresh,
+            reads: RefCell::default(),
+            listed: Cell::new(false),
+        }
+    }
+
+    /// Does an answer that changes nothing rest on several records, read one after the other? A record
+    /// at the path says all, at the moment at which its home is asked. That there is none says little:
+    /// the PFS may have something there, if the directory is one of the PFS. One bridge alone reads
+    /// all at one moment.
+    pub(super) fn rests_on_several(&self) -> bool {
+        if self.world.is_single() {
+            return false;
+        }
+        let reads = self.reads.borrow();
+        let mut named = reads.records.iter().filter(|(p, _)| !p.is_root());
+        let vacant = named.clone().count() > 1 && named.any(|(_, seen)| seen.version.is_none());
+        vacant || self.listed.get()
+    }
+
+    /// What the decision relied on; empty for one bridge, whose decisions are carried out at the
+    /// moment at which they are made.
+    pub(super) fn into_reads(self) -> ReadSet {
+        self.reads.into_inner()
+    }
+
+    fn saw(&self, path: &TreePath, record: Option<&Record>) {
+        if !self.world.is_single() {
+            self.reads.borrow_mut().saw(path, record);
+        }
+    }
+
+    /// A record names the object, so it has to be there.
+    fn missing(object: ObjectName, e: i32) -> Stop {
+        match e {
+            libc::ENOENT => Stop::Fault(format!("backing object {object} is gone")),
+            other => Stop::Errno(other),
+        }
+    }
+}
+
+impl Facts for Look<'_> {
+    fn record(&self, path: &TreePath) -> Outcome<Option<Record>> {
+        let record = if self.world.is_at_hand(path) {
+            self.world.tables().get(path).map_err(fault)?
+        } else {
+            match self.known.record(path) {
+                Some(record) => record.clone(),
+                None => return Err(Stop::Need(Need::Record(path.clone()))),
+            }
+        };
+        self.saw(path, record.as_ref());
+        Ok(record)
+    }
+
+    fn children(
+        &self,
+        dir: &TreePath,
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Outcome<Vec<(Vec<u8>, Record)>> {
+        self.listed.set(true);
+        let tables = self.world.tables();
+        if self.world.is_single() {
+            return tables.children(dir, after, limit).map_err(fault);
+        }
+        let others = self.known.children(dir, after);
+        let Some(others) = others.filter(|_| !self.world.is_held_below(dir)) else {
+            return Err(Stop::Need(Need::Children {
+                dir: dir.clone(),
+                after: after.map(<[u8]>::to_vec),
+                limit,
+            }));
+        };
+        let mut all = tables.children(dir, after, limit).map_err(fault)?;
+        all.extend(others.iter().cloned());
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all.truncate(limit);
+        for (name, record) in &all {
+            self.saw(&dir.join(name), Some(record));
+        }
+        Ok(all)
+    }
+
+    fn subtree(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, Record)>> {
+        self.listed.set(true);
+        let mut all = self.world.tables().subtree(dir).map_err(fault)?;
+        if self.world.is_single() {
+            return Ok(all);
+        }
+        let others = self
+            .known
+            .below(dir)
+            .filter(|_| !self.world.is_held_below(dir));
+        let Some(others) = others else {
+            return Err(Stop::Need(Need::Below(dir.clone())));
+        };
+        all.extend(others.entries.iter().cloned());
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut reads = self.reads.borrow_mut();
+        for (path, record) in &all {
+            reads.saw(path, Some(record));
+        }
+        reads.ranges.push(RangeRead {
+            dir: dir.clone(),
+            seen: others.seen.clone(),
+        });
+        Ok(all)
+    }
+
+    fn path_of(&self, object: ObjectName) -> Outcome<Option<TreePath>> {
+        self.world.path_of(object).map_err(fault)
+    }
+
+    fn moved(&self, origin: &TreePath) -> Outcome<Option<TreePath>> {
+        Ok(self.world.moved(origin))
+    }
+
+    fn attr(&self, object: ObjectName) -> Outcome<Attr> {
+        if let Some(attr) = self.known.object(object) {
+            return Ok(attr);
+        }
+        let attr = self.world.attr(object);
+        let attr = attr.map_err(|e| Self::missing(object, e))?;
+        self.known.put_object(object, attr);
+        Ok(attr)
+    }
+
+    fn link_text(&self, object: ObjectName) -> Outcome<Vec<u8>> {
+        let text = self.world.link_text(object);
+        text.map_err(|e| Self::missing(object, e))
+    }
+
+    fn lower(&self, path: &TreePath) -> Outcome<Option<Attr>> {
+        match self.known.attr(path) {
+            Some(attr) => Ok(attr),
+            None => match self.world.lower(path) {
+                Some(attr) => attr.map_err(Stop::Errno),
+                None => Err(Stop::Need(Need::Lower(path.clone()))),
+            },
+        }
+    }
+
+    fn lower_link(&self, path: &TreePath) -> Outcome<Vec<u8>> {
+        match self.known.link(path) {
+            Some(text) => Ok(text.clone()),
+            None => match self.world.lower_link(path) {
+                Some(text) => text.map_err(Stop::Errno),
+                None => Err(Stop::Need(Need::LowerLink(path.clone()))),
+            },
+        }
+    }
+
+    fn lower_list(&self, path: &TreePath, after: Option<&[u8]>) -> Outcome<Arc<LowerPage>> {
+        // Even a local directory can be large: it is never read while a step waits for it.
+        match self.known.list(path, after) {
+            Some(page) => Ok(page.clone()),
+            None => Err(Stop::Need(Need::LowerList {
+                dir: path.clone(),
+                after: after.map(<[u8]>::to_vec),
+            })),
+        }
+    }
+
+    fn fresh(&self, spec: &NewObject) -> Outcome<Fresh> {
+        match self.fresh.iter().find(|(made_for, _)| made_for == spec) {
+            Some((_, fresh)) => Ok(*fresh),
+            None => Err(Stop::Need(Need::Object(Box::new(spec.clone())))),
+        }
+    }
+
+    fn next_version(&self) -> u64 {
+        self.world.next_version()
+    }
+
+    fn me(&self) -> BridgeId {
+        self.world.me()
+    }
+
+    fn was_carried_out(&self, token: Token) -> Outcome<bool> {
+        if token == Token::default() {
+            return errno(libc::EINVAL);
+        }
+        Ok(self.world.was_carried_out(token))
+    }
+}

@@ -1,0 +1,197 @@
+//! What the driver tells a request: the outcome of the effect that it has carried out.
+
+use super::effect::{Failure, Looked, PfsLook};
+use super::grant::Form;
+use super::known::OthersBelow;
+use super::pending::{Committing, LOST_RACES, Pending, Stage};
+use crate::bridge::Verdict;
+use crate::facts::{Fresh, NewKind};
+use crate::ops::{Answer, GrantTarget, Op};
+use crate::path::TreePath;
+use crate::record::{ObjectName, Record};
+
+impl Pending {
+    /// The effect that was under way; the next step may come unless the outcome says otherwise.
+    fn under_way(&mut self) -> Stage {
+        std::mem::replace(&mut self.stage, Stage::Ready)
+    }
+
+    fn has_waited(&mut self) {
+        let stage = self.under_way();
+        assert!(matches!(stage, Stage::Waiting), "told in {stage:?}");
+    }
+
+    /// The PFS was looked at.
+    pub fn looked(&mut self, outcome: Result<Looked, i32>) {
+        let Stage::Looking(look) = self.under_way() else {
+            panic!("no look was under way");
+        };
+        match (look, outcome) {
+            (PfsLook::Attr(path), Ok(Looked::Attr(attr))) => self.known.put_attr(path, attr),
+            (PfsLook::Link(path), Ok(Looked::Link(text))) => self.known.put_link(path, text),
+            (PfsLook::List { dir, .. }, Ok(Looked::List(page))) => self.known.put_list(dir, page),
+            (_, Err(e)) => self.stage = Stage::Over(Err(Failure::Errno(e))),
+            (look, outcome) => panic!("asked for {look:?} and told {outcome:?}"),
+        }
+    }
+
+    /// What the home of a path says.
+    pub fn fetched_record(&mut self, path: TreePath, record: Option<Record>) {
+        self.has_waited();
+        self.known.put_record(path, record);
+    }
+
+    /// The first children of a directory after a name that other bridges hold.
+    pub fn fetched_children(
+        &mut self,
+        dir: TreePath,
+        after: Option<Vec<u8>>,
+        children: Vec<(Vec<u8>, Record)>,
+    ) {
+        self.has_waited();
+        self.known.put_children(dir, after, children);
+    }
+
+    /// What other bridges hold below a directory.
+    pub fn fetched_below(&mut self, dir: TreePath, below: OthersBelow) {
+        self.has_waited();
+        self.known.put_below(dir, below);
+    }
+
+    /// It has the turn to copy this file.
+    pub fn has_turn(&mut self, path: TreePath) {
+        self.has_waited();
+        self.turn = Some(path);
+    }
+
+    /// It is committed that a link of this name may be made.
+    pub fn announced(&mut self, link: ObjectName) {
+        assert_ne!(link.link, 0, "a link has a number");
+        let Stage::Announcing(spec) = self.under_way() else {
+            panic!("no link was to be announced");
+        };
+        self.stage = Stage::Announced(spec, link);
+    }
+
+    /// An object was made. A failure with ENOENT for a link means that the other name has gone meanwhile.
+    pub fn made(&mut self, outcome: Result<Fresh, i32>) {
+        let Stage::Making(spec) = self.under_way() else {
+            panic!("nothing was to be made");
+        };
+        match outcome {
+            Ok(mut fresh) => {
+                fresh.is_doomed |= fresh.object.link != 0;
+                self.fresh.push((spec, fresh));
+            }
+            Err(libc::ENOENT) if matches!(spec.what, NewKind::LinkTo(_)) => self.lost_race(),
+            Err(e) => self.stage = Stage::Over(Err(Failure::Errno(e))),
+        }
+    }
+
+    /// What it waited for has happened: the record at a path has changed, or the turn of another request has
+    /// ended and what that has copied may be in the tables.
+    pub fn woken(&mut self) {
+        self.has_waited();
+        self.known.forget_others();
+    }
+
+    /// Times that waited are written.
+    pub fn times_written(&mut self) {
+        self.has_waited();
+        self.known.forget_attrs();
+    }
+
+    /// What is granted was opened, or could not be. ENOENT of an object means that it has gone since the
+    /// decision.
+    pub fn granted(&mut self, outcome: Result<(), i32>) {
+        let Stage::Opening(opening) = self.under_way() else {
+            panic!("nothing was to be opened");
+        };
+        let is_object = matches!(
+            opening.answer,
+            Answer::Grant {
+                target: GrantTarget::Object(_),
+                ..
+            }
+        );
+        match outcome {
+            Ok(()) if opening.is_whole && opening.is_last && self.truncates() => {
+                // It was certain that this is the file before it was truncated; whatever comes now comes
+                // after that.
+                self.stage = Stage::Over(Ok(opening.answer));
+            }
+            Ok(()) => self.stage = Stage::Open(opening),
+            Err(libc::ENOENT) if is_object => self.lost_race(),
+            Err(e) => self.stage = Stage::Over(Err(Failure::Errno(e))),
+        }
+    }
+
+    /// Is a file truncated when it is opened for this request by the bridge?
+    fn truncates(&self) -> bool {
+        let asked = matches!(self.request.op, Op::Open { flags, .. } if flags & libc::O_TRUNC != 0);
+        asked && self.form == Form::Descriptor
+    }
+
+    /// An object went while its name was being looked at: decide anew.
+    fn lost_race(&mut self) {
+        self.lost_races += 1;
+        self.known.forget_others();
+        if self.lost_races > LOST_RACES {
+            let text = "a record names a backing object that is not there".to_owned();
+            self.stage = Stage::Over(Err(Failure::Fault(text)));
+        }
+    }
+
+    /// How the commit ended. Gives the objects that it has named: they are settled.
+    pub fn committed(&mut self, verdict: Verdict) -> Vec<Fresh> {
+        let Stage::Committing(Committing {
+            answer,
+            follow,
+            named,
+        }) = self.under_way()
+        else {
+            panic!("nothing was to be committed");
+        };
+        match verdict {
+            Verdict::Committed => {
+                self.follow = follow;
+                self.stage = Stage::Over(Ok(answer));
+                let (used, unused): (Vec<_>, _) = std::mem::take(&mut self.fresh)
+                    .into_iter()
+                    .partition(|(_, fresh)| named.contains(&fresh.object));
+                self.fresh = unused;
+                used.into_iter().map(|(_, fresh)| fresh).collect()
+            }
+            Verdict::Conflict(_) | Verdict::Failed(_) => {
+                self.decides_later();
+                Vec::new()
+            }
+        }
+    }
+
+    /// The transaction layer has no room for a fetch or a commit now: a later step tries again.
+    pub fn refused(&mut self) {
+        let stage = self.under_way();
+        assert!(
+            matches!(stage, Stage::Waiting | Stage::Committing(_)),
+            "refused in {stage:?}"
+        );
+        self.decides_later();
+    }
+
+    fn decides_later(&mut self) {
+        self.known.forget_others();
+        self.known.first_look = None;
+        self.pause = true;
+    }
+
+    /// An effect failed for good: the request ends.
+    pub fn fails(&mut self, failure: Failure) {
+        let stage = self.under_way();
+        assert!(
+            !matches!(stage, Stage::Over(_) | Stage::Finished),
+            "a request ends once"
+        );
+        self.stage = Stage::Over(Err(failure));
+    }
+}

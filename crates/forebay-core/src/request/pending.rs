@@ -1,0 +1,397 @@
+//! One request under way: what it does next, from what it has seen and what was done for it.
+
+use super::effect::{Caller, Commit, Effect, Failure, Finish, PfsLook};
+use super::grant::{self, Form, Granting};
+use super::known::Known;
+use super::look::{Look, World};
+use crate::bridge::ReadSet;
+use crate::facts::{Fresh, Need, NewKind, NewObject, Settings, Stop};
+use crate::ops::{self, Answer, Decision, GrantTarget, Op, Request};
+use crate::path::TreePath;
+use crate::record::ObjectName;
+use crate::table::Change;
+
+/// Steps that one request may take until it is answered EAGAIN. Each step but the last one obtained a
+/// fact, or lost a race.
+pub const TURNS: u32 = 10_000;
+/// Races with removals that one request may lose until it is answered EIO.
+pub const LOST_RACES: u32 = 100;
+
+/// What a request waits for.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// Nothing: the next step decides.
+    Ready,
+    /// What another bridge says, a turn, or an event.
+    Waiting,
+    /// A look at the PFS.
+    Looking(PfsLook),
+    /// The announcement of a link.
+    Announcing(NewObject),
+    /// Nothing: a link is announced, under this name, and can be made.
+    Announced(NewObject, ObjectName),
+    /// A new object.
+    Making(NewObject),
+    /// An open.
+    Opening(Opening),
+    /// A commit.
+    Committing(Committing),
+    /// What an answer grants is open.
+    Open(Opening),
+    /// The decision is committed, or it ends for another reason.
+    Over(Result<Answer, Failure>),
+    /// It has been answered.
+    Finished,
+}
+
+/// A request from its arrival to its answer.
+#[derive(Debug)]
+pub struct Pending {
+    pub(super) request: Request,
+    caller: Caller,
+    pub(super) known: Known,
+    pub(super) fresh: Vec<(NewObject, Fresh)>,
+    pub(super) stage: Stage,
+    /// It is known to change something.
+    pub(super) changes: bool,
+    /// Step again a little later.
+    pub(super) pause: bool,
+    steps: u32,
+    pub(super) lost_races: u32,
+    times_written: bool,
+    pub(super) turn: Option<TreePath>,
+    /// When the last decision was made.
+    moment: u64,
+    pub(super) form: Form,
+    reopen: bool,
+    pub(super) follow: Vec<ops::Effect>,
+}
+
+/// An open for a grant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Opening {
+    /// The answer that grants it.
+    pub(super) answer: Answer,
+    /// When that was decided.
+    pub(super) moment: u64,
+    /// Nothing is left to do with the file; else a truncation that was asked for.
+    pub(super) is_whole: bool,
+    /// The decision changes nothing, so the answer may be given at the same moment.
+    pub(super) is_last: bool,
+}
+
+/// A decision on its way.
+#[derive(Debug)]
+pub(super) struct Committing {
+    pub(super) answer: Answer,
+    pub(super) follow: Vec<ops::Effect>,
+    /// Objects of this request that the batch names.
+    pub(super) named: Vec<ObjectName>,
+}
+
+impl Pending {
+    /// A request that has arrived.
+    pub fn new(request: Request, caller: Caller) -> Self {
+        // Most of these change something; a decision under the turn to commit is never wasted then.
+        let changes = matches!(request.op, Op::Unlink { .. } | Op::Rename { .. });
+        Pending {
+            request,
+            caller,
+            known: Known::default(),
+            fresh: Vec::new(),
+            stage: Stage::Ready,
+            changes,
+            pause: false,
+            steps: 0,
+            lost_races: 0,
+            times_written: false,
+            turn: None,
+            moment: 0,
+            form: Form::Descriptor,
+            reopen: false,
+            follow: Vec::new(),
+        }
+    }
+
+    /// The request.
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// What was obtained for it.
+    pub fn known(&self) -> &Known {
+        &self.known
+    }
+
+    /// [`World::moment`] of the last step.
+    pub fn moment(&self) -> u64 {
+        self.moment
+    }
+
+    /// Is it known to change something, so that a step without the turn to commit would be wasted?
+    pub fn changes(&self) -> bool {
+        self.changes
+    }
+
+    /// Does its end need no look at the tables, because nothing was committed since what is granted was
+    /// decided? `moment` is [`World::moment`], read after the grant.
+    pub fn finish_if_unchanged(&mut self, moment: u64) -> Option<Finish> {
+        match &self.stage {
+            Stage::Open(open) if open.moment == moment && open.is_whole && open.is_last => {}
+            _ => return None,
+        }
+        let Stage::Open(open) = std::mem::replace(&mut self.stage, Stage::Ready) else {
+            unreachable!("it was just looked at");
+        };
+        Some(self.finish(Ok(open.answer)))
+    }
+
+    /// What to do next. `turn`: the driver holds the turn to commit.
+    ///
+    /// # Panics
+    /// If an effect is still under way, or the request has been answered.
+    pub fn step(&mut self, settings: &Settings, world: &dyn World, turn: bool) -> Effect {
+        match std::mem::replace(&mut self.stage, Stage::Ready) {
+            Stage::Ready => {}
+            open @ Stage::Open(_) => self.stage = open,
+            Stage::Announced(spec, link) => return self.make_now(spec, Some(link)),
+            Stage::Over(outcome) => return Effect::Finish(self.finish(outcome)),
+            other => panic!("a request is stepped in {other:?}"),
+        }
+        self.steps += 1;
+        if self.steps > TURNS {
+            return Effect::Finish(self.finish(Err(Failure::GaveUp)));
+        }
+        if std::mem::take(&mut self.pause) || world.is_undecided(self.request.token) {
+            return Effect::Pause;
+        }
+        self.known.refresh(world.pfs_changes());
+        self.moment = world.moment();
+        let look = Look::with_fresh(world, &self.known, &self.fresh);
+        let decided = ops::decide(&self.request, &self.caller.cred, settings, &look);
+        let several = look.rests_on_several();
+        let reads = look.into_reads();
+        let is_final = match &decided {
+            Ok(decision) => decision.batch.is_empty(),
+            Err(stop) => matches!(stop, Stop::Errno(_)),
+        };
+        if several && is_final && self.known.first_look.as_ref() != Some(&reads) {
+            // If a second look sees the very same, then all of it was there at once.
+            self.known.first_look = Some(reads);
+            self.known.forget_others();
+            return self.step(settings, world, turn);
+        }
+        match decided {
+            Ok(decision) => self.decided(decision, reads, settings, world, turn),
+            Err(Stop::Need(need)) => self.needs(need),
+            Err(Stop::Errno(e)) => Effect::Finish(self.finish(Err(Failure::Errno(e)))),
+            Err(Stop::Redirect(path)) => Effect::Finish(self.finish(Err(Failure::Redirect(path)))),
+            Err(Stop::Fault(text)) => Effect::Finish(self.finish(Err(Failure::Fault(text)))),
+        }
+    }
+
+    fn decided(
+        &mut self,
+        decision: Decision,
+        reads: ReadSet,
+        settings: &Settings,
+        world: &dyn World,
+        turn: bool,
+    ) -> Effect {
+        let Decision {
+            batch,
+            effects,
+            answer,
+        } = decision;
+        if !batch.is_empty() && !turn {
+            self.changes = true;
+            return Effect::TakeTurn;
+        }
+        if batch.is_empty() && is_directory(&answer) && !self.times_written && world.times_wait() {
+            // Times of directories go to disk late, and the kernel stamps the inode once more then.
+            // What a program has seen must not change by itself: they are written before it looks.
+            // Once: others may go on changing entries all the time.
+            self.times_written = true;
+            self.stage = Stage::Waiting;
+            return Effect::WriteTimes;
+        }
+        // First the descriptor, then the commit: what can fail fails before.
+        if let Some((granting, is_whole)) = self.still_to_open(&answer, settings, world) {
+            self.stage = Stage::Opening(Opening {
+                answer,
+                moment: self.moment,
+                is_whole,
+                is_last: batch.is_empty(),
+            });
+            return Effect::Grant(granting);
+        }
+        // An answer that relies on nothing, or on what was there at one moment, needs no proposal.
+        if batch.is_empty() && (reads.records.is_empty() || !self.request.op.compares()) {
+            return Effect::Finish(self.finish(Ok(answer)));
+        }
+        self.stage = Stage::Committing(Committing {
+            answer,
+            follow: effects,
+            named: self.named(&batch),
+        });
+        Effect::Commit(Commit {
+            reads,
+            batch: self.with_marks(batch),
+            token: self.request.token,
+        })
+    }
+
+    /// What has to be opened before the answer may be given, and whether that is all; nothing if it is
+    /// open already.
+    fn still_to_open(
+        &mut self,
+        answer: &Answer,
+        settings: &Settings,
+        world: &dyn World,
+    ) -> Option<(Granting, bool)> {
+        let Answer::Grant { target, flags } = answer else {
+            return None;
+        };
+        let is_open = match &self.stage {
+            Stage::Open(open) if open.answer == *answer && open.is_whole => return None,
+            Stage::Open(open) => open.answer == *answer,
+            _ => false,
+        };
+        self.reopen = grant::wants_reopening(&self.request.op, *flags);
+        let mut is_fresh = false;
+        let is_plain = match target {
+            GrantTarget::Object(object) => {
+                if self.was_opened_when_made(*object, *flags) {
+                    self.form = Form::Descriptor;
+                    return None;
+                }
+                is_fresh = self.fresh.iter().any(|(_, fresh)| fresh.object == *object);
+                world.is_plain(*object)
+            }
+            GrantTarget::Lower(_) => false,
+        };
+        let caller = &self.caller;
+        let mut granting = grant::form(
+            target,
+            *flags,
+            caller.by_name,
+            is_plain,
+            &caller.cred,
+            settings,
+        );
+        self.form = granting.form;
+        // Before anything is lost it has to be certain that this is the file that is meant. As long as it
+        // is open, its object stays what it is.
+        let is_whole = is_open || is_fresh || granting.form != Form::Descriptor;
+        if !is_whole {
+            granting.flags &= !libc::O_TRUNC;
+        }
+        Some((granting, is_whole || flags & libc::O_TRUNC == 0))
+    }
+
+    fn was_opened_when_made(&self, object: ObjectName, flags: i32) -> bool {
+        let wanted = self.wanted_descriptor();
+        wanted == Some(grant::new_file_flags(flags & grant::GRANT_FLAGS))
+            && self
+                .fresh
+                .iter()
+                .any(|(_, fresh)| fresh.object == object && fresh.is_open)
+    }
+
+    /// Flags of the descriptor that a new file is best made with.
+    fn wanted_descriptor(&self) -> Option<i32> {
+        match self.request.op {
+            Op::Open { flags, .. } if flags & libc::O_CREAT != 0 => {
+                Some(grant::new_file_flags(flags))
+            }
+            _ => None,
+        }
+    }
+
+    /// Objects made for this request that a batch names.
+    fn named(&self, batch: &[Change]) -> Vec<ObjectName> {
+        let objects = self.fresh.iter().map(|(_, fresh)| fresh.object);
+        objects
+            .filter(|object| {
+                batch
+                    .iter()
+                    .any(|c| matches!(c, Change::Put { record, .. } if record.object == *object))
+            })
+            .collect()
+    }
+
+    /// The batch, and that what it names is doomed no more.
+    fn with_marks(&self, mut batch: Vec<Change>) -> Vec<Change> {
+        let named = self.named(&batch);
+        let doomed = self.fresh.iter().filter(|(_, fresh)| fresh.is_doomed);
+        let doomed = doomed.map(|(_, fresh)| fresh.object);
+        batch.extend(doomed.filter(|o| named.contains(o)).map(Change::Undoom));
+        batch
+    }
+
+    fn needs(&mut self, need: Need) -> Effect {
+        // Nobody asks for a new object who does not want to put its record into the tables.
+        self.changes |= matches!(need, Need::Object(_));
+        self.stage = Stage::Waiting;
+        match need {
+            Need::Lower(path) => self.look_at(PfsLook::Attr(path)),
+            Need::LowerLink(path) => self.look_at(PfsLook::Link(path)),
+            Need::LowerList { dir, after } => self.look_at(PfsLook::List { dir, after }),
+            Need::Object(spec) => self.make(*spec),
+            Need::Settled(path) => Effect::Await(path),
+            need @ (Need::Record(_) | Need::Children { .. } | Need::Below(_)) => {
+                Effect::Fetch(need)
+            }
+        }
+    }
+
+    fn look_at(&mut self, look: PfsLook) -> Effect {
+        self.stage = Stage::Looking(look.clone());
+        Effect::Look(look)
+    }
+
+    fn make(&mut self, spec: NewObject) -> Effect {
+        match &spec.what {
+            // Whoever gets the turn to copy decides anew first: the file may be there already.
+            NewKind::Staged { lower, .. } if self.turn.as_ref() != Some(lower) => Effect::Enter {
+                path: lower.clone(),
+                leaves: self.turn.take(),
+            },
+            NewKind::LinkTo(of) => {
+                let of = *of;
+                self.stage = Stage::Announcing(spec);
+                Effect::Announce { of }
+            }
+            _ => self.make_now(spec, None),
+        }
+    }
+
+    fn make_now(&mut self, spec: NewObject, link: Option<ObjectName>) -> Effect {
+        let open = match spec.what {
+            NewKind::File => self.wanted_descriptor(),
+            _ => None,
+        };
+        self.stage = Stage::Making(spec.clone());
+        Effect::Make {
+            spec: Box::new(spec),
+            open,
+            link,
+        }
+    }
+
+    fn finish(&mut self, outcome: Result<Answer, Failure>) -> Finish {
+        self.stage = Stage::Finished;
+        Finish {
+            outcome,
+            form: self.form,
+            reopen: self.reopen,
+            follow: std::mem::take(&mut self.follow),
+            unused: self.fresh.drain(..).map(|(_, fresh)| fresh).collect(),
+            turn: self.turn.take(),
+        }
+    }
+}
+
+fn is_directory(answer: &Answer) -> bool {
+    matches!(answer, Answer::Attr(attr) if attr.mode & libc::S_IFMT == libc::S_IFDIR)
+}

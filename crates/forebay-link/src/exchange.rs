@@ -1,0 +1,309 @@
+//! One request, one reply.
+//!
+//! The reply always belongs to the request: its number is compared, and what
+//! an interrupted predecessor left in the socket is thrown away. When the
+//! connection breaks, the same request goes out again under the same token,
+//! marked as a retry, for as long as the bridge may need to come back.
+//!
+//! A request goes through the memory that the connection shares with the bridge
+//! ([`crate::lane`]), if it has some and the bridge looks there, else through its
+//! socket ([`crate::socket`]). It is started and ended in two steps, between which
+//! the caller may do something else: several requests in flight have a connection
+//! each, so that none waits behind another.
+
+use core::ffi::c_int;
+
+use forebay_hook::kernel::{self, Errno, OwnFd};
+use forebay_wire::{LanePage, Op, Request, Seen};
+
+use crate::complaint;
+use crate::config::Config;
+use crate::lane::{self, Passed, Posted};
+use crate::pool::Lease;
+use crate::process::Process;
+use crate::retry::{Next, Retry};
+use crate::socket::{self, Broken, Received, Room};
+
+/// What a request needs from its first attempt to its answer.
+pub struct Exchange<'a> {
+    config: &'a Config,
+    process: Option<&'static Process>,
+    pid: c_int,
+    seq: u32,
+    /// It asks for an open: the answer may be a name.
+    may_open: bool,
+}
+
+/// A request that is on its way.
+pub enum Sent {
+    /// In the lane; the socket would need the ids.
+    ByLane {
+        posted: Posted,
+        /// Count of forbidden late opens before it was posted.
+        forbidden: u32,
+        ids: (u32, u32),
+    },
+    BySocket(c_int),
+}
+
+/// What became of a grant by name.
+enum Named {
+    /// It is none.
+    Nothing,
+    Open(OwnFd),
+    /// It can't be used: a descriptor has to be asked for.
+    Late,
+}
+
+impl<'a> Exchange<'a> {
+    /// Gives `request` its token. `(process, pid)` is who asks.
+    pub fn new(
+        config: &'a Config,
+        (process, pid): (Option<&'static Process>, c_int),
+        request: &mut Request<'_>,
+    ) -> Self {
+        (request.client, request.seq) = match process {
+            Some(p) => (p.client(), p.next_seq()),
+            None => (kernel::random(), 1),
+        };
+        Exchange {
+            config,
+            process,
+            pid,
+            seq: request.seq,
+            may_open: request.op == Op::Open,
+        }
+    }
+
+    /// The process that asks.
+    pub fn pid(&self) -> c_int {
+        self.pid
+    }
+
+    /// Sends the encoded request `message` and waits for its answer, which goes into `room`.
+    pub fn run(
+        &self,
+        mut lease: Lease<'_>,
+        message: &mut [u8],
+        room: &Room,
+    ) -> Result<Received, Errno> {
+        let sent = self.start(&mut lease, message);
+        self.finish(&mut lease, message, sent, room)
+    }
+
+    /// The first half of an attempt: hands the request over. From the moment when the bridge may have the message it
+    /// is marked as a retry.
+    pub fn start(&self, lease: &mut Lease<'_>, message: &mut [u8]) -> Result<Sent, Broken> {
+        let ids = kernel::effective_ids();
+        if let Some(page) = lease.lane(ids) {
+            let forbidden = page.words.late_opens_forbidden();
+            self.mark_by_name(message, true);
+            if let Some(posted) = lane::post(page, message) {
+                return Ok(Sent::ByLane {
+                    posted,
+                    forbidden,
+                    ids,
+                });
+            }
+            self.mark_by_name(message, false);
+        }
+        self.send(lease, message, ids).map(Sent::BySocket)
+    }
+
+    /// Waits for the answer to what was started, and starts it again as long as that makes sense.
+    pub fn finish(
+        &self,
+        lease: &mut Lease<'_>,
+        message: &mut [u8],
+        mut sent: Result<Sent, Broken>,
+        room: &Room,
+    ) -> Result<Received, Errno> {
+        let mut retry = Retry::new();
+        loop {
+            let why = match sent.and_then(|sent| self.answer(lease, message, sent, room)) {
+                Ok(got) => {
+                    self.reached();
+                    return Ok(got);
+                }
+                Err(Broken::Final(e)) => return Err(e),
+                Err(Broken::Version(theirs)) => {
+                    lease.broken();
+                    self.refuse(theirs);
+                    return Err(libc::EPROTO);
+                }
+                Err(Broken::Connection(e)) => e,
+            };
+            lease.broken();
+            match retry.failed(kernel::monotonic_ns(), self.patience_ns()) {
+                Next::Now => {}
+                Next::After(ns) => kernel::sleep_ns(ns),
+                Next::Never => {
+                    self.give_up(why);
+                    return Err(libc::EIO);
+                }
+            }
+            sent = self.start(lease, message);
+        }
+    }
+
+    /// Would [`Exchange::finish`] find an answer, or the end of the connection, at once?
+    pub fn is_ready(lease: &Lease<'_>, sent: &Result<Sent, Broken>) -> bool {
+        let said = |fd| !socket::is_silent(fd);
+        match sent {
+            Err(_) => true,
+            Ok(Sent::BySocket(fd)) => said(*fd),
+            Ok(Sent::ByLane { .. }) => {
+                lease
+                    .page()
+                    .is_none_or(|page| page.words.look() != Seen::Nothing)
+                    || lease.connected().is_none_or(said)
+            }
+        }
+    }
+
+    /// Hands the request over to the socket.
+    fn send(
+        &self,
+        lease: &mut Lease<'_>,
+        message: &mut [u8],
+        ids: (u32, u32),
+    ) -> Result<c_int, Broken> {
+        let fd = match lease.socket(self.config.socket()) {
+            Ok(fd) => fd,
+            Err(e @ (libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => return Err(Broken::Final(e)),
+            Err(e) => return Err(Broken::Connection(e)),
+        };
+        if let Some(process) = self.process
+            && lease.is_due_for_lane()
+        {
+            let page = lane::open(fd, process, self.pid, ids)?;
+            lease.use_lane(page, ids);
+        }
+        match socket::send(fd, self.pid, ids, message) {
+            // A bridge that refuses a connection says why before it stops to listen.
+            Ok(()) | Err(Broken::Connection(libc::EPIPE)) => Request::mark_retry(message),
+            Err(broken) => return Err(broken),
+        }
+        Ok(fd)
+    }
+
+    /// The second half of an attempt.
+    fn answer(
+        &self,
+        lease: &mut Lease<'_>,
+        message: &mut [u8],
+        sent: Sent,
+        room: &Room,
+    ) -> Result<Received, Broken> {
+        let fd = match sent {
+            Sent::BySocket(fd) => fd,
+            Sent::ByLane {
+                posted,
+                forbidden,
+                ids,
+            } => match self.answer_by_lane(lease, message, (posted, forbidden), room)? {
+                Some(got) => return Ok(got),
+                None => self.send(lease, message, ids)?,
+            },
+        };
+        let polls = self.process.map_or(0, |p| p.spin.budget());
+        let (got, in_time) = socket::receive(fd, room, self.seq, polls)?;
+        if polls > 0
+            && let Some(p) = self.process
+        {
+            p.spin.learn(in_time);
+        }
+        Ok(got)
+    }
+
+    /// The answer to what was posted in the lane. `None`: the request has to go by the socket.
+    fn answer_by_lane(
+        &self,
+        lease: &Lease<'_>,
+        message: &mut [u8],
+        (posted, forbidden): (Posted, u32),
+        room: &Room,
+    ) -> Result<Option<Received>, Broken> {
+        // Whatever becomes of it: through the socket only a descriptor will do.
+        self.mark_by_name(message, false);
+        let page = lease.page().ok_or(Broken::Connection(libc::EBADF))?;
+        let mut got = match lane::wait(page, posted, room, self.seq)? {
+            Passed::Answered(got) => got,
+            Passed::Unattended => return Ok(None),
+            Passed::Beside => {
+                Request::mark_retry(message);
+                let fd = lease.connected().ok_or(Broken::Connection(libc::EBADF))?;
+                socket::receive(fd, room, self.seq, 0)?.0
+            }
+        };
+        match open_named(lease, page, forbidden, (room, &got))? {
+            Named::Nothing => {}
+            Named::Open(fd) => got.fd = Some(fd),
+            Named::Late => {
+                // The same request once more: it may have made what it opens.
+                Request::mark_retry(message);
+                return Ok(None);
+            }
+        }
+        Ok(Some(got))
+    }
+
+    fn mark_by_name(&self, message: &mut [u8], may_be_name: bool) {
+        if self.may_open {
+            Request::mark_by_name(message, may_be_name);
+        }
+    }
+
+    /// How long to wait for a lost bridge: only once.
+    fn patience_ns(&self) -> u64 {
+        match self.process {
+            Some(p) if p.lost.get() => 0,
+            _ => self.config.reconnect_ns(),
+        }
+    }
+
+    fn reached(&self) {
+        if let Some(p) = self.process {
+            p.lost.lower();
+        }
+    }
+
+    fn give_up(&self, why: Errno) {
+        if !self.process.is_some_and(|p| p.lost.raise()) {
+            complaint::lost(self.config, why);
+        }
+    }
+
+    fn refuse(&self, theirs: u8) {
+        if !self.process.is_some_and(|p| p.other_version.raise()) {
+            complaint::other_version(self.config, theirs);
+        }
+    }
+}
+
+/// Opens what was granted by name, if something was.
+fn open_named(
+    lease: &Lease<'_>,
+    page: &LanePage,
+    forbidden: u32,
+    (room, got): (&Room, &Received),
+) -> Result<Named, Broken> {
+    let Some((path, flags)) = room.granted_name(got.len) else {
+        return Ok(Named::Nothing);
+    };
+    // SAFETY: a C string.
+    let fd = match unsafe { kernel::openat(libc::AT_FDCWD, path, flags, 0) } {
+        Ok(fd) => OwnFd(fd),
+        Err(e @ (libc::EMFILE | libc::ENFILE)) => return Err(Broken::Final(e)),
+        // Removed meanwhile, or this process sees other files or has less rights than its user.
+        Err(_) => return Ok(Named::Late),
+    };
+    // The bridge lives that gave the name, and has not asked meanwhile whether somebody has the file open:
+    // whoever asks from now on sees that we have.
+    let in_time = page.words.late_opens_forbidden() == forbidden
+        && lease.connected().is_some_and(socket::is_silent);
+    Ok(match in_time {
+        true => Named::Open(fd),
+        false => Named::Late,
+    })
+}

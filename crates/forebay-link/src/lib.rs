@@ -1,0 +1,315 @@
+//! The client side of the protocol for libraries in programs: the preload library, and every other that asks a bridge
+//! from inside a process that is not its own.
+//!
+//! No std, no allocation, no thread-local storage, no lock that is waited for: a request may come before `main`, from a
+//! signal handler, from a child of `vfork`, or after the program has closed all descriptors. `errno` stays as it is.
+//!
+//! A library has one [`Link`], a `static`. [`Link::ask`] makes one request and waits for its answer;
+//! [`Link::begin`] hands a request over and gives a [`Ticket`], with which the answer is collected when it is wanted.
+//! Each request in flight has a connection of its own, so one that takes long holds up no other, and answers may be
+//! collected in any order.
+//!
+//! ```no_run
+//! use forebay_link::{Answer, Config, Link};
+//! use forebay_wire::{MAX_REQUEST_BYTES, Op, Request};
+//! static LINK: Link = Link::new();
+//! static CONFIG: Config = Config::EMPTY; // filled by Config::read
+//! let stat = |path| Request { str1: path, ..Request::new(Op::Stat) };
+//! let (mut one, mut other) = (Answer::new(), Answer::new());
+//! let (mut first, mut second) = ([0; MAX_REQUEST_BYTES], [0; MAX_REQUEST_BYTES]);
+//! let a = LINK.begin(&CONFIG, &mut stat(b"a"), true, &mut first, &mut one)?;
+//! let b = LINK.begin(&CONFIG, &mut stat(b"b"), true, &mut second, &mut other)?;
+//! b.finish()?;
+//! a.finish()?;
+//! # Ok::<(), forebay_link::Fail>(())
+//! ```
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`config`] | where the bridge is |
+//! | [`process`] | state that a child must not inherit |
+//! | [`pool`] | connections |
+//! | [`exchange`] | one request, one reply |
+//! | [`lane`], [`socket`] | its two ways to the bridge |
+//! | [`spin`], [`retry`] | how to wait, and how often to try |
+//! | [`complaint`] | what is said when there is no way |
+#![no_std]
+// Libraries in programs map memory and pass descriptors without the standard library.
+#![allow(unsafe_code)]
+#![allow(rustdoc::private_intra_doc_links)]
+
+mod answer;
+mod complaint;
+mod config;
+mod exchange;
+mod lane;
+mod pool;
+mod process;
+pub mod retry;
+pub mod socket;
+mod spin;
+
+use core::ffi::c_int;
+use core::mem;
+
+use forebay_hook::fork::ForkPage;
+use forebay_hook::kernel::{self, Errno};
+use forebay_wire::{MAX_REQUEST_BYTES, Request};
+
+pub use answer::{Answer, Fail};
+pub use config::{Config, ENV_RECONNECT, Text};
+pub use socket::to_high_number;
+
+use exchange::{Exchange, Sent};
+use pool::{Doors, Lease, Use};
+use process::Process;
+use socket::{Broken, Room};
+
+/// Requests up to this size are built in a small frame, because most are.
+const SHORT_REQUEST_BYTES: usize = 512;
+
+/// The connections of a process to its bridge. A process has one per library, in a `static`.
+pub struct Link {
+    process: ForkPage<Process>,
+    doors: Doors,
+}
+
+impl Link {
+    /// No connection yet.
+    pub const fn new() -> Self {
+        Link {
+            process: ForkPage::new(),
+            doors: Doors::new(),
+        }
+    }
+
+    /// The state, if this process owns it, and its pid. A child that shares its parent's memory gets `None`.
+    fn own(&self) -> (Option<&'static Process>, c_int) {
+        let pid = kernel::getpid();
+        let mine = |process: &&Process| process.claim(pid, || self.doors.forget_inherited());
+        (self.process.get().filter(mine), pid)
+    }
+
+    /// Does this process own its memory (no child of `vfork`)?
+    pub fn is_owner(&self) -> bool {
+        self.own().0.is_some()
+    }
+
+    /// At load time, while there is one thread: claims the state.
+    pub fn start(&self) {
+        self.own();
+    }
+
+    /// For a fork handler: claims the state at once, so that a child that calls `vfork` before its first request stays
+    /// the owner.
+    ///
+    /// # Safety
+    /// This is the only thread of a new process.
+    pub unsafe fn after_fork_in_child(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.process.wipe() };
+        self.own();
+    }
+
+    /// The process changed its identity: connections must be made anew.
+    pub fn identity_changed(&self) {
+        if let (Some(process), _) = self.own() {
+            process.identity_changed();
+        }
+    }
+
+    /// Is `fd` one of the connections? The program does not know it then.
+    #[inline]
+    pub fn is_ours(&self, fd: c_int) -> bool {
+        self.doors.is_ours(fd)
+    }
+
+    /// Makes the number `fd` free if a connection stands there. False if it is in use at this moment.
+    pub fn make_way(&self, fd: c_int) -> bool {
+        if !self.is_ours(fd) {
+            return true;
+        }
+        match self.own() {
+            (Some(process), _) => self.doors.make_way(process, fd),
+            // A child that shares our memory has its own descriptors.
+            (None, _) => true,
+        }
+    }
+
+    /// The lowest number from `first` to `last` at which a connection stands.
+    pub fn next_connection(&self, first: u32, last: u32) -> Option<u32> {
+        let lowest = self.doors.within(first, last).min();
+        lowest.map(|fd| fd as u32)
+    }
+
+    /// Closes every connection from `first` to `last` that is not in use at this moment.
+    pub fn make_way_for_range(&self, first: u32, last: u32) {
+        for fd in self.doors.within(first, last) {
+            self.make_way(fd);
+        }
+    }
+
+    /// Sends `request` and waits for the answer. `cloexec`: how a granted descriptor is to be. Client, number and retry
+    /// mark of the request are filled in.
+    ///
+    /// # Errors
+    /// What the bridge says, and see [`Fail::Errno`]; `ENAMETOOLONG` if the request is too long.
+    pub fn ask(
+        &self,
+        config: &Config,
+        request: &mut Request<'_>,
+        cloexec: bool,
+        answer: &mut Answer,
+    ) -> Result<(), Fail> {
+        let room = answer.clear(cloexec);
+        let got = self.exchange(config, request, &room)?;
+        answer.fill(got)
+    }
+
+    /// Like [`Link::ask`], for a listing: the reply goes into memory of the caller. Gives body length and `aux`.
+    ///
+    /// # Errors
+    /// As [`Link::ask`].
+    ///
+    /// # Safety
+    /// `out` is writable for `bytes`.
+    pub unsafe fn ask_long(
+        &self,
+        config: &Config,
+        request: &mut Request<'_>,
+        out: *mut u8,
+        bytes: usize,
+    ) -> Result<(usize, u64), Fail> {
+        // SAFETY: the caller's promise.
+        let room = unsafe { Room::new(out, bytes, true) };
+        let got = self.exchange(config, request, &room)?;
+        let reply = room.reply(got.len).map_err(|_| libc::EIO)?;
+        answer::verdict(reply.status)?;
+        Ok((reply.body.len(), reply.aux))
+    }
+
+    fn exchange(
+        &self,
+        config: &Config,
+        request: &mut Request<'_>,
+        room: &Room,
+    ) -> Result<socket::Received, Errno> {
+        let mut short = [0u8; SHORT_REQUEST_BYTES];
+        let own = self.own();
+        let exchange = Exchange::new(config, own, request);
+        let lease = Lease::take(&self.doors, own.0, Use::InThisCall);
+        match request.encode(&mut short) {
+            Ok(n) => exchange.run(lease, &mut short[..n], room),
+            Err(_) => run_long(&exchange, lease, request, room),
+        }
+    }
+
+    /// Hands `request` over, encoded into `message`, and does not wait for its answer: [`Ticket::finish`] collects it in
+    /// `answer`. It waits for the bridge only where a connection gets its shared memory, once in its life. `message`
+    /// needs [`MAX_REQUEST_BYTES`] for any request. The other arguments are those of [`Link::ask`].
+    ///
+    /// Up to 16 requests in flight use connections that stay; each further one makes its own.
+    ///
+    /// # Errors
+    /// `ENAMETOOLONG`: the request does not fit `message`. All other errors come when the answer is collected.
+    pub fn begin<'a>(
+        &'a self,
+        config: &'a Config,
+        request: &mut Request<'_>,
+        cloexec: bool,
+        message: &'a mut [u8],
+        answer: &'a mut Answer,
+    ) -> Result<Ticket<'a>, Fail> {
+        let own = self.own();
+        let exchange = Exchange::new(config, own, request);
+        let len = request.encode(message).map_err(|_| libc::ENAMETOOLONG)?;
+        let message = &mut message[..len];
+        let mut lease = Lease::take(&self.doors, own.0, Use::Beyond);
+        let sent = exchange.start(&mut lease, message);
+        Ok(Ticket(Some(InFlight {
+            exchange,
+            lease,
+            message,
+            sent,
+            cloexec,
+            answer,
+        })))
+    }
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Link::new()
+    }
+}
+
+#[inline(never)]
+fn run_long(
+    exchange: &Exchange<'_>,
+    lease: Lease<'_>,
+    request: &Request<'_>,
+    room: &Room,
+) -> Result<socket::Received, Errno> {
+    let mut long = [0u8; MAX_REQUEST_BYTES];
+    let n = request.encode(&mut long).map_err(|_| libc::ENAMETOOLONG)?;
+    exchange.run(lease, &mut long[..n], room)
+}
+
+/// A request in flight. Without [`Ticket::finish`] its answer is thrown away; it may be carried out all the same.
+#[must_use = "the answer is collected by finish()"]
+pub struct Ticket<'a>(Option<InFlight<'a>>);
+
+struct InFlight<'a> {
+    exchange: Exchange<'a>,
+    lease: Lease<'a>,
+    message: &'a mut [u8],
+    sent: Result<Sent, Broken>,
+    cloexec: bool,
+    answer: &'a mut Answer,
+}
+
+impl InFlight<'_> {
+    /// Is this a forked child of the process that asked?
+    fn is_inherited(&self) -> bool {
+        kernel::getpid() != self.exchange.pid()
+    }
+}
+
+impl Ticket<'_> {
+    /// Would [`Ticket::finish`] return without waiting for the bridge, unless the connection has to be made anew?
+    pub fn is_ready(&self) -> bool {
+        self.0
+            .as_ref()
+            .is_none_or(|r| Exchange::is_ready(&r.lease, &r.sent))
+    }
+
+    /// Waits for the answer. It is in the [`Answer`] that [`Link::begin`] was given.
+    ///
+    /// # Errors
+    /// As [`Link::ask`]; `ECHILD` in a forked child: the answer belongs to its parent.
+    pub fn finish(mut self) -> Result<(), Fail> {
+        let Some(mut flight) = self.0.take() else {
+            return Err(Fail::Errno(libc::EINVAL));
+        };
+        if flight.is_inherited() {
+            self.0 = Some(flight);
+            return Err(Fail::Errno(libc::ECHILD));
+        }
+        let room = flight.answer.clear(flight.cloexec);
+        let got = flight
+            .exchange
+            .finish(&mut flight.lease, flight.message, flight.sent, &room)?;
+        flight.answer.fill(got)
+    }
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        if let Some(flight) = self.0.take()
+            && flight.is_inherited()
+        {
+            // The slot is the parent's; in this process it may be somebody else's by now.
+            mem::forget(flight);
+        }
+    }
+}

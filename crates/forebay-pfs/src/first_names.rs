@@ -1,0 +1,91 @@
+//! A part of a directory in order, with bounded memory.
+
+use forebay_core::facts::{LowerEntry, LowerPage};
+use forebay_sys as sys;
+
+/// The first names of a directory that is read in any order.
+pub(super) struct First {
+    after: Option<Vec<u8>>,
+    limit: usize,
+    entries: Vec<LowerEntry>,
+    /// Names beyond this one have been left out.
+    last: Option<Vec<u8>>,
+}
+
+impl First {
+    pub(super) fn new(after: Option<&[u8]>, limit: usize) -> Self {
+        assert!(limit > 0, "a page has room for a name");
+        First {
+            after: after.map(<[u8]>::to_vec),
+            limit,
+            entries: Vec::new(),
+            last: None,
+        }
+    }
+
+    pub(super) fn take(&mut self, entry: sys::RawEntry) {
+        let is_before = self
+            .after
+            .as_ref()
+            .is_some_and(|after| entry.name <= *after);
+        let is_beyond = self.last.as_ref().is_some_and(|last| entry.name > *last);
+        if is_before || is_beyond {
+            return;
+        }
+        self.entries.push(LowerEntry {
+            name: entry.name,
+            ino: entry.ino,
+            dtype: entry.dtype,
+        });
+        if self.entries.len() >= 2 * self.limit {
+            let by_name = |a: &LowerEntry, b: &LowerEntry| a.name.cmp(&b.name);
+            self.entries.select_nth_unstable_by(self.limit - 1, by_name);
+            self.entries.truncate(self.limit);
+            self.last = Some(self.entries[self.limit - 1].name.clone());
+        }
+    }
+
+    pub(super) fn page(mut self) -> LowerPage {
+        self.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        LowerPage {
+            entries: self.entries,
+            after: self.after,
+            ends: self.last.is_none(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_a_directory_hold_every_name_once_in_order_and_are_bounded() {
+        let mut names: Vec<Vec<u8>> = (0..1000)
+            .map(|n| format!("{}", n * 7919 % 1000).into_bytes())
+            .collect();
+        let all = names.clone();
+        names.sort();
+        let mut after: Option<Vec<u8>> = None;
+        let mut found = Vec::new();
+        loop {
+            let mut first = First::new(after.as_deref(), 64);
+            for name in &all {
+                first.take(sys::RawEntry {
+                    name: name.clone(),
+                    ino: 1,
+                    dtype: libc::DT_REG,
+                });
+                assert!(first.entries.len() < 128);
+            }
+            let page = first.page();
+            assert!(page.covers(after.as_deref()));
+            found.extend(page.entries.iter().map(|e| e.name.clone()));
+            after = found.last().cloned();
+            if page.ends {
+                break;
+            }
+        }
+        assert_eq!(found, names);
+    }
+}

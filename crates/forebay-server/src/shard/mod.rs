@@ -1,0 +1,324 @@
+//! One event loop. It owns its connections: nothing about them is shared.
+//!
+//! A request is served to its end where it arrives, unless it has to wait for
+//! the PFS. Waking a sleeping thread costs ten times what serving a request
+//! does, so after a request the loop looks for the next one for a short while,
+//! as long as that pays off. Between two looks it lets clients run if they may
+//! need the processor.
+
+use crate::ServerHandle;
+use crate::connection::Connection;
+use crate::inbox::Inbox;
+use crate::limits::{ATTENDED_LANES, PAUSE, TOUCH_DELAY};
+use crate::spin::{Load, Spin};
+use crate::work::Work;
+use forebay_core::bridge::Ticket;
+use forebay_core::request::Parking;
+use forebay_sys::{self as sys, Epoll, Event, Sys};
+use forebay_wire::{Attention, MAX_REQUEST_BYTES, Request};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+mod clients;
+mod requests;
+
+const LISTENER: u64 = u64::MAX;
+const INBOX: u64 = u64::MAX - 1;
+
+/// Looks at lanes, which cost nothing, between two looks at sockets.
+const LOOKS_AT_LANES: u32 = 32;
+
+/// One event loop.
+pub struct Shard {
+    server: Arc<ServerHandle>,
+    epoll: Epoll,
+    listener: Option<Arc<OwnedFd>>,
+    inbox: Arc<Inbox>,
+    load: Arc<Load>,
+    /// Slot and generation make the key of a connection.
+    connections: Vec<Slot>,
+    free: Vec<usize>,
+    buffer: Box<[u8]>,
+    spin: Spin,
+    /// Connections whose lanes are attended.
+    attended: Vec<u64>,
+    /// What their clients have been told.
+    said: Attention,
+    /// Connections with a request that is not answered yet.
+    waiting: usize,
+    parking: Parking<Parked>,
+    /// Requests that go on after a short time.
+    paused: Vec<Ticket>,
+}
+
+/// A request that waits for the outcome of an effect.
+struct Parked {
+    work: Work,
+    key: u64,
+    seq: u32,
+}
+
+struct Slot {
+    generation: u32,
+    connection: Option<Connection>,
+}
+/// Looks until a client that may be waiting for our very processor gets it. Only then can it be seen that it does.
+const LOOKS_PER_YIELD: u32 = 64;
+
+/// What became of a look at a connection.
+enum Look {
+    Served,
+    Nothing,
+}
+
+impl Shard {
+    /// A loop that takes connections from `listener`.
+    ///
+    /// # Errors
+    /// No descriptor.
+    pub fn new(
+        server: Arc<ServerHandle>,
+        listener: Arc<OwnedFd>,
+        inbox: Arc<Inbox>,
+        load: Arc<Load>,
+    ) -> Sys<Self> {
+        let epoll = Epoll::new()?;
+        let once = (libc::EPOLLIN | libc::EPOLLEXCLUSIVE) as u32;
+        epoll.add(listener.as_fd(), LISTENER, once)?;
+        epoll.add(inbox.signal(), INBOX, libc::EPOLLIN as u32)?;
+        Ok(Shard {
+            server,
+            epoll,
+            listener: Some(listener),
+            inbox,
+            said: Attention {
+                cpu: sys::cpu(),
+                crowded: false,
+            },
+            spin: Spin::new(load.join()),
+            load,
+            connections: Vec::new(),
+            free: Vec::new(),
+            buffer: vec![0; MAX_REQUEST_BYTES].into_boxed_slice(),
+            attended: Vec::new(),
+            waiting: 0,
+            parking: Parking::default(),
+            paused: Vec::new(),
+        })
+    }
+
+    /// Serves until the bridge stops.
+    ///
+    /// # Errors
+    /// The loop itself failed.
+    pub fn run(mut self) -> Sys<()> {
+        let mut events = Vec::with_capacity(sys::EVENTS_PER_WAIT);
+        let mut last_flush = Instant::now();
+        loop {
+            if self.server.stopping() {
+                self.stop_accepting();
+                if self.waiting == 0 {
+                    // What has arrived is answered; what comes later finds no bridge.
+                    self.epoll.wait(0, &mut events)?;
+                    if events.iter().all(|e| e.key == INBOX) {
+                        return Ok(());
+                    }
+                    self.handle(&events);
+                    continue;
+                }
+            }
+            let timeout = if !self.paused.is_empty() {
+                PAUSE.as_millis() as i32
+            } else if self.has_touched() {
+                TOUCH_DELAY.as_millis() as i32
+            } else {
+                -1
+            };
+            self.epoll.wait(timeout, &mut events)?;
+            let served = self.handle(&events);
+            for ticket in std::mem::take(&mut self.paused) {
+                self.go_on(ticket, |_, _| {});
+            }
+            if served > 0 {
+                self.spin(&mut events)?;
+            }
+            if self.has_touched() && last_flush.elapsed() >= TOUCH_DELAY {
+                self.flush_touches();
+                last_flush = Instant::now();
+            }
+        }
+    }
+
+    /// Are there times of directories that are not written yet?
+    fn has_touched(&self) -> bool {
+        self.server.objects.has_touched() || self.server.lower.times().any_waits()
+    }
+
+    fn flush_touches(&self) {
+        self.server.objects.flush_touches();
+        if !self.server.lower.may_wait() {
+            self.server.lower.flush_touches();
+        } else if self.server.lower.times().any_waits() {
+            let server = self.server.clone();
+            // With a full queue they wait for the next round.
+            let _ = self
+                .server
+                .pool
+                .submit(move || server.lower.flush_touches());
+        }
+    }
+
+    fn stop_accepting(&mut self) {
+        if let Some(listener) = self.listener.take() {
+            let _ = self.epoll.remove(listener.as_fd());
+        }
+    }
+
+    /// Handles events and returns how many requests were served.
+    fn handle(&mut self, events: &[Event]) -> usize {
+        let mut served = 0;
+        for event in events {
+            match event.key {
+                LISTENER => self.accept(),
+                INBOX => self.take_arrivals(),
+                key => {
+                    if let Look::Served = self.look(key) {
+                        self.spin.note_client(key, None);
+                        self.attend(key);
+                        served += 1;
+                    }
+                }
+            }
+        }
+        served
+    }
+
+    /// Looks for the next request without sleeping.
+    fn spin(&mut self, events: &mut Vec<Event>) -> Sys<()> {
+        let mut now = Instant::now();
+        self.spin.note_running(&self.load, now);
+        if self.spin.is_worth() {
+            let mut until = now + self.spin.patience();
+            let mut looks = 0;
+            loop {
+                looks += 1;
+                self.stand_ready(now);
+                let mut served = self.look_at_lanes();
+                if served == 0 && (self.attended.is_empty() || looks % LOOKS_AT_LANES == 0) {
+                    self.epoll.wait(0, events)?;
+                    served = self.handle(events);
+                }
+                now = Instant::now();
+                if served > 0 {
+                    self.spin.learn(true);
+                    self.spin.note_running(&self.load, now);
+                    if !self.spin.is_worth() || self.server.stopping() {
+                        break;
+                    }
+                    until = now + self.spin.patience();
+                } else if now >= until {
+                    self.spin.learn(false);
+                    break;
+                }
+                if self.spin.is_crowded() || looks % LOOKS_PER_YIELD == 0 {
+                    // To a client. Dearer than looking again, cheaper than going to sleep.
+                    std::thread::yield_now();
+                } else if served == 0 {
+                    std::hint::spin_loop();
+                }
+            }
+        }
+        self.leave_lanes();
+        Ok(())
+    }
+
+    /// Takes a processor of its own, if there is one, and tells the clients where it is.
+    fn stand_ready(&mut self, now: Instant) {
+        if self.spin.should_move(&self.load, now) {
+            let _ = sys::move_to_other_cpu();
+        }
+        let attention = self.spin.attention(&self.load);
+        if self.said == attention {
+            return;
+        }
+        self.said = attention;
+        for &key in &self.attended {
+            if let Some(connection) = &mut self.connections[key as u32 as usize].connection
+                && let Some(lane) = &mut connection.lane
+            {
+                lane.attend(attention);
+            }
+        }
+    }
+
+    /// Serves what lies in attended lanes; returns how many requests that were.
+    fn look_at_lanes(&mut self) -> usize {
+        let mut served = 0;
+        let mut at = 0;
+        while at < self.attended.len() {
+            let key = self.attended[at];
+            if self.look_at_lane(key) {
+                served += 1;
+            }
+            // Unless that has ended the connection.
+            if self.attended.get(at) == Some(&key) {
+                at += 1;
+            }
+        }
+        served
+    }
+
+    fn look_at_lane(&mut self, key: u64) -> bool {
+        let index = key as u32 as usize;
+        let Some(connection) = &mut self.connections[index].connection else {
+            return false;
+        };
+        if connection.waiting {
+            return false;
+        }
+        let Some(lane) = &mut connection.lane else {
+            return false;
+        };
+        let Some(len) = lane.take(&mut self.buffer) else {
+            return false;
+        };
+        let cred = lane.cred.clone();
+        self.spin.note_client(key, lane.words().client_cpu());
+        let buffer = std::mem::take(&mut self.buffer);
+        self.server.counters.by_lane();
+        self.serve(key, Request::decode(&buffer[..len]), Some(cred));
+        self.buffer = buffer;
+        true
+    }
+
+    /// Looks often at the lane of a connection, if it has one, from now on.
+    fn attend(&mut self, key: u64) {
+        if self.attended.len() >= ATTENDED_LANES {
+            return;
+        }
+        let attention = self.said;
+        if let Some(connection) = self.connection(key)
+            && let Some(lane) = &mut connection.lane
+            && !lane.is_attended()
+        {
+            lane.attend(attention);
+            self.attended.push(key);
+        }
+    }
+
+    /// Looks at no lane any more, after having served what is left there.
+    fn leave_lanes(&mut self) {
+        while let Some(key) = self.attended.pop() {
+            let Some(connection) = self.connection(key) else {
+                continue;
+            };
+            let Some(lane) = &mut connection.lane else {
+                continue;
+            };
+            if lane.leave() {
+                self.look_at_lane(key);
+            }
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Requests of a shard: begun, parked while an effect is carried out elsewhere, answered.
+
+use super::{Parked, Shard};
+use crate::ServerHandle;
+use crate::admin;
+use crate::answer::Answered;
+use crate::connection;
+use crate::grant;
+use crate::inbox::Arrival;
+use crate::log::Cause;
+use crate::wakers::Waker;
+use crate::work::{Stand, Task, Work};
+use forebay_core::bridge::Ticket;
+use forebay_core::facts::Cred;
+use forebay_sys::Errno;
+use forebay_wire::{
+    DecodeError, GRANT_BY_NAME, MAX_REPLY_BYTES, Op, PROTOCOL_VERSION, REPLY_HEADER_BYTES, Reply,
+    ReplyKind, Request, refusal,
+};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+impl Shard {
+    /// Serves one message.
+    pub(super) fn serve(
+        &mut self,
+        key: u64,
+        request: Result<Request<'_>, DecodeError>,
+        cred: Option<Arc<Cred>>,
+    ) {
+        let server = self.server.clone();
+        let (request, cred) = match (request, cred) {
+            (Ok(request), Some(cred)) => (request, cred),
+            (Err(DecodeError::Version(theirs)), _) => return self.refuse_version(key, theirs),
+            (Err(what), _) => {
+                let pid = self.connection(key).map_or(0, |c| c.peer.pid);
+                server.log.limited(
+                    Cause::Malformed,
+                    format_args!("process {pid} sent a message that is no request: {what}"),
+                );
+                return self.refuse(key, 0, libc::EPROTO);
+            }
+            (_, None) => return self.refuse(key, 0, libc::EPROTO),
+        };
+        if !connection::serves(&server, cred.uid) {
+            return self.refuse(key, request.seq, libc::EPERM);
+        }
+        server.counters.request(request.op);
+        match request.op {
+            Op::Hello => {
+                let answered = Answered::bytes(server.hello());
+                self.reply(key, request.seq, answered);
+            }
+            Op::Lane => self.open_lane(key, request.seq, cred),
+            Op::Admin => {
+                if cred.uid != 0 && cred.uid != server.uid() {
+                    self.reply(key, request.seq, Answered::status(libc::EPERM));
+                } else {
+                    let answered = admin::answer(&server, request.str1);
+                    self.reply(key, request.seq, answered);
+                }
+            }
+            _ => match Work::new(&request, cred) {
+                Ok(work) => self.advance(work, key, request.seq, false),
+                Err(e) => self.reply(key, request.seq, Answered::status(e.raw_os_error())),
+            },
+        }
+    }
+
+    /// Shares memory with the client, for requests with these credentials.
+    pub(super) fn open_lane(&mut self, key: u64, seq: u32, cred: Arc<Cred>) {
+        let server = self.server.clone();
+        let Some(connection) = self.connection(key) else {
+            return;
+        };
+        let opened = match &connection.lane {
+            Some(_) => Err(Errno::ALREADY),
+            None => server.lanes.open(cred),
+        };
+        let answered = match opened {
+            Ok((lane, memory)) => {
+                connection.lane = Some(lane);
+                Answered {
+                    kind: ReplyKind::Grant,
+                    fd: Some(memory),
+                    ..Answered::status(0)
+                }
+            }
+            Err(e) => {
+                let pid = connection.peer.pid;
+                server.log.limited(
+                    Cause::Limit,
+                    format_args!("process {pid} gets no shared memory: {e}"),
+                );
+                Answered::status(e.raw_os_error())
+            }
+        };
+        self.reply(key, seq, answered);
+    }
+
+    /// Goes on with a request until it is answered or waits. Until its answer is there, nothing more is
+    /// read from the connection. `was_parked`: it has waited before.
+    pub(super) fn advance(&mut self, mut work: Work, key: u64, seq: u32, was_parked: bool) {
+        let server = self.server.clone();
+        let Some(ticket) = self.parking.next_ticket() else {
+            // Never after it has waited: its own place is free.
+            return self.too_many(key, seq);
+        };
+        let waker = Waker {
+            shard: self.spin.number(),
+            ticket,
+        };
+        let stand = work.advance(&server, waker);
+        if let Stand::Answered(answered) = stand {
+            if was_parked {
+                self.complete(key, seq, answered);
+            } else {
+                self.reply(key, seq, answered);
+            }
+            return;
+        }
+        let parked = self.parking.park(Parked { work, key, seq });
+        assert_eq!(parked.ok(), Some(ticket), "who wakes it knows its ticket");
+        if !was_parked {
+            self.stop_reading(key);
+        }
+        match stand {
+            Stand::Answered(_) | Stand::Waits => {}
+            Stand::Pauses => self.paused.push(ticket),
+            Stand::Blocks(task) => self.submit(task, ticket),
+        }
+    }
+
+    /// Hands a task to a thread that may block.
+    pub(super) fn submit(&mut self, task: Task, ticket: Ticket) {
+        let (server, inbox) = (self.server.clone(), self.inbox.clone());
+        let submitted = self.server.pool.submit(move || {
+            inbox.push(Arrival::Outcome(ticket, task.run(&server)));
+        });
+        if submitted.is_ok() {
+            return;
+        }
+        let server = self.server.clone();
+        server.log.limited(
+            Cause::Limit,
+            format_args!("too many requests wait for the file system below"),
+        );
+        self.go_on(ticket, |work, server| work.gives_up(server));
+    }
+
+    /// Goes on with a parked request, after what has happened was told to it.
+    pub(super) fn go_on(&mut self, ticket: Ticket, tell: impl FnOnce(&mut Work, &ServerHandle)) {
+        let Some(Parked { mut work, key, seq }) = self.parking.take(ticket) else {
+            return;
+        };
+        tell(&mut work, &self.server);
+        self.advance(work, key, seq, true);
+    }
+
+    pub(super) fn too_many(&mut self, key: u64, seq: u32) {
+        self.server
+            .log
+            .limited(Cause::Limit, format_args!("too many requests wait"));
+        self.reply(key, seq, Answered::status(libc::EAGAIN));
+    }
+
+    /// Reads nothing from a connection until its request is answered.
+    pub(super) fn stop_reading(&mut self, key: u64) {
+        let Some(connection) = self.connection(key) else {
+            return;
+        };
+        connection.waiting = true;
+        self.waiting += 1;
+        let slot = &self.connections[key as u32 as usize];
+        if let Some(connection) = &slot.connection {
+            // Also not woken by a client that hangs up meanwhile.
+            let _ = self.epoll.remove(connection.socket().as_fd());
+        }
+    }
+
+    /// Takes what other threads have for us.
+    pub(super) fn take_arrivals(&mut self) {
+        for arrival in self.inbox.take() {
+            match arrival {
+                Arrival::Outcome(ticket, outcome) => {
+                    self.go_on(ticket, |work, server| work.take(server, outcome));
+                }
+                Arrival::Woken(ticket) => self.go_on(ticket, |work, _| work.woken()),
+                Arrival::Client(connection) => self.own(connection),
+            }
+        }
+    }
+
+    /// Sends the answer to a request that has waited, and reads from the connection again.
+    fn complete(&mut self, key: u64, seq: u32, answered: Answered) {
+        let Some(connection) = self.connection(key) else {
+            return;
+        };
+        connection.waiting = false;
+        self.waiting -= 1;
+        self.reply(key, seq, answered);
+        // Unless the reply has ended it.
+        let slot = &self.connections[key as u32 as usize];
+        let watched = match &slot.connection {
+            Some(c) if u64::from(slot.generation) == key >> 32 => self
+                .epoll
+                .add(c.socket().as_fd(), key, libc::EPOLLIN as u32)
+                .is_ok(),
+            _ => return,
+        };
+        if !watched {
+            self.close(key);
+        }
+    }
+
+    /// Refuses a client of another version, in a message that it can read.
+    fn refuse_version(&mut self, key: u64, theirs: u8) {
+        if let Some(connection) = self.connection(key) {
+            let pid = connection.peer.pid;
+            let _ = connection.answer(&refusal(theirs), b"", None);
+            grant::turn_away(connection.socket().as_fd());
+            self.server.log.limited(
+                Cause::Refused,
+                format_args!(
+                    "the Forebay library of process {pid} speaks protocol {theirs}, this bridge speaks \
+                     {PROTOCOL_VERSION}: use the same version of both"
+                ),
+            );
+        }
+        self.close(key);
+    }
+
+    pub(super) fn refuse(&mut self, key: u64, seq: u32, errno: i32) {
+        self.reply(key, seq, Answered::status(errno));
+        if let Some(connection) = self.connection(key) {
+            grant::turn_away(connection.socket().as_fd());
+        }
+        self.close(key);
+    }
+
+    pub(super) fn reply(&mut self, key: u64, seq: u32, answered: Answered) {
+        let server = self.server.clone();
+        let Some(connection) = self.connection(key) else {
+            return;
+        };
+        let mut body = answered.body.as_bytes();
+        let mut status = answered.status;
+        let mut kind = answered.kind;
+        if body.len() + REPLY_HEADER_BYTES > MAX_REPLY_BYTES {
+            (status, kind, body) = (libc::EMSGSIZE, ReplyKind::Empty, b"");
+        }
+        let reply = Reply {
+            status,
+            seq,
+            kind,
+            aux: answered.aux,
+            body,
+        };
+        let fd = answered.fd.as_ref().map(AsFd::as_fd);
+        let mut sent = connection.answer(&reply.header(), body, fd);
+        if let Err(Errno::TOOMANYREFS) = sent {
+            // Clients have not yet taken what they were granted.
+            server.log.limited(
+                Cause::Limit,
+                format_args!("too many descriptors are on their way to clients"),
+            );
+            let refusal = Reply::status(seq, libc::EMFILE).header();
+            sent = connection.answer(&refusal, b"", None);
+        } else if fd.is_some() || answered.aux & GRANT_BY_NAME != 0 {
+            server.counters.grant();
+        }
+        match sent {
+            Ok(()) => {}
+            Err(Errno::AGAIN) => {
+                let pid = connection.peer.pid;
+                server.log.limited(
+                    Cause::Deaf,
+                    format_args!("process {pid} does not read its replies: disconnected"),
+                );
+                self.close(key);
+            }
+            // Gone, or as good as gone.
+            Err(_) => self.close(key),
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! The driver of core's request machine: carries out its effects on real tables, objects and a PFS.
+//!
+//! What does not wait is carried out where the request arrived. What may wait becomes a
+//! [`Task`] for a thread that may block, and the request is parked meanwhile; its
+//! [`Outcome`] comes back to the shard.
+
+mod arrival;
+mod reply;
+mod task;
+
+pub use task::{Outcome, Task};
+
+use crate::ServerHandle;
+use crate::answer::Answered;
+use crate::follow::follow_up;
+use crate::limits::{INLINE_LISTING, INLINE_STAGE_BYTES};
+use crate::log::Cause;
+use crate::wakers::Waker;
+use crate::world::Hand;
+use forebay_core::bridge::Verdict;
+use forebay_core::facts::{Cred, NewKind, NewObject};
+use forebay_core::ops::GrantTarget;
+use forebay_core::path::TreePath;
+use forebay_core::record::{ObjectName, Token};
+use forebay_core::request::{
+    Caller, Commit, Effect, Entered, Failure, Finish, Form, Granting, Pending, PfsLook,
+};
+use forebay_core::table::{Change, TableError};
+use forebay_objects::Made;
+use forebay_sys::Errno;
+use parking_lot::RwLockUpgradableReadGuard;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// A request in progress, with what belongs to it outside core.
+pub struct Work {
+    pending: Pending,
+    /// Listing session, 0 for none.
+    session: u64,
+    /// Objects made for it.
+    made: Vec<Made>,
+    /// What was opened for it.
+    opened: Option<OwnedFd>,
+}
+
+/// Where a request stands.
+pub enum Stand {
+    /// It is answered.
+    Answered(Answered),
+    /// Something is to be done where it may block; then [`Work::take`] its outcome.
+    Blocks(Task),
+    /// It has told somebody to be woken, and waits for that: see [`Work::woken`].
+    Waits,
+    /// It is to go on a little later.
+    Pauses,
+}
+
+/// A step's effect, and the turn to commit if it was held.
+enum Step<'s> {
+    Free(Effect),
+    Commit(
+        Commit,
+        RwLockUpgradableReadGuard<'s, crate::namespace::State>,
+    ),
+}
+
+impl Work {
+    /// The request that a message makes. `Hello`, `Admin` and `Lane` are none.
+    ///
+    /// # Errors
+    /// An argument can't be right.
+    pub fn new(message: &forebay_wire::Request<'_>, cred: Arc<Cred>) -> Result<Self, Errno> {
+        let asked = arrival::read(message)?;
+        let caller = Caller {
+            cred,
+            by_name: asked.by_name,
+        };
+        Ok(Work {
+            pending: Pending::new(asked.request, caller),
+            session: asked.session,
+            made: Vec::new(),
+            opened: None,
+        })
+    }
+
+    /// Goes on until it is answered or has to wait. `waker` is told who waits.
+    pub fn advance(&mut self, server: &ServerHandle, waker: Waker) -> Stand {
+        loop {
+            if let Some(finish) = self.pending.finish_if_unchanged(server.namespace.moment()) {
+                return Stand::Answered(self.finish(server, finish));
+            }
+            let effect = match self.step(server) {
+                Step::Free(effect) => effect,
+                Step::Commit(commit, turn) => {
+                    self.commit(server, commit, turn);
+                    continue;
+                }
+            };
+            match effect {
+                Effect::TakeTurn => {}
+                Effect::Look(look) => {
+                    if self.blocks_on(server, &look) {
+                        return Stand::Blocks(Task::Look(look));
+                    }
+                    let inline = INLINE_LISTING;
+                    match task::look(server, self.session, &look, inline) {
+                        Some(outcome) => self.take(server, Outcome::Looked(outcome)),
+                        None => return Stand::Blocks(Task::Look(look)),
+                    }
+                }
+                Effect::WriteTimes => {
+                    if server.lower.times().any_waits() && server.lower.may_wait() {
+                        return Stand::Blocks(Task::WriteTimes);
+                    }
+                    let outcome = Task::WriteTimes.run(server);
+                    self.take(server, outcome);
+                }
+                Effect::Grant(granting) => {
+                    if is_lower(&granting) && server.lower.may_wait() {
+                        return Stand::Blocks(Task::Grant(granting));
+                    }
+                    let outcome = Task::Grant(granting).run(server);
+                    self.take(server, outcome);
+                }
+                Effect::Announce { of } => self.announce(server, of),
+                Effect::Make { spec, open, link } => {
+                    let blocks = copies_much(server, &spec);
+                    let task = Task::Make { spec, open, link };
+                    if blocks {
+                        return Stand::Blocks(task);
+                    }
+                    let outcome = task.run(server);
+                    self.take(server, outcome);
+                }
+                Effect::Enter { path, leaves } => {
+                    leave(server, leaves);
+                    match server.turns.lock().enter(&path, || waker) {
+                        Entered::Mine => self.pending.has_turn(path),
+                        Entered::Waits => return Stand::Waits,
+                    }
+                }
+                Effect::Await(path) => {
+                    let then = self.pending.moment();
+                    let is_current = || server.namespace.moment() == then;
+                    if server.wakers.wait(path, waker, is_current) {
+                        return Stand::Waits;
+                    }
+                    self.pending.woken();
+                }
+                Effect::Pause => return Stand::Pauses,
+                Effect::Fetch(need) => {
+                    let text = format!("a bridge that is alone needs {need:?}");
+                    self.pending.fails(Failure::Fault(text));
+                }
+                Effect::Commit(_) => unreachable!("a commit comes with its turn"),
+                Effect::Finish(finish) => return Stand::Answered(self.finish(server, finish)),
+            }
+        }
+    }
+
+    /// One step, under the lock that it needs.
+    fn step<'s>(&mut self, server: &'s ServerHandle) -> Step<'s> {
+        if !self.pending.changes() {
+            let state = server.namespace.read();
+            let hand = Hand {
+                server,
+                state: &state,
+            };
+            return Step::Free(self.pending.step(&server.settings, &hand, false));
+        }
+        let turn = server.namespace.upgradable();
+        let hand = Hand {
+            server,
+            state: &turn,
+        };
+        match self.pending.step(&server.settings, &hand, true) {
+            Effect::Commit(commit) => Step::Commit(commit, turn),
+            effect => Step::Free(effect),
+        }
+    }
+
+    fn commit(
+        &mut self,
+        server: &ServerHandle,
+        commit: Commit,
+        turn: RwLockUpgradableReadGuard<'_, crate::namespace::State>,
+    ) {
+        let Commit { batch, token, .. } = commit;
+        let own = server.watermark().into_iter().collect();
+        match server.namespace.commit(turn, token, &batch, own) {
+            Ok(()) => {
+                server.wake_for(&batch);
+                for fresh in self.pending.committed(Verdict::Committed) {
+                    // The descriptor of a new file is still to be granted.
+                    if let Some(made) = self.made.iter().find(|m| m.fresh.object == fresh.object) {
+                        server.objects.settle(made);
+                    }
+                }
+            }
+            Err(e) => self.pending.fails(not_written(server, &e)),
+        }
+    }
+
+    /// A link is announced before it is made.
+    fn announce(&mut self, server: &ServerHandle, of: ObjectName) {
+        let link = server.objects.new_link(of);
+        let mark = Change::Doom {
+            object: link,
+            token: Token::default(),
+        };
+        match server.namespace.note(&[mark]) {
+            Ok(()) => self.pending.announced(link),
+            Err(e) => self.pending.fails(not_written(server, &e)),
+        }
+    }
+
+    /// Does this look have to go where it may block?
+    fn blocks_on(&self, server: &ServerHandle, look: &PfsLook) -> bool {
+        let is_kept = match look {
+            PfsLook::List { dir, after } => {
+                let kept = server.listings.get(self.session, dir);
+                kept.is_some_and(|page| page.covers(after.as_deref()))
+            }
+            _ => false,
+        };
+        server.lower.may_wait() && !is_kept
+    }
+
+    /// Takes the outcome of a task.
+    pub fn take(&mut self, server: &ServerHandle, outcome: Outcome) {
+        match outcome {
+            Outcome::Looked(outcome) => self.pending.looked(outcome),
+            Outcome::TimesWritten => self.pending.times_written(),
+            Outcome::Granted(opened) => {
+                let outcome = opened.map(|opened| self.opened = opened.or(self.opened.take()));
+                self.note_descriptors(server, &outcome);
+                self.pending.granted(outcome.map_err(|e| e.raw_os_error()));
+            }
+            Outcome::Made(made) => match made {
+                Ok(made) => {
+                    self.pending.made(Ok(made.fresh));
+                    self.made.push(made);
+                }
+                Err(e) => self.pending.made(Err(e.raw_os_error())),
+            },
+        }
+    }
+
+    fn note_descriptors(&self, server: &ServerHandle, outcome: &Result<(), Errno>) {
+        if matches!(outcome, Err(Errno::MFILE | Errno::NFILE)) {
+            server
+                .log
+                .limited(Cause::Limit, format_args!("no descriptor left for a grant"));
+        }
+    }
+
+    /// Nobody has time for its task: it ends with EAGAIN.
+    pub fn gives_up(&mut self, _: &ServerHandle) {
+        self.pending.fails(Failure::Errno(libc::EAGAIN));
+    }
+
+    /// What it waited for has happened.
+    pub fn woken(&mut self) {
+        self.pending.woken();
+    }
+
+    /// Does what belongs to the end, and says what the client gets.
+    fn finish(&mut self, server: &ServerHandle, finish: Finish) -> Answered {
+        follow_up(server, &finish.follow);
+        for fresh in &finish.unused {
+            if let Some(n) = self
+                .made
+                .iter()
+                .position(|m| m.fresh.object == fresh.object)
+            {
+                discard(server, &self.made.swap_remove(n));
+            }
+        }
+        leave(server, finish.turn.clone());
+        reply::answered(server, self, finish)
+    }
+
+    /// The descriptor that a grant passes.
+    fn descriptor(&mut self, target: &GrantTarget) -> Option<OwnedFd> {
+        if let Some(fd) = self.opened.take() {
+            return Some(fd);
+        }
+        let GrantTarget::Object(object) = target else {
+            return None;
+        };
+        let made = self.made.iter_mut();
+        made.filter(|made| made.fresh.object == *object)
+            .find_map(|made| made.fd.take())
+    }
+}
+
+/// A turn to copy ends, if there is one: those who waited for it go on.
+fn leave(server: &ServerHandle, turn: Option<TreePath>) {
+    let waiting = turn.map(|path| server.turns.lock().leave(&path));
+    for waker in waiting.unwrap_or_default() {
+        server.wake(waker);
+    }
+}
+
+fn is_lower(granting: &Granting) -> bool {
+    matches!(granting.target, GrantTarget::Lower(_)) && granting.form == Form::Descriptor
+}
+
+/// Is so much copied from the PFS that it has to happen where it may block?
+fn copies_much(server: &ServerHandle, spec: &NewObject) -> bool {
+    match spec.what {
+        NewKind::Staged { bytes, .. } => server.lower.may_wait() || bytes > INLINE_STAGE_BYTES,
+        _ => false,
+    }
+}
+
+/// The tables did not take a batch.
+fn not_written(server: &ServerHandle, e: &TableError) -> Failure {
+    server.log.limited(Cause::Fault, format_args!("{e}"));
+    Failure::Errno(if e.is_no_space() {
+        libc::ENOSPC
+    } else {
+        libc::EIO
+    })
+}
+
+/// Removes a new object that no commit has named.
+fn discard(server: &ServerHandle, made: &Made) {
+    let object = made.fresh.object;
+    if let Err(e) = server.objects.remove(object) {
+        server.log.limited(
+            Cause::Io,
+            format_args!("unused backing object {object} could not be removed: {e}"),
+        );
+        // Not settled: the next start looks at it again.
+        return;
+    }
+    server.objects.settle(made);
+    if made.fresh.is_doomed || object.link != 0 {
+        server.namespace.object_gone(object);
+    }
+}

@@ -1,0 +1,171 @@
+//! Effects that touch the PFS or the local disk: carried out where the request arrived if they do not
+//! wait, else on a thread that may block.
+
+use crate::ServerHandle;
+use crate::log::Cause;
+use forebay_core::facts::{LOWER_PAGE_ENTRIES, NewKind, NewObject};
+use forebay_core::ops::GrantTarget;
+use forebay_core::record::ObjectName;
+use forebay_core::request::{Form, Granting, Looked, PfsLook};
+use forebay_objects::Made;
+use forebay_sys::Errno;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// One effect to be carried out.
+pub enum Task {
+    /// Look at the PFS.
+    Look(PfsLook),
+    /// Write times of directories that wait.
+    WriteTimes,
+    /// Open what is granted.
+    Grant(Granting),
+    /// Make a backing object.
+    Make {
+        /// What to make.
+        spec: Box<NewObject>,
+        /// Flags of a descriptor that is wanted along with it.
+        open: Option<i32>,
+        /// The announced name of a link.
+        link: Option<ObjectName>,
+    },
+}
+
+/// What came of a task.
+pub enum Outcome {
+    /// Of a look.
+    Looked(Result<Looked, i32>),
+    /// The times are written.
+    TimesWritten,
+    /// Of an open; no descriptor if the client opens the file itself.
+    Granted(Result<Option<OwnedFd>, Errno>),
+    /// A new object.
+    Made(Result<Made, Errno>),
+}
+
+impl Task {
+    /// Carries it out, however long that takes.
+    pub fn run(self, server: &ServerHandle) -> Outcome {
+        match self {
+            Task::Look(look) => {
+                let found = self::look(server, 0, &look, usize::MAX);
+                Outcome::Looked(found.unwrap_or(Err(libc::EIO)))
+            }
+            Task::WriteTimes => {
+                server.objects.flush_touches();
+                server.lower.flush_touches();
+                Outcome::TimesWritten
+            }
+            Task::Grant(granting) => Outcome::Granted(open(server, &granting)),
+            Task::Make { spec, open, link } => Outcome::Made(match (&spec.what, link) {
+                (NewKind::LinkTo(of), Some(link)) => make_link(server, *of, link, &spec),
+                _ => make(server, &spec, open),
+            }),
+        }
+    }
+}
+
+/// Looks at the PFS. `None`: the directory has more than `inline` entries.
+pub(super) fn look(
+    server: &ServerHandle,
+    session: u64,
+    look: &PfsLook,
+    inline: usize,
+) -> Option<Result<Looked, i32>> {
+    let lower = &server.lower;
+    let looked = match look {
+        PfsLook::Attr(path) => lower.attr(path).map(Looked::Attr),
+        PfsLook::Link(path) => lower.link_text(path).map(Looked::Link),
+        PfsLook::List { dir, after } => {
+            let after = after.as_deref();
+            let kept = server.listings.get(session, dir);
+            match kept.filter(|page| page.covers(after)) {
+                Some(page) => Ok(Looked::List(page)),
+                None => match lower.list(dir, after, LOWER_PAGE_ENTRIES, inline) {
+                    Ok(page) => Ok(Looked::List(Arc::new(page?))),
+                    Err(e) => Err(e),
+                },
+            }
+        }
+    };
+    Some(looked.map_err(|e| e.raw_os_error()))
+}
+
+/// Opens what is granted; nothing for a name.
+fn open(server: &ServerHandle, granting: &Granting) -> Result<Option<OwnedFd>, Errno> {
+    if granting.shared
+        && let GrantTarget::Object(object) = granting.target
+    {
+        server.objects.never_reuse(object);
+    }
+    if granting.form != Form::Descriptor {
+        return Ok(None);
+    }
+    match &granting.target {
+        GrantTarget::Object(object) => server.objects.open_object(*object, granting.flags),
+        GrantTarget::Lower(path) => {
+            server.lower.flush_touch(path);
+            server.lower.open(path, granting.flags)
+        }
+    }
+    .map(Some)
+}
+
+/// A new object, or a spare file as one. Where there is no room for one, the spare files make some.
+fn make(server: &ServerHandle, spec: &NewObject, open: Option<i32>) -> Result<Made, Errno> {
+    if let Some(made) = reuse(server, spec, open) {
+        return Ok(made);
+    }
+    let made = match server.objects.make(spec, open, &server.lower) {
+        Err(Errno::NOSPC | Errno::DQUOT) => {
+            for object in server.objects.drop_spares() {
+                server.namespace.object_gone(object);
+            }
+            server.objects.make(spec, open, &server.lower)
+        }
+        other => other,
+    };
+    if let (NewKind::Staged { bytes, .. }, Ok(_)) = (&spec.what, &made) {
+        server.counters.staged(*bytes);
+    }
+    made
+}
+
+/// A new file that is a spare one, if there is one of use.
+fn reuse(server: &ServerHandle, spec: &NewObject, open: Option<i32>) -> Option<Made> {
+    let object = match server.objects.reuse(spec, open?) {
+        Ok(made) => return made,
+        Err(object) => object,
+    };
+    match server.objects.remove(object) {
+        Ok(()) => server.namespace.object_gone(object),
+        // The mark stays, and the next start tries again.
+        Err(e) => server.log.limited(
+            Cause::Io,
+            format_args!("spare backing object {object} could not be removed: {e}"),
+        ),
+    }
+    None
+}
+
+/// A further link to an object, under its announced name.
+fn make_link(
+    server: &ServerHandle,
+    of: ObjectName,
+    link: ObjectName,
+    spec: &NewObject,
+) -> Result<Made, Errno> {
+    match server.objects.make_link(of, link, spec) {
+        Ok(fresh) => Ok(Made {
+            fresh,
+            fd: None,
+            spare: None,
+        }),
+        Err(e) => {
+            // Whatever part of it exists.
+            let _ = server.objects.remove(link);
+            server.namespace.object_gone(link);
+            Err(e)
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What is at hand while a request is decided: tables, backing objects, and a PFS that does not wait.
+
+use crate::ServerHandle;
+use crate::namespace::State;
+use forebay_core::facts::Attr;
+use forebay_core::path::TreePath;
+use forebay_core::record::{BridgeId, ObjectName, Token};
+use forebay_core::request::World;
+use forebay_core::table::{TableError, Tables};
+use forebay_objects::{Shape, shape};
+
+/// [`World`] for one step, valid while a lock on the namespace is held.
+pub(crate) struct Hand<'a> {
+    /// The bridge.
+    pub server: &'a ServerHandle,
+    /// What the lock protects.
+    pub state: &'a State,
+}
+
+impl World for Hand<'_> {
+    fn tables(&self) -> &dyn Tables {
+        self.server.namespace.tables()
+    }
+
+    fn is_single(&self) -> bool {
+        true
+    }
+
+    fn is_at_hand(&self, _: &TreePath) -> bool {
+        true
+    }
+
+    fn is_held_below(&self, _: &TreePath) -> bool {
+        false
+    }
+
+    fn path_of(&self, object: ObjectName) -> Result<Option<TreePath>, TableError> {
+        self.server.namespace.tables().path_of(object)
+    }
+
+    fn moved(&self, origin: &TreePath) -> Option<TreePath> {
+        self.state.moved(origin)
+    }
+
+    fn attr(&self, object: ObjectName) -> Result<Attr, i32> {
+        self.server
+            .objects
+            .attr(object)
+            .map_err(|e| e.raw_os_error())
+    }
+
+    fn link_text(&self, object: ObjectName) -> Result<Vec<u8>, i32> {
+        self.server
+            .objects
+            .link_text(object)
+            .map_err(|e| e.raw_os_error())
+    }
+
+    fn lower(&self, path: &TreePath) -> Option<Result<Option<Attr>, i32>> {
+        let lower = &self.server.lower;
+        (!lower.may_wait()).then(|| lower.attr(path).map_err(|e| e.raw_os_error()))
+    }
+
+    fn lower_link(&self, path: &TreePath) -> Option<Result<Vec<u8>, i32>> {
+        let lower = &self.server.lower;
+        (!lower.may_wait()).then(|| lower.link_text(path).map_err(|e| e.raw_os_error()))
+    }
+
+    fn is_plain(&self, object: ObjectName) -> bool {
+        shape(object) == Shape::File
+    }
+
+    fn times_wait(&self) -> bool {
+        self.server.lower.times().any_waits() || self.server.objects.has_touched()
+    }
+
+    fn next_version(&self) -> u64 {
+        self.server.namespace.next_version()
+    }
+
+    fn me(&self) -> BridgeId {
+        self.server.me
+    }
+
+    fn moment(&self) -> u64 {
+        self.server.namespace.moment()
+    }
+
+    fn pfs_changes(&self) -> u64 {
+        self.server.namespace.lower_changes()
+    }
+
+    fn was_carried_out(&self, token: Token) -> bool {
+        self.server.namespace.was_carried_out(token)
+    }
+
+    fn is_undecided(&self, _: Token) -> bool {
+        // A bridge that is alone decides at once.
+        false
+    }
+}

@@ -1,0 +1,168 @@
+//! What an inode says of itself.
+
+use crate::{Errno, Sys, raw};
+use forebay_types::{Attr, Timestamp};
+use rustix::fs::{
+    self, AtFlags, Gid, Mode, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, UTIME_NOW,
+    UTIME_OMIT, Uid,
+};
+use rustix::path::Arg;
+use rustix::time::{ClockId, clock_gettime};
+use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
+
+/// Symbolic links are not followed; an empty name means the directory itself.
+fn at_flags(name: &[u8]) -> AtFlags {
+    match name.is_empty() {
+        true => AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH,
+        false => AtFlags::SYMLINK_NOFOLLOW,
+    }
+}
+
+/// Attributes of `name` in `dir`, symbolic links not followed; an empty name means `dir` itself.
+///
+/// # Errors
+/// Of `statx`.
+pub fn stat(dir: BorrowedFd<'_>, name: &[u8]) -> Sys<Attr> {
+    let flags = at_flags(name) | AtFlags::NO_AUTOMOUNT;
+    let look = |name: &CStr| {
+        let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        fs::statx(dir, name, flags, wanted).map(|found| attr(&found))
+    };
+    match name {
+        b"" => look(c""),
+        // Inside, so that only the shorter structure is handed out.
+        _ => name.into_with_c_str(look),
+    }
+}
+
+fn attr(x: &Statx) -> Attr {
+    let time = |t: StatxTimestamp| Timestamp {
+        sec: t.tv_sec,
+        nsec: t.tv_nsec,
+    };
+    Attr {
+        mode: u32::from(x.stx_mode),
+        nlink: x.stx_nlink,
+        uid: x.stx_uid,
+        gid: x.stx_gid,
+        dev: fs::makedev(x.stx_dev_major, x.stx_dev_minor),
+        rdev: fs::makedev(x.stx_rdev_major, x.stx_rdev_minor),
+        ino: x.stx_ino,
+        size: x.stx_size,
+        blocks: x.stx_blocks,
+        blksize: x.stx_blksize,
+        atime: time(x.stx_atime),
+        mtime: time(x.stx_mtime),
+        ctime: time(x.stx_ctime),
+        btime: time(x.stx_btime),
+    }
+}
+
+/// `fchmod`.
+///
+/// # Errors
+/// Of the call.
+pub fn chmod(fd: BorrowedFd<'_>, mode: u32) -> Sys<()> {
+    fs::fchmod(fd, Mode::from_raw_mode(mode))
+}
+
+/// `fchmodat` of `name` in `dir`; it must not be a symbolic link.
+///
+/// # Errors
+/// Of the call.
+pub fn chmod_at(dir: BorrowedFd<'_>, name: &[u8], mode: u32) -> Sys<()> {
+    fs::chmodat(dir, name, Mode::from_raw_mode(mode), AtFlags::empty())
+}
+
+/// `fchownat` of `name` in `dir`, or of `dir` itself if the name is empty. An id of all ones stays as it is.
+///
+/// # Errors
+/// Of the call.
+pub fn chown(dir: BorrowedFd<'_>, name: &[u8], uid: u32, gid: u32) -> Sys<()> {
+    let uid = (uid != u32::MAX).then(|| Uid::from_raw(uid));
+    let gid = (gid != u32::MAX).then(|| Gid::from_raw(gid));
+    fs::chownat(dir, name, uid, gid, at_flags(name))
+}
+
+fn set(dir: BorrowedFd<'_>, name: &[u8], times: &Timestamps) -> Sys<()> {
+    match name.is_empty() {
+        true => fs::futimens(dir, times),
+        false => fs::utimensat(dir, name, times, AtFlags::SYMLINK_NOFOLLOW),
+    }
+}
+
+/// A time that has a meaning of its own in place of its nanoseconds.
+fn special(meaning: i64) -> Timespec {
+    Timespec {
+        tv_sec: 0,
+        tv_nsec: meaning,
+    }
+}
+
+/// Sets access and modification time of `name` in `dir`, or of `dir` itself if the name is empty; `None` leaves one
+/// as it is.
+///
+/// # Errors
+/// Of the call.
+pub fn set_times(
+    dir: BorrowedFd<'_>,
+    name: &[u8],
+    atime: Option<Timestamp>,
+    mtime: Option<Timestamp>,
+) -> Sys<()> {
+    let spec = |time: Option<Timestamp>| match time {
+        Some(t) => Timespec {
+            tv_sec: t.sec,
+            tv_nsec: i64::from(t.nsec),
+        },
+        None => special(UTIME_OMIT),
+    };
+    let times = Timestamps {
+        last_access: spec(atime),
+        last_modification: spec(mtime),
+    };
+    set(dir, name, &times)
+}
+
+/// Access, modification and change time are now.
+///
+/// # Errors
+/// Of `futimens`.
+pub fn set_times_to_now(fd: BorrowedFd<'_>) -> Sys<()> {
+    let now = special(UTIME_NOW);
+    let times = Timestamps {
+        last_access: now,
+        last_modification: now,
+    };
+    set(fd, b"", &times)
+}
+
+/// The clock that the kernel stamps inodes with.
+pub fn now_coarse() -> Timestamp {
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    Timestamp {
+        sec: now.tv_sec,
+        nsec: now.tv_nsec as u32,
+    }
+}
+
+/// Flags of an inode that say how the file system stores it: `FS_EXTENT_FL`, `FS_INLINE_DATA_FL`.
+const STORAGE_FLAGS: u32 = 0x0008_0000 | 0x1000_0000;
+
+/// Has somebody set flags (`chattr`) or a project on the inode?
+///
+/// # Errors
+/// Of `ioctl`, but not that the file system has no such things.
+pub fn has_inode_flags(fd: BorrowedFd<'_>) -> Sys<bool> {
+    let flags = known(fs::ioctl_getflags(fd))?.map_or(0, |flags| flags.bits());
+    let project = known(raw::inode::project(fd))?.unwrap_or(0);
+    Ok(flags & !STORAGE_FLAGS != 0 || project != 0)
+}
+
+fn known<T>(outcome: Sys<T>) -> Sys<Option<T>> {
+    match outcome {
+        Err(Errno::NOTTY | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(None),
+        other => other.map(Some),
+    }
+}

@@ -1,0 +1,112 @@
+//! This process, and others by a hold on them.
+
+use crate::events::readable;
+use crate::{Errno, Sys, errno_of, open_path};
+use rustix::fs::Mode;
+use rustix::io::retry_on_intr;
+use rustix::process::{
+    self, Pid, PidfdFlags, Resource, Rlimit, WaitId, WaitIdOptions, getegid, geteuid, getrlimit,
+    pidfd_open, setrlimit,
+};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+/// Effective user and group of this process.
+pub fn my_ids() -> (u32, u32) {
+    (geteuid().as_raw(), getegid().as_raw())
+}
+
+/// Modes of new objects are exact: programs have applied their own umask already.
+pub fn clear_umask() {
+    process::umask(Mode::empty());
+}
+
+/// Raises the limit of open descriptors as far as it goes and returns it.
+pub fn raise_descriptor_limit() -> u64 {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let wanted = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    // Where even this is refused, the limit is what it was.
+    let _ = setrlimit(Resource::Nofile, wanted);
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Takes over what this process was given as its standard input, which is nothing from then on.
+///
+/// # Errors
+/// No descriptor.
+pub fn take_stdin() -> Sys<OwnedFd> {
+    let given = std::io::stdin();
+    let given = given.as_fd().try_clone_to_owned().map_err(errno_of)?;
+    let nothing = open_path(Path::new("/dev/null"), libc::O_RDONLY)?;
+    rustix::stdio::dup2_stdin(nothing)?;
+    Ok(given)
+}
+
+fn pid(number: u32) -> Sys<Pid> {
+    i32::try_from(number)
+        .ok()
+        .and_then(Pid::from_raw)
+        .ok_or(Errno::INVAL)
+}
+
+/// Waits until the child has ended, but leaves it to be waited for: its id is still its own.
+///
+/// # Errors
+/// ECHILD if there is no such child.
+pub fn await_end(child: u32) -> Sys<()> {
+    let child = pid(child)?;
+    let how = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    retry_on_intr(|| process::waitid(WaitId::Pid(child), how)).map(drop)
+}
+
+/// A hold on a process that need not be our child (pidfd), so that its id cannot be mistaken for another's.
+#[derive(Debug)]
+pub struct Process(OwnedFd);
+
+impl AsFd for Process {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Process {
+    /// Takes hold of a process.
+    ///
+    /// # Errors
+    /// ESRCH if there is none with this id.
+    pub fn open(number: u32) -> Sys<Process> {
+        pidfd_open(pid(number)?, PidfdFlags::empty()).map(Process)
+    }
+
+    /// A second hold on the same process.
+    ///
+    /// # Errors
+    /// No descriptor.
+    pub fn try_clone(&self) -> Sys<Process> {
+        self.0.try_clone().map(Process).map_err(errno_of)
+    }
+
+    /// Has it ended?
+    pub fn has_ended(&self) -> bool {
+        readable(&[self], 0)[0]
+    }
+
+    /// Waits until it has ended.
+    pub fn await_end(&self) {
+        while !readable(&[self], -1)[0] {}
+    }
+
+    /// Waits until this one or the other one has ended; true if the other one goes on.
+    pub fn ends_before(&self, other: &Process) -> bool {
+        loop {
+            match readable(&[self, other], -1)[..] {
+                [_, true] => return false,
+                [true, false] => return true,
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Memory that other processes, or a file, share with this one.
+//!
+//! `rustix` makes and ends a mapping; that its bytes are touched only while it is there, and as what others may change
+//! at any time, is a promise that only this module can keep.
+
+use crate::{Errno, Sys};
+use rustix::fs::fstat;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+/// A shared mapping that can be read and written.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    pub(super) at: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread; what gives access to its bytes says to whom.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `bytes` of a file, which must have so many: behind its end an access ends the process.
+    pub(super) fn new(file: BorrowedFd<'_>, bytes: usize, flags: MapFlags) -> Sys<Self> {
+        if fstat(file)?.st_size < i64::try_from(bytes).map_err(|_| Errno::INVAL)? {
+            return Err(Errno::INVAL);
+        }
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, at an address that the kernel chooses.
+        let at = unsafe { mmap(std::ptr::null_mut(), bytes, access, flags, file, 0) }?;
+        let at = NonNull::new(at.cast()).ok_or(Errno::NOMEM)?;
+        Ok(Mapping { at, bytes })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `new`, to which nobody refers any more. It can't fail then.
+        let _ = unsafe { munmap(self.at.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// Words in a mapped file: what is stored is in the page cache at once, and outlives the process.
+#[derive(Debug)]
+pub struct MappedWords(Mapping);
+
+impl MappedWords {
+    /// Maps the first `count` words of a file. It must not be made shorter while the value lives: an access behind the
+    /// end of a file ends the process.
+    ///
+    /// # Errors
+    /// EINVAL if the file is shorter, or no word is asked for; else of `mmap`.
+    pub fn new(file: BorrowedFd<'_>, count: usize) -> Sys<Self> {
+        let bytes = count.checked_mul(size_of::<u64>()).ok_or(Errno::INVAL)?;
+        Mapping::new(file, bytes, MapFlags::SHARED).map(MappedWords)
+    }
+
+    /// The words.
+    pub fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping has so many words, is aligned to a page, and lives as long as `self`.
+        unsafe {
+            std::slice::from_raw_parts(self.0.at.as_ptr().cast(), self.0.bytes / size_of::<u64>())
+        }
+    }
+}
+
+/// A mapped file that is only written, and by its owner alone.
+#[derive(Debug)]
+pub struct MappedBytes(Mapping);
+
+impl MappedBytes {
+    /// Maps the first `bytes` of a file. It must not be made shorter while the value lives: an access behind the end
+    /// of a file ends the process.
+    ///
+    /// # Errors
+    /// EINVAL if the file is shorter, or no byte is asked for; else of `mmap`.
+    pub fn new(file: BorrowedFd<'_>, bytes: usize) -> Sys<Self> {
+        Mapping::new(file, bytes, MapFlags::SHARED).map(MappedBytes)
+    }
+
+    /// Writes `bytes` from byte `at` on.
+    ///
+    /// # Panics
+    /// They do not fit.
+    pub fn write(&mut self, bytes: &[u8], at: usize) {
+        let end = at.checked_add(bytes.len());
+        assert!(
+            end.is_some_and(|end| end <= self.0.bytes),
+            "bytes beyond the mapped part of a file"
+        );
+        // SAFETY: both have so many bytes there, and a slice of this process does not overlap with a mapping that
+        // gives out no slices.
+        unsafe {
+            self.0
+                .at
+                .add(at)
+                .copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::fd::AsFd;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn what_is_stored_in_a_mapped_file_is_in_the_file_at_once() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.set_len(32).unwrap();
+        let words = MappedWords::new(file.as_fd(), 4).unwrap();
+        assert_eq!(words.words().len(), 4);
+        words.words()[1].store(u64::from_ne_bytes(*b"abcdefgh"), Ordering::Relaxed);
+        let mut bytes = MappedBytes::new(file.as_fd(), 32).unwrap();
+        bytes.write(b"ijkl", 28);
+        let mut all = Vec::new();
+        file.read_to_end(&mut all).unwrap();
+        assert_eq!(&all[..8], [0; 8]);
+        assert_eq!(&all[8..16], b"abcdefgh");
+        assert_eq!(&all[28..], b"ijkl");
+    }
+
+    #[test]
+    fn a_file_that_is_too_short_is_not_mapped() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(31).unwrap();
+        let words = MappedWords::new(file.as_fd(), 4).map(drop);
+        assert_eq!(words, Err(Errno::INVAL));
+        let huge = MappedWords::new(file.as_fd(), usize::MAX).map(drop);
+        assert_eq!(huge, Err(Errno::INVAL));
+        let bytes = MappedBytes::new(file.as_fd(), 32).map(drop);
+        assert_eq!(bytes, Err(Errno::INVAL));
+        let none = MappedBytes::new(file.as_fd(), 0).map(drop);
+        assert_eq!(none, Err(Errno::INVAL));
+    }
+}

@@ -1,0 +1,54 @@
+//! What happens between fork and exec.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Lets the command start in a session of its own, with standard streams and nothing else: no terminal can signal it,
+/// it outlives us, and it holds nothing open that we inherited.
+pub fn in_new_session(command: &mut Command) {
+    // SAFETY: these calls are safe between fork and exec. Neither can fail for a process that was just forked, and
+    // without them the program would still do what it is for.
+    unsafe {
+        command.pre_exec(|| {
+            libc::setsid();
+            libc::close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as libc::c_int);
+            Ok(())
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::{FdFlags, fcntl_setfd};
+    use std::process::Stdio;
+
+    #[test]
+    fn a_program_in_a_new_session_leads_it_and_has_only_its_standard_streams() {
+        let leaked = std::fs::File::open("/dev/null").unwrap();
+        fcntl_setfd(&leaked, FdFlags::empty()).unwrap();
+        let mut command = Command::new("/bin/sh");
+        // Field 6 of `stat` is the session. `ls` itself opens the directory, as one descriptor more.
+        command
+            .args([
+                "-c",
+                "read -r _ _ _ _ _ session _ </proc/self/stat; echo $$ $session; ls /proc/$$/fd",
+            ])
+            .stdin(Stdio::null());
+        in_new_session(&mut command);
+        let output = command.output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mut lines = text.lines();
+        let (own, session) = lines.next().unwrap().split_once(' ').unwrap();
+        assert_eq!(own, session);
+        assert_eq!(lines.collect::<Vec<_>>(), ["0", "1", "2"]);
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_said_to_be_missing() {
+        let mut command = Command::new("/nowhere/program");
+        in_new_session(&mut command);
+        let failed = command.spawn().unwrap_err();
+        assert_eq!(failed.kind(), std::io::ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,80 @@
+//! Signals of this process: masks, handlers, and a descriptor in their place. `rustix` has them only for programs
+//! without a C library, whose own idea of signals this would disturb.
+
+use super::check;
+use crate::Sys;
+use std::mem::MaybeUninit;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
+/// Blocks the signals that end or trouble a bridge, for this thread and all it starts, and gives a descriptor that
+/// SIGTERM makes readable.
+///
+/// # Errors
+/// No descriptor.
+pub fn signals() -> Sys<OwnedFd> {
+    // SAFETY: the set is made by sigemptyset before it is used; SIG_IGN is a valid handler; the descriptor is new.
+    unsafe {
+        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+        libc::sigemptyset(set.as_mut_ptr());
+        let mut set = set.assume_init();
+        libc::sigaddset(&raw mut set, libc::SIGTERM);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+        // An interrupt at the terminal is for the program and for `forebay run`, which still needs the bridge; SIGIO
+        // comes from leases.
+        for ignored in [libc::SIGINT, libc::SIGHUP, libc::SIGIO, libc::SIGPIPE] {
+            libc::signal(ignored, libc::SIG_IGN);
+        }
+        let fd = check(libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Signals that ask to end, which [`watch_signals`] counts and passes on.
+const WATCHED: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+
+static SIGNALS: AtomicU32 = AtomicU32::new(0);
+static PROGRAM: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    SIGNALS.fetch_add(1, Ordering::SeqCst);
+    let program = PROGRAM.load(Ordering::SeqCst);
+    // SAFETY: the kernel passes a valid siginfo.
+    let by_process = !info.is_null() && unsafe { (*info).si_code } <= 0;
+    // The terminal has signalled the whole foreground group, the program included. What another process sent came to
+    // us alone.
+    if program > 0 && by_process {
+        // SAFETY: kill may be called in a handler; the program has not been waited for yet.
+        unsafe {
+            libc::kill(program, signal);
+        }
+    }
+}
+
+/// Counts requests to end from here on instead of dying. One that is ignored already (`nohup`) stays so.
+pub fn watch_signals() {
+    for signal in WATCHED {
+        // SAFETY: zeroed sigaction structures are valid; the handler only does what a handler may.
+        unsafe {
+            let mut old: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &raw mut old);
+            if old.sa_sigaction == libc::SIG_IGN {
+                continue;
+            }
+            let mut new: libc::sigaction = std::mem::zeroed();
+            new.sa_sigaction = on_signal as *const () as usize;
+            new.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+            libc::sigaction(signal, &raw const new, std::ptr::null_mut());
+        }
+    }
+}
+
+/// Requests to end since [`watch_signals`].
+pub fn signals_seen() -> u32 {
+    SIGNALS.load(Ordering::SeqCst)
+}
+
+/// From now on signals that other processes send us go to this one, too; 0 for none.
+pub fn pass_signals_to(pid: u32) {
+    PROGRAM.store(i32::try_from(pid).unwrap_or(0), Ordering::SeqCst);
+}

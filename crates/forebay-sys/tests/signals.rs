@@ -1,0 +1,59 @@
+//! Requests to end: how the command counts and passes them on, and how a bridge hears of them. One test, because
+//! signals are the whole process's.
+
+#![allow(unsafe_code)]
+
+use forebay_sys as sys;
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+
+/// To this very thread, at once.
+fn raise(signal: i32) {
+    // SAFETY: plain integer.
+    assert_eq!(unsafe { libc::raise(signal) }, 0);
+}
+
+fn handler(signal: i32) -> usize {
+    // SAFETY: a zeroed sigaction is valid, and is filled in.
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut now);
+        now.sa_sigaction
+    }
+}
+
+#[test]
+fn requests_to_end_are_counted_passed_on_and_heard() {
+    // SAFETY: SIG_IGN is a valid handler.
+    unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+    sys::watch_signals();
+    assert_eq!(sys::signals_seen(), 0);
+    raise(libc::SIGTERM);
+    raise(libc::SIGINT);
+    assert_eq!(sys::signals_seen(), 2);
+    // What was ignored stays so.
+    raise(libc::SIGHUP);
+    assert_eq!(
+        (sys::signals_seen(), handler(libc::SIGHUP)),
+        (2, libc::SIG_IGN)
+    );
+
+    let mut command = Command::new("cat");
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    sys::pass_signals_to(child.id());
+    raise(libc::SIGQUIT);
+    sys::pass_signals_to(0);
+    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGQUIT));
+    assert_eq!(sys::signals_seen(), 3);
+
+    let asked = sys::signals().unwrap();
+    for ignored in [libc::SIGINT, libc::SIGHUP, libc::SIGIO, libc::SIGPIPE] {
+        raise(ignored);
+        assert_eq!(handler(ignored), libc::SIG_IGN);
+    }
+    assert!(!sys::is_readable(asked.as_fd()));
+    raise(libc::SIGTERM);
+    assert!(sys::is_readable(asked.as_fd()));
+    assert_eq!(sys::signals_seen(), 3);
+}
