@@ -1,14 +1,13 @@
 //! What a drain has done so far, for whoever asks.
 
-use forebay_admin::drain::{DrainStatus, Left, LeftPage, Reason, State};
+use forebay_admin::drain::{DrainState, DrainStatus, Left, Reason};
 use forebay_core::drain::{self, Drain, Report, Tally};
+use forebay_core::path::TreePath;
 use forebay_sys::Errno;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// An answer must fit into one message.
-const PAGE_BYTES: usize = 40 << 10;
 /// More of the same kind say nothing new.
 const MOST_REMARKS: usize = 20;
 
@@ -23,7 +22,7 @@ pub struct Counters {
 
 #[derive(Default)]
 struct Rest {
-    state: State,
+    state: DrainState,
     seconds: f64,
     tally: Tally,
     report: Report,
@@ -40,7 +39,11 @@ impl Counters {
             bytes_verified: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             rest: Mutex::new(Rest {
-                state: if running { State::Running } else { State::Idle },
+                state: if running {
+                    DrainState::Running
+                } else {
+                    DrainState::Idle
+                },
                 ..Rest::default()
             }),
         }
@@ -62,7 +65,7 @@ impl Counters {
 
     /// Is it at work?
     pub fn is_running(&self) -> bool {
-        self.rest.lock().state == State::Running
+        self.rest.lock().state == DrainState::Running
     }
 
     /// The drain has got this far.
@@ -94,9 +97,9 @@ impl Counters {
         let mut rest = self.rest.lock();
         rest.seconds = self.started.elapsed().as_secs_f64();
         rest.state = match failure {
-            Some(_) => State::Failed,
-            None if self.is_stopping() => State::Stopped,
-            None => State::Done,
+            Some(_) => DrainState::Failed,
+            None if self.is_stopping() => DrainState::Stopped,
+            None => DrainState::Done,
         };
         rest.failure = failure;
     }
@@ -117,7 +120,7 @@ impl Counters {
             renamed: rest.tally.renamed,
             removed: rest.tally.removed,
             seconds: match rest.state {
-                State::Running => self.started.elapsed().as_secs_f64(),
+                DrainState::Running => self.started.elapsed().as_secs_f64(),
                 _ => rest.seconds,
             },
             left: rest.report.left_count,
@@ -129,22 +132,15 @@ impl Counters {
         }
     }
 
-    /// A part of the list of what is left.
-    pub fn left_from(&self, from: u64) -> LeftPage {
+    /// A part of the list of what is left: at most `limit` entries, by path, from the first path greater than
+    /// `after` on.
+    pub fn left_after(&self, after: Option<&TreePath>, limit: usize) -> Vec<(TreePath, Left)> {
         let rest = self.rest.lock();
-        let mut page = LeftPage::default();
-        let mut bytes = 0;
-        for (i, left) in rest.report.left.iter().enumerate().skip(from as usize) {
-            let left = words(left);
-            // A byte of a path may take six in JSON.
-            bytes += 6 * left.path.len() + left.cause.len() + left.operation.len() + 80;
-            if bytes > PAGE_BYTES && !page.entries.is_empty() {
-                page.next = Some(i as u64);
-                break;
-            }
-            page.entries.push(left);
-        }
-        page
+        let all = &rest.report.left;
+        debug_assert!(all.is_sorted_by_key(|left| &left.path), "by path");
+        let from = after.map_or(0, |after| all.partition_point(|left| left.path <= *after));
+        let part = all[from..].iter().take(limit);
+        part.map(|left| (left.path.clone(), words(left))).collect()
     }
 }
 

@@ -212,7 +212,7 @@ impl Namespace {
                 Output::Commit(changes) => self.tables.apply(&changes)?,
                 Output::Done { verdict, .. } => committed = verdict == Verdict::Committed,
                 other => {
-                    return Err(TableError(format!(
+                    return Err(TableError::Failed(format!(
                         "a bridge that is alone wants {other:?}"
                     )));
                 }
@@ -220,7 +220,9 @@ impl Namespace {
         }
         *place = Some(bridge);
         if !committed {
-            return Err(TableError("a bridge that is alone did not agree".into()));
+            return Err(TableError::Failed(
+                "a bridge that is alone did not agree".into(),
+            ));
         }
         Ok(())
     }

@@ -29,10 +29,7 @@ pub struct Past {
 fn number<const N: usize>(tables: &impl Tables, key: &[u8]) -> Result<Option<[u8; N]>, TableError> {
     tables
         .meta(key)?
-        .map(|v| {
-            <[u8; N]>::try_from(&v[..])
-                .map_err(|_| TableError(format!("damaged value of {}", key.escape_ascii())))
-        })
+        .map(|v| <[u8; N]>::try_from(&v[..]).map_err(|_| TableError::damaged("value", key)))
         .transpose()
 }
 
@@ -141,7 +138,7 @@ fn suspects(server: &ServerHandle, watermark: u64) -> Result<Vec<ObjectName>, Ta
     let found = server
         .objects
         .scan(folder_of(watermark))
-        .map_err(|e| TableError(format!("can't list backing objects: {e}")))?;
+        .map_err(|e| TableError::Failed(format!("can't list backing objects: {e}")))?;
     let objects = found.into_iter().flatten().map(|(object, _)| object);
     Ok(objects.filter(|o| o.oid.seq() >= watermark).collect())
 }

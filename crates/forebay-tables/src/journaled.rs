@@ -69,13 +69,14 @@ impl<T: Base> Journaled<T> {
             Some(bytes) => bytes
                 .try_into()
                 .map(u64::from_le_bytes)
-                .map_err(|_| TableError("damaged number of the journal's lap".into()))?,
+                .map_err(|_| TableError::damaged("number of the journal's lap", LAP))?,
         };
         let (journal, entries) = Journal::open(path, lap)?;
         let mut net = Net::default();
         for entry in entries {
-            let batch = decode_batch(&entry)
-                .map_err(|e| TableError(format!("batch in the journal: {e}")))?;
+            let batch = decode_batch(&entry).map_err(|why| {
+                TableError::unread("batch", "an entry of the journal".into(), why)
+            })?;
             net.absorb(&batch);
         }
         Ok(Journaled {

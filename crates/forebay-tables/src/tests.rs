@@ -279,7 +279,7 @@ impl Base for Disk {
             2 => self.tables.write_net(net)?,
             _ => return self.tables.write_net(net),
         }
-        Err(TableError("who knows".into()))
+        Err(TableError::Failed("who knows".into()))
     }
 }
 
