@@ -51,8 +51,5 @@ pub const MARKS_PER_COMMIT: usize = 64;
 pub const TOUCH_DELAY: Duration = Duration::from_millis(50);
 /// A cause appears in the log at most once in this time; the next line says how many were left out.
 pub const LOG_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a request waits for a drain to carry out on the PFS what has been decided about a record; then it
-/// is answered EIO.
-pub const SETTLE_PATIENCE: Duration = Duration::from_secs(30);
 /// How long the end of the bridge waits for requests that block.
 pub const STOP_PATIENCE: Duration = Duration::from_secs(30);
