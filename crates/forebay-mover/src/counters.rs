@@ -2,7 +2,6 @@
 
 use forebay_admin::drain::{DrainState, DrainStatus, Left, Reason};
 use forebay_core::drain::{self, Drain, Report, Tally};
-use forebay_core::path::TreePath;
 use forebay_sys::Errno;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -132,15 +131,12 @@ impl Counters {
         }
     }
 
-    /// A part of the list of what is left: at most `limit` entries, by path, from the first path greater than
-    /// `after` on.
-    pub fn left_after(&self, after: Option<&TreePath>, limit: usize) -> Vec<(TreePath, Left)> {
+    /// A part of the list of what is left: at most `limit` entries, by path, from the entry with number `from` on.
+    /// There is no list until the drain has come to its end, and then it stays what it is.
+    pub fn left_from(&self, from: usize, limit: usize) -> Vec<Left> {
         let rest = self.rest.lock();
-        let all = &rest.report.left;
-        debug_assert!(all.is_sorted_by_key(|left| &left.path), "by path");
-        let from = after.map_or(0, |after| all.partition_point(|left| left.path <= *after));
-        let part = all[from..].iter().take(limit);
-        part.map(|left| (left.path.clone(), words(left))).collect()
+        let list = rest.report.left.iter();
+        list.skip(from).take(limit).map(words).collect()
     }
 }
 
@@ -164,5 +160,41 @@ fn words(left: &drain::Left) -> Left {
         reason,
         operation: operation.to_owned(),
         cause,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_core::path::TreePath;
+
+    #[test]
+    fn a_million_entries_are_listed_in_parts_without_a_gap() {
+        const ENTRIES: u64 = 1_000_000;
+        let counters = Counters::new(true);
+        let mut list: Vec<_> = (0..ENTRIES)
+            .map(|n| drain::Left {
+                path: TreePath::new(format!("d{:03}/f{n:07}", n % 1000)).unwrap(),
+                bytes: n,
+                reason: drain::Reason::Stopped,
+            })
+            .collect();
+        list.sort_by(|a, b| a.path.cmp(&b.path));
+        let paths: Vec<_> = list.iter().map(|left| left.path.to_string()).collect();
+        counters.rest.lock().report.left = list;
+        let (mut seen, mut bytes) = (0, 0);
+        loop {
+            let part = counters.left_from(seen, 1000);
+            assert!(part.len() <= 1000);
+            if part.is_empty() {
+                break;
+            }
+            for left in &part {
+                assert_eq!(left.path, paths[seen]);
+                seen += 1;
+                bytes += left.bytes;
+            }
+        }
+        assert_eq!((seen as u64, bytes), (ENTRIES, ENTRIES * (ENTRIES - 1) / 2));
     }
 }

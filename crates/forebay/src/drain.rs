@@ -29,18 +29,14 @@ pub enum Naming {
 pub struct Drained {
     /// Its counters.
     pub status: DrainStatus,
-    /// What is not on the PFS, as much of it as is to be named.
+    /// What is not on the PFS, as much of it as is to be named and as the bridge keeps.
     pub named: Vec<Left>,
-    /// Number of all things that are not on the PFS.
-    pub left: u64,
-    /// Their bytes.
-    pub left_bytes: u64,
 }
 
 impl Drained {
     /// Is everything on the PFS?
     pub fn is_complete(&self) -> bool {
-        self.status.state == DrainState::Done && self.left == 0
+        self.status.state == DrainState::Done && self.status.left == 0
     }
 }
 
@@ -63,16 +59,12 @@ pub fn drain(
     let mut drained = Drained {
         status,
         named: Vec::new(),
-        left: 0,
-        left_bytes: 0,
     };
     for left in bridge.control.left()? {
-        let left = left?;
-        drained.left += 1;
-        drained.left_bytes += left.bytes;
-        if naming == Naming::All || drained.named.len() < MOST_LINES {
-            drained.named.push(left);
+        if naming == Naming::Some && drained.named.len() == MOST_LINES {
+            break;
         }
+        drained.named.push(left?);
     }
     Ok(drained)
 }
@@ -194,18 +186,20 @@ pub fn tell_left(drained: &Drained, retry: &str) {
     if let Some(failure) = &drained.status.failure {
         eprintln!("forebay: the drain failed: {failure}");
     }
+    // The bridge keeps a list of many, but not of all.
+    let (n, bytes) = (drained.status.left, drained.status.left_bytes);
     eprintln!(
         "forebay: {} ({}) left in the buffer, not on the PFS yet; nothing is lost:",
-        units::count(drained.left, "thing", "things"),
-        units::bytes(drained.left_bytes),
+        units::count(n, "thing", "things"),
+        units::bytes(bytes),
     );
     for left in drained.named.iter().take(MOST_LINES) {
         eprintln!("  {}: {}", left.path, why(left));
     }
-    if drained.left > MOST_LINES as u64 {
+    if n > MOST_LINES as u64 {
         eprintln!(
             "  ... and {} more (--report FILE lists them)",
-            units::number(drained.left - MOST_LINES as u64)
+            units::number(n - MOST_LINES as u64)
         );
     }
     eprintln!("  hint: to go on, run: {retry}");

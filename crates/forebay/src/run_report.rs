@@ -396,8 +396,8 @@ fn left_text(d: &Drained) -> String {
     }
     let mut text = format!(
         "{}, {} (listed below)",
-        units::count(d.left, "thing", "things"),
-        units::bytes(d.left_bytes)
+        units::count(d.status.left, "thing", "things"),
+        units::bytes(d.status.left_bytes)
     );
     if d.status.state == DrainState::Stopped {
         text.push_str("; the drain was stopped");

@@ -154,19 +154,20 @@ impl Admin {
         }
     }
 
-    /// Sends what the last drain has left, a part at a time: the list may be long, and the drain may go on.
+    /// Sends what the last drain has left, a part at a time: the list may be long, and the
+    /// caller slow.
     fn send_left(&self, answer: &mut Answer<'_>) -> Outcome {
         let counters = self.counters();
-        let mut after = None;
+        let mut sent = 0;
         loop {
-            let part = counters.left_after(after.as_ref(), LEFT_PER_LOOK);
-            for (_, left) in &part {
+            let part = counters.left_from(sent, LEFT_PER_LOOK);
+            if part.is_empty() {
+                return Ok(());
+            }
+            for left in &part {
                 answer.item(left)?;
             }
-            match part.into_iter().next_back() {
-                Some((path, _)) => after = Some(path),
-                None => return Ok(()),
-            }
+            sent += part.len();
         }
     }
 

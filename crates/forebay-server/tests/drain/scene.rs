@@ -157,8 +157,7 @@ impl Drop for Bridge {
 }
 
 fn left_of(counters: &Counters) -> Vec<Left> {
-    let all = counters.left_after(None, usize::MAX);
-    all.into_iter().map(|(_, left)| left).collect()
+    counters.left_from(0, usize::MAX)
 }
 
 /// One thread, so that every run passes the same points.
