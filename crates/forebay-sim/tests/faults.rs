@@ -1,9 +1,9 @@
 //! The fault simulator as a test: many seeds keep every promise, and planted bugs are found.
 
-use forebay_sim::faults::{Failure, FaultOptions, Mutation, Summary, run};
+use forebay_sim::faults::{Calm, Failure, FaultOptions, Mutation, Plan, Summary, run};
 
 /// Seeds of a test run.
-const SEEDS: u64 = 2_000;
+const SEEDS: u64 = 10_000;
 /// A planted bug has to be found within so many seeds.
 const SEEDS_PER_BUG: u64 = 500;
 
@@ -25,8 +25,11 @@ fn keeps_promises(options: &FaultOptions) -> Summary {
 }
 
 #[test]
-fn two_thousand_seeds_keep_every_promise() {
+fn ten_thousand_seeds_keep_every_promise() {
+    let begin = std::time::Instant::now();
     let summary = keeps_promises(&options(1, SEEDS));
+    let per_second = SEEDS as f64 / begin.elapsed().as_secs_f64();
+    println!("{summary}; {per_second:.0} seeds per second");
     assert_eq!(summary.seeds, SEEDS);
     // They do something, and are disturbed in it.
     assert!(summary.operations > 20 * SEEDS, "{summary}");
@@ -52,6 +55,7 @@ fn every_planted_bug_is_found() {
     for mutation in Mutation::ALL {
         let options = FaultOptions {
             mutation: Some(mutation),
+            shrink: false,
             ..options(1, SEEDS_PER_BUG)
         };
         let mut report = Vec::new();
@@ -84,4 +88,57 @@ fn the_same_seed_is_the_same_run_to_the_last_message() {
         assert!(first == trace(seed), "seed {seed}");
         assert!(first != trace(seed + 1), "seed {seed} is not the next one");
     }
+}
+
+#[test]
+fn a_failing_run_is_made_smaller_and_breaks_the_same_promise() {
+    let mutation = Some(Mutation::ReadersIgnoreUndecided);
+    let options = FaultOptions {
+        mutation,
+        ..options(1, SEEDS_PER_BUG)
+    };
+    let whole = FaultOptions {
+        shrink: false,
+        ..options.clone()
+    };
+    let broken = |options: &FaultOptions| {
+        let Err(Failure::Broken {
+            promise, smallest, ..
+        }) = run(options, &mut std::io::sink())
+        else {
+            panic!("the bug stays unnoticed");
+        };
+        (promise, smallest)
+    };
+    let (promise, plan) = broken(&whole);
+    let (same, smallest) = broken(&options);
+    assert_eq!(promise, same);
+    let size = |plan: &Plan| (plan.clients as u32 * plan.steps, plan.bridges);
+    assert!(size(&smallest) < size(&plan), "{smallest}, {plan}");
+    assert!(
+        smallest.calm.count() > 0,
+        "some faults do not matter: {smallest}"
+    );
+    // What is printed gives this very run.
+    let again = FaultOptions {
+        first_seed: smallest.seed,
+        seeds: 1,
+        bridges: Some(smallest.bridges),
+        clients: Some(smallest.clients),
+        steps: Some(smallest.steps),
+        calm: Calm::parse(&smallest.calm.to_string()).unwrap(),
+        ..whole
+    };
+    assert_eq!(broken(&again), (promise, smallest));
+}
+
+#[test]
+fn threads_change_nothing() {
+    let summary = |threads| {
+        keeps_promises(&FaultOptions {
+            threads: Some(threads),
+            ..options(1, 100)
+        })
+    };
+    assert_eq!(summary(1), summary(3));
 }

@@ -334,6 +334,18 @@ pub enum SimVerb {
         /// The first seed.
         #[arg(long, value_name = "SEED", default_value_t = 1)]
         first: u64,
+        /// Bridges, instead of what the seed says.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4))]
+        bridges: Option<u32>,
+        /// Clients, instead of what the seed says.
+        #[arg(long, value_name = "N")]
+        clients: Option<usize>,
+        /// Operations of each client, instead of what the seed says.
+        #[arg(long, value_name = "N")]
+        steps: Option<u32>,
+        /// Kinds of faults to leave out, with commas between them.
+        #[arg(long, value_name = "KINDS")]
+        calm: Option<String>,
         /// Write down everything that happens, not only what concerns a broken promise.
         #[arg(long)]
         trace: bool,

@@ -1,6 +1,7 @@
 //! What surrounds the bridges: time, the network, faults, and the record of all that.
 
 use super::history::Outcome;
+use super::plan::{Calm, Plan};
 use super::random::Random;
 use super::trace::{Trace, Way};
 use forebay_core::bridge::Message;
@@ -105,6 +106,25 @@ impl Weather {
             down_us: u64::from(pick(random, &[2_000, 50_000, 1_500_000])),
         }
     }
+
+    /// The same weather without some of its kinds.
+    fn without(mut self, calm: Calm) -> Self {
+        let kinds = [
+            (Calm::LOST, &mut self.drop),
+            (Calm::DOUBLED, &mut self.double),
+            (Calm::SLOW, &mut self.slow),
+            (Calm::CUT, &mut self.cut),
+            (Calm::HANGUP, &mut self.hangup),
+            (Calm::CRASH, &mut self.crash),
+            (Calm::CRASH_AFTER_WRITE, &mut self.crash_after_write),
+        ];
+        for (kind, chance) in kinds {
+            if calm.has(kind) {
+                *chance = 0;
+            }
+        }
+        self
+    }
 }
 
 /// Counts of one run.
@@ -135,9 +155,9 @@ pub(super) struct Env {
 }
 
 impl Env {
-    pub(super) fn new(seed: u64, trace: Trace) -> Self {
-        let mut random = Random::new(seed);
-        let weather = Weather::of(&mut random);
+    pub(super) fn new(plan: &Plan, trace: Trace) -> Self {
+        let mut random = Random::new(plan.seed);
+        let weather = Weather::of(&mut random).without(plan.calm);
         Env {
             now: 0,
             random,

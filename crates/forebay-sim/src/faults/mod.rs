@@ -49,55 +49,22 @@ mod linear;
 mod look;
 mod model;
 mod node;
+mod plan;
 mod random;
 mod request;
+mod runner;
+mod shrink;
 mod trace;
 mod workload;
 mod world;
 
 pub use forebay_core::bridge::Mutation;
 
-use forebay_core::membership::Membership;
+pub use plan::{Calm, FaultOptions, Plan};
+pub use runner::{run, run_with_progress};
+
 use forebay_core::path::TreePath;
-use forebay_core::record::BridgeId;
-use random::Random;
-use std::collections::BTreeMap;
 use std::fmt;
-use std::io::Write;
-use world::World;
-
-/// What to run.
-#[derive(Debug, Clone)]
-pub struct FaultOptions {
-    /// The first seed.
-    pub first_seed: u64,
-    /// How many seeds, counted up from the first.
-    pub seeds: u64,
-    /// Bridges; `None` leaves it to the seed, from 1 to 4.
-    pub bridges: Option<u32>,
-    /// Clients; `None` leaves it to the seed, from 2 to 5.
-    pub clients: Option<usize>,
-    /// Operations of each client; `None` leaves it to the seed, from 6 to 30.
-    pub steps: Option<u32>,
-    /// A planted bug. Without the feature `planted-bugs` it does nothing.
-    pub mutation: Option<Mutation>,
-    /// Write the whole trace of each seed.
-    pub trace: bool,
-}
-
-impl Default for FaultOptions {
-    fn default() -> Self {
-        FaultOptions {
-            first_seed: 1,
-            seeds: 200,
-            bridges: None,
-            clients: None,
-            steps: None,
-            mutation: None,
-            trace: false,
-        }
-    }
-}
 
 /// What was run, when all promises were kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -140,8 +107,10 @@ pub enum Failure {
         seed: u64,
         /// What was promised.
         promise: String,
-        /// What happened, for people.
+        /// What happened, for people: the smallest run that was found, with its trace.
         report: String,
+        /// The smallest run that was found to break the same promise.
+        smallest: Plan,
     },
     /// The output could not be written.
     Output(std::io::Error),
@@ -179,89 +148,4 @@ impl Broken {
             paths,
         }
     }
-}
-
-/// One seed, with all that follows from it and the options.
-struct Plan {
-    seed: u64,
-    bridges: u32,
-    clients: usize,
-    steps: u32,
-    mutation: Option<Mutation>,
-}
-
-impl Plan {
-    fn of(seed: u64, options: &FaultOptions) -> Self {
-        // Not the generator of the run itself, so that an option changes nothing else.
-        let mut random = Random::new(!seed);
-        let bridges = *random.pick(&[1, 1, 2, 2, 3, 3, 3, 4]);
-        let clients = random.between(2, 5) as usize;
-        let steps = random.between(6, 30) as u32;
-        Plan {
-            seed,
-            bridges: options.bridges.unwrap_or(bridges).max(1),
-            clients: options.clients.unwrap_or(clients),
-            steps: options.steps.unwrap_or(steps),
-            mutation: options.mutation,
-        }
-    }
-}
-
-/// Runs the seeds one after the other and stops at the first that breaks a promise.
-/// Writes the failing seed, the promise, and the trace of what concerns it.
-///
-/// # Errors
-/// [`Failure`]: a broken promise, or `out` failed.
-pub fn run(options: &FaultOptions, out: &mut dyn Write) -> Result<Summary, Failure> {
-    let mut memberships = BTreeMap::new();
-    let mut summary = Summary::default();
-    for seed in (options.first_seed..).take(options.seeds as usize) {
-        let plan = Plan::of(seed, options);
-        let membership = memberships.entry(plan.bridges).or_insert_with(|| {
-            let members = (0..plan.bridges).map(BridgeId).collect();
-            Membership::new(BridgeId(0), members)
-        });
-        let mut world = World::new(&plan, membership, options.trace);
-        let result = world.run();
-        if options.trace {
-            writeln!(out, "seed {seed}\n{}", world.trace(&[]))?;
-        }
-        if let Err(broken) = result {
-            return Err(report(&plan, membership, &broken, out)?);
-        }
-        summary += Summary {
-            seeds: 1,
-            operations: world.calls.len() as u64,
-            messages: world.env.counts.messages,
-            crashes: world.env.counts.crashes,
-        };
-    }
-    Ok(summary)
-}
-
-/// Runs a failing seed again, this time with a trace, and writes down what went wrong.
-fn report(
-    plan: &Plan,
-    membership: &Membership,
-    broken: &Broken,
-    out: &mut dyn Write,
-) -> Result<Failure, Failure> {
-    let mut world = World::new(plan, membership, true);
-    let _ = world.run();
-    let report = format!(
-        "seed {}: {} bridges, {} clients, {} operations each\nbroken promise: {}\n{}\n\n{}",
-        plan.seed,
-        plan.bridges,
-        plan.clients,
-        plan.steps,
-        broken.promise,
-        broken.detail.trim_end(),
-        world.trace(&broken.paths),
-    );
-    writeln!(out, "{report}")?;
-    Ok(Failure::Broken {
-        seed: plan.seed,
-        promise: broken.promise.to_owned(),
-        report,
-    })
 }

@@ -8,7 +8,7 @@ use super::look::is_dir;
 use super::node::Node;
 use super::trace::Trace;
 use super::workload::Workload;
-use super::{Broken, Plan};
+use super::{Broken, Plan, Summary};
 use forebay_core::membership::Membership;
 use forebay_core::ops::Request;
 use forebay_core::path::TreePath;
@@ -35,17 +35,17 @@ struct Client {
 
 /// Everything.
 pub(super) struct World {
-    pub(super) env: Env,
+    env: Env,
     nodes: Vec<Node>,
     clients: Vec<Client>,
-    pub(super) calls: Vec<Call>,
+    calls: Vec<Call>,
     workload: Workload,
 }
 
 impl World {
     /// The world of one seed. `membership` is that of the bridges of the plan.
     pub(super) fn new(plan: &Plan, membership: &Membership, trace: bool) -> Self {
-        let mut env = Env::new(plan.seed, Trace::new(trace));
+        let mut env = Env::new(plan, Trace::new(trace));
         let workload = Workload::of(&mut env.random);
         let members = membership.members();
         let nodes = members
@@ -304,6 +304,16 @@ impl World {
                 "every operation takes effect once, at one moment between call and answer";
             Broken::new(promise, why.detail, why.paths)
         })
+    }
+
+    /// What was run, after [`World::run`].
+    pub(super) fn summary(&self) -> Summary {
+        Summary {
+            seeds: 1,
+            operations: self.calls.len() as u64,
+            messages: self.env.counts.messages,
+            crashes: self.env.counts.crashes,
+        }
     }
 
     /// The trace, shortened to what concerns `paths`.

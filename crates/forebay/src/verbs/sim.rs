@@ -2,12 +2,10 @@
 
 use crate::cli::{self, SimVerb, exit};
 use crate::error::{Fault, fault};
-use forebay_sim::faults::{self, Failure, FaultOptions, Summary};
+use forebay_sim::faults::{self, Calm, Failure, FaultOptions};
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// Seeds between two looks at the clock.
-const SEEDS_AT_ONCE: u64 = 50;
 /// A run longer than this shows how far it is.
 const QUIET: Duration = Duration::from_secs(2);
 
@@ -17,13 +15,22 @@ pub fn sim(args: &cli::Sim) -> Result<u8, Fault> {
         SimVerb::Faults {
             seeds,
             first,
+            bridges,
+            clients,
+            steps,
+            calm,
             trace,
             #[cfg(feature = "planted-bugs")]
             mutation,
         } => {
+            let calm = calm.as_deref().unwrap_or_default();
             let options = FaultOptions {
                 first_seed: *first,
                 seeds: *seeds,
+                bridges: *bridges,
+                clients: *clients,
+                steps: *steps,
+                calm: Calm::parse(calm).map_err(|text| fault(format!("--calm: {text}")))?,
                 trace: *trace,
                 #[cfg(feature = "planted-bugs")]
                 mutation: mutation.as_deref().map(mutation_of).transpose()?,
@@ -36,41 +43,39 @@ pub fn sim(args: &cli::Sim) -> Result<u8, Fault> {
 
 fn simulate(options: &FaultOptions) -> Result<u8, Fault> {
     let begin = Instant::now();
-    let end = options.first_seed.saturating_add(options.seeds);
-    let mut total = Summary::default();
-    let mut seed = options.first_seed;
     let shows = std::io::stderr().is_terminal() && !options.trace;
-    while seed < end {
-        let part = FaultOptions {
-            first_seed: seed,
-            seeds: SEEDS_AT_ONCE.min(end - seed),
-            ..options.clone()
-        };
-        match faults::run(&part, &mut std::io::stdout()) {
-            Ok(summary) => total += summary,
-            Err(Failure::Broken { seed, promise, .. }) => {
-                let bug = options.mutation.map(|m| format!(" --mutation {m:?}"));
-                let bug = bug.unwrap_or_default();
-                let again = format!("forebay sim faults --first {seed} --seeds 1 --trace{bug}");
-                return Err(fault(format!("seed {seed} broke: {promise}")).hint(again));
-            }
-            Err(e @ Failure::Output(_)) => return Err(fault(e.to_string())),
-        }
-        seed += part.seeds;
+    let per_second = |done: u64| done as f64 / begin.elapsed().as_secs_f64().max(0.001);
+    let mut progress = |done: u64| {
         if shows && begin.elapsed() > QUIET {
+            let all = options.seeds;
             eprint!(
-                "\r{} of {} seeds ",
-                seed - options.first_seed,
-                options.seeds
+                "\r{done} of {all} seeds, {:.0} per second ",
+                per_second(done)
             );
             let _ = std::io::stderr().flush();
         }
-    }
+    };
+    let outcome = faults::run_with_progress(options, &mut std::io::stdout(), &mut progress);
     if shows && begin.elapsed() > QUIET {
         eprint!("\r\x1b[K");
     }
-    println!("{total}");
-    Ok(exit::OK)
+    match outcome {
+        Ok(summary) => {
+            println!("{summary}");
+            println!("{:.0} seeds per second", per_second(summary.seeds));
+            Ok(exit::OK)
+        }
+        Err(Failure::Broken {
+            seed,
+            promise,
+            smallest,
+            ..
+        }) => {
+            let again = format!("forebay sim faults {smallest} --trace");
+            Err(fault(format!("seed {seed} broke: {promise}")).hint(again))
+        }
+        Err(e @ Failure::Output(_)) => Err(fault(e.to_string())),
+    }
 }
 
 #[cfg(feature = "planted-bugs")]
