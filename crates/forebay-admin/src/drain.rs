@@ -1,14 +1,4 @@
-//! The JSON commands of the mover and their answers.
-//!
-//! | command | answer |
-//! |---|---|
-//! | `{"cmd":"drain","keep":bool,"rate":bytes/s?,"workers":n?,"patience_ms":n?}` | [`DrainStatus`], at once |
-//! | `{"cmd":"drain-status"}` | [`DrainStatus`] |
-//! | `{"cmd":"drain-stop"}` | [`DrainStatus`]; it ends after the files at hand |
-//! | `{"cmd":"drain-left","from":n}` | [`LeftPage`] |
-//! | `{"cmd":"inventory"}` | [`Inventory`] |
-//! | `{"cmd":"attach","pid":n}`, `{"cmd":"detach","pid":n}` | [`Users`] |
-//! | `{"cmd":"lifetime","stay":bool?}` | [`Users`] |
+//! What a drain is asked, how it goes, what it leaves, and what is in the buffer.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +20,7 @@ pub struct DrainRequest {
 /// Where a drain is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum DrainState {
     /// None since the bridge has started.
     #[default]
     Idle,
@@ -40,16 +30,15 @@ pub enum State {
     Done,
     /// It was stopped before its end.
     Stopped,
-    /// The tables or the local disk failed; see `error`.
+    /// The tables or the local disk failed; see `failure`.
     Failed,
 }
 
 /// Counters of the running or the last drain.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct DrainStatus {
     /// Where it is.
-    pub state: State,
+    pub state: DrainState,
     /// Files, symbolic links and nodes to copy.
     pub files_total: u64,
     /// Of these, done or given up.
@@ -115,15 +104,6 @@ pub struct Left {
     pub cause: String,
 }
 
-/// A part of the list of what is left.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeftPage {
-    /// The entries.
-    pub entries: Vec<Left>,
-    /// Ask again from here; `None` after the last one.
-    pub next: Option<u64>,
-}
-
 /// A file and its size.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Named {
@@ -135,7 +115,6 @@ pub struct Named {
 
 /// What is in the buffer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct Inventory {
     /// Files that are not on the PFS in their present state (hard links count once).
     pub dirty_files: u64,
@@ -165,18 +144,4 @@ impl Inventory {
         self.dirty_files + self.dirs + self.symlinks + self.specials + self.renamed + self.removed
             > 0
     }
-}
-
-/// Who uses the bridge.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Users {
-    /// `--mode` of the bridge.
-    pub mode: String,
-    /// It lives until `forebay down`.
-    pub stay: bool,
-    /// Nobody needed it any more: it is about to end and takes no further run.
-    pub ending: bool,
-    /// Processes of `forebay run` that use it and are alive.
-    pub runs: Vec<u32>,
 }

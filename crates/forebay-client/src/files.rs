@@ -243,16 +243,4 @@ impl Client {
         entries.retain(|e| e.name != b"." && e.name != b"..");
         Ok(entries)
     }
-
-    /// Sends a JSON command and gives the JSON that comes back.
-    ///
-    /// # Errors
-    /// As [`Client::ask`]; EPERM for users that may not command this bridge.
-    pub fn admin(&mut self, json: impl AsRef<[u8]>) -> Result<Vec<u8>> {
-        let request = Request {
-            str1: json.as_ref(),
-            ..Request::new(Op::Admin)
-        };
-        Ok(self.ask_of_kind(request, ReplyKind::Bytes)?.body)
-    }
 }

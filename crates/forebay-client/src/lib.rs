@@ -19,9 +19,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod control;
 mod files;
 mod socket;
 
+pub use control::Control;
 pub use files::{Entry, Hello};
 
 use forebay_hook::kernel;

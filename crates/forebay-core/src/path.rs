@@ -7,6 +7,16 @@
 
 use std::fmt;
 
+/// The part of an absolute path below `root`, if it lies there as it is written; empty for the root itself.
+/// `.`, `..` and symbolic links are not looked at.
+pub fn below<'p>(root: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
+    match path.strip_prefix(root)? {
+        [] => Some(b""),
+        [b'/', rest @ ..] => Some(rest),
+        _ => None,
+    }
+}
+
 /// A normalised path below the buffer root; the empty path is the root.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TreePath(Vec<u8>);
@@ -188,6 +198,14 @@ mod tests {
         keys.sort();
         let children: Vec<_> = keys.iter().filter(|k| k.starts_with(b"a\0")).collect();
         assert_eq!(children, [&b"a\0b".to_vec(), &b"a\0c".to_vec()]);
+    }
+
+    #[test]
+    fn a_path_is_below_a_root_by_whole_components() {
+        assert_eq!(below(b"/pfs/run7", b"/pfs/run7"), Some(&b""[..]));
+        assert_eq!(below(b"/pfs/run7", b"/pfs/run7/a/b"), Some(&b"a/b"[..]));
+        assert_eq!(below(b"/pfs/run7", b"/pfs/run77/a"), None);
+        assert_eq!(below(b"/pfs/run7", b"/pfs"), None);
     }
 
     #[test]

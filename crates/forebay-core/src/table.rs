@@ -5,7 +5,7 @@
 //! backing objects. Implementations live in `forebay-tables`.
 
 use crate::path::TreePath;
-use crate::record::{ObjectId, ObjectName, Record, Token};
+use crate::record::{BadRecord, ObjectId, ObjectName, Record, Token};
 use std::fmt;
 
 /// One change of the tables. A batch of them is atomic.
@@ -57,27 +57,62 @@ pub struct Marks {
     pub relabel: Vec<ObjectName>,
 }
 
-/// The store failed; the text says what it said.
+/// Why the tables did not do what they were asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TableError(pub String);
+pub enum TableError {
+    /// The disk or the quota has no room for what would have to be written. Holds what the system said.
+    NoSpace(String),
+    /// What lies in the tables is not what was written there.
+    Damaged {
+        /// What it should be, as "record".
+        what: &'static str,
+        /// Where it lies: a key, or a place in a file.
+        at: String,
+    },
+    /// What lies in the tables has a format that this program does not know. Holds which one, and where.
+    OtherFormat(String),
+    /// The store failed in another way. Holds what it said.
+    Failed(String),
+}
 
 impl TableError {
-    const NO_SPACE: &'static str = "No space left on device";
-
-    /// There is no space for what would have to be written.
+    /// There is no space, and no system call has said so: the store keeps its last room back.
     pub fn no_space() -> Self {
-        TableError(Self::NO_SPACE.into())
+        TableError::NoSpace("No space left on device".into())
     }
 
-    /// Is it that there is no space? Stores hand the system's words through.
+    /// What lies under `key` is not the `what` that was written there.
+    pub fn damaged(what: &'static str, key: &[u8]) -> Self {
+        TableError::Damaged {
+            what,
+            at: format!("key {}", key.escape_ascii()),
+        }
+    }
+
+    /// What lies at a place is not the `what` that was written there, for this reason.
+    pub fn unread(what: &'static str, at: String, why: BadRecord) -> Self {
+        match why {
+            BadRecord::Damaged => TableError::Damaged { what, at },
+            BadRecord::Format(_) => TableError::OtherFormat(format!("{what} at {at}: {why}")),
+        }
+    }
+
+    /// Is it that there is no space?
     pub fn is_no_space(&self) -> bool {
-        self.0.contains(Self::NO_SPACE) || self.0.contains("Disk quota exceeded")
+        matches!(self, TableError::NoSpace(_))
     }
 }
 
 impl fmt::Display for TableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "metadata store: {}", self.0)
+        match self {
+            TableError::NoSpace(said)
+            | TableError::OtherFormat(said)
+            | TableError::Failed(said) => {
+                write!(f, "metadata store: {said}")
+            }
+            TableError::Damaged { what, at } => write!(f, "metadata store: damaged {what} at {at}"),
+        }
     }
 }
 
@@ -95,8 +130,7 @@ pub enum Order {
 /// A named value of the bridge itself.
 pub type KeyValue = (Vec<u8>, Vec<u8>);
 
-/// Reads and atomic writes. A batch that `apply` has taken survives the death
-/// of the process.
+/// What the tables say.
 pub trait Tables {
     /// The record of one path.
     ///
@@ -179,8 +213,11 @@ pub trait Tables {
     /// # Errors
     /// The store failed.
     fn metas(&self, prefix: &[u8]) -> Result<Vec<KeyValue>, TableError>;
+}
 
-    /// Writes a batch, all or nothing.
+/// The way into the tables. Whoever decides has [`Tables`] alone: only a commit writes.
+pub trait WriteTables: Tables {
+    /// Writes a batch, all or nothing. A batch that was taken survives the death of the process.
     ///
     /// # Errors
     /// The store failed; nothing of the batch is visible then.

@@ -9,7 +9,7 @@
 use crate::access::{self, SEARCH};
 use crate::facts::{Attr, Cred, Facts, LabelParent, Outcome, Settings, Stop, errno};
 use crate::ops::{Path, Start, is_reserved};
-use crate::path::TreePath;
+use crate::path::{TreePath, below};
 use crate::record::{Kind, ObjectName, Record};
 
 /// Names that the drain uses on the PFS begin with this; they are not part of the namespace.
@@ -463,15 +463,5 @@ impl Walk<'_> {
             last = Last::Name;
             at = end;
         }
-    }
-}
-
-/// The part of an absolute path below `root`, if it lies there as written.
-fn below<'p>(root: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
-    let rest = path.strip_prefix(root)?;
-    match rest.first() {
-        None => Some(rest),
-        Some(b'/') => Some(&rest[1..]),
-        Some(_) => None,
     }
 }

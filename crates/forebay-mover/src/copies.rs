@@ -32,6 +32,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// A copy under its temporary name.
 pub(crate) struct Held {
     pub(crate) object: ObjectName,
+    /// Where it is on the PFS.
+    pub(crate) path: TreePath,
     /// The directory that it is in.
     pub(crate) dir: Arc<OwnedFd>,
     pub(crate) name: Vec<u8>,
@@ -52,7 +54,8 @@ pub(crate) struct Copies(Mutex<HashMap<ObjectId, Held>>);
 
 impl Copies {
     fn put(&self, held: Held) {
-        self.0.lock().insert(held.object.oid, held);
+        let before = self.0.lock().insert(held.object.oid, held);
+        assert!(before.is_none(), "an object has one copy at a time");
     }
 
     fn take(&self, oid: ObjectId) -> Option<Held> {
@@ -200,7 +203,10 @@ impl Pass<'_> {
             self.points.pass()?;
             let held = self.copies.take(naming.temporary.oid);
             let named = match &held {
-                Some(held) => self.name(held, &naming.names),
+                Some(held) => {
+                    assert_eq!(held.path, naming.temporary.path, "the copy that is meant");
+                    self.name(held, &naming.names)
+                }
                 None => missing(),
             };
             if let (Some(held), Err(_)) = (&held, &named) {
@@ -216,6 +222,11 @@ impl Pass<'_> {
         let Some((first, others)) = names.split_first() else {
             return Ok(());
         };
+        assert_eq!(
+            held.path.parent(),
+            first.parent(),
+            "a copy gets its name where it is"
+        );
         let dir = held.dir.as_fd();
         sys::rename(dir, &held.name, dir, first.name()).during("rename")?;
         let temp = copy_name(held.object.oid);

@@ -48,6 +48,7 @@ impl Pass<'_> {
             self.make_other(copy, &attr, dir.as_fd(), temp)?;
             *held = Some(Held {
                 object: copy.object,
+                path: path.clone(),
                 dir,
                 name: temp.to_vec(),
                 file: None,
@@ -76,6 +77,7 @@ impl Pass<'_> {
             Ok(Ok(written)) => {
                 *held = Some(Held {
                     object: copy.object,
+                    path: path.clone(),
                     dir,
                     name: temp.to_vec(),
                     file: Some((file, written)),

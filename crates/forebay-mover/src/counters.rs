@@ -1,14 +1,12 @@
 //! What a drain has done so far, for whoever asks.
 
-use forebay_admin::drain::{DrainStatus, Left, LeftPage, Reason, State};
+use forebay_admin::drain::{DrainState, DrainStatus, Left, Reason};
 use forebay_core::drain::{self, Drain, Report, Tally};
 use forebay_sys::Errno;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// An answer must fit into one message.
-const PAGE_BYTES: usize = 40 << 10;
 /// More of the same kind say nothing new.
 const MOST_REMARKS: usize = 20;
 
@@ -23,7 +21,7 @@ pub struct Counters {
 
 #[derive(Default)]
 struct Rest {
-    state: State,
+    state: DrainState,
     seconds: f64,
     tally: Tally,
     report: Report,
@@ -40,7 +38,11 @@ impl Counters {
             bytes_verified: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             rest: Mutex::new(Rest {
-                state: if running { State::Running } else { State::Idle },
+                state: if running {
+                    DrainState::Running
+                } else {
+                    DrainState::Idle
+                },
                 ..Rest::default()
             }),
         }
@@ -62,7 +64,7 @@ impl Counters {
 
     /// Is it at work?
     pub fn is_running(&self) -> bool {
-        self.rest.lock().state == State::Running
+        self.rest.lock().state == DrainState::Running
     }
 
     /// The drain has got this far.
@@ -94,9 +96,9 @@ impl Counters {
         let mut rest = self.rest.lock();
         rest.seconds = self.started.elapsed().as_secs_f64();
         rest.state = match failure {
-            Some(_) => State::Failed,
-            None if self.is_stopping() => State::Stopped,
-            None => State::Done,
+            Some(_) => DrainState::Failed,
+            None if self.is_stopping() => DrainState::Stopped,
+            None => DrainState::Done,
         };
         rest.failure = failure;
     }
@@ -117,7 +119,7 @@ impl Counters {
             renamed: rest.tally.renamed,
             removed: rest.tally.removed,
             seconds: match rest.state {
-                State::Running => self.started.elapsed().as_secs_f64(),
+                DrainState::Running => self.started.elapsed().as_secs_f64(),
                 _ => rest.seconds,
             },
             left: rest.report.left_count,
@@ -129,22 +131,12 @@ impl Counters {
         }
     }
 
-    /// A part of the list of what is left.
-    pub fn left_from(&self, from: u64) -> LeftPage {
+    /// A part of the list of what is left: at most `limit` entries, by path, from the entry with number `from` on.
+    /// There is no list until the drain has come to its end, and then it stays what it is.
+    pub fn left_from(&self, from: usize, limit: usize) -> Vec<Left> {
         let rest = self.rest.lock();
-        let mut page = LeftPage::default();
-        let mut bytes = 0;
-        for (i, left) in rest.report.left.iter().enumerate().skip(from as usize) {
-            let left = words(left);
-            // A byte of a path may take six in JSON.
-            bytes += 6 * left.path.len() + left.cause.len() + left.operation.len() + 80;
-            if bytes > PAGE_BYTES && !page.entries.is_empty() {
-                page.next = Some(i as u64);
-                break;
-            }
-            page.entries.push(left);
-        }
-        page
+        let list = rest.report.left.iter();
+        list.skip(from).take(limit).map(words).collect()
     }
 }
 
@@ -168,5 +160,41 @@ fn words(left: &drain::Left) -> Left {
         reason,
         operation: operation.to_owned(),
         cause,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_core::path::TreePath;
+
+    #[test]
+    fn a_million_entries_are_listed_in_parts_without_a_gap() {
+        const ENTRIES: u64 = 1_000_000;
+        let counters = Counters::new(true);
+        let mut list: Vec<_> = (0..ENTRIES)
+            .map(|n| drain::Left {
+                path: TreePath::new(format!("d{:03}/f{n:07}", n % 1000)).unwrap(),
+                bytes: n,
+                reason: drain::Reason::Stopped,
+            })
+            .collect();
+        list.sort_by(|a, b| a.path.cmp(&b.path));
+        let paths: Vec<_> = list.iter().map(|left| left.path.to_string()).collect();
+        counters.rest.lock().report.left = list;
+        let (mut seen, mut bytes) = (0, 0);
+        loop {
+            let part = counters.left_from(seen, 1000);
+            assert!(part.len() <= 1000);
+            if part.is_empty() {
+                break;
+            }
+            for left in &part {
+                assert_eq!(left.path, paths[seen]);
+                seen += 1;
+                bytes += left.bytes;
+            }
+        }
+        assert_eq!((seen as u64, bytes), (ENTRIES, ENTRIES * (ENTRIES - 1) / 2));
     }
 }

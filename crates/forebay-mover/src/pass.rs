@@ -253,8 +253,12 @@ impl<'g> Pass<'g> {
                 }
                 Got::Done
             }
-            Act::Probe(all) => Got::Users(all.iter().map(|o| self.probe(*o)).collect()),
+            Act::Probe(all) => {
+                self.give_times_back();
+                Got::Users(all.iter().map(|o| self.probe(*o)).collect())
+            }
             Act::ProbeDirs => {
+                self.give_times_back();
                 let dirs = ground.instance.join("dir");
                 Got::Busy(processes::directories_in_use(&dirs))
             }

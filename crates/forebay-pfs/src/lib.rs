@@ -13,7 +13,7 @@ use dir_times::DirTimes;
 use first_names::First;
 use forebay_core::facts::{Attr, LowerPage, Timestamp};
 use forebay_core::path::TreePath;
-use forebay_core::placement;
+use forebay_core::pfs_kind;
 use forebay_sys::{self as sys, Errno, Sys};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -37,7 +37,7 @@ impl Lower {
         let root = sys::open_path(root, libc::O_PATH | libc::O_DIRECTORY)?;
         let may_wait = match may_wait {
             Some(may_wait) => may_wait,
-            None => placement::may_wait(sys::fs_type(root.as_fd())?),
+            None => pfs_kind::may_wait(sys::fs_type(root.as_fd())?),
         };
         Ok(Lower {
             root,

@@ -1,6 +1,7 @@
 //! Messages over the socket, with what only the kernel can vouch for beside
 //! them: the credentials of the sender, and descriptors on their way to him.
 
+use forebay_admin::SOCKET_PATH_BYTES;
 use forebay_sys::{Errno, Sys};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix,
@@ -46,11 +47,7 @@ pub fn turn_away(socket: BorrowedFd<'_>) {
     while receive(socket, &mut room).is_ok_and(|r| r.len > 0) {}
 }
 
-/// Longest path of a socket in bytes.
-pub const SOCKET_PATH_BYTES: usize = 107;
-
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
-
 /// A listening socket at `path`, which must not exist.
 ///
 /// # Errors

@@ -22,15 +22,6 @@ impl ServerHandle {
     }
 }
 
-impl From<Halt> for crate::Error {
-    fn from(halt: Halt) -> Self {
-        crate::Error(match halt {
-            Halt::Fault(text) => text,
-            Halt::Cut => "cut short by a test".to_owned(),
-        })
-    }
-}
-
 fn fault(e: TableError) -> Stop {
     Stop::Fault(e.to_string())
 }

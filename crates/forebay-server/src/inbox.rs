@@ -1,7 +1,6 @@
-//! What other threads have for a shard: answers of threads that may block, and connections that another
-//! shard has accepted for it.
+//! What other threads have for a shard: outcomes of tasks that might block, what parked requests waited for, and
+//! connections that another shard has accepted for it.
 
-use crate::answer::Answered;
 use crate::connection::Connection;
 use crate::work::Outcome;
 use forebay_core::bridge::Ticket;
@@ -10,20 +9,8 @@ use parking_lot::Mutex;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// An answer that comes from a thread that may block.
-pub struct Completion {
-    /// Key of the connection.
-    pub key: u64,
-    /// Number of the request.
-    pub seq: u32,
-    /// The answer.
-    pub answered: Answered,
-}
-
 /// One thing that arrives.
 pub enum Arrival {
-    /// An answer.
-    Answer(Completion),
     /// What came of a task of the request that is parked under this ticket.
     Outcome(Ticket, Outcome),
     /// What the request that is parked under this ticket waited for has happened.

@@ -15,26 +15,27 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod admin;
-pub mod answer;
-pub mod connection;
-pub mod follow;
+mod admin;
+mod answer;
+mod connection;
+mod error;
+mod follow;
 mod format;
 pub mod fsck;
-pub mod grant;
+mod grant;
 mod ground;
-pub mod inbox;
-pub mod instance;
-pub mod lane;
-pub mod limits;
-pub mod listen;
-pub mod listings;
-pub mod log;
-pub mod namespace;
-pub mod pool;
-pub mod recover;
-pub mod shard;
-pub mod spin;
+mod inbox;
+mod instance;
+mod lane;
+mod limits;
+mod listen;
+mod listings;
+mod log;
+mod namespace;
+mod pool;
+mod recover;
+mod shard;
+mod spin;
 pub mod status;
 pub mod wakers;
 pub mod work;
@@ -44,7 +45,8 @@ use crate::inbox::Arrival;
 use crate::instance::Instance;
 use crate::log::Log;
 use crate::wakers::Waker;
-use forebay_core::facts::{Cred, Settings};
+use forebay_admin::{BridgeInfo, instance_dir, socket_path};
+use forebay_core::facts::Settings;
 use forebay_core::record::BridgeId;
 use forebay_core::request::Turns;
 use forebay_core::table::Change;
@@ -52,7 +54,6 @@ use forebay_objects as objects;
 use forebay_sys as sys;
 use forebay_tables::{Cached, Journaled};
 use parking_lot::Mutex;
-use std::fmt;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -61,39 +62,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+pub use admin::take_inventory;
+pub use error::Error;
 pub use format::{CURRENT as STORAGE_FORMAT, FormatError};
-pub use instance::{BridgeInfo, bridge_info, instance_dir, socket_dir, socket_path};
-pub use status::Status;
-
-/// Why a bridge can't start, or could not end in order. One clear line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Error(pub String);
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Error {}
-
-impl From<forebay_core::table::TableError> for Error {
-    fn from(e: forebay_core::table::TableError) -> Self {
-        Error(e.to_string())
-    }
-}
-
-impl From<FormatError> for Error {
-    fn from(e: FormatError) -> Self {
-        Error(e.to_string())
-    }
-}
-
-/// Takes the JSON commands that the bridge itself does not know (it knows `status` and `stop`).
-pub trait AdminHandler: Send + Sync {
-    /// Answers one command, in JSON. Runs on a thread that may block.
-    fn handle(&self, server: &Arc<ServerHandle>, json: &[u8], cred: &Cred) -> Vec<u8>;
-}
 
 /// Threads that serve clients.
 const SHARDS: usize = 2;
@@ -117,8 +88,8 @@ pub struct Config {
     /// Does the PFS answer slowly, so that no event loop may wait for it? `None`: as the type
     /// of its file system tells.
     pub pfs_may_wait: Option<bool>,
-    /// Further commands.
-    pub admin: Option<Box<dyn AdminHandler>>,
+    /// It stays until it is told to end; else it ends when no run needs it any more.
+    pub stay: bool,
 }
 
 impl Config {
@@ -127,19 +98,18 @@ impl Config {
     /// # Errors
     /// `root` is no directory, or there is no safe place for the socket.
     pub fn new(root: &Path, storage: &Path) -> Result<Self, Error> {
-        let failed = |p: &Path, e: std::io::Error| Error(format!("{}: {e}", p.display()));
-        let root = root.canonicalize().map_err(|e| failed(root, e))?;
-        std::fs::create_dir_all(storage).map_err(|e| failed(storage, e))?;
-        let storage = storage.canonicalize().map_err(|e| failed(storage, e))?;
+        let root = root
+            .canonicalize()
+            .map_err(|e| Error::io("can't find", root, e))?;
+        std::fs::create_dir_all(storage).map_err(|e| Error::io("can't make", storage, e))?;
+        let storage = storage
+            .canonicalize()
+            .map_err(|e| Error::io("can't find", storage, e))?;
         let instance = instance_dir(&storage, &root);
         if instance.starts_with(&root) {
-            return Err(Error(format!(
-                "the storage {} lies inside the buffer {}",
-                storage.display(),
-                root.display()
-            )));
+            return Err(Error::StorageInBuffer { storage, root });
         }
-        let socket = socket_path(&instance)?;
+        let socket = socket_path(&instance).map_err(Error::Socket)?;
         Ok(Config {
             root,
             instance,
@@ -148,7 +118,7 @@ impl Config {
             stage_limit_bytes: STAGE_LIMIT_BYTES,
             log: Box::new(std::io::stderr()),
             pfs_may_wait: None,
-            admin: None,
+            stay: true,
         })
     }
 }
@@ -166,7 +136,7 @@ pub struct ServerHandle {
     /// The log.
     pub log: Log,
     /// Counters.
-    pub counters: status::Counters,
+    pub counters: status::Activity,
     /// Threads that may block.
     pub pool: pool::Pool,
     pub(crate) listings: listings::Listings,
@@ -178,7 +148,7 @@ pub struct ServerHandle {
     pub(crate) me: BridgeId,
     pub(crate) epoch: u32,
     pub(crate) started: Instant,
-    admin: Option<Box<dyn AdminHandler>>,
+    admin: admin::Admin,
     instance: Instance,
     root: PathBuf,
     uid: u32,
@@ -207,18 +177,17 @@ impl ServerHandle {
         let past = recover::past(&tables)?;
         let epoch = past.epoch.saturating_add(1);
         recover::begin(&tables, epoch)?;
-        let io = |what: &str, e: sys::Errno| Error(format!("{what}: {e}"));
         let last = objects::Objects::last_folder(instance.dir())
-            .map_err(|e| io("can't list backing objects", e))?;
+            .map_err(|e| Error::system("can't list backing objects", e))?;
         // Numbers are never used twice, also not those of objects that are gone.
         let first = last
             .map_or(0, |n| n + 1)
             .max(objects::folder_of(past.watermark) + 1);
         let me = BridgeId(1);
         let objects = objects::Objects::open(instance.dir(), me, epoch, first)
-            .map_err(|e| io("can't open the backing objects", e))?;
+            .map_err(|e| Error::system("can't open the backing objects", e))?;
         let lower = forebay_pfs::Lower::open_root(&config.root, config.pfs_may_wait)
-            .map_err(|e| io(&config.root.display().to_string(), e))?;
+            .map_err(|e| Error::io("can't open", &config.root, e))?;
         let limit = (limits::CONNECTIONS as u64).min(
             descriptors
                 .saturating_sub(limits::RESERVED_DESCRIPTORS)
@@ -235,7 +204,7 @@ impl ServerHandle {
                 bridge_uid: sys::my_ids().0,
             },
             log,
-            counters: status::Counters::default(),
+            counters: status::Activity::default(),
             pool: pool::Pool::new(),
             listings: listings::Listings::default(),
             turns: Mutex::default(),
@@ -245,12 +214,12 @@ impl ServerHandle {
             me,
             epoch,
             started: Instant::now(),
-            admin: config.admin,
+            admin: admin::Admin::new(config.stay),
             instance,
             root: config.root,
             uid: sys::my_ids().0,
             stop: AtomicBool::new(false),
-            stopped: sys::eventfd().map_err(|e| io("no descriptor", e))?,
+            stopped: sys::eventfd().map_err(|e| Error::system("no descriptor", e))?,
             inboxes: Mutex::default(),
         };
         let recovered = recover::recover(&server, past)?;
@@ -335,35 +304,6 @@ impl ServerHandle {
             .store(self.objects.count(), Ordering::Relaxed);
         Some(recover::watermark(self.objects.settled()))
     }
-
-    /// Answers a JSON command.
-    fn administer(self: &Arc<Self>, json: &[u8], cred: &Cred) -> Vec<u8> {
-        #[derive(serde::Deserialize)]
-        struct Command {
-            cmd: String,
-        }
-        let error = |text: &str| {
-            serde_json::json!({ "error": text })
-                .to_string()
-                .into_bytes()
-        };
-        let command: Command = match serde_json::from_slice(json) {
-            Ok(command) => command,
-            Err(e) => return error(&format!("not a command: {e}")),
-        };
-        match (command.cmd.as_str(), &self.admin) {
-            ("status", _) => match Status::take(self) {
-                Ok(status) => serde_json::to_vec(&status).unwrap_or_default(),
-                Err(e) => error(&e.to_string()),
-            },
-            ("stop", _) => {
-                self.ask_to_stop();
-                b"{}".to_vec()
-            }
-            (_, Some(handler)) => handler.handle(self, json, cred),
-            (other, None) => error(&format!("unknown command {other:?}")),
-        }
-    }
 }
 
 /// A running bridge.
@@ -390,18 +330,22 @@ pub fn start(config: Config) -> Result<Server, Error> {
         storage: handle.instance_dir().to_owned(),
         epoch: handle.epoch,
     };
-    let failed = |e: &dyn fmt::Display| Error(format!("can't start an event loop: {e}"));
+    const NO_LOOP: &str = "can't start an event loop";
+    let failed = |e| Error::system(NO_LOOP, e);
     let load = Arc::new(spin::Load::new(shards));
     let mut threads = Vec::new();
     for n in 0..shards {
-        let inbox = inbox::Inbox::new().map_err(|e| failed(&e))?;
+        let inbox = inbox::Inbox::new().map_err(failed)?;
         handle.inboxes.lock().push(inbox.clone());
         let shard = shard::Shard::new(handle.clone(), listener.socket(), inbox, load.clone())
-            .map_err(|e| failed(&e))?;
+            .map_err(failed)?;
         let thread = std::thread::Builder::new()
             .name(format!("shard{n}"))
             .spawn(move || shard.run())
-            .map_err(|e| failed(&e))?;
+            .map_err(|cause| Error::System {
+                operation: NO_LOOP,
+                cause,
+            })?;
         threads.push(thread);
     }
     // Last: who reads it may connect.
@@ -443,14 +387,16 @@ impl Server {
         for thread in self.threads {
             match thread.join() {
                 Ok(Ok(())) => {}
-                Ok(Err(e)) => outcome = Err(Error(format!("an event loop failed: {e}"))),
-                Err(_) => outcome = Err(Error("an event loop panicked".into())),
+                Ok(Err(e)) => outcome = Err(Error::EventLoop(e)),
+                Err(_) => outcome = Err(Error::EventLoopPanicked),
             }
         }
+        self.handle.admin.close();
         if !self.handle.pool.stop(limits::STOP_PATIENCE) {
-            outcome = Err(Error(
-                "requests still wait for the file system below".into(),
-            ));
+            outcome = Err(Error::StillWaiting);
+        }
+        if !self.handle.admin.await_end() {
+            outcome = Err(Error::StillAnswering);
         }
         self.handle.objects.flush_touches();
         self.handle.lower.flush_touches();
@@ -471,7 +417,7 @@ impl Server {
 /// # Errors
 /// It can't start, or could not end in order.
 pub fn run(config: Config, ready: impl FnOnce(&BridgeInfo)) -> Result<(), Error> {
-    let signals = sys::signals().map_err(|e| Error(format!("can't set up signals: {e}")))?;
+    let signals = sys::signals().map_err(|e| Error::system("can't set up signals", e))?;
     let server = start(config)?;
     ready(server.info());
     while !server.handle.stopping() {

@@ -35,6 +35,14 @@ pub const INLINE_LISTING: usize = 2048;
 pub const INLINE_STAGE_BYTES: u64 = 256 << 10;
 /// A request that others were faster than goes on after this time.
 pub const PAUSE: Duration = Duration::from_millis(1);
+/// Answers to control messages that are being written. One more is refused EAGAIN.
+pub const ANSWERS: usize = 64;
+/// A caller that does not go on reading the answer to a control message for so long is given up.
+pub const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
+/// How long the end of the bridge waits for such answers before it cuts them off.
+pub const LAST_ANSWERS_PATIENCE: Duration = Duration::from_secs(1);
+/// Entries of the list of what a drain has left that are copied at a time, while it is locked.
+pub const LEFT_PER_LOOK: usize = 256;
 /// Listening backlog.
 pub const BACKLOG: i32 = 1024;
 /// Marks of finished work that one commit takes away.
@@ -43,8 +51,5 @@ pub const MARKS_PER_COMMIT: usize = 64;
 pub const TOUCH_DELAY: Duration = Duration::from_millis(50);
 /// A cause appears in the log at most once in this time; the next line says how many were left out.
 pub const LOG_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a request waits for a drain to carry out on the PFS what has been decided about a record; then it
-/// is answered EIO.
-pub const SETTLE_PATIENCE: Duration = Duration::from_secs(30);
 /// How long the end of the bridge waits for requests that block.
 pub const STOP_PATIENCE: Duration = Duration::from_secs(30);

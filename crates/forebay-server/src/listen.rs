@@ -22,16 +22,15 @@ impl Listener {
     /// # Errors
     /// Of the socket calls.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let failed =
-            |e: &dyn std::fmt::Display| Error(format!("can't listen at {}: {e}", path.display()));
+        let failed = |e| Error::io("can't listen at", path, e);
         match fs::remove_file(path) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(failed(&e)),
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(failed(e)),
             _ => {}
         }
-        let socket = grant::listen(path, BACKLOG).map_err(|e| failed(&e))?;
+        let socket = grant::listen(path, BACKLOG).map_err(|e| failed(e.into()))?;
         // Users are judged by their credentials; without privilege there is only one.
         let mode = if sys::my_ids().0 == 0 { 0o666 } else { 0o600 };
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(|e| failed(&e))?;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
         Ok(Listener {
             path: path.to_owned(),
             socket: std::sync::Arc::new(socket),

@@ -13,7 +13,7 @@ use forebay_core::membership::Membership;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectName, Token};
 use forebay_core::speakers::Speakers;
-use forebay_core::table::{Change, Order, TableError, Tables};
+use forebay_core::table::{Change, Order, TableError, Tables, WriteTables};
 use forebay_tables::{Cached, Journaled, Rocks};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard};
 use std::collections::HashSet;
@@ -55,7 +55,7 @@ pub struct Namespace {
     state: RwLock<State>,
     /// The transaction layer. `None` after the store has failed: what the layer believes
     /// may not be in the tables then, and it has to take up anew what is.
-    bridge: Mutex<Option<Bridge>>,
+    bridge: Mutex<Option<Box<Bridge>>>,
     me: BridgeId,
     epoch: u32,
     versions: AtomicU32,
@@ -89,7 +89,7 @@ impl Namespace {
         Ok(Namespace {
             tables,
             state: RwLock::new(state),
-            bridge: Mutex::new(Some(bridge)),
+            bridge: Mutex::new(Some(Box::new(bridge))),
             me,
             epoch,
             versions: AtomicU32::new(0),
@@ -99,8 +99,8 @@ impl Namespace {
         })
     }
 
-    /// The tables. Write to them only through [`Namespace::commit`].
-    pub fn tables(&self) -> &Cached<Journaled<Rocks>> {
+    /// The tables, to read; see [`Namespace::commit`].
+    pub fn tables(&self) -> &impl Tables {
         &self.tables
     }
 
@@ -202,7 +202,7 @@ impl Namespace {
         let mut place = self.bridge.lock();
         let mut bridge = match place.take() {
             Some(bridge) => bridge,
-            None => self.recovered()?,
+            None => Box::new(self.recovered()?),
         };
         // One member needs no clock.
         bridge.propose(proposal, &self.tables, 0)?;
@@ -212,7 +212,7 @@ impl Namespace {
                 Output::Commit(changes) => self.tables.apply(&changes)?,
                 Output::Done { verdict, .. } => committed = verdict == Verdict::Committed,
                 other => {
-                    return Err(TableError(format!(
+                    return Err(TableError::Failed(format!(
                         "a bridge that is alone wants {other:?}"
                     )));
                 }
@@ -220,7 +220,9 @@ impl Namespace {
         }
         *place = Some(bridge);
         if !committed {
-            return Err(TableError("a bridge that is alone did not agree".into()));
+            return Err(TableError::Failed(
+                "a bridge that is alone did not agree".into(),
+            ));
         }
         Ok(())
     }

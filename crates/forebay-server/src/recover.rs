@@ -8,7 +8,7 @@ use crate::ServerHandle;
 use crate::follow;
 use crate::log::Cause;
 use forebay_core::record::ObjectName;
-use forebay_core::table::{Change, TableError, Tables};
+use forebay_core::table::{Change, TableError, Tables, WriteTables};
 use forebay_objects::folder_of;
 
 const EPOCH: &[u8] = b"server/epoch";
@@ -29,10 +29,7 @@ pub struct Past {
 fn number<const N: usize>(tables: &impl Tables, key: &[u8]) -> Result<Option<[u8; N]>, TableError> {
     tables
         .meta(key)?
-        .map(|v| {
-            <[u8; N]>::try_from(&v[..])
-                .map_err(|_| TableError(format!("damaged value of {}", key.escape_ascii())))
-        })
+        .map(|v| <[u8; N]>::try_from(&v[..]).map_err(|_| TableError::damaged("value", key)))
         .transpose()
 }
 
@@ -60,7 +57,7 @@ fn meta(key: &[u8], value: Option<Vec<u8>>) -> Change {
 ///
 /// # Errors
 /// The store failed.
-pub fn begin(tables: &impl Tables, epoch: u32) -> Result<(), TableError> {
+pub fn begin(tables: &impl WriteTables, epoch: u32) -> Result<(), TableError> {
     tables.apply(&[
         meta(EPOCH, Some(epoch.to_le_bytes().to_vec())),
         meta(CLEAN, None),
@@ -141,7 +138,7 @@ fn suspects(server: &ServerHandle, watermark: u64) -> Result<Vec<ObjectName>, Ta
     let found = server
         .objects
         .scan(folder_of(watermark))
-        .map_err(|e| TableError(format!("can't list backing objects: {e}")))?;
+        .map_err(|e| TableError::Failed(format!("can't list backing objects: {e}")))?;
     let objects = found.into_iter().flatten().map(|(object, _)| object);
     Ok(objects.filter(|o| o.oid.seq() >= watermark).collect())
 }

@@ -1,14 +1,13 @@
 //! What the bridge counts, and how it looks from outside.
 
 use crate::ServerHandle;
+use forebay_admin::Status;
 use forebay_core::path::TreePath;
 use forebay_core::record::Kind;
 use forebay_core::table::{TableError, Tables};
 use forebay_wire::Op;
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const OPS: [(Op, &str); 16] = [
@@ -30,9 +29,9 @@ const OPS: [(Op, &str); 16] = [
     (Op::Lane, "lane"),
 ];
 
-/// Counters since the start.
+/// What the bridge has done since its start.
 #[derive(Default)]
-pub struct Counters {
+pub struct Activity {
     requests: [AtomicU64; 32],
     by_lane: AtomicU64,
     grants: AtomicU64,
@@ -40,7 +39,7 @@ pub struct Counters {
     staged_bytes: AtomicU64,
 }
 
-impl Counters {
+impl Activity {
     /// A request was read.
     pub fn request(&self, op: Op) {
         self.requests[op as usize & 31].fetch_add(1, Ordering::Relaxed);
@@ -113,104 +112,55 @@ impl Clients {
     }
 }
 
-/// The state of a bridge, for people and scripts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Status {
-    /// Process.
-    pub pid: u32,
-    /// How often the bridge has been started.
-    pub epoch: u32,
-    /// Seconds since the last start.
-    pub uptime_s: u64,
-    /// The buffer root.
-    pub root: PathBuf,
-    /// The instance directory.
-    pub storage: PathBuf,
-    /// Bytes of the file system that holds the storage.
-    pub space_bytes: u64,
-    /// Bytes free there for ordinary users.
-    pub free_bytes: u64,
-    /// Open connections.
-    pub connections: u64,
-    /// Of these, how many share memory with the bridge; the others have their sockets alone.
-    #[serde(default)]
-    pub lanes: u64,
-    /// Requests that came through shared memory.
-    #[serde(default)]
-    pub requests_by_lane: u64,
-    /// Requests since the start, by operation; those that did not occur are left out.
-    pub operations: BTreeMap<String, u64>,
-    /// Descriptors handed out.
-    pub grants: u64,
-    /// Files copied from the PFS because they were opened for writing.
-    pub staged_files: u64,
-    /// Their bytes.
-    pub staged_bytes: u64,
-    /// Names of regular files whose data is in the buffer.
-    pub files: u64,
-    /// Bytes in these files.
-    pub file_bytes: u64,
-    /// Directories made in the buffer.
-    pub directories: u64,
-    /// Symbolic links, FIFOs, sockets, devices.
-    pub others: u64,
-    /// Things of the PFS that were renamed or removed, and are not yet there.
-    pub pending_below: u64,
-    /// Names that have not been drained since they were made or moved.
-    pub undrained: u64,
-}
-
-impl Status {
-    /// Takes stock: looks at every record and its object.
-    ///
-    /// # Errors
-    /// The tables can't be read.
-    pub fn take(server: &ServerHandle) -> Result<Self, TableError> {
-        let (space_bytes, free_bytes) = server.objects.space().unwrap_or_default();
-        let counters = &server.counters;
-        let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
-        let mut status = Status {
-            pid: std::process::id(),
-            epoch: server.epoch,
-            uptime_s: server.started.elapsed().as_secs(),
-            root: server.root().to_owned(),
-            storage: server.instance_dir().to_owned(),
-            space_bytes,
-            free_bytes,
-            connections: server.clients.count(),
-            lanes: server.lanes.count(),
-            requests_by_lane: load(&counters.by_lane),
-            operations: OPS
-                .iter()
-                .map(|(op, name)| ((*name).to_owned(), load(&counters.requests[*op as usize])))
-                .filter(|(_, count)| *count > 0)
-                .collect(),
-            grants: load(&counters.grants),
-            staged_files: load(&counters.staged_files),
-            staged_bytes: load(&counters.staged_bytes),
-            files: 0,
-            file_bytes: 0,
-            directories: 0,
-            others: 0,
-            pending_below: 0,
-            undrained: 0,
-        };
-        let tables = server.namespace.tables();
-        for (_, record) in tables.subtree(&TreePath::root())? {
-            if record.drained.is_none() {
-                status.undrained += 1;
-            }
-            match record.kind {
-                Kind::File => {
-                    status.files += 1;
-                    // Removed since: it counts for nothing.
-                    status.file_bytes += server.objects.attr(record.object).map_or(0, |a| a.size);
-                }
-                Kind::Dir => status.directories += 1,
-                Kind::Symlink | Kind::Special => status.others += 1,
-                Kind::Moved | Kind::Whiteout => status.pending_below += 1,
-            }
+/// Takes stock: looks at every record and its object.
+///
+/// # Errors
+/// The tables can't be read.
+pub fn take(server: &ServerHandle) -> Result<Status, TableError> {
+    let (space_bytes, free_bytes) = server.objects.space().unwrap_or_default();
+    let counters = &server.counters;
+    let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
+    let mut status = Status {
+        pid: std::process::id(),
+        epoch: server.epoch,
+        uptime_s: server.started.elapsed().as_secs(),
+        root: server.root().to_owned(),
+        storage: server.instance_dir().to_owned(),
+        space_bytes,
+        free_bytes,
+        connections: server.clients.count(),
+        lanes: server.lanes.count(),
+        requests_by_lane: load(&counters.by_lane),
+        operations: OPS
+            .iter()
+            .map(|(op, name)| ((*name).to_owned(), load(&counters.requests[*op as usize])))
+            .filter(|(_, count)| *count > 0)
+            .collect(),
+        grants: load(&counters.grants),
+        staged_files: load(&counters.staged_files),
+        staged_bytes: load(&counters.staged_bytes),
+        files: 0,
+        file_bytes: 0,
+        directories: 0,
+        others: 0,
+        pending_below: 0,
+        undrained: 0,
+    };
+    let tables = server.namespace.tables();
+    for (_, record) in tables.subtree(&TreePath::root())? {
+        if record.drained.is_none() {
+            status.undrained += 1;
         }
-        Ok(status)
+        match record.kind {
+            Kind::File => {
+                status.files += 1;
+                // Removed since: it counts for nothing.
+                status.file_bytes += server.objects.attr(record.object).map_or(0, |a| a.size);
+            }
+            Kind::Dir => status.directories += 1,
+            Kind::Symlink | Kind::Special => status.others += 1,
+            Kind::Moved | Kind::Whiteout => status.pending_below += 1,
+        }
     }
+    Ok(status)
 }

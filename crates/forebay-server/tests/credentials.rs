@@ -4,7 +4,8 @@
 mod common;
 
 use common::{Place, names, read, write};
-use forebay_client::Client;
+use forebay_admin::AdminError;
+use forebay_client::{Client, Control};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::thread;
@@ -47,6 +48,32 @@ fn create(client: &mut Client, path: &str, mode: u32) -> Result<(), Option<i32>>
 
 fn open(client: &mut Client, path: &str, flags: i32) -> Result<(), Option<i32>> {
     client.open(path, flags, 0).map(drop).map_err(|e| e.errno())
+}
+
+#[test]
+fn a_bridge_takes_control_messages_of_its_own_user_alone() {
+    as_root(|| {
+        let place = Place::new();
+        let server = place.start();
+        let mut control = Control::connect(&place.socket()).unwrap();
+        control.status().unwrap();
+        in_thread(|| {
+            let mut before = Control::connect(&place.socket()).unwrap();
+            be(NOBODY, NOBODY, &[]);
+            let mut after = Control::connect(&place.socket()).unwrap();
+            for control in [&mut before, &mut after] {
+                let refused = control.stop().unwrap_err();
+                assert!(
+                    matches!(refused, AdminError::NotPermitted { .. }),
+                    "{refused}"
+                );
+                assert!(control.status().is_err());
+            }
+        });
+        assert!(!server.handle().stopping());
+        control.status().unwrap();
+        server.stop().unwrap();
+    });
 }
 
 #[test]

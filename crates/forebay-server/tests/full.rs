@@ -121,7 +121,7 @@ impl Ballast {
 }
 
 fn check(place: &Place, storage: &Path) {
-    let instance = forebay_server::instance_dir(storage, &place.root());
+    let instance = forebay_admin::instance_dir(storage, &place.root());
     let report = forebay_server::fsck::fsck(&instance, Default::default()).unwrap();
     assert_eq!(report.problems, Vec::<String>::new());
 }

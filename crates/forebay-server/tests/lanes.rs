@@ -7,8 +7,9 @@ mod common;
 use common::lane::{LIMIT, Laned, ask_for_lane, name_in, open_by_name, stat};
 use common::load::Random;
 use common::{Place, read, write};
-use forebay_server::admin::Mover;
-use forebay_server::status::Status;
+use forebay_admin::drain::{DrainRequest, DrainState};
+use forebay_client::Control;
+use forebay_server::status;
 use forebay_wire::{Attr, LANE_BYTES, Reply, STATUS_REDIRECT, Seen, Turned};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -46,7 +47,7 @@ fn a_lane_says_what_the_socket_says() {
         (reply.status, reply.body),
         (STATUS_REDIRECT, &b"/elsewhere/x"[..])
     );
-    let status = Status::take(server.handle()).unwrap();
+    let status = status::take(server.handle()).unwrap();
     assert_eq!(status.lanes, 1);
     assert!(status.requests_by_lane >= 3, "{status:?}");
     server.stop().unwrap();
@@ -56,7 +57,7 @@ fn a_lane_says_what_the_socket_says() {
 fn there_is_one_lane_for_a_connection_and_it_goes_with_it() {
     let place = Place::new();
     let server = place.start();
-    let lanes = || Status::take(server.handle()).unwrap().lanes;
+    let lanes = || status::take(server.handle()).unwrap().lanes;
     let mut laned = Laned::of(&place);
     let second = ask_for_lane(&mut laned.client).unwrap_err();
     assert_eq!(second.errno(), Some(libc::EALREADY));
@@ -199,9 +200,7 @@ fn a_lane_is_judged_by_who_asked_for_it() {
 #[test]
 fn a_client_that_opens_after_its_file_was_let_go_can_tell() {
     let place = Place::new();
-    let mut config = place.config();
-    config.admin = Some(Box::new(Mover::new(true, "commit")));
-    let server = forebay_server::start(config).unwrap();
+    let server = place.start();
     let mut laned = Laned::of(&place);
     write(&mut laned.client, "f", b"contents");
     let before = laned.page.words.late_opens_forbidden();
@@ -211,15 +210,12 @@ fn a_client_that_opens_after_its_file_was_let_go_can_tell() {
     // In time: nothing has been let go.
     assert_eq!(laned.page.words.late_opens_forbidden(), before);
 
-    let drain = br#"{"cmd":"drain","keep":false,"patience_ms":0}"#;
-    laned.client.admin(drain).unwrap();
-    let mut said = String::new();
-    eventually("the end of the drain", || {
-        let status = laned.client.admin(br#"{"cmd":"drain-status"}"#).unwrap();
-        said = String::from_utf8(status).unwrap();
-        !said.contains(r#""state":"running""#)
-    });
-    assert!(said.contains(r#""released":true"#), "{said}");
+    let mut control = Control::connect(&place.socket()).unwrap();
+    control.drain(DrainRequest::default()).unwrap();
+    let followed: Result<Vec<_>, _> = control.follow_drain().unwrap().collect();
+    let last = followed.unwrap().pop().unwrap();
+    assert_eq!(last.state, DrainState::Done);
+    assert!(last.released, "{last:?}");
     // Whoever opens the name now has nothing, or something that nobody else sees: and knows it.
     assert_ne!(laned.page.words.late_opens_forbidden(), before);
     assert_eq!(read(&mut laned.client, "f"), b"contents");

@@ -3,7 +3,8 @@
 mod common;
 
 use common::{Place, names, read, write};
-use forebay_client::Error;
+use forebay_client::{Control, Error as Refused};
+use forebay_server::Error;
 
 #[test]
 fn names_and_bytes_outlive_the_bridge() {
@@ -87,7 +88,7 @@ fn a_path_that_leaves_the_buffer_is_named() {
     client.symlink("/etc", "out").unwrap();
     for path in ["out/passwd", "../../etc/passwd"] {
         match client.stat(path) {
-            Err(Error::Redirect(to)) => assert!(to.is_absolute(), "{path}: {}", to.display()),
+            Err(Refused::Redirect(to)) => assert!(to.is_absolute(), "{path}: {}", to.display()),
             other => panic!("{path}: {other:?}"),
         }
     }
@@ -105,14 +106,17 @@ fn a_bridge_says_who_it_is_and_how_it_is() {
         (place.root(), place.instance())
     );
     write(&mut client, "f", b"1234");
-    let status = client.admin(r#"{"cmd":"status"}"#).unwrap();
-    let status: forebay_server::Status = serde_json::from_slice(&status).unwrap();
+    let mut control = Control::connect(&place.socket()).unwrap();
+    let status = control.status().unwrap();
     assert_eq!(
         (status.files, status.file_bytes, status.undrained),
         (1, 4, 1)
     );
-    let unknown = client.admin(r#"{"cmd":"dance"}"#).unwrap();
-    assert!(String::from_utf8(unknown).unwrap().contains("error"));
+    assert_eq!(
+        (status.root, status.storage),
+        (place.root(), place.instance())
+    );
+    assert_eq!(control.inventory().unwrap().dirty_files, 1);
     server.stop().unwrap();
 }
 
@@ -121,7 +125,7 @@ fn one_instance_has_one_bridge() {
     let place = Place::new();
     let server = place.start();
     let second = forebay_server::start(place.config());
-    assert!(second.is_err_and(|e| e.0.contains("another bridge")));
+    assert!(matches!(second, Err(Error::InUse { ref instance }) if *instance == place.instance()));
     server.stop().unwrap();
 }
 

@@ -5,6 +5,7 @@ mod common;
 
 use common::load::Load;
 use common::{Place, names, read, write};
+use forebay_client::Control;
 use forebay_server::{Server, start};
 use std::thread;
 
@@ -77,8 +78,8 @@ fn a_large_directory_of_a_slow_pfs_is_listed_in_parts() {
         }
     });
     assert_eq!(read(&mut client, "big"), vec![3; 4 << 20]);
-    let status = client.admin(r#"{"cmd":"status"}"#).unwrap();
-    let status: forebay_server::Status = serde_json::from_slice(&status).unwrap();
+    let mut control = Control::connect(&place.socket()).unwrap();
+    let status = control.status().unwrap();
     assert_eq!((status.staged_files, status.staged_bytes), (1, 4 << 20));
     server.stop().unwrap();
     assert_eq!(place.problems(), Vec::<String>::new());

@@ -137,8 +137,11 @@ fn what_somebody_may_open_by_its_name_on_disk_is_not_used_again() {
             arg2,
             ..request(Op::Open, b"old")
         };
-        // Without a name on disk it is a descriptor, which nobody takes.
-        assert_eq!(raw(&place).ask(&open), Said::Status(0));
+        // Without a name on disk it is a descriptor, which nobody takes. Whoever answers the next request of
+        // the connection has closed its copy of it.
+        let raw = raw(&place);
+        assert_eq!(raw.ask(&open), Said::Status(0));
+        assert_eq!(raw.ask(&request(Op::Stat, b"old")), Said::Status(0));
         client.unlink("old").unwrap();
         create(&mut client, "new", 0o644);
         assert_eq!(backing(&place).contains(&before[0]), again);

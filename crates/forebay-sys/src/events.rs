@@ -7,6 +7,7 @@ use rustix::io::{read, write};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 /// A counter that wakes an epoll.
 ///
@@ -125,6 +126,13 @@ pub(crate) fn readable<Fd: AsFd>(fds: &[Fd], timeout_ms: i32) -> Vec<bool> {
 /// Waits until one of two descriptors is readable. A signal ends it, too: the caller looks again.
 pub fn wait_either(a: BorrowedFd<'_>, b: BorrowedFd<'_>) {
     readable(&[a, b], -1);
+}
+
+/// Waits until one of them is readable, as the hold on a process is when that has ended, or for so long. A signal ends
+/// it, too.
+pub fn wait_any<Fd: AsFd>(fds: &[Fd], longest: Duration) {
+    let ms = i32::try_from(longest.as_millis()).unwrap_or(i32::MAX);
+    readable(fds, ms);
 }
 
 /// Is there something to read now?

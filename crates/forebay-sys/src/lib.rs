@@ -31,7 +31,7 @@ pub use contents::{
 pub use cpu::{cpu, move_to_other_cpu};
 pub use errno::{Errno, Sys, errno_of};
 pub use events::{
-    EVENTS_PER_WAIT, Epoll, Event, drain, eventfd, is_readable, notify, pipe, wait_either,
+    EVENTS_PER_WAIT, Epoll, Event, drain, eventfd, is_readable, notify, pipe, wait_any, wait_either,
 };
 pub use files::{
     check_access, is_locked, keep_access_time, lock_file, open, open_beneath, open_path,

@@ -10,7 +10,6 @@ use rustix::process::{
 };
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::time::Duration;
 
 /// Effective user and group of this process.
 pub fn my_ids() -> (u32, u32) {
@@ -109,11 +108,5 @@ impl Process {
                 _ => {}
             }
         }
-    }
-
-    /// Waits until one of the processes has ended, or for so long. A signal ends it, too.
-    pub fn await_any(processes: &[Process], longest: Duration) {
-        let ms = i32::try_from(longest.as_millis()).unwrap_or(i32::MAX);
-        readable(processes, ms);
     }
 }

@@ -86,9 +86,9 @@ fn a_hold_on_a_process_tells_when_it_has_ended() {
     let open = |child: &Child| Process::open(child.id()).unwrap();
     let holds = [open(&first), open(&second)];
     assert!(!holds[0].has_ended());
-    Process::await_any(&holds, Duration::from_millis(1));
+    forebay_sys::wait_any(&holds, Duration::from_millis(1));
     drop(first.stdin.take());
-    Process::await_any(&holds, Duration::from_secs(3600));
+    forebay_sys::wait_any(&holds, Duration::from_secs(3600));
     assert!(holds[0].ends_before(&holds[1]));
     assert!(holds[0].try_clone().unwrap().has_ended());
     assert!(!holds[1].has_ended());

@@ -6,7 +6,7 @@
 
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectId, ObjectName, Record};
-use forebay_core::table::{Change, Marks, Order, TableError, Tables};
+use forebay_core::table::{Change, Marks, Order, TableError, Tables, WriteTables};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -212,7 +212,9 @@ impl<T: Tables> Tables for Cached<T> {
     fn metas(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, TableError> {
         self.below.metas(prefix)
     }
+}
 
+impl<T: WriteTables> WriteTables for Cached<T> {
     fn apply(&self, batch: &[Change]) -> Result<(), TableError> {
         if let Err(e) = self.below.apply(batch) {
             // It may have got as far as the log: believe nothing that is kept.

@@ -8,6 +8,7 @@
 use crate::map::Sheet;
 use forebay_core::table::TableError;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -33,7 +34,11 @@ pub(crate) struct Journal {
 }
 
 fn failed(e: std::io::Error) -> TableError {
-    TableError(format!("journal: {e}"))
+    let said = format!("journal: {e}");
+    match e.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => TableError::NoSpace(said),
+        _ => TableError::Failed(said),
+    }
 }
 
 /// An entry of some format whose checksum is right: the format, the payload and the end.
@@ -67,7 +72,7 @@ fn entries(bytes: &[u8], lap: u64) -> Result<(Vec<Vec<u8>>, usize), TableError> 
         at = end;
     }
     match valid(bytes, at, lap) {
-        Some((format, ..)) => Err(TableError(format!(
+        Some((format, ..)) => Err(TableError::OtherFormat(format!(
             "the journal has entries of format {:?}, and this program knows {:?} alone",
             char::from(format),
             char::from(MARK[3])
@@ -104,7 +109,10 @@ impl Journal {
         // An entry that was cut off was the last one, and never acknowledged.
         let mut later = (at..JOURNAL_BYTES).step_by(ALIGNMENT).skip(1);
         if later.any(|at| entry(&bytes, at, lap).is_some()) {
-            return Err(TableError(format!("the journal is damaged at byte {at}")));
+            return Err(TableError::Damaged {
+                what: "entry",
+                at: format!("byte {at} of the journal"),
+            });
         }
         let mut current = lap;
         if entries.is_empty() && lap > 0 {
@@ -188,6 +196,13 @@ mod tests {
         assert!(journal.prepare(|out| out.extend_from_slice(b"payload")));
         journal.write().unwrap();
         journal
+    }
+
+    #[test]
+    fn a_full_disk_and_a_full_quota_are_no_space_and_nothing_else_is() {
+        assert!(failed(ErrorKind::StorageFull.into()).is_no_space());
+        assert!(failed(ErrorKind::QuotaExceeded.into()).is_no_space());
+        assert!(!failed(ErrorKind::PermissionDenied.into()).is_no_space());
     }
 
     #[test]

@@ -19,7 +19,7 @@ use forebay_core::batch;
 use forebay_core::encoding::{decode_batch, encode_batch};
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectId, ObjectName, Record};
-use forebay_core::table::{Change, Marks, Order, TableError, Tables};
+use forebay_core::table::{Change, Marks, Order, TableError, Tables, WriteTables};
 use parking_lot::RwLock;
 use std::path::Path;
 
@@ -69,13 +69,14 @@ impl<T: Base> Journaled<T> {
             Some(bytes) => bytes
                 .try_into()
                 .map(u64::from_le_bytes)
-                .map_err(|_| TableError("damaged number of the journal's lap".into()))?,
+                .map_err(|_| TableError::damaged("number of the journal's lap", LAP))?,
         };
         let (journal, entries) = Journal::open(path, lap)?;
         let mut net = Net::default();
         for entry in entries {
-            let batch = decode_batch(&entry)
-                .map_err(|e| TableError(format!("batch in the journal: {e}")))?;
+            let batch = decode_batch(&entry).map_err(|why| {
+                TableError::unread("batch", "an entry of the journal".into(), why)
+            })?;
             net.absorb(&batch);
         }
         Ok(Journaled {
@@ -218,7 +219,9 @@ impl<T: Base> Tables for Journaled<T> {
     fn metas(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, TableError> {
         self.state.read().net.metas(&self.below, prefix)
     }
+}
 
+impl<T: Base> WriteTables for Journaled<T> {
     fn apply(&self, batch: &[Change]) -> Result<(), TableError> {
         self.below.admit(batch)?;
         self.state.write().apply(&self.below, batch)

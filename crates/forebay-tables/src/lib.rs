@@ -7,7 +7,7 @@
 //! model that the others are compared with.
 //!
 //! ```
-//! use forebay_core::{path::TreePath, table::{Change, Tables}};
+//! use forebay_core::{path::TreePath, table::{Change, Tables, WriteTables}};
 //! use forebay_tables::Memory;
 //! let tables = Memory::new();
 //! let put = Change::Meta { key: b"epoch".to_vec(), value: Some(vec![1]) };

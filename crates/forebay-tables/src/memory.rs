@@ -4,7 +4,7 @@ use crate::net::{Base, Net};
 use forebay_core::batch;
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectId, ObjectName, Record, Token};
-use forebay_core::table::{Change, Marks, Order, TableError, Tables};
+use forebay_core::table::{Change, Marks, Order, TableError, Tables, WriteTables};
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, RangeInclusive};
@@ -151,7 +151,9 @@ impl Tables for Memory {
             .map(|(k, v)| (k.clone(), v.clone()))
             .collect())
     }
+}
 
+impl WriteTables for Memory {
     fn apply(&self, batch: &[Change]) -> Result<(), TableError> {
         let mut inner = self.0.write();
         for change in batch {

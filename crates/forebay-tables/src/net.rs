@@ -5,7 +5,7 @@
 
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectId, ObjectName, Record, Token};
-use forebay_core::table::{Change, KeyValue, Marks, Order, TableError, Tables};
+use forebay_core::table::{Change, KeyValue, Marks, Order, TableError, Tables, WriteTables};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
@@ -21,7 +21,7 @@ pub struct Net {
 }
 
 /// Tables that take the outcome of many batches at once.
-pub trait Base: Tables {
+pub trait Base: WriteTables {
     /// Is there space for what a batch would write, as far as that can be known before?
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use crate::reserve::Reserve;
 use forebay_core::batch;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BadRecord, ObjectId, ObjectName, Record, Token};
-use forebay_core::table::{Change, Marks, Order, TableError, Tables};
+use forebay_core::table::{Change, Marks, Order, TableError, Tables, WriteTables};
 use parking_lot::{RwLock, RwLockReadGuard};
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
@@ -52,17 +52,20 @@ pub struct Rocks {
     reserve: Reserve,
 }
 
+/// What RocksDB says as a kind of error. Its errors carry no error number: that there is no space shows in
+/// the words of `strerror`, which are those of the C locale because nothing here ever sets another one.
 fn failed(e: rocksdb::Error) -> TableError {
-    TableError(e.into_string())
+    const NO_SPACE: [&str; 2] = ["No space left on device", "Disk quota exceeded"];
+    let said = e.into_string();
+    if NO_SPACE.iter().any(|words| said.contains(words)) {
+        TableError::NoSpace(said)
+    } else {
+        TableError::Failed(said)
+    }
 }
 
-/// The error names the format if it is that which this program does not know.
-fn bad_record(e: BadRecord, key: &[u8]) -> TableError {
-    TableError(format!("{e} at key {}", key.escape_ascii()))
-}
-
-fn damaged(what: &str, key: &[u8]) -> TableError {
-    TableError(format!("damaged {what} at key {}", key.escape_ascii()))
+fn bad_record(why: BadRecord, key: &[u8]) -> TableError {
+    TableError::unread("record", format!("key {}", key.escape_ascii()), why)
 }
 
 impl Rocks {
@@ -165,7 +168,9 @@ impl Open<'_> {
     fn db(&self) -> Result<&DB, TableError> {
         match &*self.0 {
             State::Open(db) | State::ReadOnly(db) => Ok(db),
-            State::Closed => Err(TableError("the database could not be opened again".into())),
+            State::Closed => Err(TableError::Failed(
+                "the database could not be opened again".into(),
+            )),
         }
     }
 }
@@ -235,7 +240,7 @@ fn open_database(dir: &Path, cache: &Cache, access: Access) -> Result<DB, TableE
 
 fn family<'a>(db: &'a DB, name: &str) -> Result<&'a ColumnFamily, TableError> {
     db.cf_handle(name)
-        .ok_or_else(|| TableError(format!("no column family {name}")))
+        .ok_or_else(|| TableError::Failed(format!("no column family {name}")))
 }
 
 /// Entries of a family whose keys begin with `prefix`, from `from` on.
@@ -449,7 +454,8 @@ impl Tables for Rocks {
                 if found.len() == limit {
                     return Ok(found);
                 }
-                let path = TreePath::from_key(&key).ok_or_else(|| damaged("path", &key))?;
+                let path =
+                    TreePath::from_key(&key).ok_or_else(|| TableError::damaged("path", &key))?;
                 // The bound itself was seen already.
                 if path == *dir || *key == *after {
                     continue;
@@ -486,7 +492,7 @@ impl Tables for Rocks {
             if from.as_deref() == Some(&*key) {
                 continue;
             }
-            let path = TreePath::from_key(&key).ok_or_else(|| damaged("path", &key))?;
+            let path = TreePath::from_key(&key).ok_or_else(|| TableError::damaged("path", &key))?;
             let record = Record::decode(&value).map_err(|why| bad_record(why, &key))?;
             found.push((path, record));
         }
@@ -499,8 +505,10 @@ impl Tables for Rocks {
         let open = self.db()?;
         for entry in range(open.db()?, LOCAL, &prefix, &prefix)? {
             let (key, value) = entry.map_err(failed)?;
-            let object = object_of_key(&key).ok_or_else(|| damaged("name of an object", &key))?;
-            let path = TreePath::new(&*value).ok_or_else(|| damaged("path of an object", &key))?;
+            let object = object_of_key(&key)
+                .ok_or_else(|| TableError::damaged("name of an object", &key))?;
+            let path = TreePath::new(&*value)
+                .ok_or_else(|| TableError::damaged("path of an object", &key))?;
             found.push((object, path));
         }
         Ok(found)
@@ -512,7 +520,9 @@ impl Tables for Rocks {
         let db = open.db()?;
         db.get_pinned_cf(family(db, LOCAL)?, key)
             .map_err(failed)?
-            .map(|v| TreePath::new(&*v).ok_or_else(|| damaged("path of an object", &key)))
+            .map(|v| {
+                TreePath::new(&*v).ok_or_else(|| TableError::damaged("path of an object", &key))
+            })
             .transpose()
     }
 
@@ -521,7 +531,7 @@ impl Tables for Rocks {
         let open = self.db()?;
         for entry in range(open.db()?, MARK, b"", b"")? {
             let (key, value) = entry.map_err(failed)?;
-            let bad = || damaged("mark", &key);
+            let bad = || TableError::damaged("mark", &key);
             let (mark, object) = key.split_first().ok_or_else(bad)?;
             let object = object_of_key(object).ok_or_else(bad)?;
             match *mark {
@@ -547,7 +557,9 @@ impl Tables for Rocks {
             .map(|e| e.map(|(k, v)| (k.into_vec(), v.into_vec())).map_err(failed))
             .collect()
     }
+}
 
+impl WriteTables for Rocks {
     /// Writes a batch. If RocksDB can't, it is closed, opened, and tried once more; a batch
     /// that was written in spite of the error is only written again.
     fn apply(&self, batch: &[Change]) -> Result<(), TableError> {

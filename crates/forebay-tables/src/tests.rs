@@ -3,7 +3,7 @@
 use crate::{Base, Cached, Journaled, Memory, Net, Rocks};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, Record, Token};
-use forebay_core::table::{Change, Marks, Order, TableError, Tables};
+use forebay_core::table::{Change, Marks, Order, TableError, Tables, WriteTables};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -279,7 +279,7 @@ impl Base for Disk {
             2 => self.tables.write_net(net)?,
             _ => return self.tables.write_net(net),
         }
-        Err(TableError("who knows".into()))
+        Err(TableError::Failed("who knows".into()))
     }
 }
 
@@ -328,6 +328,9 @@ impl Tables for Disk {
     fn metas(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, TableError> {
         self.tables.metas(prefix)
     }
+}
+
+impl WriteTables for Disk {
     fn apply(&self, batch: &[Change]) -> Result<(), TableError> {
         self.tables.apply(batch)
     }

@@ -3,13 +3,12 @@
 use crate::cli::BridgeOptions;
 use crate::error::{Fault, fault};
 use crate::place::{Place, plain};
-use anyhow::anyhow;
-use forebay_admin::drain::Users;
-use forebay_client::Client;
-use forebay_server::Status;
+use forebay_admin::{
+    AdminError, LOCK_FILE, LifetimeStatus, StartFailure, StartReport, instance_dir, socket_dir,
+    socket_path,
+};
+use forebay_client::Control;
 use forebay_sys as sys;
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
@@ -19,27 +18,24 @@ use std::time::{Duration, Instant};
 
 /// How long somebody else's bridge may take until it answers (it may have much to recover).
 const OTHER_START: Duration = Duration::from_secs(30);
-/// What a server says whose storage is taken. A look at the lock by another run is enough for that.
-const IN_USE: &str = "another bridge is using";
 /// How long a bridge may take until it says who it is.
 const FIRST_ANSWER: Duration = Duration::from_secs(5);
 /// Pause between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// How long a bridge is meant to live.
+/// How long a new bridge is meant to live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lifetime {
+enum Until {
     /// It ends with the last run that uses it.
-    Run,
+    LastRun,
     /// Until `forebay down`.
-    Stay,
+    Down,
 }
 
-/// A connection to a bridge that answers.
+/// A bridge that answers.
 pub struct Bridge {
-    client: Client,
-    /// Its socket.
-    pub socket: PathBuf,
+    /// To ask it.
+    pub control: Control,
     /// Where its data is.
     pub instance: PathBuf,
     /// Canonical buffer root.
@@ -51,50 +47,40 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Connects to the bridge behind a socket; `None` if nobody answers there. One of another version is a fault.
-    pub fn at_socket(socket: &Path) -> Result<Option<Bridge>, Fault> {
-        let Ok(mut client) = Client::connect(socket) else {
-            return Ok(None);
-        };
-        // Who restarts a bridge is us: waiting for one that has died would be for nothing.
-        client.set_patience(Duration::ZERO);
-        // One that is stuck must not hold up what is asked of others.
-        if client.set_answer_limit(FIRST_ANSWER).is_err() {
-            return Ok(None);
-        }
-        let mut bridge = Bridge {
-            client,
-            socket: socket.to_owned(),
-            instance: PathBuf::new(),
-            root: PathBuf::new(),
-            pid: 0,
-            is_ours: false,
-        };
-        let since = Instant::now();
-        let status: Status = match bridge.get(&json!({"cmd": "status"})) {
-            Ok(status) => status,
-            Err(failed) => {
-                let cause = failed.cause.as_ref().and_then(|c| c.downcast_ref());
-                if let Some(version @ forebay_client::Error::Version { .. }) = cause {
-                    return Err(fault(version.to_string()));
-                }
-                if since.elapsed() >= FIRST_ANSWER {
+    /// Connects to the bridge behind a socket; `None` if nobody answers there.
+    ///
+    /// # Errors
+    /// [`AdminError::Version`], [`AdminError::OtherProtocol`]: somebody does, but not so that we understand each other.
+    fn at_socket(socket: &Path) -> Result<Option<Bridge>, AdminError> {
+        match Bridge::connect(socket) {
+            Ok(bridge) => Ok(Some(bridge)),
+            Err(e) if e.is_other_version() => Err(e),
+            Err(e) => {
+                if e.is_timeout() {
                     eprintln!(
                         "forebay: the bridge behind {} has not answered for {} s; it may be stopped, or wait for its PFS",
                         socket.display(),
                         FIRST_ANSWER.as_secs()
                     );
                 }
-                return Ok(None);
+                Ok(None)
             }
-        };
-        if bridge.client.set_answer_limit(Duration::ZERO).is_err() {
-            return Ok(None);
         }
-        bridge.root = status.root;
-        bridge.instance = status.storage;
-        bridge.pid = status.pid;
-        Ok(Some(bridge))
+    }
+
+    fn connect(socket: &Path) -> Result<Bridge, AdminError> {
+        let mut control = Control::connect(socket)?;
+        // One that is stuck must not hold up what is asked of others.
+        control.set_answer_limit(Some(FIRST_ANSWER))?;
+        let status = control.status()?;
+        control.set_answer_limit(None)?;
+        Ok(Bridge {
+            control,
+            instance: status.storage,
+            root: status.root,
+            pid: status.pid,
+            is_ours: false,
+        })
     }
 
     /// The directory that `--storage` names.
@@ -102,34 +88,47 @@ impl Bridge {
         self.instance.parent().unwrap_or(&self.instance)
     }
 
-    /// The running bridge of a buffer, if there is one.
-    pub fn find(place: &Place) -> Result<Option<Bridge>, Fault> {
-        let instance = forebay_server::instance_dir(&place.storage, &place.root);
-        let socket = forebay_server::socket_path(&instance).map_err(|e| fault(e.to_string()))?;
-        Bridge::at_socket(&socket)
+    /// Its socket.
+    pub fn socket(&self) -> &Path {
+        self.control.socket()
     }
 
-    /// Finds the bridge of a buffer or starts one.
-    pub fn find_or_start(
-        place: &Place,
-        options: &BridgeOptions,
-        lifetime: Lifetime,
-    ) -> Result<Bridge, Fault> {
-        match Bridge::find(place)? {
-            Some(bridge) => Ok(bridge),
-            None => Bridge::start(place, options, lifetime),
-        }
+    /// The running bridge of a buffer, if there is one.
+    pub fn find(place: &Place) -> Result<Option<Bridge>, Fault> {
+        let instance = instance_dir(&place.storage, &place.root);
+        Ok(Bridge::at_socket(&socket_path(&instance)?)?)
     }
 
     /// Finds or starts the bridge of a buffer and makes it live at least as long as this process
     /// needs it: until [`Bridge::detach`].
     pub fn attach(place: &Place, options: &BridgeOptions) -> Result<Bridge, Fault> {
+        Bridge::hold(place, options, Until::LastRun, |control| {
+            control.attach(std::process::id())
+        })
+    }
+
+    /// Finds or starts the bridge of a buffer and makes it live until [`Bridge::stop`].
+    pub fn keep(place: &Place, options: &BridgeOptions) -> Result<Bridge, Fault> {
+        Bridge::hold(place, options, Until::Down, |control| {
+            control.set_stay(true)
+        })
+    }
+
+    /// Finds or starts a bridge that agrees to live on when it is asked to.
+    fn hold(
+        place: &Place,
+        options: &BridgeOptions,
+        until: Until,
+        ask: impl Fn(&mut Control) -> Result<LifetimeStatus, AdminError>,
+    ) -> Result<Bridge, Fault> {
         loop {
-            let mut bridge = Bridge::find_or_start(place, options, Lifetime::Run)?;
+            let mut bridge = match Bridge::find(place)? {
+                Some(bridge) => bridge,
+                None => Bridge::start(place, options, until)?,
+            };
             // Before it is asked, or it could be gone and its id be somebody else's.
             let process = sys::Process::open(bridge.pid).ok();
-            let users: Users = bridge.get(&json!({"cmd": "attach", "pid": std::process::id()}))?;
-            if !users.ending {
+            if !ask(&mut bridge.control)?.ending {
                 return Ok(bridge);
             }
             // Another run was its last one. It is on its way out; the next one is ours.
@@ -143,9 +142,9 @@ impl Bridge {
     /// This process needs it no more. If nobody else does and it was not told to stay, it ends.
     pub fn detach(mut self) -> Result<(), Fault> {
         let process = sys::Process::open(self.pid).ok();
-        let users: Users = self.get(&json!({"cmd": "detach", "pid": std::process::id()}))?;
-        drop(self.client);
-        if users.ending
+        let life = self.control.detach(std::process::id())?;
+        drop(self.control);
+        if life.ending
             && let Some(process) = process
         {
             process.await_end();
@@ -153,9 +152,9 @@ impl Bridge {
         Ok(())
     }
 
-    fn start(place: &Place, options: &BridgeOptions, lifetime: Lifetime) -> Result<Bridge, Fault> {
+    fn start(place: &Place, options: &BridgeOptions, until: Until) -> Result<Bridge, Fault> {
         one_storage_only(place)?;
-        let instance = forebay_server::instance_dir(&place.storage, &place.root);
+        let instance = instance_dir(&place.storage, &place.root);
         make_private(&instance)?;
         let log_path = match &options.log_dir {
             Some(dir) => {
@@ -171,12 +170,14 @@ impl Bridge {
             if let Some(bridge) = other_bridge(place, &instance, started)? {
                 return Ok(bridge);
             }
-            let said = match try_start(place, options, lifetime, &log_path)? {
-                None => break,
-                Some(said) => said,
+            let (failure, message) = match try_start(place, until, &log_path)? {
+                StartReport::Ready => break,
+                StartReport::Failed { failure, message } => (failure, message),
             };
-            if !(said.contains(IN_USE) && started.elapsed() < OTHER_START) {
-                return Err(fault(format!("the bridge did not start: {said}"))
+            // Another run that looks at the lock is enough for that.
+            let is_taken = failure == StartFailure::InUse;
+            if !(is_taken && started.elapsed() < OTHER_START) {
+                return Err(fault(format!("the bridge did not start: {message}"))
                     .hint(format!("its log is {}", log_path.display())));
             }
         }
@@ -202,43 +203,12 @@ impl Bridge {
         }
     }
 
-    /// Asks and takes the answer apart.
-    pub fn ask(&mut self, command: &Value) -> Result<Value, Fault> {
-        let name = command["cmd"].as_str().unwrap_or_default().to_owned();
-        let failed = |cause: anyhow::Error| {
-            fault(format!("the bridge does not answer to `{name}`: {cause}"))
-                .because(cause)
-                .hint("`forebay status` shows which bridges run")
-        };
-        let bytes = self
-            .client
-            .admin(command.to_string())
-            .map_err(|e| failed(anyhow!(e)))?;
-        let answer: Value = serde_json::from_slice(&bytes).map_err(|e| failed(anyhow!(e)))?;
-        match answer["error"].as_str() {
-            Some(error) => Err(fault(format!("the bridge refuses `{name}`: {error}"))),
-            None => Ok(answer),
-        }
-    }
-
-    /// Asks for something of a known form.
-    pub fn get<T: DeserializeOwned>(&mut self, command: &Value) -> Result<T, Fault> {
-        let answer = self.ask(command)?;
-        serde_json::from_value(answer).map_err(|e| {
-            fault(format!(
-                "the bridge's answer to {} is damaged",
-                command["cmd"]
-            ))
-            .because(e)
-        })
-    }
-
     /// Ends the bridge and waits until its process is gone.
     pub fn stop(mut self) -> Result<(), Fault> {
         // Before it is asked, or it could be gone and its id be somebody else's.
         let process = sys::Process::open(self.pid).ok();
-        self.ask(&json!({"cmd": "stop"}))?;
-        drop(self.client);
+        self.control.stop()?;
+        drop(self.control);
         if let Some(process) = process {
             process.await_end();
         }
@@ -270,12 +240,7 @@ fn make_private(instance: &Path) -> Result<(), Fault> {
 }
 
 /// Starts the server process; the descriptor tells how that went.
-fn spawn(
-    place: &Place,
-    options: &BridgeOptions,
-    lifetime: Lifetime,
-    log_path: &Path,
-) -> Result<(Child, OwnedFd), Fault> {
+fn spawn(place: &Place, until: Until, log_path: &Path) -> Result<(Child, OwnedFd), Fault> {
     let failed = |e| fault(format!("log {}: {}", log_path.display(), plain(&e)));
     let log = fs::OpenOptions::new()
         .create(true)
@@ -293,7 +258,6 @@ fn spawn(
         .arg(&place.root)
         .arg("--storage")
         .arg(&place.storage)
-        .args(["--mode", options.mode.name()])
         .arg("--ready-on-stdin")
         // A bridge under a buffer would be its own client.
         .env_remove("LD_PRELOAD")
@@ -301,7 +265,7 @@ fn spawn(
         .stdin(writer)
         .stdout(copy)
         .stderr(log);
-    if lifetime == Lifetime::Stay {
+    if until == Until::Down {
         command.arg("--stay");
     }
     sys::in_new_session(&mut command);
@@ -312,23 +276,19 @@ fn spawn(
 }
 
 /// Starts the server process and waits until it serves; if it does not, says why.
-fn try_start(
-    place: &Place,
-    options: &BridgeOptions,
-    lifetime: Lifetime,
-    log_path: &Path,
-) -> Result<Option<String>, Fault> {
-    let (mut child, ready) = spawn(place, options, lifetime, log_path)?;
-    // One line: "ready", or why not. End of file without one: it has died.
+fn try_start(place: &Place, until: Until, log_path: &Path) -> Result<StartReport, Fault> {
+    let (mut child, ready) = spawn(place, until, log_path)?;
+    // One line. End of file without one: it has died.
     let mut said = String::new();
     let _ = BufReader::new(fs::File::from(ready)).read_line(&mut said);
-    if said.trim_end() == "ready" {
-        return Ok(None);
+    let report = StartReport::from_line(&said);
+    if report == Some(StartReport::Ready) {
+        return Ok(StartReport::Ready);
     }
     let status = child.wait().map(|s| s.to_string()).unwrap_or_default();
-    Ok(Some(match said.trim_end() {
-        "" => format!("it ended with {status} before it was ready"),
-        said => said.to_owned(),
+    Ok(report.unwrap_or_else(|| StartReport::Failed {
+        failure: StartFailure::Other,
+        message: format!("it ended with {status} before it was ready"),
     }))
 }
 
@@ -339,26 +299,29 @@ fn other_bridge(place: &Place, instance: &Path, since: Instant) -> Result<Option
         if let Some(bridge) = Bridge::find(place)? {
             return Ok(Some(bridge));
         }
-        if !sys::is_locked(&instance.join("lock")) || since.elapsed() > OTHER_START {
+        if !sys::is_locked(&instance.join(LOCK_FILE)) || since.elapsed() > OTHER_START {
             return Ok(None);
         }
         std::thread::sleep(LOOK_AGAIN);
     }
 }
 
-/// All bridges of this user that answer.
-pub fn running() -> Vec<Bridge> {
-    let mut found: Vec<Bridge> = forebay_server::socket_dir()
+/// All bridges of this user that answer, and those that speak another version.
+pub fn all() -> Vec<Result<Bridge, AdminError>> {
+    socket_dir()
         .into_iter()
         .flat_map(fs::read_dir)
         .flatten()
         .flatten()
-        .filter_map(|entry| {
-            Bridge::at_socket(&entry.path()).unwrap_or_else(|other_version| {
-                other_version.tell(false);
-                None
-            })
-        })
+        .filter_map(|entry| Bridge::at_socket(&entry.path()).transpose())
+        .collect()
+}
+
+/// All bridges of this user that answer. Those that speak another version are named on standard error.
+pub fn running() -> Vec<Bridge> {
+    let mut found: Vec<Bridge> = all()
+        .into_iter()
+        .filter_map(|bridge| bridge.map_err(|e| Fault::from(e).tell(false)).ok())
         .collect();
     found.sort_by(|a, b| a.root.cmp(&b.root));
     found

@@ -1,6 +1,6 @@
 //! The command line: verbs, options, examples. What they do is in [`crate::verbs`].
 
-use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{Args, Parser, Subcommand, ValueHint};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -93,34 +93,10 @@ pub struct Place {
 /// How a bridge behaves.
 #[derive(Debug, Clone, Args)]
 pub struct BridgeOptions {
-    /// When others see what was written. With one bridge all modes give what POSIX asks for.
-    #[arg(long, value_enum, default_value_t = Mode::Commit)]
-    pub mode: Mode,
     /// Directory for logs: that of the bridge (default: beside its data) and, from `run`, the Darshan log
     /// (default: $FOREBAY_LOG_DIR, $XDG_STATE_HOME/forebay/logs or ~/.local/state/forebay/logs, with a directory for each day).
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub log_dir: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Mode {
-    /// Nothing waits for the home of a path; published in the background.
-    Async,
-    /// Create, unlink and truncate wait for the home; contents are published on close and fsync.
-    Commit,
-    /// Every write is published before it returns.
-    Strong,
-}
-
-impl Mode {
-    /// As on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Mode::Async => "async",
-            Mode::Commit => "commit",
-            Mode::Strong => "strong",
-        }
-    }
 }
 
 /// How to drain.
@@ -388,9 +364,6 @@ pub struct Bridge {
     /// Storage directory that holds the instances.
     #[arg(long)]
     pub storage: PathBuf,
-    /// Mode.
-    #[arg(long, value_enum, default_value_t = Mode::Commit)]
-    pub mode: Mode,
     /// Standard input is a pipe that gets one line when the bridge is ready, or the reason why it will not be.
     #[arg(long)]
     pub ready_on_stdin: bool,

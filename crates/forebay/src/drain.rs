@@ -2,35 +2,41 @@
 
 use crate::bridge::Bridge;
 use crate::cli::DrainOptions;
-use crate::error::Fault;
+use crate::error::{Fault, fault};
 use crate::units;
-use forebay_admin::drain::{DrainStatus, Left, LeftPage, Reason, State};
+use forebay_admin::AdminError;
+use forebay_admin::drain::{DrainRequest, DrainState, DrainStatus, Left, Reason};
 use forebay_sys as sys;
-use serde_json::json;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// Pause between two looks at a drain. It begins short, because most drains are.
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// A drain that is over sooner needs no bar.
 const BAR_AFTER: Duration = Duration::from_millis(500);
 /// As many lines name what is left, on a terminal or in a log; the report file has all.
 const MOST_LINES: usize = 20;
+
+/// How much of the list of what is left is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Naming {
+    /// As much as [`tell_left`] tells.
+    Some,
+    /// All of it, for scripts.
+    All,
+}
 
 /// How a drain ended.
 #[derive(Debug, Clone)]
 pub struct Drained {
     /// Its counters.
     pub status: DrainStatus,
-    /// What is not on the PFS.
-    pub left: Vec<Left>,
+    /// What is not on the PFS, as much of it as is to be named and as the bridge keeps.
+    pub named: Vec<Left>,
 }
 
 impl Drained {
     /// Is everything on the PFS?
     pub fn is_complete(&self) -> bool {
-        self.status.state == State::Done && self.left.is_empty()
+        self.status.state == DrainState::Done && self.status.left == 0
     }
 }
 
@@ -40,43 +46,87 @@ pub fn drain(
     bridge: &mut Bridge,
     options: &DrainOptions,
     patience: Duration,
+    naming: Naming,
 ) -> Result<Drained, Fault> {
-    let signals_before = sys::signals_seen();
-    bridge.ask(&json!({
-        "cmd": "drain",
-        "keep": options.keep,
-        "rate": options.drain_rate,
-        "workers": options.drain_workers,
-        "patience_ms": patience.as_millis() as u64,
-    }))?;
-    let started = Instant::now();
-    let mut pause = FIRST_PAUSE;
-    let mut bar = Bar::new();
-    let mut asked_to_stop = false;
-    let status = loop {
-        let status: DrainStatus = bridge.get(&json!({"cmd": "drain-status"}))?;
-        if status.state != State::Running {
-            break status;
-        }
-        if started.elapsed() >= BAR_AFTER {
-            bar.show(&status, asked_to_stop);
-        }
-        if !asked_to_stop && sys::signals_seen() > signals_before {
-            asked_to_stop = true;
-            bridge.ask(&json!({"cmd": "drain-stop"}))?;
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(LONGEST_PAUSE);
+    let mut watcher = Watcher::new();
+    bridge.control.drain(DrainRequest {
+        keep: options.keep,
+        rate: options.drain_rate,
+        workers: Some(options.drain_workers),
+        patience_ms: patience.as_millis() as u64,
+    })?;
+    let status = watcher.watch(bridge)?;
+    let mut drained = Drained {
+        status,
+        named: Vec::new(),
     };
-    bar.clear();
-    let mut left = Vec::new();
-    let mut from = Some(0);
-    while let Some(at) = from {
-        let page: LeftPage = bridge.get(&json!({"cmd": "drain-left", "from": at}))?;
-        left.extend(page.entries);
-        from = page.next;
+    for left in bridge.control.left()? {
+        if naming == Naming::Some && drained.named.len() == MOST_LINES {
+            break;
+        }
+        drained.named.push(left?);
     }
-    Ok(Drained { status, left })
+    Ok(drained)
+}
+
+/// Watches a drain until its end.
+struct Watcher {
+    started: Instant,
+    signals_before: u32,
+    asked_to_stop: bool,
+    bar: Bar,
+}
+
+impl Watcher {
+    fn new() -> Self {
+        Watcher {
+            started: Instant::now(),
+            signals_before: sys::signals_seen(),
+            asked_to_stop: false,
+            bar: Bar::new(),
+        }
+    }
+
+    fn watch(&mut self, bridge: &mut Bridge) -> Result<DrainStatus, Fault> {
+        let outcome = loop {
+            let mut last = None;
+            match self.follow(bridge, &mut last) {
+                Ok(()) => {
+                    break last.ok_or_else(|| fault("the bridge does not say how the drain is"));
+                }
+                // Whoever was stopped for long (Ctrl-Z) has been given up, and may ask again.
+                Err(e) if e.is_loss() && last.is_some() && bridge.is_alive() => {}
+                Err(e) => break Err(e.into()),
+            }
+        };
+        self.bar.clear();
+        match outcome? {
+            DrainStatus {
+                state: DrainState::Running,
+                ..
+            } => Err(fault("the bridge ends before the drain")),
+            status => Ok(status),
+        }
+    }
+
+    fn follow(
+        &mut self,
+        bridge: &mut Bridge,
+        last: &mut Option<DrainStatus>,
+    ) -> Result<(), AdminError> {
+        for status in bridge.control.follow_drain()? {
+            let status = status?;
+            if self.started.elapsed() >= BAR_AFTER {
+                self.bar.show(&status, self.asked_to_stop);
+            }
+            if !self.asked_to_stop && sys::signals_seen() > self.signals_before {
+                self.asked_to_stop = true;
+                bridge.control.stop_drain()?;
+            }
+            *last = Some(status);
+        }
+        Ok(())
+    }
 }
 
 /// One line on the terminal, drawn over itself.
@@ -136,20 +186,20 @@ pub fn tell_left(drained: &Drained, retry: &str) {
     if let Some(failure) = &drained.status.failure {
         eprintln!("forebay: the drain failed: {failure}");
     }
-    let n = drained.left.len() as u64;
-    let bytes: u64 = drained.left.iter().map(|l| l.bytes).sum();
+    // The bridge keeps a list of many, but not of all.
+    let (n, bytes) = (drained.status.left, drained.status.left_bytes);
     eprintln!(
         "forebay: {} ({}) left in the buffer, not on the PFS yet; nothing is lost:",
         units::count(n, "thing", "things"),
         units::bytes(bytes),
     );
-    for left in drained.left.iter().take(MOST_LINES) {
+    for left in drained.named.iter().take(MOST_LINES) {
         eprintln!("  {}: {}", left.path, why(left));
     }
-    if drained.left.len() > MOST_LINES {
+    if n > MOST_LINES as u64 {
         eprintln!(
-            "  ... and {} more (--report FILE lists all)",
-            drained.left.len() - MOST_LINES
+            "  ... and {} more (--report FILE lists them)",
+            units::number(n - MOST_LINES as u64)
         );
     }
     eprintln!("  hint: to go on, run: {retry}");

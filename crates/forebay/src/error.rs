@@ -1,5 +1,6 @@
 //! Errors as the user meets them: one line, a hint, and the chain of causes for `-v`.
 
+use forebay_admin::AdminError;
 use std::fmt;
 
 /// What went wrong and what to do about it.
@@ -46,6 +47,17 @@ impl Fault {
         if let Some(hint) = &self.hint {
             eprintln!("  hint: {hint}");
         }
+    }
+}
+
+impl From<AdminError> for Fault {
+    fn from(e: AdminError) -> Self {
+        let fault = fault(e.to_string());
+        let fault = match e.is_loss() {
+            true => fault.hint("`forebay status` shows which bridges run"),
+            false => fault,
+        };
+        fault.because(e)
     }
 }
 

@@ -8,7 +8,7 @@ mod error;
 mod place;
 mod program;
 mod recorder;
-mod report;
+mod run_report;
 mod units;
 mod verbs;
 

@@ -41,7 +41,7 @@ pub fn buffer_root(buffer: &Path) -> Result<(PathBuf, Option<PathBuf>), Fault> {
             .hint("name the directory that the program's files are in"));
     }
     sys::check_access(&root, libc::R_OK | libc::X_OK).map_err(|e| {
-        fault(format!("--buffer {shown}: {}", plain(&e)))
+        fault(format!("--buffer {shown}: {}", plain(&e.into())))
             .hint("the buffer lies over a directory that you may enter and list")
     })?;
     if root == Path::new("/") {
@@ -67,7 +67,7 @@ pub fn buffer_root(buffer: &Path) -> Result<(PathBuf, Option<PathBuf>), Fault> {
 }
 
 /// Without `.` and doubled slashes; `..` stays, because it depends on symbolic links.
-fn tidy(path: &Path) -> PathBuf {
+pub fn tidy(path: &Path) -> PathBuf {
     path.components().collect()
 }
 
@@ -169,7 +169,7 @@ fn usable_storage(dir: &Path, root: &Path) -> Result<PathBuf, Fault> {
             sys::set_xattr(file.as_fd(), b"user.forebay.probe", b"1").map_err(|e| {
                 fault(format!(
                     "storage {shown} does not keep user xattrs ({})",
-                    plain(&e)
+                    plain(&e.into())
                 ))
                 .hint("name a directory on ext4, xfs, btrfs or tmpfs (Linux 6.6 or newer) with --storage DIR")
             })
@@ -234,10 +234,11 @@ fn library(name: &str, variable: &str) -> Result<PathBuf, Fault> {
 }
 
 /// The text of an error without `(os error 2)`.
-pub fn plain(e: &impl std::fmt::Display) -> String {
+pub fn plain(e: &std::io::Error) -> String {
     let text = e.to_string();
-    match text.find(" (os error") {
-        Some(at) => text[..at].to_owned(),
+    let number = e.raw_os_error().map(|n| format!(" (os error {n})"));
+    match number.and_then(|number| text.strip_suffix(&number)) {
+        Some(words) => words.to_owned(),
         None => text,
     }
 }

@@ -4,7 +4,7 @@
 use crate::cli::RecordOptions;
 use crate::error::{Fault, fault};
 use crate::place::{self, plain};
-use crate::report::CallBytes;
+use crate::run_report::CallBytes;
 use crate::units;
 use crate::verbs::shell_word;
 use forebay_collect::naming::Moment;
@@ -331,7 +331,7 @@ fn usable_base(dir: &Path) -> Result<(), String> {
     match sys::space(dir) {
         Ok((_, free)) if free >= LEAST_FREE_BYTES => Ok(()),
         Ok((_, free)) => Err(format!("only {} free", units::bytes(free))),
-        Err(e) => Err(plain(&e)),
+        Err(e) => Err(plain(&e.into())),
     }
 }
 

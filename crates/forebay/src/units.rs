@@ -1,8 +1,8 @@
-//! Sizes, rates and durations as people write and read them; sizes and rates as in job reports.
+//! Sizes as people write them; how they are shown, with rates, durations and counts, is the report's.
 
 use std::time::Duration;
 
-pub use forebay_report::units::bytes;
+pub use forebay_report::units::{bytes, count, number};
 
 /// `312 MiB/s`; a dash where there is nothing to divide.
 pub fn rate(n: u64, time: Duration) -> String {
@@ -11,24 +11,7 @@ pub fn rate(n: u64, time: Duration) -> String {
 
 /// `850 ms`, `12.3 s`, `4 min 05 s`, `2 h 03 min`.
 pub fn duration(time: Duration) -> String {
-    let s = time.as_secs_f64();
-    if s < 0.9995 {
-        format!("{:.0} ms", s * 1e3)
-    } else if s < 59.95 {
-        format!("{s:.1} s")
-    } else {
-        let s = s.round() as u64;
-        if s < 3600 {
-            format!("{} min {:02} s", s / 60, s % 60)
-        } else {
-            format!("{} h {:02} min", s / 3600, s % 3600 / 60)
-        }
-    }
-}
-
-/// `1 file`, `3 files`.
-pub fn count(n: u64, one: &str, many: &str) -> String {
-    format!("{n} {}", if n == 1 { one } else { many })
+    forebay_report::units::seconds(time.as_secs_f64())
 }
 
 /// Reads `4096`, `64K`, `1.5G`, `200MiB`; powers of 1024.

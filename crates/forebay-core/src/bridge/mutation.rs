@@ -19,7 +19,6 @@ pub enum Mutation {
     RequestsAreForgotten,
     SweepIgnoresIntents,
     MarksAreNotWaitedFor,
-    StaleLooksAreKept,
     PagesLoseAName,
     SparesStayDoomed,
     LinksAreNotAnnounced,
@@ -34,7 +33,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 23] = [
+    pub const ALL: [Mutation; 22] = [
         Mutation::HomeSkipsVersionCheck,
         Mutation::ReplyBeforeCommit,
         Mutation::RenameAsTwoBatches,
@@ -47,7 +46,6 @@ impl Mutation {
         Mutation::RequestsAreForgotten,
         Mutation::SweepIgnoresIntents,
         Mutation::MarksAreNotWaitedFor,
-        Mutation::StaleLooksAreKept,
         Mutation::PagesLoseAName,
         Mutation::SparesStayDoomed,
         Mutation::LinksAreNotAnnounced,

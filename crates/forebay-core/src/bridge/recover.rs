@@ -10,7 +10,7 @@ use crate::record::{BadRecord, Reader};
 use crate::table::{TableError, Tables};
 
 fn damaged(key: &[u8], why: BadRecord) -> TableError {
-    TableError(format!("value {}: {why}", key.escape_ascii()))
+    TableError::unread("value", format!("key {}", key.escape_ascii()), why)
 }
 
 impl Bridge {
@@ -42,7 +42,7 @@ impl Bridge {
     ) -> Result<Self, TableError> {
         // It comes from the tables, so it is no assertion.
         if epoch >= MAX_EPOCH {
-            return Err(TableError(format!(
+            return Err(TableError::Failed(format!(
                 "a bridge with {epoch} starts has no versions left; drain it and begin with an empty storage"
             )));
         }

@@ -4,6 +4,7 @@ use super::*;
 use crate::facts::CHILDREN_PER_PAGE;
 use crate::record::{Kind, ObjectId, ObjectName};
 use crate::request::OthersBelow;
+use crate::table::WriteTables;
 use std::cell::RefCell;
 
 /// Tables that only know what these tests need.
@@ -77,6 +78,9 @@ impl Tables for Table {
         let found = state.metas.iter().filter(|(k, _)| k.starts_with(prefix));
         Ok(found.map(|(k, v)| (k.clone(), v.clone())).collect())
     }
+}
+
+impl WriteTables for Table {
     fn apply(&self, batch: &[Change]) -> Result<(), TableError> {
         let mut state = self.0.borrow_mut();
         for change in batch.iter().cloned() {

@@ -81,6 +81,8 @@ pub(super) struct Batch {
     copies: Vec<Candidate>,
     /// What is being published, with what is to become of it.
     few: Vec<(Candidate, Fate)>,
+    /// Tasks that changed while they were copied, until their copies are gone.
+    stale: Vec<Task>,
     /// The records that a commit marks.
     marked: Vec<(TreePath, Record)>,
 }
@@ -121,6 +123,7 @@ impl Batch {
             slot: sheet.workplaces.take(),
             copies: Vec::new(),
             few: Vec::new(),
+            stale: Vec::new(),
             marked: Vec::new(),
         })
     }
@@ -355,7 +358,7 @@ impl Batch {
                 }
                 Fate::Stale => {
                     useless.push(task.temporary());
-                    changed(task, sheet);
+                    self.stale.push(task);
                 }
                 Fate::Failed(reason, has_temporary) => {
                     task.give_up(&reason, sheet);
@@ -493,7 +496,13 @@ impl Job for Batch {
             (State::Finishing, Got::Verdict(Verdict::Committed)) => self.state = State::Forget,
             // Nobody else changes what is marked: it was the store that could not do it now.
             (State::Finishing, Got::Verdict(Verdict::Conflict)) => self.state = State::Finish,
-            (State::Forgetting, Got::Done) => self.state = State::Mark,
+            (State::Forgetting, Got::Done) => {
+                // Only now: another batch may take them at once, and an object has one copy at a time.
+                for task in std::mem::take(&mut self.stale) {
+                    changed(task, sheet);
+                }
+                self.state = State::Mark;
+            }
             (_, got) => unreachable!("{got:?} answers nothing that was asked"),
         }
     }

@@ -170,7 +170,12 @@ impl Survey {
     }
 }
 
+/// An object has one task in a pass. A walk meets it twice if it is renamed from one page to a later one, and two
+/// copies of it at a time would be taken for each other; where it is now is found when what is left is listed.
 fn add(task: Task, sheet: &mut Sheet) {
+    if !sheet.taken_up.insert(task.oid()) {
+        return;
+    }
     sheet.tally.files_total += 1;
     sheet.tally.bytes_total += task.bytes;
     sheet.tasks.push_back(task);
@@ -216,5 +221,36 @@ impl Job for Survey {
                 _ => unreachable!("it waits for its outcome"),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sheet::Terms;
+    use super::*;
+
+    #[test]
+    fn an_object_that_a_walk_meets_twice_is_copied_once() {
+        let task = |seq| Task {
+            object: ObjectName {
+                oid: ObjectId(seq),
+                link: 0,
+            },
+            kind: Kind::File,
+            ready: Vec::new(),
+            bytes: 1,
+            tries: 0,
+            in_use: false,
+        };
+        let mut sheet = Sheet::new(Terms {
+            keep: false,
+            batches: 1,
+            patient: false,
+        });
+        for seq in [1, 2, 1] {
+            add(task(seq), &mut sheet);
+        }
+        assert_eq!(sheet.tasks.len(), 2);
+        assert_eq!(sheet.tally.files_total, 2);
     }
 }

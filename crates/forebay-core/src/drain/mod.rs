@@ -31,6 +31,7 @@
 //!
 //! 0. Ends the transit of records that an earlier pass has left ([`Drain::resume`]), and sweeps temporary names.
 //! 1. Everything that was renamed goes to a waiting name, what lies deepest first (*evacuate*).
+//!    What waits already, although nothing speaks of it any more, goes.
 //! 2. What is hidden goes away (*clear*). No round can destroy what a later one needs: swaps, chains and a
 //!    file in place of a directory need no special case.
 //! 3. Renamed things take their final names and directories come into being, parents first.
@@ -60,6 +61,7 @@ mod finish;
 mod job;
 mod moves;
 mod names;
+mod orphans;
 mod pass;
 mod release;
 mod resume;
@@ -78,6 +80,7 @@ pub use facts::Facts;
 pub use names::{
     copy_name, discarded_name, is_leftover, is_swept, leftover_of, waiting_name, waits_under,
 };
+pub use orphans::abandon;
 pub use pass::{Drain, Next};
 pub use release::RELEASED_AT_ONCE;
 pub use rules::{is_dirty, stamp};

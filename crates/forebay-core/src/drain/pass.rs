@@ -7,12 +7,13 @@ use super::facts::Facts;
 use super::finish::{Dress, List, SyncDirs};
 use super::job::{Job, Once};
 use super::moves::{Move, What};
+use super::orphans::Orphan;
 use super::release::{RELEASED_AT_ONCE, Release, Walk};
 use super::resume::Resume;
 use super::round::Round;
 use super::rules::{PAGE, has_contents};
 use super::sheet::{Report, Sheet, Tally, Terms};
-use super::workplaces;
+use super::{orphans, resume, workplaces};
 use crate::facts::{Outcome, Stop};
 use crate::path::TreePath;
 use crate::record::{Kind, Record};
@@ -59,6 +60,10 @@ pub struct Drain {
     tickets: Ticket,
     /// Notes of workplaces that were found at the beginning.
     found_notes: Vec<Vec<u8>>,
+    /// Notes of orphans that are still to be looked at.
+    orphans: Vec<Vec<u8>>,
+    /// What an earlier program has noted instead of marks.
+    intended: Option<Vec<TreePath>>,
     sheet: Sheet,
 }
 
@@ -81,6 +86,8 @@ impl Drain {
             ready: VecDeque::new(),
             tickets: 0,
             found_notes: Vec::new(),
+            intended: None,
+            orphans: Vec::new(),
             sheet: Sheet::new(terms),
         }
     }
@@ -187,8 +194,13 @@ impl Drain {
 
     /// Begins what can begin now: false if nothing can.
     fn begin(&mut self, facts: &dyn Facts) -> Outcome<bool> {
-        if !self.waiting.is_empty() && self.round != Round::Contents {
-            // Names and attributes change one after the other.
+        // Names and attributes change one after the other.
+        let is_parallel = match self.round {
+            Round::Contents => true,
+            Round::ReleaseContents => self.waiting.len() < self.sheet.terms.batches,
+            _ => false,
+        };
+        if !self.waiting.is_empty() && !is_parallel {
             return Ok(false);
         }
         if self.round == Round::End {
@@ -207,6 +219,7 @@ impl Drain {
             Round::Sweep => self.begin_sweep(facts)?,
             Round::SweepAgain => self.once(|| Once::sweep(vec![TreePath::root()])),
             Round::Evacuate => self.begin_evacuation(facts)?,
+            Round::Orphans => self.begin_orphan(facts)?,
             Round::Clear => self.begin_move(facts, |record| {
                 let is_due = record.kind == Kind::Whiteout || record.hides.is_some();
                 is_due.then_some(What::Clear)
@@ -321,6 +334,19 @@ impl Drain {
     }
 
     fn begin_resume(&mut self, facts: &dyn Facts) -> Outcome<()> {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.intended = resume::intended(facts)?;
+        }
+        if let Some(intended) = &mut self.intended {
+            match intended.pop() {
+                Some(path) => self.start(Resume::intended(path)),
+                None => {
+                    self.intended = None;
+                    self.start(Once::commit(resume::forget_intended()));
+                }
+            }
+            return Ok(());
+        }
         let next = facts.in_transit(self.cursor.as_ref(), 1)?;
         match next.into_iter().next() {
             Some(path) => {
@@ -362,7 +388,7 @@ impl Drain {
                     self.walk_anew();
                     continue;
                 }
-                self.advance(Round::Clear);
+                self.advance(Round::Orphans);
                 return Ok(());
             };
             self.cursor = Some(last.lower.clone());
@@ -375,6 +401,22 @@ impl Drain {
                 return Ok(());
             }
         }
+    }
+
+    fn begin_orphan(&mut self, facts: &dyn Facts) -> Outcome<()> {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            let notes = facts.notes(orphans::NOTES)?;
+            self.orphans = notes.into_iter().map(|(key, _)| key).collect();
+        }
+        match self.orphans.pop() {
+            Some(key) => {
+                if let Some(orphan) = Orphan::noted(&key) {
+                    self.start(orphan);
+                }
+            }
+            None => self.advance(Round::Clear),
+        }
+        Ok(())
     }
 
     fn begin_move(

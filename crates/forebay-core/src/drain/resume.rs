@@ -1,16 +1,18 @@
 //! Records that a pass has left in transit because it was killed: finished, or taken back, as the PFS shows.
 
-use super::act::{Act, Got, Verdict, Work};
+use super::act::{Act, Commit, Got, Verdict, Work};
 use super::facts::Facts;
 use super::job::Job;
 use super::moves::is_dir;
 use super::names::{copy_path, waiting_path};
 use super::rules::{OURS, Update, commit_of, has_contents, is_ours, relocated};
 use super::sheet::Sheet;
+use super::workplaces;
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::path::TreePath;
 use crate::record::{Kind, Record, Transit};
+use crate::table::Change;
 
 enum State {
     Begin,
@@ -20,9 +22,33 @@ enum State {
     End,
 }
 
+/// What programs noted that had no marks yet: paths whose contents were about to get their names.
+const INTENDED: &[u8] = b"drain/intended";
+
+/// The paths of that note, if there is one.
+pub(super) fn intended(facts: &dyn Facts) -> Outcome<Option<Vec<TreePath>>> {
+    let notes = facts.notes(INTENDED)?;
+    let note = notes.iter().find(|(key, _)| key == INTENDED);
+    note.map(|(key, value)| workplaces::read(key, value))
+        .transpose()
+}
+
+/// The note goes.
+pub(super) fn forget_intended() -> Commit {
+    Commit {
+        batch: vec![Change::Meta {
+            key: INTENDED.to_vec(),
+            value: None,
+        }],
+        ..Commit::default()
+    }
+}
+
 /// Ends the transit of one record.
 pub(super) struct Resume {
     path: TreePath,
+    /// It is as if it were marked.
+    is_intended: bool,
     state: State,
 }
 
@@ -40,7 +66,16 @@ impl Resume {
     pub(super) fn new(path: TreePath) -> Self {
         Resume {
             path,
+            is_intended: false,
             state: State::Begin,
+        }
+    }
+
+    /// For a path that has no mark, but was noted.
+    pub(super) fn intended(path: TreePath) -> Self {
+        Resume {
+            is_intended: true,
+            ..Resume::new(path)
         }
     }
 
@@ -103,7 +138,9 @@ impl Job for Resume {
             match &self.state {
                 State::Begin => {
                     let record = facts.record(&self.path)?;
-                    let Some(record) = record.filter(|r| r.transit.is_some()) else {
+                    let is_due =
+                        |r: &Record| r.transit.is_some() || self.is_intended && has_contents(r);
+                    let Some(record) = record.filter(is_due) else {
                         return Ok(None);
                     };
                     let places = self.places(&record);

@@ -6,6 +6,7 @@ pub(super) enum Round {
     Resume,
     Sweep,
     Evacuate,
+    Orphans,
     Clear,
     Settle,
     SweepAgain,
@@ -28,7 +29,8 @@ impl Round {
         match self {
             Round::Resume => Round::Sweep,
             Round::Sweep => Round::Evacuate,
-            Round::Evacuate => Round::Clear,
+            Round::Evacuate => Round::Orphans,
+            Round::Orphans => Round::Clear,
             Round::Clear => Round::Settle,
             Round::Settle => Round::SweepAgain,
             Round::SweepAgain => Round::Contents,
@@ -49,7 +51,7 @@ impl Round {
     pub(super) fn is_optional(self) -> bool {
         matches!(
             self,
-            Round::Evacuate | Round::Clear | Round::Settle | Round::Contents
+            Round::Evacuate | Round::Orphans | Round::Clear | Round::Settle | Round::Contents
         ) || self.releases()
     }
 

@@ -5,6 +5,7 @@ use super::contents::Task;
 use super::workplaces::Workplaces;
 use crate::bridge::Mutation;
 use crate::path::TreePath;
+use crate::record::ObjectId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// As many things that are left are kept with their reasons; all are counted.
@@ -104,6 +105,8 @@ pub(super) struct Sheet {
     pub(super) workplaces: Workplaces,
     /// Objects to be copied.
     pub(super) tasks: VecDeque<Task>,
+    /// Objects that this pass has taken up for a copy.
+    pub(super) taken_up: BTreeSet<ObjectId>,
     /// Batches under way.
     pub(super) batches: usize,
     /// Something has left its place in this walk.
@@ -126,6 +129,7 @@ impl Sheet {
             unsynced: BTreeSet::new(),
             workplaces: Workplaces::default(),
             tasks: VecDeque::new(),
+            taken_up: BTreeSet::new(),
             batches: 0,
             has_evacuated: false,
             passing: BTreeMap::new(),

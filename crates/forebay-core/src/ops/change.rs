@@ -4,6 +4,7 @@
 use super::read::LowerNames;
 use super::{Answer, Context, Decision, Effect};
 use crate::access::{SEARCH, WRITE, check_sticky};
+use crate::drain::abandon;
 use crate::facts::{Attr, Fresh, Label, NewKind, NewObject, Outcome, errno};
 use crate::path::TreePath;
 use crate::record::{Kind, ObjectName, Record};
@@ -89,7 +90,7 @@ impl Context<'_> {
     /// Takes the record at `found` out of the tables, with its object; nothing to do if there is none.
     pub(super) fn drop_record(&self, found: &Found, plan: &mut Plan) {
         if let Some(r) = &found.record {
-            plan.delete(&found.path, r.object, self.request.token);
+            plan.delete(&found.path, r, self.request.token);
         }
     }
 
@@ -176,13 +177,11 @@ impl Plan {
     }
 
     /// The record goes and its backing object with it.
-    pub(super) fn delete(
-        &mut self,
-        path: &TreePath,
-        object: ObjectName,
-        token: crate::record::Token,
-    ) {
+    pub(super) fn delete(&mut self, path: &TreePath, record: &Record, token: crate::record::Token) {
+        let object = record.object;
         self.forget(path, object);
+        // What it named waits on the PFS under a name that nothing hides: the drain has to know.
+        self.puts.extend(abandon(record));
         self.puts.push(Change::Doom { object, token });
         self.effects.push(Effect::Remove(object));
     }

@@ -21,7 +21,7 @@
 //! |---|---|
 //! | an operation | [`crate::ops`]: a variant of `Op` and what it does |
 //! | an effect | [`Effect`], the function that takes its outcome here, and one arm in each driver |
-//! | a fact | [`crate::facts::Facts`], answered by [`look`](self::look) from [`World`] or from [`Known`] |
+//! | a fact | [`crate::facts::Facts`], answered by [`look`] from [`World`] or from [`Known`] |
 
 mod effect;
 mod grant;

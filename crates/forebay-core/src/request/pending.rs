@@ -160,9 +160,7 @@ impl Pending {
         if std::mem::take(&mut self.pause) || world.is_undecided(self.request.token) {
             return Effect::Pause;
         }
-        if !Mutation::StaleLooksAreKept.is_in(|| world.planted()) {
-            self.known.refresh(world.pfs_changes());
-        }
+        self.known.refresh(world.pfs_changes());
         self.moment = world.moment();
         let look = Look::with_fresh(world, &self.known, &self.fresh);
         let decided = ops::decide(&self.request, &self.caller.cred, settings, &look);
@@ -200,7 +198,7 @@ impl Pending {
         turn: bool,
     ) -> Effect {
         let Decision {
-            batch,
+            mut batch,
             effects,
             answer,
         } = decision;
@@ -230,17 +228,24 @@ impl Pending {
         if batch.is_empty() && (reads.records.is_empty() || !self.request.op.compares()) {
             return Effect::Finish(self.finish(Ok(answer)));
         }
+        let named = self.named(&batch);
+        // What the batch names is doomed no more.
+        let doomed = self.fresh.iter().filter(|(_, fresh)| fresh.is_doomed);
+        let doomed = doomed.map(|(_, fresh)| fresh.object);
+        let forgets = Mutation::SparesStayDoomed.is_in(|| world.planted());
+        batch.extend(
+            doomed
+                .filter(|o| named.contains(o) && !forgets)
+                .map(Change::Undoom),
+        );
         self.stage = Stage::Committing(Committing {
             answer,
             follow: effects,
-            named: self.named(&batch),
+            named,
         });
         Effect::Commit(Commit {
             reads,
-            batch: match Mutation::SparesStayDoomed.is_in(|| world.planted()) {
-                true => batch,
-                false => self.with_marks(batch),
-            },
+            batch,
             token: self.request.token,
         })
     }
@@ -322,15 +327,6 @@ impl Pending {
                     .any(|c| matches!(c, Change::Put { record, .. } if record.object == *object))
             })
             .collect()
-    }
-
-    /// The batch, and that what it names is doomed no more.
-    fn with_marks(&self, mut batch: Vec<Change>) -> Vec<Change> {
-        let named = self.named(&batch);
-        let doomed = self.fresh.iter().filter(|(_, fresh)| fresh.is_doomed);
-        let doomed = doomed.map(|(_, fresh)| fresh.object);
-        batch.extend(doomed.filter(|o| named.contains(o)).map(Change::Undoom));
-        batch
     }
 
     fn needs(&mut self, need: Need) -> Effect {

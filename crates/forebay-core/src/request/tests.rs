@@ -7,7 +7,7 @@ use crate::facts::{Attr, Cred, Fresh, Need, NewKind, Settings};
 use crate::ops::{Answer, GrantTarget, Op, Path, Request, Start};
 use crate::path::TreePath;
 use crate::record::{BridgeId, Kind, ObjectId, ObjectName, Record, Token};
-use crate::table::{Change, TableError, Tables};
+use crate::table::{Change, TableError, Tables, WriteTables};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;

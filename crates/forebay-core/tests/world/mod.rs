@@ -1,5 +1,6 @@
 //! A world in memory for `decide`: a PFS tree, tables and backing objects, with
 //! every fact at hand at once.
+#![allow(dead_code)] // each test file uses its part
 
 use forebay_core::facts::{
     Attr, Cred, Facts, Fresh, LowerEntry, LowerPage, NewKind, NewObject, Outcome, Settings, Stop,
@@ -79,7 +80,15 @@ impl World {
             stage_limit_bytes: 1000,
             bridge_uid: 0,
         };
-        let decision = decide(&request, cred, &settings, self)?;
+        let decision = match decide(&request, cred, &settings, self) {
+            Ok(decision) => decision,
+            Err(stop) => {
+                // What was made for it goes again.
+                let named = |o: &ObjectName| self.table.values().any(|r| r.object == *o);
+                self.objects.borrow_mut().retain(|object, _| named(object));
+                return Err(stop);
+            }
+        };
         self.commit(&decision);
         if !decision.batch.is_empty() {
             self.carried_out.push(request.token);

@@ -1,72 +1,111 @@
-//! The JSON commands of the mover: see [`forebay_admin::drain`].
+//! The admin room: answers control messages (`forebay_admin`), runs one drain at a time, and lets the bridge
+//! end when nobody needs it.
 
+mod life;
+mod threads;
+
+use crate::ServerHandle;
+use crate::answer::Answered;
+use crate::limits::LEFT_PER_LOOK;
+use crate::log::Cause;
+use crate::status;
 use forebay_admin::drain::{DrainRequest, Inventory};
+use forebay_admin::{
+    AnswerError, AnswerWriter, NoRequest, Refusal, RefusalKind, Request, VERSION_WITHOUT_NUMBER,
+};
+use forebay_core::table::TableError;
 use forebay_mover::{Counters, Halt, Pass, Points};
-mod runs;
-
-use crate::{AdminHandler, ServerHandle};
-use forebay_core::facts::Cred;
-use parking_lot::Mutex;
-use runs::Runs;
-use serde::{Deserialize, Serialize};
+use forebay_wire::ReplyKind;
+use life::Life;
+use parking_lot::{Condvar, Mutex};
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Once};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use threads::Threads;
 
-/// Takes commands, and runs one drain at a time.
-pub struct Mover {
-    mode: String,
-    last: Mutex<Arc<Counters>>,
-    runs: Arc<Mutex<Runs>>,
+/// Longest pause between two items for whoever follows a drain.
+const FOLLOW_EVERY: Duration = Duration::from_millis(100);
+
+/// Answers control messages.
+pub(crate) struct Admin {
+    /// Counters of the running or the last drain.
+    drain: Mutex<Arc<Counters>>,
+    /// A drain, or the bridge, has come to its end.
+    ended: Condvar,
+    life: Life,
+    /// The watch over `life` has begun.
     watch: Once,
     points: Arc<Points>,
+    threads: Arc<Threads>,
 }
 
-/// A bridge that nobody has used for so long, although nobody has told it to end, ends: the run that
-/// started it was killed.
-const UNUSED: Duration = Duration::from_secs(5);
-/// Pause between two looks at who uses the bridge.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-#[derive(Deserialize)]
-#[serde(tag = "cmd", rename_all = "kebab-case")]
-enum Command {
-    Drain(DrainRequest),
-    DrainStatus,
-    DrainStop,
-    DrainLeft { from: u64 },
-    Inventory,
-    Attach { pid: u32 },
-    Detach { pid: u32 },
-    Lifetime { stay: Option<bool> },
+/// Why an answer is not complete.
+enum Trouble {
+    Refused(Refusal),
+    Sending(AnswerError),
 }
 
-fn json(answer: impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(&answer).unwrap_or_else(error)
+impl From<AnswerError> for Trouble {
+    fn from(e: AnswerError) -> Self {
+        Trouble::Sending(e)
+    }
 }
 
-fn error(text: impl std::fmt::Display) -> Vec<u8> {
-    serde_json::json!({ "error": text.to_string() })
-        .to_string()
-        .into_bytes()
+impl From<TableError> for Trouble {
+    fn from(e: TableError) -> Self {
+        refused(RefusalKind::Tables, e.to_string())
+    }
 }
 
-impl Mover {
-    /// A mover for a bridge that stays until it is told to end, or only as long as runs use it.
-    pub fn new(stay: bool, mode: &str) -> Self {
-        Mover {
-            mode: mode.to_owned(),
-            last: Mutex::new(Arc::new(Counters::new(false))),
-            runs: Arc::new(Mutex::new(Runs::new(stay))),
+impl From<Halt> for Trouble {
+    fn from(halt: Halt) -> Self {
+        refused(RefusalKind::Tables, crate::Error::from(halt).to_string())
+    }
+}
+
+fn refused(kind: RefusalKind, message: String) -> Trouble {
+    Trouble::Refused(Refusal { kind, message })
+}
+
+type Outcome = Result<(), Trouble>;
+type Answer<'s> = AnswerWriter<&'s UnixStream>;
+
+impl Admin {
+    /// For a bridge that stays until it is told to end, or only as long as runs use it.
+    pub fn new(stays: bool) -> Self {
+        Admin {
+            drain: Mutex::new(Arc::new(Counters::new(false))),
+            ended: Condvar::new(),
+            life: Life::new(stays),
             watch: Once::new(),
             points: Arc::new(Points::from_env()),
+            threads: Arc::default(),
         }
     }
 
+    /// The bridge ends: no answer begins any more, and those that follow something come to their ends.
+    pub fn close(&self) {
+        self.threads.close();
+        let _drain = self.drain.lock();
+        self.ended.notify_all();
+    }
+
+    /// Waits for the answers that are being written; false if some did not end in time.
+    pub fn await_end(&self) -> bool {
+        self.threads.await_end()
+    }
+
+    /// Those of the running or the last drain. No lock is held while an answer is sent: the caller may be slow.
+    fn counters(&self) -> Arc<Counters> {
+        self.drain.lock().clone()
+    }
+
     /// Starts a drain; one that is at work already is as good.
-    fn drain(&self, server: &Arc<ServerHandle>, request: DrainRequest) -> Vec<u8> {
-        let mut last = self.last.lock();
+    fn start_drain(&self, server: &Arc<ServerHandle>, request: DrainRequest) -> Outcome {
+        let mut last = self.drain.lock();
         if last.is_running() {
-            return json(last.status());
+            return Ok(());
         }
         let counters = Arc::new(Counters::new(true));
         let (theirs, ground, points) = (counters.clone(), server.clone(), self.points.clone());
@@ -82,111 +121,187 @@ impl Mover {
                     ground.log.line(format_args!("a drain failed: {text}"));
                 }
                 theirs.end(failure);
+                let _last = ground.admin.drain.lock();
+                ground.admin.ended.notify_all();
             });
         match started {
             Ok(_) => {
                 *last = counters;
-                json(last.status())
+                Ok(())
             }
-            Err(e) => error(format!("no thread for the drain: {e}")),
+            Err(e) => Err(refused(
+                RefusalKind::System,
+                format!("no thread for the drain: {e}"),
+            )),
         }
     }
 
-    /// Ends the bridge if all who used it were killed. Its data stays for the next one.
-    fn watch_over(&self, server: &Arc<ServerHandle>) {
-        self.watch.call_once(|| {
-            let (server, runs) = (server.clone(), self.runs.clone());
-            let log = server.clone();
-            let started = std::thread::Builder::new()
-                .name("users".into())
-                .spawn(move || watch(&server, &runs));
-            if let Err(e) = started {
-                log.log.line(format_args!(
-                    "lives until it is told to end: no thread ({e})"
-                ));
+    /// Sends the counters of the drain until it has ended, or the bridge does.
+    fn follow_drain(&self, answer: &mut Answer<'_>) -> Outcome {
+        let followed = self.counters();
+        loop {
+            // Asked before: what is sent last is the end.
+            let goes_on = followed.is_running() && !self.threads.is_closing();
+            answer.item(&followed.status())?;
+            answer.flush()?;
+            if !goes_on {
+                return Ok(());
             }
-        });
-    }
-
-    fn attach(&self, pid: u32) -> Vec<u8> {
-        let mut runs = self.runs.lock();
-        match runs.attach(pid) {
-            Ok(Ok(())) => json(runs.users(&self.mode)),
-            Ok(Err(e)) => error(format!("process {pid}: {e}")),
-            // Who asked looks at `ending`, and starts a bridge of his own.
-            Err(runs::Ending) => json(runs.users(&self.mode)),
+            let mut last = self.drain.lock();
+            if followed.is_running() && !self.threads.is_closing() {
+                self.ended.wait_for(&mut last, FOLLOW_EVERY);
+            }
         }
     }
 
-    fn detach(&self, server: &ServerHandle, pid: u32) -> Vec<u8> {
-        let mut runs = self.runs.lock();
-        if runs.detach(pid) {
-            server.ask_to_stop();
+    /// Sends what the last drain has left, a part at a time: the list may be long, and the
+    /// caller slow.
+    fn send_left(&self, answer: &mut Answer<'_>) -> Outcome {
+        let counters = self.counters();
+        let mut sent = 0;
+        loop {
+            let part = counters.left_from(sent, LEFT_PER_LOOK);
+            if part.is_empty() {
+                return Ok(());
+            }
+            for left in &part {
+                answer.item(left)?;
+            }
+            sent += part.len();
         }
-        json(runs.users(&self.mode))
+    }
+
+    /// Carries a request out and sends the items of its answer. True in `ends`: the bridge is to end after it.
+    fn carry_out(
+        &self,
+        server: &Arc<ServerHandle>,
+        request: Request,
+        answer: &mut Answer<'_>,
+        ends: &mut bool,
+    ) -> Outcome {
+        match request {
+            Request::Status => answer.item(&status::take(server)?)?,
+            Request::Stop => {
+                *ends = true;
+                answer.item(&())?;
+            }
+            Request::Drain(drain) => {
+                self.start_drain(server, drain)?;
+                answer.item(&self.counters().status())?;
+            }
+            Request::DrainStatus => answer.item(&self.counters().status())?,
+            Request::FollowDrain => self.follow_drain(answer)?,
+            Request::DrainStop => {
+                let last = self.counters();
+                last.stop();
+                answer.item(&last.status())?;
+            }
+            Request::Left => self.send_left(answer)?,
+            Request::Inventory => answer.item(&take_inventory(server)?)?,
+            Request::Attach { pid } => match self.life.attach(pid) {
+                // A bridge that is ending says so in it: the caller starts another one.
+                Ok(life) => answer.item(&life)?,
+                Err(e) => return Err(refused(RefusalKind::Process, life::no_process(pid, e))),
+            },
+            Request::Detach { pid } => {
+                let (life, is_over) = self.life.detach(pid);
+                *ends = is_over;
+                answer.item(&life)?;
+            }
+            Request::Lifetime => answer.item(&self.life.status())?,
+            Request::SetStay { stay } => answer.item(&self.life.set_stays(stay))?,
+        }
+        Ok(())
     }
 }
 
-/// Waits for the moment in which nobody needs the bridge, without anybody having said so.
-fn watch(server: &ServerHandle, runs: &Mutex<Runs>) {
-    let mut unused_since = Instant::now();
-    while !server.stopping() {
-        let holds = runs.lock().holds();
-        if !holds.is_empty() {
-            forebay_sys::Process::await_any(&holds, LOOK_EVERY);
-        } else {
-            std::thread::sleep(LOOK_EVERY);
+/// Answers a control message. The caller gets the stream of the answer, which is written meanwhile in a thread
+/// of its own: so this waits for nothing, and a PFS that hangs keeps nobody from asking.
+pub(crate) fn answer(server: &Arc<ServerHandle>, message: &[u8]) -> Answered {
+    let request = match Request::decode(message) {
+        Err(e @ NoRequest::Version(VERSION_WITHOUT_NUMBER)) => {
+            // It reads its answer, an object of JSON, from the reply itself.
+            let error = serde_json::json!({ "error": e.refusal().message });
+            return Answered::bytes(error.to_string().into_bytes());
         }
-        // Programs of a killed run may go on.
-        let is_used = runs.lock().is_needed() || server.clients.count() > 0;
-        if is_used {
-            unused_since = Instant::now();
-        } else if unused_since.elapsed() > UNUSED && runs.lock().end_if_unused() {
-            server
-                .log
-                .line(format_args!("nobody uses the bridge any more: it ends"));
-            server.ask_to_stop();
+        request => request,
+    };
+    watch_over(server);
+    let theirs = server.clone();
+    let stream = server
+        .admin
+        .threads
+        .answer(move |out| write_answer(&theirs, request, out));
+    match stream {
+        Ok(stream) => Answered {
+            kind: ReplyKind::Grant,
+            fd: Some(stream),
+            ..Answered::status(0)
+        },
+        Err(e) => {
+            server.log.limited(
+                Cause::Limit,
+                format_args!("a control message is not answered: {e}"),
+            );
+            Answered::status(e.raw_os_error())
         }
     }
+}
+
+fn write_answer(server: &Arc<ServerHandle>, request: Result<Request, NoRequest>, out: &UnixStream) {
+    let name = request.as_ref().map_or("unknown", Request::name);
+    let mut ends = false;
+    let sent = AnswerWriter::begin(out).and_then(|mut answer| {
+        let outcome = match request {
+            Ok(request) => server
+                .admin
+                .carry_out(server, request, &mut answer, &mut ends),
+            Err(e) => Err(Trouble::Refused(e.refusal())),
+        };
+        // Also if nobody hears of it. Whoever does knows that it is so.
+        if ends {
+            server.ask_to_stop();
+        }
+        match outcome {
+            Ok(()) => answer.end(),
+            Err(Trouble::Refused(refusal)) => answer.refuse(&refusal),
+            Err(Trouble::Sending(AnswerError::Unfit(message))) => answer.refuse(&Refusal {
+                kind: RefusalKind::Unfit,
+                message,
+            }),
+            Err(Trouble::Sending(lost)) => Err(lost),
+        }
+    });
+    if let Err(AnswerError::Lost(cause)) = &sent
+        && cause.kind() == io::ErrorKind::WouldBlock
+    {
+        server.log.limited(
+            Cause::Deaf,
+            format_args!("nobody reads the answer to `{name}`: cut off"),
+        );
+    }
+}
+
+/// Ends the bridge if all who used it were killed. Its data stays for the next one.
+fn watch_over(server: &Arc<ServerHandle>) {
+    server.admin.watch.call_once(|| {
+        let theirs = server.clone();
+        let watched = server
+            .admin
+            .threads
+            .spawn("lifetime", move || life::watch(&theirs));
+        if let Err(e) = watched {
+            server.log.line(format_args!(
+                "lives until it is told to end: no thread ({e})"
+            ));
+        }
+    });
 }
 
 /// Takes stock of a bridge.
 ///
 /// # Errors
-/// The tables failed.
+/// The tables can't be read.
 pub fn take_inventory(server: &ServerHandle) -> Result<Inventory, Halt> {
     forebay_mover::take_inventory(server.ground())
-}
-
-impl AdminHandler for Mover {
-    fn handle(&self, server: &Arc<ServerHandle>, bytes: &[u8], _cred: &Cred) -> Vec<u8> {
-        let command: Command = match serde_json::from_slice(bytes) {
-            Ok(command) => command,
-            Err(e) => return error(format!("not a command: {e}")),
-        };
-        self.watch_over(server);
-        match command {
-            Command::Drain(request) => self.drain(server, request),
-            Command::DrainStatus => json(self.last.lock().status()),
-            Command::DrainStop => {
-                let last = self.last.lock();
-                last.stop();
-                json(last.status())
-            }
-            Command::DrainLeft { from } => json(self.last.lock().left_from(from)),
-            Command::Inventory => match take_inventory(server) {
-                Ok(inventory) => json(inventory),
-                Err(e) => error(crate::Error::from(e)),
-            },
-            Command::Attach { pid } => self.attach(pid),
-            Command::Detach { pid } => self.detach(server, pid),
-            Command::Lifetime { stay } => {
-                let mut runs = self.runs.lock();
-                if let Some(stay) = stay {
-                    runs.stay = stay;
-                }
-                json(runs.users(&self.mode))
-            }
-        }
-    }
 }

@@ -55,25 +55,23 @@ pub struct Report {
 /// A bridge is using it, a later program has written it, or it can't be read at all.
 pub fn fsck(instance: &Path, options: Options) -> Result<Report, Error> {
     if !instance.is_dir() {
-        return Err(Error(format!("{} is not a directory", instance.display())));
+        return Err(Error::NoInstance {
+            instance: instance.to_owned(),
+        });
     }
     let mut lock = Instance::take(instance)?;
     let mut report = Report::default();
     if !options.rebuild && !instance.join("meta").is_dir() {
-        return Err(Error(format!(
-            "{} has no tables; --rebuild makes them from the backing objects",
-            instance.display()
-        )));
+        return Err(Error::NoTables {
+            instance: instance.to_owned(),
+        });
     }
     report.upgraded_from = lock.bring_up_to_date()?;
     if options.rebuild {
         rebuild(instance, &mut report)?;
     }
-    let root = lock.root().ok_or_else(|| {
-        Error(format!(
-            "{} does not say which buffer it is for",
-            instance.display()
-        ))
+    let root = lock.root().ok_or_else(|| Error::NoRoot {
+        instance: instance.to_owned(),
     })?;
     let config = Config {
         root: root.clone(),
@@ -83,7 +81,7 @@ pub fn fsck(instance: &Path, options: Options) -> Result<Report, Error> {
         stage_limit_bytes: 0,
         log: Box::new(std::io::stderr()),
         pfs_may_wait: None,
-        admin: None,
+        stay: true,
     };
     report.recovered = !{
         let tables = Journaled::open(&instance.join("meta"))?;
@@ -131,7 +129,7 @@ fn apply(server: &ServerHandle, mend: Mend) -> Result<(), Error> {
         Mend::Forget(object) => server
             .objects
             .drop_label_beside(object)
-            .map_err(|e| Error(format!("label of {object}: {e}")))?,
+            .map_err(|cause| Error::Object { object, cause })?,
         Mend::Drop(path, object) => server.namespace.note(&[Change::Delete { path, object }])?,
         Mend::Put(path, record) => server.namespace.note(&[Change::Put {
             path,
@@ -144,7 +142,7 @@ fn apply(server: &ServerHandle, mend: Mend) -> Result<(), Error> {
 /// Gives an object without a name the name that its label tells, or one in the root.
 /// It may hold somebody's data, so it is not removed.
 fn adopt(server: &ServerHandle, object: ObjectName) -> Result<(), Error> {
-    let failed = |e: Errno| Error(format!("backing object {object}: {e}"));
+    let failed = |cause| Error::Object { object, cause };
     let label = server.objects.read_label(object).map_err(failed)?;
     let ino = server.objects.attr(object).map_err(failed)?.ino;
     let label = label.unwrap_or_else(|| Label {
@@ -267,7 +265,7 @@ fn look(server: &ServerHandle, report: &mut Report) -> Result<Vec<Finding>, Erro
             );
         }
         let count = names.get(&object.oid).copied().unwrap_or_default();
-        if record.kind != Kind::Dir && attr.nlink != count {
+        if shape(object) != Shape::Dir && attr.nlink != count {
             find(
                 format!(
                     "{path}: {count} names, but {} links to its object",
@@ -295,7 +293,7 @@ fn look(server: &ServerHandle, report: &mut Report) -> Result<Vec<Finding>, Erro
         })
     };
     let scanned = server.objects.scan(0);
-    for entry in scanned.map_err(|e| Error(format!("can't list backing objects: {e}")))? {
+    for entry in scanned.map_err(|e| Error::system("can't list backing objects", e))? {
         report.objects += 1;
         match entry {
             Err(path) => find(format!("{path} is no backing object"), None),

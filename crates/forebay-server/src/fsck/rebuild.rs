@@ -5,7 +5,7 @@ use crate::{Error, recover};
 use forebay_core::bridge::version;
 use forebay_core::record::BridgeId;
 use forebay_core::repair::{self, Survivor};
-use forebay_core::table::{Change, Tables};
+use forebay_core::table::{Change, WriteTables};
 use forebay_objects::Objects;
 use forebay_sys::Errno;
 use forebay_tables::{Cached, Journaled};
@@ -14,29 +14,28 @@ use std::path::Path;
 
 /// Makes the tables anew. The old ones, if there are any, are kept beside.
 pub(super) fn rebuild(instance: &Path, report: &mut Report) -> Result<(), Error> {
-    let failed = |what: &str, e: &dyn std::fmt::Display| Error(format!("{what}: {e}"));
     let meta = instance.join("meta");
     if meta.exists() {
         let aside = (0..)
             .map(|n| instance.join(format!("meta.old{n}")))
             .find(|p| !p.exists())
             .unwrap_or_else(|| instance.join("meta.old"));
-        std::fs::rename(&meta, &aside).map_err(|e| failed("can't put the old tables aside", &e))?;
+        std::fs::rename(&meta, &aside).map_err(|e| Error::io("can't put aside", &meta, e))?;
     }
     let me = BridgeId(1);
-    let objects =
-        Objects::open(instance, me, 0, 0).map_err(|e| failed("can't open the objects", &e))?;
+    let objects = Objects::open(instance, me, 0, 0)
+        .map_err(|e| Error::system("can't open the objects", e))?;
     // Removed before the tables were lost, although their labels still tell of them.
     for object in objects.spare_of_last_life() {
         objects
             .remove(object)
-            .map_err(|e| failed("can't remove a spare file", &e))?;
+            .map_err(|e| Error::system("can't remove a spare file", e))?;
     }
     let mut survivors = Vec::new();
     let mut epoch = 0;
     let mut seen = HashSet::new();
     let scanned = objects.scan(0);
-    for entry in scanned.map_err(|e| failed("can't list backing objects", &e))? {
+    for entry in scanned.map_err(|e| Error::system("can't list backing objects", e))? {
         let Ok((object, _)) = entry else { continue };
         epoch = epoch.max(object.oid.epoch());
         if !seen.insert(object) {

@@ -54,7 +54,7 @@ pub struct Shard {
 
 /// A request that waits for the outcome of an effect.
 struct Parked {
-    work: Work,
+    work: Box<Work>,
     key: u64,
     seq: u32,
 }

@@ -2,10 +2,11 @@
 
 use super::{Parked, Shard};
 use crate::ServerHandle;
+use crate::admin;
 use crate::answer::Answered;
 use crate::connection;
 use crate::grant;
-use crate::inbox::{Arrival, Completion};
+use crate::inbox::Arrival;
 use crate::log::Cause;
 use crate::wakers::Waker;
 use crate::work::{Stand, Task, Work};
@@ -55,11 +56,8 @@ impl Shard {
                 if cred.uid != 0 && cred.uid != server.uid() {
                     self.reply(key, request.seq, Answered::status(libc::EPERM));
                 } else {
-                    let command = request.str1.to_vec();
-                    let handle = server.clone();
-                    self.block(key, request.seq, move || {
-                        Answered::bytes(handle.administer(&command, &cred))
-                    });
+                    let answered = admin::answer(&server, request.str1);
+                    self.reply(key, request.seq, answered);
                 }
             }
             _ => match Work::new(&request, cred) {
@@ -102,7 +100,7 @@ impl Shard {
 
     /// Goes on with a request until it is answered or waits. Until its answer is there, nothing more is
     /// read from the connection. `was_parked`: it has waited before.
-    pub(super) fn advance(&mut self, mut work: Work, key: u64, seq: u32, was_parked: bool) {
+    pub(super) fn advance(&mut self, mut work: Box<Work>, key: u64, seq: u32, was_parked: bool) {
         let server = self.server.clone();
         let Some(ticket) = self.parking.next_ticket() else {
             // Never after it has waited: its own place is free.
@@ -115,7 +113,7 @@ impl Shard {
         let stand = work.advance(&server, waker);
         if let Stand::Answered(answered) = stand {
             if was_parked {
-                self.complete(Completion { key, seq, answered });
+                self.complete(key, seq, answered);
             } else {
                 self.reply(key, seq, answered);
             }
@@ -180,38 +178,10 @@ impl Shard {
         }
     }
 
-    /// Has `work` done where it may block. Until its answer is there, nothing more is read
-    /// from the connection.
-    pub(super) fn block(
-        &mut self,
-        key: u64,
-        seq: u32,
-        work: impl FnOnce() -> Answered + Send + 'static,
-    ) {
-        let inbox = self.inbox.clone();
-        let submitted = self.server.pool.submit(move || {
-            inbox.push(Arrival::Answer(Completion {
-                key,
-                seq,
-                answered: work(),
-            }));
-        });
-        if submitted.is_err() {
-            self.server.log.limited(
-                Cause::Limit,
-                format_args!("too many requests wait for the file system below"),
-            );
-            self.reply(key, seq, Answered::status(libc::EAGAIN));
-            return;
-        }
-        self.stop_reading(key);
-    }
-
     /// Takes what other threads have for us.
     pub(super) fn take_arrivals(&mut self) {
         for arrival in self.inbox.take() {
             match arrival {
-                Arrival::Answer(done) => self.complete(done),
                 Arrival::Outcome(ticket, outcome) => {
                     self.go_on(ticket, |work, server| work.take(server, outcome));
                 }
@@ -221,25 +191,25 @@ impl Shard {
         }
     }
 
-    /// Sends an answer that has come from a thread that may block.
-    pub(super) fn complete(&mut self, done: Completion) {
-        let Some(connection) = self.connection(done.key) else {
+    /// Sends the answer to a request that has waited, and reads from the connection again.
+    fn complete(&mut self, key: u64, seq: u32, answered: Answered) {
+        let Some(connection) = self.connection(key) else {
             return;
         };
         connection.waiting = false;
         self.waiting -= 1;
-        self.reply(done.key, done.seq, done.answered);
+        self.reply(key, seq, answered);
         // Unless the reply has ended it.
-        let slot = &self.connections[done.key as u32 as usize];
+        let slot = &self.connections[key as u32 as usize];
         let watched = match &slot.connection {
-            Some(c) if u64::from(slot.generation) == done.key >> 32 => self
+            Some(c) if u64::from(slot.generation) == key >> 32 => self
                 .epoll
-                .add(c.socket().as_fd(), done.key, libc::EPOLLIN as u32)
+                .add(c.socket().as_fd(), key, libc::EPOLLIN as u32)
                 .is_ok(),
             _ => return,
         };
         if !watched {
-            self.close(done.key);
+            self.close(key);
         }
     }
 

@@ -69,18 +69,19 @@ impl Work {
     ///
     /// # Errors
     /// An argument can't be right.
-    pub fn new(message: &forebay_wire::Request<'_>, cred: Arc<Cred>) -> Result<Self, Errno> {
+    pub fn new(message: &forebay_wire::Request<'_>, cred: Arc<Cred>) -> Result<Box<Self>, Errno> {
         let asked = arrival::read(message)?;
         let caller = Caller {
             cred,
             by_name: asked.by_name,
         };
-        Ok(Work {
+        // Too large to be moved about.
+        Ok(Box::new(Work {
             pending: Pending::new(asked.request, caller),
             session: asked.session,
             made: Vec::new(),
             opened: None,
-        })
+        }))
     }
 
     /// Goes on until it is answered or has to wait. `waker` is told who waits.

@@ -67,7 +67,7 @@ impl Place {
         self.folder.path().join("socket")
     }
     pub fn instance(&self) -> PathBuf {
-        forebay_server::instance_dir(&self.storage(), &self.root())
+        forebay_admin::instance_dir(&self.storage(), &self.root())
     }
     /// The socket lies in the test's own folder; the log is a file beside it.
     pub fn config(&self) -> Config {

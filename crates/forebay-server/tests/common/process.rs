@@ -2,7 +2,7 @@
 //! test program again, asked for its test `bridge_process`.
 
 use super::Place;
-use forebay_client::Client;
+use forebay_client::Control;
 use forebay_server::Config;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -81,8 +81,7 @@ impl Process {
 
     /// Ends it in order.
     pub fn end(mut self) {
-        let mut client = Client::connect(&self.1).unwrap();
-        client.admin(r#"{"cmd":"stop"}"#).unwrap();
+        Control::connect(&self.1).unwrap().stop().unwrap();
         let status = self.0.wait().unwrap();
         assert!(status.success(), "{status}");
     }

@@ -1,7 +1,7 @@
 //! What cannot be drained is said, is not lost, and keeps nothing else from being drained.
 
 use super::scene::{Scene, Work, assert_same, tree_of, view_of};
-use forebay_admin::drain::{DrainRequest, Left, Reason, State};
+use forebay_admin::drain::{DrainRequest, DrainState, Left, Reason};
 use forebay_testkit::{is_root, skip};
 use std::fs::{self, File};
 use std::io::Write;
@@ -76,7 +76,7 @@ fn when_the_pfs_is_full_what_fits_arrives_and_the_rest_follows_when_there_is_spa
     client.write("large", &"0123456789abcdef".repeat(5 << 16));
     let view = view_of(&mut client, &[]);
     let (status, left) = bridge.drain(&DrainRequest::default());
-    assert_eq!(status.state, State::Done);
+    assert_eq!(status.state, DrainState::Done);
     assert_eq!(paths(&left), ["large"]);
     assert_eq!(left[0].reason, Reason::Error);
     assert_eq!(left[0].cause, "No space left on device");
@@ -418,7 +418,7 @@ fn a_stopped_drain_says_what_it_did_not_get_to() {
         ..DrainRequest::default()
     };
     let (status, left) = bridge.drain_and_stop(&slow, 200_000);
-    assert_eq!(status.state, State::Stopped);
+    assert_eq!(status.state, DrainState::Stopped);
     assert!(!left.is_empty() && status.files_drained < 40, "{status:?}");
     assert!(left.iter().all(|l| l.reason == Reason::Stopped), "{left:?}");
     assert!(!status.released);

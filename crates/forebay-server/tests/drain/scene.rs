@@ -3,8 +3,7 @@
 use forebay_admin::drain::{DrainRequest, DrainStatus, Inventory, Left};
 use forebay_client::Client;
 use forebay_mover::{Counters, Halt, Pass, Points};
-use forebay_server::admin::{self, Mover};
-use forebay_server::{Config, Server, start};
+use forebay_server::{Config, Server, start, take_inventory};
 use std::collections::BTreeMap;
 use std::fs::{self, File, FileTimes};
 use std::io::{Read, Write};
@@ -51,7 +50,6 @@ impl Scene {
     pub fn serve_over(&self, root: &Path) -> Bridge {
         let mut config = Config::new(root, &self.dir.join("storage")).unwrap();
         config.log = Box::new(std::io::sink());
-        config.admin = Some(Box::new(Mover::new(true, "commit")));
         Bridge {
             server: Some(start(config).unwrap()),
             root: root.to_owned(),
@@ -113,7 +111,7 @@ impl Bridge {
             Err(e) => panic!("{e:?}"),
         };
         counters.end(None);
-        (ended, counters.status(), counters.left_from(0).entries)
+        (ended, counters.status(), left_of(&counters))
     }
 
     pub fn drain(&self, request: &DrainRequest) -> (DrainStatus, Vec<Left>) {
@@ -139,11 +137,11 @@ impl Bridge {
             }
             counters.stop();
         });
-        (counters.status(), counters.left_from(0).entries)
+        (counters.status(), left_of(&counters))
     }
 
     pub fn inventory(&self) -> Inventory {
-        admin::take_inventory(self.server().handle()).unwrap()
+        take_inventory(self.server().handle()).unwrap()
     }
 }
 
@@ -156,6 +154,10 @@ impl Drop for Bridge {
             }
         }
     }
+}
+
+fn left_of(counters: &Counters) -> Vec<Left> {
+    counters.left_from(0, usize::MAX)
 }
 
 /// One thread, so that every run passes the same points.

@@ -1,7 +1,7 @@
 //! A drain brings everything over, and one that was cut short anywhere can be done again.
 
 use super::scene::{Bridge, Scene, Work, assert_same, one_by_one, tree_of, view_of};
-use forebay_admin::drain::{DrainRequest, State};
+use forebay_admin::drain::{DrainRequest, DrainState};
 use forebay_client::Client;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -100,7 +100,7 @@ fn after_a_drain_the_pfs_shows_what_the_buffer_showed() {
     assert!(bridge.inventory().is_dirty());
     let (status, left) = bridge.drain(&DrainRequest::default());
     assert_eq!(left, []);
-    assert_eq!(status.state, State::Done);
+    assert_eq!(status.state, DrainState::Done);
     assert!(status.released, "{status:?}");
     assert_eq!(status.files_drained, status.files_total);
     assert_eq!(status.bytes_done, status.bytes_verified);

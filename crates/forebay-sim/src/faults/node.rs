@@ -18,7 +18,7 @@ use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, Record, Token};
 use forebay_core::request::{Known, Pending, Turns};
 use forebay_core::speakers::Speakers;
-use forebay_core::table::{Change, Tables};
+use forebay_core::table::{Change, Tables, WriteTables};
 use forebay_tables::Memory;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};

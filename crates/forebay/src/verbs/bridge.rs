@@ -2,8 +2,8 @@
 
 use crate::cli::{self, exit};
 use crate::error::{Fault, fault};
-use forebay_server::Config;
-use forebay_server::admin::Mover;
+use forebay_admin::{StartFailure, StartReport};
+use forebay_server::{Config, Error};
 use forebay_sys as sys;
 use std::fs::File;
 use std::io::Write;
@@ -18,21 +18,29 @@ pub fn bridge(args: &cli::Bridge) -> Result<u8, Fault> {
         }
         false => None,
     };
-    let mut say = |line: &str| {
+    let mut say = |report: StartReport| {
         // Who started us may have given up waiting; that is no reason to end.
         if let Some(mut pipe) = ready.take() {
-            let _ = writeln!(pipe, "{line}");
+            let _ = writeln!(pipe, "{}", report.to_line());
         }
     };
     let outcome = Config::new(&args.root, &args.storage).and_then(|mut config| {
-        config.admin = Some(Box::new(Mover::new(args.stay, args.mode.name())));
-        forebay_server::run(config, |_| say("ready"))
+        config.stay = args.stay;
+        forebay_server::run(config, |_| say(StartReport::Ready))
     });
     match outcome {
         Ok(()) => Ok(exit::OK),
         Err(e) => {
-            say(&e.to_string());
-            Err(fault(e.to_string()))
+            let message = e.to_string();
+            let failure = match &e {
+                Error::InUse { .. } => StartFailure::InUse,
+                _ => StartFailure::Other,
+            };
+            say(StartReport::Failed {
+                failure,
+                message: message.clone(),
+            });
+            Err(fault(message).because(e))
         }
     }
 }

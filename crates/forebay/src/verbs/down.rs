@@ -3,13 +3,11 @@
 use super::{drain_code, drain_command};
 use crate::bridge::Bridge;
 use crate::cli::{self, exit};
-use crate::drain::{drain, tell_left};
+use crate::drain::{Naming, drain, tell_left};
 use crate::error::{Fault, fault};
 use crate::place;
-use crate::report::drain_text;
-use forebay_admin::drain::{Inventory, Users};
+use crate::run_report::drain_text;
 use forebay_sys as sys;
-use serde_json::json;
 use std::time::Duration;
 
 /// Runs the verb.
@@ -21,8 +19,7 @@ pub fn down(args: &cli::Down) -> Result<u8, Fault> {
                 .hint("`forebay status` lists those that run; `forebay drain` works without one"),
         );
     };
-    let users: Users = bridge.get(&json!({"cmd": "lifetime"}))?;
-    if let Some(pid) = users.runs.first() {
+    if let Some(pid) = bridge.control.lifetime()?.runs.first() {
         return Err(fault(format!(
             "`forebay run` (process {pid}) still uses the bridge over {}",
             place.root.display()
@@ -31,7 +28,7 @@ pub fn down(args: &cli::Down) -> Result<u8, Fault> {
     }
     sys::watch_signals();
     if args.no_drain {
-        let inventory: Inventory = bridge.get(&json!({"cmd": "inventory"}))?;
+        let inventory = bridge.control.inventory()?;
         bridge.stop()?;
         println!("stopped the bridge over {}", place.root.display());
         if inventory.is_dirty() {
@@ -40,7 +37,7 @@ pub fn down(args: &cli::Down) -> Result<u8, Fault> {
         }
         return Ok(exit::OK);
     }
-    let drained = drain(&mut bridge, &args.drain, Duration::ZERO)?;
+    let drained = drain(&mut bridge, &args.drain, Duration::ZERO, Naming::Some)?;
     println!("drained {}", drain_text(&drained));
     if drained.is_complete() {
         bridge.stop()?;

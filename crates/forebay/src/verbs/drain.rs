@@ -2,11 +2,12 @@
 
 use super::{drain_code, drain_command};
 use crate::bridge::Bridge;
-use crate::cli::{self, BridgeOptions, Mode};
-use crate::drain::{drain as drive, tell_left};
+use crate::cli::{self, BridgeOptions};
+use crate::drain::{Naming, drain as drive, tell_left};
 use crate::error::{Fault, fault};
 use crate::place;
-use crate::report::drain_text;
+use crate::run_report::drain_text;
+use forebay_admin::instance_dir;
 use forebay_sys as sys;
 use serde_json::json;
 use std::time::Duration;
@@ -16,7 +17,7 @@ pub fn drain(args: &cli::Drain) -> Result<u8, Fault> {
     let place = place::settle(&args.place)?;
     sys::watch_signals();
     if Bridge::find(&place)?.is_none() {
-        let instance = forebay_server::instance_dir(&place.storage, &place.root);
+        let instance = instance_dir(&place.storage, &place.root);
         if !instance.is_dir() {
             return Err(fault(format!(
                 "{} holds nothing for {}",
@@ -26,12 +27,13 @@ pub fn drain(args: &cli::Drain) -> Result<u8, Fault> {
             .hint("name the storage of the run with --storage DIR"));
         }
     }
-    let options = BridgeOptions {
-        mode: Mode::Commit,
-        log_dir: None,
-    };
+    let options = BridgeOptions { log_dir: None };
     let mut bridge = Bridge::attach(&place, &options)?;
-    let drained = drive(&mut bridge, &args.drain, Duration::ZERO);
+    let naming = match args.json {
+        true => Naming::All,
+        false => Naming::Some,
+    };
+    let drained = drive(&mut bridge, &args.drain, Duration::ZERO, naming);
     bridge.detach()?;
     let drained = drained?;
     if args.json {
@@ -39,7 +41,7 @@ pub fn drain(args: &cli::Drain) -> Result<u8, Fault> {
             "buffer": place.root.to_string_lossy(),
             "counters": drained.status,
             "complete": drained.is_complete(),
-            "left": drained.left,
+            "left": drained.named,
         });
         println!("{text:#}");
     } else {

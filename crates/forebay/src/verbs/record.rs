@@ -4,7 +4,7 @@ use crate::cli::{self, exit};
 use crate::error::{Fault, fault};
 use crate::program;
 use crate::recorder::{self, Recorder, log_text};
-use crate::report::CallBytes;
+use crate::run_report::CallBytes;
 use forebay_sys as sys;
 use std::process::Command;
 

@@ -3,16 +3,16 @@
 use super::drain_command;
 use crate::bridge::Bridge;
 use crate::cli::{self, exit};
-use crate::drain::{Drained, drain, tell_left};
+use crate::drain::{Drained, Naming, drain, tell_left};
 use crate::error::{Fault, fault};
 use crate::place::{self, Place, plain};
 use crate::program;
 use crate::recorder::{self, Recorder, log_text};
-use crate::report::{BridgeCounters, CallBytes, Logged, Report};
+use crate::run_report::{BridgeCounters, CallBytes, Logged, RunReport};
 use crate::units;
 use forebay_admin::drain::Inventory;
+use forebay_core::path::below;
 use forebay_sys as sys;
-use serde_json::json;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -56,11 +56,11 @@ pub fn run(args: &cli::Run, verbose: bool) -> Result<u8, Fault> {
         eprintln!(
             "forebay: bridge {} at {}, data in {}",
             bridge.pid,
-            bridge.socket.display(),
+            bridge.socket().display(),
             bridge.instance.display()
         );
     }
-    let inherited: Inventory = bridge.get(&json!({"cmd": "inventory"}))?;
+    let inherited = bridge.control.inventory()?;
     if inherited.is_dirty() {
         eprintln!("forebay: {}", inherited_text(&inherited, args.no_drain));
     }
@@ -207,7 +207,7 @@ impl Run<'_> {
 
     fn report(&self, after: After, log: Option<&Logged>, retry: &str) -> u8 {
         let words = self.args.command.iter();
-        let report = Report {
+        let report = RunReport {
             command: words.map(|w| w.to_string_lossy().into_owned()).collect(),
             exit_status: self.exit_status(),
             wall: self.ended.wall,
@@ -247,11 +247,15 @@ struct After {
 
 fn finish(args: &cli::Run, bridge: &mut Bridge, before: &BridgeCounters) -> Result<After, Fault> {
     let counters = BridgeCounters::of(bridge)?.since(before);
-    let inventory = bridge.get(&json!({"cmd": "inventory"}))?;
+    let inventory = bridge.control.inventory()?;
     let drained = if args.no_drain {
         None
     } else {
-        Some(drain(bridge, &args.drain, OPEN_PATIENCE)?)
+        let naming = match args.report {
+            Some(_) => Naming::All,
+            None => Naming::Some,
+        };
+        Some(drain(bridge, &args.drain, OPEN_PATIENCE, naming)?)
     };
     Ok(After {
         counters,
@@ -286,7 +290,7 @@ fn start(
         Some(alias) => command.env(forebay_wire::ENV_ALIAS, alias),
         None => command.env_remove(forebay_wire::ENV_ALIAS),
     };
-    command.env(forebay_wire::ENV_SOCKET, &bridge.socket);
+    command.env(forebay_wire::ENV_SOCKET, bridge.socket());
     command.env(forebay_wire::ENV_STORAGE, &bridge.instance);
     // Ranks on this host inherit all this: `mpiexec` of MPICH and of Open MPI pass their own
     // environment on. OMPI_MCA_mca_base_env_list must not be set here: Open MPI refuses to start a
@@ -302,11 +306,11 @@ fn start(
 /// shell that has the library loaded does it.
 fn command_for(program: &OsStr, place: &Place) -> Command {
     let path = Path::new(program);
-    let absolute = std::env::current_dir().unwrap_or_default().join(path);
+    let absolute = place::tidy(&std::env::current_dir().unwrap_or_default().join(path));
     let in_buffer = [Some(&place.root), place.alias.as_ref()]
         .into_iter()
         .flatten()
-        .any(|root| absolute.starts_with(root));
+        .any(|root| below(root.as_os_str().as_bytes(), absolute.as_os_str().as_bytes()).is_some());
     if in_buffer && program.as_bytes().contains(&b'/') {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "exec \"$0\" \"$@\""]).arg(program);

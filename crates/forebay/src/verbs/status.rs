@@ -1,12 +1,13 @@
 //! `forebay status`: which bridges run, and what they keep.
 
-use crate::bridge::{Bridge, running};
+use crate::bridge::{self, Bridge};
 use crate::cli::{self, exit};
 use crate::error::Fault;
 use crate::place;
-use crate::report::storage_text;
+use crate::run_report::storage_text;
 use crate::{recorder, units};
-use forebay_admin::drain::{DrainStatus, Inventory, State, Users};
+use forebay_admin::drain::{DrainState, DrainStatus, Inventory};
+use forebay_admin::{AdminError, LifetimeStatus, Status};
 use forebay_sys as sys;
 use serde_json::{Value, json};
 
@@ -17,7 +18,16 @@ pub fn status(args: &cli::Status) -> Result<u8, Fault> {
         None => None,
     };
     let mut all = Vec::new();
-    for mut bridge in running() {
+    let mut strange = 0;
+    for bridge in bridge::all() {
+        let mut bridge = match bridge {
+            Ok(bridge) => bridge,
+            Err(e) => {
+                eprintln!("forebay: {e}");
+                strange += 1;
+                continue;
+            }
+        };
         if only.as_ref().is_none_or(|root| *root == bridge.root) {
             // One that ends in this very moment is none.
             if let Ok(state) = Snapshot::of(&mut bridge) {
@@ -25,10 +35,13 @@ pub fn status(args: &cli::Status) -> Result<u8, Fault> {
             }
         }
     }
+    all.sort_by(|(a, _), (b, _)| a.root.cmp(&b.root));
     recorder::tell_left();
     if args.json {
         let list: Vec<Value> = all.iter().map(|(b, s)| s.json(b)).collect();
         println!("{:#}", json!({ "bridges": list }));
+    } else if all.is_empty() && strange > 0 {
+        println!("no bridge runs that this program understands");
     } else if all.is_empty() {
         println!("no bridge runs");
     } else {
@@ -41,19 +54,20 @@ pub fn status(args: &cli::Status) -> Result<u8, Fault> {
 
 /// All that one bridge says of itself.
 struct Snapshot {
-    server: Value,
-    users: Users,
+    server: Status,
+    lifetime: LifetimeStatus,
     inventory: Inventory,
     drain: DrainStatus,
 }
 
 impl Snapshot {
-    fn of(bridge: &mut Bridge) -> Result<Self, Fault> {
+    fn of(bridge: &mut Bridge) -> Result<Self, AdminError> {
+        let control = &mut bridge.control;
         Ok(Snapshot {
-            server: bridge.ask(&json!({"cmd": "status"}))?,
-            users: bridge.get(&json!({"cmd": "lifetime"}))?,
-            inventory: bridge.get(&json!({"cmd": "inventory"}))?,
-            drain: bridge.get(&json!({"cmd": "drain-status"}))?,
+            server: control.status()?,
+            lifetime: control.lifetime()?,
+            inventory: control.inventory()?,
+            drain: control.drain_status()?,
         })
     }
 
@@ -62,12 +76,12 @@ impl Snapshot {
         json!({
             "buffer": bridge.root.to_string_lossy(),
             "pid": bridge.pid,
-            "socket": bridge.socket.to_string_lossy(),
+            "socket": bridge.socket().to_string_lossy(),
             "instance": bridge.instance.to_string_lossy(),
             "storage_size_bytes": size,
             "storage_free_bytes": free,
             "server": self.server,
-            "users": self.users,
+            "users": self.lifetime,
             "inventory": self.inventory,
             "drain": self.drain,
         })
@@ -75,13 +89,13 @@ impl Snapshot {
 
     fn text(&self, bridge: &Bridge) -> String {
         let inv = &self.inventory;
-        let life = match (self.users.stay, self.users.runs.len()) {
+        let life = match (self.lifetime.stay, self.lifetime.runs.len()) {
             (true, 0) => "stays until `forebay down`".to_owned(),
             (true, n) => format!("stays; used by {}", units::count(n as u64, "run", "runs")),
             (false, n) => format!("ends with {}", units::count(n as u64, "run", "runs")),
         };
         let drain = match self.drain.state {
-            State::Running => format!(
+            DrainState::Running => format!(
                 "\n  draining  {}/{} files, {} of {}",
                 self.drain.files_done,
                 self.drain.files_total,

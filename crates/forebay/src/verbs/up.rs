@@ -1,16 +1,14 @@
 //! `forebay up`: a bridge that outlives runs.
 
-use crate::bridge::{Bridge, Lifetime};
+use crate::bridge::Bridge;
 use crate::cli::{self, exit};
 use crate::error::Fault;
 use crate::place;
-use serde_json::json;
 
 /// Runs the verb. A bridge that runs already only learns that it is to stay.
 pub fn up(args: &cli::Up, verbose: bool) -> Result<u8, Fault> {
     let place = place::settle(&args.place)?;
-    let mut bridge = Bridge::find_or_start(&place, &args.bridge, Lifetime::Stay)?;
-    bridge.ask(&json!({"cmd": "lifetime", "stay": true}))?;
+    let bridge = Bridge::keep(&place, &args.bridge)?;
     let verb = if bridge.is_ours {
         "started"
     } else {
@@ -23,7 +21,7 @@ pub fn up(args: &cli::Up, verbose: bool) -> Result<u8, Fault> {
         place.storage.display()
     );
     if verbose {
-        println!("socket {}", bridge.socket.display());
+        println!("socket {}", bridge.socket().display());
         println!("data   {}", bridge.instance.display());
     }
     Ok(exit::OK)

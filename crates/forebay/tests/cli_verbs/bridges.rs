@@ -39,9 +39,7 @@ fn a_bridge_that_is_up_outlives_runs_until_it_goes_down() {
 fn status_says_who_where_and_how_much() {
     let stage = Stage::new();
     stage.say(&["status"]).ends_with(0).prints("no bridge runs");
-    stage
-        .say(&["up", "--buffer", "pfs", "--mode", "strong"])
-        .ends_with(0);
+    stage.say(&["up", "--buffer", "pfs"]).ends_with(0);
     stage
         .script(&["--no-drain"], "head -c 2000000 /dev/zero > pfs/f")
         .ends_with(0);
@@ -55,7 +53,6 @@ fn status_says_who_where_and_how_much() {
     assert_eq!(bridges[0]["buffer"], stage.pfs().to_str().unwrap());
     assert_eq!(bridges[0]["inventory"]["dirty_bytes"], 2_000_000);
     assert_eq!(bridges[0]["users"]["stay"], true);
-    assert_eq!(bridges[0]["users"]["mode"], "strong");
     fs::create_dir(stage.path("other")).unwrap();
     let said = stage.say(&["status", "--buffer", "other"]).ends_with(0);
     assert_eq!(said.out, "no bridge runs\n");

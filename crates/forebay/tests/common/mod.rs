@@ -14,7 +14,6 @@
 //! | `FOREBAY_PRELOAD` | the preload library instead of `target/release/libforebay_preload.so` |
 //! | `FOREBAY_RECORDER` | the recorder instead of `target/release/libforebay_record.so` |
 //! | `FOREBAY_TEST_DIR` | where the trees are made; must be on a real disk (default `target/tmp`) |
-//! | `FOREBAY_TEST_MODE` | run all of it under this `--mode` |
 //! | `FOREBAY_TEST_KEEP` | keep the trees of tests that pass, too |
 
 // Each test binary uses its own part of this.
@@ -182,16 +181,12 @@ impl Case {
         // Other users must reach the tree when a test changes its user.
         use std::os::unix::fs::PermissionsExt;
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).expect("chmod own folder");
-        let mut options = Vec::new();
-        if let Some(mode) = std::env::var_os("FOREBAY_TEST_MODE") {
-            options.extend([OsString::from("--mode"), mode]);
-        }
         Case {
             name: name.to_owned(),
             dir,
             tmp,
             limit_s: LIMIT_S,
-            options,
+            options: Vec::new(),
             changing_contents: Vec::new(),
             afterwards: None,
             expected_code: 0,

@@ -1,6 +1,7 @@
 //! Random histories against a tree that simply does what it is told: the view never changes by a drain, whatever
 //! crashes, and in the end the PFS is the view.
 
+mod acts;
 mod model;
 
 use super::*;
@@ -189,7 +190,7 @@ fn a_drain_never_changes_the_view_and_ends_with_the_pfs_equal_to_it() {
 
 #[test]
 fn a_drain_that_dies_anywhere_and_is_run_again_ends_the_same() {
-    for seed in 1..=400 {
+    for seed in 1..=600 {
         let mut rng = Rng::new(seed);
         let mut world = World::random(&mut rng);
         let mut model = world.pfs.clone();
@@ -204,6 +205,10 @@ fn a_drain_that_dies_anywhere_and_is_run_again_ends_the_same() {
             let drain = Drain::new(terms(1 + rng.below(3)));
             drive(drain, &mut world, &mut model, &mut rng, &weather);
             resume(&mut world, &mut model, &mut rng);
+            for _ in 0..rng.below(12) {
+                operate(&mut rng, &mut world, &mut model);
+                assert_eq!(world.view(), model, "seed {seed}");
+            }
         }
         drain_all(&mut world, &mut model, &mut rng, &format!("seed {seed}"));
     }
@@ -306,8 +311,10 @@ fn what_strangers_put_in_the_way_is_not_destroyed() {
 
 #[test]
 fn a_swap_of_two_files_destroys_neither() {
-    let mut world = World::default();
-    world.pfs = Tree::from([(p("a"), Node::File(1)), (p("b"), Node::File(2))]);
+    let mut world = World {
+        pfs: Tree::from([(p("a"), Node::File(1)), (p("b"), Node::File(2))]),
+        ..World::default()
+    };
     world.rename(&p("a"), &p("c"));
     world.rename(&p("b"), &p("a"));
     world.rename(&p("c"), &p("b"));
@@ -466,4 +473,91 @@ fn what_waits_and_was_removed_in_the_buffer_is_swept() {
     world.remove(&p("b"));
     assert!(is_swept(waiting.name(), &world).unwrap());
     assert!(!is_swept(b"a", &world).unwrap());
+}
+
+#[test]
+fn what_a_program_without_marks_was_naming_when_it_died_is_known_as_ours() {
+    let mut world = World::default();
+    for name in ["named", "not", "temporary"] {
+        world.create(&p(name), Node::File(7));
+    }
+    let copy = |world: &World, name| {
+        let oid = world.records[&p(name)].object.oid;
+        p("").join(&copy_name(oid))
+    };
+    let mut model = world.view();
+    world.pfs.insert(p("named"), Node::File(7));
+    // The copy is still there: the file is a stranger's.
+    let left = copy(&world, "temporary");
+    world.pfs.insert(left, Node::File(7));
+    world.pfs.insert(p("temporary"), Node::File(8));
+    let note = b"named\0not\0temporary\0gone".to_vec();
+    world.notes.insert(b"drain/intended".to_vec(), note);
+    let mut rng = Rng::new(1);
+    resume(&mut world, &mut model, &mut rng);
+    assert!(world.notes.is_empty());
+    let drain = drive(
+        Drain::new(terms(1)),
+        &mut world,
+        &mut model,
+        &mut rng,
+        &CALM,
+    )
+    .unwrap();
+    let left: Vec<_> = drain.report().left.iter().map(|l| &l.path).collect();
+    assert_eq!(left, [&p("temporary")]);
+    assert_eq!(world.pfs[&p("named")], Node::File(7));
+    assert_eq!(world.pfs[&p("temporary")], Node::File(8));
+}
+
+#[test]
+fn whoever_opens_a_file_before_it_is_marked_can_write_to_it_at_any_time() {
+    let keep = Terms {
+        keep: true,
+        ..terms(1)
+    };
+    let mut kept = 0;
+    // Opened before the n-th act, written to before the m-th.
+    for (n, m) in (0..9).flat_map(|n| (n..10).map(move |m| (n, m))) {
+        let mut world = World::default();
+        world.create(&p("f"), Node::File(1));
+        let mut model = world.view();
+        let mut rng = Rng::new(1);
+        let pass = Drain::new(keep.clone());
+        drive(pass, &mut world, &mut model, &mut rng, &CALM).unwrap();
+        let mut drain = Drain::release(vec![p("f")]);
+        let mut file = None;
+        for step in 0.. {
+            if step == n {
+                // Those who ask later wait for the mark, or find the file of the PFS.
+                let record = world.records.get(&p("f"));
+                file = record.filter(|r| r.transit.is_none()).map(|r| r.object.oid);
+                world.open.extend(file);
+            }
+            if step == m
+                && let Some(file) = file
+            {
+                let contents = Node::File(2);
+                let changed = world.number() as i64;
+                let object = world.objects.get_mut(&file).expect("it is open");
+                (object.node, object.changed) = (contents, changed);
+                world.open.clear();
+                model.insert(p("f"), contents);
+            }
+            match drain.next(&world).unwrap() {
+                Next::End => break,
+                Next::Wait => panic!("one act at a time"),
+                Next::Act(ticket, act) => {
+                    let got = world.carry_out(&act);
+                    drain.done(ticket, got);
+                }
+            }
+        }
+        let is_written = model[&p("f")] == Node::File(2);
+        if is_written {
+            assert_eq!(world.view(), model, "opened at {n}, written at {m}");
+            kept += 1;
+        }
+    }
+    assert!(kept > 5, "only {kept} writes");
 }

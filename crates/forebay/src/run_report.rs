@@ -6,9 +6,9 @@ use crate::error::{Fault, fault};
 use crate::place::plain;
 use crate::recorder::log_text;
 use crate::units;
-use forebay_admin::drain::{Inventory, Left, State};
+use forebay_admin::AdminError;
+use forebay_admin::drain::{DrainState, Inventory, Left};
 use forebay_collect::Collected;
-use forebay_server::Status;
 use forebay_sys as sys;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -66,8 +66,8 @@ pub struct BridgeCounters {
 
 impl BridgeCounters {
     /// Asks the bridge.
-    pub fn of(bridge: &mut Bridge) -> Result<Self, Fault> {
-        let status: Status = bridge.get(&json!({"cmd": "status"}))?;
+    pub fn of(bridge: &mut Bridge) -> Result<Self, AdminError> {
+        let status = bridge.control.status()?;
         let mut ops = status.operations;
         // What the command line itself asks, and how the library reaches the bridge, is no work of the program.
         ops.retain(|name, _| !matches!(name.as_str(), "admin" | "hello" | "lane"));
@@ -120,7 +120,7 @@ impl Logged {
 
 /// A run.
 #[derive(Debug)]
-pub struct Report<'r> {
+pub struct RunReport<'r> {
     /// The command as it was typed.
     pub command: Vec<String>,
     /// Its exit status, 128+N for signal N.
@@ -149,7 +149,7 @@ pub struct Report<'r> {
     pub retry: &'r str,
 }
 
-impl Report<'_> {
+impl RunReport<'_> {
     /// For people.
     pub fn text(&self) -> String {
         let mut out = String::from("forebay report\n");
@@ -297,7 +297,7 @@ impl Report<'_> {
             "drain": self.drained.map(|d| json!({
                 "counters": d.status,
                 "complete": d.is_complete(),
-                "left": d.left.iter().map(left_json).collect::<Vec<_>>(),
+                "left": d.named.iter().map(left_json).collect::<Vec<_>>(),
             })),
             "log": self.log.map(|log| log_json(&log.collected)),
             "job": self.log.and_then(|log| log.job.as_ref()).map(forebay_report::Report::json),
@@ -394,13 +394,12 @@ fn left_text(d: &Drained) -> String {
     if d.is_complete() {
         return "nothing".to_owned();
     }
-    let bytes: u64 = d.left.iter().map(|l| l.bytes).sum();
     let mut text = format!(
         "{}, {} (listed below)",
-        units::count(d.left.len() as u64, "thing", "things"),
-        units::bytes(bytes)
+        units::count(d.status.left, "thing", "things"),
+        units::bytes(d.status.left_bytes)
     );
-    if d.status.state == State::Stopped {
+    if d.status.state == DrainState::Stopped {
         text.push_str("; the drain was stopped");
     }
     text

@@ -1,4 +1,4 @@
-//! Where work is done.
+//! Which kinds of file system may make a caller wait.
 
 /// File systems of this machine itself, by `statfs.f_type`: a look at them takes
 /// microseconds and never waits for another machine.

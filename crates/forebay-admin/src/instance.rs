@@ -1,0 +1,135 @@
+//! Where a bridge lives: its directory on local storage, its socket, and the file by which others find it.
+
+use crate::AdminError;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// In an instance directory: what the running bridge says about itself, a [`BridgeInfo`].
+pub const INFO_FILE: &str = "bridge.json";
+/// In an instance directory: the running bridge holds a lock on this file.
+pub const LOCK_FILE: &str = "lock";
+/// Longest path of a socket in bytes (`sun_path` of unix(7), without its NUL).
+pub const SOCKET_PATH_BYTES: usize = 107;
+
+/// What a running bridge writes down about itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BridgeInfo {
+    /// Process.
+    pub pid: u32,
+    /// Path of its socket.
+    pub socket: PathBuf,
+    /// Canonical path of the buffer root.
+    pub root: PathBuf,
+    /// Its instance directory.
+    pub storage: PathBuf,
+    /// How often it has been started.
+    pub epoch: u32,
+}
+
+/// FNV-1a: the name of an instance must be the same in every build.
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| {
+        (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// The instance directory below `storage` for the buffer over `root`, a canonical path.
+pub fn instance_dir(storage: &Path, root: &Path) -> PathBuf {
+    let mut name = root.file_name().unwrap_or_default().as_bytes().to_vec();
+    // Room for the hash within the longest name.
+    name.truncate(200);
+    name.extend_from_slice(format!("-{:016x}", hash(root.as_os_str().as_bytes())).as_bytes());
+    storage.join(OsString::from_vec(name))
+}
+
+/// The running bridge of an instance, if it says that one is running. It may have died since.
+pub fn bridge_info(instance: &Path) -> Option<BridgeInfo> {
+    serde_json::from_slice(&fs::read(instance.join(INFO_FILE)).ok()?).ok()
+}
+
+/// Where sockets live: short paths, in a directory that nobody else can write to.
+///
+/// # Errors
+/// The directory can't be made, or someone else has made it.
+pub fn socket_dir() -> Result<PathBuf, AdminError> {
+    let uid = rustix::process::geteuid().as_raw();
+    let dir = match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
+        Some(dir) if dir.is_absolute() && dir.as_os_str().len() <= 60 && dir.is_dir() => {
+            dir.join("forebay")
+        }
+        _ => PathBuf::from(format!("/tmp/forebay-{uid}")),
+    };
+    private_dir(dir, uid)
+}
+
+/// Makes `dir` if need be; only user `uid` may be able to write to it.
+fn private_dir(dir: PathBuf, uid: u32) -> Result<PathBuf, AdminError> {
+    let failed = |operation, cause| AdminError::Io {
+        operation,
+        path: dir.clone(),
+        cause,
+    };
+    // Root's bridges serve others, who must reach the socket but not replace it.
+    let mode = if uid == 0 { 0o755 } else { 0o700 };
+    match fs::DirBuilder::new().mode(mode).create(&dir) {
+        Ok(()) => {}
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(e) => return Err(failed("can't make", e)),
+    }
+    let found = fs::symlink_metadata(&dir).map_err(|e| failed("can't look at", e))?;
+    if !found.is_dir() || found.uid() != uid || found.mode() & 0o022 != 0 {
+        return Err(AdminError::UnsafeDirectory { path: dir, uid });
+    }
+    Ok(dir)
+}
+
+/// The usual path of the socket for an instance.
+///
+/// # Errors
+/// There is no safe directory for it.
+pub fn socket_path(instance: &Path) -> Result<PathBuf, AdminError> {
+    let path = socket_dir()?.join(format!("{:016x}", hash(instance.as_os_str().as_bytes())));
+    if path.as_os_str().len() > SOCKET_PATH_BYTES {
+        return Err(AdminError::SocketPathTooLong { path });
+    }
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn the_name_of_an_instance_is_stable_and_differs_by_root() {
+        let a = instance_dir(Path::new("/s"), Path::new("/pfs/run7"));
+        assert_eq!(a, instance_dir(Path::new("/s"), Path::new("/pfs/run7")));
+        assert_ne!(a, instance_dir(Path::new("/s"), Path::new("/other/run7")));
+        let name = a.file_name().unwrap().to_str().unwrap().to_owned();
+        assert!(name.starts_with("run7-"), "{name}");
+        assert_eq!(name.len(), "run7-".len() + 16);
+    }
+
+    #[test]
+    fn a_directory_that_others_can_write_to_holds_no_sockets() {
+        let uid = rustix::process::geteuid().as_raw();
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path().join("sockets");
+        assert_eq!(private_dir(dir.clone(), uid).unwrap(), dir);
+        assert_eq!(private_dir(dir.clone(), uid).unwrap(), dir);
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o775)).unwrap();
+        let unsafe_one = private_dir(dir.clone(), uid);
+        assert!(
+            matches!(unsafe_one, Err(AdminError::UnsafeDirectory { ref path, .. }) if *path == dir),
+            "{unsafe_one:?}"
+        );
+        let link = place.path().join("link");
+        std::os::unix::fs::symlink(&dir, &link).unwrap();
+        assert!(private_dir(link, uid).is_err());
+    }
+}

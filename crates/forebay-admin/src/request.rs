@@ -1,0 +1,278 @@
+//! What a bridge can be asked.
+
+use crate::drain::DrainRequest;
+use crate::{Refusal, RefusalKind, VERSION};
+use serde::{Deserialize, Serialize};
+
+/// Longest request in bytes: it travels where paths do, in one message.
+pub const MAX_REQUEST_BYTES: usize = 4096;
+
+/// One request. Its answer is a stream of the items that the variant names; where it says "one", there is
+/// exactly one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "kebab-case")]
+pub enum Request {
+    /// How is the bridge? One [`crate::Status`].
+    Status,
+    /// End. One `()`, before the end.
+    Stop,
+    /// Bring what is in the buffer to the PFS; a drain at work already is as good. One
+    /// [`crate::drain::DrainStatus`], at once.
+    Drain(DrainRequest),
+    /// Where is the drain? One [`crate::drain::DrainStatus`].
+    DrainStatus,
+    /// Where is the drain, until it has ended? [`crate::drain::DrainStatus`] several times a second; the last
+    /// one is that of the end, unless the bridge ends before the drain.
+    FollowDrain,
+    /// End the drain after the files at hand. One [`crate::drain::DrainStatus`].
+    DrainStop,
+    /// What has the last drain not brought to the PFS? Any number of [`crate::drain::Left`], by path.
+    Left,
+    /// What is in the buffer? One [`crate::drain::Inventory`].
+    Inventory,
+    /// A run needs the bridge from now on. One [`crate::LifetimeStatus`].
+    Attach {
+        /// Its process.
+        pid: u32,
+    },
+    /// It does not any more. One [`crate::LifetimeStatus`].
+    Detach {
+        /// Its process.
+        pid: u32,
+    },
+    /// How long does the bridge live? One [`crate::LifetimeStatus`].
+    Lifetime,
+    /// Live until you are told to end, or only as long as runs need you. One [`crate::LifetimeStatus`].
+    SetStay {
+        /// Until told.
+        stay: bool,
+    },
+}
+
+/// Why a message is no request of this version. The bridge answers [`NoRequest::refusal`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoRequest {
+    /// The peer speaks another version; [`crate::VERSION_WITHOUT_NUMBER`] if it names none.
+    Version(u32),
+    /// A request of a newer peer, by its name.
+    Unknown(String),
+    /// It is none at all. Holds what is wrong.
+    Malformed(String),
+}
+
+impl NoRequest {
+    /// The answer to it.
+    pub fn refusal(&self) -> Refusal {
+        let (kind, message) = match self {
+            NoRequest::Version(theirs) => (
+                RefusalKind::Version,
+                format!(
+                    "it speaks version {VERSION} of the control messages, and you version {theirs}: use the `forebay` with which it was started"
+                ),
+            ),
+            NoRequest::Unknown(name) => (
+                RefusalKind::UnknownRequest,
+                format!("it does not know this request ({name})"),
+            ),
+            NoRequest::Malformed(what) => {
+                (RefusalKind::Malformed, format!("not a request: {what}"))
+            }
+        };
+        Refusal { kind, message }
+    }
+}
+
+/// Around every request. The names of these two fields never change.
+#[derive(Serialize)]
+struct Outgoing<'a> {
+    version: u32,
+    #[serde(flatten)]
+    request: &'a Request,
+}
+
+#[derive(Deserialize)]
+struct Incoming {
+    version: Option<u32>,
+    request: Option<String>,
+}
+
+impl Request {
+    /// Every name that [`Request::name`] gives.
+    const NAMES: [&'static str; 12] = [
+        "status",
+        "stop",
+        "drain",
+        "drain-status",
+        "follow-drain",
+        "drain-stop",
+        "left",
+        "inventory",
+        "attach",
+        "detach",
+        "lifetime",
+        "set-stay",
+    ];
+
+    /// Its name in the message.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Request::Status => "status",
+            Request::Stop => "stop",
+            Request::Drain(_) => "drain",
+            Request::DrainStatus => "drain-status",
+            Request::FollowDrain => "follow-drain",
+            Request::DrainStop => "drain-stop",
+            Request::Left => "left",
+            Request::Inventory => "inventory",
+            Request::Attach { .. } => "attach",
+            Request::Detach { .. } => "detach",
+            Request::Lifetime => "lifetime",
+            Request::SetStay { .. } => "set-stay",
+        }
+    }
+
+    /// The message, with the version in it.
+    ///
+    /// # Panics
+    /// A request that is longer than [`MAX_REQUEST_BYTES`], or whose name the other side would not know: none
+    /// can be made.
+    pub fn encode(&self) -> Vec<u8> {
+        assert!(Self::NAMES.contains(&self.name()));
+        let outgoing = Outgoing {
+            version: VERSION,
+            request: self,
+        };
+        let message = serde_json::to_vec(&outgoing).unwrap_or_default();
+        assert!(!message.is_empty() && message.len() <= MAX_REQUEST_BYTES);
+        message
+    }
+
+    /// Reads a message. Nothing in it is trusted.
+    ///
+    /// # Errors
+    /// [`NoRequest`] says what is wrong.
+    pub fn decode(message: &[u8]) -> Result<Self, NoRequest> {
+        if message.len() > MAX_REQUEST_BYTES {
+            return Err(NoRequest::Malformed(format!(
+                "{} bytes are more than {MAX_REQUEST_BYTES}",
+                message.len()
+            )));
+        }
+        let malformed = |e: serde_json::Error| NoRequest::Malformed(e.to_string());
+        let incoming: Incoming = serde_json::from_slice(message).map_err(malformed)?;
+        match (incoming.version, incoming.request) {
+            (Some(VERSION), Some(name)) if Self::NAMES.contains(&name.as_str()) => {
+                serde_json::from_slice(message).map_err(malformed)
+            }
+            (Some(VERSION), Some(name)) => Err(NoRequest::Unknown(shortened(&name))),
+            (Some(VERSION), None) => Err(NoRequest::Malformed("it has no name".to_owned())),
+            (Some(theirs), _) => Err(NoRequest::Version(theirs)),
+            (None, _) => Err(NoRequest::Version(crate::VERSION_WITHOUT_NUMBER)),
+        }
+    }
+}
+
+/// What somebody else calls a request, fit for one line.
+fn shortened(name: &str) -> String {
+    const MOST_CHARS: usize = 40;
+    let printable = name.chars().filter(|c| !c.is_control());
+    printable.take(MOST_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn each() -> Vec<Request> {
+        vec![
+            Request::Status,
+            Request::Stop,
+            Request::Drain(DrainRequest {
+                keep: true,
+                rate: Some(u64::MAX),
+                workers: Some(3),
+                patience_ms: 9,
+            }),
+            Request::DrainStatus,
+            Request::FollowDrain,
+            Request::DrainStop,
+            Request::Left,
+            Request::Inventory,
+            Request::Attach { pid: u32::MAX },
+            Request::Detach { pid: 1 },
+            Request::Lifetime,
+            Request::SetStay { stay: true },
+        ]
+    }
+
+    #[test]
+    fn every_request_comes_back_from_its_message_and_has_the_name_in_it() {
+        let names: Vec<_> = each().iter().map(Request::name).collect();
+        assert_eq!(names, Request::NAMES);
+        for request in each() {
+            let message = request.encode();
+            assert_eq!(Request::decode(&message), Ok(request.clone()));
+            let value: serde_json::Value = serde_json::from_slice(&message).unwrap();
+            assert_eq!(value["request"], request.name());
+            assert_eq!(value["version"], VERSION);
+        }
+    }
+
+    #[test]
+    fn another_version_is_refused_in_a_line_that_names_both() {
+        let decoded = Request::decode(br#"{"version":7,"request":"status"}"#);
+        assert_eq!(decoded, Err(NoRequest::Version(7)));
+        let refusal = decoded.unwrap_err().refusal();
+        assert_eq!(refusal.kind, RefusalKind::Version);
+        assert!(refusal.message.contains("version 2"), "{refusal:?}");
+        assert!(refusal.message.contains("version 7"), "{refusal:?}");
+        assert!(!refusal.message.contains('\n'));
+        // A message of the first version: no request of it is carried out.
+        let decoded = Request::decode(br#"{"cmd":"stop"}"#);
+        assert_eq!(decoded, Err(NoRequest::Version(1)));
+        // And one that a version to come may make.
+        let decoded = Request::decode(br#"{"version":3,"request":{"stop":{}},"more":[1]}"#);
+        assert!(decoded.is_err());
+    }
+
+    #[test]
+    fn a_request_of_a_newer_peer_is_unknown_and_not_malformed() {
+        let decoded = Request::decode(br#"{"version":2,"request":"dance","with":{"whom":[1,2]}}"#);
+        assert_eq!(decoded, Err(NoRequest::Unknown("dance".into())));
+        assert_eq!(
+            decoded.unwrap_err().refusal().kind,
+            RefusalKind::UnknownRequest
+        );
+    }
+
+    #[test]
+    fn garbage_is_no_request() {
+        let long = [
+            &b"{\"version\":2,\"request\":\"status\",\"x\":\""[..],
+            &[b'x'; 5000],
+            b"\"}",
+        ];
+        let deep = [b'['; 4000];
+        for garbage in [
+            &b""[..],
+            b"\0\0\0",
+            b"{",
+            b"[]",
+            b"null",
+            b"{\"version\":2}",
+            b"{\"version\":-1,\"request\":\"stop\"}",
+            b"{\"version\":2,\"request\":\"attach\"}",
+            b"{\"version\":2,\"request\":\"attach\",\"pid\":-1}",
+            b"{\"version\":2,\"request\":\"set-stay\",\"stay\":1}",
+            &long.concat(),
+            &deep,
+        ] {
+            let decoded = Request::decode(garbage);
+            assert!(
+                matches!(decoded, Err(NoRequest::Malformed(_))),
+                "{decoded:?} of {}",
+                garbage.escape_ascii()
+            );
+        }
+    }
+}

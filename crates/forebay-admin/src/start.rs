@@ -1,0 +1,71 @@
+//! What a bridge process says about its start, in one line to the process that started it.
+
+use serde::{Deserialize, Serialize};
+
+/// Why a bridge did not start, as far as callers branch on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StartFailure {
+    /// Another bridge is using the storage.
+    InUse,
+    /// Anything else.
+    #[serde(other)]
+    Other,
+}
+
+/// How the start of a bridge process went.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "start", rename_all = "kebab-case")]
+pub enum StartReport {
+    /// It serves.
+    Ready,
+    /// It does not.
+    Failed {
+        /// What callers branch on.
+        failure: StartFailure,
+        /// One line for people.
+        message: String,
+    },
+}
+
+impl StartReport {
+    /// As a line, without its end.
+    pub fn to_line(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// From a line; `None` if it is none of these.
+    pub fn from_line(line: &str) -> Option<Self> {
+        serde_json::from_str(line.trim_end()).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_one_line_that_comes_back() {
+        for report in [
+            StartReport::Ready,
+            StartReport::Failed {
+                failure: StartFailure::InUse,
+                message: "two\nlines, \"quoted\"".into(),
+            },
+        ] {
+            let line = report.to_line();
+            assert!(!line.contains('\n'), "{line}");
+            assert_eq!(StartReport::from_line(&format!("{line}\n")), Some(report));
+        }
+        assert_eq!(StartReport::from_line(""), None);
+        assert_eq!(StartReport::from_line("ready"), None);
+        let newer = r#"{"start":"failed","failure":"moon-phase","message":"m"}"#;
+        assert!(matches!(
+            StartReport::from_line(newer),
+            Some(StartReport::Failed {
+                failure: StartFailure::Other,
+                ..
+            })
+        ));
+    }
+}

@@ -1,0 +1,50 @@
+//! How a bridge is, for people and scripts.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The state of a bridge, for people and scripts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Process.
+    pub pid: u32,
+    /// How often the bridge has been started.
+    pub epoch: u32,
+    /// Seconds since the last start.
+    pub uptime_s: u64,
+    /// The buffer root.
+    pub root: PathBuf,
+    /// The instance directory.
+    pub storage: PathBuf,
+    /// Bytes of the file system that holds the storage.
+    pub space_bytes: u64,
+    /// Bytes free there for ordinary users.
+    pub free_bytes: u64,
+    /// Open connections.
+    pub connections: u64,
+    /// Of these, how many share memory with the bridge; the others have their sockets alone.
+    pub lanes: u64,
+    /// Requests that came through shared memory.
+    pub requests_by_lane: u64,
+    /// Requests since the start, by operation; those that did not occur are left out.
+    pub operations: BTreeMap<String, u64>,
+    /// Descriptors handed out.
+    pub grants: u64,
+    /// Files copied from the PFS because they were opened for writing.
+    pub staged_files: u64,
+    /// Their bytes.
+    pub staged_bytes: u64,
+    /// Names of regular files whose data is in the buffer.
+    pub files: u64,
+    /// Bytes in these files.
+    pub file_bytes: u64,
+    /// Directories made in the buffer.
+    pub directories: u64,
+    /// Symbolic links, FIFOs, sockets, devices.
+    pub others: u64,
+    /// Things of the PFS that were renamed or removed, and are not yet there.
+    pub pending_below: u64,
+    /// Names that have not been drained since they were made or moved.
+    pub undrained: u64,
+}

@@ -1,0 +1,215 @@
+//! The command's side of control messages: what a bridge is asked about itself.
+
+use crate::{Client, Error};
+use forebay_admin::drain::{DrainRequest, DrainStatus, Inventory, Left};
+use forebay_admin::{
+    AdminError, Garbled, Items, LifetimeStatus, Request, Status, VERSION_WITHOUT_NUMBER,
+};
+use forebay_wire::{Op, PROTOCOL_VERSION, Request as Message};
+use serde::de::DeserializeOwned;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The way to ask one bridge about itself. Each request gets an answer of its own, so one that is still
+/// being read keeps no other from being asked.
+///
+/// ```no_run
+/// use forebay_client::Control;
+/// let mut control = Control::connect("/run/user/1000/forebay/0123456789abcdef".as_ref())?;
+/// println!("{} files", control.status()?.files);
+/// for left in control.left()? {
+///     println!("{}", left?.path);
+/// }
+/// # Ok::<(), forebay_admin::AdminError>(())
+/// ```
+#[derive(Debug)]
+pub struct Control {
+    client: Client,
+    socket: PathBuf,
+    /// Longest wait for a part of an answer.
+    limit: Option<Duration>,
+}
+
+impl Control {
+    /// Connects to the bridge behind `socket`. A bridge that is gone later is not waited for.
+    ///
+    /// # Errors
+    /// [`AdminError::Unreachable`]: nobody listens there, or not to this user.
+    pub fn connect(socket: &Path) -> Result<Self, AdminError> {
+        let mut client = Client::connect(socket).map_err(|e| failed(socket, "connect", e))?;
+        client.set_patience(Duration::ZERO);
+        Ok(Control {
+            client,
+            socket: socket.to_owned(),
+            limit: None,
+        })
+    }
+
+    /// The socket of the bridge.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Waits no longer than this for each part of an answer; `None`, as at first: for ever, because a bridge
+    /// may have to wait for its PFS.
+    ///
+    /// # Errors
+    /// [`AdminError::Unreachable`]: there is no connection.
+    pub fn set_answer_limit(&mut self, limit: Option<Duration>) -> Result<(), AdminError> {
+        self.client
+            .set_answer_limit(limit.unwrap_or(Duration::ZERO))
+            .map_err(|e| failed(&self.socket, "connect", e))?;
+        self.limit = limit;
+        Ok(())
+    }
+
+    fn ask<T: DeserializeOwned>(&mut self, request: &Request) -> Result<Items<T>, AdminError> {
+        let name = request.name();
+        let answer = self
+            .client
+            .ask(Message {
+                str1: &request.encode(),
+                ..Message::new(Op::Admin)
+            })
+            .map_err(|e| failed(&self.socket, name, e))?;
+        // The first version had its answer in the reply itself.
+        let Some(stream) = answer.fd else {
+            return Err(AdminError::Version {
+                peer: self.socket.clone(),
+                theirs: VERSION_WITHOUT_NUMBER,
+            });
+        };
+        let stream = UnixStream::from(stream);
+        stream
+            .set_read_timeout(self.limit)
+            .map_err(|cause| AdminError::Lost {
+                peer: self.socket.clone(),
+                request: name,
+                cause,
+            })?;
+        Ok(Items::new(stream, &self.socket, name))
+    }
+
+    /// How the bridge is. It looks at every record.
+    ///
+    /// # Errors
+    /// Each of [`AdminError`] that an exchange can have; so do all requests.
+    pub fn status(&mut self) -> Result<Status, AdminError> {
+        self.ask(&Request::Status)?.only()
+    }
+
+    /// Asks the bridge to end; it may take a moment after the answer.
+    ///
+    /// # Errors
+    /// As [`Control::status`].
+    pub fn stop(&mut self) -> Result<(), AdminError> {
+        self.ask(&Request::Stop)?.only()
+    }
+
+    /// Starts a drain, or finds one at work.
+    ///
+    /// # Errors
+    /// As [`Control::status`].
+    pub fn drain(&mut self, drain: DrainRequest) -> Result<DrainStatus, AdminError> {
+        self.ask(&Request::Drain(drain))?.only()
+    }
+
+    /// Where the drain is.
+    ///
+    /// # Errors
+    /// As [`Control::status`].
+    pub fn drain_status(&mut self) -> Result<DrainStatus, AdminError> {
+        self.ask(&Request::DrainStatus)?.only()
+    }
+
+    /// Where the drain is, several times a second until it has ended.
+    ///
+    /// # Errors
+    /// As [`Control::status`], and of the items.
+    pub fn follow_drain(&mut self) -> Result<Items<DrainStatus>, AdminError> {
+        self.ask(&Request::FollowDrain)
+    }
+
+    /// Asks the drain to end after the files at hand.
+    ///
+    /// # Errors
+    /// As [`Control::status`].
+    pub fn stop_drain(&mut self) -> Result<DrainStatus, AdminError> {
+        self.ask(&Request::DrainStop)?.only()
+    }
+
+    /// What the last drain has not brought to the PFS, by path.
+    ///
+    /// # Errors
+    /// As [`Control::status`], and of the items.
+    pub fn left(&mut self) -> Result<Items<Left>, AdminError> {
+        self.ask(&Request::Left)
+    }
+
+    /// What is in the buffer. It looks at every record.
+    ///
+    /// # Errors
+    /// As [`Control::status`].
+    pub fn inventory(&mut self) -> Result<Inventory, AdminError> {
+        self.ask(&Request::Inventory)?.only()
+    }
+
+    /// The run that is process `pid` needs the bridge from now on, unless it is about to end.
+    ///
+    /// # Errors
+    /// As [`Control::status`]; [`forebay_admin::RefusalKind::Process`]: there is no such process.
+    pub fn attach(&mut self, pid: u32) -> Result<LifetimeStatus, AdminError> {
+        self.ask(&Request::Attach { pid })?.only()
+    }
+
+    /// The run does not need it any more. The bridge ends if nobody does.
+    ///
+    /// # Errors
+    /// As [`Control::status`].
+    pub fn detach(&mut self, pid: u32) -> Result<LifetimeStatus, AdminError> {
+        self.ask(&Request::Detach { pid })?.only()
+    }
+
+    /// How long the bridge lives, and for whom.
+    ///
+    /// # Errors
+    /// As [`Control::status`].
+    pub fn lifetime(&mut self) -> Result<LifetimeStatus, AdminError> {
+        self.ask(&Request::Lifetime)?.only()
+    }
+
+    /// Lets the bridge live until it is told to end, or only as long as runs need it.
+    ///
+    /// # Errors
+    /// As [`Control::status`].
+    pub fn set_stay(&mut self, stay: bool) -> Result<LifetimeStatus, AdminError> {
+        self.ask(&Request::SetStay { stay })?.only()
+    }
+}
+
+/// Why the bridge has not even begun to answer.
+fn failed(socket: &Path, request: &'static str, e: Error) -> AdminError {
+    let peer = socket.to_owned();
+    match e {
+        Error::Lost { cause, .. } => AdminError::Unreachable { peer, cause },
+        Error::Version { theirs, .. } => AdminError::OtherProtocol {
+            peer,
+            ours: PROTOCOL_VERSION,
+            theirs,
+        },
+        Error::Errno(libc::EPERM) => AdminError::NotPermitted { peer },
+        Error::Errno(libc::EAGAIN) => AdminError::Busy { peer },
+        Error::Errno(errno) => AdminError::Lost {
+            peer,
+            request,
+            cause: io::Error::from_raw_os_error(errno),
+        },
+        other => AdminError::Garbled {
+            peer,
+            request,
+            what: Garbled::NoStream(other.to_string()),
+        },
+    }
+}

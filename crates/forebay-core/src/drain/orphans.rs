@@ -1,0 +1,129 @@
+//! What waits on the PFS for its final name, although the record that moved it is gone.
+//!
+//! A thing that was renamed is hidden at its old place by a whiteout, until a drain takes it away from there to a waiting
+//! name. If a program removes it then, nothing speaks of it any more. So the batch that removes the record
+//! notes the waiting name, and the next pass removes what is there. Without such a note nothing that waits
+//! is ever removed.
+
+use super::act::{Act, Commit, Got, Verdict, Work};
+use super::facts::Facts;
+use super::job::Job;
+use super::moves::is_dir;
+use super::names::{discarded_name, waiting_path, waits_under};
+use super::rules::holds_something_moved;
+use super::sheet::Sheet;
+use crate::facts::{Attr, Outcome};
+use crate::path::TreePath;
+use crate::record::{Kind, ObjectId, Record};
+use crate::table::Change;
+
+/// Notes begin so; the waiting name follows.
+pub(super) const NOTES: &[u8] = b"drain/orphan/";
+
+/// The change that goes into the batch in which this record goes, if there has to be one.
+pub fn abandon(record: &Record) -> Option<Change> {
+    let waits = waiting_path(record.object.oid);
+    let is_waiting = record.kind == Kind::Moved && record.origin.as_ref() == Some(&waits);
+    is_waiting.then(|| note(&waits, Some(Vec::new())))
+}
+
+fn note(waits: &TreePath, value: Option<Vec<u8>>) -> Change {
+    Change::Meta {
+        key: [NOTES, waits.name()].concat(),
+        value,
+    }
+}
+
+enum State {
+    Begin,
+    Looking,
+    Remove(Attr),
+    Removing,
+    Forget,
+    Forgetting,
+    End,
+}
+
+/// Removes one thing that nobody waits for.
+pub(super) struct Orphan {
+    oid: ObjectId,
+    state: State,
+}
+
+impl Orphan {
+    /// For a note with this key; `None` if it is none.
+    pub(super) fn noted(key: &[u8]) -> Option<Self> {
+        let oid = waits_under(key.strip_prefix(NOTES)?)?;
+        Some(Orphan {
+            oid,
+            state: State::Begin,
+        })
+    }
+
+    fn removed(&mut self, did: Work<()>, sheet: &mut Sheet) {
+        let waits = waiting_path(self.oid);
+        self.state = match did {
+            Ok(()) => {
+                sheet.tally.removed += 1;
+                sheet.note_unsynced(&waits);
+                State::Forget
+            }
+            // The note stays for the next pass.
+            Err(trouble) => {
+                sheet.cannot_sync(&waits, trouble);
+                State::End
+            }
+        };
+    }
+}
+
+impl Job for Orphan {
+    fn take(&mut self, got: Got, sheet: &mut Sheet) {
+        match (std::mem::replace(&mut self.state, State::End), got) {
+            (State::Looking, Got::Seen(seen)) => match seen.into_iter().next() {
+                Some(Ok(Some(attr))) => self.state = State::Remove(attr),
+                Some(Ok(None)) => self.state = State::Forget,
+                Some(Err(trouble)) => self.removed(Err(trouble), sheet),
+                None => {}
+            },
+            (State::Removing, Got::Did(did)) => self.removed(did, sheet),
+            (State::Forgetting, Got::Verdict(Verdict::Committed)) => {}
+            (State::Forgetting, Got::Verdict(Verdict::Conflict)) => self.state = State::Forget,
+            (_, got) => unreachable!("{got:?} answers nothing that was asked"),
+        }
+    }
+
+    fn next(&mut self, facts: &dyn Facts, _sheet: &mut Sheet) -> Outcome<Option<Act>> {
+        let waits = waiting_path(self.oid);
+        Ok(match &self.state {
+            State::Begin => {
+                // What was renamed out of it leaves it in this pass; then its turn comes with the next one.
+                if holds_something_moved(facts, &waits)? {
+                    return Ok(None);
+                }
+                self.state = State::Looking;
+                Some(Act::Look(vec![waits]))
+            }
+            State::Remove(attr) => {
+                let act = if is_dir(attr) {
+                    Act::Discard {
+                        path: waits,
+                        aside: TreePath::root().join(&discarded_name(self.oid)),
+                    }
+                } else {
+                    Act::Remove(waits)
+                };
+                self.state = State::Removing;
+                Some(act)
+            }
+            State::Forget => {
+                self.state = State::Forgetting;
+                Some(Act::Commit(Commit {
+                    batch: vec![note(&waits, None)],
+                    ..Commit::default()
+                }))
+            }
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,215 @@
+//! The acts of a drain, carried out in memory.
+
+use super::super::*;
+use super::model::{Node, World, move_tree, subtree};
+use crate::facts::{Attr, Timestamp};
+use crate::path::TreePath;
+use crate::record::ObjectName;
+use crate::table::Change;
+
+impl World {
+    fn lower_attr(&self, path: &TreePath) -> Option<Attr> {
+        let node = self.pfs.get(path)?;
+        Some(Attr {
+            mode: match node {
+                Node::Dir => libc::S_IFDIR | 0o755,
+                Node::File(_) => libc::S_IFREG | 0o644,
+            },
+            size: match node {
+                Node::Dir => 0,
+                Node::File(contents) => *contents,
+            },
+            mtime: Timestamp {
+                sec: self.dressed.get(path).copied().unwrap_or(-1),
+                nsec: 0,
+            },
+            ..Attr::default()
+        })
+    }
+
+    fn commit(&mut self, commit: &Commit) -> Verdict {
+        let version = |path: &TreePath| self.records.get(path).map(|r| r.version);
+        let is_so = |(path, seen): (&TreePath, &crate::bridge::Seen)| version(path) == seen.version;
+        if !commit.reads.records.iter().all(is_so) {
+            return Verdict::Conflict;
+        }
+        let mut puts_began = false;
+        for change in &commit.batch {
+            match change {
+                Change::Delete { path, object } => {
+                    assert!(!puts_began, "deletions come first");
+                    let gone = self.delete(path).expect("deletes what is there");
+                    assert_eq!(gone.object, *object);
+                    self.drop_object(object.oid);
+                }
+                Change::Put { path, record } => {
+                    puts_began = true;
+                    let before = self.records.get(path).map_or(0, |r| r.version);
+                    assert!(record.version > before, "versions grow");
+                    self.put(path.clone(), record.clone());
+                }
+                Change::Meta { key, value } => match value {
+                    Some(value) => {
+                        self.notes.insert(key.clone(), value.clone());
+                    }
+                    None => {
+                        self.notes.remove(key);
+                    }
+                },
+                _ => puts_began = true,
+            }
+        }
+        Verdict::Committed
+    }
+
+    fn fails<T>(&self, operation: &'static str) -> Work<T> {
+        Err(Trouble {
+            operation,
+            errno: self.broken.unwrap_or(libc::ENOENT),
+        })
+    }
+
+    fn rename_on_pfs(&mut self, from: &TreePath, to: &TreePath) -> Work<()> {
+        if self.broken.is_some() || !self.pfs.contains_key(from) || !self.has_dir(to) {
+            return self.fails("rename");
+        }
+        let onto = self.pfs.get(to).copied();
+        assert!(
+            !matches!(onto, Some(Node::Dir)) || self.pfs.get(from) == Some(&Node::Dir),
+            "{from} would replace the directory {to}"
+        );
+        move_tree(&mut self.pfs, from, to);
+        Ok(())
+    }
+
+    fn has_dir(&self, path: &TreePath) -> bool {
+        let dir = path.parent();
+        dir.is_root() || self.pfs.get(&dir) == Some(&Node::Dir)
+    }
+
+    fn erase(&mut self, target: &TreePath) -> Work<()> {
+        if self.broken.is_some() {
+            return self.fails("unlink");
+        }
+        for (path, _) in subtree(&self.pfs, target) {
+            self.pfs.remove(&path);
+        }
+        Ok(())
+    }
+
+    fn name(&mut self, naming: &Naming) -> Work<()> {
+        let temporary = &naming.temporary.path;
+        let Some(&copy) = self.pfs.get(temporary) else {
+            return self.fails("rename");
+        };
+        if self.broken.is_some() {
+            self.pfs.remove(temporary);
+            return self.fails("rename");
+        }
+        for path in &naming.names {
+            if self.pfs.get(path) == Some(&Node::Dir) || !self.has_dir(path) {
+                self.pfs.remove(temporary);
+                return self.fails("rename");
+            }
+            self.pfs.insert(path.clone(), copy);
+        }
+        self.pfs.remove(temporary);
+        Ok(())
+    }
+
+    /// Carries an act out.
+    pub(super) fn carry_out(&mut self, act: &Act) -> Got {
+        match act {
+            Act::Fetch(need) => panic!("one bridge needs nothing of others: {need:?}"),
+            Act::Commit(commit) => Got::Verdict(self.commit(commit)),
+            Act::Examine(objects) => Got::Attrs(objects.iter().map(|o| self.attr(o.oid)).collect()),
+            Act::Look(paths) => {
+                Got::Seen(paths.iter().map(|path| Ok(self.lower_attr(path))).collect())
+            }
+            Act::Rename { from, to } => {
+                assert!(!self.pfs.contains_key(to), "{to} is occupied");
+                Got::Did(self.rename_on_pfs(from, to))
+            }
+            Act::Remove(path) => {
+                assert_ne!(self.pfs.get(path), Some(&Node::Dir), "{path}");
+                Got::Did(self.erase(path))
+            }
+            Act::Discard { path, .. } => Got::Did(self.erase(path)),
+            Act::MakeDir(path) => match self.pfs.get(path) {
+                _ if self.broken.is_some() || !self.has_dir(path) => Got::Made(self.fails("mkdir")),
+                Some(Node::Dir) => Got::Made(Ok(false)),
+                Some(Node::File(_)) => Got::Made(Err(Trouble {
+                    operation: "mkdir",
+                    errno: libc::EEXIST,
+                })),
+                None => {
+                    self.pfs.insert(path.clone(), Node::Dir);
+                    Got::Made(Ok(true))
+                }
+            },
+            Act::Copy { copies, .. } => {
+                let one = |copy: &Copy| {
+                    let place = &copy.temporary.path;
+                    if self.open.contains(&copy.object.oid) {
+                        return Ok(Copied::InUse);
+                    }
+                    if self.broken.is_some() || !self.has_dir(place) {
+                        return self.fails("create");
+                    }
+                    let attr = self.attr(copy.object.oid)?;
+                    self.pfs.insert(place.clone(), Node::File(attr.size));
+                    Ok(Copied::Whole(attr))
+                };
+                Got::Copies(copies.iter().map(one).collect())
+            }
+            Act::Sync(all) | Act::Verify(all) => Got::Each(all.iter().map(|_| Ok(())).collect()),
+            Act::Name(namings) => Got::Each(namings.iter().map(|n| self.name(n)).collect()),
+            Act::Forget(all) => {
+                for temporary in all {
+                    self.pfs.remove(&temporary.path);
+                }
+                Got::Done
+            }
+            Act::Unhide(all) => {
+                for object in all {
+                    let changed = self.number() as i64;
+                    if let Some(o) = self.objects.get_mut(&object.oid) {
+                        o.changed = changed;
+                    }
+                }
+                Got::Each(all.iter().map(|_| Ok(())).collect())
+            }
+            Act::Dress { path, object } => {
+                assert_eq!(self.pfs.get(path), Some(&Node::Dir), "{path}");
+                let changed = self.objects[&object.oid].changed;
+                self.dressed.insert(path.clone(), changed);
+                Got::Did(Ok(()))
+            }
+            Act::SyncDirs(all) => Got::Each(all.iter().map(|_| Ok(())).collect()),
+            Act::Sweep(dirs) => {
+                let gone: Vec<_> = self
+                    .pfs
+                    .keys()
+                    .filter(|path| !path.is_root() && dirs.contains(&path.parent()))
+                    .filter(|path| is_swept(path.name(), self).unwrap())
+                    .cloned()
+                    .collect();
+                for path in gone {
+                    for (path, _) in subtree(&self.pfs, &path) {
+                        self.pfs.remove(&path);
+                    }
+                }
+                Got::Done
+            }
+            Act::Probe(all) => {
+                let by = |o: &ObjectName| match self.open.contains(&o.oid) {
+                    true => Ok(Use::Held),
+                    false => self.attr(o.oid).map(Use::Free),
+                };
+                Got::Users(all.iter().map(by).collect())
+            }
+            Act::ProbeDirs => Got::Busy(self.open.iter().copied().collect()),
+            Act::Pause => Got::Done,
+        }
+    }
+}

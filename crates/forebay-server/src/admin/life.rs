@@ -1,0 +1,109 @@
+//! Who uses the bridge. When that means its end is `forebay_core::lifetime`'s.
+
+use crate::ServerHandle;
+use forebay_admin::LifetimeStatus;
+use forebay_core::lifetime::{Ending, Lifetime};
+use forebay_sys::{self as sys, Errno, Process, Sys};
+use parking_lot::Mutex;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+/// Pause between two looks at who uses the bridge.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The runs that are attached, each with a hold on its very process, because ids are used again.
+pub(super) struct Life(Mutex<Lifetime<Process>>);
+
+impl Life {
+    /// `stays`: until it is told to end.
+    pub fn new(stays: bool) -> Self {
+        Life(Mutex::new(Lifetime::new(stays)))
+    }
+
+    /// One more run, unless the bridge is about to end: that shows in the status. The process is alive: it
+    /// waits for the answer.
+    ///
+    /// # Errors
+    /// There is no such process.
+    pub fn attach(&self, pid: u32) -> Sys<LifetimeStatus> {
+        let mut life = self.0.lock();
+        if !life.is_ending() {
+            let hold = Process::open(pid)?;
+            // Under one lock with the question.
+            let late = life.attach(pid, hold);
+            assert_ne!(late, Err(Ending), "nothing else has changed it");
+        }
+        Ok(status(&mut life))
+    }
+
+    /// One run less. True: the bridge is to end now.
+    pub fn detach(&self, pid: u32) -> (LifetimeStatus, bool) {
+        let mut life = self.0.lock();
+        life.forget_dead(Process::has_ended);
+        let ends = life.detach(pid);
+        (status(&mut life), ends)
+    }
+
+    /// Lets it stay until it is told to end, or not.
+    pub fn set_stays(&self, stays: bool) -> LifetimeStatus {
+        let mut life = self.0.lock();
+        life.set_stays(stays);
+        status(&mut life)
+    }
+
+    /// For whoever asks.
+    pub fn status(&self) -> LifetimeStatus {
+        status(&mut self.0.lock())
+    }
+
+    /// The attached processes, to be waited for.
+    fn holds(&self) -> Vec<Process> {
+        let life = self.0.lock();
+        life.runs()
+            .filter_map(|(_, hold)| hold.try_clone().ok())
+            .collect()
+    }
+
+    /// So much time has passed. True: the bridge is to end now, and nobody has been told yet.
+    fn pass(&self, time: Duration, clients: u64) -> bool {
+        let mut life = self.0.lock();
+        life.forget_dead(Process::has_ended);
+        !life.is_ending() && life.pass(time, clients)
+    }
+}
+
+fn status(life: &mut Lifetime<Process>) -> LifetimeStatus {
+    // Runs that were killed have not said good-bye.
+    life.forget_dead(Process::has_ended);
+    LifetimeStatus {
+        stay: life.stays(),
+        ending: life.is_ending(),
+        runs: life.runs().map(|(pid, _)| pid).collect(),
+    }
+}
+
+/// Waits for the moment in which nobody needs the bridge, without anybody having said so, or for its end.
+pub(super) fn watch(server: &ServerHandle) {
+    let life = &server.admin.life;
+    let mut last = Instant::now();
+    while !server.stopping() {
+        let holds = life.holds();
+        let mut wakers: Vec<BorrowedFd<'_>> = holds.iter().map(AsFd::as_fd).collect();
+        wakers.push(server.stopped.as_fd());
+        sys::wait_any(&wakers, LOOK_EVERY);
+        let now = Instant::now();
+        let passed = now - std::mem::replace(&mut last, now);
+        // Programs of a killed run may go on.
+        if life.pass(passed, server.clients.count()) {
+            server
+                .log
+                .line(format_args!("nobody uses the bridge any more: it ends"));
+            server.ask_to_stop();
+        }
+    }
+}
+
+/// Why a run cannot be attached, in one line.
+pub(super) fn no_process(pid: u32, e: Errno) -> String {
+    format!("process {pid}: {e}")
+}
