@@ -2,7 +2,7 @@
 
 use crate::counters::Counters;
 use crate::pfs::{self, During, Trouble};
-use forebay_core::drain::{self, Facts, is_swept};
+use forebay_core::drain::{self, is_leftover};
 use forebay_core::path::TreePath;
 use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno};
@@ -97,15 +97,13 @@ pub(crate) fn sync(lower: &Lower, dir: &TreePath) -> Work<()> {
 
 /// Removes what earlier drains left in a directory: it holds nothing of value. What can't be removed now will be
 /// at the next drain.
-pub(crate) fn sweep(lower: &Lower, facts: &dyn Facts, dir: &TreePath, counters: &Counters) {
+pub(crate) fn sweep(lower: &Lower, dir: &TreePath, counters: &Counters) {
     let Ok(dir) = lower.open(dir, libc::O_RDONLY | libc::O_DIRECTORY) else {
         return;
     };
     let mut entries = Vec::new();
     while let Ok(true) = sys::read_dir(dir.as_fd(), &mut entries) {}
-    // What can't be judged now stays.
-    let is_swept = |name: &[u8]| is_swept(name, facts).unwrap_or(false);
-    for entry in entries.iter().filter(|e| is_swept(&e.name)) {
+    for entry in entries.iter().filter(|e| is_leftover(&e.name)) {
         if let Err(e) = pfs::remove_tree(dir.as_fd(), &entry.name) {
             counters.remark(format!(
                 "{} could not be removed from the PFS ({}: {})",

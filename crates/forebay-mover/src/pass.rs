@@ -249,7 +249,7 @@ impl<'g> Pass<'g> {
             ),
             Act::Sweep(dirs) => {
                 for dir in dirs {
-                    names::sweep(ground.lower, ground.door, dir, self.counters);
+                    names::sweep(ground.lower, dir, self.counters);
                 }
                 Got::Done
             }

@@ -5,9 +5,9 @@ use forebay_core::bridge::ReadSet;
 use forebay_core::drain::{Commit, Facts, Verdict};
 use forebay_core::facts::{Outcome, Stop};
 use forebay_core::path::TreePath;
-use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, Record};
+use forebay_core::record::{BridgeId, ObjectId, ObjectName, Record};
 use forebay_core::speakers::Speaker;
-use forebay_core::table::{Change, KeyValue, Order, TableError, Tables};
+use forebay_core::table::{KeyValue, Order, TableError, Tables};
 use forebay_mover::{Door, Ground, Halt};
 
 impl ServerHandle {
@@ -104,20 +104,10 @@ impl Facts for ServerHandle {
     }
 }
 
-/// Does what requests have seen of the PFS mean something else after this batch? What a record stands for
-/// they have not looked at there.
-fn uncovers(batch: &[Change]) -> bool {
-    batch.iter().any(|change| match change {
-        Change::Delete { .. } => true,
-        Change::Put { record, .. } => record.kind == Kind::Moved,
-        _ => false,
-    })
-}
-
 impl Door for ServerHandle {
     fn commit(&self, commit: &Commit) -> Result<Verdict, Halt> {
         let verdict = self.namespace.commit_if(commit, || {
-            if uncovers(&commit.batch) {
+            if commit.uncovers() {
                 self.namespace.lower_changed();
             }
             if commit.forbids_late_opens {

@@ -37,6 +37,18 @@ pub struct Commit {
     pub forbids_late_opens: bool,
 }
 
+impl Commit {
+    /// Does what requests have seen of the PFS mean something else after it? What a record stands for
+    /// they have not looked at there.
+    pub fn uncovers(&self) -> bool {
+        self.batch.iter().any(|change| match change {
+            Change::Delete { .. } => true,
+            Change::Put { record, .. } => record.kind == Kind::Moved,
+            _ => false,
+        })
+    }
+}
+
 /// How a commit ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -158,7 +170,7 @@ pub enum Act {
     },
     /// Bring the entries of these directories of the PFS to its disks: [`Got::Each`].
     SyncDirs(Vec<TreePath>),
-    /// Remove from these directories of the PFS what [`super::is_swept`] names: [`Got::Done`].
+    /// Remove from these directories of the PFS what [`super::is_leftover`] names: [`Got::Done`].
     Sweep(Vec<TreePath>),
     /// Who has these backing objects open? [`Got::Users`]
     Probe(Vec<ObjectName>),

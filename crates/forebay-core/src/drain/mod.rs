@@ -77,9 +77,7 @@ pub use act::{
 };
 pub use batch::{BATCH_BYTES, BATCH_OBJECTS, PUBLISHED_AT_ONCE, TRIES};
 pub use facts::Facts;
-pub use names::{
-    copy_name, discarded_name, is_leftover, is_swept, leftover_of, waiting_name, waits_under,
-};
+pub use names::{copy_name, discarded_name, is_leftover, leftover_of, waiting_name, waits_under};
 pub use orphans::abandon;
 pub use pass::{Drain, Next};
 pub use release::RELEASED_AT_ONCE;

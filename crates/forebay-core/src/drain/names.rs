@@ -1,10 +1,7 @@
 //! Names that a drain uses on the PFS. All begin with [`RESERVED_PREFIX`], so none is in the namespace.
 
-use super::facts::Facts;
-use super::rules::holds_something_moved;
-use crate::facts::Outcome;
 use crate::path::TreePath;
-use crate::record::{Kind, ObjectId};
+use crate::record::ObjectId;
 use crate::walk::RESERVED_PREFIX;
 
 /// The name under which a renamed thing waits in the root of the PFS directory.
@@ -46,33 +43,12 @@ fn reserved(oid: ObjectId, suffix: &str) -> Vec<u8> {
 }
 
 /// Is this a name that an interrupted drain may have left, and that holds nothing of value?
-/// (What waits under [`waiting_name`] is of value.)
+/// (What waits under [`waiting_name`] is of value: only a note of [`super::abandon`] takes it away.)
 ///
 /// Several bridges share a PFS: the name of a copy tells the object, whose bridge makes the copy, so a
 /// driver that is not alone sweeps only what objects of its own have left.
 pub fn is_leftover(name: &[u8]) -> bool {
     leftover_of(name).is_some()
-}
-
-/// Is this a name on the PFS that a drain removes when it sweeps? A [leftover](is_leftover), or something that
-/// was renamed and waits ([`waiting_name`]), but was removed in the buffer meanwhile: no record shows it, and nothing else would ever take it away.
-///
-/// # Errors
-/// The tables failed.
-pub fn is_swept(name: &[u8], facts: &dyn Facts) -> Outcome<bool> {
-    match waits_under(name) {
-        Some(oid) => {
-            for (_, path) in facts.names_of(oid)? {
-                // Its object may be another file by now.
-                if facts.record(&path)?.is_some_and(|r| r.kind == Kind::Moved) {
-                    return Ok(false);
-                }
-            }
-            // What was renamed out of a directory that waits is still in it.
-            Ok(!holds_something_moved(facts, &waiting_path(oid))?)
-        }
-        None => Ok(is_leftover(name)),
-    }
 }
 
 /// The object that left this name behind, if it is a leftover.

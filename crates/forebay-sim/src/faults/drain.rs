@@ -12,14 +12,14 @@ use super::random::Random;
 use forebay_core::bridge::{Mutation, Proposal, ReadSet, version};
 use forebay_core::drain::{
     Act, Commit, Copied, Copy, Drain, Facts, Got, Next, Report, Temporary, Terms, Ticket, Trouble,
-    Use, Verdict, Work, is_swept,
+    Use, Verdict, Work,
 };
 use forebay_core::facts::{Attr, Outcome, Stop};
 use forebay_core::label::without_hides;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, Record, Token};
 use forebay_core::speakers::{Speaker, Speakers};
-use forebay_core::table::{Change, KeyValue, Order, TableError, Tables};
+use forebay_core::table::{KeyValue, Order, TableError, Tables};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
@@ -132,15 +132,6 @@ impl Facts for Ground<'_> {
     }
 }
 
-/// Does what requests have seen of the PFS mean something else after this batch?
-fn uncovers(batch: &[Change]) -> bool {
-    batch.iter().any(|change| match change {
-        Change::Delete { .. } => true,
-        Change::Put { record, .. } => record.kind == Kind::Moved,
-        _ => false,
-    })
-}
-
 impl Node {
     pub(super) fn is_draining(&self) -> bool {
         self.draining.is_some()
@@ -211,17 +202,6 @@ impl Node {
                 (Some(draining), Some(got)) => draining.drain.done(ticket, got),
                 _ => return,
             }
-        }
-    }
-
-    fn ground(&self) -> Ground<'_> {
-        Ground {
-            tables: &self.tables,
-            speakers: &self.speakers,
-            epoch: self.epoch,
-            versions: &self.versions,
-            me: self.id,
-            mutation: self.mutation,
         }
     }
 
@@ -347,7 +327,7 @@ impl Node {
                 return Some(Verdict::Conflict);
             }
         }
-        if uncovers(&commit.batch) {
+        if commit.uncovers() {
             self.pfs_changes += 1;
         }
         let proposal = Proposal {
@@ -463,9 +443,7 @@ impl Node {
             }
             Act::SyncDirs(dirs) => Got::Each(dirs.iter().map(|_| Ok(())).collect()),
             Act::Sweep(dirs) => {
-                let ground = self.ground();
-                let is_swept = |name: &[u8]| is_swept(name, &ground) == Ok(true);
-                dirs.iter().for_each(|dir| pfs.sweep(dir, is_swept));
+                dirs.iter().for_each(|dir| pfs.sweep(dir));
                 Got::Done
             }
             Act::Probe(objects) => {

@@ -5,7 +5,7 @@
 
 use super::history::Thing;
 use super::model::Tree;
-use forebay_core::drain::{Naming, Trouble, Work};
+use forebay_core::drain::{Naming, Trouble, Work, is_leftover};
 use forebay_core::facts::{Attr, LowerEntry, LowerPage, Timestamp};
 use forebay_core::path::TreePath;
 use forebay_core::walk::RESERVED_PREFIX;
@@ -319,12 +319,12 @@ impl Pfs {
     }
 
     /// Removes what earlier drains have left in a directory.
-    pub(super) fn sweep(&mut self, dir: &TreePath, is_swept: impl Fn(&[u8]) -> bool) {
+    pub(super) fn sweep(&mut self, dir: &TreePath) {
         let here = self
             .names
             .keys()
             .filter(|p| !p.is_root() && p.parent() == *dir);
-        let left: Vec<_> = here.filter(|p| is_swept(p.name())).cloned().collect();
+        let left: Vec<_> = here.filter(|p| is_leftover(p.name())).cloned().collect();
         for path in left {
             for below in self.below(&path) {
                 self.names.remove(&below);

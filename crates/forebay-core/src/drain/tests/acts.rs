@@ -191,7 +191,7 @@ impl World {
                     .pfs
                     .keys()
                     .filter(|path| !path.is_root() && dirs.contains(&path.parent()))
-                    .filter(|path| is_swept(path.name(), self).unwrap())
+                    .filter(|path| is_leftover(path.name()))
                     .cloned()
                     .collect();
                 for path in gone {

@@ -458,24 +458,6 @@ fn a_file_that_is_written_to_is_waited_for_until_patience_ends() {
 }
 
 #[test]
-fn what_waits_and_was_removed_in_the_buffer_is_swept() {
-    let mut world = World::default();
-    world.pfs.insert(p("a"), Node::File(1));
-    world.rename(&p("a"), &p("b"));
-    let oid = world.records[&p("b")].object.oid;
-    // A drain has moved it aside, and has died; then it is removed.
-    let waiting = TreePath::root().join(&waiting_name(oid));
-    let record = world.records[&p("b")].clone();
-    let origin = Some(waiting.clone());
-    world.put(p("b"), crate::record::Record { origin, ..record });
-    move_tree(&mut world.pfs, &p("a"), &waiting);
-    assert!(!is_swept(waiting.name(), &world).unwrap(), "it is of value");
-    world.remove(&p("b"));
-    assert!(is_swept(waiting.name(), &world).unwrap());
-    assert!(!is_swept(b"a", &world).unwrap());
-}
-
-#[test]
 fn what_a_program_without_marks_was_naming_when_it_died_is_known_as_ours() {
     let mut world = World::default();
     for name in ["named", "not", "temporary"] {
