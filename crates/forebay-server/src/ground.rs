@@ -27,7 +27,8 @@ fn fault(e: TableError) -> Stop {
 }
 
 /// One bridge is home of every path, so there is nothing that it would have to ask others for. Each answer is
-/// read under the lock, so that tables and index agree in it.
+/// read under the lock, so that tables and index agree in it; but for pages, which are of the tables alone and may
+/// take long.
 impl Facts for ServerHandle {
     fn record(&self, path: &TreePath) -> Outcome<Option<Record>> {
         let _guard = self.namespace.read();
@@ -40,7 +41,6 @@ impl Facts for ServerHandle {
         order: Order,
         limit: usize,
     ) -> Outcome<Vec<(TreePath, Record)>> {
-        let _guard = self.namespace.read();
         let tables = self.namespace.tables();
         tables.page(after, order, limit).map_err(fault)
     }
