@@ -4,6 +4,7 @@ use crate::{ServerHandle, follow};
 use forebay_core::bridge::ReadSet;
 use forebay_core::drain::{Commit, Facts, Verdict};
 use forebay_core::facts::{Outcome, Stop};
+use forebay_core::ops::Effect;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectId, ObjectName, Record};
 use forebay_core::speakers::Speaker;
@@ -115,11 +116,13 @@ impl Door for ServerHandle {
             }
         })?;
         if verdict == Verdict::Committed {
-            // Marks stand for it until it is done, so it can wait for the lock to be free: labels are written
-            // from the tables, under the lock of readers.
-            follow::follow_up(self, &commit.effects);
             self.wake_for(&commit.batch);
         }
         Ok(verdict)
+    }
+
+    // Labels are written from the tables, under the lock of readers.
+    fn follow(&self, effects: &[Effect]) {
+        follow::follow_up(self, effects);
     }
 }

@@ -28,7 +28,7 @@ pub use contents::{
     begin_writeback, copy, forget_pages, fsync, next_data, set_size, syncfs, will_need,
     will_read_all,
 };
-pub use cpu::{cpu, move_to_other_cpu};
+pub use cpu::{cpu, let_others_run_first, move_to_other_cpu};
 pub use errno::{Errno, Sys, errno_of};
 pub use events::{
     EVENTS_PER_WAIT, Epoll, Event, drain, eventfd, is_readable, notify, pipe, wait_any, wait_either,
