@@ -2,6 +2,7 @@
 
 use forebay_core::drain::{Commit, Facts, Verdict};
 use forebay_core::facts::Stop;
+use forebay_core::ops::Effect;
 use forebay_objects::Objects;
 use forebay_pfs::Lower;
 use std::path::Path;
@@ -33,11 +34,15 @@ impl From<Stop> for Halt {
 
 /// The records of a bridge, to be read, and the one way to change them.
 pub trait Door: Facts + Sync {
-    /// Commits, then begins the work on backing objects that follows.
+    /// Commits, and wakes who has waited for it. The work on backing objects that follows is to be done next, with
+    /// [`Door::follow`]; marks stand for it until it is done.
     ///
     /// # Errors
     /// The tables failed; nothing of it is visible then.
     fn commit(&self, commit: &Commit) -> Result<Verdict, Halt>;
+
+    /// Does the work on backing objects that follows a commit.
+    fn follow(&self, effects: &[Effect]);
 }
 
 /// A bridge, as far as the mover needs it.

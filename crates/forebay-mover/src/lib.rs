@@ -8,6 +8,7 @@
 mod copies;
 mod copy;
 mod counters;
+mod crew;
 mod ground;
 mod inventory;
 mod names;

@@ -2,21 +2,25 @@
 
 use crate::copies::Copies;
 use crate::counters::Counters;
+use crate::crew::{Crew, Job};
 use crate::ground::{Ground, Halt, Points};
 use crate::pfs::{self, Trouble};
 use crate::throttle::Throttle;
 use crate::{names, processes};
 use forebay_admin::drain::DrainRequest;
-use forebay_core::drain::{Act, Drain, Got, Next, Report, Terms, Ticket};
+use forebay_core::drain::{Act, Drain, Got, Next, Report, Terms, Verdict};
+use forebay_core::ops::Effect;
 use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
-use parking_lot::{Condvar, Mutex, MutexGuard};
-use std::collections::VecDeque;
+use forebay_sys as sys;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long "a moment" is for the machine.
 const MOMENT: Duration = Duration::from_millis(20);
+
+/// Programs in the foreground run first: a mover that never slept would get a quarter of a processor beside one.
+const MOVER_NICE: i32 = 5;
 
 /// A drain at work.
 pub struct Pass<'g> {
@@ -32,15 +36,6 @@ pub struct Pass<'g> {
     times_given_back: AtomicBool,
 }
 
-/// What the threads share.
-struct Shared {
-    drain: Drain,
-    /// Acts that nobody has taken yet.
-    acts: VecDeque<(Ticket, Act)>,
-    idle: usize,
-    outcome: Option<Result<(), Halt>>,
-}
-
 /// Makes the tables say what the PFS shows, after a drain that was killed in between.
 ///
 /// # Errors
@@ -49,7 +44,7 @@ pub fn resume(ground: Ground<'_>) -> Result<(), Halt> {
     let counters = Counters::new(true);
     let points = Points::none();
     let request = DrainRequest::default();
-    Pass::new(ground, &request, &counters, &points).drive(Drain::resume(), 1)
+    Pass::new(ground, &request, &counters, &points).drive(Drain::resume(), 0)
 }
 
 /// Releases files: they go from the buffer if they are clean and nobody has them open. At most
@@ -62,7 +57,7 @@ pub fn release(ground: Ground<'_>, paths: Vec<TreePath>) -> Result<Report, Halt>
     let points = Points::none();
     let request = DrainRequest::default();
     let pass = Pass::new(ground, &request, &counters, &points);
-    let outcome = pass.drive(Drain::release(paths), 1);
+    let outcome = pass.drive(Drain::release(paths), 0);
     if let Err(Halt::Fault(_)) = outcome {
         // Requests wait for what is in transit. If this fails as well, the next start does it.
         let _ = resume(ground);
@@ -123,91 +118,98 @@ impl<'g> Pass<'g> {
         }
     }
 
-    /// Drives a machine to its end, with several threads.
-    fn drive(&self, drain: Drain, threads: usize) -> Result<(), Halt> {
-        let shared = Mutex::new(Shared {
-            drain,
-            acts: VecDeque::new(),
-            idle: 0,
-            outcome: None,
-        });
-        let news = Condvar::new();
-        std::thread::scope(|scope| {
-            for _ in 1..threads {
-                scope.spawn(|| self.work(&shared, &news));
-            }
-            self.work(&shared, &news);
-        });
-        let shared = shared.into_inner();
-        self.counters.close(&shared.drain);
-        shared.outcome.unwrap_or(Ok(()))
-    }
-
-    fn work(&self, shared: &Mutex<Shared>, news: &Condvar) {
-        let mut state = shared.lock();
-        while let Some((ticket, act)) = self.next(&mut state, news) {
-            let got = MutexGuard::unlocked(&mut state, || self.carry_out(&act));
-            match got {
-                Ok(got) => {
-                    state.drain.done(ticket, got);
-                    self.counters.follow(state.drain.tally());
-                }
-                Err(halt) => {
-                    state.outcome.get_or_insert(Err(halt));
-                    news.notify_all();
-                }
-            }
-        }
-    }
-
-    /// The next act for this thread; `None` at the end.
-    fn next(&self, state: &mut MutexGuard<'_, Shared>, news: &Condvar) -> Option<(Ticket, Act)> {
-        loop {
-            if state.outcome.is_some() {
-                return None;
-            }
-            if let Some(act) = state.acts.pop_front() {
-                return Some(act);
-            }
-            match self.ask(state) {
-                Ok(Next::Act(ticket, act)) => {
-                    // There may be more to do, for somebody else.
-                    if state.idle > 0
-                        && let Ok(Next::Act(ticket, act)) = self.ask(state)
-                    {
-                        state.acts.push_back((ticket, act));
-                        news.notify_one();
+    /// Drives a machine to its end. Only this thread asks the machine and commits: the movers beside it, who do
+    /// everything else and let others run first, never hold the lock of the namespace. Without movers this thread
+    /// does all.
+    fn drive(&self, mut drain: Drain, movers: usize) -> Result<(), Halt> {
+        let crew = Crew::default();
+        let outcome = std::thread::scope(|scope| {
+            for _ in 0..movers {
+                scope.spawn(|| {
+                    sys::let_others_run_first(MOVER_NICE);
+                    while let Some(job) = crew.next() {
+                        let outcome = self.carry_out(&job.1);
+                        crew.ended(job.0, outcome);
                     }
-                    return Some((ticket, act));
+                });
+            }
+            let _closing = crew.closing();
+            self.conduct(&mut drain, &crew, movers)
+        });
+        self.counters.close(&drain);
+        outcome
+    }
+
+    fn conduct(&self, drain: &mut Drain, crew: &Crew, movers: usize) -> Result<(), Halt> {
+        let mut under_way = 0;
+        let mut has_more = true;
+        loop {
+            // As many acts as movers: with one, everything happens in one order.
+            let is_full = under_way >= movers.max(1);
+            for (ticket, outcome) in crew.take_outcomes(is_full || !has_more) {
+                under_way -= 1;
+                has_more = true;
+                drain.done(ticket, outcome?);
+                self.counters.follow(drain.tally());
+            }
+            let (ticket, job) = match self.ask(drain).map_err(Halt::Fault)? {
+                Next::Act(ticket, Act::Commit(commit)) => {
+                    self.points.pass()?;
+                    let verdict = self.ground.door.commit(&commit)?;
+                    if verdict == Verdict::Conflict {
+                        drain.done(ticket, Got::Verdict(verdict));
+                        continue;
+                    }
+                    let is_removal = |effect: &Effect| matches!(effect, Effect::Remove(_));
+                    let (removals, labels): (Vec<_>, _) =
+                        commit.effects.into_iter().partition(is_removal);
+                    // These are written under the lock of the namespace.
+                    self.ground.door.follow(&labels);
+                    if removals.is_empty() {
+                        drain.done(ticket, Got::Verdict(verdict));
+                        continue;
+                    }
+                    (ticket, Job::Follow(removals))
                 }
-                Ok(Next::Wait) => {
-                    state.idle += 1;
-                    news.wait(state);
-                    state.idle -= 1;
+                Next::Act(ticket, act) => (ticket, Job::Act(act)),
+                Next::Wait => {
+                    assert!(under_way > 0, "the machine waits for an act under way");
+                    has_more = false;
+                    continue;
                 }
-                Ok(Next::End) => {
-                    state.outcome.get_or_insert(Ok(()));
-                    news.notify_all();
-                }
-                Err(text) => {
-                    state.outcome.get_or_insert(Err(Halt::Fault(text)));
-                    news.notify_all();
-                }
+                Next::End => return Ok(()),
+            };
+            if movers == 0 {
+                drain.done(ticket, self.carry_out(&job)?);
+                self.counters.follow(drain.tally());
+            } else {
+                under_way += 1;
+                crew.put(ticket, job);
             }
         }
     }
 
-    fn ask(&self, state: &mut Shared) -> Result<Next, String> {
+    fn ask(&self, drain: &mut Drain) -> Result<Next, String> {
         if self.counters.is_stopping() {
-            state.drain.stop();
+            drain.stop();
         }
         if self.started.elapsed() >= self.patience {
-            state.drain.lose_patience();
+            drain.lose_patience();
         }
-        state.drain.next(self.ground.door)
+        drain.next(self.ground.door)
     }
 
-    fn carry_out(&self, act: &Act) -> Result<Got, Halt> {
+    fn carry_out(&self, job: &Job) -> Result<Got, Halt> {
+        match job {
+            Job::Act(act) => self.act(act),
+            Job::Follow(effects) => {
+                self.ground.door.follow(effects);
+                Ok(Got::Verdict(Verdict::Committed))
+            }
+        }
+    }
+
+    fn act(&self, act: &Act) -> Result<Got, Halt> {
         self.points.pass()?;
         let ground = &self.ground;
         Ok(match act {
@@ -216,7 +218,7 @@ impl<'g> Pass<'g> {
                     "one bridge can't ask others: {need:?}"
                 )));
             }
-            Act::Commit(commit) => Got::Verdict(ground.door.commit(commit)?),
+            Act::Commit(_) => unreachable!("who asks the machine commits"),
             Act::Examine(objects) => Got::Attrs(objects.iter().map(|o| self.examine(*o)).collect()),
             Act::Look(paths) => {
                 let look = |path| pfs::look(ground.lower, path).map_err(Trouble::into_core);

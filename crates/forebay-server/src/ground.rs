@@ -4,6 +4,7 @@ use crate::{ServerHandle, follow};
 use forebay_core::bridge::ReadSet;
 use forebay_core::drain::{Commit, Facts, Verdict};
 use forebay_core::facts::{Outcome, Stop};
+use forebay_core::ops::Effect;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectId, ObjectName, Record};
 use forebay_core::speakers::Speaker;
@@ -27,7 +28,8 @@ fn fault(e: TableError) -> Stop {
 }
 
 /// One bridge is home of every path, so there is nothing that it would have to ask others for. Each answer is
-/// read under the lock, so that tables and index agree in it.
+/// read under the lock, so that tables and index agree in it; but for pages, which are of the tables alone and may
+/// take long.
 impl Facts for ServerHandle {
     fn record(&self, path: &TreePath) -> Outcome<Option<Record>> {
         let _guard = self.namespace.read();
@@ -40,7 +42,6 @@ impl Facts for ServerHandle {
         order: Order,
         limit: usize,
     ) -> Outcome<Vec<(TreePath, Record)>> {
-        let _guard = self.namespace.read();
         let tables = self.namespace.tables();
         tables.page(after, order, limit).map_err(fault)
     }
@@ -115,11 +116,13 @@ impl Door for ServerHandle {
             }
         })?;
         if verdict == Verdict::Committed {
-            // Marks stand for it until it is done, so it can wait for the lock to be free: labels are written
-            // from the tables, under the lock of readers.
-            follow::follow_up(self, &commit.effects);
             self.wake_for(&commit.batch);
         }
         Ok(verdict)
+    }
+
+    // Labels are written from the tables, under the lock of readers.
+    fn follow(&self, effects: &[Effect]) {
+        follow::follow_up(self, effects);
     }
 }

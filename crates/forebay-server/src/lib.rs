@@ -163,6 +163,7 @@ impl ServerHandle {
     fn open(mut config: Config, mut instance: Instance) -> Result<Self, Error> {
         sys::clear_umask();
         let descriptors = sys::raise_descriptor_limit();
+        sys::make_room_for_descriptors(limits::EXPECTED_DESCRIPTORS);
         let log = Log::new(std::mem::replace(
             &mut config.log,
             Box::new(std::io::sink()),

@@ -53,3 +53,5 @@ pub const TOUCH_DELAY: Duration = Duration::from_millis(50);
 pub const LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the end of the bridge waits for requests that block.
 pub const STOP_PATIENCE: Duration = Duration::from_secs(30);
+/// For so many there is room from the start: clients, and the copies of a drain (1,024 with four movers).
+pub const EXPECTED_DESCRIPTORS: u64 = 4096;

@@ -2,13 +2,15 @@
 
 use crate::ServerHandle;
 use forebay_admin::Status;
-use forebay_core::path::TreePath;
-use forebay_core::record::Kind;
-use forebay_core::table::{TableError, Tables};
+use forebay_core::record::{Kind, Record};
+use forebay_core::table::{Order, TableError, Tables};
 use forebay_wire::Op;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Records that are looked at between two looks into the tables.
+const PAGE: usize = 256;
 
 const OPS: [(Op, &str); 16] = [
     (Op::Hello, "hello"),
@@ -147,20 +149,30 @@ pub fn take(server: &ServerHandle) -> Result<Status, TableError> {
         undrained: 0,
     };
     let tables = server.namespace.tables();
-    for (_, record) in tables.subtree(&TreePath::root())? {
-        if record.drained.is_none() {
-            status.undrained += 1;
-        }
-        match record.kind {
-            Kind::File => {
-                status.files += 1;
-                // Removed since: it counts for nothing.
-                status.file_bytes += server.objects.attr(record.object).map_or(0, |a| a.size);
-            }
-            Kind::Dir => status.directories += 1,
-            Kind::Symlink | Kind::Special => status.others += 1,
-            Kind::Moved | Kind::Whiteout => status.pending_below += 1,
+    let mut after = None;
+    loop {
+        let page = tables.page(after.as_ref(), Order::ParentsFirst, PAGE)?;
+        let Some((last, _)) = page.last() else { break };
+        after = Some(last.clone());
+        for (_, record) in page.iter().filter(|(path, _)| !path.is_root()) {
+            count(server, record, &mut status);
         }
     }
     Ok(status)
+}
+
+fn count(server: &ServerHandle, record: &Record, status: &mut Status) {
+    if record.drained.is_none() {
+        status.undrained += 1;
+    }
+    match record.kind {
+        Kind::File => {
+            status.files += 1;
+            // Removed since: it counts for nothing.
+            status.file_bytes += server.objects.attr(record.object).map_or(0, |a| a.size);
+        }
+        Kind::Dir => status.directories += 1,
+        Kind::Symlink | Kind::Special => status.others += 1,
+        Kind::Moved | Kind::Whiteout => status.pending_below += 1,
+    }
 }

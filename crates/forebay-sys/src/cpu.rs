@@ -1,4 +1,4 @@
-//! On which processor a thread runs.
+//! On which processor a thread runs, and when.
 
 use crate::Sys;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
@@ -22,4 +22,10 @@ pub fn move_to_other_cpu() -> Sys<()> {
     }
     sched_setaffinity(None, &others)?;
     sched_setaffinity(None, &all)
+}
+
+/// Lowers the priority of the calling thread by so many steps of `nice`, for good.
+pub fn let_others_run_first(steps: i32) {
+    // On Linux it is the thread's own. To lower it is always allowed; where it isn't possible nothing is lost.
+    let _ = rustix::process::nice(steps);
 }

@@ -28,7 +28,7 @@ pub use contents::{
     begin_writeback, copy, forget_pages, fsync, next_data, set_size, syncfs, will_need,
     will_read_all,
 };
-pub use cpu::{cpu, move_to_other_cpu};
+pub use cpu::{cpu, let_others_run_first, move_to_other_cpu};
 pub use errno::{Errno, Sys, errno_of};
 pub use events::{
     EVENTS_PER_WAIT, Epoll, Event, drain, eventfd, is_readable, notify, pipe, wait_any, wait_either,
@@ -39,7 +39,10 @@ pub use files::{
 pub use filesystem::{fs_space, fs_type, space, writes_in_place};
 pub use listing::{RawEntry, read_dir};
 pub use names::{link, make_dir, mkdir, mknod, readlink, rename, symlink, unlink};
-pub use process::{Process, await_end, clear_umask, my_ids, raise_descriptor_limit, take_stdin};
+pub use process::{
+    Process, await_end, clear_umask, make_room_for_descriptors, my_ids, raise_descriptor_limit,
+    take_stdin,
+};
 pub use raw::accounts::{LocalTime, local_time, user_name};
 pub use raw::lane::{LaneMemory, LaneView};
 pub use raw::lease::{Openers, is_in_use, is_opened_once};

@@ -12,8 +12,7 @@ use std::ops::Bound;
 /// The last values of all keys that some batches have changed; `None` where a key has gone.
 #[derive(Debug, Default)]
 pub struct Net {
-    /// By [`TreePath::key`].
-    pub(crate) records: BTreeMap<Vec<u8>, (TreePath, Option<Record>)>,
+    pub(crate) records: Changed,
     pub(crate) paths: HashMap<ObjectName, Option<TreePath>>,
     pub(crate) doomed: HashMap<ObjectName, Option<Token>>,
     pub(crate) relabel: HashMap<ObjectName, bool>,
@@ -33,6 +32,52 @@ pub trait Base: WriteTables {
     /// # Errors
     /// The store failed; nothing of it is visible then.
     fn write_net(&self, net: &Net) -> Result<(), TableError>;
+
+    /// [`Tables::page`] as it is now: `seen` is called as soon as later writes make no difference to it.
+    ///
+    /// # Errors
+    /// As [`Tables::page`].
+    fn page_of_now(
+        &self,
+        after: Option<&TreePath>,
+        order: Order,
+        limit: usize,
+        seen: &mut dyn FnMut(),
+    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+        let page = self.page(after, order, limit);
+        seen();
+        page
+    }
+}
+
+/// Records by [`TreePath::key`]; `None` where one has gone.
+pub(crate) type Changed = BTreeMap<Vec<u8>, (TreePath, Option<Record>)>;
+
+/// A page of the tables below, with what has changed of it up to its last entry; to the end of the walk without one.
+pub(crate) fn merge(
+    entries: Vec<(TreePath, Record)>,
+    mut changed: Changed,
+    until: Option<&TreePath>,
+    order: Order,
+) -> Vec<(TreePath, Record)> {
+    if let Some(until) = until.map(TreePath::key) {
+        changed.retain(|key, _| match order {
+            Order::ParentsFirst => *key <= until,
+            Order::ChildrenFirst => *key >= until,
+        });
+    }
+    for (path, record) in entries {
+        let entry = changed.entry(path.key());
+        entry.or_insert_with(|| (path, Some(record)));
+    }
+    let entries = changed.into_values();
+    let mut page: Vec<_> = entries
+        .filter_map(|(path, record)| Some((path, record?)))
+        .collect();
+    if order == Order::ChildrenFirst {
+        page.reverse();
+    }
+    page
 }
 
 /// One end of a range of keys; open without a path.
@@ -133,50 +178,17 @@ impl Net {
         Ok(merged.into_iter().take(limit).collect())
     }
 
-    /// [`Tables::page`] of `below` with this on top of it.
-    pub(crate) fn page(
-        &self,
-        below: &impl Tables,
-        after: Option<&TreePath>,
-        order: Order,
-        limit: usize,
-    ) -> Result<Vec<(TreePath, Record)>, TableError> {
-        let mut from = after.cloned();
-        let mut page = Vec::new();
-        // What has gone makes a page of the tables below shorter, so it may take several.
-        while page.len() < limit {
-            let want = limit - page.len();
-            let entries = below.page(from.as_ref(), order, want)?;
-            let is_last = entries.len() < want;
-            let until = match is_last {
-                true => None,
-                false => entries.last().map(|(path, _)| path.clone()),
-            };
-            let start = key_bound(from.as_ref(), Bound::Excluded);
-            let end = key_bound(until.as_ref(), Bound::Included);
-            let changed = match order {
-                Order::ParentsFirst => self.records.range((start, end)),
-                Order::ChildrenFirst => self.records.range((end, start)),
-            };
-            let mut merged: BTreeMap<Vec<u8>, (TreePath, Option<Record>)> = entries
-                .into_iter()
-                .map(|(path, record)| (path.key(), (path, Some(record))))
-                .collect();
-            merged.extend(changed.map(|(key, entry)| (key.clone(), entry.clone())));
-            let there = merged
-                .into_values()
-                .filter_map(|(path, record)| Some((path, record?)));
-            match order {
-                Order::ParentsFirst => page.extend(there),
-                Order::ChildrenFirst => page.extend(there.collect::<Vec<_>>().into_iter().rev()),
-            }
-            if is_last {
-                break;
-            }
-            from = until;
-        }
-        page.truncate(limit);
-        Ok(page)
+    /// What has changed of the records that come after `from` in a walk.
+    pub(crate) fn after(&self, from: Option<&TreePath>, order: Order) -> Changed {
+        let end = key_bound(from, Bound::Excluded);
+        let range = match order {
+            Order::ParentsFirst => (end, Bound::Unbounded),
+            Order::ChildrenFirst => (Bound::Unbounded, end),
+        };
+        let changed = self.records.range(range);
+        changed
+            .map(|(key, entry)| (key.clone(), entry.clone()))
+            .collect()
     }
 
     /// [`Tables::names_of`] of `below` with this on top of it.

@@ -152,6 +152,42 @@ impl Base for Rocks {
             self.write(encode)
         })
     }
+
+    fn page_of_now(
+        &self,
+        after: Option<&TreePath>,
+        order: Order,
+        limit: usize,
+        seen: &mut dyn FnMut(),
+    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+        let from = after.map(TreePath::key);
+        let (direction, end) = match order {
+            Order::ParentsFirst => (Direction::Forward, IteratorMode::Start),
+            Order::ChildrenFirst => (Direction::Reverse, IteratorMode::End),
+        };
+        let mode = from
+            .as_ref()
+            .map_or(end, |from| IteratorMode::From(from, direction));
+        let open = self.db()?;
+        let db = open.db()?;
+        let mut found = Vec::new();
+        // An iterator shows what was there when it was made.
+        let entries = db.iterator_cf(family(db, GLOBAL)?, mode);
+        seen();
+        for entry in entries {
+            let (key, value) = entry.map_err(failed)?;
+            if found.len() == limit {
+                break;
+            }
+            if from.as_deref() == Some(&*key) {
+                continue;
+            }
+            let path = TreePath::from_key(&key).ok_or_else(|| TableError::damaged("path", &key))?;
+            let record = Record::decode(&value).map_err(|why| bad_record(why, &key))?;
+            found.push((path, record));
+        }
+        Ok(found)
+    }
 }
 
 enum State {
@@ -473,30 +509,7 @@ impl Tables for Rocks {
         order: Order,
         limit: usize,
     ) -> Result<Vec<(TreePath, Record)>, TableError> {
-        let from = after.map(TreePath::key);
-        let (direction, end) = match order {
-            Order::ParentsFirst => (Direction::Forward, IteratorMode::Start),
-            Order::ChildrenFirst => (Direction::Reverse, IteratorMode::End),
-        };
-        let mode = from
-            .as_ref()
-            .map_or(end, |from| IteratorMode::From(from, direction));
-        let open = self.db()?;
-        let db = open.db()?;
-        let mut found = Vec::new();
-        for entry in db.iterator_cf(family(db, GLOBAL)?, mode) {
-            let (key, value) = entry.map_err(failed)?;
-            if found.len() == limit {
-                break;
-            }
-            if from.as_deref() == Some(&*key) {
-                continue;
-            }
-            let path = TreePath::from_key(&key).ok_or_else(|| TableError::damaged("path", &key))?;
-            let record = Record::decode(&value).map_err(|why| bad_record(why, &key))?;
-            found.push((path, record));
-        }
-        Ok(found)
+        self.page_of_now(after, order, limit, &mut || {})
     }
 
     fn names_of(&self, oid: ObjectId) -> Result<Vec<(ObjectName, TreePath)>, TableError> {
