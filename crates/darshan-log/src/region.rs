@@ -88,7 +88,7 @@ impl Codec {
 }
 
 /// What one step of a [`Codec`] did.
-struct Step {
+struct Progress {
     consumed: usize,
     produced: usize,
     stream_ended: bool,
@@ -299,13 +299,13 @@ impl RegionReader {
         Ok(())
     }
 
-    fn step(&mut self) -> Result<Step> {
+    fn step(&mut self) -> Result<Progress> {
         let input = &self.input[self.input_at..];
         match &mut self.codec {
             Codec::Stored => {
                 let len = input.len().min(self.output.len());
                 self.output[..len].copy_from_slice(&input[..len]);
-                Ok(Step {
+                Ok(Progress {
                     consumed: len,
                     produced: len,
                     stream_ended: true,
@@ -315,7 +315,7 @@ impl RegionReader {
                 let (before_in, before_out) = (codec.total_in(), codec.total_out());
                 let status =
                     codec.decompress(input, &mut self.output, flate2::FlushDecompress::None);
-                let step = Step {
+                let step = Progress {
                     consumed: (codec.total_in() - before_in) as usize,
                     produced: (codec.total_out() - before_out) as usize,
                     stream_ended: matches!(status, Ok(flate2::Status::StreamEnd)),
@@ -326,7 +326,7 @@ impl RegionReader {
             Codec::Bzip2(codec) => {
                 let (before_in, before_out) = (codec.total_in(), codec.total_out());
                 let status = codec.decompress(input, &mut self.output);
-                let step = Step {
+                let step = Progress {
                     consumed: (codec.total_in() - before_in) as usize,
                     produced: (codec.total_out() - before_out) as usize,
                     stream_ended: matches!(status, Ok(bzip2::Status::StreamEnd)),
@@ -338,7 +338,7 @@ impl RegionReader {
     }
 
     /// A codec that neither takes nor gives would go on for ever.
-    fn checked(&self, step: Step, reason: Option<String>) -> Result<Step> {
+    fn checked(&self, step: Progress, reason: Option<String>) -> Result<Progress> {
         if let Some(reason) = reason {
             return Err(self.corrupt(format!("decompression failed: {reason}")));
         }

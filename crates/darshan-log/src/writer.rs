@@ -50,7 +50,7 @@ pub struct Written {
 /// ```
 pub struct LogWriter<W: Write + Seek> {
     sink: Sink<W>,
-    region: Region,
+    region: OpenRegion,
     /// Where the region starts.
     start: u64,
     names: Extent,
@@ -72,7 +72,7 @@ enum Sink<W: Write + Seek> {
 
 /// The region that is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Region {
+enum OpenRegion {
     Job,
     Names,
     Module(u8),
@@ -187,7 +187,7 @@ impl<W: Write + Seek> LogWriter<W> {
         } = text_of(exe, mounts);
         let mut writer = LogWriter {
             sink: Sink::Plain(BufWriter::new(sink)),
-            region: Region::Job,
+            region: OpenRegion::Job,
             start: HEADER_BYTES as u64,
             names: Extent::default(),
             modules: [(Extent::default(), 0); MAX_MODULES],
@@ -203,7 +203,7 @@ impl<W: Write + Seek> LogWriter<W> {
         writer.compress(&job_record(job))?;
         writer.compress(text.as_bytes())?;
         writer.compress(&[0])?;
-        writer.go_to(Region::Names)?;
+        writer.go_to(OpenRegion::Names)?;
         Ok(writer)
     }
 
@@ -213,7 +213,7 @@ impl<W: Write + Seek> LogWriter<W> {
     /// [`Error::Io`]; [`Error::Unwritable`] if records were already written, or if the name has a
     /// NUL in it.
     pub fn name(&mut self, id: u64, name: &[u8]) -> Result<()> {
-        if self.region != Region::Names {
+        if self.region != OpenRegion::Names {
             return Err(unwritable("names come before records"));
         }
         if name.contains(&0) {
@@ -255,7 +255,7 @@ impl<W: Write + Seek> LogWriter<W> {
         if usize::from(number) >= MAX_MODULES {
             return Err(unwritable(format!("module {number}")));
         }
-        self.go_to(Region::Module(number))?;
+        self.go_to(OpenRegion::Module(number))?;
         self.modules[usize::from(number)].1 = version;
         self.compress(bytes)
     }
@@ -271,7 +271,7 @@ impl<W: Write + Seek> LogWriter<W> {
     /// # Errors
     /// [`Error::Io`].
     pub fn trailing(&mut self, bytes: &[u8]) -> Result<()> {
-        self.go_to(Region::Trailing)?;
+        self.go_to(OpenRegion::Trailing)?;
         match &mut self.sink {
             Sink::Plain(sink) => sink.write_all(bytes).map_err(failed("write")),
             _ => Err(unwritable("an earlier write failed")),
@@ -284,7 +284,7 @@ impl<W: Write + Seek> LogWriter<W> {
     /// # Errors
     /// [`Error::Io`].
     pub fn finish(mut self) -> Result<(W, Written)> {
-        self.go_to(Region::Trailing)?;
+        self.go_to(OpenRegion::Trailing)?;
         let Sink::Plain(mut sink) = std::mem::replace(&mut self.sink, Sink::Broken) else {
             return Err(unwritable("an earlier write failed"));
         };
@@ -301,7 +301,7 @@ impl<W: Write + Seek> LogWriter<W> {
     }
 
     /// Ends the current region and starts `next`, unless that is the current one.
-    fn go_to(&mut self, next: Region) -> Result<()> {
+    fn go_to(&mut self, next: OpenRegion) -> Result<()> {
         if next == self.region {
             return Ok(());
         }
@@ -323,9 +323,9 @@ impl<W: Write + Seek> LogWriter<W> {
             len: position - self.start,
         };
         match self.region {
-            Region::Names => self.names = extent,
-            Region::Module(number) => self.modules[usize::from(number)].0 = extent,
-            Region::Job | Region::Trailing => {}
+            OpenRegion::Names => self.names = extent,
+            OpenRegion::Module(number) => self.modules[usize::from(number)].0 = extent,
+            OpenRegion::Job | OpenRegion::Trailing => {}
         }
         self.sink = Sink::Plain(sink);
         self.region = next;

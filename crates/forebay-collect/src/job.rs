@@ -1,7 +1,7 @@
 //! A job: its tables, the processes they are of, and what each process is in the log.
 
 use crate::ranks::{self, Claim, Process, Ranks, Role};
-use crate::recording::{End as CommandEnd, Note, Recording};
+use crate::recording::{CommandEnd, Note, Recording};
 use crate::tables::{Image, Tables};
 use crate::{Error, sharing};
 use forebay_count::read::End;
@@ -151,8 +151,8 @@ impl<'r> Job<'r> {
     }
 
     /// Which ranks use which files.
-    pub fn sharing(&self) -> sharing::Sharing {
-        let mut sharing = sharing::Sharing::new(&self.ranks);
+    pub fn sharing(&self) -> sharing::FileUsers {
+        let mut sharing = sharing::FileUsers::new(&self.ranks);
         for (&rank, of) in &self.members {
             for &at in of {
                 for entry in &self.tables.images[at].files {

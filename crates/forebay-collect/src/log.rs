@@ -6,11 +6,11 @@ use crate::heatmap::Axis;
 use crate::job::Job;
 use crate::merge::Seen;
 use crate::mounts;
-use crate::sharing::Sharing;
+use crate::sharing::FileUsers;
 use darshan_log::facts::Facts;
 use darshan_log::{
-    CounterModule, H5d, H5f, Heatmap, HeatmapRecord, Job as JobRecord, LogWriter, Module, MpiIo,
-    Parent, PnetcdfFile, PnetcdfVar, Posix, Record, Reducer, Stdio, Time, record_id,
+    CounterModule, H5d, H5f, Heatmap, HeatmapRecord, Job as JobRecord, LogWriter, Module, Mount,
+    MpiIo, Parent, PnetcdfFile, PnetcdfVar, Posix, Record, Reducer, Stdio, Time, record_id,
 };
 use forebay_count::Kind;
 use forebay_count::heat::TICK_NS;
@@ -102,25 +102,19 @@ pub fn job_id(job: &Job) -> i64 {
     number.unwrap_or(i64::from(pid))
 }
 
-fn mounts(job: &Job) -> Vec<darshan_log::Mount> {
+fn mounts(job: &Job) -> Vec<Mount> {
     let names = job.tables.names.values();
     let paths: Vec<&str> = names
         .filter_map(|name| std::str::from_utf8(name).ok())
         .collect();
-    let kept = mounts::for_log(&job.note().mounts, paths.into_iter());
-    kept.into_iter()
-        .map(|mount| darshan_log::Mount {
-            path: mount.path,
-            fs_type: mount.fs_type,
-        })
-        .collect()
+    mounts::for_log(&job.note().mounts, paths.into_iter())
 }
 
 /// All records of one interface: those of each rank, then those that all ranks share.
 fn write_kind<M, W>(
     writer: &mut LogWriter<W>,
     job: &Job,
-    sharing: &Sharing,
+    sharing: &FileUsers,
     kind: Kind,
     set_parent: fn(&mut Record<M>, u64),
 ) -> Result<(), Error>

@@ -7,10 +7,8 @@
 
 use darshan_log::counters::{Common, FloatRule, Rule};
 use darshan_log::{CounterModule, Record};
+use forebay_count::track::COMMON_VALUES;
 use std::collections::HashMap;
-
-/// As many values of a list a log holds.
-const COMMON_VALUES: usize = 4;
 
 /// A value (an access size, a stride, or the shape of a selection) and how often it came.
 pub type Tally = (Vec<i64>, i64);

@@ -1,19 +1,11 @@
 //! Which mounts a log lists, by Darshan's rules: no pseudo file systems, network file systems of the home
 //! kind last, at most 64.
 
+use darshan_log::Mount;
 use std::path::Path;
 
 /// As many mounts a log lists.
 const MOST: usize = 64;
-
-/// A mounted file system.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Mount {
-    /// `ext4`, `lustre`, ...
-    pub fs_type: String,
-    /// Where it is.
-    pub path: String,
-}
 
 /// File systems that hold no data of programs.
 const PSEUDO: &[&str] = &[

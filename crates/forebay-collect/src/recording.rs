@@ -45,12 +45,12 @@ pub struct Note {
     /// File that the log is to be.
     pub log: Option<PathBuf>,
     /// How it ended; `None` while it runs, and when the recorder was killed.
-    pub end: Option<End>,
+    pub end: Option<CommandEnd>,
 }
 
 /// How a command has ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct End {
+pub struct CommandEnd {
     /// In nanoseconds since 1970.
     pub end_ns: u64,
     /// Exit code, if it has exited.
@@ -241,9 +241,9 @@ mod tests {
             Recording::create(&base.0.join("1-2"), Note::new(vec!["sim".into()])).unwrap();
         assert_eq!(Recording::open(&made.dir).unwrap(), made);
         assert_eq!(fs::metadata(&made.dir).unwrap().mode() & 0o777, 0o700);
-        made.note.end = Some(End {
+        made.note.end = Some(CommandEnd {
             signal: Some(9),
-            ..End::default()
+            ..CommandEnd::default()
         });
         made.save().unwrap();
         assert_eq!(Recording::open(&made.dir).unwrap().note.end, made.note.end);

@@ -12,7 +12,7 @@ use forebay_count::Kind;
 use std::collections::HashMap;
 
 /// Who uses what.
-pub struct Sharing {
+pub struct FileUsers {
     /// First rank behind each launch, ascending.
     launch_ends: Vec<u32>,
     ranks: u32,
@@ -44,11 +44,11 @@ struct Origin {
     created: Option<bool>,
 }
 
-impl Sharing {
+impl FileUsers {
     /// Nobody has used anything yet.
     pub fn new(ranks: &Ranks) -> Self {
         let ends = ranks.launches.iter().map(|l| l.first_rank + l.size);
-        Sharing {
+        FileUsers {
             launch_ends: ends.collect(),
             ranks: ranks.count(),
             records: HashMap::new(),
@@ -119,10 +119,10 @@ impl Users {
         if self.count > 0 && self.highest == rank {
             return;
         }
-        let launch = Sharing::launch_of(ends, rank);
+        let launch = FileUsers::launch_of(ends, rank);
         if self.count == 0 {
             self.lowest = rank;
-        } else if launch.map(|l| l.0) != Sharing::launch_of(ends, self.highest).map(|l| l.0) {
+        } else if launch.map(|l| l.0) != FileUsers::launch_of(ends, self.highest).map(|l| l.0) {
             self.leave_launch(ends);
         }
         self.count += 1;
@@ -135,7 +135,7 @@ impl Users {
 
     /// The ranks that follow are of another launch, or of none.
     fn leave_launch(&mut self, ends: &[u32]) {
-        if let Some((_, size)) = Sharing::launch_of(ends, self.highest) {
+        if let Some((_, size)) = FileUsers::launch_of(ends, self.highest) {
             self.partly |= self.in_launch != size;
         }
         self.in_launch = 0;
@@ -194,7 +194,7 @@ mod tests {
             launches: launches.collect(),
             single,
         };
-        let mut sharing = Sharing::new(&ranks);
+        let mut sharing = FileUsers::new(&ranks);
         for &rank in users {
             sharing.add(rank, &entry(1));
             sharing.add(rank, &entry(1));
@@ -245,7 +245,7 @@ mod tests {
             launches: vec![],
             single: 3,
         };
-        let mut sharing = Sharing::new(&ranks);
+        let mut sharing = FileUsers::new(&ranks);
         let opened = |opened_ns, size, created| Entry {
             opened_ns,
             size_at_open: Some(size),

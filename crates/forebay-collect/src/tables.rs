@@ -402,7 +402,7 @@ fn seen_of<M: CounterModule>(
         let set = layout.common.len() - 1 - n;
         let places = (place.first, place.first_count);
         let mut list: Vec<Tally> = Vec::new();
-        from.tracked_wide(table, set, places, place.words, |value, count| {
+        from.tracked(table, set, places, place.words, |value, count| {
             let value: Vec<i64> = value.iter().map(|w| w.load(Relaxed) as i64).collect();
             // Darshan shows no accesses of 0 bytes among the common ones.
             if value.first().is_some_and(|&v| v != 0) {

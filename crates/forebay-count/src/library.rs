@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::heat::{self, Direction};
 use crate::layout::{Kind, LAST_DIRECTION, LAST_META_END, LAST_READ_END, LAST_WRITE_END};
 use crate::table::{Host, Record, Table};
-use crate::track::{add, bucket, earliest, latest, raise, timer};
+use crate::track::{self, add, bucket, earliest, latest, raise, timer};
 use crate::{hdf5, mpiio, pnetcdf};
 
 /// Size buckets of a histogram.
@@ -263,15 +263,11 @@ pub(crate) fn fold(from: &Record<'_>, into: &Record<'_>) {
 /// How much would be lost with the patterns of a record: bytes, or nanoseconds, whichever is more.
 pub(crate) fn weight(record: &Record<'_>) -> u64 {
     let (points, sums) = time_groups(record.kind);
-    let sum = |words: &[AtomicU64]| {
-        words
-            .iter()
-            .map(|word| word.load(Relaxed))
-            .fold(0, u64::saturating_add)
-    };
-    let bytes =
-        places(record.kind).map_or(0, |p| sum(&record.ints()[p.bytes_read..p.bytes_read + 2]));
-    bytes.max(sum(&record.times()[2 * points..2 * points + sums]))
+    let bytes = places(record.kind).map_or(0..0, |p| p.bytes_read..p.bytes_read + 2);
+    track::weight(
+        &record.ints()[bytes],
+        &record.times()[2 * points..2 * points + sums],
+    )
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::layout::Kind;
 use crate::library::{durations, places};
-use crate::read::{Common, Counters, File};
+use crate::read::{Counters, File, Frequency};
 use crate::track::{COMMON_VALUES, TRACKED_VALUES};
 
 /// Words that tell the accesses of datasets and variables apart: bytes, five lengths, five strides.
@@ -59,7 +59,7 @@ impl File<'_, '_> {
     }
 
     /// All sizes of MPI-IO accesses whose frequency is known, the most frequent first.
-    pub fn mpiio_accesses<'o>(&self, room: &'o mut [Common; TRACKED_VALUES]) -> &'o [Common] {
+    pub fn mpiio_accesses<'o>(&self, room: &'o mut [Frequency; TRACKED_VALUES]) -> &'o [Frequency] {
         match (self.kind, places(self.kind)) {
             (Kind::Mpiio, Some(places)) => self.common(0, places.access, room),
             _ => &[],
@@ -74,7 +74,7 @@ impl File<'_, '_> {
         let mut n = 0;
         if let (Kind::H5d | Kind::PnetcdfVar, Some(places)) = (self.kind, places(self.kind)) {
             let (record, table) = self.record();
-            record.tracked_wide(table, 0, places.access, WIDE_WORDS, |words, count| {
+            record.tracked(table, 0, places.access, WIDE_WORDS, |words, count| {
                 if let Some(place) = room.get_mut(n) {
                     *place = (
                         core::array::from_fn(|at| words[at].load(Relaxed) as i64),

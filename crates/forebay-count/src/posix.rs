@@ -4,15 +4,16 @@
 //! file), appended bytes are counted where they landed, and what `copy_file_range` and its kin move is counted
 //! as reads and writes.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 use crate::event::{CREATED, Event, MEMORY_NOT_ALIGNED, Op, WAS_THERE};
 use crate::heat::{self, Direction};
 use crate::layout::{
-    COMMON_STATE, HEAD_WORDS, Kind, LAST_DIRECTION, LAST_META_END, LAST_READ_END, LAST_WRITE_END,
+    COMMON_STATE, Kind, LAST_DIRECTION, LAST_META_END, LAST_READ_END, LAST_WRITE_END,
 };
+use crate::record::SizedWords;
 use crate::table::{Host, Record, Table};
-use crate::track::{add, bucket, earliest, latest, raise, timer};
+use crate::track::{self, add, bucket, earliest, latest, raise, timer};
 
 /// Integer counters.
 pub const INTS: usize = Kind::Posix.shape().ints;
@@ -139,22 +140,7 @@ const _: () = assert!(STATE_WORDS <= Kind::Posix.shape().state);
 /// Memory is called aligned at multiples of this, as Darshan does by default.
 pub const MEMORY_ALIGNMENT: u64 = 8;
 
-/// The words of a record of this kind, with a length that the compiler knows.
-struct Words<'t> {
-    ints: &'t [AtomicU64; INTS],
-    times: &'t [AtomicU64; TIMES],
-    state: &'t [AtomicU64; Kind::Posix.shape().state],
-}
-
-impl<'t> Words<'t> {
-    #[inline(always)]
-    fn of(record: &Record<'t>) -> Option<Self> {
-        let (ints, rest) = record.words.get(HEAD_WORDS..)?.split_first_chunk()?;
-        let (times, rest) = rest.split_first_chunk()?;
-        let state = rest.first_chunk()?;
-        Some(Words { ints, times, state })
-    }
-}
+type Words<'t> = SizedWords<'t, INTS, TIMES, { Kind::Posix.shape().state }>;
 
 /// Counts one call. The record is locked.
 #[inline(always)]
@@ -442,25 +428,16 @@ pub fn fold(table: &Table<'_>, from: &Record<'_>, into: &Record<'_>, host: &impl
     }
     for (set, places) in [(0, (ACCESS, ACCESS_COUNT)), (1, (STRIDE, STRIDE_COUNT))] {
         from.tracked(table, set, places, 1, |value, count| {
-            let value = value.map(|v| v.load(Relaxed) as i64);
-            if let Some(value) = value {
-                into.track(table, set, places, &[value], count, host);
-            }
+            let value = value[0].load(Relaxed) as i64;
+            into.track(table, set, places, &[value], count, host);
         });
     }
 }
 
 /// What a record weighs when one has to go: its bytes, or its nanoseconds if they are more.
 pub fn weight(record: &Record<'_>) -> u64 {
-    Words::of(record).map_or(0, |w| {
-        let sum = |words: [&AtomicU64; 2]| {
-            words
-                .iter()
-                .map(|x| x.load(Relaxed))
-                .fold(0, u64::saturating_add)
-        };
-        let bytes = sum([&w.ints[BYTES_READ], &w.ints[BYTES_WRITTEN]]);
-        let time = sum([&w.times[READ_TIME], &w.times[WRITE_TIME]]);
-        bytes.max(time.saturating_add(w.times[META_TIME].load(Relaxed)))
-    })
+    track::weight(
+        &record.ints()[BYTES_READ..=BYTES_WRITTEN],
+        &record.times()[READ_TIME..=META_TIME],
+    )
 }

@@ -276,7 +276,7 @@ pub struct Counters<const I: usize, const F: usize> {
 }
 
 /// A value and how often it occurred.
-pub type Common = (i64, i64);
+pub type Frequency = (i64, i64);
 
 /// The record of a file in one interface.
 pub struct File<'a, 't> {
@@ -352,12 +352,12 @@ impl<'t> File<'_, 't> {
     }
 
     /// All accesses whose frequency is known, at most [`TRACKED_VALUES`]; the most frequent first.
-    pub fn posix_accesses<'o>(&self, room: &'o mut [Common; TRACKED_VALUES]) -> &'o [Common] {
+    pub fn posix_accesses<'o>(&self, room: &'o mut [Frequency; TRACKED_VALUES]) -> &'o [Frequency] {
         self.common(0, (posix::ACCESS, posix::ACCESS_COUNT), room)
     }
 
     /// The same of strides.
-    pub fn posix_strides<'o>(&self, room: &'o mut [Common; TRACKED_VALUES]) -> &'o [Common] {
+    pub fn posix_strides<'o>(&self, room: &'o mut [Frequency; TRACKED_VALUES]) -> &'o [Frequency] {
         self.common(1, (posix::STRIDE, posix::STRIDE_COUNT), room)
     }
 
@@ -366,14 +366,14 @@ impl<'t> File<'_, 't> {
         &self,
         set: usize,
         places: (usize, usize),
-        room: &'o mut [Common; TRACKED_VALUES],
-    ) -> &'o [Common] {
+        room: &'o mut [Frequency; TRACKED_VALUES],
+    ) -> &'o [Frequency] {
         let mut n = 0;
         if self.kind.shape().value_words == 1 && set < self.kind.shape().value_sets {
             self.record
                 .tracked(self.table, set, places, 1, |value, count| {
-                    if let (Some(value), Some(place)) = (value, room.get_mut(n)) {
-                        *place = (value.load(Relaxed) as i64, count);
+                    if let Some(place) = room.get_mut(n) {
+                        *place = (value[0].load(Relaxed) as i64, count);
                         n += 1;
                     }
                 });

@@ -16,6 +16,25 @@ pub struct Record<'t> {
     pub kind: Kind,
 }
 
+/// The words that the rules of one kind change, with lengths that the compiler knows.
+pub(crate) struct SizedWords<'t, const INTS: usize, const TIMES: usize, const STATE: usize> {
+    pub ints: &'t [AtomicU64; INTS],
+    pub times: &'t [AtomicU64; TIMES],
+    pub state: &'t [AtomicU64; STATE],
+}
+
+impl<'t, const INTS: usize, const TIMES: usize, const STATE: usize>
+    SizedWords<'t, INTS, TIMES, STATE>
+{
+    #[inline(always)]
+    pub fn of(record: &Record<'t>) -> Option<Self> {
+        let (ints, rest) = record.words.get(HEAD_WORDS..)?.split_first_chunk()?;
+        let (times, rest) = rest.split_first_chunk()?;
+        let state = rest.first_chunk()?;
+        Some(SizedWords { ints, times, state })
+    }
+}
+
 impl<'t> Record<'t> {
     /// Record id; 0 of one that is gone.
     #[inline(always)]
@@ -121,22 +140,9 @@ impl<'t> Record<'t> {
         (self.words[OVERFLOW].load(Relaxed) >> (32 * set)) as u32
     }
 
-    /// Calls `act` with every tracked value of a set and its count; arguments as for [`Record::track`].
+    /// Calls `act` with the `value_words` words of every tracked value of a set and its count; the other arguments are
+    /// those of [`Record::track`].
     pub fn tracked(
-        &self,
-        table: &Table<'t>,
-        set: usize,
-        (values, counts): (usize, usize),
-        value_words: usize,
-        mut act: impl FnMut(Option<&AtomicU64>, i64),
-    ) {
-        self.tracked_wide(table, set, (values, counts), value_words, |value, n| {
-            act(value.first(), n)
-        });
-    }
-
-    /// [`Record::tracked`] for values of several words.
-    pub fn tracked_wide(
         &self,
         table: &Table<'t>,
         set: usize,

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use darshan_sizes::size_bucket;
+use darshan_rules::size_bucket;
 
 /// Values of which the frequency is known, per file and set; Darshan tracks as many.
 pub const TRACKED_VALUES: usize = 32;
@@ -55,6 +55,17 @@ pub fn timer(timer: &AtomicU64, last: &AtomicU64, start: u64, end: u64) {
         add(timer, (end - start.max(before)) as i64);
         last.store(end, Relaxed);
     }
+}
+
+/// What a record weighs when one has to be folded: its bytes, or its nanoseconds if they are more.
+pub fn weight(bytes: &[AtomicU64], times: &[AtomicU64]) -> u64 {
+    let sum = |words: &[AtomicU64]| {
+        words
+            .iter()
+            .map(|word| word.load(Relaxed))
+            .fold(0, u64::saturating_add)
+    };
+    sum(bytes).max(sum(times))
 }
 
 /// What became of a value.

@@ -231,30 +231,58 @@ pub fn each_known(first: u32, last: u32, mut act: impl FnMut(c_int, &'static Ent
     }
 }
 
-/// The record for POSIX calls on a descriptor; asks the kernel if it is not known.
+/// What a descriptor stands for to one interface, with its entry and the record to count in.
+type Found = (Standing, Option<&'static Entry>, Option<Handle>);
+
+/// The record for POSIX calls on a descriptor. Asks the kernel if nothing is known of it.
 #[inline(always)]
-pub fn posix(
-    recording: &Recording,
-    fd: c_int,
-) -> (Standing, Option<&'static Entry>, Option<Handle>) {
+pub fn posix(recording: &Recording, fd: c_int) -> Found {
     let Some(entry) = entry(fd) else {
         return (Standing::Unknown, None, None);
     };
     match entry.posix.standing() {
-        Standing::Unknown => resolve(recording, fd, entry),
+        Standing::Unknown => resolve(recording, fd, entry, Kind::Posix, None),
         standing => (standing, Some(entry), entry.posix.handle()),
     }
 }
 
+/// The record for calls on a stream over `fd`. `standard` is the name of a stream that is open from the start, such as
+/// `<STDIN>`.
+#[inline(always)]
+pub fn stream(recording: &Recording, fd: c_int, standard: Option<&'static [u8]>) -> Found {
+    let Some(entry) = entry(fd) else {
+        return (Standing::Unknown, None, None);
+    };
+    match entry.stream.standing() {
+        Standing::Unknown => resolve(recording, fd, entry, Kind::Stdio, standard),
+        standing => (standing, Some(entry), entry.stream.handle()),
+    }
+}
+
+/// Finds out what a descriptor is: by `standard`, else by its record in the other interface, else by the kernel.
 #[cold]
 fn resolve(
     recording: &Recording,
     fd: c_int,
     entry: &'static Entry,
-) -> (Standing, Option<&'static Entry>, Option<Handle>) {
+    kind: Kind,
+    standard: Option<&'static [u8]>,
+) -> Found {
+    let (view, other, other_kind) = match kind {
+        Kind::Stdio => (&entry.stream, &entry.posix, Kind::Posix),
+        _ => (&entry.posix, &entry.stream, Kind::Stdio),
+    };
     let mut room = [0; MAX_NAME_BYTES];
-    let (standing, handle) = match origin(recording, fd, entry, &mut room) {
-        Some(Origin::Named(name)) => match hold(recording, Kind::Posix, name) {
+    let own = other
+        .handle()
+        .and_then(|h| own_name(recording, other_kind, h, &mut room));
+    let origin = match (standard, own) {
+        (Some(name), _) => Some(Origin::Named(name)),
+        (None, Some(len)) => Some(Origin::Named(&room[..len])),
+        (None, None) => ask(fd, &mut room),
+    };
+    let (standing, handle) = match origin {
+        Some(Origin::Named(name)) => match hold(recording, kind, name) {
             Some(handle) => (Standing::File, Some(handle)),
             None => (Standing::Unknown, None),
         },
@@ -262,10 +290,12 @@ fn resolve(
         Some(Origin::NoFile) => (Standing::NoFile, None),
         None => (Standing::Unknown, None),
     };
-    // A child that shares our memory has descriptors of its own.
+    // A child of `vfork` shares this memory, but its descriptors are its own.
     if standing != Standing::Unknown && !state::is_borrowed() {
-        entry.flags.fetch_or(ASK, Relaxed);
-        entry.posix.set(standing, handle);
+        if kind == Kind::Posix {
+            entry.flags.fetch_or(ASK, Relaxed);
+        }
+        view.set(standing, handle);
         reach(fd);
     }
     (standing, Some(entry), handle)
@@ -279,23 +309,6 @@ enum Origin<'o> {
     Named(&'o [u8]),
     Excluded,
     NoFile,
-}
-
-/// What a descriptor is: by the record of its stream, else by the kernel.
-fn origin<'o>(
-    recording: &Recording,
-    fd: c_int,
-    entry: &Entry,
-    room: &'o mut [u8; MAX_NAME_BYTES],
-) -> Option<Origin<'o>> {
-    if let Some(len) = entry
-        .stream
-        .handle()
-        .and_then(|h| own_name(recording, Kind::Stdio, h, room))
-    {
-        return Some(Origin::Named(&room[..len]));
-    }
-    ask(fd, room)
 }
 
 /// What the kernel says of a descriptor.
@@ -348,56 +361,6 @@ pub fn name<'o>(
     kernel::fd_name(fd, room)
 }
 
-/// The record for calls on a stream over `fd`. `standard`: its name if it is one of the three that are there from the
-/// start.
-#[inline(always)]
-pub fn stream(
-    recording: &Recording,
-    fd: c_int,
-    standard: Option<&'static [u8]>,
-) -> (Standing, Option<&'static Entry>, Option<Handle>) {
-    let Some(entry) = entry(fd) else {
-        return (Standing::Unknown, None, None);
-    };
-    match entry.stream.standing() {
-        Standing::Unknown => resolve_stream(recording, fd, entry, standard),
-        standing => (standing, Some(entry), entry.stream.handle()),
-    }
-}
-
-#[cold]
-fn resolve_stream(
-    recording: &Recording,
-    fd: c_int,
-    entry: &'static Entry,
-    standard: Option<&'static [u8]>,
-) -> (Standing, Option<&'static Entry>, Option<Handle>) {
-    let mut room = [0; MAX_NAME_BYTES];
-    let own = entry
-        .posix
-        .handle()
-        .and_then(|h| own_name(recording, Kind::Posix, h, &mut room));
-    let origin = match (standard, own) {
-        (Some(name), _) => Some(Origin::Named(name)),
-        (None, Some(len)) => Some(Origin::Named(&room[..len])),
-        (None, None) => ask(fd, &mut room),
-    };
-    let (standing, handle) = match origin {
-        Some(Origin::Named(name)) => match hold(recording, Kind::Stdio, name) {
-            Some(handle) => (Standing::File, Some(handle)),
-            None => (Standing::Unknown, None),
-        },
-        Some(Origin::Excluded) => (Standing::Excluded, None),
-        Some(Origin::NoFile) => (Standing::NoFile, None),
-        None => (Standing::Unknown, None),
-    };
-    if standing != Standing::Unknown && !state::is_borrowed() {
-        entry.stream.set(standing, handle);
-        reach(fd);
-    }
-    (standing, Some(entry), handle)
-}
-
 /// The positions of all descriptors are asked of the kernel from now on.
 pub fn share_positions() {
     each_known(0, u32::MAX, |_, entry| {
@@ -415,7 +378,7 @@ pub fn inherit(from: &Table<'static>, to: &Recording) {
             let mut room = [0; MAX_NAME_BYTES];
             let new = from
                 .name(kind, old, &mut room)
-                .and_then(|name| to.table.hold(kind, &Name::of(name), to));
+                .and_then(|name| hold(to, kind, name));
             match new {
                 Some(handle) => view.set(Standing::File, Some(handle)),
                 None => view.set(Standing::Unknown, None),

@@ -25,6 +25,19 @@ struct Before {
     size: i64,
 }
 
+impl Before {
+    /// There was no file.
+    const MISSING: Self = Before {
+        origin: CREATED,
+        size: 0,
+    };
+}
+
+/// Can an open with these flags succeed only by making the file?
+fn creates(flags: c_int) -> bool {
+    flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL
+}
+
 /// An open by path. `call` gives the descriptor.
 ///
 /// # Safety
@@ -83,16 +96,11 @@ pub struct Opening {
 impl Opening {
     /// One of which nothing was known before.
     pub fn new(fd: c_int, flags: c_int, mode: u32, (start_ns, end_ns): (u64, u64)) -> Self {
-        let created = flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL;
-        let before = created.then_some(Before {
-            origin: CREATED,
-            size: 0,
-        });
         Opening {
             fd,
             flags,
             mode,
-            before,
+            before: creates(flags).then_some(Before::MISSING),
             start_ns,
             end_ns,
         }
@@ -113,11 +121,8 @@ unsafe fn look_before(
     if flags & (O_CREAT | O_TRUNC) == 0 || state::is_restricted() {
         return None;
     }
-    if flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL {
-        return Some(Before {
-            origin: CREATED,
-            size: 0,
-        });
+    if creates(flags) {
+        return Some(Before::MISSING);
     }
     // SAFETY: the caller's promise.
     let worth = unsafe {
@@ -144,10 +149,7 @@ unsafe fn look_before(
             origin: WAS_THERE,
             size: stat.st_size,
         }),
-        _ if found == libc::ENOENT => Some(Before {
-            origin: CREATED,
-            size: 0,
-        }),
+        _ if found == libc::ENOENT => Some(Before::MISSING),
         _ => None,
     }
 }

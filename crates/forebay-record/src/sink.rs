@@ -124,7 +124,13 @@ impl Open {
         })
     }
 
-    /// The handle that led here is closed.
+    /// Counts a close, and lets the record go.
+    pub fn close(&self, count: impl FnOnce(Words<'_>)) {
+        self.update(count);
+        self.release();
+    }
+
+    /// Lets the record go: the handle that led to it is closed.
     pub fn release(&self) {
         if let (Some(handle), Some(recording)) = (self.handle, state::recording()) {
             recording.table.let_go(self.kind, handle);

@@ -138,8 +138,8 @@ fn figures(before: &Report, after: &Report) -> Vec<Figure> {
             after: of(after),
         });
     };
-    type Job = fn(&Report) -> Option<f64>;
-    let job: [(&str, &str, Unit, Job); 9] = [
+    type Lookup = fn(&Report) -> Option<f64>;
+    let whole_job: [(&str, &str, Unit, Lookup); 9] = [
         ("run_seconds", "run time", Unit::Seconds, |r| {
             Some(r.job.run_seconds)
         }),
@@ -180,7 +180,7 @@ fn figures(before: &Report, after: &Report) -> Vec<Figure> {
             Some(r.account.moved.files as f64)
         }),
     ];
-    for (key, name, unit, of) in job {
+    for (key, name, unit, of) in whole_job {
         add(key.to_owned(), name.to_owned(), unit, &of);
     }
     let interfaces: BTreeSet<Interface> = [before, after]

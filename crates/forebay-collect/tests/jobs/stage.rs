@@ -2,7 +2,7 @@
 
 use darshan_log::Log;
 use forebay_collect::naming::Moment;
-use forebay_collect::recording::{End, Note, Recording};
+use forebay_collect::recording::{CommandEnd, Note, Recording};
 use forebay_collect::{Collected, Error, collect};
 use forebay_count::layout::{H_END, H_END_CODE, Kind};
 use forebay_count::table::{Birth, InMemory, Name};
@@ -145,10 +145,10 @@ impl Stage {
         note.uid = 7;
         note.pid = 4000;
         note.start_ns = START;
-        note.end = Some(End {
+        note.end = Some(CommandEnd {
             end_ns: START + 2 * S,
             code: Some(0),
-            ..End::default()
+            ..CommandEnd::default()
         });
         note.mounts = "d / ext4 rw 0 0\n".to_owned();
         let recording = Recording::create(&self.dir.join(host), note).unwrap();

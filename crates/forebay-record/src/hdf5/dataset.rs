@@ -138,15 +138,6 @@ pub fn flush(library: &Library, frame: &Frame, call: impl FnOnce() -> usize) -> 
     result
 }
 
-/// `H5Dclose(dataset)`, `H5Oclose(object)`.
-pub fn close(library: &Library, frame: &Frame, call: impl FnOnce() -> usize) -> usize {
-    let (result, span) = sink::timed(call);
-    if succeeded(result) {
-        closed(library.key(library.id(frame.argument(0))), span);
-    }
-    result
-}
-
 /// Does `key` stand for one that is open?
 pub fn is_open(key: u64) -> bool {
     sink::is_known(&DATASETS, key)
@@ -154,7 +145,5 @@ pub fn is_open(key: u64) -> bool {
 
 /// What `key` stood for is closed, if it was a dataset.
 pub fn closed(key: u64, span: Span) {
-    let record = sink::forget(&DATASETS, Kind::H5d, key);
-    record.update(|words| hdf5::close(words, span));
-    record.release();
+    sink::forget(&DATASETS, Kind::H5d, key).close(|words| hdf5::close(words, span));
 }

@@ -49,15 +49,6 @@ pub fn flush(library: &Library, frame: &Frame, call: impl FnOnce() -> usize) -> 
     result
 }
 
-/// `H5Fclose(file)`.
-pub fn close(library: &Library, frame: &Frame, call: impl FnOnce() -> usize) -> usize {
-    let (result, span) = sink::timed(call);
-    if succeeded(result) {
-        closed(library.key(library.id(frame.argument(0))), span);
-    }
-    result
-}
-
 /// Does `key` stand for one that is open?
 pub fn is_open(key: u64) -> bool {
     sink::is_known(&FILES, key)
@@ -65,7 +56,5 @@ pub fn is_open(key: u64) -> bool {
 
 /// What `key` stood for is closed, if it was a file.
 pub fn closed(key: u64, span: Span) {
-    let record = sink::forget(&FILES, Kind::H5f, key);
-    record.update(|words| hdf5::close_file(words, span));
-    record.release();
+    sink::forget(&FILES, Kind::H5f, key).close(|words| hdf5::close_file(words, span));
 }

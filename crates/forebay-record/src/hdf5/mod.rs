@@ -14,7 +14,7 @@ mod file;
 mod library;
 
 use forebay_count::heat::Direction;
-
+use forebay_count::library::Span;
 use forebay_hook::foreign::Frame;
 
 use crate::counted::Counted;
@@ -55,15 +55,29 @@ impl Counted for What {
         match *self {
             What::FileOpen { properties } => file::open(&library, frame, properties, call),
             What::FileFlush => file::flush(&library, frame, call),
-            What::FileClose => file::close(&library, frame, call),
+            What::FileClose => close(&library, frame, file::closed, call),
             What::DatasetOpen { deprecated } => dataset::open(&library, deprecated, call),
             What::ObjectOpen => dataset::open_object(&library, call),
             What::Transfer { direction } => dataset::transfer(&library, frame, direction, call),
             What::DatasetFlush => dataset::flush(&library, frame, call),
-            What::DatasetClose => dataset::close(&library, frame, call),
+            What::DatasetClose => close(&library, frame, dataset::closed, call),
             What::ReferenceDrop => drop_reference(&library, frame, call),
         }
     }
+}
+
+/// `H5Fclose(file)`, `H5Dclose(dataset)`, `H5Oclose(object)`: `closed` counts the close of what the id stood for.
+fn close(
+    library: &Library,
+    frame: &Frame,
+    closed: fn(u64, Span),
+    call: impl FnOnce() -> usize,
+) -> usize {
+    let (result, span) = sink::timed(call);
+    if succeeded(result) {
+        closed(library.key(library.id(frame.argument(0))), span);
+    }
+    result
 }
 
 /// `H5Idec_ref(id)`, by which h5py closes: a close if no reference is left.

@@ -51,8 +51,7 @@ pub fn close(frame: &Frame, call: impl FnOnce() -> usize) -> usize {
         .unwrap_or(0);
     let record = sink::forget(&FILES, Kind::Mpiio, file as u64);
     let (result, span) = sink::timed(call);
-    record.update(|words| mpiio::close(words, span));
-    record.release();
+    record.close(|words| mpiio::close(words, span));
     result
 }
 

@@ -43,9 +43,8 @@ pub fn close(library: &Library, frame: &Frame, call: impl FnOnce() -> usize) -> 
     let (result, span) = sink::timed(call);
     if result as i32 == NO_ERROR {
         variable::forget_all(id);
-        let record = sink::forget(&FILES, Kind::PnetcdfFile, key(id));
-        record.update(|words| pnetcdf::close_file(words, read, written, span));
-        record.release();
+        sink::forget(&FILES, Kind::PnetcdfFile, key(id))
+            .close(|words| pnetcdf::close_file(words, read, written, span));
     }
     result
 }

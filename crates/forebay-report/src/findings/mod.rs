@@ -17,6 +17,8 @@ mod timeline;
 
 pub use thresholds::Thresholds;
 
+use loss::Loss;
+
 use crate::account::Account;
 use crate::model::Job;
 use crate::units;
@@ -205,6 +207,14 @@ impl Finding {
             files: Vec::new(),
             advice: String::new(),
             setting: None,
+        }
+    }
+
+    /// A finding whose estimate is a sum over files; the text of the estimate ends with the rank that lost most.
+    fn of_loss(code: &'static str, title: String, loss: &Loss, estimate: String) -> Self {
+        Finding {
+            estimate: format!("{estimate}; {}", loss.where_lost()),
+            ..Finding::new(code, title, loss.seconds)
         }
     }
 }

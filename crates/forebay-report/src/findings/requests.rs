@@ -12,20 +12,20 @@ const SMALL_MIDDLES: [u64; SMALL_BUCKETS] = [32, 320, 3_238, 32_382];
 
 /// A direction of data.
 #[derive(Clone, Copy)]
-struct Direction {
-    is_write: bool,
-    noun: &'static str,
-    verb: &'static str,
-    part: Part,
+pub(super) struct Direction {
+    pub is_write: bool,
+    pub noun: &'static str,
+    pub verb: &'static str,
+    pub part: Part,
 }
 
-const READS: Direction = Direction {
+pub(super) const READS: Direction = Direction {
     is_write: false,
     noun: "reads",
     verb: "read",
     part: Part::Read,
 };
-const WRITES: Direction = Direction {
+pub(super) const WRITES: Direction = Direction {
     is_write: true,
     noun: "writes",
     verb: "write",
@@ -33,7 +33,7 @@ const WRITES: Direction = Direction {
 };
 
 impl Direction {
-    fn of(self, one: &FileUse) -> &Flow {
+    pub(super) fn of(self, one: &FileUse) -> &Flow {
         if self.is_write {
             &one.total.write
         } else {
@@ -100,7 +100,7 @@ fn cost(ops: u64, bytes: u64, limits: &Thresholds) -> f64 {
 }
 
 /// Seconds that `fewer` requests less would have saved.
-fn request_seconds(flow: &Flow, fewer: f64, limits: &Thresholds) -> f64 {
+pub(super) fn request_seconds(flow: &Flow, fewer: f64, limits: &Thresholds) -> f64 {
     flow.seconds
         * share(
             fewer * limits.request_cost_bytes,
@@ -108,7 +108,7 @@ fn request_seconds(flow: &Flow, fewer: f64, limits: &Thresholds) -> f64 {
         )
 }
 
-fn model(limits: &Thresholds) -> String {
+pub(super) fn model(limits: &Thresholds) -> String {
     format!(
         "a request is taken to cost as much as moving {}, beside its own bytes",
         bytes(limits.request_cost_bytes as u64)
@@ -164,7 +164,7 @@ fn small(subject: &Subject, direction: Direction, is_shared: bool) -> Option<Fin
         (true, false) => ("small-writes", "files of a single rank"),
         (true, true) => ("small-writes-shared", "shared files"),
     };
-    let mut finding = Finding::new(
+    let mut finding = Finding::of_loss(
         code,
         format!(
             "Small {} on {place}: {} of {} are 100 KiB or less",
@@ -172,14 +172,13 @@ fn small(subject: &Subject, direction: Direction, is_shared: bool) -> Option<Fin
             number(total),
             number(all)
         ),
-        loss.seconds,
-    );
-    finding.estimate = format!(
-        "time to {} x cost of the small requests beyond what they cost gathered into {}; {}; {}",
-        direction.verb,
-        bytes(limits.gathered_bytes as u64),
-        model(limits),
-        loss.where_lost()
+        &loss,
+        format!(
+            "time to {} x cost of the small requests beyond what they cost gathered into {}; {}",
+            direction.verb,
+            bytes(limits.gathered_bytes as u64),
+            model(limits)
+        ),
     );
     finding.evidence = vec![format!(
         "{} in {}",
@@ -256,7 +255,7 @@ fn random(subject: &Subject, direction: Direction) -> Option<Finding> {
         let flow = direction.of(one);
         request_seconds(flow, jumps(one, flow) as f64, limits)
     });
-    let mut finding = Finding::new(
+    let mut finding = Finding::of_loss(
         if direction.is_write {
             "random-writes"
         } else {
@@ -268,16 +267,15 @@ fn random(subject: &Subject, direction: Direction) -> Option<Finding> {
             number(total),
             number(all)
         ),
-        loss.seconds,
+        &loss,
+        format!(
+            "time to {} x fixed cost of the requests that jump; {}; read-ahead and write-behind would hide it in \
+         ascending order",
+            direction.verb,
+            model(limits)
+        ),
     );
     finding.confidence = Confidence::Low;
-    finding.estimate = format!(
-        "time to {} x fixed cost of the requests that jump; {}; read-ahead and write-behind would hide it in \
-         ascending order; {}",
-        direction.verb,
-        model(limits),
-        loss.where_lost()
-    );
     finding.evidence = vec![format!(
         "{} of the {} in {} start before the end of the previous one",
         percent(share(total as f64, all as f64)),
@@ -327,21 +325,18 @@ fn misaligned(subject: &Subject) -> Option<Finding> {
         total.write.seconds * share(total.misaligned as f64, total.ops() as f64) * 0.5 * block
             / (block + request)
     });
-    let mut finding = Finding::new(
+    let mut finding = Finding::of_loss(
         "misaligned-writes",
         format!(
             "Misaligned access to shared files: {} of {} requests start inside a block",
             number(misaligned),
             number(ops)
         ),
-        loss.seconds,
+        &loss,
+        "time to write x share of misaligned requests x 1/2 x block / (block + mean request): a shared block is \
+         locked and transferred twice".to_owned(),
     );
     finding.confidence = Confidence::Low;
-    finding.estimate = format!(
-        "time to write x share of misaligned requests x 1/2 x block / (block + mean request): a shared block is \
-         locked and transferred twice; {}",
-        loss.where_lost()
-    );
     finding.evidence = vec![format!(
         "{} of the requests to {} written by several ranks",
         percent(share(misaligned as f64, ops as f64)),
@@ -388,21 +383,20 @@ fn switches(subject: &Subject) -> Option<Finding> {
                 cost(total.ops(), total.bytes(), limits),
             )
     });
-    let mut finding = Finding::new(
+    let mut finding = Finding::of_loss(
         "read-write-switches",
         format!(
             "Reads and writes alternate {} times in {}",
             number(total),
             units::count(hits.len() as u64, "file", "files")
         ),
-        loss.seconds,
+        &loss,
+        format!(
+            "time to read and write x fixed cost of one request per change; {}",
+            model(limits)
+        ),
     );
     finding.confidence = Confidence::Low;
-    finding.estimate = format!(
-        "time to read and write x fixed cost of one request per change; {}; {}",
-        model(limits),
-        loss.where_lost()
-    );
     finding.files = loss.evidence(subject, |one| {
         format!(
             "{} changes in {} requests",
@@ -438,19 +432,16 @@ fn syncs(subject: &Subject) -> Option<Finding> {
         let total = &one.total;
         total.write.seconds * share(total.syncs as f64, (total.syncs + total.write.ops) as f64)
     });
-    let mut finding = Finding::new(
+    let mut finding = Finding::of_loss(
         "frequent-fsync",
         format!(
             "Frequent fsync: {} for {}",
             units::count(total, "call", "calls"),
             units::count(writes, "write", "writes")
         ),
-        loss.seconds,
-    );
-    finding.estimate = format!(
+        &loss,
         "time to write (which holds fsync) x fsyncs / (fsyncs + writes): an fsync is taken to cost as much as a \
-         write, so it is rather more; {}",
-        loss.where_lost()
+         write, so it is rather more".to_owned(),
     );
     finding.evidence = vec![format!(
         "in {}",
@@ -493,23 +484,22 @@ fn stdio_bulk(subject: &Subject) -> Option<Finding> {
                 cost(requests, total.bytes(), limits),
             )
     });
-    let mut finding = Finding::new(
+    let mut finding = Finding::of_loss(
         "stdio-bulk",
         format!(
             "Bulk data through C streams: {}, {} of all bytes",
             bytes(moved),
             percent(share(moved as f64, all as f64))
         ),
-        loss.seconds,
+        &loss,
+        format!(
+            "time in fread and fwrite x cost of their requests (4 KiB each, or the mean size of the calls if larger) \
+         beyond what they cost gathered into {}; {}",
+            bytes(limits.gathered_bytes as u64),
+            model(limits)
+        ),
     );
     finding.confidence = Confidence::Low;
-    finding.estimate = format!(
-        "time in fread and fwrite x cost of their requests (4 KiB each, or the mean size of the calls if larger) \
-         beyond what they cost gathered into {}; {}; {}",
-        bytes(limits.gathered_bytes as u64),
-        model(limits),
-        loss.where_lost()
-    );
     finding.evidence =
         vec!["streams copy through a small buffer, and cannot be shared between ranks".to_owned()];
     finding.files = loss.evidence(subject, |one| {

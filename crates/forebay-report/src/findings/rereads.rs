@@ -43,18 +43,15 @@ fn reread_by_rank(subject: &Subject) -> Option<Finding> {
     let loss = slowest_path(subject, hits.iter().copied(), Part::Read, |one| {
         one.total.read.seconds * (1.0 - 1.0 / reads_per_rank(one))
     });
-    let mut finding = Finding::new(
+    let mut finding = Finding::of_loss(
         "repeated-reads",
         format!(
             "The same bytes are read again and again by the same rank: {} from {}",
             bytes(read),
             units::count(hits.len() as u64, "file", "files")
         ),
-        loss.seconds,
-    );
-    finding.estimate = format!(
-        "time to read x (1 - file extent x ranks / bytes read); {}",
-        loss.where_lost()
+        &loss,
+        "time to read x (1 - file extent x ranks / bytes read)".to_owned(),
     );
     finding.evidence =
         vec!["bytes read exceed the touched extent of the file, for each rank".to_owned()];
@@ -91,21 +88,18 @@ fn read_by_many(subject: &Subject) -> Option<Finding> {
     let extents = hits
         .iter()
         .fold(0u64, |sum, one| sum.saturating_add(one.total.extent()));
-    let mut finding = Finding::new(
+    let mut finding = Finding::of_loss(
         "read-by-many",
         format!(
             "Several ranks read the same data: {} from files of {}",
             bytes(read),
             bytes(extents)
         ),
-        loss.seconds,
+        &loss,
+        "1/2 x time to read x (1 - file extent / bytes read): half of the time is taken to be competition for the \
+         same bytes".to_owned(),
     );
     finding.confidence = Confidence::Low;
-    finding.estimate = format!(
-        "1/2 x time to read x (1 - file extent / bytes read): half of the time is taken to be competition for the \
-         same bytes; {}",
-        loss.where_lost()
-    );
     finding.evidence = vec![format!(
         "{} touched by more than one rank, read {:.1} times in all",
         units::count(hits.len() as u64, "file", "files"),
