@@ -39,7 +39,7 @@ pub struct Segment {
     pub start: f64,
     /// Seconds from the start of the job.
     pub end: f64,
-    /// The thread (its pthread id), in logs that have it. Not written.
+    /// Pthread id of the thread, if the log has it. The writer leaves it out.
     pub thread: Option<u64>,
 }
 

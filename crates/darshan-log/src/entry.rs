@@ -1,5 +1,5 @@
-//! How the records of each module are read and written: one trait for records of a fixed
-//! size and those of a variable one.
+//! How the records of each module are read and written. One trait serves records of a fixed size
+//! and records of a variable one.
 
 use crate::region::RegionReader;
 use crate::{CounterModule, Error, ModuleId, Record, Region, Result, newest_version};
@@ -27,7 +27,7 @@ pub trait Module: 'static {
     fn encode(record: &Self::Record, out: &mut Vec<u8>) -> Result<()>;
 }
 
-/// A region of records with the version they have.
+/// A region that is being read, and the version of its records.
 pub struct Decoder {
     pub(crate) reader: RegionReader,
     pub(crate) version: u32,
@@ -78,8 +78,8 @@ impl<M: CounterModule> Module for M {
     }
 }
 
-/// The records of one module of a log, read and decompressed as they are asked for. Ends
-/// after the first error.
+/// The records of one module of a log, read and decompressed as they are asked for. The iterator
+/// ends after the first error.
 pub struct Records<M: Module> {
     state: State,
     module: std::marker::PhantomData<fn() -> M>,
@@ -92,7 +92,7 @@ enum State {
 }
 
 impl<M: Module> Records<M> {
-    /// Over the records in `decoder`'s region; `None`: the log has no such module.
+    /// Iterates over `decoder`'s region. `None` stands for a module that the log does not have.
     pub(crate) fn new(decoder: Option<Decoder>) -> Self {
         let state = match decoder {
             None => State::Done,

@@ -32,7 +32,7 @@ pub struct LustreComponent {
     pub stripe_pattern: i64,
     /// Flags as Lustre numbers them; -1 if the log is too old.
     pub flags: i64,
-    /// First byte of the file that the component is for.
+    /// First byte of the file that the component covers.
     pub extent_start: i64,
     /// The byte behind the last one; -1: the end of the file.
     pub extent_end: i64,

@@ -1,4 +1,4 @@
-//! Writes a log of format 3.41, piece by piece, so that memory doesn't grow with the job.
+//! Writes a log of format 3.41, piece by piece, so that memory does not grow with the job.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -12,7 +12,7 @@ use crate::header::{HEADER_BYTES, MAGIC, WRITTEN_VERSION};
 use crate::job::{JobText, METADATA_BYTES, text_of};
 use crate::{Error, Extent, Job, MAX_MODULES, ModuleId, Mount, Result};
 
-/// Of zlib. Records are mostly zeros: higher levels take more than twice the time for an eighth less.
+/// zlib's level. Records are mostly zeros: higher levels take more than twice the time and save an eighth.
 const COMPRESSION_LEVEL: u32 = 2;
 
 /// What a finished log holds, and what had no room in it.
@@ -22,12 +22,14 @@ pub struct Written {
     pub bytes: u64,
     /// The command line had to be cut.
     pub exe_truncated: bool,
-    /// Mounts that had no room beside the command line, or whose names can't be written.
+    /// How many mounts had no room beside the command line, or names that can't be written.
     pub mounts_left_out: usize,
 }
 
-/// Writes one log. Names come first, then the records of each module, modules in the order of
-/// their numbers, which is the order in the file; nothing but the current record is kept.
+/// Writes one log.
+///
+/// Names come first, then the records of each module, in the order of module numbers. That is also
+/// their order in the file, so nothing but the current record is kept.
 ///
 /// ```
 /// use darshan_log::{Job, Log, LogWriter, ModuleId, Stdio, Record, record_id};
@@ -79,7 +81,7 @@ enum OpenRegion {
     Trailing,
 }
 
-/// The file of [`LogWriter::create`]; the temporary one is removed if it isn't finished.
+/// The file of [`LogWriter::create`]. The temporary file is removed if the log isn't finished.
 struct Target<W> {
     temporary: Option<PathBuf>,
     path: PathBuf,
@@ -96,7 +98,7 @@ impl<W> Drop for Target<W> {
 }
 
 impl<W> Target<W> {
-    /// Gives the complete file its name, for good.
+    /// Brings the complete file to stable storage and gives it its name.
     fn publish(mut self, file: &W) -> Result<()> {
         let Some(temporary) = self.temporary.as_ref() else {
             return Ok(());
@@ -137,10 +139,11 @@ fn unwritable(reason: impl Into<String>) -> Error {
 }
 
 impl LogWriter<File> {
-    /// Starts a log that will be at `path`. Until [`finish`](LogWriter::finish) it is called
-    /// `path` with `_partial` appended, as unfinished logs of Darshan are, and it is removed if
-    /// the writer is dropped before. Only the owner may read it; an existing log of that name is
-    /// replaced at the end.
+    /// Starts a log that will be at `path`.
+    ///
+    /// Until [`finish`](LogWriter::finish) its name has `_partial` appended, like that of Darshan's
+    /// own unfinished logs. It is removed if the writer is dropped before. Only the owner may read
+    /// it. An existing log at `path` is replaced at the end.
     ///
     /// # Errors
     /// [`Error::Io`] if the file can't be made, and those of [`LogWriter::new`].
@@ -166,8 +169,8 @@ impl LogWriter<File> {
 }
 
 impl<W: Write + Seek> LogWriter<W> {
-    /// Starts a log at the beginning of `sink`. What doesn't fit of command line and mounts
-    /// (3,015 bytes) is left out, and [`Written`] says so.
+    /// Starts a log at the beginning of `sink`. Command line and mounts have 3,015 bytes; what
+    /// doesn't fit is left out, and [`Written`] says so.
     ///
     /// # Errors
     /// [`Error::Io`] if `sink` can't be written, [`Error::Unwritable`] if the command line has a
@@ -260,13 +263,13 @@ impl<W: Write + Seek> LogWriter<W> {
         self.compress(bytes)
     }
 
-    /// Says that records of a module are missing.
+    /// Marks a module of which records are missing.
     pub fn mark_partial(&mut self, id: ModuleId) {
         self.partial |= 1 << (id.number() % MAX_MODULES as u8);
     }
 
-    /// Adds bytes behind the last region: Darshan's tools don't see them,
-    /// [`Log::trailing`](crate::Log::trailing) does.
+    /// Adds bytes behind the last region. Darshan's tools don't see them;
+    /// [`Log::trailing`](crate::Log::trailing) returns them.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -278,8 +281,8 @@ impl<W: Write + Seek> LogWriter<W> {
         }
     }
 
-    /// Completes the log. A log of [`create`](LogWriter::create) is on stable storage and has its
-    /// name afterwards.
+    /// Completes the log. Afterwards a log of [`create`](LogWriter::create) is on stable storage
+    /// and has its name.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -311,7 +314,7 @@ impl<W: Write + Seek> LogWriter<W> {
                 self.region
             )));
         }
-        // Broken, if one of these calls fails.
+        // It stays broken if one of these calls fails.
         let mut sink = match std::mem::replace(&mut self.sink, Sink::Broken) {
             Sink::Plain(sink) => sink,
             Sink::Compressed(encoder) => encoder.finish().map_err(failed("write"))?,
@@ -382,7 +385,7 @@ fn job_record(job: &Job) -> Vec<u8> {
         .flat_map(|number| number.to_le_bytes())
         .collect();
     let mut metadata = [0u8; METADATA_BYTES];
-    // The last byte stays NUL; Metadata never has more.
+    // The last byte stays NUL. What `Metadata::insert` made fits; text of a damaged log is cut.
     for (to, from) in metadata[..METADATA_BYTES - 1]
         .iter_mut()
         .zip(job.metadata.text().bytes())

@@ -1,5 +1,5 @@
-//! What each counter of a module stands for, so that derived figures and the reduction are
-//! written once for all modules.
+//! What each counter of a module means. Derived figures and the reduction read it here, so they
+//! are written once for all modules.
 
 use super::{bgq, daos, dfs, h5d, h5f, mpiio, pnetcdf_file, pnetcdf_var, posix, stdio};
 
@@ -12,7 +12,7 @@ pub enum Rule {
     Max,
     /// Taken from one of the records: they should agree.
     Keep,
-    /// Goes with the longest read or write ([`Layout::longest`]).
+    /// Taken from the record with the longest read or write ([`Layout::longest`]).
     OfLongest,
     /// Part of a list of the four most frequent values ([`Layout::common`]).
     Common,
@@ -36,7 +36,7 @@ pub enum FloatRule {
 }
 
 /// Places of a list of the four most frequent values: value `i` (of `words` numbers)
-/// starts at `first + i * words`, how often it came is at `first_count + i`.
+/// starts at `first + i * words`, its count is at `first_count + i`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Common {
     /// Place of the first value.
@@ -47,7 +47,7 @@ pub struct Common {
     pub first_count: usize,
 }
 
-/// Places of the times a rank spent, in seconds.
+/// Places of the times that a rank spent, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     /// Reading.
@@ -89,8 +89,8 @@ pub struct Layout {
     pub sizes: Option<(usize, usize)>,
     /// Lists of most frequent values; the last one is that of access sizes.
     pub common: &'static [Common],
-    /// Pairs of (integer place of the size, float place of the time) of the longest read
-    /// and write.
+    /// The longest read and write, each as (place of the size among the integers, place of the
+    /// time among the floats).
     pub longest: &'static [(usize, usize)],
     /// Time spent.
     pub times: Option<Times>,
