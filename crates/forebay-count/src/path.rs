@@ -1,20 +1,20 @@
-//! Names of records: cleaned paths, their ids, and which paths are left out.
+//! Names of records: cleaned paths, and which paths are left out. Nothing here looks at a file system.
 
 pub use darshan_rules::record_id;
 
 /// Longest name, in bytes. Longer paths have no record of their own.
 pub const MAX_NAME_BYTES: usize = 4096;
-/// Standard input as a stream.
+/// Name of standard input as a stream.
 pub const STDIN: &[u8] = b"<STDIN>";
-/// Standard output as a stream.
+/// Name of standard output as a stream.
 pub const STDOUT: &[u8] = b"<STDOUT>";
-/// Standard error as a stream.
+/// Name of standard error as a stream.
 pub const STDERR: &[u8] = b"<STDERR>";
 /// What follows the directory in the name of a record into which files were folded.
 pub const OTHER_FILES: &[u8] = b"/<other files>";
 
-/// Writes the absolute form of `path` into `out`: below `cwd` if it is relative, without `//` and `/./`. `..` and
-/// symbolic links stay as they are. `None` if it is empty or does not fit.
+/// Writes the absolute form of `path` into `out`, without `//` and `/./`. A relative path is taken below `cwd`. `..`
+/// and symbolic links stay as they are. `None` if `path` is empty or does not fit.
 pub fn clean<'o>(cwd: &[u8], path: &[u8], out: &'o mut [u8]) -> Option<&'o [u8]> {
     let mut len = 0;
     let mut put = |piece: &[u8]| {
@@ -40,11 +40,12 @@ pub fn clean<'o>(cwd: &[u8], path: &[u8], out: &'o mut [u8]) -> Option<&'o [u8]>
     Some(&out[..len])
 }
 
-/// Is the clean path left out by default? The directories that hold the system and not the job's data; Darshan's list.
+/// True if the clean path is left out by default. The directories are Darshan's list: they hold the system and not the
+/// job's data.
 #[inline]
 #[rustfmt::skip]
 pub fn is_left_out(path: &[u8]) -> bool {
-    // Patterns, because this runs at each open and a comparison of strings is a call.
+    // Patterns, because this runs at each open, and a comparison of strings is a call.
     matches!(
         path,
         [b'/', b'e', b't', b'c', b'/', ..]
@@ -64,14 +65,14 @@ pub fn is_left_out(path: &[u8]) -> bool {
     )
 }
 
-/// Is the clean path `dir` itself or below it?
+/// True if the clean path is `dir` itself or below it.
 pub fn is_within(path: &[u8], dir: &[u8]) -> bool {
     let dir = dir.strip_suffix(b"/").unwrap_or(dir);
     path.strip_prefix(dir)
         .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
-/// The directory of a clean path; of one in the root, and of anything that is no path, the empty name.
+/// The directory of a clean path. The empty name for a path in the root, and for a name that is no path.
 pub fn directory(path: &[u8]) -> &[u8] {
     let end = path.iter().rposition(|&b| b == b'/').unwrap_or(0);
     &path[..end]

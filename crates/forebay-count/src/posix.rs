@@ -1,8 +1,8 @@
 //! Counters of the POSIX interface, as Darshan defines them.
 //!
-//! Three rules are more exact than Darshan's own library: offsets are those of the descriptor (Darshan keeps one per
-//! file), appended bytes are counted where they landed, and what `copy_file_range` and its kin move is counted
-//! as reads and writes.
+//! Three rules are more exact than Darshan's own library. Offsets are those of the descriptor; Darshan keeps one per
+//! file. Appended bytes are counted where they landed. What `copy_file_range` and its kin move is counted as reads and
+//! writes.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -132,17 +132,17 @@ pub const BEFORE: usize = COMMON_STATE + 3;
 pub const MAPPED_BYTES: usize = COMMON_STATE + 4;
 /// Calls and bytes of `copy_file_range` and its kin that read this file.
 pub const COPIED_OUT: usize = COMMON_STATE + 5;
-/// Those that wrote this file.
+/// Calls and bytes of the same calls that wrote this file.
 pub const COPIED_IN: usize = COMMON_STATE + 7;
 const STATE_WORDS: usize = COMMON_STATE + 9;
 const _: () = assert!(STATE_WORDS <= Kind::Posix.shape().state);
 
-/// Memory is called aligned at multiples of this, as Darshan does by default.
+/// Memory at a multiple of this counts as aligned, as with Darshan by default.
 pub const MEMORY_ALIGNMENT: u64 = 8;
 
 type Words<'t> = SizedWords<'t, INTS, TIMES, { Kind::Posix.shape().state }>;
 
-/// Counts one call. The record is locked.
+/// Counts one call. The caller holds the lock of the record.
 #[inline(always)]
 pub fn apply(table: &Table<'_>, record: &Record<'_>, event: &Event, host: &impl Host) {
     let Some(w) = Words::of(record) else {
@@ -227,7 +227,7 @@ fn open(w: &Words<'_>, event: &Event) {
     meta(w, event.start_ns, event.end_ns);
 }
 
-/// What is known of the file itself.
+/// Notes what an open tells of the file itself.
 fn facts(w: &Words<'_>, event: &Event) {
     let mode = event.aux >> 32 & 0xffff;
     if mode != 0 {
@@ -328,7 +328,7 @@ fn transfer<const READ: bool>(
     if !is_aligned(offset, alignment) {
         add(&w.ints[FILE_NOT_ALIGNED], 1);
     }
-    // Files that share a record have no common order of accesses.
+    // The accesses of several files have no common order.
     if !record.is_folded() {
         order(table, record, w, side, event, host);
     }
@@ -353,7 +353,7 @@ fn is_aligned(offset: i64, alignment: u64) -> bool {
     }
 }
 
-/// Sequential and consecutive accesses, strides, changes of direction.
+/// Counts sequential and consecutive accesses, strides, and changes of direction.
 #[inline(always)]
 fn order(
     table: &Table<'_>,
@@ -385,7 +385,7 @@ fn order(
     }
 }
 
-/// Adds the record of a file to that of its directory. Both are locked.
+/// Adds the record of a file to that of its directory. The caller holds both locks.
 pub fn fold(table: &Table<'_>, from: &Record<'_>, into: &Record<'_>, host: &impl Host) {
     let (Some(a), Some(b)) = (Words::of(from), Words::of(into)) else {
         return;
@@ -434,7 +434,7 @@ pub fn fold(table: &Table<'_>, from: &Record<'_>, into: &Record<'_>, host: &impl
     }
 }
 
-/// What a record weighs when one has to go: its bytes, or its nanoseconds if they are more.
+/// What the record weighs, see [`track::weight`].
 pub fn weight(record: &Record<'_>) -> u64 {
     track::weight(
         &record.ints()[BYTES_READ..=BYTES_WRITTEN],

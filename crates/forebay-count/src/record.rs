@@ -1,4 +1,4 @@
-//! One record: its words, and the values whose frequency it tracks.
+//! One record: its words, and the values whose frequency it tracks. It does not know what a counter means.
 
 use core::sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed};
 
@@ -36,19 +36,19 @@ impl<'t, const INTS: usize, const TIMES: usize, const STATE: usize>
 }
 
 impl<'t> Record<'t> {
-    /// Record id; 0 of one that is gone.
+    /// Record id; 0 if the record is gone.
     #[inline(always)]
     pub fn id(&self) -> u64 {
         self.words[ID].load(Ordering::Acquire)
     }
 
-    /// Does it stand for several files?
+    /// True if it stands for several files.
     #[inline(always)]
     pub fn is_folded(&self) -> bool {
         self.words[KIND_FLAGS].load(Relaxed) & FOLDED != 0
     }
 
-    /// Has it counted anything?
+    /// True if it has counted anything.
     pub fn is_used(&self) -> bool {
         self.ints()
             .iter()
@@ -76,8 +76,8 @@ impl<'t> Record<'t> {
         &self.words[HEAD_WORDS + s.ints + s.times..]
     }
 
-    /// Counts `n` more of `value` in a set of tracked values, whose four places begin at these indices of the integer
-    /// counters. The record is locked.
+    /// Counts `n` more of `value` in a set of tracked values. Its four places begin at the given indices of the integer
+    /// counters, first those of values, then those of counts. The caller holds the lock of the record.
     #[inline(always)]
     pub fn track(
         &self,
@@ -135,7 +135,7 @@ impl<'t> Record<'t> {
         })?
     }
 
-    /// Its cell, or 0.
+    /// The cell of that area, or 0.
     pub(crate) fn overflow_cell(&self, set: usize) -> u32 {
         (self.words[OVERFLOW].load(Relaxed) >> (32 * set)) as u32
     }

@@ -66,7 +66,7 @@ const _: () = assert!(COMMON_STATE < Kind::Stdio.shape().state);
 
 type Words<'t> = SizedWords<'t, INTS, TIMES, { Kind::Stdio.shape().state }>;
 
-/// Counts one call. The record is locked.
+/// Counts one call. The caller holds the lock of the record.
 #[inline(always)]
 pub fn apply(table: &Table<'_>, record: &Record<'_>, event: &Event) {
     let Some(w) = Words::of(record) else {
@@ -143,7 +143,7 @@ fn meta(w: &Words<'_>, start: u64, end: u64) {
     timer(&w.times[META_TIME], &w.state[LAST_META_END], start, end);
 }
 
-/// Adds the record of a file to that of its directory. Both are locked.
+/// Adds the record of a file to that of its directory. The caller holds both locks.
 pub fn fold(from: &Record<'_>, into: &Record<'_>) {
     let (Some(a), Some(b)) = (Words::of(from), Words::of(into)) else {
         return;
@@ -172,7 +172,7 @@ pub fn fold(from: &Record<'_>, into: &Record<'_>) {
     }
 }
 
-/// What a record weighs when one has to go: its bytes, or its nanoseconds if they are more.
+/// What the record weighs, see [`track::weight`].
 pub fn weight(record: &Record<'_>) -> u64 {
     track::weight(
         &record.ints()[BYTES_WRITTEN..=BYTES_READ],
