@@ -1,8 +1,8 @@
-//! Which file a descriptor stands for, and where in it.
+//! Which file a descriptor stands for, and its position.
 //!
-//! What is not known is asked of the kernel at the first use: descriptors that came through an exec or a socket.
-//! The map is this process' own memory, made in chunks as descriptors are used; a child of fork gets a copy, and moves
-//! it to its own table.
+//! Descriptors that came through an exec or a socket are not known; the kernel is asked at their first use. The map is
+//! this process' own memory, made in chunks as descriptors are used. A child of fork gets a copy, and makes it lead to
+//! its own table.
 
 use core::ffi::c_int;
 use core::ptr::null_mut;
@@ -24,10 +24,10 @@ const CHUNKS: usize = 16384;
 
 /// Writes go to the end of the file.
 pub const APPEND: u32 = 1;
-/// Others move the position, too: it is asked of the kernel after each call.
+/// Others move the position, too, so the kernel is asked for it after each call.
 pub const ASK: u32 = 2;
 
-/// What a descriptor stands for, to one of the two interfaces.
+/// What a descriptor stands for in one of the two interfaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Standing {
@@ -52,7 +52,7 @@ impl Standing {
     }
 }
 
-/// A descriptor, to one of the two interfaces.
+/// A descriptor in one of the two interfaces.
 #[derive(Default)]
 pub struct View {
     standing: AtomicU32,
@@ -63,7 +63,7 @@ pub struct View {
 }
 
 impl View {
-    /// What it stands for.
+    /// What the descriptor stands for.
     #[inline(always)]
     pub fn standing(&self) -> Standing {
         Standing::from(self.standing.load(Ordering::Acquire))
@@ -78,7 +78,7 @@ impl View {
         })
     }
 
-    /// From now on it stands for this.
+    /// Sets what the descriptor stands for.
     pub fn set(&self, standing: Standing, handle: Option<Handle>) {
         if let Some(handle) = handle {
             self.cell.store(handle.cell, Relaxed);
@@ -87,7 +87,7 @@ impl View {
         self.standing.store(standing as u32, Ordering::Release);
     }
 
-    /// Forgets it; what it stood for.
+    /// Forgets what the descriptor stood for, and returns its record.
     fn take(&self) -> Option<Handle> {
         let handle = self.handle();
         self.standing.store(0, Ordering::Release);
@@ -100,16 +100,16 @@ impl View {
 #[derive(Default)]
 #[repr(align(64))]
 pub struct Entry {
-    /// To POSIX calls.
+    /// For POSIX calls.
     pub posix: View,
-    /// To calls on the stream that was made of it.
+    /// For calls on the stream over it.
     pub stream: View,
     /// [`APPEND`], [`ASK`].
     pub flags: AtomicU32,
 }
 
 impl Entry {
-    /// Forgets the descriptor: its number stands for something else from now on. Its records go with the guard.
+    /// Forgets the descriptor, because its number will stand for something else. Its records are still held.
     pub fn take(&self) -> Taken {
         self.flags.store(0, Relaxed);
         Taken {
@@ -119,17 +119,17 @@ impl Entry {
     }
 }
 
-/// The records of a descriptor that was forgotten.
+/// The records of a descriptor that was forgotten. They are held until [`Taken::let_go`].
 #[must_use]
 pub struct Taken {
-    /// To POSIX calls.
+    /// For POSIX calls.
     pub posix: Option<Handle>,
-    /// To stream calls.
+    /// For stream calls.
     pub stream: Option<Handle>,
 }
 
 impl Taken {
-    /// Nothing holds the records any more.
+    /// Lets the records go.
     pub fn let_go(self, table: &Table<'_>) {
         if let Some(handle) = self.posix {
             table.let_go(Kind::Posix, handle);
@@ -158,7 +158,7 @@ pub fn entry(fd: c_int) -> Option<&'static Entry> {
     Some(unsafe { &*chunk.add(n % CHUNK) })
 }
 
-/// The entry of a descriptor about which something is known.
+/// The entry of a descriptor, if something is known about it.
 #[inline(always)]
 pub fn known(fd: c_int) -> Option<&'static Entry> {
     let n = usize::try_from(fd).ok()?;
@@ -191,14 +191,14 @@ fn make_chunk(n: usize) -> *mut Entry {
     ) {
         Ok(_) => fresh.cast(),
         Err(other) => {
-            // SAFETY: nobody saw it.
+            // SAFETY: no other thread has seen the chunk.
             unsafe { kernel::unmap(fresh, BYTES) };
             other
         }
     }
 }
 
-/// A descriptor has come into being: forgets what its number stood for before.
+/// Begins the entry of a new descriptor: forgets what its number stood for before.
 pub fn begin(recording: &Recording, fd: c_int) -> Option<&'static Entry> {
     let entry = entry(fd)?;
     entry.take().let_go(&recording.table);
@@ -206,7 +206,8 @@ pub fn begin(recording: &Recording, fd: c_int) -> Option<&'static Entry> {
     Some(entry)
 }
 
-/// There may be something to know of descriptors up to this one. A look first: all threads share the word.
+/// Notes that something may be known of descriptors up to this one. It looks before it writes, because all threads
+/// share the word.
 #[inline(always)]
 fn reach(fd: c_int) {
     if HIGHEST.load(Relaxed) < fd {
@@ -311,7 +312,7 @@ enum Origin<'o> {
     NoFile,
 }
 
-/// What the kernel says of a descriptor.
+/// Asks the kernel what a descriptor is.
 fn ask(fd: c_int, room: &mut [u8; MAX_NAME_BYTES]) -> Option<Origin<'_>> {
     if state::is_restricted() {
         return None;
@@ -361,14 +362,14 @@ pub fn name<'o>(
     kernel::fd_name(fd, room)
 }
 
-/// The positions of all descriptors are asked of the kernel from now on.
+/// Marks all descriptors as shared: from now on the kernel is asked for their positions.
 pub fn share_positions() {
     each_known(0, u32::MAX, |_, entry| {
         entry.flags.fetch_or(ASK, Relaxed);
     });
 }
 
-/// In a new child: the descriptors stand for the same files, in its own table.
+/// Makes the descriptors of a new child lead to the same files in its own table.
 pub fn inherit(from: &Table<'static>, to: &Recording) {
     each_known(0, u32::MAX, |_, entry| {
         for (kind, view) in [(Kind::Posix, &entry.posix), (Kind::Stdio, &entry.stream)] {
@@ -385,7 +386,7 @@ pub fn inherit(from: &Table<'static>, to: &Recording) {
             }
         }
     });
-    // Where no handler ran before the fork.
+    // For forks before which no handler ran.
     share_positions();
     record_names::directory_changed();
 }

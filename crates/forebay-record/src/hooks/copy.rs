@@ -1,4 +1,4 @@
-//! Copies inside the kernel: a read of one file and a write of another.
+//! Copies inside the kernel. Each counts as a read of one file and a write of another.
 
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::Ordering::Relaxed;
@@ -38,13 +38,13 @@ hooks! {
 /// One end of a copy.
 struct CopyEnd {
     fd: c_int,
-    /// Where it begins, if the program said so.
+    /// The offset, if the program gave one.
     at: Option<i64>,
 }
 
 impl CopyEnd {
     unsafe fn new(fd: c_int, at: *mut off_t) -> Self {
-        // SAFETY: null, or readable: the kernel reads it, too.
+        // SAFETY: not null, so it is readable: the kernel reads it, too.
         let at = (!at.is_null()).then(|| unsafe { *at });
         CopyEnd { fd, at }
     }
