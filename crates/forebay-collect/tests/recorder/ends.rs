@@ -1,4 +1,4 @@
-//! Whatever ends a process, and however it comes to have children: nothing that was completed is missing.
+//! No completed call is missing, whatever ends a process and whatever call makes its children.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use forebay_count::{posix, read};
 
 use crate::run::{Image, Place};
 
-/// What a child of `killed` noted, in the order of the C program.
+/// What a child of `killed` noted, in the order of the C struct.
 struct Note {
     pid: i64,
     opens: i64,
@@ -80,7 +80,7 @@ fn a_thousand_processes_that_end_at_any_moment_leave_all_that_they_completed() {
             );
             continue;
         };
-        // One call more may have been completed and not yet noted.
+        // The last call may have been completed and not yet noted.
         for (what, noted, counter) in [
             ("opens", note.opens, posix::OPENS),
             ("writes", note.writes, posix::WRITES),

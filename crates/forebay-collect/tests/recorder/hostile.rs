@@ -1,4 +1,4 @@
-//! Programs and places that make it hard: nothing breaks, and nothing that can be counted is lost.
+//! Programs and places that make recording hard. Nothing breaks, and nothing that can be counted is lost.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -88,8 +88,8 @@ fn a_handler_may_jump_out_of_counting() {
 fn threads_may_be_cancelled_while_they_count() {
     let (place, image) = run("cancels");
     assert_eq!(written(&place, &image, "out"), 100);
-    // One that is cancelled while it holds the record leaves it locked for a second: what fits into no side slot by
-    // then is in the totals.
+    // A thread that is cancelled while it holds the record leaves it locked for a second. What fits into no side slot
+    // in that time is in the totals.
     let file = &image.posix[&place.text("data/cancelled")];
     let unplaced = image.unplaced.opens as i64;
     assert_eq!(file.ints[posix::OPENS] + unplaced, 41);
@@ -229,7 +229,7 @@ fn a_full_file_system_under_the_tables_kills_nobody() {
         for n in 0..5 {
             std::fs::create_dir_all(place.path(&format!("data/d{n}"))).expect("a folder");
         }
-        // A file system of one's own, which goes with the process.
+        // A file system that only this process sees and that ends with it.
         let script = format!(
             "mount -t tmpfs -o size={size} tmpfs '{0}' && LD_PRELOAD='{1}' \"$@\" && cp -r '{0}' '{2}'",
             place.tables().display(),

@@ -10,7 +10,7 @@ use crate::run::Place;
 const SEED: u64 = 4242424242;
 const FILES: usize = 16;
 
-/// What the program keeps per descriptor.
+/// The state of a descriptor in the model.
 #[derive(Clone, Copy)]
 struct Descriptor {
     file: usize,
@@ -133,7 +133,7 @@ fn model(calls: u64) -> Vec<Model> {
                 } else {
                     fd.position
                 };
-                // Of a vector, the second part lies at the shifted address.
+                // The second part of a vector lies at the shifted address.
                 file.transfer(true, start, n, shift == 0);
                 fd.position = start + n;
                 file.size = file.size.max(if n > 0 { start + n } else { 0 });
@@ -188,7 +188,7 @@ fn two_million_random_calls_give_the_counters_of_a_model() {
         expected[p::MEM_ALIGNMENT] = 8;
         expected[p::FILE_ALIGNMENT] = 4096;
         let mut counted = file.ints.clone();
-        // Which access took longest is not the model's business.
+        // The model does not know which access took longest.
         counted[p::MAX_READ_TIME_SIZE] = 0;
         counted[p::MAX_WRITE_TIME_SIZE] = 0;
         assert_eq!(counted, expected, "f{n}");

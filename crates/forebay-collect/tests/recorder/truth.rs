@@ -13,8 +13,8 @@ fn calls_on_descriptors_are_counted_as_darshan_defines_them() {
     let image = place.image_of(&program);
     let file = |name: &str| image.posix_of(&place.text(&format!("data/{name}")));
 
-    // The first access, at 0, is neither sequential nor consecutive. 10,000 bytes by 4,096: three reads and one at the
-    // end. The copies: one with an offset, one at the position.
+    // The first access, at 0, is neither sequential nor consecutive. 10,000 bytes in pieces of 4,096 take three reads,
+    // and one more at the end. One copy has an offset, the other is at the position.
     assert_eq!(
         file("plain"),
         [
@@ -530,7 +530,7 @@ for n in range(50):
     let seen = image.posix_sum(posix::BYTES_READ) as u64
         + image.excluded.bytes_read
         + image.no_files.bytes_read;
-    // What the loader maps it reads without a hook: the heads of libraries.
+    // The loader reads the heads of libraries without a hook.
     let read = image.process.io_last.rchar - image.process.io_first.rchar;
     assert!(
         (seen..seen + 20_000).contains(&read),
