@@ -1,5 +1,5 @@
-//! Independent MPI-IO where collective calls would gather the requests of all ranks. Nothing is said to programs
-//! that do no MPI-IO.
+//! Independent MPI-IO where collective calls would gather the requests of all ranks. Programs without MPI-IO get no
+//! finding.
 
 use super::loss::{real_files, slowest_path};
 use super::requests::{Direction, READS, WRITES, model, request_seconds};
@@ -51,7 +51,7 @@ fn independent(subject: &Subject, direction: Direction) -> Option<Finding> {
         ),
         &loss,
         format!(
-            "time to {verb} x cost of the requests beyond what they cost gathered into {}; {}",
+            "time to {verb} x cost of the requests beyond their cost when gathered into {}; {}",
             bytes(limits.gathered_bytes as u64),
             model(limits)
         ),

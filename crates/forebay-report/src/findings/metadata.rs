@@ -23,7 +23,8 @@ fn lowest<'a>(subject: &'a Subject) -> impl Iterator<Item = &'a FileUse> {
     requests::lowest(subject, |_| true)
 }
 
-/// An open and a close of each file once in the job are needed; everything else could go.
+/// Fires on jobs that spend much of their I/O time in metadata. One open and one close of each file are needed; the
+/// rest could go.
 fn metadata_time(subject: &Subject) -> Option<Finding> {
     let total = lowest(subject).fold((0u64, 0u64, 0u64, 0.0, 0.0), |sum, one| {
         let t = &one.total;
@@ -81,13 +82,13 @@ fn metadata_time(subject: &Subject) -> Option<Finding> {
         "Open a shared file by one rank or collectively; keep files open between steps; fewer, larger files; in HDF5 \
          collective metadata (H5Pset_all_coll_metadata_ops)."
     } else {
-        "Keep files open between uses; fewer, larger files; cache what stat says."
+        "Keep files open between uses; fewer, larger files; cache the results of stat."
     }
     .to_owned();
     Some(finding)
 }
 
-/// Opens of the file by each of its ranks. Darshan's counter holds dup and fileno, too.
+/// Opens of the file by each of its ranks. Darshan's counter includes dup and fileno.
 fn opens_per_rank(one: &FileUse) -> f64 {
     one.total.opens as f64 / f64::from(one.ranks.max(1))
 }
@@ -202,7 +203,7 @@ fn file_per_process(subject: &Subject) -> Option<Finding> {
     );
     finding.confidence = Confidence::High;
     finding.evidence = vec![format!(
-        "{:.1} files per writing rank; whoever reads them must open them all",
+        "{:.1} files per writing rank; a reader must open them all",
         own.len() as f64 / writers.len().max(1) as f64
     )];
     finding.files = loss.evidence(subject, |one| {

@@ -1,13 +1,14 @@
-//! Rules about single requests: small, misaligned, random, alternating, synced, through C streams.
+//! Rules about requests: small, misaligned, random, alternating, synced, through C streams.
 
 use super::loss::{Loss, Part, real_files, slowest_path};
 use super::{Confidence, Finding, Subject, Thresholds, buffer_setting};
 use crate::model::{FileUse, Flow, Interface, Sharing};
 use crate::units::{self, bytes, number, percent, share};
 
-/// Buckets up to 100 KiB. Requests of exactly 1 MiB share a bucket with ones of 101 KiB, so that one can't count.
+/// Number of buckets up to 100 KiB. The next one holds requests of 101 KiB, but also those of exactly 1 MiB, so it
+/// can't count as small.
 const SMALL_BUCKETS: usize = 4;
-/// Geometric middle of each of them, bytes.
+/// Geometric middle of each of these buckets, in bytes.
 const SMALL_MIDDLES: [u64; SMALL_BUCKETS] = [32, 320, 3_238, 32_382];
 
 /// A direction of data.
@@ -62,7 +63,7 @@ pub(super) fn layer_rules(subject: &Subject) -> Vec<Finding> {
     stdio_bulk(subject).into_iter().collect()
 }
 
-/// Uses at the lowest interface, of interfaces that count what a rule needs.
+/// Uses at the lowest interface, if that interface counts what a rule needs.
 pub(super) fn lowest<'a>(
     subject: &'a Subject,
     counts: fn(Interface) -> bool,
@@ -76,8 +77,8 @@ pub(super) fn lowest<'a>(
         .filter(|one| one.is_lowest)
 }
 
-/// Small requests of a file. A program that reads until nothing comes has one empty read per open, which is counted
-/// as a small one; it costs nothing and can't be helped, so as many are taken off.
+/// Small requests of a file. A program that reads to the end of a file has one empty read per open, which counts as a
+/// small one. It costs nothing and can't be avoided, so these are taken off.
 fn small_ops(one: &FileUse, direction: Direction) -> u64 {
     let flow = direction.of(one);
     let empty = if direction.is_write {
@@ -94,12 +95,12 @@ fn small_bytes(flow: &Flow) -> f64 {
     sum.min(flow.bytes as f64)
 }
 
-/// Seconds of all requests together as a multiple of moving one byte: each costs its bytes and a constant.
+/// The cost of all requests in the model, as a multiple of moving one byte: each costs its bytes and a constant.
 fn cost(ops: u64, bytes: u64, limits: &Thresholds) -> f64 {
     ops as f64 * limits.request_cost_bytes + bytes as f64
 }
 
-/// Seconds that `fewer` requests less would have saved.
+/// Seconds that the program would have saved with `fewer` requests less.
 pub(super) fn request_seconds(flow: &Flow, fewer: f64, limits: &Thresholds) -> f64 {
     flow.seconds
         * share(
@@ -110,7 +111,7 @@ pub(super) fn request_seconds(flow: &Flow, fewer: f64, limits: &Thresholds) -> f
 
 pub(super) fn model(limits: &Thresholds) -> String {
     format!(
-        "a request is taken to cost as much as moving {}, beside its own bytes",
+        "a request is assumed to cost as much as moving {}, beside its own bytes",
         bytes(limits.request_cost_bytes as u64)
     )
 }
@@ -174,7 +175,7 @@ fn small(subject: &Subject, direction: Direction, is_shared: bool) -> Option<Fin
         ),
         &loss,
         format!(
-            "time to {} x cost of the small requests beyond what they cost gathered into {}; {}",
+            "time to {} x cost of the small requests beyond their cost when gathered into {}; {}",
             direction.verb,
             bytes(limits.gathered_bytes as u64),
             model(limits)
@@ -232,7 +233,7 @@ fn small_advice(
     }
 }
 
-/// Requests that are not behind the previous one; the first of each rank is none of them.
+/// Requests that are not behind the previous one. The first request of each rank does not count.
 fn jumps(one: &FileUse, flow: &Flow) -> u64 {
     let first = u64::from(one.ranks).min(flow.ops);
     (flow.ops - first).saturating_sub(flow.sequential)
@@ -301,8 +302,8 @@ fn random(subject: &Subject, direction: Direction) -> Option<Finding> {
     Some(finding)
 }
 
-/// Only writes to files of several ranks: there a block that two requests share changes hands. Files of a single
-/// rank go through its page cache, which makes whole blocks of them.
+/// Fires on writes to files of several ranks only: there a block that two requests share changes hands. Writes to a
+/// file of a single rank go through its page cache, which makes whole blocks of them.
 fn misaligned(subject: &Subject) -> Option<Finding> {
     let limits = subject.limits;
     let hits: Vec<&FileUse> = lowest(subject, Interface::has_pattern)
@@ -440,8 +441,8 @@ fn syncs(subject: &Subject) -> Option<Finding> {
             units::count(writes, "write", "writes")
         ),
         &loss,
-        "time to write (which holds fsync) x fsyncs / (fsyncs + writes): an fsync is taken to cost as much as a \
-         write, so it is rather more".to_owned(),
+        "time to write (which includes fsync) x fsyncs / (fsyncs + writes): an fsync is assumed to cost as much as a \
+        write, so the loss is rather larger".to_owned(),
     );
     finding.evidence = vec![format!(
         "in {}",
@@ -459,7 +460,7 @@ fn syncs(subject: &Subject) -> Option<Finding> {
     Some(finding)
 }
 
-/// Requests that a C stream with its buffer of 4 KiB makes of its bytes.
+/// Bytes in the buffer of a C stream, and so in each request that it makes.
 const STREAM_BUFFER: u64 = 4096;
 
 fn stdio_bulk(subject: &Subject) -> Option<Finding> {
@@ -494,7 +495,7 @@ fn stdio_bulk(subject: &Subject) -> Option<Finding> {
         &loss,
         format!(
             "time in fread and fwrite x cost of their requests (4 KiB each, or the mean size of the calls if larger) \
-         beyond what they cost gathered into {}; {}",
+         beyond their cost when gathered into {}; {}",
             bytes(limits.gathered_bytes as u64),
             model(limits)
         ),

@@ -1,5 +1,5 @@
-//! Rules about bytes that are read more than once. Bytes read are compared with the extent of the file as far as it
-//! was touched: who reads less than that is no redundant reader.
+//! Rules about bytes that are read more than once. They compare the bytes read with the extent of the file that was
+//! touched. A program that reads less than that reads nothing twice.
 
 use super::loss::{Part, slowest_path};
 use super::requests::lowest;
@@ -15,7 +15,7 @@ pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
         .collect()
 }
 
-/// Without what stands for many files: its extent is that of the longest.
+/// Uses of single files. A record that stands for many files is left out, because its extent is that of the longest.
 fn single_files<'a>(subject: &'a Subject) -> impl Iterator<Item = &'a FileUse> {
     lowest(subject, Interface::has_pattern).filter(|one| !subject.job.files[one.file].is_rest)
 }
@@ -28,7 +28,7 @@ fn reads_per_rank(one: &FileUse) -> f64 {
     )
 }
 
-/// Bytes below which reading again is no topic.
+/// Bytes read below which no rule fires.
 const REREAD_BYTES: u64 = 16 << 20;
 
 fn reread_by_rank(subject: &Subject) -> Option<Finding> {
@@ -96,7 +96,7 @@ fn read_by_many(subject: &Subject) -> Option<Finding> {
             bytes(extents)
         ),
         &loss,
-        "1/2 x time to read x (1 - file extent / bytes read): half of the time is taken to be competition for the \
+        "1/2 x time to read x (1 - file extent / bytes read): half of the time is assumed to be competition for the \
          same bytes".to_owned(),
     );
     finding.confidence = Confidence::Low;
