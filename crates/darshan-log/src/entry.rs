@@ -56,6 +56,20 @@ impl Decoder {
     }
 }
 
+/// Text before the first NUL, with bytes that are not UTF-8 replaced.
+pub(crate) fn until_nul(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
+}
+
+/// As much of `text` as fits into `N` bytes, filled up with NULs. The last byte is always NUL.
+pub(crate) fn nul_padded<const N: usize>(text: &str) -> [u8; N] {
+    let mut padded = [0; N];
+    for (to, from) in padded[..N - 1].iter_mut().zip(text.bytes()) {
+        *to = from;
+    }
+    padded
+}
+
 impl<M: CounterModule> Module for M {
     type Record = Record<M>;
     const ID: ModuleId = <M as CounterModule>::ID;

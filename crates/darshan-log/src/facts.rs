@@ -151,7 +151,7 @@ fn compress(plain: &[u8]) -> Vec<u8> {
 }
 
 fn parse(plain: &[u8]) -> std::result::Result<Facts, String> {
-    let mut words = Words(plain);
+    let mut words = Unread(plain);
     let version = words.u32()?;
     if version != VERSION {
         return Err(format!("version {version} is not known"));
@@ -164,7 +164,7 @@ fn parse(plain: &[u8]) -> std::result::Result<Facts, String> {
     }
     let mut facts = Facts::default();
     for _ in 0..count {
-        let mut file = Words(words.bytes(file_bytes)?);
+        let mut file = Unread(words.bytes(file_bytes)?);
         let (id, size) = (file.u64()?, file.u64()? as i64);
         let flags = file.u32()?;
         facts.files.push(FileFacts {
@@ -191,9 +191,9 @@ fn parse(plain: &[u8]) -> std::result::Result<Facts, String> {
 }
 
 /// The bytes that are not read yet.
-struct Words<'b>(&'b [u8]);
+struct Unread<'b>(&'b [u8]);
 
-impl<'b> Words<'b> {
+impl<'b> Unread<'b> {
     fn bytes(&mut self, n: usize) -> std::result::Result<&'b [u8], String> {
         let (bytes, rest) = self.0.split_at_checked(n).ok_or("cut off")?;
         self.0 = rest;

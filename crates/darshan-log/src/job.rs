@@ -1,5 +1,6 @@
 //! The job record: who ran what, when, on how many ranks, with which file systems mounted.
 
+use crate::entry::until_nul;
 use crate::region::RegionReader;
 use crate::{Error, FormatVersion, Result};
 
@@ -208,10 +209,6 @@ fn read_text(reader: &mut RegionReader) -> Result<String> {
             );
         }
     }
-}
-
-fn until_nul(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
 }
 
 /// The first line is the command, each other one a type and a path.

@@ -239,6 +239,16 @@ impl<M: CounterModule> Record<M> {
         self.fcounters.as_mut()[counter.index()] = value;
     }
 
+    /// Takes over the sizes of the longest read and write of `other` where these took longer. The times decide, so
+    /// they must not be joined before.
+    pub fn keep_longest(&mut self, other: &Self) {
+        for &(size, time) in M::layout().longest {
+            if other.fcounters.as_ref()[time] > self.fcounters.as_ref()[time] {
+                self.counters.as_mut()[size] = other.counters.as_ref()[size];
+            }
+        }
+    }
+
     /// The record without its type.
     pub fn view(&self) -> RecordView<'_> {
         RecordView {

@@ -281,7 +281,7 @@ impl<M: CounterModule> Merged<M> {
     }
 
     fn add(&mut self, record: &Record<M>, fastest: RankExtreme, slowest: RankExtreme) {
-        add_longest(M::layout(), &mut self.record, record);
+        self.record.keep_longest(record);
         add_ints(M::layout(), &mut self.record, record);
         add_floats(M::layout(), &mut self.record, record);
         self.add_common(record);
@@ -351,15 +351,6 @@ fn store_common(list: &Frequencies, place: &Common, ints: &mut [i64]) {
     for (i, (value, count)) in values.into_iter().take(4).enumerate() {
         ints[first + i * words..first + (i + 1) * words].copy_from_slice(value);
         ints[first_count + i] = *count;
-    }
-}
-
-/// Takes over the size of a longer read or write. The times decide, so they must not be added yet.
-fn add_longest<M: CounterModule>(layout: &Layout, sum: &mut Record<M>, record: &Record<M>) {
-    for (size, time) in layout.longest {
-        if record.fcounters.as_ref()[*time] > sum.fcounters.as_ref()[*time] {
-            sum.counters.as_mut()[*size] = record.counters.as_ref()[*size];
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::write::ZlibEncoder;
 
-use crate::entry::Module;
+use crate::entry::{Module, nul_padded};
 use crate::header::{HEADER_BYTES, MAGIC, WRITTEN_VERSION};
 use crate::job::{JobText, METADATA_BYTES, text_of};
 use crate::{Error, Extent, Job, MAX_MODULES, ModuleId, Mount, Result};
@@ -384,14 +384,7 @@ fn job_record(job: &Job) -> Vec<u8> {
         .iter()
         .flat_map(|number| number.to_le_bytes())
         .collect();
-    let mut metadata = [0u8; METADATA_BYTES];
-    // The last byte stays NUL. What `Metadata::insert` made fits; text of a damaged log is cut.
-    for (to, from) in metadata[..METADATA_BYTES - 1]
-        .iter_mut()
-        .zip(job.metadata.text().bytes())
-    {
-        *to = from;
-    }
-    bytes.extend_from_slice(&metadata);
+    // What `Metadata::insert` made fits; text of a damaged log may be cut.
+    bytes.extend_from_slice(&nul_padded::<METADATA_BYTES>(job.metadata.text()));
     bytes
 }
