@@ -26,7 +26,7 @@ pub struct Seen<M: CounterModule> {
 impl<M: CounterModule> Seen<M> {
     /// Adds the record that another process of the same rank has of the same file. `later` began later.
     pub fn merge(&mut self, later: &Seen<M>) {
-        merge_longest(&mut self.record, &later.record);
+        self.record.keep_longest(&later.record);
         let layout = M::layout();
         let floats = self.record.fcounters.as_mut().iter_mut();
         for ((into, from), rule) in floats
@@ -63,15 +63,6 @@ impl<M: CounterModule> Seen<M> {
         for (list, place) in self.values.iter_mut().zip(M::layout().common) {
             list.sort_by(|a, b| (b.1, &b.0).cmp(&(a.1, &a.0)));
             write_common(self.record.counters.as_mut(), place, list);
-        }
-    }
-}
-
-/// Takes over the size of a longer call. The times decide, so they must not be merged yet.
-fn merge_longest<M: CounterModule>(into: &mut Record<M>, from: &Record<M>) {
-    for &(size, time) in M::layout().longest {
-        if from.fcounters.as_ref()[time] > into.fcounters.as_ref()[time] {
-            into.counters.as_mut()[size] = from.counters.as_ref()[size];
         }
     }
 }

@@ -132,23 +132,14 @@ pub struct ProcIo {
 impl ProcIo {
     /// From the numbers in the order of the file.
     pub fn from_array(a: [u64; 7]) -> Self {
-        let [
-            rchar,
-            wchar,
-            syscr,
-            syscw,
-            read_bytes,
-            write_bytes,
-            cancelled_write_bytes,
-        ] = a;
         ProcIo {
-            rchar,
-            wchar,
-            syscr,
-            syscw,
-            read_bytes,
-            write_bytes,
-            cancelled_write_bytes,
+            rchar: a[0],
+            wchar: a[1],
+            syscr: a[2],
+            syscw: a[3],
+            read_bytes: a[4],
+            write_bytes: a[5],
+            cancelled_write_bytes: a[6],
         }
     }
 }

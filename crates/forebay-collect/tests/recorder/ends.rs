@@ -41,7 +41,6 @@ fn a_thousand_processes_that_end_at_any_moment_leave_all_that_they_completed() {
     const CHILDREN: usize = 1000;
     let place = Place::new("killed");
     let program = place.compile("killed");
-    std::fs::create_dir(place.path("data")).expect("a folder");
     std::fs::write(place.path("data/notes"), vec![0; CHILDREN * 48]).expect("notes");
     let out = place
         .command(&program)
@@ -115,7 +114,6 @@ fn a_thousand_processes_that_end_at_any_moment_leave_all_that_they_completed() {
 fn children_of_all_kinds_count_what_they_write_under_its_name() {
     let place = Place::new("families");
     let program = place.compile("families");
-    std::fs::create_dir(place.path("data")).expect("a folder");
     place.record(&program, [place.path("data")]);
     let images = place.images();
     let written = |name: &str| {

@@ -13,7 +13,6 @@ use crate::run::{Image, Place};
 fn run(mode: &str) -> (Place, Image) {
     let place = Place::new(mode);
     let program = place.compile("hostile");
-    std::fs::create_dir(place.path("data")).expect("a folder");
     for n in 0..5 {
         std::fs::create_dir(place.path(&format!("data/d{n}"))).expect("a folder");
     }
@@ -109,7 +108,6 @@ fn threads_may_open_files_and_load_libraries_at_once() {
 fn the_limits_of_a_program_stay_its_own() {
     let place = Place::new("limits");
     let program = place.compile("hostile");
-    std::fs::create_dir(place.path("data")).expect("a folder");
     let script = "ulimit -S -f 1; ulimit -S -n 4; exec \"$@\"";
     let out = place
         .command("/bin/bash")
@@ -139,7 +137,6 @@ fn a_hard_limit_on_file_sizes_makes_a_smaller_table_or_none() {
     for (blocks, recorded) in [(128, true), (1, false)] {
         let place = Place::new("hard-limit");
         let program = place.compile("hostile");
-        std::fs::create_dir(place.path("data")).expect("a folder");
         let script = format!("ulimit -f {blocks}; exec \"$@\"");
         let mut command = place.command("/bin/bash");
         let command = command
@@ -179,7 +176,6 @@ fn children_behind_another_root_or_user_count_in_the_table_of_their_parent() {
         std::fs::set_permissions(place.tables(), std::fs::Permissions::from_mode(0o700))
             .expect("permissions");
         let program = place.compile("hostile");
-        std::fs::create_dir(place.path("data")).expect("a folder");
         place.record(&program, [mode.into(), place.path("data")]);
         let image = place.image_of(&program);
         let sum: i64 = image

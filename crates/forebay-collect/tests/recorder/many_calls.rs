@@ -166,7 +166,6 @@ fn two_million_random_calls_give_the_counters_of_a_model() {
     const CALLS: u64 = 2_000_000;
     let place = Place::new("many");
     let program = place.compile("many_calls");
-    std::fs::create_dir(place.path("data")).expect("a folder");
     place.record(
         &program,
         [place.text("data"), CALLS.to_string(), SEED.to_string()],
@@ -200,7 +199,6 @@ fn strace_sees_the_same_calls_and_bytes() {
     const CALLS: u64 = 20_000;
     let place = Place::new("strace");
     let program = place.compile("many_calls");
-    std::fs::create_dir(place.path("data")).expect("a folder");
     let works = Command::new("strace")
         .args(["-o", "/dev/null", "true"])
         .status()

@@ -8,7 +8,6 @@ use crate::run::Place;
 fn calls_on_descriptors_are_counted_as_darshan_defines_them() {
     let place = Place::new("posix");
     let program = place.compile("posix_calls");
-    std::fs::create_dir(place.path("data")).expect("a folder");
     place.record(&program, [place.path("data")]);
     let image = place.image_of(&program);
     let file = |name: &str| image.posix_of(&place.text(&format!("data/{name}")));
@@ -184,7 +183,6 @@ fn calls_on_streams_are_counted_as_darshan_defines_them() {
     use std::process::Stdio;
     let place = Place::new("stdio");
     let program = place.compile("streams");
-    std::fs::create_dir(place.path("data")).expect("a folder");
     let mut child = place
         .command(&program)
         .arg(place.path("data"))
@@ -365,7 +363,6 @@ fn launchers_say_the_rank_in_the_environment() {
 fn calls_that_few_programs_make_are_counted_too() {
     let place = Place::new("rare");
     let program = place.compile("rare_calls");
-    std::fs::create_dir(place.path("data")).expect("a folder");
     place.record(&program, [place.path("data")]);
     let image = place.image_of(&program);
     let posix = |name: &str, counters: &[usize]| {
@@ -444,7 +441,6 @@ fn calls_that_few_programs_make_are_counted_too() {
 fn fortran_records_are_counted() {
     let place = Place::new("fortran");
     let program = place.compile_by("gfortran", "fortran_io.f90", &["-O1"]);
-    std::fs::create_dir(place.path("data")).expect("a folder");
     place.record(&program, [place.path("data")]);
     let image = place.image_of(&program);
     let direct = &image.posix[&place.text("data/direct")];
@@ -464,7 +460,7 @@ fn python_files_are_counted_under_the_names_the_program_uses() {
     let place = Place::new("python");
     let script = "
 import os, sys, tempfile
-os.mkdir('data'); os.symlink('data', 'link'); os.chdir('link')
+os.symlink('data', 'link'); os.chdir('link')
 with open('../link/./a', 'wb') as f: f.write(bytes(100000))
 with open('a', 'rb') as f: assert len(f.read()) == 100000
 fd = os.open('b', os.O_CREAT | os.O_RDWR)
