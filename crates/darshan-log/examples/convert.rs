@@ -1,4 +1,4 @@
-//! Writes a Darshan log of any 3.x format again in the current one:
+//! Copies a Darshan log of any 3.x format into the current one:
 //! `cargo run --example convert -- old.darshan new.darshan`.
 
 use darshan_log::{Log, LogWriter, rewrite};

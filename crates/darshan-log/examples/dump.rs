@@ -1,5 +1,5 @@
 //! Prints what a Darshan log says: `cargo run --example dump -- job.darshan`. A damaged log is
-//! printed as far as it can be read, and what is wrong with it is said.
+//! printed as far as it can be read; its damage goes to standard error.
 
 use darshan_log::*;
 
@@ -87,7 +87,7 @@ fn name(log: &Log, id: u64) -> String {
     )
 }
 
-/// All counters that aren't 0, by name, and the module's rate.
+/// Prints the counters that are not 0, by name, and the module's rate.
 fn print_counters<M: CounterModule>(log: &Log) -> Option<Error> {
     let (records, error) = log.readable_records::<M>();
     for record in &records {

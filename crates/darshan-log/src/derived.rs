@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::{CounterModule, Record, Result};
 
-/// A kind of files.
+/// A class of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Category {
-    /// All.
+    /// All files.
     All,
     /// Bytes were read, none written.
     ReadOnly,
@@ -53,7 +53,7 @@ pub struct CategoryTotals {
     pub sum_max_offset: i64,
     /// Highest offset; -1 if the module has none.
     pub max_offset: i64,
-    /// Records of ranks in the category; -1: all ranks of the job.
+    /// Records of single ranks in the category; -1 stands for all ranks of the job.
     pub nprocs: i64,
 }
 
@@ -70,9 +70,9 @@ pub struct Derived {
     pub agg_time_by_slowest: f64,
     /// Seconds of the slowest rank on files that are not shared by all.
     pub unique_time_by_slowest: f64,
-    /// Of these, seconds reading and writing.
+    /// The part of `unique_time_by_slowest` spent reading and writing.
     pub unique_transfer_time_by_slowest: f64,
-    /// Of these, seconds in all else.
+    /// The part of `unique_time_by_slowest` spent in all else.
     pub unique_meta_time_by_slowest: f64,
     /// That rank; 0 if no rank spent time.
     pub unique_slowest_rank: i64,
@@ -102,7 +102,7 @@ impl Derived {
     }
 }
 
-/// One file, over all records of it.
+/// What all records of one file add up to.
 #[derive(Default)]
 struct FileTotals {
     bytes_read: i64,
@@ -111,7 +111,7 @@ struct FileTotals {
     max_offset: Option<i64>,
     /// Records of single ranks.
     ranks: i64,
-    /// There is a record of all ranks.
+    /// True if one of the records is of all ranks.
     shared: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Records of the extended tracing modules: every read and write of a file by a rank.
 
-use crate::entry::{Decoder, Module};
+use crate::entry::{Decoder, Module, nul_padded, until_nul};
 use crate::{ModuleId, Result};
 
 /// Traces of POSIX reads and writes.
@@ -39,7 +39,7 @@ pub struct Segment {
     pub start: f64,
     /// Seconds from the start of the job.
     pub end: f64,
-    /// The thread (its pthread id), in logs that have it. Not written.
+    /// Pthread id of the thread, if the log has it. The writer leaves it out.
     pub thread: Option<u64>,
 }
 
@@ -102,12 +102,11 @@ fn decode(decoder: &mut Decoder, has_threads: bool) -> Result<Option<DxtRecord>>
     let segment_words = if has_threads { 5 } else { 4 };
     let segments = writes.checked_add(reads);
     decoder.check_words(segments.and_then(|count| count.checked_mul(segment_words)))?;
-    let host = host.split(|byte| *byte == 0).next().unwrap_or_default();
     Ok(Some(DxtRecord {
         id: head[0],
         rank: head[1] as i64,
         shared: head[2] as i64,
-        hostname: String::from_utf8_lossy(host).into_owned(),
+        hostname: until_nul(&host),
         writes: segments_of(decoder, writes, segment_words)?,
         reads: segments_of(decoder, reads, segment_words)?,
     }))
@@ -132,15 +131,7 @@ fn encode(record: &DxtRecord, out: &mut Vec<u8>) {
     for word in [record.id, record.rank as u64, record.shared as u64] {
         out.extend_from_slice(&word.to_le_bytes());
     }
-    let mut host = [0u8; HOSTNAME_BYTES];
-    // The last byte stays NUL.
-    for (to, from) in host[..HOSTNAME_BYTES - 1]
-        .iter_mut()
-        .zip(record.hostname.bytes())
-    {
-        *to = from;
-    }
-    out.extend_from_slice(&host);
+    out.extend_from_slice(&nul_padded::<HOSTNAME_BYTES>(&record.hostname));
     for count in [record.writes.len(), record.reads.len()] {
         out.extend_from_slice(&(count as u64).to_le_bytes());
     }

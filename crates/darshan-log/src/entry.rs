@@ -1,5 +1,5 @@
-//! How the records of each module are read and written: one trait for records of a fixed
-//! size and those of a variable one.
+//! How the records of each module are read and written. One trait serves records of a fixed size
+//! and records of a variable one.
 
 use crate::region::RegionReader;
 use crate::{CounterModule, Error, ModuleId, Record, Region, Result, newest_version};
@@ -27,7 +27,7 @@ pub trait Module: 'static {
     fn encode(record: &Self::Record, out: &mut Vec<u8>) -> Result<()>;
 }
 
-/// A region of records with the version they have.
+/// A region that is being read, and the version of its records.
 pub struct Decoder {
     pub(crate) reader: RegionReader,
     pub(crate) version: u32,
@@ -56,6 +56,20 @@ impl Decoder {
     }
 }
 
+/// Text before the first NUL, with bytes that are not UTF-8 replaced.
+pub(crate) fn until_nul(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
+}
+
+/// As much of `text` as fits into `N` bytes, filled up with NULs. The last byte is always NUL.
+pub(crate) fn nul_padded<const N: usize>(text: &str) -> [u8; N] {
+    let mut padded = [0; N];
+    for (to, from) in padded[..N - 1].iter_mut().zip(text.bytes()) {
+        *to = from;
+    }
+    padded
+}
+
 impl<M: CounterModule> Module for M {
     type Record = Record<M>;
     const ID: ModuleId = <M as CounterModule>::ID;
@@ -78,8 +92,8 @@ impl<M: CounterModule> Module for M {
     }
 }
 
-/// The records of one module of a log, read and decompressed as they are asked for. Ends
-/// after the first error.
+/// The records of one module of a log, read and decompressed as they are asked for. The iterator
+/// ends after the first error.
 pub struct Records<M: Module> {
     state: State,
     module: std::marker::PhantomData<fn() -> M>,
@@ -92,7 +106,7 @@ enum State {
 }
 
 impl<M: Module> Records<M> {
-    /// Over the records in `decoder`'s region; `None`: the log has no such module.
+    /// Iterates over `decoder`'s region. `None` stands for a module that the log does not have.
     pub(crate) fn new(decoder: Option<Decoder>) -> Self {
         let state = match decoder {
             None => State::Done,

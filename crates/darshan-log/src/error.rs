@@ -149,7 +149,7 @@ impl std::error::Error for Error {
 }
 
 impl Error {
-    /// The region the error is about, if it is about one.
+    /// The region that the error is about, if it is about one.
     pub fn region(&self) -> Option<Region> {
         match self {
             Error::Truncated { region, .. }
@@ -161,7 +161,7 @@ impl Error {
         }
     }
 
-    /// Where in the file, in bytes from its start, if that is known.
+    /// Where the error is in the file, in bytes from its start, if that is known.
     pub fn offset(&self) -> Option<u64> {
         match self {
             Error::Truncated { offset, .. }

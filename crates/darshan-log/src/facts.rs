@@ -1,4 +1,4 @@
-//! Facts for which the format has no place: what each file was when the job found it, and who used it.
+//! Facts for which Darshan's format has no place: what each file was when the job found it, and which ranks used it.
 //!
 //! They stand behind the last region, where Darshan's own tools do not look:
 //!
@@ -12,7 +12,7 @@
 //! | 4 | bytes of the lines |
 //! | length | lines `key=value`, as in the metadata of the job |
 //!
-//! Flags: 1 the job created the file, 2 it was there before. With neither, nobody knows.
+//! Flags: 1 if the job created the file, 2 if it was there before, neither if that is unknown.
 
 use std::io::{Read, Write};
 
@@ -27,7 +27,7 @@ const VERSION: u32 = 1;
 const FILE_BYTES: usize = 32;
 const CREATED: u32 = 1;
 const EXISTED: u32 = 2;
-/// More is not read: 8 million files.
+/// Facts that need more memory are refused; it is enough for 8 million files.
 const MOST_BYTES: u64 = 256 << 20;
 
 /// What is known of a file besides its counters.
@@ -35,9 +35,9 @@ const MOST_BYTES: u64 = 256 << 20;
 pub struct FileFacts {
     /// Record id of its name.
     pub id: u64,
-    /// Bytes it had when the job opened it first; `None` if nobody knows.
+    /// Size in bytes when the job first opened it; `None` if unknown.
     pub size_at_open: Option<u64>,
-    /// Did the job create it (`true`), or was it there before (`false`)?
+    /// `true` if the job created it, `false` if it was there before, `None` if unknown.
     pub created: Option<bool>,
     /// How many ranks used it.
     pub ranks: u32,
@@ -71,7 +71,7 @@ impl Facts {
         self.files.get(at)
     }
 
-    /// As bytes for [`LogWriter::trailing`](crate::LogWriter::trailing).
+    /// Encodes the facts for [`LogWriter::trailing`](crate::LogWriter::trailing).
     pub fn encode(&self) -> Vec<u8> {
         let mut plain = Vec::with_capacity(16 + self.files.len() * FILE_BYTES);
         plain.extend(VERSION.to_le_bytes());
@@ -107,10 +107,10 @@ impl Facts {
         out
     }
 
-    /// From the bytes behind the last region; `None` if they are something else.
+    /// Decodes the bytes behind the last region; `None` if they are something else.
     ///
     /// # Errors
-    /// What is wrong with them, if they begin as facts do.
+    /// The bytes begin as facts do, but are damaged. The text says what is wrong.
     pub fn decode(trailing: &[u8]) -> std::result::Result<Option<Facts>, String> {
         let Some(rest) = trailing.strip_prefix(MAGIC) else {
             return Ok(None);
@@ -132,7 +132,7 @@ impl Log {
     /// The facts behind the last region; `None` if there are none.
     ///
     /// # Errors
-    /// If they are damaged, and errors of reading.
+    /// The facts are damaged, or the file can't be read.
     pub fn facts(&self) -> Result<Option<Facts>> {
         Facts::decode(&self.trailing()?).map_err(|reason| Error::Corrupt {
             region: Region::Trailing,
@@ -151,7 +151,7 @@ fn compress(plain: &[u8]) -> Vec<u8> {
 }
 
 fn parse(plain: &[u8]) -> std::result::Result<Facts, String> {
-    let mut words = Words(plain);
+    let mut words = Unread(plain);
     let version = words.u32()?;
     if version != VERSION {
         return Err(format!("version {version} is not known"));
@@ -164,7 +164,7 @@ fn parse(plain: &[u8]) -> std::result::Result<Facts, String> {
     }
     let mut facts = Facts::default();
     for _ in 0..count {
-        let mut file = Words(words.bytes(file_bytes)?);
+        let mut file = Unread(words.bytes(file_bytes)?);
         let (id, size) = (file.u64()?, file.u64()? as i64);
         let flags = file.u32()?;
         facts.files.push(FileFacts {
@@ -190,10 +190,10 @@ fn parse(plain: &[u8]) -> std::result::Result<Facts, String> {
     Ok(facts)
 }
 
-/// What is still to be read.
-struct Words<'b>(&'b [u8]);
+/// The bytes that are not read yet.
+struct Unread<'b>(&'b [u8]);
 
-impl<'b> Words<'b> {
+impl<'b> Unread<'b> {
     fn bytes(&mut self, n: usize) -> std::result::Result<&'b [u8], String> {
         let (bytes, rest) = self.0.split_at_checked(n).ok_or("cut off")?;
         self.0 = rest;

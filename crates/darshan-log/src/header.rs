@@ -1,4 +1,4 @@
-//! The uncompressed first bytes of a log: what lies where.
+//! The uncompressed first bytes of a log, which say where everything else lies.
 
 use crate::module::MAX_MODULES;
 use crate::region::{Compression, Source};
@@ -23,7 +23,7 @@ pub enum Endian {
 }
 
 impl Endian {
-    /// The number in the first 8 bytes, of which there must be 8.
+    /// The number in the first 8 bytes. Panics if there are fewer.
     pub(crate) fn u64(self, bytes: &[u8]) -> u64 {
         let mut word = [0; 8];
         word.copy_from_slice(&bytes[..8]);
@@ -67,20 +67,20 @@ impl FormatVersion {
         (FormatVersion::V3_41, "3.41"),
     ];
 
-    /// As it stands in the log, such as `3.41`.
+    /// The version as it stands in the log, such as `3.41`.
     pub fn as_str(self) -> &'static str {
         FormatVersion::ALL[self as usize].1
     }
 
-    /// Today's number of the module that has `index` in this format.
+    /// The module that has the number `index` in this format. Later formats put two modules in between.
     fn module(self, index: usize) -> ModuleId {
         let mut number = index;
         if self < FormatVersion::V3_20 && number >= 4 {
-            // H5D came in between.
+            // Format 3.20 added H5D.
             number += 1;
         }
         if self < FormatVersion::V3_41 && number >= 6 {
-            // PNETCDF_VAR came in between.
+            // Format 3.41 added PNETCDF_VAR.
             number += 1;
         }
         ModuleId::from_number(number as u8)
@@ -102,7 +102,7 @@ pub struct Header {
     pub names: Extent,
     /// The modules that the log has data of, by number.
     pub modules: Vec<ModuleInfo>,
-    /// Modules that lost records though no record of theirs is in the log.
+    /// Modules that lost records and have none in the log.
     pub partial_only: Vec<ModuleId>,
 }
 

@@ -53,7 +53,7 @@ impl Module for Heatmap {
         };
         let (first_bins, first_width) = *decoder.first_heatmap.get_or_insert((bins, width));
         if width == first_width && bins.abs_diff(first_bins) == 1 {
-            // No more than one bin beyond what was just read.
+            // One bin at most is added to what was just read, so a wrong first map costs no memory.
             record.written.resize(first_bins as usize, 0);
             record.read.resize(first_bins as usize, 0);
         }
@@ -95,12 +95,13 @@ impl HeatmapRecord {
     }
 }
 
-/// Most bins that [`combine`] makes, and thereby the limit of what one wrong record can cost.
+/// Most bins that [`combine`] makes. It limits what one wrong record can cost.
 pub const MAX_COMBINED_BINS: usize = 1 << 20;
 
-/// Adds up heat maps, say of all ranks of one interface: the result has the widest of the
-/// bin widths (narrower ones are doubled until they reach it) and as many bins as the
-/// longest; rank -1, and the id of the first.
+/// Adds up heat maps, for example those of all ranks for one interface.
+///
+/// The result has the widest of the bin widths; narrower bins are doubled until they reach it. It
+/// has as many bins as the longest map, rank -1, and the id of the first.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if widths aren't powers of two of each other, or aren't positive, or if

@@ -1,5 +1,6 @@
 //! The job record: who ran what, when, on how many ranks, with which file systems mounted.
 
+use crate::entry::until_nul;
 use crate::region::RegionReader;
 use crate::{Error, FormatVersion, Result};
 
@@ -7,7 +8,7 @@ use crate::{Error, FormatVersion, Result};
 pub(crate) const METADATA_BYTES: usize = 1024;
 /// Most bytes of executable and mounts together, a closing NUL not included.
 pub(crate) const TEXT_BYTES: usize = 3015;
-/// A job region that is longer is damaged: Darshan's own has 4096 bytes.
+/// A longer job region is damaged: Darshan's own has 4,096 bytes.
 const MAX_TEXT_BYTES: usize = 64 * 1024;
 
 /// A point in time: seconds and nanoseconds since 1970, UTC.
@@ -20,7 +21,7 @@ pub struct Time {
 }
 
 impl Time {
-    /// In seconds.
+    /// The time in seconds.
     pub fn as_secs_f64(self) -> f64 {
         self.sec as f64 + self.nsec as f64 / 1e9
     }
@@ -37,15 +38,15 @@ pub struct Job {
     pub end: Time,
     /// Number of processes.
     pub nprocs: i64,
-    /// Job id of the scheduler, or of the first process.
+    /// Job id of the scheduler, else the process id of the first process.
     pub id: i64,
     /// Further facts.
     pub metadata: Metadata,
 }
 
 impl Job {
-    /// Seconds from start to end as darshan-util computes them: formats before 3.41 have whole
-    /// seconds, so that one is added. Negative if the end was never written.
+    /// Seconds from start to end, as darshan-util computes them. Formats before 3.41 have whole
+    /// seconds, so one is added. The result is negative if the end was never written.
     pub fn run_time(&self, version: FormatVersion) -> f64 {
         if version >= FormatVersion::V3_41 {
             self.end.as_secs_f64() - self.start.as_secs_f64()
@@ -73,7 +74,7 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Text of lines as a log holds it.
+    /// Takes the lines as a log holds them.
     pub(crate) fn from_text(text: String) -> Metadata {
         Metadata { text }
     }
@@ -101,8 +102,8 @@ impl Metadata {
     /// Sets `key` to `value`.
     ///
     /// # Errors
-    /// [`Error::Unwritable`], and nothing is changed, if the line doesn't fit any more, or has
-    /// characters that would break the lines.
+    /// [`Error::Unwritable`] if the line doesn't fit, or has characters that would break the
+    /// lines. Nothing is changed then.
     pub fn insert(&mut self, key: &str, value: &str) -> Result<()> {
         let breaks = |text: &str| text.contains(['\n', '\0']);
         if key.is_empty() || key.contains('=') || breaks(key) || breaks(value) {
@@ -210,10 +211,6 @@ fn read_text(reader: &mut RegionReader) -> Result<String> {
     }
 }
 
-fn until_nul(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
-}
-
 /// The first line is the command, each other one a type and a path.
 fn parse_text(text: &str) -> (String, Vec<Mount>) {
     let mut lines = text.split('\n');
@@ -228,7 +225,7 @@ fn parse_text(text: &str) -> (String, Vec<Mount>) {
     (exe, lines.filter_map(mount).collect())
 }
 
-/// The text that [`parse_text`] reads, as much as fits, and what does not.
+/// As much as fits of the text that [`parse_text`] reads, and what was left out.
 pub(crate) struct JobText {
     pub(crate) text: String,
     pub(crate) exe_truncated: bool,
@@ -243,7 +240,7 @@ pub(crate) fn text_of(exe: &str, mounts: &[Mount]) -> JobText {
         .iter()
         .filter(is_line)
         .map(|mount| format!("\n{}\t{}", mount.fs_type, mount.path));
-    // darshan-util shows no command line of a log without mounts, so one of them has a place.
+    // darshan-util shows no command line of a log without mounts, so one mount always gets room.
     let first = entries
         .next()
         .filter(|entry| entry.len() <= TEXT_BYTES)

@@ -1,15 +1,15 @@
 //! Reads and writes logs of [Darshan](https://www.mcs.anl.gov/research/projects/darshan/), the
 //! I/O characterization tool, format 3.00 to 3.41.
 //!
-//! A log holds, for one job, the job itself, the names of files, and one record per module,
-//! file and rank: counters, and for some modules traces, stripes or heat maps. [`Log`] opens
-//! one, whatever its version, byte order and compression; [`LogWriter`] writes one, in the
-//! current format. [`reduce`] makes one record of those of many ranks, and [`derive`](fn@derive) computes
-//! what Darshan's tools derive: aggregate performance, file categories.
+//! A log is about one job. It holds the job record, the names of files, and one record per module,
+//! file and rank: counters, or for some modules traces, stripes or heat maps. [`Log`] opens a log
+//! of any version, byte order and compression. [`LogWriter`] writes one in the current format.
+//! [`reduce`] makes one record of those of many ranks. [`derive`](fn@derive) computes what
+//! Darshan's tools derive: aggregate performance, file categories.
 //!
-//! A log is not believed: lengths and counts in it never decide how much is allocated, what
-//! is cut, damaged or larger than [`Limits`] is an [`enum@Error`] that names region and
-//! offset, and [what could be read](OpenOptions::lenient) can be had all the same.
+//! A log is not believed. Lengths and counts in it never decide how much is allocated. What is cut,
+//! damaged or larger than [`Limits`] is an [`enum@Error`] that names region and offset.
+//! [Lenient opening](OpenOptions::lenient) gives what could be read all the same.
 //!
 //! ```
 //! use darshan_log::counters::posix::Counter;
@@ -43,7 +43,6 @@ mod dxt;
 mod entry;
 mod error;
 pub mod facts;
-mod hash;
 mod header;
 mod heatmap;
 mod job;
@@ -58,12 +57,11 @@ mod rewrite;
 mod upgrade;
 mod writer;
 
-pub use darshan_sizes::{SIZE_BUCKETS, size_bucket};
+pub use darshan_rules::{SIZE_BUCKETS, record_id, size_bucket};
 pub use derived::{Category, CategoryTotals, Derived, RankTime, derive};
 pub use dxt::{DxtMpiio, DxtPosix, DxtRecord, Segment};
 pub use entry::{Module, Records};
 pub use error::{Error, Region, Result};
-pub use hash::record_id;
 pub use header::{Endian, FormatVersion, Header};
 pub use heatmap::{Heatmap, HeatmapRecord, MAX_COMBINED_BINS, combine};
 pub use job::{Job, Metadata, Mount, Time};

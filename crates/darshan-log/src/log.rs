@@ -1,4 +1,4 @@
-//! Opens a log and gives access to its parts.
+//! Opens a log and gives access to its parts. It never trusts what a log says about its own size.
 
 use std::fs::File;
 use std::path::Path;
@@ -58,8 +58,8 @@ impl OpenOptions {
         OpenOptions::default()
     }
 
-    /// Whether damage to the job record, to the names or to a region's extent is noted in
-    /// [`Log::damage`] instead of being an error. The header must be whole in any case.
+    /// With `true`, damage to the job record, to the names or to a region's extent goes to
+    /// [`Log::damage`] and is no error. A damaged header is an error in any case.
     pub fn lenient(mut self, lenient: bool) -> Self {
         self.lenient = lenient;
         self
@@ -205,7 +205,7 @@ impl Log {
         }))
     }
 
-    /// All records of a module that are readable, and the error that ended them, if one did.
+    /// The readable records of a module, and the error that ended them, if there was one.
     pub fn readable_records<M: Module>(&self) -> (Vec<M::Record>, Option<Error>) {
         let mut records = Vec::new();
         for record in self.records::<M>() {
@@ -217,11 +217,11 @@ impl Log {
         (records, None)
     }
 
-    /// The decompressed bytes of any module's region, in the log's byte order, given to `sink`
-    /// piece by piece; for modules that this crate doesn't decode.
+    /// Gives the decompressed bytes of a module's region to `sink`, piece by piece, in the log's
+    /// byte order. This is for modules that the crate does not decode.
     ///
     /// # Errors
-    /// Damage, limits, and what `sink` returns.
+    /// The region is damaged or exceeds a limit, or `sink` returned an error.
     pub fn raw_module(
         &self,
         id: ModuleId,

@@ -1,6 +1,6 @@
 //! Records of the Lustre module: how files are striped.
 
-use crate::entry::{Decoder, Module};
+use crate::entry::{Decoder, Module, nul_padded, until_nul};
 use crate::{ModuleId, Result};
 
 /// The Lustre module.
@@ -32,7 +32,7 @@ pub struct LustreComponent {
     pub stripe_pattern: i64,
     /// Flags as Lustre numbers them; -1 if the log is too old.
     pub flags: i64,
-    /// First byte of the file that the component is for.
+    /// First byte of the file that the component covers.
     pub extent_start: i64,
     /// The byte behind the last one; -1: the end of the file.
     pub extent_end: i64,
@@ -99,15 +99,7 @@ impl Module for Lustre {
             for counter in component.counters() {
                 out.extend_from_slice(&counter.to_le_bytes());
             }
-            let mut pool = [0u8; POOL_BYTES];
-            // The last byte stays NUL.
-            for (to, from) in pool[..POOL_BYTES - 1]
-                .iter_mut()
-                .zip(component.pool.bytes())
-            {
-                *to = from;
-            }
-            out.extend_from_slice(&pool);
+            out.extend_from_slice(&nul_padded::<POOL_BYTES>(&component.pool));
         }
         for ost in &record.osts {
             out.extend_from_slice(&ost.to_le_bytes());
@@ -160,7 +152,6 @@ fn decode_component(decoder: &mut Decoder) -> Result<LustreComponent> {
     if !decoder.reader.read_record(&mut pool)? {
         return Err(decoder.reader.corrupt("it ends within a record"));
     }
-    let name = pool.split(|byte| *byte == 0).next().unwrap_or_default();
     Ok(LustreComponent {
         stripe_size: counters[0] as i64,
         stripe_count: counters[1] as i64,
@@ -169,7 +160,7 @@ fn decode_component(decoder: &mut Decoder) -> Result<LustreComponent> {
         extent_start: counters[4] as i64,
         extent_end: counters[5] as i64,
         mirror_id: counters[6] as i64,
-        pool: String::from_utf8_lossy(name).into_owned(),
+        pool: until_nul(&pool),
     })
 }
 

@@ -103,7 +103,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// The byte behind the last one; saturates, because a damaged log may say anything.
+    /// The byte behind the last one. It saturates, because a damaged log may say anything.
     pub fn end(self) -> u64 {
         self.offset.saturating_add(self.len)
     }
@@ -123,8 +123,8 @@ pub struct ModuleInfo {
 }
 
 impl ModuleInfo {
-    /// Whether this crate decodes the module's records; if not it is skipped (and can be
-    /// had raw, see [`Log::raw_module`](crate::Log::raw_module)).
+    /// True if this crate decodes the module's records. Other modules are skipped;
+    /// [`Log::raw_module`](crate::Log::raw_module) gives their bytes.
     pub fn is_decoded(&self) -> bool {
         newest_version(self.id).is_some_and(|newest| (1..=newest).contains(&self.version))
     }

@@ -7,8 +7,8 @@ use std::collections::hash_map::Entry;
 use crate::region::RegionReader;
 use crate::{FormatVersion, Result};
 
-/// A name that is longer is damage: Linux' longest path has 4,095 bytes, but a dataset's name
-/// holds a path in it.
+/// A longer name is damage. Linux' longest path has 4,095 bytes, and the name of a dataset holds
+/// two paths.
 const MAX_NAME_BYTES: usize = 64 * 1024;
 
 /// The names of a log by record id, in the order of the log.
@@ -28,7 +28,7 @@ impl Names {
         Some(&self.bytes[start..end])
     }
 
-    /// A record's name; what is no UTF-8 in it is replaced.
+    /// A record's name, with bytes that are not UTF-8 replaced.
     pub fn get(&self, id: u64) -> Option<Cow<'_, str>> {
         self.bytes(id).map(String::from_utf8_lossy)
     }
@@ -38,7 +38,7 @@ impl Names {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// True if there are no names.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -47,10 +47,10 @@ pub trait Extra: Copy + Default + fmt::Debug + PartialEq {
     const HEAD: usize;
     /// Words behind the counters.
     const TAIL: usize;
-    /// From `HEAD` and `TAIL` words in the log's own byte order.
+    /// Decodes `HEAD` and `TAIL` words, which are in the log's own byte order.
     #[doc(hidden)]
     fn from_words(head: &[u64], tail: &[u64]) -> Self;
-    /// The words again.
+    /// Encodes the words that `from_words` takes.
     #[doc(hidden)]
     fn push_words(&self, head: &mut Vec<u64>, tail: &mut Vec<u64>);
 }
@@ -203,7 +203,7 @@ pub struct Record<M: CounterModule> {
     /// Floating point counters; the module's `FCounter` names the places. Seconds; time
     /// stamps count from the start of the job. -1: not collected.
     pub fcounters: M::Floats,
-    /// What the module has besides.
+    /// What records of the module have besides counters.
     pub extra: M::Extra,
 }
 
@@ -239,6 +239,16 @@ impl<M: CounterModule> Record<M> {
         self.fcounters.as_mut()[counter.index()] = value;
     }
 
+    /// Takes over the sizes of the longest read and write of `other` where these took longer. The times decide, so
+    /// they must not be joined before.
+    pub fn keep_longest(&mut self, other: &Self) {
+        for &(size, time) in M::layout().longest {
+            if other.fcounters.as_ref()[time] > self.fcounters.as_ref()[time] {
+                self.counters.as_mut()[size] = other.counters.as_ref()[size];
+            }
+        }
+    }
+
     /// The record without its type.
     pub fn view(&self) -> RecordView<'_> {
         RecordView {
@@ -250,7 +260,7 @@ impl<M: CounterModule> Record<M> {
         }
     }
 
-    /// From the 8-byte words of a record of the current version.
+    /// Decodes the 8-byte words of a record of the current version.
     pub(crate) fn from_words(words: &[u64]) -> Self {
         let mut record = Self::new(words[0], words[1] as i64);
         let (ints, floats) = (

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use crate::counters::{Common, Extremes, FloatRule, Layout, Rule, Times};
 use crate::{CounterModule, Record};
 
-/// Reduces the records that the ranks of a job have of one file to one with rank -1, as the
-/// Darshan runtime does when all ranks have opened a file. `None` if there are none.
+/// Reduces the records of one file, one per rank, to a single record with rank -1. The Darshan
+/// runtime does so when all ranks have opened a file. `None` if there are no records.
 ///
 /// Each counter follows its [`Rule`] or [`FloatRule`]. Fastest and slowest rank are those with
-/// the least and the most time in read, write and metadata calls (of equal ones the lowest
-/// rank); variances are those of the population of the given records. The four most frequent
-/// values are those with the highest sum of counts over all ranks' lists (of equal ones the
-/// largest value first); the runtime merges lists pairwise and loses counts when more than
-/// four values compete, so that its counts may be lower, never higher.
+/// the least and the most time in read, write and metadata calls; among equals the lowest rank.
+/// Variances are those of the population of the given records. The four most frequent values
+/// have the highest sums of counts over all ranks' lists; among equals the largest value comes
+/// first. The runtime merges lists pairwise and loses counts when more than four values compete,
+/// so its counts may be lower, never higher.
 ///
 /// ```
 /// use darshan_log::counters::posix::{Counter, FCounter};
@@ -42,8 +42,8 @@ pub fn reduce<'a, M: CounterModule>(
     reducer.finish()
 }
 
-/// [`fn@reduce`] one record at a time; for each file that ranks share, keeps one record and the
-/// distinct values of the lists of most frequent ones.
+/// [`fn@reduce`], one record at a time. It keeps one record, and the distinct values of the lists
+/// of most frequent ones.
 #[derive(Clone, Debug)]
 pub struct Reducer<M: CounterModule> {
     merged: Option<Merged<M>>,
@@ -58,7 +58,7 @@ impl<M: CounterModule> Default for Reducer<M> {
 }
 
 impl<M: CounterModule> Reducer<M> {
-    /// Without a record yet.
+    /// Starts without a record.
     pub fn new() -> Self {
         Reducer {
             merged: None,
@@ -101,11 +101,12 @@ impl<M: CounterModule> Reducer<M> {
     }
 }
 
-/// Adds up records of any files and ranks, as darshan-util does for a whole log: as
-/// [`fn@reduce`], but records that are already reduced bring their own fastest and slowest rank;
-/// the id is that of the file if all are of one file, else 0; the rank is that of all records if
-/// they agree, else -1; fastest and slowest rank are -1 with 0 s as soon as files differ, and
-/// there is no variance.
+/// Adds up records of any files and ranks, as darshan-util does for a whole log.
+///
+/// It follows the rules of [`fn@reduce`] but for these: A record that is already reduced brings its
+/// own fastest and slowest rank. The id is that of the file if all records are of one file, else 0.
+/// The rank is that of all records if they agree, else -1. Once files differ, fastest and slowest
+/// rank are -1 with 0 s. There is no variance.
 pub fn accumulate<'a, M: CounterModule>(
     records: impl IntoIterator<Item = &'a Record<M>>,
 ) -> Option<Record<M>> {
@@ -130,7 +131,7 @@ impl<M: CounterModule> Default for Accumulator<M> {
 }
 
 impl<M: CounterModule> Accumulator<M> {
-    /// Without a record yet.
+    /// Starts without a record.
     pub fn new() -> Self {
         Accumulator {
             merged: None,
@@ -219,8 +220,8 @@ impl RankExtreme {
         (own, own)
     }
 
-    /// Whether this one stands before `other` where times are equal: the order in which
-    /// records come must not matter.
+    /// Decides between ranks of equal time, so that the order in which records come does not
+    /// matter.
     fn precedes(&self, other: &RankExtreme) -> bool {
         self.time == other.time && self.rank < other.rank
     }
@@ -252,10 +253,10 @@ impl Spread {
     }
 }
 
-/// Value and count of the lists of most frequent values; the value is up to eleven numbers.
+/// Counts by value, for one list of most frequent values. A value is up to eleven numbers.
 type Frequencies = BTreeMap<Vec<i64>, i64>;
 
-/// What all records so far come to.
+/// The sum of all records so far.
 #[derive(Clone, Debug)]
 struct Merged<M: CounterModule> {
     record: Record<M>,
@@ -280,7 +281,7 @@ impl<M: CounterModule> Merged<M> {
     }
 
     fn add(&mut self, record: &Record<M>, fastest: RankExtreme, slowest: RankExtreme) {
-        add_longest(M::layout(), &mut self.record, record);
+        self.record.keep_longest(record);
         add_ints(M::layout(), &mut self.record, record);
         add_floats(M::layout(), &mut self.record, record);
         self.add_common(record);
@@ -336,7 +337,7 @@ impl<M: CounterModule> Merged<M> {
     }
 }
 
-/// The four most frequent values; of equally frequent ones the largest first.
+/// Stores the four most frequent values, among equals the largest first.
 fn store_common(list: &Frequencies, place: &Common, ints: &mut [i64]) {
     let mut values: Vec<(&Vec<i64>, &i64)> = list.iter().collect();
     values.sort_by(|a, b| (b.1, b.0).cmp(&(a.1, a.0)));
@@ -353,20 +354,11 @@ fn store_common(list: &Frequencies, place: &Common, ints: &mut [i64]) {
     }
 }
 
-/// The size of the longest read or write goes with its time, so this comes before the times.
-fn add_longest<M: CounterModule>(layout: &Layout, sum: &mut Record<M>, record: &Record<M>) {
-    for (size, time) in layout.longest {
-        if record.fcounters.as_ref()[*time] > sum.fcounters.as_ref()[*time] {
-            sum.counters.as_mut()[*size] = record.counters.as_ref()[*size];
-        }
-    }
-}
-
 fn add_ints<M: CounterModule>(layout: &Layout, sum: &mut Record<M>, record: &Record<M>) {
     let values = record.counters.as_ref();
     for (i, total) in sum.counters.as_mut().iter_mut().enumerate() {
         match layout.rules[i] {
-            // -1 stands for "not collected", also in a sum with something that was.
+            // -1 stands for "not collected", and several of them still add up to -1.
             Rule::Sum => *total = total.saturating_add(values[i]).max(-1),
             Rule::Max => *total = (*total).max(values[i]),
             Rule::Keep => *total = values[i],

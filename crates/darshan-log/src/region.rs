@@ -1,5 +1,5 @@
-//! Reads a region of a log as a stream of plain bytes: a concatenation of independently
-//! compressed streams, one per rank that had something to say.
+//! Reads a region of a log as a stream of plain bytes. A region is a sequence of independently
+//! compressed streams, one per rank that wrote to it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::{Endian, Error, Extent, Region, Result};
 
-/// Compressed bytes fetched at a time, and plain bytes made at a time.
+/// Compressed bytes fetched at a time, and bytes decompressed at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Where a log's bytes come from.
@@ -58,7 +58,7 @@ pub enum Compression {
     Zlib,
     /// bzip2 streams.
     Bzip2,
-    /// Not at all: what a process left behind that was killed.
+    /// Not compressed: what a killed process left behind.
     None,
 }
 
@@ -77,7 +77,7 @@ impl Codec {
         }
     }
 
-    /// Makes ready for the next stream.
+    /// Prepares for the next stream.
     fn restart(&mut self) {
         match self {
             Codec::Zlib(codec) => codec.reset(true),
@@ -88,19 +88,19 @@ impl Codec {
 }
 
 /// What one step of a [`Codec`] did.
-struct Step {
+struct Progress {
     consumed: usize,
     produced: usize,
     stream_ended: bool,
 }
 
-/// The plain bytes of one region, made as they are asked for.
+/// The plain bytes of one region, decompressed as they are asked for.
 pub(crate) struct RegionReader {
     source: Source,
     pub(crate) region: Region,
     pub(crate) endian: Endian,
     codec: Codec,
-    /// Bytes of the current stream were consumed, and its end was not seen.
+    /// True inside a stream: bytes of it were consumed, and its end was not seen.
     in_stream: bool,
     input: Vec<u8>,
     input_at: usize,
@@ -114,7 +114,7 @@ pub(crate) struct RegionReader {
 }
 
 impl RegionReader {
-    /// A reader of `extent`, which may make up to `limit` plain bytes.
+    /// A reader of `extent`, which may decompress to `limit` bytes at most.
     pub(crate) fn new(
         source: Source,
         region: Region,
@@ -170,7 +170,7 @@ impl RegionReader {
         Ok(&self.output[self.output_at..])
     }
 
-    /// Goes past `len` of the bytes that [`available`](Self::available) showed.
+    /// Skips `len` of the bytes that [`available`](Self::available) showed.
     pub(crate) fn consume(&mut self, len: usize) {
         self.output_at += len;
         debug_assert!(self.output_at <= self.output.len());
@@ -192,7 +192,7 @@ impl RegionReader {
         Ok(done)
     }
 
-    /// Fills `buffer`, or says `false` at the region's end. An end in between is damage.
+    /// Fills `buffer`, or returns `false` at the region's end. An end inside of the buffer is damage.
     pub(crate) fn read_record(&mut self, buffer: &mut [u8]) -> Result<bool> {
         match self.read(buffer)? {
             0 => Ok(buffer.is_empty()),
@@ -204,7 +204,7 @@ impl RegionReader {
         }
     }
 
-    /// Reads `words` 8-byte words in the log's byte order, or says `None` at the region's end.
+    /// Reads `words` 8-byte words in the log's byte order; `None` at the region's end.
     pub(crate) fn read_words(&mut self, words: usize) -> Result<Option<Vec<u64>>> {
         let mut bytes = vec![0; words * 8];
         if !self.read_record(&mut bytes)? {
@@ -218,7 +218,8 @@ impl RegionReader {
         ))
     }
 
-    /// Reads `count` words that a record says follow it. Memory grows only as they come.
+    /// Reads the `count` words that a record claims to have. Memory grows with what comes, not with
+    /// the claim.
     pub(crate) fn read_counted_words(&mut self, count: u64) -> Result<Vec<u64>> {
         let mut words = Vec::new();
         while (words.len() as u64) < count {
@@ -231,7 +232,7 @@ impl RegionReader {
         Ok(words)
     }
 
-    /// Makes more plain bytes; none are left if `output` stays empty.
+    /// Decompresses more bytes. The region is at its end if `output` stays empty.
     fn refill(&mut self) -> Result<()> {
         self.output.clear();
         self.output_at = 0;
@@ -285,7 +286,7 @@ impl RegionReader {
         Ok(got > 0)
     }
 
-    /// At the end of the input: whether it was the end of the region, too.
+    /// Checks that the end of the input was the end of the region.
     fn check_end(&self) -> Result<()> {
         if self.position < self.end {
             return Err(Error::Truncated {
@@ -299,13 +300,13 @@ impl RegionReader {
         Ok(())
     }
 
-    fn step(&mut self) -> Result<Step> {
+    fn step(&mut self) -> Result<Progress> {
         let input = &self.input[self.input_at..];
         match &mut self.codec {
             Codec::Stored => {
                 let len = input.len().min(self.output.len());
                 self.output[..len].copy_from_slice(&input[..len]);
-                Ok(Step {
+                Ok(Progress {
                     consumed: len,
                     produced: len,
                     stream_ended: true,
@@ -315,7 +316,7 @@ impl RegionReader {
                 let (before_in, before_out) = (codec.total_in(), codec.total_out());
                 let status =
                     codec.decompress(input, &mut self.output, flate2::FlushDecompress::None);
-                let step = Step {
+                let step = Progress {
                     consumed: (codec.total_in() - before_in) as usize,
                     produced: (codec.total_out() - before_out) as usize,
                     stream_ended: matches!(status, Ok(flate2::Status::StreamEnd)),
@@ -326,7 +327,7 @@ impl RegionReader {
             Codec::Bzip2(codec) => {
                 let (before_in, before_out) = (codec.total_in(), codec.total_out());
                 let status = codec.decompress(input, &mut self.output);
-                let step = Step {
+                let step = Progress {
                     consumed: (codec.total_in() - before_in) as usize,
                     produced: (codec.total_out() - before_out) as usize,
                     stream_ended: matches!(status, Ok(bzip2::Status::StreamEnd)),
@@ -337,8 +338,8 @@ impl RegionReader {
         }
     }
 
-    /// A codec that neither takes nor gives would go on for ever.
-    fn checked(&self, step: Step, reason: Option<String>) -> Result<Step> {
+    /// Refuses a step that made no progress: the next ones would not either.
+    fn checked(&self, step: Progress, reason: Option<String>) -> Result<Progress> {
         if let Some(reason) = reason {
             return Err(self.corrupt(format!("decompression failed: {reason}")));
         }

@@ -8,14 +8,14 @@ use crate::{
     ModuleId, MpiIo, PnetcdfFile, PnetcdfVar, Posix, Result, Stdio, Written,
 };
 
-/// Writes all of `log` with `writer`, which should have been started with the log's own job,
-/// command line and mounts: names, records of all modules in the versions that the writer
-/// writes, partial flags and trailing bytes. Regions of modules that this crate doesn't decode
-/// are copied as they are if the log is little endian; the modules of which nothing was copied
-/// are returned.
+/// Writes all of `log` with `writer`: names, records in the versions that the writer writes, partial
+/// flags and trailing bytes. Returns the modules of which nothing was copied.
 ///
-/// The run time of a log older than 3.41 counts one second more than its times differ by
-/// (see [`Job::run_time`](crate::Job::run_time)); the copy's doesn't.
+/// The writer should have been started with the log's own job, command line and mounts. Regions of
+/// modules that this crate does not decode are copied as they are if the log is little endian.
+///
+/// The run time of a log older than 3.41 is one second longer than the difference of its times (see
+/// [`Job::run_time`](crate::Job::run_time)); that of the copy is not.
 ///
 /// # Errors
 /// The first error in reading or writing.
@@ -37,7 +37,7 @@ pub fn rewrite<W: Write + Seek>(
     }
     let mut left_out = Vec::new();
     let mut modules = log.modules().to_vec();
-    // In an old format the order of numbers may have been another one.
+    // Old formats number modules in another order.
     modules.sort_by_key(|module| module.id.number());
     for module in modules {
         match module.id {

@@ -1,10 +1,10 @@
-//! Converts records of older versions to current ones, as darshan-util does: what an old
-//! version lacks becomes -1 (0 where a counter can't be negative).
+//! Converts records of older versions to current ones, as darshan-util does. A counter that the
+//! old version lacks becomes -1, or 0 if it can't be negative.
 
 /// How records of a module grew. A record is a sequence of 8-byte words: id, rank, then what
 /// the version has.
 pub struct Upgrade {
-    /// For version `i + 1`: words of a record, and the step to version `i + 2`.
+    /// Entry `i` is for version `i + 1`: words of a record, and the step to version `i + 2`.
     pub(crate) older: &'static [(usize, Step)],
 }
 
@@ -23,7 +23,7 @@ impl Upgrade {
             .map_or(newest, |(words, _)| *words)
     }
 
-    /// Converts `words` from `version` to the newest one; `false`: the record is dropped.
+    /// Converts `words` from `version` to the newest one; `false` drops the record.
     pub(crate) fn apply(&self, version: u32, words: &mut Vec<u64>) -> bool {
         self.older
             .iter()

@@ -1,4 +1,4 @@
-//! Writes a log of format 3.41, piece by piece, so that memory doesn't grow with the job.
+//! Writes a log of format 3.41, piece by piece, so that memory does not grow with the job.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use flate2::write::ZlibEncoder;
 
-use crate::entry::Module;
+use crate::entry::{Module, nul_padded};
 use crate::header::{HEADER_BYTES, MAGIC, WRITTEN_VERSION};
 use crate::job::{JobText, METADATA_BYTES, text_of};
 use crate::{Error, Extent, Job, MAX_MODULES, ModuleId, Mount, Result};
 
-/// Of zlib. Records are mostly zeros: higher levels take more than twice the time for an eighth less.
+/// zlib's level. Records are mostly zeros: higher levels take more than twice the time and save an eighth.
 const COMPRESSION_LEVEL: u32 = 2;
 
 /// What a finished log holds, and what had no room in it.
@@ -22,12 +22,14 @@ pub struct Written {
     pub bytes: u64,
     /// The command line had to be cut.
     pub exe_truncated: bool,
-    /// Mounts that had no room beside the command line, or whose names can't be written.
+    /// How many mounts had no room beside the command line, or names that can't be written.
     pub mounts_left_out: usize,
 }
 
-/// Writes one log. Names come first, then the records of each module, modules in the order of
-/// their numbers, which is the order in the file; nothing but the current record is kept.
+/// Writes one log.
+///
+/// Names come first, then the records of each module, in the order of module numbers. That is also
+/// their order in the file, so nothing but the current record is kept.
 ///
 /// ```
 /// use darshan_log::{Job, Log, LogWriter, ModuleId, Stdio, Record, record_id};
@@ -50,7 +52,7 @@ pub struct Written {
 /// ```
 pub struct LogWriter<W: Write + Seek> {
     sink: Sink<W>,
-    region: Region,
+    region: OpenRegion,
     /// Where the region starts.
     start: u64,
     names: Extent,
@@ -72,14 +74,14 @@ enum Sink<W: Write + Seek> {
 
 /// The region that is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Region {
+enum OpenRegion {
     Job,
     Names,
     Module(u8),
     Trailing,
 }
 
-/// The file of [`LogWriter::create`]; the temporary one is removed if it isn't finished.
+/// The file of [`LogWriter::create`]. The temporary file is removed if the log isn't finished.
 struct Target<W> {
     temporary: Option<PathBuf>,
     path: PathBuf,
@@ -96,7 +98,7 @@ impl<W> Drop for Target<W> {
 }
 
 impl<W> Target<W> {
-    /// Gives the complete file its name, for good.
+    /// Brings the complete file to stable storage and gives it its name.
     fn publish(mut self, file: &W) -> Result<()> {
         let Some(temporary) = self.temporary.as_ref() else {
             return Ok(());
@@ -137,10 +139,11 @@ fn unwritable(reason: impl Into<String>) -> Error {
 }
 
 impl LogWriter<File> {
-    /// Starts a log that will be at `path`. Until [`finish`](LogWriter::finish) it is called
-    /// `path` with `_partial` appended, as unfinished logs of Darshan are, and it is removed if
-    /// the writer is dropped before. Only the owner may read it; an existing log of that name is
-    /// replaced at the end.
+    /// Starts a log that will be at `path`.
+    ///
+    /// Until [`finish`](LogWriter::finish) its name has `_partial` appended, like that of Darshan's
+    /// own unfinished logs. It is removed if the writer is dropped before. Only the owner may read
+    /// it. An existing log at `path` is replaced at the end.
     ///
     /// # Errors
     /// [`Error::Io`] if the file can't be made, and those of [`LogWriter::new`].
@@ -166,8 +169,8 @@ impl LogWriter<File> {
 }
 
 impl<W: Write + Seek> LogWriter<W> {
-    /// Starts a log at the beginning of `sink`. What doesn't fit of command line and mounts
-    /// (3,015 bytes) is left out, and [`Written`] says so.
+    /// Starts a log at the beginning of `sink`. Command line and mounts have 3,015 bytes; what
+    /// doesn't fit is left out, and [`Written`] says so.
     ///
     /// # Errors
     /// [`Error::Io`] if `sink` can't be written, [`Error::Unwritable`] if the command line has a
@@ -187,7 +190,7 @@ impl<W: Write + Seek> LogWriter<W> {
         } = text_of(exe, mounts);
         let mut writer = LogWriter {
             sink: Sink::Plain(BufWriter::new(sink)),
-            region: Region::Job,
+            region: OpenRegion::Job,
             start: HEADER_BYTES as u64,
             names: Extent::default(),
             modules: [(Extent::default(), 0); MAX_MODULES],
@@ -203,7 +206,7 @@ impl<W: Write + Seek> LogWriter<W> {
         writer.compress(&job_record(job))?;
         writer.compress(text.as_bytes())?;
         writer.compress(&[0])?;
-        writer.go_to(Region::Names)?;
+        writer.go_to(OpenRegion::Names)?;
         Ok(writer)
     }
 
@@ -213,7 +216,7 @@ impl<W: Write + Seek> LogWriter<W> {
     /// [`Error::Io`]; [`Error::Unwritable`] if records were already written, or if the name has a
     /// NUL in it.
     pub fn name(&mut self, id: u64, name: &[u8]) -> Result<()> {
-        if self.region != Region::Names {
+        if self.region != OpenRegion::Names {
             return Err(unwritable("names come before records"));
         }
         if name.contains(&0) {
@@ -255,36 +258,36 @@ impl<W: Write + Seek> LogWriter<W> {
         if usize::from(number) >= MAX_MODULES {
             return Err(unwritable(format!("module {number}")));
         }
-        self.go_to(Region::Module(number))?;
+        self.go_to(OpenRegion::Module(number))?;
         self.modules[usize::from(number)].1 = version;
         self.compress(bytes)
     }
 
-    /// Says that records of a module are missing.
+    /// Marks a module of which records are missing.
     pub fn mark_partial(&mut self, id: ModuleId) {
         self.partial |= 1 << (id.number() % MAX_MODULES as u8);
     }
 
-    /// Adds bytes behind the last region: Darshan's tools don't see them,
-    /// [`Log::trailing`](crate::Log::trailing) does.
+    /// Adds bytes behind the last region. Darshan's tools don't see them;
+    /// [`Log::trailing`](crate::Log::trailing) returns them.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn trailing(&mut self, bytes: &[u8]) -> Result<()> {
-        self.go_to(Region::Trailing)?;
+        self.go_to(OpenRegion::Trailing)?;
         match &mut self.sink {
             Sink::Plain(sink) => sink.write_all(bytes).map_err(failed("write")),
             _ => Err(unwritable("an earlier write failed")),
         }
     }
 
-    /// Completes the log. A log of [`create`](LogWriter::create) is on stable storage and has its
-    /// name afterwards.
+    /// Completes the log. Afterwards a log of [`create`](LogWriter::create) is on stable storage
+    /// and has its name.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn finish(mut self) -> Result<(W, Written)> {
-        self.go_to(Region::Trailing)?;
+        self.go_to(OpenRegion::Trailing)?;
         let Sink::Plain(mut sink) = std::mem::replace(&mut self.sink, Sink::Broken) else {
             return Err(unwritable("an earlier write failed"));
         };
@@ -301,7 +304,7 @@ impl<W: Write + Seek> LogWriter<W> {
     }
 
     /// Ends the current region and starts `next`, unless that is the current one.
-    fn go_to(&mut self, next: Region) -> Result<()> {
+    fn go_to(&mut self, next: OpenRegion) -> Result<()> {
         if next == self.region {
             return Ok(());
         }
@@ -311,7 +314,7 @@ impl<W: Write + Seek> LogWriter<W> {
                 self.region
             )));
         }
-        // Broken, if one of these calls fails.
+        // It stays broken if one of these calls fails.
         let mut sink = match std::mem::replace(&mut self.sink, Sink::Broken) {
             Sink::Plain(sink) => sink,
             Sink::Compressed(encoder) => encoder.finish().map_err(failed("write"))?,
@@ -323,9 +326,9 @@ impl<W: Write + Seek> LogWriter<W> {
             len: position - self.start,
         };
         match self.region {
-            Region::Names => self.names = extent,
-            Region::Module(number) => self.modules[usize::from(number)].0 = extent,
-            Region::Job | Region::Trailing => {}
+            OpenRegion::Names => self.names = extent,
+            OpenRegion::Module(number) => self.modules[usize::from(number)].0 = extent,
+            OpenRegion::Job | OpenRegion::Trailing => {}
         }
         self.sink = Sink::Plain(sink);
         self.region = next;
@@ -381,14 +384,7 @@ fn job_record(job: &Job) -> Vec<u8> {
         .iter()
         .flat_map(|number| number.to_le_bytes())
         .collect();
-    let mut metadata = [0u8; METADATA_BYTES];
-    // The last byte stays NUL; Metadata never has more.
-    for (to, from) in metadata[..METADATA_BYTES - 1]
-        .iter_mut()
-        .zip(job.metadata.text().bytes())
-    {
-        *to = from;
-    }
-    bytes.extend_from_slice(&metadata);
+    // What `Metadata::insert` made fits; text of a damaged log may be cut.
+    bytes.extend_from_slice(&nul_padded::<METADATA_BYTES>(job.metadata.text()));
     bytes
 }

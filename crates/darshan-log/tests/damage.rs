@@ -254,7 +254,7 @@ fn a_bomb_of_names_or_job_text_is_limited() {
             log.damage[0]
         );
     });
-    // The bytes of the log itself are built in here, too.
+    // The count includes the bytes of the log, which is built in here.
     assert!(memory < 100 << 20, "{memory} bytes");
     raw.names = (0..40_000).map(|id| (id, "n".repeat(100))).collect();
     let log = lenient(&raw.bytes()).unwrap();

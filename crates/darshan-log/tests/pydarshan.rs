@@ -88,7 +88,7 @@ fn assert_same_sum(path: &Path, our: &str, their: &str) {
         };
         let (ours, theirs) = (top(&our), top(&their));
         if ours.len() < 4 {
-            // Nothing competed, so nothing was lost; their order may be that of arrival.
+            // No value was displaced, so none was lost. Their order may be that of arrival.
             let sorted = |mut list: Vec<(i64, i64)>| {
                 list.sort();
                 list
@@ -125,7 +125,7 @@ fn assert_same_sum(path: &Path, our: &str, their: &str) {
     assert_eq!(our, their, "{}: sum", path.display());
 }
 
-/// Without what a new format has to change: version and length of the format and of modules.
+/// The lines without what a new format has to change: version and length of the format and of modules.
 fn comparable(lines: &[String]) -> Vec<String> {
     lines
         .iter()
@@ -172,7 +172,7 @@ fn every_value_of_every_log_is_the_one_that_pydarshan_reads_before_and_after_rew
         return;
     };
     let folder = TempFolder::new("pydarshan");
-    // More to compare where they are; the others are enough.
+    // Sample logs give more to compare; the test is complete without them.
     let samples = sample_logs().unwrap_or_else(|reason| {
         forebay_testkit::without_data(&reason);
         Vec::new()

@@ -1,5 +1,4 @@
-//! The sample logs of the Darshan project (if they are there), against figures that were found
-//! with other tools.
+//! The sample logs of the Darshan project, if they are there, against figures that other tools found.
 
 mod common;
 
@@ -65,7 +64,7 @@ fn the_hash_of_a_name_is_its_id() {
             .map(|record| record.id)
             .chain(all::<Daos>(&log).iter().map(|record| record.id))
             .collect();
-        // Whoever made names anonymous put numbers in the place of paths.
+        // Anonymous logs have numbers in the place of paths.
         if log
             .names
             .iter()

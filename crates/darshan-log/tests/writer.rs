@@ -184,7 +184,7 @@ fn a_file_has_its_name_only_when_it_is_complete() {
     );
 }
 
-/// Keeps no bytes, only how many came: what the writer holds back doesn't show here.
+/// Counts bytes and keeps none. Bytes that the writer holds back are not counted.
 #[derive(Clone, Default)]
 struct Counting {
     position: u64,

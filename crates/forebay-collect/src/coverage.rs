@@ -1,9 +1,9 @@
-//! How much of a job's I/O the recorder has seen: bytes in its tables, against bytes that system calls have
-//! moved by the kernel's count (`rchar` and `wchar` of proc(5)).
+//! How much of a job's I/O the recorder has seen: the bytes in its tables, against the bytes that system calls
+//! have moved by the kernel's count (`rchar` and `wchar` of proc(5)).
 //!
-//! The kernel's count of a process holds that of its children, once they have been waited for. So the count
-//! of the recorder's own process tells it for the whole command, whatever killed whom. If the recorder
-//! was killed, or for processes that go on, the last look that each process itself has taken must do.
+//! The kernel adds the count of a child to its parent's once the parent has waited for it. So the recorder's own
+//! process has the count of the whole command, whatever was killed. If the recorder was killed, and for processes
+//! that still run, each process' own last look is used.
 
 use crate::job::Job;
 use crate::tables::Image;
@@ -12,16 +12,16 @@ use std::collections::HashMap;
 /// Bytes read and written.
 pub type Bytes = (u64, u64);
 
-/// What was seen of how much.
+/// How many bytes were seen, and how many there were.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Coverage {
-    /// In the tables.
+    /// Bytes in the tables.
     pub seen: Bytes,
-    /// By the kernel's count.
+    /// Bytes by the kernel's count.
     pub total: Bytes,
 }
 
-/// One process, as far as it matters here.
+/// One process, as far as coverage needs it.
 #[derive(Debug, Clone, Default)]
 struct Counted {
     host: String,
@@ -30,7 +30,7 @@ struct Counted {
     start_ticks: u64,
     last_ns: u64,
     is_alive: bool,
-    /// At the last look, since the process began.
+    /// The kernel's count since the process began, at the last look.
     io: Bytes,
 }
 
@@ -75,7 +75,7 @@ impl Counted {
     }
 }
 
-/// What each process has moved itself: its count without those of its children that had ended before its
+/// The bytes that each process has moved itself: its count less those of the children that had ended before its
 /// last look.
 fn own_bytes(processes: &[Counted]) -> Vec<Bytes> {
     let mut own: Vec<Bytes> = processes.iter().map(|p| p.io).collect();

@@ -1,4 +1,4 @@
-//! What can go wrong, with the path it went wrong on.
+//! What can go wrong, with the path that it concerns.
 
 use std::fmt;
 use std::io;
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 /// Why a recording could not be kept, read or turned into a log.
 #[derive(Debug)]
 pub enum Error {
-    /// The file system refuses.
+    /// An operation on the file system failed.
     Io {
-        /// What was tried: "read", "make", ...
+        /// The operation that failed: "read", "make", ...
         doing: &'static str,
-        /// On which path.
+        /// The path that it concerned.
         path: PathBuf,
-        /// Why it failed.
+        /// The operating system's answer.
         cause: io::Error,
     },
     /// A file is not what it should be.
@@ -23,14 +23,14 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
-    /// The log cannot be written.
+    /// The log can't be written.
     Log(darshan_log::Error),
-    /// There is nothing to make a log of.
+    /// There is nothing to make a log of. The text says why.
     Nothing(String),
 }
 
 impl Error {
-    /// The file system refuses.
+    /// An operation on the file system failed.
     pub fn io(doing: &'static str, path: &Path, cause: io::Error) -> Self {
         Error::Io {
             doing,

@@ -1,4 +1,4 @@
-//! What a log says of a job besides counters: the lines of its metadata, and the facts behind its regions.
+//! What a log says of a job besides counters: the lines of its metadata, and the facts behind its last region.
 
 use crate::coverage::{self, Coverage};
 use crate::job::Job;
@@ -7,10 +7,10 @@ use darshan_log::facts::FileFacts;
 use forebay_count::read::Totals;
 use std::collections::BTreeMap;
 
-/// Name and version of what has written a log; Darshan's own has its version there.
+/// Name and version of the program that wrote the log. Darshan's own logs have Darshan's version there.
 const LIBRARY: &str = concat!("forebay-", env!("CARGO_PKG_VERSION"));
 
-/// All lines, the most important first. They are those of docs/COLLECTOR.md.
+/// All lines, the most important first. docs/COLLECTOR.md explains them.
 pub fn lines(job: &Job, files: &[FileFacts]) -> Lines {
     let mut lines = Lines::default();
     lines.add("lib_ver", LIBRARY);
@@ -59,7 +59,7 @@ pub fn lines(job: &Job, files: &[FileFacts]) -> Lines {
     lines
 }
 
-/// Are its ranks those of a parallel program, which wait for each other?
+/// True if ranks are those of a parallel program, which wait for each other.
 fn waits_for_each_other(job: &Job) -> bool {
     job.ranks.launches.iter().any(|launch| launch.size > 1)
 }
@@ -114,7 +114,7 @@ fn degradation(job: &Job, lines: &mut Lines) {
     );
 }
 
-/// Traffic that is in no record.
+/// Adds lines on traffic that is in no record.
 fn totals(job: &Job, lines: &mut Lines) {
     let images = &job.tables.images;
     let excluded = images.iter().map(|i| i.excluded);
@@ -155,7 +155,7 @@ fn joined(a: Totals, b: Totals) -> Totals {
     }
 }
 
-/// What the job found and what it made.
+/// Adds lines on the files that the job found and made.
 fn found(files: &[FileFacts], lines: &mut Lines) {
     let of = |created| files.iter().filter(move |f| f.created == Some(created));
     lines.add_if(!files.is_empty(), "files_created", of(true).count());

@@ -1,8 +1,8 @@
-//! Bytes over time: the bins of every process, brought onto the one time axis of the job.
+//! Bytes over time: brings the bins of every process onto one time axis of the job.
 //!
-//! Bins of different widths and starts are split in proportion to time; no byte is lost or made.
+//! Bins of different widths and starts are split in proportion to time. No byte is lost or added.
 
-/// A log has at most so many bins (darshan-runtime, heat map module).
+/// Most bins of a log (darshan-runtime, heat map module).
 const MOST_BINS: u64 = 200;
 /// Width of the narrowest bin.
 const LEAST_WIDTH_NS: u64 = 100_000_000;
@@ -27,13 +27,13 @@ pub struct Axis {
     pub start_ns: u64,
     /// Width of each bin in nanoseconds: 0.1 s, doubled as often as the job needs.
     pub width_ns: u64,
-    /// As many bins cover the job.
+    /// How many bins cover the job.
     pub count: usize,
 }
 
 impl Axis {
-    /// The narrowest bins that cover the job with at most 200 of them and are not narrower than what the
-    /// processes know (`widest_ns`).
+    /// The axis with the narrowest bins that cover the job in at most 200 of them. No bin is narrower than the widest
+    /// of the processes (`widest_ns`).
     pub fn of(start_ns: u64, end_ns: u64, widest_ns: u64) -> Self {
         let length_ns = end_ns.saturating_sub(start_ns).max(1);
         let mut width_ns = LEAST_WIDTH_NS;
@@ -55,9 +55,10 @@ impl Axis {
         self.width_ns as f64 / 1e9
     }
 
-    /// Adds the bins of a process to those of the job (`read` and `written` have [`Axis::count`] elements).
-    /// What lies before or after the job counts in its first or last bin.
+    /// Adds the bins of a process to those of the job. `read` and `written` have [`Axis::count`] elements. Bytes from
+    /// before or after the job count in its first or last bin.
     pub fn add(&self, bins: &Bins, read: &mut [u64], written: &mut [u64]) {
+        debug_assert_eq!((read.len(), written.len()), (self.count, self.count));
         for (from, to) in [(&bins.read, read), (&bins.written, written)] {
             for (n, &bytes) in from.iter().enumerate().filter(|(_, bytes)| **bytes > 0) {
                 let start = bins
@@ -79,7 +80,7 @@ impl Axis {
             let bin_end = self
                 .start_ns
                 .saturating_add(self.width_ns.saturating_mul(at + 1));
-            // Rounded sums, not rounded parts: the parts then add up to the whole.
+            // The running sum is rounded, not each part, so that the parts add up to the whole.
             let sum = if at == last as u64 || bin_end >= end_ns {
                 bytes
             } else {

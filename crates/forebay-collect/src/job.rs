@@ -1,23 +1,23 @@
-//! A job: its tables, the processes they are of, and what each process is in the log.
+//! A job: its tables, the processes that wrote them, and the role of each process in the log.
 
 use crate::ranks::{self, Claim, Process, Ranks, Role};
-use crate::recording::{End as CommandEnd, Note, Recording};
+use crate::recording::{CommandEnd, Note, Recording};
 use crate::tables::{Image, Tables};
 use crate::{Error, sharing};
 use forebay_count::read::End;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A job, as its recordings tell it.
+/// A job as its recordings describe it.
 pub struct Job<'r> {
     /// The recordings, in the order of their start.
     pub notes: Vec<&'r Note>,
     /// The tables.
     pub tables: Tables,
-    /// Tables of each process, in their order.
+    /// Indices of the tables of each process, in the order of time.
     images: Vec<Vec<usize>>,
-    /// What each process is.
+    /// The role of each process.
     pub ranks: Ranks,
-    /// Ranks with the tables that belong to them, in the order of time.
+    /// Indices of the tables of each rank, in the order of time.
     pub members: BTreeMap<u32, Vec<usize>>,
     /// Start of the job in nanoseconds since 1970.
     pub start_ns: u64,
@@ -26,10 +26,10 @@ pub struct Job<'r> {
 }
 
 impl<'r> Job<'r> {
-    /// Reads all tables and finds out who is who.
+    /// Reads all tables and gives every process its role.
     ///
     /// # Errors
-    /// If a directory cannot be read, or no directory was given.
+    /// A directory can't be read, or no recording was given.
     pub fn read(recordings: &'r [Recording]) -> Result<Self, Error> {
         let mut notes: Vec<&Note> = recordings.iter().map(|r| &r.note).collect();
         notes.sort_by_key(|note| note.start_ns);
@@ -69,12 +69,12 @@ impl<'r> Job<'r> {
         })
     }
 
-    /// The first recording, which tells whose the job is.
+    /// The note of the first recording, which says whose job it is.
     pub fn note(&self) -> &Note {
         self.notes[0]
     }
 
-    /// Processes that have left a table.
+    /// How many processes have left a table.
     pub fn processes(&self) -> u64 {
         self.images.len() as u64
     }
@@ -85,12 +85,12 @@ impl<'r> Job<'r> {
         last.map(|&at| &self.tables.images[at])
     }
 
-    /// Processes that go on.
+    /// How many processes still run.
     pub fn alive(&self) -> u64 {
         self.last_images().filter(|image| image.is_alive).count() as u64
     }
 
-    /// Processes that ended without saying so, or by abort.
+    /// How many processes ended by abort, or without a note of their end.
     pub fn abnormal_ends(&self) -> u64 {
         let is_abnormal = |image: &&Image| match image.end {
             End::Unsaid => !image.is_alive,
@@ -122,13 +122,13 @@ impl<'r> Job<'r> {
         of_notes.chain(of_tables).collect()
     }
 
-    /// How the command ended; the first end that was no success, if there were several.
+    /// How the command ended. Of several recordings, the first end that was no success.
     pub fn end(&self) -> Option<CommandEnd> {
         let ends = || self.notes.iter().filter_map(|note| note.end);
         ends().find(|end| end.code != Some(0)).or(ends().next())
     }
 
-    /// The program that the log is named after: that of rank 0 of the first launch, else the command.
+    /// The command line that the log is named after: that of rank 0 of the first launch, else that of the command.
     pub fn command_line(&self) -> String {
         let of_launch = (!self.ranks.launches.is_empty())
             .then(|| self.members.get(&0))
@@ -137,7 +137,7 @@ impl<'r> Job<'r> {
         let images: Vec<&Image> = images.map(|&at| &self.tables.images[at]).collect();
         let by_mpi = |image: &&&Image| image.claim.is_some_and(|c| c.by_mpi);
         let main = images.iter().find(by_mpi).or_else(|| {
-            // Without MPI: the program that the launcher's shell ended in.
+            // Without MPI it is the program that the shell of the launcher executed last.
             let first = images.first()?;
             images
                 .iter()
@@ -150,9 +150,9 @@ impl<'r> Job<'r> {
         }
     }
 
-    /// Which ranks use which files.
-    pub fn sharing(&self) -> sharing::Sharing {
-        let mut sharing = sharing::Sharing::new(&self.ranks);
+    /// Finds out which ranks use which files.
+    pub fn sharing(&self) -> sharing::FileUsers {
+        let mut sharing = sharing::FileUsers::new(&self.ranks);
         for (&rank, of) in &self.members {
             for &at in of {
                 for entry in &self.tables.images[at].files {
@@ -174,7 +174,7 @@ fn by_process(images: &[Image]) -> Vec<Vec<usize>> {
     }
     let mut groups: Vec<Vec<usize>> = groups.into_values().collect();
     for group in &mut groups {
-        // Not by their numbers: a program that is executed begins anew with 0.
+        // Serial numbers don't serve, because an executed program begins with 0 again.
         group.sort_by_key(|&at| (images[at].first_ns, images[at].serial));
     }
     groups
@@ -184,7 +184,7 @@ fn process_of<'i>(images: impl Iterator<Item = &'i Image> + Clone) -> Process {
     let Some(first) = images.clone().next() else {
         return Process::default();
     };
-    // MPI knows better than the environment, and a later program better than an earlier one.
+    // MPI's word counts more than the environment's, and a later program's more than an earlier one's.
     let claims = images.clone().filter_map(|image| image.claim);
     let claim: Option<Claim> = claims.max_by_key(|claim| claim.by_mpi);
     let keyed = images.clone().filter_map(|image| image.claim);
@@ -205,7 +205,7 @@ fn process_of<'i>(images: impl Iterator<Item = &'i Image> + Clone) -> Process {
     }
 }
 
-/// When the first program began that has opened a file; if none has, the first that has asked for one.
+/// When the first program began that opened a file; if none did, the first that has a record.
 fn io_ns<'i>(images: impl Iterator<Item = &'i Image> + Clone) -> Option<u64> {
     let opens = |image: &&Image| image.files.iter().any(|entry| entry.opened_ns > 0);
     let asks = |image: &&Image| !image.files.is_empty();
@@ -220,7 +220,7 @@ fn extent(notes: &[&Note], images: &[Image]) -> (u64, u64) {
     let ends = notes.iter().map(|note| note.end.map(|end| end.end_ns));
     let end = match ends.collect::<Option<Vec<u64>>>() {
         Some(ends) => ends.into_iter().max(),
-        // The recorder was killed: until the last sign of life.
+        // The recorder was killed, so the last sign of life must do.
         None => images.iter().map(|image| image.last_ns).max(),
     };
     (start, end.unwrap_or(start).max(start))

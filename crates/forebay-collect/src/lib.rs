@@ -1,8 +1,8 @@
-//! Joins the tables that the recorder has left of a job's processes into one Darshan log.
+//! Joins the tables that the recorder has left of a job's processes into one Darshan log. It counts nothing itself.
 //!
-//! Everything that decides is pure: who is a rank ([`ranks`]), how records of one file become one ([`merge`]),
-//! how bytes over time come onto one axis ([`heatmap`]), which mounts ([`mounts`]) and lines ([`metadata`]) a
-//! log has, and what it is called ([`naming`]). What a log says is in docs/COLLECTOR.md.
+//! Everything that decides is pure: which process is a rank ([`ranks`]), how records of one file become one
+//! ([`merge`]), how bytes over time come onto one axis ([`heatmap`]), which mounts ([`mounts`]) and lines
+//! ([`metadata`]) a log has, and its name ([`naming`]). docs/COLLECTOR.md explains what a log says.
 //!
 //! ```no_run
 //! use forebay_collect::{collect, naming::Moment, recording::Recording};
@@ -39,25 +39,25 @@ use recording::Recording;
 use std::path::{Path, PathBuf};
 use store::Partial;
 
-/// A log that is written.
+/// A log that was written.
 #[derive(Debug, Clone)]
 pub struct Collected {
     /// Where it is.
     pub log: PathBuf,
-    /// Ranks in it.
+    /// How many ranks it has.
     pub ranks: u32,
-    /// Processes that have left a table.
+    /// How many processes have left a table.
     pub processes: u64,
-    /// How much of the I/O it covers.
+    /// How much of the I/O the log covers.
     pub coverage: Coverage,
-    /// What is not as it should be: unreadable tables, processes that go on, and the like.
+    /// Sentences on what is not as it should be: unreadable tables, processes that still run, and the like.
     pub remarks: Vec<String>,
 }
 
-/// Writes the log of one job. It goes to `log`, else to where the first recording wants it. The tables stay.
+/// Writes the log of one job to `log`, else to where the first recording wants it. The tables stay.
 ///
 /// # Errors
-/// If there is nothing to collect, or the log cannot be written. A table that cannot be read is a remark.
+/// There is nothing to collect, or the log can't be written. A table that can't be read is a remark and no error.
 pub fn collect(
     recordings: &[Recording],
     log: Option<&Path>,
@@ -74,13 +74,13 @@ pub fn collect(
     let mut remarks = job.tables.remarks.clone();
     if job.processes() == 0 {
         remarks.push(
-            "no process has left a table: it is linked statically, or has lost LD_PRELOAD"
+            "no process has left a table: the program is linked statically, or runs without LD_PRELOAD"
                 .to_owned(),
         );
     }
     if job.alive() > 0 {
         remarks.push(format!(
-            "{} of the command's processes go on; what they do from now on is not in the log",
+            "{} of the command's processes still run; what they do from now on is not in the log",
             job.alive()
         ));
     }
@@ -100,9 +100,7 @@ fn path_of(job: &Job, local_time: impl Fn(u64) -> Moment) -> Result<PathBuf, Err
         return Ok(log.clone());
     }
     let Some(dir) = &note.log_dir else {
-        return Err(Error::Nothing(
-            "nobody has said where the log is to go".to_owned(),
-        ));
+        return Err(Error::Nothing("no place for the log is set".to_owned()));
     };
     let command = job.command_line();
     let distinct = format!("{} {} {}", note.host, note.recorder.0, job.start_ns);
@@ -118,8 +116,8 @@ fn path_of(job: &Job, local_time: impl Fn(u64) -> Moment) -> Result<PathBuf, Err
     Ok(dir.join(name))
 }
 
-/// Rank and size of the launch that this process itself belongs to, by its environment. Every process that it
-/// starts inherits them without being a rank.
+/// Rank and size of the launch that this process itself belongs to, by its environment. The processes that it
+/// starts inherit these variables without being ranks.
 pub fn outer_rank(env: &dyn Fn(&str) -> Option<String>) -> Option<(u32, u32)> {
     let number = |name: &str| env(name)?.parse().ok();
     RANK_VARIABLES
@@ -127,7 +125,7 @@ pub fn outer_rank(env: &dyn Fn(&str) -> Option<String>) -> Option<(u32, u32)> {
         .find_map(|(rank, size)| Some((number(rank)?, number(size).unwrap_or(0).max(1))))
 }
 
-/// Variables in which launchers tell a process its rank and the number of ranks, in the recorder's order.
+/// Variables in which launchers tell a process its rank and the number of ranks, in the order of forebay-record.
 const RANK_VARIABLES: [(&str, &str); 5] = [
     ("PMI_RANK", "PMI_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),

@@ -1,4 +1,4 @@
-//! Writes the log of a job, a rank at a time, so that memory grows with the files and not with the records.
+//! Writes the log of a job, one rank after the other, so that memory grows with the files and not with the records.
 
 use crate::Error;
 use crate::facts;
@@ -6,21 +6,21 @@ use crate::heatmap::Axis;
 use crate::job::Job;
 use crate::merge::Seen;
 use crate::mounts;
-use crate::sharing::Sharing;
+use crate::sharing::FileUsers;
 use darshan_log::facts::Facts;
 use darshan_log::{
-    CounterModule, H5d, H5f, Heatmap, HeatmapRecord, Job as JobRecord, LogWriter, Module, MpiIo,
-    Parent, PnetcdfFile, PnetcdfVar, Posix, Record, Reducer, Stdio, Time, record_id,
+    CounterModule, H5d, H5f, Heatmap, HeatmapRecord, Job as JobRecord, LogWriter, Module, Mount,
+    MpiIo, Parent, PnetcdfFile, PnetcdfVar, Posix, Record, Reducer, Stdio, Time, record_id,
 };
 use forebay_count::Kind;
 use forebay_count::heat::TICK_NS;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Seek, Write};
 
-/// Writes everything of the job into `sink`.
+/// Writes the whole log of the job into `sink`.
 ///
 /// # Errors
-/// If a table that was readable no longer is, or the sink takes no more.
+/// A table can't be read any more, or the sink can't be written.
 pub fn write<W: Write + Seek>(job: &Job, sink: W) -> Result<W, Error> {
     let sharing = job.sharing();
     let facts = sharing.facts();
@@ -88,7 +88,7 @@ fn header(job: &Job) -> JobRecord {
     }
 }
 
-/// The number that a batch job's id begins with; without a batch system the process id of the command.
+/// The number that the batch job's id begins with; without a batch system the process id of the command.
 pub fn job_id(job: &Job) -> i64 {
     let note = job.note();
     let digits = note.batch_job.as_deref().unwrap_or_default();
@@ -102,25 +102,19 @@ pub fn job_id(job: &Job) -> i64 {
     number.unwrap_or(i64::from(pid))
 }
 
-fn mounts(job: &Job) -> Vec<darshan_log::Mount> {
+fn mounts(job: &Job) -> Vec<Mount> {
     let names = job.tables.names.values();
     let paths: Vec<&str> = names
         .filter_map(|name| std::str::from_utf8(name).ok())
         .collect();
-    let kept = mounts::for_log(&job.note().mounts, paths.into_iter());
-    kept.into_iter()
-        .map(|mount| darshan_log::Mount {
-            path: mount.path,
-            fs_type: mount.fs_type,
-        })
-        .collect()
+    mounts::for_log(&job.note().mounts, paths.into_iter())
 }
 
-/// All records of one interface: those of each rank, then those that all ranks share.
+/// Writes all records of one interface: those of each rank, then those that all ranks share.
 fn write_kind<M, W>(
     writer: &mut LogWriter<W>,
     job: &Job,
-    sharing: &Sharing,
+    sharing: &FileUsers,
     kind: Kind,
     set_parent: fn(&mut Record<M>, u64),
 ) -> Result<(), Error>
@@ -135,7 +129,7 @@ where
             match sharing.is_shared(kind, record.id) {
                 Some(true) => shared.entry(record.id).or_default().add(&record),
                 Some(false) => writer.record::<M>(&record)?,
-                // It has come into being since the tables were read first.
+                // The record is newer than the first reading of the tables.
                 None => {}
             }
         }
@@ -151,7 +145,7 @@ where
     Ok(())
 }
 
-/// The records of one rank, one for each file, whatever processes it consists of.
+/// The records of one rank, one for each file, joined over its processes.
 fn records_of<M: CounterModule>(
     job: &Job,
     rank: u32,
@@ -180,7 +174,7 @@ fn records_of<M: CounterModule>(
     Ok(files.into_iter().map(|seen| seen.record).collect())
 }
 
-/// Names as Darshan gives them to heat maps.
+/// Darshan's name for the heat map of an interface.
 fn heat_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Mpiio => "heatmap:MPIIO",
@@ -192,7 +186,7 @@ fn heat_name(kind: Kind) -> &'static str {
 fn write_heat<W: Write + Seek>(writer: &mut LogWriter<W>, job: &Job) -> Result<(), Error> {
     let heat = || job.tables.images.iter().flat_map(|image| &image.heat);
     let widest = heat().map(|(_, bins)| bins.width_ns).max().unwrap_or(0);
-    // On whole ticks, so that bins of the processes are moved and not split.
+    // The axis begins at a whole tick, so that bins of the processes are moved and not split.
     let axis = Axis::of(job.start_ns / TICK_NS * TICK_NS, job.end_ns, widest);
     for kind in [Kind::Posix, Kind::Mpiio, Kind::Stdio] {
         for (&rank, members) in &job.members {

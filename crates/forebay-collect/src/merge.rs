@@ -1,16 +1,14 @@
-//! Several tables of one rank (programs executed one after the other, forked children, helpers) have each a
-//! record of the same file: these rules make one of them, as if one process had done it all.
+//! Joins the records that several tables of one rank have of the same file, as if one process had done it all. The
+//! tables are those of programs executed one after the other, forked children, helpers.
 //!
-//! Counters and times add up, the highest byte is the highest, time stamps are the earliest start and the
-//! latest end, the longest call is the longest with its size, and the common values are counted together
-//! before the four most frequent are chosen. What a counter is says the layout of its module.
+//! Counters and times add up. The highest byte is the maximum. Time stamps are the earliest start and the latest
+//! end. The longest call keeps its size. Common values are counted together before the four most frequent are
+//! chosen. The layout of a module says which rule a counter follows.
 
 use darshan_log::counters::{Common, FloatRule, Rule};
 use darshan_log::{CounterModule, Record};
+use forebay_count::track::COMMON_VALUES;
 use std::collections::HashMap;
-
-/// As many values of a list a log holds.
-const COMMON_VALUES: usize = 4;
 
 /// A value (an access size, a stride, or the shape of a selection) and how often it came.
 pub type Tally = (Vec<i64>, i64);
@@ -20,15 +18,15 @@ pub type Tally = (Vec<i64>, i64);
 pub struct Seen<M: CounterModule> {
     /// The counters.
     pub record: Record<M>,
-    /// All tracked values of each list of [`Layout::common`](darshan_log::counters::Layout), which may be
-    /// more than the four that the record has.
+    /// All tracked values of each list of [`Layout::common`](darshan_log::counters::Layout). There may be more than the
+    /// four that the record has.
     pub values: Vec<Vec<Tally>>,
 }
 
 impl<M: CounterModule> Seen<M> {
-    /// Adds what another process of the same rank did to the same file later (by its first time stamp).
+    /// Adds the record that another process of the same rank has of the same file. `later` began later.
     pub fn merge(&mut self, later: &Seen<M>) {
-        merge_longest(&mut self.record, &later.record);
+        self.record.keep_longest(&later.record);
         let layout = M::layout();
         let floats = self.record.fcounters.as_mut().iter_mut();
         for ((into, from), rule) in floats
@@ -46,7 +44,7 @@ impl<M: CounterModule> Seen<M> {
         let ints = self.record.counters.as_mut().iter_mut();
         for ((into, &from), rule) in ints.zip(later.record.counters.as_ref()).zip(layout.rules) {
             match rule {
-                // Both -1: nobody has counted it.
+                // Both are -1, so no process has counted it.
                 Rule::Sum if *into < 0 && from < 0 => {}
                 Rule::Sum => *into = (*into).max(0).saturating_add(from.max(0)),
                 Rule::Max => *into = (*into).max(from),
@@ -60,20 +58,11 @@ impl<M: CounterModule> Seen<M> {
         self.choose_common();
     }
 
-    /// Puts the most frequent values into the record; of two equally frequent ones the larger.
+    /// Puts the most frequent values into the record, among equals the larger.
     pub fn choose_common(&mut self) {
         for (list, place) in self.values.iter_mut().zip(M::layout().common) {
             list.sort_by(|a, b| (b.1, &b.0).cmp(&(a.1, &a.0)));
             write_common(self.record.counters.as_mut(), place, list);
-        }
-    }
-}
-
-/// The size that goes with the longest call, before the time of that call is changed.
-fn merge_longest<M: CounterModule>(into: &mut Record<M>, from: &Record<M>) {
-    for &(size, time) in M::layout().longest {
-        if from.fcounters.as_ref()[time] > into.fcounters.as_ref()[time] {
-            into.counters.as_mut()[size] = from.counters.as_ref()[size];
         }
     }
 }

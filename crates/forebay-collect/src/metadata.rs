@@ -1,16 +1,16 @@
-//! The `key=value` lines of a log. All of them have to fit into 1,024 bytes, so they have an order of
-//! importance, and what did not fit is said.
+//! The `key=value` lines of a log. A log has 1,024 bytes for them, so they are ordered by importance, and a last
+//! line says how many did not fit.
 
 /// Bytes for all lines; the last one ends the text with a NUL.
 const ROOM: usize = 1024 - 1;
-/// The line that names what is missing. Its length is always kept free.
+/// The line that says how many lines are missing. Its length is always kept free.
 const CUT: &str = "cut=";
-/// As much is kept free for it.
+/// Bytes that are kept free for it: a number of four digits and a newline.
 const CUT_ROOM: usize = CUT.len() + 4 + 1;
-/// A value that is a list is cut, too, so that one line does not take all the room.
+/// Most bytes of a value that is a list, so that one line does not take all the room.
 const MOST_LIST_BYTES: usize = 160;
 
-/// Lines, the most important first.
+/// The lines, the most important first.
 #[derive(Debug, Clone, Default)]
 pub struct Lines(Vec<(String, String)>);
 
@@ -22,14 +22,14 @@ impl Lines {
         self.0.push((key.to_owned(), value));
     }
 
-    /// Adds it if it says anything.
+    /// Adds a line if `condition` is true.
     pub fn add_if(&mut self, condition: bool, key: &str, value: impl ToString) {
         if condition {
             self.add(key, value);
         }
     }
 
-    /// Adds a list; as many of its elements as there is room for, then how many there are more.
+    /// Adds a list: as many elements as there is room for, then how many more there are.
     pub fn add_list(&mut self, key: &str, elements: &[String]) {
         let mut value = String::new();
         for (n, element) in elements.iter().enumerate() {
@@ -44,12 +44,12 @@ impl Lines {
         self.add_if(!elements.is_empty(), key, value);
     }
 
-    /// All of them.
+    /// All lines.
     pub fn all(self) -> Vec<(String, String)> {
         self.0
     }
 
-    /// The lines that fit into a log, and if not all do, a last one with the number of those cut.
+    /// The lines that fit into a log. If not all do, the last line says how many were cut.
     pub fn fitted(self) -> Vec<(String, String)> {
         let length = |(key, value): &(String, String)| key.len() + 1 + value.len() + 1;
         let total: usize = self.0.iter().map(length).sum();
@@ -68,6 +68,7 @@ impl Lines {
             }
         }
         fitted.push((CUT.trim_end_matches('=').to_owned(), missing.to_string()));
+        debug_assert!(fitted.iter().map(length).sum::<usize>() <= ROOM);
         fitted
     }
 }

@@ -1,19 +1,10 @@
-//! Which mounts a log lists, by Darshan's rules: no pseudo file systems, network file systems of the home
-//! kind last, at most 64.
+//! Which mounts a log lists, by Darshan's rules: no pseudo file systems, NFS last, at most 64.
 
+use darshan_log::Mount;
 use std::path::Path;
 
-/// As many mounts a log lists.
+/// Most mounts that a log lists.
 const MOST: usize = 64;
-
-/// A mounted file system.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Mount {
-    /// `ext4`, `lustre`, ...
-    pub fs_type: String,
-    /// Where it is.
-    pub path: String,
-}
 
 /// File systems that hold no data of programs.
 const PSEUDO: &[&str] = &[
@@ -47,8 +38,8 @@ const PSEUDO: &[&str] = &[
     "tracefs",
 ];
 
-/// The mounts for a log, out of the text of `/proc/self/mounts` (proc(5)). A mount that Darshan would skip
-/// is kept where files of the job are on it.
+/// Chooses the mounts for a log from the text of `/proc/self/mounts` (proc(5)). A mount that Darshan would skip is
+/// kept if files of the job are on it.
 pub fn for_log<'p>(text: &str, job_paths: impl Iterator<Item = &'p str>) -> Vec<Mount> {
     let all = parse(text);
     let mut used = vec![false; all.len()];
@@ -61,7 +52,7 @@ pub fn for_log<'p>(text: &str, job_paths: impl Iterator<Item = &'p str>) -> Vec<
         *used || (!PSEUDO.contains(&mount.fs_type.as_str()) && mount.path.starts_with('/'))
     };
     let mut kept: Vec<(Mount, bool)> = all.into_iter().zip(used).filter(is_kept).collect();
-    // What the job's files are on must not fall to the limit; NFS comes last, as from Darshan.
+    // The limit cuts mounts without files of the job first. NFS comes last, as from Darshan.
     let mut unused = MOST.saturating_sub(kept.iter().filter(|(_, used)| *used).count());
     kept.retain(|(_, used)| {
         let fits = *used || unused > 0;
@@ -77,7 +68,7 @@ fn is_nfs(mount: &Mount) -> bool {
     mount.fs_type.starts_with("nfs")
 }
 
-/// The later of two mounts at one place hides the earlier.
+/// Parses the mounts. Of two mounts at one place the later hides the earlier.
 fn parse(text: &str) -> Vec<Mount> {
     let mut all: Vec<Mount> = Vec::new();
     for line in text.lines() {
@@ -88,7 +79,7 @@ fn parse(text: &str) -> Vec<Mount> {
             continue;
         };
         let path = unescape(path);
-        // A log is made of lines with tabs.
+        // The mounts of a log are lines, with a tab in each.
         if path.contains(['\n', '\t']) {
             continue;
         }
@@ -101,7 +92,7 @@ fn parse(text: &str) -> Vec<Mount> {
     all
 }
 
-/// `\040` and its like, which stand for blanks in `/proc/self/mounts`.
+/// Replaces `\040` and its like, which stand for blanks in `/proc/self/mounts`.
 fn unescape(text: &str) -> String {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-/// Longest part that a program's name has in the name of a log, so that the whole stays below 255 bytes.
+/// Most bytes of a program's name in the name of a log, so that the whole stays below 255 bytes.
 const MOST_PROGRAM_BYTES: usize = 100;
-/// Longest user name in it.
+/// Most bytes of a user name in it.
 const MOST_USER_BYTES: usize = 32;
 
 /// A moment in the calendar of the machine's time zone.
@@ -25,7 +25,7 @@ pub struct Moment {
 pub struct Named<'a> {
     /// User name.
     pub user: &'a str,
-    /// The program, perhaps with directories.
+    /// The program, with or without directories.
     pub program: &'a str,
     /// Id of the batch job, or the process id of the command.
     pub job_id: i64,
@@ -33,13 +33,13 @@ pub struct Named<'a> {
     pub pid: u32,
     /// Start of the job.
     pub start: Moment,
-    /// Differs between jobs that agree in all else.
+    /// A number that differs between jobs that agree in all else.
     pub hash: u64,
     /// How many seconds the job took.
     pub seconds: u64,
 }
 
-/// `<user>_<program>_id<jobid>-<pid>_<month>-<day>-<second of day>-<hash>_<seconds>.darshan`, without
+/// `<user>_<program>_id<jobid>-<pid>_<month>-<day>-<second of day>-<hash>_<seconds>.darshan`, numbers without
 /// padding (darshan-runtime, "log file naming").
 pub fn file_name(named: &Named) -> String {
     let program = named.program.rsplit('/').next().unwrap_or_default();
@@ -67,7 +67,7 @@ pub fn day_dir(dir: &Path, start: Moment) -> PathBuf {
         .join(start.day.to_string())
 }
 
-/// Without what a shell or a line-based tool would stumble over.
+/// Replaces characters that a shell or a line-based tool would stumble over, and cuts the name.
 fn plain(name: &str, most_bytes: usize, otherwise: &str) -> String {
     let plain: String = name
         .chars()

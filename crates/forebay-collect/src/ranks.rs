@@ -1,16 +1,15 @@
-//! Who is a rank: one pure function from the process tree of a job to rank numbers.
+//! Decides which processes are ranks: one pure function from the process tree of a job to rank numbers.
 //!
-//! - A process that says which rank it is (MPI, or a launcher's environment) is one, and so are, with the
-//!   same number, its children and whatever it executes.
-//! - Every launch in the job (two `mpirun` in a script) gets a range of ranks of its own, in start order.
-//! - Processes outside of any launch that have done I/O (`prep.py` before `mpirun`) come after the ranks,
-//!   each with a number of its own, in the order in which the programs that did it began; in a job without
-//!   launches they are all there is.
-//! - What only starts others (`mpirun`, its proxies, the shell around it) is no rank.
+//! - A process that says which rank it is (by MPI, or a launcher's environment) is that rank. Its children and what
+//!   it executes belong to the same rank.
+//! - Every launch in the job (two `mpirun` in a script) gets a range of ranks of its own, in the order of start.
+//! - A process outside of any launch that has done I/O (`prep.py` before `mpirun`) gets a rank of its own, after those
+//!   of launches, in the order in which the programs began. A job without launches has no other ranks.
+//! - A process that only starts others (`mpirun`, its proxies, the shell around it) is no rank.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// A job with more ranks than this is a damaged table that claims so.
+/// Most ranks that are believed. Only a damaged table claims more.
 pub const MOST_RANKS: u32 = 1 << 24;
 
 /// What a process says of its own rank.
@@ -20,33 +19,33 @@ pub struct Claim {
     pub rank: u32,
     /// Ranks of the launch.
     pub size: u32,
-    /// What all ranks of the launch, and no others, have in common; 0 if nothing is known.
+    /// A number that all ranks of the launch have in common, and no others; 0 if unknown.
     pub key: u64,
-    /// Did MPI itself say so? Otherwise it is from the environment.
+    /// True if MPI itself said so, false if the environment did.
     pub by_mpi: bool,
 }
 
-/// One process, whatever programs it has executed one after the other.
+/// One process, with all programs that it has executed one after the other.
 #[derive(Debug, Clone, Default)]
 pub struct Process {
     /// Name of its machine.
     pub host: String,
     /// Process id.
     pub pid: u32,
-    /// Its parent when it was first seen.
+    /// Process id of its parent when it was first seen.
     pub parent_pid: u32,
     /// Start in clock ticks since the boot of its machine.
     pub start_ticks: u64,
-    /// First and last sign of life, in nanoseconds since 1970.
+    /// First sign of life, in nanoseconds since 1970.
     pub first_ns: u64,
-    /// See `first_ns`.
+    /// Last sign of life, in nanoseconds since 1970.
     pub last_ns: u64,
-    /// File names of the programs that it executed, without directories; of a Python program that of its
-    /// script, or its module.
+    /// File names of the programs that it executed, without directories. A Python program counts by the name of its
+    /// script or module.
     pub programs: Vec<String>,
-    /// Its rank, if it has one of its own.
+    /// The rank that it says it is, if it says so.
     pub claim: Option<Claim>,
-    /// When the first of its programs began that has left a record, in nanoseconds since 1970.
+    /// When the first of its programs with a record began, in nanoseconds since 1970; `None` if none has one.
     pub io_ns: Option<u64>,
 }
 
@@ -55,7 +54,7 @@ pub struct Process {
 pub enum Role {
     /// Its records belong to this rank.
     Rank(u32),
-    /// It started others; its bytes are in a total only.
+    /// It started others. Its bytes are in a total only.
     Launcher,
     /// It has no rank and no records.
     Silent,
@@ -68,9 +67,9 @@ pub struct Launch {
     pub first_rank: u32,
     /// How many ranks it says it has.
     pub size: u32,
-    /// How many of them have left a table.
+    /// How many of its ranks have left a table.
     pub seen: u32,
-    /// Was it MPI that gave the ranks?
+    /// True if MPI gave the ranks.
     pub by_mpi: bool,
 }
 
@@ -81,23 +80,23 @@ pub struct Ranks {
     pub roles: Vec<Role>,
     /// The launches, in the order of their ranks.
     pub launches: Vec<Launch>,
-    /// Processes outside of launches that have a rank each; their ranks follow those of the launches.
+    /// How many processes outside of launches have a rank each. Their ranks follow those of the launches.
     pub single: u32,
 }
 
 impl Ranks {
-    /// All ranks of the log; a job has at least one.
+    /// How many ranks the log has, at least one.
     pub fn count(&self) -> u32 {
         (self.launched() + self.single).max(1)
     }
 
-    /// The ranks of launches.
+    /// How many ranks are those of launches.
     fn launched(&self) -> u32 {
         self.launches.iter().map(|launch| launch.size).sum()
     }
 }
 
-/// Programs that start ranks, and have none.
+/// Programs that start ranks and are none.
 const LAUNCHERS: &[&str] = &[
     "mpirun",
     "mpiexec",
@@ -126,7 +125,7 @@ const LAUNCHERS: &[&str] = &[
     "rsh",
 ];
 
-/// Programs that only run others, when they are above a rank.
+/// Programs that are no ranks if they are above one: they only run others then.
 const WRAPPERS: &[&str] = &[
     "sh", "bash", "dash", "zsh", "ksh", "ash", "env", "time", "timeout", "nice", "nohup", "setsid",
     "numactl", "taskset", "stdbuf", "make", "gmake", "xargs", "parallel",
@@ -198,13 +197,13 @@ struct Tree<'p> {
     parent: Vec<Option<usize>>,
 }
 
-/// A launch while it is found out who belongs to it.
+/// A launch while its ranks are being collected.
 struct Found {
     members: Vec<usize>,
     size: u32,
     first_ns: u64,
     host: String,
-    /// Per rank, when the last of its processes was alive.
+    /// By rank, the last sign of life of its processes.
     last_ns: HashMap<u32, u64>,
 }
 
@@ -215,7 +214,7 @@ impl<'p> Tree<'p> {
             let same = by_pid.entry((&process.host, process.pid)).or_default();
             same.push(at);
         }
-        // Process ids come again: the parent is the youngest that is not younger than the child.
+        // Process ids are reused. The parent is the youngest process with that id that is not younger than the child.
         let parent_of = |child: &Process| {
             by_pid
                 .get(&(child.host.as_str(), child.parent_pid))?
@@ -230,7 +229,7 @@ impl<'p> Tree<'p> {
         }
     }
 
-    /// The process and all above it. Ends, because a parent always is before its child in [`order`].
+    /// The process and all above it. It ends, because a parent is always before its child in [`order`].
     fn upwards(&self, from: usize) -> impl Iterator<Item = usize> + '_ {
         std::iter::successors(Some(from), |&at| self.parent[at])
     }
@@ -244,8 +243,8 @@ impl<'p> Tree<'p> {
         all
     }
 
-    /// The claims that can be true. A launch of one rank below which another one runs is only the place
-    /// from which that was started (a batch script has rank 0 of 1).
+    /// The claims that can be true. A launch of one rank with another launch below it only started that one: a batch
+    /// script, for example, is rank 0 of 1.
     fn valid_claims(&self) -> Vec<Option<Claim>> {
         let possible = |claim: &Claim| claim.rank < claim.size && claim.size <= MOST_RANKS;
         let mut claims: Vec<Option<Claim>> = self
@@ -297,7 +296,7 @@ impl<'p> Tree<'p> {
             let process = &self.processes[top];
             let id = self.launch_id(top, claim);
             let open = running.get(&id).copied().filter(|&at| {
-                // The same rank again after its end: launched once more from the same place.
+                // The same rank began again after its end, so the program was launched once more from the same place.
                 let before = launches[at].last_ns.get(&claim.rank);
                 claim.size > 1 && before.is_none_or(|&last| last >= process.first_ns)
             });
@@ -333,13 +332,13 @@ impl<'p> Tree<'p> {
         LaunchId::Parent {
             host: process.host.clone(),
             pid: process.parent_pid,
-            // A proxy without a table: its id must do.
+            // The proxy has no table, so its process id must do.
             started: self.parent[top].map(|at| self.processes[at].start_ticks),
             size: claim.size,
         }
     }
 
-    /// Children belong to the rank that started them.
+    /// Gives children the rank of the process that started them.
     fn children_follow(&self, roles: &mut [Role]) {
         for at in 0..roles.len() {
             if roles[at] == Role::Silent {
@@ -365,7 +364,7 @@ impl<'p> Tree<'p> {
     }
 }
 
-/// Parents come before their children, whatever the clock says.
+/// A key by which parents come before their children, whatever the clock says.
 fn order(process: &Process) -> (u64, u64, u32) {
     (process.start_ticks, process.first_ns, process.pid)
 }
@@ -383,8 +382,8 @@ enum LaunchId {
     },
 }
 
-/// Launches whose ranks have no common key look like one per host. Those that fit together (same size, other hosts, no
-/// rank twice, and at the same time) are one.
+/// Joins launches over hosts. If the ranks of a launch have no common key, it looks like one launch per host. Those
+/// that have the same size, other hosts, no rank twice, and run at the same time are one.
 fn join_hosts(found: Vec<Found>) -> Vec<Found> {
     let mut joined: Vec<(Found, HashSet<String>)> = Vec::new();
     for launch in found {

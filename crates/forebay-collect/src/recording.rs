@@ -1,5 +1,5 @@
-//! A recording directory: the tables of a job's processes on one machine, and beside them a note of whose
-//! they are, so that the log can still be made when the command that was to make it has been killed.
+//! A recording directory: the tables of a job's processes on one machine, and beside them a note that says whose they
+//! are. With the note the log can still be made if the command that should have made it was killed.
 
 use crate::Error;
 use serde::{Deserialize, Serialize};
@@ -8,23 +8,23 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Name of the note.
+/// File name of the note.
 const NOTE: &str = "job.json";
-/// Version of its form.
+/// Version of the note's format.
 const FORMAT: u32 = 1;
-/// A note that is longer is none of ours.
+/// Longest note that is read, in bytes.
 const MOST_NOTE_BYTES: u64 = 16 << 20;
 
-/// Whose the tables in a recording directory are.
+/// What a note says: whose the tables in a recording directory are.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Note {
-    /// Version of the form.
+    /// Version of the note's format.
     pub format: u32,
     /// The command and its arguments.
     pub command: Vec<String>,
-    /// Process that records, and its start in clock ticks since boot.
+    /// Process id of the recorder, and its start in clock ticks since boot.
     pub recorder: (u32, u64),
-    /// Its user.
+    /// User id of the recorder.
     pub uid: u32,
     /// Name of that user.
     pub user: String,
@@ -32,40 +32,40 @@ pub struct Note {
     pub host: String,
     /// Id of the batch job, if there is one.
     pub batch_job: Option<String>,
-    /// Environment of the recorder that would make every process below it a rank.
+    /// Rank and size that the recorder's own environment says, and that every process below it inherits.
     pub outer_rank: Option<(u32, u32)>,
-    /// Process id of the command, 0 until it is started.
+    /// Process id of the command; 0 until it is started.
     pub pid: u32,
     /// Start in nanoseconds since 1970.
     pub start_ns: u64,
     /// `/proc/self/mounts` at the start.
     pub mounts: String,
-    /// Directory under which the log is to be filed.
+    /// Directory below which the log is to go.
     pub log_dir: Option<PathBuf>,
     /// File that the log is to be.
     pub log: Option<PathBuf>,
-    /// How it ended; `None` while it runs, and when the recorder was killed.
-    pub end: Option<End>,
+    /// How the command ended; `None` while it runs, and if the recorder was killed.
+    pub end: Option<CommandEnd>,
 }
 
 /// How a command has ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct End {
-    /// In nanoseconds since 1970.
+pub struct CommandEnd {
+    /// When it ended, in nanoseconds since 1970.
     pub end_ns: u64,
     /// Exit code, if it has exited.
     pub code: Option<i32>,
     /// Signal that killed it, if one did.
     pub signal: Option<i32>,
-    /// Bytes that system calls of the command and of all its descendants that were waited for have read
-    /// (`rchar` of proc(5)).
+    /// Bytes that system calls have read (`rchar` of proc(5)), by the command and by all its descendants that were
+    /// waited for.
     pub read_bytes: u64,
     /// The same for `wchar`.
     pub written_bytes: u64,
 }
 
 impl Note {
-    /// A note about the command that this process is going to start.
+    /// A note about the command that this process is about to start.
     pub fn new(command: Vec<String>) -> Self {
         let pid = std::process::id();
         Note {
@@ -78,14 +78,14 @@ impl Note {
         }
     }
 
-    /// Is the process that records still there?
+    /// True if the recorder still runs.
     pub fn is_recorded(&self) -> bool {
         let (pid, ticks) = self.recorder;
         self.host == host_name() && is_alive(pid, ticks)
     }
 }
 
-/// Is that very process (not another one with its id) on this machine and not a zombie?
+/// True if the process runs on this machine and is no zombie. Its start tells it from another one with the same id.
 pub fn is_alive(pid: u32, ticks: u64) -> bool {
     let Some((state, started)) = stat_of(pid) else {
         return false;
@@ -101,7 +101,7 @@ pub fn start_ticks(pid: u32) -> Option<u64> {
 /// State and start of a process: fields 3 and 22 of `/proc/PID/stat` (proc(5)).
 fn stat_of(pid: u32) -> Option<(char, u64)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before it may hold anything, even brackets.
+    // The name before the state may hold anything, even brackets.
     let mut fields = text.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?.chars().next()?;
     Some((state, fields.nth(18)?.parse().ok()?))
@@ -116,7 +116,7 @@ pub fn host_name() -> String {
 /// A recording directory that has a note.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recording {
-    /// Where it is.
+    /// Where the directory is.
     pub dir: PathBuf,
     /// What its note says.
     pub note: Note,
@@ -126,7 +126,7 @@ impl Recording {
     /// Makes the directory (mode 0700) and writes the note.
     ///
     /// # Errors
-    /// If the directory is there already or cannot be made.
+    /// The directory is there already, or can't be made.
     pub fn create(dir: &Path, note: Note) -> Result<Self, Error> {
         fs::DirBuilder::new()
             .mode(0o700)
@@ -143,7 +143,7 @@ impl Recording {
     /// Reads the note of a directory.
     ///
     /// # Errors
-    /// If there is none, or it is damaged.
+    /// There is no note, or it is damaged.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let path = dir.join(NOTE);
         let meta = fs::metadata(&path).map_err(|e| Error::io("look at", &path, e))?;
@@ -154,7 +154,7 @@ impl Recording {
         let note: Note =
             serde_json::from_slice(&text).map_err(|e| Error::damaged(&path, e.to_string()))?;
         if note.format != FORMAT {
-            let what = format!("format {}, known is {FORMAT}", note.format);
+            let what = format!("format {}, but {FORMAT} is known", note.format);
             return Err(Error::damaged(&path, what));
         }
         Ok(Recording {
@@ -163,10 +163,10 @@ impl Recording {
         })
     }
 
-    /// Writes the note anew. Whoever reads it meanwhile gets the old one or the new one.
+    /// Replaces the note. A reader gets the old note or the new one.
     ///
     /// # Errors
-    /// If the file system refuses.
+    /// The file system refused.
     pub fn save(&self) -> Result<(), Error> {
         let (path, part) = (self.dir.join(NOTE), self.dir.join(".job.json.partial"));
         let text =
@@ -185,21 +185,21 @@ impl Recording {
         write().map_err(|e| Error::io("write", &path, e))
     }
 
-    /// Removes the directory with all that is in it.
+    /// Removes the directory and all that is in it.
     ///
     /// # Errors
-    /// If the file system refuses.
+    /// The file system refused.
     pub fn remove(self) -> Result<(), Error> {
         fs::remove_dir_all(&self.dir).map_err(|e| Error::io("remove", &self.dir, e))
     }
 }
 
-/// The recordings in `base` that nobody records any more: their logs are still to be made.
+/// The recordings in `base` whose recorder has gone, so that their logs are still to be made.
 pub fn left_in(base: &Path, uid: u32) -> Vec<Recording> {
     let entries = fs::read_dir(base).into_iter().flatten().flatten();
     let mut left: Vec<Recording> = entries
         .map(|entry| entry.path())
-        // What somebody else has put there is not to be read.
+        // Directories of other users are not read.
         .filter(|dir| fs::symlink_metadata(dir).is_ok_and(|m| m.is_dir() && m.uid() == uid))
         .filter_map(|dir| Recording::open(&dir).ok())
         .filter(|recording| !recording.note.is_recorded())
@@ -241,9 +241,9 @@ mod tests {
             Recording::create(&base.0.join("1-2"), Note::new(vec!["sim".into()])).unwrap();
         assert_eq!(Recording::open(&made.dir).unwrap(), made);
         assert_eq!(fs::metadata(&made.dir).unwrap().mode() & 0o777, 0o700);
-        made.note.end = Some(End {
+        made.note.end = Some(CommandEnd {
             signal: Some(9),
-            ..End::default()
+            ..CommandEnd::default()
         });
         made.save().unwrap();
         assert_eq!(Recording::open(&made.dir).unwrap().note.end, made.note.end);

@@ -1,9 +1,9 @@
 //! Which ranks use which files, and whose records a log joins into one.
 //!
-//! Darshan joins the records of a file that all ranks of `MPI_COMM_WORLD` have used (rank -1), and keeps one
-//! record per rank of any other. Here `MPI_COMM_WORLD` is a launch: the records are joined if every launch
-//! that has used the file has done so with all its ranks. Processes outside of launches (`prep.py`) don't keep
-//! a file from being joined. In a job without launches, all ranks must have used it. Two at least they must be.
+//! Darshan joins the records of a file that all ranks of `MPI_COMM_WORLD` have used (rank -1), and keeps one record per
+//! rank of any other file. Here a launch takes the place of `MPI_COMM_WORLD`. Records are joined if every launch that
+//! has used the file has done so with all its ranks. Processes outside of launches (`prep.py`) don't hinder that. In a
+//! job without launches all ranks must have used the file. At least two ranks must have.
 
 use crate::ranks::Ranks;
 use crate::tables::Entry;
@@ -11,32 +11,32 @@ use darshan_log::facts::FileFacts;
 use forebay_count::Kind;
 use std::collections::HashMap;
 
-/// Who uses what.
-pub struct Sharing {
-    /// First rank behind each launch, ascending.
+/// The ranks that use each record and each file.
+pub struct FileUsers {
+    /// For each launch the first rank after it, ascending.
     launch_ends: Vec<u32>,
     ranks: u32,
-    /// Of records, by interface and id.
+    /// Users of records, by interface and id.
     records: HashMap<(Kind, u64), Users>,
-    /// Of files, whatever the interface.
+    /// Users of files, over all interfaces.
     files: HashMap<u64, (Users, Origin)>,
 }
 
-/// The ranks that use one thing. They come in ascending order.
+/// The ranks that use one record or file. They are added in ascending order.
 #[derive(Debug, Clone, Copy, Default)]
 struct Users {
     count: u32,
     lowest: u32,
     highest: u32,
-    /// Ranks so far of the launch of `highest`.
+    /// Ranks so far in the launch of `highest`.
     in_launch: u32,
-    /// Some rank of a launch used it.
+    /// True if a rank of a launch used it.
     launched: bool,
-    /// Some launch used it, but not all its ranks.
+    /// True if only some ranks of a launch used it.
     partly: bool,
 }
 
-/// What the file was when it was first opened.
+/// What a file was when it was first opened.
 #[derive(Debug, Clone, Copy, Default)]
 struct Origin {
     opened_ns: u64,
@@ -44,11 +44,11 @@ struct Origin {
     created: Option<bool>,
 }
 
-impl Sharing {
-    /// Nobody has used anything yet.
+impl FileUsers {
+    /// Begins without users.
     pub fn new(ranks: &Ranks) -> Self {
         let ends = ranks.launches.iter().map(|l| l.first_rank + l.size);
-        Sharing {
+        FileUsers {
             launch_ends: ends.collect(),
             ranks: ranks.count(),
             records: HashMap::new(),
@@ -64,7 +64,7 @@ impl Sharing {
         Some((at, end - first))
     }
 
-    /// A rank uses it. Ranks come in ascending order.
+    /// Adds a use by a rank. Ranks are added in ascending order.
     pub fn add(&mut self, rank: u32, entry: &Entry) {
         let ends = &self.launch_ends;
         let record = self.records.entry((entry.kind, entry.id)).or_default();
@@ -76,7 +76,7 @@ impl Sharing {
         }
     }
 
-    /// There are no more.
+    /// Ends the counting, after the last rank was added.
     pub fn finish(&mut self) {
         let ends = &self.launch_ends;
         for users in self.records.values_mut() {
@@ -84,7 +84,7 @@ impl Sharing {
         }
     }
 
-    /// Are the records of this thing to be joined? `None` if nobody was seen using it.
+    /// True if these records are to be joined; `None` if no rank uses them.
     pub fn is_shared(&self, kind: Kind, id: u64) -> Option<bool> {
         let users = self.records.get(&(kind, id))?;
         let by_all = if self.launch_ends.is_empty() {
@@ -95,7 +95,7 @@ impl Sharing {
         Some(by_all && users.count >= 2)
     }
 
-    /// What is known of each file, by id.
+    /// The facts of each file, by id.
     pub fn facts(&self) -> Vec<FileFacts> {
         let mut facts: Vec<FileFacts> = self
             .files
@@ -116,13 +116,14 @@ impl Sharing {
 
 impl Users {
     fn add(&mut self, rank: u32, ends: &[u32]) {
+        debug_assert!(self.count == 0 || self.highest <= rank);
         if self.count > 0 && self.highest == rank {
             return;
         }
-        let launch = Sharing::launch_of(ends, rank);
+        let launch = FileUsers::launch_of(ends, rank);
         if self.count == 0 {
             self.lowest = rank;
-        } else if launch.map(|l| l.0) != Sharing::launch_of(ends, self.highest).map(|l| l.0) {
+        } else if launch.map(|l| l.0) != FileUsers::launch_of(ends, self.highest).map(|l| l.0) {
             self.leave_launch(ends);
         }
         self.count += 1;
@@ -133,9 +134,9 @@ impl Users {
         }
     }
 
-    /// The ranks that follow are of another launch, or of none.
+    /// Ends the launch of `highest`: the ranks that follow are of another launch, or of none.
     fn leave_launch(&mut self, ends: &[u32]) {
-        if let Some((_, size)) = Sharing::launch_of(ends, self.highest) {
+        if let Some((_, size)) = FileUsers::launch_of(ends, self.highest) {
             self.partly |= self.in_launch != size;
         }
         self.in_launch = 0;
@@ -143,7 +144,7 @@ impl Users {
 }
 
 impl Origin {
-    /// The process that opened it first knows best.
+    /// Takes over what an earlier open has seen of the file.
     fn see(&mut self, entry: &Entry) {
         let is_first =
             self.opened_ns == 0 || (entry.opened_ns > 0 && entry.opened_ns < self.opened_ns);
@@ -177,7 +178,7 @@ mod tests {
         }
     }
 
-    /// Launches of these sizes, then ranks of their own; is a file that these ranks use shared?
+    /// True if a file that `users` use is shared, with launches of these sizes and then `single` ranks of their own.
     fn shared(launches: &[u32], single: u32, users: &[u32]) -> bool {
         let mut first_rank = 0;
         let launches = launches.iter().map(|&size| {
@@ -194,7 +195,7 @@ mod tests {
             launches: launches.collect(),
             single,
         };
-        let mut sharing = Sharing::new(&ranks);
+        let mut sharing = FileUsers::new(&ranks);
         for &rank in users {
             sharing.add(rank, &entry(1));
             sharing.add(rank, &entry(1));
@@ -245,7 +246,7 @@ mod tests {
             launches: vec![],
             single: 3,
         };
-        let mut sharing = Sharing::new(&ranks);
+        let mut sharing = FileUsers::new(&ranks);
         let opened = |opened_ns, size, created| Entry {
             opened_ns,
             size_at_open: Some(size),

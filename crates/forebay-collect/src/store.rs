@@ -1,5 +1,4 @@
-//! A log comes into being under another name and gets its own when it is whole. What is there already
-//! is never overwritten.
+//! Writes a log under a temporary name and gives it its own when it is whole. An existing file is never overwritten.
 
 use crate::Error;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -7,22 +6,22 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// As Darshan leaves its logs: they are read, not changed.
+/// Mode of a log, as Darshan has it: a log is read, not changed.
 const MODE: u32 = 0o400;
-/// What Darshan calls a log that is not whole.
+/// What Darshan appends to the name of a log that is not whole.
 const PARTIAL: &str = "_partial";
 
-/// A file that is removed again unless it is published.
+/// A file that is removed on drop unless it is published.
 pub struct Partial {
     part: PathBuf,
     path: PathBuf,
 }
 
 impl Partial {
-    /// Begins the log that is to be at `path`; makes its directory if need be.
+    /// Begins the log that is to be at `path`. Makes its directory if that is missing.
     ///
     /// # Errors
-    /// If there is something at `path` already, or the directory cannot be written.
+    /// Something is at `path` already, or the directory can't be written.
     pub fn create(path: &Path) -> Result<(Self, File), Error> {
         if let Some(dir) = path.parent() {
             fs::create_dir_all(dir).map_err(|e| Error::io("make", dir, e))?;
@@ -46,17 +45,17 @@ impl Partial {
     /// Gives the whole log its name.
     ///
     /// # Errors
-    /// If the file system refuses, or something has come to be there meanwhile.
+    /// The file system refused, or a file of that name has appeared since.
     pub fn publish(self, file: &File) -> Result<PathBuf, Error> {
         let failed = |e| Error::io("write", &self.path, e);
         file.sync_all().map_err(failed)?;
         file.set_permissions(Permissions::from_mode(MODE))
             .map_err(failed)?;
-        // A second name is never given over an existing one, as rename would.
+        // A hard link never replaces an existing file, as rename would.
         match fs::hard_link(&self.part, &self.path) {
             Ok(()) => {}
             Err(e) if e.kind() == ErrorKind::AlreadyExists => return Err(failed(e)),
-            // Some file systems have one name for a file.
+            // Some file systems have no hard links.
             Err(_) => fs::rename(&self.part, &self.path).map_err(failed)?,
         }
         Ok(self.path.clone())

@@ -1,5 +1,4 @@
-//! The tables of a recording: which there are, what each says of its process, and its records in the terms
-//! of a log.
+//! Reads the tables of a recording: what each says of its process, and its records in the terms of a log.
 
 use crate::Error;
 use crate::heatmap::Bins;
@@ -19,33 +18,33 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bytes of a trouble note that are read.
+/// Most bytes of a trouble note that are read.
 const MOST_TROUBLE_BYTES: usize = 4096;
 
 /// One table.
 pub struct Image {
     path: PathBuf,
-    /// A copy, if its process may go on counting.
+    /// A copy of its words, if its process may still be counting.
     copy: Option<Vec<u8>>,
     /// Machine.
     pub host: String,
     /// Process id.
     pub pid: u32,
-    /// Its parent when the table began.
+    /// Process id of its parent when the table began.
     pub parent_pid: u32,
     /// Start of the process in clock ticks since boot.
     pub start_ticks: u64,
     /// Number of the table in its process.
     pub serial: u64,
-    /// First and last sign of life, in nanoseconds since 1970.
+    /// First sign of life, in nanoseconds since 1970.
     pub first_ns: u64,
-    /// See `first_ns`.
+    /// Last sign of life, in nanoseconds since 1970.
     pub last_ns: u64,
-    /// Its rank.
+    /// The rank that the process says it is.
     pub claim: Option<Claim>,
     /// How the program ended.
     pub end: End,
-    /// Does its process go on?
+    /// True if its process still runs.
     pub is_alive: bool,
     /// Command line.
     pub command: String,
@@ -53,25 +52,25 @@ pub struct Image {
     pub program: String,
     /// `/proc/self/io` at the start of the table and at the last look.
     pub io: (ProcIo, ProcIo),
-    /// Paths that are left out.
+    /// Traffic on paths that are left out.
     pub excluded: Totals,
-    /// Descriptors that are no files.
+    /// Traffic on pipes, sockets and terminals.
     pub no_files: Totals,
-    /// Calls that found no place.
+    /// Traffic of calls that found no record, because memory was full.
     pub unplaced: Totals,
-    /// Calls that no counter stands for.
+    /// Calls that Darshan has no counter for.
     pub extras: BTreeMap<&'static str, u64>,
     /// Bytes over time: POSIX, MPI-IO, STDIO.
     pub heat: Vec<(Kind, Bins)>,
     /// Its records.
     pub files: Vec<Entry>,
-    /// Bytes of files that were mapped into memory, where nobody sees what is read and written.
+    /// Bytes of files that were mapped into memory. What is read and written there is not seen.
     pub mapped_bytes: u64,
-    /// Files in folded records.
+    /// How many files are in folded records.
     pub folded_files: u64,
-    /// Files that may have been counted twice in them.
+    /// How many of those may have been counted twice.
     pub unsure_files: u64,
-    /// Records whose common values may be wrong.
+    /// How many records have common values that may be wrong.
     pub values_lost: u64,
 }
 
@@ -86,32 +85,32 @@ pub struct Entry {
     pub bytes: (u64, u64),
     /// When it was first opened, in nanoseconds since 1970; 0 if never.
     pub opened_ns: u64,
-    /// Does it stand for many files?
+    /// True if the record stands for several files.
     pub is_folded: bool,
-    /// Bytes in the file when it was first opened.
+    /// Bytes in the file when it was first opened, if known.
     pub size_at_open: Option<u64>,
-    /// Was it created by this process?
+    /// True if this process created it, if known.
     pub created: Option<bool>,
 }
 
 /// All tables of a job.
 #[derive(Default)]
 pub struct Tables {
-    /// Those that can be read.
+    /// The tables that can be read.
     pub images: Vec<Image>,
     /// Names by record id.
     pub names: HashMap<u64, Vec<u8>>,
-    /// What is wrong with the others, and what the recorder itself complained of.
+    /// Sentences on what is wrong with the others, and on trouble that the recorder itself noted.
     pub remarks: Vec<String>,
-    /// How many tables cannot be read.
+    /// How many tables can't be read.
     pub damaged: u64,
 }
 
 impl Tables {
-    /// Reads what a recording directory holds.
+    /// Reads the tables of a recording directory.
     ///
     /// # Errors
-    /// If the directory cannot be read. A table that cannot be is a remark.
+    /// The directory can't be read. A table that can't be read is a remark and no error.
     pub fn read(&mut self, recording: &Recording) -> Result<(), Error> {
         let dir = &recording.dir;
         let entries = fs::read_dir(dir).map_err(|e| Error::io("read", dir, e))?;
@@ -144,7 +143,7 @@ impl Tables {
             };
             let known = self.names.entry(entry.id).or_default();
             if known.is_empty() {
-                // A damaged one may hold anything; a log ends a name with its first NUL.
+                // A damaged name may hold a NUL, and a log ends a name with its first one.
                 let name = file.name.split(|&b| b == 0).next();
                 *known = name.unwrap_or_default().to_vec();
             }
@@ -171,7 +170,7 @@ fn trouble(path: &Path) -> String {
     format!("the recorder of process {pid} says: {line}")
 }
 
-/// The words of a table file, with a bound on their number.
+/// The words of a table file, of bounded number.
 fn load(path: &Path) -> Result<Vec<AtomicU64>, Error> {
     let meta = fs::symlink_metadata(path).map_err(|e| Error::io("look at", path, e))?;
     if !meta.is_file() || meta.len() > MAX_TABLE_BYTES as u64 {
@@ -211,7 +210,7 @@ impl Image {
             last_ns: process.last_realtime_ns.max(process.start_realtime_ns),
             claim: claim(&process).filter(|c| c.by_mpi || Some((c.rank, c.size)) != outer),
             end: process.end,
-            // After exec the table of the next program may not be there yet.
+            // After an exec the table of the next program may not exist yet.
             is_alive: matches!(process.end, End::Unsaid | End::Exec)
                 && is_here
                 && recording::is_alive(process.pid, process.start_ticks),
@@ -232,7 +231,7 @@ impl Image {
         }
     }
 
-    /// Bytes that the recorder has seen: of files, of what is left out, and of what is no file.
+    /// Bytes that the recorder has seen: of files, of paths that are left out, and of what is no file.
     pub fn seen_bytes(&self) -> (u64, u64) {
         let bulk = [self.excluded, self.no_files, self.unplaced];
         let direct = |entry: &&Entry| matches!(entry.kind, Kind::Posix | Kind::Stdio);
@@ -245,15 +244,15 @@ impl Image {
             })
     }
 
-    /// Does it have records of this interface?
+    /// True if it has records of this interface.
     pub fn has(&self, kind: Kind) -> bool {
         self.files.iter().any(|entry| entry.kind == kind)
     }
 
-    /// Calls `act` for every record of an interface; times count from `job_start_ns`.
+    /// Calls `act` for every record of an interface. Times count from `job_start_ns`.
     ///
     /// # Errors
-    /// If the table cannot be read any more.
+    /// The table can't be read any more.
     pub fn each<M: CounterModule>(
         &self,
         kind: Kind,
@@ -278,7 +277,7 @@ impl Image {
     }
 }
 
-/// Name of the program without directories; for one in Python that of the script or module.
+/// Name of the program without directories; for a Python program that of its script or module.
 fn program_name(exe: &str, args: &[Cow<'_, str>]) -> String {
     let base = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
     let program = base(exe);
@@ -295,7 +294,7 @@ fn claim(process: &read::Process) -> Option<Claim> {
     let key = process.job_key();
     Some(Claim {
         rank,
-        // Not all launchers say how many there are.
+        // Not all launchers say how many ranks there are.
         size: size.max(1),
         key: if key.is_empty() { 0 } else { record_id(key) },
         by_mpi: source == RankSource::Mpi,
@@ -361,7 +360,7 @@ pub fn layout_of(kind: Kind) -> &'static darshan_log::counters::Layout {
     }
 }
 
-/// A record as a log has it, with all its tracked values.
+/// Converts a record to that of a log, with all its tracked values.
 fn seen_of<M: CounterModule>(
     file: &File<'_, '_>,
     table: &Table<'_>,
@@ -376,7 +375,7 @@ fn seen_of<M: CounterModule>(
     }
     let counters = record.counters.as_mut().iter_mut();
     for ((to, word), rule) in counters.zip(ints).zip(layout.rules) {
-        // Fastest, slowest and variance are found out when ranks are joined.
+        // Fastest rank, slowest rank and variance are found out when ranks are joined.
         if *rule != Rule::Extreme {
             *to = word.load(Relaxed) as i64;
         }
@@ -398,13 +397,13 @@ fn seen_of<M: CounterModule>(
         };
     }
     let values = layout.common.iter().enumerate().map(|(n, place)| {
-        // The recorder's first set is that of accesses, a layout's last.
+        // Accesses are the first set in a table, and the last in a layout.
         let set = layout.common.len() - 1 - n;
         let places = (place.first, place.first_count);
         let mut list: Vec<Tally> = Vec::new();
-        from.tracked_wide(table, set, places, place.words, |value, count| {
+        from.tracked(table, set, places, place.words, |value, count| {
             let value: Vec<i64> = value.iter().map(|w| w.load(Relaxed) as i64).collect();
-            // Darshan shows no accesses of 0 bytes among the common ones.
+            // Darshan leaves accesses of 0 bytes out of the common ones.
             if value.first().is_some_and(|&v| v != 0) {
                 list.push((value, count));
             }

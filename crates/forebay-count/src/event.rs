@@ -1,18 +1,19 @@
-//! One call, as the rules of counting see it.
+//! One call, as the rules of counting see it. Nothing here knows how a call is made or where it is counted.
 
 /// What a call did to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Op {
-    /// A descriptor or stream came into being. `offset`: size of the file then, -1 unknown; `aux`: [`Event::opened`].
+    /// A descriptor or stream was opened. `offset` is the size of the file then, -1 if unknown; `aux` is
+    /// [`Event::opened`].
     Open = 1,
-    /// It went.
+    /// A descriptor or stream was closed.
     Close,
-    /// `bytes` at `offset`.
+    /// `bytes` were moved at `offset`.
     Read,
-    /// `bytes` at `offset`.
+    /// `bytes` were moved at `offset`.
     Write,
-    /// The position moved.
+    /// The position was moved.
     Seek,
     /// Attributes were asked for.
     Stat,
@@ -26,13 +27,13 @@ pub enum Op {
     Dup,
     /// `fileno` of a stream; `fdopen` for a stream.
     Number,
-    /// Renamed away.
+    /// The file was renamed to another name.
     RenameSource,
-    /// Something was renamed to here; `aux`: the id of its old name.
+    /// A file was renamed to this name; `aux` is the id of its old name.
     RenameTarget,
-    /// `bytes` at `offset`, by `copy_file_range`, `sendfile` or `splice`.
+    /// `bytes` were read at `offset` by `copy_file_range`, `sendfile` or `splice`.
     CopyOut,
-    /// `bytes` at `offset`, as above.
+    /// `bytes` were written at `offset` by the same calls.
     CopyIn,
 }
 
@@ -61,7 +62,7 @@ impl Op {
     }
 }
 
-/// A call that has come back.
+/// A call that has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
     /// What it did.
@@ -70,11 +71,11 @@ pub struct Event {
     pub offset: i64,
     /// Bytes that it moved.
     pub bytes: i64,
-    /// Monotonic clock before, ns.
+    /// Monotonic clock before the call, ns.
     pub start_ns: u64,
-    /// Monotonic clock after, ns.
+    /// Monotonic clock after the call, ns.
     pub end_ns: u64,
-    /// What else there is to say, by operation. Read and Write: 1 if the memory was not aligned.
+    /// More about some operations, see [`Op`]. For reads and writes: [`MEMORY_NOT_ALIGNED`] or 0.
     pub aux: u64,
 }
 
@@ -82,11 +83,11 @@ pub struct Event {
 pub const CREATED: u64 = 1 << 62;
 /// In `aux` of [`Op::Open`]: the file was there before.
 pub const WAS_THERE: u64 = 1 << 61;
-/// In `aux` of [`Op::Read`] and [`Op::Write`].
+/// In `aux` of [`Op::Read`] and [`Op::Write`]: the program's memory was not aligned.
 pub const MEMORY_NOT_ALIGNED: u64 = 1;
 
 impl Event {
-    /// A call without an offset.
+    /// A call without offset and bytes.
     pub fn plain(op: Op, start_ns: u64, end_ns: u64) -> Self {
         Event {
             op,
@@ -99,13 +100,13 @@ impl Event {
     }
 
     /// `aux` of [`Op::Open`]: permission bits of the file, alignment of the file system in bytes, and
-    /// [`CREATED`] or [`WAS_THERE`] where it is known.
+    /// [`CREATED`] or [`WAS_THERE`], or 0 if that is unknown.
     pub fn opened(mode: u32, alignment: u32, origin: u64) -> u64 {
         u64::from(mode & 0xffff) << 32 | u64::from(alignment) | origin
     }
 }
 
-/// Calls that concern names, and calls that no counter of Darshan stands for; counted per process.
+/// Calls on names, and calls that Darshan has no counter for. They are counted per process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Extra {
@@ -135,7 +136,7 @@ pub enum Extra {
     Truncate,
     /// `posix_fallocate`, `fallocate`.
     Allocate,
-    /// `stat` of something that is not there or has no record.
+    /// `stat` of a path that is missing or has no record.
     StatMissed,
     /// `open` that failed.
     OpenFailed,

@@ -1,8 +1,8 @@
-//! Which record a handle of a library (`MPI_File`, an HDF5 id, a netCDF id) leads to: a map that needs no lock.
+//! A map without a lock, from a library's handle (`MPI_File`, an HDF5 id, a netCDF id) to the record it leads to.
 //!
-//! A key is searched in a few places after its own, so that every operation is short, however many handles have come
-//! and gone. Two threads may add and remove different handles at a time; the same handle is one thread's business
-//! while it is opened or closed.
+//! A key is searched in a few places after its own, so every operation is short, however many handles have come and
+//! gone. Threads may add and remove different handles at the same time. One handle is opened or closed by one thread
+//! at a time.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,7 +20,7 @@ struct Place {
     value: [AtomicU64; VALUE_WORDS],
 }
 
-/// A map with room for some part of `N` handles; `N` is a power of two.
+/// A map of `N` places; `N` is a power of two. It is full before all places are taken.
 pub struct Handles<const N: usize> {
     places: [Place; N],
 }
@@ -53,7 +53,7 @@ impl<const N: usize> Handles<N> {
             .map(|(place, _)| place)
     }
 
-    /// Sets what `key` leads to. False: there is no room, or the key is one that the map uses itself.
+    /// Sets what `key` leads to. Returns `false` if there is no room, or if the map uses the key itself.
     pub fn insert(&self, key: u64, value: [u64; VALUE_WORDS]) -> bool {
         if matches!(key, NEVER_USED | FREE | BUSY) {
             return false;
@@ -84,14 +84,14 @@ impl<const N: usize> Handles<N> {
         }))
     }
 
-    /// Forgets `key`; what it led to.
+    /// Forgets `key` and returns what it led to.
     pub fn remove(&self, key: u64) -> Option<[u64; VALUE_WORDS]> {
         let value = self.get(key)?;
         self.find(key)?.key.store(FREE, Ordering::Release);
         Some(value)
     }
 
-    /// Forgets all keys that `is_gone` names, and hands over what they led to.
+    /// Forgets all keys for which `is_gone` is true, and hands over what they led to.
     pub fn remove_all(
         &self,
         is_gone: impl Fn(u64) -> bool,

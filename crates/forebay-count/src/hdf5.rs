@@ -8,7 +8,7 @@ use crate::library::{self, Places, Span, Words};
 const SHOWN_DIMS: usize = 5;
 /// Dimensions that HDF5 allows.
 pub const MAX_DIMS: usize = 32;
-/// Words that tell accesses apart: size in bytes, lengths, strides.
+/// Words by which accesses differ: size in bytes, lengths, strides.
 pub const ACCESS_WORDS: usize = 1 + 2 * SHOWN_DIMS;
 
 pub(crate) mod file {
@@ -43,7 +43,7 @@ pub(crate) const PLACES: Places = Places {
     access: (32, 76),
 };
 
-/// `H5Fcreate`, `H5Fopen`; through the MPI-IO driver?
+/// Counts `H5Fcreate` or `H5Fopen`; `mpiio` is true if it went through the MPI-IO driver.
 pub fn open_file(record: Words<'_>, mpiio: bool, span: Span) {
     record.add(file::OPENS, 1);
     record.set(file::USE_MPIIO, i64::from(mpiio));
@@ -51,19 +51,19 @@ pub fn open_file(record: Words<'_>, mpiio: bool, span: Span) {
     record.spend(file::META_TIME, LAST_META_END, span);
 }
 
-/// `H5Fflush` of the file or of something in it.
+/// Counts `H5Fflush` of the file or of an object in it.
 pub fn flush_file(record: Words<'_>, span: Span) {
     record.add(file::FLUSHES, 1);
     record.spend(file::META_TIME, LAST_META_END, span);
 }
 
-/// `H5Fclose`.
+/// Counts `H5Fclose`.
 pub fn close_file(record: Words<'_>, span: Span) {
     record.mark(file::CLOSE_START, file::CLOSE_END, span);
     record.spend(file::META_TIME, LAST_META_END, span);
 }
 
-/// What a dataset is like when it is opened.
+/// The shape of a dataset when it is opened.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape<'d> {
     /// Dimensions of its data space.
@@ -79,7 +79,7 @@ pub struct Shape<'d> {
 /// Which part of a dataset a call moves.
 #[derive(Debug, Clone, Copy)]
 pub enum Selection<'d> {
-    /// All of it, or none.
+    /// All elements, or none.
     Whole,
     /// Single elements.
     Points,
@@ -90,18 +90,18 @@ pub enum Selection<'d> {
         /// Distances between the starts of blocks.
         strides: &'d [u64],
     },
-    /// Blocks that no such rule describes.
+    /// Blocks at unequal distances.
     Irregular,
 }
 
-/// Any of the functions that open or create a dataset; is it one that HDF5 calls deprecated?
+/// Counts a function that opens or creates a dataset; `deprecated` is true if HDF5 calls it so.
 pub fn open(record: Words<'_>, deprecated: bool, span: Span) {
     record.add(OPENS, 1);
     record.set(USE_DEPRECATED, i64::from(deprecated));
     library::open(record, span);
 }
 
-/// Notes what the dataset is like.
+/// Notes the shape of the dataset.
 pub fn describe(record: Words<'_>, shape: &Shape<'_>) {
     record.set(DATASPACE_NDIMS, shape.ndims);
     record.set(DATASPACE_NPOINTS, shape.npoints);
@@ -111,18 +111,18 @@ pub fn describe(record: Words<'_>, shape: &Shape<'_>) {
     }
 }
 
-/// `H5Dflush`.
+/// Counts `H5Dflush`.
 pub fn flush(record: Words<'_>, span: Span) {
     record.add(FLUSHES, 1);
     library::meta(record, span);
 }
 
-/// `H5Dclose`, or `H5Oclose` of a dataset.
+/// Counts `H5Dclose`, or `H5Oclose` of a dataset.
 pub fn close(record: Words<'_>, span: Span) {
     library::close(record, span);
 }
 
-/// What tells this access from others: `bytes`, lengths and strides.
+/// The words by which this access differs from others: `bytes`, lengths and strides.
 pub fn access(bytes: i64, selection: Selection<'_>) -> [i64; ACCESS_WORDS] {
     let mut words = [0; ACCESS_WORDS];
     words[0] = bytes;
@@ -134,7 +134,7 @@ pub fn access(bytes: i64, selection: Selection<'_>) -> [i64; ACCESS_WORDS] {
     words
 }
 
-/// `H5Dread`, `H5Dwrite`.
+/// Counts `H5Dread` or `H5Dwrite`.
 pub fn transfer(
     record: Words<'_>,
     direction: Direction,
@@ -156,8 +156,8 @@ pub fn transfer(
     library::transfer(record, &PLACES, direction, bytes, span);
 }
 
-/// The format keeps five places, counted from the last: a dataset of fewer dimensions leaves the first ones 0,
-/// of one with more the last five dimensions are kept.
+/// Fills the five places of the format from the last one. A dataset of fewer dimensions leaves the first places 0; of
+/// one with more the last five dimensions are kept.
 fn show_dims(shown: &mut [i64], dims: &[u64]) {
     let kept = &dims[dims.len().saturating_sub(SHOWN_DIMS)..];
     for (place, &value) in shown.iter_mut().rev().zip(kept) {

@@ -1,8 +1,8 @@
-//! Memory of a table: making records and names, and folding files when it is full.
+//! Memory of a table: it makes records and names, and folds files when it is full.
 //!
-//! All of it happens under one lock, which is not waited for either; only the first use of a file and the fifth size
-//! of its accesses come here. Memory is **type-stable**: cells that once were a record of some kind
-//! stay one, so that a thread with an old handle finds a lock where it expects one.
+//! All of it happens under one lock. Nobody waits for that lock for long. Only the first use of a file and the fifth
+//! size of its accesses come here. Memory is **type-stable**: cells that once were a record of some kind stay one, so
+//! that a thread with an old handle finds a lock where it expects one.
 
 use core::sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed};
 
@@ -12,15 +12,15 @@ use crate::table::{Handle, Host, Name, Record, Table, word_of};
 use crate::track::{add, overflow_words};
 use crate::{heat, library, lock, posix, stdio};
 
-/// Memory is asked for in steps of so many cells (32 KiB).
+/// Cells that are backed by memory in one step (32 KiB).
 const BACKING_STEP_CELLS: usize = 512;
-/// One part in so many of the heap is kept for records of directories.
+/// One cell in this many is reserved for records of directories.
 const RESERVE_SHARE: usize = 16;
-/// Records of directories, one for so many cells of the heap.
+/// The heap has room for one record of a directory per this many cells.
 const CELLS_PER_DIRECTORY: usize = 256;
 /// Files among which the one to fold is chosen.
 const CANDIDATES: usize = 16;
-/// Buckets that are looked at for candidates.
+/// Most buckets that a search for candidates looks at.
 const MAX_BUCKETS_SEEN: usize = 512;
 
 /// What a run of cells is used for; each has a list of free runs.
@@ -40,7 +40,7 @@ impl Use {
         }
     }
 
-    /// Number of the list; names have one for each length.
+    /// Number of the list of free runs; names have one list for each length.
     fn list(self) -> usize {
         const NAMES: usize = (NAME_HEAD_WORDS + MAX_NAME_BYTES / WORD_BYTES).div_ceil(CELL_WORDS);
         const _: () = assert!(NAMES + 9 <= MAX_FREE_CELLS);
@@ -53,13 +53,13 @@ impl Use {
     }
 }
 
-/// Word of the bucket of an id.
+/// The word that holds the bucket of an id.
 pub(crate) fn bucket(table: &Table<'_>, id: u64) -> usize {
     let count = table.get(H_BUCKET_COUNT).max(1);
     (table.get(H_BUCKETS) + (id & (count - 1))) as usize
 }
 
-/// The lock of the structure, released when it goes.
+/// The lock of the structure, released on drop.
 struct Locked<'t>(&'t AtomicU64);
 
 impl<'t> Locked<'t> {
@@ -88,14 +88,14 @@ pub(crate) fn obtain(
     if let Some(cell) = table.find(kind, name.id) {
         return Some(Handle { cell, id: name.id });
     }
-    // Few processes use these interfaces; those that do need a last resort for them, too.
+    // Only processes that use an I/O library need a last resort for it, so it is made here.
     if !matches!(kind, Kind::Posix | Kind::Stdio)
         && table.find(kind, Name::of(OTHER_FILES).id).is_none()
     {
         make_last_resort(table, kind, host);
     }
     let made = make(table, kind, name, 0, host).or_else(|| {
-        // One record, and as much of its name as takes its place.
+        // One fold frees room for a record. It may take more of them until a name of that length has room.
         for _ in 0..4 {
             if !fold_one(table, kind, host) {
                 break;
@@ -118,12 +118,12 @@ pub(crate) fn obtain(
     })
 }
 
-/// At the start of a table: the record for files whose directories have none.
+/// Makes the record for files whose directories have none. Called when a table begins.
 pub(crate) fn make_last_resort(table: &Table<'_>, kind: Kind, host: &impl Host) -> Option<u32> {
     make(table, kind, &Name::of(OTHER_FILES), FOLDED, host)
 }
 
-/// An area for tracked values.
+/// Allocates an area for tracked values.
 #[cold]
 pub(crate) fn overflow_area(
     table: &Table<'_>,
@@ -134,7 +134,7 @@ pub(crate) fn overflow_area(
     allocate(table, Use::Overflow(value_words), false, host)
 }
 
-/// Makes a record and puts it into the index. The structure is locked.
+/// Makes a record and puts it into the index. The caller holds the lock of the structure.
 fn make(
     table: &Table<'_>,
     kind: Kind,
@@ -194,7 +194,8 @@ fn write_name(table: &Table<'_>, name: &[u8], reserve: bool, host: &impl Host) -
     Some(cell)
 }
 
-/// A zeroed run of cells; of a record, the lock stays as it is. The structure is locked.
+/// Allocates a zeroed run of cells. The lock of a former record stays as it is. The caller holds the lock of the
+/// structure.
 fn allocate(table: &Table<'_>, use_: Use, reserve: bool, host: &impl Host) -> Option<u32> {
     let cells = use_.cells();
     let list = H_FREE + use_.list();
@@ -229,7 +230,7 @@ fn allocate(table: &Table<'_>, use_: Use, reserve: bool, host: &impl Host) -> Op
     if end > backed {
         let upto = (end + BACKING_STEP_CELLS).min(all);
         if !host.back(backed * CELL_WORDS..upto * CELL_WORDS) {
-            // It is not asked for again and again: what is there has to do.
+            // From now on the table makes do with the memory that it has.
             table.put(H_HEAP_END, backed as u64);
             return None;
         }
@@ -239,15 +240,15 @@ fn allocate(table: &Table<'_>, use_: Use, reserve: bool, host: &impl Host) -> Op
     u32::try_from(next).ok()
 }
 
-/// Gives a run back. The structure is locked.
+/// Gives a run back. The caller holds the lock of the structure.
 fn release_run(table: &Table<'_>, use_: Use, cell: u32) {
     let list = H_FREE + use_.list();
     table.put(cell as usize * CELL_WORDS + PARENT, table.get(list));
     table.put(list, u64::from(cell));
 }
 
-/// The record into which the files of a directory are folded: its own, or that of a directory above. The structure is
-/// locked.
+/// The record into which the files of a directory are folded: its own, or that of a directory above. The caller holds
+/// the lock of the structure.
 fn directory_record(table: &Table<'_>, kind: Kind, name: &[u8], host: &impl Host) -> Option<u32> {
     let cells = table.words().len() / CELL_WORDS;
     let room = (cells / CELLS_PER_DIRECTORY) as u64;
@@ -275,7 +276,7 @@ fn directory_record(table: &Table<'_>, kind: Kind, name: &[u8], host: &impl Host
     }
 }
 
-/// Folds the file that weighs least among some that nobody uses. The structure is locked.
+/// Folds the file that weighs least among some that nobody uses. The caller holds the lock of the structure.
 fn fold_one(table: &Table<'_>, kind: Kind, host: &impl Host) -> bool {
     let Some(victim) = choose(table, kind) else {
         return false;
@@ -351,7 +352,7 @@ fn choose(table: &Table<'_>, kind: Kind) -> Option<u32> {
     best.map(|(_, cell)| cell)
 }
 
-/// Takes a record out of its bucket. The structure is locked.
+/// Takes a record out of its bucket. The caller holds the lock of the structure.
 fn unlink(table: &Table<'_>, cell: u32, record: &Record<'_>) {
     let next = record.words[NEXT_NAME].load(Relaxed) >> 32;
     let head = bucket(table, record.id());
@@ -385,7 +386,7 @@ fn give_back(table: &Table<'_>, cell: u32, record: &Record<'_>, name_cell: u32, 
     }
 }
 
-/// The text of a name; empty if it makes no sense.
+/// The text of a name; empty if the name is damaged.
 pub(crate) fn read_name<'o>(
     table: &Table<'_>,
     cell: u32,
@@ -405,7 +406,7 @@ pub(crate) fn read_name<'o>(
 
 // ---- which files have been folded ----
 
-/// One more file in a folded record, unless it was counted there before. The structure is locked.
+/// Counts a file in a folded record, unless it was counted there before. The caller holds the lock of the structure.
 fn count_file(table: &Table<'_>, into: &Record<'_>, kind: Kind, id: u64, host: &impl Host) {
     let room = table.get(H_FOLDED_ROOM);
     if table.get(H_FOLDED_BACKED) == 0 {
@@ -434,7 +435,7 @@ fn folded_key(kind: Kind, id: u64) -> u64 {
         .max(1)
 }
 
-/// The word of an id in the list of folded files, or the free one where it belongs.
+/// The word of an id in the list of folded files, and true; or the free word where it belongs, and false.
 fn place_of(table: &Table<'_>, kind: Kind, id: u64) -> Option<(usize, bool)> {
     let (first, room) = (table.get(H_FOLDED), table.get(H_FOLDED_ROOM));
     if room == 0 || table.get(H_FOLDED_BACKED) != 1 {

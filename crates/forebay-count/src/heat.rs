@@ -1,11 +1,11 @@
-//! Bytes over time: at first [`HEAT_BINS`] bins of a tenth of a second, then wider ones.
+//! Bytes over time, in [`HEAT_BINS`] bins. A bin is a tenth of a second at first, and wider later.
 //!
 //! A **tick** is a tenth of a second of CLOCK_REALTIME since the epoch. The bins of a map of shift `s` are `2^s` ticks
-//! wide and begin at multiples of their width, so that maps of different processes are added up by moving whole bins.
-//! When time passes the end, neighbours are added up and the width doubles.
+//! wide and begin at multiples of their width, so whole bins of different processes can be added up. When time passes
+//! the end, neighbours are added up and the width doubles.
 //!
-//! A map is shared by all threads, so each record keeps the bytes of its current tick to itself and adds them to the
-//! map when the tick is over.
+//! All threads share a map. To spare it, each record keeps the bytes of its current tick to itself and adds them to
+//! the map when the tick is over.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -23,10 +23,10 @@ pub const TICK_NS: u64 = 100_000_000;
 const LOCK: usize = 0;
 const NOTE: usize = 1;
 const SHIFT: usize = 2;
-/// A transfer that lasted for more ticks is spread by whole parts of so many.
+/// Most parts into which a transfer is spread; a longer one has parts of several ticks.
 const MAX_PARTS: u64 = 400;
 
-/// Which way bytes went.
+/// The direction in which bytes moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// To the program.
@@ -35,7 +35,7 @@ pub enum Direction {
     Write,
 }
 
-/// The map of an interface, if it has one.
+/// The number of an interface's map, if it has one.
 pub const fn map_of(kind: Kind) -> Option<usize> {
     match kind {
         Kind::Posix => Some(0),
@@ -45,7 +45,7 @@ pub const fn map_of(kind: Kind) -> Option<usize> {
     }
 }
 
-/// Notes `bytes` that moved from `start_ns` to `end_ns` (monotonic). `state` is the state of the record.
+/// Notes `bytes` that moved between two points of the monotonic clock. `state` is the state of the record.
 #[inline]
 pub fn note(
     table: &Table<'_>,
@@ -76,7 +76,7 @@ pub fn note(
     add(&state[word], bytes);
 }
 
-/// Adds what a record has kept to itself to the map.
+/// Adds the bytes that a record has kept to itself to the map.
 pub fn flush(table: &Table<'_>, kind: Kind, state: &[AtomicU64]) {
     let Some(map) = map_of(kind) else {
         return;
@@ -131,7 +131,7 @@ fn add_to_map(table: &Table<'_>, map: usize, direction: Direction, tick: u64, by
         if !lock::acquire(&words[LOCK], &words[NOTE], tick.wrapping_mul(TICK_NS)) {
             break HEAT_BINS - 1;
         }
-        // Nobody else has doubled it meanwhile.
+        // Another thread may have doubled it in between.
         if words[SHIFT].load(Relaxed) == shift {
             double(words, base, shift);
         }
@@ -148,7 +148,7 @@ fn bins(words: &[AtomicU64], direction: Direction) -> &[AtomicU64] {
     &words[from..from + HEAT_BINS]
 }
 
-/// Adds up neighbours. A thread that adds at the same time may hit the wrong bin, but loses nothing.
+/// Adds up neighbours. A thread that adds bytes at the same time may hit the wrong bin, but no byte is lost.
 fn double(words: &[AtomicU64], base: u64, shift: u64) {
     for direction in [Direction::Write, Direction::Read] {
         let bins = bins(words, direction);

@@ -1,4 +1,4 @@
-//! Where things stand in a table.
+//! Where things are in a table. Writer and reader share it; it may change only together with [`MAGIC`].
 //!
 //! A table is an array of 64-bit words in the byte order of the machine. The header comes first, then the side slots, the heat
 //! maps, the buckets of the index, the ids of folded files, and the heap. The heap is counted in **cells** of
@@ -11,7 +11,7 @@ pub const CELL_WORDS: usize = 8;
 /// Bytes of one word.
 pub const WORD_BYTES: usize = 8;
 
-/// An interface through which a file is used; each has records of its own.
+/// An interface through which a file is used. Each has records of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -36,18 +36,18 @@ pub enum Kind {
 pub struct Shape {
     /// Integer counters, in Darshan's order.
     pub ints: usize,
-    /// Time counters, in Darshan's order: nanoseconds, points in time by the monotonic clock.
+    /// Time counters, in Darshan's order. They are nanoseconds; points in time are those of the monotonic clock.
     pub times: usize,
-    /// What the rules remember; not part of a log.
+    /// Words that the rules of counting remember; they are no part of a log.
     pub state: usize,
-    /// Words of one value whose frequency is tracked (1, or 11 for the shape of a selection); 0: none is.
+    /// Words of one value whose frequency is tracked: 1, or 11 for the shape of a selection; 0 if none is tracked.
     pub value_words: usize,
-    /// Sets of such values: accesses, and strides.
+    /// How many sets of such values there are: accesses, and strides.
     pub value_sets: usize,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 7] = [
         Kind::Posix,
         Kind::Stdio,
@@ -96,7 +96,7 @@ impl Kind {
 
 /// Lock ([`crate::lock`]).
 pub const LOCK: usize = 0;
-/// Note of the lock.
+/// Note of the lock: which count was seen held, and when.
 pub const LOCK_NOTE: usize = 1;
 /// Kind in the lowest byte, flags above.
 pub const KIND_FLAGS: usize = 2;
@@ -104,20 +104,20 @@ pub const KIND_FLAGS: usize = 2;
 pub const ID: usize = 3;
 /// Next record of the bucket (upper half) and the name (lower half), both as cells.
 pub const NEXT_NAME: usize = 4;
-/// Open handles that lead to this record: it is not folded while there is one.
+/// Open handles that lead to this record. It is not folded while there is one.
 pub const HANDLES: usize = 5;
 /// How many files were folded into this record.
 pub const FILES: usize = 6;
-/// Record id of the file, for what lies in a file; else 0.
+/// Record id of the file that holds this dataset or variable; else 0.
 pub const PARENT: usize = 7;
 /// Overflow of tracked values, as cells: of the first set (lower half) and of the second.
 pub const OVERFLOW: usize = 8;
 /// Words before the integer counters.
 pub const HEAD_WORDS: usize = 10;
 
-/// Flag: the record stands for files that were folded, or never had room.
+/// Flag: the record stands for files that were folded, or that never had room.
 pub const FOLDED: u64 = 1 << 8;
-/// Flag: this file was folded before, so it is counted among the files of a folded record already.
+/// Flag: this file was folded before, so a folded record already counts it.
 pub const COUNTED_BEFORE: u64 = 1 << 9;
 /// Flag: a value could not be tracked for want of memory; the four common values may be wrong.
 pub const VALUES_LOST: u64 = 1 << 10;
@@ -138,12 +138,12 @@ pub const HEAT_TICK: usize = 4;
 pub const HEAT_READ: usize = 5;
 /// Bytes written in that tick.
 pub const HEAT_WRITTEN: usize = 6;
-/// Words of state that all kinds share; what a kind needs beyond follows.
+/// Words of state that all kinds share. Those of a single kind follow.
 pub const COMMON_STATE: usize = 7;
 
 // ---- name ----
 
-/// Length in bytes, in the first word of a name; records that use it, in the second.
+/// Words before the text of a name: its length in bytes, and how many records use it.
 pub const NAME_HEAD_WORDS: usize = 2;
 
 // ---- header, in words ----
@@ -167,19 +167,19 @@ macro_rules! words {
 }
 
 words! { 0;
-    /// [`MAGIC`]; written last, when the table is ready.
+    /// [`MAGIC`], written last, when the table is ready.
     H_MAGIC: 1,
     /// Words of the whole table.
     H_WORDS: 1,
     /// Process id.
     H_PID: 1,
-    /// Parent at the start of the table.
+    /// Process id of the parent when the table began.
     H_PPID: 1,
     /// Start of the process, clock ticks since boot.
     H_START_TICKS: 1,
     /// Number of this table among those of the process, from 0.
     H_SERIAL: 1,
-    /// How the table came about: 0 a program began, 1 a fork.
+    /// What began the table: 0 a program, 1 a fork.
     H_ORIGIN: 1,
     /// Real user.
     H_UID: 1,
@@ -191,27 +191,27 @@ words! { 0;
     H_RANK: 1,
     /// Number of ranks; 0 unknown.
     H_RANKS: 1,
-    /// 1: MPI said so; 2: the environment.
+    /// Where the rank is from: 1 MPI, 2 the environment.
     H_RANK_SOURCE: 1,
-    /// How it ended, see [`crate::read::End`].
+    /// How the process ended, see [`crate::read::End`].
     H_END: 1,
     /// Exit code or signal.
     H_END_CODE: 1,
-    /// CLOCK_MONOTONIC of the end or, while it runs, of the last look at /proc/self/io.
+    /// CLOCK_MONOTONIC at the end or, while the process runs, at the last look at /proc/self/io.
     H_LAST: 1,
     /// The seven figures of /proc/self/io at the start of the table.
     H_IO_FIRST: 7,
     /// The same at the last look.
     H_IO_LAST: 7,
-    /// Lock of everything that changes the structure, and its note.
+    /// The lock of the structure (heap, index, names), and its note.
     H_LOCK: 2,
     /// Next cell of the heap that was never used.
     H_HEAP_NEXT: 1,
     /// First cell of the heap.
     H_HEAP_FIRST: 1,
-    /// Cells up to here are backed by memory.
+    /// First cell that is not backed by memory.
     H_HEAP_BACKED: 1,
-    /// Cell behind the heap; less than the table once memory has run out.
+    /// Cell behind the heap. It moves down once memory has run out.
     H_HEAP_END: 1,
     /// First word of the buckets.
     H_BUCKETS: 1,
@@ -219,11 +219,11 @@ words! { 0;
     H_BUCKET_COUNT: 1,
     /// First word of the ids of folded files.
     H_FOLDED: 1,
-    /// Room for them.
+    /// How many ids there is room for.
     H_FOLDED_ROOM: 1,
-    /// How many there are.
+    /// How many ids there are.
     H_FOLDED_COUNT: 1,
-    /// 1: that room is backed by memory; 2: there was none for it.
+    /// 1 once that room is backed by memory, 2 if there was none for it.
     H_FOLDED_BACKED: 1,
     /// Records that stand for folded files.
     H_FOLDED_RECORDS: 1,
@@ -237,7 +237,7 @@ words! { 0;
     H_UNPLACED: 8,
     /// Traffic on paths that are left out.
     H_EXCLUDED: 8,
-    /// Traffic on descriptors that are no files.
+    /// Traffic on pipes, sockets and terminals.
     H_NO_FILES: 8,
     /// Calls and nanoseconds of [`crate::event::Extra`].
     H_EXTRAS: 64,
@@ -289,9 +289,9 @@ pub const FIXED_WORDS: usize = HEAT_AT + HEAT_MAPS * HEAT_WORDS;
 pub const MIN_TABLE_BYTES: usize = 64 << 10;
 /// Largest size of a table: a cell's number fits in 32 bits with much to spare.
 pub const MAX_TABLE_BYTES: usize = 1 << 30;
-/// Part of a table that is kept for the ids of folded files: one in so many.
+/// One part in this many of a table is kept for the ids of folded files.
 pub const FOLDED_SHARE: usize = 4;
-/// One bucket for so many bytes of a table.
+/// Bytes of a table per bucket.
 pub const BYTES_PER_BUCKET: usize = 1024;
 
 #[cfg(test)]

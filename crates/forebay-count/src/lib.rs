@@ -1,31 +1,30 @@
 //! Counters of what a process reads and writes, in memory that outlives it.
 //!
-//! The recorder maps one **table** per process image and counts every call in it; the collector reads the same
-//! file, at any instant, whatever has killed the process. A table holds one **record** per file and interface
-//! ([`Kind`]), with the counters that Darshan defines, in Darshan's order, and next to them what the rules of
-//! counting have to remember.
+//! The recorder maps one **table** per process image and counts every call in it. The collector can read the same file
+//! at any moment, whatever has killed the process. A table holds one **record** per file and interface ([`Kind`]): the
+//! counters that Darshan defines, in Darshan's order, and next to them what the rules of counting have to remember.
 //!
-//! Memory is bounded. When it is full, the files that moved the least are folded into one record of their directory:
-//! patterns are lost, totals stay exact.
+//! Memory is bounded. When it is full, the files that moved least are folded into one record of their directory. Their
+//! patterns are lost; totals stay exact.
 //!
-//! No std, no allocation, no unsafe code, no waiting: a thread that finds a record locked for too long leaves its
-//! event in a side slot ([`pending`]), and whoever comes next counts it. So a signal handler that interrupts a counted
-//! section, a thread that dies in one, or a process that is killed in one holds up nobody.
+//! The crate has no std, no allocation, no unsafe code, and never waits for long. A thread that finds a record locked
+//! leaves its event in a side slot ([`pending`]), and the next thread to release the record counts it. So a signal
+//! handler that interrupts a counted section holds up nobody, nor does a thread or process that is killed in one.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`layout`] | where things stand in a table |
-//! | [`table`] | records: find, make, count, fold |
+//! | [`layout`] | where things are in a table |
+//! | [`table`] | finds records, makes them, counts in them |
 //! | [`record`] | one record |
 //! | [`event`] | one call, as the rules see it |
 //! | [`posix`], [`stdio`] | the rules of libc's interfaces |
 //! | [`mpiio`], [`hdf5`], [`pnetcdf`] | the rules of I/O libraries; what they share is in [`library`] |
-//! | [`handles`] | which record a library's handle leads to |
+//! | [`handles`] | from a library's handle to a record |
 //! | [`track`] | common values, timers, size buckets |
 //! | [`heat`] | bytes over time |
 //! | [`pending`] | events that found their record locked |
-//! | [`path`] | names and their ids; what is left out |
-//! | [`read`], [`library_read`] | the other side: a table as values |
+//! | [`path`] | names, their ids, and which paths are left out |
+//! | [`read`], [`library_read`] | the reader's side: a table as values |
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -61,7 +60,7 @@ pub const ENV_RECORD_MEMORY: &str = "FOREBAY_RECORD_MEMORY";
 pub const ENV_RECORD_INCLUDE: &str = "FOREBAY_RECORD_INCLUDE";
 /// Bytes of a table where the environment names none.
 pub const DEFAULT_TABLE_BYTES: usize = 2 << 20;
-/// A table is called `<pid>-<start of the process in clock ticks>-<serial><this>`.
+/// A table's file name is `<pid>-<start of the process in clock ticks>-<serial>` and this suffix.
 pub const TABLE_SUFFIX: &str = ".table";
-/// What the recorder could not write into a table is in files called `<this><pid>`.
+/// A process that could not make a table leaves a file whose name is this prefix and its pid.
 pub const TROUBLE_PREFIX: &str = "trouble.";

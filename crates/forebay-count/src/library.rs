@@ -1,5 +1,5 @@
-//! What the records of MPI-IO, HDF5 and PnetCDF have in common: opens, transfers and closes are counted alike, only at
-//! other places of the record.
+//! The rules that the records of MPI-IO, HDF5 and PnetCDF share. Opens, transfers and closes are counted alike, only
+//! in other places of the record.
 //!
 //! The rules are those of Darshan's counters. Times are in nanoseconds.
 
@@ -9,18 +9,18 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::heat::{self, Direction};
 use crate::layout::{Kind, LAST_DIRECTION, LAST_META_END, LAST_READ_END, LAST_WRITE_END};
 use crate::table::{Host, Record, Table};
-use crate::track::{add, bucket, earliest, latest, raise, timer};
+use crate::track::{self, add, bucket, earliest, latest, raise, timer};
 use crate::{hdf5, mpiio, pnetcdf};
 
 /// Size buckets of a histogram.
 const BUCKETS: usize = 10;
 
-/// Before and after a call, by the monotonic clock.
+/// The time of a call, by the monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// Before, ns.
+    /// Before the call, ns.
     pub start_ns: u64,
-    /// After, ns.
+    /// After the call, ns.
     pub end_ns: u64,
 }
 
@@ -31,12 +31,12 @@ pub struct Words<'t> {
     pub ints: &'t [AtomicU64],
     /// Time counters.
     pub times: &'t [AtomicU64],
-    /// What is remembered.
+    /// What the rules remember.
     pub state: &'t [AtomicU64],
 }
 
 impl<'t> Words<'t> {
-    /// Those of a record of a table.
+    /// The words of a record of a table.
     pub fn of(record: &Record<'t>) -> Self {
         Words {
             ints: record.ints(),
@@ -66,7 +66,8 @@ impl<'t> Words<'t> {
         latest(&self.times[end], span.end_ns);
     }
 
-    /// Adds to a time counter what no other call has added; `last` is the word of the state that says until when.
+    /// Adds the part of `span` that no earlier call has added to a time counter. `last` is the word of the state that
+    /// holds the end of the latest one.
     pub fn spend(&self, counter: usize, last: usize, span: Span) {
         timer(
             &self.times[counter],
@@ -94,7 +95,7 @@ mod time {
     pub const MAX_WRITE: usize = 12;
 }
 
-/// Where the integer counters of a module with data stand.
+/// Places of the integer counters in a record that counts data.
 #[derive(Debug, Clone, Copy)]
 pub struct Places {
     /// Bytes read; bytes written is the next.
@@ -109,35 +110,35 @@ pub struct Places {
     pub access: (usize, usize),
 }
 
-/// Time that was neither read nor write.
+/// Counts time that was neither read nor write.
 pub fn meta(record: Words<'_>, span: Span) {
     record.spend(time::META, LAST_META_END, span);
 }
 
-/// An open; which counter it is, the module knows.
+/// Counts the time of an open. The caller counts the open itself.
 pub fn open(record: Words<'_>, span: Span) {
     record.mark(time::OPEN_START, time::OPEN_END, span);
     meta(record, span);
 }
 
-/// A close.
+/// Counts a close.
 pub fn close(record: Words<'_>, span: Span) {
     record.mark(time::CLOSE_START, time::CLOSE_END, span);
     meta(record, span);
 }
 
-/// Time that counts as writing although no bytes went: a sync.
+/// Counts time as writing although no bytes moved: a sync.
 pub fn write_time(record: Words<'_>, span: Span) {
     record.spend(time::WRITE, LAST_WRITE_END, span);
 }
 
-/// `bytes` that went. The tracking of common accesses is the table's.
+/// Counts a transfer of `bytes`. [`note_access`] tracks common accesses.
 pub fn transfer(record: Words<'_>, places: &Places, direction: Direction, bytes: i64, span: Span) {
     let way = direction as usize;
     record.add(places.bytes_read + way, bytes);
     record.add(places.size_read + way * BUCKETS + bucket(bytes), 1);
 
-    // 0 is neither, so that the first transfer is no switch.
+    // 0 stands for no transfer yet, so the first one is no switch.
     let this = way as u64 + 1;
     let before = record.state[LAST_DIRECTION].swap(this, Relaxed);
     if before != 0 && before != this {
@@ -169,8 +170,8 @@ pub fn transfer(record: Words<'_>, places: &Places, direction: Direction, bytes:
     }
 }
 
-/// What a table keeps of a transfer beside its counters: how common the access is (`access[0]` is its bytes), and when
-/// the bytes went. The record is locked.
+/// Notes what a table keeps of a transfer beside its counters: how common the access is (`access[0]` is its bytes), and
+/// when the bytes moved. The caller holds the lock of the record.
 pub fn note_access(
     table: &Table<'_>,
     record: &Record<'_>,
@@ -195,7 +196,7 @@ pub fn note_access(
     );
 }
 
-/// Where the counters of a kind with data stand.
+/// Places of the counters of a kind; `None` if it counts no data.
 pub(crate) fn places(kind: Kind) -> Option<&'static Places> {
     match kind {
         Kind::Mpiio => Some(&mpiio::PLACES),
@@ -205,7 +206,8 @@ pub(crate) fn places(kind: Kind) -> Option<&'static Places> {
     }
 }
 
-/// Time counters of a kind: how many starts, as many ends after them, and how many sums after those.
+/// How the time counters of a kind are laid out: `(points, sums)` stands for `points` starts, then as many ends, then
+/// `sums` sums.
 fn time_groups(kind: Kind) -> (usize, usize) {
     match kind {
         Kind::H5f => (2, 1),
@@ -214,14 +216,15 @@ fn time_groups(kind: Kind) -> (usize, usize) {
     }
 }
 
-/// Which time counters of a kind are lengths of time; the others are points in time, or nothing in one process.
+/// The time counters of a kind that are lengths of time. Those before are points in time; those after are found out
+/// when ranks are joined.
 pub(crate) fn durations(kind: Kind) -> Range<usize> {
     let (points, sums) = time_groups(kind);
     let longest = if places(kind).is_some() { 2 } else { 0 };
     2 * points..2 * points + sums + longest
 }
 
-/// Does this integer counter of a kind add up over files?
+/// True if this integer counter of a kind adds up over files.
 fn adds_up(kind: Kind, counter: usize) -> bool {
     match (kind, places(kind)) {
         (Kind::Mpiio, Some(places)) => {
@@ -238,7 +241,8 @@ fn is_size(places: &Places, counter: usize) -> bool {
     (places.size_read..places.size_read + 2 * BUCKETS).contains(&counter)
 }
 
-/// Adds a record to that of its directory: totals stay, what is particular to the file goes. Both are locked.
+/// Adds a record to that of its directory. Totals stay; what is particular to the file is lost. The caller holds both
+/// locks.
 pub(crate) fn fold(from: &Record<'_>, into: &Record<'_>) {
     for (counter, (x, y)) in from.ints().iter().zip(into.ints()).enumerate() {
         if adds_up(from.kind, counter) {
@@ -260,18 +264,14 @@ pub(crate) fn fold(from: &Record<'_>, into: &Record<'_>) {
     }
 }
 
-/// How much would be lost with the patterns of a record: bytes, or nanoseconds, whichever is more.
+/// What the record weighs, see [`track::weight`].
 pub(crate) fn weight(record: &Record<'_>) -> u64 {
     let (points, sums) = time_groups(record.kind);
-    let sum = |words: &[AtomicU64]| {
-        words
-            .iter()
-            .map(|word| word.load(Relaxed))
-            .fold(0, u64::saturating_add)
-    };
-    let bytes =
-        places(record.kind).map_or(0, |p| sum(&record.ints()[p.bytes_read..p.bytes_read + 2]));
-    bytes.max(sum(&record.times()[2 * points..2 * points + sums]))
+    let bytes = places(record.kind).map_or(0..0, |p| p.bytes_read..p.bytes_read + 2);
+    track::weight(
+        &record.ints()[bytes],
+        &record.times()[2 * points..2 * points + sums],
+    )
 }
 
 #[cfg(test)]
@@ -279,7 +279,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::layout::Kind;
 
-    /// A record of its own, outside of any table.
+    /// A record outside of any table.
     pub struct Alone {
         ints: [AtomicU64; 128],
         times: [AtomicU64; 17],
@@ -319,7 +319,7 @@ pub(crate) mod tests {
         Span { start_ns, end_ns }
     }
 
-    /// All zero but for these.
+    /// Counters that are all zero but for these.
     pub fn counters(given: &[(usize, i64)]) -> [i64; 128] {
         let mut all = [0; 128];
         for &(at, value) in given {

@@ -1,21 +1,21 @@
-//! The records of I/O libraries as values.
+//! The reader's side of I/O libraries: their records as values.
 
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::layout::Kind;
 use crate::library::{durations, places};
-use crate::read::{Common, Counters, File};
+use crate::read::{Counters, File, Frequency};
 use crate::track::{COMMON_VALUES, TRACKED_VALUES};
 
-/// Words that tell the accesses of datasets and variables apart: bytes, five lengths, five strides.
+/// Words by which accesses of datasets and variables differ: bytes, five lengths, five strides.
 pub const WIDE_WORDS: usize = 11;
-/// Such an access and how often it occurred.
+/// An access of that many words, and how often it occurred.
 pub type WideAccess = ([i64; WIDE_WORDS], i64);
 
 const _: () = assert!(WIDE_WORDS == Kind::H5d.shape().value_words);
 const _: () = assert!(WIDE_WORDS == Kind::PnetcdfVar.shape().value_words);
 
-/// The most frequent first; of two equally frequent ones the larger. Accesses of no bytes are not shown, and go last.
+/// Puts the most frequent first, among equals the larger. Accesses of no bytes are not shown, so they go last.
 fn sort(all: &mut [WideAccess]) {
     all.sort_unstable_by(|a, b| (b.0[0] != 0, b.1, b.0).cmp(&(a.0[0] != 0, a.1, a.0)));
 }
@@ -59,7 +59,7 @@ impl File<'_, '_> {
     }
 
     /// All sizes of MPI-IO accesses whose frequency is known, the most frequent first.
-    pub fn mpiio_accesses<'o>(&self, room: &'o mut [Common; TRACKED_VALUES]) -> &'o [Common] {
+    pub fn mpiio_accesses<'o>(&self, room: &'o mut [Frequency; TRACKED_VALUES]) -> &'o [Frequency] {
         match (self.kind, places(self.kind)) {
             (Kind::Mpiio, Some(places)) => self.common(0, places.access, room),
             _ => &[],
@@ -74,7 +74,7 @@ impl File<'_, '_> {
         let mut n = 0;
         if let (Kind::H5d | Kind::PnetcdfVar, Some(places)) = (self.kind, places(self.kind)) {
             let (record, table) = self.record();
-            record.tracked_wide(table, 0, places.access, WIDE_WORDS, |words, count| {
+            record.tracked(table, 0, places.access, WIDE_WORDS, |words, count| {
                 if let Some(place) = room.get_mut(n) {
                     *place = (
                         core::array::from_fn(|at| words[at].load(Relaxed) as i64),
@@ -90,7 +90,7 @@ impl File<'_, '_> {
 
     fn library<const I: usize, const F: usize>(&self, kind: Kind) -> Option<Counters<I, F>> {
         let mut counters = self.counters(kind, durations(kind))?;
-        // What comes after the lengths of time is found out when ranks are joined.
+        // The counters after the lengths of time are found out when ranks are joined.
         counters.floats[durations(kind).end..].fill(0.0);
         Some(counters)
     }

@@ -1,17 +1,17 @@
-//! Locks that are never waited for long.
+//! Locks that nobody waits for long.
 //!
-//! A lock is a counter that is odd while somebody holds it. Its holder may be gone for good: the thread was cancelled,
-//! a signal handler jumped out of it, or the handler itself is what wants the lock now. So a thread tries for a
-//! bounded time, then does without; and a lock that has not moved for [`STALE_NS`] is taken over.
+//! A lock is a counter that is odd while a thread holds it. Its holder may never release it: the thread was cancelled,
+//! a signal handler jumped out of it, or the handler that interrupted it is what wants the lock now. So a thread tries
+//! for a bounded time and then does without. A lock that has not changed for [`STALE_NS`] is taken over.
 
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Tries before a thread does without. Some microseconds; a counted section takes a few dozen nanoseconds.
+/// Tries before a thread does without: some microseconds. A counted section takes a few dozen nanoseconds.
 const TRIES: usize = 200;
-/// A lock that was held for so long was left behind.
+/// A lock that was held for this long was left behind.
 pub const STALE_NS: u64 = 1_000_000_000;
-/// The count is in the lower half of a word; the upper half of the note says which count was seen held.
+/// The count is in the lower half of a word. The upper half of the note says which count was seen held.
 const COUNT: u64 = u32::MAX as u64;
 /// The note keeps the time in these units, about a millisecond, modulo 2^32.
 const NOTE_SHIFT: u32 = 20;

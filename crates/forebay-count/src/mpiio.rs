@@ -18,10 +18,10 @@ pub(crate) const PLACES: Places = Places {
     access: (39, 43),
 };
 
-/// The kinds of reads and writes that the record tells apart; the number is the counter of reads.
+/// The kinds of reads and writes that have counters of their own. The discriminant is the counter of reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// By one process: plain, at an offset, at the shared pointer.
+    /// By one process: plain, at an offset, or at the shared pointer.
     Independent = 2,
     /// By all: `_all`, `_at_all`, `_ordered`.
     Collective = 4,
@@ -31,7 +31,8 @@ pub enum Mode {
     NonBlocking = 8,
 }
 
-/// `MPI_File_open` on a communicator of `processes` with access mode `amode`; did it come with hints?
+/// Counts `MPI_File_open` on a communicator of `processes` with access mode `amode`; `hints` is true if it came with
+/// an info object.
 pub fn open(record: Words<'_>, processes: i32, amode: i32, hints: bool, span: Span) {
     record.add(
         if processes == 1 {
@@ -46,18 +47,18 @@ pub fn open(record: Words<'_>, processes: i32, amode: i32, hints: bool, span: Sp
     library::open(record, span);
 }
 
-/// `MPI_File_close`.
+/// Counts `MPI_File_close`.
 pub fn close(record: Words<'_>, span: Span) {
     library::close(record, span);
 }
 
-/// `MPI_File_sync`: its time is time spent writing.
+/// Counts `MPI_File_sync`. Its time is time spent writing.
 pub fn sync(record: Words<'_>, span: Span) {
     record.add(SYNCS, 1);
     library::write_time(record, span);
 }
 
-/// `MPI_File_set_view`: its time counts when it came with hints, as the format has it.
+/// Counts `MPI_File_set_view`. Its time counts only if it came with hints, as Darshan's format has it.
 pub fn set_view(record: Words<'_>, hints: bool, span: Span) {
     record.add(VIEWS, 1);
     if hints {
@@ -66,13 +67,13 @@ pub fn set_view(record: Words<'_>, hints: bool, span: Span) {
     }
 }
 
-/// A read or a write of `bytes`, this process' part of the call.
+/// Counts a read or a write of `bytes`, this process' part of the call.
 pub fn transfer(record: Words<'_>, mode: Mode, direction: Direction, bytes: i64, span: Span) {
     record.add(mode as usize + direction as usize, 1);
     library::transfer(record, &PLACES, direction, bytes, span);
 }
 
-/// Bytes of `count` elements of `type_size` bytes; none for what is no size (a null type, `MPI_UNDEFINED`).
+/// Bytes of `count` elements of `type_size` bytes; 0 if the size is none (a null type, `MPI_UNDEFINED`).
 pub fn bytes(count: i64, type_size: i64) -> i64 {
     count.max(0).saturating_mul(type_size.max(0))
 }
@@ -98,7 +99,7 @@ const FILE_SYSTEMS: [&[u8]; 17] = [
     b"bglockless",
 ];
 
-/// The path in a file name for MPI: without the file system in front that ROMIO understands (`ufs:/scratch/x`).
+/// The path in a file name for MPI, without the prefix by which ROMIO knows a file system (`ufs:/scratch/x`).
 pub fn path(name: &[u8]) -> &[u8] {
     match name.iter().position(|&b| b == b':') {
         Some(colon) if FILE_SYSTEMS.contains(&&name[..colon]) => &name[colon + 1..],

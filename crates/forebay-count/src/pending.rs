@@ -1,7 +1,7 @@
-//! Side slots: events whose record was locked.
+//! Side slots: they keep events whose record was locked.
 //!
-//! A slot is free, being filled, full, or being emptied. Whoever releases a record afterwards counts the full ones; so
-//! does the reader. If all slots are taken, or the record has gone, the event is added to the totals alone.
+//! A slot is free, being filled, full, or being emptied. The next thread to release a record counts the full ones; so
+//! does the reader. If all slots are taken, or the record is gone, the event is added to the totals alone.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,10 +13,10 @@ const FREE: u64 = 0;
 const FILLING: u64 = 1;
 const FULL: u64 = 2;
 const EMPTYING: u64 = 3;
-/// In the first word: the state, then kind and operation.
+/// The lowest byte of a slot's first word is its state; kind and operation are above.
 const STATE_BITS: u64 = 0xff;
 
-/// Leaves an event. False: there is no free slot.
+/// Leaves an event in a slot. Returns `false` if no slot is free.
 #[cold]
 pub fn leave(table: &Table<'_>, kind: Kind, handle: Handle, event: &Event) -> bool {
     for slot in slots(table) {
@@ -46,7 +46,8 @@ pub fn leave(table: &Table<'_>, kind: Kind, handle: Handle, event: &Event) -> bo
     false
 }
 
-/// Counts what was left. `settle`: nobody else is at work, so what was being emptied is counted, too.
+/// Counts the events in the slots. With `settle` nobody else is at work, so slots that were being emptied are
+/// counted, too.
 #[cold]
 pub fn drain(table: &Table<'_>, host: &impl Host, settle: bool) {
     for slot in slots(table) {

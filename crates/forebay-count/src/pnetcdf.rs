@@ -48,7 +48,7 @@ pub(crate) const PLACES: Places = Places {
     access: (64, 108),
 };
 
-/// `ncmpi_create`, or `ncmpi_open`.
+/// Counts `ncmpi_create`, or `ncmpi_open`.
 pub fn open_file(record: Words<'_>, create: bool, span: Span) {
     record.add(if create { file::CREATES } else { file::OPENS }, 1);
     record.mark(file::OPEN_START, file::OPEN_END, span);
@@ -59,24 +59,24 @@ fn meta(record: Words<'_>, span: Span) {
     record.spend(file::META_TIME, LAST_META_END, span);
 }
 
-/// `ncmpi_enddef`.
+/// Counts `ncmpi_enddef`.
 pub fn enddef(record: Words<'_>, span: Span) {
     meta(record, span);
 }
 
-/// `ncmpi_redef`.
+/// Counts `ncmpi_redef`.
 pub fn redef(record: Words<'_>, span: Span) {
     record.add(file::REDEFS, 1);
     meta(record, span);
 }
 
-/// `ncmpi_sync`.
+/// Counts `ncmpi_sync`.
 pub fn sync(record: Words<'_>, span: Span) {
     record.add(file::SYNCS, 1);
     meta(record, span);
 }
 
-/// `ncmpi_wait`, or `ncmpi_wait_all` if `collective`; did it succeed?
+/// Counts `ncmpi_wait`, or `ncmpi_wait_all` if `collective`; `ok` is true if it succeeded.
 pub fn wait(record: Words<'_>, collective: bool, ok: bool, span: Span) {
     let counter = match (ok, collective) {
         (false, _) => file::WAIT_FAILURES,
@@ -85,12 +85,12 @@ pub fn wait(record: Words<'_>, collective: bool, ok: bool, span: Span) {
     };
     record.add(counter, 1);
     record.mark(file::WAIT_START, file::WAIT_END, span);
-    // Waiting moves data, in either direction; the word of reads keeps its time apart from that of other calls.
+    // Waiting moves data in either direction. The word of reads keeps its time apart from that of other calls.
     record.spend(file::WAIT_TIME, LAST_READ_END, span);
 }
 
-/// `ncmpi_close`, and what the library says it has read and written through this handle; `None` if it would not say,
-/// and then the counter is -1 for good.
+/// Counts `ncmpi_close`, and the bytes that the library says it has read and written through this handle. `None` if it
+/// would not say; the counter is -1 from then on.
 pub fn close_file(record: Words<'_>, read: Option<i64>, written: Option<i64>, span: Span) {
     for (counter, bytes) in [(file::BYTES_READ, read), (file::BYTES_WRITTEN, written)] {
         let total = record.get(counter);
@@ -106,17 +106,17 @@ pub fn close_file(record: Words<'_>, read: Option<i64>, written: Option<i64>, sp
     meta(record, span);
 }
 
-/// How a call reads or writes.
+/// The function by which a call reads or writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
     /// `ncmpi_put_var...`, `_all` if collective.
     Put {
-        /// `_all`?
+        /// True for `_all`.
         collective: bool,
     },
     /// `ncmpi_get_var...`, `_all` if collective.
     Get {
-        /// `_all`?
+        /// True for `_all`.
         collective: bool,
     },
     /// `ncmpi_iput_var...`, counted when it is posted.
@@ -158,7 +158,7 @@ impl Verb {
     }
 }
 
-/// The letter after `var` in the name of a function: what part of the variable it takes.
+/// The part of a variable that a function takes, by the letter after `var` in its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// `var`: all of it.
@@ -177,26 +177,26 @@ pub enum Part {
     Vard,
 }
 
-/// What a variable is like.
+/// The shape of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     /// Dimensions.
     pub ndims: i64,
-    /// Elements, of one record if it is a record variable.
+    /// Elements; those of one record if it is a record variable.
     pub npoints: i64,
     /// Bytes of an element in the file.
     pub element_bytes: i64,
-    /// Does its first dimension grow?
+    /// True if its first dimension grows.
     pub record: bool,
 }
 
-/// `ncmpi_def_var`, `ncmpi_inq_varid`.
+/// Counts `ncmpi_def_var` or `ncmpi_inq_varid`.
 pub fn open(record: Words<'_>, span: Span) {
     record.add(OPENS, 1);
     library::open(record, span);
 }
 
-/// Notes what the variable is like.
+/// Notes the shape of the variable.
 pub fn describe(record: Words<'_>, shape: &Shape) {
     record.set(NDIMS, shape.ndims);
     record.set(NPOINTS, shape.npoints);
@@ -206,7 +206,7 @@ pub fn describe(record: Words<'_>, shape: &Shape) {
     }
 }
 
-/// What a variable was described as.
+/// The shape that [`describe`] noted.
 pub fn shape(record: Words<'_>) -> Shape {
     Shape {
         ndims: record.get(NDIMS),
@@ -216,7 +216,8 @@ pub fn shape(record: Words<'_>) -> Shape {
     }
 }
 
-/// An access of `bytes`; `lengths` and `strides` by dimension, slowest first, or empty where the call has none.
+/// The words by which an access of `bytes` differs from others. `lengths` and `strides` are by dimension, slowest
+/// first, or empty where the call has none.
 pub fn access(bytes: i64, lengths: &[i64], strides: &[i64]) -> [i64; ACCESS_WORDS] {
     let mut words = [0; ACCESS_WORDS];
     words[0] = bytes;
@@ -228,14 +229,14 @@ pub fn access(bytes: i64, lengths: &[i64], strides: &[i64]) -> [i64; ACCESS_WORD
     words
 }
 
-/// One call that moves data.
+/// Counts one call that moves data.
 pub fn transfer(record: Words<'_>, verb: Verb, part: Part, bytes: i64, span: Span) {
     record.add(verb.first_counter() + part as usize, 1);
     record.add(verb.mode_counter(), 1);
     library::transfer(record, &PLACES, verb.direction(), bytes, span);
 }
 
-/// Bytes of an element of a netCDF type in the file; 8 for what is unknown, the largest there is.
+/// Bytes of an element of a netCDF type in the file. An unknown type counts as 8, the largest there is.
 pub fn element_bytes(nc_type: i32) -> i64 {
     match nc_type {
         1 | 2 | 7 => 1,

@@ -1,18 +1,19 @@
 //! Counters of the POSIX interface, as Darshan defines them.
 //!
-//! Three rules are more exact than Darshan's own library: offsets are those of the descriptor (Darshan keeps one per
-//! file), appended bytes are counted where they landed, and what `copy_file_range` and its kin move is counted
-//! as reads and writes.
+//! Three rules are more exact than Darshan's own library. Offsets are those of the descriptor; Darshan keeps one per
+//! file. Appended bytes are counted where they landed. What `copy_file_range` and its kin move is counted as reads and
+//! writes.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 use crate::event::{CREATED, Event, MEMORY_NOT_ALIGNED, Op, WAS_THERE};
 use crate::heat::{self, Direction};
 use crate::layout::{
-    COMMON_STATE, HEAD_WORDS, Kind, LAST_DIRECTION, LAST_META_END, LAST_READ_END, LAST_WRITE_END,
+    COMMON_STATE, Kind, LAST_DIRECTION, LAST_META_END, LAST_READ_END, LAST_WRITE_END,
 };
+use crate::record::SizedWords;
 use crate::table::{Host, Record, Table};
-use crate::track::{add, bucket, earliest, latest, raise, timer};
+use crate::track::{self, add, bucket, earliest, latest, raise, timer};
 
 /// Integer counters.
 pub const INTS: usize = Kind::Posix.shape().ints;
@@ -131,32 +132,17 @@ pub const BEFORE: usize = COMMON_STATE + 3;
 pub const MAPPED_BYTES: usize = COMMON_STATE + 4;
 /// Calls and bytes of `copy_file_range` and its kin that read this file.
 pub const COPIED_OUT: usize = COMMON_STATE + 5;
-/// Those that wrote this file.
+/// Calls and bytes of the same calls that wrote this file.
 pub const COPIED_IN: usize = COMMON_STATE + 7;
 const STATE_WORDS: usize = COMMON_STATE + 9;
 const _: () = assert!(STATE_WORDS <= Kind::Posix.shape().state);
 
-/// Memory is called aligned at multiples of this, as Darshan does by default.
+/// Memory at a multiple of this counts as aligned, as with Darshan by default.
 pub const MEMORY_ALIGNMENT: u64 = 8;
 
-/// The words of a record of this kind, with a length that the compiler knows.
-struct Words<'t> {
-    ints: &'t [AtomicU64; INTS],
-    times: &'t [AtomicU64; TIMES],
-    state: &'t [AtomicU64; Kind::Posix.shape().state],
-}
+type Words<'t> = SizedWords<'t, INTS, TIMES, { Kind::Posix.shape().state }>;
 
-impl<'t> Words<'t> {
-    #[inline(always)]
-    fn of(record: &Record<'t>) -> Option<Self> {
-        let (ints, rest) = record.words.get(HEAD_WORDS..)?.split_first_chunk()?;
-        let (times, rest) = rest.split_first_chunk()?;
-        let state = rest.first_chunk()?;
-        Some(Words { ints, times, state })
-    }
-}
-
-/// Counts one call. The record is locked.
+/// Counts one call. The caller holds the lock of the record.
 #[inline(always)]
 pub fn apply(table: &Table<'_>, record: &Record<'_>, event: &Event, host: &impl Host) {
     let Some(w) = Words::of(record) else {
@@ -241,7 +227,7 @@ fn open(w: &Words<'_>, event: &Event) {
     meta(w, event.start_ns, event.end_ns);
 }
 
-/// What is known of the file itself.
+/// Notes what an open tells of the file itself.
 fn facts(w: &Words<'_>, event: &Event) {
     let mode = event.aux >> 32 & 0xffff;
     if mode != 0 {
@@ -342,7 +328,7 @@ fn transfer<const READ: bool>(
     if !is_aligned(offset, alignment) {
         add(&w.ints[FILE_NOT_ALIGNED], 1);
     }
-    // Files that share a record have no common order of accesses.
+    // The accesses of several files have no common order.
     if !record.is_folded() {
         order(table, record, w, side, event, host);
     }
@@ -367,7 +353,7 @@ fn is_aligned(offset: i64, alignment: u64) -> bool {
     }
 }
 
-/// Sequential and consecutive accesses, strides, changes of direction.
+/// Counts sequential and consecutive accesses, strides, and changes of direction.
 #[inline(always)]
 fn order(
     table: &Table<'_>,
@@ -399,7 +385,7 @@ fn order(
     }
 }
 
-/// Adds the record of a file to that of its directory. Both are locked.
+/// Adds the record of a file to that of its directory. The caller holds both locks.
 pub fn fold(table: &Table<'_>, from: &Record<'_>, into: &Record<'_>, host: &impl Host) {
     let (Some(a), Some(b)) = (Words::of(from), Words::of(into)) else {
         return;
@@ -442,25 +428,16 @@ pub fn fold(table: &Table<'_>, from: &Record<'_>, into: &Record<'_>, host: &impl
     }
     for (set, places) in [(0, (ACCESS, ACCESS_COUNT)), (1, (STRIDE, STRIDE_COUNT))] {
         from.tracked(table, set, places, 1, |value, count| {
-            let value = value.map(|v| v.load(Relaxed) as i64);
-            if let Some(value) = value {
-                into.track(table, set, places, &[value], count, host);
-            }
+            let value = value[0].load(Relaxed) as i64;
+            into.track(table, set, places, &[value], count, host);
         });
     }
 }
 
-/// What a record weighs when one has to go: its bytes, or its nanoseconds if they are more.
+/// What the record weighs, see [`track::weight`].
 pub fn weight(record: &Record<'_>) -> u64 {
-    Words::of(record).map_or(0, |w| {
-        let sum = |words: [&AtomicU64; 2]| {
-            words
-                .iter()
-                .map(|x| x.load(Relaxed))
-                .fold(0, u64::saturating_add)
-        };
-        let bytes = sum([&w.ints[BYTES_READ], &w.ints[BYTES_WRITTEN]]);
-        let time = sum([&w.times[READ_TIME], &w.times[WRITE_TIME]]);
-        bytes.max(time.saturating_add(w.times[META_TIME].load(Relaxed)))
-    })
+    track::weight(
+        &record.ints()[BYTES_READ..=BYTES_WRITTEN],
+        &record.times()[READ_TIME..=META_TIME],
+    )
 }

@@ -1,7 +1,7 @@
-//! The other side: a table as values.
+//! The reader's side: a table as values.
 //!
-//! The bytes of a table may come from a process that was killed in the middle of a call or that is still at work, so
-//! everything is checked, nothing is waited for, and times are those of the moment of copying.
+//! The bytes of a table may come from a process that was killed in the middle of a call, or that is still at work. So
+//! everything is checked, and nothing is waited for. Counters are those of the moment when the bytes were copied.
 //!
 //! ```
 //! use forebay_count::{Kind, read};
@@ -46,17 +46,17 @@ impl core::fmt::Display for NoTable {
 
 impl core::error::Error for NoTable {}
 
-/// The words of a table file; what is left of a last, incomplete word is dropped.
+/// The words of a table file. An incomplete last word is dropped.
 pub fn words(bytes: &[u8]) -> impl Iterator<Item = AtomicU64> {
     bytes
         .chunks_exact(WORD_BYTES)
         .map(|c| AtomicU64::new(u64::from_ne_bytes(c.try_into().unwrap_or_default())))
 }
 
-/// A copy of a table, ready to be read: what was left in side slots is counted.
+/// Opens a copy of a table and counts the events in its side slots.
 ///
 /// # Errors
-/// [`NoTable`] if the words are none, for instance because its process was killed while it made it.
+/// [`NoTable`] if the words are no table, for instance because its process was killed while it made it.
 pub fn open(words: &[AtomicU64]) -> Result<Table<'_>, NoTable> {
     let table = Table::attach(words).ok_or(NoTable)?;
     table.settle();
@@ -66,7 +66,7 @@ pub fn open(words: &[AtomicU64]) -> Result<Table<'_>, NoTable> {
 /// How a process, or the program in it, ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// It wrote nothing about it: it runs, or was killed.
+    /// The process wrote nothing about its end: it runs, or was killed.
     Unsaid,
     /// It exited with this code.
     Exit(i32),
@@ -79,7 +79,7 @@ pub enum End {
 }
 
 impl End {
-    /// Numbers for [`H_END`] and [`H_END_CODE`].
+    /// The numbers for [`H_END`] and [`H_END_CODE`].
     pub fn to_words(self) -> (u64, u64) {
         match self {
             End::Unsaid => (0, 0),
@@ -125,30 +125,21 @@ pub struct ProcIo {
     pub read_bytes: u64,
     /// Bytes sent to storage.
     pub write_bytes: u64,
-    /// Bytes that were to be written and were not.
+    /// Bytes that were to be written to storage and were not.
     pub cancelled_write_bytes: u64,
 }
 
 impl ProcIo {
-    /// In the order of the file.
+    /// From the numbers in the order of the file.
     pub fn from_array(a: [u64; 7]) -> Self {
-        let [
-            rchar,
-            wchar,
-            syscr,
-            syscw,
-            read_bytes,
-            write_bytes,
-            cancelled_write_bytes,
-        ] = a;
         ProcIo {
-            rchar,
-            wchar,
-            syscr,
-            syscw,
-            read_bytes,
-            write_bytes,
-            cancelled_write_bytes,
+            rchar: a[0],
+            wchar: a[1],
+            syscr: a[2],
+            syscw: a[3],
+            read_bytes: a[4],
+            write_bytes: a[5],
+            cancelled_write_bytes: a[6],
         }
     }
 }
@@ -158,13 +149,13 @@ impl ProcIo {
 pub struct Process {
     /// Process id.
     pub pid: u32,
-    /// Parent at the start of the table.
+    /// Process id of the parent when the table began.
     pub ppid: u32,
     /// Start of the process, clock ticks since boot.
     pub start_ticks: u64,
     /// Number of the table in this process.
     pub serial: u64,
-    /// The table came about by a fork; else by the start of a program.
+    /// True if a fork began the table, false if a program did.
     pub by_fork: bool,
     /// Real user.
     pub uid: u32,
@@ -172,13 +163,13 @@ pub struct Process {
     pub start_realtime_ns: u64,
     /// CLOCK_REALTIME of the last sign of life, ns: a call that was counted, or the end.
     pub last_realtime_ns: u64,
-    /// Rank, number of ranks (0 unknown), and who said so.
+    /// Rank, number of ranks (0 unknown), and where they are from.
     pub rank: Option<(u32, u32, RankSource)>,
-    /// How it ended.
+    /// How the process ended.
     pub end: End,
     /// /proc/self/io when the table began.
     pub io_first: ProcIo,
-    /// The same at the last look; before the end where the process was killed.
+    /// The same at the last look, which is before the end if the process was killed.
     pub io_last: ProcIo,
     hostname: [u8; SHORT_TEXT_WORDS * WORD_BYTES],
     job_key: [u8; SHORT_TEXT_WORDS * WORD_BYTES],
@@ -225,7 +216,7 @@ fn text<const N: usize>(table: &Table<'_>, at: usize) -> [u8; N] {
     out
 }
 
-/// The header.
+/// Reads the header.
 pub fn process(table: &Table<'_>) -> Process {
     let io = |at| ProcIo::from_array(core::array::from_fn(|i| table.get(at + i)));
     let rank = table.get(H_RANK).checked_sub(1).map(|rank| {
@@ -276,7 +267,7 @@ pub struct Counters<const I: usize, const F: usize> {
 }
 
 /// A value and how often it occurred.
-pub type Common = (i64, i64);
+pub type Frequency = (i64, i64);
 
 /// The record of a file in one interface.
 pub struct File<'a, 't> {
@@ -284,15 +275,16 @@ pub struct File<'a, 't> {
     pub kind: Kind,
     /// Record id.
     pub id: u64,
-    /// Id of the file that it lies in, or 0.
+    /// Id of the file that holds this dataset or variable, or 0.
     pub parent: u64,
     /// Its name.
     pub name: &'a [u8],
-    /// It stands for several files, whose patterns are lost: how many, without those that have a record again.
+    /// `Some` if the record stands for several files, whose patterns are lost: how many, without those that have a
+    /// record again.
     pub folded: Option<u64>,
-    /// The file is among those of a folded record already.
+    /// True if a folded record already counts the file.
     pub counted_before: bool,
-    /// The four most common values may be wrong for want of memory.
+    /// True if the four most common values may be wrong, because memory was full.
     pub values_lost: bool,
     record: Record<'t>,
     table: &'a Table<'t>,
@@ -320,13 +312,13 @@ impl<'t> File<'_, 't> {
     /// Counters of the stream interface.
     pub fn stdio(&self) -> Option<Counters<{ stdio::INTS }, { stdio::TIMES }>> {
         let mut c = self.counters(Kind::Stdio, 0..stdio::OPEN_START)?;
-        // These are no points in time either, and always 0 in one process.
+        // These are no points in time. They are found out when ranks are joined.
         c.floats[stdio::READ_END + 1..].fill(0.0);
         Some(c)
     }
 
-    /// Counters of any interface: those in `durations` are lengths of time, the others points in time. `None` if the
-    /// record is of another kind, or `I` and `F` are not its numbers of counters.
+    /// Counters of any interface. Those in `durations` are lengths of time, the others points in time. `None` if the
+    /// record is of another kind, or if `I` and `F` are not its numbers of counters.
     pub fn counters<const I: usize, const F: usize>(
         &self,
         kind: Kind,
@@ -351,13 +343,13 @@ impl<'t> File<'_, 't> {
         })
     }
 
-    /// All accesses whose frequency is known, at most [`TRACKED_VALUES`]; the most frequent first.
-    pub fn posix_accesses<'o>(&self, room: &'o mut [Common; TRACKED_VALUES]) -> &'o [Common] {
+    /// All accesses whose frequency is known, the most frequent first; at most [`TRACKED_VALUES`].
+    pub fn posix_accesses<'o>(&self, room: &'o mut [Frequency; TRACKED_VALUES]) -> &'o [Frequency] {
         self.common(0, (posix::ACCESS, posix::ACCESS_COUNT), room)
     }
 
-    /// The same of strides.
-    pub fn posix_strides<'o>(&self, room: &'o mut [Common; TRACKED_VALUES]) -> &'o [Common] {
+    /// All strides whose frequency is known, in the same order.
+    pub fn posix_strides<'o>(&self, room: &'o mut [Frequency; TRACKED_VALUES]) -> &'o [Frequency] {
         self.common(1, (posix::STRIDE, posix::STRIDE_COUNT), room)
     }
 
@@ -366,14 +358,14 @@ impl<'t> File<'_, 't> {
         &self,
         set: usize,
         places: (usize, usize),
-        room: &'o mut [Common; TRACKED_VALUES],
-    ) -> &'o [Common] {
+        room: &'o mut [Frequency; TRACKED_VALUES],
+    ) -> &'o [Frequency] {
         let mut n = 0;
         if self.kind.shape().value_words == 1 && set < self.kind.shape().value_sets {
             self.record
                 .tracked(self.table, set, places, 1, |value, count| {
-                    if let (Some(value), Some(place)) = (value, room.get_mut(n)) {
-                        *place = (value.load(Relaxed) as i64, count);
+                    if let Some(place) = room.get_mut(n) {
+                        *place = (value[0].load(Relaxed) as i64, count);
                         n += 1;
                     }
                 });
@@ -382,7 +374,7 @@ impl<'t> File<'_, 't> {
         &room[..n]
     }
 
-    /// What Darshan's counters do not say of a file.
+    /// What is known of a file beside Darshan's counters.
     pub fn facts(&self) -> Facts {
         let state = |i: usize| self.record.state()[i].load(Relaxed);
         match self.kind {
@@ -405,22 +397,22 @@ impl<'t> File<'_, 't> {
         }
     }
 
-    /// The record itself, and its table.
+    /// The record as it is in its table, and that table.
     pub fn record(&self) -> (&Record<'t>, &Table<'t>) {
         (&self.record, self.table)
     }
 }
 
-/// What Darshan's counters do not say of a file.
+/// What is known of a file beside Darshan's counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Facts {
-    /// Bytes in the file when this process first opened it, before it was truncated by that; `None` unknown.
+    /// Bytes in the file when this process first opened it, before that open truncated it; `None` if unknown.
     pub size_at_open: Option<u64>,
-    /// This process created it; `None` unknown.
+    /// True if this process created the file; `None` if unknown.
     pub created: Option<bool>,
     /// Bytes mapped into memory.
     pub mapped_bytes: u64,
-    /// Calls and bytes of `copy_file_range` and its kin from this file; they are in the counters, too.
+    /// Calls and bytes of `copy_file_range` and its kin from this file. The counters have them, too.
     pub copied_out: (u64, u64),
     /// The same to this file.
     pub copied_in: (u64, u64),
@@ -470,7 +462,7 @@ pub struct Totals {
     pub meta_ns: u64,
 }
 
-/// One of the totals.
+/// Reads one of the totals.
 pub fn totals(table: &Table<'_>, bulk: Bulk) -> Totals {
     let word = |i| table.get(bulk as usize + i);
     Totals {
@@ -485,7 +477,7 @@ pub fn totals(table: &Table<'_>, bulk: Bulk) -> Totals {
     }
 }
 
-/// Calls without a counter of their own: name, calls, nanoseconds; those that occurred.
+/// The calls without a counter of their own that occurred: name, calls, nanoseconds.
 pub fn extras(table: &Table<'_>) -> impl Iterator<Item = (&'static str, u64, u64)> {
     Extra::NAMES.into_iter().filter_map(move |(name, extra)| {
         let at = H_EXTRAS + 2 * extra as usize;
@@ -494,7 +486,7 @@ pub fn extras(table: &Table<'_>) -> impl Iterator<Item = (&'static str, u64, u64
     })
 }
 
-/// Files that may have been counted twice in folded records, because even the list of their ids was full.
+/// How many files may have been counted twice in folded records, because the list of their ids was full.
 pub fn unsure_files(table: &Table<'_>) -> u64 {
     table.get(H_UNSURE_FILES)
 }

@@ -1,4 +1,4 @@
-//! One record: its words, and the values whose frequency it tracks.
+//! One record: its words, and the values whose frequency it tracks. It does not know what a counter means.
 
 use core::sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed};
 
@@ -16,20 +16,39 @@ pub struct Record<'t> {
     pub kind: Kind,
 }
 
+/// The words that the rules of one kind change, with lengths that the compiler knows.
+pub(crate) struct SizedWords<'t, const INTS: usize, const TIMES: usize, const STATE: usize> {
+    pub ints: &'t [AtomicU64; INTS],
+    pub times: &'t [AtomicU64; TIMES],
+    pub state: &'t [AtomicU64; STATE],
+}
+
+impl<'t, const INTS: usize, const TIMES: usize, const STATE: usize>
+    SizedWords<'t, INTS, TIMES, STATE>
+{
+    #[inline(always)]
+    pub fn of(record: &Record<'t>) -> Option<Self> {
+        let (ints, rest) = record.words.get(HEAD_WORDS..)?.split_first_chunk()?;
+        let (times, rest) = rest.split_first_chunk()?;
+        let state = rest.first_chunk()?;
+        Some(SizedWords { ints, times, state })
+    }
+}
+
 impl<'t> Record<'t> {
-    /// Record id; 0 of one that is gone.
+    /// Record id; 0 if the record is gone.
     #[inline(always)]
     pub fn id(&self) -> u64 {
         self.words[ID].load(Ordering::Acquire)
     }
 
-    /// Does it stand for several files?
+    /// True if it stands for several files.
     #[inline(always)]
     pub fn is_folded(&self) -> bool {
         self.words[KIND_FLAGS].load(Relaxed) & FOLDED != 0
     }
 
-    /// Has it counted anything?
+    /// True if it has counted anything.
     pub fn is_used(&self) -> bool {
         self.ints()
             .iter()
@@ -57,8 +76,8 @@ impl<'t> Record<'t> {
         &self.words[HEAD_WORDS + s.ints + s.times..]
     }
 
-    /// Counts `n` more of `value` in a set of tracked values, whose four places begin at these indices of the integer
-    /// counters. The record is locked.
+    /// Counts `n` more of `value` in a set of tracked values. Its four places begin at the given indices of the integer
+    /// counters, first those of values, then those of counts. The caller holds the lock of the record.
     #[inline(always)]
     pub fn track(
         &self,
@@ -116,27 +135,14 @@ impl<'t> Record<'t> {
         })?
     }
 
-    /// Its cell, or 0.
+    /// The cell of that area, or 0.
     pub(crate) fn overflow_cell(&self, set: usize) -> u32 {
         (self.words[OVERFLOW].load(Relaxed) >> (32 * set)) as u32
     }
 
-    /// Calls `act` with every tracked value of a set and its count; arguments as for [`Record::track`].
+    /// Calls `act` with the `value_words` words of every tracked value of a set and its count; the other arguments are
+    /// those of [`Record::track`].
     pub fn tracked(
-        &self,
-        table: &Table<'t>,
-        set: usize,
-        (values, counts): (usize, usize),
-        value_words: usize,
-        mut act: impl FnMut(Option<&AtomicU64>, i64),
-    ) {
-        self.tracked_wide(table, set, (values, counts), value_words, |value, n| {
-            act(value.first(), n)
-        });
-    }
-
-    /// [`Record::tracked`] for values of several words.
-    pub fn tracked_wide(
         &self,
         table: &Table<'t>,
         set: usize,

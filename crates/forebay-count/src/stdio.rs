@@ -1,12 +1,13 @@
 //! Counters of streams, as Darshan defines them.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 use crate::event::{Event, Op};
 use crate::heat::{self, Direction};
-use crate::layout::{COMMON_STATE, HEAD_WORDS, Kind, LAST_META_END, LAST_READ_END, LAST_WRITE_END};
+use crate::layout::{COMMON_STATE, Kind, LAST_META_END, LAST_READ_END, LAST_WRITE_END};
+use crate::record::SizedWords;
 use crate::table::{Record, Table};
-use crate::track::{add, earliest, latest, raise, timer};
+use crate::track::{self, add, earliest, latest, raise, timer};
 
 /// Integer counters.
 pub const INTS: usize = Kind::Stdio.shape().ints;
@@ -63,23 +64,9 @@ pub const READ_END: usize = 10;
 pub const SIZE_AT_OPEN: usize = COMMON_STATE;
 const _: () = assert!(COMMON_STATE < Kind::Stdio.shape().state);
 
-struct Words<'t> {
-    ints: &'t [AtomicU64; INTS],
-    times: &'t [AtomicU64; TIMES],
-    state: &'t [AtomicU64; Kind::Stdio.shape().state],
-}
+type Words<'t> = SizedWords<'t, INTS, TIMES, { Kind::Stdio.shape().state }>;
 
-impl<'t> Words<'t> {
-    #[inline(always)]
-    fn of(record: &Record<'t>) -> Option<Self> {
-        let (ints, rest) = record.words.get(HEAD_WORDS..)?.split_first_chunk()?;
-        let (times, rest) = rest.split_first_chunk()?;
-        let state = rest.first_chunk()?;
-        Some(Words { ints, times, state })
-    }
-}
-
-/// Counts one call. The record is locked.
+/// Counts one call. The caller holds the lock of the record.
 #[inline(always)]
 pub fn apply(table: &Table<'_>, record: &Record<'_>, event: &Event) {
     let Some(w) = Words::of(record) else {
@@ -156,7 +143,7 @@ fn meta(w: &Words<'_>, start: u64, end: u64) {
     timer(&w.times[META_TIME], &w.state[LAST_META_END], start, end);
 }
 
-/// Adds the record of a file to that of its directory. Both are locked.
+/// Adds the record of a file to that of its directory. The caller holds both locks.
 pub fn fold(from: &Record<'_>, into: &Record<'_>) {
     let (Some(a), Some(b)) = (Words::of(from), Words::of(into)) else {
         return;
@@ -185,20 +172,10 @@ pub fn fold(from: &Record<'_>, into: &Record<'_>) {
     }
 }
 
-/// What a record weighs when one has to go: its bytes, or its nanoseconds if they are more.
+/// What the record weighs, see [`track::weight`].
 pub fn weight(record: &Record<'_>) -> u64 {
-    Words::of(record).map_or(0, |w| {
-        let sum = |words: &[&AtomicU64]| {
-            words
-                .iter()
-                .map(|x| x.load(Relaxed))
-                .fold(0, u64::saturating_add)
-        };
-        let bytes = sum(&[&w.ints[BYTES_READ], &w.ints[BYTES_WRITTEN]]);
-        bytes.max(sum(&[
-            &w.times[READ_TIME],
-            &w.times[WRITE_TIME],
-            &w.times[META_TIME],
-        ]))
-    })
+    track::weight(
+        &record.ints()[BYTES_WRITTEN..=BYTES_READ],
+        &record.times()[META_TIME..=READ_TIME],
+    )
 }

@@ -1,4 +1,4 @@
-//! Records of a table: find, make, count, fold.
+//! A table: how its records are found, made, and counted in. It makes no system call but asks a [`Host`].
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed};
@@ -10,12 +10,12 @@ use crate::layout::*;
 pub use crate::record::Record;
 use crate::{lock, pending, posix, stdio};
 
-/// Records of one bucket that are looked at; a chain is longer only in a damaged table.
+/// Most records of one bucket that are looked at. Only a damaged table has a longer chain.
 const MAX_CHAIN: usize = 1 << 16;
 
 /// What the table asks of the process that writes it.
 pub trait Host {
-    /// Makes sure that these words of the table are backed by memory. False: there is none.
+    /// Makes sure that these words of the table are backed by memory. Returns `false` if there is none.
     fn back(&self, words: Range<usize>) -> bool;
     /// Monotonic clock, ns.
     fn now_ns(&self) -> u64;
@@ -34,18 +34,18 @@ impl Host for InMemory {
     }
 }
 
-/// What is told of a process when its table begins.
+/// What a table says of its process when it begins.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Birth<'a> {
     /// Process id.
     pub pid: u32,
-    /// Parent now.
+    /// Process id of the parent now.
     pub ppid: u32,
     /// Start of the process, clock ticks since boot.
     pub start_ticks: u64,
     /// Number of the table in this process, from 0.
     pub serial: u64,
-    /// The table came about by a fork.
+    /// True if a fork began the table.
     pub by_fork: bool,
     /// Real user.
     pub uid: u32,
@@ -72,7 +72,7 @@ pub struct Name<'a> {
     pub id: u64,
     /// Cleaned path, or another name.
     pub bytes: &'a [u8],
-    /// Id of the file that it lies in, or 0.
+    /// Id of the file that holds the dataset or variable, or 0.
     pub parent: u64,
 }
 
@@ -87,7 +87,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Where a record is. It may be gone by the time it is used; the id tells.
+/// Where a record is. The record may be gone when the handle is used; then its id differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handle {
     /// First cell.
@@ -96,7 +96,8 @@ pub struct Handle {
     pub id: u64,
 }
 
-/// Traffic that is counted without a record. The order of the words is that of the fields.
+/// Traffic that is counted without a record. The words are in the order of the fields of
+/// [`crate::read::Totals`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Bulk {
@@ -104,7 +105,7 @@ pub enum Bulk {
     Unplaced = H_UNPLACED,
     /// Paths that are left out.
     Excluded = H_EXCLUDED,
-    /// Descriptors that are no files.
+    /// Pipes, sockets and terminals.
     NoFiles = H_NO_FILES,
 }
 
@@ -156,7 +157,7 @@ impl<'t> Table<'t> {
         table.put_text(H_EXE, PATH_TEXT_WORDS, birth.exe);
         table.put_text(H_ARGS, ARGS_TEXT_WORDS, birth.args);
         table.put_text(H_CWD, PATH_TEXT_WORDS, birth.cwd);
-        // The last resort of folding is there from the start.
+        // Made now, because later there may be no room for the last resort of folding.
         for kind in [Kind::Posix, Kind::Stdio] {
             heap::make_last_resort(&table, kind, host)?;
         }
@@ -164,7 +165,7 @@ impl<'t> Table<'t> {
         Some(table)
     }
 
-    /// A table that was begun before. `None` if this is none; what is inside may still be damaged.
+    /// A table that was begun before. `None` if these words are no table. What is inside may still be damaged.
     #[inline]
     pub fn attach(words: &'t [AtomicU64]) -> Option<Self> {
         let bytes = words.len() * WORD_BYTES;
@@ -181,7 +182,7 @@ impl<'t> Table<'t> {
         self.words
     }
 
-    /// A word; 0 outside.
+    /// A word; 0 outside of the table.
     #[inline(always)]
     pub fn get(&self, at: usize) -> u64 {
         self.words.get(at).map_or(0, |w| w.load(Relaxed))
@@ -195,7 +196,7 @@ impl<'t> Table<'t> {
         }
     }
 
-    /// CLOCK_REALTIME at a point of the monotonic clock, by the two at the start.
+    /// CLOCK_REALTIME at a point of the monotonic clock, by what both said when the table began.
     #[inline(always)]
     pub fn realtime(&self, monotonic_ns: u64) -> u64 {
         self.get(H_START_REALTIME)
@@ -213,7 +214,7 @@ impl<'t> Table<'t> {
         self.get(H_START_REALTIME) / TICK_NS
     }
 
-    /// Keeps as much of `text` as has room, closed with a NUL.
+    /// Stores as much of `text` as has room, closed with a NUL.
     pub fn put_text(&self, at: usize, words: usize, text: &[u8]) {
         let text = &text[..text.len().min(words * WORD_BYTES - 1)];
         for i in 0..words {
@@ -222,7 +223,7 @@ impl<'t> Table<'t> {
         }
     }
 
-    /// Adds one call to traffic that has no record: `opens` 0 or 1, a read or a write of `bytes`.
+    /// Adds one call to traffic that has no record.
     pub fn add_bulk(&self, bulk: Bulk, event: &Event) {
         let at = bulk as usize;
         let (calls, bytes, time) = match event.op {
@@ -245,25 +246,25 @@ impl<'t> Table<'t> {
         }
     }
 
-    /// Adds a call that concerns names, or that no counter stands for.
+    /// Adds a call on names, or one that has no counter.
     pub fn add_extra(&self, extra: Extra, start_ns: u64, end_ns: u64) {
         let at = H_EXTRAS + 2 * extra as usize;
         self.words[at].fetch_add(1, Relaxed);
         self.words[at + 1].fetch_add(end_ns.saturating_sub(start_ns), Relaxed);
     }
 
-    /// Says which rank this process is. `by_mpi`: MPI itself said so; else the environment.
+    /// Notes which rank this process is. `by_mpi` is true if MPI itself said so, false if the environment did.
     pub fn set_rank(&self, rank: u32, ranks: u32, by_mpi: bool) {
         self.put(H_RANK, u64::from(rank) + 1);
         self.put(H_RANKS, u64::from(ranks));
         self.put(H_RANK_SOURCE, if by_mpi { 1 } else { 2 });
     }
 
-    /// The record at a cell, if there may be one.
+    /// The record of a kind at a cell; `None` if there is none.
     #[inline(always)]
     pub fn record(&self, kind: Kind, cell: u32) -> Option<Record<'t>> {
         let at = cell as usize * CELL_WORDS;
-        // Cell 0 means "none"; what lies before the heap is no record.
+        // Cell 0 means "none". No record lies before the heap.
         if at < FIXED_WORDS {
             return None;
         }
@@ -271,7 +272,7 @@ impl<'t> Table<'t> {
         (words[KIND_FLAGS].load(Relaxed) & 0xff == kind as u64).then_some(Record { words, kind })
     }
 
-    /// The record of an id, without a lock: it may miss one that is being made.
+    /// The cell of the record with an id. It takes no lock, so it may miss a record that is being made.
     #[inline]
     pub fn find(&self, kind: Kind, id: u64) -> Option<u32> {
         self.chain(id)
@@ -294,8 +295,8 @@ impl<'t> Table<'t> {
         .take(MAX_CHAIN)
     }
 
-    /// The record of a file, made if it is new; when memory is full, the record of its directory. It is held: it
-    /// stays until [`Table::let_go`]. `None`: not even that, and the calls belong in [`Bulk::Unplaced`].
+    /// Holds the record of a file until [`Table::let_go`]. The record is made if it is new; when memory is full it is
+    /// that of the file's directory. `None` if there is not even that; the calls belong in [`Bulk::Unplaced`] then.
     pub fn hold(&self, kind: Kind, name: &Name<'_>, host: &impl Host) -> Option<Handle> {
         self.hold_found(self.find(kind, name.id), kind, name, host)
     }
@@ -325,7 +326,7 @@ impl<'t> Table<'t> {
         None
     }
 
-    /// The name of a record. `None` if the record is gone, or stands for folded files.
+    /// The name of a record; `None` if the record is gone, or stands for folded files.
     pub fn name<'o>(
         &self,
         kind: Kind,
@@ -340,7 +341,7 @@ impl<'t> Table<'t> {
         Some(heap::read_name(self, cell, room)).filter(|name| !name.is_empty())
     }
 
-    /// One more user of a record that is held.
+    /// Holds a record that is held already once more.
     pub fn hold_again(&self, kind: Kind, handle: Handle) {
         if let Some(record) = self
             .record(kind, handle.cell)
@@ -350,7 +351,7 @@ impl<'t> Table<'t> {
         }
     }
 
-    /// One user less.
+    /// Ends one hold of a record.
     #[inline]
     pub fn let_go(&self, kind: Kind, handle: Handle) {
         if let Some(record) = self
@@ -362,8 +363,8 @@ impl<'t> Table<'t> {
         }
     }
 
-    /// Counts a call on a record. Never waits; an event that finds no place is added to the totals. False: the record
-    /// is gone, and the handle is of no more use.
+    /// Counts a call on a record without waiting for long. An event that finds no place is added to the totals. Returns
+    /// `false` if the record is gone and the handle of no more use.
     #[inline]
     pub fn count(&self, kind: Kind, handle: Handle, event: &Event, host: &impl Host) -> bool {
         let Some(record) = self.record(kind, handle.cell) else {
@@ -390,7 +391,7 @@ impl<'t> Table<'t> {
         there
     }
 
-    /// Counts an event from a side slot. False: the record is locked.
+    /// Counts an event from a side slot. Returns `false` if the record is locked.
     pub(crate) fn count_left(
         &self,
         kind: Kind,
@@ -413,7 +414,7 @@ impl<'t> Table<'t> {
         true
     }
 
-    /// Runs `act` on a locked record. `None`: it is gone, or was locked for too long.
+    /// Locks a record and runs `act` on it. `None` if it is gone, or was locked for too long.
     pub fn with<R>(
         &self,
         kind: Kind,
@@ -439,8 +440,8 @@ impl<'t> Table<'t> {
         }
     }
 
-    /// Of a table whose writer is gone (or of a copy): counts what is in the side slots, brings the heat maps up to
-    /// date, and opens locks that were left behind.
+    /// Opens locks that were left behind, counts what is in the side slots, and brings the heat maps up to date. Only
+    /// for a copy, or a table whose writer is gone.
     pub fn settle(&self) {
         self.each_record(|_, record| {
             if record.words[LOCK].load(Relaxed) & 1 == 1 {
@@ -460,7 +461,7 @@ impl<'t> Table<'t> {
             self.get(H_BUCKETS) as usize,
             self.get(H_BUCKET_COUNT) as usize,
         );
-        // Every record is at least one cell, so there can't be more; a damaged chain may run in a circle.
+        // A damaged chain may run in a circle. Every record is at least one cell, so there can't be more than this.
         let mut budget = self.words.len() / CELL_WORDS;
         for bucket in 0..count.min(self.words.len()) {
             let mut next = self.get(first + bucket) as u32;

@@ -2,11 +2,11 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use darshan_sizes::size_bucket;
+use darshan_rules::size_bucket;
 
-/// Values of which the frequency is known, per file and set; Darshan tracks as many.
+/// Values whose frequency is tracked, per file and set. Darshan tracks as many.
 pub const TRACKED_VALUES: usize = 32;
-/// Values that a log holds.
+/// The most frequent values that a log holds.
 pub const COMMON_VALUES: usize = 4;
 
 /// The size bucket of `bytes`, 0 to 9.
@@ -15,7 +15,7 @@ pub fn bucket(bytes: i64) -> usize {
     size_bucket(bytes.max(0) as u64)
 }
 
-/// Adds `n`.
+/// Adds `n` to a word. The caller holds the lock, so a load and a store do.
 #[inline(always)]
 pub fn add(word: &AtomicU64, n: i64) {
     word.store(word.load(Relaxed).wrapping_add(n as u64), Relaxed);
@@ -46,8 +46,8 @@ pub fn latest(word: &AtomicU64, at: u64) {
     }
 }
 
-/// Adds to `timer` the part of start..end that lies after `last`, the end of the last call: what several threads do at
-/// the same time counts once.
+/// Adds the part of `start..end` after `last`, the end of the last call, to `timer`. So what several threads do at the
+/// same time counts once.
 #[inline(always)]
 pub fn timer(timer: &AtomicU64, last: &AtomicU64, start: u64, end: u64) {
     let before = last.load(Relaxed);
@@ -57,12 +57,23 @@ pub fn timer(timer: &AtomicU64, last: &AtomicU64, start: u64, end: u64) {
     }
 }
 
-/// What became of a value.
+/// What a record weighs when one has to be folded: its bytes, or its nanoseconds if they are more. The lightest goes.
+pub fn weight(bytes: &[AtomicU64], times: &[AtomicU64]) -> u64 {
+    let sum = |words: &[AtomicU64]| {
+        words
+            .iter()
+            .map(|word| word.load(Relaxed))
+            .fold(0, u64::saturating_add)
+    };
+    sum(bytes).max(sum(times))
+}
+
+/// What happened to a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tracked {
-    /// It is counted, or is one too many.
+    /// It was counted, or dropped because all places are taken.
     Done,
-    /// It is new, and the places in the record are taken: it belongs in the overflow.
+    /// It is new and the places in the record are taken, so it belongs in the overflow.
     NeedsOverflow,
 }
 
@@ -109,7 +120,7 @@ pub const fn overflow_words(value_words: usize) -> usize {
     (TRACKED_VALUES - COMMON_VALUES) * (value_words + 1)
 }
 
-/// Puts the most frequent of `all` (value, count) first; of two equally frequent ones the larger.
+/// Puts the most frequent of `all` (value, count) first, among equals the larger.
 pub fn sort_common(all: &mut [(i64, i64)]) {
     all.sort_unstable_by_key(|&(value, count)| core::cmp::Reverse((count, value)));
 }

@@ -180,7 +180,7 @@ fn fifty_thousand_files_leave_exact_totals_and_the_largest_keep_their_records() 
         count(&table, h, Event::plain(Op::Close, n + 13, n + 14));
         table.let_go(Kind::Posix, h);
     }
-    // Some once more: they are no new files.
+    // These files were used before: they are no new files.
     for n in 0..1000 {
         let h = hold(&table, &format!("/data/run{}/file{n}", n % 3));
         count(&table, h, Event::plain(Op::Open, 90_000, 90_001));
@@ -239,7 +239,7 @@ fn an_event_that_finds_its_record_locked_is_counted_later() {
     let h = hold(&table, "/data/a");
     let record = table.record(Kind::Posix, h.cell).unwrap();
     assert!(lock::try_once(&record.words[LOCK]));
-    // What a signal handler does that interrupts the holder of the lock.
+    // A signal handler that interrupts the holder of the lock does this.
     count(&table, h, at(Op::Write, 0, 10, 1, 2));
     assert!(files(&table).is_empty());
     lock::release(&record.words[LOCK]);

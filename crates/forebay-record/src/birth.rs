@@ -1,4 +1,4 @@
-//! Makes a table: a file in the directory of the run, mapped, backed where it is used, and closed again.
+//! Makes a table: a file in the directory of the run, mapped, backed by memory where it is used, and closed again.
 
 use core::ffi::{CStr, c_char};
 use core::ops::Range;
@@ -16,13 +16,13 @@ use crate::limits;
 use crate::own_reads;
 use crate::state;
 
-/// Names that are tried, one after the other, before the directory is given up.
+/// Most file names that are tried before the directory is given up.
 const MAX_NAMES: u64 = 1000;
-/// A table's name behind its directory has room here.
+/// Room for the directory and the name of a table in it.
 const PATH_BYTES: usize = MAX_DIR_BYTES + 80;
 const ARGS_BYTES: usize = 3072;
 
-/// The words of a new table. `None`: there is no room, no permission, no directory.
+/// The words of a new table; `None` if there is no room, no permission or no directory.
 pub fn make(config: &Config, serial: u64, by_fork: bool) -> Option<&'static [AtomicU64]> {
     let (pid, ticks) = (kernel::getpid() as u32, start_ticks());
     let Ok((at, len, path)) = with_limits_lifted(config, (pid, ticks), serial) else {
@@ -35,14 +35,14 @@ pub fn make(config: &Config, serial: u64, by_fork: bool) -> Option<&'static [Ato
         return Some(words);
     }
     remove(&path);
-    // SAFETY: nothing refers to it any more.
+    // SAFETY: nothing refers to the mapping any more.
     unsafe { kernel::unmap(at, len) };
     leave_note(config, pid);
     None
 }
 
-/// A limit on file sizes below that of a table would kill the program, and one on descriptors stop us: both are lifted
-/// for the moment, as far as they may be.
+/// Makes the table with two limits lifted for the moment, as far as the process may lift them. A limit on file sizes
+/// below that of a table would kill the program; one on descriptors would leave it without a table.
 fn with_limits_lifted(config: &Config, process: (u32, u64), serial: u64) -> Result<Mapping, Errno> {
     let size = limits::soft_limit(libc::RLIMIT_FSIZE);
     let lifted = (size < config.table_bytes as u64)
@@ -62,10 +62,10 @@ fn with_limits_lifted(config: &Config, process: (u32, u64), serial: u64) -> Resu
     made
 }
 
-/// A mapped table: where, how many bytes, and under which name.
+/// A mapped table: its address, its bytes, and its path.
 type Mapping = (*mut u8, usize, Path);
 
-/// `pid` and `ticks` say which process this is: its number, and its start.
+/// Makes and maps the file. `pid` and `ticks`, the start of the process, are in its name.
 fn create(
     config: &Config,
     room: usize,
@@ -96,7 +96,7 @@ fn create(
             }
             Err(libc::EEXIST) => {}
             Err(libc::ENOENT) => {
-                // The directory of a run on another node.
+                // The run was started on another node, so its directory is not here yet.
                 let dir = Path::new(config.dir());
                 // SAFETY: a C string.
                 unsafe { call!(libc::SYS_mkdirat, libc::AT_FDCWD, dir.as_ptr(), 0o700) }?;
@@ -118,7 +118,7 @@ fn map(fd: i32, len: usize) -> Result<*mut u8, Errno> {
     unsafe {
         call!(libc::SYS_ftruncate, fd, len)?;
         let at = call!(libc::SYS_mmap, 0, len, prot, libc::MAP_SHARED, fd, 0)? as *mut u8;
-        // A kernel that can't back pages one by one has to do it for all of them now.
+        // A kernel that can't back single pages has to back all of them now.
         if state::populate(at.cast(), 4096) == Err(libc::EINVAL)
             && let Err(e) = call!(libc::SYS_fallocate, fd, 0, 0, len)
         {
@@ -129,7 +129,7 @@ fn map(fd: i32, len: usize) -> Result<*mut u8, Errno> {
     }
 }
 
-/// Says that there is no table, in a file without content: there may be no room for any.
+/// Leaves an empty file that says that there is no table. It is empty because there may be no room for content.
 fn leave_note(config: &Config, pid: u32) {
     let path = Path::new(config.dir())
         .text(TROUBLE_PREFIX.as_bytes())
@@ -179,7 +179,7 @@ fn describe(
         uid,
         realtime_ns: clock::realtime_ns(),
         monotonic_ns: clock::now_ns(),
-        // SAFETY: the kernel closes it with a NUL.
+        // SAFETY: the kernel closes the name with a NUL.
         hostname: unsafe { CStr::from_ptr(host.nodename.as_ptr()) }.to_bytes(),
         job_key: config.job_key(),
         exe: link(c"/proc/self/exe", &mut exe),
@@ -205,7 +205,7 @@ fn link<'o>(path: &CStr, out: &'o mut [u8]) -> &'o [u8] {
     &out[..n.unwrap_or(0)]
 }
 
-/// The 22nd field of /proc/self/stat. The second one is a name in parentheses that may contain anything.
+/// The 22nd field of /proc/self/stat. The second field is a name in parentheses that may contain anything.
 fn start_ticks() -> u64 {
     let mut room = [0; 1024];
     let text = own_reads::read_file(c"/proc/self/stat", &mut room).unwrap_or(&[]);
@@ -217,7 +217,7 @@ fn start_ticks() -> u64 {
     end::number(field)
 }
 
-/// A path that is put together.
+/// A path that is put together from pieces, closed with a NUL.
 struct Path {
     bytes: [u8; PATH_BYTES],
     len: usize,

@@ -8,16 +8,16 @@ fn clock(which: c_int) -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // Through libc: it asks the kernel's page instead of the kernel.
+    // libc reads the time from a page of the kernel, without a system call.
     // SAFETY: `t` is writable.
     unsafe { libc::clock_gettime(which, &raw mut t) };
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// The program may not read the processor's counter any more.
+/// True once the program may not read the processor's counter any more.
 static COARSE: AtomicBool = AtomicBool::new(false);
 
-/// From now on time is what the last tick of the kernel said.
+/// Takes the time from the kernel's last tick from now on, which reads no counter of the processor.
 pub fn use_coarse_clock() {
     COARSE.store(true, Ordering::Relaxed);
 }

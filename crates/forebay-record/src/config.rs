@@ -1,4 +1,5 @@
-//! What the environment says, read once at the first hook and copied, because a program may change its environment.
+//! The settings from the environment. They are read and copied once, at the first hook, because a program may change
+//! its environment.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,7 +13,7 @@ pub const MAX_DIR_BYTES: usize = 1024;
 const MAX_INCLUDE_BYTES: usize = 4096;
 const PAGE_BYTES: usize = 4096;
 
-/// Settings. All zeroes: nothing is recorded.
+/// The settings. With all zeroes nothing is recorded.
 pub struct Config {
     dir: [u8; MAX_DIR_BYTES],
     dir_len: usize,
@@ -20,7 +21,7 @@ pub struct Config {
     include_len: usize,
     /// Bytes of a table.
     pub table_bytes: usize,
-    /// Rank and number of ranks (0 unknown), by the environment.
+    /// Rank and number of ranks (0 unknown) that the environment says.
     pub rank: Option<(u32, u32)>,
     job_key: [u8; 64],
     job_key_len: usize,
@@ -37,7 +38,7 @@ impl Config {
         &self.job_key[..self.job_key_len]
     }
 
-    /// Is this clean path recorded?
+    /// True if this clean path is recorded.
     pub fn records(&self, path: &[u8]) -> bool {
         !is_left_out(path)
             || self.include[..self.include_len]
@@ -51,7 +52,7 @@ const BEING_READ: u32 = 1;
 const ON: u32 = 2;
 const OFF: u32 = 3;
 static STATE: AtomicU32 = AtomicU32::new(UNREAD);
-/// Written by the one thread that moves [`STATE`] from unread to on, read after that.
+/// The thread that moves [`STATE`] from unread to on writes it; it is read after that.
 static mut CONFIG: Config = Config {
     dir: [0; MAX_DIR_BYTES],
     dir_len: 0,
@@ -69,7 +70,7 @@ pub fn get() -> Option<&'static Config> {
     if state == UNREAD {
         state = read();
     }
-    // SAFETY: once it is on, nobody writes it any more.
+    // SAFETY: once the state is `ON`, nobody writes the settings any more.
     (state == ON).then(|| unsafe {
         let at = &raw const CONFIG;
         &*at
@@ -84,7 +85,7 @@ fn read() -> u32 {
     {
         return STATE.load(Ordering::Acquire);
     }
-    // SAFETY: this thread alone is here, once.
+    // SAFETY: the exchange above lets a single thread come here, once.
     let config = unsafe {
         let at = &raw mut CONFIG;
         &mut *at
@@ -119,8 +120,8 @@ fn fill(config: &mut Config) -> bool {
     true
 }
 
-/// Variables in which launchers say a rank and the number of ranks, and one without which the first does not mean
-/// that: RANK alone may be anything, and a batch script of Slurm is no task.
+/// Variables in which launchers say a rank and the number of ranks. The third one must be there for the first to mean a
+/// rank: RANK alone may be anything, and a batch script of Slurm is no task.
 const RANKS: [(&str, &str, &str); 5] = [
     ("PMI_RANK", "PMI_SIZE", "PMI_RANK"),
     (
@@ -142,7 +143,7 @@ fn rank() -> Option<(u32, u32)> {
     })
 }
 
-/// Variables that name the job to all of its processes and to no others; those of a tuple are joined with a dot.
+/// Variables that are the same in all processes of a launch and in no others. Both of a tuple are joined with a dot.
 const JOB_KEYS: [(&str, &str); 6] = [
     ("PMIX_NAMESPACE", ""),
     ("TORCHELASTIC_RUN_ID", ""),
@@ -189,6 +190,6 @@ fn number(text: &[u8]) -> Option<usize> {
 }
 
 fn variable(name: &str) -> Option<&'static [u8]> {
-    // Read before the program runs, or by a program that calls a hook before its environment moves.
+    // This runs before the program, or in a program that calls a hook before it changes its environment.
     environment::variable(name.as_bytes())
 }

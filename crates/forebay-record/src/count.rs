@@ -1,4 +1,4 @@
-//! From calls to events: what all hooks of one sort have in common.
+//! Turns calls into events, for all hooks of one sort.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
@@ -15,9 +15,9 @@ use crate::record_names::with_name;
 use crate::state::{self, Recording, recording};
 use forebay_hook::kernel;
 
-/// What a libc function gives back.
+/// The result of a libc function.
 pub trait Outcome: Copy {
-    /// Did it fail?
+    /// True if the call failed.
     fn failed(self) -> bool;
 }
 
@@ -44,7 +44,8 @@ impl<T> Outcome for *mut T {
 
 // ---- reads and writes ----
 
-/// A read or write of a descriptor. `offset`: where it goes, unless at the position. `aligned`: the program's memory is.
+/// Makes and counts a read or write of a descriptor. `offset` is `None` for a call at the position. `aligned` is true
+/// if the program's memory is.
 #[inline(always)]
 pub fn transfer(
     fd: c_int,
@@ -86,7 +87,7 @@ pub fn transfer(
     moved
 }
 
-/// Counts on the record of a descriptor; forgets a record that is gone.
+/// Counts an event on the record of a descriptor. Forgets a record that is gone.
 #[inline(always)]
 pub fn count_posix(recording: &Recording, view: &View, handle: Handle, event: &Event) {
     if !recording.table.count(Kind::Posix, handle, event, recording) && !state::is_borrowed() {
@@ -94,12 +95,12 @@ pub fn count_posix(recording: &Recording, view: &View, handle: Handle, event: &E
     }
 }
 
-/// Traffic without a record.
+/// Counts a transfer that has no record.
 fn bulk(recording: &Recording, standing: Standing, op: Op, moved: isize) {
     let total = match standing {
         Standing::Excluded => Bulk::Excluded,
         Standing::NoFile => Bulk::NoFiles,
-        // Not a descriptor, or not to be asked for.
+        // It was no descriptor, or the kernel may not be asked.
         _ if moved < 0 => return,
         _ => Bulk::Unplaced,
     };
@@ -112,7 +113,7 @@ fn bulk(recording: &Recording, standing: Standing, op: Op, moved: isize) {
     }
 }
 
-/// Moves the position behind a transfer; where the transfer began.
+/// Moves the position behind a transfer at it. Returns where the transfer began.
 #[inline(always)]
 fn advance(fd: c_int, entry: &Entry, op: Op, moved: i64) -> i64 {
     let flags = entry.flags.load(Relaxed);
@@ -128,7 +129,8 @@ fn advance(fd: c_int, entry: &Entry, op: Op, moved: i64) -> i64 {
     entry.posix.position.fetch_add(moved, Relaxed)
 }
 
-/// Where a transfer with an offset went: Linux appends to a file that was opened so, whatever the offset says.
+/// The offset at which a transfer with an offset landed. On Linux a write to a file that was opened to append goes to
+/// its end, whatever the offset says.
 #[inline(always)]
 fn placed(fd: c_int, entry: &Entry, op: Op, offset: i64, moved: i64) -> i64 {
     let appends = op == Op::Write && entry.flags.load(Relaxed) & APPEND != 0;
@@ -138,30 +140,30 @@ fn placed(fd: c_int, entry: &Entry, op: Op, offset: i64, moved: i64) -> i64 {
     offset
 }
 
-/// Is memory aligned as Darshan wants it?
+/// True if memory is aligned in Darshan's sense.
 #[inline(always)]
 pub fn is_aligned(memory: *const c_void) -> bool {
     (memory as u64).is_multiple_of(MEMORY_ALIGNMENT)
 }
 
-/// Is all memory of a vector aligned?
+/// True if all memory of a vector is aligned.
 ///
 /// # Safety
-/// `vector` is what the program gave a call, with which that call has been content, or may not be.
+/// `vector` is what the program gives the call. The kernel may still refuse it.
 pub unsafe fn is_vector_aligned(vector: *const libc::iovec, n: c_int) -> bool {
     const MOST: usize = 1024;
     let n = usize::try_from(n).unwrap_or(0);
     if (vector as usize) < 4096 || n > MOST {
         return true;
     }
-    // SAFETY: the caller's promise. A program that gives unreadable memory gets a fault here instead of EFAULT.
+    // SAFETY: the caller's promise. A program that gives unreadable memory faults here instead of getting EFAULT.
     let vector = unsafe { core::slice::from_raw_parts(vector, n) };
     vector.iter().all(|v| is_aligned(v.iov_base))
 }
 
 // ---- other calls on a descriptor ----
 
-/// A call on a descriptor that moves no bytes; `op` says how it counts, `None` if it failed.
+/// Makes a call on a descriptor that moves no bytes. If it succeeds it counts as `event_of` says.
 #[inline(always)]
 pub fn on_fd<R: Outcome>(
     fd: c_int,
@@ -187,7 +189,7 @@ pub fn on_fd<R: Outcome>(
     result
 }
 
-/// A call that moves the position of a descriptor to its result.
+/// Makes and counts a call that moves the position of a descriptor to its result.
 pub fn seek(fd: c_int, call: impl FnOnce() -> i64) -> i64 {
     on_fd(
         fd,
@@ -203,7 +205,7 @@ pub fn seek(fd: c_int, call: impl FnOnce() -> i64) -> i64 {
 
 // ---- calls on paths ----
 
-/// A call that is counted per process alone.
+/// Makes a call that is counted per process alone.
 #[inline(always)]
 pub fn extra<R>(extra: Extra, call: impl FnOnce() -> R) -> R {
     let Some(recording) = recording() else {
@@ -215,7 +217,7 @@ pub fn extra<R>(extra: Extra, call: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Counts on the record of a path, which is made if it is new.
+/// Counts an event on the record of a path, which is made if it is new. Returns `false` if the path is left out.
 ///
 /// # Safety
 /// `path` as for [`with_name`].
@@ -234,7 +236,7 @@ pub unsafe fn on_path(
     done == Some(true)
 }
 
-/// Counts on the record of a name. False: it is left out.
+/// Counts an event on the record of a name. Returns `false` if the name is left out.
 pub fn on_name(recording: &Recording, name: &[u8], event: &Event) -> bool {
     let included = config::get().is_some_and(|c| c.records(name));
     if included {
@@ -252,7 +254,7 @@ pub fn on_name(recording: &Recording, name: &[u8], event: &Event) -> bool {
     included
 }
 
-/// `stat` and its kin on a path.
+/// Makes and counts `stat` and its kin on a path.
 ///
 /// # Safety
 /// `path` as for [`with_name`].

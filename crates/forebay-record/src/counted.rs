@@ -1,26 +1,26 @@
-//! Functions of a library that comes with the program: what HDF5 and PnetCDF have in common.
+//! Functions of a library that comes with the program, as HDF5 and PnetCDF do.
 
 use forebay_hook::foreign::{Frame, Symbol};
 
 use crate::sink;
 
-/// What the functions of a library do, as far as it is counted.
+/// What a function of a library does, as far as it is counted.
 pub trait Counted: Sync + 'static {
-    /// What a caller gets for a function that no library has.
+    /// The result for a function that no library has.
     const MISSING: usize;
 
-    /// Makes the call, and counts it. `real` is the library's function.
+    /// Makes the call and counts it. `real` is the address of the library's function.
     fn count(&self, real: usize, frame: &Frame, call: impl FnOnce() -> usize) -> usize;
 }
 
-/// A function that the recorder defines anew.
+/// A function that the recorder redefines.
 pub struct Function<W> {
     next: Symbol,
     what: W,
 }
 
 impl<W> Function<W> {
-    /// The function of this name, which does this.
+    /// The function called `name`, which does `what`.
     pub const fn new(name: &str, what: W) -> Self {
         Function {
             next: Symbol::next(name),
@@ -29,7 +29,7 @@ impl<W> Function<W> {
     }
 }
 
-/// A function was called.
+/// Handles a call of a function that the recorder redefines.
 pub extern "C" fn handle<W: Counted>(frame: &Frame, function: &'static Function<W>) -> usize {
     let Some(real) = function.next.for_caller(frame.caller()) else {
         return W::MISSING;
@@ -43,7 +43,7 @@ pub extern "C" fn handle<W: Counted>(frame: &Frame, function: &'static Function<
     }
 }
 
-/// Exports a function by its name, which is given in pieces, and what it does, a `What` that is [`Counted`].
+/// Exports a function. Its name is given in pieces; what it does is a `What` that is [`Counted`].
 macro_rules! function {
     ($what:expr; $($name:literal)+) => {
         const _: () = {

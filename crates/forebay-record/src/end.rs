@@ -1,4 +1,4 @@
-//! How the process ends, and what the kernel has counted of it.
+//! How the process ends, and how many bytes the kernel has counted for it.
 
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
@@ -12,10 +12,10 @@ use crate::clock;
 use crate::own_reads;
 use crate::state;
 
-/// The figures of /proc/self/io are looked at again after so long, at the next close.
+/// The figures of /proc/self/io are read again at the first close after this time.
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
 
-/// Notes how this process ends, or begins another program.
+/// Notes how this process ends, or that it begins another program.
 pub fn note(end: End) {
     if state::is_borrowed() {
         return;
@@ -27,7 +27,7 @@ pub fn note(end: End) {
         look_at_io(&recording.table, H_IO_LAST);
     }
     let (kind, code) = end.to_words();
-    // An abort of MPI ends in an exit, too, which says less.
+    // An abort of MPI ends in an exit or abort, which says less.
     let aborts = End::MpiAbort(0).to_words().0;
     if recording.table.get(H_END) == aborts && matches!(end, End::Exit(_) | End::Abort) {
         return;
@@ -37,14 +37,14 @@ pub fn note(end: End) {
     recording.table.put(H_LAST, clock::now_ns());
 }
 
-/// Is there a table already? A process that ends needs none any more.
+/// [`note`], if there is a table already. A process that ends needs no new one.
 pub fn note_if_begun(end: End) {
     if state::has_begun() {
         note(end);
     }
 }
 
-/// Now and then, for processes that will be killed.
+/// Reads the figures of /proc/self/io about once a second, because a killed process can't do it at its end.
 #[inline]
 pub fn look_now_and_then(table: &Table<'_>, now_ns: u64) {
     static LAST: AtomicU64 = AtomicU64::new(0);
@@ -63,7 +63,7 @@ pub fn look_now_and_then(table: &Table<'_>, now_ns: u64) {
     }
 }
 
-/// Writes the figures of /proc/self/io into the header, without what the recorder itself has read.
+/// Writes the figures of /proc/self/io into the header, less what the recorder itself has read.
 pub fn look_at_io(table: &Table<'_>, at: usize) {
     let [bytes, calls] = own_reads::totals();
     let mut room = [0; 512];
@@ -96,7 +96,7 @@ extern "C" fn at_exit(code: c_int, _: *mut c_void) {
     note_if_begun(End::Exit(code));
 }
 
-/// At load time: the first handler to be registered is the last one to be called.
+/// Registers the handler of exits. Called at load time, because the first handler to be registered is called last.
 pub fn watch_exit() {
     // SAFETY: a static function of a library that is never unloaded.
     unsafe { on_exit(at_exit, null_mut()) };

@@ -1,8 +1,8 @@
-//! Which file a descriptor stands for, and where in it.
+//! Which file a descriptor stands for, and its position.
 //!
-//! What is not known is asked of the kernel at the first use: descriptors that came through an exec or a socket.
-//! The map is this process' own memory, made in chunks as descriptors are used; a child of fork gets a copy, and moves
-//! it to its own table.
+//! Descriptors that came through an exec or a socket are not known; the kernel is asked at their first use. The map is
+//! this process' own memory, made in chunks as descriptors are used. A child of fork gets a copy, and makes it lead to
+//! its own table.
 
 use core::ffi::c_int;
 use core::ptr::null_mut;
@@ -24,10 +24,10 @@ const CHUNKS: usize = 16384;
 
 /// Writes go to the end of the file.
 pub const APPEND: u32 = 1;
-/// Others move the position, too: it is asked of the kernel after each call.
+/// Others move the position, too, so the kernel is asked for it after each call.
 pub const ASK: u32 = 2;
 
-/// What a descriptor stands for, to one of the two interfaces.
+/// What a descriptor stands for in one of the two interfaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Standing {
@@ -52,7 +52,7 @@ impl Standing {
     }
 }
 
-/// A descriptor, to one of the two interfaces.
+/// A descriptor in one of the two interfaces.
 #[derive(Default)]
 pub struct View {
     standing: AtomicU32,
@@ -63,7 +63,7 @@ pub struct View {
 }
 
 impl View {
-    /// What it stands for.
+    /// What the descriptor stands for.
     #[inline(always)]
     pub fn standing(&self) -> Standing {
         Standing::from(self.standing.load(Ordering::Acquire))
@@ -78,7 +78,7 @@ impl View {
         })
     }
 
-    /// From now on it stands for this.
+    /// Sets what the descriptor stands for.
     pub fn set(&self, standing: Standing, handle: Option<Handle>) {
         if let Some(handle) = handle {
             self.cell.store(handle.cell, Relaxed);
@@ -87,7 +87,7 @@ impl View {
         self.standing.store(standing as u32, Ordering::Release);
     }
 
-    /// Forgets it; what it stood for.
+    /// Forgets what the descriptor stood for, and returns its record.
     fn take(&self) -> Option<Handle> {
         let handle = self.handle();
         self.standing.store(0, Ordering::Release);
@@ -100,16 +100,16 @@ impl View {
 #[derive(Default)]
 #[repr(align(64))]
 pub struct Entry {
-    /// To POSIX calls.
+    /// For POSIX calls.
     pub posix: View,
-    /// To calls on the stream that was made of it.
+    /// For calls on the stream over it.
     pub stream: View,
     /// [`APPEND`], [`ASK`].
     pub flags: AtomicU32,
 }
 
 impl Entry {
-    /// Forgets the descriptor: its number stands for something else from now on. Its records go with the guard.
+    /// Forgets the descriptor, because its number will stand for something else. Its records are still held.
     pub fn take(&self) -> Taken {
         self.flags.store(0, Relaxed);
         Taken {
@@ -119,17 +119,17 @@ impl Entry {
     }
 }
 
-/// The records of a descriptor that was forgotten.
+/// The records of a descriptor that was forgotten. They are held until [`Taken::let_go`].
 #[must_use]
 pub struct Taken {
-    /// To POSIX calls.
+    /// For POSIX calls.
     pub posix: Option<Handle>,
-    /// To stream calls.
+    /// For stream calls.
     pub stream: Option<Handle>,
 }
 
 impl Taken {
-    /// Nothing holds the records any more.
+    /// Lets the records go.
     pub fn let_go(self, table: &Table<'_>) {
         if let Some(handle) = self.posix {
             table.let_go(Kind::Posix, handle);
@@ -158,7 +158,7 @@ pub fn entry(fd: c_int) -> Option<&'static Entry> {
     Some(unsafe { &*chunk.add(n % CHUNK) })
 }
 
-/// The entry of a descriptor about which something is known.
+/// The entry of a descriptor, if something is known about it.
 #[inline(always)]
 pub fn known(fd: c_int) -> Option<&'static Entry> {
     let n = usize::try_from(fd).ok()?;
@@ -191,14 +191,14 @@ fn make_chunk(n: usize) -> *mut Entry {
     ) {
         Ok(_) => fresh.cast(),
         Err(other) => {
-            // SAFETY: nobody saw it.
+            // SAFETY: no other thread has seen the chunk.
             unsafe { kernel::unmap(fresh, BYTES) };
             other
         }
     }
 }
 
-/// A descriptor has come into being: forgets what its number stood for before.
+/// Begins the entry of a new descriptor: forgets what its number stood for before.
 pub fn begin(recording: &Recording, fd: c_int) -> Option<&'static Entry> {
     let entry = entry(fd)?;
     entry.take().let_go(&recording.table);
@@ -206,7 +206,8 @@ pub fn begin(recording: &Recording, fd: c_int) -> Option<&'static Entry> {
     Some(entry)
 }
 
-/// There may be something to know of descriptors up to this one. A look first: all threads share the word.
+/// Notes that something may be known of descriptors up to this one. It looks before it writes, because all threads
+/// share the word.
 #[inline(always)]
 fn reach(fd: c_int) {
     if HIGHEST.load(Relaxed) < fd {
@@ -231,30 +232,58 @@ pub fn each_known(first: u32, last: u32, mut act: impl FnMut(c_int, &'static Ent
     }
 }
 
-/// The record for POSIX calls on a descriptor; asks the kernel if it is not known.
+/// What a descriptor stands for to one interface, with its entry and the record to count in.
+type Found = (Standing, Option<&'static Entry>, Option<Handle>);
+
+/// The record for POSIX calls on a descriptor. Asks the kernel if nothing is known of it.
 #[inline(always)]
-pub fn posix(
-    recording: &Recording,
-    fd: c_int,
-) -> (Standing, Option<&'static Entry>, Option<Handle>) {
+pub fn posix(recording: &Recording, fd: c_int) -> Found {
     let Some(entry) = entry(fd) else {
         return (Standing::Unknown, None, None);
     };
     match entry.posix.standing() {
-        Standing::Unknown => resolve(recording, fd, entry),
+        Standing::Unknown => resolve(recording, fd, entry, Kind::Posix, None),
         standing => (standing, Some(entry), entry.posix.handle()),
     }
 }
 
+/// The record for calls on a stream over `fd`. `standard` is the name of a stream that is open from the start, such as
+/// `<STDIN>`.
+#[inline(always)]
+pub fn stream(recording: &Recording, fd: c_int, standard: Option<&'static [u8]>) -> Found {
+    let Some(entry) = entry(fd) else {
+        return (Standing::Unknown, None, None);
+    };
+    match entry.stream.standing() {
+        Standing::Unknown => resolve(recording, fd, entry, Kind::Stdio, standard),
+        standing => (standing, Some(entry), entry.stream.handle()),
+    }
+}
+
+/// Finds out what a descriptor is: by `standard`, else by its record in the other interface, else by the kernel.
 #[cold]
 fn resolve(
     recording: &Recording,
     fd: c_int,
     entry: &'static Entry,
-) -> (Standing, Option<&'static Entry>, Option<Handle>) {
+    kind: Kind,
+    standard: Option<&'static [u8]>,
+) -> Found {
+    let (view, other, other_kind) = match kind {
+        Kind::Stdio => (&entry.stream, &entry.posix, Kind::Posix),
+        _ => (&entry.posix, &entry.stream, Kind::Stdio),
+    };
     let mut room = [0; MAX_NAME_BYTES];
-    let (standing, handle) = match origin(recording, fd, entry, &mut room) {
-        Some(Origin::Named(name)) => match hold(recording, Kind::Posix, name) {
+    let own = other
+        .handle()
+        .and_then(|h| own_name(recording, other_kind, h, &mut room));
+    let origin = match (standard, own) {
+        (Some(name), _) => Some(Origin::Named(name)),
+        (None, Some(len)) => Some(Origin::Named(&room[..len])),
+        (None, None) => ask(fd, &mut room),
+    };
+    let (standing, handle) = match origin {
+        Some(Origin::Named(name)) => match hold(recording, kind, name) {
             Some(handle) => (Standing::File, Some(handle)),
             None => (Standing::Unknown, None),
         },
@@ -262,10 +291,12 @@ fn resolve(
         Some(Origin::NoFile) => (Standing::NoFile, None),
         None => (Standing::Unknown, None),
     };
-    // A child that shares our memory has descriptors of its own.
+    // A child of `vfork` shares this memory, but its descriptors are its own.
     if standing != Standing::Unknown && !state::is_borrowed() {
-        entry.flags.fetch_or(ASK, Relaxed);
-        entry.posix.set(standing, handle);
+        if kind == Kind::Posix {
+            entry.flags.fetch_or(ASK, Relaxed);
+        }
+        view.set(standing, handle);
         reach(fd);
     }
     (standing, Some(entry), handle)
@@ -281,24 +312,7 @@ enum Origin<'o> {
     NoFile,
 }
 
-/// What a descriptor is: by the record of its stream, else by the kernel.
-fn origin<'o>(
-    recording: &Recording,
-    fd: c_int,
-    entry: &Entry,
-    room: &'o mut [u8; MAX_NAME_BYTES],
-) -> Option<Origin<'o>> {
-    if let Some(len) = entry
-        .stream
-        .handle()
-        .and_then(|h| own_name(recording, Kind::Stdio, h, room))
-    {
-        return Some(Origin::Named(&room[..len]));
-    }
-    ask(fd, room)
-}
-
-/// What the kernel says of a descriptor.
+/// Asks the kernel what a descriptor is.
 fn ask(fd: c_int, room: &mut [u8; MAX_NAME_BYTES]) -> Option<Origin<'_>> {
     if state::is_restricted() {
         return None;
@@ -348,64 +362,14 @@ pub fn name<'o>(
     kernel::fd_name(fd, room)
 }
 
-/// The record for calls on a stream over `fd`. `standard`: its name if it is one of the three that are there from the
-/// start.
-#[inline(always)]
-pub fn stream(
-    recording: &Recording,
-    fd: c_int,
-    standard: Option<&'static [u8]>,
-) -> (Standing, Option<&'static Entry>, Option<Handle>) {
-    let Some(entry) = entry(fd) else {
-        return (Standing::Unknown, None, None);
-    };
-    match entry.stream.standing() {
-        Standing::Unknown => resolve_stream(recording, fd, entry, standard),
-        standing => (standing, Some(entry), entry.stream.handle()),
-    }
-}
-
-#[cold]
-fn resolve_stream(
-    recording: &Recording,
-    fd: c_int,
-    entry: &'static Entry,
-    standard: Option<&'static [u8]>,
-) -> (Standing, Option<&'static Entry>, Option<Handle>) {
-    let mut room = [0; MAX_NAME_BYTES];
-    let own = entry
-        .posix
-        .handle()
-        .and_then(|h| own_name(recording, Kind::Posix, h, &mut room));
-    let origin = match (standard, own) {
-        (Some(name), _) => Some(Origin::Named(name)),
-        (None, Some(len)) => Some(Origin::Named(&room[..len])),
-        (None, None) => ask(fd, &mut room),
-    };
-    let (standing, handle) = match origin {
-        Some(Origin::Named(name)) => match hold(recording, Kind::Stdio, name) {
-            Some(handle) => (Standing::File, Some(handle)),
-            None => (Standing::Unknown, None),
-        },
-        Some(Origin::Excluded) => (Standing::Excluded, None),
-        Some(Origin::NoFile) => (Standing::NoFile, None),
-        None => (Standing::Unknown, None),
-    };
-    if standing != Standing::Unknown && !state::is_borrowed() {
-        entry.stream.set(standing, handle);
-        reach(fd);
-    }
-    (standing, Some(entry), handle)
-}
-
-/// The positions of all descriptors are asked of the kernel from now on.
+/// Marks all descriptors as shared: from now on the kernel is asked for their positions.
 pub fn share_positions() {
     each_known(0, u32::MAX, |_, entry| {
         entry.flags.fetch_or(ASK, Relaxed);
     });
 }
 
-/// In a new child: the descriptors stand for the same files, in its own table.
+/// Makes the descriptors of a new child lead to the same files in its own table.
 pub fn inherit(from: &Table<'static>, to: &Recording) {
     each_known(0, u32::MAX, |_, entry| {
         for (kind, view) in [(Kind::Posix, &entry.posix), (Kind::Stdio, &entry.stream)] {
@@ -415,14 +379,14 @@ pub fn inherit(from: &Table<'static>, to: &Recording) {
             let mut room = [0; MAX_NAME_BYTES];
             let new = from
                 .name(kind, old, &mut room)
-                .and_then(|name| to.table.hold(kind, &Name::of(name), to));
+                .and_then(|name| hold(to, kind, name));
             match new {
                 Some(handle) => view.set(Standing::File, Some(handle)),
                 None => view.set(Standing::Unknown, None),
             }
         }
     });
-    // Where no handler ran before the fork.
+    // For forks before which no handler ran.
     share_positions();
     record_names::directory_changed();
 }

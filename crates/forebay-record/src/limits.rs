@@ -1,8 +1,8 @@
-//! Limits of the process that making a table lifts for the moment.
+//! Limits of the process. They are lifted for the moment in which a table is made.
 
 use forebay_hook::kernel::call;
 
-/// Sets a soft limit and gives the one before.
+/// Sets a soft limit, to the hard one at most. Returns the soft limit before.
 pub fn swap_soft_limit(which: u32, soft: u64) -> Option<u64> {
     let mut old = libc::rlimit64 {
         rlim_cur: 0,

@@ -1,4 +1,4 @@
-//! How descriptors come and go: open, close, dup.
+//! Calls that make and end descriptors: open, close, dup.
 
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed};
@@ -20,12 +20,25 @@ use forebay_hook::kernel::{self, call};
 /// What is known of a path before it is opened.
 #[derive(Clone, Copy)]
 struct Before {
-    /// [`CREATED`] or [`WAS_THERE`], if it is clear.
+    /// [`CREATED`] or [`WAS_THERE`].
     origin: u64,
     size: i64,
 }
 
-/// An open by path. `call` gives the descriptor.
+impl Before {
+    /// There was no file.
+    const MISSING: Self = Before {
+        origin: CREATED,
+        size: 0,
+    };
+}
+
+/// Can an open with these flags succeed only by making the file?
+fn creates(flags: c_int) -> bool {
+    flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL
+}
+
+/// Makes and counts an open by path. `call` returns the descriptor.
 ///
 /// # Safety
 /// `path` as for [`with_name`].
@@ -70,7 +83,7 @@ pub unsafe fn open(
     fd
 }
 
-/// A descriptor that has come into being.
+/// A descriptor that was just opened.
 pub struct Opening {
     fd: c_int,
     flags: c_int,
@@ -81,26 +94,21 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// One of which nothing was known before.
+    /// A descriptor whose file nobody looked at before the call.
     pub fn new(fd: c_int, flags: c_int, mode: u32, (start_ns, end_ns): (u64, u64)) -> Self {
-        let created = flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL;
-        let before = created.then_some(Before {
-            origin: CREATED,
-            size: 0,
-        });
         Opening {
             fd,
             flags,
             mode,
-            before,
+            before: creates(flags).then_some(Before::MISSING),
             start_ns,
             end_ns,
         }
     }
 }
 
-/// Size and presence of a file that an open may create or empty; of others, the open descriptor tells later. Only for
-/// files without a record: each file is looked at once.
+/// Looks at a file that an open may create or empty; of other files the open descriptor tells size and presence later.
+/// Files with a record are left out, so each file is looked at once.
 ///
 /// # Safety
 /// `path` as for [`with_name`].
@@ -113,11 +121,8 @@ unsafe fn look_before(
     if flags & (O_CREAT | O_TRUNC) == 0 || state::is_restricted() {
         return None;
     }
-    if flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL {
-        return Some(Before {
-            origin: CREATED,
-            size: 0,
-        });
+    if creates(flags) {
+        return Some(Before::MISSING);
     }
     // SAFETY: the caller's promise.
     let worth = unsafe {
@@ -144,10 +149,7 @@ unsafe fn look_before(
             origin: WAS_THERE,
             size: stat.st_size,
         }),
-        _ if found == libc::ENOENT => Some(Before {
-            origin: CREATED,
-            size: 0,
-        }),
+        _ if found == libc::ENOENT => Some(Before::MISSING),
         _ => None,
     }
 }
@@ -222,7 +224,7 @@ pub fn opened(recording: &Recording, name: &[u8], opening: &Opening) {
     }
 }
 
-/// Size before, and `aux` of the event, of a file that is opened for the first time. `None`: it is no file.
+/// The size before, and `aux` of the event, for a file that is opened for the first time. `None` if it is no file.
 fn first_look(opening: &Opening, mode: u32) -> Option<(i64, u64)> {
     let origin = opening.before.map_or(0, |b| b.origin);
     if state::is_restricted() {
@@ -262,7 +264,7 @@ const DEVICES: usize = 8;
 static BLOCK_SIZES: [[AtomicU64; 2]; DEVICES] =
     [const { [const { AtomicU64::new(0) }; 2] }; DEVICES];
 
-/// What Darshan calls aligned on the file system of `fd`: its block size; 1 MiB on Lustre.
+/// The alignment that Darshan takes for the file system of `fd`: its block size, but 1 MiB on Lustre.
 fn alignment(fd: c_int, device: u64) -> u32 {
     const LUSTRE: i64 = 0x0BD0_0BD0;
     const LUSTRE_ALIGNMENT: u32 = 1 << 20;
@@ -288,7 +290,8 @@ fn alignment(fd: c_int, device: u64) -> u32 {
     size
 }
 
-/// A close. What the number stood for is forgotten before, for another thread may get it at once.
+/// Makes and counts a close. It forgets the descriptor before the call, because another thread may get the number at
+/// once.
 #[inline(always)]
 pub fn close(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
     let Some(entry) = fds::known(fd) else {
@@ -317,7 +320,7 @@ pub fn close(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
     result
 }
 
-/// `close_range` and its kin, after they succeeded: nothing is known of these descriptors any more.
+/// Counts `close_range` and its kin after they succeeded, and forgets the descriptors.
 pub fn closed_range(recording: &Recording, first: u32, last: u32, (start_ns, end_ns): (u64, u64)) {
     if state::is_borrowed() {
         return;
@@ -334,7 +337,7 @@ pub fn closed_range(recording: &Recording, first: u32, last: u32, (start_ns, end
     });
 }
 
-/// `dup` and its kin: the new descriptor stands for the same open file.
+/// Makes and counts `dup` and its kin. The new descriptor stands for the same open file.
 pub fn dup(old: c_int, call: impl FnOnce() -> c_int) -> c_int {
     let Some(recording) = recording() else {
         return call();
@@ -352,7 +355,7 @@ pub fn dup(old: c_int, call: impl FnOnce() -> c_int) -> c_int {
     let Some(to) = fds::entry(new) else {
         return new;
     };
-    // A standard stream keeps its name whatever is put under it, as with Darshan.
+    // A standard stream keeps its name whatever descriptor is put under it, as with Darshan.
     let keeps_stream = new <= 2 && to.stream.standing() == Standing::File;
     let stream = keeps_stream.then(|| to.stream.handle()).flatten();
     if let Some(stream) = stream {

@@ -1,11 +1,12 @@
-//! What the recorder itself reads: small files of the kernel. The kernel counts it as the process's, so it is known.
+//! Reads small files of the kernel, and counts what it reads. The kernel takes it for the program's, so the figures of
+//! /proc/self/io are corrected by it.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_hook::kernel::{call, close, openat};
 
-/// Bytes and calls of [`read_file`]: what the kernel counts of this process and the program did not do.
+/// Bytes and calls of [`read_file`], which the kernel counts although the program did not read them.
 static OWN_READS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// Bytes and calls that the recorder itself has read.
@@ -13,12 +14,12 @@ pub fn totals() -> [u64; 2] {
     [0, 1].map(|i| OWN_READS[i].load(Ordering::Relaxed))
 }
 
-/// The kernel counts a new process from nothing.
+/// Forgets them in a new process, because the kernel counts it from zero.
 pub fn forget() {
     OWN_READS.iter().for_each(|n| n.store(0, Ordering::Relaxed));
 }
 
-/// Reads a small file whole; as much as has room.
+/// Reads a small file, as much of it as `out` has room for.
 pub fn read_file<'o>(path: &CStr, out: &'o mut [u8]) -> Option<&'o [u8]> {
     // SAFETY: a C string.
     let fd = unsafe {

@@ -1,4 +1,4 @@
-//! Names of records, from paths as the program writes them.
+//! Makes names of records from paths as the program writes them.
 
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -12,10 +12,10 @@ use crate::fds;
 use crate::state::{self, Recording};
 use forebay_hook::kernel;
 
-/// Pointers below this are no strings; the kernel answers `EFAULT`.
+/// Pointers below this are no strings; the kernel answers `EFAULT` to them.
 const LEAST_ADDRESS: usize = 4096;
 
-/// Calls `act` with the name of the record that a path stands for. `None`: it has none.
+/// Calls `act` with the name of the record that a path stands for. `None` if it stands for none.
 ///
 /// # Safety
 /// `path` is a C string or a pointer that the kernel would refuse.
@@ -63,21 +63,22 @@ fn with_relative<R>(
 
 // ---- working directory ----
 
-/// Counts up with every change.
+/// Counts the changes of the working directory.
 static VERSION: AtomicU64 = AtomicU64::new(0);
-/// The version for which the copy was made, plus one.
+/// The version of which [`COPY`] is the working directory, plus one.
 static COPY_OF: AtomicU64 = AtomicU64::new(0);
 static COPY_LEN: AtomicU64 = AtomicU64::new(0);
 static COPY: [AtomicU8; COPY_BYTES] = [const { AtomicU8::new(0) }; COPY_BYTES];
 const COPY_BYTES: usize = 512;
 static GETCWD: Real = Real::new(c"getcwd");
 
-/// After `chdir` and its kin.
+/// Forgets the copy. Called after `chdir` and its kin.
 pub fn directory_changed() {
     VERSION.fetch_add(1, Ordering::AcqRel);
 }
 
-/// The working directory as the program knows it: by libc's function, behind which the buffer's library may stand.
+/// The working directory as the program knows it. It is asked of libc's function, because the buffer's library may
+/// stand behind it.
 fn working_directory(out: &mut [u8; MAX_NAME_BYTES]) -> Option<&[u8]> {
     let version = VERSION.load(Ordering::Acquire);
     let borrowed = state::is_borrowed();

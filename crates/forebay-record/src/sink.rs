@@ -1,7 +1,7 @@
-//! Where the calls of libraries are counted: records of this process' table, and the handles that lead to them.
+//! Counts the calls of libraries in records of this process' table, and keeps the handles that lead to them.
 //!
-//! What MPI-IO, HDF5 and PnetCDF move goes through libc in the end and is counted there, too. So a file that is left
-//! out has no record here and needs no totals, and a call that finds its record gone is not missing from the bytes.
+//! The bytes of MPI-IO, HDF5 and PnetCDF go through libc in the end and are counted there, too. So a file that is left
+//! out needs neither record nor totals here, and no byte is missing if a call finds its record gone.
 
 use core::ffi::{CStr, c_char};
 
@@ -20,11 +20,11 @@ use crate::record_names;
 use crate::state::{self, Recording};
 use forebay_hook::kernel;
 
-/// A record is locked for some dozen nanoseconds; its holder may have lost its processor for some milliseconds.
-/// Libraries call from no signal handler, so that may be waited for.
+/// Most times that a thread yields for a locked record. A record is locked for some dozen nanoseconds, but its holder
+/// may have lost its processor for some milliseconds. No library call comes from a signal handler, so waiting is safe.
 const MAX_TURNS: usize = 1000;
 
-/// Is this process recorded?
+/// True if this process is recorded.
 pub fn recording() -> bool {
     state::recording().is_some()
 }
@@ -40,7 +40,7 @@ pub fn timed(call: impl FnOnce() -> usize) -> (usize, Span) {
     (result, span)
 }
 
-/// MPI has said which rank this is, of how many.
+/// Notes the rank and the number of ranks that MPI has said.
 pub fn set_rank(rank: i32, ranks: i32) {
     if let (Some(recording), Ok(rank), Ok(ranks)) = (
         state::recording(),
@@ -51,7 +51,7 @@ pub fn set_rank(rank: i32, ranks: i32) {
     }
 }
 
-/// `MPI_Abort` was called with this code.
+/// Notes that `MPI_Abort` was called with this code.
 pub fn aborting(code: i32) {
     end::note(End::MpiAbort(code));
 }
@@ -109,13 +109,13 @@ impl Open {
         }
     }
 
-    /// Is there a record at all?
+    /// True if there is a record.
     pub fn is_some(&self) -> bool {
         self.handle.is_some()
     }
 
-    /// Does it lead to a record of this process, or to none on purpose? A child has inherited handles, but not the
-    /// records.
+    /// True if it leads to a record of this process, or to none on purpose. False in a child that has inherited the
+    /// handle but not the record.
     pub fn is_usable(&self) -> bool {
         self.handle.is_none_or(|handle| {
             state::recording()
@@ -124,7 +124,13 @@ impl Open {
         })
     }
 
-    /// The handle that led here is closed.
+    /// Counts a close, and lets the record go.
+    pub fn close(&self, count: impl FnOnce(Words<'_>)) {
+        self.update(count);
+        self.release();
+    }
+
+    /// Lets the record go: the handle that led to it is closed.
     pub fn release(&self) {
         if let (Some(handle), Some(recording)) = (self.handle, state::recording()) {
             recording.table.let_go(self.kind, handle);
@@ -160,7 +166,7 @@ pub fn open_inside(kind: Kind, file: &CStr, inside: &[u8]) -> Open {
     .unwrap_or(Open::none(kind))
 }
 
-/// Calls `act` with the clean path, if it is one that is recorded.
+/// Calls `act` with the clean path if that is recorded.
 fn with_clean<R>(path: &CStr, act: impl FnOnce(&Recording, &[u8]) -> R) -> Option<R> {
     let recording = state::recording()?;
     let config = config::get()?;
@@ -182,8 +188,8 @@ fn hold(recording: &Recording, kind: Kind, name: &Name<'_>) -> Option<Open> {
     })
 }
 
-/// Notes that a library's handle leads to a record. `extra` comes back with it. A handle that leads elsewhere was closed
-/// in a way that is not counted.
+/// Notes that a library's handle leads to a record, and `extra` with it. If the handle led to another record, a call
+/// that is not counted has closed that one.
 pub fn remember<const N: usize>(handles: &Handles<N>, key: u64, open: &Open, extra: [u64; 2]) {
     let before = of_value(open.kind, handles.get(key));
     if before.handle != open.handle {
@@ -197,7 +203,7 @@ pub fn remember<const N: usize>(handles: &Handles<N>, key: u64, open: &Open, ext
     }
 }
 
-/// Is the handle one of these?
+/// True if the handle is one of these.
 pub fn is_known<const N: usize>(handles: &Handles<N>, key: u64) -> bool {
     handles.get(key).is_some()
 }
@@ -212,7 +218,7 @@ pub fn extra<const N: usize>(handles: &Handles<N>, key: u64) -> Option<[u64; 2]>
     handles.get(key).map(|[_, _, a, b]| [a, b])
 }
 
-/// The record that a library's handle has led to; it will be closed.
+/// Forgets a library's handle and returns the record that it led to, which the caller closes.
 pub fn forget<const N: usize>(handles: &Handles<N>, kind: Kind, key: u64) -> Open {
     of_value(kind, handles.remove(key))
 }

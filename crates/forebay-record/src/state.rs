@@ -1,12 +1,12 @@
 //! This process' table, and what a child must not inherit.
 //!
-//! A page that the kernel wipes in a forked child (`MADV_WIPEONFORK`), whatever made the child, leads to the table. So
-//! a child finds the page empty at its first call and makes a table of its own; the one of its parent is still
-//! mapped then, and tells which files the inherited descriptors stand for. If the child can't make one (it has
-//! changed its root or its user), it goes on in its parent's.
+//! A page leads to the table. The kernel wipes that page in a forked child (`MADV_WIPEONFORK`), whatever call made the
+//! child. So a child finds the page empty at its first call and makes a table of its own. The table of its parent is
+//! still mapped then, and tells which files the inherited descriptors stand for. If the child can't make a table (it
+//! has changed its root or its user), it goes on in its parent's.
 //!
-//! A child of `vfork` shares its parent's memory and counts in its table; it must leave alone what is
-//! known of descriptors, which are its own.
+//! A child of `vfork` shares its parent's memory and counts in its parent's table. Its descriptors are its own, so it
+//! must not change what is known of its parent's.
 
 use core::ffi::{c_int, c_void};
 use core::ops::Range;
@@ -29,7 +29,7 @@ use crate::own_reads;
 
 const PAGE_BYTES: usize = 4096;
 
-/// State of one process. All zeroes is the state of a new one.
+/// State of one process. All zeroes is the state of a new process.
 struct Page {
     phase: AtomicU32,
     owner: AtomicI32,
@@ -37,25 +37,25 @@ struct Page {
     len: AtomicUsize,
 }
 
-// SAFETY: atomics; phase `NEW` is zero, and the rest is looked at in later phases only.
+// SAFETY: it holds atomics alone. Phase `NEW` is zero, and the rest is read in later phases only.
 unsafe impl ZeroIsNew for Page {}
 
 const NEW: u32 = 0;
 const STARTING: u32 = 1;
 const READY: u32 = 2;
 const OFF: u32 = 3;
-/// A thread that meets another one making the table gives way so often before it goes on uncounted.
+/// Times that a thread yields to another one that is making the table before it goes on uncounted.
 const MAX_TURNS: usize = 1000;
 
 static PAGE: ForkPage<Page> = ForkPage::new();
-/// The table of this process or, in a new child, of its parent.
+/// The table of this process or, in a new child, that of its parent.
 static LAST_WORDS: AtomicPtr<AtomicU64> = AtomicPtr::new(null_mut());
 static LAST_LEN: AtomicUsize = AtomicUsize::new(0);
 /// Tables that this process and its ancestors since the last exec have made.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
-/// A child may share our memory. Where its making can't be seen, always.
+/// True if a child may share this memory. Always true where no hook sees how children are made.
 pub static MAY_BE_BORROWED: AtomicBool = AtomicBool::new(cfg!(not(target_arch = "x86_64")));
-/// The program has restricted the system calls that it may make: none but its own from now on.
+/// True once the program has restricted its system calls. The recorder makes none then.
 static RESTRICTED: AtomicBool = AtomicBool::new(false);
 
 /// The table of this process.
@@ -75,7 +75,7 @@ impl Host for Recording {
     }
 }
 
-/// Backs some words of a table with memory.
+/// Backs some words of a table with memory. Returns `false` if there is none.
 pub fn back(words: &'static [AtomicU64], range: Range<usize>) -> bool {
     let first = range.start * WORD_BYTES / PAGE_BYTES * PAGE_BYTES;
     let end = (range.end * WORD_BYTES)
@@ -88,17 +88,17 @@ pub fn back(words: &'static [AtomicU64], range: Range<usize>) -> bool {
     let at = unsafe { words.as_ptr().cast::<u8>().add(first) };
     match populate(at.cast_mut().cast::<c_void>(), end - first) {
         Ok(()) => true,
-        // An older kernel: all of the file was allocated when the table was made.
+        // An older kernel: the whole file was allocated when the table was made.
         Err(libc::EINVAL) => true,
         Err(_) => false,
     }
 }
 
-/// Backs pages with memory, without the signal that a first touch would bring where there is none.
+/// Backs pages with memory. Where there is none it fails, while a first touch would bring a signal.
 pub fn populate(at: *mut c_void, len: usize) -> Result<(), Errno> {
     /// `MADV_POPULATE_WRITE`, Linux 5.14.
     const POPULATE_WRITE: c_int = 23;
-    // SAFETY: the range belongs to a mapping of ours.
+    // SAFETY: the range belongs to a mapping of the recorder.
     unsafe { call!(libc::SYS_madvise, at, len, POPULATE_WRITE) }.map(drop)
 }
 
@@ -160,7 +160,7 @@ fn start() -> Option<Recording> {
     None
 }
 
-/// A table of one's own; else that of the parent.
+/// Makes a table for this process; if it can't, returns that of the parent.
 fn make(config: &config::Config) -> Option<&'static [AtomicU64]> {
     let (at, len) = (
         LAST_WORDS.load(Ordering::Acquire),
@@ -181,13 +181,13 @@ fn make(config: &config::Config) -> Option<&'static [AtomicU64]> {
         if let (Some(from), Some(to)) = (Table::attach(parent), Table::attach(words)) {
             fds::inherit(&from, &Recording { table: to });
         }
-        // SAFETY: nothing refers to it any more; what this process knew of its cells was just replaced.
+        // SAFETY: nothing refers to the mapping any more: what this process knew of its cells was just replaced.
         unsafe { kernel::unmap(at.cast(), len * WORD_BYTES) };
     }
     Some(words)
 }
 
-/// Is this a child of `vfork`, with its parent's memory? What it does to its descriptors must not be noted then.
+/// True in a child of `vfork`, which has its parent's memory. What it does to its descriptors must not be noted.
 #[inline(always)]
 pub fn is_borrowed() -> bool {
     MAY_BE_BORROWED.load(Ordering::Relaxed) && ask_whether_borrowed()
@@ -201,24 +201,24 @@ fn ask_whether_borrowed() -> bool {
     })
 }
 
-/// From now on a child may share this process' memory.
+/// Notes that a child may share this process' memory from now on.
 pub fn expect_borrowers() {
     MAY_BE_BORROWED.store(true, Ordering::Relaxed);
 }
 
-/// From now on the recorder makes no system calls.
+/// Keeps the recorder from making system calls from now on.
 pub fn restrict() {
     RESTRICTED.store(true, Ordering::Relaxed);
 }
 
-/// Does the recorder make no system calls any more?
+/// True once the recorder makes no system calls any more.
 #[inline(always)]
 pub fn is_restricted() -> bool {
     RESTRICTED.load(Ordering::Relaxed)
 }
 
-/// A child that itself has children must be known to the collector, or theirs would have no parent. And from now on
-/// two processes move the positions of the files that are open.
+/// Makes the table of a process that will have a child, so that the collector knows the child's parent. From now on two
+/// processes move the positions of the open files.
 extern "C" fn before_fork() {
     if recording().is_some() && !is_borrowed() {
         fds::share_positions();
@@ -230,7 +230,7 @@ extern "C" fn after_fork_in_child() {
     unsafe { PAGE.wipe() };
 }
 
-/// At load time, while there is one thread and no lock is held.
+/// Registers the handlers of forks. Called at load time, while there is one thread and no lock is held.
 pub fn watch_forks() {
     fork::watch(Some(before_fork), after_fork_in_child);
 }
@@ -240,7 +240,7 @@ pub fn serial() -> u64 {
     SERIAL.load(Ordering::Relaxed).saturating_sub(1)
 }
 
-/// Does this process have a table already?
+/// True if this process has a table already.
 pub fn has_begun() -> bool {
     PAGE.peek()
         .is_some_and(|page| page.phase.load(Ordering::Acquire) == READY)

@@ -1,13 +1,13 @@
-//! Sums over a job that every view shows: what was moved, how long ranks waited, how files are shared.
+//! Sums over a job that every view shows: the bytes moved, how long ranks waited, how files are shared.
 //!
-//! Bytes are counted at the *lowest* interface that saw a file (what went to the file system), time at the
-//! *highest* one (what the program waited for). So MPI-IO over POSIX is never counted twice.
+//! Bytes are counted at the *lowest* interface that saw a file, because these went to the file system. Time is counted
+//! at the *highest* one, because the program waited for that. So MPI-IO over POSIX is never counted twice.
 
 use crate::model::{FileUse, Interface, Job, RankShare, Sharing};
 use crate::units::share;
 use serde::Serialize;
 
-/// Bytes of a job or a class.
+/// Files and bytes of a job, or of one class of its files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Moved {
     /// Files.
@@ -19,12 +19,12 @@ pub struct Moved {
 }
 
 impl Moved {
-    /// Both directions.
+    /// Bytes of both directions.
     pub fn bytes(&self) -> u64 {
         self.bytes_read + self.bytes_written
     }
 
-    /// A file used by POSIX and by STDIO calls is still one file.
+    /// Adds a use of a file. `is_counted` keeps a file that POSIX and STDIO calls used from counting twice.
     fn add(&mut self, one: &FileUse, is_counted: &mut bool) {
         self.files += u64::from(!std::mem::replace(is_counted, true));
         self.bytes_read += one.total.read.bytes;
@@ -61,24 +61,24 @@ pub struct SlowestRank {
     pub seconds: f64,
 }
 
-/// The sums.
+/// The sums over a job.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Account {
-    /// At the lowest interfaces.
+    /// Files and bytes at the lowest interfaces.
     pub moved: Moved,
-    /// At the highest interfaces, mean over all ranks.
+    /// Time at the highest interfaces, mean over all ranks.
     pub time: TimeSplit,
-    /// Seconds and bytes per rank at the highest interfaces. Of files whose ranks the logger has summed, each gets
-    /// the mean of the others, and the slowest rank its own time.
+    /// Seconds and bytes per rank at the highest interfaces. Of a file whose ranks the logger has summed, the slowest
+    /// rank gets its own time, and each other one the mean of the rest.
     pub ranks: Vec<RankShare>,
-    /// The one with most seconds in I/O.
+    /// The rank with most seconds in I/O; `None` if no time was measured.
     pub slowest: Option<SlowestRank>,
-    /// By class, at the highest interfaces; in the order of [`Sharing::ALL`].
+    /// Files and bytes by class at the highest interfaces, in the order of [`Sharing::ALL`].
     pub sharing: Vec<(Sharing, Moved)>,
 }
 
 impl Account {
-    /// Of a job.
+    /// Sums up a job.
     pub fn of(job: &Job) -> Self {
         let mut account = Account {
             sharing: Sharing::ALL.map(|class| (class, Moved::default())).to_vec(),
@@ -104,14 +104,14 @@ impl Account {
         account
     }
 
-    /// MiB/s of the job: bytes over the I/O time of the slowest rank. None without time or bytes.
+    /// MiB/s of the job: bytes over the I/O time of the slowest rank. `None` without time or bytes.
     pub fn mib_per_second(&self) -> Option<f64> {
         let seconds = self.slowest?.seconds;
         (seconds > 0.0 && self.moved.bytes() > 0)
             .then(|| self.moved.bytes() as f64 / f64::from(1 << 20) / seconds)
     }
 
-    /// MiB/s per compute node (MSST'11); none if the number of nodes is unknown.
+    /// MiB/s per compute node (MSST'11); `None` if the number of nodes is unknown.
     pub fn mib_per_second_per_node(&self, job: &Job) -> Option<f64> {
         Some(self.mib_per_second()? / f64::from(job.nodes.filter(|&n| n > 0)?))
     }
@@ -215,19 +215,19 @@ pub fn rank_shares(job: &Job, wanted: impl Fn(Interface, &FileUse) -> bool) -> V
     shares
 }
 
-/// Parts of a sum over ranks that belong to each of the others and to the slowest rank; they add up to 1.
+/// Parts of a sum over ranks: that of each of the others, and that of the slowest rank. All parts add up to 1.
 fn rank_parts(reduced: &crate::model::Reduced) -> (f64, f64) {
     let total = reduced.seconds();
     let ranks = f64::from(reduced.ranks.max(1));
     let slowest = share(reduced.slowest.seconds, total);
-    // Some logs have no slowest rank, or one with less than the mean.
+    // Some logs name no slowest rank, or one with less than the mean.
     if slowest * ranks <= 1.0 || slowest > 1.0 || reduced.ranks < 2 {
         return (1.0 / ranks, 1.0 / ranks);
     }
     ((1.0 - slowest) / (ranks - 1.0), slowest)
 }
 
-/// Adding and subtracting the same value at borders may leave 1e-17 seconds on idle ranks.
+/// Sets tiny times to 0: adding and subtracting the same value at borders may leave 1e-17 seconds on idle ranks.
 fn without_rounding_dust(shares: &mut [RankShare]) {
     for share in shares {
         for value in [

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// How a figure is written.
+/// The unit of a figure, which says how it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     Seconds,
@@ -19,7 +19,7 @@ pub(crate) enum Unit {
     Rate,
 }
 
-/// One figure of both runs; none where a run does not have it.
+/// One figure of both runs; `None` where a run does not have it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Figure {
     pub(crate) key: String,
@@ -30,7 +30,7 @@ pub(crate) struct Figure {
 }
 
 impl Figure {
-    /// As text.
+    /// A value of this figure as text.
     pub(crate) fn show(&self, value: Option<f64>) -> String {
         let Some(value) = value else {
             return "unknown".to_owned();
@@ -43,7 +43,7 @@ impl Figure {
         }
     }
 
-    /// `-37 %`, `x 2.5`, `same`.
+    /// The change as text, such as `-37 %`, `x 2.5` or `same`.
     pub(crate) fn change(&self) -> String {
         let (Some(before), Some(after)) = (self.before, self.after) else {
             return "-".to_owned();
@@ -60,7 +60,7 @@ impl Figure {
     }
 }
 
-/// Two runs, compared.
+/// A comparison of two runs.
 #[derive(Debug)]
 pub struct Comparison<'r> {
     /// The run before the change.
@@ -138,8 +138,8 @@ fn figures(before: &Report, after: &Report) -> Vec<Figure> {
             after: of(after),
         });
     };
-    type Job = fn(&Report) -> Option<f64>;
-    let job: [(&str, &str, Unit, Job); 9] = [
+    type Lookup = fn(&Report) -> Option<f64>;
+    let whole_job: [(&str, &str, Unit, Lookup); 9] = [
         ("run_seconds", "run time", Unit::Seconds, |r| {
             Some(r.job.run_seconds)
         }),
@@ -180,7 +180,7 @@ fn figures(before: &Report, after: &Report) -> Vec<Figure> {
             Some(r.account.moved.files as f64)
         }),
     ];
-    for (key, name, unit, of) in job {
+    for (key, name, unit, of) in whole_job {
         add(key.to_owned(), name.to_owned(), unit, &of);
     }
     let interfaces: BTreeSet<Interface> = [before, after]
@@ -226,17 +226,17 @@ fn figures(before: &Report, after: &Report) -> Vec<Figure> {
 }
 
 impl Comparison<'_> {
-    /// Findings of the run before that the run after does not have.
+    /// Findings that only the run before has.
     pub fn gone(&self) -> Vec<&Finding> {
         missing(&self.before.findings, &self.after.findings)
     }
 
-    /// Findings of the run after that the run before did not have.
+    /// Findings that only the run after has.
     pub fn new_ones(&self) -> Vec<&Finding> {
         missing(&self.after.findings, &self.before.findings)
     }
 
-    /// Findings of both runs.
+    /// Findings that both runs have.
     pub fn still(&self) -> Vec<(&Finding, &Finding)> {
         let in_after = |code| self.after.findings.iter().find(|one| one.code == code);
         self.before
@@ -246,7 +246,7 @@ impl Comparison<'_> {
             .collect()
     }
 
-    /// For a terminal.
+    /// The comparison as text for a terminal.
     pub fn text(&self) -> String {
         let mut out = String::new();
         for (name, report) in [("before", self.before), ("after", self.after)] {
@@ -305,7 +305,7 @@ impl Comparison<'_> {
         out
     }
 
-    /// For scripts; docs/REPORT.md has the schema.
+    /// The comparison as JSON for scripts; docs/REPORT.md has the schema.
     pub fn json(&self) -> Value {
         let codes =
             |findings: Vec<&Finding>| findings.iter().map(|one| one.code).collect::<Vec<_>>();
@@ -329,13 +329,13 @@ impl Comparison<'_> {
         })
     }
 
-    /// One page with both, heat maps side by side.
+    /// The comparison as one HTML page, with both heat maps.
     pub fn html(&self) -> String {
         crate::html::compare_page(self)
     }
 }
 
-/// `12.3 s`, or `data` for findings about the data.
+/// The seconds lost as text, such as `12.3 s`; `data` for findings about the data.
 pub(crate) fn lost(finding: &Finding) -> String {
     finding
         .seconds_lost

@@ -1,5 +1,5 @@
-//! Facts for scripts. The schema is promised in docs/REPORT.md: fields are added, never changed or removed, within
-//! one version.
+//! The report as JSON for scripts. docs/REPORT.md promises the schema: within one version fields are added, never
+//! changed or removed.
 
 use crate::Report;
 use crate::account::{Moved, TimeSplit, split_of};
@@ -46,7 +46,7 @@ pub(crate) fn report(report: &Report) -> Value {
             row["class"] = json!(class);
             row
         }).collect::<Vec<_>>(),
-        // The last has none.
+        // The last bucket has no bound.
         "size_bucket_bounds": &darshan_log::SIZE_BUCKETS[..9],
         "interfaces": job.layers.iter().map(|one| layer(report, one)).collect::<Vec<_>>(),
         "slowest_files": report.slowest_files(SLOW_FILES).iter()

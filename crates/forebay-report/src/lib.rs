@@ -1,5 +1,5 @@
-//! Where a job's I/O time went: a summary for the terminal, one self-contained HTML page, findings with seconds
-//! lost, and facts for scripts, from any Darshan 3.x log.
+//! Shows where a job's I/O time went, from any Darshan 3.x log: a summary for the terminal, one self-contained HTML
+//! page, findings with seconds lost, and JSON for scripts.
 //!
 //! ```no_run
 //! let logs = [std::path::PathBuf::from("job.darshan")];
@@ -10,8 +10,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`intake`] turns logs into a [`Job`], [`account`] sums it up, [`findings`] judges it; the views only
-//! show what these say. Nothing looks at a clock or at the machine: the same logs give the same report, byte by byte.
+//! [`intake`] turns logs into a [`Job`], [`account`] sums it up, [`findings`] judges it. The views only show what these
+//! say. Nothing looks at a clock or at the machine, so the same logs give the same report, byte by byte.
 #![forbid(unsafe_code)]
 
 pub mod account;
@@ -37,23 +37,23 @@ use model::{FileUse, Job, Layer};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A job, summed up and judged.
+/// A job with its sums and its findings.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// The job.
     pub job: Job,
-    /// Its sums.
+    /// The sums over it.
     pub account: Account,
-    /// Findings: about the data first, then by seconds lost.
+    /// Its findings: those about the data first, then by seconds lost.
     pub findings: Vec<Finding>,
 }
 
 /// A log that can't be read at all.
 #[derive(Debug)]
 pub struct Error {
-    /// Which.
+    /// The log.
     pub path: PathBuf,
-    /// Why.
+    /// What is wrong with it.
     pub source: darshan_log::Error,
 }
 
@@ -69,16 +69,17 @@ impl std::error::Error for Error {
     }
 }
 
-/// Reports of all jobs in these logs, by their start; logs of one job are joined (see [`intake::group`]).
+/// Reports of all jobs in these logs, ordered by the starts of jobs. Logs of one job are joined (see
+/// [`intake::group`]).
 ///
 /// # Errors
-/// If a file is no log, or its header is damaged. Other damage becomes a finding.
+/// A file is no log, or its header is damaged. Other damage becomes a finding.
 pub fn read(paths: &[PathBuf]) -> Result<Vec<Report>, Error> {
     let (reports, errors) = read_with(paths, &Thresholds::default());
     errors.into_iter().next().map_or(Ok(reports), Err)
 }
 
-/// Like [`read`], with other limits for the findings; goes on after a log that can't be read.
+/// Like [`read`], with other limits for the findings. It goes on after a log that can't be read.
 pub fn read_with(paths: &[PathBuf], limits: &Thresholds) -> (Vec<Report>, Vec<Error>) {
     let (mut logs, mut errors) = (Vec::new(), Vec::new());
     for path in paths {
@@ -113,7 +114,7 @@ pub fn read_with(paths: &[PathBuf], limits: &Thresholds) -> (Vec<Report>, Vec<Er
     (reports, errors)
 }
 
-/// The report of one log that is open already; `name` is shown for it.
+/// The report of one log that is open already, under the name `name`.
 pub fn of_log(name: &str, log: &Log) -> Report {
     let name = text::printable(name.as_bytes());
     Report::new(
@@ -138,7 +139,7 @@ impl Report {
         }
     }
 
-    /// One screen for a terminal: 80 columns, plain text, nothing in it that a terminal would obey.
+    /// The summary for a terminal: one screen of 80 columns, plain text, without anything that a terminal would obey.
     pub fn text(&self) -> String {
         terminal::screen(self, false)
     }
@@ -148,17 +149,17 @@ impl Report {
         terminal::screen(self, true)
     }
 
-    /// At most 12 rows (`  name         text`) for the end of a run.
+    /// At most 12 rows (`  name         text`), to be shown at the end of a run.
     pub fn short_text(&self) -> String {
         terminal::short(self)
     }
 
-    /// One self-contained page.
+    /// The report as one self-contained HTML page.
     pub fn html(&self) -> String {
         html::page(self)
     }
 
-    /// For scripts; docs/REPORT.md has the schema.
+    /// The report as JSON for scripts; docs/REPORT.md has the schema.
     pub fn json(&self) -> serde_json::Value {
         json::report(self)
     }
@@ -171,7 +172,7 @@ impl Report {
             .collect()
     }
 
-    /// Those that are more than a note.
+    /// Findings about time that are more than a note.
     pub fn costly(&self) -> Vec<&Finding> {
         self.timed()
             .into_iter()

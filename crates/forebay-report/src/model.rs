@@ -1,8 +1,8 @@
 //! A job as the report sees it: sums per file and interface, small shares per rank, timelines.
 //!
-//! Nothing here knows how a log is laid out; [`crate::intake`] fills it from logs, tests fill it by hand. Its size
-//! grows with files and ranks, not with operations: what has no bound in a log (trace segments, heat map cells of
-//! many ranks) is condensed on the way in.
+//! It does not know how a log is laid out: [`crate::intake`] fills it from logs, tests fill it by hand. Its size grows
+//! with files and ranks, not with operations. What has no bound in a log (trace segments, heat map cells of many ranks)
+//! is condensed before it gets here.
 
 mod timeline;
 
@@ -46,7 +46,7 @@ pub enum Interface {
 }
 
 impl Interface {
-    /// As people write it.
+    /// The name as people write it.
     pub fn name(self) -> &'static str {
         match self {
             Interface::Posix => "POSIX",
@@ -59,7 +59,7 @@ impl Interface {
         }
     }
 
-    /// Its bytes pass through a lower layer, which counts them, too.
+    /// True if its bytes pass through a lower layer, which counts them, too.
     pub fn is_library(self) -> bool {
         matches!(
             self,
@@ -67,12 +67,12 @@ impl Interface {
         )
     }
 
-    /// Sizes of single requests are counted.
+    /// True if it counts sizes of single requests.
     pub fn has_sizes(self) -> bool {
         self != Interface::Stdio
     }
 
-    /// Sequential and consecutive requests, alignment and mmap are counted.
+    /// True if it counts sequential and consecutive requests, alignment and mmap.
     pub fn has_pattern(self) -> bool {
         self == Interface::Posix
     }
@@ -94,7 +94,7 @@ impl Sharing {
     /// All classes, in table order.
     pub const ALL: [Sharing; 3] = [Sharing::Unique, Sharing::Shared, Sharing::Partial];
 
-    /// As people write it.
+    /// The name as people write it.
     pub fn name(self) -> &'static str {
         match self {
             Sharing::Unique => "unique (N:N)",
@@ -111,7 +111,7 @@ pub struct Flow {
     pub ops: u64,
     /// Bytes moved.
     pub bytes: u64,
-    /// Highest byte offset touched; none if nothing was moved or it was not counted.
+    /// Highest byte offset touched; `None` if nothing was moved or it was not counted.
     pub max_byte: Option<u64>,
     /// Requests that start right behind the previous one of this direction.
     pub consecutive: u64,
@@ -125,7 +125,7 @@ pub struct Flow {
     pub longest: f64,
     /// First start and last end, seconds since the job's start.
     pub span: Option<(f64, f64)>,
-    /// Independent MPI-IO requests (blocking, non-blocking and split ones together: none of them is collective).
+    /// Independent MPI-IO requests: blocking, non-blocking and split ones together.
     pub independent: u64,
     /// Collective MPI-IO requests.
     pub collective: u64,
@@ -142,7 +142,7 @@ pub struct Counters {
     pub opens: u64,
     /// Seeks.
     pub seeks: u64,
-    /// stat and relatives.
+    /// stat and its kin.
     pub stats: u64,
     /// Mappings; their page faults are not seen.
     pub mmaps: u64,
@@ -152,17 +152,17 @@ pub struct Counters {
     pub switches: u64,
     /// Requests that start off the file's alignment.
     pub misaligned: u64,
-    /// That alignment in bytes; 0 if unknown.
+    /// The file's alignment in bytes; 0 if unknown.
     pub alignment: u64,
     /// Seconds in open, close, stat, seek, summed over the ranks.
     pub meta_seconds: f64,
     /// First open and last close, seconds since the job's start.
     pub span: Option<(f64, f64)>,
-    /// Most frequent request sizes and how often; an incomplete list.
+    /// Most frequent request sizes and their counts; the list is incomplete.
     pub common: Vec<(u64, u64)>,
 }
 
-/// As many common request sizes are kept.
+/// Most common request sizes that are kept.
 const COMMON_SIZES: usize = 8;
 
 impl Counters {
@@ -187,7 +187,7 @@ impl Counters {
         end(&self.read).max(end(&self.write))
     }
 
-    /// The sum of everything that is ever summed up, to judge whether it can be true.
+    /// The sum of all counters that are ever summed up, by which it is judged whether they can be true.
     pub fn weight(&self) -> u128 {
         let flow = |flow: &Flow| {
             let sizes: u128 = flow.sizes.iter().copied().map(u128::from).sum();
@@ -233,7 +233,7 @@ impl Counters {
                 None => self.common.push((size, count)),
             }
         }
-        // Ties by size, so that the order of the records does not show.
+        // Equal counts are ordered by size, so that the order of the records does not show.
         self.common
             .sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
         self.common.truncate(COMMON_SIZES);
@@ -315,7 +315,7 @@ pub struct Extreme {
     pub bytes: u64,
 }
 
-/// A record that the logger has summed over all ranks of one log: single ranks are known only at the extremes.
+/// A record that the logger has summed over all ranks of one log. Of single ranks only the extremes are known.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Reduced {
     /// The first of the ranks.
@@ -350,7 +350,7 @@ pub struct FileUse {
     pub file: usize,
     /// Ranks that touched it.
     pub ranks: u32,
-    /// How many ranks that is of all.
+    /// Whether that is one rank, some or all.
     pub sharing: Sharing,
     /// Sums over all ranks.
     pub total: Counters,
@@ -358,9 +358,9 @@ pub struct FileUse {
     pub by_rank: Vec<RankShare>,
     /// Sums over the ranks of one log each (one for most jobs, more when logs were joined).
     pub reduced: Vec<Reduced>,
-    /// No lower layer saw this file: its bytes count for the job.
+    /// True if no lower layer saw this file, so that its bytes count for the job.
     pub is_lowest: bool,
-    /// No higher layer saw this file: its time is what the program waited for.
+    /// True if no higher layer saw this file, so that its time is what the program waited for.
     pub is_highest: bool,
 }
 
@@ -371,7 +371,7 @@ impl FileUse {
             .max_by(|a, b| a.seconds.total_cmp(&b.seconds).then(b.rank.cmp(&a.rank)))
     }
 
-    /// Extremes that are known: every single rank, and the slowest of each reduced record.
+    /// The known times of ranks: every single rank, and the slowest of each reduced record.
     fn extremes(&self) -> impl Iterator<Item = Extreme> + '_ {
         let single = self.by_rank.iter().map(|share| Extreme {
             rank: share.rank,
@@ -385,13 +385,13 @@ impl FileUse {
 /// All files through one interface.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
-    /// Which.
+    /// The interface.
     pub interface: Interface,
     /// Ordered by [`FileUse::file`].
     pub uses: Vec<FileUse>,
     /// Darshan's `agg_time_by_slowest` in seconds and `agg_perf_by_slowest` in MiB/s, as far as they exist.
     pub by_slowest: Option<BySlowest>,
-    /// The logger ran out of memory here: numbers are lower bounds.
+    /// True if the logger ran out of memory here, so that numbers are lower bounds.
     pub is_partial: bool,
 }
 
@@ -428,11 +428,11 @@ pub struct File {
     pub size_at_open: Option<u64>,
     /// Whether the job created it, if the recorder noted it.
     pub created: Option<bool>,
-    /// A standard stream.
+    /// True for a standard stream.
     pub is_std_stream: bool,
-    /// Stands for files that a recorder short of memory has summed: nothing can be said about a single file.
+    /// True if it stands for several files that a recorder short of memory has summed.
     pub is_rest: bool,
-    /// For a data set of HDF5 or PnetCDF: index of the file that it lies in, if that is among the files.
+    /// For a data set of HDF5 or PnetCDF, the index of the file that holds it, if that is among the files.
     pub container: Option<usize>,
 }
 
@@ -443,11 +443,11 @@ pub struct ModuleFacts {
     pub name: String,
     /// Version of its records.
     pub version: u32,
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// The logger ran out of memory here.
+    /// True if the logger ran out of memory here.
     pub is_partial: bool,
-    /// Its records are not understood here.
+    /// True if the report can't read its records.
     pub is_unknown: bool,
 }
 
@@ -462,7 +462,7 @@ pub struct LogFacts {
     pub first_rank: u32,
     /// Ranks.
     pub ranks: u32,
-    /// Its ranks are those of an MPI program.
+    /// True if its ranks are those of an MPI program.
     pub is_mpi: bool,
 }
 
@@ -476,7 +476,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Between 0 and 1; more than all can't be seen.
+    /// The share that was seen, from 0 to 1.
     pub fn share(&self) -> f64 {
         if self.total == 0 {
             1.0
@@ -503,7 +503,7 @@ pub struct Job {
     pub start: f64,
     /// From the start to the end, seconds.
     pub run_seconds: f64,
-    /// The log has whole seconds only.
+    /// True if the log has whole seconds only.
     pub run_seconds_rounded: bool,
     /// Compute nodes, if known.
     pub nodes: Option<u32>,
@@ -539,8 +539,8 @@ impl Job {
 
     /// Decides at which interface each file's bytes and time count, see [`FileUse::is_lowest`].
     ///
-    /// MPI-IO lies over POSIX and DFS; HDF5 and PnetCDF are told apart from what their container did; DFS lies over
-    /// DAOS objects, whose ids say nothing about files.
+    /// MPI-IO lies over POSIX and DFS. HDF5 and PnetCDF lie over the calls on their container. DFS lies over DAOS
+    /// objects, whose ids say nothing about files.
     pub fn settle_layers(&mut self) {
         let mut has_base = vec![false; self.files.len()];
         let mut has_mpi_io = vec![false; self.files.len()];
@@ -571,7 +571,7 @@ impl Job {
         }
     }
 
-    /// Whether the program is known to use MPI.
+    /// True if the program is known to use MPI.
     pub fn is_mpi(&self) -> bool {
         self.layer(Interface::MpiIo).is_some() || self.logs.iter().any(|log| log.is_mpi)
     }

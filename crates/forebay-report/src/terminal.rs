@@ -34,7 +34,7 @@ impl Page {
     }
 }
 
-/// The whole screen; `all` for every finding with its evidence.
+/// The whole screen; with `all` it has every finding with its evidence.
 pub(crate) fn screen(report: &Report, all: bool) -> String {
     let mut page = Page(String::new());
     head(&mut page, report);
@@ -89,7 +89,7 @@ pub(crate) fn short(report: &Report) -> String {
     page.0
 }
 
-/// What a rank is called: processes that know nothing of each other are none.
+/// The word for a rank. Processes that know nothing of each other are no ranks.
 fn who(report: &Report) -> &'static str {
     if report.job.is_mpi() {
         "rank"
@@ -402,7 +402,7 @@ fn slow_file(report: &Report, layer: &Layer, one: &FileUse) -> String {
         }
     );
     let room = WIDTH - LABEL - 3 - numbers.chars().count() - 2;
-    // Blanks in names would be wrapped away; what is shown is a name, not a path to copy.
+    // Wrapping would lose blanks in names. The name is for reading, not for copying.
     format!(
         "{}  {numbers}",
         shorten(&report.job.files[one.file].name, room).replace(' ', "\u{b7}")

@@ -1,9 +1,9 @@
-//! Text from logs is hostile: file names and command lines may hold anything but NUL.
+//! Makes text from logs harmless. File names and command lines may hold anything but NUL.
 
 use std::fmt::Write as _;
 
-/// Makes a name printable and unmistakable: what is not UTF-8 becomes `\xNN`; control characters (so terminal
-/// escapes, too) and characters that turn, hide or join text become `\u{N}`. The rest stays as it is.
+/// Makes a name printable and unambiguous. Bytes that are not UTF-8 become `\xNN`. Control characters (and so terminal
+/// escapes) and characters that turn, hide or join text become `\u{N}`. The rest stays as it is.
 pub fn printable(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -21,7 +21,7 @@ pub fn printable(bytes: &[u8]) -> String {
     out
 }
 
-/// Control characters, line separators, bidirectional controls, zero-width characters, tags.
+/// True for control characters, line separators, bidirectional controls, zero-width characters, tags.
 fn is_deceptive(c: char) -> bool {
     c.is_control()
         || matches!(u32::from(c),
@@ -29,7 +29,7 @@ fn is_deceptive(c: char) -> bool {
             | 0xfeff | 0xfff9..=0xfffb | 0xe0000..=0xe007f)
 }
 
-/// Shortens in the middle to at most `width` characters, keeping the end: file names differ there.
+/// Shortens a text in the middle to at most `width` characters. The end stays, because file names differ there.
 pub fn shorten(text: &str, width: usize) -> String {
     let length = text.chars().count();
     if length <= width {
@@ -45,7 +45,7 @@ pub fn shorten(text: &str, width: usize) -> String {
     format!("{start}...{end}")
 }
 
-/// JSON that can stand in a `<script>` element: no character of it can end the element or open a comment.
+/// Makes JSON safe in a `<script>` element: nothing in it can end the element or open a comment.
 pub fn json_in_html(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -59,7 +59,7 @@ pub fn json_in_html(json: &str) -> String {
     out
 }
 
-/// Words of a text in lines of at most `width` characters; longer words stand alone.
+/// Wraps a text between words into lines of at most `width` characters. A longer word gets a line of its own.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut length = 0;

@@ -2,12 +2,12 @@
 
 const PREFIXES: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/// `1.5 GiB`. Whole below 1 KiB.
+/// A size, such as `1.5 GiB`. It is whole below 1 KiB.
 pub fn bytes(n: u64) -> String {
     scaled(n as f64, "B")
 }
 
-/// `312 MiB/s`; a dash where there is nothing to divide.
+/// A rate, such as `312 MiB/s`; a dash if there is nothing to divide.
 pub fn rate(bytes: u64, seconds: f64) -> String {
     if bytes == 0 || seconds <= 0.0 {
         return "-".to_owned();
@@ -26,7 +26,7 @@ fn scaled(mut value: f64, unit: &str) -> String {
     format!("{value:.digits$} {}{unit}", PREFIXES[step])
 }
 
-/// `12 us`, `850 ms`, `12.3 s`, `4 min 05 s`, `2 h 03 min`.
+/// A duration: `12 us`, `850 ms`, `12.3 s`, `4 min 05 s`, `2 h 03 min`.
 pub fn seconds(s: f64) -> String {
     if s <= 0.0 {
         "0 s".to_owned()
@@ -48,12 +48,12 @@ pub fn seconds(s: f64) -> String {
     }
 }
 
-/// `1 file`, `3,000 files`.
+/// A number of things: `1 file`, `3,000 files`.
 pub fn count(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", number(n), if n == 1 { one } else { many })
 }
 
-/// `1,234,567`.
+/// A number, such as `1,234,567`.
 pub fn number(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -66,7 +66,7 @@ pub fn number(n: u64) -> String {
     out
 }
 
-/// `37 %`; `< 1 %` and `> 99 %` where rounding would say none or all.
+/// A share, such as `37 %`; `< 1 %` and `> 99 %` where rounding would say none or all.
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;
     if value > 0.0 && value < 0.5 {
@@ -78,12 +78,12 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A part of a whole, 0 of nothing.
+/// The share of a part in a whole; 0 if the whole is 0.
 pub fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }
 
-/// `2024-12-19 18:35:57 UTC`, from seconds since 1970.
+/// A date, such as `2024-12-19 18:35:57 UTC`, from seconds since 1970.
 pub fn date(unix_seconds: f64) -> String {
     let total = unix_seconds.floor().clamp(-6e10, 2.5e11) as i64;
     let (days, second) = (total.div_euclid(86_400), total.rem_euclid(86_400));

@@ -1,4 +1,4 @@
-//! Logs whose contents make no sense, and large ones: a report all the same, of bounded size.
+//! Logs whose contents make no sense, and large logs, give a report of bounded size all the same.
 
 mod common;
 
@@ -224,7 +224,7 @@ fn no_values_of_counters_break_the_report() {
             let id = sketch.name(format!("/pfs/{file}").as_bytes());
             let mut posix = Record::<Posix>::new(id, next() as i64 % 5 - 1);
             let mut mpiio = Record::<MpiIo>::new(id, next() as i64 % 5 - 1);
-            // Few kinds of values per record, so that sums of plausible ones occur, too.
+            // A record uses only the first few of these values, so that some sums are plausible.
             let most = 1 + next() % ints.len();
             posix.counters.fill_with(|| ints[next() % most]);
             posix.fcounters.fill_with(|| floats[next() % floats.len()]);

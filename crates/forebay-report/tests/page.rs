@@ -9,7 +9,7 @@ use forebay_report::compare;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// A browser showing a page; none (with the reason printed) if no browser is installed.
+/// A browser that shows a page; `None`, with the reason printed, if no browser is installed.
 fn browser_on(html: &str) -> Option<(Browser, tempfile::TempDir, PathBuf)> {
     let mut browser = chromium::start()?;
     let dir = tempfile::tempdir().unwrap();
@@ -325,7 +325,7 @@ fn a_comparison_draws_both_heat_maps() {
     assert_eq!(browser.troubles(), Vec::<&Value>::new());
 }
 
-/// Pictures for people: into the directory that FOREBAY_SCREENSHOTS names, if it does.
+/// Keeps a picture for people, in the directory that FOREBAY_SCREENSHOTS names, if it is set.
 fn keep(name: &str, png: &[u8]) {
     assert!(
         png.starts_with(b"\x89PNG") && png.len() > 10_000,

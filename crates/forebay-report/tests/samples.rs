@@ -1,4 +1,4 @@
-//! Reports of logs that others recorded: the figures are those of Darshan's own tools (PyDarshan 3.5.0).
+//! Reports of logs that others recorded have the figures of Darshan's own tools (PyDarshan 3.5.0).
 
 mod common;
 
@@ -44,7 +44,7 @@ fn rate(report: &Report, interface: Interface) -> f64 {
         .mib_per_second
 }
 
-/// What every view must keep to, whatever the log holds.
+/// Checks what must hold for every view, whatever the log holds.
 fn check_views(report: &Report) {
     for text in [report.text(), report.long_text(), report.short_text()] {
         for c in text.chars() {
@@ -102,7 +102,7 @@ fn releases_3_0_to_3_5_of_both_byte_orders_say_the_same() {
             );
             assert_eq!((total.read.ops, total.write.ops), (4, 4), "{name}");
         }
-        // Once, although two interfaces counted it; STDIO adds what was printed.
+        // The bytes count once although two interfaces counted them. STDIO adds what was printed.
         assert_eq!(report.account.moved.bytes_read, 67_108_864, "{name}");
         assert!(
             report.timed().iter().all(|one| one.code != "small-writes"),

@@ -8,7 +8,7 @@ use crate::run_report::CallBytes;
 use crate::units;
 use crate::verbs::shell_word;
 use forebay_collect::naming::Moment;
-use forebay_collect::recording::{End, Note, Recording, left_in};
+use forebay_collect::recording::{CommandEnd, Note, Recording, left_in};
 use forebay_collect::{Collected, collect};
 use forebay_count::{ENV_RECORD_DIR, ENV_RECORD_INCLUDE, ENV_RECORD_MEMORY};
 use forebay_sys as sys;
@@ -126,7 +126,7 @@ impl Recorder {
 
     /// The command has ended.
     pub fn ended(&mut self, status: Option<ExitStatus>, calls: CallBytes) {
-        self.recording.note.end = Some(End {
+        self.recording.note.end = Some(CommandEnd {
             end_ns: now_ns(),
             code: status.and_then(|s| s.code()),
             signal: status.and_then(|s| s.signal()),

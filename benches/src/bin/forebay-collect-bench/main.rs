@@ -6,7 +6,7 @@
 use anyhow::{Context, Result};
 use clap::Parser;
 use forebay_collect::naming::Moment;
-use forebay_collect::recording::{End, Note, Recording};
+use forebay_collect::recording::{CommandEnd, Note, Recording};
 use forebay_count::table::{Birth, InMemory, Name};
 use forebay_count::{Event, Kind, Op, Table};
 use std::fs;
@@ -84,10 +84,10 @@ fn midnight(_: u64) -> Moment {
 fn record(dir: &Path, options: &Options, is_shared: bool) -> Result<Recording> {
     let mut note = Note::new(vec!["made up".to_owned()]);
     note.start_ns = START;
-    note.end = Some(End {
+    note.end = Some(CommandEnd {
         end_ns: START + 60_000_000_000,
         code: Some(0),
-        ..End::default()
+        ..CommandEnd::default()
     });
     let recording = Recording::create(dir, note)?;
     // A record and its name take less than 1.1 KiB, three quarters of a table are for records.

@@ -1,5 +1,5 @@
-//! What each counter of a module stands for, so that derived figures and the reduction are
-//! written once for all modules.
+//! What each counter of a module means. Derived figures and the reduction read it here, so they
+//! are written once for all modules.
 
 use super::{bgq, daos, dfs, h5d, h5f, mpiio, pnetcdf_file, pnetcdf_var, posix, stdio};
 
@@ -12,7 +12,7 @@ pub enum Rule {
     Max,
     /// Taken from one of the records: they should agree.
     Keep,
-    /// Goes with the longest read or write ([`Layout::longest`]).
+    /// Taken from the record with the longest read or write ([`Layout::longest`]).
     OfLongest,
     /// Part of a list of the four most frequent values ([`Layout::common`]).
     Common,
@@ -36,7 +36,7 @@ pub enum FloatRule {
 }
 
 /// Places of a list of the four most frequent values: value `i` (of `words` numbers)
-/// starts at `first + i * words`, how often it came is at `first_count + i`.
+/// starts at `first + i * words`, its count is at `first_count + i`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Common {
     /// Place of the first value.
@@ -47,7 +47,7 @@ pub struct Common {
     pub first_count: usize,
 }
 
-/// Places of the times a rank spent, in seconds.
+/// Places of the times that a rank spent, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     /// Reading.
@@ -89,8 +89,8 @@ pub struct Layout {
     pub sizes: Option<(usize, usize)>,
     /// Lists of most frequent values; the last one is that of access sizes.
     pub common: &'static [Common],
-    /// Pairs of (integer place of the size, float place of the time) of the longest read
-    /// and write.
+    /// The longest read and write, each as (place of the size among the integers, place of the
+    /// time among the floats).
     pub longest: &'static [(usize, usize)],
     /// Time spent.
     pub times: Option<Times>,
@@ -110,33 +110,61 @@ impl Layout {
     }
 }
 
-// The order of floats that POSIX, MPI-IO, H5D, PNETCDF_VAR, DFS and DAOS share.
-const COMMON_TIMES: Times = Times {
-    read: 8,
-    write: 9,
-    meta: 10,
-};
-const COMMON_MAX_READ_TIME: usize = 11;
-const COMMON_MAX_WRITE_TIME: usize = 12;
+/// The layout of a module with names and rules alone.
+macro_rules! names {
+    ($module:ident) => {
+        Layout {
+            counters: &$module::COUNTERS,
+            fcounters: &$module::FCOUNTERS,
+            rules: &$module::RULES,
+            float_rules: &$module::FLOAT_RULES,
+            bytes: None,
+            max_byte: None,
+            sizes: None,
+            common: &[],
+            longest: &[],
+            times: None,
+            extremes: None,
+        }
+    };
+}
 
-const fn common_extremes(ranks: usize, variances: bool) -> Extremes {
-    Extremes {
-        ranks,
-        times: 13,
-        variances: if variances { Some(15) } else { None },
-    }
+/// The layout of a module that counts single reads and writes. All these modules have the same order of floats. Given
+/// are the first size buckets of reads and of writes, the words of an access, and the place of the variances.
+macro_rules! transfers {
+    ($module:ident, $read:ident, $write:ident, $access_words:literal, $variances:expr) => {{
+        use $module::Counter as C;
+        Layout {
+            bytes: Some((C::BytesRead as usize, C::BytesWritten as usize)),
+            sizes: Some((C::$read as usize, C::$write as usize)),
+            common: &[Common {
+                first: C::Access1Access as usize,
+                words: $access_words,
+                first_count: C::Access1Count as usize,
+            }],
+            longest: &[
+                (C::MaxReadTimeSize as usize, 11),
+                (C::MaxWriteTimeSize as usize, 12),
+            ],
+            times: Some(Times {
+                read: 8,
+                write: 9,
+                meta: 10,
+            }),
+            extremes: Some(Extremes {
+                ranks: C::FastestRank as usize,
+                times: 13,
+                variances: $variances,
+            }),
+            ..names!($module)
+        }
+    }};
 }
 
 pub(crate) static POSIX: Layout = {
     use posix::Counter as C;
     Layout {
-        counters: &posix::COUNTERS,
-        fcounters: &posix::FCOUNTERS,
-        rules: &posix::RULES,
-        float_rules: &posix::FLOAT_RULES,
-        bytes: Some((C::BytesRead as usize, C::BytesWritten as usize)),
         max_byte: Some((C::MaxByteRead as usize, C::MaxByteWritten as usize)),
-        sizes: Some((C::SizeRead0To100 as usize, C::SizeWrite0To100 as usize)),
         common: &[
             Common {
                 first: C::Stride1Stride as usize,
@@ -149,54 +177,15 @@ pub(crate) static POSIX: Layout = {
                 first_count: C::Access1Count as usize,
             },
         ],
-        longest: &[
-            (C::MaxReadTimeSize as usize, COMMON_MAX_READ_TIME),
-            (C::MaxWriteTimeSize as usize, COMMON_MAX_WRITE_TIME),
-        ],
-        times: Some(COMMON_TIMES),
-        extremes: Some(common_extremes(C::FastestRank as usize, true)),
-    }
-};
-
-pub(crate) static MPIIO: Layout = {
-    use mpiio::Counter as C;
-    Layout {
-        counters: &mpiio::COUNTERS,
-        fcounters: &mpiio::FCOUNTERS,
-        rules: &mpiio::RULES,
-        float_rules: &mpiio::FLOAT_RULES,
-        bytes: Some((C::BytesRead as usize, C::BytesWritten as usize)),
-        max_byte: None,
-        sizes: Some((
-            C::SizeReadAgg0To100 as usize,
-            C::SizeWriteAgg0To100 as usize,
-        )),
-        common: &[Common {
-            first: C::Access1Access as usize,
-            words: 1,
-            first_count: C::Access1Count as usize,
-        }],
-        longest: &[
-            (C::MaxReadTimeSize as usize, COMMON_MAX_READ_TIME),
-            (C::MaxWriteTimeSize as usize, COMMON_MAX_WRITE_TIME),
-        ],
-        times: Some(COMMON_TIMES),
-        extremes: Some(common_extremes(C::FastestRank as usize, true)),
+        ..transfers!(posix, SizeRead0To100, SizeWrite0To100, 1, Some(15))
     }
 };
 
 pub(crate) static STDIO: Layout = {
     use stdio::{Counter as C, FCounter as F};
     Layout {
-        counters: &stdio::COUNTERS,
-        fcounters: &stdio::FCOUNTERS,
-        rules: &stdio::RULES,
-        float_rules: &stdio::FLOAT_RULES,
         bytes: Some((C::BytesRead as usize, C::BytesWritten as usize)),
         max_byte: Some((C::MaxByteRead as usize, C::MaxByteWritten as usize)),
-        sizes: None,
-        common: &[],
-        longest: &[],
         times: Some(Times {
             read: F::ReadTime as usize,
             write: F::WriteTime as usize,
@@ -207,152 +196,30 @@ pub(crate) static STDIO: Layout = {
             times: F::FastestRankTime as usize,
             variances: Some(F::VarianceRankTime as usize),
         }),
-    }
-};
-
-pub(crate) static H5F: Layout = Layout {
-    counters: &h5f::COUNTERS,
-    fcounters: &h5f::FCOUNTERS,
-    rules: &h5f::RULES,
-    float_rules: &h5f::FLOAT_RULES,
-    bytes: None,
-    max_byte: None,
-    sizes: None,
-    common: &[],
-    longest: &[],
-    times: None,
-    extremes: None,
-};
-
-pub(crate) static H5D: Layout = {
-    use h5d::Counter as C;
-    Layout {
-        counters: &h5d::COUNTERS,
-        fcounters: &h5d::FCOUNTERS,
-        rules: &h5d::RULES,
-        float_rules: &h5d::FLOAT_RULES,
-        bytes: Some((C::BytesRead as usize, C::BytesWritten as usize)),
-        max_byte: None,
-        sizes: Some((
-            C::SizeReadAgg0To100 as usize,
-            C::SizeWriteAgg0To100 as usize,
-        )),
-        common: &[Common {
-            first: C::Access1Access as usize,
-            words: 11,
-            first_count: C::Access1Count as usize,
-        }],
-        longest: &[
-            (C::MaxReadTimeSize as usize, COMMON_MAX_READ_TIME),
-            (C::MaxWriteTimeSize as usize, COMMON_MAX_WRITE_TIME),
-        ],
-        times: Some(COMMON_TIMES),
-        extremes: Some(common_extremes(C::FastestRank as usize, true)),
+        ..names!(stdio)
     }
 };
 
 pub(crate) static PNETCDF_FILE: Layout = {
     use pnetcdf_file::Counter as C;
     Layout {
-        counters: &pnetcdf_file::COUNTERS,
-        fcounters: &pnetcdf_file::FCOUNTERS,
-        rules: &pnetcdf_file::RULES,
-        float_rules: &pnetcdf_file::FLOAT_RULES,
         bytes: Some((C::BytesRead as usize, C::BytesWritten as usize)),
-        max_byte: None,
-        sizes: None,
-        common: &[],
-        longest: &[],
-        times: None,
-        extremes: None,
+        ..names!(pnetcdf_file)
     }
 };
 
-pub(crate) static PNETCDF_VAR: Layout = {
-    use pnetcdf_var::Counter as C;
-    Layout {
-        counters: &pnetcdf_var::COUNTERS,
-        fcounters: &pnetcdf_var::FCOUNTERS,
-        rules: &pnetcdf_var::RULES,
-        float_rules: &pnetcdf_var::FLOAT_RULES,
-        bytes: Some((C::BytesRead as usize, C::BytesWritten as usize)),
-        max_byte: None,
-        sizes: Some((
-            C::SizeReadAgg0To100 as usize,
-            C::SizeWriteAgg0To100 as usize,
-        )),
-        common: &[Common {
-            first: C::Access1Access as usize,
-            words: 11,
-            first_count: C::Access1Count as usize,
-        }],
-        longest: &[
-            (C::MaxReadTimeSize as usize, COMMON_MAX_READ_TIME),
-            (C::MaxWriteTimeSize as usize, COMMON_MAX_WRITE_TIME),
-        ],
-        times: Some(COMMON_TIMES),
-        extremes: Some(common_extremes(C::FastestRank as usize, true)),
-    }
-};
-
-pub(crate) static BGQ: Layout = Layout {
-    counters: &bgq::COUNTERS,
-    fcounters: &bgq::FCOUNTERS,
-    rules: &bgq::RULES,
-    float_rules: &bgq::FLOAT_RULES,
-    bytes: None,
-    max_byte: None,
-    sizes: None,
-    common: &[],
-    longest: &[],
-    times: None,
-    extremes: None,
-};
-
-pub(crate) static DFS: Layout = {
-    use dfs::Counter as C;
-    Layout {
-        counters: &dfs::COUNTERS,
-        fcounters: &dfs::FCOUNTERS,
-        rules: &dfs::RULES,
-        float_rules: &dfs::FLOAT_RULES,
-        bytes: Some((C::BytesRead as usize, C::BytesWritten as usize)),
-        max_byte: None,
-        sizes: Some((C::SizeRead0To100 as usize, C::SizeWrite0To100 as usize)),
-        common: &[Common {
-            first: C::Access1Access as usize,
-            words: 1,
-            first_count: C::Access1Count as usize,
-        }],
-        longest: &[
-            (C::MaxReadTimeSize as usize, COMMON_MAX_READ_TIME),
-            (C::MaxWriteTimeSize as usize, COMMON_MAX_WRITE_TIME),
-        ],
-        times: Some(COMMON_TIMES),
-        extremes: Some(common_extremes(C::FastestRank as usize, false)),
-    }
-};
-
-pub(crate) static DAOS: Layout = {
-    use daos::Counter as C;
-    Layout {
-        counters: &daos::COUNTERS,
-        fcounters: &daos::FCOUNTERS,
-        rules: &daos::RULES,
-        float_rules: &daos::FLOAT_RULES,
-        bytes: Some((C::BytesRead as usize, C::BytesWritten as usize)),
-        max_byte: None,
-        sizes: Some((C::SizeRead0To100 as usize, C::SizeWrite0To100 as usize)),
-        common: &[Common {
-            first: C::Access1Access as usize,
-            words: 1,
-            first_count: C::Access1Count as usize,
-        }],
-        longest: &[
-            (C::MaxReadTimeSize as usize, COMMON_MAX_READ_TIME),
-            (C::MaxWriteTimeSize as usize, COMMON_MAX_WRITE_TIME),
-        ],
-        times: Some(COMMON_TIMES),
-        extremes: Some(common_extremes(C::FastestRank as usize, false)),
-    }
-};
+pub(crate) static MPIIO: Layout =
+    transfers!(mpiio, SizeReadAgg0To100, SizeWriteAgg0To100, 1, Some(15));
+pub(crate) static H5D: Layout =
+    transfers!(h5d, SizeReadAgg0To100, SizeWriteAgg0To100, 11, Some(15));
+pub(crate) static PNETCDF_VAR: Layout = transfers!(
+    pnetcdf_var,
+    SizeReadAgg0To100,
+    SizeWriteAgg0To100,
+    11,
+    Some(15)
+);
+pub(crate) static DFS: Layout = transfers!(dfs, SizeRead0To100, SizeWrite0To100, 1, None);
+pub(crate) static DAOS: Layout = transfers!(daos, SizeRead0To100, SizeWrite0To100, 1, None);
+pub(crate) static H5F: Layout = names!(h5f);
+pub(crate) static BGQ: Layout = names!(bgq);

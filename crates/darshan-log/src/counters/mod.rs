@@ -1,8 +1,8 @@
 //! Names, order and rules of the counters of every module with records of a fixed size.
 //!
-//! Each submodule has two enums, `Counter` and `FCounter`, whose discriminants are the
-//! places in [`Record::counters`](crate::Record) and [`Record::fcounters`](crate::Record),
-//! and the names in the same order as `COUNTERS` and `FCOUNTERS`.
+//! Each submodule has two enums, `Counter` and `FCounter`. Their discriminants are the places in
+//! [`Record::counters`](crate::Record) and [`Record::fcounters`](crate::Record). `COUNTERS` and
+//! `FCOUNTERS` hold the names in the same order.
 //!
 //! ```
 //! use darshan_log::counters::posix::{self, Counter};
@@ -67,8 +67,8 @@ macro_rules! counters {
             }
         }
 
-        /// Floating point counters (seconds, if not said otherwise); the discriminant is
-        /// the place in the record.
+        /// Floating point counters, in seconds unless their name says otherwise; the discriminant
+        /// is the place in the record.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum FCounter {
             $(

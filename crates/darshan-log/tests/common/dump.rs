@@ -130,7 +130,7 @@ fn dump_posix(log: &Log, quirks: Quirks, lines: &mut Vec<String>) {
     dump_accumulated(log, records, lines);
 }
 
-/// See [`Quirks::AsPyDarshan`].
+/// Applies [`Quirks::AsPyDarshan`].
 fn spoil(record: &mut Record<Posix>, version: u32, endian: Endian) {
     let lost = match version {
         2 => 13,

@@ -14,7 +14,7 @@ pub fn sample_logs() -> Result<Vec<PathBuf>, String> {
     Ok(logs)
 }
 
-/// The sample log whose path ends so. Where there are samples, it must be one of them.
+/// The sample log whose path ends in `end`. Panics if there are samples and it is none of them.
 pub fn sample_log(end: &str) -> Result<PathBuf, String> {
     let found = sample_logs()?
         .into_iter()
@@ -51,12 +51,12 @@ pub struct PyDarshan {
 }
 
 impl PyDarshan {
-    /// `None`, with the reason printed, if it isn't installed; with `CI` set it must be.
+    /// `None`, with the reason printed, if it isn't installed. Panics instead if `CI` is set.
     pub fn find() -> Option<PyDarshan> {
         forebay_testkit::pydarshan().map(|folder| PyDarshan { folder })
     }
 
-    /// Its Python, with nothing of the caller's own settings.
+    /// The Python of its installation, without the caller's own settings.
     pub fn python(&self) -> std::process::Command {
         let mut python = std::process::Command::new(self.folder.join("bin/python"));
         python

@@ -1,12 +1,12 @@
-//! Builds logs byte by byte, of any format, byte order and compression: what no released
-//! writer makes any more, and what none should make.
+//! Builds logs byte by byte, of any format, byte order and compression: those that no released
+//! writer makes any more, and those that none should make.
 
 use bzip2::write::BzEncoder;
 use darshan_log::{Compression, Endian, FormatVersion};
 use flate2::write::ZlibEncoder;
 use std::io::Write;
 
-/// A log to be.
+/// The parts of a log that is to be built.
 pub struct RawLog {
     pub version: FormatVersion,
     pub endian: Endian,
@@ -169,7 +169,7 @@ pub fn every_version(endian: Endian, compression: Compression) -> Vec<RawLog> {
     logs
 }
 
-/// Two ranks, a stream each; the reader must go on behind the end of the first.
+/// Two ranks with a stream each. The reader must go on after the end of the first.
 fn two_ranks(log: &RawLog, words: usize) -> Vec<Vec<u8>> {
     (0..2)
         .map(|rank| log.words(record_words(11, rank, words)))

@@ -1,4 +1,4 @@
-//! Jobs as their process trees tell them.
+//! Roles of processes, by the process trees of jobs.
 
 use super::*;
 
@@ -98,7 +98,7 @@ fn a_script_with_work_before_between_and_after_two_launches_counts_launches_firs
     let ranks = assign(&job);
     let l = Role::Launcher;
     assert_eq!(ranks.roles, [l, r(5), l, r(0), r(1), l, r(2), r(3), r(6)]);
-    // Rank 2 of the second launch has left nothing, but it is there.
+    // Rank 2 of the second launch has left no table, but it counts.
     assert_eq!(ranks.count(), 7);
     assert_eq!((ranks.launches[1].size, ranks.launches[1].seen), (3, 2));
 }

@@ -1,4 +1,4 @@
-//! Tables that are none, and logs that have no room.
+//! Files that are no tables, and logs for which there is no room.
 
 use crate::stage::{Stage, image};
 use darshan_log::Posix;

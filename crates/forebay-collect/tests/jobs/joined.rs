@@ -3,7 +3,7 @@
 use crate::stage::{Does, MS, S, START, Stage, image};
 use darshan_log::counters::posix::{Counter as C, FCounter as F};
 use darshan_log::{Heatmap, Log, Posix, Record, record_id};
-use forebay_collect::recording::End;
+use forebay_collect::recording::CommandEnd;
 use forebay_count::Op;
 use std::collections::BTreeMap;
 
@@ -200,10 +200,10 @@ fn how_it_ended_is_in_the_log() {
     aborted.end = (3, 0);
     stage.table(&aborted, |_| {});
     stage.table(&image(30, 1, "sh"), |_| {});
-    stage.recording("node1").note.end = Some(End {
+    stage.recording("node1").note.end = Some(CommandEnd {
         end_ns: START + S,
         signal: Some(9),
-        ..End::default()
+        ..CommandEnd::default()
     });
     let (_, log) = stage.collect();
     let line = |key| log.job.metadata.get(key);

@@ -1,4 +1,4 @@
-//! Whole jobs out of made-up tables, and the logs that they give.
+//! Whole jobs of made-up tables, and the logs that come of them.
 
 mod damage;
 mod joined;

@@ -2,7 +2,7 @@
 
 use darshan_log::Log;
 use forebay_collect::naming::Moment;
-use forebay_collect::recording::{End, Note, Recording};
+use forebay_collect::recording::{CommandEnd, Note, Recording};
 use forebay_collect::{Collected, Error, collect};
 use forebay_count::layout::{H_END, H_END_CODE, Kind};
 use forebay_count::table::{Birth, InMemory, Name};
@@ -26,7 +26,7 @@ pub struct Image {
     pub parent: u32,
     pub serial: u64,
     pub program: &'static str,
-    /// Rank, ranks, did MPI say so.
+    /// Rank, number of ranks, and true if MPI said so.
     pub rank: Option<(u32, u32, bool)>,
     pub key: &'static str,
     /// When it began, after [`START`].
@@ -67,7 +67,7 @@ impl Image {
     }
 }
 
-/// What a process does to a file.
+/// Counts what a process does to files.
 pub struct Does<'t>(Table<'t>);
 
 impl Does<'_> {
@@ -85,7 +85,7 @@ impl Does<'_> {
         self.0.let_go(Kind::Posix, handle);
     }
 
-    /// Opens a file that had so many bytes, or is created.
+    /// Opens a file that had `size` bytes, or is created if that is `None`.
     pub fn open(&self, name: &str, size: Option<u64>, at_ms: u64) {
         let name = Name::of(name.as_bytes());
         let handle = self.0.hold(Kind::Posix, &name, &InMemory).unwrap();
@@ -145,10 +145,10 @@ impl Stage {
         note.uid = 7;
         note.pid = 4000;
         note.start_ns = START;
-        note.end = Some(End {
+        note.end = Some(CommandEnd {
             end_ns: START + 2 * S,
             code: Some(0),
-            ..End::default()
+            ..CommandEnd::default()
         });
         note.mounts = "d / ext4 rw 0 0\n".to_owned();
         let recording = Recording::create(&self.dir.join(host), note).unwrap();
@@ -156,7 +156,7 @@ impl Stage {
         self.recordings.last_mut().unwrap()
     }
 
-    /// Leaves the table of a process that has done this.
+    /// Leaves the table of a process that has done what `act` says.
     pub fn table(&mut self, image: &Image, act: impl FnOnce(&Does)) -> PathBuf {
         let words: Vec<AtomicU64> = (0..image.bytes / 8).map(|_| AtomicU64::new(0)).collect();
         let args = format!("{}\0-x\0", image.program);

@@ -1,4 +1,4 @@
-//! Whatever ends a process, and however it comes to have children: nothing that was completed is missing.
+//! No completed call is missing, whatever ends a process and whatever call makes its children.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use forebay_count::{posix, read};
 
 use crate::run::{Image, Place};
 
-/// What a child of `killed` noted, in the order of the C program.
+/// What a child of `killed` noted, in the order of the C struct.
 struct Note {
     pid: i64,
     opens: i64,
@@ -41,7 +41,6 @@ fn a_thousand_processes_that_end_at_any_moment_leave_all_that_they_completed() {
     const CHILDREN: usize = 1000;
     let place = Place::new("killed");
     let program = place.compile("killed");
-    std::fs::create_dir(place.path("data")).expect("a folder");
     std::fs::write(place.path("data/notes"), vec![0; CHILDREN * 48]).expect("notes");
     let out = place
         .command(&program)
@@ -80,7 +79,7 @@ fn a_thousand_processes_that_end_at_any_moment_leave_all_that_they_completed() {
             );
             continue;
         };
-        // One call more may have been completed and not yet noted.
+        // The last call may have been completed and not yet noted.
         for (what, noted, counter) in [
             ("opens", note.opens, posix::OPENS),
             ("writes", note.writes, posix::WRITES),
@@ -115,7 +114,6 @@ fn a_thousand_processes_that_end_at_any_moment_leave_all_that_they_completed() {
 fn children_of_all_kinds_count_what_they_write_under_its_name() {
     let place = Place::new("families");
     let program = place.compile("families");
-    std::fs::create_dir(place.path("data")).expect("a folder");
     place.record(&program, [place.path("data")]);
     let images = place.images();
     let written = |name: &str| {

@@ -1,4 +1,4 @@
-//! Programs of others do the same with the recorder as without, alone and before the buffer's library.
+//! Foreign programs do the same with the recorder as without, alone and before the buffer's library.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::run::{Place, library};
 
-/// Scripts whose results are the same each time: what they print, and what they leave in their folder.
+/// Scripts that print the same and leave the same files in their folder each time.
 const SCRIPTS: [(&str, &str); 7] = [
     (
         "bash",

@@ -1,4 +1,4 @@
-//! Programs and places that make it hard: nothing breaks, and nothing that can be counted is lost.
+//! Programs and places that make recording hard. Nothing breaks, and nothing that can be counted is lost.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -13,7 +13,6 @@ use crate::run::{Image, Place};
 fn run(mode: &str) -> (Place, Image) {
     let place = Place::new(mode);
     let program = place.compile("hostile");
-    std::fs::create_dir(place.path("data")).expect("a folder");
     for n in 0..5 {
         std::fs::create_dir(place.path(&format!("data/d{n}"))).expect("a folder");
     }
@@ -88,8 +87,8 @@ fn a_handler_may_jump_out_of_counting() {
 fn threads_may_be_cancelled_while_they_count() {
     let (place, image) = run("cancels");
     assert_eq!(written(&place, &image, "out"), 100);
-    // One that is cancelled while it holds the record leaves it locked for a second: what fits into no side slot by
-    // then is in the totals.
+    // A thread that is cancelled while it holds the record leaves it locked for a second. What fits into no side slot
+    // in that time is in the totals.
     let file = &image.posix[&place.text("data/cancelled")];
     let unplaced = image.unplaced.opens as i64;
     assert_eq!(file.ints[posix::OPENS] + unplaced, 41);
@@ -109,7 +108,6 @@ fn threads_may_open_files_and_load_libraries_at_once() {
 fn the_limits_of_a_program_stay_its_own() {
     let place = Place::new("limits");
     let program = place.compile("hostile");
-    std::fs::create_dir(place.path("data")).expect("a folder");
     let script = "ulimit -S -f 1; ulimit -S -n 4; exec \"$@\"";
     let out = place
         .command("/bin/bash")
@@ -139,7 +137,6 @@ fn a_hard_limit_on_file_sizes_makes_a_smaller_table_or_none() {
     for (blocks, recorded) in [(128, true), (1, false)] {
         let place = Place::new("hard-limit");
         let program = place.compile("hostile");
-        std::fs::create_dir(place.path("data")).expect("a folder");
         let script = format!("ulimit -f {blocks}; exec \"$@\"");
         let mut command = place.command("/bin/bash");
         let command = command
@@ -179,7 +176,6 @@ fn children_behind_another_root_or_user_count_in_the_table_of_their_parent() {
         std::fs::set_permissions(place.tables(), std::fs::Permissions::from_mode(0o700))
             .expect("permissions");
         let program = place.compile("hostile");
-        std::fs::create_dir(place.path("data")).expect("a folder");
         place.record(&program, [mode.into(), place.path("data")]);
         let image = place.image_of(&program);
         let sum: i64 = image
@@ -229,7 +225,7 @@ fn a_full_file_system_under_the_tables_kills_nobody() {
         for n in 0..5 {
             std::fs::create_dir_all(place.path(&format!("data/d{n}"))).expect("a folder");
         }
-        // A file system of one's own, which goes with the process.
+        // A file system that only this process sees and that ends with it.
         let script = format!(
             "mount -t tmpfs -o size={size} tmpfs '{0}' && LD_PRELOAD='{1}' \"$@\" && cp -r '{0}' '{2}'",
             place.tables().display(),

@@ -10,7 +10,7 @@ use crate::run::Place;
 const SEED: u64 = 4242424242;
 const FILES: usize = 16;
 
-/// What the program keeps per descriptor.
+/// The state of a descriptor in the model.
 #[derive(Clone, Copy)]
 struct Descriptor {
     file: usize,
@@ -133,7 +133,7 @@ fn model(calls: u64) -> Vec<Model> {
                 } else {
                     fd.position
                 };
-                // Of a vector, the second part lies at the shifted address.
+                // The second part of a vector lies at the shifted address.
                 file.transfer(true, start, n, shift == 0);
                 fd.position = start + n;
                 file.size = file.size.max(if n > 0 { start + n } else { 0 });
@@ -166,7 +166,6 @@ fn two_million_random_calls_give_the_counters_of_a_model() {
     const CALLS: u64 = 2_000_000;
     let place = Place::new("many");
     let program = place.compile("many_calls");
-    std::fs::create_dir(place.path("data")).expect("a folder");
     place.record(
         &program,
         [place.text("data"), CALLS.to_string(), SEED.to_string()],
@@ -188,7 +187,7 @@ fn two_million_random_calls_give_the_counters_of_a_model() {
         expected[p::MEM_ALIGNMENT] = 8;
         expected[p::FILE_ALIGNMENT] = 4096;
         let mut counted = file.ints.clone();
-        // Which access took longest is not the model's business.
+        // The model does not know which access took longest.
         counted[p::MAX_READ_TIME_SIZE] = 0;
         counted[p::MAX_WRITE_TIME_SIZE] = 0;
         assert_eq!(counted, expected, "f{n}");
@@ -200,7 +199,6 @@ fn strace_sees_the_same_calls_and_bytes() {
     const CALLS: u64 = 20_000;
     let place = Place::new("strace");
     let program = place.compile("many_calls");
-    std::fs::create_dir(place.path("data")).expect("a folder");
     let works = Command::new("strace")
         .args(["-o", "/dev/null", "true"])
         .status()

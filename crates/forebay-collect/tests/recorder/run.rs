@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use forebay_count::table::Bulk;
 use forebay_count::{ENV_RECORD_DIR, Kind, posix, read, stdio};
 
-/// A folder of a test's own, removed at the end.
+/// A folder for one test, removed at the end. It holds `tables` for the recorder and `data` for programs.
 pub struct Place(PathBuf);
 
 impl Place {
@@ -21,7 +21,9 @@ impl Place {
             "forebay-recorder-{}-{n}-{name}",
             std::process::id()
         ));
-        std::fs::create_dir_all(dir.join("tables")).expect("a folder");
+        for inside in ["tables", "data"] {
+            std::fs::create_dir_all(dir.join(inside)).expect("a folder");
+        }
         Place(dir.canonicalize().expect("the folder"))
     }
 
@@ -138,7 +140,7 @@ impl Drop for Place {
     }
 }
 
-/// Was its process killed while it made the table, before its first call?
+/// True if the process was killed while it made the table, before its first call.
 fn is_unfinished(path: &Path) -> bool {
     let bytes = std::fs::read(path).expect("a table");
     bytes.iter().take(8).all(|&b| b == 0)

@@ -8,13 +8,12 @@ use crate::run::Place;
 fn calls_on_descriptors_are_counted_as_darshan_defines_them() {
     let place = Place::new("posix");
     let program = place.compile("posix_calls");
-    std::fs::create_dir(place.path("data")).expect("a folder");
     place.record(&program, [place.path("data")]);
     let image = place.image_of(&program);
     let file = |name: &str| image.posix_of(&place.text(&format!("data/{name}")));
 
-    // The first access, at 0, is neither sequential nor consecutive. 10,000 bytes by 4,096: three reads and one at the
-    // end. The copies: one with an offset, one at the position.
+    // The first access, at 0, is neither sequential nor consecutive. 10,000 bytes in pieces of 4,096 take three reads,
+    // and one more at the end. One copy has an offset, the other is at the position.
     assert_eq!(
         file("plain"),
         [
@@ -184,7 +183,6 @@ fn calls_on_streams_are_counted_as_darshan_defines_them() {
     use std::process::Stdio;
     let place = Place::new("stdio");
     let program = place.compile("streams");
-    std::fs::create_dir(place.path("data")).expect("a folder");
     let mut child = place
         .command(&program)
         .arg(place.path("data"))
@@ -365,7 +363,6 @@ fn launchers_say_the_rank_in_the_environment() {
 fn calls_that_few_programs_make_are_counted_too() {
     let place = Place::new("rare");
     let program = place.compile("rare_calls");
-    std::fs::create_dir(place.path("data")).expect("a folder");
     place.record(&program, [place.path("data")]);
     let image = place.image_of(&program);
     let posix = |name: &str, counters: &[usize]| {
@@ -444,7 +441,6 @@ fn calls_that_few_programs_make_are_counted_too() {
 fn fortran_records_are_counted() {
     let place = Place::new("fortran");
     let program = place.compile_by("gfortran", "fortran_io.f90", &["-O1"]);
-    std::fs::create_dir(place.path("data")).expect("a folder");
     place.record(&program, [place.path("data")]);
     let image = place.image_of(&program);
     let direct = &image.posix[&place.text("data/direct")];
@@ -464,7 +460,7 @@ fn python_files_are_counted_under_the_names_the_program_uses() {
     let place = Place::new("python");
     let script = "
 import os, sys, tempfile
-os.mkdir('data'); os.symlink('data', 'link'); os.chdir('link')
+os.symlink('data', 'link'); os.chdir('link')
 with open('../link/./a', 'wb') as f: f.write(bytes(100000))
 with open('a', 'rb') as f: assert len(f.read()) == 100000
 fd = os.open('b', os.O_CREAT | os.O_RDWR)
@@ -530,7 +526,7 @@ for n in range(50):
     let seen = image.posix_sum(posix::BYTES_READ) as u64
         + image.excluded.bytes_read
         + image.no_files.bytes_read;
-    // What the loader maps it reads without a hook: the heads of libraries.
+    // The loader reads the heads of libraries without a hook.
     let read = image.process.io_last.rchar - image.process.io_first.rchar;
     assert!(
         (seen..seen + 20_000).contains(&read),

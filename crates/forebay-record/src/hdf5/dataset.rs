@@ -1,4 +1,4 @@
-//! How the calls on datasets count.
+//! Counts the calls on datasets.
 
 use forebay_count::Kind;
 use forebay_count::handles::Handles;
@@ -13,7 +13,7 @@ use crate::mpiio;
 use crate::sink::{self, Open};
 use forebay_hook::foreign::Frame;
 
-/// Datasets that are open, by id; with them the bytes of an element and the number of dimensions.
+/// Open datasets by id, each with the bytes of an element and the number of dimensions.
 static DATASETS: Handles<4096> = Handles::new();
 
 /// `H5Dcreate*`, `H5Dopen*`.
@@ -36,12 +36,11 @@ pub fn open_object(library: &Library, call: impl FnOnce() -> usize) -> usize {
     result
 }
 
-/// Finds the record of a dataset that has just been opened, or was opened in a way that is not counted (without
-/// `how`).
+/// Finds the record of a dataset that was just opened. `how` is `None` if a call that is not counted opened it.
 fn opened(library: &Library, id: i64, how: Option<(bool, Span)>) -> Option<Open> {
     let (mut file_name, mut object_name) = ([0; MAX_NAME_BYTES], [0; MAX_NAME_BYTES]);
     let file = mpiio::file::path(library.file_name(id, &mut file_name)?);
-    // One that has no link yet has no name.
+    // A dataset that has no link yet has no name.
     let object = library
         .object_name(id, &mut object_name)
         .unwrap_or(c"")
@@ -71,7 +70,7 @@ fn opened(library: &Library, id: i64, how: Option<(bool, Span)>) -> Option<Open>
     Some(record)
 }
 
-/// `H5Dread`, `H5Dwrite` (dataset, memory type, memory space, file space, transfer properties, buffer).
+/// `H5Dread`, `H5Dwrite`. Arguments: dataset, memory type, memory space, file space, transfer properties, buffer.
 pub fn transfer(
     library: &Library,
     frame: &Frame,
@@ -138,23 +137,12 @@ pub fn flush(library: &Library, frame: &Frame, call: impl FnOnce() -> usize) -> 
     result
 }
 
-/// `H5Dclose(dataset)`, `H5Oclose(object)`.
-pub fn close(library: &Library, frame: &Frame, call: impl FnOnce() -> usize) -> usize {
-    let (result, span) = sink::timed(call);
-    if succeeded(result) {
-        closed(library.key(library.id(frame.argument(0))), span);
-    }
-    result
-}
-
-/// Does `key` stand for one that is open?
+/// True if `key` stands for an open dataset.
 pub fn is_open(key: u64) -> bool {
     sink::is_known(&DATASETS, key)
 }
 
-/// What `key` stood for is closed, if it was a dataset.
+/// Counts the close of what `key` stood for, if it was a dataset.
 pub fn closed(key: u64, span: Span) {
-    let record = sink::forget(&DATASETS, Kind::H5d, key);
-    record.update(|words| hdf5::close(words, span));
-    record.release();
+    sink::forget(&DATASETS, Kind::H5d, key).close(|words| hdf5::close(words, span));
 }

@@ -1,4 +1,4 @@
-//! How the calls on files count.
+//! Counts the calls on files.
 
 use core::ffi::{CStr, c_char};
 
@@ -12,7 +12,7 @@ use crate::mpiio;
 use crate::sink;
 use forebay_hook::foreign::Frame;
 
-/// Files that are open, by id.
+/// Open files by id.
 static FILES: Handles<1024> = Handles::new();
 
 /// `H5Fcreate(name, flags, create, access)`, `H5Fopen(name, flags, access)`.
@@ -27,7 +27,7 @@ pub fn open(
     if id < 0 || frame.argument(0) == 0 {
         return result;
     }
-    // SAFETY: it opened a file of this name.
+    // SAFETY: HDF5 has just opened a file of this name.
     let name = unsafe { CStr::from_ptr(frame.pointer::<c_char>(0)) };
     let mpiio = library.is_mpiio(library.id(frame.argument(properties)));
     let path = if mpiio { mpiio::file::path(name) } else { name };
@@ -37,7 +37,7 @@ pub fn open(
     result
 }
 
-/// `H5Fflush(object, scope)`: a file, or an object in one.
+/// `H5Fflush(object, scope)`. The object is a file or something in one.
 pub fn flush(library: &Library, frame: &Frame, call: impl FnOnce() -> usize) -> usize {
     let (result, span) = sink::timed(call);
     if succeeded(result) {
@@ -49,23 +49,12 @@ pub fn flush(library: &Library, frame: &Frame, call: impl FnOnce() -> usize) -> 
     result
 }
 
-/// `H5Fclose(file)`.
-pub fn close(library: &Library, frame: &Frame, call: impl FnOnce() -> usize) -> usize {
-    let (result, span) = sink::timed(call);
-    if succeeded(result) {
-        closed(library.key(library.id(frame.argument(0))), span);
-    }
-    result
-}
-
-/// Does `key` stand for one that is open?
+/// True if `key` stands for an open file.
 pub fn is_open(key: u64) -> bool {
     sink::is_known(&FILES, key)
 }
 
-/// What `key` stood for is closed, if it was a file.
+/// Counts the close of what `key` stood for, if it was a file.
 pub fn closed(key: u64, span: Span) {
-    let record = sink::forget(&FILES, Kind::H5f, key);
-    record.update(|words| hdf5::close_file(words, span));
-    record.release();
+    sink::forget(&FILES, Kind::H5f, key).close(|words| hdf5::close_file(words, span));
 }

@@ -1,7 +1,7 @@
-//! The HDF5 that a caller uses: what it says about files, datasets and selections.
+//! Asks the HDF5 that a caller uses about files, datasets and selections.
 //!
-//! All of it is asked only about objects that a call of the program has just used with success, so that nothing lands
-//! on the error stack.
+//! It asks only about objects that a call of the program has just used with success. So nothing gets onto the error
+//! stack.
 
 use core::ffi::CStr;
 use core::mem::transmute;
@@ -53,21 +53,22 @@ symbols! {
     TRANSFER_MODE "H5Pget_dxpl_mpio"
 }
 
-/// One HDF5.
+/// One HDF5 library.
 #[derive(Clone, Copy)]
 pub struct Library {
-    /// A function of it.
+    /// The address of one of its functions.
     address: usize,
     /// Tells this library's ids from those of another one in the process.
     tag: u64,
-    /// Ids are `int`, as before HDF5 1.10.
+    /// True if ids are `int`, as before HDF5 1.10.
     narrow: bool,
 }
 
-/// The `H5get_libversion` of a library whose ids are known to be wide: most processes have one, and it is.
+/// The `H5get_libversion` of a library whose ids are known to be wide. Most processes have one HDF5, whose ids are
+/// wide, and ask once.
 static WIDE: AtomicUsize = AtomicUsize::new(0);
 
-/// Asks a library for its version.
+/// Asks a library for its version, which tells how wide ids are.
 #[cold]
 fn is_narrow(get_version: usize) -> bool {
     let mut version = [0u32; 3];
@@ -85,7 +86,7 @@ fn is_narrow(get_version: usize) -> bool {
     narrow
 }
 
-/// What a selection in a file is.
+/// The kind of a selection in a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SelectionKind {
     /// Nothing.
@@ -102,7 +103,7 @@ pub enum SelectionKind {
 pub type Dims = [u64; MAX_DIMS];
 
 impl Library {
-    /// The one that has a function at this address.
+    /// The library that has a function at this address.
     pub fn of(address: usize) -> Option<Self> {
         let get_version = GET_LIBVERSION.for_caller(address)?;
         Some(Library {
@@ -121,7 +122,7 @@ impl Library {
         }
     }
 
-    /// What stands for the id among those of all libraries.
+    /// A key that stands for the id among the ids of all libraries.
     pub fn key(&self, id: i64) -> u64 {
         id as u64 ^ self.tag
     }
@@ -133,8 +134,8 @@ impl Library {
         arguments[..N].copy_from_slice(&given);
         let [a, b, c, d, e] = arguments;
         type Question = unsafe extern "C" fn(usize, usize, usize, usize, usize) -> usize;
-        // SAFETY: the functions above take integers and pointers, and do not look at more arguments than they have;
-        // the pointers given here have room for what they write.
+        // SAFETY: the functions above take integers and pointers, and do not look at more arguments than they have.
+        // The pointers given here have room for what they write.
         Some(unsafe { transmute::<usize, Question>(function)(a, b, c, d, e) })
     }
 
@@ -155,7 +156,7 @@ impl Library {
         CStr::from_bytes_until_nul(out).ok()
     }
 
-    /// Name of the file in which the object is.
+    /// Name of the file that holds the object.
     pub fn file_name<'n>(&self, id: i64, out: &'n mut [u8]) -> Option<&'n CStr> {
         self.name(&FILE_NAME, id, out)
     }
@@ -165,12 +166,12 @@ impl Library {
         self.name(&OBJECT_NAME, id, out)
     }
 
-    /// Is the object a dataset?
+    /// True if the object is a dataset.
     pub fn is_dataset(&self, id: i64) -> bool {
         self.ask_int(&OBJECT_TYPE, id) == Some(DATASET)
     }
 
-    /// Calls `with` with the id of the file in which the object is.
+    /// Calls `with` with the id of the file that holds the object.
     pub fn with_file(&self, id: i64, with: impl FnOnce(i64)) {
         if let Some(file) = self.ask_id(&FILE_ID, id) {
             with(file);
@@ -199,7 +200,7 @@ impl Library {
         (i64::from(ndims), npoints as i64)
     }
 
-    /// Lengths of a chunk; none if the dataset has no chunks.
+    /// Lengths of a chunk; empty if the dataset has no chunks.
     pub fn chunk<'d>(&self, dataset: i64, out: &'d mut Dims) -> &'d [u64] {
         let Some(properties) = self.ask_id(&DATASET_PROPERTIES, dataset) else {
             return &[];
@@ -228,7 +229,7 @@ impl Library {
         }
     }
 
-    /// Sets lengths and strides of the selection if it is a regular hyperslab.
+    /// Sets lengths and strides of the selection. Returns `false` if it is no regular hyperslab.
     pub fn regular_hyperslab(&self, space: i64, lengths: &mut Dims, strides: &mut Dims) -> bool {
         if self.ask_int(&IS_REGULAR, space).unwrap_or(0) <= 0 {
             return false;
@@ -250,7 +251,7 @@ impl Library {
         found
     }
 
-    /// Do these access properties of a file name the MPI-IO driver?
+    /// True if these access properties of a file name the MPI-IO driver.
     pub fn is_mpiio(&self, properties: i64) -> bool {
         if properties == DEFAULT {
             return false;
@@ -259,7 +260,7 @@ impl Library {
         driver.is_some() && self.ask(&MPIO_DRIVER, []).map(|id| self.id(id)) == driver
     }
 
-    /// Do these transfer properties ask for a collective transfer?
+    /// True if these transfer properties ask for a collective transfer.
     pub fn is_collective(&self, properties: i64) -> bool {
         let mut mode = 0i32;
         properties != DEFAULT

@@ -1,4 +1,4 @@
-//! `stat` and its kin; `access`, `chmod` and others that are counted per process.
+//! `stat` and its kin; also `access`, `chmod` and others that are counted per process.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -13,10 +13,10 @@ use super::{Path, Sink, Source};
 use crate::count::{extra, on_fd, stat_path};
 use forebay_hook::kernel;
 
-/// `struct stat`, whichever.
+/// A `struct stat` of any width.
 type Stat = *mut c_void;
 
-/// `fstatat` through the chain of libraries.
+/// Calls `fstatat` through the chain of libraries.
 ///
 /// # Safety
 /// As `fstatat`.
@@ -113,7 +113,7 @@ hooks! {
     }
 }
 
-/// A `stat` of a path below a descriptor, or of the descriptor itself.
+/// Counts a `stat` of a path below a descriptor, or of the descriptor itself.
 unsafe fn stat_at(dirfd: c_int, path: Path, flags: c_int, call: impl FnOnce() -> c_int) -> c_int {
     // SAFETY: a C string, unless the kernel would refuse it, too.
     let itself =

@@ -1,4 +1,4 @@
-//! Copies inside the kernel: a read of one file and a write of another.
+//! Copies inside the kernel. Each counts as a read of one file and a write of another.
 
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::Ordering::Relaxed;
@@ -18,39 +18,39 @@ hooks! {
     fn copy_file_range [real]
         (from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, n: size_t, flags: c_uint) -> ssize_t
     {
-        let ends = (End::new(from, from_at), End::new(to, to_at));
+        let ends = (CopyEnd::new(from, from_at), CopyEnd::new(to, to_at));
         copy(Extra::CopyRange, ends, || real(from, from_at, to, to_at, n, flags))
     }
 
     fn sendfile | sendfile64 [real] (to: c_int, from: c_int, from_at: *mut off_t, n: size_t) -> ssize_t {
-        let ends = (End::new(from, from_at), End::new(to, core::ptr::null_mut()));
+        let ends = (CopyEnd::new(from, from_at), CopyEnd::new(to, core::ptr::null_mut()));
         copy(Extra::Sendfile, ends, || real(to, from, from_at, n))
     }
 
     fn splice [real]
         (from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, n: size_t, flags: c_uint) -> ssize_t
     {
-        let ends = (End::new(from, from_at), End::new(to, to_at));
+        let ends = (CopyEnd::new(from, from_at), CopyEnd::new(to, to_at));
         copy(Extra::Splice, ends, || real(from, from_at, to, to_at, n, flags))
     }
 }
 
 /// One end of a copy.
-struct End {
+struct CopyEnd {
     fd: c_int,
-    /// Where it begins, if the program said so.
+    /// The offset, if the program gave one.
     at: Option<i64>,
 }
 
-impl End {
+impl CopyEnd {
     unsafe fn new(fd: c_int, at: *mut off_t) -> Self {
-        // SAFETY: null, or readable: the kernel reads it, too.
+        // SAFETY: not null, so it is readable: the kernel reads it, too.
         let at = (!at.is_null()).then(|| unsafe { *at });
-        End { fd, at }
+        CopyEnd { fd, at }
     }
 }
 
-fn copy(kind: Extra, (from, to): (End, End), call: impl FnOnce() -> ssize_t) -> ssize_t {
+fn copy(kind: Extra, (from, to): (CopyEnd, CopyEnd), call: impl FnOnce() -> ssize_t) -> ssize_t {
     let Some(recording) = recording() else {
         return call();
     };
@@ -69,7 +69,7 @@ fn copy(kind: Extra, (from, to): (End, End), call: impl FnOnce() -> ssize_t) -> 
     moved
 }
 
-fn count_end(recording: &Recording, end: &End, event: Event) {
+fn count_end(recording: &Recording, end: &CopyEnd, event: Event) {
     let (_, Some(entry), Some(handle)) = fds::posix(recording, end.fd) else {
         return;
     };

@@ -80,7 +80,7 @@ hooks! {
     }
 }
 
-/// A mapping of a file; other mappings never come here.
+/// Counts a mapping of a file. Other mappings are passed on before.
 fn mapped(fd: c_int, n: size_t, call: impl FnOnce() -> *mut c_void) -> *mut c_void {
     let Some(recording) = recording() else {
         return call();

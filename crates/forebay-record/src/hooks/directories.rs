@@ -1,4 +1,4 @@
-//! Reading directories, counted per process.
+//! Calls that read directories, counted per process.
 
 use core::ffi::{c_int, c_void};
 
@@ -21,7 +21,7 @@ hooks! {
     }
 
     fn closedir [real] (dir: *mut DIR) -> c_int {
-        // The descriptor is closed inside libc.
+        // libc will close the descriptor without a hook.
         if !dir.is_null() {
             forget(libc::dirfd(dir));
         }
@@ -49,7 +49,7 @@ hooks! {
     }
 }
 
-/// A descriptor that is about to be closed where no hook sees it.
+/// Forgets a descriptor that is about to be closed where no hook sees it.
 pub fn forget(fd: c_int) {
     if let Some(entry) = fds::known(fd)
         && let Some(recording) = recording()

@@ -1,8 +1,8 @@
 //! `printf`, `scanf` and their kin.
 //!
-//! Rust can't define a variadic function, so a few instructions put the arguments where a `va_list` finds them, and
-//! the work goes to the `v` form. On AArch64 the variadic forms are not hooked yet: there they are part of what the
-//! coverage of a job shows as missing.
+//! Rust can't define a variadic function. So a few instructions put the arguments where a `va_list` finds them, and the
+//! `v` form does the work. On AArch64 the variadic forms are not hooked yet; the coverage of a job shows their bytes as
+//! missing.
 
 use core::ffi::{c_int, c_void};
 
@@ -27,7 +27,7 @@ fn printed(n: c_int) -> Option<i64> {
     (n > 0).then_some(i64::from(n))
 }
 
-/// What a `scanf` consumed: by the position before and after, if the stream has one.
+/// Counts a `scanf`. The positions before and after tell what it consumed, if the stream has positions.
 unsafe fn scan(stream: Stream, call: impl FnOnce() -> c_int) -> c_int {
     // SAFETY: an open stream.
     let before = unsafe { ftello(stream) };
@@ -78,7 +78,7 @@ hooks! {
     }
 }
 
-/// Defines a variadic function by its form that takes a list: with `$fixed` arguments before the variable ones, the
+/// Defines a variadic function by its form that takes a list. It has `$fixed` arguments before the variable ones; the
 /// list goes into `$register`.
 #[cfg(target_arch = "x86_64")]
 macro_rules! variadic {
@@ -87,7 +87,7 @@ macro_rules! variadic {
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name() {
-            // The list is at rsp+8; the registers that it leads to are from rsp+32.
+            // The list is at rsp+8, and the saved registers that it points to begin at rsp+32.
             core::arch::naked_asm!(
                 "sub rsp, 216",
                 "mov [rsp+32], rdi", "mov [rsp+40], rsi", "mov [rsp+48], rdx",
@@ -131,7 +131,7 @@ variadic! {
     __isoc23_scanf = isoc23_vscanf_hook, 1, "rsi";
 }
 
-/// The forms with a list, under names that a program can't put others in the place of.
+/// The forms with a list, under names that a program can't replace with its own.
 #[cfg(target_arch = "x86_64")]
 macro_rules! forms {
     ($($hook:ident = $with:ident ($($arg:ident : $ty:ty),*), |$real:ident| $body:expr;)*) => { $(

@@ -1,4 +1,4 @@
-//! The functions of libc, by verb. Each hook says what its call means; how it is counted stands in [`crate::count`].
+//! The functions of libc, by verb. A hook says what its call means; [`crate::count`] counts it.
 
 pub mod attributes;
 mod copy;
@@ -22,8 +22,8 @@ type Source = *const c_void;
 /// Memory that a call writes to.
 type Sink = *mut c_void;
 
-/// At load time: finds what a child may call between fork and exec. A look-up takes a lock of the loader, which in a
-/// child of a program with threads may be held by a thread that does not exist there.
+/// Finds the functions that a child may call between fork and exec. Called at load time, because a look-up takes a lock
+/// of the loader. In a child of a program with threads, a thread that does not exist there may hold that lock.
 pub fn find_next_definitions() {
     use core::hint::black_box;
     black_box((

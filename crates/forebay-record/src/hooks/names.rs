@@ -1,4 +1,4 @@
-//! Calls that make, remove and rename names; `chdir`.
+//! Calls that make, remove and rename names, and `chdir`.
 
 use core::ffi::{c_int, c_uint};
 
@@ -91,7 +91,7 @@ fn moved(result: c_int) -> c_int {
     result
 }
 
-/// Counts on the records of both names.
+/// Counts a rename on the records of both names.
 unsafe fn renamed(old: (c_int, Path), new: (c_int, Path), call: impl FnOnce() -> c_int) -> c_int {
     let Some(recording) = recording() else {
         return call();

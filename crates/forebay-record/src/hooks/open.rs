@@ -50,7 +50,7 @@ hooks! {
     }
 }
 
-/// The name is known once the file is there.
+/// Counts the open of a temporary file, whose name is known only afterwards.
 unsafe fn temporary(template: *mut c_char, flags: c_int, call: impl FnOnce() -> c_int) -> c_int {
     let Some(recording) = recording() else {
         return call();

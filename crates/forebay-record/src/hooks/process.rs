@@ -1,4 +1,4 @@
-//! How programs begin others, end, and shut themselves in.
+//! Calls by which a program begins another one, ends, or forbids itself system calls.
 
 use core::ffi::{c_char, c_int, c_long, c_void};
 
@@ -78,7 +78,8 @@ hooks! {
     }
 }
 
-/// The program is about to forbid itself system calls; in the strict mode the processor's counter goes, too.
+/// Prepares for a program that is about to forbid itself system calls. In the strict mode it loses the processor's
+/// counter, too.
 fn shut_in(strictly: bool) {
     state::restrict();
     if strictly {
@@ -86,7 +87,7 @@ fn shut_in(strictly: bool) {
     }
 }
 
-/// The next program has a table of its own, if this call does not come back.
+/// Notes an exec. If the call does not return, the next program has a table of its own.
 fn replaced(call: impl FnOnce() -> c_int) -> c_int {
     if state::has_begun() {
         note(End::Exec);
@@ -98,7 +99,7 @@ fn replaced(call: impl FnOnce() -> c_int) -> c_int {
     result
 }
 
-/// `vfork` of libc, defined anew: it comes back twice on the same stack, so nothing may stand between.
+/// `vfork` of libc, redefined. It returns twice on the same stack, so no frame may stand between.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]

@@ -1,7 +1,7 @@
-//! Reading and writing streams.
+//! Calls that read and write streams.
 //!
-//! What libc does below a stream does not pass through the hooks of POSIX calls: it calls itself directly. So nothing
-//! is counted twice.
+//! What libc does below a stream does not pass through the hooks of POSIX calls, because libc calls itself directly. So
+//! nothing is counted twice.
 
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::Ordering::Relaxed;
@@ -25,14 +25,14 @@ pub type Stream = *mut FILE;
 const EOF: c_int = -1;
 
 unsafe extern "C" {
-    /// Its descriptor; -1 of a stream in memory.
+    /// The descriptor of a stream; -1 for a stream in memory.
     pub fn fileno_unlocked(stream: Stream) -> c_int;
     static stdin: Stream;
     static stdout: Stream;
     static stderr: Stream;
 }
 
-/// Name of a stream that is there from the start.
+/// Name of a stream that is open from the start.
 fn standard(stream: Stream) -> Option<&'static [u8]> {
     // SAFETY: libc's own variables.
     let (i, o, e) = unsafe { (stdin, stdout, stderr) };
@@ -57,7 +57,8 @@ pub unsafe fn record_of(recording: &Recording, stream: Stream) -> Option<(&'stat
     }
 }
 
-/// A read or write of a stream. `bytes` says how many bytes the result means, `None` if it failed.
+/// Makes and counts a read or write of a stream. `bytes` turns the result into a number of bytes, `None` if the call
+/// failed.
 #[inline(always)]
 pub unsafe fn stream_transfer<R: Copy>(
     stream: Stream,
@@ -110,17 +111,17 @@ fn bulk(recording: &Recording, standing: Standing, op: Op, bytes: Option<i64>) {
     }
 }
 
-/// One byte, unless the result is the end.
+/// One byte, unless the result is the end of file.
 fn one(result: c_int) -> Option<i64> {
     (result != EOF).then_some(1)
 }
 
-/// `n` things of a size.
+/// The bytes of `n` things of a size.
 fn things(size: size_t) -> impl FnOnce(size_t) -> Option<i64> {
     move |n| (n > 0).then(|| (size * n) as i64)
 }
 
-/// A line that was read.
+/// The bytes of a line that was read.
 fn line(text: *mut c_char) -> Option<i64> {
     // SAFETY: what `fgets` gives back is closed with a NUL.
     (!text.is_null()).then(|| unsafe { kernel::bytes(text) }.len() as i64)
@@ -130,9 +131,9 @@ fn length(n: ssize_t) -> Option<i64> {
     (n >= 0).then_some(n as i64)
 }
 
-/// A string that was written.
+/// The bytes of a string that was written, and `more`.
 unsafe fn string(text: Path, more: i64) -> impl FnOnce(c_int) -> Option<i64> {
-    // SAFETY: the string was read by libc just now.
+    // SAFETY: libc has just read the string.
     move |result| (result != EOF).then(|| unsafe { kernel::bytes(text) }.len() as i64 + more)
 }
 
@@ -212,7 +213,7 @@ hooks! {
     }
 }
 
-/// A word may look like the end.
+/// The bytes of a word, which may have the value of the end of file.
 fn word(stream: Stream, word: c_int) -> Option<i64> {
     // SAFETY: an open stream.
     let ended = word == EOF && unsafe { libc::feof(stream) != 0 || libc::ferror(stream) != 0 };

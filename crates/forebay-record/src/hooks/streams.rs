@@ -1,4 +1,4 @@
-//! `fopen` and its kin, `fclose`, `fileno`; positions of streams.
+//! `fopen` and its kin, `fclose`, `fileno`, and the calls that move the position of a stream.
 
 use core::ffi::{c_int, c_long};
 use core::sync::atomic::Ordering::Relaxed;
@@ -82,7 +82,7 @@ hooks! {
     }
 }
 
-/// A stream on a file of its own.
+/// Makes and counts a call that opens a file as a stream. Without a path the kernel is asked for it.
 unsafe fn opening(path: Option<Path>, mode: Path, call: impl FnOnce() -> Stream) -> Stream {
     let Some(recording) = recording() else {
         return call();
@@ -169,7 +169,7 @@ fn opened(
     }
 }
 
-/// A stream on a descriptor that is there.
+/// Makes and counts a call that opens a stream on an open descriptor.
 fn adopted(fd: c_int, call: impl FnOnce() -> Stream) -> Stream {
     let Some(recording) = recording() else {
         return call();
@@ -226,7 +226,7 @@ unsafe fn closed(stream: Stream, call: impl FnOnce() -> c_int) -> c_int {
     result
 }
 
-/// The descriptor of a stream: to POSIX calls, the file is open from now on.
+/// Makes and counts a call that returns the descriptor of a stream. From then on the file is open for POSIX calls, too.
 fn numbered(call: impl FnOnce() -> c_int) -> c_int {
     let Some(recording) = recording() else {
         return call();
@@ -242,7 +242,7 @@ fn numbered(call: impl FnOnce() -> c_int) -> c_int {
     fd
 }
 
-/// A call on a stream that moves no bytes. `after` runs once it has succeeded.
+/// Makes and counts a call on a stream that moves no bytes. `after` runs if it succeeded.
 unsafe fn moving<R: Outcome>(
     stream: Stream,
     op: Op,

@@ -69,15 +69,16 @@ hooks! {
     }
 }
 
-/// Append, whatever the offset says (`RWF_APPEND`).
+/// `RWF_APPEND`: the write appends, whatever the offset says.
 const RWF_APPEND: c_int = 0x10;
 
-/// -1 means the position.
+/// The offset of a call in which -1 stands for the position.
 fn offset(at: off_t) -> Option<i64> {
     (at != -1).then_some(at)
 }
 
-/// An asynchronous request counts when its result is taken: then its bytes are known, and its time is that of the look.
+/// Counts an asynchronous request when its result is taken, because its bytes are known only then. Its time is that of
+/// taking the result.
 unsafe fn finished(request: *mut aiocb, call: impl FnOnce() -> ssize_t) -> ssize_t {
     /// Set in the operation by the functions for 64-bit offsets.
     const LARGE: c_int = 128;

@@ -1,4 +1,4 @@
-//! The functions of MPI that are counted, under both of their names. A name is given in pieces.
+//! The functions of MPI that are counted, under both of their names. Names are given in pieces.
 
 use forebay_count::heat::Direction::{Read, Write};
 use forebay_count::mpiio::Mode::{Collective, Independent, NonBlocking, Split};
@@ -18,7 +18,7 @@ macro_rules! function {
     };
 }
 
-/// A read or write, with a number of elements of type `int` and, as `_c`, of type `MPI_Count`.
+/// A read or write. The number of elements is an `int`, in the form with `_c` an `MPI_Count`.
 macro_rules! transfer {
     ([$($name:literal)+] $direction:expr, $mode:expr, $count:literal) => {
         function!([$($name)+] What::Transfer {
@@ -36,7 +36,7 @@ macro_rules! transfer {
     };
 }
 
-/// All of one direction. The number of elements comes after file and buffer, or after file, offset and buffer.
+/// All reads or all writes. The number of elements comes after file and buffer, or after file, offset and buffer.
 macro_rules! transfers {
     ($verb:literal, $direction:expr) => {
         transfer!(["File_" $verb] $direction, Independent, 2);

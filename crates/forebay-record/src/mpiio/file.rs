@@ -1,4 +1,4 @@
-//! How the calls on files count.
+//! Counts the calls on files.
 
 use core::ffi::{CStr, c_char};
 
@@ -12,7 +12,7 @@ use crate::sink::{self, Open};
 use forebay_hook::foreign::Frame;
 use forebay_hook::mpi_abi;
 
-/// Files that are open, by `MPI_File`.
+/// Open files by `MPI_File`.
 static FILES: Handles<1024> = Handles::new();
 
 fn record_of(file: usize) -> Open {
@@ -31,9 +31,9 @@ pub fn open(frame: &Frame, call: impl FnOnce() -> usize) -> usize {
     if result as i32 != SUCCESS || frame.argument(1) == 0 {
         return result;
     }
-    // SAFETY: it opened a file of this name.
+    // SAFETY: MPI has just opened a file of this name.
     let name = unsafe { CStr::from_ptr(frame.pointer::<c_char>(1)) };
-    // SAFETY: where it has put the handle.
+    // SAFETY: MPI has put the handle there.
     let file = unsafe { *frame.pointer::<usize>(4) };
     let processes = mpi_abi::size(frame.argument(0), frame.caller()).unwrap_or(1);
     let hints = !mpi_abi::is_null_info(frame.argument(3), frame.caller());
@@ -45,14 +45,13 @@ pub fn open(frame: &Frame, call: impl FnOnce() -> usize) -> usize {
 
 /// `MPI_File_close(&fh)`, which sets `fh` to null.
 pub fn close(frame: &Frame, call: impl FnOnce() -> usize) -> usize {
-    // SAFETY: where the caller keeps the handle; MPI looks there, too.
+    // SAFETY: the caller keeps the handle there; MPI looks there, too.
     let file = unsafe { frame.pointer::<usize>(0).as_ref() }
         .copied()
         .unwrap_or(0);
     let record = sink::forget(&FILES, Kind::Mpiio, file as u64);
     let (result, span) = sink::timed(call);
-    record.update(|words| mpiio::close(words, span));
-    record.release();
+    record.close(|words| mpiio::close(words, span));
     result
 }
 
@@ -75,7 +74,7 @@ pub fn set_view(frame: &Frame, call: impl FnOnce() -> usize) -> usize {
     result
 }
 
-/// A read or write; argument `count` is the number of elements, an `MPI_Count` if it is `large`, and the next one
+/// A read or write. Argument `count` is the number of elements, an `MPI_Count` if it is `large`; the next argument is
 /// their type.
 pub fn transfer(
     frame: &Frame,

@@ -1,13 +1,13 @@
-//! MPI: who this process is among its peers, and what goes through `MPI_File_*`.
+//! MPI: which rank this process is, and what goes through `MPI_File_*`.
 //!
 //! Both names of a function are exported, `MPI_x` and `PMPI_x`, because Fortran bindings call the one or the other,
-//! depending on the library. A call counts where it leaves for the library itself: if another tool stands between
-//! (its `MPI_x` is not the library's), it counts when the tool calls `PMPI_x`.
+//! depending on the library. A call counts when it leaves for the library itself. If another tool stands between (its
+//! `MPI_x` is not the library's), the call counts when the tool calls `PMPI_x`.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`file`] | how the calls on files count |
-//! | [`entry`] | the functions |
+//! | [`file`] | counts the calls on files |
+//! | [`entry`] | the functions that are counted |
 
 mod entry;
 pub mod file;
@@ -23,7 +23,7 @@ use forebay_hook::mpi_abi;
 
 /// `MPI_SUCCESS` in every ABI.
 const SUCCESS: i32 = 0;
-/// What a caller gets for a function that no library has: `MPI_ERR_UNKNOWN` of MPICH, an error in every ABI.
+/// The result for a function that no library has: `MPI_ERR_UNKNOWN` of MPICH, an error in every ABI.
 const MISSING: usize = 13;
 
 /// What a function does, as far as it is counted.
@@ -34,12 +34,12 @@ enum What {
     Close,
     Sync,
     SetView,
-    /// Argument `count` is the number of elements, the next one their type.
+    /// Argument `count` is the number of elements, the next argument their type.
     Transfer {
         mode: Mode,
         direction: Direction,
         count: usize,
-        /// Is the number an `MPI_Count`?
+        /// True if the number is an `MPI_Count`.
         large: bool,
     },
 }
@@ -54,9 +54,9 @@ struct Function {
 }
 
 const UNKNOWN: u8 = 0;
-/// Behind `MPI_x` comes the library.
+/// The library comes behind `MPI_x`.
 const LIBRARY: u8 = 1;
-/// Behind `MPI_x` comes another tool, which will call `PMPI_x`.
+/// Another tool comes behind `MPI_x`, which will call `PMPI_x`.
 const TOOL: u8 = 2;
 
 impl Function {
@@ -85,7 +85,7 @@ impl Function {
         known == TOOL
     }
 
-    /// Calls `real`, and counts.
+    /// Calls `real` and counts the call.
     fn perform(&self, frame: &Frame, real: usize) -> usize {
         // SAFETY: `real` is the library's function of this name.
         let call = || unsafe { frame.pass_on(real) };
@@ -95,7 +95,7 @@ impl Function {
         match self.what {
             What::Init => {
                 let result = call();
-                // Before MPI is up any question ends the program.
+                // Before MPI is initialized any question ends the program.
                 if result as i32 == SUCCESS {
                     note_rank(frame.caller());
                 }
@@ -119,7 +119,7 @@ impl Function {
     }
 }
 
-/// `MPI_x` was called.
+/// Handles a call of `MPI_x`.
 extern "C" fn through_mpi(frame: &Frame, function: &'static Function) -> usize {
     let next = function.mpi.for_caller(frame.caller());
     let library = function.pmpi.for_caller(frame.caller());
@@ -133,7 +133,7 @@ extern "C" fn through_mpi(frame: &Frame, function: &'static Function) -> usize {
     }
 }
 
-/// `PMPI_x` was called.
+/// Handles a call of `PMPI_x`.
 extern "C" fn through_pmpi(frame: &Frame, function: &'static Function) -> usize {
     match function.pmpi.for_caller(frame.caller()) {
         Some(real) => function.perform(frame, real),
@@ -141,7 +141,7 @@ extern "C" fn through_pmpi(frame: &Frame, function: &'static Function) -> usize 
     }
 }
 
-/// Now that MPI is up it says which rank this is.
+/// Asks MPI, which is initialized now, which rank this is.
 fn note_rank(caller: usize) {
     let world = mpi_abi::comm_world(caller);
     if let (Some(rank), Some(size)) = (mpi_abi::rank(world, caller), mpi_abi::size(world, caller)) {

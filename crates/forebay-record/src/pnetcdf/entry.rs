@@ -1,12 +1,12 @@
-//! The functions of PnetCDF that are counted. Those that move data are the products of what they do, which part of a
-//! variable they take, and the type of their memory; a name is given in pieces.
+//! The functions of PnetCDF that are counted. Those that move data are all combinations of a verb, a part of a variable
+//! and a type of memory. Names are given in pieces.
 
 use forebay_count::pnetcdf::{Part, Verb};
 
 use super::What;
 use crate::counted::function;
 
-/// One for each type of memory; that without a name takes an MPI data type.
+/// One function for each type of memory. The one without a type in its name takes an MPI data type.
 macro_rules! types {
     (one $what:expr; [$verb:literal $part:literal] $memory:literal $suffix:literal) => {
         function!($what; $verb $part $memory $suffix);
@@ -21,7 +21,7 @@ macro_rules! types {
     };
 }
 
-/// One for each type and part, but `vard`.
+/// One function for each type and part, except `vard`.
 macro_rules! transfers {
     ($verb:expr; $name:literal $suffix:literal) => {
         types!(all What::Transfer { verb: $verb, part: Part::Var }; [$name "_var"] $suffix);
@@ -33,7 +33,7 @@ macro_rules! transfers {
     };
 }
 
-/// Those that wait until the bytes are moved.
+/// The functions that return when the bytes are moved.
 macro_rules! blocking {
     ($verb:expr; $name:literal $suffix:literal) => {
         transfers!($verb; $name $suffix);

@@ -1,4 +1,4 @@
-//! How the calls on files count.
+//! Counts the calls on files.
 
 use core::ffi::{CStr, c_char, c_int};
 
@@ -12,10 +12,10 @@ use crate::mpiio;
 use crate::sink;
 use forebay_hook::foreign::Frame;
 
-/// Files that are open, by id.
+/// Open files by id.
 static FILES: Handles<1024> = Handles::new();
 
-/// Ids begin at 0.
+/// The key of a file. Ids begin at 0, which is no key.
 fn key(file: c_int) -> u64 {
     u64::from(file as u32) + 1
 }
@@ -26,9 +26,9 @@ pub fn open(frame: &Frame, create: bool, call: impl FnOnce() -> usize) -> usize 
     if result as i32 != NO_ERROR || frame.argument(1) == 0 {
         return result;
     }
-    // SAFETY: it opened a file of this name.
+    // SAFETY: PnetCDF has just opened a file of this name.
     let name = unsafe { CStr::from_ptr(frame.pointer::<c_char>(1)) };
-    // SAFETY: where it has put the id.
+    // SAFETY: PnetCDF has put the id there.
     let id = unsafe { *frame.pointer::<c_int>(4) };
     let record = sink::open_path(Kind::PnetcdfFile, mpiio::file::path(name));
     record.update(|words| pnetcdf::open_file(words, create, span));
@@ -43,14 +43,13 @@ pub fn close(library: &Library, frame: &Frame, call: impl FnOnce() -> usize) -> 
     let (result, span) = sink::timed(call);
     if result as i32 == NO_ERROR {
         variable::forget_all(id);
-        let record = sink::forget(&FILES, Kind::PnetcdfFile, key(id));
-        record.update(|words| pnetcdf::close_file(words, read, written, span));
-        record.release();
+        sink::forget(&FILES, Kind::PnetcdfFile, key(id))
+            .close(|words| pnetcdf::close_file(words, read, written, span));
     }
     result
 }
 
-/// A call on a file that counts if it succeeds.
+/// Makes a call on a file, and counts it if it succeeds.
 fn count_success(frame: &Frame, call: impl FnOnce() -> usize, count: fn(Words<'_>, Span)) -> usize {
     let (result, span) = sink::timed(call);
     if result as i32 == NO_ERROR {

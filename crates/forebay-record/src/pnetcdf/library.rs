@@ -1,4 +1,4 @@
-//! The PnetCDF that a caller uses: what it says about files and variables.
+//! Asks the PnetCDF that a caller uses about files and variables.
 
 use core::ffi::{CStr, c_int};
 use core::mem::transmute;
@@ -11,7 +11,7 @@ use forebay_hook::foreign::Symbol;
 
 /// Longest name of a variable, with the closing NUL (`NC_MAX_NAME`).
 const NAME_BYTES: usize = 257;
-/// Dimensions of a variable whose shape is looked at.
+/// Most dimensions of a variable whose shape is asked for.
 pub const MAX_DIMS: usize = 64;
 
 static PATH: Symbol = Symbol::of_library("ncmpi_inq_path");
@@ -24,20 +24,20 @@ static VARIABLE_TYPE: Symbol = Symbol::of_library("ncmpi_inq_vartype");
 static VARIABLE_NDIMS: Symbol = Symbol::of_library("ncmpi_inq_varndims");
 static VARIABLE_DIMS: Symbol = Symbol::of_library("ncmpi_inq_vardimid");
 
-/// One PnetCDF.
+/// One PnetCDF library.
 #[derive(Clone, Copy)]
 pub struct Library {
-    /// A function of it.
+    /// The address of one of its functions.
     address: usize,
 }
 
 impl Library {
-    /// The one that has a function at this address.
+    /// The library that has a function at this address.
     pub fn of(address: usize) -> Self {
         Library { address }
     }
 
-    /// The address.
+    /// The address of one of its functions.
     pub fn address(&self) -> usize {
         self.address
     }
@@ -50,8 +50,8 @@ impl Library {
         answer: *mut T,
     ) -> Option<()> {
         let function = question.for_caller(self.address)?;
-        // SAFETY: the functions above take one or two `int` and a pointer to what they answer; the callers below give
-        // each its own, with room for the answer.
+        // SAFETY: the functions above take one or two `int` and a pointer to their answer. The callers below give each
+        // a pointer with room for it.
         let error = unsafe {
             match given.as_slice() {
                 [a] => transmute::<usize, unsafe extern "C" fn(c_int, *mut T) -> c_int>(function)(
@@ -121,7 +121,7 @@ impl Library {
         Some(name)
     }
 
-    /// What a variable is like.
+    /// The shape of a variable.
     pub fn shape(&self, file: c_int, variable: c_int) -> Option<Shape> {
         let kind: c_int = self.answer(&VARIABLE_TYPE, [file, variable])?;
         let ndims: c_int = self.answer(&VARIABLE_NDIMS, [file, variable])?;

@@ -1,12 +1,12 @@
-//! PnetCDF, where it is a library of its own: files and variables.
+//! Counts the calls of PnetCDF on files and variables, where PnetCDF is a library of its own.
 //!
 //! Its Fortran functions call those of C, which are counted here.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | [`library`] | asks the PnetCDF in use |
-//! | [`file`], [`variable`] | how the calls count |
-//! | [`entry`] | the functions |
+//! | [`file`], [`variable`] | count the calls |
+//! | [`entry`] | the functions that are counted |
 
 mod entry;
 mod file;
@@ -35,7 +35,7 @@ enum What {
     Wait {
         collective: bool,
     },
-    /// Defines a variable; a pointer to its id is this argument.
+    /// Defines a variable, or asks for its id. Argument `id` is a pointer to the id.
     VariableOpen {
         id: usize,
     },

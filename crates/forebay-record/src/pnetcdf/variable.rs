@@ -1,4 +1,4 @@
-//! How the calls on variables count.
+//! Counts the calls on variables.
 
 use core::ffi::{CStr, c_int};
 use core::slice;
@@ -16,15 +16,15 @@ use crate::sink::{self, Open};
 use forebay_hook::foreign::Frame;
 use forebay_hook::mpi_abi;
 
-/// Variables that are in use, by the ids of file and variable; with them their shape.
+/// Variables in use, by the ids of file and variable, each with its shape.
 static VARIABLES: Handles<4096> = Handles::new();
 
-/// Ids of files begin at 0.
+/// The key of a variable. Ids of files begin at 0, which is no key.
 fn key(file: c_int, variable: c_int) -> u64 {
     (u64::from(file as u32) + 1) << 32 | u64::from(variable as u32)
 }
 
-/// What is kept of a shape: elements, and the rest in one word.
+/// Packs a shape into two words: the elements, and the rest.
 fn pack(shape: &Shape) -> [u64; 2] {
     let rest =
         shape.ndims as u64 | (shape.element_bytes as u64) << 16 | u64::from(shape.record) << 32;
@@ -44,7 +44,7 @@ fn unpack([npoints, rest]: [u64; 2]) -> Shape {
 pub fn open(library: &Library, frame: &Frame, id: usize, call: impl FnOnce() -> usize) -> usize {
     let (result, span) = sink::timed(call);
     if result as i32 == NO_ERROR {
-        // SAFETY: where it has put the id, unless the caller did not want it.
+        // SAFETY: PnetCDF has put the id there, unless the caller gave null.
         let variable = unsafe { frame.pointer::<c_int>(id).as_ref() };
         if let Some(&variable) = variable {
             opened(library, frame.int(0), variable, Some(span));
@@ -53,7 +53,7 @@ pub fn open(library: &Library, frame: &Frame, id: usize, call: impl FnOnce() -> 
     result
 }
 
-/// Finds the record of a variable that has just been opened, or that is used by its number alone (without a span).
+/// Finds the record of a variable. `span` is `None` if the program uses it by its number, without an open.
 fn opened(library: &Library, file: c_int, variable: c_int, span: Option<Span>) -> Option<Shape> {
     let mut path = [0; MAX_NAME_BYTES];
     let path = mpiio::file::path(library.path(file, &mut path)?);
@@ -74,7 +74,7 @@ fn opened(library: &Library, file: c_int, variable: c_int, span: Option<Span>) -
     Some(shape)
 }
 
-/// The file is closed, and its variables are with it.
+/// Forgets the variables of a file that was closed.
 pub fn forget_all(file: c_int) {
     let of_file = |found: u64| found >> 32 == key(file, 0) >> 32;
     VARIABLES.remove_all(of_file, |value| {
@@ -82,7 +82,7 @@ pub fn forget_all(file: c_int) {
     });
 }
 
-/// Any of the functions that move data: (file, variable, what of it, ...).
+/// Any of the functions that move data. Arguments: file, variable, the part of it, ...
 pub fn transfer(
     library: &Library,
     frame: &Frame,
@@ -109,7 +109,7 @@ pub fn transfer(
     result
 }
 
-/// Bytes, and where the call has them lengths and strides.
+/// The words by which the access differs from others: bytes, and lengths and strides if the call has them.
 fn access(library: &Library, frame: &Frame, part: Part, shape: &Shape) -> [i64; ACCESS_WORDS] {
     let ndims = shape.ndims as usize;
     // SAFETY: the library has just read as many numbers there.
@@ -150,10 +150,10 @@ fn access(library: &Library, frame: &Frame, part: Part, shape: &Shape) -> [i64; 
     }
 }
 
-/// The `len` numbers at an address; none at null.
+/// The `len` numbers at an address; empty at null.
 ///
 /// # Safety
-/// They are there.
+/// `at` is null or points to `len` numbers.
 unsafe fn numbers<'n>(at: usize, len: usize) -> &'n [i64] {
     if at == 0 {
         return &[];

@@ -1,4 +1,4 @@
-//! Rules about work that is spread unevenly over ranks. MPI programs only: their ranks wait for each other.
+//! Rules about work that is spread unevenly over ranks. They are for MPI programs, whose ranks wait for each other.
 
 use super::loss::real_files;
 use super::{Confidence, FileEvidence, Finding, NAMED_FILES, Subject};
@@ -13,7 +13,7 @@ pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
     }
     let mut found: Vec<Finding> = straggler_shared(subject).into_iter().collect();
     match rank0(subject) {
-        // One rank that does it all is also a straggler, and uneven: said once.
+        // A rank that does all I/O is a straggler, and its bytes are uneven. One finding is enough.
         Some(finding) => found.push(finding),
         None => {
             found.extend(straggler_ranks(subject));
@@ -23,10 +23,10 @@ pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
     found
 }
 
-/// Fewer ranks have no meaningful mean.
+/// Least number of ranks; fewer have no meaningful mean.
 const LEAST_RANKS: usize = 4;
 
-/// What the slowest rank needs beyond the mean; none below the threshold.
+/// What the slowest rank needs beyond the mean; `None` below the threshold.
 fn excess(slowest: f64, mean: f64, threshold: f64) -> Option<f64> {
     let excess = slowest - mean;
     (excess > 0.0 && excess >= threshold * slowest).then_some(excess)
@@ -117,13 +117,14 @@ fn straggler_shared(subject: &Subject) -> Option<Finding> {
         "Spread the work of that rank: headers and small variables by one rank are fine, data should be written by many, \
          or collectively."
     } else {
-        "Look at what that rank's node and its storage target did; wider striping or collective calls spread the load."
+        "Check what that rank's node and its storage target did; wider striping or collective calls spread the load."
     }
     .to_owned();
     Some(finding)
 }
 
-/// Seconds and bytes on files whose ranks are told apart; bytes from the lowest interface, seconds from the highest.
+/// Seconds and bytes of each rank on files whose ranks the log keeps apart. Bytes are from the lowest interface,
+/// seconds from the highest.
 fn own_shares(subject: &Subject) -> Vec<RankShare> {
     let time = rank_shares(subject.job, |_, one| {
         one.is_highest && one.reduced.is_empty()
@@ -213,7 +214,7 @@ fn uneven_bytes(subject: &Subject) -> Option<Finding> {
     let most = busiest.bytes() as f64;
     excess(most, mean, subject.limits.imbalance_share)?;
     let mean_seconds = active.iter().map(|one| one.seconds()).sum::<f64>() / n;
-    // What it would save with the mean amount, but no more than it is slower than the others.
+    // The time that it would save with the mean amount, but no more than it is slower than the others.
     let lost = (busiest.seconds() * (1.0 - mean / most))
         .min(busiest.seconds() - mean_seconds)
         .max(0.0);
@@ -240,7 +241,7 @@ fn uneven_bytes(subject: &Subject) -> Option<Finding> {
     Some(finding)
 }
 
-/// Bytes below which rank 0 alone is no topic: parameters, logs.
+/// Bytes of a job below which rank 0 may do the I/O alone: parameters, logs.
 const RANK0_BYTES: u64 = 16 << 20;
 
 fn rank0(subject: &Subject) -> Option<Finding> {
@@ -255,7 +256,7 @@ fn rank0(subject: &Subject) -> Option<Finding> {
     {
         let single = one.by_rank.iter().filter(|share| share.rank == 0);
         mine += single.map(RankShare::bytes).sum::<u64>();
-        // A sum over ranks tells the bytes of its slowest rank only.
+        // Of a sum over ranks, only the bytes of the slowest rank are known.
         let slowest = one.reduced.iter().filter(|sum| sum.slowest.rank == 0);
         mine += slowest
             .map(|sum| sum.slowest.bytes.min(sum.bytes))
@@ -283,7 +284,7 @@ fn rank0(subject: &Subject) -> Option<Finding> {
     );
     finding.confidence = Confidence::Medium;
     finding.estimate = format!(
-        "I/O time of rank 0 x (1 - 1/{spread:.0}): {spread:.0} ranks are taken to do the same work at the same speed each"
+        "I/O time of rank 0 x (1 - 1/{spread:.0}): {spread:.0} ranks are assumed to share the work at the same speed"
     );
     finding.evidence = vec![format!("rank 0 spends {} in I/O", units::seconds(seconds))];
     finding.advice = if let Some(stripes) = aggregator {
@@ -297,7 +298,8 @@ fn rank0(subject: &Subject) -> Option<Finding> {
     Some(finding)
 }
 
-/// If most requests of the program are collective: how the largest of their files are striped.
+/// `Some` if most requests of the program are collective; within it how the largest of their files is striped, if that
+/// is known.
 fn collective(subject: &Subject) -> Option<Option<String>> {
     let layer = subject.job.layer(Interface::MpiIo)?;
     let total = layer.total();

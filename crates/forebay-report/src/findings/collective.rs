@@ -1,80 +1,67 @@
-//! Independent MPI-IO where collective calls would gather the requests of all ranks. Nothing is said to programs
-//! that do no MPI-IO.
+//! Independent MPI-IO where collective calls would gather the requests of all ranks. Programs without MPI-IO get no
+//! finding.
 
-use super::loss::{Part, real_files, slowest_path};
+use super::loss::{real_files, slowest_path};
+use super::requests::{Direction, READS, WRITES, model, request_seconds};
 use super::{Finding, Subject};
-use crate::model::{FileUse, Flow, Interface, Sharing};
-use crate::units::{self, bytes, number, share};
+use crate::model::{FileUse, Interface, Sharing};
+use crate::units::{self, bytes, number};
 
 /// The rule, for both directions.
 pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
-    [independent(subject, false), independent(subject, true)]
+    [independent(subject, READS), independent(subject, WRITES)]
         .into_iter()
         .flatten()
         .collect()
 }
 
-fn flow(one: &FileUse, is_write: bool) -> &Flow {
-    if is_write {
-        &one.total.write
-    } else {
-        &one.total.read
-    }
-}
-
-fn independent(subject: &Subject, is_write: bool) -> Option<Finding> {
+fn independent(subject: &Subject, direction: Direction) -> Option<Finding> {
     let limits = subject.limits;
     let layer = subject.job.layer(Interface::MpiIo)?;
     let hits: Vec<&FileUse> = real_files(subject, layer)
         .filter(|one| one.sharing != Sharing::Unique)
         .filter(|one| {
-            let flow = flow(one, is_write);
+            let flow = direction.of(one);
             let all = flow.independent + flow.collective;
             all > 0 && flow.independent as f64 >= limits.independent_share * all as f64
         })
         .collect();
-    let total: u64 = hits.iter().map(|one| flow(one, is_write).independent).sum();
+    let total: u64 = hits.iter().map(|one| direction.of(one).independent).sum();
     if total < limits.min_requests {
         return None;
     }
-    let part = if is_write { Part::Write } else { Part::Read };
-    let loss = slowest_path(subject, hits.iter().copied(), part, |one| {
-        let flow = flow(one, is_write);
+    let loss = slowest_path(subject, hits.iter().copied(), direction.part, |one| {
+        let flow = direction.of(one);
         let gathered = (flow.bytes as f64 / limits.gathered_bytes).ceil();
         let fewer = (flow.independent as f64 - gathered).max(0.0);
-        flow.seconds
-            * share(
-                fewer * limits.request_cost_bytes,
-                flow.ops as f64 * limits.request_cost_bytes + flow.bytes as f64,
-            )
+        request_seconds(flow, fewer, limits)
     });
-    let (code, noun, verb) = if is_write {
-        ("independent-writes", "writes", "write")
+    let Direction { noun, verb, .. } = direction;
+    let code = if direction.is_write {
+        "independent-writes"
     } else {
-        ("independent-reads", "reads", "read")
+        "independent-reads"
     };
-    let mut finding = Finding::new(
+    let mut finding = Finding::of_loss(
         code,
         format!(
             "Independent MPI-IO {noun} on shared files: {} in {}",
             number(total),
             units::count(hits.len() as u64, "file", "files")
         ),
-        loss.seconds,
-    );
-    finding.estimate = format!(
-        "time to {verb} x cost of the requests beyond what they cost gathered into {}; a request is taken to cost as \
-         much as moving {}; {}",
-        bytes(limits.gathered_bytes as u64),
-        bytes(limits.request_cost_bytes as u64),
-        loss.where_lost()
+        &loss,
+        format!(
+            "time to {verb} x cost of the requests beyond their cost when gathered into {}; {}",
+            bytes(limits.gathered_bytes as u64),
+            model(limits)
+        ),
     );
     finding.evidence = vec![format!(
         "{} collective {noun} on the same files",
-        number(hits.iter().map(|one| flow(one, is_write).collective).sum())
+        number(hits.iter().map(|one| direction.of(one).collective).sum())
     )];
     finding.files = loss.evidence(subject, |one| {
-        let flow = flow(one, is_write);
+        let flow = direction.of(one);
         format!(
             "{} independent {noun} by {}, mean {}",
             number(flow.independent),

@@ -1,4 +1,4 @@
-//! From seconds of all ranks together to seconds of the slowest rank, as in Darshan's `agg_time_by_slowest`: ranks
+//! Turns seconds of all ranks together into seconds of the slowest rank, as in Darshan's `agg_time_by_slowest`. Ranks
 //! wait for each other, so what one rank loses is lost for all, and what ranks lose at the same time is lost once.
 
 use super::{FileEvidence, NAMED_FILES, Subject};
@@ -44,18 +44,18 @@ impl Part {
     }
 }
 
-/// What was lost.
+/// The time that a job lost.
 pub(super) struct Loss<'a> {
     /// Seconds of the rank that lost most.
     pub seconds: f64,
-    /// That rank; none if all ranks lost the same.
+    /// That rank; `None` if all ranks lost the same.
     pub rank: Option<u32>,
     /// Files by seconds lost per rank that touched them, most first.
     pub files: Vec<(&'a FileUse, f64)>,
 }
 
-/// Sums `lost` (seconds of all ranks together, per file) up to the rank that lost most. What a file cost is
-/// distributed over its ranks like the time of that `part`.
+/// Finds the rank that lost most. `lost` gives the seconds of a file, all ranks together; they are distributed over its
+/// ranks like the time of that `part`.
 pub(super) fn slowest_path<'a>(
     subject: &Subject,
     uses: impl Iterator<Item = &'a FileUse>,
@@ -121,7 +121,7 @@ impl Loss<'_> {
             .collect()
     }
 
-    /// "on rank 3", "on every rank".
+    /// Where the time was lost: "on rank 3" or "on every rank".
     pub(super) fn where_lost(&self) -> String {
         match self.rank {
             Some(rank) => format!("on rank {rank}"),
@@ -130,7 +130,7 @@ impl Loss<'_> {
     }
 }
 
-/// Files of a layer that are no standard streams.
+/// Uses of the files of a layer, without standard streams.
 pub(super) fn real_files<'a>(
     subject: &'a Subject,
     layer: &'a Layer,

@@ -1,7 +1,7 @@
 //! Rules about opening, closing, stat and seek.
 
-use super::loss::{Part, real_files, slowest_path};
-use super::{Confidence, Finding, Subject, buffer_setting};
+use super::loss::{Part, slowest_path};
+use super::{Confidence, Finding, Subject, buffer_setting, requests};
 use crate::model::{FileUse, Sharing};
 use crate::units::{self, bytes, number, percent, share};
 
@@ -20,15 +20,11 @@ pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
 
 /// Uses at the lowest interface.
 fn lowest<'a>(subject: &'a Subject) -> impl Iterator<Item = &'a FileUse> {
-    subject
-        .job
-        .layers
-        .iter()
-        .flat_map(|layer| real_files(subject, layer))
-        .filter(|one| one.is_lowest)
+    requests::lowest(subject, |_| true)
 }
 
-/// An open and a close of each file once in the job are needed; everything else could go.
+/// Fires on jobs that spend much of their I/O time in metadata. One open and one close of each file are needed; the
+/// rest could go.
 fn metadata_time(subject: &Subject) -> Option<Finding> {
     let total = lowest(subject).fold((0u64, 0u64, 0u64, 0.0, 0.0), |sum, one| {
         let t = &one.total;
@@ -53,7 +49,7 @@ fn metadata_time(subject: &Subject) -> Option<Finding> {
         let operations = (t.opens * 2 + t.stats + t.seeks).max(2);
         t.meta_seconds * (1.0 - 2.0 / operations as f64)
     });
-    let mut finding = Finding::new(
+    let mut finding = Finding::of_loss(
         "metadata-time",
         format!(
             "Metadata takes {} of the time in I/O: {} opens, {} stats, {} seeks",
@@ -62,11 +58,9 @@ fn metadata_time(subject: &Subject) -> Option<Finding> {
             number(stats),
             number(seeks)
         ),
-        loss.seconds,
-    );
-    finding.estimate = format!(
-        "measured time in open, close, stat and seek, less one open and one close per file; {}",
-        loss.where_lost()
+        &loss,
+        "measured time in open, close, stat and seek, less one open and one close per file"
+            .to_owned(),
     );
     finding.confidence = Confidence::Medium;
     finding.evidence = vec![format!(
@@ -88,13 +82,13 @@ fn metadata_time(subject: &Subject) -> Option<Finding> {
         "Open a shared file by one rank or collectively; keep files open between steps; fewer, larger files; in HDF5 \
          collective metadata (H5Pset_all_coll_metadata_ops)."
     } else {
-        "Keep files open between uses; fewer, larger files; cache what stat says."
+        "Keep files open between uses; fewer, larger files; cache the results of stat."
     }
     .to_owned();
     Some(finding)
 }
 
-/// Opens of the file by each of its ranks. Darshan's counter holds dup and fileno, too.
+/// Opens of the file by each of its ranks. Darshan's counter includes dup and fileno.
 fn opens_per_rank(one: &FileUse) -> f64 {
     one.total.opens as f64 / f64::from(one.ranks.max(1))
 }
@@ -112,18 +106,15 @@ fn repeated_opens(subject: &Subject) -> Option<Finding> {
     let loss = slowest_path(subject, hits.iter().copied(), Part::Metadata, |one| {
         one.total.meta_seconds * (1.0 - 1.0 / opens_per_rank(one))
     });
-    let mut finding = Finding::new(
+    let mut finding = Finding::of_loss(
         "repeated-opens",
         format!(
             "Files are opened over and over: {} opens of {}",
             number(opens),
             units::count(hits.len() as u64, "file", "files")
         ),
-        loss.seconds,
-    );
-    finding.estimate = format!(
-        "measured metadata time x (1 - 1 / opens per rank); {}",
-        loss.where_lost()
+        &loss,
+        "measured metadata time x (1 - 1 / opens per rank)".to_owned(),
     );
     finding.evidence = vec![format!(
         "at least {} opens of the same file by the same rank",
@@ -156,18 +147,16 @@ fn many_small_files(subject: &Subject) -> Option<Finding> {
     let loss = slowest_path(subject, small.iter().copied(), Part::Metadata, |one| {
         one.total.meta_seconds * (1.0 - 1.0 / per_rank)
     });
-    let mut finding = Finding::new(
+    let mut finding = Finding::of_loss(
         "many-small-files",
         format!(
             "Many small files: {} with {} on average",
             number(small.len() as u64),
             bytes(moved / small.len().max(1) as u64)
         ),
-        loss.seconds,
-    );
-    finding.estimate = format!(
-        "measured metadata time of these files x (1 - 1 / files per rank), as if each rank had one; {}",
-        loss.where_lost()
+        &loss,
+        "measured metadata time of these files x (1 - 1 / files per rank), as if each rank had one"
+            .to_owned(),
     );
     finding.evidence = vec![format!(
         "{per_rank:.0} such files per rank, {} in all",
@@ -202,22 +191,19 @@ fn file_per_process(subject: &Subject) -> Option<Finding> {
     let loss = slowest_path(subject, own.iter().copied(), Part::Metadata, |one| {
         one.total.meta_seconds
     });
-    let mut finding = Finding::new(
+    let mut finding = Finding::of_loss(
         "file-per-process",
         format!(
             "A file per process: {} ranks write {} of their own",
             number(writers.len() as u64),
             units::count(own.len() as u64, "file", "files")
         ),
-        loss.seconds,
+        &loss,
+        "measured metadata time of these files".to_owned(),
     );
     finding.confidence = Confidence::High;
-    finding.estimate = format!(
-        "measured metadata time of these files; {}",
-        loss.where_lost()
-    );
     finding.evidence = vec![format!(
-        "{:.1} files per writing rank; whoever reads them must open them all",
+        "{:.1} files per writing rank; a reader must open them all",
         own.len() as f64 / writers.len().max(1) as f64
     )];
     finding.files = loss.evidence(subject, |one| {

@@ -1,9 +1,9 @@
-//! Findings: what costs the job time, how much, how one knows, and what to change.
+//! Findings: what costs the job time, how much, by what evidence, and what to change.
 //!
-//! A rule is a pure function of the [`Job`]. It fires on a pattern (compared with [`Thresholds`]) and then estimates
-//! the **seconds lost**: by how much the slowest rank would have been quicker, by a formula that the finding states
-//! with its assumptions. Severity follows from that estimate alone. Estimates of different findings overlap; they
-//! don't add up.
+//! A rule is a pure function of the [`Job`]. It fires on a pattern that exceeds [`Thresholds`]. Then it estimates the
+//! **seconds lost**, by which the slowest rank would have been quicker. The finding states the formula and its
+//! assumptions. Severity follows from the estimate alone. Estimates of different findings overlap, so they don't add
+//! up.
 
 mod balance;
 mod collective;
@@ -17,16 +17,18 @@ mod timeline;
 
 pub use thresholds::Thresholds;
 
+use loss::Loss;
+
 use crate::account::Account;
 use crate::model::Job;
 use crate::units;
 use serde::Serialize;
 
-/// How much a finding matters: by its seconds lost as a share of the run time.
+/// How much a finding matters, by its seconds lost as a share of the run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Not about lost time: the numbers themselves are incomplete.
+    /// The finding is not about time: the numbers themselves are incomplete.
     Data,
     /// From [`Thresholds::high_share`] on.
     High,
@@ -39,7 +41,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// One word.
+    /// The name in one word.
     pub fn name(self) -> &'static str {
         match self {
             Severity::Data => "data",
@@ -55,16 +57,16 @@ impl Severity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
-    /// From measured times alone.
+    /// It is made of measured times alone.
     High,
-    /// Measured times and a cost model.
+    /// It is made of measured times and a cost model.
     Medium,
-    /// A cost model whose assumptions may not hold on this file system.
+    /// It needs a cost model whose assumptions may not hold on this file system.
     Low,
 }
 
 impl Confidence {
-    /// One word.
+    /// The name in one word.
     pub fn name(self) -> &'static str {
         match self {
             Confidence::High => "high",
@@ -79,20 +81,20 @@ impl Confidence {
 pub struct FileEvidence {
     /// Printable name.
     pub name: String,
-    /// What it shows there.
+    /// What was found in this file.
     pub detail: String,
 }
 
-/// What was found.
+/// One finding.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
     /// Stable name of the rule.
     pub code: &'static str,
-    /// One line.
+    /// The finding in one line.
     pub title: String,
-    /// Set by the engine.
+    /// How much it matters; [`find`] sets it.
     pub severity: Severity,
-    /// Estimate of what the slowest rank lost; none for findings about the data.
+    /// Estimate of the seconds that the slowest rank lost; `None` for findings about the data.
     pub seconds_lost: Option<f64>,
     /// Formula of the estimate, with its assumptions.
     pub estimate: String,
@@ -115,7 +117,7 @@ struct Subject<'a> {
     limits: &'a Thresholds,
 }
 
-/// As many files are named by a finding.
+/// Most files that a finding names.
 const NAMED_FILES: usize = 5;
 
 /// Applies all rules: findings about the data first, then by seconds lost.
@@ -152,7 +154,8 @@ pub fn find(job: &Job, account: &Account, limits: &Thresholds) -> Vec<Finding> {
     found
 }
 
-/// No finding can lose more than the slowest rank spent in I/O; severity follows from the share of the run time.
+/// Sets the severity by the share of the run time. The seconds lost are limited to those that the slowest rank spent in
+/// I/O.
 fn settle(finding: &mut Finding, job: &Job, account: &Account, limits: &Thresholds) {
     let Some(seconds) = finding.seconds_lost else {
         finding.severity = Severity::Data;
@@ -178,7 +181,7 @@ pub fn lost_share(finding: &Finding, job: &Job) -> f64 {
     units::share(finding.seconds_lost.unwrap_or(0.0), job.run_seconds)
 }
 
-/// Forebay's buffer takes writes of jobs on one node; says the command, or nothing where it does not apply.
+/// The command that puts Forebay's buffer under the job; `None` for jobs on several nodes, which it can't serve.
 fn buffer_setting(subject: &Subject, effect: &str) -> Option<String> {
     let may_be_one_node = subject.job.nodes.is_none_or(|nodes| nodes == 1);
     may_be_one_node.then(|| {
@@ -192,7 +195,7 @@ fn buffer_setting(subject: &Subject, effect: &str) -> Option<String> {
 }
 
 impl Finding {
-    /// Without evidence yet; the severity is set later.
+    /// A finding without evidence; [`settle`] sets its severity.
     fn new(code: &'static str, title: String, seconds_lost: f64) -> Self {
         Finding {
             code,
@@ -205,6 +208,14 @@ impl Finding {
             files: Vec::new(),
             advice: String::new(),
             setting: None,
+        }
+    }
+
+    /// A finding whose seconds are those of `loss`. Its estimate ends with the rank that lost most.
+    fn of_loss(code: &'static str, title: String, loss: &Loss, estimate: String) -> Self {
+        Finding {
+            estimate: format!("{estimate}; {}", loss.where_lost()),
+            ..Finding::new(code, title, loss.seconds)
         }
     }
 }

@@ -79,7 +79,7 @@ fn coverage(subject: &Subject) -> Option<Finding> {
         bytes(coverage.seen),
         bytes(coverage.total)
     )];
-    finding.advice = "Look for statically linked programs, io_uring or direct system calls: they go past the recorder."
+    finding.advice = "Look for statically linked programs, io_uring or direct system calls: the recorder misses them."
         .to_owned();
     Some(finding)
 }
@@ -99,7 +99,7 @@ fn losses(subject: &Subject) -> Option<Finding> {
     Some(finding)
 }
 
-/// As many pieces of damage are named.
+/// Most pieces of damage that are named.
 const NAMED_DAMAGE: usize = 10;
 
 fn damage(subject: &Subject) -> Option<Finding> {
@@ -117,6 +117,6 @@ fn damage(subject: &Subject) -> Option<Finding> {
             .evidence
             .push(format!("{} more", damage.len() - NAMED_DAMAGE));
     }
-    finding.advice = "Look whether the copy of the log is complete.".to_owned();
+    finding.advice = "Check that the copy of the log is complete.".to_owned();
     Some(finding)
 }

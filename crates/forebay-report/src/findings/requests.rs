@@ -1,31 +1,32 @@
-//! Rules about single requests: small, misaligned, random, alternating, synced, through C streams.
+//! Rules about requests: small, misaligned, random, alternating, synced, through C streams.
 
 use super::loss::{Loss, Part, real_files, slowest_path};
 use super::{Confidence, Finding, Subject, Thresholds, buffer_setting};
 use crate::model::{FileUse, Flow, Interface, Sharing};
 use crate::units::{self, bytes, number, percent, share};
 
-/// Buckets up to 100 KiB. Requests of exactly 1 MiB share a bucket with ones of 101 KiB, so that one can't count.
+/// Number of buckets up to 100 KiB. The next one holds requests of 101 KiB, but also those of exactly 1 MiB, so it
+/// can't count as small.
 const SMALL_BUCKETS: usize = 4;
-/// Geometric middle of each of them, bytes.
+/// Geometric middle of each of these buckets, in bytes.
 const SMALL_MIDDLES: [u64; SMALL_BUCKETS] = [32, 320, 3_238, 32_382];
 
 /// A direction of data.
 #[derive(Clone, Copy)]
-struct Direction {
-    is_write: bool,
-    noun: &'static str,
-    verb: &'static str,
-    part: Part,
+pub(super) struct Direction {
+    pub is_write: bool,
+    pub noun: &'static str,
+    pub verb: &'static str,
+    pub part: Part,
 }
 
-const READS: Direction = Direction {
+pub(super) const READS: Direction = Direction {
     is_write: false,
     noun: "reads",
     verb: "read",
     part: Part::Read,
 };
-const WRITES: Direction = Direction {
+pub(super) const WRITES: Direction = Direction {
     is_write: true,
     noun: "writes",
     verb: "write",
@@ -33,7 +34,7 @@ const WRITES: Direction = Direction {
 };
 
 impl Direction {
-    fn of(self, one: &FileUse) -> &Flow {
+    pub(super) fn of(self, one: &FileUse) -> &Flow {
         if self.is_write {
             &one.total.write
         } else {
@@ -62,7 +63,7 @@ pub(super) fn layer_rules(subject: &Subject) -> Vec<Finding> {
     stdio_bulk(subject).into_iter().collect()
 }
 
-/// Uses at the lowest interface, of interfaces that count what a rule needs.
+/// Uses at the lowest interface, if that interface counts what a rule needs.
 pub(super) fn lowest<'a>(
     subject: &'a Subject,
     counts: fn(Interface) -> bool,
@@ -76,8 +77,8 @@ pub(super) fn lowest<'a>(
         .filter(|one| one.is_lowest)
 }
 
-/// Small requests of a file. A program that reads until nothing comes has one empty read per open, which is counted
-/// as a small one; it costs nothing and can't be helped, so as many are taken off.
+/// Small requests of a file. A program that reads to the end of a file has one empty read per open, which counts as a
+/// small one. It costs nothing and can't be avoided, so these are taken off.
 fn small_ops(one: &FileUse, direction: Direction) -> u64 {
     let flow = direction.of(one);
     let empty = if direction.is_write {
@@ -94,13 +95,13 @@ fn small_bytes(flow: &Flow) -> f64 {
     sum.min(flow.bytes as f64)
 }
 
-/// Seconds of all requests together as a multiple of moving one byte: each costs its bytes and a constant.
+/// The cost of all requests in the model, as a multiple of moving one byte: each costs its bytes and a constant.
 fn cost(ops: u64, bytes: u64, limits: &Thresholds) -> f64 {
     ops as f64 * limits.request_cost_bytes + bytes as f64
 }
 
-/// Seconds that `fewer` requests less would have saved.
-fn request_seconds(flow: &Flow, fewer: f64, limits: &Thresholds) -> f64 {
+/// Seconds that the program would have saved with `fewer` requests less.
+pub(super) fn request_seconds(flow: &Flow, fewer: f64, limits: &Thresholds) -> f64 {
     flow.seconds
         * share(
             fewer * limits.request_cost_bytes,
@@ -108,9 +109,9 @@ fn request_seconds(flow: &Flow, fewer: f64, limits: &Thresholds) -> f64 {
         )
 }
 
-fn model(limits: &Thresholds) -> String {
+pub(super) fn model(limits: &Thresholds) -> String {
     format!(
-        "a request is taken to cost as much as moving {}, beside its own bytes",
+        "a request is assumed to cost as much as moving {}, beside its own bytes",
         bytes(limits.request_cost_bytes as u64)
     )
 }
@@ -164,7 +165,7 @@ fn small(subject: &Subject, direction: Direction, is_shared: bool) -> Option<Fin
         (true, false) => ("small-writes", "files of a single rank"),
         (true, true) => ("small-writes-shared", "shared files"),
     };
-    let mut finding = Finding::new(
+    let mut finding = Finding::of_loss(
         code,
         format!(
             "Small {} on {place}: {} of {} are 100 KiB or less",
@@ -172,14 +173,13 @@ fn small(subject: &Subject, direction: Direction, is_shared: bool) -> Option<Fin
             number(total),
             number(all)
         ),
-        loss.seconds,
-    );
-    finding.estimate = format!(
-        "time to {} x cost of the small requests beyond what they cost gathered into {}; {}; {}",
-        direction.verb,
-        bytes(limits.gathered_bytes as u64),
-        model(limits),
-        loss.where_lost()
+        &loss,
+        format!(
+            "time to {} x cost of the small requests beyond their cost when gathered into {}; {}",
+            direction.verb,
+            bytes(limits.gathered_bytes as u64),
+            model(limits)
+        ),
     );
     finding.evidence = vec![format!(
         "{} in {}",
@@ -233,7 +233,7 @@ fn small_advice(
     }
 }
 
-/// Requests that are not behind the previous one; the first of each rank is none of them.
+/// Requests that are not behind the previous one. The first request of each rank does not count.
 fn jumps(one: &FileUse, flow: &Flow) -> u64 {
     let first = u64::from(one.ranks).min(flow.ops);
     (flow.ops - first).saturating_sub(flow.sequential)
@@ -256,7 +256,7 @@ fn random(subject: &Subject, direction: Direction) -> Option<Finding> {
         let flow = direction.of(one);
         request_seconds(flow, jumps(one, flow) as f64, limits)
     });
-    let mut finding = Finding::new(
+    let mut finding = Finding::of_loss(
         if direction.is_write {
             "random-writes"
         } else {
@@ -268,16 +268,15 @@ fn random(subject: &Subject, direction: Direction) -> Option<Finding> {
             number(total),
             number(all)
         ),
-        loss.seconds,
+        &loss,
+        format!(
+            "time to {} x fixed cost of the requests that jump; {}; read-ahead and write-behind would hide it in \
+         ascending order",
+            direction.verb,
+            model(limits)
+        ),
     );
     finding.confidence = Confidence::Low;
-    finding.estimate = format!(
-        "time to {} x fixed cost of the requests that jump; {}; read-ahead and write-behind would hide it in \
-         ascending order; {}",
-        direction.verb,
-        model(limits),
-        loss.where_lost()
-    );
     finding.evidence = vec![format!(
         "{} of the {} in {} start before the end of the previous one",
         percent(share(total as f64, all as f64)),
@@ -303,8 +302,8 @@ fn random(subject: &Subject, direction: Direction) -> Option<Finding> {
     Some(finding)
 }
 
-/// Only writes to files of several ranks: there a block that two requests share changes hands. Files of a single
-/// rank go through its page cache, which makes whole blocks of them.
+/// Fires on writes to files of several ranks only: there a block that two requests share changes hands. Writes to a
+/// file of a single rank go through its page cache, which makes whole blocks of them.
 fn misaligned(subject: &Subject) -> Option<Finding> {
     let limits = subject.limits;
     let hits: Vec<&FileUse> = lowest(subject, Interface::has_pattern)
@@ -327,21 +326,18 @@ fn misaligned(subject: &Subject) -> Option<Finding> {
         total.write.seconds * share(total.misaligned as f64, total.ops() as f64) * 0.5 * block
             / (block + request)
     });
-    let mut finding = Finding::new(
+    let mut finding = Finding::of_loss(
         "misaligned-writes",
         format!(
             "Misaligned access to shared files: {} of {} requests start inside a block",
             number(misaligned),
             number(ops)
         ),
-        loss.seconds,
+        &loss,
+        "time to write x share of misaligned requests x 1/2 x block / (block + mean request): a shared block is \
+         locked and transferred twice".to_owned(),
     );
     finding.confidence = Confidence::Low;
-    finding.estimate = format!(
-        "time to write x share of misaligned requests x 1/2 x block / (block + mean request): a shared block is \
-         locked and transferred twice; {}",
-        loss.where_lost()
-    );
     finding.evidence = vec![format!(
         "{} of the requests to {} written by several ranks",
         percent(share(misaligned as f64, ops as f64)),
@@ -388,21 +384,20 @@ fn switches(subject: &Subject) -> Option<Finding> {
                 cost(total.ops(), total.bytes(), limits),
             )
     });
-    let mut finding = Finding::new(
+    let mut finding = Finding::of_loss(
         "read-write-switches",
         format!(
             "Reads and writes alternate {} times in {}",
             number(total),
             units::count(hits.len() as u64, "file", "files")
         ),
-        loss.seconds,
+        &loss,
+        format!(
+            "time to read and write x fixed cost of one request per change; {}",
+            model(limits)
+        ),
     );
     finding.confidence = Confidence::Low;
-    finding.estimate = format!(
-        "time to read and write x fixed cost of one request per change; {}; {}",
-        model(limits),
-        loss.where_lost()
-    );
     finding.files = loss.evidence(subject, |one| {
         format!(
             "{} changes in {} requests",
@@ -438,19 +433,16 @@ fn syncs(subject: &Subject) -> Option<Finding> {
         let total = &one.total;
         total.write.seconds * share(total.syncs as f64, (total.syncs + total.write.ops) as f64)
     });
-    let mut finding = Finding::new(
+    let mut finding = Finding::of_loss(
         "frequent-fsync",
         format!(
             "Frequent fsync: {} for {}",
             units::count(total, "call", "calls"),
             units::count(writes, "write", "writes")
         ),
-        loss.seconds,
-    );
-    finding.estimate = format!(
-        "time to write (which holds fsync) x fsyncs / (fsyncs + writes): an fsync is taken to cost as much as a \
-         write, so it is rather more; {}",
-        loss.where_lost()
+        &loss,
+        "time to write (which includes fsync) x fsyncs / (fsyncs + writes): an fsync is assumed to cost as much as a \
+        write, so the loss is rather larger".to_owned(),
     );
     finding.evidence = vec![format!(
         "in {}",
@@ -468,7 +460,7 @@ fn syncs(subject: &Subject) -> Option<Finding> {
     Some(finding)
 }
 
-/// Requests that a C stream with its buffer of 4 KiB makes of its bytes.
+/// Bytes in the buffer of a C stream, and so in each request that it makes.
 const STREAM_BUFFER: u64 = 4096;
 
 fn stdio_bulk(subject: &Subject) -> Option<Finding> {
@@ -493,23 +485,22 @@ fn stdio_bulk(subject: &Subject) -> Option<Finding> {
                 cost(requests, total.bytes(), limits),
             )
     });
-    let mut finding = Finding::new(
+    let mut finding = Finding::of_loss(
         "stdio-bulk",
         format!(
             "Bulk data through C streams: {}, {} of all bytes",
             bytes(moved),
             percent(share(moved as f64, all as f64))
         ),
-        loss.seconds,
+        &loss,
+        format!(
+            "time in fread and fwrite x cost of their requests (4 KiB each, or the mean size of the calls if larger) \
+         beyond their cost when gathered into {}; {}",
+            bytes(limits.gathered_bytes as u64),
+            model(limits)
+        ),
     );
     finding.confidence = Confidence::Low;
-    finding.estimate = format!(
-        "time in fread and fwrite x cost of their requests (4 KiB each, or the mean size of the calls if larger) \
-         beyond what they cost gathered into {}; {}; {}",
-        bytes(limits.gathered_bytes as u64),
-        model(limits),
-        loss.where_lost()
-    );
     finding.evidence =
         vec!["streams copy through a small buffer, and cannot be shared between ranks".to_owned()];
     finding.files = loss.evidence(subject, |one| {

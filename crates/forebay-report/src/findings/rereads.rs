@@ -1,5 +1,5 @@
-//! Rules about bytes that are read more than once. Bytes read are compared with the extent of the file as far as it
-//! was touched: who reads less than that is no redundant reader.
+//! Rules about bytes that are read more than once. They compare the bytes read with the extent of the file that was
+//! touched. A program that reads less than that reads nothing twice.
 
 use super::loss::{Part, slowest_path};
 use super::requests::lowest;
@@ -15,7 +15,7 @@ pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
         .collect()
 }
 
-/// Without what stands for many files: its extent is that of the longest.
+/// Uses of single files. A record that stands for many files is left out, because its extent is that of the longest.
 fn single_files<'a>(subject: &'a Subject) -> impl Iterator<Item = &'a FileUse> {
     lowest(subject, Interface::has_pattern).filter(|one| !subject.job.files[one.file].is_rest)
 }
@@ -28,7 +28,7 @@ fn reads_per_rank(one: &FileUse) -> f64 {
     )
 }
 
-/// Bytes below which reading again is no topic.
+/// Bytes read below which no rule fires.
 const REREAD_BYTES: u64 = 16 << 20;
 
 fn reread_by_rank(subject: &Subject) -> Option<Finding> {
@@ -43,18 +43,15 @@ fn reread_by_rank(subject: &Subject) -> Option<Finding> {
     let loss = slowest_path(subject, hits.iter().copied(), Part::Read, |one| {
         one.total.read.seconds * (1.0 - 1.0 / reads_per_rank(one))
     });
-    let mut finding = Finding::new(
+    let mut finding = Finding::of_loss(
         "repeated-reads",
         format!(
             "The same bytes are read again and again by the same rank: {} from {}",
             bytes(read),
             units::count(hits.len() as u64, "file", "files")
         ),
-        loss.seconds,
-    );
-    finding.estimate = format!(
-        "time to read x (1 - file extent x ranks / bytes read); {}",
-        loss.where_lost()
+        &loss,
+        "time to read x (1 - file extent x ranks / bytes read)".to_owned(),
     );
     finding.evidence =
         vec!["bytes read exceed the touched extent of the file, for each rank".to_owned()];
@@ -91,21 +88,18 @@ fn read_by_many(subject: &Subject) -> Option<Finding> {
     let extents = hits
         .iter()
         .fold(0u64, |sum, one| sum.saturating_add(one.total.extent()));
-    let mut finding = Finding::new(
+    let mut finding = Finding::of_loss(
         "read-by-many",
         format!(
             "Several ranks read the same data: {} from files of {}",
             bytes(read),
             bytes(extents)
         ),
-        loss.seconds,
+        &loss,
+        "1/2 x time to read x (1 - file extent / bytes read): half of the time is assumed to be competition for the \
+         same bytes".to_owned(),
     );
     finding.confidence = Confidence::Low;
-    finding.estimate = format!(
-        "1/2 x time to read x (1 - file extent / bytes read): half of the time is taken to be competition for the \
-         same bytes; {}",
-        loss.where_lost()
-    );
     finding.evidence = vec![format!(
         "{} touched by more than one rank, read {:.1} times in all",
         units::count(hits.len() as u64, "file", "files"),

@@ -1,4 +1,4 @@
-//! Each rule: where it fires, where it must not, and on both sides of its threshold.
+//! Every rule: where it fires, where it must not, and both sides of its threshold.
 
 mod ranks;
 
@@ -51,7 +51,7 @@ fn with_own(total: Counters) -> Job {
     job
 }
 
-/// A job with one file of all ranks, who took equally long.
+/// A job with one file of all ranks, which took equally long.
 fn with_shared(interface: Interface, total: Counters) -> Job {
     let mut job = mpi_job(16);
     let even = slowest(0, total.seconds() / 16.0, total.bytes() / 16);
@@ -85,7 +85,7 @@ fn small_requests_count_from_a_thousand_on_and_from_a_fifth_of_all() {
     ] {
         fires(&with_own(total(1000, 100 << 10, 10.0)), code);
         is_silent(&with_own(total(999, 100 << 10, 10.0)), code);
-        // One byte more is in the next bucket: no request of this file is small.
+        // One byte more is in the next bucket, so no request of this file is small.
         is_silent(&with_own(total(1000, (100 << 10) + 1, 10.0)), code);
         let mut mixed = total(2000, 500, 1.0);
         mixed.add(&total(8000, 1 << 20, 9.0));
@@ -118,7 +118,8 @@ fn the_empty_read_at_the_end_of_a_file_is_no_small_request() {
 
 #[test]
 fn small_requests_lose_what_fewer_of_them_would_save() {
-    // 4096 requests of 1 KiB: 4 MiB, one request when gathered. Each costs 257 KiB in the model, the whole 1028 MiB.
+    // 4096 requests of 1 KiB are 4 MiB, which is one request when gathered. In the model each costs 257 KiB, and all of
+    // them 1028 MiB.
     let found = fires(&with_own(writes(4096, 1024, 20.0)), "small-writes");
     let bytes_estimated: f64 = 4096.0 * 320.0;
     let gathered = (bytes_estimated / 4_194_304.0).ceil();
@@ -131,13 +132,13 @@ fn small_requests_lose_what_fewer_of_them_would_save() {
 
 #[test]
 fn the_same_requests_on_all_ranks_cost_each_its_part() {
-    // Reduced by the logger: 320 s of 16 ranks are 20 s each.
+    // The logger has summed the ranks: 320 s of 16 ranks are 20 s each.
     let mut reduced = with_shared(Interface::Posix, writes(65_536, 1024, 320.0));
     reduced.run_seconds = 200.0;
     let found = fires(&reduced, "small-writes-shared");
     let seconds = found.seconds_lost.unwrap();
     assert!((19.0..20.0).contains(&seconds), "{seconds}");
-    // The same, one record per rank, on files of their own: the slowest rank counts, not the sum.
+    // The same with a file and a record per rank: the slowest rank counts, not the sum.
     let mut own = mpi_job(16);
     for rank in 0..16 {
         let name = format!("/pfs/part.{rank}");
@@ -224,7 +225,7 @@ fn reading_more_than_the_file_holds_is_found_the_right_way_round() {
     about(found.seconds_lost, 4.0);
     total.read.max_byte = Some(32 << 20);
     is_silent(&with_own(total.clone()), "repeated-reads");
-    // Far fewer bytes than the extent: a sparse reader is no redundant one.
+    // Far fewer bytes than the extent: a program that reads parts of a file reads nothing twice.
     total.read.max_byte = Some(1 << 40);
     is_silent(&with_own(total), "repeated-reads");
 }

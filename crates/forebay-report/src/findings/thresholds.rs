@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// When a rule fires, and what its estimate assumes.
+/// The limits at which rules fire, and what their estimates assume.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Thresholds {
@@ -22,7 +22,7 @@ pub struct Thresholds {
     pub small_share: f64,
     /// Share of requests that start off the file's alignment.
     pub misaligned_share: f64,
-    /// Share of requests that jump backwards or start anew.
+    /// Share of requests that go backwards in their file.
     pub random_share: f64,
     /// Share of requests that change between reading and writing.
     pub switch_share: f64,
@@ -34,7 +34,7 @@ pub struct Thresholds {
     pub files_per_rank: f64,
     /// Mean bytes moved per file below which files are small.
     pub small_file_bytes: f64,
-    /// Ranks with a file each from which on it is called file per process.
+    /// Ranks with files of their own, from which number on this counts as file per process.
     pub file_per_process_ranks: u64,
     /// Share by which the slowest rank's I/O time exceeds the mean.
     pub straggler_share: f64,
@@ -42,7 +42,7 @@ pub struct Thresholds {
     pub imbalance_share: f64,
     /// Share of the bytes moved by rank 0.
     pub rank0_share: f64,
-    /// Assumed: as many ranks do what rank 0 did alone, at the same speed each.
+    /// Assumed: so many ranks share what rank 0 did alone, at the same speed each.
     pub rank0_spread: f64,
     /// Times that the same bytes are read.
     pub reread_factor: f64,
@@ -50,9 +50,9 @@ pub struct Thresholds {
     pub independent_share: f64,
     /// Share of the bytes that go through C streams.
     pub stdio_share: f64,
-    /// Bytes through C streams that matter.
+    /// Bytes through C streams below which the rule does not fire.
     pub stdio_bytes: u64,
-    /// fsync calls.
+    /// fsync calls below which the rule does not fire.
     pub syncs: u64,
     /// fsync calls per write.
     pub syncs_per_write: f64,
@@ -68,7 +68,7 @@ pub struct Thresholds {
     pub local_bytes_per_second: f64,
     /// Share of the kernel's byte counts that the recorder should have seen.
     pub coverage_share: f64,
-    /// Bytes that it must have missed for that to matter: the dynamic linker alone reads some KiB of each library.
+    /// Bytes that it must have missed for the finding: the dynamic linker alone reads some KiB of each library.
     pub coverage_unseen_bytes: u64,
 }
 
@@ -112,10 +112,10 @@ impl Default for Thresholds {
 }
 
 impl Thresholds {
-    /// From JSON; what it does not name keeps its default.
+    /// Reads limits from JSON. A name that it does not have keeps its default.
     ///
     /// # Errors
-    /// Says which name is unknown or which value is no number.
+    /// A name is unknown, or a value is no number; the error says which.
     pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
     }

@@ -1,4 +1,4 @@
-//! Rules about when I/O happens. Timelines that are only estimated from first and last times are not looked at.
+//! Rules about when I/O happens. They ignore timelines that are only estimated from first and last times.
 
 use super::loss::{Part, real_files, slowest_path};
 use super::{Confidence, Finding, Subject, buffer_setting};
@@ -21,10 +21,10 @@ fn measured<'a>(subject: &'a Subject) -> impl Iterator<Item = &'a Timeline> {
         .filter(|line| line.source != TimelineSource::Timestamps)
 }
 
-/// Fewer ranks have no "most" and "few".
+/// Least number of ranks; of fewer, "most" and "few" mean nothing.
 const LEAST_RANKS: usize = 8;
 
-/// At the end only few ranks still do I/O, and the others wait.
+/// Fires if only few ranks still do I/O at the end, while the others wait.
 fn idle_tail(subject: &Subject) -> Option<Finding> {
     let job = subject.job;
     if !job.is_mpi() {
@@ -62,7 +62,7 @@ fn idle_tail(subject: &Subject) -> Option<Finding> {
             .map_or(0.0, |share| share.seconds())
     };
     let mean = subject.account.time.io();
-    // A rank that writes a line now and then is late, too, but keeps nobody waiting.
+    // A rank that writes a line now and then is late, too, but no rank waits for it.
     let beyond = late
         .iter()
         .map(|(_, rank)| seconds(*rank) - mean)
@@ -76,7 +76,7 @@ fn idle_tail(subject: &Subject) -> Option<Finding> {
     let mut finding = Finding::new(
         "idle-tail",
         format!(
-            "{} of {} still at I/O for {} after the others have done theirs",
+            "{} of {} still at I/O for {} after the others have finished theirs",
             few,
             units::count(active.len() as u64, "active rank", "active ranks"),
             units::seconds(tail)
@@ -100,10 +100,10 @@ fn idle_tail(subject: &Subject) -> Option<Finding> {
     Some(finding)
 }
 
-/// Coarser timelines can't tell bursts.
+/// Least number of columns; a coarser timeline does not show bursts.
 const LEAST_BINS: usize = 20;
 
-/// Writes that come in short bursts can go to fast storage first, and to the file system between the bursts.
+/// Fires on writes that come in short bursts: they can go to fast storage first, and to the file system in between.
 fn bursts(subject: &Subject) -> Option<Finding> {
     let job = subject.job;
     let limits = subject.limits;

@@ -8,7 +8,7 @@ use crate::units;
 use maud::{Markup, html};
 use serde_json::json;
 
-/// The page.
+/// The whole page.
 pub(crate) fn page(comparison: &Comparison) -> String {
     let (before, after) = (comparison.before, comparison.after);
     let body = html! {

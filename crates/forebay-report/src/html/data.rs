@@ -1,11 +1,11 @@
-//! What the scripts draw, as compact JSON: columns instead of rows, folders once.
+//! The data that the scripts draw, as compact JSON: columns instead of rows, each folder once.
 
 use crate::Report;
 use crate::model::{FileUse, Interface, Job, Sharing, Timeline, Trace};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
-/// Files in the page at most; a browser stays quick with as many.
+/// Most files in the page. A browser stays quick with that many.
 const MOST_FILES: usize = 100_000;
 /// Interfaces by their number in the data.
 const INTERFACES: [Interface; 7] = [
@@ -25,7 +25,7 @@ pub(super) struct PageData {
     pub(super) files_remark: String,
 }
 
-/// Of one job.
+/// The data of one job.
 pub(super) fn of_report(report: &Report) -> PageData {
     let job = &report.job;
     let rows = rows(job);
@@ -49,7 +49,7 @@ pub(super) fn of_report(report: &Report) -> PageData {
 
 /// Heat maps of a job.
 pub(super) fn timelines(job: &Job) -> Value {
-    // What the program waits for is shown first.
+    // MPI-IO is shown first, because the program waits for it.
     let preferred = job
         .timelines
         .iter()
@@ -75,7 +75,7 @@ fn timeline(line: &Timeline, preferred: bool) -> Value {
     })
 }
 
-/// Values without the empty ones: `s` cells are skipped before each value `v`.
+/// Encodes values without the empty ones: `s` cells are skipped before each value `v`.
 fn sparse(cells: &[f64]) -> Value {
     let (mut skips, mut values) = (Vec::new(), Vec::new());
     let mut skipped = 0u64;
@@ -91,12 +91,12 @@ fn sparse(cells: &[f64]) -> Value {
     json!({ "s": skips, "v": values })
 }
 
-/// Six digits are enough for eyes.
+/// Rounds to six digits, which are enough for a drawing.
 fn round(value: f64) -> Value {
     round_to(value, 5)
 }
 
-/// With so many digits behind the first; whole numbers stay whole, so that the JSON is short.
+/// Rounds to that many digits behind the first. Whole numbers stay whole, so that the JSON is short.
 fn round_to(value: f64, digits: usize) -> Value {
     let rounded: f64 = format!("{value:.digits$e}").parse().unwrap_or(value);
     if rounded.fract() == 0.0 && rounded.abs() < 9e15 {
@@ -166,7 +166,7 @@ fn rows(job: &Job) -> (Vec<Row<'_>>, usize) {
     (rows, left_out)
 }
 
-/// Numbers repeated texts in the order of their first use.
+/// Gives texts numbers in the order of their first use, so that repeated ones are stored once.
 #[derive(Default)]
 struct Pool<'a> {
     at: HashMap<&'a str, usize>,

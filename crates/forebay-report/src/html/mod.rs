@@ -1,8 +1,8 @@
-//! One self-contained page: styles, scripts and data are in it, and its policy forbids the network.
+//! One self-contained page. Styles, scripts and data are in it, and its policy forbids the network.
 //!
-//! All text goes through maud, which escapes it; data for the scripts goes through JSON that can't end its element
-//! ([`json_in_html`]); scripts put text into the page as text only. On top of that the policy names
-//! the hashes of the one style and the one script that may take effect.
+//! All text goes through maud, which escapes it. Data for the scripts is JSON that can't end its element
+//! ([`json_in_html`]). Scripts put text into the page as text only. On top of that the policy names the hashes of the
+//! one style and the one script that may take effect.
 
 mod compare;
 mod data;
@@ -65,7 +65,7 @@ fn document(title: &str, body: &Markup, data: &serde_json::Value) -> String {
                 meta charset="utf-8";
                 meta http-equiv="Content-Security-Policy" content=(policy);
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                // Without one, browsers ask the server for an icon.
+                // Without this line, browsers ask the server for an icon.
                 link rel="icon" href="data:,";
                 title { (title) }
                 style { (PreEscaped(STYLE)) }
@@ -103,7 +103,7 @@ fn navigation(has_trace: bool) -> Markup {
     }
 }
 
-/// Fillings that differ without colour.
+/// Fillings that can be told apart without colour.
 fn patterns() -> Markup {
     html! {
         svg .patterns width="0" height="0" aria-hidden="true" focusable="false" {

@@ -1,4 +1,4 @@
-//! The parts of the page that need no script: everything but the drawings and the table of all files.
+//! The parts of the page that need no script: all but the drawings and the table of all files.
 
 use crate::Report;
 use crate::account::{TimeSplit, split_of};
@@ -12,7 +12,7 @@ const SLOW_FILES: usize = 10;
 /// Findings that are open at the start.
 const OPEN_FINDINGS: usize = 3;
 
-/// What ran.
+/// The head of the page: what ran.
 pub(super) fn head(report: &Report) -> Markup {
     let job = &report.job;
     let logs = match job.logs.as_slice() {
@@ -121,7 +121,7 @@ fn split_text(time: &TimeSplit, run: f64) -> String {
     )
 }
 
-/// One bar, its whole length the run time.
+/// One bar, whose whole length is the run time.
 fn time_bar(time: &TimeSplit, run: f64) -> Markup {
     let whole = run.max(time.io()).max(f64::MIN_POSITIVE);
     let mut at = 0.0;
@@ -147,7 +147,7 @@ fn time_bar(time: &TimeSplit, run: f64) -> Markup {
     }
 }
 
-/// What the numbers leave out.
+/// Notices on what the numbers leave out.
 pub(super) fn notices(report: &Report) -> Markup {
     html! {
         @for finding in report.findings.iter().filter(|one| one.severity == Severity::Data) {
@@ -160,7 +160,7 @@ pub(super) fn notices(report: &Report) -> Markup {
     }
 }
 
-/// All findings, the costly ones open.
+/// All findings, the most costly ones open.
 pub(super) fn findings(report: &Report) -> Markup {
     let timed = report.timed();
     let (costly, notes): (Vec<&Finding>, Vec<&Finding>) = timed

@@ -1,4 +1,4 @@
-//! One record of any data module becomes [`Counters`].
+//! Turns one record of any data module into [`Counters`].
 
 use crate::model::{Counters, Extreme, Flow, Interface};
 use darshan_log::RecordView;
@@ -29,7 +29,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// For a module; `prefix` is what its counters' names begin with.
+    /// The places for a module.
     pub(super) fn new(interface: Interface, layout: &'static Layout) -> Self {
         let prefix = match interface {
             Interface::Posix => "POSIX_",
@@ -99,7 +99,7 @@ impl Places {
         }
     }
 
-    /// The counters of a record; times are moved by `shift` seconds.
+    /// The counters of a record, with times moved by `shift` seconds.
     pub(super) fn counters(&self, record: &RecordView, shift: f64) -> Counters {
         let sum = |places: &[usize]| -> u64 {
             places.iter().fold(0u64, |sum, at| {
@@ -143,7 +143,7 @@ impl Places {
             };
             let sizes = sizes.map(natural);
             let ops = match self.interface {
-                // Their calls of several kinds overlap in the counters, but not in the histograms.
+                // The counters of these modules count some calls twice; the histograms don't.
                 Interface::Dfs | Interface::Daos => {
                     sizes.iter().fold(0, |sum, n| n.saturating_add(sum))
                 }
@@ -204,18 +204,18 @@ impl Places {
         )
     }
 
-    /// What the module's counters are called, for messages.
+    /// What the names of the module's counters begin with, for messages.
     pub(super) fn prefix(&self) -> &'static str {
         self.prefix
     }
 }
 
-/// -1 is "not collected"; other negative values are damage.
+/// A counter as a number: 0 for -1, which is "not collected", and for other negative values, which are damage.
 pub(super) fn natural(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
-/// Times and rates that are no finite, positive numbers are damage.
+/// A time or rate: 0 if it is not finite and positive, which is damage.
 pub(super) fn seconds(value: f64) -> f64 {
     if value.is_finite() && value > 0.0 {
         value

@@ -1,4 +1,4 @@
-//! What a log says about its job, beside counters.
+//! Reads what a log says about its job, beside counters.
 
 use crate::model::{Coverage, Job, ModuleFacts};
 use crate::text::printable;
@@ -19,7 +19,7 @@ pub(super) fn note_job(job: &mut Job, log: &Log) {
         .and_then(|text| text.parse().ok());
     if let Some(hosts) = job.metadata.get("hosts") {
         job.hosts = hosts.split(',').map(str::to_owned).collect();
-        // A list that was cut ends with how many there are more.
+        // A list that was cut ends with the number of entries left out.
         job.hosts
             .retain(|host| !host.starts_with('+') && !host.is_empty());
     }

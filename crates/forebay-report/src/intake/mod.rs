@@ -1,7 +1,7 @@
-//! From logs to a [`Job`]: joins the logs of one job, and condenses what has no bound.
+//! Turns logs into a [`Job`]: joins the logs of one job, and condenses what has no bound.
 //!
-//! Logs are hostile input. What they claim (ranks, times, sizes) decides neither how much is allocated nor whether
-//! the report is made: nonsense is left out, and [`Job::damage`] says so.
+//! Logs are hostile input. What they claim (ranks, times, sizes) decides neither how much is allocated nor whether a
+//! report is made. Nonsense is left out, and [`Job::damage`] says so.
 
 mod counters;
 mod facts;
@@ -30,14 +30,14 @@ pub struct NamedLog<'a> {
     pub log: &'a Log,
 }
 
-/// More ranks than any machine has are not believed.
+/// Most ranks that are believed: more than any machine has.
 const MOST_RANKS: u32 = 1 << 21;
-/// All counters of a job together; what exceeds it is damage. So no sum in the report can overflow.
+/// Most that all counters of a job add up to; more is damage. So no sum in the report can overflow.
 const MOST_COUNTED: u128 = 1 << 60;
-/// As many hosts are kept.
+/// Most hosts that are kept.
 const MOST_HOSTS: usize = 100_000;
 
-/// Places in the job of one of its logs.
+/// The place of one log in its job.
 #[derive(Clone, Copy)]
 struct Seat {
     first_rank: u32,
@@ -47,7 +47,7 @@ struct Seat {
 }
 
 impl Seat {
-    /// The job's rank of a log's rank; ranks that don't exist become the last one.
+    /// The rank in the job of a rank in the log. Ranks that don't exist become the last one.
     fn rank(self, rank: i64) -> u32 {
         let last = self.ranks.saturating_sub(1);
         self.first_rank + u32::try_from(rank).unwrap_or(0).min(last)
@@ -58,7 +58,7 @@ impl Seat {
     }
 }
 
-/// Makes a job of logs that belong together (at least one); see [`group`].
+/// Makes a job of logs that belong together, at least one; see [`group`].
 pub fn job(logs: &[NamedLog]) -> Job {
     let mut order: Vec<&NamedLog> = logs.iter().collect();
     order.sort_by(|a, b| {
@@ -91,10 +91,10 @@ pub fn job(logs: &[NamedLog]) -> Job {
     intake.finish()
 }
 
-/// Logs that belong to one job: same job id and user, and no pause of more than a day between them. Indices into
-/// `logs`; jobs by their start.
+/// Groups logs by job. Logs of one job have the same job id and user, and no pause of more than a day between them.
+/// Returns indices into `logs`, ordered by the starts of jobs.
 pub fn group(logs: &[NamedLog]) -> Vec<Vec<usize>> {
-    /// Job ids come again, after years.
+    /// Longest pause within a job. Schedulers use job ids again, after years.
     const MOST_PAUSE_SECONDS: i64 = 86_400;
     let mut order: Vec<usize> = (0..logs.len()).collect();
     order.sort_by_key(|at| (logs[*at].log.job.start, logs[*at].name));
@@ -216,7 +216,7 @@ impl Intake {
         }
     }
 
-    /// Names come first: a record without one is shown by its number.
+    /// Notes the files of a log. It comes first, because a record without a name is shown by its number.
     fn note_names(&mut self, log: &Log) {
         let std_streams =
             ["<STDIN>", "<STDOUT>", "<STDERR>"].map(|name| record_id(name.as_bytes()));
@@ -437,7 +437,7 @@ impl Intake {
         }
     }
 
-    /// In which files data sets and variables lie.
+    /// Notes the files that hold data sets and variables.
     fn add_containers<M: CounterModule + Module<Record = Record<M>>>(
         &mut self,
         log: &Log,
@@ -451,7 +451,7 @@ impl Intake {
         }
     }
 
-    /// Spreads bytes between first and last time, for interfaces without a heat map or a trace.
+    /// Spreads bytes evenly between first and last time, for interfaces without a heat map or a trace.
     fn estimate(&mut self, interface: Interface, counters: &Counters, rank: i64, seat: Seat) {
         let is_data_set = matches!(interface, Interface::Hdf5 | Interface::Pnetcdf);
         if is_data_set
@@ -483,7 +483,7 @@ impl Intake {
                 Ok(record) => record,
                 Err(error) => return self.damaged("LUSTRE", &error),
             };
-            // Of a composite layout the last component is the one for large files.
+            // The last component of a composite layout is the one for large files.
             if let (Some(at), Some(component)) =
                 (self.ids.get(&record.id), record.components.last())
             {
@@ -508,7 +508,7 @@ impl Intake {
             .into_iter()
             .chain(self.traced)
             .chain(self.measured);
-        // Later sources are better, and replace what an earlier one says of the same interface.
+        // Later sources are better: they replace earlier ones of the same interface.
         let best: BTreeMap<Interface, Canvas> = lines
             .map(|(_, canvas)| (canvas.interface(), canvas))
             .collect();

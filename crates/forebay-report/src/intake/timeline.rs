@@ -1,14 +1,14 @@
-//! Bytes over time from heat maps, traced requests or first and last times.
+//! Makes timelines of bytes from heat maps, traced requests or first and last times.
 
 use crate::model::{Interface, Timeline, TimelineSource};
 
-/// Columns at most.
+/// Most columns.
 const MOST_BINS: usize = 400;
-/// Rows at most; more ranks share rows.
+/// Most rows; more ranks share rows.
 const MOST_ROWS: u32 = 256;
 /// Columns where the log has no bins of its own.
 const TRACE_BINS: f64 = 200.0;
-/// Columns where the log has no more than first and last times: finer ones would pretend.
+/// Columns where the log has only first and last times. Finer ones would pretend to know more.
 const ESTIMATED_BINS: f64 = 100.0;
 
 /// A timeline that is being filled.
@@ -17,7 +17,7 @@ pub(super) struct Canvas {
 }
 
 impl Canvas {
-    /// For `ranks` ranks and `end` seconds, with bins of at least `bin_seconds` (0: any).
+    /// A canvas for `ranks` ranks and `end` seconds, with bins of at least `bin_seconds`; 0 allows any.
     pub(super) fn new(
         interface: Interface,
         source: TimelineSource,
@@ -36,7 +36,7 @@ impl Canvas {
         while end / width > MOST_BINS as f64 {
             width *= 2.0;
         }
-        // An end that is a multiple of the width needs no further column.
+        // Less a little, so that an end at a multiple of the width gets no column more.
         let bins = ((end / width - 1e-9).ceil() as usize).clamp(1, MOST_BINS);
         let ranks_per_row = ranks.div_ceil(MOST_ROWS).max(1);
         let rows = ranks.div_ceil(ranks_per_row).max(1) as usize;
@@ -54,8 +54,8 @@ impl Canvas {
         }
     }
 
-    /// Bytes of one rank between two times. An interval no longer than a column goes into the column of its middle,
-    /// so that bins of a log stay whole; a longer one is spread evenly.
+    /// Adds bytes of one rank between two times. An interval no longer than a column goes into the column of its
+    /// middle, so that bins of a log stay whole. A longer one is spread evenly.
     pub(super) fn add(&mut self, rank: u32, is_write: bool, start: f64, end: f64, bytes: f64) {
         let line = &mut self.timeline;
         if bytes <= 0.0 || !start.is_finite() || !end.is_finite() || end < start {
@@ -92,7 +92,7 @@ impl Canvas {
         }
     }
 
-    /// Bytes of all ranks of a range together, in equal parts.
+    /// Adds bytes of all ranks of a range together, in equal parts.
     pub(super) fn add_all(
         &mut self,
         ranks: std::ops::Range<u32>,
@@ -116,7 +116,7 @@ impl Canvas {
         }
     }
 
-    /// The timeline; none if nothing was added.
+    /// The timeline; `None` if nothing was added.
     pub(super) fn finish(self) -> Option<Timeline> {
         let line = self.timeline;
         let is_empty = line

@@ -1,10 +1,10 @@
-//! A trace of any length becomes one of bounded size: every k-th request, and the slowest ones.
+//! Reduces a trace of any length to a bounded size: every k-th request, and the slowest ones.
 
 use crate::model::{Interface, Segment, Trace};
 
-/// Requests kept at most, beside the slowest.
+/// Most requests that are kept, beside the slowest.
 const MOST_KEPT: usize = 20_000;
-/// Slow requests that are kept in any case.
+/// How many of the slowest requests are kept in any case.
 const SLOWEST: usize = 1_000;
 
 /// Thins a trace while it is read.
@@ -12,7 +12,7 @@ pub(super) struct Thinner {
     interface: Interface,
     recorded: u64,
     stride: u64,
-    /// With their number in the log's order.
+    /// Requests with their number in the order of the log.
     kept: Vec<(u64, Segment)>,
     slow: Vec<(u64, Segment)>,
 }
@@ -28,7 +28,7 @@ impl Thinner {
         }
     }
 
-    /// The next request of the log.
+    /// Adds the next request of the log.
     pub(super) fn add(&mut self, segment: Segment) {
         let number = self.recorded;
         self.recorded += 1;
@@ -54,7 +54,7 @@ impl Thinner {
         self.slow.truncate(SLOWEST);
     }
 
-    /// The trace; none if nothing was recorded.
+    /// The trace; `None` if nothing was recorded.
     pub(super) fn finish(mut self, is_partial: bool) -> Option<Trace> {
         if self.recorded == 0 {
             return None;

@@ -1,4 +1,4 @@
-//! Records of one interface, gathered by file.
+//! Gathers the records of one interface by file.
 
 use super::counters::seconds;
 use crate::model::*;
@@ -11,11 +11,11 @@ pub(super) struct LayerBuilder {
     pub(super) is_partial: bool,
     uses: BTreeMap<usize, FileUse>,
     total_bytes: f64,
-    /// The slowest rank on files of its own, over all logs.
+    /// Seconds of the slowest rank on files of its own, over all logs.
     unique_seconds: f64,
-    /// Shared files, one after the other.
+    /// Seconds of the slowest ranks on shared files, one file after the other.
     shared_seconds: f64,
-    /// One log only: exactly what Darshan's tools say.
+    /// What Darshan's tools say of the latest log; exact for a job of one log.
     exact: Option<BySlowest>,
     logs: u32,
 }
@@ -38,7 +38,7 @@ impl LayerBuilder {
         self.interface
     }
 
-    /// What one rank did.
+    /// Adds what one rank did.
     pub(super) fn add_rank(&mut self, file: usize, counters: Counters, rank: u32) {
         let one = self.of_file(file);
         one.by_rank.push(RankShare {
@@ -52,7 +52,7 @@ impl LayerBuilder {
         one.total.add(&counters);
     }
 
-    /// What all ranks of a log did.
+    /// Adds what all ranks of a log did.
     pub(super) fn add_reduced(
         &mut self,
         file: usize,
@@ -89,7 +89,7 @@ impl LayerBuilder {
         })
     }
 
-    /// What Darshan's tools derive of one log.
+    /// Adds what Darshan's tools derive of one log.
     pub(super) fn add_derived(&mut self, derived: Derived) {
         self.logs += 1;
         self.total_bytes += derived.total_bytes as f64;
@@ -129,7 +129,7 @@ impl LayerBuilder {
         }
     }
 
-    /// Of several logs: the slowest process over all, and shared files one after the other.
+    /// Darshan's figure. For several logs it is that of the slowest process, with shared files one after the other.
     fn by_slowest(&self) -> Option<BySlowest> {
         if matches!(self.interface, Interface::Hdf5 | Interface::Pnetcdf) {
             return None;
@@ -146,7 +146,7 @@ impl LayerBuilder {
     }
 }
 
-/// One entry per rank, in ascending order.
+/// Joins entries of the same rank, and sorts them by rank.
 fn merge_ranks(shares: &mut Vec<RankShare>) {
     shares.sort_by_key(|share| share.rank);
     shares.dedup_by(|next, kept| {

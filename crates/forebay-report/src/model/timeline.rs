@@ -1,4 +1,4 @@
-//! What happened when: bytes over time, and single requests.
+//! Bytes over time, and single requests.
 
 use super::Interface;
 use serde::Serialize;
@@ -11,7 +11,7 @@ pub enum TimelineSource {
     Heatmap,
     /// Computed from every traced request.
     Trace,
-    /// Only first and last times per file are known: bytes are spread evenly between them.
+    /// Only first and last times per file are known; bytes are spread evenly between them.
     Timestamps,
 }
 
@@ -31,7 +31,7 @@ impl TimelineSource {
 /// Bytes over time, one row per rank or per group of neighbouring ranks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timeline {
-    /// Which interface.
+    /// The interface.
     pub interface: Interface,
     /// Where it comes from.
     pub source: TimelineSource,
@@ -45,7 +45,7 @@ pub struct Timeline {
     pub read: Vec<f64>,
     /// Bytes written, row by row, `bins` each.
     pub written: Vec<f64>,
-    /// End of each rank's last column with activity, seconds since the job's start; none for idle ranks.
+    /// End of each rank's last column with activity, seconds since the job's start; `None` for idle ranks.
     pub last_active: Vec<Option<f64>>,
 }
 
@@ -74,9 +74,9 @@ pub struct Segment {
     pub rank: u32,
     /// Index in [`super::Job::files`].
     pub file: usize,
-    /// Write, or read.
+    /// True for a write, false for a read.
     pub is_write: bool,
-    /// Offset in the file; none where the log does not have it.
+    /// Offset in the file; `None` if the log does not have it.
     pub offset: Option<u64>,
     /// Bytes.
     pub length: u64,
@@ -89,14 +89,14 @@ pub struct Segment {
 /// Traced requests of one interface (DXT).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {
-    /// Which interface.
+    /// The interface.
     pub interface: Interface,
     /// How many requests the logs hold.
     pub recorded: u64,
-    /// Those kept, ordered by start, rank and offset.
+    /// The requests that were kept, ordered by start, rank and offset.
     pub segments: Vec<Segment>,
-    /// The rule by which they were chosen, if not all were kept.
+    /// The rule by which these were chosen, if not all were kept.
     pub rule: Option<String>,
-    /// The trace buffer overflowed: later requests are missing.
+    /// True if the trace buffer overflowed, so that later requests are missing.
     pub is_partial: bool,
 }

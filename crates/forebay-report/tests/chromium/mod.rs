@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// Nothing takes as long on a machine that works; tests wait for events, never for time to pass.
+/// The limit of every wait. Nothing takes as long on a machine that works: tests wait for events, not for time to pass.
 const LIMIT: Duration = Duration::from_secs(240);
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
@@ -23,7 +23,7 @@ pub struct Browser {
     _profile: tempfile::TempDir,
 }
 
-/// A browser; none, with the reason printed, if none is installed. With `CI` set it must be there.
+/// Starts a browser. `None`, with the reason printed, if none is installed. Panics instead if `CI` is set.
 pub fn start() -> Option<Browser> {
     let found = NAMES.iter().find(|name| {
         Command::new(name)
@@ -169,7 +169,7 @@ impl Browser {
         result["result"]["value"].clone()
     }
 
-    /// Waits until an expression is true: the page draws and filters when it gets round to it.
+    /// Waits until an expression is true, because the page draws and filters some time after an event.
     pub fn wait_for(&mut self, condition: &str) {
         let frames = format!(
             "new Promise((done, fail) => {{ let left = 2000; const look = () => ({condition}) ? done(true) \
@@ -262,7 +262,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The shell has become the browser: this ends it, and its helpers end when its pipes close.
+        // The browser has replaced the shell, so this ends the browser. Its helpers end when its pipes close.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

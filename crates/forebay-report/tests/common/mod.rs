@@ -35,7 +35,7 @@ pub fn logs_below(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A log in the making.
+/// A log that a test builds.
 pub struct Sketch {
     pub job: Job,
     pub exe: String,
@@ -156,7 +156,7 @@ impl Sketch {
         });
     }
 
-    /// A heat map: every rank writes for a while, later ranks later.
+    /// A heat map in which every rank writes for a while, higher ranks later.
     pub fn diagonal_heatmap(&mut self) {
         let bins = 50;
         for rank in 0..self.job.nprocs {
@@ -236,13 +236,13 @@ impl Sketch {
         writer.finish().unwrap().0.into_inner()
     }
 
-    /// Its report.
+    /// The report of the log.
     pub fn report(&self) -> Report {
         of_log("sketch.darshan", &Log::from_bytes(self.bytes()).unwrap())
     }
 }
 
-/// Names and a command that try to leave their place, in the page and in the terminal.
+/// Names and a command that try to break out of their place, in the page and in the terminal.
 pub const HOSTILE_NAMES: [&[u8]; 8] = [
     b"/pfs/</script><script>alert(1)</script>",
     b"/pfs/<img src=x onerror=alert(2)>.dat",

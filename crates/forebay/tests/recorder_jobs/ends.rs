@@ -106,9 +106,9 @@ fn what_outlives_the_command_is_collected_as_it_stands_and_said() {
     let script = format!(
         "setsid bash -c '{daemon}' </dev/null >/dev/null 2>&1 & while [ ! -e started ]; do sleep 0.01; done"
     );
-    record(&stage, &script)
-        .ends_with(0)
-        .tells("1 of the command's processes go on; what they do from now on is not in the log");
+    record(&stage, &script).ends_with(0).tells(
+        "1 of the command's processes still run; what they do from now on is not in the log",
+    );
     let pid = fs::read_to_string(stage.path("pid")).unwrap();
     kill("KILL", pid.trim().parse().unwrap());
     let job = Job::of(&stage);

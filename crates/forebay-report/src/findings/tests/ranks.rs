@@ -192,7 +192,7 @@ fn independent_requests_are_a_topic_for_mpi_io_on_shared_files_only() {
         with_requests(5000, 0),
     );
     is_silent(&own, code);
-    // Plenty of POSIX requests, no MPI-IO: nobody is told to use it.
+    // A program with many POSIX requests and no MPI-IO is not told to use MPI-IO.
     for one in findings(&with_shared(Interface::Posix, with_requests(5000, 0))) {
         assert!(!one.code.starts_with("independent"), "{one:#?}");
     }
