@@ -14,7 +14,7 @@ fn items(stream: UnixStream) -> Items<u32> {
     Items::new(stream, "/run/socket".as_ref(), "left")
 }
 
-/// What a caller makes of these bytes and the end of the stream.
+/// What a caller reads from a stream of these bytes: the items, and the error if there is one.
 fn outcome(bytes: &[u8]) -> (Vec<u32>, Option<AdminError>) {
     let (mut bridge, caller) = UnixStream::pair().unwrap();
     bridge.write_all(bytes).unwrap();
@@ -167,7 +167,7 @@ fn a_peer_that_stops_reading_is_given_up() {
     let lost = (0..1_000_000).find_map(|_| answer.item(&text).err());
     assert!(matches!(lost, Some(AnswerError::Lost(_))), "{lost:?}");
     drop(answer);
-    // The caller, when it reads again, learns that this was not all.
+    // A caller that reads again learns that the answer is incomplete.
     let all = Items::<String>::new(caller, "a bridge".as_ref(), "left");
     assert!(all.last().unwrap().is_err());
 }
