@@ -41,29 +41,22 @@ fn head() -> Vec<u8> {
     frame(1, r#"{"version":2}"#)
 }
 
+/// An answer with the items 1 and 2.
+fn whole_answer() -> Vec<u8> {
+    let end = frame(3, r#"{"items":2}"#);
+    [head(), frame(2, "1"), frame(2, "2"), end].concat()
+}
+
 #[test]
 fn a_whole_answer_has_its_items_and_no_error() {
-    let bytes = [
-        head(),
-        frame(2, "1"),
-        frame(2, "2"),
-        frame(3, r#"{"items":2}"#),
-    ]
-    .concat();
-    let (good, error) = outcome(&bytes);
+    let (good, error) = outcome(&whole_answer());
     assert_eq!(good, [1, 2]);
     assert!(error.is_none(), "{error:?}");
 }
 
 #[test]
 fn an_answer_that_is_cut_off_anywhere_is_an_error() {
-    let bytes = [
-        head(),
-        frame(2, "1"),
-        frame(2, "2"),
-        frame(3, r#"{"items":2}"#),
-    ]
-    .concat();
+    let bytes = whole_answer();
     for len in 0..bytes.len() {
         let (_, error) = outcome(&bytes[..len]);
         match error {

@@ -15,6 +15,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+use std::fs::Metadata;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -78,6 +79,29 @@ fn say(what: &str, reason: &str) {
     // The line is written in one piece, because other tests write at the same time.
     let line = format!("{what}: {test}: {reason}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// Every entry below `dir`, with its path relative to `dir`, sorted by path. Links are not followed.
+///
+/// # Panics
+/// If a folder can't be listed, or an entry can't be looked at.
+pub fn entries_below(dir: &Path) -> Vec<(PathBuf, Metadata)> {
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        let listing = dir.join(&folder).read_dir();
+        for entry in listing.unwrap_or_else(|e| panic!("list {}: {e}", folder.display())) {
+            let path = folder.join(entry.expect("a directory entry").file_name());
+            let metadata = dir.join(&path).symlink_metadata();
+            let metadata = metadata.unwrap_or_else(|e| panic!("stat {}: {e}", path.display()));
+            if metadata.is_dir() {
+                folders.push(path.clone());
+            }
+            found.push((path, metadata));
+        }
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    found
 }
 
 /// True if this process is root. Only root may mount, chown, mknod and change users.
