@@ -106,7 +106,7 @@ pub struct Left {
 
 /// A file and its size.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Named {
+pub struct FileSize {
     /// Path below the buffer root.
     pub path: String,
     /// Size in bytes.
@@ -121,7 +121,7 @@ pub struct Inventory {
     /// Sum of their sizes.
     pub dirty_bytes: u64,
     /// The largest of the dirty files.
-    pub largest: Vec<Named>,
+    pub largest: Vec<FileSize>,
     /// Files that are on the PFS already; the buffer keeps copies of them.
     pub clean_files: u64,
     /// Sum of their sizes.

@@ -40,6 +40,7 @@ fn hash(bytes: &[u8]) -> u64 {
 
 /// The instance directory below `storage` for the buffer over `root`, a canonical path.
 pub fn instance_dir(storage: &Path, root: &Path) -> PathBuf {
+    debug_assert!(root.is_absolute(), "{} is not canonical", root.display());
     let mut name = root.file_name().unwrap_or_default().as_bytes().to_vec();
     // Room for the hash within the longest name.
     name.truncate(200);
