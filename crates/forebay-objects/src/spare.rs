@@ -319,7 +319,9 @@ impl Objects {
     /// Frees a place in the register. Its file has a name again, or is gone.
     pub fn release_slot(&self, slot: Slot) {
         self.spares.clear(slot);
-        self.spares.kept.lock().free.push(slot);
+        let mut kept = self.spares.kept.lock();
+        debug_assert!(!kept.free.contains(&slot), "{slot:?} is free already");
+        kept.free.push(slot);
     }
 
     /// Unlinks all spare files, and returns those that are gone.
