@@ -115,7 +115,7 @@ mod tests {
         // A client of that version sees its own magic, and the fields where they have always been.
         assert_eq!(refusal[..4], magic(theirs).to_le_bytes());
         of_version(&mut refusal, PROTOCOL_VERSION);
-        // The bridge names our own version, so this is not a refusal of our version.
+        // The bridge names the client's version, so for this client the reply is no refusal.
         let reply = Reply::decode(&refusal).unwrap();
         assert_eq!(reply.status, STATUS_OTHER_VERSION);
         assert_eq!(reply.aux, u64::from(PROTOCOL_VERSION));

@@ -92,7 +92,7 @@ impl Watcher {
             let mut last = None;
             match self.follow(bridge, &mut last) {
                 Ok(()) => {
-                    break last.ok_or_else(|| fault("the bridge does not say how the drain is"));
+                    break last.ok_or_else(|| fault("the bridge does not report the drain"));
                 }
                 // The bridge cuts off a process that was stopped for long (Ctrl-Z), and that may ask again.
                 Err(e) if e.is_loss() && last.is_some() && bridge.is_alive() => {}

@@ -98,7 +98,7 @@ impl Recorder {
             // A colon separates the entries of the list.
             if path.as_os_str().as_bytes().contains(&b':') {
                 eprintln!(
-                    "forebay: {} has a colon in its path: it is recorded only where everything is",
+                    "forebay: {} has a colon in its path, so it cannot be recorded if it lies in a directory that is left out",
                     path.display()
                 );
                 continue;

@@ -160,8 +160,8 @@ unsafe fn spawn(pid: *mut pid_t, child: &mut Child) -> c_int {
         return libc::ENOMEM;
     }
     let all = u64::MAX;
-    // SAFETY: the masks are readable and writable; the stack is ours until the child has left it, for which
-    // CLONE_VFORK makes the parent wait.
+    // SAFETY: the masks are readable and writable. Only the child uses the stack, and CLONE_VFORK makes the parent wait
+    // until the child has left it.
     unsafe {
         let _ = call!(
             libc::SYS_rt_sigprocmask,

@@ -89,13 +89,13 @@ struct Walk {
 
 impl Drop for Walk {
     fn drop(&mut self) {
-        // SAFETY: all of it is ours.
+        // SAFETY: the walk allocated all of this, and nothing refers to it any more.
         unsafe {
             libc::free(self.path.cast());
             tdestroy(self.seen, free_identity);
         }
         if self.start != AT_FDCWD {
-            // SAFETY: a directory of ours.
+            // SAFETY: `start` is a directory that the walk opened.
             unsafe { working_directory::fchdir(self.start) };
             kernel::close(self.start);
         }

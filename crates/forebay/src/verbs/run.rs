@@ -105,7 +105,7 @@ fn recorder_for(args: &cli::RunArgs, place: &Place, verbose: bool) -> Option<Rec
         return None;
     }
     if recorder::is_recorded_already() {
-        eprintln!("forebay: a recorder around this run records it, too; no log of its own");
+        eprintln!("forebay: a recorder around this run records it, too; this run writes no log");
         return None;
     }
     // Files in the buffer are recorded even if the buffer lies in a directory that is left out.
