@@ -1,6 +1,6 @@
-//! The rows of the table: what is measured, in which unit, and what is asked of it.
+//! The rows of the table: what is measured, in which unit, and with which target.
 
-/// How a row is shown. Measured are always the seconds of one operation.
+/// The unit in which a row is shown. The measurement itself is always in seconds per operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Microseconds per operation.
@@ -9,38 +9,38 @@ pub enum Unit {
     MibPerSecond,
 }
 
-/// What is asked of a row.
+/// The target of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Target {
     /// Native time over buffered time is at least this.
     Ratio(f64),
-    /// One operation takes at most so many microseconds more than the native one.
+    /// One operation takes at most this many microseconds more than the native one.
     AddedMicros(f64),
-    /// The difference to native is lost in the difference between two native runs.
+    /// The difference to native is not larger than that between two native runs.
     NotMeasurable,
 }
 
 /// A line of the table.
 #[derive(Debug)]
 pub struct Row {
-    /// In the JSON forms.
+    /// Name in the JSON forms.
     pub name: &'static str,
-    /// In the table.
+    /// Title in the table.
     pub title: &'static str,
-    /// How it is shown.
+    /// Unit in the table.
     pub unit: Unit,
-    /// What is asked of it where the storage is on a disk file system.
+    /// The target, for storage on a disk file system.
     pub target: Option<Target>,
 }
 
-/// What `forebay-load` does in one go, and the rows that come of it.
+/// One workload of `forebay-load`, and the rows that it fills.
 #[derive(Debug)]
 pub struct Workload {
     /// Argument of `forebay-load`.
     pub name: &'static str,
     /// What its numbers cover.
     pub covers: &'static str,
-    /// In the order of measurement.
+    /// The rows, in the order of measurement.
     pub rows: &'static [Row],
 }
 
@@ -66,7 +66,7 @@ const DATA_PATH: Option<Target> = Some(Target::Ratio(0.97));
 const NAMESPACE: Option<Target> = Some(Target::Ratio(0.25));
 const NOT_MEASURABLE: Option<Target> = Some(Target::NotMeasurable);
 
-/// Everything, in the order of the table.
+/// All workloads, in the order of the table.
 pub const WORKLOADS: &[Workload] = &[
     Workload {
         name: "blocks",
@@ -204,16 +204,16 @@ const TRIPLE: &str = "one name over and over, one directory per process, all sta
 /// How much is done per workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Scale {
-    /// As much per round as gives a figure; the rounds make it stable.
+    /// Enough work per round for a figure; several rounds make it stable.
     Full,
-    /// A look within a minute.
+    /// A rough figure within a minute.
     Quick,
-    /// Shows that every call works; its times mean nothing.
+    /// Only shows that every call works; the times mean nothing.
     Smoke,
 }
 
 impl Scale {
-    /// As on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Scale::Full => "full",

@@ -1,7 +1,7 @@
-//! Medians and ranges. A file system stalls now and then, so a mean would
-//! describe the stall.
+//! Medians and ranges. A file system stalls now and then, and a mean would mostly
+//! show the stall.
 
-/// The middle value; of an even number of values the mean of the two in the middle.
+/// The middle value. For an even number of values, the mean of the two in the middle.
 ///
 /// # Panics
 /// If there are no values.
@@ -29,7 +29,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of at least one value.
+    /// The spread of some values.
     ///
     /// # Panics
     /// If there are no values.

@@ -1,24 +1,24 @@
-//! From the costs of several rounds to a ratio and a verdict.
+//! Turns the costs of several rounds into a ratio and a verdict.
 //!
 //! A round holds two native runs and one buffered run of the same calls within
-//! seconds. Ratios are taken inside a round, so a machine that gets slower
-//! between rounds moves both sides; what two native runs differ by says how
+//! seconds. A ratio is taken inside a round, so a machine that gets slower between
+//! rounds affects both sides. The difference between the two native runs tells how
 //! much of a ratio is noise.
 
 use crate::catalogue::Target;
 use crate::sample::Cost;
 use crate::statistics::{Spread, median};
 
-/// If two native runs usually differ by more than this part of the native time, a difference to
-/// the buffer that is not seen may be there all the same.
+/// If two native runs usually differ by more than this part of the native time, a real difference to
+/// the buffer could go unseen.
 const WIDEST_USEFUL_NOISE: f64 = 0.10;
 
 /// One row in one round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Round {
-    /// Before and after the buffered run.
+    /// The native runs before and after the buffered run.
     pub native: [Cost; 2],
-    /// Through the buffer.
+    /// The buffered run.
     pub buffered: Cost,
 }
 
@@ -35,33 +35,33 @@ impl Round {
 /// One row over all rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
-    /// One native operation, medians.
+    /// Cost of one native operation (medians).
     pub native: Cost,
-    /// One buffered operation, medians. The processor time is that of the program alone.
+    /// Cost of one buffered operation (medians). The processor time is that of the program alone.
     pub buffered: Cost,
-    /// Native wall time over buffered wall time, round by round: 1 is as fast as native.
+    /// Native wall time over buffered wall time in each round. 1 means as fast as native.
     pub ratio: Spread,
-    /// The part of the native wall time that two native runs of a round usually differ by (median).
+    /// Difference between the two native runs of a round, as a part of the native wall time (median).
     pub noise: f64,
-    /// What the buffer adds to one operation, medians of the rounds' differences.
+    /// What the buffer adds to one operation (medians of the differences in each round).
     pub added: Cost,
 }
 
-/// How a row stands to its target.
+/// Whether a row meets its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is what was asked.
+    /// The row meets its target.
     Met,
-    /// It is not.
+    /// The row misses its target.
     Missed,
-    /// It is not, but two native runs differ by as much.
+    /// The row misses its target by no more than the difference between two native runs.
     MissedWithinNoise,
-    /// Two native runs differ by so much that nothing can be said.
+    /// Two native runs differ too much for a verdict.
     TooNoisy,
 }
 
 impl Verdict {
-    /// In the table and in the JSON form.
+    /// The text in the table and in the JSON form.
     pub fn text(self) -> &'static str {
         match self {
             Verdict::Met => "met",
@@ -72,7 +72,7 @@ impl Verdict {
     }
 }
 
-/// One of the two times.
+/// Selects one of the two times of a cost.
 type Clock = fn(&Cost) -> f64;
 
 fn wall(cost: &Cost) -> f64 {
@@ -84,7 +84,7 @@ fn cpu(cost: &Cost) -> f64 {
 }
 
 impl Comparison {
-    /// Of at least one round.
+    /// Compares the rounds of one row.
     ///
     /// # Panics
     /// If there are no rounds.
@@ -105,7 +105,7 @@ impl Comparison {
         }
     }
 
-    /// Holds it against a target.
+    /// Judges the row by a target.
     pub fn judge(&self, target: Target) -> Verdict {
         let decide = |met, within_noise| match (met, within_noise) {
             (true, _) => Verdict::Met,
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_inside_a_round() {
-        // The machine became twice as slow after the first round: the ratio stays.
+        // The machine became twice as slow after the first round, but the ratio stays the same.
         let c = rounds(&[(1.0, 1.0, 2.0), (2.0, 2.0, 4.0), (2.0, 2.0, 4.0)]);
         assert_eq!(c.ratio.least, 0.5);
         assert_eq!(c.ratio.most, 0.5);

@@ -1,5 +1,5 @@
-//! The harness itself at its smallest scale: every workload runs and every row gets its figures.
-//! What the figures are decides nothing.
+//! Tests the harness at its smallest scale: every workload runs, and every row gets figures. The
+//! figures themselves decide nothing.
 
 use forebay_benches::catalogue::WORKLOADS;
 use forebay_benches::sample::Sample;
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A fresh directory below cargo's own for tests.
+/// A fresh directory below cargo's directory for tests.
 fn folder(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&dir);
@@ -73,7 +73,7 @@ fn a_workload_that_fails_says_why_and_the_exit_code_tells() {
     assert!(error.contains("file/one-file"), "{error}");
 }
 
-/// The whole of it, with the command that was built as this test was, and the library that programs get.
+/// Runs the whole harness, with the command of the same build as this test, and the release library.
 #[test]
 fn the_table_has_a_figure_for_every_row_on_both_file_systems() {
     let mut folders = Path::new(env!("CARGO_BIN_EXE_forebay-bench")).ancestors();

@@ -1,4 +1,4 @@
-//! The bridge's side of an answer.
+//! The bridge's side of an answer: writes it frame by frame, and holds one frame at a time.
 
 use crate::frame::{self, End, FrameKind, Head, MAX_FRAME_BYTES};
 use crate::{Refusal, VERSION};
@@ -6,15 +6,15 @@ use serde::Serialize;
 use std::fmt;
 use std::io::{self, BufWriter, Write};
 
-/// Bytes that are collected before they are written.
+/// Frames are collected up to this many bytes before they are written.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Why an answer cannot go on.
 #[derive(Debug)]
 pub enum AnswerError {
-    /// Nobody reads it any more, or has not for as long as the stream waits.
+    /// The reader is gone, or it has not read for as long as the stream waits.
     Lost(io::Error),
-    /// An item does not fit a frame. Holds why. The caller can still be told: [`AnswerWriter::refuse`].
+    /// An item cannot be put into a frame. Holds the reason. [`AnswerWriter::refuse`] can still tell the caller.
     Unfit(String),
 }
 
@@ -36,8 +36,8 @@ impl std::error::Error for AnswerError {
     }
 }
 
-/// An answer on its way. It holds one buffer and one item, however long it gets. Without
-/// [`AnswerWriter::end`] or [`AnswerWriter::refuse`] the caller knows that it is incomplete.
+/// An answer that is being written. Its memory is one buffer and one item, however long the answer gets. If neither
+/// [`AnswerWriter::end`] nor [`AnswerWriter::refuse`] is called, the caller sees that the answer is incomplete.
 pub struct AnswerWriter<W: Write> {
     out: BufWriter<W>,
     contents: Vec<u8>,
@@ -45,7 +45,7 @@ pub struct AnswerWriter<W: Write> {
 }
 
 impl<W: Write> AnswerWriter<W> {
-    /// Begins an answer on `out`, which should give up when nobody reads for long.
+    /// Begins an answer on `out`. Writes to `out` should time out, so that a stalled reader does not hold the writer.
     ///
     /// # Errors
     /// [`AnswerError::Lost`].
@@ -72,17 +72,17 @@ impl<W: Write> AnswerWriter<W> {
         frame::write(&mut self.out, kind, &self.contents).map_err(AnswerError::Lost)
     }
 
-    /// Sends one item, soon.
+    /// Adds one item. It may stay in the buffer until the next [`AnswerWriter::flush`].
     ///
     /// # Errors
-    /// Each of [`AnswerError`]; nothing of an unfit item is sent.
+    /// Each of [`AnswerError`]. Nothing of an unfit item is sent.
     pub fn item(&mut self, item: &impl Serialize) -> Result<(), AnswerError> {
         self.frame(FrameKind::Item, item)?;
         self.items += 1;
         Ok(())
     }
 
-    /// Sends at once what waits to be sent.
+    /// Sends the frames that are in the buffer.
     ///
     /// # Errors
     /// [`AnswerError::Lost`].
@@ -90,7 +90,7 @@ impl<W: Write> AnswerWriter<W> {
         self.out.flush().map_err(AnswerError::Lost)
     }
 
-    /// Nothing more comes.
+    /// Ends a complete answer.
     ///
     /// # Errors
     /// [`AnswerError::Lost`].
@@ -100,7 +100,7 @@ impl<W: Write> AnswerWriter<W> {
         self.flush()
     }
 
-    /// Nothing more comes, because of this.
+    /// Ends the answer with a refusal.
     ///
     /// # Errors
     /// [`AnswerError::Lost`].

@@ -1,4 +1,4 @@
-//! What a drain is asked, how it goes, what it leaves, and what is in the buffer.
+//! Messages about drains: the request, its progress, what it left, and the contents of the buffer.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,8 +12,8 @@ pub struct DrainRequest {
     pub rate: Option<u64>,
     /// Files copied at the same time.
     pub workers: Option<u32>,
-    /// Milliseconds from the start of the drain in which a file that is open for writing is waited for:
-    /// a program that has just ended may still be closing its files.
+    /// Milliseconds from the start of the drain for which it waits for files that are open for writing. A program
+    /// that has just ended may still be closing its files.
     pub patience_ms: u64,
 }
 
@@ -21,29 +21,29 @@ pub struct DrainRequest {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DrainState {
-    /// None since the bridge has started.
+    /// There was no drain since the start of the bridge.
     #[default]
     Idle,
-    /// One is at work.
+    /// A drain is at work.
     Running,
-    /// It has ended; see what is left.
+    /// The drain has ended. [`DrainStatus::left`] says how much is not on the PFS.
     Done,
-    /// It was stopped before its end.
+    /// The drain was stopped before its end.
     Stopped,
-    /// The tables or the local disk failed; see `failure`.
+    /// The tables or the local disk failed. [`DrainStatus::failure`] says how.
     Failed,
 }
 
 /// Counters of the running or the last drain.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DrainStatus {
-    /// Where it is.
+    /// Where the drain is.
     pub state: DrainState,
     /// Files, symbolic links and nodes to copy.
     pub files_total: u64,
-    /// Of these, done or given up.
+    /// How many of `files_total` the drain has finished or given up.
     pub files_done: u64,
-    /// Of these, on the PFS, verified and under their names.
+    /// How many of `files_total` are on the PFS, verified and under their names.
     pub files_drained: u64,
     /// Bytes to copy (data, without holes).
     pub bytes_total: u64,
@@ -57,19 +57,19 @@ pub struct DrainStatus {
     pub renamed: u64,
     /// Names removed from the PFS.
     pub removed: u64,
-    /// Seconds since it began, or that it took.
+    /// Seconds since the drain began; after its end, the seconds it took.
     pub seconds: f64,
-    /// Number of things that are not on the PFS yet.
+    /// Number of entries that are not on the PFS yet.
     pub left: u64,
-    /// Their bytes.
+    /// Bytes of these entries.
     pub left_bytes: u64,
     /// The buffered copies are gone; the PFS alone shows the same tree.
     pub released: bool,
-    /// Why the copies were kept although nobody asked for it.
+    /// Why the copies were kept although the request did not ask for that.
     pub kept_because: Option<String>,
-    /// Things that arrived with less than they had (extended attributes that the PFS does not take).
+    /// Losses on the way to the PFS, such as extended attributes that the PFS does not take. One line each.
     pub remarks: Vec<String>,
-    /// Why it failed.
+    /// Why the drain failed.
     pub failure: Option<String>,
 }
 
@@ -83,7 +83,7 @@ pub enum Reason {
     Changing,
     /// The PFS or the local disk refused.
     Error,
-    /// Something that had to come first did not come about.
+    /// Another change had to come first, and failed.
     Blocked,
     /// The drain was stopped before its turn.
     Stopped,
@@ -92,21 +92,21 @@ pub enum Reason {
 /// One thing that is not on the PFS.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Left {
-    /// Its path below the buffer root; bytes that are no UTF-8 are replaced.
+    /// Its path below the buffer root. Bytes that are no UTF-8 are replaced.
     pub path: String,
-    /// Its bytes.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// What kind of reason.
+    /// The kind of reason.
     pub reason: Reason,
-    /// The operation that failed, as `fsync` or `rename`.
+    /// The operation that failed, such as `fsync` or `rename`.
     pub operation: String,
-    /// What the system said.
+    /// The error text of the system.
     pub cause: String,
 }
 
 /// A file and its size.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Named {
+pub struct FileSize {
     /// Path below the buffer root.
     pub path: String,
     /// Size in bytes.
@@ -118,23 +118,23 @@ pub struct Named {
 pub struct Inventory {
     /// Files that are not on the PFS in their present state (hard links count once).
     pub dirty_files: u64,
-    /// Their sizes, summed.
+    /// Sum of their sizes.
     pub dirty_bytes: u64,
-    /// The largest of them.
-    pub largest: Vec<Named>,
-    /// Files that are on the PFS already and kept as copies.
+    /// The largest of the dirty files.
+    pub largest: Vec<FileSize>,
+    /// Files that are on the PFS already; the buffer keeps copies of them.
     pub clean_files: u64,
-    /// Their sizes, summed.
+    /// Sum of their sizes.
     pub clean_bytes: u64,
     /// Directories made in the buffer that are not on the PFS.
     pub dirs: u64,
-    /// Symbolic links, likewise.
+    /// Symbolic links made in the buffer that are not on the PFS.
     pub symlinks: u64,
-    /// FIFOs, sockets, device nodes, likewise.
+    /// FIFOs, sockets and device nodes made in the buffer that are not on the PFS.
     pub specials: u64,
-    /// Things of the PFS that were renamed, to be carried out there.
+    /// Entries of the PFS that were renamed in the buffer, but not yet on the PFS.
     pub renamed: u64,
-    /// Things of the PFS that were removed or replaced, to be carried out there.
+    /// Entries of the PFS that were removed or replaced in the buffer, but not yet on the PFS.
     pub removed: u64,
 }
 

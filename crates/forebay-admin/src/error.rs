@@ -1,4 +1,4 @@
-//! Why an exchange with a bridge has no result.
+//! Why an exchange with a bridge has no result, or why a bridge cannot be found.
 
 use crate::VERSION;
 use serde::{Deserialize, Serialize};
@@ -10,26 +10,26 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RefusalKind {
-    /// The two speak different versions.
+    /// Caller and bridge speak different versions.
     Version,
-    /// A request of a newer peer.
+    /// The bridge does not know the request, which a newer caller may make.
     UnknownRequest,
-    /// Not a request at all.
+    /// The message is not a request.
     Malformed,
-    /// The process that is to be attached cannot be watched.
+    /// The bridge cannot watch the process that it should attach.
     Process,
     /// The tables cannot be read.
     Tables,
-    /// The system has no thread or memory for it.
+    /// The system has no thread or no memory for the answer.
     System,
-    /// The answer cannot be put into a message, as a path that is no UTF-8.
+    /// The answer cannot be put into a message; for example, a path is no UTF-8.
     Unfit,
-    /// A kind that only newer bridges know.
+    /// A kind that this program does not know; a newer bridge sent it.
     #[serde(other)]
     Other,
 }
 
-/// What a bridge says instead of doing what it was asked.
+/// The answer of a bridge that does not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// What callers branch on.
@@ -41,29 +41,29 @@ pub struct Refusal {
 /// What is wrong with a stream that should be an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Garbled {
-    /// It ends inside a frame.
+    /// The stream ends inside a frame.
     CutOff {
-        /// Bytes of the frame that have come.
+        /// Bytes of the frame that came.
         got: usize,
-        /// Bytes that it should have.
+        /// Bytes that the frame should have.
         want: usize,
     },
     /// A frame announces more bytes than [`crate::MAX_FRAME_BYTES`].
     TooLong(usize),
     /// No kind of frame has this number.
     UnknownFrame(u8),
-    /// A frame of this kind may not come here.
+    /// A frame came at a place where its kind is not allowed. Holds the kind.
     Misplaced(&'static str),
-    /// The bytes of a frame are not what they should be. Holds what is wrong with them.
+    /// The contents of a frame cannot be read. Holds the reason.
     Contents(String),
-    /// It ends with another number of items than have come.
+    /// The last frame announces another number of items than came.
     Count {
-        /// Items that have come.
+        /// Items that came.
         got: u64,
-        /// Items that the end announces.
+        /// Items that the last frame announces.
         want: u64,
     },
-    /// What came is no such stream. Holds what is wrong with it.
+    /// What came is no stream of frames. Holds the reason.
     NoStream(String),
 }
 
@@ -89,14 +89,14 @@ impl fmt::Display for Garbled {
     }
 }
 
-/// Why an exchange with a bridge has no result, or why it cannot be found.
+/// Why an exchange with a bridge has no result, or why the bridge cannot be found.
 #[derive(Debug)]
 pub enum AdminError {
-    /// Nobody listens at the socket, or the bridge does not let this process in.
+    /// No bridge listens at the socket, or this process may not connect to it.
     Unreachable {
         /// The socket.
         peer: PathBuf,
-        /// Of the attempt.
+        /// The error of the attempt.
         cause: io::Error,
     },
     /// The bridge serves another user.
@@ -109,23 +109,23 @@ pub enum AdminError {
         /// The socket.
         peer: PathBuf,
     },
-    /// The bridge speaks another version.
+    /// The bridge speaks another version of the control messages.
     Version {
         /// The socket.
         peer: PathBuf,
-        /// What the bridge speaks; [`VERSION`] is what this program does.
+        /// The version of the bridge; this program speaks [`VERSION`].
         theirs: u32,
     },
     /// The bridge speaks another version of the protocol that carries the control messages.
     OtherProtocol {
         /// The socket.
         peer: PathBuf,
-        /// What this program speaks.
+        /// The version of this program.
         ours: u8,
-        /// What the bridge speaks.
+        /// The version of the bridge.
         theirs: u8,
     },
-    /// The bridge has answered, and does not do it.
+    /// The bridge refuses the request.
     Refused {
         /// The socket.
         peer: PathBuf,
@@ -134,14 +134,14 @@ pub enum AdminError {
         /// Why.
         refusal: Refusal,
     },
-    /// The answer stopped before its end: the bridge has ended, or has given this process up, or has not
-    /// answered in time.
+    /// The answer stopped before its end: the bridge has ended, has cut this process off, or has not answered in
+    /// time.
     Lost {
         /// The socket.
         peer: PathBuf,
         /// The request.
         request: &'static str,
-        /// Of the read that failed.
+        /// The error of the read.
         cause: io::Error,
     },
     /// The answer makes no sense.
@@ -153,23 +153,23 @@ pub enum AdminError {
         /// What is wrong with it.
         what: Garbled,
     },
-    /// A directory or file by which bridges are found cannot be used.
+    /// A directory or file that leads to bridges cannot be used.
     Io {
-        /// What was tried, as "can't make".
+        /// What failed, such as "can't make".
         operation: &'static str,
-        /// On what.
+        /// The directory or file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         cause: io::Error,
     },
-    /// Somebody else could replace sockets in this directory.
+    /// Another user could replace sockets in this directory.
     UnsafeDirectory {
         /// The directory.
         path: PathBuf,
-        /// The user whose alone it should be.
+        /// The user who should own it, and alone be able to write to it.
         uid: u32,
     },
-    /// The path of the socket would be longer than the system takes.
+    /// The path of the socket is longer than the system allows ([`crate::SOCKET_PATH_BYTES`]).
     SocketPathTooLong {
         /// The path.
         path: PathBuf,
@@ -177,7 +177,7 @@ pub enum AdminError {
 }
 
 impl AdminError {
-    /// Is the bridge gone, or as good as gone? Another attempt reaches a new one, or nobody.
+    /// True if the bridge is gone or does not answer. Another attempt reaches a new bridge, or none.
     pub fn is_loss(&self) -> bool {
         matches!(
             self,
@@ -185,7 +185,7 @@ impl AdminError {
         )
     }
 
-    /// Does the bridge speak another version, of the control messages or of what carries them?
+    /// True if the bridge speaks another version of the control messages, or of the protocol that carries them.
     pub fn is_other_version(&self) -> bool {
         matches!(
             self,
@@ -193,7 +193,7 @@ impl AdminError {
         )
     }
 
-    /// Has the bridge not answered in time?
+    /// True if the bridge has not answered in time.
     pub fn is_timeout(&self) -> bool {
         use io::ErrorKind::{TimedOut, WouldBlock};
         match self {
@@ -204,7 +204,7 @@ impl AdminError {
         }
     }
 
-    /// What the bridge has said instead of an answer.
+    /// The refusal, if the bridge has refused.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             AdminError::Refused { refusal, .. } => Some(refusal),

@@ -1,12 +1,11 @@
-//! Frames: what an answer is cut into.
+//! Frames: the pieces of an answer. Neither side ever holds more than one.
 //!
-//! A frame is its length in bytes (4, little endian), its kind (1), and so many bytes. Neither side ever
-//! holds more than one.
+//! A frame is the length of its contents (4 bytes, little endian), its kind (1 byte), and the contents.
 
 use crate::Garbled;
 use std::io::{self, Read, Write};
 
-/// Longest contents of a frame in bytes: room for the longest paths as JSON, several times.
+/// Longest contents of a frame in bytes. The longest paths, written as JSON, fit several times.
 pub const MAX_FRAME_BYTES: usize = 1 << 20;
 /// Length and kind.
 const HEADER_BYTES: usize = 5;
@@ -18,9 +17,9 @@ pub(crate) enum FrameKind {
     Head = 1,
     /// One item of the answer.
     Item = 2,
-    /// The last one, if all went well: [`End`].
+    /// The last frame of a complete answer: [`End`].
     End = 3,
-    /// The last one, if not: [`crate::Refusal`].
+    /// The last frame of a refused answer: [`crate::Refusal`].
     Refusal = 4,
 }
 
@@ -47,7 +46,7 @@ impl FrameKind {
     }
 }
 
-/// Begins every answer, of this version and of all to come.
+/// The head of every answer, in this version and in all later ones.
 #[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct Head {
     pub version: u32,
@@ -56,7 +55,7 @@ pub(crate) struct Head {
 /// Ends an answer.
 #[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct End {
-    /// So many came before.
+    /// Number of items before it.
     pub items: u64,
 }
 
@@ -78,7 +77,7 @@ impl From<Garbled> for FrameError {
 /// Writes a frame.
 ///
 /// # Panics
-/// The contents must not be longer than [`MAX_FRAME_BYTES`].
+/// If the contents are longer than [`MAX_FRAME_BYTES`].
 pub(crate) fn write(out: &mut impl Write, kind: FrameKind, contents: &[u8]) -> io::Result<()> {
     assert!(contents.len() <= MAX_FRAME_BYTES);
     let mut header = [0; HEADER_BYTES];
@@ -88,7 +87,7 @@ pub(crate) fn write(out: &mut impl Write, kind: FrameKind, contents: &[u8]) -> i
     out.write_all(contents)
 }
 
-/// Reads the next frame; its contents replace those of `contents`. Takes no more memory than has come.
+/// Reads the next frame into `contents`. Allocates for the bytes that came, not for those that the frame announces.
 pub(crate) fn read(from: &mut impl Read, contents: &mut Vec<u8>) -> Result<FrameKind, FrameError> {
     contents.clear();
     fill(from, contents, HEADER_BYTES)?;
@@ -156,7 +155,7 @@ mod tests {
             assert_eq!(read(&mut from, &mut read_back).unwrap(), kind);
             assert_eq!(read_back, contents);
         }
-        // Nothing more: that is no garbage, but an end.
+        // An end between two frames is not garbage.
         assert!(matches!(
             read(&mut from, &mut read_back),
             Err(FrameError::Io(e)) if e.kind() == io::ErrorKind::UnexpectedEof

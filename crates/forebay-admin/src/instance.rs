@@ -1,4 +1,4 @@
-//! Where a bridge lives: its directory on local storage, its socket, and the file by which others find it.
+//! How bridges are found: the instance directory on local storage, the socket, and the file that names both.
 
 use crate::AdminError;
 use serde::{Deserialize, Serialize};
@@ -9,14 +9,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// In an instance directory: what the running bridge says about itself, a [`BridgeInfo`].
+/// File in an instance directory with the [`BridgeInfo`] of the running bridge.
 pub const INFO_FILE: &str = "bridge.json";
-/// In an instance directory: the running bridge holds a lock on this file.
+/// File in an instance directory that the running bridge holds a lock on.
 pub const LOCK_FILE: &str = "lock";
 /// Longest path of a socket in bytes (`sun_path` of unix(7), without its NUL).
 pub const SOCKET_PATH_BYTES: usize = 107;
 
-/// What a running bridge writes down about itself.
+/// What a running bridge writes into [`INFO_FILE`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BridgeInfo {
     /// Process.
@@ -27,11 +27,11 @@ pub struct BridgeInfo {
     pub root: PathBuf,
     /// Its instance directory.
     pub storage: PathBuf,
-    /// How often it has been started.
+    /// How often the bridge of this instance has been started.
     pub epoch: u32,
 }
 
-/// FNV-1a: the name of an instance must be the same in every build.
+/// FNV-1a, because the name of an instance must be the same in every build; the standard hash may change.
 fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| {
         (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
@@ -40,6 +40,7 @@ fn hash(bytes: &[u8]) -> u64 {
 
 /// The instance directory below `storage` for the buffer over `root`, a canonical path.
 pub fn instance_dir(storage: &Path, root: &Path) -> PathBuf {
+    debug_assert!(root.is_absolute(), "{} is not canonical", root.display());
     let mut name = root.file_name().unwrap_or_default().as_bytes().to_vec();
     // Room for the hash within the longest name.
     name.truncate(200);
@@ -47,15 +48,15 @@ pub fn instance_dir(storage: &Path, root: &Path) -> PathBuf {
     storage.join(OsString::from_vec(name))
 }
 
-/// The running bridge of an instance, if it says that one is running. It may have died since.
+/// The bridge that the instance directory names. It may have died since it wrote this.
 pub fn bridge_info(instance: &Path) -> Option<BridgeInfo> {
     serde_json::from_slice(&fs::read(instance.join(INFO_FILE)).ok()?).ok()
 }
 
-/// Where sockets live: short paths, in a directory that nobody else can write to.
+/// The directory of this user's sockets. Its path is short, and no other user can write to it.
 ///
 /// # Errors
-/// The directory can't be made, or someone else has made it.
+/// The directory can't be made, or belongs to another user.
 pub fn socket_dir() -> Result<PathBuf, AdminError> {
     let uid = rustix::process::geteuid().as_raw();
     let dir = match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
@@ -67,14 +68,14 @@ pub fn socket_dir() -> Result<PathBuf, AdminError> {
     private_dir(dir, uid)
 }
 
-/// Makes `dir` if need be; only user `uid` may be able to write to it.
+/// Makes `dir` if it is missing, and checks that only user `uid` can write to it.
 fn private_dir(dir: PathBuf, uid: u32) -> Result<PathBuf, AdminError> {
     let failed = |operation, cause| AdminError::Io {
         operation,
         path: dir.clone(),
         cause,
     };
-    // Root's bridges serve others, who must reach the socket but not replace it.
+    // A bridge of root serves other users: they must reach its socket, but not replace it.
     let mode = if uid == 0 { 0o755 } else { 0o700 };
     match fs::DirBuilder::new().mode(mode).create(&dir) {
         Ok(()) => {}
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_others_can_write_to_holds_no_sockets() {
+    fn a_directory_that_others_can_write_to_is_refused_for_sockets() {
         let uid = rustix::process::geteuid().as_raw();
         let place = tempfile::tempdir().unwrap();
         let dir = place.path().join("sockets");

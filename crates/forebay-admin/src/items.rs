@@ -1,4 +1,4 @@
-//! The caller's side of an answer.
+//! The caller's side of an answer: reads it item by item, and trusts nothing in it.
 
 use crate::frame::{self, End, FrameError, FrameKind, Head};
 use crate::{AdminError, Garbled, Refusal, VERSION};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Bytes that are read at once.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// The items of an answer, one by one as they come. After an error nothing more comes.
+/// The items of an answer, in the order of their arrival. An error is the last item.
 #[derive(Debug)]
 pub struct Items<T, R: Read = UnixStream> {
     from: BufReader<R>,
@@ -28,12 +28,12 @@ enum State {
     /// The head has not come yet.
     Begins,
     Goes,
-    /// Nothing more is read.
+    /// The answer has ended, well or not.
     Over,
 }
 
 impl<T: DeserializeOwned, R: Read> Items<T, R> {
-    /// Reads the answer of `peer` to the request of this name from its stream.
+    /// Reads the answer of `peer` to the request named `request` from the stream `from`.
     pub fn new(from: R, peer: &Path, request: &'static str) -> Self {
         Items {
             from: BufReader::with_capacity(BUFFER_BYTES, from),
@@ -49,7 +49,7 @@ impl<T: DeserializeOwned, R: Read> Items<T, R> {
     /// The item of an answer that has exactly one.
     ///
     /// # Errors
-    /// As of the items, or there is another number of them.
+    /// The errors of the items; [`Garbled::Count`] if there is not exactly one item.
     pub fn only(mut self) -> Result<T, AdminError> {
         let one = match self.next() {
             Some(item) => item?,

@@ -1,13 +1,13 @@
 //! Control messages between the command and a bridge, as types.
 //!
 //! One exchange is one [`Request`] and one answer. The request travels as one message over the socket of the
-//! bridge. The answer is a stream of its own, whose descriptor the bridge hands out like any other grant: a
-//! head with the version, items, an end. So an answer has any length, both sides hold one frame of it at a
-//! time, and a caller that stops reading holds up nobody but itself. The bridge writes an answer with
-//! [`AnswerWriter`], a caller reads it with [`Items`]; `forebay_client::Control` is the caller's side.
+//! bridge. The answer is a separate stream, whose descriptor the bridge hands out as a grant: a head with the
+//! version, items, an end. So an answer may have any length. Both sides hold one frame of it at a time. A caller that
+//! stops reading delays nobody else. The bridge writes an answer with [`AnswerWriter`], a caller reads it with
+//! [`Items`]. `forebay_client::Control` is the caller's side.
 //!
-//! Here is also what both must know to find each other: [`instance_dir`], [`socket_path`], [`BridgeInfo`],
-//! and what a bridge process says when it has started, or has not ([`StartReport`]).
+//! The crate also holds what both sides need to find each other ([`instance_dir`], [`socket_path`], [`BridgeInfo`]),
+//! and the report of a bridge process about its start ([`StartReport`]).
 //!
 //! ```
 //! use forebay_admin::{AnswerWriter, Items, Request};
@@ -49,8 +49,8 @@ pub use request::{MAX_REQUEST_BYTES, NoRequest, Request};
 pub use start::{StartFailure, StartReport};
 pub use status::Status;
 
-/// Version of all messages in this crate. It changes when a message changes so that the other side would
-/// understand it wrongly. Version 1 had one message of JSON as its answer.
+/// Version of all messages in this crate. Raise it when a message changes so that the other side would misread it.
+/// In version 1 the answer was one JSON message.
 pub const VERSION: u32 = 2;
-/// What those speak who name no version.
+/// The version of a peer whose messages name none.
 pub const VERSION_WITHOUT_NUMBER: u32 = 1;

@@ -1,14 +1,14 @@
-//! How long a bridge lives, for whoever asks.
+//! The message that says how long a bridge lives. `core::lifetime` decides it.
 
 use serde::{Deserialize, Serialize};
 
 /// How long a bridge lives, and who needs it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LifetimeStatus {
-    /// It lives until it is told to end.
+    /// The bridge lives until it is told to end.
     pub stay: bool,
-    /// It is about to end and takes no further run.
+    /// The bridge is about to end and takes no further run.
     pub ending: bool,
-    /// Processes of runs that use it.
+    /// Process ids of the runs that use the bridge.
     pub runs: Vec<u32>,
 }

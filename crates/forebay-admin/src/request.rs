@@ -1,50 +1,48 @@
-//! What a bridge can be asked.
+//! The requests to a bridge, and their message format.
 
 use crate::drain::DrainRequest;
 use crate::{Refusal, RefusalKind, VERSION};
 use serde::{Deserialize, Serialize};
 
-/// Longest request in bytes: it travels where paths do, in one message.
+/// Longest request in bytes. A request travels in the place of a path, in one message.
 pub const MAX_REQUEST_BYTES: usize = 4096;
 
-/// One request. Its answer is a stream of the items that the variant names; where it says "one", there is
-/// exactly one.
+/// One request. Each variant names the items of its answer; "one" means exactly one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case")]
 pub enum Request {
-    /// How is the bridge? One [`crate::Status`].
+    /// The state of the bridge. One [`crate::Status`].
     Status,
-    /// End. One `()`, before the end.
+    /// End the bridge. One `()`, sent before the bridge ends.
     Stop,
-    /// Bring what is in the buffer to the PFS; a drain at work already is as good. One
-    /// [`crate::drain::DrainStatus`], at once.
+    /// Start a drain, unless one is at work. One [`crate::drain::DrainStatus`], at once.
     Drain(DrainRequest),
-    /// Where is the drain? One [`crate::drain::DrainStatus`].
+    /// The state of the drain. One [`crate::drain::DrainStatus`].
     DrainStatus,
-    /// Where is the drain, until it has ended? [`crate::drain::DrainStatus`] several times a second; the last
-    /// one is that of the end, unless the bridge ends before the drain.
+    /// The state of the drain until it has ended. A [`crate::drain::DrainStatus`] several times a second. The last
+    /// one shows the end of the drain, unless the bridge ends first.
     FollowDrain,
-    /// End the drain after the files at hand. One [`crate::drain::DrainStatus`].
+    /// End the drain after the files that it is copying. One [`crate::drain::DrainStatus`].
     DrainStop,
-    /// What has the last drain not brought to the PFS? Any number of [`crate::drain::Left`], by path.
+    /// What the last drain has not brought to the PFS. Any number of [`crate::drain::Left`], sorted by path.
     Left,
-    /// What is in the buffer? One [`crate::drain::Inventory`].
+    /// What is in the buffer. One [`crate::drain::Inventory`].
     Inventory,
     /// A run needs the bridge from now on. One [`crate::LifetimeStatus`].
     Attach {
-        /// Its process.
+        /// Process id of the run.
         pid: u32,
     },
-    /// It does not any more. One [`crate::LifetimeStatus`].
+    /// A run no longer needs the bridge. One [`crate::LifetimeStatus`].
     Detach {
-        /// Its process.
+        /// Process id of the run.
         pid: u32,
     },
-    /// How long does the bridge live? One [`crate::LifetimeStatus`].
+    /// How long the bridge lives. One [`crate::LifetimeStatus`].
     Lifetime,
-    /// Live until you are told to end, or only as long as runs need you. One [`crate::LifetimeStatus`].
+    /// Change how long the bridge lives. One [`crate::LifetimeStatus`].
     SetStay {
-        /// Until told.
+        /// True: until it is told to end. False: as long as runs need it.
         stay: bool,
     },
 }
@@ -52,16 +50,16 @@ pub enum Request {
 /// Why a message is no request of this version. The bridge answers [`NoRequest::refusal`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoRequest {
-    /// The peer speaks another version; [`crate::VERSION_WITHOUT_NUMBER`] if it names none.
+    /// The peer speaks this other version; [`crate::VERSION_WITHOUT_NUMBER`] if the message names none.
     Version(u32),
-    /// A request of a newer peer, by its name.
+    /// No request has this name. A newer peer may know it.
     Unknown(String),
-    /// It is none at all. Holds what is wrong.
+    /// The message is not a request. Holds the reason.
     Malformed(String),
 }
 
 impl NoRequest {
-    /// The answer to it.
+    /// The refusal that answers the message.
     pub fn refusal(&self) -> Refusal {
         let (kind, message) = match self {
             NoRequest::Version(theirs) => (
@@ -82,7 +80,7 @@ impl NoRequest {
     }
 }
 
-/// Around every request. The names of these two fields never change.
+/// The outer form of every request. The names of these two fields never change.
 #[derive(Serialize)]
 struct Outgoing<'a> {
     version: u32,
@@ -97,7 +95,7 @@ struct Incoming {
 }
 
 impl Request {
-    /// Every name that [`Request::name`] gives.
+    /// Every name that [`Request::name`] returns.
     const NAMES: [&'static str; 12] = [
         "status",
         "stop",
@@ -113,7 +111,7 @@ impl Request {
         "set-stay",
     ];
 
-    /// Its name in the message.
+    /// Name of the request in the message.
     pub fn name(&self) -> &'static str {
         match self {
             Request::Status => "status",
@@ -134,8 +132,8 @@ impl Request {
     /// The message, with the version in it.
     ///
     /// # Panics
-    /// A request that is longer than [`MAX_REQUEST_BYTES`], or whose name the other side would not know: none
-    /// can be made.
+    /// If the request is longer than [`MAX_REQUEST_BYTES`], or its name is not in `NAMES`. No caller can make such a
+    /// request.
     pub fn encode(&self) -> Vec<u8> {
         assert!(Self::NAMES.contains(&self.name()));
         let outgoing = Outgoing {
@@ -150,7 +148,7 @@ impl Request {
     /// Reads a message. Nothing in it is trusted.
     ///
     /// # Errors
-    /// [`NoRequest`] says what is wrong.
+    /// [`NoRequest`] says what is wrong with the message.
     pub fn decode(message: &[u8]) -> Result<Self, NoRequest> {
         if message.len() > MAX_REQUEST_BYTES {
             return Err(NoRequest::Malformed(format!(
@@ -172,7 +170,7 @@ impl Request {
     }
 }
 
-/// What somebody else calls a request, fit for one line.
+/// The name of an unknown request, cut to fit one line.
 fn shortened(name: &str) -> String {
     const MOST_CHARS: usize = 40;
     let printable = name.chars().filter(|c| !c.is_control());
@@ -227,10 +225,10 @@ mod tests {
         assert!(refusal.message.contains("version 2"), "{refusal:?}");
         assert!(refusal.message.contains("version 7"), "{refusal:?}");
         assert!(!refusal.message.contains('\n'));
-        // A message of the first version: no request of it is carried out.
+        // A message of version 1.
         let decoded = Request::decode(br#"{"cmd":"stop"}"#);
         assert_eq!(decoded, Err(NoRequest::Version(1)));
-        // And one that a version to come may make.
+        // A message that a later version may send.
         let decoded = Request::decode(br#"{"version":3,"request":{"stop":{}},"more":[1]}"#);
         assert!(decoded.is_err());
     }

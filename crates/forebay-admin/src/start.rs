@@ -1,4 +1,4 @@
-//! What a bridge process says about its start, in one line to the process that started it.
+//! The report of a bridge process about its start: one line to the process that started it.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,9 +17,9 @@ pub enum StartFailure {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "start", rename_all = "kebab-case")]
 pub enum StartReport {
-    /// It serves.
+    /// The bridge serves.
     Ready,
-    /// It does not.
+    /// The bridge could not start.
     Failed {
         /// What callers branch on.
         failure: StartFailure,
@@ -29,12 +29,12 @@ pub enum StartReport {
 }
 
 impl StartReport {
-    /// As a line, without its end.
+    /// The report as one line, without the newline.
     pub fn to_line(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// From a line; `None` if it is none of these.
+    /// Reads a line; `None` if it is no report.
     pub fn from_line(line: &str) -> Option<Self> {
         serde_json::from_str(line.trim_end()).ok()
     }

@@ -1,4 +1,4 @@
-//! How a bridge is, for people and scripts.
+//! The message that describes the state of a bridge.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// The state of a bridge, for people and scripts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// Process.
+    /// Process id.
     pub pid: u32,
     /// How often the bridge has been started.
     pub epoch: u32,
@@ -23,17 +23,17 @@ pub struct Status {
     pub free_bytes: u64,
     /// Open connections.
     pub connections: u64,
-    /// Of these, how many share memory with the bridge; the others have their sockets alone.
+    /// How many of these connections have a lane; the others use only their sockets.
     pub lanes: u64,
-    /// Requests that came through shared memory.
+    /// Requests that came through lanes.
     pub requests_by_lane: u64,
-    /// Requests since the start, by operation; those that did not occur are left out.
+    /// Number of requests since the start, by operation. Operations without a request are left out.
     pub operations: BTreeMap<String, u64>,
     /// Descriptors handed out.
     pub grants: u64,
     /// Files copied from the PFS because they were opened for writing.
     pub staged_files: u64,
-    /// Their bytes.
+    /// Bytes of these files.
     pub staged_bytes: u64,
     /// Names of regular files whose data is in the buffer.
     pub files: u64,
@@ -41,9 +41,9 @@ pub struct Status {
     pub file_bytes: u64,
     /// Directories made in the buffer.
     pub directories: u64,
-    /// Symbolic links, FIFOs, sockets, devices.
+    /// Symbolic links, FIFOs, sockets and devices made in the buffer.
     pub others: u64,
-    /// Things of the PFS that were renamed or removed, and are not yet there.
+    /// Entries of the PFS that were renamed or removed in the buffer, but not yet on the PFS.
     pub pending_below: u64,
     /// Names that have not been drained since they were made or moved.
     pub undrained: u64,

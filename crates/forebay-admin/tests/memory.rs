@@ -1,4 +1,4 @@
-//! How much memory a long answer takes. Alone in its process, because it counts what the process allocates.
+//! Measures how much memory a long answer takes. The test is alone in its process, because it counts all allocations.
 #![allow(unsafe_code)]
 
 use forebay_admin::drain::{Left, Reason};
@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts the bytes that are allocated, and how many there were at most.
+/// Counts the allocated bytes, and keeps their maximum.
 struct Counting;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
@@ -33,7 +33,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 const ENTRIES: u64 = 1_000_000;
-/// Buffers of both sides, a thread, an item on each side.
+/// Room for the buffers of both sides, a thread, and an item on each side.
 const MOST_BYTES: usize = 1 << 20;
 
 fn left(n: u64) -> Left {

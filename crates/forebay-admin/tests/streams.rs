@@ -14,7 +14,7 @@ fn items(stream: UnixStream) -> Items<u32> {
     Items::new(stream, "/run/socket".as_ref(), "left")
 }
 
-/// What a caller makes of these bytes and the end of the stream.
+/// What a caller reads from a stream of these bytes: the items, and the error if there is one.
 fn outcome(bytes: &[u8]) -> (Vec<u32>, Option<AdminError>) {
     let (mut bridge, caller) = UnixStream::pair().unwrap();
     bridge.write_all(bytes).unwrap();
@@ -41,29 +41,22 @@ fn head() -> Vec<u8> {
     frame(1, r#"{"version":2}"#)
 }
 
+/// An answer with the items 1 and 2.
+fn whole_answer() -> Vec<u8> {
+    let end = frame(3, r#"{"items":2}"#);
+    [head(), frame(2, "1"), frame(2, "2"), end].concat()
+}
+
 #[test]
 fn a_whole_answer_has_its_items_and_no_error() {
-    let bytes = [
-        head(),
-        frame(2, "1"),
-        frame(2, "2"),
-        frame(3, r#"{"items":2}"#),
-    ]
-    .concat();
-    let (good, error) = outcome(&bytes);
+    let (good, error) = outcome(&whole_answer());
     assert_eq!(good, [1, 2]);
     assert!(error.is_none(), "{error:?}");
 }
 
 #[test]
 fn an_answer_that_is_cut_off_anywhere_is_an_error() {
-    let bytes = [
-        head(),
-        frame(2, "1"),
-        frame(2, "2"),
-        frame(3, r#"{"items":2}"#),
-    ]
-    .concat();
+    let bytes = whole_answer();
     for len in 0..bytes.len() {
         let (_, error) = outcome(&bytes[..len]);
         match error {
@@ -167,7 +160,7 @@ fn a_peer_that_stops_reading_is_given_up() {
     let lost = (0..1_000_000).find_map(|_| answer.item(&text).err());
     assert!(matches!(lost, Some(AnswerError::Lost(_))), "{lost:?}");
     drop(answer);
-    // The caller, when it reads again, learns that this was not all.
+    // A caller that reads again learns that the answer is incomplete.
     let all = Items::<String>::new(caller, "a bridge".as_ref(), "left");
     assert!(all.last().unwrap().is_err());
 }

@@ -1,4 +1,4 @@
-//! The command's side of control messages: what a bridge is asked about itself.
+//! The command's side of control messages: one method for each request.
 
 use crate::{Client, Error};
 use forebay_admin::drain::{DrainRequest, DrainStatus, Inventory, Left};
@@ -12,8 +12,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The way to ask one bridge about itself. Each request gets an answer of its own, so one that is still
-/// being read keeps no other from being asked.
+/// Asks one bridge for its state, and tells it what to do. Each answer is a separate stream, so the next request
+/// need not wait until an answer is read.
 ///
 /// ```no_run
 /// use forebay_client::Control;
@@ -28,15 +28,15 @@ use std::time::Duration;
 pub struct Control {
     client: Client,
     socket: PathBuf,
-    /// Longest wait for a part of an answer.
+    /// Longest wait for a part of an answer; `None` for no limit.
     limit: Option<Duration>,
 }
 
 impl Control {
-    /// Connects to the bridge behind `socket`. A bridge that is gone later is not waited for.
+    /// Connects to the bridge at `socket`. If that bridge ends later, requests fail at once.
     ///
     /// # Errors
-    /// [`AdminError::Unreachable`]: nobody listens there, or not to this user.
+    /// [`AdminError::Unreachable`]: no bridge listens there, or this user may not connect.
     pub fn connect(socket: &Path) -> Result<Self, AdminError> {
         let mut client = Client::connect(socket).map_err(|e| failed(socket, "connect", e))?;
         client.set_patience(Duration::ZERO);
@@ -52,11 +52,11 @@ impl Control {
         &self.socket
     }
 
-    /// Waits no longer than this for each part of an answer; `None`, as at first: for ever, because a bridge
-    /// may have to wait for its PFS.
+    /// Sets the longest wait for each part of an answer. At first there is no limit (`None`), because a bridge may
+    /// have to wait for its PFS.
     ///
     /// # Errors
-    /// [`AdminError::Unreachable`]: there is no connection.
+    /// [`AdminError::Unreachable`]: the connection is gone.
     pub fn set_answer_limit(&mut self, limit: Option<Duration>) -> Result<(), AdminError> {
         self.client
             .set_answer_limit(limit.unwrap_or(Duration::ZERO))
@@ -74,7 +74,7 @@ impl Control {
                 ..Message::new(Op::Admin)
             })
             .map_err(|e| failed(&self.socket, name, e))?;
-        // The first version had its answer in the reply itself.
+        // A bridge of version 1 puts its answer into the reply itself.
         let Some(stream) = answer.fd else {
             return Err(AdminError::Version {
                 peer: self.socket.clone(),
@@ -92,15 +92,15 @@ impl Control {
         Ok(Items::new(stream, &self.socket, name))
     }
 
-    /// How the bridge is. It looks at every record.
+    /// The state of the bridge. The bridge reads every record for it.
     ///
     /// # Errors
-    /// Each of [`AdminError`] that an exchange can have; so do all requests.
+    /// Each variant of [`AdminError`] that an exchange can have.
     pub fn status(&mut self) -> Result<Status, AdminError> {
         self.ask(&Request::Status)?.only()
     }
 
-    /// Asks the bridge to end; it may take a moment after the answer.
+    /// Asks the bridge to end. It ends a moment after the answer.
     ///
     /// # Errors
     /// As [`Control::status`].
@@ -108,7 +108,7 @@ impl Control {
         self.ask(&Request::Stop)?.only()
     }
 
-    /// Starts a drain, or finds one at work.
+    /// Starts a drain, unless one is at work.
     ///
     /// # Errors
     /// As [`Control::status`].
@@ -116,7 +116,7 @@ impl Control {
         self.ask(&Request::Drain(drain))?.only()
     }
 
-    /// Where the drain is.
+    /// The state of the drain.
     ///
     /// # Errors
     /// As [`Control::status`].
@@ -124,15 +124,15 @@ impl Control {
         self.ask(&Request::DrainStatus)?.only()
     }
 
-    /// Where the drain is, several times a second until it has ended.
+    /// The state of the drain, several times a second until it has ended.
     ///
     /// # Errors
-    /// As [`Control::status`], and of the items.
+    /// As [`Control::status`]; reading the items may fail likewise.
     pub fn follow_drain(&mut self) -> Result<Items<DrainStatus>, AdminError> {
         self.ask(&Request::FollowDrain)
     }
 
-    /// Asks the drain to end after the files at hand.
+    /// Asks the drain to end after the files that it is copying.
     ///
     /// # Errors
     /// As [`Control::status`].
@@ -140,15 +140,15 @@ impl Control {
         self.ask(&Request::DrainStop)?.only()
     }
 
-    /// What the last drain has not brought to the PFS, by path.
+    /// What the last drain has not brought to the PFS, sorted by path.
     ///
     /// # Errors
-    /// As [`Control::status`], and of the items.
+    /// As [`Control::status`]; reading the items may fail likewise.
     pub fn left(&mut self) -> Result<Items<Left>, AdminError> {
         self.ask(&Request::Left)
     }
 
-    /// What is in the buffer. It looks at every record.
+    /// What is in the buffer. The bridge reads every record for it.
     ///
     /// # Errors
     /// As [`Control::status`].
@@ -156,15 +156,16 @@ impl Control {
         self.ask(&Request::Inventory)?.only()
     }
 
-    /// The run that is process `pid` needs the bridge from now on, unless it is about to end.
+    /// Tells the bridge that the run with process id `pid` needs it from now on. The answer says whether the bridge is
+    /// about to end.
     ///
     /// # Errors
-    /// As [`Control::status`]; [`forebay_admin::RefusalKind::Process`]: there is no such process.
+    /// As [`Control::status`]. [`forebay_admin::RefusalKind::Process`]: there is no such process.
     pub fn attach(&mut self, pid: u32) -> Result<LifetimeStatus, AdminError> {
         self.ask(&Request::Attach { pid })?.only()
     }
 
-    /// The run does not need it any more. The bridge ends if nobody does.
+    /// Tells the bridge that the run no longer needs it. The bridge ends if no other run needs it.
     ///
     /// # Errors
     /// As [`Control::status`].
@@ -172,7 +173,7 @@ impl Control {
         self.ask(&Request::Detach { pid })?.only()
     }
 
-    /// How long the bridge lives, and for whom.
+    /// How long the bridge lives, and which runs use it.
     ///
     /// # Errors
     /// As [`Control::status`].
@@ -180,7 +181,7 @@ impl Control {
         self.ask(&Request::Lifetime)?.only()
     }
 
-    /// Lets the bridge live until it is told to end, or only as long as runs need it.
+    /// Makes the bridge live until it is told to end, or only as long as runs need it.
     ///
     /// # Errors
     /// As [`Control::status`].
@@ -189,7 +190,7 @@ impl Control {
     }
 }
 
-/// Why the bridge has not even begun to answer.
+/// Converts the error of a request to which the bridge has not begun to answer.
 fn failed(socket: &Path, request: &'static str, e: Error) -> AdminError {
     let peer = socket.to_owned();
     match e {

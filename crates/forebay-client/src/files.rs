@@ -1,16 +1,16 @@
-//! The operations, under the names that the system calls have.
+//! File operations of a client, named after the system calls.
 
 use crate::{Answer, Client, Error, Result, path_of};
 use forebay_wire::{Attr, DirEntries, NOFOLLOW, Op, REMOVE_DIR, ReplyKind, Request};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-/// Who a bridge says that it is.
+/// What a bridge says about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
     /// Canonical path of the buffer root.
     pub root: PathBuf,
-    /// Its directory on local storage.
+    /// Instance directory of the bridge on local storage.
     pub instance: PathBuf,
 }
 
@@ -48,7 +48,7 @@ impl Client {
         self.ask_of_kind(request, ReplyKind::Empty).map(drop)
     }
 
-    /// Asks the bridge who it is.
+    /// Asks the bridge which buffer it serves.
     ///
     /// # Errors
     /// As [`Client::ask`].
@@ -66,7 +66,7 @@ impl Client {
         })
     }
 
-    /// `open(2)` with `O_*` flags and a mode; the descriptor closes on exec.
+    /// `open(2)` with `O_*` flags and a mode. The descriptor closes on exec.
     ///
     /// # Errors
     /// As `open(2)`, and as [`Client::ask`].
@@ -79,7 +79,7 @@ impl Client {
         })
     }
 
-    /// An `O_PATH` descriptor; `flags` are those of [`Op::Resolve`].
+    /// An `O_PATH` descriptor of the object. `flags` are those of [`Op::Resolve`].
     ///
     /// # Errors
     /// As `open(2)`, and as [`Client::ask`].
@@ -164,7 +164,7 @@ impl Client {
         })
     }
 
-    /// `link(2)`: `new` becomes a further name of `old`.
+    /// `link(2)`: makes `new` a hard link to `old`.
     ///
     /// # Errors
     /// As `link(2)`, and as [`Client::ask`].
@@ -176,7 +176,7 @@ impl Client {
         })
     }
 
-    /// `symlink(2)`: a link at `path` that says `text`.
+    /// `symlink(2)`: makes a symbolic link at `path` with the text `text`.
     ///
     /// # Errors
     /// As `symlink(2)`, and as [`Client::ask`].
@@ -188,7 +188,7 @@ impl Client {
         })
     }
 
-    /// `mkfifo(2)` and `mknod(2)`: `mode` has the type, `device` counts for devices only.
+    /// `mkfifo(2)` and `mknod(2)`: `mode` includes the type, and `device` matters for devices only.
     ///
     /// # Errors
     /// As `mknod(2)`, and as [`Client::ask`].

@@ -1,12 +1,12 @@
-//! A client of a bridge, for Rust callers: the command line and tests.
+//! A client of a bridge, for Rust callers: the command line and tests. Other programs
+//! use the preload library instead.
 //!
-//! Programs need none of this: the preload library speaks for them. Paths are
-//! bytes, relative to the buffer root. When the connection breaks, the request
-//! is sent again under the same token until the bridge is back or patience ends,
-//! so that it is carried out once.
+//! Paths are bytes, relative to the buffer root. When the connection breaks, the
+//! client sends the request again under the same token, until the bridge is back or
+//! patience ends. The bridge carries it out only once.
 //!
-//! [`Client::begin`] hands a request over and [`Client::finish`] collects its answer, so that up to
-//! [`MAX_IN_FLIGHT`] requests may be under way at once, answered and collected in any order.
+//! [`Client::begin`] hands a request over, and [`Client::finish`] collects its answer. Up to [`MAX_IN_FLIGHT`]
+//! requests may be in flight at once. Their answers may come, and be collected, in any order.
 //!
 //! ```no_run
 //! use forebay_client::Client;
@@ -42,35 +42,35 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a request waits for a bridge that is gone, unless told otherwise.
+/// How long a request waits for a bridge that is gone; [`Client::set_patience`] changes it.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-/// Requests of one client that may be in flight at once; each has a connection of its own.
+/// Most requests of one client in flight at once. Each has its own connection.
 pub const MAX_IN_FLIGHT: usize = 64;
 
 /// Why a request has no result.
 #[derive(Debug)]
 pub enum Error {
-    /// The bridge says no, with this errno.
+    /// The bridge answers with this errno.
     Errno(i32),
-    /// The path leaves the buffer: it goes on at this absolute path.
+    /// The path leaves the buffer, and leads to this absolute path.
     Redirect(PathBuf),
     /// The bridge can't be reached.
     Lost {
         /// Its socket.
         socket: PathBuf,
-        /// The last attempt ended so.
+        /// The error of the last attempt.
         cause: io::Error,
     },
-    /// The bridge answered something that is no answer to this request.
+    /// The bridge's answer makes no sense for this request. Holds the reason.
     Protocol(String),
     /// The bridge speaks another version of the protocol.
     Version {
         /// Its socket.
         socket: PathBuf,
-        /// What it speaks.
+        /// The version of the bridge.
         theirs: u8,
     },
-    /// [`MAX_IN_FLIGHT`] requests wait for their answers to be collected.
+    /// [`MAX_IN_FLIGHT`] requests are in flight already.
     TooManyInFlight,
 }
 
@@ -134,21 +134,21 @@ pub struct Answer {
 #[derive(Debug)]
 pub struct Client {
     path: PathBuf,
-    /// Connections that no request uses; the last one used is the last.
+    /// Connections that no request uses. The one used last is at the end.
     idle: Vec<Socket>,
     id: u64,
     seq: u32,
     patience: Duration,
     answer_limit: Duration,
-    /// The clock of retries.
+    /// Start of the clock for retries.
     since: Instant,
-    /// Each request in flight has a clone.
+    /// Each request in flight holds a clone, so that the count of references tells how many there are.
     in_flight: Arc<()>,
     out: Box<[u8]>,
     into: Box<[u8]>,
 }
 
-/// A request in flight. Dropped, its answer is thrown away; it may be carried out all the same.
+/// A request in flight. If it is dropped, the answer is lost, but the bridge may carry the request out.
 #[derive(Debug)]
 #[must_use = "the answer is collected by Client::finish"]
 pub struct Pending {
@@ -160,17 +160,18 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Would [`Client::finish`] return without waiting for the bridge, unless it has to connect anew?
+    /// True if [`Client::finish`] would return without waiting for the bridge. After a broken connection it may still
+    /// wait for a new one.
     pub fn is_ready(&self) -> bool {
         self.sent.as_ref().map_or(true, Socket::is_ready)
     }
 }
 
 impl Client {
-    /// Connects to the bridge behind the socket at `path`.
+    /// Connects to the bridge whose socket is at `path`.
     ///
     /// # Errors
-    /// [`Error::Lost`]: nobody listens there, or not to this user.
+    /// [`Error::Lost`]: no bridge listens there, or this user may not connect.
     pub fn connect(path: &Path) -> Result<Self> {
         let socket = Socket::connect(path, Duration::ZERO).map_err(|cause| Error::Lost {
             socket: path.to_owned(),
@@ -190,16 +191,16 @@ impl Client {
         })
     }
 
-    /// Waits so long for a bridge that is gone.
+    /// Sets how long a request waits for a bridge that is gone.
     pub fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
     }
 
-    /// Waits no longer than this for an answer to a request that begins from now on; zero, as at first:
-    /// for ever, because a request may take as long as the file system below does.
+    /// Sets the longest wait for an answer, for requests that begin from now on. Zero means no limit, as at first,
+    /// because a request may wait for the PFS.
     ///
     /// # Errors
-    /// [`Error::Lost`]: there is no connection.
+    /// [`Error::Lost`]: the connection is gone.
     pub fn set_answer_limit(&mut self, limit: Duration) -> Result<()> {
         self.answer_limit = limit;
         let set = match &self.idle[..] {
@@ -216,10 +217,10 @@ impl Client {
         }
     }
 
-    /// Asks anything. Client id, number and retry mark of `request` are filled in.
+    /// Makes a request and waits for its answer. Fills in client id, number and retry mark of `request`.
     ///
     /// # Errors
-    /// Each of [`Error`], but [`Error::TooManyInFlight`].
+    /// Each variant of [`Error`] except [`Error::TooManyInFlight`].
     pub fn ask(&mut self, request: Request<'_>) -> Result<Answer> {
         let mut out = std::mem::take(&mut self.out);
         let result = self.encode(request, &mut out).and_then(|(seq, len)| {
@@ -231,11 +232,10 @@ impl Client {
         result
     }
 
-    /// Hands a request over without waiting for its answer. Client id, number and retry mark of `request` are filled
-    /// in.
+    /// Hands a request over without waiting for its answer. Fills in client id, number and retry mark of `request`.
     ///
     /// # Errors
-    /// [`Error::TooManyInFlight`]; `ENAMETOOLONG`. All others come with the answer.
+    /// [`Error::TooManyInFlight`]; `ENAMETOOLONG`. [`Client::finish`] reports all others.
     pub fn begin(&mut self, request: Request<'_>) -> Result<Pending> {
         if Arc::strong_count(&self.in_flight) > MAX_IN_FLIGHT {
             return Err(Error::TooManyInFlight);
@@ -260,15 +260,15 @@ impl Client {
     /// As [`Client::ask`].
     ///
     /// # Panics
-    /// The request is one of another client.
+    /// If another client made the request.
     pub fn finish(&mut self, mut pending: Pending) -> Result<Answer> {
         assert_eq!(pending.client, self.id, "a request of another client");
         self.collect(pending.seq, &mut pending.message, pending.sent)
     }
 
-    /// Puts the next request into `out`: its number and its length.
+    /// Encodes the next request into `out`. Returns its number and its length.
     fn encode(&mut self, request: Request<'_>, out: &mut [u8]) -> Result<(u32, usize)> {
-        // 0 stands for no request at all.
+        // The number 0 means "no request".
         self.seq = self.seq.wrapping_add(1).max(1);
         let sent = Request {
             client: self.id,
@@ -282,23 +282,23 @@ impl Client {
         Ok((self.seq, len))
     }
 
-    /// Sends a message by a connection that is free, and marks it as a retry from then on.
+    /// Sends a message by a free connection, and then marks it as a retry.
     fn send(&mut self, message: &mut [u8]) -> io::Result<Socket> {
         let socket = match self.idle.pop() {
             Some(socket) => socket,
             None => Socket::connect(&self.path, self.answer_limit)?,
         };
         let sent = socket.send(message);
-        // Whether it arrived nobody knows.
+        // Even if the send failed, the bridge may have received the message.
         Request::mark_retry(message);
         match sent {
-            // The bridge has turned away; perhaps it has said why.
+            // The bridge has closed the connection. It may have said why, so the answer is read.
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(socket),
             other => other.map(|()| socket),
         }
     }
 
-    /// Waits for the answer to what was sent, and sends it again as long as patience lasts.
+    /// Waits for the answer to `message`, and sends it again as long as patience lasts.
     fn collect(
         &mut self,
         seq: u32,
@@ -311,7 +311,7 @@ impl Client {
                 Ok(answer) => return answer,
                 Err(e) => e,
             };
-            // The others have broken with it.
+            // The other connections led to the same bridge, so they are broken, too.
             self.idle.clear();
             let nanoseconds = |time: Duration| time.as_nanos().try_into().unwrap_or(u64::MAX);
             match retry.failed(
@@ -326,7 +326,7 @@ impl Client {
         }
     }
 
-    /// The answer to request `seq` on its connection. The outer error is that of the connection.
+    /// The answer to request `seq` on its connection. The outer error means that the connection broke.
     fn receive(&mut self, seq: u32, socket: Socket) -> io::Result<Result<Answer>> {
         loop {
             let received = socket.receive(&mut self.into)?;
@@ -346,7 +346,7 @@ impl Client {
                     return Ok(Err(Error::Protocol(e.to_string())));
                 }
             };
-            // Refused before the request was read.
+            // The bridge refused the connection before it read the request.
             let refused = reply.seq == 0 && reply.status != 0;
             if reply.seq != seq && !refused {
                 continue;
@@ -354,7 +354,7 @@ impl Client {
             self.idle.push(socket);
             return Ok(match reply.status {
                 0 if reply.kind == ReplyKind::Grant && received.fd.is_none() => {
-                    // Cut off: this process has no descriptor left for it.
+                    // The message is cut if this process had no free number for the descriptor.
                     let why = if received.cut {
                         libc::EMFILE
                     } else {

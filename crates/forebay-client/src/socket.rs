@@ -1,5 +1,5 @@
-//! One connection: messages out with the sender's effective credentials, replies
-//! in with the descriptor that may come along.
+//! One connection. Requests carry the sender's effective credentials; a reply may
+//! carry a descriptor.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
@@ -16,7 +16,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-/// A connected socket. Messages keep their bounds.
+/// A connected SEQPACKET socket, which keeps the bounds of messages.
 #[derive(Debug)]
 pub struct Socket(OwnedFd);
 
@@ -34,7 +34,7 @@ pub struct Received {
 const SOCKET_PATH_BYTES: usize = 107;
 
 impl Socket {
-    /// Connects to the socket at `path`, and waits no longer than `limit` for a message, zero meaning for ever.
+    /// Connects to the socket at `path`. `limit` is the longest wait for a message; zero means no limit.
     pub fn connect(path: &Path, limit: Duration) -> Result<Self> {
         if path.as_os_str().len() > SOCKET_PATH_BYTES {
             return Err(Errno::NAMETOOLONG.into());
@@ -50,8 +50,8 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Sends one message. The kernel would attest the real user by itself; the
-    /// bridge judges by the effective one, as the file system does.
+    /// Sends one message with the effective user and group. By default the kernel would
+    /// attach the real ones; the bridge judges by the effective ones, as a file system does.
     pub fn send(&self, message: &[u8]) -> Result<()> {
         let own = UCred {
             pid: getpid(),
@@ -67,17 +67,17 @@ impl Socket {
         Ok(())
     }
 
-    /// Waits no longer than this for a message, zero meaning for ever; [`Socket::receive`] fails
-    /// with [`std::io::ErrorKind::WouldBlock`] then.
+    /// Sets the longest wait for a message; zero means no limit. After that time [`Socket::receive`]
+    /// fails with [`std::io::ErrorKind::WouldBlock`].
     pub fn limit_wait(&self, limit: Duration) -> Result<()> {
         let limit = (!limit.is_zero()).then_some(limit);
         Ok(set_socket_timeout(&self.0, Timeout::Recv, limit)?)
     }
 
-    /// Has a message come, or the end of the connection?
+    /// True if a message, or the end of the connection, has come.
     pub fn is_ready(&self) -> bool {
         let mut socket = [PollFd::new(&self.0, PollFlags::IN)];
-        // A socket that can't be asked is asked for its message, and says what is wrong.
+        // If the poll fails, the caller reads the message, and that read reports the error.
         retry_on_intr(|| poll(&mut socket, Some(&Timespec::default()))).map_or(true, |n| n > 0)
     }
 

@@ -1,4 +1,4 @@
-//! What the command makes of bridges that answer control messages as they should not.
+//! How the command reacts to bridges that answer control messages wrongly.
 
 use forebay_admin::{AdminError, Garbled};
 use forebay_client::Control;
@@ -15,10 +15,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// What a false bridge does with one request.
+/// What a test's bridge does with one request.
 type Answer = fn(&OwnedFd, &Request<'_>);
 
-/// Asks a bridge that answers its first request like this for its status.
+/// Asks for the status of a bridge that answers its first request with `answer`.
 fn ask(answer: Answer, limit: Option<Duration>) -> AdminError {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("socket");
@@ -34,7 +34,7 @@ fn ask(answer: Answer, limit: Option<Duration>) -> AdminError {
             let request = Request::decode(&buffer[..len]).unwrap();
             assert_eq!(request.op, Op::Admin);
             answer(&client, &request);
-            // Until the client has gone: what it waits for must not be the end of the connection.
+            // The connection stays open until the client closes it, so that the client does not see its end.
             let _ = recv(&client, &mut buffer, RecvFlags::empty());
         });
         let mut control = Control::connect(&path).unwrap();
@@ -63,7 +63,7 @@ fn reply<'a>(request: &Request<'_>, kind: ReplyKind, body: &'a [u8]) -> Reply<'a
     }
 }
 
-/// Hands out a stream with these bytes in it, and its end.
+/// Grants a stream with these bytes, which then ends.
 fn stream(client: &OwnedFd, request: &Request<'_>, bytes: &[u8]) {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     ours.write_all(bytes).unwrap();
@@ -148,12 +148,12 @@ fn a_bridge_that_says_nothing_is_waited_for_as_long_as_was_said() {
     let limit = Some(Duration::from_millis(50));
     let error = ask(|_, _| (), limit);
     assert!(error.is_timeout(), "{error:?}");
-    // Nor one that begins to answer.
+    // The limit also holds for a bridge that grants a stream and then sends nothing.
     let error = ask(
         |client, request| {
             let (ours, theirs) = UnixStream::pair().unwrap();
             send(client, reply(request, ReplyKind::Grant, b""), Some(&theirs));
-            // It is never written to, and never closed.
+            // Nothing is written to the stream, and it is never closed.
             std::mem::forget(ours);
         },
         limit,

@@ -19,7 +19,7 @@ fn begin(client: &mut Client, path: &str) -> Pending {
     client.begin(readlink(path)).unwrap()
 }
 
-/// A client whose one connection the bridge takes first.
+/// A client with one connection, which is the first that the bridge accepts.
 fn client(place: &Place) -> Client {
     Client::connect(&place.socket()).unwrap()
 }

@@ -1,6 +1,6 @@
-//! What a loaded program or library says of itself in memory: where it ends, and which version of a function it wants.
+//! Reads the headers of a loaded program or library: where it ends, and which version of a function it wants.
 //!
-//! Read-only, and only where the dynamic loader itself has read.
+//! The module writes nothing, and reads only what the dynamic loader itself has read.
 
 use core::ffi::{CStr, c_char};
 
@@ -12,16 +12,16 @@ const VERSIONS_NEEDED_COUNT: i64 = 0x6fff_ffff;
 /// `DT_STRTAB`, `DT_SYMTAB`.
 const STRINGS: i64 = 5;
 const SYMBOLS: i64 = 6;
-/// The bit of a symbol's version that says "hidden".
+/// The bit of a symbol's version that means "hidden".
 const HIDDEN: u16 = 0x8000;
-/// Versions below this are "local" and "any".
+/// Versions below this number mean "local" and "any".
 const FIRST_VERSION: u16 = 2;
 
-/// An object at its base address.
+/// A loaded program or library ("object").
 #[derive(Clone, Copy)]
 pub struct Image {
     start: usize,
-    /// What is added to addresses in its tables.
+    /// Add this to an address in its tables to get an address in memory.
     bias: usize,
 }
 
@@ -42,7 +42,7 @@ struct Needed {
     next: u32,
 }
 
-/// One of those versions (`Elf64_Vernaux`).
+/// A version needed from that library (`Elf64_Vernaux`).
 #[repr(C)]
 struct NeededVersion {
     _hash: u32,
@@ -69,7 +69,7 @@ impl Image {
     }
 
     fn segments(&self) -> impl Iterator<Item = &libc::Elf64_Phdr> {
-        // SAFETY: `at` has seen the header; the program headers follow in the same segment.
+        // SAFETY: `at` has checked the header; the program headers follow in the same segment.
         let header = unsafe { &*(self.start as *const libc::Elf64_Ehdr) };
         let first = (self.start + header.e_phoff as usize) as *const libc::Elf64_Phdr;
         // SAFETY: as above.
@@ -97,14 +97,14 @@ impl Image {
             match found {
                 0 => return None,
                 _ if found == tag => return Some(value),
-                // SAFETY: it was not the last.
+                // SAFETY: this entry was not the last.
                 _ => entry = unsafe { entry.add(1) },
             }
         }
     }
 
-    /// The table that a value of the dynamic section points to. The loader has changed some of these values to
-    /// addresses, and others not.
+    /// The table that a value of the dynamic section points to. The loader has replaced some of these values by
+    /// addresses in memory, but not all.
     fn table<T>(&self, tag: i64) -> Option<*const T> {
         let value = self.dynamic(tag)?;
         let address = if value >= self.start {
@@ -115,21 +115,21 @@ impl Image {
         Some(address as *const T)
     }
 
-    /// The version of `name` that this object wants from others; `None` if it wants any, or does not use it.
+    /// The version of `name` that this object wants from another one. `None` if it takes any, or does not use the name.
     pub fn version_wanted(&self, name: &CStr) -> Option<&CStr> {
         let strings: *const c_char = self.table(STRINGS)?;
         let symbols: *const libc::Elf64_Sym = self.table(SYMBOLS)?;
         let versions: *const u16 = self.table(VERSIONS_OF_SYMBOLS)?;
         let hash: *const u32 = self.table(GNU_HASH)?;
-        // SAFETY: the second word of the hash table is the number of symbols before those that others can find: all
-        // that this object takes from others are among them.
+        // SAFETY: the second word of the hash table is the number of symbols that the table leaves out. All symbols
+        // that this object takes from others are among those.
         let count = unsafe { hash.add(1).read() } as usize;
         let string = |offset: u32| {
             // SAFETY: offsets into the table of strings.
             unsafe { CStr::from_ptr(strings.add(offset as usize)) }
         };
         let place = (1..count).find(|&at| {
-            // SAFETY: there are at least so many symbols.
+            // SAFETY: there are at least `count` symbols.
             let symbol = unsafe { &*symbols.add(at) };
             symbol.st_shndx == 0 && string(symbol.st_name) == name
         })?;
@@ -145,7 +145,8 @@ impl Image {
     fn needed_version(&self, number: u16) -> Option<u32> {
         let mut library: *const Needed = self.table(VERSIONS_NEEDED)?;
         for _ in 0..self.dynamic(VERSIONS_NEEDED_COUNT)? {
-            // SAFETY: there are as many libraries, each with the distance to the next, and as many versions in each.
+            // SAFETY: the table holds `DT_VERNEEDNUM` libraries, each with the distance to the next and the number of
+            // its versions.
             let needed = unsafe { &*library };
             let mut version = step::<_, NeededVersion>(library, needed.first);
             for _ in 0..needed.count {
@@ -162,7 +163,7 @@ impl Image {
     }
 }
 
-/// So many bytes on.
+/// The place `bytes` after `from`.
 fn step<T, U>(from: *const T, bytes: u32) -> *const U {
     from.cast::<u8>().wrapping_add(bytes as usize).cast()
 }

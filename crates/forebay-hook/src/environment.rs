@@ -36,7 +36,7 @@ pub unsafe fn entries<'a>(block: *const *const c_char) -> impl Iterator<Item = &
     })
 }
 
-/// The value of a variable of the environment at this moment; a C string, for a NUL follows it.
+/// The value of an environment variable at this moment. A NUL follows the bytes.
 pub fn variable(name: &[u8]) -> Option<&'static [u8]> {
     // SAFETY: libc keeps `environ` well-formed.
     unsafe { entries(block()) }.find_map(|entry| value(entry, name))

@@ -1,10 +1,10 @@
-//! Functions of libraries that come with the program: MPI, HDF5, PnetCDF.
+//! Hooks for functions of libraries that come with the program: MPI, HDF5, PnetCDF.
 //!
-//! They differ from libc in two ways. A process may hold several of them (each Python wheel brings an HDF5 of its
-//! own), and they may be loaded privately (`dlopen` without `RTLD_GLOBAL`), where `RTLD_NEXT` does not look. So a hook
-//! has to pass on to the definition that *its caller* would have got, symbol versions included. Its entry point therefore is a few
-//! instructions that keep the arguments together with the return address, a [`Frame`]; all arguments of the functions
-//! in question are integers and pointers.
+//! These libraries differ from libc in two ways. A process may hold several of one kind (each Python wheel brings its
+//! own HDF5). They may be loaded privately (`dlopen` without `RTLD_GLOBAL`), and `RTLD_NEXT` does not look there. So a
+//! hook must call the definition that *its caller* would have got, symbol versions included. For this its entry point
+//! is a few instructions that save the arguments and the return address in a [`Frame`]. The hooked functions have only
+//! integers and pointers as arguments.
 
 use core::ffi::{CStr, c_char, c_void};
 use core::mem::transmute;
@@ -21,12 +21,12 @@ const REGISTERS: usize = 6;
 const REGISTERS: usize = 8;
 /// The most arguments that a function has: `ncmpi_iput_varm` (with `bufcount` and `buftype`).
 const MAX_ARGUMENTS: usize = 10;
-/// Longest name of a function, with the closing NUL.
+/// Longest name of a function, with its NUL.
 const MAX_NAME_BYTES: usize = 40;
-/// Objects (libraries, programs) whose definition of a function is remembered.
+/// Calling objects (libraries, programs) for which a [`Symbol`] remembers the definition.
 const CALLERS: usize = 4;
 
-/// The arguments of a call and where it came from, as the entry point left them on the stack.
+/// The arguments and the return address of a call, as the entry point left them on the stack.
 #[repr(C)]
 pub struct Frame {
     #[cfg(target_arch = "aarch64")]
@@ -36,7 +36,7 @@ pub struct Frame {
     registers: [usize; REGISTERS],
     #[cfg(target_arch = "x86_64")]
     caller: usize,
-    /// What the caller has on its stack: further arguments, and then whatever is there.
+    /// The stack of the caller: further arguments if there are any, then anything.
     stack: [usize; MAX_ARGUMENTS - REGISTERS],
 }
 
@@ -72,7 +72,7 @@ impl Frame {
     /// Calls `function` with the same arguments.
     ///
     /// # Safety
-    /// `function` is of the type that the caller of this frame had in mind.
+    /// `function` has the type of the function that the program called.
     #[inline(always)]
     pub unsafe fn pass_on(&self, function: usize) -> usize {
         type All = unsafe extern "C" fn(
@@ -88,7 +88,7 @@ impl Frame {
             usize,
         ) -> usize;
         let a = |at| self.argument(at);
-        // SAFETY: arguments beyond those that the function has are not looked at by it.
+        // SAFETY: a function does not look at words beyond its own arguments.
         unsafe {
             transmute::<usize, All>(function)(
                 a(0),
@@ -106,9 +106,9 @@ impl Frame {
     }
 }
 
-/// Exports functions, each by its name, its entry and what handles it: `fn(&Frame, &'static Entry) -> usize`.
+/// Exports functions. Each has a name, an entry, and a handler `fn(&Frame, &'static Entry) -> usize`.
 ///
-/// The entry is a `static` of any type. The name may be put together by `concat!`.
+/// The entry is a `static` of any type; the handler gets a reference to it. The name may be a `concat!`.
 #[macro_export]
 macro_rules! entry_point {
     ($name:expr, $entry:path, $handler:path) => {
@@ -171,16 +171,17 @@ macro_rules! entry_point {
 }
 pub use crate::entry_point;
 
-/// One object's definition of a function: `real` for calls out of `start..end`.
+/// The definition `real` for calls from an object at `start..end`.
 struct Known {
     start: AtomicUsize,
     end: AtomicUsize,
     real: AtomicUsize,
 }
 
-/// A function (or variable) of a library, and where it is for whom.
+/// A function (or variable) of a library, and its address for each calling object.
 ///
-/// The name is kept here and not behind a pointer, so that hundreds of these need no relocation when a process starts.
+/// The name stands here and not behind a pointer, so that hundreds of symbols need no relocation at the start of a
+/// process.
 pub struct Symbol {
     name: [u8; MAX_NAME_BYTES],
     scope: Scope,
@@ -189,18 +190,18 @@ pub struct Symbol {
 }
 
 impl Symbol {
-    /// A function that this library defines, too: what comes after it for a caller.
+    /// A function that this library hooks: the next definition for a caller.
     pub const fn next(name: &str) -> Self {
         Symbol::new(name, Scope::Next)
     }
 
-    /// A function or variable that only other libraries define. Of a variable the program may have the one copy that
-    /// counts, and a program comes before all libraries.
+    /// A function or variable that only other libraries define. The program is searched first, because it may hold the
+    /// one valid copy of a variable.
     pub const fn elsewhere(name: &str) -> Self {
         Symbol::new(name, Scope::Everywhere)
     }
 
-    /// A function of the library in which the "caller" is.
+    /// A function of the library that holds the "caller" itself.
     pub const fn of_library(name: &str) -> Self {
         Symbol::new(name, Scope::Library)
     }
@@ -228,11 +229,11 @@ impl Symbol {
         }
     }
 
-    /// Its address for calls from `caller`, if there is one.
+    /// The address for calls from `caller`, if there is a definition.
     #[inline]
     pub fn for_caller(&self, caller: usize) -> Option<usize> {
         for known in &self.known {
-            // The end is set last, and once: what comes before it is complete.
+            // `look_up` sets the end last and once, so the other two fields are complete.
             if caller < known.end.load(Ordering::Acquire)
                 && caller >= known.start.load(Ordering::Relaxed)
             {
@@ -248,7 +249,7 @@ impl Symbol {
         let object = Object::of(caller);
         let real = object.find(&self.name, self.scope);
         let place = self.claimed.fetch_add(1, Ordering::Relaxed);
-        // More objects than that are looked up each time.
+        // Without a free place, this caller is looked up each time.
         if let Some(known) = self.known.get(place) {
             known.start.store(object.start, Ordering::Relaxed);
             known.real.store(real.unwrap_or(0), Ordering::Relaxed);
@@ -258,14 +259,14 @@ impl Symbol {
     }
 }
 
-/// Where a symbol is looked for.
+/// Where to look for a symbol.
 #[derive(Clone, Copy)]
 enum Scope {
-    /// Behind this library, then in what the caller needs.
+    /// In the libraries after this one, then in those that the caller needs.
     Next,
-    /// In the program and all that was loaded with it or for all, then in what the caller needs.
+    /// In the program and all libraries that are globally visible, then in those that the caller needs.
     Everywhere,
-    /// In the library of the address itself.
+    /// In the library that holds the address.
     Library,
 }
 
@@ -273,9 +274,9 @@ unsafe extern "C" {
     fn dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void;
 }
 
-/// A symbol in a scope of the dynamic loader, of a version if one is wanted; 0 if there is none.
+/// The address of a symbol in a scope of the dynamic loader, of any version if `version` is `None`. 0 if there is none.
 fn symbol_in(handle: *mut c_void, name: &CStr, version: Option<&CStr>) -> usize {
-    // SAFETY: C strings, and a handle that is open or stands for a scope; both may be called from any thread.
+    // SAFETY: both functions take C strings, and a handle that is open or stands for a scope, from any thread.
     unsafe {
         match version {
             Some(version) => dlvsym(handle, name.as_ptr(), version.as_ptr()) as usize,
@@ -293,7 +294,7 @@ struct Object {
 }
 
 impl Object {
-    /// The object with `address` in it.
+    /// The object that holds `address`.
     fn of(address: usize) -> Object {
         let mut info = libc::Dl_info {
             dli_fname: null_mut(),
@@ -304,7 +305,7 @@ impl Object {
         // SAFETY: dladdr takes any address, and writes into `info` only.
         let found = unsafe { libc::dladdr(address as *const c_void, &mut info) } != 0;
         let start = info.dli_fbase as usize;
-        // SAFETY: an object is loaded there. It stays, for we are called from it.
+        // SAFETY: an object is loaded there. It stays loaded, because this call comes from it.
         let image = (found && start != 0)
             .then(|| unsafe { Image::at(start) })
             .flatten();
@@ -315,7 +316,7 @@ impl Object {
                 end: image.end(),
                 name: info.dli_fname,
             },
-            // Code that no object holds (a just-in-time compiler's): this one call site.
+            // No object holds the code: a just-in-time compiler made it. Only this call site is remembered.
             None => Object {
                 image: None,
                 start: address,
@@ -325,9 +326,9 @@ impl Object {
         }
     }
 
-    /// What this object gets under the name, as the dynamic loader would have bound it without this library: of the
-    /// version that it wants; from the program and what was loaded with it or for all; else from the libraries that it
-    /// needs itself. They stay loaded from then on, so that the address stays good.
+    /// The definition of `name` that this object would have got without this library. As the dynamic loader does, it
+    /// prefers the version that the object wants, and looks first in the program and all globally visible libraries,
+    /// then in those that the object needs. The library found stays loaded, so that the address stays valid.
     fn find(&self, name: &[u8; MAX_NAME_BYTES], scope: Scope) -> Option<usize> {
         let name = CStr::from_bytes_until_nul(name).ok()?;
         let version = match scope {
@@ -343,7 +344,7 @@ impl Object {
         };
         let global = |version| symbol_in(everywhere, name, version);
         let own = |version| {
-            // SAFETY: the name of a loaded object; nothing is loaded, for it is there.
+            // SAFETY: the name is that of a loaded object, so the call loads and runs nothing.
             let handle = unsafe { libc::dlopen(self.name, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
             if handle.is_null() {
                 0
@@ -369,7 +370,7 @@ fn first(one: usize, other: impl FnOnce() -> usize) -> usize {
     if one != 0 { one } else { other() }
 }
 
-/// Do the two addresses lie in the same program or library?
+/// True if both addresses lie in the same program or library.
 pub fn same_object(one: usize, other: usize) -> bool {
     let object = Object::of(one);
     (object.start..object.end).contains(&other)
@@ -415,70 +416,37 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_point_hands_over_all_arguments_and_its_caller() {
+    fn an_entry_point_hands_over_all_arguments_and_its_caller_and_a_frame_passes_them_on() {
         static SEEN: Mutex<Vec<usize>> = Mutex::new(Vec::new());
         static ENTRY: usize = 77;
+        #[rustfmt::skip]
+        type Ten = extern "C" fn(usize, usize, usize, usize, usize, usize, usize, usize, usize, usize) -> usize;
+        #[rustfmt::skip]
+        extern "C" fn sum(
+            a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize, h: usize, i: usize, j: usize,
+        ) -> usize {
+            a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f + 7 * g + 8 * h + 9 * i + 10 * j
+        }
         extern "C" fn handle(frame: &Frame, entry: &'static usize) -> usize {
             let mut seen = SEEN.lock().unwrap();
             seen.extend((0..MAX_ARGUMENTS).map(|at| frame.argument(at)));
-            seen.push(usize::from(same_object(frame.caller(), here())));
-            *entry
+            seen.extend([usize::from(same_object(frame.caller(), here())), *entry]);
+            // SAFETY: the caller below expects a function of the type of `sum`.
+            unsafe { frame.pass_on(sum as *const () as usize) }
         }
         entry_point!("forebay_hook_test_entry", ENTRY, handle);
         unsafe extern "C" {
-            fn forebay_hook_test_entry(
-                a: usize,
-                b: usize,
-                c: usize,
-                d: usize,
-                e: usize,
-                f: usize,
-                g: usize,
-                h: usize,
-                i: usize,
-                j: usize,
-            ) -> usize;
+            fn forebay_hook_test_entry();
         }
-        // SAFETY: the entry takes ten words.
+        // SAFETY: the entry takes ten words, and returns one.
+        let entry = unsafe { transmute::<*const (), Ten>(forebay_hook_test_entry as *const ()) };
         assert_eq!(
-            unsafe { forebay_hook_test_entry(1, 2, 3, 4, 5, 6, 7, 8, 9, 10) },
-            77
+            entry(1, 2, 3, 4, 5, 6, 7, 8, 9, 10),
+            sum(1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
         );
-        assert_eq!(*SEEN.lock().unwrap(), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1]);
-    }
-
-    #[test]
-    fn a_frame_passes_its_arguments_on() {
-        extern "C" fn sum(
-            a: usize,
-            b: usize,
-            c: usize,
-            d: usize,
-            e: usize,
-            f: usize,
-            g: usize,
-        ) -> usize {
-            a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f + 7 * g
-        }
-        static ENTRY: usize = 0;
-        extern "C" fn handle(frame: &Frame, _: &'static usize) -> usize {
-            // SAFETY: the caller below has `sum` in mind.
-            unsafe { frame.pass_on(sum as *const () as usize) }
-        }
-        entry_point!("forebay_hook_test_pass", ENTRY, handle);
-        unsafe extern "C" {
-            fn forebay_hook_test_pass(
-                a: usize,
-                b: usize,
-                c: usize,
-                d: usize,
-                e: usize,
-                f: usize,
-                g: usize,
-            ) -> usize;
-        }
-        // SAFETY: of the type of `sum`.
-        let passed = unsafe { forebay_hook_test_pass(1, 2, 3, 4, 5, 6, 7) };
-        assert_eq!(passed, sum(1, 2, 3, 4, 5, 6, 7));
+        assert_eq!(
+            *SEEN.lock().unwrap(),
+            [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1, 77]
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! State that a forked child must not inherit.
 //!
-//! It lies in a page that the kernel wipes in a child (`MADV_WIPEONFORK`), whatever made the child: `fork`, `_Fork` or
-//! a bare `clone`. So a child finds it as it is in a new process. A child of `vfork` shares the page instead.
+//! Such state lies in a page that the kernel wipes in a child (`MADV_WIPEONFORK`), whether `fork`, `_Fork` or a bare
+//! `clone` made the child. So a child finds the state of a new process. A child of `vfork` shares the page instead.
 
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
@@ -12,10 +12,10 @@ use crate::kernel::{self, call};
 /// Size of the mapping.
 const PAGE_BYTES: usize = 4096;
 
-/// State that is reached by shared references and that is new when all of it is zero.
+/// State for which all zeroes means "new". It is used by shared references.
 ///
 /// # Safety
-/// All zeroes is a valid value, and stays one if a forked child finds it under its references.
+/// All zeroes is a valid value, also if the state becomes zero behind a reference that a forked child holds.
 pub unsafe trait ZeroIsNew: Sync + 'static {}
 
 /// A page with a `T`, mapped when it is first asked for and wiped in a forked child.
@@ -28,14 +28,14 @@ impl<T: ZeroIsNew> ForkPage<T> {
         ForkPage(AtomicPtr::new(null_mut()))
     }
 
-    /// The state, if it was ever asked for.
+    /// The state, if [`ForkPage::get`] was ever called.
     #[inline(always)]
     pub fn peek(&self) -> Option<&'static T> {
-        // SAFETY: published once, never unmapped; zeroes are a valid state.
+        // SAFETY: the page was published once and is never unmapped; zeroes are a valid state.
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
-    /// The state. `None`: there is no memory.
+    /// The state, mapped at the first call. `None` if there is no memory.
     #[inline(always)]
     pub fn get(&self) -> Option<&'static T> {
         self.peek().or_else(|| self.map())
@@ -47,7 +47,7 @@ impl<T: ZeroIsNew> ForkPage<T> {
         if fresh.is_null() {
             return None;
         }
-        // SAFETY: the mapping is ours. A kernel before 4.14 refuses; a fork handler is enough for fork() then.
+        // SAFETY: the mapping was just made. A kernel before 4.14 refuses; then a fork handler does it, for fork() only.
         let _ = unsafe { call!(libc::SYS_madvise, fresh, PAGE_BYTES, libc::MADV_WIPEONFORK) };
         let won = self.0.compare_exchange(
             null_mut(),
@@ -56,20 +56,20 @@ impl<T: ZeroIsNew> ForkPage<T> {
             Ordering::Acquire,
         );
         if won.is_err() {
-            // SAFETY: nobody saw it.
+            // SAFETY: the page was not published.
             unsafe { kernel::unmap(fresh, PAGE_BYTES) };
         }
         self.peek()
     }
 
-    /// Makes the state new, as the kernel does in a forked child where it can.
+    /// Makes the state new, for kernels that do not wipe the page in a forked child.
     ///
     /// # Safety
-    /// This is the only thread of a new process.
+    /// The calling thread is the only one of a new process.
     pub unsafe fn wipe(&self) {
         let at = self.0.load(Ordering::Acquire);
         if !at.is_null() {
-            // SAFETY: the page is mapped, and by the caller's promise nobody else looks at it.
+            // SAFETY: the page is mapped, and the caller promises that no other thread exists.
             unsafe { core::ptr::write_bytes(at.cast::<u8>(), 0, PAGE_BYTES) };
         }
     }
@@ -90,10 +90,10 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Has `fork` call `before` in the parent and `in_child` in the child. For load time, while there is one thread and no
-/// lock is held, and for libraries that are never unloaded.
+/// Makes `fork` call `before` in the parent and `in_child` in the child. Call this at load time, while there is one
+/// thread and no lock is held, and only from a library that is never unloaded.
 pub fn watch(before: Option<extern "C" fn()>, in_child: extern "C" fn()) {
-    // SAFETY: functions that stay.
+    // SAFETY: the functions stay loaded.
     unsafe { __register_atfork(before, None, Some(in_child), null_mut()) };
 }
 
@@ -106,7 +106,7 @@ mod tests {
     // SAFETY: an atomic integer.
     unsafe impl ZeroIsNew for State {}
 
-    /// Ends with what `child` says, and never goes on in it as this process.
+    /// Forks, and returns what `child` returned in the child process, which then exits.
     fn in_child(child: impl FnOnce() -> bool) -> bool {
         // SAFETY: the child makes no call but system calls.
         unsafe {

@@ -1,10 +1,11 @@
-//! The frame of a preload library: what the linker and the compiler want of it.
+//! What the linker and the compiler require of a preload library.
 
-/// Makes a `no_std` cdylib a preload library: it needs libc, runs the `extern "C"` function `at_load` before `main` while there is one thread,
-/// and ends the process where an assertion is broken, after the line `complaint` if it is not empty.
+/// Makes a `no_std` cdylib a preload library. It links to libc, and runs the `extern "C"` function `at_load` before
+/// `main`, while there is one thread. A broken assertion writes the line `complaint`, unless that is empty, and ends the
+/// process.
 ///
-/// Precompiled parts of `core` name the function that unwinds, although nothing here can. It must not be seen from
-/// outside: programs in Rust have their own.
+/// Precompiled parts of `core` name the function that unwinds, although nothing here unwinds. The macro defines it
+/// hidden, because a program in Rust has its own.
 #[macro_export]
 macro_rules! preload_library {
     (at_load: $at_load:path, complaint: $complaint:literal) => {

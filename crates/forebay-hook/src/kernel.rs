@@ -1,7 +1,7 @@
-//! System calls as a preload library itself makes them.
+//! System calls of the preload library itself.
 //!
-//! Straight to the kernel, for three reasons: a call to `libc::open` in here would end in a hook; libc's wrappers are
-//! cancellation points; and `errno` must stay as it is when a hook succeeds.
+//! They go straight to the kernel, for three reasons: `libc::open` would end in a hook; libc's wrappers are
+//! cancellation points; and a hook that succeeds must leave `errno` as it is.
 
 use core::arch::asm;
 use core::ffi::{CStr, c_char, c_int, c_long};
@@ -12,10 +12,10 @@ pub use crate::kernel_call as call;
 /// An errno of the kernel.
 pub type Errno = c_int;
 
-/// Kernel call with six arguments: the result, or the errno.
+/// Makes the system call `nr` with six arguments. Returns its result, or the errno.
 ///
 /// # Safety
-/// The arguments must be what the call `nr` expects.
+/// The arguments must be those that the call `nr` expects.
 #[inline(always)]
 pub unsafe fn call6(
     nr: c_long,
@@ -79,7 +79,7 @@ pub fn set_errno(e: Errno) {
     unsafe { *libc::__errno_location() = e };
 }
 
-/// Process id; asked of the kernel, because a child of `vfork` shares our memory.
+/// Process id. The kernel is asked each time, because a child of `vfork` shares this memory.
 #[inline]
 pub fn getpid() -> c_int {
     // SAFETY: no arguments.
@@ -99,7 +99,7 @@ pub fn effective_ids() -> (u32, u32) {
     (uid.unwrap_or(0) as u32, gid.unwrap_or(0) as u32)
 }
 
-/// Nanoseconds of the monotonic clock. A system call: libc's `clock_gettime` needs none.
+/// Nanoseconds of the monotonic clock. This is a system call; libc's `clock_gettime`, which needs none, may be hooked.
 pub fn monotonic_ns() -> u64 {
     let mut t = libc::timespec {
         tv_sec: 0,
@@ -110,7 +110,7 @@ pub fn monotonic_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// Sleeps; a signal may cut it short.
+/// Sleeps for `ns` nanoseconds. A signal may end the sleep early.
 pub fn sleep_ns(ns: u64) {
     let t = libc::timespec {
         tv_sec: (ns / 1_000_000_000) as libc::time_t,
@@ -127,7 +127,7 @@ pub fn give_way() {
     let _ = unsafe { call!(libc::SYS_sched_yield) };
 }
 
-/// Random 64 bits, never 0. Falls back on pid and clock before the kernel's pool is ready.
+/// 64 random bits, never 0. Uses pid and clock as long as the kernel has no random bits.
 pub fn random() -> u64 {
     let mut x = 0u64;
     // SAFETY: `x` is writable for eight bytes.
@@ -175,7 +175,7 @@ pub unsafe fn openat(
     unsafe { call!(libc::SYS_openat, dirfd, path, flags, mode) }.map(|r| r as c_int)
 }
 
-/// Closes `fd`, which is the library's own.
+/// Closes `fd`, a descriptor of the library.
 #[inline]
 pub fn close(fd: c_int) {
     // SAFETY: plain integers.
@@ -200,7 +200,7 @@ pub fn dup3(old: c_int, new: c_int, flags: c_int) -> Result<c_int, Errno> {
     unsafe { call!(libc::SYS_dup3, old, new, flags) }.map(|r| r as c_int)
 }
 
-/// Text of the symbolic link at a C string: bytes written to `out`, at most `room`.
+/// Reads the text of the symbolic link at `path` into `out`, at most `room` bytes. Returns their number.
 ///
 /// # Errors
 /// As `readlink(2)`.
@@ -238,7 +238,7 @@ pub fn position(fd: c_int) -> Option<i64> {
         .map(|p| p as i64)
 }
 
-/// What an open descriptor is called, as the kernel sees it.
+/// The path of an open descriptor, as `/proc/self/fd` shows it.
 pub fn fd_name(fd: c_int, out: &mut [u8]) -> Option<&[u8]> {
     // SAFETY: the path is a C string, `out` is writable for its length.
     let n = unsafe { readlink(FdPath::new(fd).as_ptr(), out.as_mut_ptr(), out.len()) };
@@ -257,7 +257,7 @@ pub fn complain(parts: &[&[u8]]) {
     let _ = unsafe { call!(libc::SYS_write, 2, line.as_ptr(), n) };
 }
 
-/// Ends the process, after a line on standard error unless it is empty.
+/// Aborts the process. Writes `complaint` to standard error first, unless it is empty.
 pub fn broken(complaint: &[u8]) -> ! {
     if !complaint.is_empty() {
         complain(&[complaint]);
@@ -266,12 +266,12 @@ pub fn broken(complaint: &[u8]) -> ! {
     unsafe { libc::abort() }
 }
 
-/// A descriptor of the library that is closed when it goes.
+/// A descriptor of the library, closed on drop.
 #[derive(Debug)]
 pub struct OwnFd(pub c_int);
 
 impl OwnFd {
-    /// Hands it over.
+    /// Hands the descriptor over to the caller, who closes it.
     pub fn into_raw(self) -> c_int {
         let fd = self.0;
         core::mem::forget(self);
@@ -298,13 +298,13 @@ impl FdPath {
         FdPath(out)
     }
 
-    /// For calls that take a path.
+    /// The path as a C string, valid as long as `self`.
     pub fn as_ptr(&self) -> *const c_char {
         self.0.as_ptr().cast()
     }
 }
 
-/// Writes `n` in decimal digits; as many as fit. The number of digits.
+/// Writes `n` in decimal digits, as many as fit into `out`. Returns the number of digits written.
 pub fn decimal(mut n: u64, out: &mut [u8]) -> usize {
     let mut digits = [0; 20];
     let mut at = digits.len();

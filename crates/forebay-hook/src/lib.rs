@@ -1,16 +1,17 @@
-//! What every preload library of this project needs: a macro that defines a
-//! function of libc anew, the way on to the definition that comes next in the
-//! chain, and the pure rules by which a hook decides (is this path mine, what
-//! does this `fopen` mode mean, what does this `#!` line say).
+//! What every preload library of this project needs: a macro that hooks a
+//! function of libc, access to the next definition in the chain of libraries,
+//! and the pure rules by which a hook decides (is this path in the buffer, what
+//! does this `fopen` mode mean, what does this `#!` line mean).
 //!
-//! No std, no allocation, no thread-local storage: a hook may run before libc
-//! has finished its own start, in a signal handler, or in a child of `vfork`.
+//! The crate uses no std, no allocation and no thread-local storage: a hook may
+//! run before libc has finished its own start, in a signal handler, or in a child
+//! of `vfork`.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`hooks!`], [`Real`] | a function of libc anew, and the definition that comes next |
-//! | [`preload_library!`] | the frame of a library |
-//! | [`foreign`] | the same for functions of libraries that come with the program |
+//! | [`hooks!`], [`Real`] | a hook of a libc function, and the next definition of that function |
+//! | [`preload_library!`] | what linker and compiler require of a preload library |
+//! | [`foreign`] | hooks of functions in libraries that come with the program |
 //! | [`mpi_abi`] | handles and constants of the MPI libraries |
 //! | [`kernel`], [`thread`] | system calls, and the calling thread |
 //! | [`fork`] | state that a child must not inherit |
@@ -45,16 +46,16 @@ pub mod thread;
 
 pub use symbol::Real;
 
-/// Defines functions of libc anew.
+/// Defines hooks of libc functions.
 ///
 /// `fn a | b [real] (arg: Type, ...) -> Ret { body }` exports `a` and `b` with
-/// the C calling convention. In the body `real` is the next definition of the
+/// the C calling convention. In the body, `real` is the next definition of the
 /// same name in the chain of libraries (libc's, or that of another preload
-/// library). Beside each function stands a type of the same name whose
-/// associated function `real()` gives that definition to other modules.
+/// library). The macro also defines a type of the same name; its function
+/// `real()` gives other modules that next definition.
 ///
-/// Functions that are variadic in C are declared with the fixed arguments they
-/// can have: on x86-64 and AArch64 Linux both are passed alike.
+/// A function that is variadic in C is declared with all arguments it can have:
+/// x86-64 and AArch64 Linux pass variadic and fixed arguments alike.
 #[macro_export]
 macro_rules! hooks {
     ($( $(#[$meta:meta])* fn $($name:ident)|+ [$real:ident] $args:tt -> $ret:ty $body:block )*) => {

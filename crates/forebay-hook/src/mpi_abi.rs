@@ -1,4 +1,4 @@
-//! What differs between MPI libraries in the few places where a preload library looks into a call.
+//! The differences between MPI libraries, as far as a preload library looks into MPI calls.
 //!
 //! | | MPICH and its kin | Open MPI | standard ABI (MPI 5) |
 //! |---|---|---|---|
@@ -10,7 +10,7 @@
 //! | `MPI_Offset`, `MPI_Count` | 64 bits | 64 bits | 64 bits |
 //! | `MPI_SUCCESS` | 0 | 0 | 0 |
 //!
-//! Which of them is there is found out when it is first needed.
+//! The module finds out which library a caller uses when it first needs to know.
 
 use core::ffi::c_int;
 use core::mem::transmute;
@@ -27,18 +27,18 @@ static COMM_SIZE: Symbol = Symbol::elsewhere("PMPI_Comm_size");
 static TYPE_SIZE: Symbol = Symbol::elsewhere("PMPI_Type_size");
 static TYPE_SIZE_X: Symbol = Symbol::elsewhere("PMPI_Type_size_x");
 
-/// The handles that are known here.
+/// The constants of one MPI library.
 struct Constants {
     comm_world: usize,
     info_null: usize,
     datatype_null: usize,
-    /// The bits of a register that hold a handle.
+    /// Mask of the bits of a register that hold a handle.
     handle: usize,
 }
 
-/// Those of the library that `caller` uses.
+/// The constants of the MPI library that `caller` uses.
 fn constants(caller: usize) -> Constants {
-    // A library of the standard ABI says so, and has no conversion to the handles of Fortran.
+    // A library of the standard ABI reports its ABI version, and lacks one function of the older ABIs.
     if STANDARD.for_caller(caller).is_some() && STANDARD_HAS_NOT.for_caller(caller).is_none() {
         return Constants {
             comm_world: 0x101,
@@ -72,7 +72,7 @@ pub fn comm_world(caller: usize) -> usize {
     constants(caller).comm_world
 }
 
-/// Is this `MPI_INFO_NULL`?
+/// True if `info` is `MPI_INFO_NULL`.
 pub fn is_null_info(info: usize, caller: usize) -> bool {
     let known = constants(caller);
     info & known.handle == known.info_null
@@ -96,18 +96,19 @@ pub fn rank(communicator: usize, caller: usize) -> Option<i32> {
     ask_communicator(&COMM_RANK, communicator, caller)
 }
 
-/// Processes in `communicator`.
+/// Number of processes in `communicator`.
 pub fn size(communicator: usize, caller: usize) -> Option<i32> {
     ask_communicator(&COMM_SIZE, communicator, caller)
 }
 
-/// Is this `MPI_DATATYPE_NULL`? PnetCDF takes it for "nothing"; asked for its size, MPI would end the program.
+/// True if `datatype` is `MPI_DATATYPE_NULL`, which PnetCDF takes for "nothing". MPI would end the program if it were
+/// asked for the size of it.
 pub fn is_null_type(datatype: usize, caller: usize) -> bool {
     let known = constants(caller);
     datatype & known.handle == known.datatype_null
 }
 
-/// Bytes of data in an element of `datatype`, which is not null; 0 for what has no size.
+/// Bytes of data in an element of `datatype`, which must not be null. 0 if its size is not defined.
 pub fn type_size(datatype: usize, caller: usize) -> i64 {
     let mut wide: i64 = 0;
     let mut narrow: c_int = 0;

@@ -1,22 +1,21 @@
-//! Whose is a path? Lexical rules only; nothing is looked up on a file system.
+//! Decides by its text whether a path lies in the buffer. Nothing is looked up on a file system.
 //!
-//! The test is lexical (`..` removes the component before it), because asking
-//! the kernel would cost a call for every path of the program. What is sent to
-//! the bridge is the part below the root as written, because there `..` after a
-//! symbolic link is resolved properly.
+//! The rule is lexical (`..` removes the component before it), because a look-up
+//! would cost a system call for every path of the program. The bridge gets the
+//! part below the root as written. It resolves `..` after a symbolic link properly.
 
-/// Where an absolute path lies, as far as a glance tells.
+/// Where an absolute path lies, after a quick look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Glance {
-    /// It begins with the root and has nothing to normalise.
+    /// The path begins with the root and needs no normalisation.
     Inside,
-    /// It has nothing to normalise and lies elsewhere.
+    /// The path lies elsewhere and needs no normalisation.
     Outside,
-    /// It holds `//`, `.` or `..`: see [`enter`].
+    /// The path holds `//`, `.` or `..`: [`enter`] decides.
     Unclear,
 }
 
-/// Has `path` no `//`, and no component `.` or `..` after a slash?
+/// True if `path` has no `//`, and no component `.` or `..` after a slash.
 pub fn is_plain(path: &[u8]) -> bool {
     let mut rest = path;
     while let Some(at) = rest.iter().position(|&b| b == b'/') {
@@ -31,7 +30,7 @@ pub fn is_plain(path: &[u8]) -> bool {
     true
 }
 
-/// Does a component of `path` equal `..`?
+/// True if a component of `path` is `..`.
 pub fn has_dotdot(path: &[u8]) -> bool {
     path.windows(2).any(|w| w == b"..") && path.split(|&b| b == b'/').any(|c| c == b"..")
 }
@@ -46,10 +45,10 @@ pub fn below<'p>(path: &'p [u8], root: &[u8]) -> Option<&'p [u8]> {
     }
 }
 
-/// A first look at an absolute path.
+/// A quick look at an absolute path.
 ///
-/// This runs for every path of the program, so it looks at eight bytes at a time for what might need
-/// normalising, and at single bytes only if there is something.
+/// This runs for every path of the program. So it searches eight bytes at a time for anything that might need
+/// normalisation, and looks at single bytes only if it finds something.
 #[inline]
 pub fn glance(path: &[u8], root: &[u8], alias: &[u8]) -> Glance {
     if slash_before_dot_or_slash(path) && !is_plain(path) {
@@ -61,7 +60,7 @@ pub fn glance(path: &[u8], root: &[u8], alias: &[u8]) -> Glance {
     }
 }
 
-/// Is there a slash with a dot or another slash after it?
+/// True if a slash is followed by a dot or another slash.
 #[inline]
 fn slash_before_dot_or_slash(path: &[u8]) -> bool {
     const STEP: usize = 8;
@@ -89,7 +88,7 @@ const fn equal_bytes(word: u64, byte: u8) -> u64 {
     !(((differs & LOW_BITS) + LOW_BITS) | differs | LOW_BITS)
 }
 
-/// Follows components and knows how far they agree with the root.
+/// Follows the components of a path, and tracks how far they match the root.
 struct Walker<'r> {
     root: &'r [u8],
     root_depth: usize,
@@ -134,11 +133,11 @@ fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|&b| b == b'/').filter(|c| !c.is_empty())
 }
 
-/// The part of `path` below `root`, where `path` starts at the absolute
-/// directory `base` unless it is absolute itself. `None` if it ends elsewhere.
+/// The part of `path` below `root`. A relative `path` starts at the absolute
+/// directory `base`. `None` if the path ends outside the root.
 ///
-/// The result keeps its `.` and `..`; it begins after the last place at which
-/// the path enters the root.
+/// The result keeps its `.` and `..`. It begins where the path last enters the
+/// root.
 pub fn enter<'p>(base: &[u8], path: &'p [u8], root: &[u8]) -> Option<&'p [u8]> {
     let mut walker = Walker::new(root);
     let mut rest = None;
@@ -170,26 +169,26 @@ pub fn enter<'p>(base: &[u8], path: &'p [u8], root: &[u8]) -> Option<&'p [u8]> {
     })
 }
 
-/// What a directory (or file) is, by the absolute path that the kernel gives for it.
+/// What an open directory or file is, judged by the absolute path that the kernel shows for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spot<'a> {
-    /// Outside, and no relative path without `..` can come in.
+    /// Outside the buffer. A relative path from here cannot enter it without `..`.
     Far,
-    /// Outside, a directory above the root.
+    /// Outside the buffer, at a directory above the root.
     Above,
-    /// A backing directory: object id.
+    /// A backing directory. Holds its object id.
     Dir(u128),
-    /// A backing file: object id.
+    /// A backing file. Holds its object id.
     File(u128),
-    /// Below the root on the parallel file system; empty for the root itself.
+    /// On the parallel file system. Holds the path below the root, empty for the root itself.
     Lower(&'a [u8]),
 }
 
-/// Names the absolute `path` of an open directory or file.
+/// Says what lies at the absolute `path` of an open directory or file.
 ///
 /// `storage` is the instance directory of the bridge: backing directories are
 /// `STORAGE/dir/<any>/<32 hex>`, backing files `STORAGE/obj/<any>/<32 hex>[...]`.
-/// A closing " (deleted)" of `/proc` does no harm.
+/// `/proc` may add " (deleted)" to the path.
 pub fn classify<'a>(path: &'a [u8], root: &[u8], storage: &[u8]) -> Spot<'a> {
     if let Some(inner) = below(path, storage).filter(|_| !storage.is_empty()) {
         let mut parts = inner.splitn(3, |&b| b == b'/');

@@ -1,27 +1,27 @@
 //! The `#!` line of a script, as Linux reads it.
 
-/// Bytes of the file that the kernel looks at (`BINPRM_BUF_SIZE`).
+/// Bytes of the file that the kernel reads (`BINPRM_BUF_SIZE`).
 pub const HEAD_BYTES: usize = 256;
-/// Interpreters that are scripts themselves may be nested this deep.
+/// Longest chain of interpreters that are scripts themselves.
 pub const MAX_DEPTH: usize = 5;
 
-/// Interpreter and its one optional argument.
+/// An interpreter and its one optional argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shebang<'a> {
     /// Path of the interpreter.
     pub interpreter: &'a [u8],
-    /// The rest of the line, blanks at both ends removed, if any.
+    /// The rest of the line without blanks at its ends; `None` if it is empty.
     pub argument: Option<&'a [u8]>,
 }
 
 /// What the head of a file says about how to run it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Head<'a> {
-    /// No `#!`.
+    /// The file does not begin with `#!`.
     Binary,
-    /// A script.
+    /// A script with an interpreter.
     Script(Shebang<'a>),
-    /// `#!` without an interpreter, or one whose name is cut off: `ENOEXEC`.
+    /// A `#!` line without an interpreter, or with one whose name is cut off: `ENOEXEC`.
     Broken,
 }
 
@@ -53,7 +53,7 @@ pub fn parse(head: &[u8]) -> Head<'_> {
     let end = rest.iter().position(|&b| b == b'\n' || b == 0);
     let line = trim(&rest[..end.unwrap_or(rest.len())]);
     let name_end = line.iter().position(|&b| blank(b));
-    // A line that fills the whole head may go on: only a name that is seen to end counts.
+    // A line that fills the whole head may go on beyond it, so the end of the name must lie in the head.
     if line.is_empty() || (end.is_none() && name_end.is_none() && head.len() >= HEAD_BYTES) {
         return Head::Broken;
     }

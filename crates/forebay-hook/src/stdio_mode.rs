@@ -9,10 +9,10 @@ const O_TRUNC: i32 = 0o1000;
 const O_APPEND: i32 = 0o2000;
 const O_CLOEXEC: i32 = 0o2000000;
 
-/// Flags for `open` that the `mode` of `fopen` asks for; `None` if it is no mode (`EINVAL`).
+/// The flags of `open` that the `mode` of `fopen` stands for; `None` if it is no mode (`EINVAL`).
 ///
-/// The letters after the first count up to a comma (`,ccs=`), and glibc looks
-/// at no more than seven of them.
+/// Letters after a comma (`,ccs=`) do not count, and glibc looks at no more than
+/// seven letters after the first.
 pub fn open_flags(mode: &[u8]) -> Option<i32> {
     let (first, rest) = mode.split_first()?;
     let mut flags = match first {
@@ -33,8 +33,8 @@ pub fn open_flags(mode: &[u8]) -> Option<i32> {
     Some(flags)
 }
 
-/// The mode with which the same file is opened once more: without `x`, for the file exists by now,
-/// and `w` as `r+`-like truncation is harmless. Writes into `out`, closes it with a NUL.
+/// The mode with which to open the same file once more. It has no `x`, because the file exists by now. A
+/// `w` stays, because a second truncation does no harm. Writes the mode and a NUL into `out`.
 pub fn reopen_mode<'o>(mode: &[u8], out: &'o mut [u8; 32]) -> &'o [u8] {
     let mut n = 0;
     let mut in_letters = true;

@@ -1,4 +1,4 @@
-//! Look-up of the next definition of a symbol, once, without a lock.
+//! Looks up the next definition of a symbol, once, without a lock.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
@@ -10,15 +10,15 @@ unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
 }
 
-/// `RTLD_NEXT`: the libraries after the one that asks.
+/// `RTLD_NEXT`: search the libraries after the calling one.
 const RTLD_NEXT: *mut c_void = usize::MAX as *mut c_void;
 const ENOSYS: c_int = 38;
 
 /// A symbol's next definition, looked up at first use.
 ///
-/// Two threads may look up at once; both find the same. `dlsym` gives the
-/// default version of a versioned symbol, which is what a program linked today
-/// would get.
+/// Two threads may look it up at once; both find the same. For a versioned
+/// symbol `dlsym` returns the default version, which a program linked today
+/// would get, too.
 pub struct Real {
     name: &'static CStr,
     at: AtomicPtr<c_void>,
@@ -33,7 +33,7 @@ impl Real {
         }
     }
 
-    /// Address of the definition. Where libc has none (an older release), the
+    /// Address of the definition. If libc has none because it is old, the
     /// address of a function that fails with `ENOSYS`.
     #[inline(always)]
     pub fn get(&self) -> *mut c_void {

@@ -1,10 +1,10 @@
-//! What can be learnt of the calling thread for little.
+//! Facts about the calling thread that cost little or no system call.
 
 use core::arch::asm;
 
 use crate::kernel::call;
 
-/// A value that no other living thread of this process has; never 0. It costs no system call.
+/// A number that no other living thread of this process has; never 0. It costs no system call.
 #[inline(always)]
 pub fn id() -> u64 {
     let id: u64;
@@ -26,9 +26,10 @@ pub fn id() -> u64 {
 pub fn cpu() -> Option<u32> {
     use core::arch::x86_64::{__cpuid, __rdtscp};
     use core::sync::atomic::{AtomicU32, Ordering};
-    /// Has the processor the instruction? 0: not asked, 1: no, 2: yes. To ask is slow in a virtual machine.
+    /// Whether the processor has the instruction. 0: not asked, 1: no, 2: yes. It is asked once, because to ask is
+    /// slow in a virtual machine.
     static HAS_RDTSCP: AtomicU32 = AtomicU32::new(0);
-    /// Linux puts number of processor and node together.
+    /// Linux puts the number of the processor into the low bits, and that of the node above.
     const CPU_BITS: u32 = 12;
     let has = match HAS_RDTSCP.load(Ordering::Relaxed) {
         0 => {
@@ -53,8 +54,7 @@ pub fn cpu() -> Option<u32> {
     None
 }
 
-/// The alternate signal stack of this thread, from its first address to the one behind it, and whether
-/// it is in use now.
+/// The addresses of this thread's alternate signal stack, and whether the thread runs on it now.
 pub fn signal_stack() -> (core::ops::Range<usize>, bool) {
     // SAFETY: zeroes are a valid value.
     let mut stack: libc::stack_t = unsafe { core::mem::zeroed() };

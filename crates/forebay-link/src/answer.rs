@@ -1,4 +1,4 @@
-//! Room for answers.
+//! The memory that takes an answer. The caller owns it, because this crate does not allocate.
 
 use core::ffi::c_char;
 use core::mem::MaybeUninit;
@@ -8,16 +8,16 @@ use forebay_wire::{MAX_PATH_BYTES, REPLY_HEADER_BYTES, Reply, ReplyKind, STATUS_
 
 use crate::socket::{Received, Room};
 
-/// Room for the reply of every operation but a listing.
+/// Longest reply in bytes, except for a listing.
 const SHORT_REPLY_BYTES: usize = REPLY_HEADER_BYTES + MAX_PATH_BYTES + 1;
 
 /// Why a request has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fail {
-    /// The errno for the program. `EIO`: the bridge can't be reached, or its answer makes no sense. `EPROTO`: it
-    /// speaks another version of the protocol.
+    /// The errno for the program. `EIO`: the bridge can't be reached, or its answer makes no sense. `EPROTO`: the
+    /// bridge speaks another version of the protocol.
     Errno(Errno),
-    /// Go on natively at the path in [`Answer::path`].
+    /// The path leaves the buffer: use [`Answer::path`] natively.
     Redirect,
 }
 
@@ -27,7 +27,7 @@ impl From<Errno> for Fail {
     }
 }
 
-/// Room for a reply, and the descriptor that came with it. Some 4 KiB, not initialised.
+/// Memory for a reply, and the descriptor that came with it. About 4 KiB, not initialised.
 pub struct Answer {
     buffer: MaybeUninit<[u8; SHORT_REPLY_BYTES + 1]>,
     len: usize,
@@ -37,7 +37,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Empty.
+    /// An empty answer.
     pub const fn new() -> Self {
         Answer {
             buffer: MaybeUninit::uninit(),
@@ -48,12 +48,12 @@ impl Answer {
         }
     }
 
-    /// `Reply::kind`.
+    /// [`Reply::kind`].
     pub fn kind(&self) -> ReplyKind {
         self.kind
     }
 
-    /// `Reply::aux`.
+    /// [`Reply::aux`].
     pub fn aux(&self) -> u64 {
         self.aux
     }
@@ -77,24 +77,24 @@ impl Answer {
         }
     }
 
-    /// The granted descriptor.
+    /// Takes the granted descriptor.
     ///
     /// # Errors
-    /// `EIO`: none came along, or it has been taken.
+    /// `EIO`: no descriptor came, or it was already taken.
     pub fn take_fd(&mut self) -> Result<OwnFd, Errno> {
         self.fd.take().ok_or(libc::EIO)
     }
 
-    /// The room for the next reply.
+    /// Empties the answer and lends its memory to the next reply.
     pub(crate) fn clear(&mut self, cloexec: bool) -> Room {
         self.len = 0;
         self.fd = None;
         let start = self.buffer.as_mut_ptr().cast::<u8>();
-        // SAFETY: the buffer has more than SHORT_REPLY_BYTES; whoever uses the room borrows the answer meanwhile.
+        // SAFETY: the buffer has more than SHORT_REPLY_BYTES. The user of the room borrows the answer meanwhile.
         unsafe { Room::new(start, SHORT_REPLY_BYTES, cloexec) }
     }
 
-    /// Takes over what came into the room.
+    /// Reads the reply that came into the room.
     pub(crate) fn fill(&mut self, got: Received) -> Result<(), Fail> {
         assert!(got.len <= SHORT_REPLY_BYTES);
         let start = self.buffer.as_ptr().cast::<u8>();

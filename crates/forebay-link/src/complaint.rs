@@ -1,11 +1,12 @@
-//! What a library says on standard error when there is no way to its bridge: one line per process and cause.
+//! Messages on standard error when a library cannot reach its bridge. The caller limits them to one line per process
+//! and cause.
 
 use forebay_hook::kernel::{self, Errno};
 use forebay_wire::PROTOCOL_VERSION;
 
 use crate::config::Config;
 
-/// The bridge could not be reached for as long as it is waited for.
+/// Says that the bridge could not be reached until patience ended.
 pub fn lost(config: &Config, why: Errno) {
     let reason: &[u8] = match why {
         libc::ENOENT => b"its socket is gone",
@@ -24,7 +25,7 @@ pub fn lost(config: &Config, why: Errno) {
     ]);
 }
 
-/// The bridge speaks another version of the protocol.
+/// Says that the bridge speaks another version of the protocol.
 pub fn other_version(config: &Config, theirs: u8) {
     let (mut ours_text, mut theirs_text) = ([0; 3], [0; 3]);
     let ours = kernel::decimal(u64::from(PROTOCOL_VERSION), &mut ours_text);

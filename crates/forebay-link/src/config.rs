@@ -1,15 +1,15 @@
-//! Where the buffer and its bridge are, as the environment says it.
+//! Reads from the environment where the buffer and its bridge are.
 
 use forebay_hook::environment;
 use forebay_wire::{ENV_ALIAS, ENV_BUFFER, ENV_SOCKET, ENV_STORAGE, MAX_PATH_BYTES};
 
-/// Environment variable: seconds for which a lost bridge is tried again.
+/// Environment variable: seconds for which a library tries again to reach a lost bridge.
 pub const ENV_RECONNECT: &str = "FOREBAY_RECONNECT_S";
 const RECONNECT_DEFAULT_S: u64 = 10;
-/// Room in `sockaddr_un`, without the NUL.
+/// Longest path in `sockaddr_un`, without the NUL.
 pub const MAX_SOCKET_PATH_BYTES: usize = 107;
 
-/// A string with a fixed place. All zeroes: empty.
+/// A string in an array of fixed size. All zeroes is the empty string.
 pub struct Text<const N: usize> {
     bytes: [u8; N],
     len: usize,
@@ -21,13 +21,13 @@ impl<const N: usize> Text<N> {
         len: 0,
     };
 
-    /// Copies `value`. False: there is no room for it and a NUL; the text is what it was.
+    /// Copies `value`. False if the array cannot hold `value` and a NUL; the text stays as it was.
     #[must_use]
     pub fn set(&mut self, value: &[u8]) -> bool {
         let fits = value.len() < N;
         if fits {
             self.bytes[..value.len()].copy_from_slice(value);
-            // Closed with a NUL, whatever stood here before.
+            // An earlier, longer value may have left bytes here.
             self.bytes[value.len()] = 0;
             self.len = value.len();
         }
@@ -41,7 +41,7 @@ impl<const N: usize> Text<N> {
     }
 }
 
-/// Where the bridge is. All zeroes is a valid, empty value.
+/// Where the buffer and its bridge are. All zeroes is a valid, empty value.
 pub struct Config {
     root: Text<{ MAX_PATH_BYTES + 1 }>,
     alias: Text<{ MAX_PATH_BYTES + 1 }>,
@@ -60,8 +60,8 @@ impl Config {
         reconnect_ns: 0,
     };
 
-    /// Takes over what the entries `NAME=value` of an environment say. False: `FOREBAY_BUFFER` or `FOREBAY_SOCKET` is
-    /// missing, too long or no absolute path, and there is no buffer.
+    /// Reads the entries `NAME=value` of an environment. False if there is no buffer: `FOREBAY_BUFFER` or
+    /// `FOREBAY_SOCKET` is missing, too long or no absolute path.
     #[must_use]
     pub fn read<'e>(&mut self, entries: impl Iterator<Item = &'e [u8]>) -> bool {
         let mut fits = true;
@@ -92,7 +92,7 @@ impl Config {
         self.root.get()
     }
 
-    /// Another spelling of it; may be empty.
+    /// Another spelling of the buffer root; may be empty.
     #[inline]
     pub fn alias(&self) -> &[u8] {
         self.alias.get()
@@ -109,7 +109,7 @@ impl Config {
         self.storage.get()
     }
 
-    /// How long a lost bridge is tried again, in nanoseconds.
+    /// For how many nanoseconds a lost bridge is tried again.
     pub(crate) fn reconnect_ns(&self) -> u64 {
         self.reconnect_ns
     }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_buffer_or_with_one_that_can_not_be_there_is_none() {
+    fn a_missing_or_impossible_root_or_socket_means_no_buffer() {
         let (buffer, socket) = ("FOREBAY_BUFFER=/b", "FOREBAY_SOCKET=/s");
         assert!(read(&[buffer, socket]).is_some());
         assert!(read(&[buffer]).is_none() && read(&[socket]).is_none());

@@ -1,15 +1,15 @@
-//! One request, one reply.
+//! One request and its reply.
 //!
-//! The reply always belongs to the request: its number is compared, and what
-//! an interrupted predecessor left in the socket is thrown away. When the
-//! connection breaks, the same request goes out again under the same token,
-//! marked as a retry, for as long as the bridge may need to come back.
+//! The reply always belongs to the request: its number is compared, and replies
+//! to interrupted requests are dropped. When the connection breaks, the same
+//! request goes out again under the same token, marked as a retry, until patience
+//! ends.
 //!
-//! A request goes through the memory that the connection shares with the bridge
-//! ([`crate::lane`]), if it has some and the bridge looks there, else through its
-//! socket ([`crate::socket`]). It is started and ended in two steps, between which
-//! the caller may do something else: several requests in flight have a connection
-//! each, so that none waits behind another.
+//! A request goes through the lane of its connection ([`crate::lane`]) if there is
+//! one and the bridge attends to it, else through the socket ([`crate::socket`]).
+//! An exchange has two steps, start and finish, and the caller may do something
+//! else in between. Each request in flight has its own connection, so that none
+//! waits for another.
 
 use core::ffi::c_int;
 
@@ -24,39 +24,40 @@ use crate::process::Process;
 use crate::retry::{Next, Retry};
 use crate::socket::{self, Broken, Received, Room};
 
-/// What a request needs from its first attempt to its answer.
+/// The state of a request from its first attempt to its answer.
 pub struct Exchange<'a> {
     config: &'a Config,
     process: Option<&'static Process>,
     pid: c_int,
     seq: u32,
-    /// It asks for an open: the answer may be a name.
+    /// The request is an open, whose answer may be a name.
     may_open: bool,
 }
 
-/// A request that is on its way.
+/// A request that was handed over.
 pub enum Sent {
-    /// In the lane; the socket would need the ids.
     ByLane {
         posted: Posted,
-        /// Count of forbidden late opens before it was posted.
+        /// Count of forbidden late opens before the request was posted.
         forbidden: u32,
+        /// Effective user and group, in case the request has to go by the socket.
         ids: (u32, u32),
     },
+    /// Holds the descriptor of the socket.
     BySocket(c_int),
 }
 
 /// What became of a grant by name.
 enum Named {
-    /// It is none.
+    /// The answer is not a grant by name.
     Nothing,
     Open(OwnFd),
-    /// It can't be used: a descriptor has to be asked for.
+    /// The name can't be used: the client must ask for a descriptor.
     Late,
 }
 
 impl<'a> Exchange<'a> {
-    /// Gives `request` its token. `(process, pid)` is who asks.
+    /// Gives `request` its token. `(process, pid)` is the asking process.
     pub fn new(
         config: &'a Config,
         (process, pid): (Option<&'static Process>, c_int),
@@ -75,7 +76,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The process that asks.
+    /// Process id of the asking process.
     pub fn pid(&self) -> c_int {
         self.pid
     }
@@ -91,8 +92,8 @@ impl<'a> Exchange<'a> {
         self.finish(&mut lease, message, sent, room)
     }
 
-    /// The first half of an attempt: hands the request over. From the moment when the bridge may have the message it
-    /// is marked as a retry.
+    /// The first half of an attempt: hands the request over. Once the bridge may have received `message`, it is marked
+    /// as a retry.
     pub fn start(&self, lease: &mut Lease<'_>, message: &mut [u8]) -> Result<Sent, Broken> {
         let ids = kernel::effective_ids();
         if let Some(page) = lease.lane(ids) {
@@ -110,7 +111,7 @@ impl<'a> Exchange<'a> {
         self.send(lease, message, ids).map(Sent::BySocket)
     }
 
-    /// Waits for the answer to what was started, and starts it again as long as that makes sense.
+    /// Waits for the answer. Starts the request again when the connection breaks, until patience ends.
     pub fn finish(
         &self,
         lease: &mut Lease<'_>,
@@ -146,7 +147,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Would [`Exchange::finish`] find an answer, or the end of the connection, at once?
+    /// True if [`Exchange::finish`] would at once find an answer, or the end of the connection.
     pub fn is_ready(lease: &Lease<'_>, sent: &Result<Sent, Broken>) -> bool {
         let said = |fd| !socket::is_silent(fd);
         match sent {
@@ -161,7 +162,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Hands the request over to the socket.
+    /// Sends the request by the socket.
     fn send(
         &self,
         lease: &mut Lease<'_>,
@@ -180,14 +181,14 @@ impl<'a> Exchange<'a> {
             lease.use_lane(page, ids);
         }
         match socket::send(fd, self.pid, ids, message) {
-            // A bridge that refuses a connection says why before it stops to listen.
+            // EPIPE: the bridge refused the connection. It said why before that, so the answer is read all the same.
             Ok(()) | Err(Broken::Connection(libc::EPIPE)) => Request::mark_retry(message),
             Err(broken) => return Err(broken),
         }
         Ok(fd)
     }
 
-    /// The second half of an attempt.
+    /// The second half of an attempt: waits for the answer.
     fn answer(
         &self,
         lease: &mut Lease<'_>,
@@ -216,7 +217,7 @@ impl<'a> Exchange<'a> {
         Ok(got)
     }
 
-    /// The answer to what was posted in the lane. `None`: the request has to go by the socket.
+    /// Waits for the answer in the lane. `None`: the request has to go by the socket.
     fn answer_by_lane(
         &self,
         lease: &Lease<'_>,
@@ -224,7 +225,7 @@ impl<'a> Exchange<'a> {
         (posted, forbidden): (Posted, u32),
         room: &Room,
     ) -> Result<Option<Received>, Broken> {
-        // Whatever becomes of it: through the socket only a descriptor will do.
+        // If the request has to go by the socket, only a descriptor will do.
         self.mark_by_name(message, false);
         let page = lease.page().ok_or(Broken::Connection(libc::EBADF))?;
         let mut got = match lane::wait(page, posted, room, self.seq)? {
@@ -240,7 +241,7 @@ impl<'a> Exchange<'a> {
             Named::Nothing => {}
             Named::Open(fd) => got.fd = Some(fd),
             Named::Late => {
-                // The same request once more: it may have made what it opens.
+                // The bridge may have created the file for this request, so it goes out again as a retry.
                 Request::mark_retry(message);
                 return Ok(None);
             }
@@ -254,7 +255,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// How long to wait for a lost bridge: only once.
+    /// How long to wait for a lost bridge. After one vain wait, later requests of the process do not wait.
     fn patience_ns(&self) -> u64 {
         match self.process {
             Some(p) if p.lost.get() => 0,
@@ -281,7 +282,7 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// Opens what was granted by name, if something was.
+/// Opens the file, if the answer is a grant by name.
 fn open_named(
     lease: &Lease<'_>,
     page: &LanePage,
@@ -295,11 +296,11 @@ fn open_named(
     let fd = match unsafe { kernel::openat(libc::AT_FDCWD, path, flags, 0) } {
         Ok(fd) => OwnFd(fd),
         Err(e @ (libc::EMFILE | libc::ENFILE)) => return Err(Broken::Final(e)),
-        // Removed meanwhile, or this process sees other files or has less rights than its user.
+        // The file was removed meanwhile, or this process has another mount namespace or fewer rights than its user.
         Err(_) => return Ok(Named::Late),
     };
-    // The bridge lives that gave the name, and has not asked meanwhile whether somebody has the file open:
-    // whoever asks from now on sees that we have.
+    // The open counts if the bridge that gave the name still lives, and has not forbidden late opens meanwhile. From
+    // now on the bridge sees that the file is open.
     let in_time = page.words.late_opens_forbidden() == forbidden
         && lease.connected().is_some_and(socket::is_silent);
     Ok(match in_time {

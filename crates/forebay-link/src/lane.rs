@@ -1,10 +1,10 @@
-//! Requests through memory that a connection shares with the bridge.
+//! Requests through the memory that a connection shares with the bridge.
 //!
-//! The memory belongs to the connection: whoever holds its lease is alone with it,
-//! and it goes when the connection goes. A forked child does not have it
-//! (`MADV_DONTFORK`), as it does not use its parent's connections. The bridge
-//! judges what comes here by the credentials with which the memory was asked for,
-//! so a thread that has others uses the socket.
+//! The memory belongs to the connection. Only the holder of the connection's lease
+//! uses it, and it is unmapped when the connection ends. A forked child does not
+//! have it (`MADV_DONTFORK`), and does not use its parent's connections either.
+//! The bridge judges requests in it by the credentials of the request that asked
+//! for the memory, so a thread with other credentials uses the socket.
 
 use core::ffi::c_int;
 
@@ -15,36 +15,36 @@ use forebay_wire::{LANE_BYTES, LANE_REQUEST_BYTES, LanePage, Op, Request, Seen, 
 use crate::process::Process;
 use crate::socket::{self, Broken, Received, Room, belongs};
 
-/// Looks at the lane, of 25 ns each, until the thread lets others run once: who answers may need its processor.
+/// Looks at the lane, of 25 ns each, before the thread yields its processor, which the bridge may need.
 const LOOKS_PER_YIELD: u32 = 32;
-/// The same where that is so.
+/// Looks before the thread yields, if the bridge certainly needs a processor: see [`post`].
 const LOOKS_WHERE_CROWDED: u32 = 1;
-/// So often it lets others run before it turns to the socket.
+/// Yields before the client turns to the socket.
 const YIELDS: u32 = 128;
 
 /// What became of a request.
 pub enum Passed {
     /// The reply is in the room.
     Answered(Received),
-    /// The bridge has it; the reply comes by the socket.
+    /// The bridge has the request; the reply comes by the socket.
     Beside,
-    /// The bridge does not have it, and it goes by the socket.
+    /// The bridge does not have the request; it has to go by the socket.
     Unattended,
 }
 
-/// How to wait for the answer to what was posted: looks until others run once.
+/// A request in the lane, and how often to look for its answer before the thread yields.
 #[derive(Clone, Copy)]
 pub struct Posted {
     looks_per_yield: u32,
 }
 
-/// Puts a request into the lane. `None`: it does not fit, or nobody attends; it goes by the socket.
+/// Puts a request into the lane. `None` if it does not fit, or the bridge does not attend: it goes by the socket.
 pub fn post(page: &LanePage, message: &[u8]) -> Option<Posted> {
     let words = &page.words;
     if message.len() > LANE_REQUEST_BYTES || !words.clear() {
         return None;
     }
-    // SAFETY: the length was looked at; the caller holds the connection.
+    // SAFETY: the length was checked above; the caller holds the connection.
     unsafe {
         core::ptr::copy_nonoverlapping(message.as_ptr(), page.request(), message.len());
     }
@@ -62,7 +62,7 @@ pub fn post(page: &LanePage, message: &[u8]) -> Option<Posted> {
     })
 }
 
-/// Waits for the answer to the request of number `seq` that was posted.
+/// Waits for the answer to the posted request of number `seq`.
 pub fn wait(page: &LanePage, posted: Posted, room: &Room, seq: u32) -> Result<Passed, Broken> {
     let words = &page.words;
     let looks_per_yield = posted.looks_per_yield;
@@ -100,7 +100,7 @@ pub fn wait(page: &LanePage, posted: Posted, room: &Room, seq: u32) -> Result<Pa
     }
 }
 
-/// Asks for shared memory beside the connection `fd`. Null: there is none to be had.
+/// Asks the bridge for shared memory beside the connection `fd`. Null if the bridge gives none, or it can't be mapped.
 pub fn open(
     fd: c_int,
     process: &Process,
@@ -118,7 +118,7 @@ pub fn open(
         return none;
     };
     socket::send(fd, pid, ids, &message[..len])?;
-    // SAFETY: the message is sent, and its room is as long as it is said to be.
+    // SAFETY: the message was sent and is not needed any more; the room is as long as the array.
     let room = unsafe { Room::new(message.as_mut_ptr(), message.len(), true) };
     let (got, _) = match socket::receive(fd, &room, request.seq, 0) {
         Ok(got) => got,
@@ -129,7 +129,7 @@ pub fn open(
         return none;
     };
     let prot = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: asks for a new mapping, and keeps it from children.
+    // SAFETY: makes a new mapping, and keeps it from children.
     let page = unsafe {
         let Ok(at) = call!(
             libc::SYS_mmap,

@@ -1,13 +1,13 @@
-//! The client side of the protocol for libraries in programs: the preload library, and every other that asks a bridge
-//! from inside a process that is not its own.
+//! The client side of the protocol for libraries that live in a foreign process, such as the preload library.
 //!
-//! No std, no allocation, no thread-local storage, no lock that is waited for: a request may come before `main`, from a
-//! signal handler, from a child of `vfork`, or after the program has closed all descriptors. `errno` stays as it is.
+//! It uses no std, no allocation and no thread-local storage, and never waits for a lock: a request may come before
+//! `main`, from a signal handler, from a child of `vfork`, or after the program has closed all descriptors. It leaves
+//! `errno` as it is.
 //!
-//! A library has one [`Link`], a `static`. [`Link::ask`] makes one request and waits for its answer;
-//! [`Link::begin`] hands a request over and gives a [`Ticket`], with which the answer is collected when it is wanted.
-//! Each request in flight has a connection of its own, so one that takes long holds up no other, and answers may be
-//! collected in any order.
+//! A library has one [`Link`] in a `static`. [`Link::ask`] makes one request and waits for its answer.
+//! [`Link::begin`] hands a request over and returns a [`Ticket`]; [`Ticket::finish`] collects the answer later. Each
+//! request in flight has its own connection. So a slow request delays no other, and answers may be collected in any
+//! order.
 //!
 //! ```no_run
 //! use forebay_link::{Answer, Config, Link};
@@ -30,9 +30,9 @@
 //! | [`process`] | state that a child must not inherit |
 //! | [`pool`] | connections |
 //! | [`exchange`] | one request, one reply |
-//! | [`lane`], [`socket`] | its two ways to the bridge |
-//! | [`spin`], [`retry`] | how to wait, and how often to try |
-//! | [`complaint`] | what is said when there is no way |
+//! | [`lane`], [`socket`] | the two ways of a request to the bridge |
+//! | [`spin`], [`retry`] | how long to poll, and how often to try |
+//! | [`complaint`] | messages when the bridge can't be reached |
 #![no_std]
 // Libraries in programs map memory and pass descriptors without the standard library.
 #![allow(unsafe_code)]
@@ -83,77 +83,77 @@ impl Link {
         }
     }
 
-    /// The state, if this process owns it, and its pid. A child that shares its parent's memory gets `None`.
+    /// The state of this process, and its pid. The state is `None` in a child that shares its parent's memory.
     fn own(&self) -> (Option<&'static Process>, c_int) {
         let pid = kernel::getpid();
         let mine = |process: &&Process| process.claim(pid, || self.doors.forget_inherited());
         (self.process.get().filter(mine), pid)
     }
 
-    /// Does this process own its memory (no child of `vfork`)?
+    /// True if this process owns its memory; false in a child of `vfork`.
     pub fn is_owner(&self) -> bool {
         self.own().0.is_some()
     }
 
-    /// At load time, while there is one thread: claims the state.
+    /// Claims the state for this process. For load time, while there is one thread.
     pub fn start(&self) {
         self.own();
     }
 
-    /// For a fork handler: claims the state at once, so that a child that calls `vfork` before its first request stays
-    /// the owner.
+    /// Claims the state for a forked child. Without this, a child that calls `vfork` before its first request would
+    /// lose the state to its own child. For a fork handler.
     ///
     /// # Safety
-    /// This is the only thread of a new process.
+    /// The calling thread is the only one of a new process.
     pub unsafe fn after_fork_in_child(&self) {
         // SAFETY: the caller's promise.
         unsafe { self.process.wipe() };
         self.own();
     }
 
-    /// The process changed its identity: connections must be made anew.
+    /// Makes later requests connect anew, because the process has changed its user or groups.
     pub fn identity_changed(&self) {
         if let (Some(process), _) = self.own() {
             process.identity_changed();
         }
     }
 
-    /// Is `fd` one of the connections? The program does not know it then.
+    /// True if `fd` is one of the connections, which the program does not know.
     #[inline]
     pub fn is_ours(&self, fd: c_int) -> bool {
         self.doors.is_ours(fd)
     }
 
-    /// Makes the number `fd` free if a connection stands there. False if it is in use at this moment.
+    /// Closes the connection at the number `fd`, if there is one. False if a request is using it.
     pub fn make_way(&self, fd: c_int) -> bool {
         if !self.is_ours(fd) {
             return true;
         }
         match self.own() {
             (Some(process), _) => self.doors.make_way(process, fd),
-            // A child that shares our memory has its own descriptors.
+            // A child of `vfork` has its own descriptors, so nothing has to be closed in the shared memory.
             (None, _) => true,
         }
     }
 
-    /// The lowest number from `first` to `last` at which a connection stands.
+    /// The lowest number from `first` to `last` that is a connection.
     pub fn next_connection(&self, first: u32, last: u32) -> Option<u32> {
         let lowest = self.doors.within(first, last).min();
         lowest.map(|fd| fd as u32)
     }
 
-    /// Closes every connection from `first` to `last` that is not in use at this moment.
+    /// Closes every connection from `first` to `last` that no request is using.
     pub fn make_way_for_range(&self, first: u32, last: u32) {
         for fd in self.doors.within(first, last) {
             self.make_way(fd);
         }
     }
 
-    /// Sends `request` and waits for the answer. `cloexec`: how a granted descriptor is to be. Client, number and retry
-    /// mark of the request are filled in.
+    /// Sends `request` and waits for the answer. With `cloexec` a granted descriptor closes on exec. Fills in client,
+    /// number and retry mark of the request.
     ///
     /// # Errors
-    /// What the bridge says, and see [`Fail::Errno`]; `ENAMETOOLONG` if the request is too long.
+    /// The error that the bridge answers; those of [`Fail::Errno`]; `ENAMETOOLONG` if the request is too long.
     pub fn ask(
         &self,
         config: &Config,
@@ -166,7 +166,8 @@ impl Link {
         answer.fill(got)
     }
 
-    /// Like [`Link::ask`], for a listing: the reply goes into memory of the caller. Gives body length and `aux`.
+    /// Like [`Link::ask`], for a listing: the reply goes into memory of the caller. Returns the length of the body and
+    /// `aux`.
     ///
     /// # Errors
     /// As [`Link::ask`].
@@ -204,14 +205,14 @@ impl Link {
         }
     }
 
-    /// Hands `request` over, encoded into `message`, and does not wait for its answer: [`Ticket::finish`] collects it in
-    /// `answer`. It waits for the bridge only where a connection gets its shared memory, once in its life. `message`
-    /// needs [`MAX_REQUEST_BYTES`] for any request. The other arguments are those of [`Link::ask`].
+    /// Encodes `request` into `message` and hands it over, without waiting for its answer. [`Ticket::finish`] puts the
+    /// answer into `answer`. The call waits for the bridge only when a connection gets its lane, once per connection.
+    /// [`MAX_REQUEST_BYTES`] are enough for any `message`. The other arguments are those of [`Link::ask`].
     ///
-    /// Up to 16 requests in flight use connections that stay; each further one makes its own.
+    /// Up to 16 requests in flight use lasting connections; each further request makes its own.
     ///
     /// # Errors
-    /// `ENAMETOOLONG`: the request does not fit `message`. All other errors come when the answer is collected.
+    /// `ENAMETOOLONG`: the request does not fit `message`. [`Ticket::finish`] reports all other errors.
     pub fn begin<'a>(
         &'a self,
         config: &'a Config,
@@ -255,7 +256,7 @@ fn run_long(
     exchange.run(lease, &mut long[..n], room)
 }
 
-/// A request in flight. Without [`Ticket::finish`] its answer is thrown away; it may be carried out all the same.
+/// A request in flight. If the ticket is dropped, the answer is lost, but the bridge may carry the request out.
 #[must_use = "the answer is collected by finish()"]
 pub struct Ticket<'a>(Option<InFlight<'a>>);
 
@@ -269,24 +270,25 @@ struct InFlight<'a> {
 }
 
 impl InFlight<'_> {
-    /// Is this a forked child of the process that asked?
+    /// True in a forked child of the process that asked.
     fn is_inherited(&self) -> bool {
         kernel::getpid() != self.exchange.pid()
     }
 }
 
 impl Ticket<'_> {
-    /// Would [`Ticket::finish`] return without waiting for the bridge, unless the connection has to be made anew?
+    /// True if [`Ticket::finish`] would return without waiting for the bridge. After a broken connection it may still
+    /// wait for a new one.
     pub fn is_ready(&self) -> bool {
         self.0
             .as_ref()
             .is_none_or(|r| Exchange::is_ready(&r.lease, &r.sent))
     }
 
-    /// Waits for the answer. It is in the [`Answer`] that [`Link::begin`] was given.
+    /// Waits for the answer, which goes into the [`Answer`] that [`Link::begin`] was given.
     ///
     /// # Errors
-    /// As [`Link::ask`]; `ECHILD` in a forked child: the answer belongs to its parent.
+    /// As [`Link::ask`]. `ECHILD` in a forked child, because the answer belongs to its parent.
     pub fn finish(mut self) -> Result<(), Fail> {
         let Some(mut flight) = self.0.take() else {
             return Err(Fail::Errno(libc::EINVAL));
@@ -308,7 +310,7 @@ impl Drop for Ticket<'_> {
         if let Some(flight) = self.0.take()
             && flight.is_inherited()
         {
-            // The slot is the parent's; in this process it may be somebody else's by now.
+            // The slot was the parent's. In this process another request may hold it by now.
             mem::forget(flight);
         }
     }

@@ -1,16 +1,17 @@
 //! Connections to the bridge.
 //!
-//! Up to [`MAX_CONNECTIONS`] sockets, each guarded by a try-lock: nobody ever
-//! waits for a lock, so a signal handler or a second thread simply takes
-//! another one, or a connection for one request. They stand at high descriptor
-//! numbers, because a program may rely on `open` giving the lowest free one.
+//! A process has up to [`MAX_CONNECTIONS`] sockets, each guarded by a try-lock.
+//! Nobody waits for a lock: a signal handler or a second thread takes another
+//! socket, or makes a connection for one request. Connections have high descriptor
+//! numbers, because a program may rely on `open` returning the lowest free one.
 //!
-//! A program may close descriptors that it does not know. Through libc that is
-//! seen, and [`Doors`] says which are ours; through a bare system call it is not. So every
-//! use of a connection first looks for the mark that it carries in the kernel:
-//! our bytes never go into a descriptor of the program that has taken the
-//! number. Before a descriptor is closed, its socket cookie is compared, too,
-//! which the kernel never gives out twice.
+//! A program may close descriptors that it does not know. If it closes them
+//! through libc, a hook sees it, and [`Doors`] says which are connections. A bare
+//! system call goes unseen, and the program may then get the same number for a
+//! file of its own. So every use of a connection first checks the mark that the
+//! connection carries in the kernel, and a request never goes into a file of the
+//! program. Before a descriptor is closed, its socket cookie is compared, too;
+//! the kernel never uses a cookie twice.
 
 use core::ffi::c_int;
 use core::ptr::null_mut;
@@ -23,23 +24,22 @@ use forebay_wire::{LANE_BYTES, LanePage};
 use crate::process::{MAX_CONNECTIONS, Process};
 use crate::socket::connect;
 
-/// Requests through a socket before the connection gets shared memory: a process that asks little saves the
-/// time to set it up.
+/// Requests through a socket before the connection gets a lane. A process with few requests saves the time to set
+/// it up.
 const LANE_AFTER: u32 = 8;
 
-/// The mark of a connection: the signal for asynchronous input, of which there is none. Asking for it is the
-/// cheapest call that tells one open file from another.
+/// The mark of a connection: its signal for asynchronous input, which is never switched on. To ask for this signal
+/// is the cheapest system call that tells two open files apart.
 const MARK_SIGNAL: c_int = 61;
-/// `fcntl` commands.
+/// `fcntl` commands, which the `libc` crate lacks.
 const F_SETSIG: c_int = 10;
 const F_GETSIG: c_int = 11;
 
 /// One connection of the pool. All zeroes: free and not connected.
 pub struct Slot {
-    /// The thread that uses it ([`thread::id`]), 0 for none.
+    /// The thread that uses the slot ([`thread::id`]), 0 for none.
     busy: AtomicU64,
-    /// Place of that use on the thread's stack; 0 while it is not known, or if the use goes on after the call that
-    /// began it.
+    /// Stack address of the call that uses the slot. 0 while it is not known, or if the use outlasts that call.
     frame: AtomicUsize,
     /// Descriptor plus one, 0 if not connected.
     fd1: AtomicI32,
@@ -47,15 +47,15 @@ pub struct Slot {
     cookie: AtomicU64,
     /// Requests through the socket, up to [`LANE_AFTER`].
     requests: AtomicU32,
-    /// Memory that it shares with the bridge; null for none.
+    /// The lane of the connection; null for none.
     lane: AtomicPtr<LanePage>,
-    /// Effective user and group that asked for it.
+    /// Effective user and group that asked for the lane.
     lane_uid: AtomicU32,
     lane_gid: AtomicU32,
 }
 
-/// Descriptors plus one and cookies of all slots once more, in memory that a
-/// forked child inherits: it has to know which descriptors it should close.
+/// A copy of the descriptors (plus one) and cookies of all slots, in memory that a
+/// forked child inherits: the child must close these descriptors.
 pub struct Doors {
     open: [AtomicI32; MAX_CONNECTIONS],
     cookies: [AtomicU64; MAX_CONNECTIONS],
@@ -66,17 +66,17 @@ pub struct Doors {
 /// How long a connection is used.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Use {
-    /// Until the call returns that takes it. A jump out of that call ends the use, too.
+    /// Until the current call returns. A jump out of that call ends the use, too.
     InThisCall,
-    /// Longer, by whichever thread.
+    /// Beyond the current call, and perhaps by another thread.
     Beyond,
 }
 
-/// A connection that the caller has for itself.
+/// A connection that only the caller uses.
 pub enum Lease<'l> {
-    /// One of the pool: slot `at` of a process.
+    /// A connection of the pool. The number is its slot in the process.
     Slot(&'l Doors, &'static Process, usize),
-    /// For one request; closed at the end.
+    /// A connection for one request, closed afterwards.
     Transient(Option<OwnFd>),
 }
 
@@ -102,7 +102,7 @@ impl<'l> Lease<'l> {
         }
     }
 
-    /// The socket, connected to the one at `path` if need be.
+    /// The socket. Connects to the bridge's socket at `path` if there is no connection yet.
     pub fn socket(&mut self, path: &[u8]) -> Result<c_int, Errno> {
         match self {
             Lease::Transient(Some(fd)) => Ok(fd.0),
@@ -126,7 +126,7 @@ impl<'l> Lease<'l> {
         }
     }
 
-    /// The socket, if it is there still.
+    /// The socket, if it is still connected.
     pub fn connected(&self) -> Option<c_int> {
         match self {
             Lease::Transient(fd) => fd.as_ref().map(|fd| fd.0),
@@ -137,13 +137,13 @@ impl<'l> Lease<'l> {
         }
     }
 
-    /// The memory shared with the bridge, if it is there.
+    /// The lane of the connection, if it has one.
     pub fn page(&self) -> Option<&LanePage> {
-        // SAFETY: mapped until the slot forgets its connection, which only the holder of the lease does.
+        // SAFETY: the lane is mapped until the slot forgets its connection, which only the holder of the lease does.
         unsafe { self.slot()?.lane.load(Ordering::Relaxed).as_ref() }
     }
 
-    /// The same, if a caller of this user and group may use it.
+    /// The lane of the connection, if a caller with this effective user and group may use it.
     pub fn lane(&self, ids: (u32, u32)) -> Option<&LanePage> {
         let Lease::Slot(_, process, at) = self else {
             return None;
@@ -158,7 +158,7 @@ impl<'l> Lease<'l> {
         (own == ids && slot.generation.load(Ordering::Relaxed) == current).then_some(page)
     }
 
-    /// Counts a request through the socket. True once, when it is time to ask for shared memory.
+    /// Counts a request through the socket. True exactly once, when it is time to ask for a lane.
     pub fn is_due_for_lane(&self) -> bool {
         let Some(slot) = self.slot() else {
             return false;
@@ -171,7 +171,7 @@ impl<'l> Lease<'l> {
         before == LANE_AFTER
     }
 
-    /// Uses the memory that a caller of this user and group was given; null for none.
+    /// Stores the lane that a caller with this effective user and group was given; null for none.
     pub fn use_lane(&self, page: *const LanePage, ids: (u32, u32)) {
         if let Some(slot) = self.slot() {
             slot.lane_uid.store(ids.0, Ordering::Relaxed);
@@ -180,7 +180,7 @@ impl<'l> Lease<'l> {
         }
     }
 
-    /// The connection broke.
+    /// Drops the connection after it broke.
     pub fn broken(&mut self) {
         match self {
             Lease::Slot(doors, process, at) => process.slots[*at].forget_if_ours(doors, *at),
@@ -198,7 +198,7 @@ impl Drop for Lease<'_> {
 }
 
 impl Slot {
-    /// Takes the slot if it is free, or if the use that holds it has been left by a jump out of a signal handler.
+    /// Takes the slot if it is free, or if its user, the same thread, has jumped out of the call that took it.
     fn enter(&self, me: u64, here: usize, how_long: Use) -> bool {
         let free = self
             .busy
@@ -228,7 +228,7 @@ impl Slot {
         doors.lowest.fetch_min(fd, Ordering::Relaxed);
     }
 
-    /// Closes the connection, unless its number stands for something else by now.
+    /// Forgets the connection. Closes the descriptor only if it still is that connection.
     fn forget_if_ours(&self, doors: &Doors, at: usize) {
         let fd = self.fd1.load(Ordering::Relaxed) - 1;
         if fd >= 0 {
@@ -241,7 +241,7 @@ impl Slot {
         self.requests.store(0, Ordering::Relaxed);
         let lane = self.lane.swap(null_mut(), Ordering::Relaxed);
         if !lane.is_null() {
-            // SAFETY: mapped for this connection, of which the caller holds the lease.
+            // SAFETY: the lane was mapped for this connection, whose lease the caller holds.
             unsafe { kernel::unmap(lane.cast(), LANE_BYTES) };
         }
         let fd = self.fd1.swap(0, Ordering::Relaxed) - 1;
@@ -252,8 +252,8 @@ impl Slot {
     }
 }
 
-/// Does the stack frame at `frame` no longer exist, seen from `here` in the same thread? A signal handler runs
-/// deeper in the stack than what it interrupts, or on the stack for signals.
+/// True if the stack frame at `frame` no longer exists, seen from the address `here` in the same thread. A signal
+/// handler runs below the frames that it interrupts, or on the alternate signal stack.
 #[cold]
 fn was_left(frame: usize, here: usize) -> bool {
     let (signal_stack, in_use) = thread::signal_stack();
@@ -269,7 +269,7 @@ fn is_marked(fd: c_int) -> bool {
     kernel::fcntl(fd, F_GETSIG, 0) == Ok(MARK_SIGNAL)
 }
 
-/// Identity of a socket; `None` if the descriptor is none.
+/// The kernel's identity of a socket; `None` if the descriptor is no socket.
 fn cookie(fd: c_int) -> Option<u64> {
     let mut id = 0u64;
     let mut len = 8u32;
@@ -301,7 +301,7 @@ impl Doors {
         cookie(fd) == Some(self.cookies[at].load(Ordering::Relaxed))
     }
 
-    /// In a forked child: closes the connections of the parent.
+    /// Closes the connections of the parent. For a forked child.
     pub fn forget_inherited(&self) {
         for (at, open) in self.open.iter().enumerate() {
             let fd = open.swap(0, Ordering::AcqRel) - 1;
@@ -311,7 +311,7 @@ impl Doors {
         }
     }
 
-    /// Is `fd` one of the connections? The program does not know it then.
+    /// True if `fd` is one of the connections, which the program does not know.
     #[inline]
     pub fn is_ours(&self, fd: c_int) -> bool {
         fd >= self.lowest.load(Ordering::Relaxed) && self.slot_of(fd).is_some()
@@ -323,7 +323,7 @@ impl Doors {
         self.is_open_at(at, fd).then_some(at)
     }
 
-    /// Makes the number `fd` free if a connection of `process` stands there. False if it is in use at this moment.
+    /// Closes the connection of `process` at the number `fd`, if there is one. False if a request is using it.
     pub fn make_way(&self, process: &'static Process, fd: c_int) -> bool {
         let Some(at) = self.slot_of(fd) else {
             return true;
@@ -338,7 +338,7 @@ impl Doors {
         true
     }
 
-    /// The numbers from `first` to `last` at which connections stand.
+    /// The numbers from `first` to `last` that are connections.
     pub fn within(&self, first: u32, last: u32) -> impl Iterator<Item = c_int> {
         let any = i64::from(last) >= i64::from(self.lowest.load(Ordering::Relaxed));
         let all = if any { &self.open[..] } else { &[] };
@@ -354,19 +354,19 @@ mod tests {
 
     #[test]
     fn a_use_that_was_jumped_out_of_is_told_from_one_that_goes_on_below() {
-        // Deeper in the stack means a lower address.
+        // The stack grows towards lower addresses.
         assert!(was_left(1000, 2000));
         assert!(!was_left(2000, 1000));
         assert!(!was_left(0, 2000));
     }
 
     #[test]
-    fn a_slot_has_one_user_until_he_leaves() {
+    fn a_slot_has_one_user_until_that_one_leaves() {
         // SAFETY: all zeroes is a free slot.
         let slot: Slot = unsafe { core::mem::zeroed() };
         assert!(slot.enter(1, 5000, Use::InThisCall));
         assert!(!slot.enter(2, 9000, Use::InThisCall));
-        // The same thread in a signal handler, and after a jump out of it.
+        // The same thread, first in a signal handler, then after a jump out of it.
         assert!(!slot.enter(1, 4000, Use::InThisCall));
         assert!(slot.enter(1, 6000, Use::InThisCall));
         slot.leave();

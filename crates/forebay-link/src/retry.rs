@@ -1,7 +1,7 @@
-//! When a request that found no bridge is sent again.
+//! When to send a request again that found no bridge.
 //!
-//! The first time at once: the bridge may only have closed an idle connection. Then after pauses that double, until
-//! patience ends.
+//! The first retry comes at once, because the bridge may only have closed an idle connection. Further retries come
+//! after pauses that double, until patience ends. The module reads no clock.
 
 /// First pause between two attempts to reach a lost bridge.
 const FIRST_PAUSE_NS: u64 = 1_000_000;
@@ -13,7 +13,7 @@ const LONGEST_PAUSE_NS: u64 = 100_000_000;
 pub enum Next {
     /// Try again at once.
     Now,
-    /// Try again after so many nanoseconds.
+    /// Try again after this many nanoseconds.
     After(u64),
     /// Give up.
     Never,
@@ -22,13 +22,13 @@ pub enum Next {
 /// The attempts of one request.
 #[derive(Debug)]
 pub struct Retry {
-    /// On the clock of the caller; `None` before the first failure.
+    /// End of patience, on the clock of the caller; `None` before the first failure.
     deadline_ns: Option<u64>,
     pause_ns: u64,
 }
 
 impl Retry {
-    /// Before the first attempt.
+    /// The state before the first attempt.
     pub const fn new() -> Self {
         Retry {
             deadline_ns: None,
@@ -36,8 +36,8 @@ impl Retry {
         }
     }
 
-    /// An attempt failed at `now_ns` of any monotonic clock. From the first failure on the bridge is waited for
-    /// `patience_ns`.
+    /// What to do after an attempt that failed at `now_ns` on a monotonic clock. `patience_ns` counts from the first
+    /// failure.
     pub fn failed(&mut self, now_ns: u64, patience_ns: u64) -> Next {
         let Some(deadline) = self.deadline_ns else {
             self.deadline_ns = Some(now_ns.saturating_add(patience_ns));

@@ -1,7 +1,8 @@
-//! Messages through the socket of a connection: out with the sender's effective
-//! credentials, in with the descriptor that may come along.
+//! Messages through the socket of a connection. A request carries the sender's
+//! effective credentials; a reply may carry a descriptor.
 //!
-//! For callers that keep their connections themselves; [`crate::Link`] keeps its own.
+//! The module is public for callers that manage their own connections, unlike those of
+//! [`crate::Link`].
 
 use core::ffi::{c_char, c_int, c_void};
 
@@ -10,28 +11,28 @@ use forebay_wire::{DecodeError, GRANT_BY_NAME, Reply, ReplyKind};
 
 use crate::config::MAX_SOCKET_PATH_BYTES;
 
-/// The bridge, or another client that keeps it busy, may need this very processor: now and then
-/// the thread stands back. Where nobody waits this costs less than a poll.
+/// Polls before the thread yields its processor, which the bridge or another client may need. A
+/// yield costs less than a poll if no other thread waits.
 const POLLS_PER_YIELD: u32 = 4;
 
-/// Connections are placed at the end of the first so many descriptors, or of what the limit allows.
-/// Not higher: the kernel copies a table up to the highest number at every fork.
+/// Connections are placed right below this descriptor number, or below the process's limit if that is
+/// lower. A higher number would slow every fork: the kernel copies the table up to the highest number.
 const HIGH_DESCRIPTORS: u64 = 1024;
-/// Numbers that the connections and their neighbours take there.
+/// Size of the range of numbers for connections below that.
 const RESERVED_DESCRIPTORS: u64 = 32;
 
 /// How an attempt ended without a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
-    /// The connection is gone; a new one may do.
+    /// The connection is gone. Another attempt on a new connection may succeed.
     Connection(Errno),
-    /// No use in trying again.
+    /// Another attempt would fail, too.
     Final(Errno),
-    /// The bridge speaks this version of the protocol, and no other one.
+    /// The bridge speaks only this other version of the protocol.
     Version(u8),
 }
 
-/// Where a reply goes.
+/// Memory for a reply.
 pub struct Room {
     out: *mut u8,
     bytes: usize,
@@ -39,7 +40,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// `cloexec`: how a descriptor that comes along is to be.
+    /// Memory of `bytes` at `out`. With `cloexec` a descriptor that comes with the reply closes on exec.
     ///
     /// # Safety
     /// `out` is writable for `bytes` as long as the room is used.
@@ -51,7 +52,7 @@ impl Room {
         }
     }
 
-    /// Copies a reply that lies at `from`. False: it is longer than the room.
+    /// Copies a reply of `len` bytes from `from`. False if it is longer than the room.
     ///
     /// # Safety
     /// `from` is readable for `len` bytes.
@@ -64,10 +65,10 @@ impl Room {
         true
     }
 
-    /// The reply that the first `len` bytes hold, which have been written.
+    /// The reply in the first `len` bytes.
     ///
     /// # Errors
-    /// It is none, or one of another version.
+    /// The bytes are no reply, or one of another version.
     pub fn reply(&self, len: usize) -> Result<Reply<'_>, Broken> {
         assert!(len <= self.bytes);
         // SAFETY: `len` bytes have been written.
@@ -78,7 +79,7 @@ impl Room {
         })
     }
 
-    /// The path that the reply in the first `len` bytes grants, and the flags to open it with.
+    /// The path and the open flags, if the reply in the first `len` bytes is a grant by name.
     pub fn granted_name(&self, len: usize) -> Option<(*const c_char, c_int)> {
         let reply = self.reply(len).ok()?;
         let by_name = reply.status == 0
@@ -100,12 +101,13 @@ pub struct Received {
     pub fd: Option<OwnFd>,
 }
 
-/// Does this reply belong to the request of that number? Number 0: the bridge refused before it read a request.
+/// True if this reply answers the request of number `seq`. A bridge that refuses a connection before it reads a request
+/// answers with number 0.
 pub fn belongs(reply: &Reply<'_>, seq: u32) -> bool {
     reply.seq == seq || reply.seq == 0 && reply.status != 0
 }
 
-/// A new connection to the socket at `path`, at a high number.
+/// Connects to the socket at `path`. The descriptor has a high number.
 ///
 /// # Errors
 /// As `socket(2)` and `connect(2)`; `ENAMETOOLONG` beyond 107 bytes.
@@ -135,7 +137,7 @@ pub fn connect(path: &[u8]) -> Result<OwnFd, Errno> {
     }
 }
 
-/// Moves a descriptor of ours out of the program's way; gives its number from now on.
+/// Moves a descriptor of the library out of the program's way. Returns its new number.
 pub fn to_high_number(fd: c_int) -> c_int {
     let mut limit = [0u64; 2];
     // SAFETY: `limit` has room for an `rlimit64`.
@@ -159,13 +161,13 @@ pub fn to_high_number(fd: c_int) -> c_int {
             kernel::close(fd);
             high
         }
-        // Everything up there is taken: stay.
+        // All high numbers are in use, so the descriptor stays.
         Err(_) => fd,
     }
 }
 
-/// Sends one message. The kernel would attest the real user by itself; the bridge judges by `ids`, the effective
-/// user and group of process `pid`, as the file system does.
+/// Sends one message with the credentials `ids`, the effective user and group of process `pid`. Without them the kernel
+/// would attach the real user and group; a file system judges by the effective ones, and so does the bridge.
 ///
 /// # Errors
 /// [`Broken`].
@@ -199,8 +201,8 @@ pub fn send(fd: c_int, pid: c_int, ids: (u32, u32), message: &[u8]) -> Result<()
     }
 }
 
-/// Waits for the reply to the request of number `seq`; `polls` times it looks before it sleeps.
-/// Says also whether the reply came before it slept.
+/// Waits for the reply to the request of number `seq`. Polls up to `polls` times before it sleeps.
+/// The Boolean is true if the reply came before the thread slept.
 ///
 /// # Errors
 /// [`Broken`].
@@ -245,10 +247,10 @@ pub fn receive(
     }
 }
 
-/// Is the other side there, with nothing to say?
+/// True if the connection is alive and no message waits in it.
 pub fn is_silent(fd: c_int) -> bool {
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
-    // SAFETY: no room is offered.
+    // SAFETY: the call gets no buffer to write to.
     let peeked = unsafe { call!(libc::SYS_recvfrom, fd, 0, 0, flags, 0, 0) };
     peeked == Err(libc::EAGAIN)
 }
@@ -256,11 +258,11 @@ pub fn is_silent(fd: c_int) -> bool {
 /// A message that came in.
 #[derive(Debug)]
 pub struct Incoming {
-    /// Its beginning, as much as there was room for.
+    /// The message, as far as it fits the room.
     pub got: Received,
-    /// It is longer than the room: the rest is gone.
+    /// The message was longer than the room; the rest is lost.
     pub is_cut: bool,
-    /// A descriptor came with it that this process could not take.
+    /// A descriptor came with the message, but this process had no number for it.
     pub lost_descriptor: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Whether waiting awake for an answer pays off.
+//! Learns whether to poll for an answer or to sleep until it comes.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -6,23 +6,23 @@ use forebay_hook::kernel::call;
 
 /// Polls of the socket before the thread goes to sleep. One poll takes 0.1 to 0.4 us.
 const POLLS: u32 = 400;
-/// Full mark of the score.
+/// The highest score.
 const SCALE: u32 = 1024;
-/// Below this score only one request of [`PROBE_EVERY`] spins, to see whether it pays again.
+/// Below this score only one request of [`PROBE_EVERY`] polls, to learn whether polling pays again.
 const LEAST: u32 = SCALE / 4;
 const PROBE_EVERY: u32 = 64;
 
-/// How often spinning paid lately. All zeroes: never tried.
+/// How often polling paid lately. All zeroes: never tried.
 #[derive(Default)]
 pub struct Spin {
     /// 0 to [`SCALE`], plus one; 0 before the first try.
     score: AtomicU32,
-    /// Requests while it did not pay.
+    /// Number of requests while polling did not pay.
     probe: AtomicU32,
 }
 
 impl Spin {
-    /// How often to look at the socket before going to sleep.
+    /// How often to poll the socket before the thread sleeps.
     pub fn budget(&self) -> u32 {
         let pays = match self.score.load(Ordering::Relaxed) {
             0 => true,
@@ -36,8 +36,8 @@ impl Spin {
         turn.is_multiple_of(PROBE_EVERY)
     }
 
-    /// A request was polled for; `paid`: the answer came before the thread slept. Moving average over about eight
-    /// requests.
+    /// Learns from a request whose answer was polled for. `paid`: the answer came before the thread slept. The score is
+    /// a moving average over about eight requests.
     pub fn learn(&self, paid: bool) {
         let old = match self.score.load(Ordering::Relaxed) {
             0 => SCALE,
@@ -48,7 +48,7 @@ impl Spin {
     }
 }
 
-/// May this process run on one CPU only? Then spinning keeps the bridge from answering.
+/// True if this process may run on one CPU only: polling would then keep the bridge from answering.
 fn one_cpu() -> bool {
     /// 0: not asked, 1: one, 2: more.
     static CPUS: AtomicU32 = AtomicU32::new(0);
@@ -77,7 +77,7 @@ fn one_cpu() -> bool {
 mod tests {
     use super::*;
 
-    /// What a machine with several processors would poll.
+    /// Would a machine with several processors poll?
     fn polls(spin: &Spin) -> bool {
         spin.budget() == if one_cpu() { 0 } else { POLLS }
     }

@@ -1,12 +1,13 @@
-//! The link against a bridge that keeps to a script: what goes wrong on the way, and many requests at once.
+//! Runs the link against a scripted bridge: errors on the way, and many requests at once.
 #![allow(unsafe_code)]
 
 mod common;
 
-use common::{Asked, Place, encoded};
+use common::{Asked, Peer, Place, Shared, encoded};
 use forebay_link::{Answer, Config, Fail, Link, Ticket};
 use forebay_wire::{BY_NAME, GRANT_BY_NAME, MAX_REQUEST_BYTES, Op, Reply, ReplyKind, Request};
 use std::os::fd::AsRawFd;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Requests before the ninth through the socket ask for no shared memory.
@@ -62,8 +63,7 @@ impl Flight {
     }
 }
 
-/// Asks through shared memory, whenever the bridge looks there: a client that waits for it turns to the socket some
-/// time.
+/// Asks through shared memory, however late the bridge looks there. [`ask`] would turn to the socket after a while.
 fn ask_in_lane(link: &Link, config: &Config, path: &str) -> Result<String, Fail> {
     let mut flight = Flight::new();
     let ticket = flight.begin(link, config, path);
@@ -72,12 +72,22 @@ fn ask_in_lane(link: &Link, config: &Config, path: &str) -> Result<String, Fail>
     Ok(flight.text().to_owned())
 }
 
-/// As many requests through the socket as bring shared memory.
-fn ask_until_lane(link: &Link, config: &Config) {
+/// Runs `script` as a bridge that shares memory with its client, and a client up to its first request after that.
+fn sharing<R: Send + 'static>(
+    script: impl FnOnce(&Peer, Shared) -> R + Send + 'static,
+) -> (&'static Config, &'static Link, JoinHandle<R>) {
+    let (config, bridge) = Place::scripted(0, |place| {
+        let peer = place.accept();
+        let shared = peer.share();
+        peer.echo(&peer.asked());
+        script(&peer, shared)
+    });
+    let link = link();
     for n in 0..BEFORE_LANE + 1 {
         let name = n.to_string();
         assert_eq!(ask(link, config, &name), Ok(name));
     }
+    (config, link, bridge)
 }
 
 fn eventually(mut holds: impl FnMut() -> bool) {
@@ -90,9 +100,7 @@ fn eventually(mut holds: impl FnMut() -> bool) {
 
 #[test]
 fn an_answer_that_comes_late_is_waited_for() {
-    let place = Place::new();
-    let config = place.config(0);
-    let bridge = place.serve(|place| {
+    let (config, bridge) = Place::scripted(0, |place| {
         let peer = place.accept();
         let asked = peer.asked();
         // Longer than a client polls before it sleeps.
@@ -107,9 +115,7 @@ fn an_answer_that_comes_late_is_waited_for() {
 
 #[test]
 fn an_answer_to_an_older_number_is_thrown_away() {
-    let place = Place::new();
-    let config = place.config(0);
-    let bridge = place.serve(|place| {
+    let (config, bridge) = Place::scripted(0, |place| {
         let peer = place.accept();
         let asked = peer.asked();
         let old = Asked {
@@ -129,9 +135,7 @@ fn an_answer_to_an_older_number_is_thrown_away() {
 
 #[test]
 fn a_bridge_that_hangs_up_in_mid_air_gets_the_request_again_under_its_token() {
-    let place = Place::new();
-    let config = place.config(20);
-    let bridge = place.serve(|place| {
+    let (config, bridge) = Place::scripted(20, |place| {
         let first = place.accept().asked();
         let peer = place.accept();
         let second = peer.asked();
@@ -162,9 +166,7 @@ fn a_bridge_that_stays_away_is_eio_and_waited_for_only_once() {
 
 #[test]
 fn a_reply_that_is_none_is_eio_and_the_next_request_goes_on() {
-    let place = Place::new();
-    let config = place.config(0);
-    let bridge = place.serve(|place| {
+    let (config, bridge) = Place::scripted(0, |place| {
         let peer = place.accept();
         peer.asked();
         peer.send(b"FBY1");
@@ -187,9 +189,7 @@ fn a_reply_that_is_none_is_eio_and_the_next_request_goes_on() {
 
 #[test]
 fn a_reply_longer_than_its_room_is_eio_at_once() {
-    let place = Place::new();
-    let config = place.config(20);
-    let bridge = place.serve(|place| {
+    let (config, bridge) = Place::scripted(20, |place| {
         let peer = place.accept();
         let asked = peer.asked();
         peer.echo(&Asked {
@@ -209,9 +209,7 @@ fn a_reply_longer_than_its_room_is_eio_at_once() {
 
 #[test]
 fn a_status_of_the_bridge_is_the_programs_errno() {
-    let place = Place::new();
-    let config = place.config(0);
-    let bridge = place.serve(|place| {
+    let (config, bridge) = Place::scripted(0, |place| {
         let peer = place.accept();
         for status in [libc::ENOENT, 1_000_000] {
             let asked = peer.asked();
@@ -226,13 +224,11 @@ fn a_status_of_the_bridge_is_the_programs_errno() {
 
 #[test]
 fn two_in_flight_are_answered_in_reverse_order() {
-    let place = Place::new();
-    let config = place.config(0);
-    let bridge = place.serve(|place| {
+    let (config, bridge) = Place::scripted(0, |place| {
         let (a, b) = (place.accept(), place.accept());
         let (first, second) = (a.asked(), b.asked());
         b.echo(&second);
-        // The client has collected the second one before the first is answered.
+        // The client asks the third after it has collected the second. The first is still open.
         let third = b.asked();
         b.echo(&third);
         a.echo(&first);
@@ -256,9 +252,7 @@ fn two_in_flight_are_answered_in_reverse_order() {
 #[test]
 fn more_requests_in_flight_than_connections_that_stay_are_all_answered() {
     const MANY: usize = 40;
-    let place = Place::new();
-    let config = place.config(0);
-    let bridge = place.serve(|place| {
+    let (config, bridge) = Place::scripted(0, |place| {
         let all: Vec<_> = (0..MANY)
             .map(|_| {
                 let peer = place.accept();
@@ -269,7 +263,7 @@ fn more_requests_in_flight_than_connections_that_stay_are_all_answered() {
         for (peer, asked) in all.iter().rev() {
             peer.echo(asked);
         }
-        // The clients close what does not stay.
+        // The client closes the connections that do not stay.
         all.iter()
             .filter(|(peer, _)| peer.receive().is_none())
             .count()
@@ -291,9 +285,7 @@ fn more_requests_in_flight_than_connections_that_stay_are_all_answered() {
 
 #[test]
 fn an_answer_that_nobody_collects_disturbs_nobody() {
-    let place = Place::new();
-    let config = place.config(0);
-    let bridge = place.serve(|place| {
+    let (config, bridge) = Place::scripted(0, |place| {
         let peer = place.accept();
         let (dropped, asked) = (peer.asked(), peer.asked());
         peer.echo(&dropped);
@@ -308,9 +300,7 @@ fn an_answer_that_nobody_collects_disturbs_nobody() {
 
 #[test]
 fn a_request_in_flight_survives_the_bridge_that_had_it() {
-    let place = Place::new();
-    let config = place.config(20);
-    let bridge = place.serve(|place| {
+    let (config, bridge) = Place::scripted(20, |place| {
         let first = place.accept().asked();
         let peer = place.accept();
         let again = peer.asked();
@@ -344,9 +334,7 @@ fn a_request_that_does_not_fit_its_room_is_enametoolong() {
 
 #[test]
 fn a_ticket_in_a_forked_child_belongs_to_its_parent() {
-    let place = Place::new();
-    let config = place.config(0);
-    let bridge = place.serve(|place| {
+    let (config, bridge) = Place::scripted(0, |place| {
         let peer = place.accept();
         let asked = peer.asked();
         // The parent's next request goes out when the child has ended.
@@ -380,9 +368,7 @@ fn a_ticket_in_a_forked_child_belongs_to_its_parent() {
 
 #[test]
 fn a_descriptor_comes_with_its_answer() {
-    let place = Place::new();
-    let config = place.config(0);
-    let bridge = place.serve(|place| {
+    let (config, bridge) = Place::scripted(0, |place| {
         let peer = place.accept();
         let asked = peer.asked();
         assert_eq!(asked.op, Op::Open);
@@ -407,14 +393,12 @@ fn a_descriptor_comes_with_its_answer() {
 
 #[test]
 fn who_gets_no_shared_memory_goes_on_by_the_socket() {
-    let place = Place::new();
-    let config = place.config(0);
-    let bridge = place.serve(|place| {
+    let (config, bridge) = Place::scripted(0, |place| {
         let peer = place.accept();
         let asked = peer.echo_until_lane();
         peer.refuse(&asked, libc::ENOSPC);
         for _ in 0..20 {
-            // Never asked again.
+            // The client does not ask for shared memory again.
             let asked = peer.asked();
             assert_eq!(asked.op, Op::Readlink);
             peer.echo(&asked);
@@ -430,25 +414,18 @@ fn who_gets_no_shared_memory_goes_on_by_the_socket() {
 
 #[test]
 fn requests_go_through_shared_memory_while_the_bridge_attends_and_by_the_socket_when_it_does_not() {
-    let place = Place::new();
-    let config = place.config(0);
-    let bridge = place.serve(|place| {
-        let peer = place.accept();
-        let shared = peer.share();
-        peer.echo(&peer.asked());
+    let (config, link, bridge) = sharing(|peer, shared| {
         for _ in 0..3 {
             let asked = shared.take().unwrap();
             assert!(shared.answer(&asked.echo()));
         }
-        // A reply of another number in the lane makes no sense.
+        // A reply with another number is an error in the lane; on the socket it would be skipped.
         let mut asked = shared.take().unwrap();
         asked.seq += 1;
         assert!(!shared.words().leave());
         assert!(shared.answer(&asked.echo()));
         peer.echo(&peer.asked());
     });
-    let link = link();
-    ask_until_lane(link, config);
     for name in ["a", "b", "c"] {
         assert_eq!(ask_in_lane(link, config, name), Ok(name.into()));
     }
@@ -459,21 +436,14 @@ fn requests_go_through_shared_memory_while_the_bridge_attends_and_by_the_socket_
 
 #[test]
 fn a_request_in_flight_is_answered_in_shared_memory_before_it_is_collected() {
-    let place = Place::new();
-    let config = place.config(0);
-    let bridge = place.serve(|place| {
-        let peer = place.accept();
-        let shared = peer.share();
-        peer.echo(&peer.asked());
+    let (config, link, bridge) = sharing(|_, shared| {
         let asked = shared.take().unwrap();
         assert!(shared.answer(&asked.echo()));
     });
-    let link = link();
-    ask_until_lane(link, config);
     let mut one = Flight::new();
     let ticket = one.begin(link, config, "lane");
     bridge.join().unwrap();
-    // The bridge has gone; the answer has not.
+    // The bridge is gone, but its answer lies in the shared memory.
     assert!(ticket.is_ready());
     ticket.finish().unwrap();
     assert_eq!(one.text(), "lane");
@@ -481,32 +451,20 @@ fn a_request_in_flight_is_answered_in_shared_memory_before_it_is_collected() {
 
 #[test]
 fn a_request_that_the_bridge_does_not_take_from_shared_memory_is_sent_once_by_the_socket() {
-    let place = Place::new();
-    let config = place.config(0);
-    let bridge = place.serve(|place| {
-        let peer = place.accept();
-        let shared = peer.share();
-        peer.echo(&peer.asked());
-        // It attends, and looks nowhere but at the socket.
+    let (config, link, bridge) = sharing(|peer, shared| {
+        // The bridge says that it attends, but looks only at the socket.
         let asked = peer.asked();
         assert!(!asked.retry);
         assert!(shared.words().take().is_none());
         peer.echo(&asked);
     });
-    let link = link();
-    ask_until_lane(link, config);
     assert_eq!(ask(link, config, "sent"), Ok("sent".into()));
     bridge.join().unwrap();
 }
 
 #[test]
 fn a_name_that_can_not_be_opened_is_asked_for_again_as_a_descriptor() {
-    let place = Place::new();
-    let config = place.config(0);
-    let bridge = place.serve(|place| {
-        let peer = place.accept();
-        let shared = peer.share();
-        peer.echo(&peer.asked());
+    let (config, link, bridge) = sharing(|peer, shared| {
         let asked = shared.take().unwrap();
         assert_eq!((asked.op, asked.arg2 & BY_NAME), (Op::Open, BY_NAME));
         let named = Reply {
@@ -525,8 +483,6 @@ fn a_name_that_can_not_be_opened_is_asked_for_again_as_a_descriptor() {
         let file = std::fs::File::open("/dev/null").unwrap();
         peer.send_with(&encoded(&grant), Some(file.as_raw_fd()));
     });
-    let link = link();
-    ask_until_lane(link, config);
     let (mut answer, mut message) = (Answer::new(), [0; MAX_REQUEST_BYTES]);
     let mut open = request(Op::Open, "file");
     let ticket = link

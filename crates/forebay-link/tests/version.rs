@@ -1,4 +1,5 @@
-//! A bridge of another version: one line, and a fixed errno. What a process says is seen from outside of it.
+//! Against a bridge of another version, a process says one line and gets a fixed errno. The tests read standard error
+//! of a child process.
 #![allow(unsafe_code)]
 
 mod common;
@@ -10,7 +11,7 @@ use std::process::{Command, Stdio};
 
 const CHILD: &str = "FOREBAY_LINK_TEST_CHILD";
 
-/// Not a test of its own: the process that speaks to the bridge of another version.
+/// Not a test of its own, but the child process that speaks to the bridge of another version.
 #[test]
 fn child() {
     if std::env::var_os(CHILD).is_none() {
@@ -28,7 +29,7 @@ fn child() {
     }
 }
 
-/// What a process says to whom the bridge answers like this.
+/// Output and standard error of a process whose bridge answers with `answer`.
 fn said(answer: impl Fn(&Peer) + Send + 'static) -> (String, String) {
     let place = Place::new();
     let socket = place.socket().display().to_string();
@@ -43,7 +44,7 @@ fn said(answer: impl Fn(&Peer) + Send + 'static) -> (String, String) {
         .unwrap();
     let bridge = place.serve(move |place| {
         for _ in 0..3 {
-            // Each refusal ends its connection.
+            // A refusal ends the connection, so the client connects for each request.
             let peer = place.accept();
             assert!(peer.receive().is_some());
             answer(&peer);

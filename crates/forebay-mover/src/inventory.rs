@@ -1,7 +1,7 @@
 //! What is in the buffer, and what of it the PFS does not have.
 
 use crate::ground::{Ground, Halt};
-use forebay_admin::drain::{Inventory, Named};
+use forebay_admin::drain::{FileSize, Inventory};
 use forebay_core::drain::is_dirty;
 use forebay_core::facts::Attr;
 use forebay_core::path::TreePath;
@@ -85,7 +85,7 @@ fn count_object(
         (Kind::File, true) => {
             inv.dirty_files += 1;
             inv.dirty_bytes += bytes;
-            inv.largest.push(Named {
+            inv.largest.push(FileSize {
                 path: path.to_string(),
                 bytes,
             });
@@ -101,7 +101,7 @@ fn count_object(
     Ok(())
 }
 
-fn shorten(files: &mut Vec<Named>) {
+fn shorten(files: &mut Vec<FileSize>) {
     files.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.path.cmp(&b.path)));
     files.truncate(NAMED_FILES);
 }

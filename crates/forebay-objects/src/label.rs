@@ -1,21 +1,21 @@
-//! The label that a backing object carries: who it is, without the tables.
+//! The format of the label that a backing object carries. By it the tables can be rebuilt.
 //!
-//! Short, because ext4 keeps about a hundred bytes of attributes inside the
-//! inode, and a block of its own for what is longer.
+//! A label is short, because ext4 keeps about a hundred bytes of attributes
+//! inside the inode, and needs a further block for more.
 
 use forebay_core::facts::{Label, LabelParent};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId};
 use forebay_types::MAX_NAME_BYTES;
 
-/// Name of the attribute on an object's first name; a further link has its number behind it.
+/// Name of the attribute for an object's first name. For a further link, [`xattr_name`] appends its number.
 pub const XATTR: &[u8] = b"user.forebay.label";
 const FORMAT: u8 = 1;
 
 const PARENT_IS_LOWER: u8 = 1;
 const HAS_ORIGIN: u8 = 2;
 const HAS_HIDES: u8 = 4;
-/// What is hidden lies where the label itself says: not written out.
+/// The hidden path equals the label's own place, so it is not written out.
 const HIDES_SAME: u8 = 8;
 
 /// Name of the attribute for one link of an object.
@@ -39,7 +39,7 @@ fn string(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// The path on the PFS that the label's own place corresponds to, if its parent lies there.
+/// The path on the PFS for the label's own place, if its parent directory is on the PFS.
 fn own_place(label: &Label) -> Option<TreePath> {
     match &label.parent {
         LabelParent::Lower(dir) if !label.name.is_empty() => {
@@ -50,16 +50,16 @@ fn own_place(label: &Label) -> Option<TreePath> {
     }
 }
 
-/// Can this be the name in a label? Only a record of the root itself would have none, and there is none.
+/// True if this can be the name in a label. Only the root has no name, and the root has no record.
 fn is_one_name(name: &[u8]) -> bool {
     let path = TreePath::new(name);
     name.len() <= MAX_NAME_BYTES && path.is_some_and(|path| path.depth() == 1)
 }
 
-/// Bytes of a label.
+/// Encodes a label.
 ///
 /// # Panics
-/// The name is no component of a path.
+/// If the name is no component of a path.
 pub fn encode(label: &Label) -> Vec<u8> {
     assert!(
         is_one_name(&label.name),
@@ -136,7 +136,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads a label; `None` if the bytes are none.
+/// Decodes a label; `None` if the bytes are none.
 pub fn decode(bytes: &[u8]) -> Option<Label> {
     let mut r = Reader(bytes);
     if r.byte()? != FORMAT {
@@ -227,7 +227,7 @@ mod tests {
         label.name = vec![b'n'; MAX_NAME_BYTES];
         let bytes = encode(&label);
         assert_eq!(decode(&bytes), Some(label));
-        // The length of a longer name and one byte more.
+        // Make the name one byte longer than a name may be.
         let at = bytes.len() - MAX_NAME_BYTES - 2;
         assert_eq!(bytes[at..at + 2], [0xff, 1]);
         let longer = [&bytes[..at], &[0x80, 2, b'n'], &bytes[at + 2..]].concat();
@@ -267,7 +267,7 @@ mod tests {
             origin: None,
             hides: None,
         };
-        // 256-byte inode: 96 bytes for attributes, of which 40 go to headers and the name.
+        // An inode of 256 bytes has 96 bytes for attributes. Headers and the attribute's name take 40 of them.
         assert!(encode(&label).len() <= 56);
     }
 }

@@ -1,5 +1,5 @@
-//! The label on each object: an extended attribute, or, where the inode has no room for
-//! it (hundreds of hard links, very long paths), a file in `label/`.
+//! Reads and writes the label of each object. A label is an extended attribute. If the inode has no
+//! room for it (hundreds of hard links, very long paths), it is a file in `label/`.
 
 use super::{Name, Objects, Shape, parse_name, shape};
 use crate::label;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const FOLDER: &str = "label";
 
-/// Labels in files of their own. There are few, so that one look tells that there is none.
+/// The objects whose labels are files in `label/`. Usually there is none, and one atomic load tells so.
 #[derive(Default)]
 pub(super) struct Beside {
     known: Mutex<HashSet<ObjectName>>,
@@ -36,7 +36,7 @@ fn path_beside(object: ObjectName) -> Vec<u8> {
 }
 
 impl Objects {
-    /// Learns which labels have files of their own.
+    /// Reads from the disk which labels are files in `label/`.
     pub(super) fn find_labels_beside(&self) -> Sys<()> {
         sys::make_dir(self.instance.as_fd(), FOLDER.as_bytes())?;
         let names = self.list(FOLDER)?;
@@ -46,7 +46,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Objects whose labels have files of their own.
+    /// Objects whose labels are files in `label/`.
     pub fn labels_beside(&self) -> Vec<ObjectName> {
         self.beside.known.lock().iter().copied().collect()
     }
@@ -63,7 +63,7 @@ impl Objects {
         let put = self.lending(fd, 0o200, || sys::set_xattr(fd, &name, &value));
         match put {
             Ok(()) => self.drop_label_beside(object),
-            // No room in the inode; or none on the disk, then the file finds none either.
+            // The inode has no room. If the disk is full, the file will fail, too.
             Err(Errno::NOSPC | Errno::TOOBIG | Errno::RANGE) => {
                 self.beside.change(|known| {
                     known.insert(object);
@@ -83,7 +83,7 @@ impl Objects {
     /// Removes the file that holds a label, if there is one.
     ///
     /// # Errors
-    /// Of the file system.
+    /// Those of the file system.
     pub fn drop_label_beside(&self, object: ObjectName) -> Sys<()> {
         if !self.beside.has(object) {
             return Ok(());
@@ -98,7 +98,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Takes the label of a further link from the inode, which lives on without it.
+    /// Removes the label of a further link from the inode, which other links keep alive.
     pub(super) fn drop_link_label(&self, link: ObjectName) -> Sys<()> {
         let fd = match self.open_label(link) {
             Ok(fd) => fd,
@@ -113,10 +113,10 @@ impl Objects {
         }
     }
 
-    /// Writes the label of an object anew.
+    /// Replaces the label of an object.
     ///
     /// # Errors
-    /// Of the file system.
+    /// Those of the file system.
     pub fn write_label(&self, object: ObjectName, label: &Label) -> Sys<()> {
         let fd = self.open_label(object)?;
         self.put_label(fd.as_fd(), object, label)
@@ -125,7 +125,7 @@ impl Objects {
     /// The label of an object; `None` if it has none or a damaged one.
     ///
     /// # Errors
-    /// Of the file system.
+    /// Those of the file system.
     pub fn read_label(&self, object: ObjectName) -> Sys<Option<Label>> {
         if self.beside.has(object) {
             use std::io::Read;
@@ -143,8 +143,8 @@ impl Objects {
         Ok(bytes.and_then(|b| label::decode(&b)))
     }
 
-    /// Does something for which the owner may have taken his own permission away: then he
-    /// gets it back for the moment. The kernel asks for it at each access to an attribute.
+    /// Runs `work`, for which the owner may have removed the owner's own permission `bits`. If
+    /// so, sets them for the moment: the kernel checks them at each access to an attribute.
     fn lending<T>(&self, fd: BorrowedFd<'_>, bits: u32, work: impl Fn() -> Sys<T>) -> Sys<T> {
         match work() {
             Err(Errno::ACCESS | Errno::PERM) if !self.root => {
@@ -158,7 +158,7 @@ impl Objects {
         }
     }
 
-    /// A descriptor for attributes also of what its owner can't read.
+    /// A descriptor for attributes, also of an object that its owner can't read.
     fn open_label(&self, object: ObjectName) -> Sys<OwnedFd> {
         let flags = libc::O_RDONLY
             | libc::O_NONBLOCK

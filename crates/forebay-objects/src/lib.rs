@@ -1,10 +1,10 @@
 //! Backing objects: the files, directories and nodes on local storage that hold
-//! what programs write.
+//! what programs write. The crate does not know what a record means.
 //!
 //! `obj/<folder>/<id>` is a file, `<id>.node` beside it a FIFO, socket or device,
-//! `<id>.<k>` a further hard link; `dir/<folder>/<id>/` is a directory, always
+//! and `<id>.<k>` a further hard link. `dir/<folder>/<id>/` is a directory, always
 //! empty. The lowest two bits of an object's sequence number say which of these
-//! it is, so that an id alone leads to it.
+//! the object is, so that its id alone gives its path.
 #![forbid(unsafe_code)]
 
 pub mod label;
@@ -40,15 +40,15 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 pub struct Made {
     /// Identity and inode number.
     pub fresh: Fresh,
-    /// Descriptor of the file with the flags of the request, if it is a plain new file.
+    /// Descriptor of the file with the flags of the request, if the object is a plain new file.
     pub fd: Option<OwnedFd>,
-    /// Where the file stands in the register, if it is a spare one: a doom mark names it still.
+    /// Place of the file in the register, if it was a spare file. A doom mark still names it.
     pub spare: Option<Slot>,
 }
 
-/// Open folders of backing objects.
+/// How many folders of backing objects are kept open.
 const FOLDERS: usize = 256;
-/// New objects between two records of the settled watermark.
+/// New objects between two writes of the settled watermark.
 const WATERMARK_EVERY: u64 = 4096;
 
 type Folder = (Shape, u64);
@@ -76,17 +76,17 @@ fn folder_path(folder: Folder) -> String {
     format!("{kind}/{:x}", folder.1)
 }
 
-/// Where the backing file of an object lies below the instance directory.
+/// Path of an object's backing file below the instance directory.
 pub fn path_of_file(object: ObjectName) -> Vec<u8> {
     let folder = folder_path((Shape::File, folder_of(object.oid.seq())));
     [folder.as_bytes(), b"/", &Name::new(object, false)].concat()
 }
 
 impl Objects {
-    /// The objects in an instance directory; new ones get sequence numbers from folder `first_folder` on.
+    /// Opens the objects of an instance directory. New objects get sequence numbers from folder `first_folder` on.
     ///
     /// # Errors
-    /// The directories can't be opened or made.
+    /// Those of opening or making the directories.
     pub fn open(instance: &Path, me: BridgeId, epoch: u32, first_folder: u64) -> Sys<Self> {
         let fd = sys::open_path(instance, libc::O_PATH | libc::O_DIRECTORY)?;
         for kind in [&b"obj"[..], b"dir"] {
@@ -130,7 +130,7 @@ impl Objects {
         let fd = Arc::new(sys::open(self.instance.as_fd(), path.as_bytes(), flags, 0)?);
         let mut folders = self.folders.write();
         if folders.len() >= FOLDERS {
-            // They are cheap to open again; which one goes hardly matters.
+            // Any open folder may go: it is cheap to open again.
             if let Some(&any) = folders.keys().find(|&&k| k != key) {
                 folders.remove(&any);
             }
@@ -152,12 +152,12 @@ impl Objects {
         ObjectId::new(self.me, self.epoch, seq)
     }
 
-    /// The sequence number that comes next, or a little less.
+    /// A lower bound of the next sequence number.
     fn next_seq(&self) -> u64 {
         self.next.load(Ordering::Relaxed) << SHAPE_BITS
     }
 
-    /// Whatever has a sequence number below this is named by a commit, removed, or doomed.
+    /// The watermark: every object with a smaller sequence number is named by a commit, removed, or doomed.
     pub fn settled(&self) -> u64 {
         let unsettled = self.unsettled.lock();
         let next = self.next_seq();
@@ -166,17 +166,17 @@ impl Objects {
         settled
     }
 
-    /// Objects made so far, in units that advance by one with each.
+    /// Number of objects made so far, counted from an arbitrary start.
     pub fn count(&self) -> u64 {
         self.next.load(Ordering::Relaxed)
     }
 
-    /// Is it time to write the watermark down, given the count when it was last written?
+    /// True if it is time to write the watermark to the tables. `last` is [`Objects::count`] at the last write.
     pub fn watermark_due(&self, last: u64) -> bool {
         self.count() >= last + WATERMARK_EVERY
     }
 
-    /// A commit has named the object, or it has been removed.
+    /// Notes that a commit has named the object, or that it was removed.
     pub fn settle(&self, made: &Made) {
         if let Some(slot) = made.spare {
             self.release_slot(slot);
@@ -189,9 +189,9 @@ impl Objects {
         self.unsettled.lock().remove(&object.oid.seq());
     }
 
-    /// A name for a further link to an object.
+    /// A fresh name for a further link to an object.
     pub fn new_link(&self, of: ObjectName) -> ObjectName {
-        // Never used twice, so that a mark that outlived its link never meets another one.
+        // A number is never used twice, so that a mark that outlives its link never names another link.
         let link = loop {
             let n = self.next.fetch_add(1, Ordering::Relaxed) as u32;
             if n != 0 {
@@ -201,10 +201,10 @@ impl Objects {
         ObjectName { oid: of.oid, link }
     }
 
-    /// Makes a further link, labelled, under a name from [`Objects::new_link`].
+    /// Makes a further link with its label, under a name from [`Objects::new_link`].
     ///
     /// # Errors
-    /// Of the file system.
+    /// Those of the file system.
     pub fn make_link(&self, old: ObjectName, new: ObjectName, spec: &NewObject) -> Sys<Fresh> {
         assert!(
             old.oid == new.oid && new.link != 0,
@@ -221,10 +221,10 @@ impl Objects {
         Ok(Fresh::new(new, self.attr(new)?.ino))
     }
 
-    /// Makes a new object. For a plain file `open` gives the flags of a descriptor that is wanted.
+    /// Makes a new object. For a plain file, `open` asks for a descriptor with these flags.
     ///
     /// # Errors
-    /// Of the file system; nothing is left behind then.
+    /// Those of the file system. A failure leaves nothing behind.
     pub fn make(&self, spec: &NewObject, open: Option<i32>, lower: &Lower) -> Sys<Made> {
         let shape = match spec.what {
             NewKind::Dir => Shape::Dir,
@@ -237,7 +237,7 @@ impl Objects {
         };
         let made = self.make_as(object, spec, open, lower);
         if made.is_err() {
-            // Whatever part of it exists.
+            // The failure may have left a part of the object.
             let _ = self.remove(object);
             self.unsettle(object);
         }
@@ -334,38 +334,38 @@ impl Objects {
         })
     }
 
-    /// The mode to create with: only root may label what its owner can't write.
+    /// The mode to create with. Except for root, only a file that its owner can write can be labelled.
     fn first_mode(&self, mode: u32) -> u32 {
         if self.root { mode } else { mode | 0o200 }
     }
 
     fn chown(&self, dir: BorrowedFd<'_>, name: &[u8], uid: u32, gid: u32) -> Sys<()> {
         match sys::chown(dir, name, uid, gid) {
-            // Without privilege the owner is the only user there is, and a group that
-            // the kernel does not grant stays what it was.
+            // An unprivileged bridge serves only its own user. A group that the kernel does
+            // not grant stays as it was.
             Err(Errno::PERM) if !self.root => Ok(()),
             other => other,
         }
     }
 
-    /// Owner and mode as asked, with as few calls as will do.
+    /// Sets owner and mode, with as few calls as possible.
     fn dress(&self, fd: BorrowedFd<'_>, spec: &NewObject, mode: u32) -> Sys<()> {
         let chown = (spec.uid, spec.gid) != self.my_ids;
         if chown {
             self.chown(fd, b"", spec.uid, spec.gid)?;
         }
-        // A change of the owner takes set-user-id bits away.
+        // `chown` clears the set-user-id bits.
         if self.first_mode(mode) != mode || chown && mode & 0o6000 != 0 {
             sys::chmod(fd, mode)?;
         }
         Ok(())
     }
 
-    /// Attributes of an object as a program sees them (times of a directory
-    /// include what is not on disk yet).
+    /// Attributes of an object as a program sees them. A directory has its latest time, even if that is
+    /// not on disk yet.
     ///
     /// # Errors
-    /// ENOENT if it is gone.
+    /// ENOENT if the object is gone.
     pub fn attr(&self, object: ObjectName) -> Sys<Attr> {
         let folder = self.folder(object, false)?;
         let node = shape(object) == Shape::Node;
@@ -380,10 +380,10 @@ impl Objects {
         Ok(attr)
     }
 
-    /// What a backing symbolic link holds.
+    /// Text of a symbolic link, which its backing file holds.
     ///
     /// # Errors
-    /// Of the file system.
+    /// Those of the file system.
     pub fn link_text(&self, object: ObjectName) -> Sys<Vec<u8>> {
         use std::io::Read;
         let fd = self.open_file(object, libc::O_RDONLY)?;
@@ -395,10 +395,10 @@ impl Objects {
         Ok(text)
     }
 
-    /// Opens what programs see of an object.
+    /// Opens the file, directory or node that programs see.
     ///
     /// # Errors
-    /// ENOENT if it is gone; else of the file system.
+    /// ENOENT if the object is gone; else those of the file system.
     pub fn open_object(&self, object: ObjectName, flags: i32) -> Sys<OwnedFd> {
         if shape(object) == Shape::Dir {
             self.flush_touch(object);
@@ -419,10 +419,10 @@ impl Objects {
         )
     }
 
-    /// Unlinks an object; one that is gone already is no error.
+    /// Unlinks an object. It is no error if the object is gone already.
     ///
     /// # Errors
-    /// Of the file system.
+    /// Those of the file system.
     pub fn remove(&self, object: ObjectName) -> Sys<()> {
         let gone = |r: Sys<()>| match r {
             Err(Errno::NOENT) => Ok(()),
@@ -452,10 +452,10 @@ impl Objects {
         self.drop_label_beside(object)
     }
 
-    /// Bytes in all and bytes free on the local file system.
+    /// Size of the local file system, and the space free on it, in bytes.
     ///
     /// # Errors
-    /// Of `statfs`.
+    /// Those of `statfs`.
     pub fn space(&self) -> Sys<(u64, u64)> {
         sys::fs_space(self.instance.as_fd())
     }

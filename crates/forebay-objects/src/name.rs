@@ -1,11 +1,11 @@
-//! What the name of a backing file or directory says.
+//! Names of backing files and directories, and what they say about their objects.
 
 use forebay_core::record::{ObjectId, ObjectName};
 
 /// What an object is on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Shape {
-    /// A regular file; also a symbolic link's text and a marker.
+    /// A regular file. A symbolic link and a marker have this shape, too.
     File,
     /// An empty directory.
     Dir,
@@ -14,10 +14,10 @@ pub enum Shape {
 }
 
 pub(super) const SHAPE_BITS: u32 = 2;
-/// Sequence numbers per folder, as a power of two.
+/// Binary logarithm of the number of sequence numbers per folder.
 pub(super) const FOLDER_BITS: u32 = 12;
 
-/// The shape that an id tells.
+/// The shape of an object, which its id tells.
 pub fn shape(object: ObjectName) -> Shape {
     match object.oid.seq() & 3 {
         0 => Shape::File,
@@ -31,7 +31,7 @@ pub fn folder_of(seq: u64) -> u64 {
     seq >> FOLDER_BITS
 }
 
-/// The name of an object within its folder, without allocation.
+/// The name of an object within its folder, on the stack.
 pub(super) struct Name {
     bytes: [u8; 48],
     len: usize,
@@ -89,7 +89,7 @@ pub fn parse_name(name: &[u8]) -> Option<(ObjectName, bool)> {
         oid: ObjectId(u128::from_str_radix(id, 16).ok()?),
         link: u32::from_str_radix(link, 16).ok()?,
     };
-    // Only the spelling that we write ourselves.
+    // Accept only the spelling that `Name` writes.
     (*Name::new(object, node) == *name).then_some((object, node))
 }
 

@@ -1,4 +1,4 @@
-//! All that is there: for starts after a crash, and for checks.
+//! Lists everything on local storage, for a start after a crash and for checks.
 
 use super::{Objects, Shape, parse_name, shape};
 use forebay_core::record::ObjectName;
@@ -7,11 +7,11 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 impl Objects {
-    /// Names of all backing files and directories in folders from `first` on. What has no
-    /// name of ours comes as `Err` with its path in the instance directory.
+    /// Names of all backing files and directories in folders from `first` on. An entry whose name is no
+    /// object's comes as `Err` with its path in the instance directory.
     ///
     /// # Errors
-    /// Of the file system.
+    /// Those of the file system.
     #[allow(clippy::type_complexity)]
     pub fn scan(&self, first: u64) -> Sys<Vec<Result<(ObjectName, bool), String>>> {
         let mut found = Vec::new();
@@ -45,7 +45,7 @@ impl Objects {
     /// The greatest folder number in use.
     ///
     /// # Errors
-    /// Of the file system.
+    /// Those of the file system.
     pub fn last_folder(instance: &Path) -> Sys<Option<u64>> {
         let mut last = None;
         for kind in ["obj", "dir"] {
@@ -69,7 +69,7 @@ impl Objects {
         for kind in ["obj", "dir"] {
             for folder in self.list(kind).unwrap_or_default() {
                 let path = format!("{kind}/{}", String::from_utf8_lossy(&folder));
-                // One that is not empty stays.
+                // This fails for a folder that is not empty.
                 let _ = sys::unlink(self.instance.as_fd(), path.as_bytes(), true);
             }
         }

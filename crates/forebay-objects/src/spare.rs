@@ -1,19 +1,19 @@
-//! Removed files that wait for their next life.
+//! Spare files: removed files that new files can take over.
 //!
-//! To make a file and to remove it costs the local file system several times what it
-//! costs to change one. So a removed file is kept if nobody can notice: it is empty,
-//! nobody has it open, and nothing is in its inode that a new file would not have. The
-//! next new file takes it over, with its name and object id.
+//! To make and remove a file costs the local file system several times as much as to
+//! change one. So a removed file is kept as a spare file if nobody can notice: it is
+//! empty, nobody has it open, and its inode holds nothing that a new file would not have.
+//! The next new file takes it over, with its name and object id.
 //!
-//! Until then it is a removed file whose unlinking is still to come: its doom mark stays in
-//! the tables, and the batch that names it again takes the mark away. A crash in between
-//! leaves a doomed file, as it always did. Should the tables be lost as well, the
-//! label would tell of a file that had been removed, and so a *register* outside the
-//! tables names all spare files.
+//! For the tables, a spare file is a removed file that is not unlinked yet: its doom mark
+//! stays until the batch that names the file again removes it. After a crash the spare
+//! file is unlinked like any doomed file. If the tables are lost as well, the label would
+//! bring back a file that had been removed. So a *register* outside the tables names all
+//! spare files.
 //!
-//! An object id may therefore mean another file a moment later. Who opens an object has
-//! to do so under the lock of the namespace under which its name was looked up, and who
-//! lets others open it later has to say so ([`Objects::never_reuse`]).
+//! As a consequence, an object id may mean another file a moment later. Open an object
+//! only under the same lock of the namespace under which its name was looked up. If others
+//! may open it later, call [`Objects::never_reuse`].
 
 use super::name::SHAPE_BITS;
 use super::words::SharedWords;
@@ -27,18 +27,18 @@ use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-/// Spare files at a time. Each is an open descriptor.
+/// Most spare files at a time. Each costs an open descriptor.
 const SPARES: usize = 128;
-/// Spare files that are looked through for one with the right label: to write one costs more.
+/// How many spare files are searched for one with the right label. To write a label costs more than this search.
 const SAME_NAME: usize = 16;
-/// Objects that are remembered as not to be used again, one by one.
+/// How many objects are remembered one by one as not to be reused.
 const REMEMBERED: usize = 1 << 16;
 const REGISTER: &[u8] = b"spare";
-/// Words of the register for one file: its id, and a word that holds only with it.
+/// Words of the register for one file: two for its id, and a check word.
 const WORDS: usize = 3;
 const CHECK: u64 = 0x5eed_f11e_0b1e_c700;
 
-/// New files that are remembered as they were made.
+/// How many new files are remembered as they were when they were made.
 const BIRTHS: usize = 1024;
 
 /// A place in the register.
@@ -54,31 +54,31 @@ struct Spare {
     ino: u64,
     mode: u32,
     owner: (u32, u32),
-    /// What its label still says.
+    /// Its label, which is still that of the removed file.
     label: Vec<u8>,
     slot: Slot,
 }
 
-/// A file as it was made. While its change time is the same, nothing has been done to its inode.
+/// A file as it was when it was made. As long as its change time is the same, its inode is unchanged.
 struct Birth {
     object: ObjectName,
     ctime: Timestamp,
     label: Vec<u8>,
 }
 
-/// Spare files, and what must not become one.
+/// The spare files, and the objects that must not become one.
 pub(super) struct Spares {
     kept: Mutex<Kept>,
     register: SharedWords,
-    /// Sequence numbers of objects that others may open at any time.
+    /// Sequence numbers of objects that programs may open at any time without the bridge.
     excluded: Mutex<HashSet<u64>>,
-    /// Objects with smaller sequence numbers are excluded as well.
+    /// All objects with smaller sequence numbers are excluded, too.
     excluded_below: AtomicU64,
-    /// Status flags with which programs made their last file: those of the next one, most likely.
+    /// Status flags of the last file that a program made. The next one probably has the same.
     flags: AtomicI32,
-    /// The last files that were made, by a part of their sequence numbers.
+    /// The files made last; the place depends on the low bits of the sequence number.
     births: Mutex<Vec<Option<Birth>>>,
-    /// Every change after a look gives an inode another change time.
+    /// The change times are fine: each change after a `stat` gives the inode another one.
     fine_times: bool,
 }
 
@@ -89,8 +89,8 @@ struct Kept {
 }
 
 impl Kept {
-    /// The file that went last, or one with this very label among the last: a program that
-    /// removes a file to make it anew.
+    /// One of the files removed last that has this label, if there is one; else the very last. The label
+    /// is the same when a program removes a file and makes it again.
     fn take(&mut self, label: &[u8]) -> Option<Spare> {
         let from = self.files.len().saturating_sub(SAME_NAME);
         let same = self.files[from..].iter().rposition(|s| s.label == label);
@@ -104,7 +104,7 @@ impl Kept {
 impl Spares {
     pub(super) fn open(instance: &OwnedFd) -> Sys<Self> {
         let register = SharedWords::open(instance.as_fd(), REGISTER, SPARES * WORDS)?;
-        // Without a register no file can be kept.
+        // Without a register there are no slots, and no file is kept.
         let slots = register.words().len() / WORDS;
         Ok(Spares {
             kept: Mutex::new(Kept {
@@ -136,7 +136,7 @@ impl Spares {
         (object.oid.seq() >> SHAPE_BITS) as usize % BIRTHS
     }
 
-    /// An empty file was made, and looked at afterwards.
+    /// Remembers an empty file that was just made, with its change time after that.
     pub(super) fn note_birth(&self, object: ObjectName, ctime: Timestamp, label: Vec<u8>) {
         self.births.lock()[Self::birth_place(object)] = Some(Birth {
             object,
@@ -145,14 +145,14 @@ impl Spares {
         });
     }
 
-    /// The label of a file to whose inode nothing has been done since it was made.
+    /// The label of a file whose inode is unchanged since the file was made.
     fn untouched(&self, object: ObjectName, ctime: Timestamp) -> Option<Vec<u8>> {
         let place = Self::birth_place(object);
         let birth = self.births.lock()[place].take_if(|birth| birth.object == object)?;
         (self.fine_times && birth.ctime == ctime).then_some(birth.label)
     }
 
-    /// Entered objects.
+    /// The objects in the register.
     fn entered(&self) -> Vec<ObjectName> {
         self.register
             .words()
@@ -169,8 +169,8 @@ impl Spares {
 }
 
 impl Objects {
-    /// Others may open this object by its name or by an `O_PATH` descriptor, at any time: its
-    /// file may not become another one. To be called under the lock of the namespace.
+    /// Excludes an object, because programs may open it at any time by its name or by an `O_PATH`
+    /// descriptor: its file must never become another one. Call this under the lock of the namespace.
     pub fn never_reuse(&self, object: ObjectName) {
         if shape(object) != Shape::File {
             return;
@@ -184,22 +184,22 @@ impl Objects {
         excluded.insert(object.oid.seq());
     }
 
-    /// May the file of this object become another one, for all that is known of it?
+    /// True if nothing known about the object forbids that its file becomes another one.
     fn may_be_reused(&self, object: ObjectName) -> bool {
         let seq = object.oid.seq();
         shape(object) == Shape::File
             && object.link == 0
-            // What became of the objects of earlier lives is not known.
+            // For objects of earlier epochs it is not known who may open them.
             && object.oid.epoch() == self.epoch
             && seq >= self.spares.excluded_below.load(Ordering::Relaxed)
             && !self.spares.excluded.lock().remove(&seq)
     }
 
-    /// Takes a doomed object out of use: true if it is kept for another life, with its doom
-    /// mark; else it is unlinked.
+    /// Takes a doomed object out of use. True if it is kept as a spare file, whose doom mark stays.
+    /// False if it was unlinked.
     ///
     /// # Errors
-    /// Of the file system.
+    /// Those of the file system.
     pub fn retire(&self, object: ObjectName) -> Sys<bool> {
         if self.may_be_reused(object) && self.keep(object) {
             return Ok(true);
@@ -207,7 +207,7 @@ impl Objects {
         self.remove(object).map(|()| false)
     }
 
-    /// Keeps a file if it is as good as new. Whatever speaks against it, it is unlinked then.
+    /// Keeps a file as a spare file if it is as good as new. Otherwise, or after an error, the caller unlinks it.
     fn keep(&self, object: ObjectName) -> bool {
         let Some(slot) = self.spares.kept.lock().free.pop() else {
             return false;
@@ -260,11 +260,10 @@ impl Objects {
         }))
     }
 
-    /// A spare file as the new object that is asked for, if there is one. `Err`: a spare file
-    /// that was of no use after all; to be unlinked.
+    /// Makes the new object `spec` from a spare file, if there is one.
     ///
     /// # Errors
-    /// See above.
+    /// A spare file that could not be used. The caller must unlink it.
     pub fn reuse(&self, spec: &NewObject, open: i32) -> Result<Option<Made>, ObjectName> {
         if spec.what != NewKind::File {
             return Ok(None);
@@ -317,13 +316,15 @@ impl Objects {
         })
     }
 
-    /// The file that was in this place is a spare one no more: it has a name again, or has gone.
+    /// Frees a place in the register. Its file has a name again, or is gone.
     pub fn release_slot(&self, slot: Slot) {
         self.spares.clear(slot);
-        self.spares.kept.lock().free.push(slot);
+        let mut kept = self.spares.kept.lock();
+        debug_assert!(!kept.free.contains(&slot), "{slot:?} is free already");
+        kept.free.push(slot);
     }
 
-    /// Unlinks all spare files, and gives those that are gone.
+    /// Unlinks all spare files, and returns those that are gone.
     pub fn drop_spares(&self) -> Vec<ObjectName> {
         let files = std::mem::take(&mut self.spares.kept.lock().files);
         let mut gone = Vec::new();
@@ -336,11 +337,11 @@ impl Objects {
         gone
     }
 
-    /// Files that were spare when the last life ended, as far as they are still empty: for
-    /// when the tables, which know better, are lost.
+    /// Files that were spare in the last epoch and are still empty. Only needed if the tables are
+    /// lost; otherwise their doom marks say more.
     pub fn spare_of_last_life(&self) -> Vec<ObjectName> {
         let mut objects = self.spares.entered();
-        // The register may be older than the file, after a power failure.
+        // After a power failure the register may be out of date, and name a file that is in use again.
         objects.retain(|object| {
             self.attr(*object)
                 .is_ok_and(|attr| attr.size == 0 && attr.blocks == 0)
@@ -348,7 +349,7 @@ impl Objects {
         objects
     }
 
-    /// No file is spare any more: the doom marks of the last life have been carried out.
+    /// Empties the register, after the doom marks of the last epoch were carried out.
     pub fn forget_last_life(&self) {
         let slots = self.spares.register.words().len() / WORDS;
         (0..slots).for_each(|n| self.spares.clear(Slot(n)));

@@ -1,4 +1,4 @@
-//! What must hold of ids and links, whoever asks.
+//! Rules for ids and links that hold for all callers.
 
 use super::*;
 use forebay_core::facts::{Label, LabelParent};
@@ -66,7 +66,7 @@ fn no_id_is_given_twice_and_none_is_0() {
     assert!(ids.is_sorted() && ids[0] > ObjectId(0));
     assert!(
         objects.settled() <= ids[0].seq(),
-        "nobody has named them yet"
+        "no commit has named them yet"
     );
 }
 

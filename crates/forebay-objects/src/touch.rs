@@ -1,4 +1,4 @@
-//! Times of directories: programs see a change at once, the disk a little later.
+//! Modification times of backing directories. Programs see a new time at once; it is written to disk later.
 
 use super::{Name, Objects};
 use forebay_core::facts::Timestamp;
@@ -8,14 +8,14 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
 impl Objects {
-    /// The directory's entries have changed now. Written to disk a little later.
+    /// Notes that the directory's entries have just changed. The time is written to disk later.
     pub fn touch(&self, object: ObjectName) {
         let mut touched = self.touched.lock();
         touched.insert(object, sys::now_coarse());
         self.touched_count.store(touched.len(), Ordering::Relaxed);
     }
 
-    /// Are there times that are not on disk?
+    /// True if there are times that are not on disk yet.
     pub fn has_touched(&self) -> bool {
         self.touched_count.load(Ordering::Relaxed) > 0
     }
@@ -25,7 +25,8 @@ impl Objects {
         if !self.has_touched() {
             return;
         }
-        // Held until it is written: whoever opens the directory may set its times a moment later.
+        // The lock is held until the time is written. A program that opens the directory may set its times a moment
+        // later, and they must not be overwritten.
         let mut touched = self.touched.lock();
         if let Some(at) = touched.remove(&object) {
             self.write_touch(object, at);
@@ -33,7 +34,7 @@ impl Objects {
         self.touched_count.store(touched.len(), Ordering::Relaxed);
     }
 
-    /// Writes the times of all directories that wait for it.
+    /// Writes all times to disk that are not there yet.
     pub fn flush_touches(&self) {
         let mut touched = self.touched.lock();
         for (object, at) in touched.drain() {
@@ -43,10 +44,10 @@ impl Objects {
     }
 
     fn write_touch(&self, object: ObjectName, at: Timestamp) {
-        // Gone meanwhile, or not ours to change: then its time does not matter.
+        // A failure is ignored: the directory is gone, or belongs to another user.
         if let Ok(folder) = self.folder(object, false) {
             let name = Name::new(object, false);
-            // The clock that we read is coarser than the one that the file system may have used.
+            // The file system may have stamped it by a finer clock; a later time must stay.
             if sys::stat(folder.as_fd(), &name).is_ok_and(|now| now.mtime < at) {
                 let _ = sys::set_times(folder.as_fd(), &name, None, Some(at));
             }

@@ -1,4 +1,4 @@
-//! Words in a file that outlive the process, and how fine the change times of inodes are.
+//! Words in a file that outlive the process, and a test of how fine the change times of inodes are.
 
 use forebay_sys::{self as sys, MappedWords, Sys, errno_of};
 use std::fs::File;
@@ -7,23 +7,23 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-/// Looks at change times, with a change between any two, that tell how fine they are.
+/// How often the test changes an inode and looks at its change time.
 const LOOKS: usize = 8;
-/// Coarse change times tick at least this slowly.
+/// Shortest tick of coarse change times.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Words in a mapped file: what is stored is in the page cache at once.
+/// Words in a mapped file. A stored value is in the page cache at once.
 pub(super) struct SharedWords {
     file: File,
-    /// `None` where a file can't be mapped safely.
+    /// `None` if the file can't be mapped safely.
     map: Option<MappedWords>,
 }
 
 impl SharedWords {
-    /// Maps `count` words of the file `name` in `dir`, which is made if it is not there.
+    /// Maps `count` words of the file `name` in `dir`. Makes the file if it is missing.
     ///
     /// # Errors
-    /// Of the file system.
+    /// Those of the file system.
     pub(super) fn open(dir: BorrowedFd<'_>, name: &[u8], count: usize) -> Sys<Self> {
         let bytes = (count * size_of::<u64>()) as u64;
         let flags = libc::O_RDWR | libc::O_CREAT;
@@ -33,7 +33,7 @@ impl SharedWords {
         }
         let len = file.metadata().map_err(errno_of)?.len();
         if len < bytes {
-            // With all its blocks: a store that found no space would end the process.
+            // All blocks are allocated now, because a store that finds no space would end the process.
             let missing = vec![0; (bytes - len) as usize];
             file.write_all_at(&missing, len).map_err(errno_of)?;
         }
@@ -41,11 +41,11 @@ impl SharedWords {
         Ok(SharedWords { file, map })
     }
 
-    /// Does every change of an inode that was looked at give it another change time? (Linux
-    /// 6.13 and later, on some file systems. Elsewhere the clock ticks once in milliseconds.)
+    /// True if each change after a `stat` gives an inode another change time. So it is on Linux 6.13
+    /// and later, on some file systems. Elsewhere the clock of change times ticks every few milliseconds.
     ///
     /// # Errors
-    /// Of the file system.
+    /// Those of the file system.
     pub(super) fn has_fine_times(&self) -> Sys<bool> {
         let fd = self.file.as_fd();
         let begin = Instant::now();
@@ -58,7 +58,7 @@ impl SharedWords {
             }
             last = ctime;
         }
-        // A clock that ticks would have had to tick at each look.
+        // With coarse times this loop would have waited for a tick at each look.
         Ok(begin.elapsed() < TICK * LOOKS as u32)
     }
 

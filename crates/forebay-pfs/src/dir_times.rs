@@ -1,5 +1,6 @@
-//! Modification times of PFS directories: programs change entries there only in the buffer, and a drain
-//! changes them without any program having done so. Both must look as if it were the other way round.
+//! Modification times of PFS directories. A program changes entries only in the buffer, so the directory on the
+//! PFS must be given the new time. A drain changes entries on the PFS, so the directory must get its old time
+//! back.
 
 use forebay_core::facts::{Attr, Timestamp};
 use forebay_core::path::TreePath;
@@ -9,34 +10,35 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many directories a drain keeps open, so that they get their times back also when it has renamed
-/// them. The others are found again by their paths.
+/// How many directories a drain keeps open. These get their times back even if the drain has renamed them. The
+/// others are found again by their paths.
 const OPEN_DIRS: usize = 256;
 
-/// Times to be written.
+/// Times of directories that are not on the PFS yet.
 #[derive(Default)]
 pub struct DirTimes {
-    /// Changed by programs. Written a little later, once for many changes: each write is a request to the PFS.
+    /// Directories changed by programs. Their times are written later, once for many changes, because each write is a
+    /// request to the PFS.
     waiting: Mutex<HashMap<TreePath, Timestamp>>,
     count: AtomicUsize,
-    /// Held while times are written: who opens a directory may set its times a moment later, and
-    /// must not find them overwritten.
+    /// Held while times are written. A program that opens a directory may set its times a moment later, and
+    /// they must not be overwritten then.
     writing: Mutex<()>,
     kept: Mutex<Option<Kept>>,
 }
 
-/// What the drain that is at work has met.
+/// The directories that the current drain has visited.
 #[derive(Default)]
 struct Kept {
     dirs: Vec<Dir>,
     by_path: HashMap<TreePath, usize>,
     by_identity: HashMap<(u64, u64), usize>,
-    /// Changed by programs since the drain began.
+    /// Directories changed by programs since the drain began.
     touched: HashMap<TreePath, Timestamp>,
 }
 
 struct Dir {
-    /// Where it was met last.
+    /// The path at which the drain visited it last.
     path: TreePath,
     fd: Option<OwnedFd>,
     identity: (u64, u64),
@@ -49,7 +51,7 @@ fn identity(attr: &Attr) -> (u64, u64) {
 }
 
 impl DirTimes {
-    /// A program has changed entries of this directory now.
+    /// Notes that a program has just changed entries of this directory.
     pub fn touch(&self, path: &TreePath) {
         let now = sys::now_coarse();
         if let Some(kept) = &mut *self.kept.lock() {
@@ -60,12 +62,12 @@ impl DirTimes {
         self.count.store(waiting.len(), Ordering::Relaxed);
     }
 
-    /// Are there times that the PFS does not know yet?
+    /// True if there are times that are not on the PFS yet.
     pub fn any_waits(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// The time that waits for this directory.
+    /// The time of this directory that is not on the PFS yet.
     pub fn waits(&self, path: &TreePath) -> Option<Timestamp> {
         if !self.any_waits() {
             return None;
@@ -73,7 +75,7 @@ impl DirTimes {
         self.waiting.lock().get(path).copied()
     }
 
-    /// Has the time of one directory written, if it waits.
+    /// Calls `write` with the time of one directory, if that is not on the PFS yet.
     pub fn write_one(&self, path: &TreePath, write: impl Fn(&TreePath, Timestamp)) {
         if !self.any_waits() {
             return;
@@ -85,13 +87,13 @@ impl DirTimes {
         }
     }
 
-    /// Has all times written that wait.
+    /// Calls `write` with each time that is not on the PFS yet.
     pub fn write_all(&self, write: impl Fn(&TreePath, Timestamp)) {
         if !self.any_waits() {
             return;
         }
         let _alone = self.writing.lock();
-        // The PFS may be slow, and programs go on changing directories meanwhile.
+        // The PFS may be slow, so the lock is not held while programs change further directories.
         let all = self.waiting.lock().clone();
         for (path, at) in all {
             write(&path, at);
@@ -107,12 +109,12 @@ impl DirTimes {
         self.count.store(waiting.len(), Ordering::Relaxed);
     }
 
-    /// From now on a drain is at work.
+    /// Begins to remember the directories that a drain visits.
     pub fn begin_drain(&self) {
         *self.kept.lock() = Some(Kept::default());
     }
 
-    /// Is there nothing to remember about this directory (any more)?
+    /// True if the times of this directory are remembered already, or no drain is at work.
     pub fn is_kept(&self, path: &TreePath) -> bool {
         match &*self.kept.lock() {
             Some(kept) => kept.by_path.contains_key(path),
@@ -120,8 +122,8 @@ impl DirTimes {
         }
     }
 
-    /// Remembers the times that a directory has before the drain changes it. Met again under another
-    /// name, its first times count.
+    /// Remembers the times that a directory has before the drain changes it. If the drain visits it again
+    /// under another name, the first times count.
     pub fn keep(&self, path: &TreePath, fd: OwnedFd, attr: &Attr) {
         let Some(kept) = &mut *self.kept.lock() else {
             return;
@@ -147,8 +149,8 @@ impl DirTimes {
         kept.by_path.insert(path.clone(), number);
     }
 
-    /// The drain changes nothing more: the directories that it met get their times back. `open` opens
-    /// one for reading.
+    /// Gives the visited directories their times back, after the last change of a drain. `open` opens a
+    /// directory for reading.
     pub fn end_drain(&self, open: impl Fn(&TreePath) -> Sys<OwnedFd>) {
         let Some(kept) = self.kept.lock().take() else {
             return;
@@ -164,7 +166,7 @@ impl DirTimes {
             if sys::stat(fd.as_fd(), b"")
                 .is_ok_and(|now| identity(&now) == dir.identity && now.mtime != mtime)
             {
-                // Not our directory: then it shows when the drain was at work.
+                // This fails for a directory of another user, which then shows the time of the drain.
                 let _ = sys::set_times(fd.as_fd(), b"", Some(dir.atime), Some(mtime));
             }
         }

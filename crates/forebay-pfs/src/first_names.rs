@@ -1,14 +1,14 @@
-//! A part of a directory in order, with bounded memory.
+//! Picks one page of a directory in the order of names, with bounded memory.
 
 use forebay_core::facts::{LowerEntry, LowerPage};
 use forebay_sys as sys;
 
-/// The first names of a directory that is read in any order.
+/// Collects the first names of a directory that is read in any order.
 pub(super) struct First {
     after: Option<Vec<u8>>,
     limit: usize,
     entries: Vec<LowerEntry>,
-    /// Names beyond this one have been left out.
+    /// Names after this one are left out.
     last: Option<Vec<u8>>,
 }
 

@@ -1,9 +1,8 @@
 //! The PFS directory under the buffer, by paths relative to its root.
 //!
-//! Everything goes through one descriptor of the real root, so that nothing
-//! that is mounted or moved above it matters, and no open follows a symbolic
-//! link: whoever could exchange a directory for a link must not lead the bridge
-//! out of the buffer.
+//! All access goes through one descriptor of the real root, so that a mount or a
+//! rename above it does not matter. No open follows a symbolic link: a user who
+//! replaces a directory by a link must not lead the bridge out of the buffer.
 #![forbid(unsafe_code)]
 
 mod dir_times;
@@ -29,10 +28,11 @@ pub struct Lower {
 }
 
 impl Lower {
-    /// The directory at `root`; `may_wait` as in the settings of the bridge.
+    /// Opens the directory at `root`. `may_wait` says whether the file system may block for long; `None` decides by
+    /// its type.
     ///
     /// # Errors
-    /// It can't be opened.
+    /// Those of the open.
     pub fn open_root(root: &Path, may_wait: Option<bool>) -> Sys<Self> {
         let root = sys::open_path(root, libc::O_PATH | libc::O_DIRECTORY)?;
         let may_wait = match may_wait {
@@ -47,7 +47,7 @@ impl Lower {
         })
     }
 
-    /// Must an event loop keep its hands off?
+    /// True if the file system may block for long, so that an event loop must not call it.
     pub fn may_wait(&self) -> bool {
         self.may_wait
     }
@@ -60,7 +60,7 @@ impl Lower {
     /// `lstat`.
     ///
     /// # Errors
-    /// Of the file system, but not that nothing is there.
+    /// Those of the file system. If nothing is there, the answer is `None`.
     pub fn attr(&self, path: &TreePath) -> Sys<Option<Attr>> {
         match sys::stat(self.root.as_fd(), path.as_bytes()) {
             Ok(mut attr) => {
@@ -75,17 +75,17 @@ impl Lower {
         }
     }
 
-    /// Opens what is at `path` itself.
+    /// Opens the entry at `path`, which may be a symbolic link if `flags` say so.
     ///
     /// # Errors
-    /// Of the file system; ELOOP if a symbolic link is on the way.
+    /// Those of the file system; ELOOP if a component before it is a symbolic link.
     pub fn open(&self, path: &TreePath, flags: i32) -> Sys<OwnedFd> {
         debug_assert_eq!(
             flags & libc::O_CREAT,
             0,
             "an open makes nothing on the PFS: {path}"
         );
-        // `openat2` refuses flags that mean nothing beside O_PATH.
+        // `openat2` refuses flags that have no meaning with O_PATH.
         let flags = match flags & libc::O_PATH {
             0 => flags | libc::O_NOFOLLOW | libc::O_NOCTTY,
             path => path | flags & libc::O_DIRECTORY | libc::O_NOFOLLOW,
@@ -117,38 +117,38 @@ impl Lower {
         sys::open(at, name, flags, 0)
     }
 
-    /// When programs have changed its directories, and what a drain has to give back.
+    /// Times of directories that programs changed, or that a drain has to give back.
     pub fn times(&self) -> &DirTimes {
         &self.times
     }
 
-    /// An entry of this directory has appeared or gone in the buffer.
+    /// Notes that an entry of this directory has appeared or disappeared in the buffer.
     pub fn touch(&self, path: &TreePath) {
         self.times.touch(path);
     }
 
-    /// Writes the time of one directory, if it waits.
+    /// Writes the time of one directory to the PFS, if it is not there yet.
     pub fn flush_touch(&self, path: &TreePath) {
         self.times
             .write_one(path, |path, at| self.write_touch(path, at));
     }
 
-    /// Writes the times of all directories that wait for it.
+    /// Writes all times to the PFS that are not there yet.
     pub fn flush_touches(&self) {
         self.times.write_all(|path, at| self.write_touch(path, at));
     }
 
     fn write_touch(&self, path: &TreePath, at: Timestamp) {
-        // Gone meanwhile, or not ours to change: then its time does not matter, or can't be helped.
+        // A failure is ignored: the directory is gone, or belongs to another user.
         if let Ok(dir) = self.open(path, libc::O_RDONLY | libc::O_DIRECTORY)
-            // The clock that we read is coarser than the one that the file system may have used.
+            // The file system may have stamped it by a finer clock; a later time must stay.
             && sys::stat(dir.as_fd(), b"").is_ok_and(|now| now.mtime < at)
         {
             let _ = sys::set_times(dir.as_fd(), b"", None, Some(at));
         }
     }
 
-    /// To be called by a drain before it changes entries of a directory.
+    /// Remembers the times of a directory. A drain calls this before it changes entries of the directory.
     pub fn keep_times(&self, path: &TreePath) {
         if self.times.is_kept(path) {
             return;
@@ -170,24 +170,24 @@ impl Lower {
     /// Text of a symbolic link.
     ///
     /// # Errors
-    /// Of the file system; EINVAL if it is no link.
+    /// Those of the file system; EINVAL if it is no link.
     pub fn link_text(&self, path: &TreePath) -> Sys<Vec<u8>> {
         let fd = self.open(path, libc::O_PATH)?;
         match sys::readlink(fd.as_fd(), b"") {
-            // What `readlinkat` says of a descriptor that is no link.
+            // `readlinkat` gives ENOENT for a descriptor that is no link.
             Err(Errno::NOENT) => Err(Errno::INVAL),
             other => other,
         }
     }
 
-    /// The first `limit` names after `after`, or a few more. `None`: the directory has more than `inline` entries,
-    /// and was not read to its end.
+    /// The first `limit` names after `after`, or a few more. `None` if the directory has more than `inline` entries;
+    /// it was not read to its end then.
     ///
-    /// Reads the whole directory, whatever part of it is wanted, because file systems know no order of
-    /// names; keeps twice `limit` entries at most.
+    /// The whole directory is read for each page, because a file system lists names in no order. At most twice
+    /// `limit` entries are in memory.
     ///
     /// # Errors
-    /// Of the file system.
+    /// Those of the file system.
     pub fn list(
         &self,
         path: &TreePath,

@@ -1,4 +1,4 @@
-//! What a hook asks of the bridge, and the answer.
+//! The requests that several hooks make to the bridge.
 
 use forebay_hook::kernel::OwnFd;
 use forebay_link::{Answer, Config, Fail, Link};
@@ -6,7 +6,7 @@ use forebay_wire::{Attr, Op, ReplyKind, Request};
 
 use crate::locate::Target;
 
-/// The connections of this process.
+/// The connections of this process to its bridge.
 pub static LINK: Link = Link::new();
 
 /// [`Link::ask`] of this process.

@@ -1,8 +1,8 @@
-//! What the environment says, read once at the first hook.
+//! The settings from the environment, read once at the first hook.
 //!
-//! The values are copied into a mapping of their own, because a program may
-//! change or clear its environment, and the copy is published by one atomic
-//! store, because the first hook may run in any thread or in a signal handler.
+//! The values are copied into a private mapping, because a program may change or
+//! clear its environment. One atomic store publishes the copy, because the first
+//! hook may run in any thread or in a signal handler.
 
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -11,13 +11,14 @@ use forebay_hook::{environment, kernel};
 use forebay_link::{Config, ENV_RECONNECT, Text};
 use forebay_wire::{ENV_ALIAS, ENV_BUFFER, ENV_SOCKET, ENV_STORAGE, MAX_PATH_BYTES};
 
-/// File name of this library, as `LD_PRELOAD` has it.
+/// Beginning of this library's file name in `LD_PRELOAD`.
 const LIBRARY_STEM: &[u8] = b"libforebay_preload";
-/// File name of the recorder, which stands before it in a run that is recorded.
+/// Beginning of the recorder's file name. In a recorded run it stands before this library.
 const RECORDER_STEM: &[u8] = b"libforebay_record";
-/// All variables of the project begin with this.
+/// Beginning of all variables of the project.
 pub const ENV_PREFIX: &[u8] = b"FOREBAY_";
-/// What a new program needs, in the order of [`Inheritance::exports`]: first what the buffer needs, then the recorder.
+/// The variables that a new program needs, in the order of [`Inheritance::exports`]: first those of the buffer, then
+/// those of the recorder.
 const EXPORTED: [&str; 8] = [
     ENV_BUFFER,
     ENV_ALIAS,
@@ -28,18 +29,18 @@ const EXPORTED: [&str; 8] = [
     "FOREBAY_RECORD_MEMORY",
     "FOREBAY_RECORD_INCLUDE",
 ];
-/// As many of them the buffer can't do without.
+/// The buffer cannot work without the first so many of them.
 const NEEDED: usize = 5;
-/// Room for `NAME=value`.
+/// Longest `NAME=value` in bytes.
 const MAX_ENTRY_BYTES: usize = MAX_PATH_BYTES + 64;
 
-/// The environment's settings. All zeroes is a valid, empty value.
+/// The settings. All zeroes is a valid, empty value.
 struct Settings {
     link: Config,
     inheritance: Inheritance,
 }
 
-/// What the programs that this one starts need to have the buffer, too.
+/// What a program that this one starts needs, so that it has the buffer, too.
 pub struct Inheritance {
     exports: [Text<MAX_ENTRY_BYTES>; EXPORTED.len()],
     library: Text<{ MAX_PATH_BYTES + 1 }>,
@@ -51,13 +52,13 @@ impl Inheritance {
         self.exports.iter().map(Text::get).filter(|e| !e.is_empty())
     }
 
-    /// This library as `LD_PRELOAD` names it, with the recorder before it if there is one; empty if it was loaded
-    /// otherwise.
+    /// This library as `LD_PRELOAD` names it, with the recorder before it if there is one. Empty if `LD_PRELOAD` does
+    /// not name it.
     pub fn library(&self) -> &[u8] {
         self.library.get()
     }
 
-    /// Takes over an entry of the environment. False: the buffer can't do without it, and it is too long.
+    /// Copies an entry of the environment. False if the entry is too long, and the buffer cannot work without it.
     #[must_use]
     fn take(&mut self, entry: &[u8]) -> bool {
         let value = |name: &str| environment::value(entry, name.as_bytes());
@@ -73,7 +74,7 @@ impl Inheritance {
     }
 }
 
-/// Null: not read yet. `OFF`: no buffer.
+/// Null if the settings are not read yet; `OFF` if there is no buffer.
 static SETTINGS: AtomicPtr<Settings> = AtomicPtr::new(null_mut());
 const OFF: *mut Settings = core::ptr::dangling_mut::<Settings>();
 
@@ -96,7 +97,7 @@ pub fn get() -> Option<&'static Config> {
     settings().map(|settings| &settings.link)
 }
 
-/// What the programs that this one starts need, if this process has a buffer.
+/// What a program that this one starts needs, if this process has a buffer.
 pub fn inheritance() -> Option<&'static Inheritance> {
     settings().map(|settings| &settings.inheritance)
 }
@@ -115,7 +116,7 @@ fn read() -> Option<&'static Settings> {
         if p.is_null() {
             return None;
         }
-        // SAFETY: fresh zeroed memory of the right size and alignment, seen by this thread only.
+        // SAFETY: the memory is new, zeroed, of the right size and alignment, and only this thread sees it.
         let settings = unsafe { &mut *p };
         // SAFETY: libc keeps `environ` well-formed.
         let entries = || unsafe { environment::entries(block) };
@@ -133,7 +134,7 @@ fn read() -> Option<&'static Settings> {
         Ok(_) => Some(unsafe { &*fresh }),
         Err(other) => {
             if fresh != OFF {
-                // SAFETY: another thread was first; nobody saw ours.
+                // SAFETY: another thread was first, so this copy was not published.
                 unsafe { kernel::unmap(fresh.cast(), len) };
             }
             // SAFETY: published by the other thread.
@@ -151,7 +152,7 @@ pub fn find_own(list: &[u8]) -> Option<&[u8]> {
     environment::find_library(list, LIBRARY_STEM)
 }
 
-/// This library in a list and, if it stands right before it, the recorder.
+/// The part of a list that names this library, with the recorder if that stands right before it.
 fn with_recorder<'l>(list: &'l [u8], own: &'l [u8]) -> &'l [u8] {
     let place = |element: &[u8]| element.as_ptr() as usize - list.as_ptr() as usize;
     let end = place(own) + own.len();

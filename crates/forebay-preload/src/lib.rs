@@ -1,23 +1,23 @@
 //! The library in the program: hooks for every libc function that takes a path.
 //!
-//! A path outside the buffer goes straight on to the next definition in the
-//! chain. A path inside becomes one message to the bridge, and the answer is a
-//! real descriptor, or attributes, or an errno. What the program does with a
-//! descriptor is native.
+//! A call with a path outside the buffer goes straight to the next definition in
+//! the chain of libraries. A call with a path inside becomes one message to the
+//! bridge. The answer is a real descriptor, or attributes, or an errno. The kernel
+//! alone serves what the program does with a descriptor.
 //!
-//! Rules of this crate, because a hook may run before `main`, in a signal
-//! handler, in a child of `vfork`, or after the program has closed everything:
-//! no std, no allocation (but where libc's own function allocates for the
-//! caller), no thread-local storage, no lock that is waited for. `errno` is
-//! what libc's function would leave. `scripts/check-preload.sh` holds the
-//! library to its list of imports.
+//! A hook may run before `main`, in a signal handler, in a child of `vfork`, or
+//! after the program has closed everything. So this crate uses no std and no
+//! thread-local storage, never waits for a lock, and allocates only where libc's
+//! function allocates for its caller. It leaves `errno` as libc's function would.
+//! `scripts/check-preload.sh` checks the list of functions that the library
+//! imports.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`config`] | the environment |
-//! | [`bridge`] | what a hook asks, by [`forebay_link`] |
-//! | [`locate`] | whose is a path |
-//! | [`hooks`] | the functions of libc, by verb |
+//! | [`config`] | settings from the environment |
+//! | [`bridge`] | requests of the hooks, by [`forebay_link`] |
+//! | [`locate`] | whether a path is in the buffer, and its name there |
+//! | [`hooks`] | the hooked functions of libc |
 #![no_std]
 #![allow(unsafe_code)]
 #![allow(rustdoc::private_intra_doc_links)]
@@ -29,7 +29,7 @@ mod config;
 mod hooks;
 mod locate;
 
-/// Before `main`, while there is one thread: what is cheaper or safer now than later.
+/// Runs before `main`, while there is one thread. It does what would cost more, or be less safe, later.
 extern "C" fn at_load() {
     if config::get().is_some() {
         bridge::LINK.start();
@@ -40,7 +40,7 @@ extern "C" fn at_load() {
 }
 
 extern "C" fn after_fork_in_child() {
-    // SAFETY: the only thread of a new process.
+    // SAFETY: a forked child has one thread.
     unsafe { bridge::LINK.after_fork_in_child() };
 }
 

@@ -1,12 +1,13 @@
-//! Is a path the buffer's, and how is it called there?
+//! Decides whether a path is in the buffer, and finds its name there.
 //!
-//! Two steps. [`may_be_mine`] runs for every path of the program: it looks at
-//! bytes and flags in memory and makes no system call for a path outside.
-//! [`locate`] runs for the others and may ask the kernel where a directory is.
+//! This takes two steps. [`may_be_mine`] runs for every path of the program. It
+//! looks at bytes and flags in memory, and makes no system call for a path
+//! outside. [`locate`] runs for the other paths, and may ask the kernel where a
+//! directory is.
 //!
 //! Directory descriptors and the working directory need no tables: a granted
 //! directory is a real one, in the bridge's storage or on the parallel file
-//! system, and the kernel tells its path. What is cached is cheap to lose.
+//! system, and the kernel tells its path. The caches here may be lost at any time.
 
 use core::ffi::{c_char, c_int};
 use core::mem::MaybeUninit;
@@ -21,19 +22,19 @@ use forebay_hook::kernel::{self, Errno, FdPath, call};
 use forebay_link::Config;
 use forebay_link::{Answer, Fail};
 
-/// Symbolic links out of the buffer and back that one call follows (`MAXSYMLINKS`).
+/// How many symbolic links out of the buffer and back one call follows (`MAXSYMLINKS`).
 const MAX_REDIRECTS: usize = 40;
-/// Pointers below this are no strings; the kernel answers `EFAULT`.
+/// A smaller pointer is no string, and the kernel answers `EFAULT`.
 pub const LEAST_ADDRESS: isize = 4096;
 
 /// A place in the buffer.
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
-    /// Settings.
+    /// Where the buffer and its bridge are.
     pub config: &'static Config,
-    /// Where `rel` starts.
+    /// The start of `rel`.
     pub base: Base<'a>,
-    /// The path below it, as written; empty for `base` itself.
+    /// The path below `base`, as written; empty for `base` itself.
     pub rel: &'a [u8],
 }
 
@@ -48,11 +49,11 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Room for the path of a directory.
+/// Memory for the path of a directory.
 pub struct Scratch(MaybeUninit<[u8; MAX_PATH_BYTES + 1]>);
 
 impl Scratch {
-    /// Not initialised: most calls never use it.
+    /// Memory that is not initialised, because most calls never use it.
     pub fn new() -> Self {
         Scratch(MaybeUninit::uninit())
     }
@@ -61,7 +62,7 @@ impl Scratch {
         (self.0.as_mut_ptr().cast(), MAX_PATH_BYTES + 1)
     }
 
-    /// Copies a path in and closes it with a NUL.
+    /// Copies a path into the memory, with a NUL after it.
     fn keep(&mut self, path: &[u8]) -> *const c_char {
         let (room, len) = self.room();
         let n = path.len().min(len - 1);
@@ -74,12 +75,12 @@ impl Scratch {
     }
 
     fn filled(&self, len: usize) -> &[u8] {
-        // SAFETY: the caller has had `len` bytes written.
+        // SAFETY: the caller has made sure that `len` bytes were written.
         unsafe { core::slice::from_raw_parts(self.0.as_ptr().cast(), len) }
     }
 }
 
-/// A first look, without a system call. False: certainly native.
+/// The first step, without a system call. False if the path is certainly native.
 ///
 /// # Safety
 /// `path` is a C string or a pointer that the kernel would refuse.
@@ -107,7 +108,7 @@ pub unsafe fn may_be_mine(dirfd: c_int, path: *const c_char) -> bool {
     }
 }
 
-/// The exact answer. `None`: native.
+/// The second step, with the exact answer. `None` if the path is native.
 pub fn locate<'a>(dirfd: c_int, path: &'a [u8], scratch: &'a mut Scratch) -> Option<Target<'a>> {
     let config = config::get()?;
     match path.first()? {
@@ -150,7 +151,7 @@ pub fn locate<'a>(dirfd: c_int, path: &'a [u8], scratch: &'a mut Scratch) -> Opt
     }
 }
 
-/// Is the descriptor (or the working directory, for `AT_FDCWD`) known to be outside?
+/// True if the descriptor (or the working directory, for `AT_FDCWD`) is known to be outside the buffer.
 #[inline]
 pub fn is_far(fd: c_int) -> bool {
     config::get().is_none()
@@ -161,8 +162,8 @@ pub fn is_far(fd: c_int) -> bool {
         }
 }
 
-/// Is the path the other spelling of the root itself, with no slash after it? What it names may be a symbolic link
-/// outside the buffer, for those who do not follow it.
+/// True if the path is the other spelling of the root, without a slash after it. For a call that does not follow links,
+/// this may be a symbolic link that lies outside the buffer.
 pub fn is_alias(path: &[u8]) -> bool {
     config::get().is_some_and(|c| !c.alias().is_empty() && path == c.alias())
 }
@@ -183,7 +184,7 @@ fn locate_absolute(path: &[u8]) -> Option<Target<'_>> {
     })
 }
 
-/// What an open descriptor (or the working directory, for `AT_FDCWD`) itself is in the buffer.
+/// The place in the buffer of an open descriptor, or of the working directory for `AT_FDCWD`.
 pub fn locate_fd(fd: c_int, scratch: &mut Scratch) -> Option<Target<'_>> {
     let config = config::get()?;
     if is_far(fd) {
@@ -213,7 +214,7 @@ fn enter<'p>(config: &Config, base: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
 fn spot<'p>(config: &Config, at: &'p [u8]) -> Spot<'p> {
     match path::classify(at, config.root(), config.storage()) {
         Spot::Far if !config.alias().is_empty() => match path::classify(at, config.alias(), b"") {
-            // Above the alias: a relative path may come in through it.
+            // A relative path from a directory above the alias may enter the buffer through the alias.
             Spot::Above => Spot::Above,
             _ => Spot::Far,
         },
@@ -230,11 +231,11 @@ fn lower(below: &[u8]) -> Base<'_> {
 }
 
 enum Directory {
-    /// From the cache.
+    /// The cache knows it.
     Known(Base<'static>),
-    /// Its path has this length in the scratch room.
+    /// Its path lies in the scratch memory. Holds the length.
     Path(usize),
-    /// Closed, or no descriptor.
+    /// The number is no open descriptor.
     Unreadable,
 }
 
@@ -258,9 +259,9 @@ fn directory(dirfd: c_int, scratch: &mut Scratch) -> Directory {
 
 // ---- descriptors ---------------------------------------------------------
 
-/// Descriptors up to this number have a bit.
+/// Descriptors below this number have a bit in [`FAR`].
 const TABLE_DESCRIPTORS: usize = 65536;
-/// Set: the descriptor is known to be far from the buffer.
+/// A bit for each descriptor, set if the descriptor is known to be far from the buffer.
 static FAR: [AtomicU8; TABLE_DESCRIPTORS / 8] = [const { AtomicU8::new(0) }; TABLE_DESCRIPTORS / 8];
 
 fn fd_is_far(fd: c_int) -> bool {
@@ -276,7 +277,7 @@ fn mark_far(fd: c_int) {
     }
 }
 
-/// The number `fd` may stand for another file from now on.
+/// Forgets what is known about `fd`, because the number may stand for another file from now on.
 #[inline]
 pub fn forget_fd(fd: c_int) {
     if let Some(cell) = FAR.get(fd as usize / 8).filter(|_| fd >= 0)
@@ -286,7 +287,7 @@ pub fn forget_fd(fd: c_int) {
     }
 }
 
-/// Every number may stand for another file from now on.
+/// Forgets what is known about all descriptors, because every number may stand for another file from now on.
 pub fn forget_fds() {
     for cell in &FAR {
         if cell.load(Ordering::Relaxed) != 0 {
@@ -297,7 +298,7 @@ pub fn forget_fds() {
 
 // ---- working directory ---------------------------------------------------
 
-/// Counts up with every chdir; the cache below is valid for one value of it.
+/// Grows with every chdir. The cache below is valid for one value of it.
 static MOVES: AtomicU64 = AtomicU64::new(1);
 /// `MOVES << 2 | state` of the cached answer.
 static CWD: AtomicU64 = AtomicU64::new(0);
@@ -305,9 +306,9 @@ const CWD_FAR: u64 = 1;
 const CWD_OBJECT: u64 = 2;
 static CWD_OID: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 static CWD_LOCK: AtomicU32 = AtomicU32::new(0);
-/// A child of `vfork` that has changed directory: it must not use its parent's cache.
+/// The pid of a child of `vfork` that has changed its directory, and must not use its parent's cache. 0 for none.
 static STRAY: AtomicI32 = AtomicI32::new(0);
-/// In [`STRAY`]: nobody may use the cache.
+/// The value of [`STRAY`] if no process or thread may use the cache.
 const EVERYBODY: c_int = -1;
 
 fn is_stray() -> bool {
@@ -315,7 +316,7 @@ fn is_stray() -> bool {
     stray != 0 && (stray == EVERYBODY || stray == kernel::getpid())
 }
 
-/// From now on the threads may have different working directories.
+/// Switches the cache off, because threads may have different working directories from now on.
 pub fn cwd_is_per_thread() {
     STRAY.store(EVERYBODY, Ordering::Relaxed);
 }
@@ -325,7 +326,7 @@ fn cwd_is_far() -> bool {
     cached == MOVES.load(Ordering::Relaxed) << 2 | CWD_FAR && !is_stray()
 }
 
-/// After a successful chdir or fchdir.
+/// Makes the cache invalid after a successful chdir or fchdir.
 pub fn cwd_changed() {
     if LINK.is_owner() {
         MOVES.fetch_add(1, Ordering::AcqRel);
@@ -339,7 +340,7 @@ fn working_directory(scratch: &mut Scratch) -> Directory {
     let moves = MOVES.load(Ordering::Acquire);
     if !stray && CWD.load(Ordering::Acquire) == moves << 2 | CWD_OBJECT {
         let oid = [&CWD_OID[0], &CWD_OID[1]].map(|w| w.load(Ordering::Acquire));
-        // Still the same answer, and nobody is writing the next one: both words belong together.
+        // The answer has not changed meanwhile, and no thread is writing the next one. So both words belong together.
         if CWD_LOCK.load(Ordering::Acquire) == 0
             && CWD.load(Ordering::Acquire) == moves << 2 | CWD_OBJECT
         {
@@ -376,7 +377,7 @@ fn working_directory(scratch: &mut Scratch) -> Directory {
     Directory::Path(len)
 }
 
-/// Path of the working directory as the kernel knows it; of a removed one as /proc knows it.
+/// The kernel's path of the working directory. The path of a removed one comes from /proc.
 fn kernel_cwd(scratch: &mut Scratch) -> Result<usize, Errno> {
     let (room, len) = scratch.room();
     // SAFETY: `room` has `len` bytes.
@@ -392,7 +393,7 @@ fn kernel_cwd(scratch: &mut Scratch) -> Result<usize, Errno> {
 
 /// What a libc function returns when it fails.
 pub trait Outcome: Copy {
-    /// -1 or NULL.
+    /// The value that means a failure: -1 or NULL.
     const FAILED: Self;
 }
 
@@ -409,14 +410,14 @@ impl<T> Outcome for *mut T {
     const FAILED: Self = core::ptr::null_mut();
 }
 
-/// Sets errno and gives the value that says so.
+/// Sets `errno`, and returns the value that means a failure.
 pub fn failed<R: Outcome>(e: Errno) -> R {
     kernel::set_errno(e);
     R::FAILED
 }
 
-/// Runs a call on one path: `ours` in the buffer, `native` elsewhere, and again
-/// where the bridge says that the path leads out of the buffer.
+/// Runs a call with one path: `ours` in the buffer, `native` elsewhere. If the bridge
+/// answers that the path leads out of the buffer, runs the call again with the new path.
 ///
 /// # Safety
 /// `path` is a C string or a pointer that the kernel would refuse.
@@ -446,7 +447,7 @@ unsafe fn route_slow<R: Outcome>(
     let mut scratch = Scratch::new();
     let mut answer = Answer::new();
     for turn in 0..MAX_REDIRECTS {
-        // SAFETY: the caller's promise, or a path that was closed with a NUL.
+        // SAFETY: the caller's promise, or a path that `Scratch::keep` ended with a NUL.
         let bytes = unsafe { kernel::bytes(path) };
         let target = match turn {
             0 => locate(dirfd, bytes, &mut scratch),
@@ -460,7 +461,7 @@ unsafe fn route_slow<R: Outcome>(
         }
         match ours(&target, &mut answer) {
             Ok(value) => return value,
-            // A removed directory that is still open, or the working directory, is there for the kernel.
+            // A removed directory that is still open, or is the working directory, still exists for the kernel.
             Err(Fail::Errno(libc::ENOENT)) if bytes == b"." => return native(dirfd, path),
             Err(Fail::Errno(e)) => return failed(e),
             Err(Fail::Redirect) => {

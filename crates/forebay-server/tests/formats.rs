@@ -42,24 +42,16 @@ fn sample(name: &str) -> Place {
 
 /// Every file of a storage with its contents.
 fn contents(dir: &Path) -> BTreeMap<String, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    let mut dirs = vec![dir.to_owned()];
-    while let Some(dir) = dirs.pop() {
-        for entry in std::fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            let what = path.symlink_metadata().unwrap();
-            let bytes = if what.is_dir() {
-                dirs.push(path.clone());
-                Vec::new()
-            } else if what.is_file() {
-                std::fs::read(&path).unwrap()
-            } else {
-                Vec::new()
+    let contents = forebay_testkit::entries_below(dir)
+        .into_iter()
+        .map(|(path, what)| {
+            let bytes = match what.is_file() {
+                true => std::fs::read(dir.join(&path)).unwrap(),
+                false => Vec::new(),
             };
-            found.insert(path.display().to_string(), bytes);
-        }
-    }
-    found
+            (path.display().to_string(), bytes)
+        });
+    contents.collect()
 }
 
 fn format_file(place: &Place) -> String {

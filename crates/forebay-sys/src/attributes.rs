@@ -1,4 +1,4 @@
-//! What an inode says of itself.
+//! Attributes of inodes: how they are read and changed.
 
 use crate::{Errno, Sys, raw};
 use forebay_types::{Attr, Timestamp};
@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 
-/// Symbolic links are not followed; an empty name means the directory itself.
+/// Flags with which symbolic links are not followed, and an empty name means the directory itself.
 fn at_flags(name: &[u8]) -> AtFlags {
     match name.is_empty() {
         true => AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH,
@@ -19,10 +19,10 @@ fn at_flags(name: &[u8]) -> AtFlags {
     }
 }
 
-/// Attributes of `name` in `dir`, symbolic links not followed; an empty name means `dir` itself.
+/// Attributes of `name` in `dir`. A symbolic link is not followed. An empty name means `dir` itself.
 ///
 /// # Errors
-/// Of `statx`.
+/// Those of `statx`.
 pub fn stat(dir: BorrowedFd<'_>, name: &[u8]) -> Sys<Attr> {
     let flags = at_flags(name) | AtFlags::NO_AUTOMOUNT;
     let look = |name: &CStr| {
@@ -31,7 +31,7 @@ pub fn stat(dir: BorrowedFd<'_>, name: &[u8]) -> Sys<Attr> {
     };
     match name {
         b"" => look(c""),
-        // Inside, so that only the shorter structure is handed out.
+        // The closure converts, so that only the shorter structure is passed out.
         _ => name.into_with_c_str(look),
     }
 }
@@ -62,7 +62,7 @@ fn attr(x: &Statx) -> Attr {
 /// `fchmod`.
 ///
 /// # Errors
-/// Of the call.
+/// Those of the call.
 pub fn chmod(fd: BorrowedFd<'_>, mode: u32) -> Sys<()> {
     fs::fchmod(fd, Mode::from_raw_mode(mode))
 }
@@ -70,7 +70,7 @@ pub fn chmod(fd: BorrowedFd<'_>, mode: u32) -> Sys<()> {
 /// `fchmodat` of `name` in `dir`; it must not be a symbolic link.
 ///
 /// # Errors
-/// Of the call.
+/// Those of the call.
 pub fn chmod_at(dir: BorrowedFd<'_>, name: &[u8], mode: u32) -> Sys<()> {
     fs::chmodat(dir, name, Mode::from_raw_mode(mode), AtFlags::empty())
 }
@@ -78,7 +78,7 @@ pub fn chmod_at(dir: BorrowedFd<'_>, name: &[u8], mode: u32) -> Sys<()> {
 /// `fchownat` of `name` in `dir`, or of `dir` itself if the name is empty. An id of all ones stays as it is.
 ///
 /// # Errors
-/// Of the call.
+/// Those of the call.
 pub fn chown(dir: BorrowedFd<'_>, name: &[u8], uid: u32, gid: u32) -> Sys<()> {
     let uid = (uid != u32::MAX).then(|| Uid::from_raw(uid));
     let gid = (gid != u32::MAX).then(|| Gid::from_raw(gid));
@@ -92,7 +92,7 @@ fn set(dir: BorrowedFd<'_>, name: &[u8], times: &Timestamps) -> Sys<()> {
     }
 }
 
-/// A time that has a meaning of its own in place of its nanoseconds.
+/// A time with a special value (`UTIME_NOW`, `UTIME_OMIT`) in place of its nanoseconds.
 fn special(meaning: i64) -> Timespec {
     Timespec {
         tv_sec: 0,
@@ -100,11 +100,11 @@ fn special(meaning: i64) -> Timespec {
     }
 }
 
-/// Sets access and modification time of `name` in `dir`, or of `dir` itself if the name is empty; `None` leaves one
+/// Sets access and modification time of `name` in `dir`, or of `dir` itself if the name is empty. `None` leaves a time
 /// as it is.
 ///
 /// # Errors
-/// Of the call.
+/// Those of the call.
 pub fn set_times(
     dir: BorrowedFd<'_>,
     name: &[u8],
@@ -125,10 +125,10 @@ pub fn set_times(
     set(dir, name, &times)
 }
 
-/// Access, modification and change time are now.
+/// Sets access and modification time to the present, and with them the change time.
 ///
 /// # Errors
-/// Of `futimens`.
+/// Those of `futimens`.
 pub fn set_times_to_now(fd: BorrowedFd<'_>) -> Sys<()> {
     let now = special(UTIME_NOW);
     let times = Timestamps {
@@ -147,13 +147,13 @@ pub fn now_coarse() -> Timestamp {
     }
 }
 
-/// Flags of an inode that say how the file system stores it: `FS_EXTENT_FL`, `FS_INLINE_DATA_FL`.
+/// Inode flags that the file system sets itself, to say how it stores the file: `FS_EXTENT_FL`, `FS_INLINE_DATA_FL`.
 const STORAGE_FLAGS: u32 = 0x0008_0000 | 0x1000_0000;
 
-/// Has somebody set flags (`chattr`) or a project on the inode?
+/// True if the inode has a project, or a flag that was set with `chattr`.
 ///
 /// # Errors
-/// Of `ioctl`, but not that the file system has no such things.
+/// Those of `ioctl`. It is no error if the file system has no flags or projects.
 pub fn has_inode_flags(fd: BorrowedFd<'_>) -> Sys<bool> {
     let flags = known(fs::ioctl_getflags(fd))?.map_or(0, |flags| flags.bits());
     let project = known(raw::inode::project(fd))?.unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Bytes of files: how they get to storage, and from one file to another.
+//! Contents of files: how bytes get to storage, and from one file to another.
 
 use crate::{Errno, Sys, raw};
 use rustix::fs::{self, Advice, SeekFrom};
@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 /// `fsync`.
 ///
 /// # Errors
-/// Of the call.
+/// Those of the call.
 pub fn fsync(fd: BorrowedFd<'_>) -> Sys<()> {
     fs::fsync(fd)
 }
@@ -16,7 +16,7 @@ pub fn fsync(fd: BorrowedFd<'_>) -> Sys<()> {
 /// `syncfs`.
 ///
 /// # Errors
-/// Of the call.
+/// Those of the call.
 pub fn syncfs(fd: BorrowedFd<'_>) -> Sys<()> {
     fs::syncfs(fd)
 }
@@ -24,36 +24,36 @@ pub fn syncfs(fd: BorrowedFd<'_>) -> Sys<()> {
 /// `ftruncate`.
 ///
 /// # Errors
-/// Of the call.
+/// Those of the call.
 pub fn set_size(fd: BorrowedFd<'_>, bytes: u64) -> Sys<()> {
     fs::ftruncate(fd, bytes)
 }
 
-/// Lets the kernel begin to write the pages of a file out, without waiting. Advice: failure does no harm.
+/// Asks the kernel to begin to write the pages of a file out, and does not wait. This is advice: a failure does no harm.
 pub fn begin_writeback(fd: BorrowedFd<'_>) {
     let _ = raw::writeback::begin(fd);
 }
 
-/// Forgets the cached pages of a synced file, so that the next read comes from the file system. Advice.
+/// Drops the cached pages of a synced file, so that the next read comes from the file system. This is advice.
 pub fn forget_pages(fd: BorrowedFd<'_>) {
     let _ = fs::fadvise(fd, 0, None, Advice::DontNeed);
 }
 
-/// All of the file will be read soon. Advice.
+/// Tells the kernel that all of the file will be read soon. This is advice.
 pub fn will_need(fd: BorrowedFd<'_>) {
     let _ = fs::fadvise(fd, 0, None, Advice::WillNeed);
 }
 
-/// The file will be read from one end to the other. Advice.
+/// Tells the kernel that the file will be read from beginning to end. This is advice.
 pub fn will_read_all(fd: BorrowedFd<'_>) {
     let _ = fs::fadvise(fd, 0, None, Advice::Sequential);
 }
 
-/// The next range with data at or after `from`; `None` if only a hole follows. File systems without holes report the
-/// whole file.
+/// The next range with data at or after `from`, as start and end in bytes. `None` if only a hole follows. A file system
+/// without holes reports the whole file.
 ///
 /// # Errors
-/// Of `lseek`.
+/// Those of `lseek`.
 pub fn next_data(fd: BorrowedFd<'_>, from: u64) -> Sys<Option<(u64, u64)>> {
     let start = match fs::seek(fd, SeekFrom::Data(from)) {
         Err(Errno::NXIO) => return Ok(None),
@@ -63,17 +63,18 @@ pub fn next_data(fd: BorrowedFd<'_>, from: u64) -> Sys<Option<(u64, u64)>> {
     Ok(Some((start, end)))
 }
 
-/// What one call copies at most.
+/// Most bytes that one call copies.
 const PIECE_BYTES: u64 = 128 << 20;
-/// What is read and written at once where the kernel does not copy.
+/// Bytes that are read and written at once if the kernel does not copy.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Copies up to `bytes` from the start of `from` to the start of `to`, in the kernel where it can; returns how many.
-/// The descriptors are fresh ones, whose positions are at the start.
+/// Copies up to `bytes` from the start of `from` to the start of `to`, and returns how many it copied. The kernel
+/// copies if it can. Both descriptors must be at position 0.
 ///
 /// # Errors
-/// Of the file systems, but not that they cannot copy by themselves.
+/// Those of the file systems. It is no error if the kernel cannot copy between them.
 pub fn copy(from: BorrowedFd<'_>, to: BorrowedFd<'_>, bytes: u64) -> Sys<u64> {
+    debug_assert_eq!((fs::tell(from), fs::tell(to)), (Ok(0), Ok(0)));
     let mut done = 0;
     while done < bytes {
         let piece = PIECE_BYTES.min(bytes - done) as usize;

@@ -1,4 +1,4 @@
-//! On which processor a thread runs, and when.
+//! The processor that a thread runs on, and what goes before it there.
 
 use crate::Sys;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
@@ -8,11 +8,11 @@ pub fn cpu() -> u32 {
     sched_getcpu() as u32
 }
 
-/// Moves the calling thread to another processor of those on which it may run. Left to itself the scheduler lets two
-/// threads that wait for each other share a processor for long, because each leaves it often.
+/// Moves the calling thread to another processor that it may run on. Without this, two threads that wait for each other
+/// may share a processor for long, because the scheduler sees each of them leave it often.
 ///
 /// # Errors
-/// EINVAL if there is no other.
+/// EINVAL if the thread may run on one processor only.
 pub fn move_to_other_cpu() -> Sys<()> {
     let all = sched_getaffinity(None)?;
     let mut others = all;

@@ -7,7 +7,7 @@ pub use rustix::io::Errno;
 /// Result of a system call.
 pub type Sys<T> = Result<T, Errno>;
 
-/// The error number in an error of the standard library; EIO if it has none, as for a write that wrote nothing.
+/// The error number in an error of the standard library. EIO if it has none; for example, after a write of 0 bytes.
 pub fn errno_of(error: io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }

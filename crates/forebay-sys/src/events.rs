@@ -1,4 +1,4 @@
-//! Waiting for descriptors, and waking those who wait.
+//! Waits for descriptors, and wakes a thread that waits.
 
 use crate::{Errno, Sys};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -12,27 +12,27 @@ use std::time::Duration;
 /// A counter that wakes an epoll.
 ///
 /// # Errors
-/// No descriptor.
+/// EMFILE or ENFILE: no descriptor is free.
 pub fn eventfd() -> Sys<OwnedFd> {
     rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
 }
 
 /// Adds one to an eventfd.
 pub fn notify(fd: BorrowedFd<'_>) {
-    // A full counter is as awake as can be.
+    // The write fails only if the counter is full, and then the waiter is woken anyway.
     let _ = write(fd, &1u64.to_ne_bytes());
 }
 
-/// Takes all from an eventfd.
+/// Sets an eventfd back to 0.
 pub fn drain(fd: BorrowedFd<'_>) {
-    // An empty counter has nothing to take.
+    // The read fails only if the counter is 0 already.
     let _ = read(fd, &mut [0u8; 8]);
 }
 
-/// A pipe: the end to read from, the end to write to.
+/// A pipe: first the end to read from, then the end to write to.
 ///
 /// # Errors
-/// No descriptors.
+/// EMFILE or ENFILE: no two descriptors are free.
 pub fn pipe() -> Sys<(OwnedFd, OwnedFd)> {
     pipe_with(PipeFlags::CLOEXEC)
 }
@@ -54,10 +54,10 @@ pub struct Event {
 pub const EVENTS_PER_WAIT: usize = 64;
 
 impl Epoll {
-    /// A new one.
+    /// A new instance that watches nothing.
     ///
     /// # Errors
-    /// No descriptor.
+    /// EMFILE or ENFILE: no descriptor is free.
     pub fn new() -> Sys<Self> {
         epoll::create(CreateFlags::CLOEXEC).map(Epoll)
     }
@@ -65,7 +65,7 @@ impl Epoll {
     /// Watches `fd` for `EPOLL*` bits.
     ///
     /// # Errors
-    /// Of `epoll_ctl`.
+    /// Those of `epoll_ctl`.
     pub fn add(&self, fd: BorrowedFd<'_>, key: u64, bits: u32) -> Sys<()> {
         let flags = EventFlags::from_bits_retain(bits);
         epoll::add(&self.0, fd, EventData::new_u64(key), flags)
@@ -74,15 +74,16 @@ impl Epoll {
     /// Ceases to watch `fd`.
     ///
     /// # Errors
-    /// Of `epoll_ctl`.
+    /// Those of `epoll_ctl`.
     pub fn remove(&self, fd: BorrowedFd<'_>) -> Sys<()> {
         epoll::delete(&self.0, fd)
     }
 
-    /// Waits for events, at most so many milliseconds; -1: for ever. A signal ends it with none.
+    /// Waits for events, for at most `timeout_ms` milliseconds; -1 means no limit. A signal ends the wait without an
+    /// event.
     ///
     /// # Errors
-    /// Of `epoll_wait`.
+    /// Those of `epoll_wait`.
     pub fn wait(&self, timeout_ms: i32, out: &mut Vec<Event>) -> Sys<()> {
         out.clear();
         let mut room = [MaybeUninit::uninit(); EVENTS_PER_WAIT];
@@ -101,7 +102,7 @@ impl Epoll {
     }
 }
 
-/// A limit in milliseconds as the kernel wants it; a negative one is none.
+/// A limit in milliseconds in the kernel's form; a negative number means no limit.
 pub(crate) fn limit(timeout_ms: i32) -> Option<Timespec> {
     let ms = i64::from(timeout_ms);
     (ms >= 0).then(|| Timespec {
@@ -110,32 +111,32 @@ pub(crate) fn limit(timeout_ms: i32) -> Option<Timespec> {
     })
 }
 
-/// Which of these are readable, or have nobody at the other end, after at most so many milliseconds (-1: no limit)
-/// without one. A signal ends the wait with none.
+/// Waits until one of `fds` is readable, or its other end is closed, for at most `timeout_ms` milliseconds (-1: no
+/// limit). Says of each whether it is. A signal ends the wait, and then none is.
 pub(crate) fn readable<Fd: AsFd>(fds: &[Fd], timeout_ms: i32) -> Vec<bool> {
     let mut entries: Vec<PollFd<'_>> = fds
         .iter()
         .map(|fd| PollFd::new(fd, PollFlags::IN))
         .collect();
-    // After an interruption, or another failure, nothing is known to be readable.
+    // After a signal or a failure, the entries say that nothing is readable.
     let _ = poll(&mut entries, limit(timeout_ms).as_ref());
     let any = |entry: &PollFd<'_>| !entry.revents().is_empty();
     entries.iter().map(any).collect()
 }
 
-/// Waits until one of two descriptors is readable. A signal ends it, too: the caller looks again.
+/// Waits until one of two descriptors is readable. A signal also ends the wait, so the caller checks again.
 pub fn wait_either(a: BorrowedFd<'_>, b: BorrowedFd<'_>) {
     readable(&[a, b], -1);
 }
 
-/// Waits until one of them is readable, as the hold on a process is when that has ended, or for so long. A signal ends
-/// it, too.
+/// Waits until one of `fds` is readable, for at most `longest`. A [`crate::Process`] becomes readable when the process
+/// ends. A signal also ends the wait.
 pub fn wait_any<Fd: AsFd>(fds: &[Fd], longest: Duration) {
     let ms = i32::try_from(longest.as_millis()).unwrap_or(i32::MAX);
     readable(fds, ms);
 }
 
-/// Is there something to read now?
+/// True if there is something to read now.
 pub fn is_readable(fd: BorrowedFd<'_>) -> bool {
     readable(&[fd], 0)[0]
 }

@@ -1,11 +1,11 @@
 //! System calls of the service and of the command, as safe functions.
 //!
-//! No policy here: arguments in, result or errno out. Names are bytes without a closing NUL, relative to a
-//! directory descriptor; one with a NUL inside is EINVAL. Descriptors are made with `O_CLOEXEC`.
+//! The crate decides nothing: arguments go in, a result or an errno comes out. Names are bytes without a closing NUL,
+//! relative to a directory descriptor; a name with a NUL inside is EINVAL. New descriptors have `O_CLOEXEC`.
 //!
-//! The calls themselves are `rustix`'s. This crate adds what callers would otherwise repeat: which calls are
-//! repeated after a signal, what stands in for a call that a file system lacks, and the types of `forebay-types`.
-//! What `rustix` does not have is in [`raw`], the only module with `unsafe`, each call with its reason.
+//! `rustix` makes the calls. This crate adds what callers would otherwise repeat: the retry after a signal, the
+//! substitute for a call that a file system lacks, and the types of `forebay-types`. The calls that `rustix` does not
+//! have are in [`raw`], the only module with `unsafe`, which gives a reason for each.
 #![deny(unsafe_code)]
 
 mod attributes;

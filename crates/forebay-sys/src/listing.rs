@@ -1,11 +1,11 @@
-//! Entries of directories.
+//! Reads the entries of directories.
 
 use crate::Sys;
 use rustix::fs::{FileType, RawDir};
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 
-/// An entry of a directory as the kernel gives it.
+/// An entry of a directory, as the kernel reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawEntry {
     /// Inode number.
@@ -19,10 +19,10 @@ pub struct RawEntry {
 /// Bytes of entries that one call fetches.
 const BATCH_BYTES: usize = 32 << 10;
 
-/// Reads further entries of an open directory into `out`, without "." and "..". False at the end.
+/// Appends further entries of an open directory to `out`, without "." and "..". False at the end.
 ///
 /// # Errors
-/// Of `getdents64`.
+/// Those of `getdents64`.
 pub fn read_dir(fd: BorrowedFd<'_>, out: &mut Vec<RawEntry>) -> Sys<bool> {
     let mut room = [MaybeUninit::<u8>::uninit(); BATCH_BYTES];
     let mut batch = RawDir::new(fd, &mut room);
@@ -45,7 +45,7 @@ pub fn read_dir(fd: BorrowedFd<'_>, out: &mut Vec<RawEntry>) -> Sys<bool> {
     }
 }
 
-/// A `DT_*` value is the type of a mode, moved down.
+/// The `DT_*` value of a file type: the type bits of a mode, shifted down.
 fn dtype(kind: FileType) -> u8 {
     match kind {
         FileType::Unknown => libc::DT_UNKNOWN,

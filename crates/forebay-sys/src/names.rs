@@ -1,4 +1,4 @@
-//! Calls that make, move and remove names.
+//! Calls that make, move, remove and read names.
 
 use crate::{Errno, Sys};
 use rustix::fs::{self, AtFlags, FileType, Mode};
@@ -6,10 +6,10 @@ use rustix::path::Arg;
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 
-/// A directory of the bridge's own, unless it is there.
+/// Makes a directory for the bridge itself, unless it exists.
 ///
 /// # Errors
-/// Of `mkdirat`, but not EEXIST.
+/// Those of `mkdirat`, except EEXIST.
 pub fn make_dir(dir: BorrowedFd<'_>, name: &[u8]) -> Sys<()> {
     match mkdir(dir, name, 0o700) {
         Err(Errno::EXIST) => Ok(()),
@@ -20,24 +20,24 @@ pub fn make_dir(dir: BorrowedFd<'_>, name: &[u8]) -> Sys<()> {
 /// `mkdirat`.
 ///
 /// # Errors
-/// Of the call.
+/// Those of the call.
 pub fn mkdir(dir: BorrowedFd<'_>, name: &[u8], mode: u32) -> Sys<()> {
     fs::mkdirat(dir, name, Mode::from_raw_mode(mode))
 }
 
-/// `mknodat`; `mode` has the type of the file in it.
+/// `mknodat`; `mode` includes the type of the file.
 ///
 /// # Errors
-/// Of the call.
+/// Those of the call.
 pub fn mknod(dir: BorrowedFd<'_>, name: &[u8], mode: u32, dev: u64) -> Sys<()> {
     let kind = FileType::from_raw_mode(mode);
     fs::mknodat(dir, name, kind, Mode::from_raw_mode(mode), dev)
 }
 
-/// `linkat`, links not followed.
+/// `linkat` that follows no symbolic link.
 ///
 /// # Errors
-/// Of the call.
+/// Those of the call.
 pub fn link(from: BorrowedFd<'_>, old: &[u8], to: BorrowedFd<'_>, new: &[u8]) -> Sys<()> {
     fs::linkat(from, old, to, new, AtFlags::empty())
 }
@@ -45,7 +45,7 @@ pub fn link(from: BorrowedFd<'_>, old: &[u8], to: BorrowedFd<'_>, new: &[u8]) ->
 /// `symlinkat`.
 ///
 /// # Errors
-/// Of the call.
+/// Those of the call.
 pub fn symlink(text: &[u8], dir: BorrowedFd<'_>, name: &[u8]) -> Sys<()> {
     fs::symlinkat(text, dir, name)
 }
@@ -53,15 +53,15 @@ pub fn symlink(text: &[u8], dir: BorrowedFd<'_>, name: &[u8]) -> Sys<()> {
 /// `renameat`.
 ///
 /// # Errors
-/// Of the call.
+/// Those of the call.
 pub fn rename(from: BorrowedFd<'_>, old: &[u8], to: BorrowedFd<'_>, new: &[u8]) -> Sys<()> {
     fs::renameat(from, old, to, new)
 }
 
-/// `unlinkat`; `directory` as `rmdir`.
+/// `unlinkat`; with `directory` it acts as `rmdir`.
 ///
 /// # Errors
-/// Of the call.
+/// Those of the call.
 pub fn unlink(dir: BorrowedFd<'_>, name: &[u8], directory: bool) -> Sys<()> {
     let flags = match directory {
         true => AtFlags::REMOVEDIR,
@@ -70,10 +70,10 @@ pub fn unlink(dir: BorrowedFd<'_>, name: &[u8], directory: bool) -> Sys<()> {
     fs::unlinkat(dir, name, flags)
 }
 
-/// Text of a symbolic link; an empty name means the link that `dir` itself is.
+/// Text of the symbolic link `name` in `dir`. If the name is empty, `dir` itself is the link.
 ///
 /// # Errors
-/// EINVAL, or ENOENT with an empty name, if it is none; else of the call.
+/// EINVAL if it is not a symbolic link, or ENOENT if the name is empty as well; else those of the call.
 pub fn readlink(dir: BorrowedFd<'_>, name: &[u8]) -> Sys<Vec<u8>> {
     let mut room = [MaybeUninit::<u8>::uninit(); libc::PATH_MAX as usize];
     name.into_with_c_str(|name| {

@@ -1,4 +1,4 @@
-//! This process, and others by a hold on them.
+//! Settings of this process, and a safe handle of another one.
 
 use crate::events::readable;
 use crate::{Errno, Sys, errno_of, open_path};
@@ -16,19 +16,19 @@ pub fn my_ids() -> (u32, u32) {
     (geteuid().as_raw(), getegid().as_raw())
 }
 
-/// Modes of new objects are exact: programs have applied their own umask already.
+/// Sets the umask to 0. A bridge makes objects with exact modes, because programs have applied their own umask.
 pub fn clear_umask() {
     process::umask(Mode::empty());
 }
 
-/// Raises the limit of open descriptors as far as it goes and returns it.
+/// Raises the limit of open descriptors as far as the system allows, and returns the new limit.
 pub fn raise_descriptor_limit() -> u64 {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let wanted = Rlimit {
         current: maximum,
         maximum,
     };
-    // Where even this is refused, the limit is what it was.
+    // If the system refuses, the limit stays as it was.
     let _ = setrlimit(Resource::Nofile, wanted);
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
@@ -45,10 +45,10 @@ pub fn make_room_for_descriptors(count: u64) {
     let _ = rustix::io::fcntl_dupfd_cloexec(std::io::stderr(), last);
 }
 
-/// Takes over what this process was given as its standard input, which is nothing from then on.
+/// Takes the descriptor of standard input, and puts `/dev/null` in its place.
 ///
 /// # Errors
-/// No descriptor.
+/// EMFILE or ENFILE: no descriptor is free.
 pub fn take_stdin() -> Sys<OwnedFd> {
     let given = std::io::stdin();
     let given = given.as_fd().try_clone_to_owned().map_err(errno_of)?;
@@ -64,7 +64,7 @@ fn pid(number: u32) -> Sys<Pid> {
         .ok_or(Errno::INVAL)
 }
 
-/// Waits until the child has ended, but leaves it to be waited for: its id is still its own.
+/// Waits until the child has ended, but does not reap it. So its id is not given to another process yet.
 ///
 /// # Errors
 /// ECHILD if there is no such child.
@@ -74,7 +74,7 @@ pub fn await_end(child: u32) -> Sys<()> {
     retry_on_intr(|| process::waitid(WaitId::Pid(child), how)).map(drop)
 }
 
-/// A hold on a process that need not be our child (pidfd), so that its id cannot be mistaken for another's.
+/// A handle of a process (pidfd), child or not. Unlike a process id, it never comes to mean another process.
 #[derive(Debug)]
 pub struct Process(OwnedFd);
 
@@ -85,33 +85,33 @@ impl AsFd for Process {
 }
 
 impl Process {
-    /// Takes hold of a process.
+    /// Opens a handle of the process with the id `number`.
     ///
     /// # Errors
-    /// ESRCH if there is none with this id.
+    /// ESRCH if there is no such process.
     pub fn open(number: u32) -> Sys<Process> {
         pidfd_open(pid(number)?, PidfdFlags::empty()).map(Process)
     }
 
-    /// A second hold on the same process.
+    /// A second handle of the same process.
     ///
     /// # Errors
-    /// No descriptor.
+    /// EMFILE or ENFILE: no descriptor is free.
     pub fn try_clone(&self) -> Sys<Process> {
         self.0.try_clone().map(Process).map_err(errno_of)
     }
 
-    /// Has it ended?
+    /// True if the process has ended.
     pub fn has_ended(&self) -> bool {
         readable(&[self], 0)[0]
     }
 
-    /// Waits until it has ended.
+    /// Waits until the process has ended.
     pub fn await_end(&self) {
         while !readable(&[self], -1)[0] {}
     }
 
-    /// Waits until this one or the other one has ended; true if the other one goes on.
+    /// Waits until this process or `other` has ended. True if `other` is still running.
     pub fn ends_before(&self, other: &Process) -> bool {
         loop {
             match readable(&[self, other], -1)[..] {

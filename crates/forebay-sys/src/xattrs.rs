@@ -5,15 +5,15 @@ use rustix::fs::{self, XattrFlags};
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 
-/// Largest value, and largest list of names, that Linux has for the extended attributes of a file.
+/// Largest value, and largest list of names, that Linux allows for extended attributes.
 const XATTR_BYTES: usize = 64 << 10;
-/// Most values fit here.
+/// Size of the first buffer, which is enough for most values.
 const SHORT_BYTES: usize = 512;
 
 /// `fsetxattr`.
 ///
 /// # Errors
-/// Of the call.
+/// Those of the call.
 pub fn set_xattr(fd: BorrowedFd<'_>, name: &[u8], value: &[u8]) -> Sys<()> {
     fs::fsetxattr(fd, name, value, XattrFlags::empty())
 }
@@ -21,7 +21,7 @@ pub fn set_xattr(fd: BorrowedFd<'_>, name: &[u8], value: &[u8]) -> Sys<()> {
 /// `fremovexattr`.
 ///
 /// # Errors
-/// ENODATA if there is none; else of the call.
+/// ENODATA if there is no such attribute; else those of the call.
 pub fn remove_xattr(fd: BorrowedFd<'_>, name: &[u8]) -> Sys<()> {
     fs::fremovexattr(fd, name)
 }
@@ -29,7 +29,7 @@ pub fn remove_xattr(fd: BorrowedFd<'_>, name: &[u8]) -> Sys<()> {
 /// `fgetxattr`; `None` if there is no such attribute.
 ///
 /// # Errors
-/// Of the call.
+/// Those of the call.
 pub fn get_xattr(fd: BorrowedFd<'_>, name: &[u8]) -> Sys<Option<Vec<u8>>> {
     let mut short = [MaybeUninit::<u8>::uninit(); SHORT_BYTES];
     match fs::fgetxattr(fd, name, &mut short) {
@@ -48,7 +48,7 @@ pub fn get_xattr(fd: BorrowedFd<'_>, name: &[u8]) -> Sys<Option<Vec<u8>>> {
 /// Names of all extended attributes, each closed by a NUL.
 ///
 /// # Errors
-/// Of `flistxattr`.
+/// Those of `flistxattr`.
 pub fn list_xattr(fd: BorrowedFd<'_>) -> Sys<Vec<u8>> {
     let mut names = vec![0u8; XATTR_BYTES];
     let len = fs::flistxattr(fd, &mut names[..])?;
@@ -56,10 +56,10 @@ pub fn list_xattr(fd: BorrowedFd<'_>) -> Sys<Vec<u8>> {
     Ok(names)
 }
 
-/// Has the file no extended attribute (access control lists are some) but this one?
+/// True if this is the only extended attribute of the file. Access control lists are extended attributes, too.
 ///
 /// # Errors
-/// Of `flistxattr`, but not that the list is long.
+/// Those of `flistxattr`. A list that is too long for the check is no error; the answer is false.
 pub fn has_only_xattr(fd: BorrowedFd<'_>, name: &[u8]) -> Sys<bool> {
     let mut names = [MaybeUninit::<u8>::uninit(); 64];
     match fs::flistxattr(fd, &mut names) {

@@ -1,4 +1,4 @@
-//! Calls on names and files: that each does what it says, and how it fails.
+//! Checks for each call on names and files that it does what it says, and how it fails.
 
 use forebay_sys::{self as sys, Errno};
 use forebay_types::Timestamp;
@@ -64,7 +64,7 @@ fn a_path_is_opened_beneath_a_directory_without_any_link() {
     s.file("d/file", b"x");
     sys::symlink(b"d", s.dir(), b"link").unwrap();
     let fd = match sys::open_beneath(s.dir(), b"d/file", libc::O_PATH) {
-        // A filter of system calls: callers have another way, and so nothing to test here.
+        // A filter of system calls forbids `openat2`. Callers have a substitute, so there is nothing to test here.
         Err(Errno::NOSYS | Errno::PERM) => return,
         fd => fd.unwrap(),
     };
@@ -87,7 +87,7 @@ fn a_name_with_a_nul_is_einval_and_one_too_long_is_enametoolong() {
         assert_eq!(sys::readlink(s.dir(), name), Err(errno));
         assert_eq!(sys::open(s.dir(), name, 0, 0).unwrap_err(), errno);
     }
-    // Names longer than what lies on the stack, and within what a path may be.
+    // A path that is too long for the buffer on the stack, but not for the system.
     let path = [b"./".repeat(400), b"deep".to_vec()].concat();
     assert_eq!(sys::mkdir(s.dir(), &path, 0o700), Ok(()));
     assert!(s.path("deep").is_dir());
@@ -318,7 +318,7 @@ fn a_copy_has_as_many_bytes_as_asked_for_or_as_there_are() {
         assert_eq!(sys::copy(from.as_fd(), to.as_fd(), asked), Ok(there));
         assert_eq!(fs::read(s.path("to")).unwrap(), bytes[..there as usize]);
     }
-    // The kernel does not copy from such a file by itself.
+    // The kernel refuses to copy from a file in /proc, so the substitute does it.
     let version = fs::read("/proc/version").unwrap();
     let (from, to) = (File::open("/proc/version").unwrap(), s.file("to", b""));
     let copied = sys::copy(from.as_fd(), to.as_fd(), 1 << 20);

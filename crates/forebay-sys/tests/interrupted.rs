@@ -1,4 +1,4 @@
-//! Calls that a signal interrupts: which are made again, and which end.
+//! What a signal does to each call: some are repeated, others end.
 
 #![allow(unsafe_code)]
 
@@ -10,14 +10,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 static HANDLED: AtomicU32 = AtomicU32::new(0);
-/// One test at a time: they count the same signals.
+/// Lets one test run at a time, because all count the same signals.
 static ALONE: Mutex<()> = Mutex::new(());
 
 extern "C" fn handle(_signal: i32) {
     HANDLED.fetch_add(1, Ordering::SeqCst);
 }
 
-/// From here on SIGUSR1 interrupts calls, and they are not made again by the kernel.
+/// Makes SIGUSR1 interrupt calls, without the kernel repeating them.
 fn alone() -> MutexGuard<'static, ()> {
     let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: a zeroed sigaction is valid; the handler only counts.
@@ -30,7 +30,7 @@ fn alone() -> MutexGuard<'static, ()> {
     guard
 }
 
-/// A thread that makes a call which sleeps.
+/// A thread in a call that sleeps.
 struct Sleeper<T> {
     thread: JoinHandle<T>,
     id: i32,
@@ -55,11 +55,11 @@ impl<T: Send + 'static> Sleeper<T> {
 
     fn sleeps(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", self.id)).unwrap();
-        // The name before it is in parentheses.
+        // The state follows the name of the program, which is in parentheses.
         stat.rsplit_once(") ").unwrap().1.starts_with('S')
     }
 
-    /// Interrupts it in its sleep.
+    /// Waits until the thread sleeps, and interrupts it.
     fn interrupt(&self) {
         while !self.sleeps() {
             std::thread::yield_now();
@@ -113,7 +113,7 @@ fn an_epoll_that_waits_reports_nothing() {
 }
 
 #[test]
-fn whoever_waits_for_two_descriptors_looks_again() {
+fn a_wait_for_two_descriptors_ends_without_either() {
     let _alone = alone();
     let waiter = Sleeper::new(|| {
         let (a, b) = (sys::eventfd().unwrap(), sys::eventfd().unwrap());

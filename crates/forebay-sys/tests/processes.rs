@@ -1,4 +1,4 @@
-//! Calls on events and processes.
+//! Checks the calls on events and processes.
 
 use forebay_sys::{self as sys, Epoll, Errno, Process};
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,7 +27,7 @@ fn an_epoll_reports_the_keys_of_those_that_are_ready() {
     assert_eq!(events, [event]);
     sys::drain(a.as_fd());
     assert!(!sys::is_readable(a.as_fd()));
-    // Nothing is left to take, and nobody waits for it.
+    // The counter is 0 already, and the call does not wait.
     sys::drain(a.as_fd());
     sys::notify(b.as_fd());
     epoll.remove(b.as_fd()).unwrap();
@@ -60,13 +60,13 @@ fn no_more_events_come_at_once_than_are_promised() {
 }
 
 #[test]
-fn whoever_waits_for_two_descriptors_sees_either() {
+fn a_wait_for_two_descriptors_ends_with_either() {
     let (a, b) = (sys::eventfd().unwrap(), sys::eventfd().unwrap());
     sys::notify(b.as_fd());
     sys::wait_either(a.as_fd(), b.as_fd());
     assert!(!sys::is_readable(a.as_fd()));
     assert!(sys::is_readable(b.as_fd()));
-    // The end of a pipe is something to read, too.
+    // A closed pipe is readable, too.
     let (reader, writer) = sys::pipe().unwrap();
     drop(writer);
     sys::wait_either(a.as_fd(), reader.as_fd());
@@ -97,7 +97,7 @@ fn a_hold_on_a_process_tells_when_it_has_ended() {
     assert!(!holds[0].ends_before(&holds[1]));
     first.wait().unwrap();
     second.wait().unwrap();
-    // Also when its id is gone.
+    // The answer stays the same after the process was reaped.
     assert!(holds[0].has_ended());
 }
 
@@ -143,13 +143,13 @@ fn standard_input_can_be_taken_over_once() {
 }
 
 #[test]
-fn a_thread_moves_to_another_processor_or_hears_that_there_is_none() {
+fn a_thread_moves_to_another_processor_or_is_told_that_there_is_none() {
     let cores = std::thread::available_parallelism().unwrap().get();
     match sys::move_to_other_cpu() {
         Ok(()) => assert!(cores > 1),
         Err(e) => assert_eq!((e, cores), (Errno::INVAL, 1)),
     }
-    // It may run where it might before.
+    // The set of allowed processors is unchanged.
     assert_eq!(std::thread::available_parallelism().unwrap().get(), cores);
     let set = rustix::thread::sched_getaffinity(None).unwrap();
     assert!(set.is_set(sys::cpu() as usize));

@@ -1,5 +1,5 @@
-//! Requests to end: how the command counts and passes them on, and how a bridge hears of them. One test, because
-//! signals are the whole process's.
+//! Signals that ask a process to end: the command counts them and passes them on, a bridge reads them from a
+//! descriptor. There is one test, because signals belong to the whole process.
 
 #![allow(unsafe_code)]
 
@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
-/// To this very thread, at once.
+/// Signals the calling thread, at once.
 fn raise(signal: i32) {
     // SAFETY: plain integer.
     assert_eq!(unsafe { libc::raise(signal) }, 0);
@@ -24,7 +24,7 @@ fn handler(signal: i32) -> usize {
 }
 
 #[test]
-fn requests_to_end_are_counted_passed_on_and_heard() {
+fn signals_that_ask_to_end_are_counted_passed_on_and_read_from_a_descriptor() {
     // SAFETY: SIG_IGN is a valid handler.
     unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
     sys::watch_signals();
@@ -32,7 +32,7 @@ fn requests_to_end_are_counted_passed_on_and_heard() {
     raise(libc::SIGTERM);
     raise(libc::SIGINT);
     assert_eq!(sys::signals_seen(), 2);
-    // What was ignored stays so.
+    // A signal that was ignored stays ignored.
     raise(libc::SIGHUP);
     assert_eq!(
         (sys::signals_seen(), handler(libc::SIGHUP)),

@@ -185,17 +185,13 @@ impl Journal {
 mod tests {
     use super::*;
 
-    fn scratch(name: &str) -> std::path::PathBuf {
-        let name = format!("fby-journal-{name}-{}", std::process::id());
-        std::env::temp_dir().join(name)
-    }
-
-    /// A journal with one entry.
-    fn written(path: &Path) -> Journal {
-        let (mut journal, _) = Journal::open(path, 0).unwrap();
+    /// A journal with one entry, in a folder that goes at the end of the test.
+    fn written() -> (tempfile::TempDir, Journal) {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut journal, _) = Journal::open(&folder.path().join("journal"), 0).unwrap();
         assert!(journal.prepare(|out| out.extend_from_slice(b"payload")));
         journal.write().unwrap();
-        journal
+        (folder, journal)
     }
 
     #[test]
@@ -207,8 +203,9 @@ mod tests {
 
     #[test]
     fn an_entry_of_another_format_is_an_error_that_names_it() {
-        let path = scratch("format");
-        drop(written(&path));
+        let (folder, journal) = written();
+        drop(journal);
+        let path = folder.path().join("journal");
         let file = File::options().write(true).open(&path).unwrap();
         file.write_all_at(b"K", 7).unwrap();
         let error = Journal::open(&path, 0).err().unwrap();
@@ -219,24 +216,19 @@ mod tests {
         // With another checksum it is no entry at all: a name in an old entry may look like a mark.
         file.write_all_at(b"x", 8).unwrap();
         assert!(Journal::open(&path, 0).unwrap().1.is_empty());
-        std::fs::remove_file(path).unwrap();
     }
 
     #[test]
     #[should_panic(expected = "laps grow: 0 after 0")]
     fn a_lap_does_not_begin_twice() {
-        let path = scratch("lap");
-        let mut journal = written(&path);
-        std::fs::remove_file(path).unwrap();
+        let (_folder, mut journal) = written();
         journal.begin(0);
     }
 
     #[test]
     #[should_panic(expected = "there is room for it")]
     fn an_entry_without_room_is_not_written() {
-        let path = scratch("room");
-        let mut journal = written(&path);
-        std::fs::remove_file(path).unwrap();
+        let (_folder, mut journal) = written();
         assert!(!journal.prepare(|out| out.resize(JOURNAL_BYTES, 0)));
         let _ = journal.write();
     }

@@ -1,4 +1,4 @@
-//! All implementations against each other, and against damage.
+//! Compares all implementations with each other, and damages what they store.
 
 use crate::{Base, Cached, Journaled, Memory, Net, Rocks};
 use forebay_core::path::TreePath;
@@ -10,22 +10,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory of the test's own, removed at its end.
-struct Scratch(PathBuf);
+/// A temporary folder of a test.
+struct Scratch(tempfile::TempDir);
 
 impl Scratch {
-    fn new(name: &str) -> Self {
-        let dir =
-            std::env::temp_dir().join(format!("forebay-tables-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir_all(&dir).unwrap();
-        Scratch(dir)
+    fn new() -> Self {
+        let scratch = Scratch(tempfile::tempdir().unwrap());
+        std::fs::create_dir(scratch.tables()).unwrap();
+        scratch
     }
-}
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+    /// The folder for tables. It is not the temporary folder itself, because a reserve lies beside its tables.
+    fn tables(&self) -> PathBuf {
+        self.0.path().join("tables")
     }
 }
 
@@ -149,11 +146,11 @@ fn compare(model: &Memory, real: &dyn Tables, random: &mut Random) {
 #[test]
 fn all_implementations_answer_alike_also_after_they_were_opened_anew() {
     for seed in 1..=8 {
-        let scratch = Scratch::new(&format!("alike{seed}"));
+        let scratch = Scratch::new();
         let mut random = Random(seed);
         let model = Memory::new();
         for _life in 0..3 {
-            let cached = Cached::new(Journaled::open(&scratch.0).unwrap());
+            let cached = Cached::new(Journaled::open(&scratch.tables()).unwrap());
             for n in 0..150 {
                 let batch = batch(&mut random);
                 model.apply(&batch).unwrap();
@@ -164,13 +161,13 @@ fn all_implementations_answer_alike_also_after_they_were_opened_anew() {
                 }
             }
         }
-        let journaled = Journaled::open(&scratch.0).unwrap();
+        let journaled = Journaled::open(&scratch.tables()).unwrap();
         for _ in 0..50 {
             compare(&model, &journaled, &mut random);
         }
         journaled.flush().unwrap();
         drop(journaled);
-        let rocks = Rocks::open(&scratch.0).unwrap();
+        let rocks = Rocks::open(&scratch.tables()).unwrap();
         for _ in 0..100 {
             compare(&model, &rocks, &mut random);
         }
@@ -179,8 +176,8 @@ fn all_implementations_answer_alike_also_after_they_were_opened_anew() {
 
 #[test]
 fn parents_come_before_children_in_a_subtree() {
-    let scratch = Scratch::new("order");
-    let rocks = Rocks::open(&scratch.0).unwrap();
+    let scratch = Scratch::new();
+    let rocks = Rocks::open(&scratch.tables()).unwrap();
     let mut random = Random(99);
     for n in 0..300 {
         let path = path(&mut random);
@@ -202,19 +199,19 @@ fn parents_come_before_children_in_a_subtree() {
 
 #[test]
 fn a_damaged_record_is_an_error() {
-    let scratch = Scratch::new("record");
+    let scratch = Scratch::new();
     {
         let mut options = rocksdb::Options::default();
         options.create_if_missing(true);
         options.create_missing_column_families(true);
         let families = ["global", "local", "mark", "meta"];
-        let db = rocksdb::DB::open_cf(&options, &scratch.0, families).unwrap();
+        let db = rocksdb::DB::open_cf(&options, scratch.tables(), families).unwrap();
         db.put_cf(db.cf_handle("global").unwrap(), b"\0a", b"nonsense")
             .unwrap();
         db.put_cf(db.cf_handle("mark").unwrap(), b"d1", b"x")
             .unwrap();
     }
-    let rocks = Rocks::open(&scratch.0).unwrap();
+    let rocks = Rocks::open(&scratch.tables()).unwrap();
     let a = TreePath::new(*b"a").unwrap();
     assert!(rocks.get(&a).is_err());
     assert!(rocks.children(&TreePath::root(), None, 9).is_err());
@@ -225,9 +222,9 @@ fn a_damaged_record_is_an_error() {
 #[test]
 fn a_damaged_database_is_an_error() {
     for damage in ["CURRENT", "MANIFEST", ".sst"] {
-        let scratch = Scratch::new(damage);
+        let scratch = Scratch::new();
         for life in 0..2 {
-            let rocks = Rocks::open(&scratch.0).unwrap();
+            let rocks = Rocks::open(&scratch.tables()).unwrap();
             for n in 0..50 {
                 let path = TreePath::new(format!("{life}-{n}").into_bytes()).unwrap();
                 let put = Change::Put {
@@ -238,7 +235,7 @@ fn a_damaged_database_is_an_error() {
             }
         }
         let mut hit = 0;
-        for entry in std::fs::read_dir(&scratch.0).unwrap() {
+        for entry in std::fs::read_dir(scratch.tables()).unwrap() {
             let file = entry.unwrap().path();
             if file.to_string_lossy().contains(damage) {
                 let bytes = std::fs::read(&file).unwrap();
@@ -248,17 +245,17 @@ fn a_damaged_database_is_an_error() {
             }
         }
         assert!(hit > 0, "nothing like {damage} to damage");
-        let outcome =
-            Rocks::open(&scratch.0).and_then(|rocks| rocks.subtree(&TreePath::root()).map(|_| ()));
+        let outcome = Rocks::open(&scratch.tables())
+            .and_then(|rocks| rocks.subtree(&TreePath::root()).map(|_| ()));
         assert!(outcome.is_err(), "{damage}");
     }
 }
 
 #[test]
 fn a_database_has_one_user_at_a_time() {
-    let scratch = Scratch::new("lock");
-    let _first = Rocks::open(&scratch.0).unwrap();
-    assert!(Rocks::open(&scratch.0).is_err());
+    let scratch = Scratch::new();
+    let _first = Rocks::open(&scratch.tables()).unwrap();
+    assert!(Rocks::open(&scratch.tables()).is_err());
 }
 
 /// Tables that end with nothing, shared by the lives of a journal before them.
@@ -359,8 +356,8 @@ impl WriteTables for Disk {
 #[test]
 fn a_journal_survives_crashes_and_trouble_below_it() {
     for seed in 1..=40 {
-        let scratch = Scratch::new(&format!("journal{seed}"));
-        let file = scratch.0.join("journal");
+        let scratch = Scratch::new();
+        let file = scratch.tables().join("journal");
         let mut random = Random(seed);
         let (model, disk) = (Memory::new(), Disk::default());
         for life in 0..20 {
@@ -407,8 +404,8 @@ fn names(tables: &impl Tables) -> usize {
 
 #[test]
 fn an_entry_that_was_cut_off_is_no_entry_and_other_damage_is_an_error() {
-    let scratch = Scratch::new("cut");
-    let file = scratch.0.join("journal");
+    let scratch = Scratch::new();
+    let file = scratch.tables().join("journal");
     let disk = Disk::default();
     let journaled = Journaled::new(disk.clone(), &file).unwrap();
     for n in 0..10 {
@@ -433,8 +430,8 @@ fn an_entry_that_was_cut_off_is_no_entry_and_other_damage_is_an_error() {
 
 #[test]
 fn more_names_than_a_journal_holds_reach_the_tables_below() {
-    let scratch = Scratch::new("laps");
-    let file = scratch.0.join("journal");
+    let scratch = Scratch::new();
+    let file = scratch.tables().join("journal");
     let disk = Disk::default();
     let journaled = Journaled::new(disk.clone(), &file).unwrap();
     for n in 0..20_000 {
@@ -477,9 +474,9 @@ fn a_page_holds_up_no_change_and_shows_none_that_came_meanwhile() {
 
 #[test]
 fn when_the_tables_below_are_full_names_are_refused_and_removals_have_room() {
-    let scratch = Scratch::new("full");
+    let scratch = Scratch::new();
     let disk = Disk::default();
-    let journaled = Journaled::new(disk.clone(), &scratch.0.join("journal")).unwrap();
+    let journaled = Journaled::new(disk.clone(), &scratch.tables().join("journal")).unwrap();
     disk.trouble.store(1, Ordering::Relaxed);
     let taken = (0..20_000)
         .take_while(|n| journaled.apply(&put(*n)).is_ok())
@@ -501,8 +498,8 @@ fn when_the_tables_below_are_full_names_are_refused_and_removals_have_room() {
 
 #[test]
 fn garbage_in_the_file_is_no_entry() {
-    let scratch = Scratch::new("written");
-    let file = scratch.0.join("journal");
+    let scratch = Scratch::new();
+    let file = scratch.tables().join("journal");
     let journal = std::fs::File::create(&file).unwrap();
     // A journal with nothing in it but what an earlier file has left on the disk.
     journal.write_all_at(b"FBYJ garbage", 4).unwrap();

@@ -1,11 +1,11 @@
-//! What the tests of all crates share: when a test may leave without showing anything, and where foreign tools and data
-//! are. Only for `[dev-dependencies]`.
+//! What the tests of all crates share: when a test may be skipped, and where foreign tools and data are. Only for
+//! `[dev-dependencies]`.
 //!
-//! - What `scripts/setup.sh test` installs, and what root may do, is there in continuous integration. A test that needs
-//!   it says [`skip_unless!`] or [`skip`]: it leaves with the reason on the terminal, but fails with the reason if `CI`
-//!   is set.
-//! - Data that can't be part of the repository may be missing anywhere. A test that needs it says [`optional_data!`]. It
-//!   leaves with the reason, also if `CI` is set. CONTRIBUTING.md lists these tests.
+//! - Continuous integration has everything that `scripts/setup.sh test` installs, and runs as root. A test that needs
+//!   one of these calls [`skip_unless!`] or [`skip`]. If it is missing, the test prints the reason and returns; if `CI`
+//!   is set, it fails.
+//! - Data that can't be part of the repository may be missing anywhere. A test that needs it calls [`optional_data!`].
+//!   If it is missing, the test prints the reason and returns, even if `CI` is set. CONTRIBUTING.md lists these tests.
 //!
 //! ```
 //! fn a_test() {
@@ -15,13 +15,14 @@
 //! ```
 #![forbid(unsafe_code)]
 
+use std::fs::Metadata;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// Leaves the test unless a condition holds. The reason is a format string with its arguments.
+/// Skips the test unless a condition holds. The reason is a format string with its arguments.
 ///
 /// # Panics
-/// The condition does not hold, and `CI` is set.
+/// If the condition does not hold, and `CI` is set.
 #[macro_export]
 macro_rules! skip_unless {
     ($condition:expr, $($reason:tt)+) => {
@@ -32,7 +33,7 @@ macro_rules! skip_unless {
     };
 }
 
-/// Gives the value of a `Result<_, String>`, or says why there is none and leaves the test.
+/// The value of a `Result<_, String>`. If there is none, prints the error and skips the test.
 #[macro_export]
 macro_rules! optional_data {
     ($data:expr) => {
@@ -46,20 +47,20 @@ macro_rules! optional_data {
     };
 }
 
-/// Says why a test shows nothing here. The caller leaves the test.
+/// Prints why a test is skipped. The caller then returns from the test.
 ///
 /// # Panics
-/// `CI` is set: there everything must be installed.
+/// If `CI` is set, because everything must be installed there.
 pub fn skip(reason: &str) {
     skip_in(in_ci(), reason);
 }
 
-/// Says that optional data is missing, see [`optional_data!`]. The caller leaves the test.
+/// Prints that optional data is missing; see [`optional_data!`]. The caller then returns from the test.
 pub fn without_data(reason: &str) {
     say("no data", reason);
 }
 
-/// Is this a run of continuous integration? `CI` is set then, and not empty.
+/// True in continuous integration, where `CI` is set and not empty.
 fn in_ci() -> bool {
     std::env::var_os("CI").is_some_and(|value| !value.is_empty())
 }
@@ -72,21 +73,44 @@ fn skip_in(ci: bool, reason: &str) {
     say("skipped", reason);
 }
 
-/// Writes past libtest's capture, so that no skip goes unseen.
+/// Writes to standard error past libtest's capture, so that every skip is seen.
 fn say(what: &str, reason: &str) {
     let test = std::thread::current().name().unwrap_or("test").to_owned();
-    // In one piece: other tests write at the same time.
+    // The line is written in one piece, because other tests write at the same time.
     let line = format!("{what}: {test}: {reason}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// Is this process the superuser, who alone may mount, chown, mknod and change users?
+/// Every entry below `dir`, with its path relative to `dir`, sorted by path. Links are not followed.
+///
+/// # Panics
+/// If a folder can't be listed, or an entry can't be looked at.
+pub fn entries_below(dir: &Path) -> Vec<(PathBuf, Metadata)> {
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        let listing = dir.join(&folder).read_dir();
+        for entry in listing.unwrap_or_else(|e| panic!("list {}: {e}", folder.display())) {
+            let path = folder.join(entry.expect("a directory entry").file_name());
+            let metadata = dir.join(&path).symlink_metadata();
+            let metadata = metadata.unwrap_or_else(|e| panic!("stat {}: {e}", path.display()));
+            if metadata.is_dir() {
+                folders.push(path.clone());
+            }
+            found.push((path, metadata));
+        }
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    found
+}
+
+/// True if this process is root. Only root may mount, chown, mknod and change users.
 pub fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// Where `scripts/setup.sh test` puts what Debian has no package for.
+/// The folder in which `scripts/setup.sh test` installs tools that Debian has no package for.
 pub fn cache_dir() -> PathBuf {
     let from_env = |name| std::env::var_os(name).map(PathBuf::from);
     from_env("FOREBAY_CACHE")
@@ -95,11 +119,11 @@ pub fn cache_dir() -> PathBuf {
         .unwrap_or_default()
 }
 
-/// The folder of PyDarshan as `scripts/setup.sh test` installs it, with its Python at `bin/python`; `None` if it is
-/// missing. Says why, as [`skip`].
+/// The folder of PyDarshan as `scripts/setup.sh test` installs it, with its Python at `bin/python`. If it is missing,
+/// prints the reason like [`skip`], and returns `None`.
 ///
 /// # Panics
-/// It is missing, and `CI` is set.
+/// If PyDarshan is missing, and `CI` is set.
 pub fn pydarshan() -> Option<PathBuf> {
     let folder = cache_dir().join("pydarshan");
     if folder.join("bin/python").is_file() {
@@ -116,7 +140,7 @@ pub fn pydarshan() -> Option<PathBuf> {
 /// `../shared` beside the workspace. For [`optional_data!`].
 ///
 /// # Errors
-/// It is not there; the text says where it was looked for.
+/// The folder is missing. The text names the place.
 pub fn sample_logs() -> Result<PathBuf, String> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
     let beside = || workspace.map_or(PathBuf::new(), |dir| dir.join("../shared"));

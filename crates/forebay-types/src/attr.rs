@@ -3,10 +3,10 @@
 /// Size of an encoded [`Attr`] in bytes.
 pub const ATTR_BYTES: usize = 128;
 
-/// Bytes that are no encoded [`Attr`]: they are not [`ATTR_BYTES`] many.
+/// The error for bytes that are no encoded [`Attr`], because there are not [`ATTR_BYTES`] of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WrongLength {
-    /// As many bytes were given.
+    /// Number of bytes given.
     pub got: usize,
 }
 
@@ -44,7 +44,7 @@ pub struct Attr {
     pub gid: u32,
     /// Device that holds the object (`st_dev`).
     pub dev: u64,
-    /// Device that the object is (`st_rdev`).
+    /// Device number of a device node (`st_rdev`).
     pub rdev: u64,
     /// Inode number of the backing object.
     pub ino: u64,
@@ -60,7 +60,7 @@ pub struct Attr {
     pub mtime: Timestamp,
     /// Last change of the inode.
     pub ctime: Timestamp,
-    /// Birth; zero where the file system does not tell.
+    /// Birth; zero if the file system does not record it.
     pub btime: Timestamp,
 }
 
@@ -95,7 +95,7 @@ impl Attr {
     /// Reads the encoded form.
     ///
     /// # Errors
-    /// [`WrongLength`] unless `body` has [`ATTR_BYTES`].
+    /// [`WrongLength`] unless `body` is [`ATTR_BYTES`] long.
     pub fn decode(body: &[u8]) -> Result<Self, WrongLength> {
         if body.len() != ATTR_BYTES {
             return Err(WrongLength { got: body.len() });

@@ -12,7 +12,7 @@ pub struct BridgeId(pub u32);
 pub struct ObjectId(pub u128);
 
 impl ObjectId {
-    /// Puts an identity together.
+    /// Makes an identity from its parts.
     pub fn new(bridge: BridgeId, epoch: u32, seq: u64) -> Self {
         ObjectId(u128::from(bridge.0) << 96 | u128::from(epoch) << 64 | u128::from(seq))
     }
@@ -53,7 +53,7 @@ impl fmt::Debug for ObjectId {
 pub struct ObjectName {
     /// The object.
     pub oid: ObjectId,
-    /// 0 for the first name, then counted up; never used twice for one object.
+    /// 0 for the first name; each further name counts up. One object never uses a number twice.
     pub link: u32,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for ObjectName {
     }
 }
 
-/// Identity of a mutating request, so that a repeated one is recognised.
+/// Identity of a mutating request. By it a bridge recognises a request that was sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Token {
     /// The client process.

@@ -1,6 +1,6 @@
-//! What every part of Forebay calls by the same name: identities, attributes, and the
-//! limits that Linux sets to paths. It neither allocates nor does I/O, so that the
-//! libraries in programs can use it, too.
+//! Types that every part of Forebay shares: identities, attributes, and the limits of
+//! paths on Linux. The crate neither allocates nor does I/O, so that preload libraries
+//! can use it.
 #![no_std]
 #![forbid(unsafe_code)]
 

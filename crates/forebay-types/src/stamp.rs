@@ -1,7 +1,7 @@
-//! When a backing file counts as unchanged.
+//! The stamp that tells whether a backing file has changed since its last drain.
 
-/// State of a backing file at the moment it was last drained. As long as the
-/// file still looks like this, it is clean.
+/// State of a backing file at its last drain. The file is clean as long as it still has
+/// this state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Stamp {
     /// Size in bytes.

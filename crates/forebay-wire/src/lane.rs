@@ -1,11 +1,11 @@
-//! A lane: a page that one connection's client and its bridge share, for requests
-//! that need no system call.
+//! A lane: a page that the client of one connection shares with its bridge, so that
+//! a request needs no system call.
 //!
 //! A lane lies beside its socket and never replaces it. It is used while the
-//! bridge **attends** to it, which it does as long as it would poll anyway. Who
-//! has waited long enough turns to the socket: the client takes a request back
-//! that nobody has taken, or asks for the answer to be sent there. So nobody
-//! ever sleeps on a lane, and the end of either side shows in the socket.
+//! bridge **attends** to it. The bridge attends as long as it would poll anyway.
+//! A client that has waited long enough turns to the socket: it takes back a
+//! request that the bridge has not taken, or asks for the answer by the socket.
+//! So nobody sleeps on a lane, and the death of either side shows in the socket.
 //!
 //! One request is under way at a time. Its states:
 //!
@@ -18,12 +18,12 @@
 //!    └───────────────────────────────────────────────────────── client: finish ─────┘
 //! ```
 //!
-//! `Answered`: the reply lies in the page. `Beside`: it is in the socket, because
-//! a descriptor comes with it or it is too long.
+//! `Answered`: the reply lies in the page. `Beside`: the reply is in the socket,
+//! because it carries a descriptor or is too long for the page.
 //!
-//! The bridge trusts nothing here: it copies a request out once, bounded by
-//! [`LANE_REQUEST_BYTES`], before it looks at it, and whatever a client writes
-//! into the words ends in an answer by the socket.
+//! The bridge trusts nothing in the page. It copies a request out once, at most
+//! [`LANE_REQUEST_BYTES`], before it looks at it. If a client writes nonsense
+//! into the words, the bridge answers by the socket.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
@@ -35,7 +35,7 @@ pub const LANE_REQUEST_BYTES: usize = 1600;
 /// Longest reply that travels in a lane, in bytes.
 pub const LANE_REPLY_BYTES: usize = LANE_BYTES - 2 * LINE_BYTES - LANE_REQUEST_BYTES;
 
-/// What the two sides write at different times lies on different cache lines.
+/// Size of a cache line in bytes. Words that different sides write lie on different lines.
 const LINE_BYTES: usize = 64;
 
 const FREE: u32 = 0;
@@ -45,15 +45,15 @@ const ANSWERED: u32 = 3;
 const BESIDE: u32 = 4;
 const TURNED: u32 = 5;
 
-/// A word in shared memory. Of its own so that a test can stand between any two steps.
+/// A word in shared memory. It is a trait so that a test can stop a side between any two steps.
 pub trait Word {
-    /// Reads, and sees what was written before the value was.
+    /// Reads the value, with acquire ordering.
     fn load(&self) -> u32;
-    /// Writes, after everything that was written before.
+    /// Writes the value, with release ordering.
     fn store(&self, value: u32);
-    /// Writes `to` if the value is `from`; says what it was.
+    /// Writes `to` if the value is `from`. True if it did.
     fn exchange(&self, from: u32, to: u32) -> bool;
-    /// Orders the store before it against the load behind it, of whichever words.
+    /// Keeps stores before it and loads after it in this order, also those of other words.
     fn barrier(&self);
 }
 
@@ -77,19 +77,19 @@ impl Word for AtomicU32 {
     }
 }
 
-/// The words of a lane. All zeroes: free, and nobody attends.
+/// The words of a lane. All zeroes mean that the lane is free and that the bridge does not attend.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct LaneWords<W = AtomicU32> {
     state: W,
     request_len: W,
-    /// Processor on which the client has posted, plus one; 0 if it does not know.
+    /// Processor on which the client posted, plus one; 0 if the client does not know it.
     client_cpu: W,
     reply_len: W,
     bridge: BridgeWords<W>,
 }
 
-/// What the bridge alone writes.
+/// The words that only the bridge writes.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 struct BridgeWords<W> {
@@ -99,16 +99,16 @@ struct BridgeWords<W> {
     late: W,
 }
 
-/// What a bridge that attends to a lane says of itself, so that its client knows how to wait.
+/// What an attending bridge says about itself, so that the client knows how to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attention {
-    /// The processor on which it last ran.
+    /// The processor on which the bridge last ran.
     pub cpu: u32,
-    /// There are more clients running than processors for them: it, or others, may need the client's.
+    /// More clients run than there are processors, so a waiting client should yield its own.
     pub crowded: bool,
 }
 
-/// Processor numbers from here on are not told apart.
+/// Processor numbers from this one on all read as this one.
 const CPUS: u32 = 1 << 24;
 
 impl Attention {
@@ -129,31 +129,31 @@ impl Attention {
 pub enum Seen {
     /// No answer yet.
     Nothing,
-    /// A reply of so many bytes, at most [`LANE_REPLY_BYTES`], lies in the lane.
+    /// A reply lies in the lane. Holds its length in bytes, at most [`LANE_REPLY_BYTES`].
     Reply(usize),
     /// The reply is in the socket.
     Beside,
 }
 
-/// How a client stands that has turned away from its lane.
+/// What a client must do after it has turned away from its lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turned {
-    /// Nobody had taken the request, and nobody will: send it by the socket.
+    /// The bridge had not taken the request and cannot any more: send it by the socket.
     Withdrawn,
-    /// It is under way; the reply comes by the socket.
+    /// The bridge is at work on the request: wait for the reply on the socket.
     Waiting,
-    /// The answer has come in this very moment: look again.
+    /// The answer came just now: look again.
     Answered,
 }
 
-/// The client's side. One caller at a time: whoever holds the connection.
+/// The client's side. One caller at a time: the one that holds the connection.
 impl<W: Word> LaneWords<W> {
-    /// Makes the lane free of a request that its client has left behind. False: that one is under way still.
+    /// Frees the lane of a request that its client has abandoned. False if the bridge is still at work on it.
     pub fn clear(&self) -> bool {
         match self.state.load() {
             FREE => return true,
             ANSWERED | BESIDE => self.finish(),
-            // What comes by the socket for a request that nobody waits for is thrown away there.
+            // If the abandoned request is answered by the socket, the reader of the socket drops the answer.
             _ => return self.turn() != Turned::Waiting && self.clear_answered(),
         }
         true
@@ -166,13 +166,13 @@ impl<W: Word> LaneWords<W> {
         self.state.load() == FREE
     }
 
-    /// How the bridge attends, if it does.
+    /// How the bridge attends; `None` if it does not.
     pub fn attention(&self) -> Option<Attention> {
         Attention::decode(self.bridge.attended.load())
     }
 
-    /// Hands over a request of `len` bytes that lies in the lane, from a thread on processor `cpu`, if it knows.
-    /// False: nobody attends, it goes by the socket.
+    /// Hands over the request that lies in the page: `len` bytes, from a thread on processor `cpu` if that is known.
+    /// False if the bridge does not attend: the caller sends the request by the socket.
     pub fn post(&self, len: usize, cpu: Option<u32>) -> bool {
         debug_assert!(len <= LANE_REQUEST_BYTES, "{len} bytes lie in no lane");
         if self.bridge.attended.load() == 0 || self.state.load() != FREE {
@@ -181,8 +181,8 @@ impl<W: Word> LaneWords<W> {
         self.request_len.store(len as u32);
         self.client_cpu.store(cpu.map_or(0, |cpu| cpu + 1));
         self.state.store(POSTED);
-        // A bridge that leaves looks for a request after it has said so, and we for its leaving after we have
-        // posted: one of the two sees the other.
+        // A leaving bridge first clears `attended`, then looks for a request. The client first posts, then looks
+        // at `attended`. With a barrier between the two steps on each side, at least one side sees the other.
         self.state.barrier();
         self.bridge.attended.load() != 0 || !self.state.exchange(POSTED, FREE)
     }
@@ -196,7 +196,7 @@ impl<W: Word> LaneWords<W> {
         }
     }
 
-    /// Turns to the socket after having waited in vain.
+    /// Turns to the socket, after the client has waited long enough.
     pub fn turn(&self) -> Turned {
         if self.state.exchange(POSTED, FREE) {
             Turned::Withdrawn
@@ -207,13 +207,13 @@ impl<W: Word> LaneWords<W> {
         }
     }
 
-    /// The answer has been read.
+    /// Frees the lane after the client has read the answer.
     pub fn finish(&self) {
         self.state.store(FREE);
     }
 
-    /// Count of the times that late opens were forbidden. A client that opens a file itself, by a name that the
-    /// bridge gave it, has a valid grant if the count after the open is the one from before the request.
+    /// How often the bridge has forbidden late opens. A client that opens a file itself, by a name that the bridge
+    /// gave it, has a valid grant if the count after the open equals the count before the request.
     pub fn late_opens_forbidden(&self) -> u32 {
         self.state.barrier();
         self.bridge.late.load()
@@ -222,19 +222,19 @@ impl<W: Word> LaneWords<W> {
 
 /// The bridge's side. One caller at a time: the thread that owns the connection.
 impl<W: Word> LaneWords<W> {
-    /// From now on the bridge looks here often.
+    /// Says that the bridge polls this lane from now on.
     pub fn attend(&self, attention: Attention) {
-        // Zero says that nobody attends.
+        // Zero means that the bridge does not attend.
         debug_assert_ne!(attention.encode(), 0);
         self.bridge.attended.store(attention.encode());
     }
 
-    /// Processor on which the client has posted the last request, if it knows.
+    /// Processor on which the client posted the last request; `None` if the client did not know it.
     pub fn client_cpu(&self) -> Option<u32> {
         self.client_cpu.load().checked_sub(1)
     }
 
-    /// From now on it does not. True: a request is there that it has to take first.
+    /// Says that the bridge no longer polls this lane. True if a request is there that the bridge must take first.
     #[must_use]
     pub fn leave(&self) -> bool {
         self.bridge.attended.store(0);
@@ -242,7 +242,8 @@ impl<W: Word> LaneWords<W> {
         self.state.load() == POSTED
     }
 
-    /// Takes a request, if one is there: its length in bytes as the client says, at most [`LANE_REQUEST_BYTES`].
+    /// Takes a request, if one is there. Returns the length in bytes that the client claims, at most
+    /// [`LANE_REQUEST_BYTES`].
     #[inline]
     pub fn take(&self) -> Option<usize> {
         if self.state.load() != POSTED || !self.state.exchange(POSTED, TAKEN) {
@@ -251,7 +252,7 @@ impl<W: Word> LaneWords<W> {
         Some((self.request_len.load() as usize).min(LANE_REQUEST_BYTES))
     }
 
-    /// The reply of `len` bytes lies in the lane. False: it has to go by the socket.
+    /// Hands over the reply of `len` bytes that lies in the page. False if it has to go by the socket instead.
     #[must_use]
     pub fn answer(&self, len: usize) -> bool {
         debug_assert!(len <= LANE_REPLY_BYTES, "{len} bytes lie in no lane");
@@ -263,23 +264,23 @@ impl<W: Word> LaneWords<W> {
         taken
     }
 
-    /// The reply has been sent by the socket.
+    /// Tells the client that its reply was sent by the socket.
     pub fn answered_beside(&self) {
         if !self.state.exchange(TAKEN, BESIDE) {
             self.free();
         }
     }
 
-    /// The client has turned away, and does not post before the lane is free.
+    /// Frees the lane for a client that has turned away. That client does not post before the lane is free.
     fn free(&self) {
         self.state.exchange(TURNED, FREE);
     }
 }
 
-/// For the thread of the bridge that takes files away, whichever it is.
+/// For any thread of the bridge that takes files away.
 impl LaneWords<AtomicU32> {
-    /// Whoever has been told a name to open and has not opened it yet must ask again. To be called before the
-    /// bridge looks whether somebody has the file open.
+    /// Makes a client that was told a name, and has not opened it yet, ask again. Call this before the bridge
+    /// checks whether a process has the file open.
     pub fn forbid_late_opens(&self) {
         self.bridge.late.fetch_add(1, Ordering::AcqRel);
         fence(Ordering::SeqCst);
@@ -298,12 +299,12 @@ pub struct LanePage {
 const _: () = assert!(size_of::<LanePage>() == LANE_BYTES);
 
 impl LanePage {
-    /// Where a request lies, [`LANE_REQUEST_BYTES`] long. The other side can change it at any time.
+    /// Start of the request, [`LANE_REQUEST_BYTES`] long. The other side can change these bytes at any time.
     pub fn request(&self) -> *mut u8 {
         self.request.get().cast()
     }
 
-    /// Where a reply lies, [`LANE_REPLY_BYTES`] long.
+    /// Start of the reply, [`LANE_REPLY_BYTES`] long. The other side can change these bytes at any time.
     pub fn reply(&self) -> *mut u8 {
         self.reply.get().cast()
     }

@@ -1,12 +1,12 @@
 //! Messages between a client and its bridge server.
 //!
 //! One request is one `SOCK_SEQPACKET` message: a fixed header of
-//! [`REQUEST_HEADER_BYTES`] followed by up to two byte strings; one reply is a
-//! header of [`REPLY_HEADER_BYTES`] followed by a body. All integers are little
-//! endian. The same bytes can travel through memory that both share, beside the
-//! socket ([`LanePage`]). The crate neither allocates nor does I/O, because the preload
-//! library lives on it: it borrows what it decodes and encodes into buffers
-//! that the caller owns.
+//! [`REQUEST_HEADER_BYTES`], then up to two byte strings. One reply is a
+//! header of [`REPLY_HEADER_BYTES`], then a body. All integers are little
+//! endian. The same bytes can travel through memory that both sides share
+//! ([`LanePage`]). The preload library uses this crate, so it neither allocates
+//! nor does I/O: decoded values borrow the message, and the caller owns the
+//! buffer for an encoded one.
 //!
 //! ```
 //! use forebay_wire::{Base, Op, Request};
@@ -34,20 +34,19 @@ pub use reply::{REPLY_HEADER_BYTES, Reply, ReplyKind};
 pub use request::{Base, Op, REQUEST_HEADER_BYTES, Request};
 pub use version::{MAGIC, PROTOCOL_VERSION, STATUS_OTHER_VERSION, refusal};
 
-/// Longest request in bytes. Two strings with a `Base::Lower` prefix each, and the header.
+/// Longest request in bytes: the header and two strings, each with a [`Base::Lower`] prefix.
 pub const MAX_REQUEST_BYTES: usize = 4 * (MAX_PATH_BYTES + 1) + REQUEST_HEADER_BYTES;
 /// Longest reply in bytes.
 pub const MAX_REPLY_BYTES: usize = 64 * 1024;
 
-/// `Reply::status` of an answer that is no errno: the path leaves the buffer
-/// (through a symbolic link or `..`); the body is the absolute path at which
-/// the caller goes on natively.
+/// [`Reply::status`] when the path leaves the buffer through a symbolic link or
+/// `..`; not an errno. The body is the absolute path that the caller opens natively.
 pub const STATUS_REDIRECT: i32 = 10_000;
 
 /// [`Request::arg0`] of [`Op::Resolve`], [`Op::Stat`]: do not follow a symbolic link at the end.
 pub const NOFOLLOW: u32 = 1;
-/// [`Request::arg0`] of [`Op::Resolve`]: the caller is about to change the data, so a
-/// file of the PFS must be staged first.
+/// [`Request::arg0`] of [`Op::Resolve`]: the caller is about to change the data, so the
+/// bridge stages a file of the PFS first.
 pub const FOR_WRITE: u32 = 2;
 /// [`Request::arg0`] of [`Op::Link`]: follow a symbolic link at the end of the old path.
 pub const FOLLOW: u32 = 4;
@@ -56,28 +55,28 @@ pub const DIRECTORY: u32 = 8;
 /// [`Request::arg0`] of [`Op::Unlink`]: remove a directory, as `rmdir`.
 pub const REMOVE_DIR: u32 = 1;
 
-/// [`Reply::aux`] of a grant: the descriptor is `O_PATH`, because opening the object
-/// may block or act (FIFO, device); the client opens `/proc/self/fd/N` with its own flags.
+/// [`Reply::aux`] of a grant: the descriptor is `O_PATH`, because to open the object
+/// (a FIFO, a device) may block or do something. The client opens `/proc/self/fd/N` with its own flags.
 pub const GRANT_REOPEN: u64 = 1;
 
-/// [`Request::arg2`] of [`Op::Open`]: a grant may be a name, because the client can open it and knows by its lane
-/// ([`LaneWords::late_opens_forbidden`]) whether it came in time.
+/// [`Request::arg2`] of [`Op::Open`]: the grant may be a name. The client can open it, and can tell by
+/// [`LaneWords::late_opens_forbidden`] whether its open came in time.
 pub const BY_NAME: u64 = 1;
-/// [`Reply::aux`] of a grant: no descriptor comes along. The body is the absolute path of the backing file, closed
-/// with a NUL, and the upper half of `aux` the flags with which the client is to open it. If that fails it asks
+/// [`Reply::aux`] of a grant by name: the reply carries no descriptor. The body is the absolute path of the backing
+/// file and a NUL. The upper half of `aux` holds the flags for the client's open. If that open fails, the client asks
 /// again under the same token, without [`BY_NAME`].
 pub const GRANT_BY_NAME: u64 = 2;
 
 /// Environment variable: canonical path of the buffer root.
 pub const ENV_BUFFER: &str = "FOREBAY_BUFFER";
-/// Environment variable: another spelling of the buffer root (as the user typed it), if any.
+/// Environment variable: the buffer root as the user typed it, if that differs from the canonical path.
 pub const ENV_ALIAS: &str = "FOREBAY_ALIAS";
 /// Environment variable: path of the bridge's socket.
 pub const ENV_SOCKET: &str = "FOREBAY_SOCKET";
 /// Environment variable: the bridge's instance directory on local storage.
 pub const ENV_STORAGE: &str = "FOREBAY_STORAGE_DIR";
 
-/// Why a message was refused.
+/// Why a message cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecodeError {
     /// Shorter than its header.
@@ -102,7 +101,7 @@ pub enum DecodeError {
     },
     /// A string is longer than a path may be.
     TooLong(usize),
-    /// A path holds a NUL byte where none may be, or lacks one that must be there.
+    /// A path holds a NUL byte, or the NUL between prefix and path is missing.
     BadNul,
 }
 
@@ -147,7 +146,7 @@ impl core::fmt::Display for DecodeError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoRoom;
 
-/// Little-endian reads at fixed places of a header that is known to be long enough.
+/// Reads little-endian numbers of a header whose length the caller has checked.
 pub(crate) fn u16_at(b: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([b[at], b[at + 1]])
 }

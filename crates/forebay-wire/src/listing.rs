@@ -30,7 +30,7 @@ impl<'b> DirEntryWriter<'b> {
         DirEntryWriter { out, at: 0 }
     }
 
-    /// Adds an entry; false if there is no room for it or its name is longer than a name may be.
+    /// Adds an entry. False if there is no room for it, or its name is longer than 255 bytes.
     pub fn push(&mut self, entry: &DirEntry<'_>) -> bool {
         debug_assert!(!entry.name.is_empty(), "an entry without a name");
         let Ok(len) = u8::try_from(entry.name.len()) else {
@@ -53,13 +53,13 @@ impl<'b> DirEntryWriter<'b> {
         self.at
     }
 
-    /// Nothing written yet?
+    /// True if no entry was written yet.
     pub fn is_empty(&self) -> bool {
         self.at == 0
     }
 }
 
-/// Iterates over packed entries; stops at the end or at the first damaged one.
+/// Iterates over packed entries. It stops at the end, or at the first damaged entry.
 pub struct DirEntries<'a> {
     rest: &'a [u8],
 }

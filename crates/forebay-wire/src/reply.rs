@@ -1,4 +1,4 @@
-//! Replies: what a bridge answers.
+//! Replies: the layout of a bridge's answers. Their meaning stands at [`crate::Op`].
 
 use crate::{DecodeError, MAGIC, MAX_REPLY_BYTES, NoRoom, u32_at, u64_at, version};
 
@@ -76,8 +76,8 @@ impl<'a> Reply<'a> {
     /// Reads a message. Nothing in it is trusted.
     ///
     /// # Errors
-    /// [`DecodeError`] says what is wrong with it. A refusal by a bridge of another version is
-    /// [`DecodeError::Version`], too.
+    /// [`DecodeError`] says what is wrong with the message. If a bridge of another version refused the request,
+    /// the error is [`DecodeError::Version`].
     pub fn decode(message: &'a [u8]) -> Result<Self, DecodeError> {
         version::check(message)?;
         if message.len() < REPLY_HEADER_BYTES {

@@ -1,4 +1,4 @@
-//! Requests: what a client asks of its bridge.
+//! Requests: what a client asks of its bridge, and the layout of the message.
 
 use crate::{
     BY_NAME, DecodeError, MAGIC, MAX_PATH_BYTES, MAX_REQUEST_BYTES, NoRoom, u16_at, u32_at, u64_at,
@@ -12,11 +12,11 @@ const RETRY_AT: usize = 7;
 /// Place of the lowest byte of [`Request::arg2`] in a message.
 const ARG2_AT: usize = 32;
 
-/// What a request asks for. The comment names the arguments beside `base1` and `str1`.
+/// What a request asks for. Each operation names the arguments it takes beside `base1` and `str1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Op {
-    /// Who are you? Reply: [`crate::ReplyKind::Bytes`] `root NUL instance-directory`.
+    /// Which buffer does this bridge serve? Reply: [`crate::ReplyKind::Bytes`] `root NUL instance-directory`.
     Hello = 1,
     /// Open or create. `arg0` O_* flags, `arg1` mode after umask, `arg2` BY_NAME. Reply: a grant.
     Open = 2,
@@ -30,7 +30,7 @@ pub enum Op {
     Mknod = 6,
     /// Make a symbolic link at `str1` with the text `str2`.
     Symlink = 7,
-    /// Give `base1`/`str1` the further name `base2`/`str2`. `arg0` FOLLOW.
+    /// Make the hard link `base2`/`str2` to `base1`/`str1`. `arg0` FOLLOW.
     Link = 8,
     /// Remove a name. `arg0` REMOVE_DIR.
     Unlink = 9,
@@ -38,17 +38,18 @@ pub enum Op {
     Rename = 10,
     /// Text of a symbolic link. Reply: bytes.
     Readlink = 11,
-    /// List a directory. `arg2` listing session (0 = new), `str2` last name seen.
+    /// List a directory. `arg2` listing session (0 for a new one), `str2` last name seen.
     /// Reply: [`crate::ReplyKind::Entries`].
     ReadDir = 12,
     /// Absolute path of the directory or file that `base1` names (getcwd). `str1` empty. Reply: bytes.
     NameOf = 13,
     /// Absolute path without symbolic links. Reply: bytes.
     Realpath = 14,
-    /// For the command line: `str1` is a JSON command. Reply: bytes (JSON).
+    /// A control message: `str1` is a request of `forebay-admin` in JSON. Reply: a grant of the stream that carries
+    /// the answer.
     Admin = 15,
     /// Memory to share beside this connection, for requests with the credentials of this message.
-    /// Reply: a grant of it, [`crate::LANE_BYTES`] long, all zeroes a valid state.
+    /// Reply: a grant of that memory, [`crate::LANE_BYTES`] long and all zeroes.
     Lane = 16,
 }
 
@@ -94,7 +95,7 @@ pub struct Request<'a> {
     pub op: Op,
     /// The client sends this request again because the connection broke before the reply.
     pub retry: bool,
-    /// Identity of the client process (random, 64 bits); with `seq` the token of a mutation.
+    /// Identity of the client process (random, 64 bits). Together with `seq` it is the token of a mutation.
     pub client: u64,
     /// Number of the request within the client process.
     pub seq: u32,
@@ -135,7 +136,7 @@ impl<'a> Request<'a> {
     /// Writes the message into `out` and returns its length in bytes.
     ///
     /// # Errors
-    /// [`NoRoom`] if `out` or the length fields are too small.
+    /// [`NoRoom`] if `out`, or a length field of the header, is too small.
     pub fn encode(&self, out: &mut [u8]) -> Result<usize, NoRoom> {
         let (kind1, oid1, prefix1) = split(self.base1);
         let (kind2, oid2, prefix2) = split(self.base2);
@@ -165,13 +166,13 @@ impl<'a> Request<'a> {
         Ok(total)
     }
 
-    /// Marks the encoded `message` as a retry, as [`Request::retry`] does before it is encoded.
+    /// Marks the encoded `message` as a retry, as if [`Request::retry`] had been set before it was encoded.
     pub fn mark_retry(message: &mut [u8]) {
         debug_assert!(Request::decode(message).is_ok());
         message[RETRY_AT] = 1;
     }
 
-    /// Sets in the encoded [`Op::Open`] in `message` whether a grant may be a name ([`BY_NAME`]).
+    /// Sets or clears [`BY_NAME`] in `message`, an encoded [`Op::Open`].
     pub fn mark_by_name(message: &mut [u8], may_be_name: bool) {
         debug_assert!(Request::decode(message).is_ok_and(|request| request.op == Op::Open));
         let low = &mut message[ARG2_AT];
@@ -233,7 +234,7 @@ fn split(base: Base<'_>) -> (u8, u128, Option<&[u8]>) {
     }
 }
 
-/// A lower base travels in front of its string, closed by a NUL, which no path can hold.
+/// Length of a string with the path of its lower base before it. A NUL separates the two, because no path holds one.
 fn joined_len(prefix: Option<&[u8]>, s: &[u8]) -> usize {
     prefix.map_or(0, |p| p.len() + 1) + s.len()
 }

@@ -1,27 +1,27 @@
-//! The version of the protocol. Every message says it, so no greeting of its own costs a round trip.
+//! The version of the protocol. Every message carries it, so no greeting costs a round trip.
 //!
-//! Whatever a later version changes, two things stay as they are, so that two versions can always tell each other apart:
-//! a message begins with `FBY` and the byte `'0' + version`; and a refusal of a version is a reply header with status
-//! [`STATUS_OTHER_VERSION`], number 0, kind 0 and the version of the bridge in `aux` ([`refusal`]).
+//! Two things stay the same in every version, so that two sides can always tell that their versions differ. A message
+//! begins with `FBY` and the byte `'0' + version`. A refusal is a reply header with status [`STATUS_OTHER_VERSION`],
+//! number 0, kind 0 and the version of the bridge in `aux` ([`refusal`]).
 
 use crate::{DecodeError, REPLY_HEADER_BYTES, Reply};
 
-/// The version that this crate speaks. Raise it by one whenever an older client or bridge would take a message, a
-/// lane, or an environment variable of this file for something else than it means now: a field that moves, a flag or
-/// an operation that is no longer optional, another layout of the shared page. An addition that the other side may
-/// refuse (a new operation, a flag that it may ignore) needs no new version.
+/// The version that this crate speaks. Raise it by one when an older client or bridge would misread a message, a
+/// lane or an environment variable of this crate: a field moves, a flag or an operation is no longer optional, the
+/// shared page has another layout. An addition that the other side may refuse or ignore (a new operation, an optional
+/// flag) needs no new version.
 pub const PROTOCOL_VERSION: u8 = 1;
 
-/// `Reply::status` of a refusal because the two sides speak different versions: `EPROTO` of Linux, which is what a
-/// program gets from its call.
+/// [`Reply::status`] when bridge and client speak different versions: `EPROTO` of Linux. The program gets it as the
+/// error of its call.
 pub const STATUS_OTHER_VERSION: i32 = 71;
 
 /// First four bytes of every message.
 pub const MAGIC: u32 = magic(PROTOCOL_VERSION);
 
-/// What stands before the byte of the version.
+/// The bytes before the byte of the version.
 const NAME: [u8; 3] = *b"FBY";
-/// The byte of version 0, which there never was.
+/// The byte of version 0, which no message has.
 const ZERO: u8 = b'0';
 
 const _: () = assert!(PROTOCOL_VERSION > 0 && PROTOCOL_VERSION <= u8::MAX - ZERO);
@@ -30,7 +30,7 @@ const fn magic(version: u8) -> u32 {
     u32::from_le_bytes([NAME[0], NAME[1], NAME[2], ZERO + version])
 }
 
-/// Looks at the first bytes of a message: before anything else, because another version may have another layout.
+/// Checks the first four bytes of a message. Callers do this first, because another version may have another layout.
 pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
     let Some(&first) = message.first_chunk::<4>() else {
         return Err(DecodeError::Truncated {
@@ -48,8 +48,8 @@ pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
     }
 }
 
-/// What a bridge answers to a message of version `theirs`: a whole message, which begins as theirs do, so that a
-/// client of that version reads it as a reply.
+/// The whole message with which a bridge refuses a client of version `theirs`. It begins with the magic of that
+/// version, so that the client reads it as a reply.
 pub fn refusal(theirs: u8) -> [u8; REPLY_HEADER_BYTES] {
     let mut header = Reply {
         aux: u64::from(PROTOCOL_VERSION),
@@ -60,7 +60,7 @@ pub fn refusal(theirs: u8) -> [u8; REPLY_HEADER_BYTES] {
     header
 }
 
-/// The version of a bridge whose reply says that it speaks another one.
+/// The bridge's version, if `reply` is a refusal of another version.
 pub(crate) fn refused_by(reply: &Reply<'_>) -> Option<u8> {
     let version = u8::try_from(reply.aux).ok()?;
     let refusal = Reply {
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use crate::{MAX_REQUEST_BYTES, Op, Request};
 
-    /// A message of this version as another one would begin it.
+    /// Makes `message` begin as one of `version` would.
     fn of_version(message: &mut [u8], version: u8) {
         message[3] = ZERO + version;
     }
@@ -109,13 +109,13 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_reads_as_a_reply_for_whom_it_is_meant_and_names_the_bridges_version() {
+    fn a_client_of_another_version_reads_the_refusal_as_a_reply_that_names_the_bridges_version() {
         let theirs = PROTOCOL_VERSION + 6;
         let mut refusal = refusal(theirs);
         // A client of that version sees its own magic, and the fields where they have always been.
         assert_eq!(refusal[..4], magic(theirs).to_le_bytes());
         of_version(&mut refusal, PROTOCOL_VERSION);
-        // The bridge names our own version, so this is not a refusal of our version.
+        // The bridge names the client's version, so for this client the reply is no refusal.
         let reply = Reply::decode(&refusal).unwrap();
         assert_eq!(reply.status, STATUS_OTHER_VERSION);
         assert_eq!(reply.aux, u64::from(PROTOCOL_VERSION));

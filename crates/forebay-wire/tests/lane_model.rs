@@ -1,8 +1,8 @@
-//! Every order in which client and bridge can take their steps on a lane, with stores that reach the
-//! other side late, as those of real processors do.
+//! Tries every order in which client and bridge can take their steps on a lane. A store may reach the
+//! other side late, as on a real processor.
 //!
-//! Both sides run the real code on words that stand still before each step. A state is the memory, the
-//! stores on their way, and what each side has seen so far; from each state every next step is tried.
+//! Both sides run the real code on words that stop before each step. A state is the memory, the stores
+//! that have not arrived, and what each side has seen so far. From each state every next step is tried.
 
 use forebay_wire::{Attention, LaneWords, Seen, Turned, Word};
 use std::cell::{Cell, RefCell};
@@ -22,7 +22,7 @@ enum Step {
     Barrier,
 }
 
-/// One run of one side: what its steps have given so far, and the first step beyond that.
+/// One run of one side: the results of its steps so far, and its first step without a result.
 #[derive(Default)]
 struct Replay {
     past: Vec<u32>,
@@ -76,9 +76,9 @@ enum Event {
     InLane(u32),
     /// The client reads the answer from the socket.
     FromSocket(u32),
-    /// The client sends it by the socket.
+    /// The client sends the request by the socket.
     BySocket(u32),
-    /// The client waits here, and never turns.
+    /// The client waits in the lane and never turns.
     WaitsForEver(u32),
     Served(u32),
     SentBeside(u32),
@@ -90,7 +90,7 @@ fn reply_to(request: usize) -> usize {
     request * 10
 }
 
-/// Looks for the answer twice, and turns to the socket then.
+/// Looks for the answer twice, then turns to the socket.
 fn answer_to(lane: &LaneWords<Probe>, request: u32) -> Event {
     for look in 1..=3 {
         match lane.look() {
@@ -126,7 +126,7 @@ fn client(lane: &LaneWords<Probe>) -> Vec<Event> {
     vec![ask(lane, 1), ask(lane, 2)]
 }
 
-/// Jumps out of its first request, as a signal handler may, and makes another.
+/// Abandons its first request, as a jump out of a signal handler does, and makes another.
 fn client_that_jumps(lane: &LaneWords<Probe>) -> Vec<Event> {
     lane.post(1, None);
     vec![ask(lane, 2)]
@@ -139,7 +139,7 @@ fn patient_client(lane: &LaneWords<Probe>) -> Vec<Event> {
     }
 }
 
-/// Steps beyond the past give nonsense, which nobody may check.
+/// Has the run left its known results? Steps beyond them return nonsense, which no assertion may judge.
 fn is_beyond() -> bool {
     REPLAY.with_borrow(|replay| replay.next.is_some())
 }
@@ -185,13 +185,13 @@ fn bridge_that_leaves(lane: &LaneWords<Probe>) -> Vec<Event> {
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 struct State {
     memory: [u32; WORDS],
-    /// Stores of each side that the other does not see yet.
+    /// Stores of each side that the other side does not see yet.
     under_way: [VecDeque<(usize, u32)>; 2],
     past: [Vec<u32>; 2],
 }
 
 impl State {
-    /// The next step of a side, or how it has ended.
+    /// The next step of a side, or its events if it has ended.
     fn next(&self, side: usize, code: Side) -> Result<Step, Vec<Event>> {
         REPLAY.set(Replay {
             past: self.past[side].clone(),
@@ -277,7 +277,7 @@ fn count(events: &[Event], event: Event) -> usize {
     events.iter().filter(|&&e| e == event).count()
 }
 
-/// Each request is served once, by one way, and its answer goes where its client looks for it.
+/// Checks that each request is served once, by one way, and that its answer goes where its client looks.
 fn check(client: &[Event], bridge: &[Event]) {
     let all = format!("client {client:?}, bridge {bridge:?}");
     for &event in client {
@@ -325,6 +325,6 @@ fn a_bridge_that_leaves_takes_what_a_client_has_posted() {
             .count()
     };
     assert_eq!(lost(true), 0);
-    // And it is the barriers that see to it.
+    // Without the barriers, a request can be lost.
     assert!(lost(false) > 0);
 }

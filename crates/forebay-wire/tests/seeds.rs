@@ -1,4 +1,4 @@
-//! The seeds of the fuzzer, without the fuzzer: what once mattered stays right.
+//! Runs the seeds of the fuzzer without the fuzzer, so that a case found once stays right.
 
 #[path = "../../../fuzz/check.rs"]
 mod check;
@@ -10,7 +10,7 @@ fn every_seed_of_the_fuzzer_decodes_or_is_refused() {
     for seed in std::fs::read_dir(seeds).unwrap() {
         let bytes = std::fs::read(seed.unwrap().path()).unwrap();
         check::any_message(&bytes);
-        // And everything that is almost it.
+        // Truncated and changed seeds reach the checks behind the first ones.
         for cut in 0..bytes.len().min(512) {
             check::any_message(&bytes[..cut]);
             let mut changed = bytes.clone();

@@ -1,4 +1,4 @@
-//! The command line: verbs, options, examples. What they do is in [`crate::verbs`].
+//! The command line: verbs, options, examples. [`crate::verbs`] carries the verbs out.
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use std::ffi::OsString;
@@ -6,19 +6,19 @@ use std::path::PathBuf;
 
 /// Exit codes, promised to scripts.
 pub mod exit {
-    /// All went well.
+    /// The verb succeeded.
     pub const OK: u8 = 0;
     /// The command could not be carried out (every verb but `run` and `record`).
     pub const FAILURE: u8 = 1;
     /// The command line is wrong (every verb but `run` and `record`).
     pub const USAGE: u8 = 2;
-    /// Data remains in the buffer: nothing is lost, but it is not on the PFS. `EX_TEMPFAIL`.
+    /// Data remains in the buffer (`EX_TEMPFAIL`). Nothing is lost, but the data is not on the PFS yet.
     pub const DATA_LEFT: u8 = 75;
     /// `run` or `record` failed before the command was started.
     pub const NOT_STARTED: u8 = 125;
-    /// They found the command but could not execute it.
+    /// `run` or `record` found the command but could not execute it.
     pub const NOT_EXECUTABLE: u8 = 126;
-    /// They did not find the command.
+    /// `run` or `record` did not find the command.
     pub const NOT_FOUND: u8 = 127;
 }
 
@@ -39,7 +39,7 @@ Completions for the shell: forebay completions bash > ~/.local/share/bash-comple
 #[derive(Debug, Parser)]
 #[command(name = "forebay", version, after_help = EXAMPLES, disable_help_subcommand = true)]
 pub struct Cli {
-    /// Say more; with an error, the whole chain of causes.
+    /// Print more details, and for an error the whole chain of causes.
     #[arg(short, long, global = true)]
     pub verbose: bool,
     #[command(subcommand)]
@@ -49,39 +49,39 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Run a command with the buffer over a directory, then drain and report.
-    Run(Run),
+    Run(RunArgs),
     /// Run a command and record what it reads and writes, without a buffer.
-    Record(Record),
-    /// Make the log of a job whose recording was interrupted, or that ran on several nodes.
-    Collect(Collect),
+    Record(RecordArgs),
+    /// Write the log of a job whose recording was interrupted, or that ran on several nodes.
+    Collect(CollectArgs),
     /// Start a bridge that outlives runs.
-    Up(Up),
+    Up(UpArgs),
     /// Drain, then stop the bridge of a directory.
-    Down(Down),
-    /// List bridges: who, where, how much is dirty.
-    Status(Status),
-    /// Bring what is in the buffer to the PFS; also after a crash.
-    Drain(Drain),
+    Down(DownArgs),
+    /// List bridges with their directories, and how much data is not on the PFS yet.
+    Status(StatusArgs),
+    /// Bring what is in the buffer to the PFS, also after a crash.
+    Drain(DrainArgs),
     /// Check the tables and objects of a bridge that is not running.
-    Fsck(Fsck),
+    Fsck(FsckArgs),
     /// Show where the I/O time of a job went, from its Darshan logs.
-    Report(Report),
-    /// Simulators.
-    Sim(Sim),
+    Report(ReportArgs),
+    /// Run the simulators.
+    Sim(SimArgs),
     /// Print a completion script for a shell.
     Completions {
         /// Which shell.
         shell: clap_complete::Shell,
     },
-    /// The server process.
+    /// Run the server process.
     #[command(hide = true)]
-    Bridge(Bridge),
+    Bridge(BridgeArgs),
 }
 
-/// Where the buffer is.
+/// The options that say where the buffer is.
 #[derive(Debug, Clone, Args)]
-pub struct Place {
-    /// The PFS directory that the buffer lies over. Programs keep using its paths.
+pub struct PlaceArgs {
+    /// The PFS directory that the buffer lies over. Programs use the same paths as before.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub buffer: PathBuf,
     /// Local directory that keeps the buffered data. Default: the first usable one of
@@ -90,16 +90,16 @@ pub struct Place {
     pub storage: Option<PathBuf>,
 }
 
-/// How a bridge behaves.
+/// The options of a bridge.
 #[derive(Debug, Clone, Args)]
 pub struct BridgeOptions {
-    /// Directory for logs: that of the bridge (default: beside its data) and, from `run`, the Darshan log
+    /// Directory for logs. The log of the bridge goes there (default: beside its data) and, with `run`, the Darshan log
     /// (default: $FOREBAY_LOG_DIR, $XDG_STATE_HOME/forebay/logs or ~/.local/state/forebay/logs, with a directory for each day).
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub log_dir: Option<PathBuf>,
 }
 
-/// How to drain.
+/// The options of a drain.
 #[derive(Debug, Clone, Args)]
 pub struct DrainOptions {
     /// Keep the buffered copies after the drain: the next run reads them at buffer speed.
@@ -124,9 +124,9 @@ Examples:
   forebay run --buffer . --no-drain -- ./stage1 && forebay run --buffer . -- ./stage2
 
 Ctrl-C goes to CMD; then what is closed is drained. A further Ctrl-C stops the drain.")]
-pub struct Run {
+pub struct RunArgs {
     #[command(flatten)]
-    pub place: Place,
+    pub place: PlaceArgs,
     #[command(flatten)]
     pub bridge: BridgeOptions,
     #[command(flatten)]
@@ -134,10 +134,10 @@ pub struct Run {
     /// Leave the data in the buffer; `forebay drain` brings it to the PFS later.
     #[arg(long, conflicts_with = "keep")]
     pub no_drain: bool,
-    /// Write the report as JSON to this file, too.
+    /// Also write the report to this file, as JSON.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub report: Option<PathBuf>,
-    /// Do not load the recorder: no Darshan log.
+    /// Do not load the recorder, and write no Darshan log.
     #[arg(long, conflicts_with_all = ["log", "memory", "include", "tables"])]
     pub no_record: bool,
     #[command(flatten)]
@@ -147,7 +147,7 @@ pub struct Run {
     pub command: Vec<OsString>,
 }
 
-/// What is recorded, and where it goes.
+/// The options of the recorder.
 #[derive(Debug, Clone, Args)]
 pub struct RecordOptions {
     /// Write the Darshan log to this file, which must not exist yet.
@@ -156,12 +156,12 @@ pub struct RecordOptions {
     /// Memory for the counters of each process, with K, M, G. Default: 2M.
     #[arg(long, value_name = "BYTES", value_parser = crate::units::parse_bytes)]
     pub memory: Option<u64>,
-    /// Record files below this directory, too, although it lies in one that is left out
+    /// Also record files below this directory, even if it lies in one that is left out
     /// (/etc /dev /usr /bin /boot /lib /opt /sbin /sys /proc /var, /tmp/ompi.* /tmp/prte.*). May be given
     /// several times.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub include: Vec<PathBuf>,
-    /// Keep the tables in a directory below this one and write no log: `forebay collect` does it later,
+    /// Keep the tables in a directory below this one and write no log. `forebay collect` writes it later,
     /// for all nodes of the job.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "log")]
     pub tables: Option<PathBuf>,
@@ -176,7 +176,7 @@ Examples:
   forebay record -- mpirun -n 64 ./sim
   forebay record --log post.darshan -- python3 post.py
   srun forebay record --tables /pfs/me/tables -- ./sim && forebay collect /pfs/me/tables")]
-pub struct Record {
+pub struct RecordArgs {
     /// Directory for the Darshan log. Default: $FOREBAY_LOG_DIR, $XDG_STATE_HOME/forebay/logs or ~/.local/state/forebay/logs, with a
     /// directory for each day.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["log", "tables"])]
@@ -196,20 +196,20 @@ is written.
 Examples:
   forebay collect /dev/shm/forebay-tables-1000/node7-4711-123456
   forebay collect /pfs/me/tables --log job.darshan")]
-pub struct Collect {
-    /// Write the log to this file, which must not exist yet. Default: where it was to go.
+pub struct CollectArgs {
+    /// Write the log to this file, which must not exist yet. Default: the file that the recorder was to write.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub log: Option<PathBuf>,
-    /// Directories that `forebay record` or `forebay run` has left.
+    /// Directories with tables that `forebay record` or `forebay run` has left.
     #[arg(required = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub dirs: Vec<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  forebay up --buffer /pfs/me/run7 --storage /local/nvme")]
-pub struct Up {
+pub struct UpArgs {
     #[command(flatten)]
-    pub place: Place,
+    pub place: PlaceArgs,
     #[command(flatten)]
     pub bridge: BridgeOptions,
 }
@@ -220,9 +220,9 @@ Exit status: 75 if data could not be drained; the bridge goes on running then.
 
 Example:
   forebay down --buffer /pfs/me/run7")]
-pub struct Down {
+pub struct DownArgs {
     #[command(flatten)]
-    pub place: Place,
+    pub place: PlaceArgs,
     #[command(flatten)]
     pub drain: DrainOptions,
     /// Stop the bridge and leave the data in the buffer.
@@ -234,14 +234,14 @@ pub struct Down {
 #[command(
     after_help = "Examples:\n  forebay status\n  forebay status --buffer /pfs/me/run7 --json"
 )]
-pub struct Status {
+pub struct StatusArgs {
     /// Only the bridge of this directory.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub buffer: Option<PathBuf>,
-    /// Look for instances in this storage directory, too.
+    /// Also look for instances in this storage directory.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub storage: Option<PathBuf>,
-    /// For scripts.
+    /// Print JSON, for scripts.
     #[arg(long)]
     pub json: bool,
 }
@@ -254,12 +254,12 @@ Exit status: 75 if data could not be drained.
 Examples:
   forebay drain --buffer /pfs/me/run7
   forebay drain --buffer /pfs/me/run7 --drain-rate 200M --json")]
-pub struct Drain {
+pub struct DrainArgs {
     #[command(flatten)]
-    pub place: Place,
+    pub place: PlaceArgs,
     #[command(flatten)]
     pub drain: DrainOptions,
-    /// For scripts.
+    /// Print JSON, for scripts.
     #[arg(long)]
     pub json: bool,
 }
@@ -271,17 +271,17 @@ Exit status: 0 nothing wrong (any more), 1 something is wrong or could not be ch
 Examples:
   forebay fsck --storage /local/nvme
   forebay fsck --storage /local/nvme --rebuild     tables lost: rebuild them from the objects")]
-pub struct Fsck {
+pub struct FsckArgs {
     /// The storage directory, or one instance in it.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub storage: PathBuf,
-    /// Mend what can be mended; without it, fsck only looks (and finishes what a killed bridge left unfinished).
+    /// Mend what can be mended. Without this option, fsck only checks (and finishes what a killed bridge left unfinished).
     #[arg(long)]
     pub mend: bool,
     /// Throw the tables away and rebuild them from the labels of the backing objects.
     #[arg(long)]
     pub rebuild: bool,
-    /// For scripts.
+    /// Print JSON, for scripts.
     #[arg(long)]
     pub json: bool,
 }
@@ -297,56 +297,56 @@ Examples:
   forebay report logs/*_id4711-*.darshan --html job.html
   forebay report --compare before.darshan after.darshan --html change.html
   forebay report job.darshan --json")]
-pub struct Report {
-    /// Darshan logs (format 3.x), whoever wrote them.
+pub struct ReportArgs {
+    /// Darshan logs (format 3.x) of any program.
     #[arg(value_name = "LOG", required_unless_present = "compare", value_hint = ValueHint::FilePath)]
     pub logs: Vec<PathBuf>,
-    /// Write a page for browsers, for one job.
+    /// Write a page for browsers. The logs must be those of one job.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
-    /// For scripts.
+    /// Print JSON, for scripts.
     #[arg(long)]
     pub json: bool,
-    /// Compare two runs of a program, before and after a change.
+    /// Compare two runs of a program: the logs before and after a change.
     #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with = "logs", value_hint = ValueHint::FilePath)]
     pub compare: Vec<PathBuf>,
-    /// Other limits for findings, as JSON; docs/REPORT.md names them.
+    /// JSON file with other limits for findings; docs/REPORT.md names them.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub rules: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
-pub struct Sim {
+pub struct SimArgs {
     #[command(subcommand)]
     pub what: SimVerb,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum SimVerb {
-    /// Drive the policy through drops, delays, crashes and restarts, and check what SEMANTICS.md promises.
+    /// Simulate drops, delays, crashes and restarts, and check that the policy keeps the promises of SEMANTICS.md.
     #[command(
         after_help = "Examples:\n  forebay sim faults --seeds 2000\n  forebay sim faults --first 1234 --seeds 1 --trace"
     )]
     Faults {
-        /// How many seeds.
+        /// Number of seeds.
         #[arg(long, value_name = "N", default_value_t = 200)]
         seeds: u64,
         /// The first seed.
         #[arg(long, value_name = "SEED", default_value_t = 1)]
         first: u64,
-        /// Bridges, instead of what the seed says.
+        /// Number of bridges. Default: the seed decides.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4))]
         bridges: Option<u32>,
-        /// Clients, instead of what the seed says.
+        /// Number of clients. Default: the seed decides.
         #[arg(long, value_name = "N")]
         clients: Option<usize>,
-        /// Operations of each client, instead of what the seed says.
+        /// Operations of each client. Default: the seed decides.
         #[arg(long, value_name = "N")]
         steps: Option<u32>,
-        /// Kinds of faults to leave out, with commas between them.
+        /// Kinds of faults to leave out, separated by commas.
         #[arg(long, value_name = "KINDS")]
         calm: Option<String>,
-        /// Write down everything that happens, not only what concerns a broken promise.
+        /// Print everything that happens, not only what concerns a broken promise.
         #[arg(long)]
         trace: bool,
         /// A planted bug that the simulator has to find.
@@ -357,17 +357,17 @@ pub enum SimVerb {
 }
 
 #[derive(Debug, Args)]
-pub struct Bridge {
+pub struct BridgeArgs {
     /// Canonical buffer root.
     #[arg(long)]
     pub root: PathBuf,
     /// Storage directory that holds the instances.
     #[arg(long)]
     pub storage: PathBuf,
-    /// Standard input is a pipe that gets one line when the bridge is ready, or the reason why it will not be.
+    /// Standard input is a pipe. The bridge writes one line to it when it is ready, or the reason why it cannot start.
     #[arg(long)]
     pub ready_on_stdin: bool,
-    /// Live until `forebay down`, not only as long as a run needs it.
+    /// Live until `forebay down`, not only as long as a run needs the bridge.
     #[arg(long)]
     pub stay: bool,
 }

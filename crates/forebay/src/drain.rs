@@ -1,4 +1,4 @@
-//! Drives a drain from the command line: starts it, shows it, stops it at Ctrl-C, says what is left.
+//! Drives a drain from the command line: starts it, shows its progress, stops it at Ctrl-C, and says what is left.
 
 use crate::bridge::Bridge;
 use crate::cli::DrainOptions;
@@ -10,17 +10,17 @@ use forebay_sys as sys;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// A drain that is over sooner needs no bar.
+/// The bar appears after this time, so that a short drain shows none.
 const BAR_AFTER: Duration = Duration::from_millis(500);
-/// As many lines name what is left, on a terminal or in a log; the report file has all.
+/// Most lines that name what is left, on a terminal or in a log. The report file names everything.
 const MOST_LINES: usize = 20;
 
-/// How much of the list of what is left is wanted.
+/// How much of the list of what is left a caller wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Naming {
-    /// As much as [`tell_left`] tells.
+    /// As much as [`tell_left`] prints.
     Some,
-    /// All of it, for scripts.
+    /// The whole list, for scripts.
     All,
 }
 
@@ -29,19 +29,19 @@ pub enum Naming {
 pub struct Drained {
     /// Its counters.
     pub status: DrainStatus,
-    /// What is not on the PFS, as much of it as is to be named and as the bridge keeps.
+    /// What is not on the PFS, as far as the caller wanted it named and the bridge keeps it.
     pub named: Vec<Left>,
 }
 
 impl Drained {
-    /// Is everything on the PFS?
+    /// True if everything is on the PFS.
     pub fn is_complete(&self) -> bool {
         self.status.state == DrainState::Done && self.status.left == 0
     }
 }
 
-/// Drains and waits for the end. A request to end that comes in the meantime stops it. Files that
-/// are open for writing are waited for as long as `patience`.
+/// Drains and waits for the end. A signal that asks this process to end stops the drain. The drain waits for files
+/// that are open for writing as long as `patience`.
 pub fn drain(
     bridge: &mut Bridge,
     options: &DrainOptions,
@@ -92,9 +92,9 @@ impl Watcher {
             let mut last = None;
             match self.follow(bridge, &mut last) {
                 Ok(()) => {
-                    break last.ok_or_else(|| fault("the bridge does not say how the drain is"));
+                    break last.ok_or_else(|| fault("the bridge does not report the drain"));
                 }
-                // Whoever was stopped for long (Ctrl-Z) has been given up, and may ask again.
+                // The bridge cuts off a process that was stopped for long (Ctrl-Z), and that may ask again.
                 Err(e) if e.is_loss() && last.is_some() && bridge.is_alive() => {}
                 Err(e) => break Err(e.into()),
             }
@@ -129,7 +129,7 @@ impl Watcher {
     }
 }
 
-/// One line on the terminal, drawn over itself.
+/// A progress bar: one line on the terminal, which is drawn again and again.
 struct Bar {
     is_terminal: bool,
     shown: bool,
@@ -148,7 +148,7 @@ impl Bar {
             return;
         }
         const WIDTH: usize = 24;
-        // Verification reads as much again as was written.
+        // Verification reads as many bytes as the copy wrote.
         let (done, total) = if s.bytes_total > 0 {
             (s.bytes_done + s.bytes_verified, 2 * s.bytes_total)
         } else {
@@ -178,7 +178,7 @@ impl Bar {
     }
 }
 
-/// Tells on standard error what is not on the PFS and how to go on.
+/// Prints on standard error what is not on the PFS, and how to continue.
 pub fn tell_left(drained: &Drained, retry: &str) {
     if drained.is_complete() {
         return;
@@ -186,7 +186,7 @@ pub fn tell_left(drained: &Drained, retry: &str) {
     if let Some(failure) = &drained.status.failure {
         eprintln!("forebay: the drain failed: {failure}");
     }
-    // The bridge keeps a list of many, but not of all.
+    // The list of the bridge may be cut, but the counters are complete.
     let (n, bytes) = (drained.status.left, drained.status.left_bytes);
     eprintln!(
         "forebay: {} ({}) left in the buffer, not on the PFS yet; nothing is lost:",

@@ -1,4 +1,4 @@
-//! Errors as the user meets them: one line, a hint, and the chain of causes for `-v`.
+//! Errors as the user sees them: one line, a hint, and with `-v` the chain of causes.
 
 use forebay_admin::AdminError;
 use std::fmt;
@@ -10,7 +10,7 @@ pub struct Fault {
     pub message: String,
     /// What the user can do.
     pub hint: Option<String>,
-    /// What lies below.
+    /// The cause, which `-v` shows.
     pub cause: Option<anyhow::Error>,
 }
 
@@ -24,19 +24,19 @@ pub fn fault(message: impl Into<String>) -> Fault {
 }
 
 impl Fault {
-    /// With a hint.
+    /// Adds a hint.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// With what lies below.
+    /// Adds the cause.
     pub fn because(mut self, cause: impl Into<anyhow::Error>) -> Self {
         self.cause = Some(cause.into());
         self
     }
 
-    /// Tells it on standard error.
+    /// Prints the fault on standard error, with `verbose` including the causes.
     pub fn tell(&self, verbose: bool) {
         eprintln!("forebay: {}", self.message);
         if verbose && let Some(cause) = &self.cause {

@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(e) => {
             let _ = e.print();
-            // These promise their own codes to whoever looks at the status of the command.
+            // `run` and `record` return the status of the command, so their own errors have other codes.
             let starts_command = std::env::args_os()
                 .nth(1)
                 .is_some_and(|verb| verb == "run" || verb == "record");

@@ -1,4 +1,4 @@
-//! Where the buffer and its storage are, and whether they can be used.
+//! Finds the buffer, its storage and the libraries, and checks that they can be used.
 
 use crate::bridge;
 use crate::cli;
@@ -19,7 +19,7 @@ const DEFAULT: &str = "default";
 pub struct Place {
     /// Canonical buffer root.
     pub root: PathBuf,
-    /// The absolute spelling that the user typed, where it differs.
+    /// The absolute path that the user typed, if it differs from `root`.
     pub alias: Option<PathBuf>,
     /// Storage directory (holds one folder per bridge).
     pub storage: PathBuf,
@@ -53,7 +53,7 @@ pub fn buffer_root(buffer: &Path) -> Result<(PathBuf, Option<PathBuf>), Fault> {
     let typed = if buffer.is_absolute() {
         buffer.to_owned()
     } else {
-        // The shell's spelling of the working directory, through symbolic links.
+        // The shell's path of the working directory keeps symbolic links, and programs may use it.
         let pwd = std::env::var_os("PWD")
             .map(PathBuf::from)
             .filter(|pwd| fs::canonicalize(pwd).ok() == std::env::current_dir().ok());
@@ -66,17 +66,17 @@ pub fn buffer_root(buffer: &Path) -> Result<(PathBuf, Option<PathBuf>), Fault> {
     Ok((root.clone(), (typed != root).then_some(typed)))
 }
 
-/// Without `.` and doubled slashes; `..` stays, because it depends on symbolic links.
+/// Removes `.` and doubled slashes from a path. `..` stays, because its meaning depends on symbolic links.
 pub fn tidy(path: &Path) -> PathBuf {
     path.components().collect()
 }
 
-/// Checks the buffer and settles on a storage directory, which exists afterwards.
-pub fn settle(place: &cli::Place) -> Result<Place, Fault> {
+/// Checks the buffer, and chooses a storage directory. That directory exists afterwards.
+pub fn settle(place: &cli::PlaceArgs) -> Result<Place, Fault> {
     let (root, alias) = buffer_root(&place.buffer)?;
     let storage = match &place.storage {
         Some(dir) => usable_storage(dir, &root)?,
-        // A bridge that runs over this directory is the one that is meant.
+        // If a bridge runs over this directory, its storage is the right one.
         None => match bridge::running().into_iter().find(|b| b.root == root) {
             Some(bridge) => bridge.storage().to_owned(),
             None => default_storage(&root)?,
@@ -89,7 +89,7 @@ pub fn settle(place: &cli::Place) -> Result<Place, Fault> {
     })
 }
 
-/// The candidates for storage that nobody named, the best first.
+/// The candidates for storage if the user names none, the best first.
 pub fn storage_candidates() -> Vec<(&'static str, PathBuf)> {
     let mut found = Vec::new();
     for name in ["FOREBAY_STORAGE", "SLURM_TMPDIR", "LOCAL_SCRATCH"] {
@@ -116,7 +116,8 @@ fn default_storage(root: &Path) -> Result<PathBuf, Fault> {
     )
 }
 
-/// Where everybody can make directories, one under our name may be a trap.
+/// Refuses the default directory unless only this user can write to it. In /var/tmp another user may have made it as a
+/// trap.
 fn own(name: &str, dir: PathBuf) -> Result<PathBuf, Fault> {
     use std::os::unix::fs::MetadataExt;
     let safe = name != DEFAULT
@@ -131,7 +132,7 @@ fn own(name: &str, dir: PathBuf) -> Result<PathBuf, Fault> {
     )))
 }
 
-/// Makes the storage directory if need be and tries out what a bridge needs of it.
+/// Makes the storage directory if it is missing, and tests that it can do what a bridge needs.
 fn usable_storage(dir: &Path, root: &Path) -> Result<PathBuf, Fault> {
     let shown = dir.display();
     let own_hint = "name a directory on a local disk with --storage DIR";
@@ -178,21 +179,21 @@ fn usable_storage(dir: &Path, root: &Path) -> Result<PathBuf, Fault> {
     result.map(|()| dir)
 }
 
-/// Where the preload library is.
+/// The path of the preload library.
 pub fn preload_library() -> Result<PathBuf, Fault> {
     library(program::PRELOAD, "FOREBAY_PRELOAD")
 }
 
-/// Where the recorder is.
+/// The path of the recorder.
 pub fn recorder_library() -> Result<PathBuf, Fault> {
     library(program::RECORDER, "FOREBAY_RECORDER")
 }
 
-/// A library that comes with this program; `variable` names another place.
+/// The path of a library that comes with this program. The environment variable `variable` overrides it.
 fn library(name: &str, variable: &str) -> Result<PathBuf, Fault> {
     let mut searched = Vec::new();
     if let Some(path) = std::env::var_os(variable).filter(|v| !v.is_empty()) {
-        // Whoever sets it wants this one and no other.
+        // If the variable is set, no other place is searched.
         let path = PathBuf::from(path);
         return fs::canonicalize(&path).map_err(|e| {
             fault(format!("${variable} is {}: {}", path.display(), plain(&e)))
@@ -207,7 +208,7 @@ fn library(name: &str, variable: &str) -> Result<PathBuf, Fault> {
     }
     for path in &searched {
         if let Ok(found) = fs::canonicalize(path) {
-            // LD_PRELOAD separates its entries by these.
+            // These bytes separate the entries of LD_PRELOAD.
             if found
                 .as_os_str()
                 .as_bytes()

@@ -1,4 +1,4 @@
-//! Starts the user's command with libraries in front of libc, and tells how it ended.
+//! Starts the user's command with preload libraries, and tells how it ended.
 
 use crate::cli::exit;
 use crate::place::plain;
@@ -8,12 +8,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 
-/// File name of the library that gives programs the paths of the buffer.
+/// File name of the preload library, which gives programs the buffer.
 pub const PRELOAD: &str = "libforebay_preload.so";
-/// File name of the library that records.
+/// File name of the recorder.
 pub const RECORDER: &str = "libforebay_record.so";
 
-/// Adds libraries to what the dynamic linker loads before libc.
+/// Adds libraries to those that the dynamic linker loads before libc.
 pub fn load(command: &mut Command, libraries: &[&Path]) {
     let mut list = std::env::var_os("LD_PRELOAD");
     for library in libraries {
@@ -24,8 +24,8 @@ pub fn load(command: &mut Command, libraries: &[&Path]) {
     }
 }
 
-/// `LD_PRELOAD` with one more entry at its end: tools that ask to be first stay first. Only the recorder
-/// has to come before the library of the buffer, whose calls it passes on to.
+/// The list in `LD_PRELOAD` with one further entry at its end. So a tool that must come first stays first. Only the
+/// recorder must come before the preload library, because it passes calls on to it.
 fn with_entry(list: Option<OsString>, entry: &Path) -> OsString {
     let list = list.unwrap_or_default();
     let mut entries: Vec<&OsStr> = list
@@ -44,7 +44,7 @@ fn with_entry(list: Option<OsString>, entry: &Path) -> OsString {
     entries.join(OsStr::new(":"))
 }
 
-/// Starts it. The error is an exit code and a line.
+/// Starts the command. The error is an exit code and a message of one line.
 pub fn spawn(mut command: Command) -> Result<Child, (u8, String)> {
     command.spawn().map_err(|e| {
         let code = match e.kind() {

@@ -1,5 +1,5 @@
-//! The recorder around one command: where its tables are, what the command has to be told, and the log at
-//! the end.
+//! Runs the recorder for one command: chooses the place of its tables, sets the command's environment, and writes the
+//! log at the end.
 
 use crate::cli::RecordOptions;
 use crate::error::{Fault, fault};
@@ -23,9 +23,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Environment variable: directory in which recording directories are made.
 const ENV_BASE: &str = "FOREBAY_TABLES";
-/// Environment variable: directory of the logs, for those who don't name one.
+/// Environment variable: directory of the logs, unless an option names one.
 const ENV_LOG_DIR: &str = "FOREBAY_LOG_DIR";
-/// Tables in memory must not be what fills it: so much must be free.
+/// Free space that a place for tables needs. It may be memory, which the tables must not fill.
 const LEAST_FREE_BYTES: u64 = 1 << 30;
 
 /// A command that is recorded.
@@ -39,8 +39,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Finds the library, makes the recording directory, and looks whether the log can be written.
-    /// Files in `include` are recorded wherever they are.
+    /// Finds the library, makes the recording directory, and checks that the log can be written.
+    /// Files below a directory in `include` are recorded even where others are not.
     pub fn prepare(
         options: &RecordOptions,
         log_dir: Option<&Path>,
@@ -82,12 +82,12 @@ impl Recorder {
         })
     }
 
-    /// The library that has to be loaded.
+    /// The library that the command must load.
     pub fn library(&self) -> &Path {
         &self.library
     }
 
-    /// Tells the command where to record.
+    /// Sets the environment that tells the command where to record.
     pub fn tell(&self, command: &mut Command) {
         command.env(ENV_RECORD_DIR, &self.recording.dir);
         if let Some(bytes) = self.memory {
@@ -95,10 +95,10 @@ impl Recorder {
         }
         let mut include = std::env::var_os(ENV_RECORD_INCLUDE).unwrap_or_default();
         for path in &self.include {
-            // The list separates its entries by these.
+            // A colon separates the entries of the list.
             if path.as_os_str().as_bytes().contains(&b':') {
                 eprintln!(
-                    "forebay: {} has a colon in its path: it is recorded only where everything is",
+                    "forebay: {} has a colon in its path, so it cannot be recorded if it lies in a directory that is left out",
                     path.display()
                 );
                 continue;
@@ -113,18 +113,18 @@ impl Recorder {
         }
     }
 
-    /// The command is going to start now.
+    /// Notes that the command is about to start.
     pub fn starts(&mut self) {
         self.recording.note.start_ns = now_ns();
     }
 
-    /// The command has this process id.
+    /// Notes the command's process id.
     pub fn started(&mut self, pid: u32) {
         self.recording.note.pid = pid;
         self.save();
     }
 
-    /// The command has ended.
+    /// Notes how the command ended.
     pub fn ended(&mut self, status: Option<ExitStatus>, calls: CallBytes) {
         self.recording.note.end = Some(CommandEnd {
             end_ns: now_ns(),
@@ -142,14 +142,14 @@ impl Recorder {
         }
     }
 
-    /// There is nothing to record: the command has not been started.
+    /// Removes the tables, because the command was not started.
     pub fn discard(self) {
         if let Err(e) = self.recording.remove() {
             eprintln!("forebay: recording: {e}");
         }
     }
 
-    /// Writes the log and removes the tables; if that fails, the tables stay and it is said how to go on.
+    /// Writes the log and removes the tables. If that fails, the tables stay, and the error says how to continue.
     pub fn conclude(self) -> Result<Option<Collected>, Fault> {
         if self.keeps_tables {
             eprintln!(
@@ -164,7 +164,7 @@ impl Recorder {
     }
 }
 
-/// Joins recordings into a log and removes them when it is written.
+/// Joins recordings into a log, then removes the recordings.
 pub fn write_log(recordings: Vec<Recording>, log: Option<&Path>) -> Result<Collected, Fault> {
     let collected = collect(&recordings, log, local_time).map_err(|e| {
         let dirs: Vec<&Path> = recordings.iter().map(|r| r.dir.as_path()).collect();
@@ -187,7 +187,7 @@ fn collect_command(dirs: &[&Path]) -> String {
     format!("forebay collect {}", words.collect::<Vec<_>>().join(" "))
 }
 
-/// One line on a log.
+/// One line that describes a log.
 pub fn log_text(collected: &Collected) -> String {
     format!(
         "{} ({}, {})",
@@ -197,7 +197,7 @@ pub fn log_text(collected: &Collected) -> String {
     )
 }
 
-/// Says what a recorder that was killed has left.
+/// Prints what killed recorders have left, and how to make logs of it.
 pub fn tell_left() {
     for base in bases() {
         for recording in left_in(&base, sys::my_ids().0) {
@@ -210,7 +210,7 @@ pub fn tell_left() {
     }
 }
 
-/// Is this process already under a recorder, whose log covers what it starts?
+/// True if a recorder is at work around this process. Its log then covers everything that this process starts.
 pub fn is_recorded_already() -> bool {
     std::env::var_os(ENV_RECORD_DIR).is_some_and(|dir| Recording::open(Path::new(&dir)).is_ok())
 }
@@ -227,7 +227,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Fault> {
     std::path::absolute(path).map_err(|e| cannot("path", path, &e))
 }
 
-/// A log file that is not there yet, in a directory that is.
+/// Checks that a log file does not exist yet, and that its directory does.
 pub fn new_log(log: &Path) -> Result<PathBuf, Fault> {
     let log = absolute(log)?;
     if fs::symlink_metadata(&log).is_ok() {
@@ -240,7 +240,7 @@ pub fn new_log(log: &Path) -> Result<PathBuf, Fault> {
     Ok(log)
 }
 
-/// The directory of the logs, made if need be: better now than after hours of work.
+/// The directory of the logs. It is made and checked now, because a failure after hours of work would be worse.
 fn usable_log_dir(asked: Option<&Path>) -> Result<PathBuf, Fault> {
     let (option, dir) = match asked {
         Some(dir) => ("--log-dir", absolute(dir)?),
@@ -252,8 +252,8 @@ fn usable_log_dir(asked: Option<&Path>) -> Result<PathBuf, Fault> {
     Ok(dir)
 }
 
-/// `$FOREBAY_LOG_DIR`, else a directory in the user's state directory (XDG Base Directory Specification);
-/// in both, a directory for each day.
+/// `$FOREBAY_LOG_DIR`, or else a directory in the user's state directory (XDG Base Directory Specification). Either
+/// holds a directory for each day.
 fn default_log_dir() -> Result<PathBuf, Fault> {
     let from_env = |name: &str| {
         let path = std::env::var_os(name).map(PathBuf::from);
@@ -272,7 +272,7 @@ fn default_log_dir() -> Result<PathBuf, Fault> {
     ))
 }
 
-/// A moment, in nanoseconds since 1970, in the time zone of this machine.
+/// Converts nanoseconds since 1970 into a moment in the time zone of this machine.
 fn local_time(ns: u64) -> Moment {
     let time = sys::local_time(ns);
     Moment {
@@ -290,7 +290,7 @@ fn make_dirs(dir: &Path) -> std::io::Result<()> {
         .create(dir)
 }
 
-/// Where recording directories may be, the best place first.
+/// The candidates for the parent of recording directories, the best first.
 fn bases() -> Vec<PathBuf> {
     if let Some(dir) = std::env::var_os(ENV_BASE).filter(|dir| !dir.is_empty()) {
         return vec![PathBuf::from(dir)];
@@ -302,7 +302,7 @@ fn bases() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Makes the directory for recording directories in the first place that has room.
+/// Makes the parent of recording directories in the first place that has room.
 fn base() -> Result<PathBuf, Fault> {
     let mut tried = Vec::new();
     for dir in bases() {
@@ -324,7 +324,7 @@ fn usable_base(dir: &Path) -> Result<(), String> {
         .create(dir);
     made.map_err(|e| plain(&e))?;
     let meta = fs::symlink_metadata(dir).map_err(|e| plain(&e))?;
-    // Where everybody can make directories, one under our name may be a trap.
+    // In a place like /var/tmp another user may have made this directory as a trap.
     if !meta.is_dir() || meta.uid() != sys::my_ids().0 || meta.mode() & 0o022 != 0 {
         return Err("not a directory of this user that nobody else can write to".to_owned());
     }
@@ -335,7 +335,7 @@ fn usable_base(dir: &Path) -> Result<(), String> {
     }
 }
 
-/// The name that Darshan gives the user of a log.
+/// The user's name as Darshan writes it into the name of a log.
 fn user() -> String {
     ["LOGNAME", "USER"]
         .iter()
@@ -369,7 +369,7 @@ fn now_ns() -> u64 {
     since.map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// The recordings that the directories are or hold.
+/// The recordings in `dirs`. Each directory is a recording, or holds some.
 pub fn recordings_of(dirs: &[PathBuf]) -> Result<Vec<Recording>, Fault> {
     let mut all = Vec::new();
     for dir in dirs {

@@ -1,4 +1,4 @@
-//! What a run did, for people and for scripts. Every figure says what it covers.
+//! The report of a run, for people and for scripts. Every figure says what it covers.
 
 use crate::bridge::Bridge;
 use crate::drain::{Drained, why};
@@ -19,21 +19,21 @@ use std::time::Duration;
 
 /// Version of the JSON form.
 const FORMAT: u32 = 1;
-/// As many files are named in the text.
+/// Most files that the text names.
 const NAMED_FILES: usize = 5;
 
-/// Bytes that system calls have read and written, on all files, of this process and of all
-/// descendants that have been waited for (`rchar` and `wchar` of proc(5)).
+/// Bytes that system calls have read and written on all files (`rchar` and `wchar` of proc(5)). They
+/// count this process and all its descendants that were waited for.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct CallBytes {
-    /// Read.
+    /// Bytes read.
     pub read: u64,
-    /// Written.
+    /// Bytes written.
     pub written: u64,
 }
 
 impl CallBytes {
-    /// Up to now.
+    /// The counters at this moment.
     pub fn now() -> Self {
         let text = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
         let field = |name: &str| {
@@ -47,7 +47,7 @@ impl CallBytes {
         }
     }
 
-    /// Since then.
+    /// The difference to an earlier moment.
     pub fn since(self, before: CallBytes) -> Self {
         CallBytes {
             read: self.read.saturating_sub(before.read),
@@ -65,11 +65,12 @@ pub struct BridgeCounters {
 }
 
 impl BridgeCounters {
-    /// Asks the bridge.
+    /// Asks the bridge for its counters.
     pub fn of(bridge: &mut Bridge) -> Result<Self, AdminError> {
         let status = bridge.control.status()?;
         let mut ops = status.operations;
-        // What the command line itself asks, and how the library reaches the bridge, is no work of the program.
+        // Requests of the command itself, and those by which the library sets up a connection, are no work of the
+        // program.
         ops.retain(|name, _| !matches!(name.as_str(), "admin" | "hello" | "lane"));
         Ok(BridgeCounters {
             ops,
@@ -78,7 +79,7 @@ impl BridgeCounters {
         })
     }
 
-    /// Since then.
+    /// The difference to an earlier moment.
     pub fn since(mut self, before: &BridgeCounters) -> Self {
         for (name, n) in &mut self.ops {
             *n = n.saturating_sub(before.ops.get(name).copied().unwrap_or(0));
@@ -93,14 +94,14 @@ impl BridgeCounters {
 /// The log of a run, and what it says about its I/O.
 #[derive(Debug)]
 pub struct Logged {
-    /// Where it is and what it covers.
+    /// Where the log is and what it covers.
     pub collected: Collected,
-    /// `None` if it cannot be read again.
+    /// The report on the log; `None` if the log cannot be read.
     pub job: Option<forebay_report::Report>,
 }
 
 impl Logged {
-    /// Reads what was written.
+    /// Reads the log that was written.
     pub fn of(mut collected: Collected) -> Self {
         let job = match darshan_log::Log::open(&collected.log) {
             Ok(log) => Some(forebay_report::of_log(
@@ -123,34 +124,34 @@ impl Logged {
 pub struct RunReport<'r> {
     /// The command as it was typed.
     pub command: Vec<String>,
-    /// Its exit status, 128+N for signal N.
+    /// Exit status of the command, 128+N for signal N.
     pub exit_status: u8,
-    /// From its start to its end.
+    /// Time from the start of the command to its end.
     pub wall: Duration,
     /// Canonical buffer root.
     pub buffer: &'r Path,
     /// Storage directory.
     pub storage: &'r Path,
-    /// What the bridge did in the meantime.
+    /// What the bridge did while the command ran.
     pub counters: BridgeCounters,
-    /// What was in the buffer when the command had ended.
+    /// What was in the buffer at the end of the command.
     pub inventory: Inventory,
     /// Dirty files that an earlier run had left.
     pub inherited: Inventory,
-    /// System calls of the command.
+    /// Bytes of the command's system calls.
     pub calls: CallBytes,
-    /// How often the bridge died during the command; the counters begin with the last one.
+    /// How often the bridge died while the command ran. `counters` begin with the last restart.
     pub restarts: u32,
     /// How the drain ended, if there was one.
     pub drained: Option<&'r Drained>,
-    /// The log of its I/O, if it was recorded.
+    /// The log of the command's I/O, if it was recorded.
     pub log: Option<&'r Logged>,
-    /// The command that goes on with the drain.
+    /// The command that continues the drain.
     pub retry: &'r str,
 }
 
 impl RunReport<'_> {
-    /// For people.
+    /// The report for people.
     pub fn text(&self) -> String {
         let mut out = String::from("forebay report\n");
         let mut line = |name: &str, text: String| {
@@ -271,7 +272,7 @@ impl RunReport<'_> {
         out
     }
 
-    /// For scripts.
+    /// The report for scripts.
     pub fn json(&self) -> Value {
         let (size, free) = sys::space(self.storage).unwrap_or_default();
         json!({
@@ -359,7 +360,7 @@ pub fn storage_text(path: &Path) -> String {
     }
 }
 
-/// One line on a drain that has ended.
+/// One line that describes a drain that has ended.
 pub fn drain_text(d: &Drained) -> String {
     let s = &d.status;
     let time = Duration::from_secs_f64(s.seconds.max(0.0));

@@ -1,10 +1,10 @@
-//! Sizes as people write them; how they are shown, with rates, durations and counts, is the report's.
+//! Reads sizes as people write them. `forebay-report` formats them; this module adds rates and durations.
 
 use std::time::Duration;
 
 pub use forebay_report::units::{bytes, count, number};
 
-/// `312 MiB/s`; a dash where there is nothing to divide.
+/// `312 MiB/s`; a dash if the time is zero.
 pub fn rate(n: u64, time: Duration) -> String {
     forebay_report::units::rate(n, time.as_secs_f64())
 }
@@ -14,10 +14,10 @@ pub fn duration(time: Duration) -> String {
     forebay_report::units::seconds(time.as_secs_f64())
 }
 
-/// Reads `4096`, `64K`, `1.5G`, `200MiB`; powers of 1024.
+/// Reads `4096`, `64K`, `1.5G` or `200MiB` as bytes. Units are powers of 1024.
 ///
 /// # Errors
-/// Says what is wrong with the text.
+/// A message that says what is wrong with the text.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')

@@ -1,5 +1,5 @@
-//! fsx: a million random operations on file contents, each read compared with a model in memory.
-//! Every seed runs once on a file that is new in the buffer and once on one that the PFS had.
+//! fsx: a million random operations on file contents. It compares each read with a model in memory.
+//! Every seed runs twice: on a file that is new in the buffer, and on one that was on the PFS.
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! pjdfstest, the POSIX conformance suite for file systems, natively and through the buffer.
 //!
-//! A case that passes natively must pass in the buffer, unless `tests/pjdfstest-differences.txt` gives the reason why
-//! it does not; a listed case that passes must leave the list. `FOREBAY_WRITE_TABLE=1` writes `docs/pjdfstest.md`.
+//! A case that passes natively must pass in the buffer, unless `tests/pjdfstest-differences.txt` gives a reason. If a
+//! listed case passes, the test fails, so that it leaves the list. `FOREBAY_WRITE_TABLE=1` writes `docs/pjdfstest.md`.
 
 mod common;
 
@@ -24,14 +24,14 @@ allow_remount = false
 entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
 "#;
 
-/// Makes 65,000 links; takes as long as all the rest. (It passes.)
+/// This case makes 65,000 links and takes as long as all others together. (It passes.)
 const TOO_SLOW: &str = "link::link_count_max";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Passed,
     Failed,
-    /// Needs what neither run has: a second file system, file flags, a remount.
+    /// The case needs what neither run has: a second file system, file flags, a remount.
     Skipped,
 }
 
@@ -56,8 +56,8 @@ fn verdicts(outcome: &Outcome) -> BTreeMap<String, Verdict> {
     found
 }
 
-/// `name reason` for each case that is known to differ. A name that ends with `*` stands for all that begin so,
-/// one that begins with `*` for all that end so.
+/// The cases that are known to differ, with the reason. A `*` at the end of a name stands for any ending, one at the
+/// beginning for any beginning.
 fn differences() -> Vec<(String, String)> {
     let text = fs::read_to_string(tests_dir().join("pjdfstest-differences.txt"))
         .expect("read the list of differences");

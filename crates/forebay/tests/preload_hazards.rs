@@ -1,12 +1,12 @@
 //! Programs that treat the preload library badly, on purpose or in good faith. Each runs natively and under
-//! `forebay run`; the programs check themselves, and say where something does not hold.
+//! `forebay run`. The programs check themselves, and print what is wrong.
 
 mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Compiles `tests/preload_hazards/NAME.c` to `$BIN/NAME`, and says how it is run.
+/// Compiles `tests/preload_hazards/NAME.c` to `$BIN/NAME`, and returns the command that runs it.
 fn hazard(case: common::Case, name: &str) -> (common::Case, String) {
     let case = case.compile(&format!("../preload_hazards/{name}.c"), &["-pthread"]);
     (case, format!("\"$BIN/{name}\" \"$BUFFER\""))
@@ -20,7 +20,7 @@ fn holds(case: common::Case, name: &str) {
 #[test]
 fn less_common_functions_of_libc_give_what_they_give_natively() {
     let (case, script) = hazard(common::case!().without_walk(), "functions");
-    // A process of its own, so that the tree which the program leaves is looked at from outside.
+    // A separate process lists the tree, so that the program's own state does not matter.
     let library = format!(
         "gcc -shared -fPIC -o \"$OUTSIDE/library.so\" \"{}\"",
         source("library.c").display()

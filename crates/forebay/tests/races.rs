@@ -1,10 +1,10 @@
-//! One path, 64 processes, the same instant: the outcome is one that POSIX allows, every time.
+//! Races of 64 processes for one path at the same instant. Every outcome is one that POSIX allows.
 
 mod common;
 
 use common::{case, need};
 
-/// Runs `races` with these arguments in the buffer, beside what is on the PFS already.
+/// Runs the program `races` with these arguments in the buffer, over a PFS that already has files.
 macro_rules! race {
     ($($arguments:literal),+) => {{
         need!("gcc");

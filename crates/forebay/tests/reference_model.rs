@@ -1,8 +1,9 @@
-//! The reference is the local file system: random operations by several processes, one at a time, are reported step
-//! by step (`programs/c/steps.c`), natively and in the buffer. Both reports, and the trees after the drain, must agree.
+//! Compares the buffer with a reference, the local file system. Several processes make random operations, one at a
+//! time, and report each step (`programs/c/steps.c`), natively and in the buffer. Both reports must agree, and so must
+//! the trees after the drain.
 //!
-//! `FOREBAY_SEEDS="17 18"` runs these seeds instead, `FOREBAY_STEPS=500` shortens them. In a difference, `seed` lines
-//! and the number at the beginning of a line say which step of which seed by which process it was.
+//! `FOREBAY_SEEDS="17 18"` runs other seeds, and `FOREBAY_STEPS=500` fewer steps. In a difference, the `seed` lines and
+//! the numbers at the beginnings of lines tell the seed, the step and the process.
 
 mod common;
 

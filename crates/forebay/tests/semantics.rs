@@ -1,4 +1,4 @@
-//! Each promise in `docs/SEMANTICS.md` names the test that shows it. Here it is held that those tests exist.
+//! Each promise in `docs/SEMANTICS.md` names the test that shows it. This test checks that those tests exist.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Every `file::test` in back quotes: the part before `::` as a path or a part of one, and the test's name.
+/// Every `file::test` in back quotes: the part before `::`, which is a path or a part of one, and the test's name.
 fn cited(text: &str) -> Vec<(String, String)> {
     text.split('`')
         .skip(1)
@@ -28,7 +28,7 @@ fn rust_files(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The tests of one source file: functions that follow `#[test]`.
+/// The tests of one source file: the functions after `#[test]`.
 fn tests_in(source: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let mut marked = false;

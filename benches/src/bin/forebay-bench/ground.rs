@@ -1,4 +1,4 @@
-//! Where is measured: a directory of our own on a file system that is what it says.
+//! The place of a measurement: a fresh directory on a file system whose kind is known.
 
 use crate::unix;
 use anyhow::{Context, Result, bail};
@@ -10,15 +10,15 @@ use std::process::Command;
 /// Room for the largest workload, natively and buffered.
 const IMAGE_BYTES: u64 = 4 << 30;
 
-/// A place to measure; removed, and unmounted if need be, when dropped.
+/// A place to measure. When dropped, it is removed and, if it is an image, unmounted.
 pub struct Ground {
-    /// In titles: the file system.
+    /// The file system, for titles.
     pub name: String,
-    /// What a reader has to know of it.
+    /// What a reader should know about it.
     pub note: String,
     /// Directory of the native runs.
     pub native: PathBuf,
-    /// Directory that the buffer lies over. Its path is as long as the native one.
+    /// Directory that the buffer lies over. Its path is as long as the native one, so that both cost the same.
     pub buffer: PathBuf,
     /// Storage of the buffer.
     pub storage: PathBuf,
@@ -39,7 +39,7 @@ impl Drop for Mount {
 }
 
 impl Ground {
-    /// In `dir`, or in an ext4 image there.
+    /// Makes a ground in `dir`, or in an ext4 image there.
     pub fn on_disk(dir: &Path, loop_ext4: bool) -> Result<Self> {
         let kind = unix::file_system(dir).with_context(|| format!("--dir {}", dir.display()))?;
         let top = own_directory(dir, "disk")?;
@@ -82,7 +82,7 @@ impl Ground {
         }
     }
 
-    /// In `dir`, which should be on a tmpfs.
+    /// Makes a ground in `dir`, which should be on a tmpfs.
     pub fn on_tmpfs(dir: &Path) -> Result<Self> {
         let kind = unix::file_system(dir).with_context(|| format!("--tmpfs {}", dir.display()))?;
         let note = match kind.as_str() {
@@ -119,8 +119,8 @@ impl Drop for Ground {
     }
 }
 
-/// Does the ext4 that holds `dir` keep a journal? One that does not also looks for free inodes in
-/// another way: it passes over all that were freed in the last minutes, one by one, and a
+/// True if the ext4 that holds `dir` has a journal. An ext4 without one also looks for free inodes in
+/// another way: it passes over all those that were freed in the last minutes, one by one. A
 /// benchmark that creates and removes files then measures little else.
 fn has_journal(dir: &Path) -> bool {
     let Ok(meta) = fs::metadata(dir) else {
@@ -131,7 +131,7 @@ fn has_journal(dir: &Path) -> bool {
     let Some(name) = device.as_deref().ok().and_then(Path::file_name) else {
         return false;
     };
-    // A directory `<device>-<inode of the journal>` for each journal in use.
+    // Each journal in use has a directory `<device>-<inode of the journal>`.
     let prefix = format!("{}-", name.to_string_lossy());
     fs::read_dir("/proc/fs/jbd2")
         .into_iter()
@@ -140,7 +140,7 @@ fn has_journal(dir: &Path) -> bool {
         .any(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))
 }
 
-/// A fresh directory in `dir`, which may serve as disk and as tmpfs.
+/// A fresh directory in `dir`. Its name holds the role, because `dir` may serve as disk and as tmpfs.
 fn own_directory(dir: &Path, role: &str) -> Result<PathBuf> {
     let path = dir.join(format!("forebay-bench-{}-{role}", std::process::id()));
     fs::create_dir(&path).with_context(|| path.display().to_string())?;
@@ -152,7 +152,7 @@ fn mount_image(top: &Path) -> Result<Mount> {
     let at = top.join("ext4");
     fs::create_dir(&at)?;
     fs::File::create(&image)?.set_len(IMAGE_BYTES)?;
-    // Inode tables now, not in the background while we measure.
+    // The inode tables are written now, not in the background during the measurement.
     let lazy = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
     command(
         "mkfs.ext4",

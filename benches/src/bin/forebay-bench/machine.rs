@@ -1,4 +1,4 @@
-//! What a figure was measured on.
+//! The machine on which a figure was measured.
 
 use serde::Serialize;
 use std::fs;
@@ -9,18 +9,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct Machine {
     /// Seconds since 1970.
     pub unix_time: u64,
-    /// As the processor calls itself.
+    /// The model name of the processor.
     pub processor: String,
     /// Processors that this process may use.
     pub processors: usize,
     /// Release of the kernel.
     pub kernel: String,
-    /// Processes that want to run, averaged over a minute. Of others, before the first round.
+    /// Processes that want to run, averaged over a minute. Before the first round these are processes of others.
     pub load_average: f64,
 }
 
 impl Machine {
-    /// As it is at this moment.
+    /// The machine at this moment.
     pub fn now() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         Machine {

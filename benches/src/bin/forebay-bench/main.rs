@@ -1,8 +1,8 @@
 //! Runs `forebay-load` natively and under `forebay run`, in turns, and prints ratios.
 //!
-//! Every round takes each workload through three runs per file system: native, buffered, native.
-//! All of them are processes that wait for orders, so a run follows the other within
-//! milliseconds, and whatever else the machine does meets both sides.
+//! Every round runs each workload three times per file system: native, buffered, native. The
+//! programs are already started and wait for orders. So the runs follow each other within
+//! milliseconds, and other work of the machine affects both sides.
 
 mod ground;
 mod machine;
@@ -33,17 +33,17 @@ Examples:
 #[derive(Parser)]
 #[command(name = "forebay-bench", version, after_help = EXAMPLES)]
 struct Cli {
-    /// A directory on a disk; what is made there is removed at the end.
+    /// A directory on a disk. Everything that is made there is removed at the end.
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     dir: PathBuf,
     /// A directory on a tmpfs.
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     tmpfs: PathBuf,
-    /// Make an ext4 in an image file in --dir and work there (root). Done by itself where --dir
-    /// is on no ext4 with a journal and this is root.
+    /// Make an ext4 in an image file in --dir and work there (root only). This is the default for root
+    /// if --dir is not on an ext4 with a journal.
     #[arg(long)]
     loop_ext4: bool,
-    /// How often each workload is run. More rounds, narrower noise.
+    /// How often each workload is run. More rounds give less noise.
     #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// How much a run does.
@@ -55,7 +55,7 @@ struct Cli {
     /// Only one of the two file systems.
     #[arg(long, value_enum)]
     on: Option<On>,
-    /// Write everything that was measured to this file, too.
+    /// Also write everything that was measured to this file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// The command to measure. Default: `forebay` beside this program.
@@ -82,7 +82,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Could everything be measured?
+/// Measures and prints. True if everything could be measured.
 fn measure(cli: &Cli) -> Result<bool> {
     let workloads = chosen(&cli.only)?;
     let programs = player::Programs {
@@ -93,7 +93,7 @@ fn measure(cli: &Cli) -> Result<bool> {
         },
     };
     let mut json = cli.json.as_deref().map(create).transpose()?;
-    // A Ctrl-C ends the programs that are measured; this one then tidies up as after any error.
+    // Ctrl-C ends the measured programs. This one then removes its files, as after any error.
     unix::outlive_interrupts();
     let before = Machine::now();
     let mut grounds = Vec::new();
@@ -120,7 +120,7 @@ fn measure(cli: &Cli) -> Result<bool> {
     Ok(results.iter().all(rounds::Measured::is_complete))
 }
 
-/// Now rather than after minutes of work.
+/// Creates a file for results. This happens before the measurement, so that an error does not waste minutes.
 fn create(path: &Path) -> Result<std::fs::File> {
     std::fs::File::create(path).with_context(|| format!("--json {}", path.display()))
 }

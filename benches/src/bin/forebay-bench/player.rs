@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
-/// What is started.
+/// The programs that are started.
 pub struct Programs {
     /// `forebay-load`.
     pub load: PathBuf,
@@ -18,33 +18,33 @@ pub struct Programs {
     pub forebay: PathBuf,
 }
 
-/// One that plays workloads.
+/// A process that runs workloads on orders.
 pub struct Player {
     process: Child,
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
-    /// Where its standard error goes.
+    /// The file that takes its standard error.
     log: PathBuf,
     bridge: Option<u32>,
 }
 
-/// A workload played once.
+/// The result of one run of a workload.
 pub struct Played {
     /// What the program measured.
     pub sample: Sample,
-    /// Processors that the bridge kept busy meanwhile; none without a bridge.
+    /// Processors that the bridge kept busy during the run; `None` without a bridge.
     pub bridge_cores: Option<f64>,
 }
 
 impl Player {
-    /// On the file system itself.
+    /// Starts a player on the file system itself.
     pub fn native(programs: &Programs, ground: &Ground, scale: Scale) -> Result<Self> {
         let command = Command::new(&programs.load);
         Self::start(command, &ground.native, ground, scale, "native.log")
     }
 
-    /// Through a buffer whose storage is on that file system. Not recorded: what the recorder adds to a call is
-    /// measured on its own.
+    /// Starts a player in a buffer whose storage is on that file system. It is not recorded, because
+    /// `forebay-record-bench` measures what the recorder adds to a call.
     pub fn buffered(programs: &Programs, ground: &Ground, scale: Scale) -> Result<Self> {
         let mut command = Command::new(&programs.forebay);
         command
@@ -55,7 +55,7 @@ impl Player {
             .arg("--")
             .arg(&programs.load);
         let mut player = Self::start(command, &ground.buffer, ground, scale, "buffer.log")?;
-        // The first answer shows that the bridge is there.
+        // After the first answer the bridge is certainly running.
         player.order("idle")?;
         player.bridge = Some(bridge_of(&programs.forebay, &ground.buffer)?);
         Ok(player)
@@ -104,10 +104,10 @@ impl Player {
         })
     }
 
-    /// Plays a workload.
+    /// Runs a workload.
     ///
     /// # Errors
-    /// The program is gone. A workload that failed is no error but said in the sample.
+    /// The program is gone. If a workload fails, that is no error here; the sample says so.
     pub fn play(&mut self, workload: &str) -> Result<Played> {
         let start = Instant::now();
         let before = self.bridge.and_then(cpu_seconds);
@@ -125,7 +125,7 @@ impl Player {
 
 impl Drop for Player {
     fn drop(&mut self) {
-        // The end of its input ends it; `forebay run` then ends the bridge.
+        // The end of its input ends the program, and then `forebay run` ends the bridge.
         drop(self.orders.take());
         let _ = self.process.wait();
     }
@@ -150,7 +150,7 @@ fn bridge_of(forebay: &Path, buffer: &Path) -> Result<u32> {
         .with_context(|| format!("`forebay status` knows no bridge of {}", buffer.display()))
 }
 
-/// Seconds of processor time of all threads of a process. They live as long as it does.
+/// Seconds of processor time of all threads of a process, which must live as long as the process.
 fn cpu_seconds(pid: u32) -> Option<f64> {
     let mut nanoseconds = 0u64;
     for task in fs::read_dir(format!("/proc/{pid}/task")).ok()? {

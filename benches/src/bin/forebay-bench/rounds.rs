@@ -1,4 +1,4 @@
-//! The order of play.
+//! The order of the runs.
 
 use crate::ground::Ground;
 use crate::player::{Played, Player, Programs};
@@ -10,30 +10,30 @@ use forebay_benches::verdict::{Comparison, Round};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 
-/// All that was measured on one file system.
+/// Everything that was measured on one file system.
 pub struct Measured {
     /// The file system.
     pub ground: String,
-    /// What a reader has to know of it.
+    /// What a reader should know about it.
     pub note: String,
-    /// In the order of the catalogue.
+    /// The workloads, in the order of the catalogue.
     pub workloads: Vec<MeasuredWorkload>,
 }
 
 /// A workload over all rounds.
 pub struct MeasuredWorkload {
-    /// Which.
+    /// The workload.
     pub workload: &'static Workload,
     /// The rounds of each row.
     pub rounds: BTreeMap<&'static str, Vec<Round>>,
     /// Processors that the bridge kept busy, round by round.
     pub bridge_cores: Vec<f64>,
-    /// What went wrong; nothing more is measured of it then.
+    /// The error, if one occurred. The workload is not run again after it.
     pub error: Option<String>,
 }
 
 impl Measured {
-    /// Has every row its figures?
+    /// True if every row has its figures.
     pub fn is_complete(&self) -> bool {
         self.workloads.iter().all(|w| w.error.is_none())
     }
@@ -49,7 +49,7 @@ impl MeasuredWorkload {
         }
     }
 
-    /// A row over its rounds, if it has any.
+    /// The comparison of a row over all rounds, if there are any.
     pub fn comparison(&self, row: &Row) -> Option<Comparison> {
         self.rounds
             .get(row.name)
@@ -74,7 +74,7 @@ impl MeasuredWorkload {
     }
 }
 
-/// The median of the repetitions of one run.
+/// The median over the repetitions of one run.
 fn middle(sample: &Sample, row: &Row) -> Result<Cost, String> {
     let costs = sample
         .costs
@@ -107,10 +107,10 @@ impl Stage {
     }
 }
 
-/// Plays all workloads on all grounds, round after round.
+/// Runs all workloads on all grounds, round after round.
 ///
 /// # Errors
-/// A program could not be started or is gone. A workload that fails is told in its result.
+/// A program could not be started or is gone. If a workload fails, its result says so.
 pub fn run(
     programs: &Programs,
     grounds: &[Ground],
@@ -153,11 +153,11 @@ pub fn run(
     Ok(results)
 }
 
-/// On a terminal, where we are.
+/// Shows the progress, if standard error is a terminal.
 fn tell(text: &str) {
     let mut terminal = std::io::stderr();
     if terminal.is_terminal() {
-        // Progress that can't be shown is not missed.
+        // Progress is not important enough for an error.
         let _ = write!(terminal, "\r\x1b[K{text}").and_then(|()| terminal.flush());
     }
 }

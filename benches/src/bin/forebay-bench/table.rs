@@ -1,4 +1,4 @@
-//! What was measured, for people and for programs.
+//! Prints the results: as a table for people, as JSON for programs.
 
 use crate::machine::Machine;
 use crate::rounds::{Measured, MeasuredWorkload};
@@ -134,7 +134,7 @@ fn judged(comparison: &Comparison, target: Target) -> String {
 }
 
 fn aligned(lines: &[[String; 10]]) -> String {
-    // What failed has a long cell in a narrow column.
+    // The error of a failed workload is a long cell, which must not widen its column.
     let is_failed = |line: &[String; 10]| line[3].is_empty() && !line[0].is_empty();
     let width = |column: usize| {
         let measured = lines.iter().filter(|line| !is_failed(line));
@@ -157,7 +157,7 @@ fn aligned(lines: &[[String; 10]]) -> String {
     out
 }
 
-/// Everything, round by round. Times in seconds of one operation.
+/// All results as JSON, round by round. Times are seconds per operation.
 pub fn json(
     before: &Machine,
     after: &Machine,

@@ -1,4 +1,4 @@
-//! What the standard library has no call for. The one room of this program with `unsafe`.
+//! System calls that the standard library lacks. This is the only module of the program with `unsafe`.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -9,7 +9,7 @@ use std::path::Path;
 
 extern "C" fn nothing(_signal: libc::c_int) {}
 
-/// From now on Ctrl-C does not end this process, but still the programs that it starts.
+/// Makes Ctrl-C end only the programs that this process starts, not the process itself.
 pub fn outlive_interrupts() {
     let handler = nothing as extern "C" fn(libc::c_int);
     // SAFETY: the handler does nothing, so nothing in it can be unsafe in a signal. Unlike
@@ -17,13 +17,13 @@ pub fn outlive_interrupts() {
     unsafe { libc::signal(libc::SIGINT, handler as libc::sighandler_t) };
 }
 
-/// Am I root?
+/// True if this process is root.
 pub fn is_root() -> bool {
     // SAFETY: the call has no arguments and can't fail.
     unsafe { libc::geteuid() == 0 }
 }
 
-/// The name of the file system that a directory is on, as `mount` would say it.
+/// The type of the file system that holds a directory, as `mount` names it.
 pub fn file_system(dir: &Path) -> io::Result<String> {
     let path = CString::new(dir.as_os_str().as_bytes())?;
     let mut answer = MaybeUninit::<libc::statfs>::zeroed();
@@ -31,7 +31,7 @@ pub fn file_system(dir: &Path) -> io::Result<String> {
     if unsafe { libc::statfs(path.as_ptr(), answer.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call succeeded, so it was filled in; all zeroes was a valid value before.
+    // SAFETY: the call succeeded, so it has filled in the struct.
     let magic = unsafe { answer.assume_init() }.f_type as u32;
     // The numbers of linux/magic.h; ext2 and ext3 share theirs with ext4.
     Ok(match magic {

@@ -1,7 +1,7 @@
-//! How long the end of a recorded run takes: the tables of many processes become one log.
+//! Measures the end of a recorded run, when the tables of many processes become one log.
 //!
-//! The tables are made up, in shared memory as those of a run are, so that nothing but the collector is
-//! measured. One job has files of its own in each process, one shares all its files.
+//! The tables are synthetic, and lie in shared memory as those of a run do. So only the collector is measured. In one
+//! job each process has its own files; in the other job all processes share their files.
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 
 /// Start of the jobs, in nanoseconds since 1970.
 const START: u64 = 1_700_000_000_000_000_000;
-/// Nanoseconds of a call.
+/// Duration of a call in nanoseconds.
 const CALL_NS: u64 = 10_000;
-/// What a job of [`GOAL_SIZE`] may take.
+/// The goal for a job of [`GOAL_SIZE`].
 const GOAL: Duration = Duration::from_secs(2);
-/// Processes, and files of each.
+/// Number of processes, and of files per process.
 const GOAL_SIZE: (u32, u32) = (64, 1000);
 
 /// Measures the collector.
@@ -32,10 +32,10 @@ struct Options {
     /// Files of each process.
     #[arg(long, default_value_t = 1000)]
     files: u32,
-    /// How often; the middle one counts.
+    /// Number of rounds; the median counts.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Bytes of each table; by default as many as the files need.
+    /// Bytes of each table. Default: as many as the files need.
     #[arg(long)]
     memory: Option<usize>,
 }
@@ -90,7 +90,7 @@ fn record(dir: &Path, options: &Options, is_shared: bool) -> Result<Recording> {
         ..CommandEnd::default()
     });
     let recording = Recording::create(dir, note)?;
-    // A record and its name take less than 1.1 KiB, three quarters of a table are for records.
+    // A record and its name take less than 1.1 KiB, and three quarters of a table are for records.
     let bytes = options
         .memory
         .unwrap_or(options.files as usize * 1536 + (1 << 19));
@@ -126,7 +126,7 @@ fn record(dir: &Path, options: &Options, is_shared: bool) -> Result<Recording> {
     Ok(recording)
 }
 
-/// A file that is opened, written in pieces of several sizes, and closed.
+/// Records a file that is opened, written in pieces of several sizes, and closed.
 fn fill(table: &Table<'_>, path: &str, n: u32) -> Result<()> {
     let name = Name::of(path.as_bytes());
     let handle = table
@@ -151,7 +151,7 @@ fn fill(table: &Table<'_>, path: &str, n: u32) -> Result<()> {
     Ok(())
 }
 
-/// A directory that goes when the program ends.
+/// A directory that is removed when the program ends.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {

@@ -1,7 +1,7 @@
-//! Several processes at once, each in its own directory, as the ranks of mdtest.
+//! Several processes at once, each in its own directory, like the ranks of mdtest.
 //!
-//! The processes are started and made ready first. Then a line into the pipe of
-//! each lets it go, and the time runs until the last has answered.
+//! First the processes are started and prepare themselves. Then a line in its pipe
+//! starts each of them, and the time ends with the last answer.
 
 use crate::place::{Place, Series, named};
 use crate::usage::cpu_seconds;
@@ -17,9 +17,9 @@ use std::time::Instant;
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Answer {
-    /// All went well; so many seconds of processor time went into it.
+    /// The phase succeeded, and took this many seconds of processor time.
     Done { cpu: f64 },
-    /// Something did not.
+    /// The phase failed.
     Failed { error: String },
 }
 
@@ -54,7 +54,7 @@ impl Worker {
             .map_err(|_| io::Error::other(format!("a worker has ended early: `{line}`")))
     }
 
-    /// Seconds of processor time since the answer before.
+    /// Waits for an answer. Returns the seconds of processor time since the last one.
     fn finished(&mut self) -> io::Result<f64> {
         match self.answer()? {
             Answer::Done { cpu } => Ok(cpu),
@@ -65,7 +65,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // One that still waits for orders would wait for ever.
+        // A worker that waits for orders would wait for ever.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -87,7 +87,7 @@ impl Crew {
         Ok(Crew { workers, files })
     }
 
-    /// The cost of one operation: the time of all over the operations of all.
+    /// The cost of one operation: the time of the whole crew over its number of operations.
     fn phase(&mut self, name: &str) -> io::Result<Cost> {
         let start = Instant::now();
         for worker in &mut self.workers {
@@ -105,7 +105,7 @@ impl Crew {
     }
 }
 
-/// Create all, stat all, remove all.
+/// Creates all files, then stats all, then removes all.
 pub fn files(
     place: &Place,
     dir: &Path,
@@ -122,7 +122,7 @@ pub fn files(
     Ok(series)
 }
 
-/// Create, stat and unlink one name.
+/// Creates, stats and unlinks one name, over and over.
 pub fn triple(
     place: &Place,
     dir: &Path,
@@ -136,14 +136,14 @@ pub fn triple(
     Ok(vec![(row, times?)])
 }
 
-/// The other side: one process, told by lines what to do.
+/// The worker's side: one process that gets its orders as lines on standard input.
 pub fn work(dir: &Path, files: usize) -> io::Result<()> {
     named(dir, fs::create_dir(dir))?;
-    // Made up in advance: what is timed are the calls, not the names.
+    // The names are made in advance, so that only the calls are timed.
     let paths: Vec<PathBuf> = (0..files)
         .map(|number| dir.join(format!("file.{number:06}")))
         .collect();
-    // The first path call connects to a bridge, which belongs to the start.
+    // The first path call connects to a bridge, which must not be timed.
     fs::metadata(dir)?;
     say(&Answer::Done { cpu: 0.0 })?;
     for order in io::stdin().lock().lines() {

@@ -1,4 +1,4 @@
-//! The data path: what a program does with a descriptor that it has.
+//! The data path: calls on a descriptor that the program already has.
 
 use crate::mapping::Mapping;
 use crate::place::{Place, Series, named};
@@ -10,7 +10,7 @@ use std::path::Path;
 
 const BLOCK: usize = 4096;
 const MIB: usize = 1 << 20;
-/// Beyond the caches of a processor core, so that both sides pay for memory.
+/// Size of the file in MiB: larger than the caches of a core, so that both sides pay for memory.
 const CACHED_MIB: usize = 64;
 
 fn open_new(path: &Path) -> io::Result<File> {
@@ -28,14 +28,14 @@ fn write_mib(mut file: &File, mib: usize, buffer: &[u8]) -> io::Result<()> {
     (0..mib).try_for_each(|_| file.write_all(buffer))
 }
 
-/// Every block of a file once, in an order without locality; over and over.
+/// Visits every block of a file once, in an order without locality, and then again.
 struct BlockWalk {
     at: u64,
 }
 
 impl BlockWalk {
     const BLOCKS: u64 = (CACHED_MIB * MIB / BLOCK) as u64;
-    // Odd, so it meets every block of a power of two, and far from small strides.
+    // The stride is odd, so it visits every block of a power of two. It is far from a small stride.
     const STRIDE: u64 = (6_364_136_223_846_793_005 % Self::BLOCKS) | 1;
 
     fn next_offset(&mut self) -> u64 {
@@ -44,20 +44,20 @@ impl BlockWalk {
     }
 }
 
-/// 4 KiB at a time, in a file that the page cache holds.
+/// Reads and writes 4 KiB at a time, in a file that the page cache holds.
 pub fn blocks(place: &Place, dir: &Path) -> io::Result<Series> {
     let path = dir.join("blocks");
     let file = open_new(&path)?;
     write_mib(&file, CACHED_MIB, &vec![0x5a; MIB])?;
     let mut block = [0xa5; BLOCK];
     let mut walk = BlockWalk { at: 0 };
-    // Twice in turns: the file's pages and their places are the same for both.
+    // Both use the same file, so its pages lie at the same places in memory.
     let read = windows(place, || file.read_exact_at(&mut block, walk.next_offset()))?;
     let write = windows(place, || file.write_all_at(&block, walk.next_offset()))?;
     Ok(vec![("pread-4k", read), ("pwrite-4k", write)])
 }
 
-/// 1 MiB at a time, from the start to the end of a file.
+/// Writes and reads 1 MiB at a time, from the start to the end of a file.
 pub fn sequential(place: &Place, dir: &Path) -> io::Result<Series> {
     let mib = place.sequential_mib;
     let mut buffer = vec![0x5a; MIB];
@@ -73,7 +73,7 @@ pub fn sequential(place: &Place, dir: &Path) -> io::Result<Series> {
             (0..mib).try_for_each(|_| file.read_exact(&mut buffer))
         })?);
         drop(file);
-        // Dirty pages of a removed file are never written to the disk, so they don't slow what follows.
+        // Dirty pages of a removed file are never written to disk, so they don't slow the next repetition.
         named(&path, fs::remove_file(&path))?;
     }
     Ok(vec![
@@ -83,7 +83,7 @@ pub fn sequential(place: &Place, dir: &Path) -> io::Result<Series> {
     ])
 }
 
-/// Through a shared mapping.
+/// Writes and reads through a shared mapping.
 pub fn mmap(place: &Place, dir: &Path) -> io::Result<Series> {
     let path = dir.join("mapped");
     let file = open_new(&path)?;

@@ -1,8 +1,8 @@
-//! Makes the calls that `make bench` compares, and says how long they took.
+//! Makes the calls that `make bench` compares, and prints how long they took.
 //!
-//! It knows nothing of Forebay: it goes through libc like any program, so the
-//! preload library sees what it would see of a simulation. One line of JSON per
-//! workload gives every repetition; medians are the business of the reader.
+//! The program knows nothing of Forebay. It calls libc like any program, so the
+//! preload library sees what it would see of a simulation. It prints a line of
+//! JSON per workload with every repetition, and leaves medians to the reader.
 
 mod crew;
 mod data;
@@ -42,7 +42,7 @@ enum Verb {
         #[arg(required = true, value_name = "WORKLOAD")]
         workloads: Vec<String>,
     },
-    /// Run the workloads that are named on standard input, a line each, and answer each with a line.
+    /// Run the workloads that standard input names, one per line, and answer each with a line.
     Serve {
         #[command(flatten)]
         place: PlaceArgs,
@@ -60,7 +60,7 @@ enum Verb {
         /// A directory that does not exist yet.
         dir: PathBuf,
     },
-    /// One process of a crew; told by standard input what to do.
+    /// One process of a crew, which gets its orders on standard input.
     #[command(hide = true)]
     Worker {
         #[arg(long)]
@@ -71,10 +71,10 @@ enum Verb {
 
 #[derive(clap::Args)]
 struct PlaceArgs {
-    /// Where to work; emptied of what it made.
+    /// Directory to work in. Everything that is made there is removed.
     #[arg(long)]
     dir: PathBuf,
-    /// A directory that is never in a buffer. Default: that of `--dir`.
+    /// A directory outside any buffer. Default: that of `--dir`.
     #[arg(long)]
     outside: Option<PathBuf>,
     /// How much to do.
@@ -100,7 +100,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Did all go well?
+/// Carries the verb out. True if everything succeeded.
 fn carry_out(verb: Verb) -> io::Result<bool> {
     match verb {
         Verb::Run { place, workloads } => {
@@ -133,7 +133,7 @@ fn carry_out(verb: Verb) -> io::Result<bool> {
     }
 }
 
-/// Runs a workload and prints its line. Did it go well?
+/// Runs a workload and prints its line. True if it succeeded.
 fn answer(place: &Place, name: &str) -> bool {
     let result = place.in_fresh_directory(name, |dir| workload(place, name, dir));
     let sample = match result {
@@ -150,7 +150,7 @@ fn answer(place: &Place, name: &str) -> bool {
     };
     let well = sample.error.is_none();
     let line = serde_json::to_string(&sample).unwrap_or_default();
-    // If nobody reads any more, standard input will end, too.
+    // If the reader is gone, standard input ends as well, and with it the program.
     let _ = writeln!(io::stdout(), "{line}");
     well
 }

@@ -1,4 +1,4 @@
-//! A shared mapping of a file. The one room of this program with `unsafe`.
+//! A shared mapping of a file. Like [`crate::usage`], the module needs `unsafe`.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -13,9 +13,9 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// The first `length` bytes of a file that is open for reading and writing.
+    /// Maps the first `length` bytes of a file that is open for reading and writing.
     pub fn new(file: &File, length: usize) -> io::Result<Self> {
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        // SAFETY: a new mapping at an address that the kernel chooses touches no other memory.
         let start = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -38,8 +38,8 @@ impl Mapping {
     /// Copies `bytes` to offset `at`.
     pub fn store(&self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= self.length);
-        // SAFETY: inside the mapping as asserted; raw pointers only, so that no reference
-        // claims memory which another process might change.
+        // SAFETY: the range lies inside the mapping, as asserted. The code uses raw pointers only, so
+        // no reference exists to memory that another process might change.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(at), bytes.len()) }
     }
 
@@ -53,7 +53,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and no reference into it has been given away.
+        // SAFETY: `new` made the mapping, and no reference into it exists.
         unsafe { libc::munmap(self.start.cast(), self.length) };
     }
 }

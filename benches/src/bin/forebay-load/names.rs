@@ -1,4 +1,4 @@
-//! The name space seen by one process: open, stat, small files, and what lies outside a buffer.
+//! Calls with paths in one process: open, stat, small files, and paths outside a buffer.
 
 use crate::place::{Place, Series, named};
 use crate::timing::{per_operation, windows};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Longer than any bridge spins before it sleeps.
+/// A pause that is longer than a bridge polls before it sleeps.
 const PAUSE: Duration = Duration::from_millis(3);
 const SMALL_BYTES: usize = 4096;
 
@@ -21,7 +21,7 @@ fn stat(path: &Path) -> io::Result<()> {
     fs::metadata(path).map(drop)
 }
 
-/// One file over and over.
+/// Opens and stats one file over and over.
 pub fn one_file(place: &Place, dir: &Path) -> io::Result<Series> {
     let path = dir.join("file");
     named(&path, fs::write(&path, b"contents"))?;
@@ -31,7 +31,7 @@ pub fn one_file(place: &Place, dir: &Path) -> io::Result<Series> {
     ])
 }
 
-/// Calls with a pause before each.
+/// Opens a file after a pause, so that the bridge sleeps.
 pub fn idle(place: &Place, dir: &Path) -> io::Result<Series> {
     let path = dir.join("file");
     named(&path, fs::write(&path, b"contents"))?;
@@ -44,7 +44,7 @@ pub fn idle(place: &Place, dir: &Path) -> io::Result<Series> {
     Ok(vec![("open-close-idle", times?)])
 }
 
-/// Many files of one block in one directory.
+/// Writes and reads many files of one block in one directory.
 pub fn small_files(place: &Place, dir: &Path) -> io::Result<Series> {
     let paths: Vec<PathBuf> = (0..place.files)
         .map(|n| dir.join(format!("small.{n:06}")))
@@ -73,14 +73,14 @@ pub fn small_files(place: &Place, dir: &Path) -> io::Result<Series> {
     Ok(vec![("small-write", written), ("small-read", read)])
 }
 
-/// Where the library has nothing to do.
+/// Opens and stats paths outside the buffer, where the library has nothing to do.
 pub fn outside(place: &Place) -> io::Result<Series> {
     const NAME: &str = "file-outside";
     let path = place.outside.join(NAME);
     named(&path, fs::write(&path, b"contents"))?;
     let open = windows(place, || open_close(&path))?;
     let absolute = windows(place, || stat(&path))?;
-    // Nothing else of this program uses a relative path, so nobody misses the old one.
+    // No other code of this program uses a relative path, so it need not change back.
     named(&place.outside, std::env::set_current_dir(&place.outside))?;
     let relative = windows(place, || stat(Path::new(NAME)))?;
     Ok(vec![
@@ -90,7 +90,7 @@ pub fn outside(place: &Place) -> io::Result<Series> {
     ])
 }
 
-/// The shortest process there is.
+/// Starts a process that ends at once.
 pub fn exec(place: &Place) -> io::Result<Series> {
     let times: io::Result<Vec<Cost>> = (0..place.singles)
         .map(|_| {

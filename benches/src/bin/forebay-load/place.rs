@@ -1,4 +1,4 @@
-//! Where a workload works and how much it does.
+//! The directory of a workload, and how much it does.
 
 use forebay_benches::catalogue::Scale;
 use forebay_benches::sample::Cost;
@@ -10,16 +10,16 @@ use std::time::Duration;
 /// The cost of one operation, by row and repetition.
 pub type Series = Vec<(&'static str, Vec<Cost>)>;
 
-/// Where and how much.
+/// The directory of a workload, and its sizes.
 pub struct Place {
     dir: PathBuf,
-    /// Never in a buffer.
+    /// A directory that is never in a buffer.
     pub outside: PathBuf,
-    /// Repetitions of calls that take microseconds, each of them a window of time.
+    /// Repetitions for calls that take microseconds. Each is a window of time.
     pub windows: usize,
     /// Length of a window.
     pub window: Duration,
-    /// Repetitions of what takes its own time.
+    /// Repetitions for longer work, whose time is not fixed.
     pub repetitions: usize,
     /// Files per process.
     pub files: usize,
@@ -30,7 +30,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// With the numbers that belong to a scale.
+    /// A place with the sizes of a scale.
     pub fn new(dir: PathBuf, outside: PathBuf, scale: Scale) -> Self {
         let (windows, window_ms, repetitions, files, sequential_mib, singles) = match scale {
             Scale::Full => (3, 10, 1, 3000, 64, 20),
@@ -58,13 +58,13 @@ impl Place {
         let dir = self.dir.join(name);
         named(&dir, fs::create_dir_all(&dir))?;
         let result = work(&dir);
-        // The first error says more than what it left behind.
+        // The error of the work matters more than one of the removal.
         let removed = named(&dir, fs::remove_dir_all(&dir));
         result.and_then(|value| removed.map(|()| value))
     }
 }
 
-/// Puts the path into an error.
+/// Adds the path to an error.
 pub fn named<T>(path: &Path, result: io::Result<T>) -> io::Result<T> {
     result.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
 }

@@ -1,4 +1,4 @@
-//! Clocks around calls.
+//! Measures wall time and processor time of calls.
 
 use crate::place::Place;
 use crate::usage::cpu_seconds;
@@ -6,7 +6,7 @@ use forebay_benches::sample::Cost;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// The clock is read once in as many calls, so that it costs nothing beside the shortest of them.
+/// Calls between two readings of the clock. Compared with so many calls, a reading costs nothing.
 const CALLS_PER_LOOK: u32 = 32;
 
 /// Both clocks at one moment.
@@ -16,7 +16,7 @@ pub struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// From now on.
+    /// Starts both clocks.
     pub fn start() -> Self {
         Stopwatch {
             cpu: cpu_seconds(),
@@ -24,7 +24,7 @@ impl Stopwatch {
         }
     }
 
-    /// What one of `operations` cost that were made since the start.
+    /// The cost of one operation, if `operations` were made since the start.
     pub fn cost(&self, operations: f64) -> Cost {
         let wall = self.wall.elapsed().as_secs_f64();
         Cost {
@@ -34,8 +34,8 @@ impl Stopwatch {
     }
 }
 
-/// The cost of one call, for each of several windows of time. A window before
-/// them is not counted: it fills caches and wakes whoever serves.
+/// The cost of one call in each of several windows of time. A first window is not
+/// counted: it fills caches and wakes the bridge.
 pub fn windows(place: &Place, mut call: impl FnMut() -> io::Result<()>) -> io::Result<Vec<Cost>> {
     window(place.window, &mut call)?;
     (0..place.windows)
@@ -57,7 +57,7 @@ fn window(least: Duration, call: &mut impl FnMut() -> io::Result<()>) -> io::Res
     }
 }
 
-/// What `work` costs, divided by the number of operations in it.
+/// The cost of `work`, divided by its number of operations.
 pub fn per_operation(operations: usize, work: impl FnOnce() -> io::Result<()>) -> io::Result<Cost> {
     let watch = Stopwatch::start();
     work()?;

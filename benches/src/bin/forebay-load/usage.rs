@@ -3,7 +3,7 @@
 
 use std::mem::MaybeUninit;
 
-/// Seconds of processor time, user and system, of this process and of its children that it has
+/// Seconds of processor time (user and system) of this process and of the children that it has
 /// waited for.
 pub fn cpu_seconds() -> f64 {
     of(libc::RUSAGE_SELF) + of(libc::RUSAGE_CHILDREN)

@@ -1,7 +1,7 @@
-//! What the recorder costs: nanoseconds per call, and the share of a real program.
+//! Measures what the recorder costs: nanoseconds per call, and per cent of the time of a real program.
 //!
-//! Every number comes from pairs: the same work without and with the recorder, one right after the other. What is
-//! printed is the median of the differences, and the range.
+//! Every number comes from pairs of runs: the same work without and with the recorder, one right after the other. The
+//! program prints the median of the differences, and their range.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use clap::{Parser, ValueEnum};
 use forebay_benches::statistics::{Spread, median};
 use forebay_count::{ENV_RECORD_DIR, read};
 
-/// Goal for what the recorder adds to a call.
+/// The recorder should add at most this many nanoseconds to a call.
 const GOAL_NS: f64 = 100.0;
-/// Goal for what it adds to a program.
+/// The recorder should add at most this part of its time to a program.
 const GOAL_SHARE: f64 = 0.01;
 
 /// Measures the recorder.
@@ -27,16 +27,16 @@ struct Options {
     /// Calls of each thread in a run.
     #[arg(long, default_value_t = 300_000)]
     calls: u64,
-    /// Pairs of runs of each real program; 0: none.
+    /// Pairs of runs of each real program; 0 for none.
     #[arg(long, default_value_t = 5)]
     programs: usize,
-    /// The library; by default beside this program.
+    /// The library. Default: beside this program.
     #[arg(long)]
     library: Option<PathBuf>,
-    /// Folder for the files; by default the one for temporary files.
+    /// Folder for the files. Default: that of temporary files.
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Does the work itself, and prints nanoseconds per call: processor, wall.
+    /// Do the work in this process, and print nanoseconds per call: processor time, wall time.
     #[arg(long, hide = true)]
     work: Option<Work>,
     #[arg(long, hide = true, default_value_t = 1)]
@@ -129,11 +129,7 @@ impl Bench {
             wall.median,
             wall.least,
             wall.most,
-            if cpu.median <= GOAL_NS {
-                "met"
-            } else {
-                "missed"
-            }
+            judged(cpu, GOAL_NS)
         );
         Ok(())
     }
@@ -182,7 +178,7 @@ impl Bench {
         Ok([cpu.parse()?, wall.parse()?])
     }
 
-    /// A run that was not recorded costs nothing.
+    /// Checks that the runs were recorded: without a recorder they would seem to cost nothing.
     fn check_tables(&self) -> Result<()> {
         let mut records = 0;
         for entry in std::fs::read_dir(self.scratch.0.join("tables"))? {
@@ -241,11 +237,7 @@ impl Bench {
                 wall.median,
                 wall.least,
                 wall.most,
-                if cpu.median <= GOAL_SHARE * 100.0 {
-                    "met"
-                } else {
-                    "missed"
-                }
+                judged(cpu, GOAL_SHARE * 100.0)
             );
         }
         Ok(())
@@ -270,7 +262,7 @@ impl Bench {
     }
 }
 
-/// A Lennard-Jones melt that dumps its atoms now and then.
+/// A Lennard-Jones melt that writes its atoms to a file now and then.
 const LAMMPS: &str = "units lj
 atom_style atomic
 lattice fcc 0.8442
@@ -301,6 +293,10 @@ with h5py.File('job.h5', 'r') as f:
     s = sum(float(f['steps'][n].sum()) for n in range(200))
 assert s > 0
 ";
+
+fn judged(cpu: Spread, goal: f64) -> &'static str {
+    if cpu.median <= goal { "met" } else { "missed" }
+}
 
 // ---- the work itself ----
 
@@ -373,7 +369,7 @@ fn cpu_s(who: libc::c_int) -> f64 {
     s(usage.ru_utime) + s(usage.ru_stime)
 }
 
-/// A folder that goes at the end.
+/// A folder that is removed at the end.
 struct Scratch(PathBuf);
 
 impl Scratch {

@@ -1,4 +1,4 @@
-//! A bridge of which a test writes every step: a SEQPACKET socket with a script behind it.
+//! A scripted bridge: a SEQPACKET socket whose every answer the test writes.
 #![allow(dead_code)] // each test file uses its part
 #![allow(unsafe_code)]
 
@@ -62,7 +62,7 @@ impl Place {
         self.folder.join("socket")
     }
 
-    /// What a program's environment would say of it; a lost bridge is waited for `patience_s`.
+    /// The settings of a program that uses this bridge, and waits `patience_s` seconds for a lost one.
     pub fn config(&self, patience_s: u32) -> &'static Config {
         let entries = [
             "FOREBAY_BUFFER=/buffer".to_owned(),
@@ -89,12 +89,21 @@ impl Place {
         }
     }
 
-    /// Runs the bridge's script beside the client's.
+    /// Runs `script` as the bridge, beside the client.
     pub fn serve<R: Send + 'static>(
         self,
         script: impl FnOnce(&Place) -> R + Send + 'static,
     ) -> JoinHandle<R> {
         std::thread::spawn(move || script(&self))
+    }
+
+    /// Runs `script` as a bridge in a new place. Returns the settings of its client as well; see [`Place::config`].
+    pub fn scripted<R: Send + 'static>(
+        patience_s: u32,
+        script: impl FnOnce(&Place) -> R + Send + 'static,
+    ) -> (&'static Config, JoinHandle<R>) {
+        let place = Place::new();
+        (place.config(patience_s), place.serve(script))
     }
 }
 
@@ -107,7 +116,7 @@ impl Drop for Place {
 /// The bridge's end of a connection.
 pub struct Peer(OwnedFd);
 
-/// A request as the bridge has it.
+/// A request as the bridge received it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
     pub op: Op,
@@ -207,7 +216,7 @@ impl Peer {
         self.send(&Reply::status(asked.seq, errno).header());
     }
 
-    /// Echoes until the client asks for shared memory, and gives that request.
+    /// Echoes until the client asks for shared memory. Returns that request.
     pub fn echo_until_lane(&self) -> Asked {
         loop {
             let asked = self.asked();
@@ -218,7 +227,7 @@ impl Peer {
         }
     }
 
-    /// Echoes until the client has shared memory; that.
+    /// Echoes until the client asks for shared memory, and grants it.
     pub fn share(&self) -> Shared {
         let asked = self.echo_until_lane();
         let (shared, memory) = Shared::new();
@@ -236,7 +245,7 @@ impl Peer {
 pub struct Shared(&'static LanePage);
 
 impl Shared {
-    /// It attends from the beginning.
+    /// A lane to which the bridge attends, and the memory behind it.
     fn new() -> (Self, OwnedFd) {
         // SAFETY: a C string; the mapping stays for the rest of the test process, and any bytes are a valid page.
         unsafe {
@@ -267,7 +276,7 @@ impl Shared {
         &self.0.words
     }
 
-    /// The next request, if one comes within some milliseconds.
+    /// The next request, if one comes soon.
     pub fn take(&self) -> Option<Asked> {
         for _ in 0..200_000 {
             if let Some(len) = self.0.words.take() {
@@ -281,7 +290,7 @@ impl Shared {
         None
     }
 
-    /// Answers in the lane. False: the client has turned to the socket.
+    /// Answers in the lane. False if the client has turned to the socket.
     pub fn answer(&self, message: &[u8]) -> bool {
         // SAFETY: the replies of these tests are short.
         unsafe {

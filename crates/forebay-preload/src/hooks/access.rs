@@ -15,7 +15,7 @@ hooks! {
 
     fn faccessat [real] (dirfd: c_int, path: Path, mode: c_int, flags: c_int) -> c_int {
         let nofollow = if flags & AT_SYMLINK_NOFOLLOW != 0 { NOFOLLOW } else { 0 };
-        // A path of /proc is a link itself, which must be followed.
+        // In the buffer the path is /proc/self/fd/N, which is itself a link and must be followed.
         let inner = flags & !AT_SYMLINK_NOFOLLOW;
         on_object(dirfd, path, nofollow, |d, p| real(d, p, mode, flags), |_, p| real(AT_FDCWD, p, mode, inner))
     }

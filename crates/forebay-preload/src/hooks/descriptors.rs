@@ -1,4 +1,4 @@
-//! Functions by which a program could close the library's own connections, or take their numbers.
+//! Functions by which a program could close the library's connections, or take their numbers.
 
 use core::ffi::{c_int, c_uint};
 
@@ -8,7 +8,7 @@ use crate::bridge::LINK;
 use crate::locate::{failed, forget_fd, forget_fds};
 use forebay_hook::kernel;
 
-/// How often a number that is in use at this moment is tried again.
+/// How often to try again to free a number that a request is using.
 const PATIENCE_TURNS: u32 = 1000;
 
 /// Frees the number `fd` for the program.
@@ -84,7 +84,8 @@ hooks! {
         forget_fds();
         let from = first.max(0) as c_uint;
         if around_connections(from, c_uint::MAX, |a, b| close_range::real()(a, b, 0)) != 0 {
-            // An older kernel: libc's own way closes our connections too.
+            // The kernel lacks `close_range`, and libc's substitute closes the connections, too. So they are given up
+            // first.
             LINK.make_way_for_range(from, c_uint::MAX);
             real(first);
         }

@@ -1,9 +1,9 @@
 //! Directory streams.
 //!
-//! A listing in the buffer comes from the bridge, in parts. Its stream is an object of our own in the
-//! place of glibc's `DIR`: both begin with the descriptor, so `dirfd` needs no hook, and where glibc has
-//! the size of its buffer ours has a number that no buffer has. What was read stays in memory,
-//! so that `telldir` is a place in it.
+//! A listing in the buffer comes from the bridge, in parts. Its stream is an object of this library in
+//! the place of glibc's `DIR`. Both begin with the descriptor, so `dirfd` needs no hook. Where glibc has
+//! the size of its buffer, this object has a mark that is no possible size. All entries that were read
+//! stay in memory, so that `telldir` can be an offset there.
 
 use core::ffi::{c_int, c_long, c_void};
 use core::ptr::null_mut;
@@ -19,7 +19,7 @@ use forebay_hook::kernel::{self, Errno, OwnFd, call};
 use forebay_link::Fail;
 
 const MARK: usize = 0xf03e_ba11_d1f0_0d01;
-/// What `opendir` of glibc opens with.
+/// The flags with which glibc's `opendir` opens.
 const OPEN_FLAGS: c_int = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_DIRECTORY | libc::O_CLOEXEC;
 /// Fixed part of a packed entry.
 const ENTRY_HEADER_BYTES: usize = 10;
@@ -33,19 +33,19 @@ struct Stream {
     _lock: c_int,
     mark: usize,
     session: u64,
-    /// Packed entries, as they came.
+    /// The packed entries, as they came from the bridge.
     parts: *mut u8,
     room: usize,
     filled: usize,
-    /// Place of the next entry.
+    /// Offset of the next entry.
     at: usize,
-    /// Place of the last entry that came.
+    /// Offset of the last entry that came from the bridge.
     last: usize,
     ended: bool,
     entry: dirent64,
 }
 
-/// The stream behind `dir`, if it is one of ours.
+/// The stream behind `dir`, if it is one of this library.
 ///
 /// # Safety
 /// `dir` is null or an open stream.
@@ -55,7 +55,7 @@ unsafe fn ours<'a>(dir: *mut DIR) -> Option<&'a mut Stream> {
     if stream.is_null() || unsafe { (&raw const (*stream).mark).read() } != MARK {
         return None;
     }
-    // SAFETY: the mark says that it is a Stream; the program may use it in one thread at a time.
+    // SAFETY: the mark shows that it is a Stream. A program may use a stream in one thread at a time.
     Some(unsafe { &mut *stream })
 }
 
@@ -122,7 +122,7 @@ impl Stream {
         Ok(&raw mut self.entry)
     }
 
-    /// The name after which the next part begins; empty at the start.
+    /// The name after which the next part begins; empty for the first part.
     fn last_name(&self) -> &[u8] {
         if self.filled == 0 {
             return b"";
@@ -134,7 +134,7 @@ impl Stream {
         DirEntries::new(rest).next().map_or(&[], |e| e.name)
     }
 
-    /// Asks for the next part.
+    /// Asks the bridge for the next part.
     fn fetch(&mut self) -> Result<(), Errno> {
         let wanted = self.filled + MAX_REPLY_BYTES;
         if self.room < wanted {
@@ -188,7 +188,7 @@ impl Stream {
     }
 }
 
-/// `readdir` on a stream of ours: errno stays as it is at the end.
+/// `readdir` on a stream of this library. At the end of the listing it leaves `errno` as it is.
 fn next_of(stream: &mut Stream) -> *mut dirent64 {
     match stream.next() {
         Ok(entry) => entry,
@@ -229,14 +229,14 @@ unsafe fn next_into(
     }
 }
 
-/// Chooses an entry.
+/// The function of the program that chooses entries.
 type Filter = Option<unsafe extern "C" fn(*const dirent64) -> c_int>;
-/// Compares two places in the result.
+/// The function of the program that compares two elements of the result.
 type Compare = Option<unsafe extern "C" fn(*const c_void, *const c_void) -> c_int>;
 /// An array of entries.
 type Names = *mut *mut dirent64;
 
-/// A growing result of `scandir`; freed unless it is handed over.
+/// A growing result of `scandir`. It is freed on drop, unless the program got it.
 struct Collected {
     names: Names,
     count: usize,
@@ -290,7 +290,7 @@ unsafe fn scan(
     filter: Filter,
     compare: Compare,
 ) -> Result<c_int, Fail> {
-    // SAFETY: the stream was just opened, and is used here alone.
+    // SAFETY: the stream was just opened, and only this function uses it.
     let Some(stream) = (unsafe { ours(Stream::open(fd)?) }) else {
         return Err(libc::EIO.into());
     };
@@ -316,7 +316,7 @@ unsafe fn scan(
     stream.close();
     outcome?;
     if let Some(compare) = compare.filter(|_| found.count > 1) {
-        // SAFETY: `names` holds `count` pointers, and the caller's function compares places of such.
+        // SAFETY: `names` holds `count` pointers, and the program's function compares such elements.
         unsafe {
             libc::qsort(
                 found.names.cast(),
@@ -416,7 +416,7 @@ hooks! {
 
     fn getdents64 [real] (fd: c_int, out: *mut c_void, room: usize) -> isize {
         let mut scratch = Scratch::new();
-        // The kernel would show the entries of the backing directory: none.
+        // The kernel would list the backing directory, which is always empty.
         if !locate::is_far(fd) && locate::locate_fd(fd, &mut scratch).is_some() {
             return failed(libc::EOPNOTSUPP);
         }

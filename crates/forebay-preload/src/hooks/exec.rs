@@ -1,4 +1,4 @@
-//! Running programs: files in the buffer, `#!` scripts, and an environment that keeps the buffer.
+//! The `exec` functions. They run programs and `#!` scripts in the buffer, and keep the buffer in the environment.
 
 use core::ffi::{c_char, c_int};
 
@@ -16,16 +16,16 @@ use forebay_hook::environment;
 use forebay_hook::kernel::{self, Errno, FdPath, OwnFd, call};
 use forebay_link::{Answer, Fail};
 
-/// How often a program is tried again that somebody has just written, and how long the pauses are: the
-/// bridge may not have closed its own descriptor yet.
+/// How often to try a program again that was just written, and the pause between two tries. The bridge may not have
+/// closed its own descriptor yet, and a file that is open for writing cannot be executed.
 const BUSY_TRIES: u32 = 20;
 const BUSY_PAUSE_NS: u64 = 1_000_000;
 
-/// Where programs are searched without PATH.
+/// The search path if PATH is not set.
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
 const SHELL: Path = c"/bin/sh".as_ptr();
 
-/// `execveat` for every function of the family.
+/// `execveat`, by which all functions of the family run a program.
 ///
 /// # Safety
 /// As `execveat`.
@@ -76,7 +76,7 @@ unsafe fn run(
                 if dirfd == AT_FDCWD || *path == b'/' as c_char {
                     return Ok(script(&line, path, argv, envp, depth));
                 }
-                // The interpreter needs a path that does not depend on a descriptor.
+                // The interpreter opens the script itself, so it needs a path that does not depend on a descriptor.
                 bridge::ask(
                     target.config,
                     &mut target.request(Op::Realpath),
@@ -89,9 +89,9 @@ unsafe fn run(
     }
 }
 
-/// The first bytes of the file; none where it can't be read (a binary may be executable only).
+/// Reads the first bytes of the file. Returns 0 if the file can't be read: a binary may be executable only.
 fn read_head(fd: &OwnFd, head: &mut [u8]) -> usize {
-    // Opening something else than a file might block.
+    // To open something that is not a regular file might block.
     if !super::is_kind(fd.0, libc::S_IFREG) {
         return 0;
     }
@@ -174,7 +174,7 @@ unsafe fn script(
     }
 }
 
-/// Runs `act` with an argument list in which `front` stands in the place of the first one.
+/// Runs `act` with an argument list in which `front` replaces the first argument.
 ///
 /// # Safety
 /// `argv` as for `execve`.
@@ -194,7 +194,7 @@ unsafe fn with_front(front: &[Path], argv: Strings, act: impl FnOnce(Strings) ->
     act(list.terminated())
 }
 
-/// `execvpe`: along PATH, and with `shell` by `/bin/sh` where the kernel does not know the format.
+/// `execvpe`: searches PATH. With `shell`, `/bin/sh` runs a file whose format the kernel does not know.
 ///
 /// # Safety
 /// As `execvpe`.

@@ -1,7 +1,7 @@
-//! `execl` and its relatives: the arguments are the list.
+//! `execl` and its relatives, whose arguments are the argument list of the program.
 //!
-//! Rust can't define a variadic function, so a few instructions put the arguments that came in registers in front of
-//! those on the stack: what lies there then is an argument array, closed by the caller's NULL.
+//! Rust can't define a variadic function. So a few instructions push the arguments that came in registers in front of
+//! those on the stack. The stack then holds an argument array, which the caller's NULL ends.
 
 use core::arch::naked_asm;
 use core::ffi::c_int;

@@ -1,6 +1,6 @@
-//! The `fts` functions. libc's own calls its internal `opendir` and `stat`, so the traversal is done here, by its
-//! rules, with one difference that its manual allows: the working directory is never changed, so `fts_accpath`
-//! is always `fts_path`.
+//! The `fts` functions. libc's version calls its internal `opendir` and `stat`, which no hook sees. So the traversal is
+//! done here, by the same rules, with one difference that the manual allows: the working directory never changes, so
+//! `fts_accpath` is always `fts_path`.
 
 use core::ffi::{c_char, c_int, c_long, c_void};
 use core::ptr::null_mut;
@@ -83,7 +83,7 @@ struct Traversal {
     nitems: c_int,
     compar: Compare,
     options: c_int,
-    /// Ours: the state before the first read; its link is the first root.
+    /// Not in libc's structure. False before the first read; until then `cur` is no entry, but links to the first root.
     started: bool,
 }
 
@@ -94,7 +94,7 @@ struct Traversal {
 unsafe fn new_entry(parent: *mut Entry, dir: &[u8], name: &[u8]) -> *mut Entry {
     let slash = usize::from(dir.last().is_some_and(|&b| b != b'/'));
     let pathlen = dir.len() + slash + name.len();
-    // The name begins in the place that C gives it and goes on behind the structure.
+    // The name begins at its place in the C structure, and continues behind the structure.
     let name_at = core::mem::offset_of!(Entry, name);
     let rest_at = (name_at + name.len() + 1)
         .max(size_of::<Entry>())
@@ -142,7 +142,7 @@ unsafe fn free_list(mut first: *mut Entry) {
     }
 }
 
-/// Looks at an entry and says what it is.
+/// Fills in the attributes of an entry, and returns its kind.
 ///
 /// # Safety
 /// `entry` is an entry.
@@ -204,7 +204,7 @@ unsafe fn sorted(compar: Compare, first: *mut Entry, count: usize) -> *mut Entry
     let Some(compar) = compar.filter(|_| count > 1) else {
         return first;
     };
-    // SAFETY: the array has room for `count` pointers; the program's function compares places of such.
+    // SAFETY: the array has room for `count` pointers, and the program's function compares such elements.
     unsafe {
         let array = libc::malloc(count * size_of::<*mut Entry>()).cast::<*mut Entry>();
         if array.is_null() {
@@ -229,7 +229,7 @@ unsafe fn sorted(compar: Compare, first: *mut Entry, count: usize) -> *mut Entry
     }
 }
 
-/// The entries of a directory, or null with `cur.info` saying why there are none.
+/// The entries of a directory. If null, `cur.info` says why there are none.
 ///
 /// # Safety
 /// `cur` is an entry.
@@ -317,7 +317,7 @@ unsafe fn read(t: &mut Traversal) -> *mut Entry {
             }
         }
         t.started = true;
-        // To the next entry of this level, or up.
+        // Go to the next entry of this level, or up.
         loop {
             let done = p;
             p = (*p).link;

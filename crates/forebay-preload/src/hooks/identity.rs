@@ -1,8 +1,8 @@
-//! Who the process is, and the umask.
+//! Functions that change the user, the groups or the umask of the process.
 //!
-//! The bridge judges a request by the credentials that the kernel adds to it, but the
-//! supplementary groups it learns when a connection is made: after a change of
-//! identity the old connections are not used again.
+//! The bridge judges a request by the credentials that come with it. But it learns the
+//! supplementary groups only when a connection is made. So the library makes new
+//! connections after a change of user or groups.
 
 use core::ffi::{c_char, c_int, c_uint};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -16,7 +16,7 @@ static UMASK: AtomicU32 = AtomicU32::new(0o022);
 /// `pid << 32 | umask` of a child of `vfork` that has set its own; 0 for none.
 static STRAY: AtomicU64 = AtomicU64::new(0);
 
-/// At load time, while there is one thread: the umask can be read only by setting it.
+/// Reads the umask. The only system call for this also sets it, so this runs at load time, while there is one thread.
 pub fn read_umask() {
     // SAFETY: plain integers.
     let mask = unsafe { call!(libc::SYS_umask, 0o077) }.unwrap_or(0o022);
@@ -25,7 +25,7 @@ pub fn read_umask() {
     UMASK.store(mask as u32, Ordering::Relaxed);
 }
 
-/// The umask with which new files are made.
+/// The umask for new files of the caller.
 pub fn umask_of_caller() -> u32 {
     let stray = STRAY.load(Ordering::Relaxed);
     if stray != 0 && stray >> 32 == kernel::getpid() as u64 {

@@ -1,4 +1,4 @@
-//! The environment of a new program: it keeps the buffer, also where a program makes its own.
+//! The environment of a new program. It keeps the buffer, even if a program builds an environment of its own.
 
 use core::ffi::c_char;
 use core::mem::MaybeUninit;
@@ -12,13 +12,13 @@ use forebay_hook::kernel;
 /// A NULL-terminated array of C strings.
 pub type Strings = *const Path;
 
-/// As many pointers stand on the stack; more in a mapping, which a child of `vfork` leaves to its parent.
+/// Most pointers that are kept on the stack. More need a mapping, which a child of `vfork` leaves behind in its parent.
 const ON_STACK: usize = 512;
-/// As many bytes of `LD_PRELOAD` stand on the stack.
+/// Most bytes of `LD_PRELOAD` that are kept on the stack.
 const PRELOAD_ON_STACK: usize = 1024;
 const PRELOAD: &[u8] = b"LD_PRELOAD";
 
-/// Memory for `N` values on the stack, or for more in a mapping.
+/// Memory for up to `N` values on the stack, or for more values in a mapping.
 struct Room<T, const N: usize> {
     stack: MaybeUninit<[T; N]>,
     mapping: *mut u8,
@@ -53,20 +53,20 @@ impl<T, const N: usize> Room<T, N> {
 impl<T, const N: usize> Drop for Room<T, N> {
     fn drop(&mut self) {
         if !self.mapping.is_null() {
-            // SAFETY: ours, and nobody refers to it any more.
+            // SAFETY: the mapping was made here, and no reference to it is left.
             unsafe { kernel::unmap(self.mapping, self.count * size_of::<T>()) };
         }
     }
 }
 
-/// A list of C strings in the making.
+/// A list of C strings that is being built.
 pub struct Pointers {
     room: Room<Path, ON_STACK>,
     len: usize,
 }
 
 impl Pointers {
-    /// Room for `count` pointers, the closing NULL among them.
+    /// An empty list with room for `count` pointers, including the closing NULL.
     pub fn with_room(count: usize) -> Option<Self> {
         Some(Pointers {
             room: Room::new(count)?,
@@ -82,7 +82,7 @@ impl Pointers {
         self.len += 1;
     }
 
-    /// The list with its NULL.
+    /// The list, ended by a NULL.
     pub fn terminated(&mut self) -> Strings {
         self.push(core::ptr::null());
         self.len -= 1;
@@ -177,7 +177,7 @@ unsafe fn completed<R>(
         let start = text.start();
         let mut at = 0;
         let mut put = |bytes: &[u8]| {
-            // SAFETY: `text_len` is the sum of all that is put.
+            // SAFETY: the memory has `text_len` bytes, which is the sum of all pieces.
             unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(at), bytes.len()) };
             at += bytes.len();
         };

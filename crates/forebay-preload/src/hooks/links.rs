@@ -1,4 +1,4 @@
-//! Symbolic links: their text, and paths without them.
+//! Functions that read symbolic links, or resolve them in a path.
 
 use core::ffi::{c_char, c_int};
 use core::ptr::null_mut;
@@ -35,9 +35,9 @@ fn text(
     Ok(n as isize)
 }
 
-/// Where a function of the `realpath` family puts its result.
+/// Copies the result of a `realpath` function to `out`, or to new memory if `out` is null.
 pub fn give(body: &[u8], out: *mut c_char) -> Result<*mut c_char, Fail> {
-    // SAFETY: plain allocation, which the caller frees, as with libc's function.
+    // SAFETY: this only allocates. The program frees the memory, as with libc's function.
     let to = if out.is_null() {
         unsafe { libc::malloc(body.len() + 1) }.cast()
     } else {
@@ -46,7 +46,7 @@ pub fn give(body: &[u8], out: *mut c_char) -> Result<*mut c_char, Fail> {
     if to.is_null() {
         return Err(libc::ENOMEM.into());
     }
-    // SAFETY: the caller promises PATH_MAX bytes, or the memory was just made.
+    // SAFETY: the program promises PATH_MAX bytes, or the memory was just allocated.
     unsafe {
         core::ptr::copy_nonoverlapping(body.as_ptr().cast(), to, body.len());
         *to.add(body.len()) = 0;

@@ -1,7 +1,7 @@
 //! `dlopen` of a library in the buffer.
 //!
-//! libc's `dlopen` looks at who calls it (for the search path of the calling library), so a hook must not
-//! stand in between: it chooses a function and jumps there, with all arguments and the return address as they were.
+//! libc's `dlopen` uses its return address to find the search path of the calling library. So a hook must not call it:
+//! the hook chooses a function and jumps there, with all arguments and the return address as they were.
 
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_long, c_void};
@@ -22,7 +22,7 @@ static DLMOPEN: Real = Real::new(c"dlmopen");
 type Dlopen = unsafe extern "C" fn(Path, c_int) -> *mut c_void;
 type Dlmopen = unsafe extern "C" fn(c_long, Path, c_int) -> *mut c_void;
 
-/// Only a name with a slash is a path.
+/// True if `path` may lie in the buffer. A name without a slash is no path.
 unsafe fn is_path_of_ours(path: Path) -> bool {
     // SAFETY: dlopen takes null or a C string; `may_be_mine` looks for null.
     unsafe { may_be_mine(AT_FDCWD, path) && kernel::bytes(path).contains(&b'/') }
@@ -77,7 +77,7 @@ unsafe fn load(path: Path, real: impl Fn(Path) -> *mut c_void) -> *mut c_void {
     unsafe { route(AT_FDCWD, path, |_, p| real(p), file) }
 }
 
-/// A path at which there is no library, so that `dlerror` has something to say: the program's own, unless the PFS
+/// A path at which there is no library, so that `dlerror` has a text: the path that the program gave, unless the PFS
 /// still has a file there.
 fn missing(path: Path) -> Path {
     // SAFETY: a C string.
@@ -89,14 +89,15 @@ fn missing(path: Path) -> Path {
     }
 }
 
-/// The loader knows libraries by their names, so each needs one that is its own for as long as it is loaded: the
-/// path of the backing file, or a descriptor that stays open where that path can't be walked.
+/// Loads a granted library. The loader tells libraries apart by their names, so the name must be unique as long as the
+/// library is loaded. It is the path of the backing file or, if this user cannot reach that path, a descriptor that
+/// stays open.
 fn load_granted(fd: OwnFd, real: &impl Fn(Path) -> *mut c_void) -> *mut c_void {
     let mut name = MaybeUninit::<[u8; MAX_PATH_BYTES + 1]>::uninit();
     let start = name.as_mut_ptr().cast::<u8>();
-    // SAFETY: a C string, and room for one byte less than there is.
+    // SAFETY: the path is a C string, and the buffer has one byte more than `MAX_PATH_BYTES`.
     if let Ok(n) = unsafe { kernel::readlink(FdPath::new(fd.0).as_ptr(), start, MAX_PATH_BYTES) } {
-        // SAFETY: there is room for the NUL; the path is a C string then.
+        // SAFETY: the buffer has room for the NUL, which makes the path a C string.
         unsafe {
             *start.add(n) = 0;
             if kernel::call!(libc::SYS_faccessat, AT_FDCWD, start, libc::R_OK).is_ok() {

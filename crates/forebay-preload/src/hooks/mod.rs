@@ -1,8 +1,8 @@
-//! The functions of libc, by verb.
+//! The hooked functions of libc, one module for each kind.
 //!
-//! Every hook has the same shape: a first look in memory ([`crate::locate::may_be_mine`]),
-//! then either the next definition in the chain or one message to the bridge.
-//! What several functions share stands here.
+//! Every hook has the same shape. First comes a quick look at the path in memory
+//! ([`crate::locate::may_be_mine`]). Then comes either the next definition in the chain, or one
+//! message to the bridge. This file holds what several hooks share.
 
 mod access;
 mod attributes;
@@ -33,8 +33,8 @@ use crate::locate::{Outcome, Target, route};
 use forebay_hook::kernel::{self, FdPath};
 use forebay_link::{Answer, Fail};
 
-/// At load time: finds what a child may call between fork and exec. A look-up takes a lock of the loader, which in a
-/// child of a program with threads may be held by a thread that does not exist there.
+/// Looks up, at load time, the functions that a child may call between fork and exec. A look-up takes a lock of the
+/// loader. In a forked child of a threaded program, a thread that does not exist there may hold that lock for ever.
 pub fn find_next_definitions() {
     use core::hint::black_box;
     black_box((open::open::real(), open::openat::real()));
@@ -53,8 +53,8 @@ pub fn find_next_definitions() {
 /// A path as libc takes it.
 type Path = *const c_char;
 
-/// Runs `act` on the object itself: on `/proc/self/fd/N` of an `O_PATH` grant in the buffer,
-/// so that the kernel judges it with the program's own credentials; `native` elsewhere.
+/// Runs `act` on an object in the buffer, by the path `/proc/self/fd/N` of an `O_PATH` grant. So the kernel
+/// judges the call by the program's own credentials. Runs `native` for a path outside.
 ///
 /// # Safety
 /// `path` is a C string or a pointer that the kernel would refuse.
@@ -74,7 +74,7 @@ unsafe fn on_object<R: Outcome>(
     unsafe { route(dirfd, path, native, ours) }
 }
 
-/// Is the open object of this kind (`S_IF*`)?
+/// True if the open object is of this kind (`S_IF*`).
 fn is_kind(fd: c_int, kind: u32) -> bool {
     // SAFETY: zeroes are a valid stat.
     let mut attr: libc::stat = unsafe { core::mem::zeroed() };
@@ -83,7 +83,7 @@ fn is_kind(fd: c_int, kind: u32) -> bool {
     known.is_ok() && attr.st_mode & libc::S_IFMT == kind
 }
 
-/// The result of a raw system call as libc gives it.
+/// Converts the result of a raw system call to that of a libc function, and sets `errno`.
 fn outcome(result: Result<usize, kernel::Errno>) -> c_int {
     match result {
         Ok(value) => value as c_int,

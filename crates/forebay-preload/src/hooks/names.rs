@@ -53,7 +53,8 @@ fn symlink_in(target: &Target<'_>, text: Path, answer: &mut Answer) -> Result<c_
     Ok(0)
 }
 
-/// A function with two paths. One inside and one outside are two file systems.
+/// Runs a function with two paths. If one is inside the buffer and the other outside, they are on two file systems
+/// (`EXDEV`).
 ///
 /// # Safety
 /// Both paths are C strings or pointers that the kernel would refuse.
@@ -90,7 +91,7 @@ fn two_paths_slow(
     native: impl Fn() -> c_int,
 ) -> c_int {
     let (mut room1, mut room2) = (Scratch::new(), Scratch::new());
-    // SAFETY: both were found to be strings.
+    // SAFETY: the caller has checked that both are strings.
     let (old_path, new_path) = unsafe { (kernel::bytes(old.1), kernel::bytes(new.1)) };
     if old_path.len().max(new_path.len()) > MAX_PATH_BYTES {
         return failed(libc::ENAMETOOLONG);

@@ -13,7 +13,7 @@ use crate::locate::{Target, failed, forget_fd, route};
 use forebay_hook::kernel::{self, FdPath, OwnFd};
 use forebay_link::{Answer, Fail};
 
-/// A descriptor with which the program may do what `flags` say.
+/// Opens the target and returns a descriptor with the access that `flags` ask for.
 pub fn grant(
     target: &Target<'_>,
     flags: c_int,
@@ -49,7 +49,7 @@ pub unsafe fn open_at(
     let ours = |t: &Target<'_>, a: &mut Answer| Ok(grant(t, flags, mode, a)?.into_raw());
     // SAFETY: the caller's promise.
     let fd = unsafe { route(dirfd, path, native, ours) };
-    // The number may have been closed without our knowledge.
+    // The program may have closed this number by a bare system call, so cached facts about it may be wrong.
     forget_fd(fd);
     fd
 }
@@ -81,7 +81,8 @@ hooks! {
             let flags = stdio_mode::open_flags(letters).ok_or(libc::EINVAL)?;
             let fd = grant(target, flags, 0o666, answer)?;
             if letters.contains(&b',') {
-                // Only fopen itself knows of character sets.
+                // Only libc's fopen can set up a character set (`,ccs=`). So it opens /dev/null, which the granted
+                // file then replaces.
                 let mut plain = [0; 32];
                 let plain = stdio_mode::reopen_mode(letters, &mut plain);
                 let stream = real(c"/dev/null".as_ptr(), plain.as_ptr().cast());
@@ -110,7 +111,7 @@ hooks! {
                     Ok(put_under(stream, fd, flags))
                 }
                 Err(Fail::Errno(e)) => {
-                    // The stream is closed all the same.
+                    // A failed freopen closes the stream, too.
                     real(c"".as_ptr(), mode, stream);
                     Ok(failed(e))
                 }
@@ -120,8 +121,8 @@ hooks! {
     }
 }
 
-/// A function of libc as this library itself calls it: the next definition in the chain, because a recorder that
-/// stands before this library would take a plain call for one of the program.
+/// Declares a function of libc that this library itself calls: the next definition in the chain. A recorder stands
+/// before this library, and would count a plain call as one of the program.
 macro_rules! next {
     ($($name:ident = $symbol:literal ($($arg:ident : $ty:ty),*) -> $ret:ty;)*) => { $(
         unsafe fn $name($($arg: $ty),*) -> $ret {
@@ -141,12 +142,12 @@ next! {
     next_fclose = c"fclose" (stream: *mut FILE) -> c_int;
 }
 
-/// Puts a granted file in the place of the one that `stream` was opened on.
+/// Replaces the file under an open `stream` by a granted one.
 fn put_under(stream: *mut FILE, fd: OwnFd, flags: c_int) -> *mut FILE {
     if stream.is_null() {
         return stream;
     }
-    // SAFETY: an open stream.
+    // SAFETY: `stream` is open.
     let number = unsafe { next_fileno(stream) };
     forget_fd(number);
     if let Err(e) = kernel::dup3(fd.0, number, flags & O_CLOEXEC) {
@@ -156,7 +157,7 @@ fn put_under(stream: *mut FILE, fd: OwnFd, flags: c_int) -> *mut FILE {
         return null_mut();
     }
     if flags & libc::O_APPEND != 0 && flags & libc::O_ACCMODE == O_WRONLY {
-        // Where fopen would have put it.
+        // With O_APPEND, fopen sets the position to the end.
         // SAFETY: plain integers.
         let _ = unsafe { kernel::call!(libc::SYS_lseek, number, 0, libc::SEEK_END) };
     }

@@ -1,4 +1,4 @@
-//! `glob`: libc's own, with our directory functions in the place of its internal ones.
+//! `glob`: libc's function, made to use the directory functions of this library instead of its internal ones.
 
 use core::ffi::{c_char, c_int, c_void};
 
@@ -7,7 +7,7 @@ use forebay_hook::hooks;
 use super::{Path, directory, stat};
 use crate::config;
 
-/// "Use the functions in the result structure."
+/// The flag that makes `glob` use the functions in the result structure.
 const GLOB_ALTDIRFUNC: c_int = 1 << 9;
 
 type OnError = Option<unsafe extern "C" fn(*const c_char, c_int) -> c_int>;

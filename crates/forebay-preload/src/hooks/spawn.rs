@@ -1,8 +1,8 @@
-//! `posix_spawn`. libc's own does the file actions in the child with its internal `open` and `chdir`; where one of
-//! them, or the program, may lie in the buffer, the child is made here, by the same rules.
+//! `posix_spawn`. libc's function carries out the file actions in the child with its internal `open` and `chdir`, which
+//! no hook sees. So if an action or the program may lie in the buffer, the child is made here, by the same rules.
 //!
-//! The child shares the memory of its parent, which waits until it has begun the new program: what it does here is
-//! what a child of `vfork` may do.
+//! The child shares the memory of its parent, and the parent waits until the child runs the new program. So the code
+//! in the child does only what a child of `vfork` may do.
 
 use core::ffi::{c_int, c_short, c_uint, c_void};
 
@@ -85,7 +85,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// What the child needs, and what it leaves.
+/// What the child gets from its parent, and what it leaves for it.
 struct Child {
     search: bool,
     file: Path,
@@ -99,7 +99,7 @@ struct Child {
 }
 
 /// # Safety
-/// `actions` is null or as glibc keeps it.
+/// `actions` is null or a list that glibc made.
 unsafe fn each<'a>(actions: *const FileActions) -> &'a [Action] {
     // SAFETY: the caller's promise.
     unsafe {
@@ -160,8 +160,8 @@ unsafe fn spawn(pid: *mut pid_t, child: &mut Child) -> c_int {
         return libc::ENOMEM;
     }
     let all = u64::MAX;
-    // SAFETY: the masks are readable and writable; the stack is ours until the child has left it, for which
-    // CLONE_VFORK makes the parent wait.
+    // SAFETY: the masks are readable and writable. Only the child uses the stack, and CLONE_VFORK makes the parent wait
+    // until the child has left it.
     unsafe {
         let _ = call!(
             libc::SYS_rt_sigprocmask,

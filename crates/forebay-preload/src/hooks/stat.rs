@@ -14,7 +14,7 @@ use forebay_hook::kernel::{self, call};
 /// Sync flags of `statx`.
 const AT_STATX_SYNC_TYPE: c_int = 0x6000;
 const AT_STATX_BOTH: c_int = 0x6000;
-/// Version of `struct stat` that `__xstat` of this platform takes beside the kernel's 0.
+/// The version of `struct stat` that `__xstat` accepts on this platform, besides the kernel's version 0.
 const STAT_VERSION: c_int = 1;
 
 /// # Safety
@@ -103,8 +103,8 @@ fn fill_statx(out: &mut libc::statx, a: &Attr) {
     (out.stx_dev_major, out.stx_dev_minor) = (libc::major(a.dev), libc::minor(a.dev));
 }
 
-/// What programs built before glibc 2.33 call. Since then libc has it for them only and gives
-/// its address to nobody, so the kernel is asked directly.
+/// `__xstat` and its relatives, which programs built before glibc 2.33 call. Newer libc keeps them only for such
+/// programs, and a look-up does not find them. So a native call goes straight to the kernel.
 ///
 /// # Safety
 /// As `fstatat`.

@@ -1,4 +1,4 @@
-//! Functions that find a new name themselves: the `mkstemp` family.
+//! Functions that make up a new name: the `mkstemp` family.
 
 use core::ffi::{c_char, c_int};
 use core::ptr::null_mut;
@@ -14,10 +14,10 @@ use forebay_hook::environment;
 use forebay_hook::kernel;
 use forebay_link::{Answer, Fail};
 
-/// What stands for the part that is made up.
+/// The part of a template that is replaced by a random name.
 const PATTERN: &[u8; 6] = b"XXXXXX";
 const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-/// Names that are tried before the caller hears EEXIST.
+/// How many names are tried before the call fails with EEXIST.
 const TRIES: u32 = 1000;
 
 fn made_up() -> [u8; 6] {
@@ -36,7 +36,7 @@ fn pattern_at(template: &[u8], suffix: c_int) -> Option<usize> {
     (&template[at..end] == PATTERN).then_some(at)
 }
 
-/// Makes up names in `template` until `make` does not find one taken.
+/// Puts random names into `template` until `make` does not fail with EEXIST.
 ///
 /// # Safety
 /// `template` is a writable C string or a pointer that the kernel would refuse.
@@ -53,7 +53,7 @@ unsafe fn with_new_name<R: Outcome>(
             if path == template {
                 return native(template);
             }
-            // The name that was made up is in the path to which the bridge redirects.
+            // If the bridge redirects, the random name lies in the path of its answer.
             let place = |p: *mut c_char| {
                 let end = kernel::bytes(p).len() - suffix.max(0) as usize;
                 p.add(end - PATTERN.len())
@@ -118,7 +118,7 @@ unsafe fn new_file(
     fd
 }
 
-/// Succeeds if nothing has the name.
+/// Succeeds if no object has the name.
 fn vacant(target: &Target<'_>, answer: &mut Answer) -> Result<(), Fail> {
     match bridge::stat(target, NOFOLLOW, answer) {
         Err(Fail::Errno(libc::ENOENT)) => Ok(()),
@@ -127,7 +127,7 @@ fn vacant(target: &Target<'_>, answer: &mut Answer) -> Result<(), Fail> {
     }
 }
 
-/// A directory for `tempnam`, if it is one.
+/// Returns `path` if it is a directory that `tempnam` can use.
 ///
 /// # Safety
 /// `path` is null or a C string.

@@ -1,6 +1,7 @@
-//! `ftw` and `nftw`. libc's own calls its internal `opendir` and `lstat`, so the walk is done here, by its rules.
+//! `ftw` and `nftw`. libc's version calls its internal `opendir` and `lstat`, which no hook sees. So the walk is done
+//! here, by the same rules.
 //!
-//! A directory is read as a whole before its entries are visited: one descriptor is open at a time.
+//! A directory is read to its end before its entries are visited, so only one descriptor is open at a time.
 
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
@@ -20,7 +21,7 @@ const FTW_NS: c_int = 3;
 const FTW_SL: c_int = 4;
 const FTW_DP: c_int = 5;
 const FTW_SLN: c_int = 6;
-/// What `ftw` says where `nftw` says 0 to 6.
+/// The kinds that `ftw` reports, by those that `nftw` reports (0 to 6).
 const PLAIN: [c_int; 7] = [FTW_F, FTW_D, FTW_DNR, FTW_NS, FTW_F, FTW_D, FTW_NS];
 
 const FTW_PHYS: c_int = 1;
@@ -73,28 +74,28 @@ unsafe extern "C" fn free_identity(p: *mut c_void) {
 struct Walk {
     visitor: Visitor,
     flags: c_int,
-    /// Where paths start: a descriptor of the working directory if that is going to change.
+    /// The start of paths: a descriptor of the first working directory if the walk is going to change it.
     start: c_int,
-    /// The path, with its NUL, in memory from malloc.
+    /// The path with a NUL, in memory from malloc.
     path: *mut u8,
     len: usize,
     room: usize,
     device: u64,
-    /// Directories seen (device and inode), where links are followed.
+    /// The directories seen so far (device and inode), if links are followed.
     seen: *mut c_void,
-    /// The working directory is the part of the path that has this length.
+    /// The working directory is the first so many bytes of the path.
     at: Option<usize>,
 }
 
 impl Drop for Walk {
     fn drop(&mut self) {
-        // SAFETY: all of it is ours.
+        // SAFETY: the walk allocated all of this, and nothing refers to it any more.
         unsafe {
             libc::free(self.path.cast());
             tdestroy(self.seen, free_identity);
         }
         if self.start != AT_FDCWD {
-            // SAFETY: a directory of ours.
+            // SAFETY: `start` is a directory that the walk opened.
             unsafe { working_directory::fchdir(self.start) };
             kernel::close(self.start);
         }
@@ -102,7 +103,7 @@ impl Drop for Walk {
 }
 
 impl Walk {
-    /// Puts `name` at place `at` of the path.
+    /// Writes `name` at offset `at` of the path.
     fn put(&mut self, at: usize, name: &[u8]) -> bool {
         let need = at + name.len() + 1;
         if need > self.room {
@@ -162,7 +163,7 @@ impl Walk {
     /// Calls the program's function on the object at the path.
     fn call(&mut self, attr: &libc::stat, kind: c_int, base: usize, level: c_int) -> c_int {
         if self.flags & FTW_CHDIR != 0 {
-            // As libc has it: a directory is reported at its end before the walk leaves it.
+            // As in libc, a directory that is reported after its entries is reported from within.
             let place = if kind == FTW_DP { self.len } else { base };
             if self.at != Some(place) && !self.go_to(place) {
                 return -1;
@@ -334,7 +335,7 @@ unsafe fn walk(path: Path, visitor: Visitor, flags: c_int) -> c_int {
     let mut start = AT_FDCWD;
     if flags & FTW_CHDIR != 0 {
         let open_flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
-        // SAFETY: a C string. The kernel's directory, which for a place in the buffer is the right one, too.
+        // SAFETY: a C string. The kernel's working directory is right, also for one in the buffer.
         match unsafe { kernel::openat(AT_FDCWD, c".".as_ptr(), open_flags, 0) } {
             Ok(fd) => start = fd,
             Err(e) => return failed(e),

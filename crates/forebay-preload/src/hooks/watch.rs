@@ -1,4 +1,4 @@
-//! Functions that name an object to the kernel for later: what can't work says so.
+//! Functions by which the kernel remembers an object. They fail where they could not work in the buffer.
 
 use core::ffi::{c_int, c_uint, c_void};
 
@@ -13,7 +13,7 @@ hooks! {
     fn inotify_add_watch [real] (fd: c_int, path: Path, mask: c_uint) -> c_int {
         let nofollow = if mask & libc::IN_DONT_FOLLOW != 0 { NOFOLLOW } else { 0 };
         let act = |object: c_int, p| {
-            // Entries of a directory come and go in the bridge, which the kernel does not see.
+            // The kernel cannot report entries of such a directory, because only the bridge knows them.
             if super::is_kind(object, libc::S_IFDIR) {
                 return crate::locate::failed(libc::EOPNOTSUPP);
             }

@@ -1,6 +1,6 @@
-//! The working directory.
+//! Functions that change or name the working directory.
 //!
-//! `chdir` into the buffer is a grant and an `fchdir`: the kernel's working directory is then a
+//! `chdir` into the buffer asks for a grant and calls `fchdir`. The kernel's working directory is then a
 //! backing directory or a directory of the PFS, and `getcwd` translates it back.
 
 use core::ffi::{c_char, c_int};
@@ -24,7 +24,7 @@ fn moved(result: c_int) -> c_int {
     result
 }
 
-/// Path of the working directory in the buffer; `None` if it is elsewhere.
+/// The path of the working directory, if that is in the buffer; `None` if it is elsewhere.
 fn name_of_cwd(answer: &mut Answer) -> Option<Result<(), Fail>> {
     let mut scratch = Scratch::new();
     let target = locate::locate_fd(AT_FDCWD, &mut scratch)?;
@@ -38,7 +38,7 @@ fn name_of_cwd(answer: &mut Answer) -> Option<Result<(), Fail>> {
     Some(bridge::ask(target.config, &mut request, true, answer))
 }
 
-/// `getcwd` where the caller's buffer of `size` bytes, or a new one, takes the name.
+/// `getcwd`. The path goes into the caller's buffer of `size` bytes, or into a new one if `out` is null.
 #[inline(always)]
 fn current(out: *mut c_char, size: usize, native: impl Fn() -> *mut c_char) -> *mut c_char {
     if locate::is_far(AT_FDCWD) {
@@ -64,8 +64,8 @@ fn current_slow(out: *mut c_char, size: usize, native: impl Fn() -> *mut c_char)
             if !out.is_null() || size == 0 {
                 return given(give(name, out));
             }
-            // glibc makes a buffer of the size asked for.
-            // SAFETY: plain allocation, which the caller frees.
+            // glibc allocates exactly the size that was asked for.
+            // SAFETY: this only allocates. The program frees the memory.
             let room = unsafe { libc::malloc(size) }.cast::<c_char>();
             if room.is_null() {
                 return failed(libc::ENOMEM);
@@ -127,7 +127,7 @@ hooks! {
     }
 
     fn chroot [real] (path: Path) -> c_int {
-        // The bridge's paths would mean something else there.
+        // Inside the new root, the absolute paths of the bridge would name other files.
         route(AT_FDCWD, path, |_, p| real(p), |_, _| Err(libc::EPERM.into()))
     }
 }

@@ -1,4 +1,4 @@
-//! Extended attributes. Those of the bridge (`user.forebay.*`) do not exist for programs.
+//! Extended attributes. Programs do not see those of the bridge (`user.forebay.*`).
 
 use core::ffi::{c_char, c_int, c_void};
 
@@ -11,9 +11,9 @@ use crate::locate::failed;
 use forebay_hook::kernel;
 
 const HIDDEN: &[u8] = b"user.forebay.";
-/// A list of names is at most this long (`XATTR_LIST_MAX`).
+/// Longest list of names in bytes (`XATTR_LIST_MAX`).
 const LIST_BYTES: usize = 65536;
-/// Most lists fit here.
+/// Size of the first buffer, which is enough for most lists.
 const LIST_ON_STACK: usize = 1024;
 
 /// # Safety
@@ -24,7 +24,7 @@ unsafe fn is_hidden(name: Path) -> bool {
         && unsafe { kernel::bytes(name) }.starts_with(HIDDEN)
 }
 
-/// Takes the hidden names out of a list; gives the new length.
+/// Removes the hidden names from a list. Returns its new length.
 fn without_hidden(list: &mut [u8]) -> usize {
     let (mut from, mut to) = (0, 0);
     while let Some(len) = list[from..].iter().position(|&b| b == 0) {
@@ -38,7 +38,7 @@ fn without_hidden(list: &mut [u8]) -> usize {
     to
 }
 
-/// Runs a listing function and takes the hidden names out of what it gives.
+/// Runs a listing function and removes the hidden names from its result.
 ///
 /// # Safety
 /// `out` is writable for `room` bytes.

@@ -220,17 +220,11 @@ pub type Tree = BTreeMap<String, Thing>;
 
 /// What is on the PFS.
 pub fn tree_of(root: &Path, born: &[&str]) -> Tree {
-    let mut tree = Tree::new();
-    let mut todo = vec![PathBuf::new()];
-    while let Some(dir) = todo.pop() {
-        for entry in fs::read_dir(root.join(&dir)).unwrap() {
-            let path = dir.join(entry.unwrap().file_name());
+    let things = forebay_testkit::entries_below(root)
+        .into_iter()
+        .map(|(path, meta)| {
             let full = root.join(&path);
-            let meta = fs::symlink_metadata(&full).unwrap();
-            let contents = if meta.is_dir() {
-                todo.push(path.clone());
-                Vec::new()
-            } else if meta.is_symlink() {
+            let contents = if meta.is_symlink() {
                 fs::read_link(&full).unwrap().into_os_string().into_vec()
             } else if meta.is_file() {
                 fs::read(&full).unwrap()
@@ -239,19 +233,16 @@ pub fn tree_of(root: &Path, born: &[&str]) -> Tree {
             };
             let name = path.to_string_lossy().into_owned();
             let has_own_time = !meta.is_dir() || born.contains(&name.as_str());
-            tree.insert(
-                name,
-                Thing {
-                    mode: meta.mode(),
-                    owner: (meta.uid(), meta.gid()),
-                    contents,
-                    mtime: has_own_time.then_some((meta.mtime(), meta.mtime_nsec())),
-                    names: if meta.is_dir() { 0 } else { meta.nlink() },
-                },
-            );
-        }
-    }
-    tree
+            let thing = Thing {
+                mode: meta.mode(),
+                owner: (meta.uid(), meta.gid()),
+                contents,
+                mtime: has_own_time.then_some((meta.mtime(), meta.mtime_nsec())),
+                names: if meta.is_dir() { 0 } else { meta.nlink() },
+            };
+            (name, thing)
+        });
+    things.collect()
 }
 
 /// What the buffer shows, through a client.

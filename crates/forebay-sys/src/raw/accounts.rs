@@ -1,11 +1,11 @@
-//! What the C library looks up in its own files: users, and the time zone of this machine.
+//! Look-ups that the C library makes in its own files: users, and the time zone of this machine.
 
 use std::ffi::CStr;
 
 /// A moment in the time zone of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalTime {
-    /// Of the common era.
+    /// Year of the common era.
     pub year: i64,
     /// 1 to 12.
     pub month: u32,
@@ -15,10 +15,10 @@ pub struct LocalTime {
     pub second_of_day: u32,
 }
 
-/// The moment so many nanoseconds after the beginning of 1970.
+/// The moment `ns` nanoseconds after the beginning of 1970 UTC, in the time zone of this machine.
 pub fn local_time(ns: u64) -> LocalTime {
     let seconds = i64::try_from(ns / 1_000_000_000).unwrap_or(0);
-    // SAFETY: zeroes are a valid value of this plain structure, which the call fills in; if it cannot, they stay.
+    // SAFETY: zeroes are a valid value of this plain structure. The call fills it in, or leaves the zeroes.
     let tm = unsafe {
         let mut tm: libc::tm = std::mem::zeroed();
         libc::localtime_r(&raw const seconds, &raw mut tm);
@@ -35,8 +35,8 @@ pub fn local_time(ns: u64) -> LocalTime {
 /// Name of a user, if the system knows it.
 pub fn user_name(uid: u32) -> Option<String> {
     let mut buffer = [0; 16 << 10];
-    // SAFETY: zeroes are a valid value of the structure. The call fills in it and the buffer, whose length is given;
-    // the name that it points to lies in the buffer and ends with a NUL.
+    // SAFETY: zeroes are a valid value of the structure. The call fills in the structure and the buffer, whose length
+    // is given. The name lies in the buffer and ends with a NUL.
     unsafe {
         let mut entry: libc::passwd = std::mem::zeroed();
         let mut found = std::ptr::null_mut();
@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(there.year, 2024);
         assert!([(2, 28), (2, 29), (3, 1)].contains(&(there.month, there.day)));
         assert!(there.second_of_day < 86_400);
-        // Beyond what a calendar holds nothing is made up that is no date.
+        // A moment too large for the calendar still gives a valid date.
         let beyond = local_time(u64::MAX);
         assert!((1..=12).contains(&beyond.month));
     }

@@ -1,4 +1,4 @@
-//! What only an `ioctl` tells of an inode.
+//! Reads the project of an inode, which only an `ioctl` tells.
 
 use crate::Sys;
 use rustix::ioctl::{Getter, ioctl};
@@ -21,9 +21,9 @@ struct FsXattr {
 /// The project that the inode belongs to; 0 for none.
 ///
 /// # Errors
-/// Of `ioctl`, among them ENOTTY if the file system has no such thing.
+/// Those of `ioctl`; ENOTTY if the file system has no projects.
 pub fn project(fd: BorrowedFd<'_>) -> Sys<u32> {
-    // SAFETY: the call writes a structure of the size that its number tells, and that is this one.
+    // SAFETY: the call writes a structure of the size that its number encodes, which is the size of `FsXattr`.
     let found: FsXattr = unsafe { ioctl(fd, Getter::<GET_FSXATTR, FsXattr>::new()) }?;
     Ok(found.project)
 }

@@ -1,4 +1,5 @@
-//! The bridge's side of the memory of a lane. What lies in it is `forebay-wire`'s; here it is made, mapped and copied.
+//! The bridge's side of the memory of a lane: makes it, maps it, and copies messages. `forebay-wire` defines what lies
+//! in it.
 
 use super::memory::Mapping;
 use crate::Sys;
@@ -8,7 +9,7 @@ use rustix::mm::MapFlags;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-/// The memory of one lane, in the hands of the thread that serves it.
+/// The memory of one lane, owned by the thread that serves it.
 #[derive(Debug)]
 pub struct LaneMemory(LaneView);
 
@@ -18,8 +19,8 @@ pub struct LaneView(Arc<Mapping>);
 
 impl LaneView {
     fn page(&self) -> &LanePage {
-        // SAFETY: mapped until the last view goes, aligned to a page, of the size of one. Zeroes, and whatever a client
-        // writes, are valid: the page consists of atomics and of bytes that nobody refers to.
+        // SAFETY: the memory is mapped until the last view is dropped, and is one aligned page. Zeroes, and anything
+        // that a client writes, are valid: the page consists of atomics, and of bytes to which no reference exists.
         unsafe { self.0.at.cast().as_ref() }
     }
 
@@ -30,8 +31,8 @@ impl LaneView {
 }
 
 impl LaneMemory {
-    /// New memory, and its descriptor for the client. It can neither shrink nor grow, and all of it is there: no access
-    /// can fail later.
+    /// New memory, and its descriptor for the client. The memory can neither shrink nor grow, and is fully allocated, so
+    /// no later access can fail.
     ///
     /// # Errors
     /// No memory, or no descriptor.
@@ -58,13 +59,13 @@ impl LaneMemory {
         self.0.words()
     }
 
-    /// Copies the beginning of the request out. A client that writes at the same time has sent garbage.
+    /// Copies the beginning of the request into `into`. If the client writes at the same time, the copy is garbage.
     ///
     /// # Panics
-    /// `into` is longer than a request can be.
+    /// If `into` is longer than [`LANE_REQUEST_BYTES`].
     pub fn read_request(&mut self, into: &mut [u8]) {
         assert!(into.len() <= LANE_REQUEST_BYTES, "longer than a request");
-        // SAFETY: both have so many bytes, and no reference to those of the page exists.
+        // SAFETY: both sides have `into.len()` bytes, and no reference to those of the page exists.
         unsafe {
             std::ptr::copy_nonoverlapping(self.0.page().request(), into.as_mut_ptr(), into.len());
         }
@@ -73,7 +74,7 @@ impl LaneMemory {
     /// Writes a reply of two parts.
     ///
     /// # Panics
-    /// There is no room for it.
+    /// If the reply does not fit the page.
     pub fn write_reply(&mut self, header: &[u8], body: &[u8]) {
         let len = header.len().checked_add(body.len());
         assert!(

@@ -1,4 +1,4 @@
-//! Leases: the kernel's answer to the question whether anybody else has a file open. `rustix` has none.
+//! Leases: by them the kernel tells whether another process has a file open. `rustix` does not have them.
 
 use super::check;
 use crate::{Errno, Sys};
@@ -7,12 +7,12 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// `fcntl` command of <asm-generic/fcntl.h>.
 const F_SETSIG: libc::c_int = 10;
 
-/// Whom a lease asks about.
+/// Which openers of a file a lease detects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Openers {
     /// Descriptors and mappings that can write.
     Writers,
-    /// All of them.
+    /// All descriptors and mappings.
     Anyone,
 }
 
@@ -21,19 +21,19 @@ fn control(fd: BorrowedFd<'_>, command: libc::c_int, value: libc::c_int) -> Sys<
     check(unsafe { libc::fcntl(fd.as_raw_fd(), command, value) }).map(drop)
 }
 
-/// Does anybody else have the file open (or mapped)? A lease on a fresh descriptor tells; it is given back at once.
-/// `None`: the file system or our rights do not allow the question.
+/// True if the file is open or mapped elsewhere. `fd` must be a fresh descriptor; the lease on it is given back at once.
+/// `None` if the file system has no leases, or this process may not take one.
 pub fn is_in_use(fd: BorrowedFd<'_>, by: Openers) -> Option<bool> {
     let kind = match by {
         Openers::Writers => libc::F_RDLCK,
         Openers::Anyone => libc::F_WRLCK,
     };
-    // Whoever opens the file in between waits until the lease is gone, and the kernel tells us by a signal; this one
-    // is ignored unless somebody asked for it. Where it can't be chosen no lease will be granted either.
+    // A process that opens the file meanwhile waits until the lease is gone, and the kernel signals this process. By
+    // default SIGURG is ignored. If the signal can't be chosen, no lease will be granted either.
     let _ = control(fd, F_SETSIG, libc::SIGURG);
     match control(fd, libc::F_SETLEASE, kind) {
         Ok(()) => {
-            // It goes with the descriptor at the latest.
+            // If this fails, the lease still ends when the descriptor closes.
             let _ = control(fd, libc::F_SETLEASE, libc::F_UNLCK);
             Some(false)
         }
@@ -42,8 +42,8 @@ pub fn is_in_use(fd: BorrowedFd<'_>, by: Openers) -> Option<bool> {
     }
 }
 
-/// Is this the only descriptor by which the file can be read, written or mapped? (The kernel grants an exclusive lease
-/// only then. It knows nothing of `O_PATH` descriptors.)
+/// True if this is the only descriptor by which the file can be read, written or mapped. The kernel grants an exclusive
+/// lease only then. `O_PATH` descriptors do not count.
 pub fn is_opened_once(fd: BorrowedFd<'_>) -> bool {
     let lease = |kind| control(fd, libc::F_SETLEASE, kind);
     lease(libc::F_WRLCK).is_ok() && lease(libc::F_UNLCK).is_ok()
@@ -71,7 +71,7 @@ mod tests {
         drop(reader);
         assert_eq!(is_in_use(fresh.as_fd(), Openers::Anyone), Some(false));
         assert!(is_opened_once(fresh.as_fd()));
-        // Had a lease stayed, this would wait for it.
+        // If a lease were left, this open would wait for it.
         File::options().write(true).open(&path).unwrap();
     }
 

@@ -1,7 +1,7 @@
-//! Memory that other processes, or a file, share with this one.
+//! Memory that this process shares with others, or with a file.
 //!
-//! `rustix` makes and ends a mapping; that its bytes are touched only while it is there, and as what others may change
-//! at any time, is a promise that only this module can keep.
+//! `rustix` makes and ends a mapping. This module makes sure that the bytes are touched only while the mapping exists,
+//! and only in ways that allow others to change them at any time.
 
 use crate::{Errno, Sys};
 use rustix::fs::fstat;
@@ -17,19 +17,19 @@ pub(super) struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: a mapping belongs to the process, not to a thread; what gives access to its bytes says to whom.
+// SAFETY: a mapping belongs to the process, not to a thread. The types around it control the access to its bytes.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `bytes` of a file, which must have so many: behind its end an access ends the process.
+    /// Maps the first `bytes` of a file. The file must be at least that long: an access beyond its end ends the process.
     pub(super) fn new(file: BorrowedFd<'_>, bytes: usize, flags: MapFlags) -> Sys<Self> {
         if fstat(file)?.st_size < i64::try_from(bytes).map_err(|_| Errno::INVAL)? {
             return Err(Errno::INVAL);
         }
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, at an address that the kernel chooses.
+        // SAFETY: this makes a new mapping, at an address that the kernel chooses.
         let at = unsafe { mmap(std::ptr::null_mut(), bytes, access, flags, file, 0) }?;
         let at = NonNull::new(at.cast()).ok_or(Errno::NOMEM)?;
         Ok(Mapping { at, bytes })
@@ -38,21 +38,21 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `new`, to which nobody refers any more. It can't fail then.
+        // SAFETY: this ends the mapping that `new` made, and no reference to it is left. It cannot fail then.
         let _ = unsafe { munmap(self.at.as_ptr().cast(), self.bytes) };
     }
 }
 
-/// Words in a mapped file: what is stored is in the page cache at once, and outlives the process.
+/// Words in a mapped file. A stored value is in the page cache at once, and outlives the process.
 #[derive(Debug)]
 pub struct MappedWords(Mapping);
 
 impl MappedWords {
-    /// Maps the first `count` words of a file. It must not be made shorter while the value lives: an access behind the
-    /// end of a file ends the process.
+    /// Maps the first `count` words of a file. The file must not become shorter while the value lives: an access beyond
+    /// its end ends the process.
     ///
     /// # Errors
-    /// EINVAL if the file is shorter, or no word is asked for; else of `mmap`.
+    /// EINVAL if the file is shorter, or `count` is 0; else those of `mmap`.
     pub fn new(file: BorrowedFd<'_>, count: usize) -> Sys<Self> {
         let bytes = count.checked_mul(size_of::<u64>()).ok_or(Errno::INVAL)?;
         Mapping::new(file, bytes, MapFlags::SHARED).map(MappedWords)
@@ -60,23 +60,23 @@ impl MappedWords {
 
     /// The words.
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping has so many words, is aligned to a page, and lives as long as `self`.
+        // SAFETY: the mapping consists of these words, is aligned to a page, and lives as long as `self`.
         unsafe {
             std::slice::from_raw_parts(self.0.at.as_ptr().cast(), self.0.bytes / size_of::<u64>())
         }
     }
 }
 
-/// A mapped file that is only written, and by its owner alone.
+/// A mapped file that only its owner writes, and nobody reads through the mapping.
 #[derive(Debug)]
 pub struct MappedBytes(Mapping);
 
 impl MappedBytes {
-    /// Maps the first `bytes` of a file. It must not be made shorter while the value lives: an access behind the end
-    /// of a file ends the process.
+    /// Maps the first `bytes` of a file. The file must not become shorter while the value lives: an access beyond its
+    /// end ends the process.
     ///
     /// # Errors
-    /// EINVAL if the file is shorter, or no byte is asked for; else of `mmap`.
+    /// EINVAL if the file is shorter, or `bytes` is 0; else those of `mmap`.
     pub fn new(file: BorrowedFd<'_>, bytes: usize) -> Sys<Self> {
         Mapping::new(file, bytes, MapFlags::SHARED).map(MappedBytes)
     }
@@ -84,15 +84,15 @@ impl MappedBytes {
     /// Writes `bytes` from byte `at` on.
     ///
     /// # Panics
-    /// They do not fit.
+    /// If they do not fit the mapping.
     pub fn write(&mut self, bytes: &[u8], at: usize) {
         let end = at.checked_add(bytes.len());
         assert!(
             end.is_some_and(|end| end <= self.0.bytes),
             "bytes beyond the mapped part of a file"
         );
-        // SAFETY: both have so many bytes there, and a slice of this process does not overlap with a mapping that
-        // gives out no slices.
+        // SAFETY: both sides have `bytes.len()` bytes. They cannot overlap, because the mapping never lends out a
+        // slice.
         unsafe {
             self.0
                 .at

@@ -1,15 +1,16 @@
-//! What `rustix` does not have, or not for us: the only module with `unsafe`. All that leaves it is safe to call.
+//! Calls that `rustix` does not have, or not in a form that fits here. This is the only module with `unsafe`, and all
+//! that it exports is safe to call.
 //!
 //! | module | call | why here |
 //! |---|---|---|
 //! | `accounts` | `getpwuid_r`, `localtime_r` | databases of the C library: no system calls |
 //! | `inode` | `FS_IOC_FSGETXATTR` | not in `rustix` |
-//! | `lane`, `memory` | `mmap` of shared memory | `rustix` has the call; that the memory is used rightly is known here alone |
+//! | `lane`, `memory` | `mmap` of shared memory | `rustix` has the call, but only this module can promise that the memory is used rightly |
 //! | `lease` | `F_SETLEASE`, `F_SETSIG` | not in `rustix` |
 //! | `peers` | `recvmsg`, `SO_PEERCRED` | `rustix` reads a process id that cannot be 0; the kernel gives 0 for a process of another namespace |
 //! | `peers` | `SO_PEERGROUPS` | not in `rustix` |
 //! | `session` | `close_range`, code between fork and exec | `close_range` is not in `rustix`; the standard library asks for `unsafe` |
-//! | `signals` | `signalfd`, masks and handlers of signals | `rustix` has them only for those who do without a C library |
+//! | `signals` | `signalfd`, masks and handlers of signals | `rustix` has them only for programs without a C library |
 //! | `writeback` | `sync_file_range` | not in `rustix` |
 #![allow(unsafe_code)]
 
@@ -25,12 +26,12 @@ pub mod writeback;
 
 use crate::{Errno, Sys, errno_of};
 
-/// What the last call of the C library on this thread has left.
+/// The error of the last call of the C library on this thread.
 fn last_errno() -> Errno {
     errno_of(std::io::Error::last_os_error())
 }
 
-/// The result of a call that says -1 if it fails.
+/// Converts the result of a C call, where -1 means a failure.
 fn check(result: libc::c_int) -> Sys<libc::c_int> {
     match result {
         -1 => Err(last_errno()),

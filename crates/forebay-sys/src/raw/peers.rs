@@ -1,7 +1,7 @@
-//! Who is at the other end of a Unix socket, as the kernel attests it.
+//! The identity of the process at the other end of a Unix socket, as the kernel attests it.
 //!
-//! `rustix` reads a `Pid` out of these answers, which cannot be 0. The kernel says 0 for a process of a namespace that
-//! cannot be seen from here, so its values must not be read as that type. `SO_PEERGROUPS` it does not have.
+//! `rustix` reads these answers into a `Pid`, which cannot be 0. But the kernel reports 0 for a process of a namespace
+//! that is invisible from here, so this module reads plain integers. `rustix` does not have `SO_PEERGROUPS`.
 
 use super::{check, last_errno};
 use crate::{Errno, Sys};
@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// User, group and process that the kernel attests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// Process; 0 if it can't be seen from here.
+    /// Process id; 0 if the process is in a namespace that is invisible from here.
     pub pid: i32,
     /// Effective user.
     pub uid: u32,
@@ -34,24 +34,23 @@ impl From<libc::ucred> for Peer {
 pub struct Received {
     /// Its length in bytes; 0 at the end of the connection.
     pub len: usize,
-    /// It was longer than the buffer.
+    /// The message was longer than the buffer.
     pub truncated: bool,
-    /// Who sent it.
+    /// The sender, if the socket asks for credentials.
     pub sender: Option<Peer>,
 }
 
-/// Room for credentials and not one byte more: descriptors that a client sends find no place, and the kernel closes
-/// them.
+/// Room for credentials and not one byte more. A descriptor that a client sends finds no room, so the kernel closes it.
 #[repr(align(8))]
 struct CredentialRoom([u8; CREDENTIAL_ROOM]);
 // SAFETY: CMSG_SPACE only computes.
 const CREDENTIAL_ROOM: usize =
     unsafe { libc::CMSG_SPACE(size_of::<libc::ucred>() as u32) } as usize;
 
-/// Takes the next message without waiting for it. The sender is known if the socket asks for credentials.
+/// Takes the next message, without waiting for one.
 ///
 /// # Errors
-/// EAGAIN if there is none; else of the socket.
+/// EAGAIN if there is no message; else those of the socket.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Sys<Received> {
     let mut room = CredentialRoom([0; CREDENTIAL_ROOM]);
     let mut part = libc::iovec {
@@ -65,7 +64,7 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Sys<Received> {
     message.msg_control = room.0.as_mut_ptr().cast();
     message.msg_controllen = room.0.len();
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-    // SAFETY: `message` points to one part and to control room of the sizes given.
+    // SAFETY: `message` points to one buffer and to control room, with their sizes.
     let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
     let len = usize::try_from(len).map_err(|_| last_errno())?;
     let mut sender = None;
@@ -87,10 +86,10 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Sys<Received> {
     })
 }
 
-/// Who connected.
+/// The process that connected.
 ///
 /// # Errors
-/// Of the socket.
+/// Those of the socket.
 pub fn peer(socket: BorrowedFd<'_>) -> Sys<Peer> {
     let mut cred = libc::ucred {
         pid: 0,
@@ -111,13 +110,13 @@ pub fn peer(socket: BorrowedFd<'_>) -> Sys<Peer> {
     Ok(cred.into())
 }
 
-/// Groups for which there is room at first.
+/// Number of groups for which there is room at first.
 const USUAL_GROUPS: usize = 64;
 
-/// Supplementary groups of who connected.
+/// Supplementary groups of the process that connected.
 ///
 /// # Errors
-/// Of the socket.
+/// Those of the socket.
 pub fn peer_groups(socket: BorrowedFd<'_>) -> Sys<Vec<u32>> {
     let mut groups = vec![0u32; USUAL_GROUPS];
     loop {
@@ -211,7 +210,7 @@ mod tests {
         drop(writer);
         let received = receive(ours.as_fd(), &mut [0; 4]).unwrap();
         assert_eq!((received.len, received.sender), (1, Some(me())));
-        // Nobody has the end to write to any more.
+        // The pipe is readable if nobody has its writing end any more.
         assert!(crate::is_readable(reader.as_fd()));
     }
 

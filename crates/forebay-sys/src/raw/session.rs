@@ -1,13 +1,13 @@
-//! What happens between fork and exec.
+//! Starts a program in a session of its own. The code here runs between fork and exec.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Lets the command start in a session of its own, with standard streams and nothing else: no terminal can signal it,
-/// it outlives us, and it holds nothing open that we inherited.
+/// Makes the command start in a session of its own, with only its standard streams open. So no terminal can signal it,
+/// it outlives this process, and it keeps no inherited descriptor open.
 pub fn in_new_session(command: &mut Command) {
-    // SAFETY: these calls are safe between fork and exec. Neither can fail for a process that was just forked, and
-    // without them the program would still do what it is for.
+    // SAFETY: these calls are safe between fork and exec. They cannot fail for a process that was just forked, and the
+    // program would work without them.
     unsafe {
         command.pre_exec(|| {
             libc::setsid();
@@ -28,7 +28,7 @@ mod tests {
         let leaked = std::fs::File::open("/dev/null").unwrap();
         fcntl_setfd(&leaked, FdFlags::empty()).unwrap();
         let mut command = Command::new("/bin/sh");
-        // Field 6 of `stat` is the session. `ls` itself opens the directory, as one descriptor more.
+        // Field 6 of `stat` is the session. `ls` opens the directory, so it lists one further descriptor.
         command
             .args([
                 "-c",

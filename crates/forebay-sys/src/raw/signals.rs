@@ -1,5 +1,5 @@
-//! Signals of this process: masks, handlers, and a descriptor in their place. `rustix` has them only for programs
-//! without a C library, whose own idea of signals this would disturb.
+//! Signals of this process: masks, handlers, and a descriptor that reports them. `rustix` has these calls only for
+//! programs without a C library; in others they would disturb the C library's own signals.
 
 use super::check;
 use crate::Sys;
@@ -7,11 +7,11 @@ use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-/// Blocks the signals that end or trouble a bridge, for this thread and all it starts, and gives a descriptor that
-/// SIGTERM makes readable.
+/// Blocks or ignores the signals that would end a bridge, for this thread and all that it starts. Returns a descriptor
+/// that SIGTERM makes readable.
 ///
 /// # Errors
-/// No descriptor.
+/// EMFILE or ENFILE: no descriptor is free.
 pub fn signals() -> Sys<OwnedFd> {
     // SAFETY: the set is made by sigemptyset before it is used; SIG_IGN is a valid handler; the descriptor is new.
     unsafe {
@@ -20,7 +20,7 @@ pub fn signals() -> Sys<OwnedFd> {
         let mut set = set.assume_init();
         libc::sigaddset(&raw mut set, libc::SIGTERM);
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
-        // An interrupt at the terminal is for the program and for `forebay run`, which still needs the bridge; SIGIO
+        // An interrupt at the terminal is for the program and for `forebay run`, which still needs the bridge. SIGIO
         // comes from leases.
         for ignored in [libc::SIGINT, libc::SIGHUP, libc::SIGIO, libc::SIGPIPE] {
             libc::signal(ignored, libc::SIG_IGN);
@@ -30,7 +30,7 @@ pub fn signals() -> Sys<OwnedFd> {
     }
 }
 
-/// Signals that ask to end, which [`watch_signals`] counts and passes on.
+/// Signals that ask a process to end. [`watch_signals`] counts them and passes them on.
 const WATCHED: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 
 static SIGNALS: AtomicU32 = AtomicU32::new(0);
@@ -41,8 +41,8 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c
     let program = PROGRAM.load(Ordering::SeqCst);
     // SAFETY: the kernel passes a valid siginfo.
     let by_process = !info.is_null() && unsafe { (*info).si_code } <= 0;
-    // The terminal has signalled the whole foreground group, the program included. What another process sent came to
-    // us alone.
+    // The terminal signals the whole foreground group, so the program has got that signal already. A signal of another
+    // process came to this process only.
     if program > 0 && by_process {
         // SAFETY: kill may be called in a handler; the program has not been waited for yet.
         unsafe {
@@ -51,7 +51,8 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c
     }
 }
 
-/// Counts requests to end from here on instead of dying. One that is ignored already (`nohup`) stays so.
+/// Makes this process count the signals that ask it to end, instead of ending. A signal that is ignored already
+/// (`nohup`) stays ignored.
 pub fn watch_signals() {
     for signal in WATCHED {
         // SAFETY: zeroed sigaction structures are valid; the handler only does what a handler may.
@@ -69,12 +70,12 @@ pub fn watch_signals() {
     }
 }
 
-/// Requests to end since [`watch_signals`].
+/// Number of signals that asked this process to end, since [`watch_signals`].
 pub fn signals_seen() -> u32 {
     SIGNALS.load(Ordering::SeqCst)
 }
 
-/// From now on signals that other processes send us go to this one, too; 0 for none.
+/// Passes signals that other processes send to this one on to process `pid`; 0 for none.
 pub fn pass_signals_to(pid: u32) {
     PROGRAM.store(i32::try_from(pid).unwrap_or(0), Ordering::SeqCst);
 }

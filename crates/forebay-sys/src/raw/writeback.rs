@@ -1,13 +1,13 @@
-//! Writing pages out without waiting for it. `rustix` has no `sync_file_range`.
+//! Starts to write pages out, without waiting. `rustix` has no `sync_file_range`.
 
 use super::check;
 use crate::Sys;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Lets the kernel begin to write all pages of a file out.
+/// Asks the kernel to begin to write all pages of a file out.
 ///
 /// # Errors
-/// ESPIPE if the descriptor has no pages; else of the file system.
+/// ESPIPE if the descriptor has no pages; else those of the file system.
 pub fn begin(fd: BorrowedFd<'_>) -> Sys<()> {
     // SAFETY: plain integers.
     check(unsafe { libc::sync_file_range(fd.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) })

@@ -1,4 +1,4 @@
-//! `forebay bridge`: the server process. Started by the other verbs, not by people.
+//! `forebay bridge`: the server process. The other verbs start it, not people.
 
 use crate::cli::{self, exit};
 use crate::error::{Fault, fault};
@@ -8,8 +8,8 @@ use forebay_sys as sys;
 use std::fs::File;
 use std::io::Write;
 
-/// Runs the verb: serves until it is told to end.
-pub fn bridge(args: &cli::Bridge) -> Result<u8, Fault> {
+/// Runs the verb: serves until the bridge is told to end.
+pub fn bridge(args: &cli::BridgeArgs) -> Result<u8, Fault> {
     let mut ready = match args.ready_on_stdin {
         true => {
             Some(File::from(sys::take_stdin().map_err(|e| {
@@ -19,7 +19,7 @@ pub fn bridge(args: &cli::Bridge) -> Result<u8, Fault> {
         false => None,
     };
     let mut say = |report: StartReport| {
-        // Who started us may have given up waiting; that is no reason to end.
+        // The write fails if the starting process no longer waits. The bridge serves all the same.
         if let Some(mut pipe) = ready.take() {
             let _ = writeln!(pipe, "{}", report.to_line());
         }

@@ -1,11 +1,11 @@
-//! `forebay collect`: the log of a job whose recorder could not write it, or that ran on several nodes.
+//! `forebay collect`: writes the log of a job whose recorder was interrupted, or that ran on several nodes.
 
 use crate::cli::{self, exit};
 use crate::error::Fault;
 use crate::recorder::{log_text, recordings_of, write_log};
 
 /// Runs the verb.
-pub fn collect(args: &cli::Collect) -> Result<u8, Fault> {
+pub fn collect(args: &cli::CollectArgs) -> Result<u8, Fault> {
     let log = match &args.log {
         Some(log) => Some(crate::recorder::new_log(log)?),
         None => None,

@@ -1,4 +1,4 @@
-//! `forebay down`: drain, then end the bridge.
+//! `forebay down`: drains, then ends the bridge.
 
 use super::{drain_code, drain_command};
 use crate::bridge::Bridge;
@@ -11,7 +11,7 @@ use forebay_sys as sys;
 use std::time::Duration;
 
 /// Runs the verb.
-pub fn down(args: &cli::Down) -> Result<u8, Fault> {
+pub fn down(args: &cli::DownArgs) -> Result<u8, Fault> {
     let place = place::settle(&args.place)?;
     let Some(mut bridge) = Bridge::find(&place)? else {
         return Err(

@@ -1,4 +1,4 @@
-//! `forebay drain`: bring what is in the buffer to the PFS, with a bridge that runs or one for the purpose.
+//! `forebay drain`: brings what is in the buffer to the PFS, by a running bridge or by one that it starts for this.
 
 use super::{drain_code, drain_command};
 use crate::bridge::Bridge;
@@ -13,7 +13,7 @@ use serde_json::json;
 use std::time::Duration;
 
 /// Runs the verb.
-pub fn drain(args: &cli::Drain) -> Result<u8, Fault> {
+pub fn drain(args: &cli::DrainArgs) -> Result<u8, Fault> {
     let place = place::settle(&args.place)?;
     sys::watch_signals();
     if Bridge::find(&place)?.is_none() {

@@ -1,4 +1,4 @@
-//! `forebay fsck`: check, and mend, what a bridge has left on its storage.
+//! `forebay fsck`: checks, and mends, the storage of a bridge that is not running.
 
 use crate::cli::{self, exit};
 use crate::error::{Fault, fault};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// Runs the verb.
-pub fn fsck(args: &cli::Fsck) -> Result<u8, Fault> {
+pub fn fsck(args: &cli::FsckArgs) -> Result<u8, Fault> {
     let instances = instances(&args.storage)?;
     let options = Options {
         mend: args.mend,
@@ -48,7 +48,7 @@ pub fn fsck(args: &cli::Fsck) -> Result<u8, Fault> {
     Ok(code)
 }
 
-/// Nothing is wrong, or not any more.
+/// True if nothing is wrong, or everything was mended.
 fn is_sound(report: &Report) -> bool {
     report.problems.len() <= report.mended
 }
@@ -90,7 +90,7 @@ fn text(instance: &Path, report: &Report) -> String {
     text
 }
 
-/// A directory is an instance if it has what a bridge keeps there.
+/// True if the directory is an instance: it holds the files of a bridge.
 fn is_instance(dir: &Path) -> bool {
     dir.join("lock").is_file() && dir.join("obj").is_dir()
 }

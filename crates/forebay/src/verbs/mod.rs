@@ -1,4 +1,4 @@
-//! One module for each verb of the command line.
+//! One module for each verb of the command line. A verb decides nothing about paths or data.
 
 pub mod bridge;
 pub mod collect;
@@ -16,7 +16,7 @@ use crate::cli::exit;
 use crate::drain::Drained;
 use crate::place::Place;
 
-/// The exact command that goes on with a drain.
+/// The exact command that continues a drain.
 fn drain_command(place: &Place) -> String {
     let quoted = |path: &std::path::Path| shell_word(&path.to_string_lossy());
     format!(
@@ -26,7 +26,7 @@ fn drain_command(place: &Place) -> String {
     )
 }
 
-/// A word as a shell reads it back.
+/// Quotes a word for a shell, if it needs quotes.
 pub fn shell_word(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! `forebay record`: a command with the recorder alone, no buffer.
+//! `forebay record`: runs a command with the recorder and without a buffer.
 
 use crate::cli::{self, exit};
 use crate::error::{Fault, fault};
@@ -11,9 +11,8 @@ use std::process::Command;
 /// Runs the verb.
 ///
 /// # Errors
-/// Only before the command is started; afterwards everything is told, and the exit code is that of the
-/// command.
-pub fn record(args: &cli::Record, verbose: bool) -> Result<u8, Fault> {
+/// Only before the command is started. Later errors are printed, and the exit code is that of the command.
+pub fn record(args: &cli::RecordArgs, verbose: bool) -> Result<u8, Fault> {
     recorder::tell_left();
     sys::watch_signals();
     let (program, arguments) = args
@@ -43,7 +42,7 @@ pub fn record(args: &cli::Record, verbose: bool) -> Result<u8, Fault> {
     };
     recorder.started(child.id());
     sys::pass_signals_to(child.id());
-    // Before it is waited for, nobody else can have its process id.
+    // Until the command is reaped, no other process can get its id.
     let waited = sys::await_end(child.id()).map_err(std::io::Error::from);
     sys::pass_signals_to(0);
     let status = waited.and_then(|()| child.wait()).ok();

@@ -1,4 +1,4 @@
-//! `forebay report`: where the I/O time of a job went, from its Darshan logs.
+//! `forebay report`: shows where the I/O time of a job went, from its Darshan logs.
 
 use crate::cli::{self, exit};
 use crate::error::{Fault, fault};
@@ -10,7 +10,7 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Runs the verb.
-pub fn report(args: &cli::Report, verbose: bool) -> Result<u8, Fault> {
+pub fn report(args: &cli::ReportArgs, verbose: bool) -> Result<u8, Fault> {
     let limits = limits(args.rules.as_deref())?;
     match args.compare.as_slice() {
         [before, after] => {
@@ -30,7 +30,7 @@ pub fn report(args: &cli::Report, verbose: bool) -> Result<u8, Fault> {
     }
 }
 
-fn jobs(args: &cli::Report, limits: &Thresholds, verbose: bool) -> Result<u8, Fault> {
+fn jobs(args: &cli::ReportArgs, limits: &Thresholds, verbose: bool) -> Result<u8, Fault> {
     let mut paths = Vec::new();
     for path in &args.logs {
         paths.extend(logs_at(path)?);
@@ -61,7 +61,7 @@ fn jobs(args: &cli::Report, limits: &Thresholds, verbose: bool) -> Result<u8, Fa
     })
 }
 
-/// Each job's screen, with a line between them.
+/// The text of each job, with a line of dashes between them.
 fn texts(reports: &[Report], verbose: bool) -> String {
     let texts: Vec<String> = reports
         .iter()
@@ -76,7 +76,7 @@ fn texts(reports: &[Report], verbose: bool) -> String {
     texts.join(&format!("{}\n", "-".repeat(80)))
 }
 
-/// A log, or all logs of a directory.
+/// The log at `path`, or all logs in that directory.
 fn logs_at(path: &Path) -> Result<Vec<PathBuf>, Fault> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -131,7 +131,7 @@ fn save(file: &Path, text: &str) -> Result<(), Fault> {
         .map_err(|e| fault(format!("--html {}: {}", file.display(), plain(&e))))
 }
 
-/// To standard output; whoever closes it early has seen enough.
+/// Prints to standard output. If the reader closes it early, that is no error.
 fn tell(text: &str) -> Result<(), Fault> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => {

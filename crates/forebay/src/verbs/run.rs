@@ -1,4 +1,4 @@
-//! `forebay run`: the command with the buffer over its directory, then drain and report.
+//! `forebay run`: runs a command with the buffer over a directory, then drains and reports.
 
 use super::drain_command;
 use crate::bridge::Bridge;
@@ -19,30 +19,30 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// The last processes of a command may still be closing their files when it has ended.
+/// How long the drain waits for open files. The last processes of a command may still close files after its end.
 const OPEN_PATIENCE: Duration = Duration::from_secs(2);
-/// A bridge that dies more often than this during one command has a reason that will not go away.
+/// Most restarts of the bridge during one command. After so many, another restart would not help.
 const MOST_RESTARTS: u32 = 10;
 
-/// The command as it ended.
+/// How the command ended.
 struct Ended {
     /// `None` if the kernel would not tell.
     status: Option<ExitStatus>,
     wall: Duration,
     calls: CallBytes,
-    /// How often the bridge died meanwhile and was started again.
+    /// How often the bridge died and was started again while the command ran.
     restarts: u32,
 }
 
 /// Runs the verb.
 ///
 /// # Errors
-/// Only before the command is started; afterwards everything is told and ends in the exit code.
-pub fn run(args: &cli::Run, verbose: bool) -> Result<u8, Fault> {
+/// Only before the command is started. Later errors are printed and change the exit code.
+pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
     let place = place::settle(&args.place)?;
     let preload = place::preload_library()?;
     if let Some(report) = &args.report {
-        // Better now than after hours of work.
+        // Open the file now: a failure after hours of work would be worse.
         std::fs::OpenOptions::new()
             .create(true)
             .append(true)
@@ -92,23 +92,23 @@ pub fn run(args: &cli::Run, verbose: bool) -> Result<u8, Fault> {
             if let Some(recorder) = recorder {
                 recorder.discard();
             }
-            // What an earlier run left stays where it is; this one has done nothing.
+            // The command did not run, so there is nothing to drain. Data of an earlier run stays in the buffer.
             bridge.detach()?;
             Ok(code)
         }
     }
 }
 
-/// The recorder, unless it is not wanted. That it cannot record is said, and no reason not to run.
-fn recorder_for(args: &cli::Run, place: &Place, verbose: bool) -> Option<Recorder> {
+/// The recorder, if it is wanted and can work. If it cannot, a message says so, and the command runs without it.
+fn recorder_for(args: &cli::RunArgs, place: &Place, verbose: bool) -> Option<Recorder> {
     if args.no_record {
         return None;
     }
     if recorder::is_recorded_already() {
-        eprintln!("forebay: a recorder around this run records it, too; no log of its own");
+        eprintln!("forebay: a recorder around this run records it, too; this run writes no log");
         return None;
     }
-    // Files in the buffer are recorded even if it lies in a directory that is left out.
+    // Files in the buffer are recorded even if the buffer lies in a directory that is left out.
     let mut include = args.record.include.clone();
     include.push(place.root.clone());
     include.extend(place.alias.clone());
@@ -138,7 +138,7 @@ fn inherited_text(inherited: &Inventory, no_drain: bool) -> String {
 
 /// A run whose command has ended.
 struct Run<'a> {
-    args: &'a cli::Run,
+    args: &'a cli::RunArgs,
     place: Place,
     inherited: Inventory,
     before: BridgeCounters,
@@ -148,15 +148,14 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Drains and reports. The command has run, so all that goes wrong from here on is told and ends in
-    /// the exit code.
+    /// Drains and reports. The command has run, so errors are printed and change only the exit code.
     fn conclude(mut self, mut bridge: Bridge) -> u8 {
         if self.ended.restarts > 0 {
             self.before = BridgeCounters::default();
         }
         let mut after = finish(self.args, &mut bridge, &self.before);
         while after.is_err() && self.ended.restarts < MOST_RESTARTS && !bridge.is_alive() {
-            // What it kept is safe, and a drain goes on where it was.
+            // A new bridge finds everything that the old one kept, and continues the drain.
             self.ended.restarts += 1;
             after = Bridge::attach(&self.place, &self.args.bridge).and_then(|fresh| {
                 bridge = fresh;
@@ -194,7 +193,7 @@ impl Run<'_> {
         status.map_or(exit::FAILURE, program::exit_status)
     }
 
-    /// The log of the run, if it was recorded. A failure is said; the run is none the worse for it.
+    /// The log of the run, if it was recorded. A failure is printed and does not change the exit code.
     fn write_log(&mut self) -> Option<Logged> {
         let collected = self.recorder.take()?.conclude();
         collected
@@ -238,14 +237,18 @@ impl Run<'_> {
     }
 }
 
-/// What the bridge says after the command.
+/// What the bridge reports after the command.
 struct After {
     counters: BridgeCounters,
     inventory: Inventory,
     drained: Option<Drained>,
 }
 
-fn finish(args: &cli::Run, bridge: &mut Bridge, before: &BridgeCounters) -> Result<After, Fault> {
+fn finish(
+    args: &cli::RunArgs,
+    bridge: &mut Bridge,
+    before: &BridgeCounters,
+) -> Result<After, Fault> {
     let counters = BridgeCounters::of(bridge)?.since(before);
     let inventory = bridge.control.inventory()?;
     let drained = if args.no_drain {
@@ -264,9 +267,9 @@ fn finish(args: &cli::Run, bridge: &mut Bridge, before: &BridgeCounters) -> Resu
     })
 }
 
-/// Starts the command under the preload library. The error is an exit code and a line.
+/// Starts the command with the preload library. The error is an exit code and a message of one line.
 fn start(
-    args: &cli::Run,
+    args: &cli::RunArgs,
     place: &Place,
     bridge: &Bridge,
     preload: &Path,
@@ -292,9 +295,9 @@ fn start(
     };
     command.env(forebay_wire::ENV_SOCKET, bridge.socket());
     command.env(forebay_wire::ENV_STORAGE, &bridge.instance);
-    // Ranks on this host inherit all this: `mpiexec` of MPICH and of Open MPI pass their own
-    // environment on. OMPI_MCA_mca_base_env_list must not be set here: Open MPI refuses to start a
-    // job that has both it and `-x` (measured with 4.1.4).
+    // MPI ranks on this host inherit these variables, because `mpiexec` of MPICH and of Open MPI passes
+    // its own environment on. OMPI_MCA_mca_base_env_list must not be set here: Open MPI refuses to start
+    // a job that has both that variable and the option `-x` (measured with 4.1.4).
     let child = program::spawn(command)?;
     if let Some(recorder) = recorder {
         recorder.started(child.id());
@@ -302,8 +305,8 @@ fn start(
     Ok(child)
 }
 
-/// A program that only the buffer has cannot be executed by this process, which sees the PFS: a
-/// shell that has the library loaded does it.
+/// The command that starts `program`. This process sees only the PFS, so it cannot execute a program that exists only
+/// in the buffer. Such a program is started by a shell that has the library loaded.
 fn command_for(program: &OsStr, place: &Place) -> Command {
     let path = Path::new(program);
     let absolute = place::tidy(&std::env::current_dir().unwrap_or_default().join(path));
@@ -320,9 +323,9 @@ fn command_for(program: &OsStr, place: &Place) -> Command {
     }
 }
 
-/// Waits for the command. What asks us to end in the meantime goes to the command; a bridge that dies
-/// is started again, and programs connect to the new one.
-fn watch(mut child: Child, args: &cli::Run, place: &Place, bridge: &mut Bridge) -> Ended {
+/// Waits for the command. Passes signals that ask this process to end on to the command. If the bridge dies, starts it
+/// again; programs then connect to the new one.
+fn watch(mut child: Child, args: &cli::RunArgs, place: &Place, bridge: &mut Bridge) -> Ended {
     let started = Instant::now();
     let before = CallBytes::now();
     let mut restarts = 0;
@@ -340,7 +343,7 @@ fn watch(mut child: Child, args: &cli::Run, place: &Place, bridge: &mut Bridge) 
             }
         }
     }
-    // Before it is waited for, nobody else can have its process id.
+    // Until the command is reaped, no other process can get its id.
     let waited = sys::await_end(child.id()).map_err(std::io::Error::from);
     sys::pass_signals_to(0);
     let status = waited.and_then(|()| child.wait());

@@ -1,4 +1,4 @@
-//! `forebay sim`: the simulators.
+//! `forebay sim`: runs the simulators.
 
 use crate::cli::{self, SimVerb, exit};
 use crate::error::{Fault, fault};
@@ -6,11 +6,11 @@ use forebay_sim::faults::{self, Calm, Failure, FaultOptions};
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// A run longer than this shows how far it is.
+/// A longer simulation shows its progress.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// Runs the verb.
-pub fn sim(args: &cli::Sim) -> Result<u8, Fault> {
+pub fn sim(args: &cli::SimArgs) -> Result<u8, Fault> {
     match &args.what {
         SimVerb::Faults {
             seeds,

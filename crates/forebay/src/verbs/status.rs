@@ -1,4 +1,4 @@
-//! `forebay status`: which bridges run, and what they keep.
+//! `forebay status`: lists the running bridges and what their buffers hold.
 
 use crate::bridge::{self, Bridge};
 use crate::cli::{self, exit};
@@ -12,7 +12,7 @@ use forebay_sys as sys;
 use serde_json::{Value, json};
 
 /// Runs the verb.
-pub fn status(args: &cli::Status) -> Result<u8, Fault> {
+pub fn status(args: &cli::StatusArgs) -> Result<u8, Fault> {
     let only = match &args.buffer {
         Some(buffer) => Some(place::buffer_root(buffer)?.0),
         None => None,
@@ -29,7 +29,7 @@ pub fn status(args: &cli::Status) -> Result<u8, Fault> {
             }
         };
         if only.as_ref().is_none_or(|root| *root == bridge.root) {
-            // One that ends in this very moment is none.
+            // A bridge that ends just now is left out.
             if let Ok(state) = Snapshot::of(&mut bridge) {
                 all.push((bridge, state));
             }
@@ -52,7 +52,7 @@ pub fn status(args: &cli::Status) -> Result<u8, Fault> {
     Ok(exit::OK)
 }
 
-/// All that one bridge says of itself.
+/// Everything that one bridge reports about itself.
 struct Snapshot {
     server: Status,
     lifetime: LifetimeStatus,

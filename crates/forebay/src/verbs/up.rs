@@ -1,12 +1,12 @@
-//! `forebay up`: a bridge that outlives runs.
+//! `forebay up`: starts a bridge that outlives runs.
 
 use crate::bridge::Bridge;
 use crate::cli::{self, exit};
 use crate::error::Fault;
 use crate::place;
 
-/// Runs the verb. A bridge that runs already only learns that it is to stay.
-pub fn up(args: &cli::Up, verbose: bool) -> Result<u8, Fault> {
+/// Runs the verb. A bridge that is already running is only told to stay.
+pub fn up(args: &cli::UpArgs, verbose: bool) -> Result<u8, Fault> {
     let place = place::settle(&args.place)?;
     let bridge = Bridge::keep(&place, &args.bridge)?;
     let verb = if bridge.is_ours {

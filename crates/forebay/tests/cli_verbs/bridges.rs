@@ -83,7 +83,7 @@ fn a_bridge_does_not_go_down_with_data_that_cannot_be_drained_unless_told_so() {
     let stage = Stage::new();
     stage.say(&["up", "--buffer", "pfs"]).ends_with(0);
     stage.script(&["--no-drain"], "echo 1 > pfs/f").ends_with(0);
-    // Something else has taken the place.
+    // Another program makes a file of the same name on the PFS.
     fs::write(stage.path("pfs/f"), "not ours").unwrap();
     stage
         .say(&["down", "--buffer", "pfs"])
@@ -109,7 +109,7 @@ fn a_run_makes_a_bridge_stay_only_if_it_stayed_before() {
     let script = "touch started; while [ ! -e go ]; do sleep 0.02; done";
     let child = start(stage.script_command(&[], script));
     stage.wait_for_file("started");
-    // Somebody wants to keep the bridge of a run.
+    // `forebay up` keeps the bridge of a run.
     stage
         .say(&["up", "--buffer", "pfs"])
         .ends_with(0)
@@ -131,7 +131,7 @@ fn one_directory_has_one_storage_at_a_time() {
         .ends_with(125)
         .tells("a bridge with its storage in ")
         .tells("/here runs over ");
-    // Nobody has to name it again.
+    // While the bridge runs, other verbs find its storage without `--storage`.
     stage.script(&[], "true").ends_with(0);
     stage.say(&["down", "--buffer", "pfs"]).ends_with(0);
     assert!(!stage.path("storage").exists());

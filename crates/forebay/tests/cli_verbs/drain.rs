@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-/// What a program does in the tests here; the same natively. Times are set, because two runs are compared.
+/// The program of these tests. It also runs natively for comparison, so it sets all times itself.
 const WORK: &str = "
     set -e
     cd \"$1\"
@@ -61,7 +61,7 @@ fn work(stage: &Stage) {
         .ends_with(0);
 }
 
-/// The tree that the program makes without any buffer.
+/// The tree that the program makes without a buffer.
 fn native(stage: &Stage) -> std::collections::BTreeMap<String, String> {
     before(stage, "native");
     let mut command = stage.command("sh");
@@ -79,7 +79,7 @@ fn a_drain_makes_the_pfs_what_a_native_run_would_have_made_it() {
         .ends_with(0)
         .prints("synced and verified");
     assert_eq!(tree(&stage.pfs()), native(&stage));
-    // There is nothing more to do.
+    // A second drain finds nothing to do.
     stage
         .say(&["drain", "--buffer", "pfs"])
         .ends_with(0)
@@ -104,7 +104,7 @@ fn a_bridge_killed_at_any_point_of_a_drain_leaves_nothing_that_the_next_drain_do
             break;
         }
         assert_eq!(said.code, 1, "{said:?}");
-        // What the buffer shows is the same all the time.
+        // After each killed drain, programs see the same tree.
         if killed % 8 == 0 {
             let said = stage
                 .script(
@@ -161,7 +161,7 @@ fn a_pfs_directory_without_permission_is_named_and_its_files_follow_later() {
         std::os::unix::fs::chown(stage.path(dir), Some(65534), Some(65534)).unwrap();
     }
     std::os::unix::fs::chown(&stage.dir, Some(65534), Some(65534)).unwrap();
-    // The build may lie where others may not look.
+    // Another user may not be able to reach the folder of the build.
     for (from, to) in [
         (common::forebay(), "forebay"),
         (common::preload(), "preload.so"),

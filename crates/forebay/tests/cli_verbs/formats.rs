@@ -1,4 +1,4 @@
-//! Storages of other versions under the command: an older one is drained, a newer one is named and left alone.
+//! The command on storages of other formats: it drains an older one, and names a newer one and leaves it alone.
 
 use crate::stage::{Stage, finish};
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// A PFS directory and the storage of a buffer over it, as the program wrote them in format 1.
 fn format_1() -> (Stage, PathBuf) {
     let stage = Stage::new();
-    // Names the instance directory, and fills it again.
+    // The run makes an instance directory, whose contents are then replaced by those of format 1.
     stage.script(&["--no-drain"], "echo 1 > pfs/f").ends_with(0);
     let mut entries = fs::read_dir(stage.path("storage")).unwrap();
     let instance = entries.next().unwrap().unwrap().path();

@@ -1,5 +1,4 @@
-//! The `forebay` command as its users and their scripts meet it: exit codes, messages, signals, and what is
-//! left behind.
+//! The `forebay` command as users and scripts see it: exit codes, messages, signals, and the files that it leaves.
 
 #[path = "../common/mod.rs"]
 mod common;

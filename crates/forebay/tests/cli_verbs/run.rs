@@ -173,7 +173,7 @@ fn a_program_that_only_the_buffer_has_can_be_run() {
 #[test]
 fn a_file_that_stays_open_is_left_with_75_and_the_command_that_retries() {
     let stage = Stage::new();
-    // The command ends only when the other has written all that it ever writes.
+    // The command waits until the background process has written, so that the size of the open file is certain.
     let script = "echo done > pfs/closed; \
                   (echo begun; echo $$ >/dev/null; exec sleep 1000) > pfs/open 2>/dev/null </dev/null & \
                   echo $! > holder; \
@@ -293,7 +293,7 @@ fn what_a_killed_run_has_left_is_picked_up_by_the_next_one() {
     child.wait().unwrap();
     let program = fs::read_to_string(stage.path("program")).unwrap();
     kill("KILL", program.trim().parse().unwrap());
-    // Nobody has told the bridge to end; it finds out by itself.
+    // No process tells the bridge to end; it notices that the run is gone.
     stage.wait_for("the end of the bridge", || stage.bridges().is_empty());
     assert!(stage.on_pfs().is_empty());
     let said = stage
@@ -329,7 +329,7 @@ fn a_bridge_that_is_killed_during_a_run_comes_back_with_all_that_was_done() {
 fn a_program_in_the_midst_of_its_calls_outlives_the_bridge_again_and_again() {
     const KILLS: usize = 4;
     let stage = Stage::new();
-    // Every call does what it says exactly once, whenever the bridge dies: in the midst of one, as a rule.
+    // Every call takes effect exactly once, even if the bridge dies in the middle of it.
     let script = "exec /usr/bin/python3 -c \"
 import os
 n = 0
@@ -347,7 +347,7 @@ while not os.path.exists('enough'):
     let child = start(stage.script_command(&[], script));
     let mut steps = 0;
     for _ in 0..KILLS {
-        // What came before must be over: so much on, it is at work with the new bridge.
+        // The program must have made this many further steps, so that it certainly works with the new bridge.
         while stage.path(&format!("steps.{}", steps + 1)).exists() {
             steps += 1;
         }

@@ -1,4 +1,4 @@
-//! A PFS directory, a storage directory and a place for sockets, all of their own.
+//! The stage of a test: a PFS directory, a storage directory and a directory for sockets, used by no other test.
 
 // Each test binary uses its own part of this.
 #![allow(dead_code)]
@@ -15,10 +15,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// What takes longer hangs. Generous: the machine may be shared.
+/// A command that takes longer counts as hung. The limit is generous, because the machine may be shared.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What a command has said, and how it ended.
+/// The output of a command, and how it ended.
 #[derive(Debug)]
 pub struct Said {
     pub code: i32,
@@ -54,7 +54,7 @@ pub struct Stage {
 impl Stage {
     pub fn new() -> Stage {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        // Short, because the paths of sockets are.
+        // The name is short, because the path of a socket must be short.
         let dir = std::env::temp_dir().join(format!(
             "fbcli-{}-{}",
             std::process::id(),
@@ -75,7 +75,7 @@ impl Stage {
         self.dir.join(name)
     }
 
-    /// `program` in a poor environment, in the directory of the stage.
+    /// A command that runs `program` in the directory of the stage, with a minimal environment.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         command
@@ -105,7 +105,7 @@ impl Stage {
         command
     }
 
-    /// Lets it end.
+    /// Waits for the end of the command.
     pub fn say(&self, arguments: &[&str]) -> Said {
         finish(self.forebay(arguments))
     }
@@ -121,21 +121,21 @@ impl Stage {
         command
     }
 
-    /// What `forebay status --json` lists.
+    /// The bridges that `forebay status --json` lists.
     pub fn bridges(&self) -> Vec<Value> {
         let said = self.say(&["status", "--json"]).ends_with(0);
         let all: Value = serde_json::from_str(&said.out).unwrap();
         all["bridges"].as_array().unwrap().clone()
     }
 
-    /// The process of the only bridge.
+    /// The process id of the only bridge.
     pub fn bridge_pid(&self) -> u32 {
         let bridges = self.bridges();
         assert_eq!(bridges.len(), 1, "{bridges:?}");
         bridges[0]["pid"].as_u64().unwrap().try_into().unwrap()
     }
 
-    /// Names and contents on the PFS.
+    /// The names and contents on the PFS.
     pub fn on_pfs(&self) -> BTreeMap<String, String> {
         let mut found = BTreeMap::new();
         for entry in fs::read_dir(self.pfs()).unwrap() {
@@ -146,7 +146,7 @@ impl Stage {
         found
     }
 
-    /// Waits for something that another process does.
+    /// Waits until a condition holds that another process brings about.
     #[track_caller]
     pub fn wait_for(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let started = Instant::now();
@@ -165,7 +165,7 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        // What a failed test has left: its bridges are the processes that name its directory.
+        // A failed test may leave bridges. They are the processes whose arguments name its directory.
         let mark = self.dir.to_string_lossy().into_owned();
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else {
@@ -189,7 +189,7 @@ pub fn kill(signal: &str, pid: u32) {
         .status();
 }
 
-/// Starts it, with both streams kept.
+/// Starts the command, and captures both output streams.
 pub fn start(mut command: Command) -> Child {
     command
         .stdout(Stdio::piped())
@@ -198,7 +198,7 @@ pub fn start(mut command: Command) -> Child {
         .unwrap()
 }
 
-/// Waits for its end, but not for ever.
+/// Waits for the end of the command. Fails after a time limit.
 pub fn wait(mut child: Child) -> Said {
     fn reader(stream: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
         std::thread::spawn(move || {
@@ -228,38 +228,28 @@ pub fn wait(mut child: Child) -> Said {
     }
 }
 
-/// Starts it and waits for its end.
+/// Starts the command and waits for its end.
 pub fn finish(command: Command) -> Said {
     wait(start(command))
 }
 
-/// Everything below a directory that a drain has to bring over: kind and mode, size or text, time, names.
+/// Everything below a directory that a drain must preserve: kind and mode, size or text, time, names.
 pub fn tree(root: &Path) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    let mut todo = vec![PathBuf::new()];
-    while let Some(dir) = todo.pop() {
-        for entry in fs::read_dir(root.join(&dir)).unwrap() {
-            let path = dir.join(entry.unwrap().file_name());
+    let described = forebay_testkit::entries_below(root)
+        .into_iter()
+        .map(|(path, meta)| {
             let full = root.join(&path);
-            let meta = fs::symlink_metadata(&full).unwrap();
             let mut text = format!("{:o}", meta.mode());
-            if meta.is_dir() {
-                todo.push(path.clone());
-            } else {
-                text += &format!(
-                    " x{} {}.{:09}",
-                    meta.nlink(),
-                    meta.mtime(),
-                    meta.mtime_nsec()
-                );
+            if !meta.is_dir() {
+                let (names, mtime) = (meta.nlink(), meta.mtime());
+                text += &format!(" x{names} {mtime}.{:09}", meta.mtime_nsec());
             }
             if meta.is_symlink() {
                 text += &format!(" -> {}", fs::read_link(&full).unwrap().display());
             } else if meta.is_file() {
                 text += &format!(" {}", String::from_utf8_lossy(&fs::read(&full).unwrap()));
             }
-            found.insert(path.to_string_lossy().into_owned(), text);
-        }
-    }
-    found
+            (path.to_string_lossy().into_owned(), text)
+        });
+    described.collect()
 }

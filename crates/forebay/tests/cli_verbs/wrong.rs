@@ -1,9 +1,9 @@
-//! What a user can get wrong: one clear line each, what to do next, and the promised code.
+//! Mistakes of users: each gives one clear line, a hint, and the promised exit code.
 
 use crate::stage::{Said, Stage, finish};
 use std::fs;
 
-/// One line says what is wrong; perhaps a second one what to do.
+/// Checks that one line says what is wrong, with at most a second line that is a hint.
 #[track_caller]
 fn is_clear(said: &Said) {
     let lines: Vec<&str> = said.err.lines().collect();
@@ -76,7 +76,7 @@ fn a_default_storage_that_belongs_to_somebody_else_is_not_used() {
         .env("FOREBAY_STORAGE", "/proc")
         .env("LOCAL_SCRATCH", stage.path("scratch"));
     finish(command).ends_with(0);
-    // The next candidate took its place.
+    // The next candidate was used instead.
     assert!(stage.path("scratch").is_dir());
 }
 
@@ -174,7 +174,7 @@ fn every_shell_gets_its_completions() {
 fn a_bridge_of_another_version_is_named_with_both_versions() {
     let stage = Stage::new();
     fs::create_dir(stage.path("run/forebay")).unwrap();
-    // Refuses one request, as a bridge of protocol 99 does.
+    // This thread refuses one request, as a bridge of protocol 99 does.
     let bridge = "
 import socket, struct
 s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

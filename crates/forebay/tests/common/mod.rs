@@ -1,12 +1,11 @@
-//! The stage on which real programs are shown twice.
+//! Runs real programs twice, natively and in the buffer, and compares the results.
 //!
-//! A [`Case`] builds one start tree, lets a bash script loose on a copy of it natively, lets the
-//! same script loose on a second copy under `forebay run`, and holds the two against each other:
-//! the exit code, every line of output (in which the script reports what it sees *before* the
-//! drain), and the tree that is on the "PFS" *after* the drain.
+//! A [`Case`] builds one start tree. It runs a bash script on a copy of that tree natively, and on a
+//! second copy under `forebay run`. Then it compares the exit code, every line of output (in which
+//! the script reports what it sees *before* the drain), and the tree on the "PFS" *after* the drain.
 //!
-//! Both copies live at the same path, one after the other, so that a program which prints or
-//! stores absolute paths gives the same bytes both times.
+//! Both copies stand at the same path, one after the other. So a program that prints or stores
+//! absolute paths gives the same bytes both times.
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -31,7 +30,7 @@ use std::time::{Duration, SystemTime};
 
 use tree::Tree;
 
-/// How long one script may take before it counts as hung. Generous: the machine may be shared.
+/// A script that takes longer counts as hung. The limit is generous, because the machine may be shared.
 const LIMIT_S: u32 = 240;
 
 /// A [`Case`] that is named after the test function around it.
@@ -44,7 +43,7 @@ macro_rules! case {
 }
 pub(crate) use case;
 
-/// Leaves the test, with the reason on the terminal, when a program is missing. With `CI` set it fails instead.
+/// Skips the test, with the reason on the terminal, if a program is missing. With `CI` set, the test fails instead.
 macro_rules! need {
     ($($program:expr),+ $(,)?) => {
         $(if let Err(reason) = $crate::common::find_program($program) {
@@ -67,7 +66,7 @@ pub fn find_program(name: &str) -> Result<PathBuf, String> {
         .ok_or_else(|| format!("{name} is not installed (scripts/setup.sh test installs it)"))
 }
 
-/// The python that Debian's python3-numpy and python3-h5py belong to, whatever comes first in PATH.
+/// The Python of Debian's python3-numpy and python3-h5py, even if PATH finds another one first.
 pub const PYTHON: &str = "/usr/bin/python3";
 
 const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -100,7 +99,7 @@ pub fn recorder() -> PathBuf {
     library("forebay-record", "FOREBAY_RECORDER")
 }
 
-/// The library of a crate, which a variable may name, too.
+/// The path of a crate's library, unless an environment variable names another one.
 fn library(package: &str, variable: &str) -> PathBuf {
     if let Some(path) = std::env::var_os(variable) {
         return PathBuf::from(path);
@@ -118,7 +117,7 @@ fn library(package: &str, variable: &str) -> PathBuf {
     built
 }
 
-/// What one run of a script has left behind.
+/// The outcome of one run of a script.
 pub struct Outcome {
     /// The exit code; 128+N after signal N.
     pub code: i32,
@@ -143,7 +142,7 @@ impl Outcome {
 pub struct Case {
     name: String,
     dir: PathBuf,
-    /// Short, because programs put sockets there.
+    /// The path is short, because programs put sockets there.
     tmp: PathBuf,
     limit_s: u32,
     options: Vec<OsString>,
@@ -155,7 +154,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// An empty start tree in a folder of its own.
+    /// An empty start tree in a new folder.
     pub fn new(name: &str) -> Case {
         let base = std::env::var_os("FOREBAY_TEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
@@ -176,7 +175,7 @@ impl Case {
         for sub in ["start", "bin", "home"] {
             fs::create_dir_all(dir.join(sub)).expect("make the folder of the test");
         }
-        // Canonical, so that what a program finds out with getcwd is what we told it.
+        // The path is canonical, so that getcwd in a program returns the same path.
         let dir = dir.canonicalize().expect("the folder was just made");
         // Other users must reach the tree when a test changes its user.
         use std::os::unix::fs::PermissionsExt;
@@ -195,8 +194,8 @@ impl Case {
         }
     }
 
-    /// Builds the start tree with a bash script. All of it is dated into 2019 afterwards, unless
-    /// the script has given an older date, so that a time which the run itself made stands out.
+    /// Builds the start tree with a bash script. Then every time is set to 2019, unless the script
+    /// has set an older one. So a time that the run itself makes stands out.
     pub fn start(self, script: &str) -> Case {
         let age = r#"
             find . -newermt 2020-01-01 ! -type d -exec touch -h -d '2019-05-06 07:08:09.123456789' {} +
@@ -223,31 +222,31 @@ impl Case {
         self
     }
 
-    /// These files hold times, inode numbers or random bytes: their contents are not compared.
+    /// Names files whose contents are not compared, because they hold times, inode numbers or random bytes.
     pub fn contents_change_in<const N: usize>(mut self, paths: [&str; N]) -> Case {
         self.changing_contents.extend(paths.map(str::to_owned));
         self
     }
 
-    /// A script that runs natively on both trees after the drain; both outputs must be equal.
+    /// Adds a script that runs natively on both trees after the drain. Both outputs must be equal.
     pub fn afterwards(mut self, script: &str) -> Case {
         self.afterwards = Some(script.to_owned());
         self
     }
 
-    /// The exit code with which the script is meant to end, natively too.
+    /// Sets the exit code that both runs of the script must have.
     pub fn ends_with(mut self, code: i32) -> Case {
         self.expected_code = code;
         self
     }
 
-    /// The script itself prints what matters; don't add a walk over the whole tree to its output.
+    /// Adds no listing of the whole tree to the output, because the script itself prints what matters.
     pub fn without_walk(mut self) -> Case {
         self.observed = false;
         self
     }
 
-    /// Seconds until the script counts as hung.
+    /// Sets the seconds after which the script counts as hung.
     pub fn limit_s(mut self, limit_s: u32) -> Case {
         self.limit_s = limit_s;
         self
@@ -282,7 +281,7 @@ impl Case {
         &self.dir
     }
 
-    /// The environment in which every script runs: the same for both, and poor in surprises.
+    /// The minimal environment of every script, the same for both runs.
     fn script_command(&self, program: &OsStr) -> Command {
         let mut command = Command::new(program);
         command
@@ -314,7 +313,7 @@ impl Case {
         }
     }
 
-    /// The same start for every run: a fresh copy at `run`, empty folders beside it.
+    /// Prepares a run: a fresh copy of the start tree at `run`, and empty folders beside it.
     fn prepare(&self, script: &str) -> (PathBuf, PathBuf, PathBuf) {
         for sub in ["out", "storage", "run"] {
             remove_tree(&self.dir.join(sub));
@@ -336,7 +335,7 @@ impl Case {
         let output_path = self.dir.join("output");
         fs::write(&script_path, script).expect("write the script");
         let observe = if self.observed { "observe ." } else { "" };
-        // A file takes the output: what `forebay run` says on either stream stays apart from it.
+        // The script's output goes to a file, so that it is not mixed with that of `forebay run`.
         let wrapper = format!(
             r#"exec >"{dir}/output" 2>&1
 grep -c libforebay_preload /proc/self/maps >"{dir}/hooked"
@@ -401,7 +400,7 @@ exit $code
         self.no_process_is_left();
         let hooks = fs::read_to_string(&hooked).unwrap_or_default();
         assert!(
-            // The stand-in that developed these tests hooked nothing; the real one always must.
+            // Without this check, a library that hooks nothing would pass.
             hooks.trim().parse::<u32>().unwrap_or(0) > 0
                 || std::env::var_os("FOREBAY_TEST_UNHOOKED").is_some(),
             "the preload library is not in the script's process; forebay said:\n{said}"
@@ -409,7 +408,7 @@ exit $code
         self.collect("buf", ran.status, output, said, started)
     }
 
-    /// Moves the tree of a finished run aside and takes stock of it.
+    /// Moves the tree of a finished run aside, and reads it.
     fn collect(
         &self,
         to: &str,
@@ -420,12 +419,12 @@ exit $code
     ) -> Outcome {
         use std::os::unix::process::ExitStatusExt;
         let ended = SystemTime::now();
-        // A name of the same length, or a path of 4,000 bytes would grow out of PATH_MAX.
+        // The new name has the same length. Otherwise a path of 4,000 bytes could exceed PATH_MAX.
         let dir = self.dir.join(to);
         remove_tree(&dir);
         fs::rename(self.dir.join("run"), &dir).expect("move the tree aside");
-        // The clock of the kernel that stamps files ticks behind the one that we have read.
-        // Archives keep whole seconds.
+        // The clock by which the kernel stamps files lags a little behind the clock that the test reads,
+        // and archives keep whole seconds.
         let slack = Duration::from_secs(2);
         Outcome {
             code: status
@@ -438,7 +437,7 @@ exit $code
         }
     }
 
-    /// A bridge that outlives its run would hold the storage and hide a hang.
+    /// Checks that no bridge outlives its run: it would hold the storage and hide a hang.
     fn no_process_is_left(&self) {
         let storage = self.dir.join("storage");
         let storage = storage.to_string_lossy();
@@ -460,7 +459,7 @@ exit $code
         );
     }
 
-    /// The statement of most tests: natively and through the buffer, the same.
+    /// Checks that the native run and the buffered run have the same outcome, which most tests state.
     pub fn same(self, script: &str) {
         let native = self.native(script);
         assert_eq!(
@@ -473,7 +472,7 @@ exit $code
         self.compare(&native, &buffered);
     }
 
-    /// Holds two outcomes against each other and ends the test.
+    /// Compares two outcomes, and ends the test.
     pub fn compare(mut self, native: &Outcome, buffered: &Outcome) {
         let mut wrong = Vec::new();
         if native.code != buffered.code {
@@ -553,7 +552,7 @@ exit $code
 impl Drop for Case {
     fn drop(&mut self) {
         remove_tree(&self.tmp);
-        // The evidence of a failure stays.
+        // A failed test keeps its folder as evidence.
         if self.passed && std::env::var_os("FOREBAY_TEST_KEEP").is_none() {
             remove_tree(&self.dir);
         }
@@ -566,7 +565,7 @@ pub fn tail(text: &str) -> String {
     lines[lines.len().saturating_sub(40)..].join("\n")
 }
 
-/// Removes a tree whatever modes the test has left in it and however deep it is.
+/// Removes a tree, even if the test left modes that forbid it, and however deep it is.
 fn remove_tree(dir: &Path) {
     if dir.symlink_metadata().is_err() {
         return;

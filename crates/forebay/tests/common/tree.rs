@@ -1,4 +1,4 @@
-//! A file tree as a value: everything about it that must survive the way through the buffer.
+//! A file tree as a value, with everything that must survive the way through the buffer.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-/// How many differences a message lists before it is more wall than help.
+/// Most differences that a message lists.
 const DIFFERENCES_SHOWN: usize = 40;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Mtime {
-    /// Made by the run itself: the two runs can't agree on it.
+    /// The run itself made this time, so the two runs differ in it.
     Fresh,
-    /// Set by the script or older than the run: must be the same to the nanosecond.
+    /// The script set this time, or it is older than the run. It must be equal to the nanosecond.
     Exactly(i64, i64),
 }
 
@@ -29,10 +29,10 @@ struct Entry {
     uid: u32,
     gid: u32,
     mtime: Mtime,
-    /// Of a directory neither is kept: file systems count there as they like.
+    /// For a directory neither is kept, because file systems define them differently.
     size: Option<u64>,
     links: Option<u64>,
-    /// The first name of the file, when it has several.
+    /// The first name of the file, if it has several.
     first_name: Option<PathBuf>,
     target: Option<PathBuf>,
     device: Option<u64>,
@@ -46,29 +46,11 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Reads the tree below `dir`; times within `run` count as made by the run.
+    /// Reads the tree below `dir`. A time within `run` counts as made by the run.
     pub fn read(dir: &Path, run: RangeInclusive<SystemTime>) -> Tree {
         let mut entries = BTreeMap::new();
         let mut names_of_inode: HashMap<(u64, u64), PathBuf> = HashMap::new();
-        let mut waiting = vec![PathBuf::new()];
-        let mut found = Vec::new();
-        while let Some(relative) = waiting.pop() {
-            let listing = fs::read_dir(dir.join(&relative))
-                .unwrap_or_else(|error| panic!("list {}: {error}", relative.display()));
-            for child in listing {
-                let path = relative.join(child.expect("read a directory entry").file_name());
-                let meta = dir
-                    .join(&path)
-                    .symlink_metadata()
-                    .unwrap_or_else(|error| panic!("stat {}: {error}", path.display()));
-                if meta.is_dir() {
-                    waiting.push(path.clone());
-                }
-                found.push((path, meta));
-            }
-        }
-        found.sort_by(|a, b| a.0.cmp(&b.0));
-        for (path, meta) in found {
+        for (path, meta) in forebay_testkit::entries_below(dir) {
             let kind = meta.file_type();
             let mtime =
                 SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(meta.mtime().max(0) as u64));
@@ -128,8 +110,8 @@ impl Tree {
         self.entries.keys().cloned().collect()
     }
 
-    /// What is not the same in `buffered`, one line each. The contents of files whose path ends
-    /// with one of `changing` are not compared.
+    /// The differences to `buffered`, one line each. The contents of a file are not compared if its
+    /// path ends with one of `changing`.
     pub fn differences(&self, buffered: &Tree, changing: &[String]) -> Vec<String> {
         let mut all = Vec::new();
         for (path, native) in &self.entries {
@@ -245,7 +227,7 @@ fn hash_of(path: &Path) -> u64 {
     }
 }
 
-/// Extended attributes and ACLs as getfattr prints them; empty where it is not installed.
+/// Extended attributes and ACLs as getfattr prints them. Empty if getfattr is not installed.
 fn xattrs_of(dir: &Path) -> String {
     let Ok(output) = Command::new("getfattr")
         .args(["-hRd", "-m", "-", "-e", "hex", "."])

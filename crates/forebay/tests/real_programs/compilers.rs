@@ -1,4 +1,4 @@
-//! Compilers: they write what other processes map, execute and load a moment later.
+//! Compilers: they write files that other processes map, execute and load a moment later.
 
 use crate::common::{case, need};
 

@@ -2,7 +2,7 @@
 
 use crate::common::{case, need};
 
-/// A verified block carries the time it was written.
+/// These files differ between runs, because each verified block holds the time at which it was written.
 const DATA: [&str; 9] = [".0", ".1", ".2", ".3", ".4", ".5", ".6", ".7", ".state"];
 
 #[test]

@@ -1,5 +1,5 @@
-//! Programs that have never heard of Forebay run under `forebay run` and give what they give
-//! natively: the same exit code and output, and after the drain the same tree.
+//! Unmodified programs behave under `forebay run` as they do natively: they have the same exit code
+//! and output, and after the drain they have made the same tree.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -15,14 +15,14 @@ mod python;
 mod shell;
 mod sqlite;
 
-/// After [`PROJECT`]: the two names of one file become two files. The kernel counts the names of a file
-/// on the PFS, and so one that is removed in the buffer counts until the drain.
+/// Runs after [`PROJECT`], and makes two files of the two names of one file. For a file on the PFS the kernel counts
+/// the names, so a name that is removed in the buffer still counts until the drain.
 const UNLINKED: &str = "
     cp -p project/src/text project/src/other; mv project/src/other project/src/text-again
     touch -d '2019-05-06 07:08:09.123456789' project/src/text project/src/text-again
 ";
 
-/// A start tree as a user may have it on the PFS: several modes, ages, links and kinds.
+/// A start tree like that of a user on the PFS: several modes, ages, links and kinds.
 const PROJECT: &str = r#"
     mkdir -p project/src/deep/er project/empty project/data private
     printf 'first\nsecond\nthird\n' > project/src/text

@@ -1,4 +1,4 @@
-//! MPI-IO on both MPI libraries, from C and from Fortran. `mpiexec` itself runs under the buffer,
+//! MPI-IO on both MPI libraries, from C and from Fortran. `mpiexec` itself runs with the buffer,
 //! and the ranks inherit it.
 
 use crate::common::{case, need};

@@ -1,4 +1,4 @@
-//! Names and paths at the limits of what the kernel takes.
+//! Names and paths of the greatest length that the kernel allows.
 
 use crate::common::{PYTHON, case, need};
 
@@ -33,7 +33,7 @@ fn names_of_255_bytes_work_and_of_256_do_not() {
 #[test]
 fn paths_of_4000_bytes_work_absolute_and_relative() {
     need!("python3");
-    // A folder of 4,000 bytes on both sides: one that was there and one that is made by the run.
+    // Two folders with paths of 4,000 bytes: one that was on the PFS, and one that the run makes.
     let python = format!(
         r#"
         {PYTHON} - <<'END'

@@ -86,7 +86,7 @@ fn numpy_memmap_and_save_round_trip() {
 
 #[test]
 fn h5py_writes_and_reads_a_file() {
-    // HDF5 stamps what it writes with the time, unless told not to.
+    // HDF5 writes the time into its files, unless told not to.
     python(
         case!().contents_change_in([".h5"]),
         "hdf5.py",

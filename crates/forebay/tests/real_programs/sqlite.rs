@@ -2,7 +2,7 @@
 
 use crate::common::{case, need};
 
-/// Change counters and the version of the writer are in them, and what a rollback left of a journal.
+/// These files hold change counters, the version of the writer, and the rest of a journal after a rollback.
 const DATABASES: [&str; 2] = [".db", ".db-journal"];
 
 #[test]

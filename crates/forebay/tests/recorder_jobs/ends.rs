@@ -1,4 +1,4 @@
-//! However a job ends, its log is there.
+//! A job leaves a log, however it ends.
 
 use crate::common::{PYTHON, need};
 use crate::job::{Job, only, record, record_command, write};
@@ -38,7 +38,7 @@ fn a_program_that_is_killed_or_aborts_leaves_all_that_it_has_done() {
 #[test]
 fn a_program_that_runs_out_of_memory_leaves_a_log() {
     let stage = Stage::new();
-    // The limit makes an allocation fail, and the program that cannot go on kills itself as the kernel would.
+    // The limit makes an allocation fail. The program then kills itself, as the kernel would if memory were short.
     let script = format!(
         "exec {PYTHON} -c \"\nimport os, resource\nopen('out', 'w').write('x' * 500)\n\
          resource.setrlimit(resource.RLIMIT_AS, (1 << 28, 1 << 28))\n\

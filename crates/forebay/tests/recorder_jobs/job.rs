@@ -1,4 +1,4 @@
-//! What a log says, in the words of the tests.
+//! A log as the tests read it.
 
 use crate::stage::{Said, Stage, finish};
 use darshan_log::{CounterModule, Log, Module, Posix, Record, Stdio};
@@ -27,7 +27,7 @@ impl Job {
         }
     }
 
-    /// Bytes of a file in the directory of the stage, by rank, POSIX and streams together.
+    /// Bytes of a file in the directory of the stage, for each rank. POSIX and streams are added.
     pub fn bytes(&self, stage: &Stage, name: &str) -> ByRank {
         let path = stage.path(name);
         let mut of = self.bytes_of::<Posix>(&path.to_string_lossy());
@@ -43,7 +43,7 @@ impl Job {
         self.bytes(stage, name).values().map(|bytes| bytes.1).sum()
     }
 
-    /// Bytes by rank of the file with this name, through one interface.
+    /// Bytes of the file with this name through one interface, for each rank.
     pub fn bytes_of<M: CounterModule + Module<Record = Record<M>>>(&self, name: &str) -> ByRank {
         let mut of = ByRank::new();
         for record in self.log.records::<M>() {
@@ -62,7 +62,7 @@ impl Job {
         self.log.job.metadata.get(key).unwrap_or_default()
     }
 
-    /// Seen and all bytes of a line of coverage.
+    /// A line of coverage: bytes seen, and all bytes.
     pub fn coverage(&self, key: &str) -> (f64, f64) {
         let (seen, total) = self.line(key).split_once('/').expect("two numbers");
         (seen.parse().unwrap(), total.parse().unwrap())
@@ -75,18 +75,18 @@ pub fn record_command(stage: &Stage, script: &str) -> Command {
     stage.forebay(&arguments)
 }
 
-/// The same, run to its end.
+/// Runs [`record_command`] to its end.
 pub fn record(stage: &Stage, script: &str) -> Said {
     finish(record_command(stage, script))
 }
 
-/// A shell command that writes so many bytes to a new file. The shell's own `echo` would not do: what goes
-/// through standard output counts for that, wherever it leads.
+/// A shell command that writes this many bytes to a new file. The shell's own `echo` would not do: its bytes count for
+/// standard output, even if that is redirected to a file.
 pub fn write(name: &str, bytes: usize) -> String {
     format!("dd if=/dev/zero of={name} bs={bytes} count=1 status=none")
 }
 
-/// Everything was read and written by this one rank.
+/// The bytes by rank if this one rank read and wrote everything.
 pub fn only(rank: i64, read: i64, written: i64) -> ByRank {
     [(rank, (read, written))].into()
 }

@@ -85,7 +85,7 @@ fn a_full_log_directory_keeps_the_tables_and_says_how_to_go_on() {
     );
     let stage = Stage::new();
     fs::create_dir(stage.path("small")).unwrap();
-    // In a mount namespace of its own: nothing stays behind.
+    // The mount happens in a mount namespace of its own, so that it ends with the process.
     let script = format!(
         "mount -t tmpfs -o size=16k tmpfs small && head -c 8k /dev/zero > small/half; \
          {} record --log-dir small -- bash -c 'head -c 8k /dev/zero > small/rest; echo 1 > out; exit 5'; \

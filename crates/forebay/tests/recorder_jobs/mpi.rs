@@ -60,7 +60,7 @@ const OPEN_MPI: Mpi = Mpi {
 };
 
 impl Mpi {
-    /// A stage with the program; `None` if this MPI is not here.
+    /// A stage with the program; `None` if this MPI is not installed.
     fn stage(&self) -> Option<Stage> {
         if let Err(reason) = find_program(self.compiler) {
             forebay_testkit::skip(&reason);
@@ -86,7 +86,7 @@ impl Mpi {
     }
 }
 
-/// What four ranks of the program have left, as ranks from `first` on.
+/// Checks what four ranks of the program have left in the log, as ranks from `first` on.
 #[track_caller]
 fn holds_launch(job: &Job, stage: &Stage, name: &str, first: i64) {
     for rank in 0..4 {
@@ -191,7 +191,7 @@ fn a_rank_in_a_shell_with_helpers_is_one_rank() {
     assert_eq!(job.log.job.nprocs, 4);
     holds_launch(&job, &stage, "a", 0);
     for rank in 0..4 {
-        // gzip has read what dd wrote.
+        // gzip read everything that dd wrote.
         let bytes = job.bytes(&stage, &format!("w.{rank}"));
         assert_eq!(bytes, only(rank, 13, 13), "w.{rank}");
     }

@@ -1,4 +1,4 @@
-//! PyDarshan on logs of real jobs: it reads what the programs did, and has nothing to complain of.
+//! PyDarshan reads the logs of real jobs without a complaint, and finds what the programs did.
 
 use crate::common::PYTHON;
 use crate::job::{record, write};

@@ -1,4 +1,4 @@
-//! `forebay run` with the recorder, which it loads unless it is told not to.
+//! `forebay run` with the recorder, which it loads by default.
 
 use crate::job::{Job, only, write};
 use crate::stage::{Stage, finish};
@@ -21,7 +21,7 @@ fn a_run_leaves_a_log_with_the_paths_of_the_program_and_the_report_names_it() {
     let bytes = job.bytes(&stage, "pfs/f");
     let sum = bytes.values().fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
     assert_eq!(sum, (5, 5));
-    // Standard output, which the shell has opened.
+    // The shell opened this file as its standard output.
     assert_eq!(job.written(&stage, "copy"), 5);
     let text = fs::read_to_string(stage.path("report.json")).unwrap();
     let report: Value = serde_json::from_str(&text).unwrap();
@@ -32,7 +32,7 @@ fn a_run_leaves_a_log_with_the_paths_of_the_program_and_the_report_names_it() {
 #[test]
 fn a_buffer_in_a_directory_that_is_left_out_is_recorded() {
     let stage = Stage::new();
-    // /dev/shm is left out as all of /dev is.
+    // Like all of /dev, /dev/shm is left out.
     let dir = std::path::PathBuf::from(format!("/dev/shm/forebay-test-{}", std::process::id()));
     fs::create_dir_all(&dir).unwrap();
     let file = dir.join("f");

@@ -49,7 +49,7 @@ fn a_launcher_that_sets_rank_and_world_size_makes_ranks() {
          open(f'own.{{r}}', 'w').write('x' * (r + 1)); open('in').read()\""
     );
     fs::write(stage.path("in"), "data").unwrap();
-    // In the reverse order, so that the numbers are those of the environment.
+    // The ranks start in reverse order, so that only the environment can give them the right numbers.
     let script = format!(
         "for r in 2 1 0; do RANK=$r WORLD_SIZE=3 MASTER_ADDR=localhost MASTER_PORT=29500 {worker} & done; wait"
     );
@@ -129,7 +129,7 @@ fn coverage_is_near_one_for_calls_of_libc_and_lower_for_raw_system_calls() {
     assert!(seen >= (64 << 20) as f64, "{seen} of {total}");
     assert!((0.99..1.01).contains(&(seen / total)), "{seen} of {total}");
     fs::remove_file(stage.path("job.darshan")).unwrap();
-    // write(2) by its number on this machine: nothing that a library could see.
+    // The program calls write(2) by its number, which no library can see.
     let number = if cfg!(target_arch = "x86_64") { 1 } else { 64 };
     record(
         &stage,

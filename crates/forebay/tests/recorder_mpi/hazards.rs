@@ -1,4 +1,4 @@
-//! Full tables, threads, other tools, calls that fail, and programs that are no MPI programs.
+//! Hard cases: full tables, threads, other tools, calls that fail, and programs without MPI.
 
 use forebay_count::{ENV_RECORD_MEMORY, Kind};
 
@@ -75,7 +75,7 @@ fn another_tool_sees_its_calls_and_each_counts_once() {
         let program = stage.compile(mpi.c, "mpi_many.c", &["-pthread"]);
         let tool = stage.compile(mpi.c, "pmpi_tool.c", &["-shared", "-fPIC"]);
         let recorder = common::recorder();
-        // Behind the recorder and before it.
+        // The other tool stands after the recorder, then before it.
         for preload in [
             format!("LD_PRELOAD={}:{tool}", recorder.display()),
             format!("LD_PRELOAD={tool}:{}", recorder.display()),
@@ -155,13 +155,13 @@ fn a_kill_at_any_instant_loses_no_call_that_came_back() {
     let program = stage.compile(MPICH.c, "mpi_killed.c", &[]);
     let (file, progress) = (stage.path("file"), stage.path("progress"));
     for round in 0..20u32 {
-        // Spread over the first 20 ms.
+        // The kills are spread over the first 20 ms.
         let microseconds = (1 + round.wrapping_mul(2_654_435_761) % 20_000).to_string();
         let recorded = stage.record(&[&program, &file, &progress, &microseconds]);
         assert_eq!(recorded.code, None, "killed: {}", recorded.output);
         let came_back = i64::from_ne_bytes(std::fs::read(&progress).unwrap().try_into().unwrap());
         let record = recorded.one_with(Kind::Mpiio).record(Kind::Mpiio, &file);
-        // The last one may be counted in part.
+        // The call in which the kill came may be counted in part.
         let calls = came_back..=came_back + 1;
         assert!(
             calls.contains(&record.get("INDEP_WRITES")),

@@ -31,7 +31,7 @@ fn files_and_datasets_of_a_program_in_c() {
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let stage = Stage::new();
     let program = stage.compile("gcc", "hdf5_calls.c", &flags);
-    // A date with colons in the name is no file system.
+    // The colons in this name are part of a date, and do not end the name of a file system.
     let file = stage.path("day-2026-11-21T10:30:00.h5");
     let recorded = stage.record(&[&program, &file]).succeeded();
     let process = recorded.one_with(Kind::H5f);
@@ -134,7 +134,7 @@ fn parallel(mpi: &Mpi, build: &str) {
             ("DATATYPE_SIZE", 4),
             ("USE_MPIIO_COLLECTIVE", 1),
         ]);
-        // HDF5's own calls of MPI-IO are seen below it.
+        // The calls of MPI-IO that HDF5 itself makes are counted, too.
         let mpiio = process.record(Kind::Mpiio, &file);
         assert_eq!((mpiio.get("COLL_OPENS"), mpiio.get("COLL_WRITES")), (1, 1));
         assert!(
@@ -165,7 +165,7 @@ fn two_builds_in_one_process_are_kept_apart() {
         return;
     };
     let stage = Stage::new();
-    // The library is found beside the program.
+    // The dynamic loader finds the library beside the program.
     let library = stage.compile(
         "gcc",
         "hdf5_two_builds.c",
@@ -192,7 +192,7 @@ fn two_builds_in_one_process_are_kept_apart() {
     }
 }
 
-/// Flags behind flags.
+/// Adds flags to other flags.
 fn with<'f>(flags: &'f [String], more: &[&'f str]) -> Vec<&'f str> {
     flags
         .iter()
@@ -214,7 +214,7 @@ with h5py.File(sys.argv[1], "r") as f:
     assert f["steps/chunked"][2:4, 10:20].shape == (2, 10)
 "#;
 
-/// What that script does.
+/// Checks the counters of the script above.
 fn h5py_is_counted(process: &Process, file: &str) {
     process
         .record(Kind::H5f, file)

@@ -1,4 +1,4 @@
-//! MPI-IO from C and Fortran on MPICH and Open MPI, and who is which rank.
+//! MPI-IO from C and Fortran on MPICH and Open MPI, and the ranks of the processes.
 
 use forebay_count::Kind;
 use forebay_count::read::End;
@@ -10,7 +10,7 @@ const RANKS: u32 = 3;
 /// `MPI_MODE_CREATE | MPI_MODE_RDWR`.
 const CREATE_RDWR: (&str, i64) = ("MODE", 9);
 
-/// What the program in C does on one rank.
+/// Checks the counters of the C program on one rank.
 fn every_call_is_counted(process: &Process, rank: u32, stage: &Stage) {
     let shared = process.record(Kind::Mpiio, &stage.path("shared"));
     shared.is(&[
@@ -117,7 +117,8 @@ fn c(mpi: &Mpi, options: &[&str]) {
         assert_eq!(process.end, End::Exit(0));
         every_call_is_counted(process, rank, &stage);
     }
-    // What the library does below is seen, too: each rank's own file by its rank alone, all bytes of the others.
+    // The POSIX calls of the MPI library are counted, too. A rank's own file has only that rank; shared files have all
+    // their bytes.
     for rank in 0..RANKS {
         let name = stage.path(&format!("own.{rank}"));
         let plain = 500 * (i64::from(rank) + 1);
@@ -207,7 +208,7 @@ fn fortran_2008_counts_once_on_open_mpi() {
     fortran(&OPEN_MPI, "mpi_files_f08.f90");
 }
 
-/// Rank 1 ends by force after everyone has written; all that was written before is in the tables.
+/// Rank 1 dies in the way `how` after all ranks have written. The tables hold everything that was written before.
 fn dies(mpi: &Mpi, how: &str) {
     let stage = Stage::new();
     let program = stage.compile(mpi.c, "mpi_dies.c", &[]);

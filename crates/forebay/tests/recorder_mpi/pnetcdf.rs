@@ -8,7 +8,7 @@ use forebay_count::path::record_id;
 use crate::common::need;
 use crate::tables::{OPEN_MPI, Process, Stage};
 
-/// Debian builds it for Open MPI.
+/// Skips the test if PnetCDF is missing. Debian builds it for Open MPI only.
 pub fn is_missing() -> bool {
     let missing = !Path::new("/usr/include/pnetcdf.h").exists();
     if missing {
@@ -135,7 +135,7 @@ fn files_and_variables_of_a_program_in_c() {
         assert_eq!(calls.map(|name| record.get(name)), [1, 1, 1, 1, 2, 1, 0]);
         assert!(record.time("F_WAIT_TIME") > 0.0 && record.time("F_META_TIME") > 0.0);
         assert!(record.time("F_WAIT_START_TIMESTAMP") >= record.time("F_OPEN_START_TIMESTAMP"));
-        // PnetCDF's own calls of MPI-IO are seen below it.
+        // The calls of MPI-IO that PnetCDF itself makes are counted, too.
         assert!(process.record(Kind::Mpiio, &file).get("COLL_WRITES") > 0);
     }
     // What the library says it has moved covers the variables' bytes of both ranks, and its header.

@@ -1,4 +1,4 @@
-//! Programs under the recorder alone, and what stands in the tables that they leave.
+//! Runs programs with the recorder alone, and reads the tables that they leave.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -36,7 +36,7 @@ pub const OPEN_MPI: Mpi = Mpi {
     start: &["mpiexec.openmpi", "--allow-run-as-root", "--oversubscribe"],
 };
 
-/// A folder for one test, gone when it passes.
+/// A folder for one test, removed when the test passes.
 pub struct Stage {
     dir: PathBuf,
 }
@@ -62,7 +62,7 @@ impl Stage {
         format!("{}/{name}", self.dir())
     }
 
-    /// Compiles a program of this folder; where it is.
+    /// Compiles a program of this folder. Returns its path.
     pub fn compile(&self, compiler: &str, source: &str, flags: &[&str]) -> String {
         let out = self.path(Path::new(source).file_stem().unwrap().to_str().unwrap());
         let source = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -89,7 +89,7 @@ impl Stage {
         self.record_with(command, &[])
     }
 
-    /// Starts so many ranks.
+    /// Starts this many ranks.
     pub fn ranks(&self, mpi: &Mpi, ranks: u32, command: &[&str]) -> Recorded {
         let number = ranks.to_string();
         let mut all = mpi.start.to_vec();
@@ -133,7 +133,7 @@ impl Drop for Stage {
     }
 }
 
-/// What a command has left.
+/// The tables that a command has left.
 pub struct Recorded {
     pub code: Option<i32>,
     pub output: String,
@@ -141,14 +141,14 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// The command has succeeded.
+    /// Checks that the command succeeded.
     #[track_caller]
     pub fn succeeded(self) -> Self {
         assert_eq!(self.code, Some(0), "{}", self.output);
         self
     }
 
-    /// The processes that MPI has given a rank, in that order.
+    /// The processes with an MPI rank, sorted by rank.
     pub fn by_rank(&self) -> Vec<&Process> {
         let mut ranks: Vec<_> = self
             .processes
@@ -177,7 +177,7 @@ impl Recorded {
     }
 }
 
-/// A process.
+/// The table of one process.
 pub struct Process {
     pub rank: Option<(u32, u32, RankSource)>,
     pub end: End,
@@ -185,7 +185,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Rank and number of ranks, if MPI said so.
+    /// Rank and number of ranks, if the process is an MPI rank.
     pub fn mpi_rank(&self) -> Option<(u32, u32)> {
         self.rank
             .filter(|(.., source)| *source == RankSource::Mpi)
@@ -229,7 +229,7 @@ pub struct Record {
     times: BTreeMap<&'static str, f64>,
 }
 
-/// Which call was the slowest differs from run to run.
+/// Counters of the slowest call, which differ from run to run.
 const OF_THE_SLOWEST: [&str; 2] = ["MAX_READ_TIME_SIZE", "MAX_WRITE_TIME_SIZE"];
 
 impl Record {
@@ -243,7 +243,7 @@ impl Record {
         self.times[counter]
     }
 
-    /// All counters are as given, all others 0.
+    /// Checks that the counters have these values, and all others are 0.
     #[track_caller]
     pub fn is(&self, expected: &[(&str, i64)]) {
         let seen: BTreeMap<_, _> = self
@@ -256,7 +256,7 @@ impl Record {
         assert_eq!(seen, expected, "{:?} {}", self.kind, self.name);
     }
 
-    /// Times make sense: each start before its end, and sums where there were calls.
+    /// Checks that no start comes after its end.
     #[track_caller]
     pub fn times_make_sense(&self) {
         for (name, &start) in &self.times {
