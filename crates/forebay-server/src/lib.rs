@@ -90,6 +90,8 @@ pub struct Config {
     pub pfs_may_wait: Option<bool>,
     /// It stays until it is told to end; else it ends when no run needs it any more.
     pub stay: bool,
+    /// The process of a run that uses it from the beginning, so that no other run that comes and goes ends it before.
+    pub run: Option<u32>,
 }
 
 impl Config {
@@ -119,6 +121,7 @@ impl Config {
             log: Box::new(std::io::stderr()),
             pfs_may_wait: None,
             stay: true,
+            run: None,
         })
     }
 }
@@ -214,7 +217,7 @@ impl ServerHandle {
             me,
             epoch,
             started: Instant::now(),
-            admin: admin::Admin::new(config.stay),
+            admin: admin::Admin::new(config.stay, config.run),
             instance,
             root: config.root,
             uid: sys::my_ids().0,
