@@ -24,6 +24,7 @@ mod format;
 pub mod fsck;
 mod grant;
 mod ground;
+mod in_place;
 mod inbox;
 mod instance;
 mod lane;
@@ -143,6 +144,7 @@ pub struct ServerHandle {
     /// Threads that may block.
     pub pool: pool::Pool,
     pub(crate) listings: listings::Listings,
+    pub(crate) in_place: in_place::InPlace,
     /// PFS files that are being copied.
     pub(crate) turns: Mutex<Turns<Waker>>,
     pub(crate) wakers: wakers::Wakers,
@@ -210,6 +212,7 @@ impl ServerHandle {
             counters: status::Activity::default(),
             pool: pool::Pool::new(),
             listings: listings::Listings::default(),
+            in_place: in_place::InPlace::new(epoch > 1),
             turns: Mutex::default(),
             wakers: wakers::Wakers::default(),
             clients: status::Clients::new(limit),
