@@ -73,9 +73,23 @@ pub fn who_uses(file: &OwnedFd) -> InUse {
             Some(false) => InUse::No,
             _ => InUse::ByOthers,
         },
-        None if anyone_has(inode, Openers::Anyone) => InUse::ByOthers,
-        None if we_have(inode, file.as_raw_fd()) => InUse::ByUs,
-        None => InUse::No,
+        None => in_proc(inode, file.as_raw_fd()),
+    }
+}
+
+/// Who has the file open as far as /proc shows, which does not show what is on its way to a client.
+pub fn who_shows_in_proc(file: &OwnedFd) -> InUse {
+    match forebay_sys::stat(file.as_fd(), b"") {
+        Ok(attr) => in_proc((attr.dev, attr.ino), file.as_raw_fd()),
+        Err(_) => InUse::ByOthers,
+    }
+}
+
+fn in_proc(inode: (u64, u64), but: RawFd) -> InUse {
+    match anyone_has(inode, Openers::Anyone) {
+        true => InUse::ByOthers,
+        false if we_have(inode, but) => InUse::ByUs,
+        false => InUse::No,
     }
 }
 

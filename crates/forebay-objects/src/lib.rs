@@ -23,7 +23,6 @@ pub use spare::Slot;
 
 use forebay_core::facts::{Attr, Fresh, NewKind, NewObject, Timestamp};
 use forebay_core::record::{BridgeId, ObjectId, ObjectName};
-use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno, Sys, errno_of};
 use labels::Beside;
 use name::{FOLDER_BITS, Name, SHAPE_BITS};
@@ -221,11 +220,17 @@ impl Objects {
         Ok(Fresh::new(new, self.attr(new)?.ino))
     }
 
-    /// Makes a new object. For a plain file, `open` asks for a descriptor with these flags.
+    /// Makes a new object. For a plain file, `open` asks for a descriptor with these flags. `source` is the plain file
+    /// that a copy is made of; the caller has opened it.
     ///
     /// # Errors
     /// Those of the file system. A failure leaves nothing behind.
-    pub fn make(&self, spec: &NewObject, open: Option<i32>, lower: &Lower) -> Sys<Made> {
+    pub fn make(
+        &self,
+        spec: &NewObject,
+        open: Option<i32>,
+        source: Option<BorrowedFd<'_>>,
+    ) -> Sys<Made> {
         let shape = match spec.what {
             NewKind::Dir => Shape::Dir,
             NewKind::Node(_) => Shape::Node,
@@ -235,7 +240,7 @@ impl Objects {
             oid: self.next_id(shape),
             link: 0,
         };
-        let made = self.make_as(object, spec, open, lower);
+        let made = self.make_as(object, spec, open, source);
         if made.is_err() {
             // The failure may have left a part of the object.
             let _ = self.remove(object);
@@ -249,7 +254,7 @@ impl Objects {
         object: ObjectName,
         spec: &NewObject,
         open: Option<i32>,
-        lower: &Lower,
+        source: Option<BorrowedFd<'_>>,
     ) -> Sys<Made> {
         let folder = self.folder(object, true)?;
         let dir = folder.as_fd();
@@ -306,16 +311,13 @@ impl Objects {
                 }
                 sys::stat(dir, &node)?.ino
             }
-            NewKind::Staged { lower: path, bytes } => {
+            NewKind::Staged { bytes, .. } => {
+                let from = source.ok_or(Errno::INVAL)?;
                 let fd = sys::open(dir, &name, libc::O_RDWR | create, 0o600)?;
                 put_label(&fd)?;
-                let from = lower.open(path, libc::O_RDONLY | libc::O_NONBLOCK)?;
-                let attr = sys::stat(from.as_fd(), b"")?;
-                if attr.mode & libc::S_IFMT != libc::S_IFREG {
-                    return Err(Errno::STALE);
-                }
+                let attr = sys::stat(from, b"")?;
                 if *bytes > 0 {
-                    sys::copy(from.as_fd(), fd.as_fd(), *bytes)?;
+                    sys::copy(from, fd.as_fd(), *bytes)?;
                 }
                 self.dress(fd.as_fd(), spec, mode)?;
                 sys::chmod(fd.as_fd(), mode)?;

@@ -19,9 +19,6 @@ impl Instance {
     fn objects(&self, epoch: u32) -> Objects {
         Objects::open(&self.0, BridgeId(1), epoch, 0).unwrap()
     }
-    fn lower(&self) -> Lower {
-        Lower::open_root(&self.0, Some(false)).unwrap()
-    }
 }
 
 impl Drop for Instance {
@@ -50,16 +47,9 @@ fn file() -> NewObject {
 #[test]
 fn no_id_is_given_twice_and_none_is_0() {
     let instance = Instance::new("ids");
-    let (objects, lower) = (instance.objects(1), instance.lower());
+    let objects = instance.objects(1);
     let mut ids: Vec<_> = (0..8)
-        .map(|_| {
-            objects
-                .make(&file(), None, &lower)
-                .unwrap()
-                .fresh
-                .object
-                .oid
-        })
+        .map(|_| objects.make(&file(), None, None).unwrap().fresh.object.oid)
         .collect();
     ids.dedup();
     assert_eq!(ids.len(), 8);
@@ -74,14 +64,14 @@ fn no_id_is_given_twice_and_none_is_0() {
 #[should_panic(expected = "no object has the id 0")]
 fn before_its_first_start_a_bridge_makes_no_object() {
     let instance = Instance::new("start");
-    let _ = instance.objects(0).make(&file(), None, &instance.lower());
+    let _ = instance.objects(0).make(&file(), None, None);
 }
 
 #[test]
 #[should_panic(expected = "is no further link of")]
 fn a_link_belongs_to_its_object() {
     let instance = Instance::new("link");
-    let (objects, lower) = (instance.objects(1), instance.lower());
-    let [one, other] = [(); 2].map(|()| objects.make(&file(), None, &lower).unwrap().fresh.object);
+    let objects = instance.objects(1);
+    let [one, other] = [(); 2].map(|()| objects.make(&file(), None, None).unwrap().fresh.object);
     let _ = objects.make_link(one, objects.new_link(other), &file());
 }

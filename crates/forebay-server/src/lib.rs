@@ -24,6 +24,7 @@ mod format;
 pub mod fsck;
 mod grant;
 mod ground;
+mod in_place;
 mod inbox;
 mod instance;
 mod lane;
@@ -90,6 +91,8 @@ pub struct Config {
     pub pfs_may_wait: Option<bool>,
     /// It stays until it is told to end; else it ends when no run needs it any more.
     pub stay: bool,
+    /// The process of a run that uses it from the beginning, so that no other run that comes and goes ends it before.
+    pub run: Option<u32>,
 }
 
 impl Config {
@@ -119,6 +122,7 @@ impl Config {
             log: Box::new(std::io::stderr()),
             pfs_may_wait: None,
             stay: true,
+            run: None,
         })
     }
 }
@@ -140,6 +144,7 @@ pub struct ServerHandle {
     /// Threads that may block.
     pub pool: pool::Pool,
     pub(crate) listings: listings::Listings,
+    pub(crate) in_place: in_place::InPlace,
     /// PFS files that are being copied.
     pub(crate) turns: Mutex<Turns<Waker>>,
     pub(crate) wakers: wakers::Wakers,
@@ -208,6 +213,7 @@ impl ServerHandle {
             counters: status::Activity::default(),
             pool: pool::Pool::new(),
             listings: listings::Listings::default(),
+            in_place: in_place::InPlace::new(epoch > 1),
             turns: Mutex::default(),
             wakers: wakers::Wakers::default(),
             clients: status::Clients::new(limit),
@@ -215,7 +221,7 @@ impl ServerHandle {
             me,
             epoch,
             started: Instant::now(),
-            admin: admin::Admin::new(config.stay),
+            admin: admin::Admin::new(config.stay, config.run),
             instance,
             root: config.root,
             uid: sys::my_ids().0,

@@ -139,7 +139,8 @@ impl Namespace {
     }
 
     /// Commits a batch that was decided under `guard`, for the request `token`. `own` are
-    /// further changes of the bridge itself that have to be in the same batch.
+    /// further changes of the bridge itself that have to be in the same batch. False: `may_happen`, which is
+    /// asked when the commit has been announced, says no, and nothing is changed.
     ///
     /// # Errors
     /// The store failed; nothing is changed then.
@@ -149,12 +150,17 @@ impl Namespace {
         token: Token,
         batch: &[Change],
         own: Vec<Change>,
-    ) -> Result<(), TableError> {
+        may_happen: impl FnOnce() -> bool,
+    ) -> Result<bool, TableError> {
         let mut state = RwLockUpgradableReadGuard::upgrade(guard);
+        // Whoever has decided before and looks at this number from here on decides anew, after us.
+        self.commits.fetch_add(1, Ordering::SeqCst);
+        if !may_happen() {
+            return Ok(false);
+        }
         self.propose(token, batch, own)?;
         state.speakers.follow(batch);
-        self.commits.fetch_add(1, Ordering::SeqCst);
-        Ok(())
+        Ok(true)
     }
 
     /// Commits what a drain has decided without a lock, if everything that it relied on is still so. The

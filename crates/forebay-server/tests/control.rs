@@ -96,6 +96,31 @@ fn a_bridge_that_nobody_needs_takes_no_run_any_more() {
 }
 
 #[test]
+fn a_bridge_that_was_started_for_a_run_waits_for_it_whoever_comes_and_goes_before() {
+    let place = Place::new();
+    let me = std::process::id();
+    let mut config = place.config();
+    config.stay = false;
+    config.run = Some(me);
+    let server = forebay_server::start(config).unwrap();
+    let mut control = Control::connect(&place.socket()).unwrap();
+    // A drain beside the run that starts the bridge; the run itself has not asked it for anything yet.
+    let mut other = std::process::Command::new("sleep")
+        .arg("1000")
+        .spawn()
+        .unwrap();
+    assert!(!control.attach(other.id()).unwrap().ending);
+    let life = control.detach(other.id()).unwrap();
+    other.kill().unwrap();
+    other.wait().unwrap();
+    assert_eq!((life.ending, life.runs), (false, vec![me]));
+    let life = control.attach(me).unwrap();
+    assert_eq!((life.ending, life.runs), (false, vec![me]));
+    assert!(control.detach(me).unwrap().ending);
+    server.stop().unwrap();
+}
+
+#[test]
 fn another_version_is_refused_in_one_line_that_names_both_and_changes_nothing() {
     let place = Place::new();
     let server = place.start();

@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 const OTHER_START: Duration = Duration::from_secs(30);
 /// How long a bridge may take until it says who it is.
 const FIRST_ANSWER: Duration = Duration::from_secs(5);
+/// As many bridges in a row may be told to end by others right after they were started for us.
+const LOST_STARTS: u32 = 5;
 /// Pause between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -121,6 +123,7 @@ impl Bridge {
         until: Until,
         ask: impl Fn(&mut Control) -> Result<LifetimeStatus, AdminError>,
     ) -> Result<Bridge, Fault> {
+        let began = Instant::now();
         loop {
             let mut bridge = match Bridge::find(place)? {
                 Some(bridge) => bridge,
@@ -128,8 +131,15 @@ impl Bridge {
             };
             // Before it is asked, or it could be gone and its id be somebody else's.
             let process = sys::Process::open(bridge.pid).ok();
-            if !ask(&mut bridge.control)?.ending {
-                return Ok(bridge);
+            match ask(&mut bridge.control) {
+                Ok(life) if !life.ending => return Ok(bridge),
+                Ok(_) => {}
+                Err(e) if e.is_loss() && began.elapsed() < OTHER_START => {
+                    // It ended before it could say so.
+                    std::thread::sleep(LOOK_AGAIN);
+                    continue;
+                }
+                Err(e) => return Err(e.into()),
             }
             // Another run was its last one. It is on its way out; the next one is ours.
             drop(bridge);
@@ -165,13 +175,27 @@ impl Bridge {
             None => instance.join("bridge.log"),
         };
         let started = Instant::now();
+        let mut lost = 0;
         loop {
             // Another run may be starting one, or the last one is just ending.
             if let Some(bridge) = other_bridge(place, &instance, started)? {
                 return Ok(bridge);
             }
             let (failure, message) = match try_start(place, until, &log_path)? {
-                StartReport::Ready => break,
+                StartReport::Ready => match Bridge::find(place)? {
+                    Some(mut bridge) => {
+                        bridge.is_ours = true;
+                        return Ok(bridge);
+                    }
+                    None if lost < LOST_STARTS => {
+                        lost += 1;
+                        continue;
+                    }
+                    None => {
+                        return Err(fault("the bridge has started but does not answer")
+                            .hint(format!("its log is {}", log_path.display())));
+                    }
+                },
                 StartReport::Failed { failure, message } => (failure, message),
             };
             // Another run that looks at the lock is enough for that.
@@ -181,12 +205,6 @@ impl Bridge {
                     .hint(format!("its log is {}", log_path.display())));
             }
         }
-        let mut bridge = Bridge::find(place)?.ok_or_else(|| {
-            fault("the bridge has started but does not answer")
-                .hint(format!("its log is {}", log_path.display()))
-        })?;
-        bridge.is_ours = true;
-        Ok(bridge)
     }
 
     /// Is its process there?
@@ -265,9 +283,11 @@ fn spawn(place: &Place, until: Until, log_path: &Path) -> Result<(Child, OwnedFd
         .stdin(writer)
         .stdout(copy)
         .stderr(log);
-    if until == Until::Down {
-        command.arg("--stay");
-    }
+    match until {
+        Until::Down => command.arg("--stay"),
+        // Another run could find it, use it and leave before we have asked it to live on.
+        Until::LastRun => command.args(["--run", &std::process::id().to_string()]),
+    };
     sys::in_new_session(&mut command);
     let child = command
         .spawn()

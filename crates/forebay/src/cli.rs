@@ -370,4 +370,7 @@ pub struct BridgeArgs {
     /// Live until `forebay down`, not only as long as a run needs the bridge.
     #[arg(long)]
     pub stay: bool,
+    /// The process of the run that starts it, and that uses it from the beginning.
+    #[arg(long, value_name = "PID")]
+    pub run: Option<u32>,
 }

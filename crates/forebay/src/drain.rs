@@ -49,13 +49,34 @@ pub fn drain(
     naming: Naming,
 ) -> Result<Drained, Fault> {
     let mut watcher = Watcher::new();
-    bridge.control.drain(DrainRequest {
-        keep: options.keep,
-        rate: options.drain_rate,
-        workers: Some(options.drain_workers),
-        patience_ms: patience.as_millis() as u64,
-    })?;
-    let status = watcher.watch(bridge)?;
+    if bridge.control.drain_status()?.state == DrainState::Running {
+        // Somebody else's. It may have passed what was written last.
+        let status = watcher.watch(bridge)?;
+        if watcher.asked_to_stop {
+            return named(bridge, status, naming);
+        }
+    }
+    let asked = Instant::now();
+    loop {
+        bridge.control.drain(DrainRequest {
+            keep: options.keep,
+            rate: options.drain_rate,
+            workers: Some(options.drain_workers),
+            patience_ms: patience.as_millis() as u64,
+        })?;
+        let status = watcher.watch(bridge)?;
+        let drained = named(bridge, status, naming)?;
+        // Another drain that began a moment before ours waits for open files as long as it was told to.
+        let is_open = |left: &Left| matches!(left.reason, Reason::Open);
+        let goes_on = drained.named.iter().any(is_open) && asked.elapsed() < patience;
+        if !goes_on || watcher.asked_to_stop {
+            return Ok(drained);
+        }
+    }
+}
+
+/// How a drain ended, with names of what it has left.
+fn named(bridge: &mut Bridge, status: DrainStatus, naming: Naming) -> Result<Drained, Fault> {
     let mut drained = Drained {
         status,
         named: Vec::new(),

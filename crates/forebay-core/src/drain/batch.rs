@@ -276,9 +276,11 @@ impl Batch {
     fn looked(&mut self, seen: Vec<Work<Option<Attr>>>, planted: Option<Mutation>) {
         let mut seen = seen.into_iter();
         for (candidate, fate) in good(&mut self.few) {
-            for ((_, record), found) in candidate.task.ready.iter().zip(seen.by_ref()) {
+            for ((path, record), found) in candidate.task.ready.iter().zip(seen.by_ref()) {
                 match found {
-                    Ok(Some(_)) if !is_ours(record) && !Mutation::ReplacesStrangers.is(planted) => {
+                    Ok(Some(_))
+                        if !is_ours(path, record) && !Mutation::ReplacesStrangers.is(planted) =>
+                    {
                         *fate = Fate::Failed(Reason::Blocked(STRANGER.to_owned()), true);
                     }
                     Ok(_) => {}

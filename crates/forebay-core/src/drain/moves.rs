@@ -34,7 +34,8 @@ pub(super) enum What {
     Clear,
     /// Something renamed takes its final name.
     Place,
-    /// A directory made in the buffer comes into being.
+    /// A directory made in the buffer comes into being. Its mark says already that it is on the PFS: whatever
+    /// becomes of us, a directory that was made is known, and goes with its name.
     MakeDir,
 }
 
@@ -60,6 +61,9 @@ enum State {
     Looking,
     Act(Act),
     Acting,
+    /// The PFS says that it has failed, and may have done it.
+    Doubt,
+    Doubting,
     Finish,
     Finishing,
     End,
@@ -78,6 +82,10 @@ pub(super) struct Move {
     marked: Vec<(TreePath, Record)>,
     /// The work needs no mark.
     is_unmarked: bool,
+    /// A directory that hides something is made when that is gone: a record speaks of one of the two alone.
+    makes_dir: bool,
+    /// What failed may have been done all the same.
+    is_doubtful: bool,
     outcome: Result<(), Option<Reason>>,
     tries: u32,
 }
@@ -92,6 +100,8 @@ impl Move {
             reads: ReadSet::default(),
             marked: Vec::new(),
             is_unmarked: false,
+            makes_dir: what == What::MakeDir,
+            is_doubtful: false,
             outcome: Ok(()),
             tries: 0,
         }
@@ -115,6 +125,12 @@ impl Move {
             // Only another pass can have marked it: ours are resumed first.
             self.state = State::Wait;
             return Ok(());
+        }
+        if self.makes_dir {
+            self.what = match record.kind == Kind::Dir && record.hides.is_some() {
+                true => What::Clear,
+                false => What::MakeDir,
+            };
         }
         match self.what {
             What::Evacuate => self.begin_evacuation(record, facts),
@@ -315,6 +331,26 @@ impl Move {
         self.state = State::Finish;
     }
 
+    /// The record as its mark leaves it.
+    fn marks(&self, path: TreePath, record: Record) -> Update {
+        let mut update = Update::marked(path, record, Some(Transit::Placing));
+        if let (What::MakeDir, Some(after)) = (self.what, &mut update.after) {
+            after.drained = Some(OURS);
+        }
+        update
+    }
+
+    /// The record as it is when the work has failed. Of a directory that may be there it goes on saying so.
+    fn unmarks(&self, path: TreePath, record: Record) -> Update {
+        let mut update = Update::marked(path, record, None);
+        if let (What::MakeDir, false, Some(after)) =
+            (self.what, self.is_doubtful, &mut update.after)
+        {
+            after.drained = None;
+        }
+        update
+    }
+
     /// The commit of what the work came to, and the taking back of the marks.
     fn conclude(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<Option<Act>> {
         if let Err(reason) = &self.outcome
@@ -327,7 +363,7 @@ impl Move {
             let marked = self.marked.iter().cloned();
             marked
                 .filter(|(_, record)| record.transit.is_some())
-                .map(|(path, record)| Update::marked(path, record, None))
+                .map(|(path, record)| self.unmarks(path, record))
                 .collect()
         } else if let Some(way) = &self.way {
             let is_final = self.what == What::Place;
@@ -360,8 +396,10 @@ impl Move {
         match self.what {
             What::Evacuate => sheet.has_evacuated = true,
             What::Place => sheet.tally.renamed += 1,
+            What::Clear if self.makes_dir => self.state = State::Begin,
             What::Clear | What::MakeDir => {}
         }
+        self.is_unmarked = false;
     }
 
     /// The PFS has been changed.
@@ -402,6 +440,14 @@ fn after(what: What, before: &Record) -> Option<Record> {
     }
 }
 
+/// Does a network file system say so of what it has done, when the answer was lost?
+fn may_be_done(errno: i32) -> bool {
+    matches!(
+        errno,
+        libc::EIO | libc::ETIMEDOUT | libc::EINTR | libc::ESTALE | libc::EREMOTEIO | libc::ENOTCONN
+    )
+}
+
 pub(super) fn is_dir(attr: &Attr) -> bool {
     attr.mode & libc::S_IFMT == libc::S_IFDIR
 }
@@ -440,7 +486,11 @@ impl Job for Move {
                 if made.is_ok() {
                     sheet.note_unsynced(&self.path);
                 }
+                let doubt = made.is_err_and(|trouble| may_be_done(trouble.errno));
                 self.finish(made.map(drop));
+                if doubt && !self.is_unmarked {
+                    self.state = State::Doubt;
+                }
                 if self.is_unmarked {
                     // The record says it already.
                     if let Err(Some(reason)) = self.outcome.clone() {
@@ -448,6 +498,13 @@ impl Job for Move {
                     }
                     self.state = State::End;
                 }
+            }
+            (State::Doubting, Got::Seen(seen)) => {
+                // What can't be seen may be there.
+                let seen = seen.into_iter().next();
+                self.is_doubtful =
+                    !matches!(seen, Some(Ok(found)) if !found.is_some_and(|a| is_dir(&a)));
+                self.state = State::Finish;
             }
             (State::Finishing, Got::Verdict(Verdict::Committed)) => self.concluded(sheet),
             // Nobody else changes what is marked; what speaks of something in it may have changed.
@@ -481,7 +538,7 @@ impl Job for Move {
                         .marked
                         .iter()
                         .cloned()
-                        .map(|(path, r)| Update::marked(path, r, Some(Transit::Placing)))
+                        .map(|(path, r)| self.marks(path, r))
                         .collect();
                     let reads = self.reads.clone();
                     let (commit, marked) = commit_of(facts, reads, updates, Vec::new());
@@ -494,6 +551,10 @@ impl Job for Move {
                     let act = act.clone();
                     self.state = State::Acting;
                     return Ok(Some(act));
+                }
+                State::Doubt => {
+                    self.state = State::Doubting;
+                    return Ok(Some(Act::Look(vec![self.path.clone()])));
                 }
                 State::Finish => {
                     if let Some(act) = self.conclude(facts, sheet)? {

@@ -58,6 +58,8 @@ enum Told {
     Nothing,
     /// Something is under its name that is ours.
     Ours,
+    /// The directory that was to be made is not there.
+    NotMade,
     /// What was renamed has got there.
     Arrived { from: TreePath, to: TreePath },
 }
@@ -84,8 +86,9 @@ impl Resume {
         match (record.kind, &record.origin) {
             _ if record.transit == Some(Transit::Releasing) => Vec::new(),
             (Kind::Moved, Some(from)) => vec![from.clone(), self.target(record, from)],
-            _ if is_ours(record) => Vec::new(),
-            (Kind::Dir, _) => vec![self.path.clone()],
+            // It was being made, and its mark says that it is there.
+            (Kind::Dir, _) if record.hides.is_none() => vec![self.path.clone()],
+            _ if is_ours(&self.path, record) => Vec::new(),
             _ if has_contents(record) => {
                 let temporary = copy_path(&self.path, record.object.oid);
                 vec![self.path.clone(), temporary]
@@ -111,6 +114,7 @@ impl Resume {
                 to: self.target(record, from),
             },
             (Kind::Dir, _, [Some(attr)]) if is_dir(attr) => Told::Ours,
+            (Kind::Dir, _, [_]) => Told::NotMade,
             // The copy is no more where it was made, so it is what is there. Where it still is, somebody
             // else has put there what is there.
             (kind, _, [Some(_), None]) if kind != Kind::Moved => Told::Ours,
@@ -169,8 +173,16 @@ impl Job for Resume {
                         told => {
                             let path = self.path.clone();
                             let mut update = Update::marked(path, record.clone(), None);
-                            if let (Told::Ours, Some(after)) = (told, &mut update.after) {
-                                after.drained = Some(OURS);
+                            if let Some(after) = &mut update.after {
+                                match told {
+                                    Told::Ours => {
+                                        // One record speaks of one place.
+                                        after.hides = None;
+                                        after.drained = Some(OURS);
+                                    }
+                                    Told::NotMade => after.drained = None,
+                                    Told::Nothing | Told::Arrived { .. } => {}
+                                }
                             }
                             vec![update]
                         }

@@ -50,9 +50,9 @@ pub(super) fn is_still_there(record: &Record, now: &Attr, found: Option<&Attr>) 
 }
 
 /// Is what the PFS has under the name of this record ours, so that it may be replaced? Else a stranger has
-/// put something of his own there.
-pub(super) fn is_ours(record: &Record) -> bool {
-    record.hides.is_some() || record.drained.is_some()
+/// put something of his own there. (What was renamed with its directory hides its old place, not this one.)
+pub(super) fn is_ours(path: &TreePath, record: &Record) -> bool {
+    record.hides.as_ref() == Some(path) || record.drained.is_some()
 }
 
 /// Has it contents of its own?

@@ -102,7 +102,7 @@ impl Context<'_> {
             },
             Node::Lower(lower, attr) => match type_of(attr) {
                 libc::S_IFLNK => errno(libc::ELOOP),
-                libc::S_IFREG if write && self.stages(attr, flags) => {
+                libc::S_IFREG if write && self.stages(lower, attr, flags) => {
                     self.stage(found, lower, attr, flags)
                 }
                 libc::S_IFREG | libc::S_IFDIR => {
@@ -131,10 +131,12 @@ impl Context<'_> {
 
     /// Size policy: small files are staged, large ones written in place. What is
     /// truncated anyway costs no copy. A file with several names on the PFS is
-    /// written in place, too: a copy under one of them would leave the others behind.
-    pub(super) fn stages(&self, attr: &Attr, flags: i32) -> bool {
+    /// written in place, too: a copy under one of them would leave the others behind. So is
+    /// a file that somebody has open in place, for whatever: all who have it open see one file.
+    pub(super) fn stages(&self, lower: &TreePath, attr: &Attr, flags: i32) -> bool {
         attr.nlink <= 1
             && (flags & libc::O_TRUNC != 0 || attr.size <= self.settings.stage_limit_bytes)
+            && !self.facts.is_held_in_place(lower)
     }
 
     /// Copies a PFS file into the buffer, so that it can be written there.
@@ -187,7 +189,7 @@ impl Context<'_> {
         match &node {
             Node::Born(record) => Ok(grant(GrantTarget::Object(record.object), o_path)),
             Node::Lower(lower, attr) => {
-                if for_write && type_of(attr) == libc::S_IFREG && self.stages(attr, 0) {
+                if for_write && type_of(attr) == libc::S_IFREG && self.stages(lower, attr, 0) {
                     access::check(self.cred, attr, WRITE)?;
                     let (plan, object) = self.staged(&found, lower, attr, attr.size)?;
                     return Ok(plan.decide(Answer::Grant {

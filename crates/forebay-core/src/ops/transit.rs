@@ -158,6 +158,10 @@ impl Facts for Watch<'_> {
         self.facts.lower_list(path, after)
     }
 
+    fn is_held_in_place(&self, path: &TreePath) -> bool {
+        self.facts.is_held_in_place(path)
+    }
+
     fn fresh(&self, spec: &NewObject) -> Outcome<Fresh> {
         self.facts.fresh(spec)
     }

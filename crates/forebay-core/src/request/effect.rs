@@ -115,7 +115,8 @@ pub enum Effect {
         /// A name for the link, from the driver's count, is to be chosen for this object.
         of: ObjectName,
     },
-    /// Make a backing object; ends in [`super::Pending::made`].
+    /// Make a backing object; ends in [`super::Pending::made`]. A file of the PFS is copied only if nobody
+    /// has it open ([`super::Pending::held_in_place`]).
     Make {
         /// What to make.
         spec: Box<NewObject>,
@@ -128,7 +129,8 @@ pub enum Effect {
     WriteTimes,
     /// Open what is granted; ends in [`super::Pending::granted`].
     Grant(Granting),
-    /// Commit; ends in [`super::Pending::committed`] or [`super::Pending::fails`].
+    /// Commit; ends in [`super::Pending::committed`] or [`super::Pending::fails`]. If it names the copy of a file
+    /// that was granted in place since the copy was begun, it must not happen ([`super::Pending::held_in_place`]).
     Commit(Commit),
     /// The end.
     Finish(Finish),

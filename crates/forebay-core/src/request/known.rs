@@ -5,7 +5,7 @@ use crate::facts::{Attr, LowerPage};
 use crate::path::TreePath;
 use crate::record::{BridgeId, ObjectName, Record};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What other bridges hold below a directory.
@@ -30,6 +30,8 @@ pub struct Known {
     /// All pages that one decision needs: it begins anew with each of them. A part of a listing needs two at
     /// most, an empty directory all.
     lists: BTreeMap<TreePath, Vec<Arc<LowerPage>>>,
+    /// Files that somebody was found to have open.
+    held: BTreeSet<TreePath>,
     /// Of backing objects. A request is judged by one look at each: its steps follow each other
     /// within microseconds, and a look is a system call.
     objects: RefCell<Vec<(ObjectName, Attr)>>,
@@ -48,6 +50,7 @@ impl Known {
             self.attrs.clear();
             self.links.clear();
             self.lists.clear();
+            self.held.clear();
         }
     }
 
@@ -98,6 +101,14 @@ impl Known {
 
     pub(super) fn put_list(&mut self, path: TreePath, page: Arc<LowerPage>) {
         self.lists.entry(path).or_default().push(page);
+    }
+
+    pub(super) fn put_held(&mut self, path: TreePath) {
+        self.held.insert(path);
+    }
+
+    pub(super) fn is_held_in_place(&self, path: &TreePath) -> bool {
+        self.held.contains(path)
     }
 
     pub(super) fn put_object(&self, object: ObjectName, attr: Attr) {

@@ -267,6 +267,10 @@ impl Facts for Look<'_> {
         }
     }
 
+    fn is_held_in_place(&self, path: &TreePath) -> bool {
+        self.known.is_held_in_place(path)
+    }
+
     fn fresh(&self, spec: &NewObject) -> Outcome<Fresh> {
         match self.fresh.iter().find(|(made_for, _)| made_for == spec) {
             Some((_, fresh)) => Ok(*fresh),

@@ -88,6 +88,17 @@ impl Pending {
         }
     }
 
+    /// Somebody has the file of the PFS open that was to be copied, or got it while it was copied. Comes
+    /// instead of the outcome of [`super::Effect::Make`], or of [`super::Effect::Commit`], which has not happened.
+    pub fn held_in_place(&mut self, lower: TreePath) {
+        let stage = self.under_way();
+        assert!(
+            matches!(stage, Stage::Making(_) | Stage::Committing(_)),
+            "a copy was refused in {stage:?}"
+        );
+        self.known.put_held(lower);
+    }
+
     /// What it waited for has happened: the record at a path has changed, or the turn of another request has
     /// ended and what that has copied may be in the tables.
     pub fn woken(&mut self) {

@@ -524,3 +524,52 @@ fn what_is_known_of_others_is_asked_for_by_its_need() {
         "homes check what it relied on"
     );
 }
+
+/// Over a PFS with the file `f`, which is opened for writing, when its copy is to be made.
+fn about_to_copy() -> (Hand, Pending) {
+    let mut world = Hand::new();
+    let attr = Attr {
+        mode: libc::S_IFREG | 0o644,
+        nlink: 1,
+        ..Attr::default()
+    };
+    world.lower = Some(BTreeMap::from([(at("f"), attr)]));
+    let mut p = open("f", libc::O_RDWR);
+    let entered = world.step(&mut p);
+    assert!(matches!(entered, Effect::Enter { .. }), "{entered:?}");
+    p.has_turn(at("f"));
+    let made = world.step(&mut p);
+    assert!(matches!(made, Effect::Make { .. }), "{made:?}");
+    (world, p)
+}
+
+#[test]
+fn a_file_that_somebody_has_open_in_place_is_granted_in_place() {
+    let (world, mut p) = about_to_copy();
+    p.held_in_place(at("f"));
+    let opened = granting(world.step(&mut p));
+    assert_eq!(opened.target, GrantTarget::Lower(at("f")));
+    assert_eq!(opened.flags, libc::O_RDWR);
+    p.granted(Ok(()));
+    let finish = finished(world.step(&mut p));
+    assert!(finish.outcome.is_ok());
+    assert_eq!(finish.turn, Some(at("f")));
+}
+
+#[test]
+fn a_copy_of_what_was_granted_in_place_meanwhile_is_of_no_use() {
+    let (world, mut p) = about_to_copy();
+    p.made(Ok(Fresh::new(object(4), 4)));
+    let opened = granting(world.step(&mut p));
+    assert_eq!(opened.target, GrantTarget::Object(object(4)));
+    p.granted(Ok(()));
+    let commit = world.step(&mut p);
+    assert!(matches!(commit, Effect::Commit(_)), "{commit:?}");
+    p.held_in_place(at("f"));
+    let opened = granting(world.step(&mut p));
+    assert_eq!(opened.target, GrantTarget::Lower(at("f")));
+    p.granted(Ok(()));
+    let finish = finished(world.step(&mut p));
+    assert!(finish.outcome.is_ok());
+    assert_eq!(finish.unused, [Fresh::new(object(4), 4)]);
+}

@@ -72,12 +72,17 @@ type Outcome = Result<(), Trouble>;
 type Answer<'s> = AnswerWriter<&'s UnixStream>;
 
 impl Admin {
-    /// For a bridge that stays until it is told to end, or only as long as runs use it.
-    pub fn new(stays: bool) -> Self {
+    /// For a bridge that stays until it is told to end, or only as long as runs use it: this one from the beginning.
+    pub fn new(stays: bool, run: Option<u32>) -> Self {
+        let life = Life::new(stays);
+        if let Some(pid) = run {
+            // One that is gone already needs it no more.
+            let _ = life.attach(pid);
+        }
         Admin {
             drain: Mutex::new(Arc::new(Counters::new(false))),
             ended: Condvar::new(),
-            life: Life::new(stays),
+            life,
             watch: Once::new(),
             points: Arc::new(Points::from_env()),
             threads: Arc::default(),

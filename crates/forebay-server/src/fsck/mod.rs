@@ -82,6 +82,7 @@ pub fn fsck(instance: &Path, options: Options) -> Result<Report, Error> {
         log: Box::new(std::io::stderr()),
         pfs_may_wait: None,
         stay: true,
+        run: None,
     };
     report.recovered = !{
         let tables = Journaled::open(&instance.join("meta"))?;

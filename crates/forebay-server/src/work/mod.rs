@@ -8,7 +8,7 @@ mod arrival;
 mod reply;
 mod task;
 
-pub use task::{Outcome, Task};
+pub use task::{CopyOf, Outcome, Task};
 
 use crate::ServerHandle;
 use crate::answer::Answered;
@@ -39,6 +39,8 @@ pub struct Work {
     session: u64,
     /// Objects made for it.
     made: Vec<Made>,
+    /// What those are copies of that are copies.
+    copies: Vec<(ObjectName, CopyOf)>,
     /// What was opened for it.
     opened: Option<OwnedFd>,
 }
@@ -80,6 +82,7 @@ impl Work {
             pending: Pending::new(asked.request, caller),
             session: asked.session,
             made: Vec::new(),
+            copies: Vec::new(),
             opened: None,
         }))
     }
@@ -188,8 +191,22 @@ impl Work {
     ) {
         let Commit { batch, token, .. } = commit;
         let own = server.watermark().into_iter().collect();
-        match server.namespace.commit(turn, token, &batch, own) {
-            Ok(()) => {
+        let copy = self
+            .copies
+            .iter()
+            .find(|(object, _)| names(&batch, *object));
+        let may_happen =
+            || copy.is_none_or(|(_, of)| !server.in_place.was_granted_since(of.inode, of.since));
+        match server
+            .namespace
+            .commit(turn, token, &batch, own, may_happen)
+        {
+            Ok(false) => {
+                let held = copy.map(|(_, of)| of.lower.clone());
+                self.pending
+                    .held_in_place(held.expect("only a copy is refused"));
+            }
+            Ok(true) => {
                 server.wake_for(&batch);
                 for fresh in self.pending.committed(Verdict::Committed) {
                     // The descriptor of a new file is still to be granted.
@@ -244,6 +261,12 @@ impl Work {
                 }
                 Err(e) => self.pending.made(Err(e.raw_os_error())),
             },
+            Outcome::Copied(made, of) => {
+                self.copies.push((made.fresh.object, of));
+                self.pending.made(Ok(made.fresh));
+                self.made.push(made);
+            }
+            Outcome::Held(lower) => self.pending.held_in_place(lower),
         }
     }
 
@@ -293,6 +316,13 @@ impl Work {
         made.filter(|made| made.fresh.object == *object)
             .find_map(|made| made.fd.take())
     }
+}
+
+/// Does the batch put a record of this object into the tables?
+fn names(batch: &[Change], object: ObjectName) -> bool {
+    batch
+        .iter()
+        .any(|change| matches!(change, Change::Put { record, .. } if record.object == object))
 }
 
 /// A turn to copy ends, if there is one: those who waited for it go on.

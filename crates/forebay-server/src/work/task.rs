@@ -2,14 +2,16 @@
 //! wait, else on a thread that may block.
 
 use crate::ServerHandle;
+use crate::in_place::Inode;
 use crate::log::Cause;
 use forebay_core::facts::{LOWER_PAGE_ENTRIES, NewKind, NewObject};
 use forebay_core::ops::GrantTarget;
+use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
 use forebay_core::request::{Form, Granting, Looked, PfsLook};
 use forebay_objects::Made;
 use forebay_sys::Errno;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 /// One effect to be carried out.
@@ -41,6 +43,20 @@ pub enum Outcome {
     Granted(Result<Option<OwnedFd>, Errno>),
     /// A new object.
     Made(Result<Made, Errno>),
+    /// A copy of a file of the PFS that nobody had open.
+    Copied(Made, CopyOf),
+    /// It was not copied: somebody has it open.
+    Held(TreePath),
+}
+
+/// What a copy was made of.
+pub struct CopyOf {
+    /// Where it is on the PFS.
+    pub lower: TreePath,
+    /// Which file it is.
+    pub inode: Inode,
+    /// The number of grants in place when it was begun.
+    pub since: u64,
 }
 
 impl Task {
@@ -57,10 +73,16 @@ impl Task {
                 Outcome::TimesWritten
             }
             Task::Grant(granting) => Outcome::Granted(open(server, &granting)),
-            Task::Make { spec, open, link } => Outcome::Made(match (&spec.what, link) {
-                (NewKind::LinkTo(of), Some(link)) => make_link(server, *of, link, &spec),
-                _ => make(server, &spec, open),
-            }),
+            Task::Make { spec, open, link } => match (&spec.what, link) {
+                (NewKind::LinkTo(of), Some(link)) => {
+                    Outcome::Made(make_link(server, *of, link, &spec))
+                }
+                (NewKind::Staged { lower, bytes }, _) => {
+                    let copied = copy(server, &spec, lower, *bytes);
+                    copied.unwrap_or_else(|e| Outcome::Made(Err(e)))
+                }
+                _ => Outcome::Made(make(server, &spec, open)),
+            },
         }
     }
 }
@@ -105,30 +127,68 @@ fn open(server: &ServerHandle, granting: &Granting) -> Result<Option<OwnedFd>, E
         GrantTarget::Object(object) => server.objects.open_object(*object, granting.flags),
         GrantTarget::Lower(path) => {
             server.lower.flush_touch(path);
-            server.lower.open(path, granting.flags)
+            let file = server.lower.open(path, granting.flags)?;
+            if granting.flags & libc::O_PATH == 0 {
+                server.in_place.note(&file);
+            }
+            Ok(file)
         }
     }
     .map(Some)
 }
 
-/// A new object, or a spare file as one. Where there is no room for one, the spare files make some.
+/// A new object, or a spare file as one.
 fn make(server: &ServerHandle, spec: &NewObject, open: Option<i32>) -> Result<Made, Errno> {
     if let Some(made) = reuse(server, spec, open) {
         return Ok(made);
     }
-    let made = match server.objects.make(spec, open, &server.lower) {
+    with_room(server, || server.objects.make(spec, open, None))
+}
+
+/// A copy of a file of the PFS, unless somebody has that open.
+fn copy(
+    server: &ServerHandle,
+    spec: &NewObject,
+    lower: &TreePath,
+    bytes: u64,
+) -> Result<Outcome, Errno> {
+    let is_network = server.lower.may_wait();
+    with_room(server, || {
+        let file = server
+            .lower
+            .open(lower, libc::O_RDONLY | libc::O_NONBLOCK)?;
+        if forebay_sys::stat(file.as_fd(), b"")?.mode & libc::S_IFMT != libc::S_IFREG {
+            return Err(Errno::STALE);
+        }
+        let Some(original) = server.in_place.unless_held(file, is_network)? else {
+            return Ok(Outcome::Held(lower.clone()));
+        };
+        let made = server
+            .objects
+            .make(spec, None, Some(original.file.as_fd()))?;
+        server.counters.staged(bytes);
+        Ok(Outcome::Copied(
+            made,
+            CopyOf {
+                lower: lower.clone(),
+                inode: original.inode,
+                since: original.since,
+            },
+        ))
+    })
+}
+
+/// Makes something. If there is no room for it, the spare files make some.
+fn with_room<T>(server: &ServerHandle, make: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+    match make() {
         Err(Errno::NOSPC | Errno::DQUOT) => {
             for object in server.objects.drop_spares() {
                 server.namespace.object_gone(object);
             }
-            server.objects.make(spec, open, &server.lower)
+            make()
         }
         other => other,
-    };
-    if let (NewKind::Staged { bytes, .. }, Ok(_)) = (&spec.what, &made) {
-        server.counters.staged(*bytes);
     }
-    made
 }
 
 /// A new file that is a spare one, if there is one of use.

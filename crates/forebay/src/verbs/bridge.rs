@@ -26,6 +26,7 @@ pub fn bridge(args: &cli::BridgeArgs) -> Result<u8, Fault> {
     };
     let outcome = Config::new(&args.root, &args.storage).and_then(|mut config| {
         config.stay = args.stay;
+        config.run = args.run;
         forebay_server::run(config, |_| say(StartReport::Ready))
     });
     match outcome {

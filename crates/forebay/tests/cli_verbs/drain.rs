@@ -1,7 +1,7 @@
 //! `forebay drain` and `forebay fsck`: after runs, after crashes, and again.
 
 use crate::common;
-use crate::stage::{Stage, finish, tree};
+use crate::stage::{Stage, finish, start, tree, wait};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -234,4 +234,26 @@ fn a_check_of_a_bridge_that_runs_is_refused() {
         .ends_with(0);
     let report: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(report[0]["sound"], true);
+}
+
+#[test]
+fn a_run_that_ends_during_somebody_elses_drain_is_drained_all_the_same() {
+    let stage = Stage::new();
+    stage.say(&["up", "--buffer", "pfs"]).ends_with(0);
+    stage
+        .script(&["--no-drain"], "head -c 3000000 /dev/zero > pfs/large")
+        .ends_with(0);
+    let slow = ["drain", "--buffer", "pfs", "--drain-rate", "1M"];
+    let drain = start(stage.forebay(&slow));
+    stage.wait_for("a copy on the PFS", || {
+        stage
+            .on_pfs()
+            .keys()
+            .any(|name| name.starts_with(".forebay-"))
+    });
+    // The drain has been through the names already.
+    stage.script(&[], "echo new > pfs/new").ends_with(0);
+    assert_eq!(stage.on_pfs()["new"], "new\n");
+    wait(drain);
+    stage.say(&["down", "--buffer", "pfs"]).ends_with(0);
 }

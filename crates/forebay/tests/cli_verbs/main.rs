@@ -6,6 +6,7 @@ mod common;
 mod bridges;
 mod drain;
 mod formats;
+mod one_file;
 mod run;
 mod stage;
 mod wrong;

@@ -123,6 +123,15 @@ impl World {
             Act::Fetch(need) => panic!("one bridge needs nothing of others: {need:?}"),
             Act::Commit(commit) => Got::Verdict(self.commit(commit)),
             Act::Examine(objects) => Got::Attrs(objects.iter().map(|o| self.attr(o.oid)).collect()),
+            Act::Look(paths) if self.is_blind => {
+                let refused = |_| {
+                    Err(Trouble {
+                        operation: "stat",
+                        errno: libc::EIO,
+                    })
+                };
+                Got::Seen(paths.iter().map(refused).collect())
+            }
             Act::Look(paths) => {
                 Got::Seen(paths.iter().map(|path| Ok(self.lower_attr(path))).collect())
             }
@@ -144,7 +153,13 @@ impl World {
                 })),
                 None => {
                     self.pfs.insert(path.clone(), Node::Dir);
-                    Got::Made(Ok(true))
+                    Got::Made(match self.loses_answers {
+                        true => Err(Trouble {
+                            operation: "mkdir",
+                            errno: libc::EIO,
+                        }),
+                        false => Ok(true),
+                    })
                 }
             },
             Act::Copy { copies, .. } => {

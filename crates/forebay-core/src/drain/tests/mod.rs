@@ -2,6 +2,7 @@
 //! crashes, and in the end the PFS is the view.
 
 mod acts;
+mod directories;
 mod model;
 
 use super::*;

@@ -86,6 +86,10 @@ pub(super) struct World {
     pub(super) next: Cell<u64>,
     /// Operations on the PFS fail with this errno.
     pub(super) broken: Option<i32>,
+    /// Nothing can be seen on the PFS.
+    pub(super) is_blind: bool,
+    /// A directory is made on the PFS, and the answer is lost.
+    pub(super) loses_answers: bool,
 }
 
 fn key_order(a: &TreePath, b: &TreePath) -> std::cmp::Ordering {

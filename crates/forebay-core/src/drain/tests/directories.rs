@@ -1,0 +1,135 @@
+//! A directory that a drain has made on the PFS is never forgotten: if a program removes it from the buffer, it goes.
+
+use super::*;
+
+/// Drives a pass as far as `goes_on` lets it; true if it came to its end.
+fn drive_while(
+    drain: &mut Drain,
+    world: &mut World,
+    mut goes_on: impl FnMut(&mut World, &Act) -> bool,
+) -> bool {
+    loop {
+        match drain.next(world).unwrap() {
+            Next::End => return true,
+            Next::Wait => panic!("one act at a time"),
+            Next::Act(ticket, act) => {
+                let got = world.carry_out(&act);
+                drain.done(ticket, got);
+                if !goes_on(world, &act) {
+                    return false;
+                }
+            }
+        }
+    }
+}
+
+fn drain_the_rest(world: &mut World, what: &str) {
+    let mut view = world.view();
+    drain_all(world, &mut view, &mut Rng::new(1), what);
+}
+
+#[test]
+fn a_pass_that_dies_after_any_act_leaves_no_directory_that_a_program_removes() {
+    for is_blind in [false, true] {
+        for acts in 1..40 {
+            let mut world = World::default();
+            world.create(&p("d"), Node::Dir);
+            let mut done = 0;
+            drive_while(&mut Drain::new(terms(1)), &mut world, |_, _| {
+                done += 1;
+                done < acts
+            });
+            // The PFS may not answer when the next bridge starts.
+            world.is_blind = is_blind;
+            let mut view = world.view();
+            resume(&mut world, &mut view, &mut Rng::new(1));
+            world.is_blind = false;
+            world.remove(&p("d"));
+            drain_the_rest(&mut world, &format!("{acts} acts, blind: {is_blind}"));
+            assert_eq!(world.pfs, Tree::new(), "{acts} acts, blind: {is_blind}");
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_was_made_though_the_pfs_said_otherwise_is_removed_with_its_name() {
+    for is_blind in [false, true] {
+        let mut world = World::default();
+        world.create(&p("d"), Node::Dir);
+        world.loses_answers = true;
+        let mut drain = Drain::new(terms(1));
+        drive_while(&mut drain, &mut world, |world, act| {
+            assert_eq!(
+                world.pfs.len(),
+                usize::from(world.pfs.contains_key(&p("d")))
+            );
+            !matches!(act, Act::MakeDir(_))
+        });
+        world.is_blind = is_blind;
+        assert!(drive_while(&mut drain, &mut world, |_, _| true));
+        (world.loses_answers, world.is_blind) = (false, false);
+        world.remove(&p("d"));
+        drain_the_rest(&mut world, "after the answer was lost");
+        assert_eq!(world.pfs, Tree::new());
+    }
+}
+
+#[test]
+fn a_file_of_somebody_else_in_the_place_of_a_directory_is_not_taken_for_it() {
+    let mut world = World::default();
+    world.create(&p("d"), Node::Dir);
+    world.pfs.insert(p("d"), Node::File(7));
+    let mut drain = Drain::new(terms(1));
+    assert!(drive_while(&mut drain, &mut world, |_, _| true));
+    assert_eq!(drain.report().left.len(), 1);
+    world.remove(&p("d"));
+    drain_the_rest(&mut world, "beside a stranger");
+    assert_eq!(world.pfs, Tree::from([(p("d"), Node::File(7))]));
+}
+
+#[test]
+fn what_is_renamed_at_any_moment_of_a_pass_and_then_removed_leaves_nothing() {
+    for (node, acts) in [Node::Dir, Node::File(1)]
+        .into_iter()
+        .flat_map(|node| (1..60).map(move |acts| (node, acts)))
+    {
+        for crash in 0..30 {
+            let what = format!("{node:?}, renamed after {acts} acts, dead after {crash} more");
+            // A name that a walk meets after that of the directory.
+            let mut world = World {
+                pfs: Tree::from([(p("z"), Node::Dir)]),
+                ..World::default()
+            };
+            world.create(&p("d"), Node::Dir);
+            world.create(&p("d/s"), node);
+            let keep = Terms {
+                keep: true,
+                ..terms(1)
+            };
+            assert!(drive_while(
+                &mut Drain::new(keep.clone()),
+                &mut world,
+                |_, _| true
+            ));
+            let mut done = 0;
+            let ended = drive_while(&mut Drain::new(keep), &mut world, |world, _| {
+                done += 1;
+                if done == acts && world.is_free(&p("d")) && world.is_free(&p("z/e")) {
+                    world.rename(&p("d"), &p("z/e"));
+                }
+                done < acts + crash
+            });
+            if !ended {
+                let mut view = world.view();
+                resume(&mut world, &mut view, &mut Rng::new(1));
+            }
+            if !world.view().contains_key(&p("z/e/s")) {
+                continue;
+            }
+            world.remove(&p("z/e/s"));
+            drain_the_rest(&mut world, &what);
+            let left = Tree::from([(p("z"), Node::Dir), (p("z/e"), Node::Dir)]);
+            assert_eq!(world.pfs, left, "{what}");
+        }
+    }
+}
