@@ -86,6 +86,10 @@ pub(super) struct World {
     pub(super) next: Cell<u64>,
     /// Operations on the PFS fail with this errno.
     pub(super) broken: Option<i32>,
+    /// So many looks at the PFS fail, the next ones.
+    pub(super) blind: u32,
+    /// Objects whose labels say that nothing is hidden, since they were written last.
+    pub(super) unhidden: BTreeSet<ObjectName>,
 }
 
 fn key_order(a: &TreePath, b: &TreePath) -> std::cmp::Ordering {
@@ -335,6 +339,7 @@ impl World {
                 r.hides = Some(at.clone());
             }
             r.version = self.number();
+            self.unhidden.remove(&r.object);
             self.put(at.rebase(from, to).unwrap(), r);
         }
         self.delete(from);
@@ -343,6 +348,7 @@ impl World {
             self.put(from.clone(), record);
         }
         let version = self.number();
+        self.unhidden.remove(&moved.object);
         self.put(
             to.clone(),
             Record {
