@@ -369,6 +369,25 @@ fn what_was_renamed_and_cannot_leave_its_place_is_not_replaced() {
 }
 
 #[test]
+fn a_file_in_place_of_a_directory_that_is_still_there_gets_none_of_its_names() {
+    let mut world = World {
+        pfs: Tree::from([(p("b"), Node::Dir)]),
+        ..World::default()
+    };
+    world.create(&p("a"), Node::File(1));
+    world.remove(&p("b"));
+    assert!(world.link(&p("a"), &p("b")));
+    let mut view = world.view();
+    let mut rng = Rng::new(1);
+    // The look at what is to go.
+    world.blind = 1;
+    let pass = Drain::new(terms(1));
+    drive(pass, &mut world, &mut view, &mut rng, &CALM).unwrap();
+    assert_eq!(world.pfs, Tree::from([(p("b"), Node::Dir)]));
+    drain_all(&mut world, &mut view, &mut rng, "when it can be looked at");
+}
+
+#[test]
 fn what_is_open_is_kept_alone_and_goes_with_the_next_pass() {
     let mut world = World::default();
     world.create(&p("d"), Node::Dir);
