@@ -39,7 +39,7 @@ pub struct Pass<'g> {
 /// Makes the tables say what the PFS shows, after a drain that was killed in between.
 ///
 /// # Errors
-/// The tables failed.
+/// The tables failed, or the PFS can't be looked at where the drain was killed.
 pub fn resume(ground: Ground<'_>) -> Result<(), Halt> {
     let counters = Counters::new(true);
     let points = Points::none();

@@ -5,7 +5,7 @@ use super::persist::{clear, owned_key, set};
 use super::{Bridge, locks};
 use crate::home::{hash_bytes, mix};
 use crate::path::TreePath;
-use crate::record::BridgeId;
+use crate::record::{BridgeId, Kind, Record};
 use crate::table::Change;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -70,10 +70,20 @@ impl Bridge {
                 parts.entry(self.membership.home(path)).or_default();
             }
         }
-        let ended = ended(reads, &parts);
+        let mut ended = ended(reads, &parts);
+        if !reads.ranges.is_empty() {
+            ended.extend(covered(&parts));
+        }
+        let changes = parts.values().flat_map(|p| &p.changes);
+        let begun: BTreeSet<_> = changes
+            .filter_map(|change| match change {
+                Change::Put { path, .. } => Some(path.clone()),
+                _ => None,
+            })
+            .collect();
         for (bridge, part) in &mut parts {
             part.ended = ended.clone();
-            self.add_reads(*bridge, part, reads);
+            self.add_reads(*bridge, part, reads, &begun);
             for range in &reads.ranges {
                 if let Some((_, digest)) = range.seen.iter().find(|(b, _)| b == bridge) {
                     part.ranges.push((range.dir.clone(), *digest));
@@ -95,13 +105,22 @@ impl Bridge {
         }
     }
 
-    /// What `bridge` has to check: its own records, and the directories above what it writes.
-    fn add_reads(&self, bridge: BridgeId, part: &mut Part, reads: &ReadSet) {
+    /// What `bridge` has to check: its own records, and the directories above what it writes, but for those that `begin`
+    /// with the transaction.
+    fn add_reads(
+        &self,
+        bridge: BridgeId,
+        part: &mut Part,
+        reads: &ReadSet,
+        begin: &BTreeSet<TreePath>,
+    ) {
         let written: BTreeSet<_> = locks::paths(&part.changes).collect();
         for (path, seen) in &reads.records {
             if self.membership.home(path) == bridge {
                 part.reads.push((path.clone(), seen.version));
-            } else if lies_below(path, written.range(first_below(path)..).copied().next()) {
+            } else if !begin.contains(path)
+                && lies_below(path, written.range(first_below(path)..).copied().next())
+            {
                 part.above.push((path.clone(), incarnation(reads, path)));
             }
         }
@@ -127,6 +146,36 @@ fn incarnation(reads: &ReadSet, path: &TreePath) -> u64 {
         (Some(version), _) => version,
         (None, Some((parent, name))) => mix(incarnation(reads, &parent), hash_bytes(name)),
         (None, None) => 0,
+    }
+}
+
+/// Directories that begin and end with the transaction: a directory of the PFS gets a new path together with a record
+/// in it. Whoever sees the one and has missed the other takes it for a directory that has no record.
+fn covered(parts: &BTreeMap<BridgeId, Part>) -> Vec<(TreePath, u64)> {
+    let puts = parts.values().flat_map(|p| &p.changes);
+    let puts: BTreeMap<_, _> = puts
+        .filter_map(|change| match change {
+            Change::Put { path, record } => Some((path, record)),
+            _ => None,
+        })
+        .collect();
+    let paths = puts.keys().filter_map(|path| {
+        let (parent, name) = path.split()?;
+        let dir = moved_incarnation(&puts, &parent)?;
+        Some(((*path).clone(), mix(dir, hash_bytes(name))))
+    });
+    paths.collect()
+}
+
+/// The incarnation of a directory of the PFS at `path`, if it is or lies in one that these records have moved.
+fn moved_incarnation(puts: &BTreeMap<&TreePath, &Record>, path: &TreePath) -> Option<u64> {
+    match puts.get(path) {
+        Some(record) => (record.kind == Kind::Moved).then_some(record.version),
+        None => {
+            let (parent, name) = path.split()?;
+            let dir = moved_incarnation(puts, &parent)?;
+            Some(mix(dir, hash_bytes(name)))
+        }
     }
 }
 

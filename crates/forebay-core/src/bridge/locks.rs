@@ -19,6 +19,8 @@ pub(super) struct Locks {
     objects: BTreeMap<ObjectName, TxnId>,
     /// Nobody else may write below these.
     ranges: Vec<(TreePath, TxnId)>,
+    /// Directories that are about to end, in their incarnations: nothing may be made in them.
+    ending: Vec<((TreePath, u64), TxnId)>,
 }
 
 /// Paths that a batch writes.
@@ -46,6 +48,7 @@ impl Locks {
         self.paths.is_empty()
             && self.reads.is_empty()
             && self.ranges.is_empty()
+            && self.ending.is_empty()
             && self.objects.is_empty()
     }
 
@@ -55,6 +58,8 @@ impl Locks {
         }
         let ranges = part.ranges.iter().map(|(dir, _)| (dir.clone(), txn));
         self.ranges.extend(ranges);
+        let ending = part.ended.iter().map(|dir| (dir.clone(), txn));
+        self.ending.extend(ending);
         self.take_changes(txn, &part.changes);
     }
 
@@ -75,6 +80,7 @@ impl Locks {
         });
         self.objects.retain(|_, t| *t != txn);
         self.ranges.retain(|(_, t)| *t != txn);
+        self.ending.retain(|(_, t)| *t != txn);
     }
 
     /// Is the record at `path` about to change?
@@ -91,6 +97,7 @@ impl Locks {
     pub(super) fn admit(&self, part: &Part) -> bool {
         !part.reads.iter().any(|(p, _)| self.holds(p))
             && !part.ranges.iter().any(|(dir, _)| self.holds_below(dir))
+            && !self.ending.iter().any(|(dir, _)| part.above.contains(dir))
             && self.admit_changes(&part.changes)
     }
 

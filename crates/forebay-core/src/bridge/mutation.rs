@@ -29,11 +29,12 @@ pub enum Mutation {
     PublishesWhatHasChanged,
     ReplacesStrangers,
     ClearsWithoutRemoving,
+    TruncatesBeforeItIsCertain,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 22] = [
+    pub const ALL: [Mutation; 23] = [
         Mutation::HomeSkipsVersionCheck,
         Mutation::ReplyBeforeCommit,
         Mutation::RenameAsTwoBatches,
@@ -56,6 +57,7 @@ impl Mutation {
         Mutation::PublishesWhatHasChanged,
         Mutation::ReplacesStrangers,
         Mutation::ClearsWithoutRemoving,
+        Mutation::TruncatesBeforeItIsCertain,
     ];
 
     /// Is this one planted? Asks only where bugs can be planted at all.

@@ -451,6 +451,59 @@ fn nothing_is_made_in_a_directory_that_has_ended() {
     }
 }
 
+#[test]
+fn nothing_is_made_in_a_directory_that_its_record_has_covered_since_it_moved() {
+    let mut net = Net::new(3);
+    let dir = net.path_at(1, "d");
+    let moved = Record {
+        kind: Kind::Moved,
+        ..record(0, 1)
+    };
+    let whiteout = Record {
+        kind: Kind::Whiteout,
+        ..record(0, 2)
+    };
+    let covered = dir.join(b"x");
+    let mut reads = ReadSet::default();
+    reads.saw(&dir, None);
+    reads.ranges.push(RangeRead {
+        dir: dir.clone(),
+        seen: vec![(BridgeId(1), 0), (BridgeId(2), 0)],
+    });
+    // A directory of the PFS gets this path, with what hides one of its directories.
+    let batch = vec![put(&dir, &moved), put(&covered, &whiteout)];
+    let token = Token { client: 7, seq: 7 };
+    let ticket = 1;
+    net.propose(
+        0,
+        Proposal {
+            ticket,
+            reads,
+            batch,
+            token,
+        },
+    );
+    net.settle();
+    assert_eq!(net.done, [(0, 1, Verdict::Committed)]);
+    let child = (0..)
+        .map(|n| covered.join(format!("c{n}").as_bytes()))
+        .find(|p| {
+            let membership = net.nodes[0].0.membership();
+            membership.home(p) != membership.home(&covered)
+        })
+        .unwrap();
+    // It has seen the new record of the directory, and what was there before in it.
+    let mut late = create(2, &child, &record(2, 50));
+    late.reads.saw(&dir, Some(&moved));
+    late.reads.saw(&covered, None);
+    net.propose(2, late);
+    net.settle();
+    assert!(matches!(
+        net.done.last(),
+        Some((_, 2, Verdict::Conflict(_)))
+    ));
+}
+
 /// A directory `d` with many files at the homes where they belong.
 fn wide_directory(files: usize) -> (Net, Vec<TreePath>) {
     let net = Net::new(3);

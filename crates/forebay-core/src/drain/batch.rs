@@ -8,7 +8,7 @@ use super::act::{Act, Commit, Copied, Copy, Got, Naming, Verdict, Work};
 use super::contents::Task;
 use super::facts::Facts;
 use super::job::Job;
-use super::moves::STRANGER;
+use super::moves::{STRANGER, is_dir};
 use super::rules::{Update, commit_of, is_ours, obstacle, stamp};
 use super::sheet::{Reason, Sheet};
 use crate::bridge::{Mutation, ReadSet};
@@ -278,6 +278,9 @@ impl Batch {
         for (candidate, fate) in good(&mut self.few) {
             for ((path, record), found) in candidate.task.ready.iter().zip(seen.by_ref()) {
                 match found {
+                    Ok(Some(found)) if is_dir(&found) => {
+                        *fate = Fate::Failed(Reason::Blocked(STRANGER.to_owned()), true);
+                    }
                     Ok(Some(_))
                         if !is_ours(path, record) && !Mutation::ReplacesStrangers.is(planted) =>
                     {

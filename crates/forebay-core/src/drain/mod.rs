@@ -18,7 +18,8 @@
 //! - **Every act is told of once**, with the kind of [`Got`] that [`Act`] names for it, and one outcome for
 //!   each thing in a list, in its order. An outcome of another kind is a fault of the driver, and panics.
 //! - **Acts may be lost in a crash**, done or not, each one, but for commits, which happen or don't. After it
-//!   the next start drives a [`Drain::resume`] before it serves requests; marks need nothing else.
+//!   the next start drives a [`Drain::resume`] before it serves requests; marks need nothing else. If the PFS can't
+//!   be looked at where a mark is, the machine fails and the mark stays: no request may be served then.
 //! - **A commit** is carried out if what it relies on is so at that moment, all of it or nothing.
 //! - **Facts** may be of different moments. They are asked in [`Drain::next`] only. After
 //!   [`Got::Fetched`] the fact is at hand in the next call; after a conflict it is forgotten.

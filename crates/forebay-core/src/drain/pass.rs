@@ -159,8 +159,8 @@ impl Drain {
     /// What is to be done next.
     ///
     /// # Errors
-    /// What the tables said when they failed. The pass can't go on; what it has marked is taken back by the next
-    /// one.
+    /// What the tables said when they failed, or that the PFS does not show what an earlier pass has done. The pass
+    /// can't go on; what it has marked is taken back by the next one.
     pub fn next(&mut self, facts: &dyn Facts) -> Result<Next, String> {
         if cfg!(feature = "planted-bugs") {
             self.sheet.planted = facts.planted();

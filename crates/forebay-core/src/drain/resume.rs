@@ -1,6 +1,9 @@
 //! Records that a pass has left in transit because it was killed: finished, or taken back, as the PFS shows.
+//!
+//! As long as the PFS does not show it, the mark stays: without it nobody knows where a renamed thing is, or
+//! whose the thing under a name is.
 
-use super::act::{Act, Commit, Got, Verdict, Work};
+use super::act::{Act, Commit, Got, Trouble, Verdict, Work};
 use super::facts::Facts;
 use super::job::Job;
 use super::moves::is_dir;
@@ -9,14 +12,20 @@ use super::rules::{OURS, Update, commit_of, has_contents, is_ours, relocated};
 use super::sheet::Sheet;
 use super::workplaces;
 use crate::bridge::{Mutation, ReadSet};
-use crate::facts::{Attr, Outcome};
+use crate::facts::{Attr, Outcome, Stop};
 use crate::path::TreePath;
 use crate::record::{Kind, Record, Transit};
 use crate::table::Change;
 
+/// Looks that the PFS may refuse, with a pause after each, before the machine gives up.
+pub(super) const MOST_LOOKS: u32 = 25;
+
 enum State {
     Begin,
     Looking(Record),
+    /// The PFS has refused a look.
+    Refused(Trouble),
+    Pausing,
     Judge(Record, Vec<Option<Attr>>),
     Committing,
     End,
@@ -49,6 +58,7 @@ pub(super) struct Resume {
     path: TreePath,
     /// It is as if it were marked.
     is_intended: bool,
+    looks: u32,
     state: State,
 }
 
@@ -69,6 +79,7 @@ impl Resume {
         Resume {
             path,
             is_intended: false,
+            looks: 0,
             state: State::Begin,
         }
     }
@@ -127,10 +138,13 @@ impl Job for Resume {
     fn take(&mut self, got: Got, _sheet: &mut Sheet) {
         match (std::mem::replace(&mut self.state, State::End), got) {
             (State::Looking(record), Got::Seen(seen)) => {
-                // What can't be seen is judged at the next start; until then it is not known to be there.
                 let seen: Work<Vec<_>> = seen.into_iter().collect();
-                self.state = State::Judge(record, seen.unwrap_or_default());
+                self.state = match seen {
+                    Ok(seen) => State::Judge(record, seen),
+                    Err(trouble) => State::Refused(trouble),
+                };
             }
+            (State::Pausing, Got::Done) => self.state = State::Begin,
             (State::Committing, Got::Verdict(Verdict::Committed)) => {}
             (State::Committing, Got::Verdict(Verdict::Conflict)) => self.state = State::Begin,
             (_, got) => unreachable!("{got:?} answers nothing that was asked"),
@@ -152,8 +166,20 @@ impl Job for Resume {
                         self.state = State::Judge(record, Vec::new());
                         continue;
                     }
+                    self.looks += 1;
                     self.state = State::Looking(record);
                     return Ok(Some(Act::Look(places)));
+                }
+                State::Refused(_) if self.looks < MOST_LOOKS => {
+                    self.state = State::Pausing;
+                    return Ok(Some(Act::Pause));
+                }
+                State::Refused(Trouble { operation, errno }) => {
+                    let error = std::io::Error::from_raw_os_error(*errno);
+                    return Err(Stop::Fault(format!(
+                        "{}: an earlier drain was killed here, and the PFS does not show what it has done: {operation}: {error}",
+                        self.path
+                    )));
                 }
                 State::Judge(record, found) => {
                     let mut reads = ReadSet::default();
@@ -172,6 +198,10 @@ impl Job for Resume {
                         }
                         told => {
                             let path = self.path.clone();
+                            // The label may say already that nothing is hidden, and the record does not.
+                            if has_contents(record) && record.hides.is_some() {
+                                labels.push((path.clone(), record.object));
+                            }
                             let mut update = Update::marked(path, record.clone(), None);
                             if let Some(after) = &mut update.after {
                                 match told {

@@ -148,7 +148,10 @@ pub(super) fn is_obstructed(
             let Some(record) = facts.record(&speaker.path)? else {
                 continue;
             };
-            let own = speaker.path == *path && is_replaced(facts, path, &record, reads)?;
+            // What was renamed and could not leave its place would be destroyed.
+            let own = speaker.path == *path
+                && is_replaced(facts, path, &record, reads)?
+                && !holds_something_moved(facts, &at)?;
             if record.hides.as_ref() == Some(&at) && !own {
                 return Ok(true);
             }
@@ -170,7 +173,7 @@ pub(super) fn obstacle(
         return Ok(Some(format!("its directory {dir} is not on the PFS yet")));
     }
     let is_obstructed = is_obstructed(facts, path, reads)?;
-    Ok(is_obstructed.then(|| "what it replaces could not be removed".to_owned()))
+    Ok(is_obstructed.then(|| "what it replaces could not be removed or renamed".to_owned()))
 }
 
 /// Must something renamed leave the place on the PFS where it is? Where to, then: its waiting path.

@@ -6,7 +6,7 @@ use super::known::OthersBelow;
 use super::pending::{Committing, LOST_RACES, Pending, Stage};
 use crate::bridge::Verdict;
 use crate::facts::{Fresh, NewKind};
-use crate::ops::{Answer, GrantTarget, Op};
+use crate::ops::Op;
 use crate::path::TreePath;
 use crate::record::{ObjectName, Record};
 
@@ -73,7 +73,8 @@ impl Pending {
         self.stage = Stage::Announced(spec, link);
     }
 
-    /// An object was made. A failure with ENOENT for a link means that the other name has gone meanwhile.
+    /// An object was made. A failure with ENOENT for a link or a copy means that the other name, or the file on the PFS,
+    /// has gone meanwhile.
     pub fn made(&mut self, outcome: Result<Fresh, i32>) {
         let Stage::Making(spec) = self.under_way() else {
             panic!("nothing was to be made");
@@ -83,7 +84,11 @@ impl Pending {
                 fresh.is_doomed |= fresh.object.link != 0;
                 self.fresh.push((spec, fresh));
             }
-            Err(libc::ENOENT) if matches!(spec.what, NewKind::LinkTo(_)) => self.lost_race(),
+            Err(libc::ENOENT)
+                if matches!(spec.what, NewKind::LinkTo(_) | NewKind::Staged { .. }) =>
+            {
+                self.lost_race();
+            }
             Err(e) => self.stage = Stage::Over(Err(Failure::Errno(e))),
         }
     }
@@ -112,19 +117,12 @@ impl Pending {
         self.known.forget_attrs();
     }
 
-    /// What is granted was opened, or could not be. ENOENT of an object means that it has gone since the
-    /// decision.
+    /// What is granted was opened, or could not be. ENOENT means that it has gone since the decision: an object was
+    /// removed, or a drain has moved what is on the PFS.
     pub fn granted(&mut self, outcome: Result<(), i32>) {
         let Stage::Opening(opening) = self.under_way() else {
             panic!("nothing was to be opened");
         };
-        let is_object = matches!(
-            opening.answer,
-            Answer::Grant {
-                target: GrantTarget::Object(_),
-                ..
-            }
-        );
         match outcome {
             Ok(()) if opening.is_whole && opening.is_last && self.truncates() => {
                 // It was certain that this is the file before it was truncated; whatever comes now comes
@@ -132,7 +130,7 @@ impl Pending {
                 self.stage = Stage::Over(Ok(opening.answer));
             }
             Ok(()) => self.stage = Stage::Open(opening),
-            Err(libc::ENOENT) if is_object => self.lost_race(),
+            Err(libc::ENOENT) => self.lost_race(),
             Err(e) => self.stage = Stage::Over(Err(Failure::Errno(e))),
         }
     }
@@ -143,9 +141,10 @@ impl Pending {
         asked && self.form == Form::Descriptor
     }
 
-    /// An object went while its name was being looked at: decide anew.
+    /// Something went while its name was being looked at: decide anew.
     pub(super) fn lost_race(&mut self) {
         self.lost_races += 1;
+        self.known.forget_attrs();
         self.known.forget_others();
         if self.lost_races > LOST_RACES {
             let text = "a record names a backing object that is not there".to_owned();

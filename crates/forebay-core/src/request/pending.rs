@@ -291,7 +291,10 @@ impl Pending {
         self.form = granting.form;
         // Before anything is lost it has to be certain that this is the file that is meant. As long as it
         // is open, its object stays what it is.
-        let is_whole = is_open || is_fresh || granting.form != Form::Descriptor;
+        let is_whole = is_open
+            || is_fresh
+            || granting.form != Form::Descriptor
+            || Mutation::TruncatesBeforeItIsCertain.is_in(|| world.planted());
         if !is_whole {
             granting.flags &= !libc::O_TRUNC;
         }

@@ -300,6 +300,37 @@ fn an_object_that_is_gone_is_looked_for_again_but_not_for_ever() {
 }
 
 #[test]
+fn a_file_of_the_pfs_that_a_drain_has_moved_is_looked_for_again() {
+    let mut world = Hand::new();
+    let file = Attr {
+        mode: libc::S_IFREG | 0o644,
+        nlink: 1,
+        ..Attr::default()
+    };
+    world.lower = Some(BTreeMap::from([(at("f"), file)]));
+    let mut reader = open("f", libc::O_RDONLY);
+    granting(world.step(&mut reader));
+    reader.granted(Err(libc::ENOENT));
+    granting(world.step(&mut reader));
+    reader.granted(Err(libc::ENOENT));
+    let mut writer = open("f", libc::O_RDWR);
+    world.step(&mut writer);
+    writer.has_turn(at("f"));
+    for _ in 0..2 {
+        assert!(matches!(world.step(&mut writer), Effect::Make { .. }));
+        writer.made(Err(libc::ENOENT));
+    }
+    // If it has gone for good, that is the answer.
+    world.lower = Some(BTreeMap::new());
+    for request in [&mut reader, &mut writer] {
+        assert_eq!(
+            finished(world.step(request)).outcome,
+            Err(Failure::Errno(libc::ENOENT))
+        );
+    }
+}
+
+#[test]
 fn a_new_file_is_made_then_named_then_granted_as_it_was_made() {
     let world = Hand::new();
     let mut p = open("f", libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL);

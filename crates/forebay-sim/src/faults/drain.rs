@@ -154,9 +154,19 @@ impl Node {
         if !self.is_alive() || self.is_draining() {
             return;
         }
-        let records = self.tables.subtree(&TreePath::root()).expect(NEVER_FAILS);
-        let files = records.into_iter().filter(|(_, r)| r.kind == Kind::File);
-        let some = files.filter(|_| env.random.chance(500_000));
+        let files = self
+            .records()
+            .into_iter()
+            .filter(|(_, r)| r.kind == Kind::File);
+        // Most of those that the PFS has, and few of the others.
+        let some = files.filter(|(_, r)| {
+            let chance = if r.drained.is_some() {
+                900_000
+            } else {
+                100_000
+            };
+            env.random.chance(chance)
+        });
         let paths: Vec<_> = some.map(|(path, _)| path).take(4).collect();
         self.note(env, || format!("begins to release {paths:?}"));
         self.set_draining(Drain::release(paths));
@@ -182,17 +192,10 @@ impl Node {
         });
     }
 
-    /// Ends what a drain of an earlier life has begun, before requests are served.
-    pub(super) fn resume_drain(&mut self, env: &mut Env) {
+    /// Ends what a drain of an earlier life has begun, before requests are served; false if that can't be done now.
+    pub(super) fn resume_drain(&mut self, env: &mut Env) -> bool {
         self.set_draining(Drain::resume());
-        // A known gap of core: what a start can't look at on the PFS is forgotten instead of asked again.
-        env.pfs_answers = true;
-        self.resume_all(env);
-        env.pfs_answers = false;
-        self.draining = None;
-    }
-
-    fn resume_all(&mut self, env: &mut Env) {
+        self.report = None;
         while let Some((ticket, act)) = self.next_act(env) {
             let got = match act {
                 Act::Commit(commit) => self.commit_of_drain(&commit, env).map(Got::Verdict),
@@ -200,9 +203,10 @@ impl Node {
             };
             match (&mut self.draining, got) {
                 (Some(draining), Some(got)) => draining.drain.done(ticket, got),
-                _ => return,
+                _ => return false,
             }
         }
+        self.report.is_some()
     }
 
     /// What the machine wants done now; `None`: nothing before something else has ended.
@@ -226,7 +230,8 @@ impl Node {
                 None
             }
             Err(text) => {
-                env.broken(text);
+                self.note(env, || format!("can't go on: {text}"));
+                self.draining = None;
                 None
             }
         }
@@ -504,7 +509,7 @@ fn copy(
 /// The terms of a drain in a storm.
 pub(super) fn terms(random: &mut Random) -> Terms {
     Terms {
-        keep: random.chance(300_000),
+        keep: random.chance(600_000),
         batches: random.between(1, 3) as usize,
         patient: random.chance(500_000),
     }

@@ -37,6 +37,8 @@ pub(super) enum Event {
     Intrude,
     /// Somebody asks for a drain, or for its end.
     Drain,
+    /// The tables of a bridge that is alone are lost.
+    LoseTables,
     /// A client notices that its connection is gone.
     Hangup { client: usize, connection: u32 },
     /// A client begins its next operation.
@@ -121,9 +123,9 @@ impl Weather {
             cut_us: u64::from(pick(random, &[20_000, 2_000_000])),
             hangup: pick(random, &[0, 20_000, 100_000]),
             crash: pick(random, &[0, 500, 2_000]),
-            crash_after_write: pick(random, &[0, 5_000, 20_000, 60_000]),
+            crash_after_write: pick(random, &[0, 10_000, 30_000, 80_000]),
             down_us: u64::from(pick(random, &[2_000, 50_000, 1_500_000])),
-            pfs_fails: pick(random, &[0, 0, 20_000, 100_000]),
+            pfs_fails: pick(random, &[0, 0, 20_000, 100_000, 200_000]),
         }
     }
 
@@ -155,6 +157,8 @@ pub(super) struct Habits {
     pub(super) drains: bool,
     /// Others change the PFS.
     pub(super) intruders: bool,
+    /// Tables are lost.
+    pub(super) loses_tables: bool,
     /// A drain is told who has a file open.
     pub(super) sees_writers: bool,
     /// How long an act takes at most.
@@ -175,9 +179,10 @@ impl Habits {
         let may = |kind: Calm| !plan.calm.has(kind);
         Habits {
             drains: random.chance(850_000) && single && may(Calm::DRAINS),
-            intruders: random.chance(150_000) && single && may(Calm::INTRUDERS),
+            loses_tables: random.chance(300_000) && single && may(Calm::TABLES),
+            intruders: random.chance(200_000) && single && may(Calm::INTRUDERS),
             act_us: *random.pick(&[100, 1_000, 3_000]),
-            rest_us: *random.pick(&[2_000, 10_000, 60_000]),
+            rest_us: *random.pick(&[1_000, 2_000, 10_000]),
             sees_writers: random.chance(500_000),
             slow_looks: random.chance(400_000) && may(Calm::SLOW_PFS),
             spares: random.chance(350_000) && single,
@@ -216,8 +221,8 @@ pub(super) struct Env {
     /// A grant takes time.
     pub(super) slow_grants: bool,
     is_calm: bool,
-    /// Nothing fails on the PFS at this moment.
-    pub(super) pfs_answers: bool,
+    /// Until when nothing works on the PFS.
+    pfs_away: u64,
     /// Bridges that can't reach each other, and until when.
     cuts: BTreeMap<(BridgeId, BridgeId), u64>,
     /// What should never happen, once it has.
@@ -246,7 +251,7 @@ impl Env {
             drain,
             slow_grants,
             is_calm: false,
-            pfs_answers: false,
+            pfs_away: 0,
             cuts: BTreeMap::new(),
             fault: None,
             queue: BTreeMap::new(),
@@ -259,6 +264,7 @@ impl Env {
     pub(super) fn calm_down(&mut self) {
         self.is_calm = true;
         self.weather = Weather::CALM;
+        self.pfs_away = 0;
         self.cuts.clear();
     }
 
@@ -361,9 +367,17 @@ impl Env {
 
     /// The errno with which this work on the PFS fails, if it does.
     pub(super) fn fails_on_pfs(&mut self) -> Option<i32> {
+        if self.now < self.pfs_away {
+            return Some(libc::EIO);
+        }
+        if !self.random.chance(self.weather.pfs_fails) {
+            return None;
+        }
+        if self.random.chance(300_000) {
+            self.pfs_away = self.now + self.random.between(500, 20_000);
+        }
         let errnos = [libc::EIO, libc::ENOSPC, libc::EACCES];
-        let fails = !self.pfs_answers && self.random.chance(self.weather.pfs_fails);
-        fails.then(|| *self.random.pick(&errnos))
+        Some(*self.random.pick(&errnos))
     }
 
     /// Does the connection break during this call?

@@ -18,11 +18,9 @@ pub(super) enum Action {
     /// With these `RENAME_*` flags.
     Rename(TreePath, TreePath, u32),
     Stat(TreePath),
-    List(TreePath),
+    /// The names of a directory after one, so many of them.
+    List(TreePath, Option<Vec<u8>>, usize),
 }
-
-/// Longest listing that is asked for at once; the simulated directories are smaller.
-const ALL_ENTRIES: usize = 1000;
 
 impl Action {
     /// As a request to policy.
@@ -68,10 +66,10 @@ impl Action {
                 path: path(p),
                 follow: false,
             },
-            Action::List(p) => Op::ReadDir {
+            Action::List(p, after, limit) => Op::ReadDir {
                 path: path(p),
-                after: None,
-                limit: ALL_ENTRIES,
+                after: after.clone(),
+                limit: *limit,
             },
         }
     }
@@ -86,7 +84,7 @@ impl Action {
             | Action::Unlink(p)
             | Action::Rmdir(p)
             | Action::Stat(p)
-            | Action::List(p) => vec![p.clone()],
+            | Action::List(p, ..) => vec![p.clone()],
         }
     }
 }
@@ -105,7 +103,10 @@ impl std::fmt::Display for Action {
             Action::Rename(a, b, libc::RENAME_EXCHANGE) => write!(f, "exchange {a} {b}"),
             Action::Rename(a, b, _) => write!(f, "rename {a} {b} without replacing"),
             Action::Stat(p) => write!(f, "stat {p}"),
-            Action::List(p) => write!(f, "list {p}"),
+            Action::List(p, after, limit) => {
+                let after = after.as_deref().unwrap_or_default().escape_ascii();
+                write!(f, "list {p}, {limit} after \"{after}\"")
+            }
         }
     }
 }
@@ -136,7 +137,8 @@ pub(super) enum Outcome {
     /// A descriptor of this inode.
     Opened(u64),
     Seen(Thing),
-    Listed(Vec<(Vec<u8>, Thing)>),
+    /// The last name that was listed, if the listing goes on after it.
+    Listed(Vec<(Vec<u8>, Thing)>, Option<Vec<u8>>),
     Errno(i32),
 }
 
@@ -146,7 +148,7 @@ impl std::fmt::Display for Outcome {
             Outcome::Done => f.write_str("done"),
             Outcome::Opened(ino) => write!(f, "inode {ino:x}"),
             Outcome::Seen(thing) => write!(f, "{thing}"),
-            Outcome::Listed(entries) => {
+            Outcome::Listed(entries, _) => {
                 let names: Vec<_> = entries
                     .iter()
                     .map(|(name, thing)| format!("{}: {thing}", name.escape_ascii()))

@@ -134,18 +134,24 @@ fn item<'a>(
             || matches!(call.action, Action::Create(_, false)) && made.is_none_or(|m| m.ino != ino)
     };
     match outcome {
-        // Carried out, but what it made was gone before the answer could be given.
-        Outcome::Errno(libc::ESTALE) => Item::Change(call, made),
+        // Carried out, but what it made was gone before the answer could be given; it made nothing where it has
+        // opened what was there.
+        Outcome::Errno(libc::ESTALE) if made.is_some() => Item::Change(call, made),
         Outcome::Errno(_) | Outcome::Seen(_) => Item::Look(call, outcome),
         Outcome::Opened(ino) if opened_other(*ino) => Item::Look(call, outcome),
         Outcome::Done | Outcome::Opened(_) => Item::Change(call, made),
-        Outcome::Listed(entries) => {
-            let Action::List(dir) = &call.action else {
+        Outcome::Listed(entries, last) => {
+            let Action::List(dir, after, _) = &call.action else {
                 return Item::Look(call, outcome);
+            };
+            // A page says something of the names between the one that it follows and its last one.
+            let is_told = |name: &Vec<u8>| {
+                after.as_ref().is_none_or(|after| after < name)
+                    && last.as_ref().is_none_or(|last| name <= last)
             };
             let mut sights = vec![Sight::IsDir(dir.clone())];
             let listed = |name: &[u8]| entries.iter().find(|(n, _)| n == name).map(|(_, t)| *t);
-            for name in names {
+            for name in names.iter().filter(|name| is_told(name)) {
                 sights.push(Sight::Is(dir.join(name), listed(name)));
             }
             let strangers = entries.iter().filter(|(n, _)| !names.contains(n));

@@ -19,7 +19,7 @@
 //!
 //! One bridge alone also drains, releases and resumes, by core's own machine ([`forebay_core::drain::Drain`]),
 //! while clients are at work: acts take time and fail, the PFS is full, the bridge dies between any two of them, and
-//! others put things of their own on the PFS. Clients write through what they were granted, files of the PFS are
+//! others put things of their own on the PFS. Its tables are lost and made anew from the labels. Clients write through what they were granted, files of the PFS are
 //! staged, and removed files are used again.
 //!
 //! # What is checked
@@ -45,9 +45,9 @@
 //!
 //! # What is not
 //!
-//! Drains, contents, staging and files used again with several bridges. Symbolic links, rebuilding tables from
-//! labels, credentials, directory descriptors, a disk that loses what was written, changes of the membership, a PFS
-//! that fails while a start looks what a drain has left. Modes: this is `commit`.
+//! Drains, contents, staging, files used again and tables that are lost, with several bridges. Symbolic links,
+//! credentials, directory descriptors, a disk that loses what was written, changes of the membership.
+//! Modes: this is `commit`.
 
 mod agree;
 mod disk;
@@ -62,6 +62,7 @@ mod node;
 mod pfs;
 mod plan;
 mod random;
+mod rebuild;
 mod request;
 mod runner;
 mod shrink;

@@ -60,7 +60,7 @@ pub(super) fn apply(call: &Call, made: Option<Thing>, tree: &Tree) -> Option<Tre
             after.remove(path)?;
         }
         Action::Rename(old, new, flags) => return rename(tree, old, new, *flags),
-        Action::Truncate(_) | Action::Stat(_) | Action::List(_) => return None,
+        Action::Truncate(_) | Action::Stat(_) | Action::List(..) => return None,
     }
     Some(after)
 }
@@ -127,7 +127,7 @@ pub(super) fn holds(call: &Call, outcome: &Outcome, tree: &Tree) -> bool {
             }
             _ => false,
         },
-        Outcome::Done | Outcome::Listed(_) => false,
+        Outcome::Done | Outcome::Listed(..) => false,
     }
 }
 
@@ -148,7 +148,7 @@ fn may_fail(action: &Action, e: i32, tree: &Tree) -> bool {
             exists(p)
         }
         (libc::EEXIST, Action::Rename(_, new, libc::RENAME_NOREPLACE)) => exists(new),
-        (libc::ENOTDIR, Action::Rmdir(p) | Action::List(p)) => {
+        (libc::ENOTDIR, Action::Rmdir(p) | Action::List(p, ..)) => {
             is_file(tree, p) || passes_file(tree, p)
         }
         (libc::ENOTDIR, Action::Rename(old, new, _)) => {
@@ -159,6 +159,7 @@ fn may_fail(action: &Action, e: i32, tree: &Tree) -> bool {
             libc::EISDIR,
             Action::Create(..) | Action::Truncate(_) | Action::Unlink(_) | Action::Rename(..),
         ) => is_dir(tree, last),
+        (libc::ESTALE, Action::Create(p, false) | Action::Truncate(p)) => is_file(tree, p),
         (libc::ENOTEMPTY, Action::Rmdir(p)) => has_children(tree, p),
         (libc::ENOTEMPTY, Action::Rename(old, new, _)) => {
             has_children(tree, new) || old.is_within(new)

@@ -229,17 +229,27 @@ impl Node {
             self.relabel(object);
         }
         self.alarm(TICK_US, Alarm::Tick, env);
-        if self.membership.is_single() {
-            self.resume_drain(env);
+        if self.membership.is_single() && !self.resume_drain(env) && self.is_alive() {
+            return self.dies_now(env);
         }
         self.run(env);
+    }
+
+    /// It ends by itself, at a moment that nobody else has chosen.
+    fn dies_now(&mut self, env: &mut Env) {
+        self.crash(env);
+        env.after(0, Event::Crash { bridge: self.id });
+    }
+
+    /// All records of its tables.
+    pub(super) fn records(&self) -> Vec<(TreePath, Record)> {
+        self.tables.subtree(&TreePath::root()).expect(NEVER_FAILS)
     }
 
     /// Makes the index of all records that speak of the PFS.
     pub(super) fn learn_speakers(&mut self) {
         self.speakers = Speakers::default();
-        let records = self.tables.subtree(&TreePath::root()).expect(NEVER_FAILS);
-        for (path, record) in records {
+        for (path, record) in self.records() {
             self.speakers.learn(&path, &record);
         }
     }
@@ -368,9 +378,7 @@ impl Node {
     fn poll(&mut self, env: &mut Env) -> Option<Output> {
         let in_between = std::mem::take(&mut self.in_between);
         if self.is_alive() && env.strikes(in_between) {
-            self.crash(env);
-            let bridge = self.id;
-            env.after(0, Event::Crash { bridge });
+            self.dies_now(env);
         }
         let bridge = self.bridge.as_mut()?;
         bridge.poll(&self.tables).expect(NEVER_FAILS)
@@ -519,6 +527,7 @@ impl Node {
             && object.oid.epoch() == self.epoch
             && self.disk.is_as_new(object)
             && !self.spares.contains(&object)
+            && !self.labels.contains_key(&object)
         {
             self.spares.push(object);
             return;

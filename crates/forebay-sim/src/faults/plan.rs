@@ -10,7 +10,7 @@ pub struct Calm(u32);
 
 impl Calm {
     /// The kinds and their names.
-    const NAMES: [(&'static str, u32); 11] = [
+    const NAMES: [(&'static str, u32); 12] = [
         ("lost", Calm::LOST.0),
         ("doubled", Calm::DOUBLED.0),
         ("slow", Calm::SLOW.0),
@@ -22,6 +22,7 @@ impl Calm {
         ("slow-pfs", Calm::SLOW_PFS.0),
         ("drains", Calm::DRAINS.0),
         ("intruders", Calm::INTRUDERS.0),
+        ("tables", Calm::TABLES.0),
     ];
 
     pub(super) const LOST: Calm = Calm(1);
@@ -35,6 +36,7 @@ impl Calm {
     pub(super) const SLOW_PFS: Calm = Calm(1 << 8);
     pub(super) const DRAINS: Calm = Calm(1 << 9);
     pub(super) const INTRUDERS: Calm = Calm(1 << 10);
+    pub(super) const TABLES: Calm = Calm(1 << 11);
 
     /// Reads names with commas between them.
     ///
@@ -142,7 +144,7 @@ impl Plan {
     pub(super) fn of(seed: u64, options: &FaultOptions) -> Self {
         // Not the generator of the run itself, so that an option changes nothing else.
         let mut random = Random::new(!seed);
-        let bridges = *random.pick(&[1, 1, 1, 1, 2, 2, 3, 3, 3, 4]);
+        let bridges = *random.pick(&[1, 1, 1, 1, 1, 2, 2, 3, 3, 4]);
         let clients = random.between(2, 5) as usize;
         let steps = random.between(6, 30) as u32;
         Plan {

@@ -91,8 +91,7 @@ impl Node {
                 effect @ (Effect::Look(_) | Effect::Grant(_)) => {
                     let is_slow = match &effect {
                         Effect::Look(_) => self.slow_looks,
-                        // Its file would become another one meanwhile.
-                        _ => env.slow_grants && !self.spares_files,
+                        _ => env.slow_grants,
                     };
                     if is_slow {
                         attempt.late = Some(effect);
@@ -400,13 +399,14 @@ fn outcome(answer: Answer, opened: u64) -> Outcome {
             ino: attr.ino,
             dir: attr.mode & libc::S_IFMT == libc::S_IFDIR,
         }),
-        Answer::Entries { entries, .. } => {
+        Answer::Entries { entries, more } => {
+            let last = entries.last().map(|e| e.name.clone());
             let named = entries.into_iter().filter(|e| e.name[0] != b'.');
             let listed = named.map(|e| {
                 let dir = e.dtype == libc::DT_DIR;
                 (e.name, Thing { ino: e.ino, dir })
             });
-            Outcome::Listed(listed.collect())
+            Outcome::Listed(listed.collect(), last.filter(|_| more))
         }
     }
 }

@@ -8,6 +8,9 @@ use forebay_core::path::TreePath;
 /// Inode numbers of the PFS; those of bridges are far above.
 const FIRST_LOWER_INO: u64 = 100;
 
+/// More than any simulated directory has.
+const ALL_ENTRIES: usize = 1000;
+
 /// The habits of one seed.
 pub(super) struct Workload {
     paths: Vec<TreePath>,
@@ -36,7 +39,7 @@ impl Workload {
             }
         }
         let first: Vec<_> = paths.iter().filter(|p| p.depth() == 1).cloned().collect();
-        let lower = if random.chance(500_000) {
+        let lower = if random.chance(if is_single { 750_000 } else { 500_000 }) {
             pfs(&paths, random)
         } else {
             Tree::new()
@@ -45,7 +48,12 @@ impl Workload {
         let tops: Vec<_> = paths.iter().filter(|p| p.depth() < 3).cloned().collect();
         paths.extend(tops.iter().cloned());
         paths.extend(tops);
-        let mut weights = [4, 3, 5, 2, 3, 4, 6, 1, 5, 3, 6];
+        // Files that stay and have several names, or everything.
+        let stays = is_single && random.chance(500_000);
+        let mut weights = match stays {
+            true => [2, 6, 1, 6, 1, 0, 4, 1, 1, 1, 8],
+            false => [4, 3, 5, 4, 3, 3, 6, 1, 4, 3, 7],
+        };
         for weight in &mut weights {
             *weight *= *random.pick(&[0, 1, 1, 1, 2, 4]);
         }
@@ -61,7 +69,7 @@ impl Workload {
             lower,
             first,
             weights,
-            pause_us: *random.pick(&[0, 500, 5_000]),
+            pause_us: *random.pick(&[0, 500, 5_000, 20_000]),
         }
     }
 
@@ -109,7 +117,11 @@ impl Workload {
             7 => Action::Rename(a, b, libc::RENAME_EXCHANGE),
             8 => Action::Stat(a),
             10 => Action::Truncate(a),
-            _ => Action::List(a.parent()),
+            _ => {
+                let after = random.chance(300_000).then(|| b.name().to_vec());
+                let limit = *random.pick(&[1, 2, 3, 4, ALL_ENTRIES]);
+                Action::List(a.parent(), after, limit)
+            }
         }
     }
 }

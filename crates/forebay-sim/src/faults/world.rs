@@ -48,6 +48,8 @@ pub(super) struct World {
     lower: Rc<RefCell<Pfs>>,
     /// Counts what clients write.
     written: u64,
+    /// Nobody knows any more what drains have done.
+    forgets_drained: bool,
 }
 
 impl World {
@@ -91,6 +93,7 @@ impl World {
             workload,
             lower,
             written: 1_000_000,
+            forgets_drained: false,
         }
     }
 
@@ -109,6 +112,9 @@ impl World {
         if self.env.drain.intruders {
             self.env.after(500, Event::Intrude);
         }
+        if self.env.drain.loses_tables {
+            self.env.after(1_000, Event::LoseTables);
+        }
         self.until(STORM_US, |w| {
             w.clients.iter().all(|c| c.left == 0 && c.call.is_none())
         })?;
@@ -121,11 +127,17 @@ impl World {
         self.until(5_000, |_| false)?;
         self.settle()?;
         let before = self.seen()?;
+        if self.env.drain.loses_tables {
+            let bridge = self.nodes[0].id;
+            self.forgets_drained = !self.nodes[0].labels_tell_all();
+            self.at(bridge, Node::lose_tables);
+            self.env.after(0, Event::Start { bridge });
+            self.settle()?;
+            self.same_tree(&before, "tables that were lost come back from the labels")?;
+        }
         if self.env.drain.drains {
             self.finish_drains()?;
-            if !self.env.drain.intruders {
-                self.same_tree(&before, "a drain changes nothing that users see")?;
-            }
+            self.same_tree(&before, "a drain changes nothing that users see")?;
         }
         self.check()
     }
@@ -206,6 +218,7 @@ impl World {
             Event::Write { bridge, fd, times } => self.write(bridge, fd, times),
             Event::Intrude => self.intrude(),
             Event::Drain => self.drain(),
+            Event::LoseTables => self.lose_tables(),
             Event::Hangup { client, connection } => self.hangup(client, connection),
         }
     }
@@ -303,8 +316,8 @@ impl World {
             return;
         }
         if let Some(fd) = fd {
-            let times = self.env.random.below(6).saturating_sub(2) as u32;
-            let delay = self.env.random.between(1, 5_000);
+            let times = self.env.random.below(6).saturating_sub(1) as u32;
+            let delay = self.env.random.between(1, 4_000);
             self.env.after(delay, Event::Write { bridge, fd, times });
         }
         let c = &mut self.clients[client];
@@ -357,8 +370,12 @@ impl World {
             format!("a client writes {contents} to {identity:x}")
         });
         self.env.contents.insert(identity, contents);
-        let delay = self.env.random.between(1, 8_000);
         let times = times - 1;
+        if times == 0 && self.env.random.chance(500_000) {
+            return self.at(bridge, |n, _| n.disk.close(fd));
+        }
+        let most = *self.env.random.pick(&[300, 2_000, 8_000]);
+        let delay = self.env.random.between(1, most);
         self.env.after(delay, Event::Write { bridge, fd, times });
     }
 
@@ -366,7 +383,14 @@ impl World {
         if self.env.is_calm() {
             return;
         }
-        let path = self.workload.any_path(&mut self.env.random);
+        let mut path = self.workload.any_path(&mut self.env.random);
+        if self.env.random.chance(500_000) {
+            // In the way of something that is to be drained.
+            let records = self.nodes[0].records();
+            if !records.is_empty() {
+                path = self.env.random.pick(&records).0.clone();
+            }
+        }
         let mut pfs = self.lower.borrow_mut();
         if self.env.random.chance(700_000) {
             pfs.intrude(&path, self.env.random.chance(300_000));
@@ -397,6 +421,22 @@ impl World {
         self.env.after(delay, Event::Drain);
     }
 
+    /// The tables are lost, if they tell nothing at this moment that labels do not.
+    fn lose_tables(&mut self) {
+        if self.env.is_calm() {
+            return;
+        }
+        let node = &self.nodes[0];
+        let is_idle = self.clients.iter().all(|c| c.call.is_none());
+        if is_idle && node.is_settled() && node.labels_tell_all() {
+            let bridge = node.id;
+            self.at(bridge, Node::lose_tables);
+            self.crash(bridge);
+        }
+        let delay = self.env.random.between(100, 3_000);
+        self.env.after(delay, Event::LoseTables);
+    }
+
     /// Drains everything, now that nothing disturbs it.
     fn finish_drains(&mut self) -> Result<(), Broken> {
         const PASSES: u32 = 4;
@@ -416,7 +456,8 @@ impl World {
         let report = self.nodes[0].report.clone();
         let reserved = self.lower.borrow().reserved();
         let is_released = report.as_ref().is_some_and(|r| r.released);
-        if self.env.drain.intruders || is_released && reserved.is_empty() {
+        // What was drained before its tables were lost stands in the way of itself.
+        if self.env.drain.intruders || self.forgets_drained || is_released && reserved.is_empty() {
             return Ok(());
         }
         let promise =
@@ -437,7 +478,14 @@ impl World {
     }
 
     fn same_tree(&self, before: &Tree, promise: &'static str) -> Result<(), Broken> {
-        let after = self.seen()?;
+        let mut after = self.seen()?;
+        if self.env.drain.intruders {
+            // What others have put on the PFS may show now.
+            let pfs = self.lower.borrow();
+            after.retain(|path, thing| {
+                before.contains_key(path) || !pfs.is_foreign_inode(thing.ino)
+            });
+        }
         if *before == after {
             return Ok(());
         }

@@ -56,6 +56,10 @@ impl World {
                         self.notes.remove(key);
                     }
                 },
+                Change::Relabel(object) => {
+                    puts_began = true;
+                    self.unhidden.remove(object);
+                }
                 _ => puts_began = true,
             }
         }
@@ -123,14 +127,13 @@ impl World {
             Act::Fetch(need) => panic!("one bridge needs nothing of others: {need:?}"),
             Act::Commit(commit) => Got::Verdict(self.commit(commit)),
             Act::Examine(objects) => Got::Attrs(objects.iter().map(|o| self.attr(o.oid)).collect()),
-            Act::Look(paths) if self.is_blind => {
-                let refused = |_| {
-                    Err(Trouble {
-                        operation: "stat",
-                        errno: libc::EIO,
-                    })
+            Act::Look(paths) if self.blind > 0 => {
+                self.blind -= 1;
+                let refused = Trouble {
+                    operation: "stat",
+                    errno: libc::EIO,
                 };
-                Got::Seen(paths.iter().map(refused).collect())
+                Got::Seen(paths.iter().map(|_| Err(refused)).collect())
             }
             Act::Look(paths) => {
                 Got::Seen(paths.iter().map(|path| Ok(self.lower_attr(path))).collect())
@@ -187,6 +190,7 @@ impl World {
             }
             Act::Unhide(all) => {
                 for object in all {
+                    self.unhidden.insert(*object);
                     let changed = self.number() as i64;
                     if let Some(o) = self.objects.get_mut(&object.oid) {
                         o.changed = changed;

@@ -153,6 +153,21 @@ fn resume(world: &mut World, model: &mut Tree, rng: &mut Rng) {
     let in_transit = world.records.values().filter(|r| r.transit.is_some());
     assert_eq!(in_transit.count(), 0);
     assert_eq!(&world.view(), model, "after a start");
+    for (path, record) in world.records.iter().filter(|(_, r)| r.hides.is_some()) {
+        let is_told = !world.unhidden.contains(&record.object);
+        assert!(is_told, "the label at {path} says that nothing is hidden");
+    }
+}
+
+/// A start that can't look at the PFS, if it has to, fails and leaves the marks for the next one.
+fn start_blind(world: &mut World) {
+    world.blind = u32::MAX;
+    let mut drain = Drain::resume();
+    while let Ok(Next::Act(ticket, act)) = drain.next(world) {
+        let got = world.carry_out(&act);
+        drain.done(ticket, got);
+    }
+    world.blind = 0;
 }
 
 fn drain_all(world: &mut World, model: &mut Tree, rng: &mut Rng, what: &str) {
@@ -204,8 +219,15 @@ fn a_drain_that_dies_anywhere_and_is_run_again_ends_the_same() {
                 operations: 0,
             };
             let drain = Drain::new(terms(1 + rng.below(3)));
+            world.blind = rng.below(4) as u32;
             drive(drain, &mut world, &mut model, &mut rng, &weather);
+            if rng.below(4) == 0 {
+                start_blind(&mut world);
+            }
+            // A PFS that does not answer for a moment is waited for.
+            world.blind = rng.below(resume::MOST_LOOKS as usize) as u32;
             resume(&mut world, &mut model, &mut rng);
+            world.blind = 0;
             for _ in 0..rng.below(12) {
                 operate(&mut rng, &mut world, &mut model);
                 assert_eq!(world.view(), model, "seed {seed}");
@@ -325,6 +347,45 @@ fn a_swap_of_two_files_destroys_neither() {
         world.pfs,
         Tree::from([(p("a"), Node::File(2)), (p("b"), Node::File(1))])
     );
+}
+
+#[test]
+fn what_was_renamed_and_cannot_leave_its_place_is_not_replaced() {
+    let mut world = World {
+        pfs: Tree::from([(p("a"), Node::File(1))]),
+        ..World::default()
+    };
+    world.rename(&p("a"), &p("b"));
+    world.create(&p("a"), Node::File(2));
+    let mut view = world.view();
+    let mut rng = Rng::new(1);
+    // The look at what is to leave.
+    world.blind = 1;
+    let pass = Drain::new(terms(1));
+    let drain = drive(pass, &mut world, &mut view, &mut rng, &CALM).unwrap();
+    let left: Vec<_> = drain.report().left.iter().map(|l| &l.path).collect();
+    assert_eq!(left, [&p("a"), &p("b")]);
+    assert_eq!(world.pfs, Tree::from([(p("a"), Node::File(1))]));
+    drain_all(&mut world, &mut view, &mut rng, "when it can be looked at");
+}
+
+#[test]
+fn a_file_in_place_of_a_directory_that_is_still_there_gets_none_of_its_names() {
+    let mut world = World {
+        pfs: Tree::from([(p("b"), Node::Dir)]),
+        ..World::default()
+    };
+    world.create(&p("a"), Node::File(1));
+    world.remove(&p("b"));
+    assert!(world.link(&p("a"), &p("b")));
+    let mut view = world.view();
+    let mut rng = Rng::new(1);
+    // The look at what is to go.
+    world.blind = 1;
+    let pass = Drain::new(terms(1));
+    drive(pass, &mut world, &mut view, &mut rng, &CALM).unwrap();
+    assert_eq!(world.pfs, Tree::from([(p("b"), Node::Dir)]));
+    drain_all(&mut world, &mut view, &mut rng, "when it can be looked at");
 }
 
 #[test]

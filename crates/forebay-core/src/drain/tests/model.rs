@@ -86,10 +86,12 @@ pub(super) struct World {
     pub(super) next: Cell<u64>,
     /// Operations on the PFS fail with this errno.
     pub(super) broken: Option<i32>,
-    /// Nothing can be seen on the PFS.
-    pub(super) is_blind: bool,
+    /// So many looks at the PFS fail, the next ones.
+    pub(super) blind: u32,
     /// A directory is made on the PFS, and the answer is lost.
     pub(super) loses_answers: bool,
+    /// Objects whose labels say that nothing is hidden, since they were written last.
+    pub(super) unhidden: BTreeSet<ObjectName>,
 }
 
 fn key_order(a: &TreePath, b: &TreePath) -> std::cmp::Ordering {
@@ -339,6 +341,7 @@ impl World {
                 r.hides = Some(at.clone());
             }
             r.version = self.number();
+            self.unhidden.remove(&r.object);
             self.put(at.rebase(from, to).unwrap(), r);
         }
         self.delete(from);
@@ -347,6 +350,7 @@ impl World {
             self.put(from.clone(), record);
         }
         let version = self.number();
+        self.unhidden.remove(&moved.object);
         self.put(
             to.clone(),
             Record {

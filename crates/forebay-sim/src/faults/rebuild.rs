@@ -1,0 +1,87 @@
+//! The tables of a bridge are lost, and made anew from the labels of its objects.
+//!
+//! Labels tell of everything that is acknowledged and settled. They do not tell what was drained, and which
+//! requests were carried out: so tables are lost between requests, and only before the last drain also where something
+//! is drained already.
+
+use super::env::Env;
+use super::node::{NEVER_FAILS, Node};
+use forebay_core::bridge::version;
+use forebay_core::path::TreePath;
+use forebay_core::record::{ObjectName, Record, Token};
+use forebay_core::repair::{Survivor, rebuild};
+use forebay_core::table::{Change, Tables, WriteTables};
+use forebay_tables::Memory;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Notes of drains begin so.
+const NOTES: &[u8] = b"drain/";
+
+impl Node {
+    /// Do labels and disk tell all that the tables do, but for what was drained?
+    pub(super) fn is_settled(&self) -> bool {
+        let Ok(marks) = self.tables.marks() else {
+            return false;
+        };
+        let spare = |object: &ObjectName| self.spares.contains(object);
+        self.is_alive()
+            && self.attempts.is_empty()
+            && self.labels.is_empty()
+            && self.disk.is_idle()
+            && marks.relabel.is_empty()
+            && marks.doomed.iter().all(|(object, _)| spare(object))
+            && self.speakers.in_transit(None, 1).is_empty()
+    }
+
+    /// Does nobody but the labels have to know what drains have put on the PFS?
+    pub(super) fn labels_tell_all(&self) -> bool {
+        self.tables.metas(NOTES).is_ok_and(|notes| notes.is_empty())
+            && self.records().iter().all(|(_, r)| r.drained.is_none())
+    }
+
+    /// The bridge dies, its tables are lost, and they are made anew before it starts again.
+    pub(super) fn lose_tables(&mut self, env: &mut Env) {
+        let spares: BTreeSet<_> = self.spares.iter().copied().collect();
+        self.crash(env);
+        // The register of spare files tells that these were removed.
+        self.disk
+            .objects
+            .retain(|object, _| !spares.contains(object));
+        let survivors = self.disk.objects.iter().map(|(object, label)| Survivor {
+            object: *object,
+            label: label.clone(),
+            ino: self.disk.identity(object.oid),
+        });
+        let rebuilt = rebuild(survivors.collect(), self.id, |count| {
+            version(self.epoch, count, self.id)
+        });
+        self.note(env, || "loses its tables".to_owned());
+        let told = |(path, record): (TreePath, Record)| (path, as_labels_tell(record));
+        let before: BTreeMap<_, _> = self.records().into_iter().map(told).collect();
+        let after: BTreeMap<_, _> = rebuilt.records.iter().cloned().map(told).collect();
+        if before != after || !rebuilt.problems.is_empty() {
+            let differs = before.keys().chain(after.keys());
+            let differs = differs.filter(|p| before.get(*p) != after.get(*p));
+            let told = differs.map(|p| format!("{p}: {:?} -> {:?}\n", before.get(p), after.get(p)));
+            let told: String = told.collect();
+            env.broken(format!(
+                "what was acknowledged comes back from the labels: {:?}\n{told}",
+                rebuilt.problems
+            ));
+        }
+        let put = |(path, record)| Change::Put { path, record };
+        let batch: Vec<_> = rebuilt.records.into_iter().map(put).collect();
+        self.tables = Memory::new();
+        self.tables.apply(&batch).expect(NEVER_FAILS);
+    }
+}
+
+/// A record without what no label says.
+fn as_labels_tell(record: Record) -> Record {
+    Record {
+        version: 0,
+        token: Token::default(),
+        drained: None,
+        ..record
+    }
+}
