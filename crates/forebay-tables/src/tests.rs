@@ -445,9 +445,9 @@ fn more_names_than_a_journal_holds_reach_the_tables_below() {
 
 #[test]
 fn a_page_holds_up_no_change_and_shows_none_that_came_meanwhile() {
-    let scratch = Scratch::new("meanwhile");
+    let scratch = Scratch::new();
     let disk = Disk::default();
-    let journaled = Journaled::new(disk.clone(), &scratch.0.join("journal")).unwrap();
+    let journaled = Journaled::new(disk.clone(), &scratch.0.path().join("journal")).unwrap();
     let journaled = Arc::new(journaled);
     journaled.apply(&put(1)).unwrap();
     let theirs = journaled.clone();
@@ -465,7 +465,7 @@ fn a_page_holds_up_no_change_and_shows_none_that_came_meanwhile() {
     assert_eq!(page().len(), 1);
     assert_eq!(page().len(), 2);
 
-    let rocks = Rocks::open(&scratch.0.join("rocks")).unwrap();
+    let rocks = Rocks::open(&scratch.0.path().join("rocks")).unwrap();
     rocks.apply(&put(1)).unwrap();
     let mut change = || rocks.apply(&put(2)).unwrap();
     let page = rocks.page_of_now(None, Order::ChildrenFirst, 10, &mut change);
