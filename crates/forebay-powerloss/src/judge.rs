@@ -142,11 +142,13 @@ impl<'a> Judge<'a> {
             return Ok(verdict);
         }
         let before = objects(&self.places.storage());
+        // Before there was an instance a drain says that there is nothing, and fsck has nothing to check.
+        let has_instance = has_instance(&self.places.storage());
         let drain = self.places.forebay("drain", &[])?;
         let said = rig::both(&drain);
         self.say("drain", &format!("{}: {said}", drain.status));
         verdict.withheld = drain.status.code() == Some(DATA_LEFT);
-        if !drain.status.success() && !verdict.withheld {
+        if has_instance && !drain.status.success() && !verdict.withheld {
             verdict.faults.push((
                 Fault::RecoveryFailed,
                 format!("drain: {}: {said}", drain.status),
@@ -155,6 +157,9 @@ impl<'a> Judge<'a> {
         self.look(&root, progress, &mut verdict)?;
         self.look_after_objects(&before, progress, &mut verdict)?;
         if verdict.has(Fault::RecoveryFailed) {
+            return Ok(verdict);
+        }
+        if !has_instance {
             return Ok(verdict);
         }
         let settled = tree::read(&root)?;
@@ -171,11 +176,7 @@ impl<'a> Judge<'a> {
         }
         let fsck = self.places.forebay("fsck", &[])?;
         self.say("fsck", &format!("{}: {}", fsck.status, rig::both(&fsck)));
-        // A power loss before there was an instance leaves nothing to check.
-        let has_instance = fs::read_dir(self.places.storage())?
-            .flatten()
-            .any(|entry| entry.path().join("root").exists());
-        if has_instance && !fsck.status.success() {
+        if !fsck.status.success() {
             verdict.faults.push((Fault::FsckFinds, rig::both(&fsck)));
         }
         Ok(verdict)
@@ -246,6 +247,12 @@ impl<'a> Judge<'a> {
         }
         Ok(())
     }
+}
+
+/// Had a bridge written down for what its storage is?
+fn has_instance(storage: &Path) -> bool {
+    let mut entries = fs::read_dir(storage).into_iter().flatten().flatten();
+    entries.any(|entry| entry.path().join("root").exists())
 }
 
 /// The labelled objects with something in them, by path in the storage.
