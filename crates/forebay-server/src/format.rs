@@ -9,10 +9,11 @@
 //! | 1 | no `format.json` |
 //! | 2 | `format.json` |
 
+use crate::durable;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// The format that this program writes.
@@ -212,41 +213,23 @@ fn climb(dir: &Path, before: u32, steps: &[Step]) -> Result<(), FormatError> {
 
 /// Writes the file. It is durable when this returns, and whole at any moment.
 fn write(dir: &Path, format: u32) -> Result<(), FormatError> {
-    let (temporary, path) = (
-        dir.join(format!("{FORMAT_FILE}.new")),
-        dir.join(FORMAT_FILE),
-    );
+    let path = dir.join(FORMAT_FILE);
     let says = Format {
         format,
         written_by: PROGRAM.to_owned(),
     };
-    let replace = || {
-        match fs::remove_file(&temporary) {
-            // Left by a program that died in the middle of this.
-            Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(e) => return Err(e),
-        }
-        let mut file = File::options()
-            .write(true)
-            .create_new(true)
-            .open(&temporary)?;
-        let mut bytes = serde_json::to_vec(&says)?;
+    let text = serde_json::to_vec(&says).map_err(io::Error::from);
+    text.and_then(|mut bytes| {
         bytes.push(b'\n');
-        file.write_all(&bytes)?;
-        file.sync_all()?;
-        fs::rename(&temporary, &path)?;
-        File::open(dir)?.sync_all()
-    };
-    replace().map_err(|cause| FormatError::Io {
-        path: path.clone(),
-        cause,
+        durable::replace(&path, &bytes)
     })
+    .map_err(|cause| FormatError::Io { path, cause })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::DirBuilderExt;
     use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,6 +1,7 @@
 //! The directory on local storage in which a bridge lives, while it holds its lock.
 
 use crate::Error;
+use crate::durable;
 use crate::format::{self, Found};
 use forebay_admin::{BridgeInfo, INFO_FILE, LOCK_FILE};
 use forebay_sys as sys;
@@ -18,10 +19,12 @@ fn make_private(dir: &Path) -> Result<(), Error> {
         fs::create_dir_all(parent).map_err(|e| Error::io("can't make", parent, e))?;
     }
     match fs::DirBuilder::new().mode(0o700).create(dir) {
-        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(Error::io("can't make", dir, e))
-        }
-        _ => Ok(()),
+        Ok(()) => dir
+            .parent()
+            .map_or(Ok(()), durable::sync_dir)
+            .map_err(|e| Error::io("can't make durable", dir, e)),
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(e) => Err(Error::io("can't make", dir, e)),
     }
 }
 
@@ -75,10 +78,11 @@ impl Instance {
         Ok(before)
     }
 
-    /// The buffer root that this instance was made for.
+    /// The buffer root that this instance was made for; `None` if that is not written down yet. A power loss may have left
+    /// an empty file of a bridge of version 0.1.0: then it had not begun to serve, or the loss took that back as well.
     pub fn root(&self) -> Option<PathBuf> {
         let bytes = fs::read(self.dir.join(ROOT_FILE)).ok()?;
-        Some(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
+        (!bytes.is_empty()).then(|| PathBuf::from(std::ffi::OsString::from_vec(bytes)))
     }
 
     /// Writes down for which buffer root this is.
@@ -93,15 +97,12 @@ impl Instance {
                 holds,
                 asked: root.to_owned(),
             }),
-            None => self.write(ROOT_FILE, root.as_os_str().as_bytes()),
+            None => {
+                let path = self.dir.join(ROOT_FILE);
+                durable::replace(&path, root.as_os_str().as_bytes())
+                    .map_err(|e| Error::io("can't write", &path, e))
+            }
         }
-    }
-
-    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
-        let (temporary, path) = (self.dir.join(format!("{name}.new")), self.dir.join(name));
-        fs::write(&temporary, bytes)
-            .and_then(|()| fs::rename(&temporary, &path))
-            .map_err(|e| Error::io("can't write", &path, e))
     }
 
     /// Tells others where the bridge is.
@@ -111,11 +112,35 @@ impl Instance {
     pub fn publish(&self, info: &BridgeInfo) -> Result<(), Error> {
         let text = serde_json::to_vec_pretty(info)
             .map_err(|e| Error::io("can't write", &self.dir.join(INFO_FILE), e))?;
-        self.write(INFO_FILE, &text)
+        // Of no use after a power loss, so it need not survive one. Who can't read it takes it for missing.
+        let (path, temporary) = (self.dir.join(INFO_FILE), self.dir.join("bridge.json.new"));
+        fs::write(&temporary, text)
+            .and_then(|()| fs::rename(&temporary, &path))
+            .map_err(|e| Error::io("can't write", &path, e))
     }
 
     /// The bridge is no more.
     pub fn withdraw(&self) {
         let _ = fs::remove_file(self.dir.join(INFO_FILE));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_whose_root_a_power_loss_has_emptied_is_used_again() {
+        let name = format!("fby-instance-{}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        let instance = Instance::take(&dir).unwrap();
+        assert_eq!(instance.root(), None);
+        fs::write(dir.join(ROOT_FILE), "").unwrap();
+        fs::write(dir.join("root.new"), "/pf").unwrap();
+        assert_eq!(instance.root(), None);
+        instance.belong_to(Path::new("/pfs/a")).unwrap();
+        assert_eq!(instance.root(), Some(PathBuf::from("/pfs/a")));
+        assert!(instance.belong_to(Path::new("/pfs/b")).is_err());
+        fs::remove_dir_all(&dir).unwrap();
     }
 }

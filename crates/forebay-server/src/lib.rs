@@ -18,6 +18,7 @@
 mod admin;
 mod answer;
 mod connection;
+mod durable;
 mod error;
 mod follow;
 mod format;

@@ -103,6 +103,14 @@ impl Journal {
             file.write_all_at(&zeros[..piece], at as u64)
                 .map_err(failed)?;
         }
+        if len < JOURNAL_BYTES {
+            // Nothing is acknowledged in a file that a power loss could take away as a whole.
+            file.sync_all().map_err(failed)?;
+            let dir = path
+                .parent()
+                .map_or(Ok(()), |dir| File::open(dir)?.sync_all());
+            dir.map_err(failed)?;
+        }
         let mut bytes = vec![0; JOURNAL_BYTES];
         file.read_exact_at(&mut bytes, 0).map_err(failed)?;
         let (mut entries, mut at) = entries(&bytes, lap)?;
