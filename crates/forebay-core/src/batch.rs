@@ -2,7 +2,7 @@
 //! asserts this in builds with debug assertions; in others it costs nothing.
 
 use crate::path::TreePath;
-use crate::record::Record;
+use crate::record::PathRecord;
 use crate::table::Change;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -72,7 +72,7 @@ pub fn assert_well_formed(batch: &[Change]) {
 /// Asserts, in builds with debug assertions, that a page of children is sorted by name, names nothing twice, comes
 /// after `after`, and is no longer than `limit`.
 #[track_caller]
-pub fn assert_page(page: &[(Vec<u8>, Record)], after: Option<&[u8]>, limit: usize) {
+pub fn assert_page(page: &[(Vec<u8>, PathRecord)], after: Option<&[u8]>, limit: usize) {
     debug_assert!(
         page.len() <= limit,
         "a page of {} names; the limit is {limit}",
@@ -105,14 +105,14 @@ mod tests {
         }
     }
 
-    fn record() -> Record {
+    fn record() -> PathRecord {
         let bytes = [
             &[1, Kind::Dir.code(), 0][..],
             &7u64.to_le_bytes(),
             &object(1).oid.0.to_le_bytes(),
             &[0; 4 + 4 + 8 + 12],
         ];
-        Record::decode(&bytes.concat()).unwrap()
+        PathRecord::decode(&bytes.concat()).unwrap()
     }
 
     fn put(at: &str) -> Change {
@@ -158,7 +158,7 @@ mod tests {
         assert_well_formed(&[put("a"), delete("b")]);
     }
 
-    fn page(names: &[&str]) -> Vec<(Vec<u8>, Record)> {
+    fn page(names: &[&str]) -> Vec<(Vec<u8>, PathRecord)> {
         let entry = |name: &&str| (name.as_bytes().to_vec(), record());
         names.iter().map(entry).collect()
     }

@@ -2,7 +2,7 @@
 //! journal of a store.
 
 use crate::path::TreePath;
-use crate::record::{BadRecord, ObjectId, ObjectName, Reader, Record, Token};
+use crate::record::{BadRecord, ObjectId, ObjectName, PathRecord, Reader, Token};
 use crate::table::Change;
 
 /// Appends a batch to `out`.
@@ -116,7 +116,7 @@ pub(crate) fn change(r: &mut Reader<'_>) -> Result<Change, BadRecord> {
     Ok(match r.u8()? {
         1 => Change::Put {
             path: path(r)?,
-            record: Record::decode(bytes(r)?)?,
+            record: PathRecord::decode(bytes(r)?)?,
         },
         2 => Change::Delete {
             path: path(r)?,

@@ -6,7 +6,7 @@
 //! real server, where a look at the PFS may take milliseconds, and a simulator.
 
 use crate::path::TreePath;
-use crate::record::{BridgeId, ObjectName, Record, Token};
+use crate::record::{BridgeId, ObjectName, PathRecord, Token};
 use std::sync::Arc;
 
 pub use forebay_types::{Attr, Timestamp};
@@ -77,9 +77,9 @@ pub struct Label {
     pub parent: LabelParent,
     /// The name in it.
     pub name: Vec<u8>,
-    /// See [`Record::origin`].
+    /// See [`PathRecord::origin`].
     pub origin: Option<TreePath>,
-    /// See [`Record::hides`].
+    /// See [`PathRecord::hides`].
     pub hides: Option<TreePath>,
 }
 
@@ -225,7 +225,7 @@ pub fn errno<T>(e: i32) -> Outcome<T> {
 /// Read access to the state of the world.
 pub trait Facts {
     /// Record of a path. `Need::Record` if its home is elsewhere and it was not fetched yet.
-    fn record(&self, path: &TreePath) -> Outcome<Option<Record>>;
+    fn record(&self, path: &TreePath) -> Outcome<Option<PathRecord>>;
     /// Records of direct children by name, after `after`, at most `limit`. `Need::Children` if other
     /// bridges may hold some and were not asked yet.
     fn children(
@@ -233,9 +233,9 @@ pub trait Facts {
         dir: &TreePath,
         after: Option<&[u8]>,
         limit: usize,
-    ) -> Outcome<Vec<(Vec<u8>, Record)>>;
+    ) -> Outcome<Vec<(Vec<u8>, PathRecord)>>;
     /// Records strictly below `dir`, parents first. `Need::Below` as for `children`.
-    fn subtree(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, Record)>>;
+    fn subtree(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, PathRecord)>>;
     /// Path of an object.
     fn path_of(&self, object: ObjectName) -> Outcome<Option<TreePath>>;
     /// Where in the buffer the thing is that was at exactly this PFS path and was renamed

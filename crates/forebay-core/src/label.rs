@@ -5,11 +5,11 @@
 
 use crate::facts::{Label, LabelParent, Outcome};
 use crate::path::TreePath;
-use crate::record::{Kind, Record};
+use crate::record::{Kind, PathRecord};
 use crate::walk::{Place, Walk};
 
 /// The label of the object that `record` names at `path`, in a directory that is `place`.
-pub fn label_of(path: &TreePath, record: &Record, place: &Place) -> Label {
+pub fn label_of(path: &TreePath, record: &PathRecord, place: &Place) -> Label {
     Label {
         kind: record.kind,
         parent: place.label(),
@@ -23,7 +23,7 @@ pub fn label_of(path: &TreePath, record: &Record, place: &Place) -> Label {
 ///
 /// # Errors
 /// There is no such directory, or a fact is needed first.
-pub fn label_at(walk: &Walk<'_>, path: &TreePath, record: &Record) -> Outcome<Label> {
+pub fn label_at(walk: &Walk<'_>, path: &TreePath, record: &PathRecord) -> Outcome<Label> {
     let dir = walk.dir_at(&path.parent())?;
     Ok(label_of(path, record, &dir.place))
 }
@@ -36,7 +36,12 @@ pub fn label_at(walk: &Walk<'_>, path: &TreePath, record: &Record) -> Outcome<La
 ///
 /// # Errors
 /// As [`label_at`].
-pub fn is_right(walk: &Walk<'_>, path: &TreePath, record: &Record, label: &Label) -> Outcome<bool> {
+pub fn is_right(
+    walk: &Walk<'_>,
+    path: &TreePath,
+    record: &PathRecord,
+    label: &Label,
+) -> Outcome<bool> {
     let right = label_at(walk, path, record)?;
     if *label == right {
         return Ok(true);

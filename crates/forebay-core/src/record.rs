@@ -94,7 +94,7 @@ pub struct Segment {
 
 /// Everything a table says about one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct PathRecord {
     /// Grows with each change of this path's record; never reused for a path.
     pub version: u64,
     /// What it is.
@@ -119,7 +119,7 @@ pub struct Record {
     pub segments: Vec<Segment>,
 }
 
-impl Record {
+impl PathRecord {
     /// Does a program see something here?
     pub fn is_visible(&self) -> bool {
         self.kind != Kind::Whiteout
@@ -162,7 +162,7 @@ const HAS_SEGMENTS: u8 = 16;
 const KNOWN_IN_FIRST: u8 = HAS_ORIGIN | HAS_HIDES | HAS_DRAINED;
 const KNOWN: u8 = KNOWN_IN_FIRST | HAS_TRANSIT | HAS_SEGMENTS;
 
-impl Record {
+impl PathRecord {
     /// Bytes for the table. The first one is the format.
     ///
     /// At the end stands an area for extensions: its length in bytes, then as many bytes. A reader skips
@@ -210,7 +210,7 @@ impl Record {
         w
     }
 
-    /// Reads what [`Record::encode`] wrote, of this program and of those that wrote format 1.
+    /// Reads what [`PathRecord::encode`] wrote, of this program and of those that wrote format 1.
     ///
     /// # Errors
     /// [`BadRecord`] for anything else.
@@ -230,7 +230,7 @@ impl Record {
         if has & !known != 0 {
             return Err(BadRecord::Damaged);
         }
-        let mut record = Record {
+        let mut record = PathRecord {
             version: u64::from_le_bytes(r.array()?),
             kind,
             object: ObjectName {
@@ -314,8 +314,8 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
 
-    fn plain() -> Record {
-        Record {
+    fn plain() -> PathRecord {
+        PathRecord {
             version: 0x0102_0304_0506_0708,
             kind: Kind::File,
             object: ObjectName {
@@ -333,8 +333,8 @@ mod tests {
         }
     }
 
-    fn full() -> Record {
-        Record {
+    fn full() -> PathRecord {
+        PathRecord {
             kind: Kind::Moved,
             origin: TreePath::new(*b"a/b"),
             hides: TreePath::new(*b"c"),
@@ -346,13 +346,13 @@ mod tests {
         }
     }
 
-    fn segmented() -> Record {
+    fn segmented() -> PathRecord {
         let segment = |start, end, keeper| Segment {
             start,
             end,
             keeper: BridgeId(keeper),
         };
-        Record {
+        PathRecord {
             transit: Some(Transit::Releasing),
             segments: vec![segment(0, 10, 1), segment(10, u64::MAX, 2)],
             ..full()
@@ -373,9 +373,9 @@ mod tests {
     fn a_record_survives_encoding_and_every_truncation_is_refused() {
         for r in [plain(), full(), segmented()] {
             let bytes = r.encode();
-            assert_eq!(Record::decode(&bytes), Ok(r));
+            assert_eq!(PathRecord::decode(&bytes), Ok(r));
             for cut in 0..bytes.len() {
-                let cut_off = Record::decode(&bytes[..cut]);
+                let cut_off = PathRecord::decode(&bytes[..cut]);
                 assert_eq!(cut_off, Err(BadRecord::Damaged), "cut {cut}");
             }
         }
@@ -384,14 +384,14 @@ mod tests {
     #[test]
     fn what_the_first_format_wrote_is_read_and_written_in_the_second() {
         for (bytes, record) in [(FULL_IN_FIRST, full()), (PLAIN_IN_FIRST, plain())] {
-            assert_eq!(Record::decode(bytes), Ok(record.clone()));
+            assert_eq!(PathRecord::decode(bytes), Ok(record.clone()));
             for cut in 0..bytes.len() {
-                let cut_off = Record::decode(&bytes[..cut]);
+                let cut_off = PathRecord::decode(&bytes[..cut]);
                 assert_eq!(cut_off, Err(BadRecord::Damaged), "cut {cut}");
             }
             let again = record.encode();
             assert_eq!(again[0], 2);
-            assert_eq!(Record::decode(&again), Ok(record));
+            assert_eq!(PathRecord::decode(&again), Ok(record));
         }
     }
 
@@ -400,9 +400,9 @@ mod tests {
         let mut bytes = segmented().encode();
         bytes.truncate(bytes.len() - 2);
         bytes.extend_from_slice(b"\x05\0later");
-        assert_eq!(Record::decode(&bytes), Ok(segmented()));
+        assert_eq!(PathRecord::decode(&bytes), Ok(segmented()));
         bytes[0] = 3;
-        let refused = Record::decode(&bytes).unwrap_err();
+        let refused = PathRecord::decode(&bytes).unwrap_err();
         assert_eq!(refused, BadRecord::Format(3));
         assert_eq!(
             refused.to_string(),

@@ -7,7 +7,7 @@
 
 use crate::facts::{Label, LabelParent};
 use crate::path::TreePath;
-use crate::record::{BridgeId, Kind, ObjectId, ObjectName, Record, Token};
+use crate::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -54,7 +54,7 @@ impl fmt::Display for Problem {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rebuilt {
     /// Each path once.
-    pub records: Vec<(TreePath, Record)>,
+    pub records: Vec<(TreePath, PathRecord)>,
     /// What was not clear.
     pub problems: Vec<Problem>,
 }
@@ -76,9 +76,9 @@ pub fn conflict(path: &TreePath, object: ObjectName) -> TreePath {
 }
 
 /// The record that a labelled object must have had, in this version.
-pub fn record_of(survivor: &Survivor, owner: BridgeId, version: u64) -> Record {
+pub fn record_of(survivor: &Survivor, owner: BridgeId, version: u64) -> PathRecord {
     let Survivor { object, label, ino } = survivor;
-    Record {
+    PathRecord {
         version,
         kind: label.kind,
         object: *object,

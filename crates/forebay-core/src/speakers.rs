@@ -5,7 +5,7 @@
 //! they speak of (a staged file, a whiteout); those cost one key.
 
 use crate::path::TreePath;
-use crate::record::Record;
+use crate::record::PathRecord;
 use crate::table::Change;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -13,9 +13,9 @@ use std::ops::Bound;
 /// What a record says of a path of the PFS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Word {
-    /// What I name is there ([`Record::origin`]).
+    /// What I name is there ([`PathRecord::origin`]).
     Origin,
-    /// What is there is hidden, and has to go ([`Record::hides`]).
+    /// What is there is hidden, and has to go ([`PathRecord::hides`]).
     Hides,
 }
 
@@ -77,7 +77,7 @@ impl Speakers {
     }
 
     /// The record at `path` is this one now.
-    pub fn learn(&mut self, path: &TreePath, record: &Record) {
+    pub fn learn(&mut self, path: &TreePath, record: &PathRecord) {
         self.forget(path);
         let words = [(&record.origin, Word::Origin), (&record.hides, Word::Hides)];
         for (lower, word) in words {
@@ -194,8 +194,8 @@ mod tests {
         TreePath::new(s.as_bytes()).unwrap()
     }
 
-    fn record(origin: Option<&str>, hides: Option<&str>, transit: Option<Transit>) -> Record {
-        Record {
+    fn record(origin: Option<&str>, hides: Option<&str>, transit: Option<Transit>) -> PathRecord {
+        PathRecord {
             version: 1,
             kind: Kind::Moved,
             object: ObjectName::default(),
@@ -210,7 +210,7 @@ mod tests {
         }
     }
 
-    fn put(path: &str, record: Record) -> Change {
+    fn put(path: &str, record: PathRecord) -> Change {
         Change::Put {
             path: p(path),
             record,
@@ -235,7 +235,7 @@ mod tests {
         };
         let names = ["a", "b", "a/b", "a/c", "a!", "a/b/c"];
         let mut speakers = Speakers::default();
-        let mut table: BTreeMap<TreePath, Record> = BTreeMap::new();
+        let mut table: BTreeMap<TreePath, PathRecord> = BTreeMap::new();
         for _ in 0..2000 {
             let mut name = |n: u64| match random(n) {
                 n if n < 6 => Some(names[n as usize]),

@@ -1,11 +1,11 @@
 //! The tables of a bridge, as policy sees them.
 //!
-//! The *global table* maps a path to its [`Record`]; the *local table* maps an
+//! The *global table* maps a path to its [`PathRecord`]; the *local table* maps an
 //! object's name back to its path and holds the marks of unfinished work on
 //! backing objects. Implementations live in `forebay-tables`.
 
 use crate::path::TreePath;
-use crate::record::{BadRecord, ObjectId, ObjectName, Record, Token};
+use crate::record::{BadRecord, ObjectId, ObjectName, PathRecord, Token};
 use std::fmt;
 
 /// One change of the tables. A batch of them is atomic.
@@ -16,7 +16,7 @@ pub enum Change {
         /// Where.
         path: TreePath,
         /// What.
-        record: Record,
+        record: PathRecord,
     },
     /// `path` has no record any more; `object` is the one it had. A batch lists
     /// its deletions before its puts.
@@ -136,7 +136,7 @@ pub trait Tables {
     ///
     /// # Errors
     /// The store failed or a record is damaged.
-    fn get(&self, path: &TreePath) -> Result<Option<Record>, TableError>;
+    fn get(&self, path: &TreePath) -> Result<Option<PathRecord>, TableError>;
 
     /// Records of direct children of `dir` in order of their names, whiteouts
     /// included, from the first name greater than `after`, at most `limit`.
@@ -148,7 +148,7 @@ pub trait Tables {
         dir: &TreePath,
         after: Option<&[u8]>,
         limit: usize,
-    ) -> Result<Vec<(Vec<u8>, Record)>, TableError>;
+    ) -> Result<Vec<(Vec<u8>, PathRecord)>, TableError>;
 
     /// The first `limit` records strictly below `dir` that come after `after` in the order of
     /// [`TreePath::key`], which has parents before children.
@@ -160,13 +160,13 @@ pub trait Tables {
         dir: &TreePath,
         after: Option<&TreePath>,
         limit: usize,
-    ) -> Result<Vec<(TreePath, Record)>, TableError>;
+    ) -> Result<Vec<(TreePath, PathRecord)>, TableError>;
 
     /// All records strictly below `dir`, parents before children.
     ///
     /// # Errors
     /// The store failed or a record is damaged.
-    fn subtree(&self, dir: &TreePath) -> Result<Vec<(TreePath, Record)>, TableError> {
+    fn subtree(&self, dir: &TreePath) -> Result<Vec<(TreePath, PathRecord)>, TableError> {
         self.page_below(dir, None, usize::MAX)
     }
 
@@ -181,7 +181,7 @@ pub trait Tables {
         after: Option<&TreePath>,
         order: Order,
         limit: usize,
-    ) -> Result<Vec<(TreePath, Record)>, TableError>;
+    ) -> Result<Vec<(TreePath, PathRecord)>, TableError>;
 
     /// All names of an object (hard links) whose records are in this table, with their paths, in the order
     /// of their link numbers.

@@ -10,7 +10,7 @@ use crate::access::{self, SEARCH};
 use crate::facts::{Attr, Cred, Facts, LabelParent, Outcome, Settings, Stop, errno};
 use crate::ops::{Path, Start, is_reserved};
 use crate::path::{TreePath, below};
-use crate::record::{Kind, ObjectName, Record};
+use crate::record::{Kind, ObjectName, PathRecord};
 
 /// Names that the drain uses on the PFS begin with this; they are not part of the namespace.
 pub const RESERVED_PREFIX: &[u8] = b".forebay-";
@@ -51,7 +51,7 @@ pub struct Dir {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node {
     /// Made (or staged) in the buffer.
-    Born(Record),
+    Born(PathRecord),
     /// On the PFS, at this path there.
     Lower(TreePath, Attr),
 }
@@ -86,7 +86,7 @@ pub struct Found {
     /// The directory that holds the name (for the root: the root).
     pub dir: Dir,
     /// The record at the path, whiteouts included.
-    pub record: Option<Record>,
+    pub record: Option<PathRecord>,
     /// What is there.
     pub node: Option<Node>,
     /// How the path ended.
@@ -187,7 +187,7 @@ impl Walk<'_> {
                     place: Place::Born(r.object),
                 });
             }
-            Some(Record {
+            Some(PathRecord {
                 kind: Kind::Moved,
                 origin: Some(origin),
                 ..
@@ -254,7 +254,7 @@ impl Walk<'_> {
     }
 
     /// What `name` is in `dir`: the record and the node.
-    pub fn lookup(&self, dir: &Dir, name: &[u8]) -> Outcome<(Option<Record>, Option<Node>)> {
+    pub fn lookup(&self, dir: &Dir, name: &[u8]) -> Outcome<(Option<PathRecord>, Option<Node>)> {
         let record = self.facts.record(&dir.path.join(name))?;
         let node = match &record {
             Some(r) => match (r.kind, &r.origin) {
@@ -331,7 +331,7 @@ impl Walk<'_> {
                 .unwrap_or(tail),
             Start::Lower(_) => return Ok(None),
         };
-        let found = |dir: Dir, record: Option<Record>, node: Option<Node>| Found {
+        let found = |dir: Dir, record: Option<PathRecord>, node: Option<Node>| Found {
             path: full.clone(),
             dir,
             record,

@@ -6,7 +6,7 @@ use forebay_core::facts::{Cred, Label, LabelParent, Settings, Stop};
 use forebay_core::label::label_at;
 use forebay_core::ops::{Answer, GrantTarget, Op};
 use forebay_core::path::TreePath;
-use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, Record, Token};
+use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
 use forebay_core::repair::{self, Problem, Survivor, rebuild};
 use forebay_core::walk::Walk;
 use std::collections::BTreeMap;
@@ -498,7 +498,7 @@ fn survivors(w: &World) -> Vec<Survivor> {
         settings: &settings,
         facts: w,
     };
-    let survivor = |(path, record): (&TreePath, &Record)| Survivor {
+    let survivor = |(path, record): (&TreePath, &PathRecord)| Survivor {
         object: record.object,
         label: label_at(&walk, path, record).unwrap(),
         ino: record.ino,
@@ -548,7 +548,7 @@ fn labels_alone_tell_which_records_there_were() {
             .table
             .iter()
             .map(|(path, record)| {
-                let record = Record {
+                let record = PathRecord {
                     version: found.get(path).map_or(0, |r| r.version),
                     token: Token::default(),
                     drained: None,

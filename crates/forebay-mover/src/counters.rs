@@ -1,7 +1,7 @@
 //! What a drain has done so far, for whoever asks.
 
 use forebay_admin::drain::{DrainState, DrainStatus, Left, Reason};
-use forebay_core::drain::{self, Drain, Report, Tally};
+use forebay_core::drain::{self, Drain, DrainReport, Tally};
 use forebay_sys::Errno;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,7 +24,7 @@ struct Rest {
     state: DrainState,
     seconds: f64,
     tally: Tally,
-    report: Report,
+    report: DrainReport,
     remarks: Vec<String>,
     failure: Option<String>,
 }
@@ -87,7 +87,7 @@ impl Counters {
     }
 
     /// What the drain has come to.
-    pub(crate) fn report(&self) -> Report {
+    pub(crate) fn report(&self) -> DrainReport {
         self.rest.lock().report.clone()
     }
 

@@ -5,7 +5,7 @@ use forebay_admin::drain::{FileSize, Inventory};
 use forebay_core::drain::is_dirty;
 use forebay_core::facts::Attr;
 use forebay_core::path::TreePath;
-use forebay_core::record::{Kind, Record};
+use forebay_core::record::{Kind, PathRecord};
 use forebay_core::table::Order;
 
 /// As many of the largest files are named.
@@ -42,7 +42,7 @@ fn count(
     ground: Ground<'_>,
     inv: &mut Inventory,
     path: &TreePath,
-    record: &Record,
+    record: &PathRecord,
 ) -> Result<(), Halt> {
     let attr = ground.objects.attr(record.object).ok();
     let dirty = is_dirty(path, record, attr.as_ref());
@@ -65,7 +65,7 @@ fn count_object(
     ground: Ground<'_>,
     inv: &mut Inventory,
     path: &TreePath,
-    record: &Record,
+    record: &PathRecord,
     attr: Option<&Attr>,
 ) -> Result<(), Halt> {
     let mut dirty = is_dirty(path, record, attr);

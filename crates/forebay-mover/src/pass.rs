@@ -8,7 +8,7 @@ use crate::pfs::{self, Trouble};
 use crate::throttle::Throttle;
 use crate::{names, processes};
 use forebay_admin::drain::DrainRequest;
-use forebay_core::drain::{Act, Drain, Got, Next, Report, Terms, Verdict};
+use forebay_core::drain::{Act, Drain, DrainReport, Got, Next, Terms, Verdict};
 use forebay_core::ops::Effect;
 use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
@@ -52,7 +52,7 @@ pub fn resume(ground: Ground<'_>) -> Result<(), Halt> {
 ///
 /// # Errors
 /// The tables failed.
-pub fn release(ground: Ground<'_>, paths: Vec<TreePath>) -> Result<Report, Halt> {
+pub fn release(ground: Ground<'_>, paths: Vec<TreePath>) -> Result<DrainReport, Halt> {
     let counters = Counters::new(true);
     let points = Points::none();
     let request = DrainRequest::default();

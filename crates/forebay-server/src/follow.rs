@@ -8,7 +8,7 @@ use forebay_core::facts::{Cred, Facts, Label};
 use forebay_core::label;
 use forebay_core::ops::Effect;
 use forebay_core::path::TreePath;
-use forebay_core::record::{ObjectName, Record};
+use forebay_core::record::{ObjectName, PathRecord};
 use forebay_core::request::{Known, Look};
 use forebay_core::table::{TableError, Tables};
 use forebay_core::walk::{Place, Walk};
@@ -73,7 +73,7 @@ pub(crate) fn label_for(
     server: &ServerHandle,
     facts: &dyn Facts,
     path: &TreePath,
-    record: &Record,
+    record: &PathRecord,
 ) -> Result<Label, String> {
     label::label_at(&walk(server, facts, &Cred::default()), path, record)
         .map_err(|stop| format!("no directory for {path:?}: {stop:?}"))
@@ -84,7 +84,7 @@ pub(crate) fn is_right(
     server: &ServerHandle,
     facts: &dyn Facts,
     path: &TreePath,
-    record: &Record,
+    record: &PathRecord,
     found: &Label,
 ) -> bool {
     let cred = Cred::default();

@@ -6,7 +6,7 @@ use forebay_core::drain::{Commit, Facts, Verdict};
 use forebay_core::facts::{Outcome, Stop};
 use forebay_core::ops::Effect;
 use forebay_core::path::TreePath;
-use forebay_core::record::{BridgeId, ObjectId, ObjectName, Record};
+use forebay_core::record::{BridgeId, ObjectId, ObjectName, PathRecord};
 use forebay_core::speakers::Speaker;
 use forebay_core::table::{KeyValue, Order, TableError, Tables};
 use forebay_mover::{Door, Ground, Halt};
@@ -31,7 +31,7 @@ fn fault(e: TableError) -> Stop {
 /// read under the lock, so that tables and index agree in it; but for pages, which are of the tables alone and may
 /// take long.
 impl Facts for ServerHandle {
-    fn record(&self, path: &TreePath) -> Outcome<Option<Record>> {
+    fn record(&self, path: &TreePath) -> Outcome<Option<PathRecord>> {
         let _guard = self.namespace.read();
         self.namespace.tables().get(path).map_err(fault)
     }
@@ -41,7 +41,7 @@ impl Facts for ServerHandle {
         after: Option<&TreePath>,
         order: Order,
         limit: usize,
-    ) -> Outcome<Vec<(TreePath, Record)>> {
+    ) -> Outcome<Vec<(TreePath, PathRecord)>> {
         let tables = self.namespace.tables();
         tables.page(after, order, limit).map_err(fault)
     }
@@ -68,12 +68,12 @@ impl Facts for ServerHandle {
         Ok(self.namespace.read().speakers().in_transit(after, limit))
     }
 
-    fn below(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, Record)>> {
+    fn below(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, PathRecord)>> {
         let _guard = self.namespace.read();
         self.namespace.tables().subtree(dir).map_err(fault)
     }
 
-    fn children(&self, dir: &TreePath, limit: usize) -> Outcome<Vec<(Vec<u8>, Record)>> {
+    fn children(&self, dir: &TreePath, limit: usize) -> Outcome<Vec<(Vec<u8>, PathRecord)>> {
         let _guard = self.namespace.read();
         let tables = self.namespace.tables();
         tables.children(dir, None, limit).map_err(fault)

@@ -2,7 +2,7 @@
 
 use crate::ServerHandle;
 use forebay_admin::Status;
-use forebay_core::record::{Kind, Record};
+use forebay_core::record::{Kind, PathRecord};
 use forebay_core::table::{Order, TableError, Tables};
 use forebay_wire::Op;
 use parking_lot::Mutex;
@@ -161,7 +161,7 @@ pub fn take(server: &ServerHandle) -> Result<Status, TableError> {
     Ok(status)
 }
 
-fn count(server: &ServerHandle, record: &Record, status: &mut Status) {
+fn count(server: &ServerHandle, record: &PathRecord, status: &mut Status) {
     if record.drained.is_none() {
         status.undrained += 1;
     }

@@ -7,7 +7,7 @@ use forebay_core::path::TreePath;
 use forebay_core::table::{Change, Tables, WriteTables};
 use forebay_objects::label;
 use forebay_server::Error;
-use forebay_server::fsck::{self, Options, Report};
+use forebay_server::fsck::{self, FsckReport, Options};
 use forebay_sys as sys;
 use forebay_tables::Rocks;
 use std::os::fd::AsFd;
@@ -19,7 +19,7 @@ const MEND: Options = Options {
     rebuild: false,
 };
 
-fn check(place: &Place, options: Options) -> Report {
+fn check(place: &Place, options: Options) -> FsckReport {
     fsck::fsck(&place.instance(), options).unwrap()
 }
 

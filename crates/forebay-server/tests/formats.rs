@@ -8,7 +8,7 @@
 mod common;
 
 use common::{Place, names, read};
-use forebay_server::fsck::{self, Options, Report};
+use forebay_server::fsck::{self, FsckReport, Options};
 use forebay_server::{STORAGE_FORMAT, start};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -121,7 +121,7 @@ fn is_read_in_full(place: &Place) {
 }
 
 /// A check finds nothing but what unpacking has changed, the inode numbers, and mends that.
-fn is_sound_but_for_inode_numbers(place: &Place) -> Report {
+fn is_sound_but_for_inode_numbers(place: &Place) -> FsckReport {
     let mend = Options {
         mend: true,
         ..Options::default()

@@ -5,7 +5,7 @@
 //! Answers are kept, the negative ones too, and every write goes through.
 
 use forebay_core::path::TreePath;
-use forebay_core::record::{ObjectId, ObjectName, Record};
+use forebay_core::record::{ObjectId, ObjectName, PathRecord};
 use forebay_core::table::{Change, Marks, Order, TableError, Tables, WriteTables};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -77,7 +77,7 @@ impl<K: Hash + Eq, V: Clone> Part<K, V> {
 /// Other tables with a cache before them. All access has to go through it.
 pub struct Cached<T> {
     below: T,
-    records: Vec<Mutex<Part<TreePath, Option<Record>>>>,
+    records: Vec<Mutex<Part<TreePath, Option<PathRecord>>>>,
     paths: Vec<Mutex<Part<ObjectName, Option<TreePath>>>>,
 }
 
@@ -113,7 +113,7 @@ impl<T: Tables> Cached<T> {
         &self.below
     }
 
-    fn write_record(&self, path: &TreePath, record: Option<&Record>) {
+    fn write_record(&self, path: &TreePath, record: Option<&PathRecord>) {
         self.records[part_of_path(path)].lock().write(
             path.clone(),
             record.cloned(),
@@ -133,7 +133,7 @@ impl<T: Tables> Cached<T> {
 }
 
 impl<T: Tables> Tables for Cached<T> {
-    fn get(&self, path: &TreePath) -> Result<Option<Record>, TableError> {
+    fn get(&self, path: &TreePath) -> Result<Option<PathRecord>, TableError> {
         let part = &self.records[part_of_path(path)];
         let (bytes, limit) = (cost(path), RECORD_BYTES / PARTS);
         let before = {
@@ -156,7 +156,7 @@ impl<T: Tables> Tables for Cached<T> {
         dir: &TreePath,
         after: Option<&[u8]>,
         limit: usize,
-    ) -> Result<Vec<(Vec<u8>, Record)>, TableError> {
+    ) -> Result<Vec<(Vec<u8>, PathRecord)>, TableError> {
         self.below.children(dir, after, limit)
     }
 
@@ -165,7 +165,7 @@ impl<T: Tables> Tables for Cached<T> {
         dir: &TreePath,
         after: Option<&TreePath>,
         limit: usize,
-    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+    ) -> Result<Vec<(TreePath, PathRecord)>, TableError> {
         self.below.page_below(dir, after, limit)
     }
 
@@ -174,7 +174,7 @@ impl<T: Tables> Tables for Cached<T> {
         after: Option<&TreePath>,
         order: Order,
         limit: usize,
-    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+    ) -> Result<Vec<(TreePath, PathRecord)>, TableError> {
         self.below.page(after, order, limit)
     }
 

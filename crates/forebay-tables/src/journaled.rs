@@ -18,7 +18,7 @@ use crate::net::{Base, Net, merge};
 use forebay_core::batch;
 use forebay_core::encoding::{decode_batch, encode_batch};
 use forebay_core::path::TreePath;
-use forebay_core::record::{ObjectId, ObjectName, Record};
+use forebay_core::record::{ObjectId, ObjectName, PathRecord};
 use forebay_core::table::{Change, Marks, Order, TableError, Tables, WriteTables};
 use parking_lot::RwLock;
 use std::path::Path;
@@ -153,7 +153,7 @@ fn removes(batch: &[Change]) -> bool {
 }
 
 impl<T: Base> Tables for Journaled<T> {
-    fn get(&self, path: &TreePath) -> Result<Option<Record>, TableError> {
+    fn get(&self, path: &TreePath) -> Result<Option<PathRecord>, TableError> {
         let state = self.state.read();
         match state.net.records.get(&path.key()) {
             Some((_, record)) => Ok(record.clone()),
@@ -166,7 +166,7 @@ impl<T: Base> Tables for Journaled<T> {
         dir: &TreePath,
         after: Option<&[u8]>,
         limit: usize,
-    ) -> Result<Vec<(Vec<u8>, Record)>, TableError> {
+    ) -> Result<Vec<(Vec<u8>, PathRecord)>, TableError> {
         let state = self.state.read();
         let page = state.net.children(&self.below, dir, after, limit)?;
         batch::assert_page(&page, after, limit);
@@ -178,7 +178,7 @@ impl<T: Base> Tables for Journaled<T> {
         dir: &TreePath,
         after: Option<&TreePath>,
         limit: usize,
-    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+    ) -> Result<Vec<(TreePath, PathRecord)>, TableError> {
         let state = self.state.read();
         state.net.page_below(&self.below, dir, after, limit)
     }
@@ -188,7 +188,7 @@ impl<T: Base> Tables for Journaled<T> {
         after: Option<&TreePath>,
         order: Order,
         limit: usize,
-    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+    ) -> Result<Vec<(TreePath, PathRecord)>, TableError> {
         let mut from = after.cloned();
         let mut page = Vec::new();
         // What has gone makes a page of the tables below shorter, so it may take several.

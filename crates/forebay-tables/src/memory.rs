@@ -3,7 +3,7 @@
 use crate::net::{Base, Net};
 use forebay_core::batch;
 use forebay_core::path::TreePath;
-use forebay_core::record::{ObjectId, ObjectName, Record, Token};
+use forebay_core::record::{ObjectId, ObjectName, PathRecord, Token};
 use forebay_core::table::{Change, Marks, Order, TableError, Tables, WriteTables};
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use std::ops::{Bound, RangeInclusive};
 #[derive(Debug, Clone, Default)]
 struct Inner {
     /// By [`TreePath::key`], so that ranges are those of the real store.
-    global: BTreeMap<Vec<u8>, (TreePath, Record)>,
+    global: BTreeMap<Vec<u8>, (TreePath, PathRecord)>,
     local: BTreeMap<ObjectName, TreePath>,
     doomed: BTreeMap<ObjectName, Token>,
     relabel: BTreeSet<ObjectName>,
@@ -46,7 +46,7 @@ pub(crate) fn links(oid: ObjectId) -> RangeInclusive<ObjectName> {
 }
 
 impl Tables for Memory {
-    fn get(&self, path: &TreePath) -> Result<Option<Record>, TableError> {
+    fn get(&self, path: &TreePath) -> Result<Option<PathRecord>, TableError> {
         Ok(self.0.read().global.get(&path.key()).map(|e| e.1.clone()))
     }
 
@@ -55,7 +55,7 @@ impl Tables for Memory {
         dir: &TreePath,
         after: Option<&[u8]>,
         limit: usize,
-    ) -> Result<Vec<(Vec<u8>, Record)>, TableError> {
+    ) -> Result<Vec<(Vec<u8>, PathRecord)>, TableError> {
         let mut prefix = dir.as_bytes().to_vec();
         prefix.push(0);
         // The root's own key is the bare prefix, and no child has an empty name.
@@ -79,7 +79,7 @@ impl Tables for Memory {
         dir: &TreePath,
         after: Option<&TreePath>,
         limit: usize,
-    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+    ) -> Result<Vec<(TreePath, PathRecord)>, TableError> {
         let mut first = dir.as_bytes().to_vec();
         first.push(0);
         let first = after.map(TreePath::key).unwrap_or_default().max(first);
@@ -100,13 +100,13 @@ impl Tables for Memory {
         after: Option<&TreePath>,
         order: Order,
         limit: usize,
-    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+    ) -> Result<Vec<(TreePath, PathRecord)>, TableError> {
         let inner = self.0.read();
         let after = match after {
             Some(after) => Bound::Excluded(after.key()),
             None => Bound::Unbounded,
         };
-        let entries = |(_, entry): (&Vec<u8>, &(TreePath, Record))| entry.clone();
+        let entries = |(_, entry): (&Vec<u8>, &(TreePath, PathRecord))| entry.clone();
         Ok(match order {
             Order::ParentsFirst => {
                 let range = inner.global.range((after, Bound::Unbounded));

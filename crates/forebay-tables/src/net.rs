@@ -4,7 +4,7 @@
 //! and over; only their last values have to reach the store.
 
 use forebay_core::path::TreePath;
-use forebay_core::record::{ObjectId, ObjectName, Record, Token};
+use forebay_core::record::{ObjectId, ObjectName, PathRecord, Token};
 use forebay_core::table::{Change, KeyValue, Marks, Order, TableError, Tables, WriteTables};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -43,7 +43,7 @@ pub trait Base: WriteTables {
         order: Order,
         limit: usize,
         seen: &mut dyn FnMut(),
-    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+    ) -> Result<Vec<(TreePath, PathRecord)>, TableError> {
         let page = self.page(after, order, limit);
         seen();
         page
@@ -51,15 +51,15 @@ pub trait Base: WriteTables {
 }
 
 /// Records by [`TreePath::key`]; `None` where one has gone.
-pub(crate) type Changed = BTreeMap<Vec<u8>, (TreePath, Option<Record>)>;
+pub(crate) type Changed = BTreeMap<Vec<u8>, (TreePath, Option<PathRecord>)>;
 
 /// A page of the tables below, with what has changed of it up to its last entry; to the end of the walk without one.
 pub(crate) fn merge(
-    entries: Vec<(TreePath, Record)>,
+    entries: Vec<(TreePath, PathRecord)>,
     mut changed: Changed,
     until: Option<&TreePath>,
     order: Order,
-) -> Vec<(TreePath, Record)> {
+) -> Vec<(TreePath, PathRecord)> {
     if let Some(until) = until.map(TreePath::key) {
         changed.retain(|key, _| match order {
             Order::ParentsFirst => *key <= until,
@@ -140,7 +140,7 @@ impl Net {
         &'a self,
         prefix: &'a [u8],
         from: &'a [u8],
-    ) -> impl Iterator<Item = (&'a Vec<u8>, &'a (TreePath, Option<Record>))> {
+    ) -> impl Iterator<Item = (&'a Vec<u8>, &'a (TreePath, Option<PathRecord>))> {
         self.records
             .range::<[u8], _>((Bound::Excluded(from), Bound::Unbounded))
             .take_while(move |(key, _)| key.starts_with(prefix))
@@ -153,7 +153,7 @@ impl Net {
         dir: &TreePath,
         after: Option<&[u8]>,
         limit: usize,
-    ) -> Result<Vec<(Vec<u8>, Record)>, TableError> {
+    ) -> Result<Vec<(Vec<u8>, PathRecord)>, TableError> {
         let mut prefix = dir.as_bytes().to_vec();
         prefix.push(0);
         let from = [&prefix[..], after.unwrap_or_default()].concat();
@@ -162,11 +162,11 @@ impl Net {
             return below.children(dir, after, limit);
         }
         // Each change can take one of the entries below away, so these are enough.
-        let changed: BTreeMap<&[u8], Option<&Record>> = changed
+        let changed: BTreeMap<&[u8], Option<&PathRecord>> = changed
             .map(|(key, (_, record))| (&key[prefix.len()..], record.as_ref()))
             .collect();
         let entries = below.children(dir, after, limit.saturating_add(changed.len()))?;
-        let mut merged: BTreeMap<Vec<u8>, Record> = entries
+        let mut merged: BTreeMap<Vec<u8>, PathRecord> = entries
             .into_iter()
             .filter(|(name, _)| !changed.contains_key(&name[..]))
             .collect();
@@ -214,7 +214,7 @@ impl Net {
         dir: &TreePath,
         after: Option<&TreePath>,
         limit: usize,
-    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+    ) -> Result<Vec<(TreePath, PathRecord)>, TableError> {
         // All keys below a directory begin with its path, among some others.
         let after_key = after.map(TreePath::key).unwrap_or_default();
         let from = after_key.max(dir.as_bytes().to_vec());
@@ -227,7 +227,7 @@ impl Net {
         }
         // Each change can take one of the entries below away, so these are enough.
         let entries = below.page_below(dir, after, limit.saturating_add(changed.len()))?;
-        let mut merged: BTreeMap<Vec<u8>, (TreePath, Record)> = entries
+        let mut merged: BTreeMap<Vec<u8>, (TreePath, PathRecord)> = entries
             .into_iter()
             .map(|(path, record)| (path.key(), (path, record)))
             .collect();

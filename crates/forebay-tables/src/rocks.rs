@@ -12,7 +12,7 @@ use crate::net::{Base, Net};
 use crate::reserve::Reserve;
 use forebay_core::batch;
 use forebay_core::path::TreePath;
-use forebay_core::record::{BadRecord, ObjectId, ObjectName, Record, Token};
+use forebay_core::record::{BadRecord, ObjectId, ObjectName, PathRecord, Token};
 use forebay_core::table::{Change, Marks, Order, TableError, Tables, WriteTables};
 use parking_lot::{RwLock, RwLockReadGuard};
 use rocksdb::{
@@ -159,7 +159,7 @@ impl Base for Rocks {
         order: Order,
         limit: usize,
         seen: &mut dyn FnMut(),
-    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+    ) -> Result<Vec<(TreePath, PathRecord)>, TableError> {
         let from = after.map(TreePath::key);
         let (direction, end) = match order {
             Order::ParentsFirst => (Direction::Forward, IteratorMode::Start),
@@ -183,7 +183,7 @@ impl Base for Rocks {
                 continue;
             }
             let path = TreePath::from_key(&key).ok_or_else(|| TableError::damaged("path", &key))?;
-            let record = Record::decode(&value).map_err(|why| bad_record(why, &key))?;
+            let record = PathRecord::decode(&value).map_err(|why| bad_record(why, &key))?;
             found.push((path, record));
         }
         Ok(found)
@@ -424,13 +424,13 @@ fn token_of_bytes(bytes: &[u8]) -> Option<Token> {
 }
 
 impl Tables for Rocks {
-    fn get(&self, path: &TreePath) -> Result<Option<Record>, TableError> {
+    fn get(&self, path: &TreePath) -> Result<Option<PathRecord>, TableError> {
         let key = path.key();
         let open = self.db()?;
         let db = open.db()?;
         db.get_pinned_cf(family(db, GLOBAL)?, &key)
             .map_err(failed)?
-            .map(|v| Record::decode(&v).map_err(|e| bad_record(e, &key)))
+            .map(|v| PathRecord::decode(&v).map_err(|e| bad_record(e, &key)))
             .transpose()
     }
 
@@ -439,7 +439,7 @@ impl Tables for Rocks {
         dir: &TreePath,
         after: Option<&[u8]>,
         limit: usize,
-    ) -> Result<Vec<(Vec<u8>, Record)>, TableError> {
+    ) -> Result<Vec<(Vec<u8>, PathRecord)>, TableError> {
         let mut prefix = dir.as_bytes().to_vec();
         prefix.push(0);
         let mut from = prefix.clone();
@@ -455,7 +455,7 @@ impl Tables for Rocks {
             if *key == *from {
                 continue;
             }
-            let record = Record::decode(&value).map_err(|e| bad_record(e, &key))?;
+            let record = PathRecord::decode(&value).map_err(|e| bad_record(e, &key))?;
             found.push((key[prefix.len()..].to_vec(), record));
         }
         batch::assert_page(&found, after, limit);
@@ -467,7 +467,7 @@ impl Tables for Rocks {
         dir: &TreePath,
         after: Option<&TreePath>,
         limit: usize,
-    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+    ) -> Result<Vec<(TreePath, PathRecord)>, TableError> {
         let mut found = Vec::new();
         // Direct children have the key `dir NUL name`, all others begin with `dir/`.
         let prefixes: &[Vec<u8>] = if dir.is_root() {
@@ -496,7 +496,7 @@ impl Tables for Rocks {
                 if path == *dir || *key == *after {
                     continue;
                 }
-                let record = Record::decode(&value).map_err(|e| bad_record(e, &key))?;
+                let record = PathRecord::decode(&value).map_err(|e| bad_record(e, &key))?;
                 found.push((path, record));
             }
         }
@@ -508,7 +508,7 @@ impl Tables for Rocks {
         after: Option<&TreePath>,
         order: Order,
         limit: usize,
-    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+    ) -> Result<Vec<(TreePath, PathRecord)>, TableError> {
         self.page_of_now(after, order, limit, &mut || {})
     }
 

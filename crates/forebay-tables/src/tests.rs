@@ -2,7 +2,7 @@
 
 use crate::{Base, Cached, Journaled, Memory, Net, Rocks};
 use forebay_core::path::TreePath;
-use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, Record, Token};
+use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
 use forebay_core::table::{Change, Marks, Order, TableError, Tables, WriteTables};
 use parking_lot::Mutex;
 use std::os::unix::fs::FileExt;
@@ -45,8 +45,8 @@ fn object(n: u64) -> ObjectName {
     }
 }
 
-fn record(n: u64) -> Record {
-    Record {
+fn record(n: u64) -> PathRecord {
+    PathRecord {
         version: n,
         kind: if n.is_multiple_of(2) {
             Kind::File
@@ -289,7 +289,7 @@ impl Base for Disk {
         order: Order,
         limit: usize,
         seen: &mut dyn FnMut(),
-    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+    ) -> Result<Vec<(TreePath, PathRecord)>, TableError> {
         let page = self.page(after, order, limit);
         seen();
         let meanwhile = self.meanwhile.lock().take();
@@ -301,7 +301,7 @@ impl Base for Disk {
 }
 
 impl Tables for Disk {
-    fn get(&self, path: &TreePath) -> Result<Option<Record>, TableError> {
+    fn get(&self, path: &TreePath) -> Result<Option<PathRecord>, TableError> {
         self.tables.get(path)
     }
     fn children(
@@ -309,7 +309,7 @@ impl Tables for Disk {
         dir: &TreePath,
         after: Option<&[u8]>,
         limit: usize,
-    ) -> Result<Vec<(Vec<u8>, Record)>, TableError> {
+    ) -> Result<Vec<(Vec<u8>, PathRecord)>, TableError> {
         self.tables.children(dir, after, limit)
     }
     fn page_below(
@@ -317,7 +317,7 @@ impl Tables for Disk {
         dir: &TreePath,
         after: Option<&TreePath>,
         limit: usize,
-    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+    ) -> Result<Vec<(TreePath, PathRecord)>, TableError> {
         self.tables.page_below(dir, after, limit)
     }
     fn page(
@@ -325,7 +325,7 @@ impl Tables for Disk {
         after: Option<&TreePath>,
         order: Order,
         limit: usize,
-    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+    ) -> Result<Vec<(TreePath, PathRecord)>, TableError> {
         self.tables.page(after, order, limit)
     }
 

@@ -5,7 +5,7 @@ use super::persist::{clear, owned_key, set};
 use super::{Bridge, locks};
 use crate::home::{hash_bytes, mix};
 use crate::path::TreePath;
-use crate::record::{BridgeId, Kind, Record};
+use crate::record::{BridgeId, Kind, PathRecord};
 use crate::table::Change;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -168,7 +168,7 @@ fn covered(parts: &BTreeMap<BridgeId, Part>) -> Vec<(TreePath, u64)> {
 }
 
 /// The incarnation of a directory of the PFS at `path`, if it is or lies in one that these records have moved.
-fn moved_incarnation(puts: &BTreeMap<&TreePath, &Record>, path: &TreePath) -> Option<u64> {
+fn moved_incarnation(puts: &BTreeMap<&TreePath, &PathRecord>, path: &TreePath) -> Option<u64> {
     match puts.get(path) {
         Some(record) => (record.kind == Kind::Moved).then_some(record.version),
         None => {

@@ -1,7 +1,7 @@
 //! What goes into the transaction layer and what comes out, as values.
 
 use crate::path::TreePath;
-use crate::record::{BridgeId, Record, Token};
+use crate::record::{BridgeId, PathRecord, Token};
 use crate::request::OthersBelow;
 use crate::table::Change;
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ pub struct ReadSet {
 
 impl ReadSet {
     /// Notes a record, or its absence.
-    pub fn saw(&mut self, path: &TreePath, record: Option<&Record>) {
+    pub fn saw(&mut self, path: &TreePath, record: Option<&PathRecord>) {
         use crate::record::Kind;
         let seen = Seen {
             version: record.map(|r| r.version),
@@ -78,7 +78,7 @@ pub enum Verdict {
     Committed,
     /// Something that it relied on has changed; nothing of it happened. Decide
     /// again: here are the records of today as far as the homes told them.
-    Conflict(Vec<(TreePath, Option<Record>)>),
+    Conflict(Vec<(TreePath, Option<PathRecord>)>),
     /// Nothing of it happened, and there is no sense in trying at once again.
     Failed(i32),
 }
@@ -124,7 +124,7 @@ pub enum Body {
         /// Of the fetch.
         request: u64,
         /// The record.
-        record: Option<Record>,
+        record: Option<PathRecord>,
     },
     /// Which are your first children of this directory, after a name?
     FetchChildren {
@@ -142,7 +142,7 @@ pub enum Body {
         /// Of the fetch.
         request: u64,
         /// Names and records, sorted by name.
-        children: Vec<(Vec<u8>, Record)>,
+        children: Vec<(Vec<u8>, PathRecord)>,
     },
     /// What do you hold below this directory? A page of it.
     FetchBelow {
@@ -160,7 +160,7 @@ pub enum Body {
         /// Of the fetch.
         after: Option<TreePath>,
         /// Records, parents first, at most [`super::RECORDS_PER_MESSAGE`].
-        entries: Vec<(TreePath, Record)>,
+        entries: Vec<(TreePath, PathRecord)>,
         /// That was the last page.
         ends: bool,
     },
@@ -178,7 +178,7 @@ pub enum Body {
         /// Which transaction.
         txn: TxnId,
         /// `Err` is a no.
-        vote: Result<(), Vec<(TreePath, Option<Record>)>>,
+        vote: Result<(), Vec<(TreePath, Option<PathRecord>)>>,
     },
     /// To the primary, when all others are ready: check and change your part now; that is the outcome.
     Commit {
@@ -194,7 +194,7 @@ pub enum Body {
         /// What became of it.
         committed: bool,
         /// If nothing: the records that spoke against it.
-        current: Vec<(TreePath, Option<Record>)>,
+        current: Vec<(TreePath, Option<PathRecord>)>,
     },
     /// The coordinator's word to the participants.
     Decide {
@@ -238,13 +238,13 @@ pub enum Output {
         verdict: Verdict,
     },
     /// Answer to [`super::Bridge::fetch`].
-    Record {
+    PathRecord {
         /// The fetch's.
         ticket: Ticket,
         /// Which path.
         path: TreePath,
         /// What its home says.
-        record: Option<Record>,
+        record: Option<PathRecord>,
     },
     /// Answer to [`super::Bridge::fetch_children`].
     Children {
@@ -255,7 +255,7 @@ pub enum Output {
         /// After this name.
         after: Option<Vec<u8>>,
         /// The first that the *other* bridges hold, sorted by name. The own tables are read by the driver.
-        children: Vec<(Vec<u8>, Record)>,
+        children: Vec<(Vec<u8>, PathRecord)>,
     },
     /// Answer to [`super::Bridge::fetch_below`].
     Below {

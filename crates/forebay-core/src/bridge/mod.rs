@@ -61,7 +61,7 @@ pub use sweep::{Found, Sweep};
 use crate::home::{hash_bytes, mix};
 use crate::membership::Membership;
 use crate::path::TreePath;
-use crate::record::{BridgeId, Record, Token};
+use crate::record::{BridgeId, PathRecord, Token};
 use crate::table::{Change, TableError, Tables};
 use coordinator::Txn;
 use locks::Locks;
@@ -108,7 +108,7 @@ pub fn version(epoch: u32, seq: u32, bridge: BridgeId) -> u64 {
 }
 
 /// A digest of a range of records: which paths, in which versions.
-pub fn digest(entries: &[(TreePath, Record)]) -> u64 {
+pub fn digest(entries: &[(TreePath, PathRecord)]) -> u64 {
     entries.iter().fold(0, |h, (path, record)| {
         mix(h, mix(hash_bytes(path.as_bytes()), record.version))
     })

@@ -6,7 +6,7 @@ use super::persist::{
 };
 use super::{ASK_AFTER_US, Bridge, MAX_PREPARED, Mutation, Retry, digest};
 use crate::path::TreePath;
-use crate::record::{BridgeId, Record};
+use crate::record::{BridgeId, PathRecord};
 use crate::table::{Change, TableError, Tables};
 
 /// A promise: this part will be carried out if the outcome is commit.
@@ -18,7 +18,7 @@ pub(super) struct Prepared {
 }
 
 /// Why a part can't be carried out: the records of today, as far as they speak against it.
-pub(super) type Refusal = Vec<(TreePath, Option<Record>)>;
+pub(super) type Refusal = Vec<(TreePath, Option<PathRecord>)>;
 
 impl Bridge {
     /// Does everything that this part relies on still hold, and is nothing of it in other hands?

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::facts::CHILDREN_PER_PAGE;
 use crate::path::TreePath;
-use crate::record::{BridgeId, Record};
+use crate::record::{BridgeId, PathRecord};
 use crate::request::OthersBelow;
 use crate::table::{TableError, Tables};
 use std::collections::BTreeMap;
@@ -70,8 +70,8 @@ pub(super) struct Waiting {
 /// What one bridge has said so far.
 #[derive(Debug, Default)]
 struct Part {
-    children: Vec<(Vec<u8>, Record)>,
-    below: Vec<(TreePath, Record)>,
+    children: Vec<(Vec<u8>, PathRecord)>,
+    below: Vec<(TreePath, PathRecord)>,
     is_whole: bool,
 }
 
@@ -107,7 +107,7 @@ impl Bridge {
             && !Mutation::ReadersIgnoreUndecided.is(self.mutation)
     }
 
-    /// The record at `path`, from its home: ends in [`Output::Record`], or in
+    /// The record at `path`, from its home: ends in [`Output::PathRecord`], or in
     /// [`Output::Done`] with `EAGAIN` if too many are under way.
     pub fn fetch(&mut self, ticket: Ticket, path: TreePath, now: u64) {
         let home = self.membership.home(&path);
@@ -212,7 +212,7 @@ impl Bridge {
                     unreachable!("the driver itself is asked for one record only");
                 };
                 let record = tables.get(&path)?;
-                return Ok(Some(Output::Record {
+                return Ok(Some(Output::PathRecord {
                     ticket,
                     path,
                     record,
@@ -266,7 +266,7 @@ impl Bridge {
         self.look(Asker::Peer(from, request), question);
     }
 
-    pub(super) fn on_fetched(&mut self, from: BridgeId, request: u64, record: Option<Record>) {
+    pub(super) fn on_fetched(&mut self, from: BridgeId, request: u64, record: Option<PathRecord>) {
         let Some(f) = self.fetches.get(&request) else {
             // The answer to a repetition.
             return;
@@ -279,7 +279,7 @@ impl Bridge {
         }
         let (ticket, path) = (f.ticket, path.clone());
         self.fetches.remove(&request);
-        self.push(Output::Record {
+        self.push(Output::PathRecord {
             ticket,
             path,
             record,
@@ -290,7 +290,7 @@ impl Bridge {
         &mut self,
         from: BridgeId,
         request: u64,
-        children: Vec<(Vec<u8>, Record)>,
+        children: Vec<(Vec<u8>, PathRecord)>,
     ) {
         let whole = |part: &mut Part| {
             part.children = children;
@@ -306,7 +306,7 @@ impl Bridge {
         from: BridgeId,
         request: u64,
         after: Option<TreePath>,
-        entries: Vec<(TreePath, Record)>,
+        entries: Vec<(TreePath, PathRecord)>,
         ends: bool,
     ) {
         let Some(f) = self.fetches.get(&request) else {

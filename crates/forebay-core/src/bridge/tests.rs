@@ -13,12 +13,12 @@ pub(crate) struct Table(RefCell<State>);
 
 #[derive(Default)]
 struct State {
-    records: BTreeMap<TreePath, Record>,
+    records: BTreeMap<TreePath, PathRecord>,
     metas: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Tables for Table {
-    fn get(&self, path: &TreePath) -> Result<Option<Record>, TableError> {
+    fn get(&self, path: &TreePath) -> Result<Option<PathRecord>, TableError> {
         Ok(self.0.borrow().records.get(path).cloned())
     }
     fn children(
@@ -26,7 +26,7 @@ impl Tables for Table {
         dir: &TreePath,
         after: Option<&[u8]>,
         limit: usize,
-    ) -> Result<Vec<(Vec<u8>, Record)>, TableError> {
+    ) -> Result<Vec<(Vec<u8>, PathRecord)>, TableError> {
         let state = self.0.borrow();
         let children = state.records.iter().filter(|(p, _)| {
             !p.is_root() && p.parent() == *dir && after.is_none_or(|after| p.name() > after)
@@ -39,7 +39,7 @@ impl Tables for Table {
         dir: &TreePath,
         after: Option<&TreePath>,
         limit: usize,
-    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+    ) -> Result<Vec<(TreePath, PathRecord)>, TableError> {
         let state = self.0.borrow();
         let below = state
             .records
@@ -56,7 +56,7 @@ impl Tables for Table {
         _: Option<&TreePath>,
         _: crate::table::Order,
         _: usize,
-    ) -> Result<Vec<(TreePath, Record)>, TableError> {
+    ) -> Result<Vec<(TreePath, PathRecord)>, TableError> {
         Ok(Vec::new())
     }
     fn names_of(&self, _: ObjectId) -> Result<Vec<(ObjectName, TreePath)>, TableError> {
@@ -111,8 +111,8 @@ fn path(s: &str) -> TreePath {
     TreePath::new(s.as_bytes()).unwrap()
 }
 
-fn record(maker: u32, seq: u64) -> Record {
-    Record {
+fn record(maker: u32, seq: u64) -> PathRecord {
+    PathRecord {
         version: version(1, seq as u32, BridgeId(maker)),
         kind: Kind::File,
         object: ObjectName {
@@ -133,14 +133,14 @@ fn record(maker: u32, seq: u64) -> Record {
     }
 }
 
-fn put(p: &TreePath, r: &Record) -> Change {
+fn put(p: &TreePath, r: &PathRecord) -> Change {
     Change::Put {
         path: p.clone(),
         record: r.clone(),
     }
 }
 
-fn create(ticket: Ticket, p: &TreePath, r: &Record) -> Proposal {
+fn create(ticket: Ticket, p: &TreePath, r: &PathRecord) -> Proposal {
     let mut reads = ReadSet::default();
     reads.saw(p, None);
     Proposal {
@@ -157,8 +157,8 @@ struct Net {
     /// Messages under way: to, from, message.
     wire: VecDeque<(usize, usize, Message)>,
     done: Vec<(usize, Ticket, Verdict)>,
-    records: Vec<(usize, TreePath, Option<Record>)>,
-    children: Vec<Vec<(Vec<u8>, Record)>>,
+    records: Vec<(usize, TreePath, Option<PathRecord>)>,
+    children: Vec<Vec<(Vec<u8>, PathRecord)>>,
     below: Vec<OthersBelow>,
     sent: usize,
 }
@@ -205,7 +205,7 @@ impl Net {
                     self.wire.push_back((to.0 as usize, at, message));
                 }
                 Some(Output::Done { ticket, verdict }) => self.done.push((at, ticket, verdict)),
-                Some(Output::Record { path, record, .. }) => {
+                Some(Output::PathRecord { path, record, .. }) => {
                     self.records.push((at, path, record));
                 }
                 Some(Output::Children { children, .. }) => self.children.push(children),
@@ -244,7 +244,7 @@ impl Net {
         self.drain(at);
     }
 
-    fn get(&self, at: usize, p: &TreePath) -> Option<Record> {
+    fn get(&self, at: usize, p: &TreePath) -> Option<PathRecord> {
         self.nodes[at].1.get(p).unwrap()
     }
 }
@@ -315,11 +315,11 @@ fn a_create_at_another_home_takes_one_round_trip_and_the_loser_learns_the_winner
     assert_eq!(net.get(1, &q), Some(mine));
 }
 
-fn rename(net: &mut Net, ticket: Ticket, from: u32, to: u32) -> (TreePath, TreePath, Record) {
+fn rename(net: &mut Net, ticket: Ticket, from: u32, to: u32) -> (TreePath, TreePath, PathRecord) {
     let (a, b) = (net.path_at(from, "a"), net.path_at(to, "b"));
     let old = record(0, 1);
     net.nodes[from as usize].1.apply(&[put(&a, &old)]).unwrap();
-    let new = Record {
+    let new = PathRecord {
         version: version(1, 99, BridgeId(0)),
         ..old.clone()
     };
@@ -410,7 +410,7 @@ fn a_reader_never_sees_a_rename_at_one_end_only() {
 fn nothing_is_made_in_a_directory_that_has_ended() {
     let mut net = Net::new(3);
     let dir = net.path_at(1, "d");
-    let dir_record = Record {
+    let dir_record = PathRecord {
         kind: Kind::Dir,
         ..record(0, 1)
     };
@@ -455,11 +455,11 @@ fn nothing_is_made_in_a_directory_that_has_ended() {
 fn nothing_is_made_in_a_directory_that_its_record_has_covered_since_it_moved() {
     let mut net = Net::new(3);
     let dir = net.path_at(1, "d");
-    let moved = Record {
+    let moved = PathRecord {
         kind: Kind::Moved,
         ..record(0, 1)
     };
-    let whiteout = Record {
+    let whiteout = PathRecord {
         kind: Kind::Whiteout,
         ..record(0, 2)
     };

@@ -7,14 +7,14 @@
 use super::act::{Act, Commit, Copied, Copy, Got, Naming, Verdict, Work};
 use super::contents::Task;
 use super::facts::Facts;
-use super::job::Job;
 use super::moves::{STRANGER, is_dir};
 use super::rules::{Update, commit_of, is_ours, obstacle, stamp};
 use super::sheet::{Reason, Sheet};
+use super::strand::Strand;
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::path::TreePath;
-use crate::record::{ObjectId, ObjectName, Record, Transit};
+use crate::record::{ObjectId, ObjectName, PathRecord, Transit};
 
 /// A batch is full with so many bytes or objects. Each of them is an open descriptor of the driver.
 pub const BATCH_BYTES: u64 = 32 << 20;
@@ -84,7 +84,7 @@ pub(super) struct Batch {
     /// Tasks that changed while they were copied, until their copies are gone.
     stale: Vec<Task>,
     /// The records that a commit marks.
-    marked: Vec<(TreePath, Record)>,
+    marked: Vec<(TreePath, PathRecord)>,
 }
 
 impl Batch {
@@ -468,7 +468,7 @@ impl Batch {
     }
 }
 
-impl Job for Batch {
+impl Strand for Batch {
     fn take(&mut self, got: Got, sheet: &mut Sheet) {
         match (std::mem::replace(&mut self.state, State::End), got) {
             (State::Noting, Got::Verdict(Verdict::Committed)) => {

@@ -4,14 +4,14 @@
 
 use super::act::{Act, Got, Temporary, Work};
 use super::facts::Facts;
-use super::job::Job;
 use super::names::copy_path;
 use super::rules::{has_contents, is_dirty, is_still_there, obstacle};
 use super::sheet::{Reason, Sheet};
+use super::strand::Strand;
 use crate::bridge::ReadSet;
 use crate::facts::{Attr, Outcome};
 use crate::path::TreePath;
-use crate::record::{Kind, ObjectId, ObjectName, Record};
+use crate::record::{Kind, ObjectId, ObjectName, PathRecord};
 
 /// One object to be drained.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(super) struct Task {
     pub(super) object: ObjectName,
     pub(super) kind: Kind,
     /// The names of it that may be put on the PFS now.
-    pub(super) ready: Vec<(TreePath, Record)>,
+    pub(super) ready: Vec<(TreePath, PathRecord)>,
     pub(super) bytes: u64,
     pub(super) tries: u32,
     /// Somebody had it open for writing a moment ago.
@@ -56,9 +56,9 @@ fn data_bytes(attr: &Attr) -> u64 {
 pub(super) fn all_names(
     facts: &dyn Facts,
     path: &TreePath,
-    record: &Record,
+    record: &PathRecord,
     attr: &Attr,
-) -> Outcome<Option<Vec<(TreePath, Record)>>> {
+) -> Outcome<Option<Vec<(TreePath, PathRecord)>>> {
     if attr.nlink <= 1 {
         return Ok(Some(vec![(path.clone(), record.clone())]));
     }
@@ -85,14 +85,14 @@ enum SurveyState {
 
 /// Finds what is to be copied of one page of records.
 pub(super) struct Survey {
-    entries: Vec<(TreePath, Record)>,
+    entries: Vec<(TreePath, PathRecord)>,
     state: SurveyState,
     /// Objects that are clean if the PFS still has them.
     clean: Vec<(Task, Attr)>,
 }
 
 impl Survey {
-    pub(super) fn new(entries: impl IntoIterator<Item = (TreePath, Record)>) -> Self {
+    pub(super) fn new(entries: impl IntoIterator<Item = (TreePath, PathRecord)>) -> Self {
         let entries = entries.into_iter().filter(|(_, r)| has_contents(r));
         Survey {
             entries: entries.collect(),
@@ -181,7 +181,7 @@ fn add(task: Task, sheet: &mut Sheet) {
     sheet.tasks.push_back(task);
 }
 
-impl Job for Survey {
+impl Strand for Survey {
     fn take(&mut self, got: Got, sheet: &mut Sheet) {
         match (&self.state, got) {
             (SurveyState::Examining, Got::Attrs(attrs)) => self.state = SurveyState::Sort(attrs),

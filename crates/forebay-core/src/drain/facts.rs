@@ -3,7 +3,7 @@
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::Outcome;
 use crate::path::TreePath;
-use crate::record::{BridgeId, ObjectId, ObjectName, Record};
+use crate::record::{BridgeId, ObjectId, ObjectName, PathRecord};
 use crate::speakers::Speaker;
 use crate::table::{KeyValue, Order};
 
@@ -14,7 +14,7 @@ use crate::table::{KeyValue, Order};
 /// [`reads`](super::Commit::reads).
 pub trait Facts {
     /// The record of a path. `Need::Record` if its home is elsewhere and it was not fetched yet.
-    fn record(&self, path: &TreePath) -> Outcome<Option<Record>>;
+    fn record(&self, path: &TreePath) -> Outcome<Option<PathRecord>>;
 
     /// The next records whose home is this bridge: see [`crate::table::Tables::page`].
     fn page(
@@ -22,7 +22,7 @@ pub trait Facts {
         after: Option<&TreePath>,
         order: Order,
         limit: usize,
-    ) -> Outcome<Vec<(TreePath, Record)>>;
+    ) -> Outcome<Vec<(TreePath, PathRecord)>>;
 
     /// Records whose home is this bridge that speak of a path of the PFS: see
     /// [`crate::speakers::Speakers::within`].
@@ -44,11 +44,11 @@ pub trait Facts {
     fn in_transit(&self, after: Option<&TreePath>, limit: usize) -> Outcome<Vec<TreePath>>;
 
     /// Records strictly below a directory, of all bridges. `Need::Below` if others were not asked yet.
-    fn below(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, Record)>>;
+    fn below(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, PathRecord)>>;
 
     /// Direct children of a directory with their records, of all bridges, at most `limit`. `Need::Below` if
     /// others were not asked yet.
-    fn children(&self, dir: &TreePath, limit: usize) -> Outcome<Vec<(Vec<u8>, Record)>>;
+    fn children(&self, dir: &TreePath, limit: usize) -> Outcome<Vec<(Vec<u8>, PathRecord)>>;
 
     /// All names of an object, with their paths.
     fn names_of(&self, object: ObjectId) -> Outcome<Vec<(ObjectName, TreePath)>>;

@@ -2,13 +2,13 @@
 
 use super::act::{Act, Got, Trouble, Verdict, Work};
 use super::facts::Facts;
-use super::job::Job;
 use super::rules::{Update, commit_of, is_dirty, stamp, unsettled};
 use super::sheet::Sheet;
+use super::strand::Strand;
 use crate::bridge::ReadSet;
 use crate::facts::{Attr, Outcome};
 use crate::path::TreePath;
-use crate::record::{Kind, Record};
+use crate::record::{Kind, PathRecord};
 use std::collections::VecDeque;
 
 /// Directories that are synced by one act.
@@ -29,7 +29,7 @@ enum DressState {
 /// A directory, and what it is to look like.
 struct Wearer {
     path: TreePath,
-    record: Record,
+    record: PathRecord,
     attr: Attr,
     found: Option<Attr>,
 }
@@ -37,15 +37,15 @@ struct Wearer {
 /// Gives the directories made in the buffer their attributes, for one page of records. Children come
 /// before parents: a directory may be one that even its owner can't search.
 pub(super) struct Dress {
-    entries: Vec<(TreePath, Record)>,
+    entries: Vec<(TreePath, PathRecord)>,
     attrs: Vec<Attr>,
     wearers: VecDeque<Wearer>,
     state: DressState,
 }
 
 impl Dress {
-    pub(super) fn new(entries: impl IntoIterator<Item = (TreePath, Record)>) -> Self {
-        let is_due = |(_, r): &(TreePath, Record)| r.kind == Kind::Dir && r.drained.is_some();
+    pub(super) fn new(entries: impl IntoIterator<Item = (TreePath, PathRecord)>) -> Self {
+        let is_due = |(_, r): &(TreePath, PathRecord)| r.kind == Kind::Dir && r.drained.is_some();
         Dress {
             entries: entries.into_iter().filter(is_due).collect(),
             attrs: Vec::new(),
@@ -88,7 +88,7 @@ impl Wearer {
     }
 }
 
-impl Job for Dress {
+impl Strand for Dress {
     fn take(&mut self, got: Got, sheet: &mut Sheet) {
         match (std::mem::replace(&mut self.state, DressState::End), got) {
             (DressState::Examining, Got::Attrs(attrs)) => {
@@ -154,7 +154,7 @@ impl Job for Dress {
                     let update = Update {
                         path: wearer.path.clone(),
                         before: wearer.record.clone(),
-                        after: Some(Record {
+                        after: Some(PathRecord {
                             drained: Some(stamp(&wearer.attr)),
                             ..wearer.record.clone()
                         }),
@@ -186,7 +186,7 @@ impl SyncDirs {
     }
 }
 
-impl Job for SyncDirs {
+impl Strand for SyncDirs {
     fn take(&mut self, got: Got, sheet: &mut Sheet) {
         let Got::Each(each) = got else {
             unreachable!("{got:?} answers nothing that was asked");
@@ -214,12 +214,12 @@ impl Job for SyncDirs {
 /// Looks once more at one page of records: what failed and is clean meanwhile is not left, and what has
 /// appeared meanwhile is.
 pub(super) struct List {
-    entries: Vec<(TreePath, Record)>,
+    entries: Vec<(TreePath, PathRecord)>,
     has_asked: bool,
 }
 
 impl List {
-    pub(super) fn new(entries: Vec<(TreePath, Record)>) -> Self {
+    pub(super) fn new(entries: Vec<(TreePath, PathRecord)>) -> Self {
         List {
             entries,
             has_asked: false,
@@ -227,7 +227,7 @@ impl List {
     }
 }
 
-impl Job for List {
+impl Strand for List {
     fn take(&mut self, got: Got, sheet: &mut Sheet) {
         let Got::Attrs(attrs) = got else {
             unreachable!("{got:?} answers nothing that was asked");

@@ -6,17 +6,17 @@
 
 use super::act::{Act, Got, Trouble, Verdict, Work};
 use super::facts::Facts;
-use super::job::Job;
 use super::names::{discarded_name, waiting_path};
 use super::rules::{
     OURS, Update, all_speakers, commit_of, has_to_leave, holds_something_moved, is_carried,
     is_replaced, obstacle, read, relocated,
 };
 use super::sheet::{Reason, Sheet};
+use super::strand::Strand;
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::path::TreePath;
-use crate::record::{Kind, Record, Transit};
+use crate::record::{Kind, PathRecord, Transit};
 use crate::speakers::Word;
 
 /// Conflicts that one move survives before it is left for the next pass.
@@ -79,7 +79,7 @@ pub(super) struct Move {
     /// What the mark relies on.
     reads: ReadSet,
     /// The records that were marked, or are to be.
-    marked: Vec<(TreePath, Record)>,
+    marked: Vec<(TreePath, PathRecord)>,
     /// The work needs no mark.
     is_unmarked: bool,
     /// A directory that hides something is made when that is gone: a record speaks of one of the two alone.
@@ -140,7 +140,7 @@ impl Move {
         }
     }
 
-    fn begin_evacuation(&mut self, record: Record, facts: &dyn Facts) -> Outcome<()> {
+    fn begin_evacuation(&mut self, record: PathRecord, facts: &dyn Facts) -> Outcome<()> {
         let way = has_to_leave(facts, &self.path, &record, &mut self.reads)?;
         let Some((from, to)) = way else {
             self.state = State::End;
@@ -151,7 +151,7 @@ impl Move {
 
     /// What moves takes along what lies in it: what was renamed out of it, and is still there, is in
     /// transit as well.
-    fn carry(&mut self, record: Record, way: Way, facts: &dyn Facts) -> Outcome<()> {
+    fn carry(&mut self, record: PathRecord, way: Way, facts: &dyn Facts) -> Outcome<()> {
         let mut marked = vec![(self.path.clone(), record)];
         for speaker in all_speakers(facts, &way.from)? {
             if speaker.word == Word::Origin
@@ -175,7 +175,7 @@ impl Move {
 
     fn begin_clearance(
         &mut self,
-        record: Record,
+        record: PathRecord,
         facts: &dyn Facts,
         sheet: &mut Sheet,
     ) -> Outcome<()> {
@@ -206,7 +206,7 @@ impl Move {
 
     fn begin_placement(
         &mut self,
-        record: Record,
+        record: PathRecord,
         facts: &dyn Facts,
         sheet: &mut Sheet,
     ) -> Outcome<()> {
@@ -222,7 +222,12 @@ impl Move {
         self.carry(record, Way { from, to }, facts)
     }
 
-    fn begin_dir(&mut self, record: Record, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<()> {
+    fn begin_dir(
+        &mut self,
+        record: PathRecord,
+        facts: &dyn Facts,
+        sheet: &mut Sheet,
+    ) -> Outcome<()> {
         if record.kind != Kind::Dir {
             self.state = State::End;
             return Ok(());
@@ -332,7 +337,7 @@ impl Move {
     }
 
     /// The record as its mark leaves it.
-    fn marks(&self, path: TreePath, record: Record) -> Update {
+    fn marks(&self, path: TreePath, record: PathRecord) -> Update {
         let mut update = Update::marked(path, record, Some(Transit::Placing));
         if let (What::MakeDir, Some(after)) = (self.what, &mut update.after) {
             after.drained = Some(OURS);
@@ -341,7 +346,7 @@ impl Move {
     }
 
     /// The record as it is when the work has failed. Of a directory that may be there it goes on saying so.
-    fn unmarks(&self, path: TreePath, record: Record) -> Update {
+    fn unmarks(&self, path: TreePath, record: PathRecord) -> Update {
         let mut update = Update::marked(path, record, None);
         if let (What::MakeDir, false, Some(after)) =
             (self.what, self.is_doubtful, &mut update.after)
@@ -420,16 +425,16 @@ impl Move {
 }
 
 /// The record after its move, if nothing else is different.
-fn after(what: What, before: &Record) -> Option<Record> {
+fn after(what: What, before: &PathRecord) -> Option<PathRecord> {
     match what {
         What::Clear if before.kind == Kind::Whiteout => None,
-        What::Clear => Some(Record {
+        What::Clear => Some(PathRecord {
             hides: None,
             transit: None,
             ..before.clone()
         }),
         // Its attributes are still to come.
-        What::MakeDir => Some(Record {
+        What::MakeDir => Some(PathRecord {
             drained: Some(OURS),
             transit: None,
             ..before.clone()
@@ -452,7 +457,7 @@ pub(super) fn is_dir(attr: &Attr) -> bool {
     attr.mode & libc::S_IFMT == libc::S_IFDIR
 }
 
-impl Job for Move {
+impl Strand for Move {
     fn take(&mut self, got: Got, sheet: &mut Sheet) {
         match (&self.state, got) {
             (State::Waiting, Got::Done) => self.state = State::Begin,

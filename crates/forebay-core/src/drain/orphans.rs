@@ -7,21 +7,21 @@
 
 use super::act::{Act, Commit, Got, Verdict, Work};
 use super::facts::Facts;
-use super::job::Job;
 use super::moves::is_dir;
 use super::names::{discarded_name, waiting_path, waits_under};
 use super::rules::holds_something_moved;
 use super::sheet::Sheet;
+use super::strand::Strand;
 use crate::facts::{Attr, Outcome};
 use crate::path::TreePath;
-use crate::record::{Kind, ObjectId, Record};
+use crate::record::{Kind, ObjectId, PathRecord};
 use crate::table::Change;
 
 /// Notes begin so; the waiting name follows.
 pub(super) const NOTES: &[u8] = b"drain/orphan/";
 
 /// The change that goes into the batch in which this record goes, if there has to be one.
-pub fn abandon(record: &Record) -> Option<Change> {
+pub fn abandon(record: &PathRecord) -> Option<Change> {
     let waits = waiting_path(record.object.oid);
     let is_waiting = record.kind == Kind::Moved && record.origin.as_ref() == Some(&waits);
     is_waiting.then(|| note(&waits, Some(Vec::new())))
@@ -77,7 +77,7 @@ impl Orphan {
     }
 }
 
-impl Job for Orphan {
+impl Strand for Orphan {
     fn take(&mut self, got: Got, sheet: &mut Sheet) {
         match (std::mem::replace(&mut self.state, State::End), got) {
             (State::Looking, Got::Seen(seen)) => match seen.into_iter().next() {

@@ -1,22 +1,22 @@
-//! One pass: the order of its rounds, and the jobs under way.
+//! One pass: the order of its rounds, and the strands under way.
 
 use super::act::{Act, Got, Ticket};
 use super::batch::Batch;
 use super::contents::Survey;
 use super::facts::Facts;
 use super::finish::{Dress, List, SyncDirs};
-use super::job::{Job, Once};
 use super::moves::{Move, What};
 use super::orphans::Orphan;
 use super::release::{RELEASED_AT_ONCE, Release, Walk};
 use super::resume::Resume;
 use super::round::Round;
 use super::rules::{PAGE, has_contents};
-use super::sheet::{Report, Sheet, Tally, Terms};
+use super::sheet::{DrainReport, Sheet, Tally, Terms};
+use super::strand::{Once, Strand};
 use super::{orphans, resume, workplaces};
 use crate::facts::{Outcome, Stop};
 use crate::path::TreePath;
-use crate::record::{Kind, Record};
+use crate::record::{Kind, PathRecord};
 use crate::speakers::Word;
 use crate::table::Order;
 use std::collections::{BTreeMap, VecDeque};
@@ -53,10 +53,10 @@ pub struct Drain {
     /// Where the walk of this round is.
     cursor: Option<TreePath>,
     is_walked: bool,
-    page: VecDeque<(TreePath, Record)>,
-    /// Jobs with an act under way.
+    page: VecDeque<(TreePath, PathRecord)>,
+    /// Strands with an act under way.
     waiting: BTreeMap<Ticket, Waiting>,
-    ready: VecDeque<Box<dyn Job>>,
+    ready: VecDeque<Box<dyn Strand>>,
     tickets: Ticket,
     /// Notes of workplaces that were found at the beginning.
     found_notes: Vec<Vec<u8>>,
@@ -68,7 +68,7 @@ pub struct Drain {
 }
 
 struct Waiting {
-    job: Box<dyn Job>,
+    strand: Box<dyn Strand>,
     /// It waits for a fact, not for an act of its own.
     for_fact: bool,
 }
@@ -105,7 +105,7 @@ impl Drain {
     }
 
     /// Releases these files alone, if they are clean, nobody has them open, and the PFS shows them when their
-    /// records are gone; see [`Report::released`] and [`Report::kept_because`]. At most
+    /// records are gone; see [`DrainReport::released`] and [`DrainReport::kept_because`]. At most
     /// [`RELEASED_AT_ONCE`] of them.
     pub fn release(paths: Vec<TreePath>) -> Self {
         assert!(
@@ -135,7 +135,7 @@ impl Drain {
     }
 
     /// What the pass came to, after [`Next::End`].
-    pub fn report(&self) -> &Report {
+    pub fn report(&self) -> &DrainReport {
         &self.sheet.report
     }
 
@@ -149,11 +149,11 @@ impl Drain {
         };
         match (waiting.for_fact, got) {
             (true, Got::Fetched) => {}
-            (false, got) => waiting.job.take(got, &mut self.sheet),
+            (false, got) => waiting.strand.take(got, &mut self.sheet),
             (true, got) => panic!("{got:?} is no fact"),
         }
         // Before all others: a batch that has begun comes to its end first.
-        self.ready.push_front(waiting.job);
+        self.ready.push_front(waiting.strand);
     }
 
     /// What is to be done next.
@@ -166,30 +166,31 @@ impl Drain {
             self.sheet.planted = facts.planted();
         }
         loop {
-            let Some(mut job) = self.ready.pop_front() else {
+            let Some(mut strand) = self.ready.pop_front() else {
                 match self.begin(facts).map_err(in_words)? {
                     true => continue,
                     false if !self.waiting.is_empty() => return Ok(Next::Wait),
                     false => return Ok(Next::End),
                 }
             };
-            match job.next(facts, &mut self.sheet) {
-                Ok(Some(act)) => return Ok(self.issue(job, act, false)),
+            match strand.next(facts, &mut self.sheet) {
+                Ok(Some(act)) => return Ok(self.issue(strand, act, false)),
                 Ok(None) => {}
-                Err(Stop::Need(need)) => return Ok(self.issue(job, Act::Fetch(need), true)),
+                Err(Stop::Need(need)) => return Ok(self.issue(strand, Act::Fetch(need), true)),
                 Err(stop) => return Err(in_words(stop)),
             }
         }
     }
 
-    fn issue(&mut self, job: Box<dyn Job>, act: Act, for_fact: bool) -> Next {
+    fn issue(&mut self, strand: Box<dyn Strand>, act: Act, for_fact: bool) -> Next {
         self.tickets += 1;
-        self.waiting.insert(self.tickets, Waiting { job, for_fact });
+        self.waiting
+            .insert(self.tickets, Waiting { strand, for_fact });
         Next::Act(self.tickets, act)
     }
 
-    fn start(&mut self, job: impl Job + 'static) {
-        self.ready.push_back(Box::new(job));
+    fn start(&mut self, strand: impl Strand + 'static) {
+        self.ready.push_back(Box::new(strand));
     }
 
     /// Begins what can begin now: false if nothing can.
@@ -305,13 +306,13 @@ impl Drain {
         self.page.clear();
     }
 
-    /// A round that is one job.
-    fn once(&mut self, job: impl FnOnce() -> Once) {
+    /// A round that is one strand.
+    fn once(&mut self, strand: impl FnOnce() -> Once) {
         if self.has_begun {
             self.advance(self.round.after());
         } else {
             self.has_begun = true;
-            self.start(job());
+            self.start(strand());
         }
     }
 
@@ -321,7 +322,7 @@ impl Drain {
         facts: &dyn Facts,
         order: Order,
         limit: usize,
-    ) -> Outcome<Option<(TreePath, Record)>> {
+    ) -> Outcome<Option<(TreePath, PathRecord)>> {
         if self.page.is_empty() && !self.is_walked {
             let page = facts.page(self.cursor.as_ref(), order, limit)?;
             self.is_walked = page.is_empty();
@@ -422,7 +423,7 @@ impl Drain {
     fn begin_move(
         &mut self,
         facts: &dyn Facts,
-        what: impl Fn(&Record) -> Option<What>,
+        what: impl Fn(&PathRecord) -> Option<What>,
     ) -> Outcome<()> {
         while let Some((path, record)) = self.step(facts, Order::ParentsFirst, PAGE)? {
             if let Some(what) = what(&record) {
@@ -474,7 +475,7 @@ impl Drain {
         &mut self,
         facts: &dyn Facts,
         order: Order,
-        job: impl Fn(Vec<(TreePath, Record)>) -> Box<dyn Job>,
+        strand: impl Fn(Vec<(TreePath, PathRecord)>) -> Box<dyn Strand>,
     ) -> Outcome<()> {
         let mut page = Vec::new();
         while let Some(entry) = self.step(facts, order, PAGE)? {
@@ -486,7 +487,7 @@ impl Drain {
         if page.is_empty() {
             self.advance(self.round.after());
         } else {
-            self.ready.push_back(job(page));
+            self.ready.push_back(strand(page));
         }
         Ok(())
     }
@@ -561,7 +562,7 @@ impl Terms {
 }
 
 /// The records at these paths, of those that are there.
-fn entries(facts: &dyn Facts, paths: &[TreePath]) -> Outcome<Vec<(TreePath, Record)>> {
+fn entries(facts: &dyn Facts, paths: &[TreePath]) -> Outcome<Vec<(TreePath, PathRecord)>> {
     let mut entries = Vec::new();
     for path in paths {
         if let Some(record) = facts.record(path)?.filter(has_contents) {

@@ -24,13 +24,13 @@
 use super::act::{Act, Commit, Got, Use, Verdict, Work};
 use super::contents::all_names;
 use super::facts::Facts;
-use super::job::Job;
 use super::rules::{OURS, Update, commit_of, has_contents, is_dirty, is_natural, read, unsettled};
 use super::sheet::Sheet;
+use super::strand::Strand;
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::path::TreePath;
-use crate::record::{Kind, ObjectId, ObjectName, Record, Transit};
+use crate::record::{Kind, ObjectId, ObjectName, PathRecord, Transit};
 use std::collections::BTreeSet;
 
 /// Records that are released between two commits: whoever wants one of them waits for all.
@@ -78,7 +78,7 @@ enum State {
 
 /// One object with all its names, or a directory.
 struct Candidate {
-    names: Vec<(TreePath, Record)>,
+    names: Vec<(TreePath, PathRecord)>,
     keep: Option<Keep>,
 }
 
@@ -91,15 +91,15 @@ impl Candidate {
 /// Releases what can be released of a few records.
 pub(super) struct Release {
     walk: Walk,
-    entries: Vec<(TreePath, Record)>,
+    entries: Vec<(TreePath, PathRecord)>,
     candidates: Vec<Candidate>,
-    marked: Vec<(TreePath, Record)>,
+    marked: Vec<(TreePath, PathRecord)>,
     state: State,
     tries: u32,
 }
 
 impl Release {
-    pub(super) fn new(walk: Walk, entries: Vec<(TreePath, Record)>) -> Self {
+    pub(super) fn new(walk: Walk, entries: Vec<(TreePath, PathRecord)>) -> Self {
         Release {
             walk,
             entries,
@@ -111,7 +111,7 @@ impl Release {
     }
 
     /// Does this walk have to do with the record?
-    pub(super) fn concerns(walk: Walk, path: &TreePath, record: &Record) -> bool {
+    pub(super) fn concerns(walk: Walk, path: &TreePath, record: &PathRecord) -> bool {
         match walk {
             Walk::Dirs => record.kind == Kind::Dir,
             Walk::Contents => has_contents(record),
@@ -287,7 +287,7 @@ impl Release {
                     continue;
                 }
                 let after = match (candidate.keep, self.walk) {
-                    (Some(_), _) => Some(Record {
+                    (Some(_), _) => Some(PathRecord {
                         transit: None,
                         ..before.clone()
                     }),
@@ -343,8 +343,8 @@ impl Release {
 
 /// A directory made in the buffer as it is when the PFS shows through it: one that has been moved to the very
 /// place where it is.
-fn opened(path: &TreePath, before: &Record) -> Record {
-    Record {
+fn opened(path: &TreePath, before: &PathRecord) -> PathRecord {
+    PathRecord {
         kind: Kind::Moved,
         ino: 0,
         origin: Some(path.clone()),
@@ -354,7 +354,7 @@ fn opened(path: &TreePath, before: &Record) -> Record {
     }
 }
 
-impl Job for Release {
+impl Strand for Release {
     fn take(&mut self, got: Got, _sheet: &mut Sheet) {
         match (std::mem::replace(&mut self.state, State::End), got) {
             (State::Examining, Got::Attrs(attrs)) => self.state = State::Judge(attrs),

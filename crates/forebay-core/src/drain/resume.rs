@@ -5,16 +5,16 @@
 
 use super::act::{Act, Commit, Got, Trouble, Verdict, Work};
 use super::facts::Facts;
-use super::job::Job;
 use super::moves::is_dir;
 use super::names::{copy_path, waiting_path};
 use super::rules::{OURS, Update, commit_of, has_contents, is_ours, relocated};
 use super::sheet::Sheet;
+use super::strand::Strand;
 use super::workplaces;
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome, Stop};
 use crate::path::TreePath;
-use crate::record::{Kind, Record, Transit};
+use crate::record::{Kind, PathRecord, Transit};
 use crate::table::Change;
 
 /// Looks that the PFS may refuse, with a pause after each, before the machine gives up.
@@ -22,11 +22,11 @@ pub(super) const MOST_LOOKS: u32 = 25;
 
 enum State {
     Begin,
-    Looking(Record),
+    Looking(PathRecord),
     /// The PFS has refused a look.
     Refused(Trouble),
     Pausing,
-    Judge(Record, Vec<Option<Attr>>),
+    Judge(PathRecord, Vec<Option<Attr>>),
     Committing,
     End,
 }
@@ -93,7 +93,7 @@ impl Resume {
     }
 
     /// What has to be looked at.
-    fn places(&self, record: &Record) -> Vec<TreePath> {
+    fn places(&self, record: &PathRecord) -> Vec<TreePath> {
         match (record.kind, &record.origin) {
             _ if record.transit == Some(Transit::Releasing) => Vec::new(),
             (Kind::Moved, Some(from)) => vec![from.clone(), self.target(record, from)],
@@ -109,7 +109,7 @@ impl Resume {
     }
 
     /// Where something was on its way to.
-    fn target(&self, record: &Record, from: &TreePath) -> TreePath {
+    fn target(&self, record: &PathRecord, from: &TreePath) -> TreePath {
         let waiting = waiting_path(record.object.oid);
         if *from == waiting {
             self.path.clone()
@@ -118,7 +118,7 @@ impl Resume {
         }
     }
 
-    fn told(&self, record: &Record, found: &[Option<Attr>]) -> Told {
+    fn told(&self, record: &PathRecord, found: &[Option<Attr>]) -> Told {
         match (record.kind, &record.origin, found) {
             (Kind::Moved, Some(from), [None, Some(_)]) => Told::Arrived {
                 from: from.clone(),
@@ -134,7 +134,7 @@ impl Resume {
     }
 }
 
-impl Job for Resume {
+impl Strand for Resume {
     fn take(&mut self, got: Got, _sheet: &mut Sheet) {
         match (std::mem::replace(&mut self.state, State::End), got) {
             (State::Looking(record), Got::Seen(seen)) => {
@@ -157,7 +157,7 @@ impl Job for Resume {
                 State::Begin => {
                     let record = facts.record(&self.path)?;
                     let is_due =
-                        |r: &Record| r.transit.is_some() || self.is_intended && has_contents(r);
+                        |r: &PathRecord| r.transit.is_some() || self.is_intended && has_contents(r);
                     let Some(record) = record.filter(is_due) else {
                         return Ok(None);
                     };

@@ -7,14 +7,14 @@ use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::ops::Effect;
 use crate::path::TreePath;
-use crate::record::{Kind, ObjectName, Record, Stamp, Token, Transit};
+use crate::record::{Kind, ObjectName, PathRecord, Stamp, Token, Transit};
 use crate::speakers::{Speaker, Word};
 use crate::table::Change;
 
 /// Entries of one page of a walk.
 pub(super) const PAGE: usize = 256;
 
-/// The state of an inode that [`Record::drained`] is compared with.
+/// The state of an inode that [`PathRecord::drained`] is compared with.
 pub fn stamp(attr: &Attr) -> Stamp {
     Stamp {
         size: attr.size,
@@ -31,7 +31,7 @@ pub(super) const OURS: Stamp = Stamp {
 
 /// Does the PFS differ from what the buffer shows at this path? `now` are the attributes of the backing
 /// object; `None` if it can't be had, which never counts as clean.
-pub fn is_dirty(path: &TreePath, record: &Record, now: Option<&Attr>) -> bool {
+pub fn is_dirty(path: &TreePath, record: &PathRecord, now: Option<&Attr>) -> bool {
     if record.hides.is_some() {
         return true;
     }
@@ -45,18 +45,18 @@ pub fn is_dirty(path: &TreePath, record: &Record, now: Option<&Attr>) -> bool {
 }
 
 /// Does the PFS still have what was drained? Somebody else may have removed it.
-pub(super) fn is_still_there(record: &Record, now: &Attr, found: Option<&Attr>) -> bool {
+pub(super) fn is_still_there(record: &PathRecord, now: &Attr, found: Option<&Attr>) -> bool {
     found.is_some_and(|found| record.kind != Kind::File || found.size == now.size)
 }
 
 /// Is what the PFS has under the name of this record ours, so that it may be replaced? Else a stranger has
 /// put something of his own there. (What was renamed with its directory hides its old place, not this one.)
-pub(super) fn is_ours(path: &TreePath, record: &Record) -> bool {
+pub(super) fn is_ours(path: &TreePath, record: &PathRecord) -> bool {
     record.hides.as_ref() == Some(path) || record.drained.is_some()
 }
 
 /// Has it contents of its own?
-pub(super) fn has_contents(record: &Record) -> bool {
+pub(super) fn has_contents(record: &PathRecord) -> bool {
     matches!(record.kind, Kind::File | Kind::Symlink | Kind::Special)
 }
 
@@ -65,7 +65,7 @@ pub(super) fn read(
     facts: &dyn Facts,
     path: &TreePath,
     reads: &mut ReadSet,
-) -> Outcome<Option<Record>> {
+) -> Outcome<Option<PathRecord>> {
     let record = facts.record(path)?;
     reads.saw(path, record.as_ref());
     Ok(record)
@@ -123,7 +123,7 @@ pub(super) fn unsettled(
 pub(super) fn is_replaced(
     facts: &dyn Facts,
     path: &TreePath,
-    record: &Record,
+    record: &PathRecord,
     reads: &mut ReadSet,
 ) -> Outcome<bool> {
     if !has_contents(record) || record.hides.is_none() {
@@ -180,7 +180,7 @@ pub(super) fn obstacle(
 pub(super) fn has_to_leave(
     facts: &dyn Facts,
     path: &TreePath,
-    record: &Record,
+    record: &PathRecord,
     reads: &mut ReadSet,
 ) -> Outcome<Option<(TreePath, TreePath)>> {
     let (Kind::Moved, Some(from)) = (record.kind, &record.origin) else {
@@ -256,15 +256,15 @@ pub(super) type Labels = Vec<(TreePath, ObjectName)>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Update {
     pub(super) path: TreePath,
-    pub(super) before: Record,
+    pub(super) before: PathRecord,
     /// `None` if it goes, and its object with it.
-    pub(super) after: Option<Record>,
+    pub(super) after: Option<PathRecord>,
 }
 
 impl Update {
     /// The record with this mark, or with none.
-    pub(super) fn marked(path: TreePath, before: Record, transit: Option<Transit>) -> Self {
-        let after = Some(Record {
+    pub(super) fn marked(path: TreePath, before: PathRecord, transit: Option<Transit>) -> Self {
+        let after = Some(PathRecord {
             transit,
             ..before.clone()
         });
@@ -283,7 +283,7 @@ pub(super) fn commit_of(
     mut reads: ReadSet,
     updates: Vec<Update>,
     labels: Labels,
-) -> (Commit, Vec<(TreePath, Record)>) {
+) -> (Commit, Vec<(TreePath, PathRecord)>) {
     let (mut deletes, mut puts) = (Vec::new(), Vec::new());
     let (mut effects, mut afterwards) = (Vec::new(), Vec::new());
     for Update {
@@ -302,7 +302,7 @@ pub(super) fn commit_of(
             continue;
         };
         record.version = facts.next_version();
-        let of_label = |r: &Record| (r.kind, r.origin.clone(), r.hides.clone());
+        let of_label = |r: &PathRecord| (r.kind, r.origin.clone(), r.hides.clone());
         if of_label(&record) != of_label(&before) {
             puts.push(Change::Relabel(object));
             effects.push(Effect::Relabel(object, path.clone()));

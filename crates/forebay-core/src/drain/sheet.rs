@@ -1,4 +1,4 @@
-//! What all jobs of one pass share: what was asked for, what has been done, and what is left.
+//! What all strands of one pass share: what was asked for, what has been done, and what is left.
 
 use super::act::Trouble;
 use super::contents::Task;
@@ -73,7 +73,7 @@ pub struct Tally {
 
 /// What a pass came to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct DrainReport {
     /// How many things are not on the PFS: exact, also where `left` has not all of them.
     pub left_count: u64,
     /// Their bytes.
@@ -98,7 +98,7 @@ pub(super) struct Sheet {
     failed: BTreeMap<TreePath, Left>,
     /// Directories that could not be synced.
     unsyncable: BTreeMap<TreePath, Left>,
-    pub(super) report: Report,
+    pub(super) report: DrainReport,
     /// Directories of the PFS whose entries are not known to be on its disks.
     unsynced: BTreeSet<TreePath>,
     /// Directories of the PFS in which temporary names may be.
@@ -125,7 +125,7 @@ impl Sheet {
             tally: Tally::default(),
             failed: BTreeMap::new(),
             unsyncable: BTreeMap::new(),
-            report: Report::default(),
+            report: DrainReport::default(),
             unsynced: BTreeSet::new(),
             workplaces: Workplaces::default(),
             tasks: VecDeque::new(),

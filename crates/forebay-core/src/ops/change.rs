@@ -7,7 +7,7 @@ use crate::access::{SEARCH, WRITE, check_sticky};
 use crate::drain::abandon;
 use crate::facts::{Attr, Fresh, Label, NewKind, NewObject, Outcome, errno};
 use crate::path::TreePath;
-use crate::record::{Kind, ObjectName, Record};
+use crate::record::{Kind, ObjectName, PathRecord};
 use crate::table::Change;
 use crate::walk::{Dir, Found, Node};
 use std::collections::BTreeSet;
@@ -62,8 +62,8 @@ impl Context<'_> {
     }
 
     /// A record of this request for a fresh object.
-    pub(super) fn record(&self, kind: Kind, fresh: Fresh, hides: Option<TreePath>) -> Record {
-        Record {
+    pub(super) fn record(&self, kind: Kind, fresh: Fresh, hides: Option<TreePath>) -> PathRecord {
+        PathRecord {
             version: self.facts.next_version(),
             kind,
             object: fresh.object,
@@ -109,7 +109,7 @@ impl Context<'_> {
         )?;
         plan.put(
             found.path.clone(),
-            Record {
+            PathRecord {
                 ino: 0,
                 ..self.record(Kind::Whiteout, fresh, Some(hides))
             },
@@ -118,7 +118,7 @@ impl Context<'_> {
     }
 
     /// Is a directory without visible entries? ENOTEMPTY if not. Gives the invisible records below it.
-    pub(super) fn check_empty(&self, found: &Found) -> Outcome<Vec<(TreePath, Record)>> {
+    pub(super) fn check_empty(&self, found: &Found) -> Outcome<Vec<(TreePath, PathRecord)>> {
         let below = self.facts.subtree(&found.path)?;
         if below.iter().any(|(_, r)| r.is_visible()) {
             return errno(libc::ENOTEMPTY);
@@ -137,7 +137,7 @@ impl Context<'_> {
     }
 
     /// A new thing at `found`, where nothing visible is: its record over what was hidden there.
-    pub(super) fn plant(&self, found: &Found, record: Record) -> Plan {
+    pub(super) fn plant(&self, found: &Found, record: PathRecord) -> Plan {
         let mut plan = Plan::default();
         self.drop_record(found, &mut plan);
         plan.touch(&found.dir);
@@ -147,7 +147,7 @@ impl Context<'_> {
 }
 
 /// What of the PFS a record keeps from view, if it is at `path`.
-pub(super) fn hidden_by(record: &Record, path: &TreePath) -> Option<TreePath> {
+pub(super) fn hidden_by(record: &PathRecord, path: &TreePath) -> Option<TreePath> {
     record
         .hides
         .clone()
@@ -155,8 +155,8 @@ pub(super) fn hidden_by(record: &Record, path: &TreePath) -> Option<TreePath> {
 }
 
 /// The record as it is after it moved away from `path`: what had been drained there is no longer it.
-pub(super) fn undrained(record: &Record, path: &TreePath) -> Record {
-    Record {
+pub(super) fn undrained(record: &PathRecord, path: &TreePath) -> PathRecord {
+    PathRecord {
         hides: hidden_by(record, path),
         drained: None,
         ..record.clone()
@@ -172,12 +172,17 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn put(&mut self, path: TreePath, record: Record) {
+    pub(super) fn put(&mut self, path: TreePath, record: PathRecord) {
         self.puts.push(Change::Put { path, record });
     }
 
     /// The record goes and its backing object with it.
-    pub(super) fn delete(&mut self, path: &TreePath, record: &Record, token: crate::record::Token) {
+    pub(super) fn delete(
+        &mut self,
+        path: &TreePath,
+        record: &PathRecord,
+        token: crate::record::Token,
+    ) {
         let object = record.object;
         self.forget(path, object);
         // What it named waits on the PFS under a name that nothing hides: the drain has to know.

@@ -3,7 +3,7 @@
 use super::change::{Plan, type_of};
 use super::{Answer, Context, Decision, Path};
 use crate::facts::{NewKind, Outcome, errno};
-use crate::record::{Kind, Record};
+use crate::record::{Kind, PathRecord};
 use crate::walk::{Follow, Found, Last, Node};
 
 impl Context<'_> {
@@ -91,7 +91,7 @@ impl Context<'_> {
                     return errno(libc::EXDEV);
                 }
                 let (plan, object) = self.staged(&from, lower, attr, attr.size)?;
-                let source = Record {
+                let source = PathRecord {
                     object,
                     ..self.record(Kind::File, crate::facts::Fresh::new(object, 0), None)
                 };

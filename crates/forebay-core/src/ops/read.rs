@@ -7,7 +7,7 @@ use crate::batch;
 use crate::bridge::Mutation;
 use crate::facts::{CHILDREN_PER_PAGE, Facts, LowerEntry, LowerPage, Outcome, errno};
 use crate::path::TreePath;
-use crate::record::{Kind, Record};
+use crate::record::{Kind, PathRecord};
 use crate::walk::{Follow, Found, Node, Place, RESERVED_PREFIX};
 use std::sync::Arc;
 
@@ -126,7 +126,7 @@ impl Context<'_> {
         Ok(only(Answer::Entries { entries, more }))
     }
 
-    fn entry(&self, name: &[u8], record: &Record) -> Outcome<Option<Entry>> {
+    fn entry(&self, name: &[u8], record: &PathRecord) -> Outcome<Option<Entry>> {
         let (ino, dtype) = match (record.kind, &record.origin) {
             (Kind::Whiteout, _) => return Ok(None),
             (Kind::Moved, Some(origin)) => match self.facts.lower(origin)? {

@@ -9,7 +9,7 @@ use super::{Answer, Context, Decision, Path};
 use crate::access::WRITE;
 use crate::facts::{NewKind, Outcome, errno};
 use crate::path::TreePath;
-use crate::record::{Kind, Record};
+use crate::record::{Kind, PathRecord};
 use crate::walk::{Follow, Found, Last, Node};
 
 impl Context<'_> {
@@ -116,7 +116,7 @@ impl Context<'_> {
         match (&src.record, node) {
             (Some(record), _) => {
                 plan.forget(&src.path, record.object);
-                let moved = Record {
+                let moved = PathRecord {
                     version: self.facts.next_version(),
                     token: self.request.token,
                     hides,
@@ -135,7 +135,7 @@ impl Context<'_> {
                     Some(lower.clone()),
                     hides.clone(),
                 )?;
-                let record = Record {
+                let record = PathRecord {
                     ino: 0,
                     origin: Some(lower.clone()),
                     ..self.record(Kind::Moved, fresh, hides)
@@ -157,7 +157,7 @@ impl Context<'_> {
                 continue;
             };
             plan.forget(&path, record.object);
-            let moved = Record {
+            let moved = PathRecord {
                 version: self.facts.next_version(),
                 ..undrained(&record, &path)
             };

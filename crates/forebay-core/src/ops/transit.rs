@@ -17,7 +17,7 @@ use super::{Answer, Decision, GrantTarget};
 use crate::bridge::Mutation;
 use crate::facts::{Attr, Facts, Fresh, LowerPage, Need, NewObject, Outcome, Stop};
 use crate::path::TreePath;
-use crate::record::{BridgeId, Kind, ObjectName, Record, Token, Transit};
+use crate::record::{BridgeId, Kind, ObjectName, PathRecord, Token, Transit};
 use crate::table::Change;
 use crate::walk::RESERVED_PREFIX;
 use std::cell::RefCell;
@@ -42,7 +42,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn note(&self, path: &TreePath, record: &Record) {
+    fn note(&self, path: &TreePath, record: &PathRecord) {
         if let Some(transit) = record.transit {
             let met = (record.object, transit);
             self.met.borrow_mut().insert(path.clone(), met);
@@ -50,7 +50,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Does a look at this record have to wait?
-    fn look(&self, path: &TreePath, record: &Record) -> Outcome<()> {
+    fn look(&self, path: &TreePath, record: &PathRecord) -> Outcome<()> {
         self.note(path, record);
         match record.kind {
             Kind::Moved if record.transit.is_some() => wait(path),
@@ -91,7 +91,7 @@ impl<'a> Watch<'a> {
 }
 
 impl Facts for Watch<'_> {
-    fn record(&self, path: &TreePath) -> Outcome<Option<Record>> {
+    fn record(&self, path: &TreePath) -> Outcome<Option<PathRecord>> {
         let record = self.facts.record(path)?;
         if let Some(record) = &record {
             self.look(path, record)?;
@@ -104,7 +104,7 @@ impl Facts for Watch<'_> {
         dir: &TreePath,
         after: Option<&[u8]>,
         limit: usize,
-    ) -> Outcome<Vec<(Vec<u8>, Record)>> {
+    ) -> Outcome<Vec<(Vec<u8>, PathRecord)>> {
         let children = self.facts.children(dir, after, limit)?;
         for (name, record) in children.iter().filter(|(_, r)| r.transit.is_some()) {
             self.look(&dir.join(name), record)?;
@@ -112,7 +112,7 @@ impl Facts for Watch<'_> {
         Ok(children)
     }
 
-    fn subtree(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, Record)>> {
+    fn subtree(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, PathRecord)>> {
         let below = self.facts.subtree(dir)?;
         // Only what is changed of it has to wait, which shows in the batch.
         for (path, record) in &below {

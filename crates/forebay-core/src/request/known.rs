@@ -3,7 +3,7 @@
 use crate::bridge::ReadSet;
 use crate::facts::{Attr, LowerPage};
 use crate::path::TreePath;
-use crate::record::{BridgeId, ObjectName, Record};
+use crate::record::{BridgeId, ObjectName, PathRecord};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OthersBelow {
     /// Their records, parents first.
-    pub entries: Vec<(TreePath, Record)>,
+    pub entries: Vec<(TreePath, PathRecord)>,
     /// A digest of what each of them holds, for [`crate::bridge::RangeRead`].
     pub seen: Vec<(BridgeId, u64)>,
 }
 
 /// The children of a directory that other bridges hold: the first after a name.
-type ChildrenPages = BTreeMap<(TreePath, Option<Vec<u8>>), Vec<(Vec<u8>, Record)>>;
+type ChildrenPages = BTreeMap<(TreePath, Option<Vec<u8>>), Vec<(Vec<u8>, PathRecord)>>;
 
 /// Facts that were not at hand and have been obtained.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ pub struct Known {
     /// Of backing objects. A request is judged by one look at each: its steps follow each other
     /// within microseconds, and a look is a system call.
     objects: RefCell<Vec<(ObjectName, Attr)>>,
-    records: BTreeMap<TreePath, Option<Record>>,
+    records: BTreeMap<TreePath, Option<PathRecord>>,
     children: ChildrenPages,
     below: BTreeMap<TreePath, OthersBelow>,
     /// What the first of two looks has seen.
@@ -68,7 +68,7 @@ impl Known {
     }
 
     /// What its home says of a path.
-    pub fn put_record(&mut self, path: TreePath, record: Option<Record>) {
+    pub fn put_record(&mut self, path: TreePath, record: Option<PathRecord>) {
         self.records.insert(path, record);
     }
 
@@ -77,7 +77,7 @@ impl Known {
         &mut self,
         dir: TreePath,
         after: Option<Vec<u8>>,
-        children: Vec<(Vec<u8>, Record)>,
+        children: Vec<(Vec<u8>, PathRecord)>,
     ) {
         debug_assert!(
             children.is_sorted_by(|a, b| a.0 < b.0),
@@ -133,7 +133,7 @@ impl Known {
         found.map(|&(_, attr)| attr)
     }
 
-    pub(super) fn record(&self, path: &TreePath) -> Option<&Option<Record>> {
+    pub(super) fn record(&self, path: &TreePath) -> Option<&Option<PathRecord>> {
         self.records.get(path)
     }
 
@@ -141,7 +141,7 @@ impl Known {
         &self,
         dir: &TreePath,
         after: Option<&[u8]>,
-    ) -> Option<&Vec<(Vec<u8>, Record)>> {
+    ) -> Option<&Vec<(Vec<u8>, PathRecord)>> {
         self.children.get(&(dir.clone(), after.map(<[u8]>::to_vec)))
     }
 

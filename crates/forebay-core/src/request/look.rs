@@ -5,7 +5,7 @@ use super::known::Known;
 use crate::bridge::{RangeRead, ReadSet};
 use crate::facts::{Attr, Facts, Fresh, LowerPage, Need, NewObject, Outcome, Stop, errno};
 use crate::path::TreePath;
-use crate::record::{BridgeId, ObjectName, Record, Token};
+use crate::record::{BridgeId, ObjectName, PathRecord, Token};
 use crate::table::{TableError, Tables};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -128,7 +128,7 @@ impl<'a> Look<'a> {
         self.reads.into_inner()
     }
 
-    fn saw(&self, path: &TreePath, record: Option<&Record>) {
+    fn saw(&self, path: &TreePath, record: Option<&PathRecord>) {
         if !self.world.is_single() {
             self.reads.borrow_mut().saw(path, record);
         }
@@ -145,7 +145,7 @@ impl<'a> Look<'a> {
 }
 
 impl Facts for Look<'_> {
-    fn record(&self, path: &TreePath) -> Outcome<Option<Record>> {
+    fn record(&self, path: &TreePath) -> Outcome<Option<PathRecord>> {
         let record = if self.world.is_at_hand(path) {
             self.world.tables().get(path).map_err(fault)?
         } else {
@@ -163,7 +163,7 @@ impl Facts for Look<'_> {
         dir: &TreePath,
         after: Option<&[u8]>,
         limit: usize,
-    ) -> Outcome<Vec<(Vec<u8>, Record)>> {
+    ) -> Outcome<Vec<(Vec<u8>, PathRecord)>> {
         self.listed.set(true);
         let tables = self.world.tables();
         if self.world.is_single() {
@@ -187,7 +187,7 @@ impl Facts for Look<'_> {
         Ok(all)
     }
 
-    fn subtree(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, Record)>> {
+    fn subtree(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, PathRecord)>> {
         self.listed.set(true);
         let mut all = self.world.tables().subtree(dir).map_err(fault)?;
         if self.world.is_single() {

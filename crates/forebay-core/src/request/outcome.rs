@@ -8,7 +8,7 @@ use crate::bridge::Verdict;
 use crate::facts::{Fresh, NewKind};
 use crate::ops::Op;
 use crate::path::TreePath;
-use crate::record::{ObjectName, Record};
+use crate::record::{ObjectName, PathRecord};
 
 impl Pending {
     /// The effect that was under way; the next step may come unless the outcome says otherwise.
@@ -36,7 +36,7 @@ impl Pending {
     }
 
     /// What the home of a path says.
-    pub fn fetched_record(&mut self, path: TreePath, record: Option<Record>) {
+    pub fn fetched_record(&mut self, path: TreePath, record: Option<PathRecord>) {
         self.has_waited();
         self.known.put_record(path, record);
     }
@@ -46,7 +46,7 @@ impl Pending {
         &mut self,
         dir: TreePath,
         after: Option<Vec<u8>>,
-        children: Vec<(Vec<u8>, Record)>,
+        children: Vec<(Vec<u8>, PathRecord)>,
     ) {
         self.has_waited();
         self.known.put_children(dir, after, children);

@@ -6,7 +6,7 @@ use crate::bridge::tests::Table;
 use crate::facts::{Attr, Cred, Fresh, Need, NewKind, Settings};
 use crate::ops::{Answer, GrantTarget, Op, Path, Request, Start};
 use crate::path::TreePath;
-use crate::record::{BridgeId, Kind, ObjectId, ObjectName, Record, Token};
+use crate::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
 use crate::table::{Change, TableError, Tables, WriteTables};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -110,7 +110,7 @@ impl Hand {
 
     /// Others make a file.
     fn has_file(&mut self, path: &str, seq: u64) {
-        let record = Record {
+        let record = PathRecord {
             version: self.next_version(),
             kind: Kind::File,
             object: object(seq),

@@ -7,7 +7,7 @@ use forebay_core::facts::{
 };
 use forebay_core::ops::{Answer, Decision, Effect, Op, Path, Request, Start, decide};
 use forebay_core::path::TreePath;
-use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, Record, Token};
+use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
 use forebay_core::table::Change;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub struct World {
     pub lower: BTreeMap<TreePath, Lower>,
     /// Files of `lower` that have a second name somewhere.
     pub linked: Vec<TreePath>,
-    pub table: BTreeMap<TreePath, Record>,
+    pub table: BTreeMap<TreePath, PathRecord>,
     pub objects: RefCell<BTreeMap<ObjectName, NewObject>>,
     next: Cell<u64>,
     pub last_seq: u32,
@@ -193,7 +193,7 @@ impl World {
 }
 
 impl Facts for World {
-    fn record(&self, path: &TreePath) -> Outcome<Option<Record>> {
+    fn record(&self, path: &TreePath) -> Outcome<Option<PathRecord>> {
         Ok(self.table.get(path).cloned())
     }
     fn children(
@@ -201,7 +201,7 @@ impl Facts for World {
         dir: &TreePath,
         after: Option<&[u8]>,
         limit: usize,
-    ) -> Outcome<Vec<(Vec<u8>, Record)>> {
+    ) -> Outcome<Vec<(Vec<u8>, PathRecord)>> {
         let mut all: Vec<_> = self
             .table
             .iter()
@@ -213,7 +213,7 @@ impl Facts for World {
         all.truncate(limit);
         Ok(all)
     }
-    fn subtree(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, Record)>> {
+    fn subtree(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, PathRecord)>> {
         Ok(self
             .table
             .iter()

@@ -9,7 +9,7 @@ use crate::world::Hand;
 use crate::{Config, Error, ServerHandle, recover};
 use forebay_core::facts::{Label, LabelParent};
 use forebay_core::path::TreePath;
-use forebay_core::record::{Kind, ObjectId, ObjectName, Record};
+use forebay_core::record::{Kind, ObjectId, ObjectName, PathRecord};
 use forebay_core::repair::{Survivor, is_marker, lost, record_of};
 use forebay_core::request::{Known, Look};
 use forebay_core::table::{Change, Tables};
@@ -32,7 +32,7 @@ pub struct Options {
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct Report {
+pub struct FsckReport {
     /// Names in the tables.
     pub records: usize,
     /// Backing files and directories.
@@ -53,14 +53,14 @@ pub struct Report {
 ///
 /// # Errors
 /// A bridge is using it, a later program has written it, or it can't be read at all.
-pub fn fsck(instance: &Path, options: Options) -> Result<Report, Error> {
+pub fn fsck(instance: &Path, options: Options) -> Result<FsckReport, Error> {
     if !instance.is_dir() {
         return Err(Error::NoInstance {
             instance: instance.to_owned(),
         });
     }
     let mut lock = Instance::take(instance)?;
-    let mut report = Report::default();
+    let mut report = FsckReport::default();
     if !options.rebuild && !instance.join("meta").is_dir() {
         return Err(Error::NoTables {
             instance: instance.to_owned(),
@@ -106,10 +106,10 @@ enum Mend {
     Adopt(ObjectName),
     Forget(ObjectName),
     Drop(TreePath, ObjectName),
-    Put(TreePath, Box<Record>),
+    Put(TreePath, Box<PathRecord>),
 }
 
-fn check(server: &ServerHandle, mend: bool, report: &mut Report) -> Result<(), Error> {
+fn check(server: &ServerHandle, mend: bool, report: &mut FsckReport) -> Result<(), Error> {
     let findings = look(server, report)?;
     for finding in findings {
         if mend && let Some(how) = finding.mend {
@@ -177,7 +177,7 @@ fn adopt(server: &ServerHandle, object: ObjectName) -> Result<(), Error> {
 fn place_of(
     server: &ServerHandle,
     label: &Label,
-    record: &Record,
+    record: &PathRecord,
 ) -> Result<Option<TreePath>, Error> {
     let tables = server.namespace.tables();
     let dir = match &label.parent {
@@ -203,7 +203,7 @@ fn place_of(
         .then_some(path))
 }
 
-fn look(server: &ServerHandle, report: &mut Report) -> Result<Vec<Finding>, Error> {
+fn look(server: &ServerHandle, report: &mut FsckReport) -> Result<Vec<Finding>, Error> {
     let tables = server.namespace.tables();
     let guard = server.namespace.read();
     let hand = Hand {
@@ -253,7 +253,7 @@ fn look(server: &ServerHandle, report: &mut Report) -> Result<Vec<Finding>, Erro
         }
         let has_ino = !matches!(record.kind, Kind::Moved | Kind::Whiteout);
         if has_ino && record.ino != attr.ino {
-            let right = Record {
+            let right = PathRecord {
                 ino: attr.ino,
                 ..record.clone()
             };

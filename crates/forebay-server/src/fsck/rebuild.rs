@@ -1,6 +1,6 @@
 //! The tables made anew from the labels that all backing objects carry.
 
-use super::Report;
+use super::FsckReport;
 use crate::{Error, recover};
 use forebay_core::bridge::version;
 use forebay_core::record::BridgeId;
@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 /// Makes the tables anew. The old ones, if there are any, are kept beside.
-pub(super) fn rebuild(instance: &Path, report: &mut Report) -> Result<(), Error> {
+pub(super) fn rebuild(instance: &Path, report: &mut FsckReport) -> Result<(), Error> {
     let meta = instance.join("meta");
     if meta.exists() {
         let aside = (0..)

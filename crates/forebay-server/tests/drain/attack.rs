@@ -10,7 +10,7 @@ use forebay_core::drain::{Commit, Facts, Verdict};
 use forebay_core::facts::Outcome;
 use forebay_core::ops::Effect;
 use forebay_core::path::TreePath;
-use forebay_core::record::{BridgeId, ObjectId, ObjectName, Record};
+use forebay_core::record::{BridgeId, ObjectId, ObjectName, PathRecord};
 use forebay_core::speakers::Speaker;
 use forebay_core::table::{Change, KeyValue, Order};
 use forebay_mover::{Counters, Door, Ground, Halt, Pass, Points, release};
@@ -270,7 +270,7 @@ fn lost_for_good(place: &Place, done: &Acknowledged) -> Vec<String> {
 }
 
 impl Facts for Careless<'_> {
-    fn record(&self, path: &TreePath) -> Outcome<Option<Record>> {
+    fn record(&self, path: &TreePath) -> Outcome<Option<PathRecord>> {
         Facts::record(self.0, path)
     }
     fn page(
@@ -278,7 +278,7 @@ impl Facts for Careless<'_> {
         after: Option<&TreePath>,
         order: Order,
         limit: usize,
-    ) -> Outcome<Vec<(TreePath, Record)>> {
+    ) -> Outcome<Vec<(TreePath, PathRecord)>> {
         self.0.page(after, order, limit)
     }
     fn speakers_here(&self, before: Option<&TreePath>, limit: usize) -> Outcome<Vec<Speaker>> {
@@ -298,10 +298,10 @@ impl Facts for Careless<'_> {
     fn in_transit(&self, after: Option<&TreePath>, limit: usize) -> Outcome<Vec<TreePath>> {
         self.0.in_transit(after, limit)
     }
-    fn below(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, Record)>> {
+    fn below(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, PathRecord)>> {
         self.0.below(dir)
     }
-    fn children(&self, dir: &TreePath, limit: usize) -> Outcome<Vec<(Vec<u8>, Record)>> {
+    fn children(&self, dir: &TreePath, limit: usize) -> Outcome<Vec<(Vec<u8>, PathRecord)>> {
         self.0.children(dir, limit)
     }
     fn names_of(&self, object: ObjectId) -> Outcome<Vec<(ObjectName, TreePath)>> {

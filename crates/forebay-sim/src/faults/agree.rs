@@ -5,7 +5,7 @@ use super::model::{Tree, is_dir};
 use super::node::Node;
 use forebay_core::facts::{Label, LabelParent};
 use forebay_core::path::TreePath;
-use forebay_core::record::{BridgeId, Kind, ObjectName, Record};
+use forebay_core::record::{BridgeId, Kind, ObjectName, PathRecord};
 use forebay_core::table::{Marks, Tables};
 use forebay_core::walk::RESERVED_PREFIX;
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,7 +59,7 @@ pub(super) fn check(
 }
 
 /// All records, by path.
-type Records = BTreeMap<TreePath, Record>;
+type Records = BTreeMap<TreePath, PathRecord>;
 
 /// The directory at `path`, as labels name it: made in a buffer, or one of the PFS.
 fn place_of(records: &Records, lower: &Tree, path: &TreePath) -> Option<LabelParent> {
@@ -133,7 +133,7 @@ fn check_object(
     nodes: &[Node],
     records: &Records,
     path: &TreePath,
-    record: &Record,
+    record: &PathRecord,
     parent: LabelParent,
 ) -> Result<(), String> {
     let object = record.object;

@@ -11,13 +11,13 @@ use super::pfs::Pfs;
 use super::random::Random;
 use forebay_core::bridge::{Mutation, Proposal, ReadSet, version};
 use forebay_core::drain::{
-    Act, Commit, Copied, Copy, Drain, Facts, Got, Next, Report, Temporary, Terms, Ticket, Trouble,
-    Use, Verdict, Work,
+    Act, Commit, Copied, Copy, Drain, DrainReport, Facts, Got, Next, Temporary, Terms, Ticket,
+    Trouble, Use, Verdict, Work,
 };
 use forebay_core::facts::{Attr, Outcome, Stop};
 use forebay_core::label::without_hides;
 use forebay_core::path::TreePath;
-use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, Record, Token};
+use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
 use forebay_core::speakers::{Speaker, Speakers};
 use forebay_core::table::{KeyValue, Order, TableError, Tables};
 use std::cell::Cell;
@@ -59,7 +59,7 @@ fn fault(e: TableError) -> Stop {
 }
 
 impl Facts for Ground<'_> {
-    fn record(&self, path: &TreePath) -> Outcome<Option<Record>> {
+    fn record(&self, path: &TreePath) -> Outcome<Option<PathRecord>> {
         self.tables.get(path).map_err(fault)
     }
 
@@ -68,7 +68,7 @@ impl Facts for Ground<'_> {
         after: Option<&TreePath>,
         order: Order,
         limit: usize,
-    ) -> Outcome<Vec<(TreePath, Record)>> {
+    ) -> Outcome<Vec<(TreePath, PathRecord)>> {
         let limit = limit.min(PAGE);
         self.tables.page(after, order, limit).map_err(fault)
     }
@@ -94,11 +94,11 @@ impl Facts for Ground<'_> {
         Ok(self.speakers.in_transit(after, limit))
     }
 
-    fn below(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, Record)>> {
+    fn below(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, PathRecord)>> {
         self.tables.subtree(dir).map_err(fault)
     }
 
-    fn children(&self, dir: &TreePath, limit: usize) -> Outcome<Vec<(Vec<u8>, Record)>> {
+    fn children(&self, dir: &TreePath, limit: usize) -> Outcome<Vec<(Vec<u8>, PathRecord)>> {
         self.tables.children(dir, None, limit).map_err(fault)
     }
 
@@ -237,7 +237,7 @@ impl Node {
         }
     }
 
-    fn drained(&mut self, report: Report, env: &mut Env) {
+    fn drained(&mut self, report: DrainReport, env: &mut Env) {
         self.note(env, || format!("ends its drain: {report:?}"));
         let kept = self.tables.page(None, Order::ParentsFirst, 1);
         // A release of some files says it of these files.

@@ -11,11 +11,11 @@ use super::pfs::Pfs;
 use super::request::Attempt;
 use super::trace::{self, Way};
 use forebay_core::bridge::{Bridge, Found, Message, Mutation, Output, Ticket};
-use forebay_core::drain::Report;
+use forebay_core::drain::DrainReport;
 use forebay_core::facts::Need;
 use forebay_core::membership::Membership;
 use forebay_core::path::TreePath;
-use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, Record, Token};
+use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
 use forebay_core::request::{Known, Pending, Turns};
 use forebay_core::speakers::Speakers;
 use forebay_core::table::{Change, Tables, WriteTables};
@@ -92,7 +92,7 @@ pub(super) struct Node {
     /// It is to release some files alone.
     pub(super) releases_some: bool,
     /// What the last drain came to.
-    pub(super) report: Option<Report>,
+    pub(super) report: Option<DrainReport>,
     /// Records that speak of the PFS.
     pub(super) speakers: Speakers,
     /// How often a commit of a drain gave the PFS another meaning.
@@ -242,7 +242,7 @@ impl Node {
     }
 
     /// All records of its tables.
-    pub(super) fn records(&self) -> Vec<(TreePath, Record)> {
+    pub(super) fn records(&self) -> Vec<(TreePath, PathRecord)> {
         self.tables.subtree(&TreePath::root()).expect(NEVER_FAILS)
     }
 
@@ -396,7 +396,7 @@ impl Node {
                     Some(Waiter::Drain) | None => {}
                 }
             }
-            Output::Record {
+            Output::PathRecord {
                 ticket,
                 path,
                 record,
@@ -472,7 +472,7 @@ impl Node {
     }
 
     /// A record is there: notes what its request has made, unless that is a copy of what was there before.
-    fn note_made(&self, record: &Record, env: &mut Env) {
+    fn note_made(&self, record: &PathRecord, env: &mut Env) {
         let is_shown = !matches!(record.kind, Kind::Moved | Kind::Whiteout);
         let inode = self.disk.inode(record.object.oid);
         if is_shown && inode.is_none_or(|i| !i.is_staged) {

@@ -8,7 +8,7 @@ use super::env::Env;
 use super::node::{NEVER_FAILS, Node};
 use forebay_core::bridge::version;
 use forebay_core::path::TreePath;
-use forebay_core::record::{ObjectName, Record, Token};
+use forebay_core::record::{ObjectName, PathRecord, Token};
 use forebay_core::repair::{Survivor, rebuild};
 use forebay_core::table::{Change, Tables, WriteTables};
 use forebay_tables::Memory;
@@ -56,7 +56,7 @@ impl Node {
             version(self.epoch, count, self.id)
         });
         self.note(env, || "loses its tables".to_owned());
-        let told = |(path, record): (TreePath, Record)| (path, as_labels_tell(record));
+        let told = |(path, record): (TreePath, PathRecord)| (path, as_labels_tell(record));
         let before: BTreeMap<_, _> = self.records().into_iter().map(told).collect();
         let after: BTreeMap<_, _> = rebuilt.records.iter().cloned().map(told).collect();
         if before != after || !rebuilt.problems.is_empty() {
@@ -77,8 +77,8 @@ impl Node {
 }
 
 /// A record without what no label says.
-fn as_labels_tell(record: Record) -> Record {
-    Record {
+fn as_labels_tell(record: PathRecord) -> PathRecord {
+    PathRecord {
         version: 0,
         token: Token::default(),
         drained: None,

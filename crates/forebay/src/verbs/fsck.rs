@@ -4,7 +4,7 @@ use crate::cli::{self, exit};
 use crate::error::{Fault, fault};
 use crate::place::plain;
 use crate::units;
-use forebay_server::fsck::{Options, Report};
+use forebay_server::fsck::{FsckReport, Options};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -49,11 +49,11 @@ pub fn fsck(args: &cli::FsckArgs) -> Result<u8, Fault> {
 }
 
 /// True if nothing is wrong, or everything was mended.
-fn is_sound(report: &Report) -> bool {
+fn is_sound(report: &FsckReport) -> bool {
     report.problems.len() <= report.mended
 }
 
-fn text(instance: &Path, report: &Report) -> String {
+fn text(instance: &Path, report: &FsckReport) -> String {
     let mut text = format!(
         "{}: {}, {}",
         instance.display(),

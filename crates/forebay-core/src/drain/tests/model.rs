@@ -4,7 +4,7 @@ use super::super::*;
 use crate::bridge::ReadSet;
 use crate::facts::{Attr, Outcome, Timestamp};
 use crate::path::TreePath;
-use crate::record::{BridgeId, Kind, ObjectId, ObjectName, Record, Token, Transit};
+use crate::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token, Transit};
 use crate::speakers::{Speaker, Speakers};
 use crate::table::{Change, KeyValue, Order};
 use crate::walk::RESERVED_PREFIX;
@@ -75,7 +75,7 @@ pub(super) struct Object {
 #[derive(Clone, Default)]
 pub(super) struct World {
     pub(super) pfs: Tree,
-    pub(super) records: BTreeMap<TreePath, Record>,
+    pub(super) records: BTreeMap<TreePath, PathRecord>,
     pub(super) speakers: Speakers,
     pub(super) objects: BTreeMap<ObjectId, Object>,
     pub(super) notes: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -135,12 +135,12 @@ impl World {
         }
     }
 
-    pub(super) fn put(&mut self, path: TreePath, record: Record) {
+    pub(super) fn put(&mut self, path: TreePath, record: PathRecord) {
         self.speakers.learn(&path, &record);
         self.records.insert(path, record);
     }
 
-    pub(super) fn delete(&mut self, path: &TreePath) -> Option<Record> {
+    pub(super) fn delete(&mut self, path: &TreePath) -> Option<PathRecord> {
         let record = self.records.remove(path)?;
         let object = record.object;
         self.speakers.follow(&[Change::Delete {
@@ -233,8 +233,8 @@ impl World {
         }
     }
 
-    fn record_of(&self, kind: Kind, hides: Option<TreePath>) -> Record {
-        Record {
+    fn record_of(&self, kind: Kind, hides: Option<TreePath>) -> PathRecord {
+        PathRecord {
             version: self.number(),
             kind,
             object: ObjectName {
@@ -353,7 +353,7 @@ impl World {
         self.unhidden.remove(&moved.object);
         self.put(
             to.clone(),
-            Record {
+            PathRecord {
                 version,
                 hides,
                 drained: None,
@@ -364,7 +364,7 @@ impl World {
 
     /// Would the requests' own rules let something at or below this path be changed now?
     pub(super) fn is_free(&self, path: &TreePath) -> bool {
-        let waits = |(at, record): (&TreePath, &Record)| {
+        let waits = |(at, record): (&TreePath, &PathRecord)| {
             let Some(transit) = record.transit else {
                 return false;
             };
@@ -412,7 +412,7 @@ impl World {
 }
 
 impl Facts for World {
-    fn record(&self, path: &TreePath) -> Outcome<Option<Record>> {
+    fn record(&self, path: &TreePath) -> Outcome<Option<PathRecord>> {
         Ok(self.records.get(path).cloned())
     }
     fn page(
@@ -420,7 +420,7 @@ impl Facts for World {
         after: Option<&TreePath>,
         order: Order,
         limit: usize,
-    ) -> Outcome<Vec<(TreePath, Record)>> {
+    ) -> Outcome<Vec<(TreePath, PathRecord)>> {
         // Short pages, so that walks have several.
         let limit = limit.min(3);
         let mut all: Vec<_> = subtree(&self.records, &TreePath::root());
@@ -456,12 +456,12 @@ impl Facts for World {
     fn in_transit(&self, after: Option<&TreePath>, limit: usize) -> Outcome<Vec<TreePath>> {
         Ok(self.speakers.in_transit(after, limit))
     }
-    fn below(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, Record)>> {
+    fn below(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, PathRecord)>> {
         let mut below = subtree(&self.records, dir);
         below.retain(|(path, _)| path != dir);
         Ok(below)
     }
-    fn children(&self, dir: &TreePath, limit: usize) -> Outcome<Vec<(Vec<u8>, Record)>> {
+    fn children(&self, dir: &TreePath, limit: usize) -> Outcome<Vec<(Vec<u8>, PathRecord)>> {
         let below = self.below(dir)?.into_iter();
         let children = below.filter(|(path, _)| path.parent() == *dir);
         Ok(children

@@ -1,4 +1,4 @@
-//! A piece of work of a pass, from its first act to its last.
+//! A strand of a pass: a piece of its work, from the first act to the last.
 
 use super::act::{Act, Commit, Got, Verdict};
 use super::facts::Facts;
@@ -7,9 +7,9 @@ use crate::facts::Outcome;
 use crate::path::TreePath;
 
 /// One piece of work. It has at most one act under way.
-pub(super) trait Job: Send {
+pub(super) trait Strand: Send {
     /// The act that was asked for last has come to this. No facts here: what is to be read is read in
-    /// [`Job::next`], which may have to be asked again.
+    /// [`Strand::next`], which may have to be asked again.
     fn take(&mut self, got: Got, sheet: &mut Sheet);
 
     /// The next act; `None` at the end. Must be good to be called again if it stops for a fact.
@@ -33,7 +33,7 @@ impl Once {
     }
 }
 
-impl Job for Once {
+impl Strand for Once {
     fn take(&mut self, got: Got, _sheet: &mut Sheet) {
         if got == Got::Verdict(Verdict::Conflict) {
             // It relies on nothing: it was the store that could not do it now.
