@@ -119,30 +119,9 @@ pub fn remove_tree(dir: BorrowedFd<'_>, name: &[u8]) -> Work<()> {
     }
 }
 
-/// Gives an open file or directory the extended attributes of another one, but for our own. The names
-/// of those that the PFS does not take are returned.
+/// Gives an open file or directory the extended attributes of another one, but for those of Forebay. Returns the names
+/// of those that the PFS does not take.
 pub fn copy_xattrs(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Work<Vec<String>> {
-    let names = match sys::list_xattr(from) {
-        Ok(names) => names,
-        Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
-        Err(e) => return Err(e).during("list xattrs"),
-    };
-    let mut refused = Vec::new();
-    for name in names.split(|&b| b == 0).filter(|n| !n.is_empty()) {
-        // Labels of the security module belong to the file system that the file is on.
-        if name.starts_with(b"user.forebay.") || name == b"security.selinux" {
-            continue;
-        }
-        let Some(value) = sys::get_xattr(from, name).during("read xattr")? else {
-            continue;
-        };
-        match sys::set_xattr(to, name, &value) {
-            Ok(()) => {}
-            Err(Errno::OPNOTSUPP | Errno::PERM) => {
-                refused.push(String::from_utf8_lossy(name).into_owned());
-            }
-            Err(e) => return Err(e).during("set xattr"),
-        }
-    }
-    Ok(refused)
+    sys::copy_xattrs(from, to, |name| name.starts_with(b"user.forebay."))
+        .during("copy extended attributes")
 }

@@ -224,7 +224,8 @@ impl Objects {
     /// that a copy is made of; the caller has opened it.
     ///
     /// # Errors
-    /// Those of the file system. A failure leaves nothing behind.
+    /// Those of the file system. OPNOTSUPP: the storage does not take an extended attribute of `source`. A failure
+    /// leaves nothing behind.
     pub fn make(
         &self,
         spec: &NewObject,
@@ -321,6 +322,15 @@ impl Objects {
                 }
                 self.dress(fd.as_fd(), spec, mode)?;
                 sys::chmod(fd.as_fd(), mode)?;
+                // A truncation takes the capabilities away. So do data and a new owner, which have come already.
+                let is_truncated = *bytes < attr.size;
+                let refused = sys::copy_xattrs(from, fd.as_fd(), |name| {
+                    name.starts_with(b"user.forebay.")
+                        || is_truncated && name == b"security.capability"
+                })?;
+                if !refused.is_empty() {
+                    return Err(Errno::OPNOTSUPP);
+                }
                 sys::set_times(fd.as_fd(), b"", Some(attr.atime), Some(attr.mtime))?;
                 sys::stat(fd.as_fd(), b"")?.ino
             }

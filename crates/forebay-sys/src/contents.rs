@@ -68,41 +68,69 @@ const PIECE_BYTES: u64 = 128 << 20;
 /// Bytes that are read and written at once if the kernel does not copy.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Copies up to `bytes` from the start of `from` to the start of `to`, and returns how many it copied. The kernel
-/// copies if it can. Both descriptors must be at position 0.
+/// Copies up to `bytes` from the start of `from` to the start of the empty file `to`, and returns how many there were.
+/// Holes stay holes. The kernel copies if it can.
 ///
 /// # Errors
-/// Those of the file systems. It is no error if the kernel cannot copy between them.
+/// Those of the file systems. It is no error if the kernel cannot copy between them, or knows of no holes.
 pub fn copy(from: BorrowedFd<'_>, to: BorrowedFd<'_>, bytes: u64) -> Sys<u64> {
-    debug_assert_eq!((fs::tell(from), fs::tell(to)), (Ok(0), Ok(0)));
-    let mut done = 0;
-    while done < bytes {
-        let piece = PIECE_BYTES.min(bytes - done) as usize;
-        match retry_on_intr(|| fs::copy_file_range(from, None, to, None, piece)) {
+    let size = (fs::fstat(from)?.st_size as u64).min(bytes);
+    let mut at = 0;
+    while at < bytes {
+        let (start, end) = match next_data(from, at) {
+            Ok(Some((start, end))) => (start, end.min(bytes)),
+            Ok(None) => break,
+            // Not every file says where its data is; some say that they have no bytes, and give some.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => (at, bytes),
+            Err(e) => return Err(e),
+        };
+        if start >= end {
+            break;
+        }
+        at = copy_range(from, to, start, end)?;
+        if at < end {
+            return Ok(at);
+        }
+    }
+    if at < size {
+        set_size(to, size)?;
+    }
+    Ok(at.max(size))
+}
+
+/// Copies a range, and returns where it has ended: earlier if `from` does.
+fn copy_range(from: BorrowedFd<'_>, to: BorrowedFd<'_>, start: u64, end: u64) -> Sys<u64> {
+    let (mut read, mut written) = (start, start);
+    while read < end {
+        let piece = PIECE_BYTES.min(end - read) as usize;
+        let copied = retry_on_intr(|| {
+            fs::copy_file_range(from, Some(&mut read), to, Some(&mut written), piece)
+        });
+        match copied {
             Ok(0) => break,
-            Ok(n) => done += n as u64,
+            Ok(_) => {}
             Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::BADF) => {
-                return copy_by_hand(from, to, bytes, done);
+                return copy_by_hand(from, to, read, end);
             }
             Err(e) => return Err(e),
         }
     }
-    Ok(done)
+    Ok(read)
 }
 
-fn copy_by_hand(from: BorrowedFd<'_>, to: BorrowedFd<'_>, bytes: u64, start: u64) -> Sys<u64> {
+fn copy_by_hand(from: BorrowedFd<'_>, to: BorrowedFd<'_>, start: u64, end: u64) -> Sys<u64> {
     let mut buffer = vec![0u8; BUFFER_BYTES];
-    let mut done = start;
-    while done < bytes {
-        let piece = (bytes - done).min(BUFFER_BYTES as u64) as usize;
-        let n = retry_on_intr(|| pread(from, &mut buffer[..piece], done))?;
+    let mut at = start;
+    while at < end {
+        let piece = (end - at).min(BUFFER_BYTES as u64) as usize;
+        let n = retry_on_intr(|| pread(from, &mut buffer[..piece], at))?;
         if n == 0 {
             break;
         }
-        write_all_at(to, &buffer[..n], done)?;
-        done += n as u64;
+        write_all_at(to, &buffer[..n], at)?;
+        at += n as u64;
     }
-    Ok(done)
+    Ok(at)
 }
 
 fn write_all_at(to: BorrowedFd<'_>, mut bytes: &[u8], mut at: u64) -> Sys<()> {

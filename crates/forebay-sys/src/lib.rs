@@ -50,4 +50,4 @@ pub use raw::memory::{MappedBytes, MappedWords};
 pub use raw::peers::{Peer, Received, peer, peer_groups, receive};
 pub use raw::session::in_new_session;
 pub use raw::signals::{pass_signals_to, signals, signals_seen, watch_signals};
-pub use xattrs::{get_xattr, has_only_xattr, list_xattr, remove_xattr, set_xattr};
+pub use xattrs::{copy_xattrs, get_xattr, has_only_xattr, list_xattr, remove_xattr, set_xattr};

@@ -56,6 +56,39 @@ pub fn list_xattr(fd: BorrowedFd<'_>) -> Sys<Vec<u8>> {
     Ok(names)
 }
 
+/// Gives `to` the extended attributes of `from`, access control lists included, but for those that `is_left_out` names.
+/// Returns the names of those that `to` does not take.
+///
+/// # Errors
+/// Those of the calls. It is no error if `from` is on a file system without extended attributes.
+pub fn copy_xattrs(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    is_left_out: impl Fn(&[u8]) -> bool,
+) -> Sys<Vec<String>> {
+    let names = match list_xattr(from) {
+        Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
+        names => names?,
+    };
+    let mut refused = Vec::new();
+    for name in names.split(|&b| b == 0).filter(|name| !name.is_empty()) {
+        // Labels of a security module belong to the file system that the file is on.
+        if name == b"security.selinux" || is_left_out(name) {
+            continue;
+        }
+        let Some(value) = get_xattr(from, name)? else {
+            continue;
+        };
+        match set_xattr(to, name, &value) {
+            Err(Errno::OPNOTSUPP | Errno::PERM) => {
+                refused.push(String::from_utf8_lossy(name).into_owned());
+            }
+            set => set?,
+        }
+    }
+    Ok(refused)
+}
+
 /// True if this is the only extended attribute of the file. Access control lists are extended attributes, too.
 ///
 /// # Errors

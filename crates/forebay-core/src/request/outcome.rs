@@ -93,8 +93,8 @@ impl Pending {
         }
     }
 
-    /// Somebody has the file of the PFS open that was to be copied, or got it while it was copied. Comes
-    /// instead of the outcome of [`super::Effect::Make`], or of [`super::Effect::Commit`], which has not happened.
+    /// The file of the PFS that was to be copied stays where it is: somebody has it open, or got it while it was
+    /// copied, or the storage can't keep all of it. Comes instead of the outcome of [`super::Effect::Make`], or of [`super::Effect::Commit`], which has not happened.
     pub fn held_in_place(&mut self, lower: TreePath) {
         let stage = self.under_way();
         assert!(

@@ -45,7 +45,7 @@ pub enum Outcome {
     Made(Result<Made, Errno>),
     /// A copy of a file of the PFS that nobody had open.
     Copied(Made, CopyOf),
-    /// It was not copied: somebody has it open.
+    /// It was not copied: somebody has it open, or the storage can't keep all of it.
     Held(TreePath),
 }
 
@@ -145,7 +145,7 @@ fn make(server: &ServerHandle, spec: &NewObject, open: Option<i32>) -> Result<Ma
     with_room(server, || server.objects.make(spec, open, None))
 }
 
-/// A copy of a file of the PFS, unless somebody has that open.
+/// A copy of a file of the PFS, unless somebody has that open, or the storage does not take its extended attributes.
 fn copy(
     server: &ServerHandle,
     spec: &NewObject,
@@ -163,9 +163,10 @@ fn copy(
         let Some(original) = server.in_place.unless_held(file, is_network)? else {
             return Ok(Outcome::Held(lower.clone()));
         };
-        let made = server
-            .objects
-            .make(spec, None, Some(original.file.as_fd()))?;
+        let made = match server.objects.make(spec, None, Some(original.file.as_fd())) {
+            Err(Errno::OPNOTSUPP) => return Ok(Outcome::Held(lower.clone())),
+            made => made?,
+        };
         server.counters.staged(bytes);
         Ok(Outcome::Copied(
             made,

@@ -123,3 +123,30 @@ fn a_file_that_nobody_has_open_any_more_is_staged() {
     stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
     assert_eq!(stage.on_pfs()["f"], "old\nnew\n");
 }
+
+#[test]
+fn a_file_that_is_opened_for_writing_keeps_its_attributes_its_rights_and_its_holes() {
+    let stage = Stage::new();
+    let natively = |script: &str| {
+        let mut shell = stage.command("sh");
+        shell.args(["-c", script]);
+        wait(start(shell)).ends_with(0).out
+    };
+    let shown = "getfattr -d pfs/f; getfacl -nc pfs/f; stat -c %s pfs/holes; du -k pfs/holes";
+    let before = natively(&format!(
+        "echo text > pfs/f; setfattr -n user.t -v 1 pfs/f; setfacl -m u:1000:rw,g::--- pfs/f
+         truncate -s 20M pfs/holes; echo middle >> pfs/holes; truncate -s 40M pfs/holes; {shown}"
+    ));
+    assert!(
+        before.contains("user.t=\"1\"") && before.contains("user:1000:rw-"),
+        "{before}"
+    );
+    stage
+        .script(
+            &[],
+            &format!("for f in pfs/f pfs/holes; do : >> $f; done; {shown}"),
+        )
+        .ends_with(0)
+        .prints(&before);
+    assert_eq!(natively(shown), before);
+}
