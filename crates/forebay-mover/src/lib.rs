@@ -15,6 +15,7 @@ mod names;
 mod pass;
 mod pfs;
 mod processes;
+mod removal;
 mod throttle;
 
 pub use counters::Counters;
