@@ -5,12 +5,9 @@
 //! goes there from time to time, all at once: names that come and go cost those
 //! tables nothing, and the others share one write.
 //!
-//! The tables below hold the number of the lap whose entries they do *not* hold
-//! yet; it changes in the same write that takes them over. So a crash at any moment
-//! leaves either both, the tables before the lap and its entries, or the tables
-//! after it. Entries say what is so afterwards, not what to add, so those of a lap
-//! may be taken up once more as long as nothing has come after it: a store whose
-//! failed write was carried out after all does no harm.
+//! The tables store the number of the lap that they do not hold yet. It changes in the write that takes the lap over,
+//! so a crash leaves the old tables with their lap, or the new tables. Entries state results, so replaying a lap is
+//! harmless while nothing came after it.
 
 use crate::Rocks;
 use crate::journal::Journal;
@@ -77,6 +74,12 @@ impl<T: Base> Journaled<T> {
             let batch = decode_batch(&entry).map_err(|why| {
                 TableError::unread("batch", "an entry of the journal".into(), why)
             })?;
+            if let Err(fault) = batch::check(&batch) {
+                return Err(TableError::Damaged {
+                    what: "batch",
+                    at: format!("an entry of the journal: {fault}"),
+                });
+            }
             net.absorb(&batch);
         }
         Ok(Journaled {
