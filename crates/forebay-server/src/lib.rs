@@ -67,6 +67,7 @@ use std::time::Instant;
 pub use admin::take_inventory;
 pub use error::Error;
 pub use format::{CURRENT as STORAGE_FORMAT, FormatError};
+pub use instance::make_private;
 
 /// Threads that serve clients.
 const SHARDS: usize = 2;
