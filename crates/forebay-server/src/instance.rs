@@ -20,7 +20,14 @@ const ROOT_FILE: &str = "root";
 /// # Errors
 /// The file system says no.
 pub fn make_private(dir: &Path) -> Result<(), Error> {
-    let parents: Vec<_> = dir.ancestors().skip(1).collect();
+    let here = |path| {
+        if path == Path::new("") {
+            Path::new(".")
+        } else {
+            path
+        }
+    };
+    let parents: Vec<_> = dir.ancestors().skip(1).map(here).collect();
     let missing = parents.iter().take_while(|parent| !parent.exists()).count();
     if let Some(parent) = parents.first() {
         fs::create_dir_all(parent).map_err(|e| Error::io("can't make", parent, e))?;
@@ -33,9 +40,19 @@ pub fn make_private(dir: &Path) -> Result<(), Error> {
     }
     // The directory that holds it, and those that hold a directory that was made for it.
     for parent in parents.iter().take(missing + 1) {
-        durable::sync_dir(parent).map_err(|e| Error::io("can't make durable", parent, e))?;
+        sync_names(parent, dir).map_err(|e| Error::io("can't make durable", parent, e))?;
     }
     Ok(())
+}
+
+/// Makes the names in `parent` durable. If this user may not read it, the file system that `dir` is on is synced.
+fn sync_names(parent: &Path, dir: &Path) -> io::Result<()> {
+    match durable::sync_dir(parent) {
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+            sys::syncfs(fs::File::open(dir)?.as_fd()).map_err(io::Error::from)
+        }
+        outcome => outcome,
+    }
 }
 
 /// An instance directory that this process alone uses.
