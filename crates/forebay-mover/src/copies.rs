@@ -300,7 +300,7 @@ impl Pass<'_> {
             });
         }
         let source = self.open_source(object)?;
-        // To open a file that its owner may not read changes its change time, and nothing else.
+        // Opening a file that its owner may not read changes its mode for a moment, and so its change time.
         let opened = attr()?;
         match processes::who_uses(&source) {
             InUse::ByOthers => return Ok(Use::Held),

@@ -15,6 +15,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Size of the file in bytes.
 const JOURNAL_BYTES: usize = 1 << 20;
+/// A larger entry goes past the journal.
+const LARGEST_ENTRY_BYTES: usize = JOURNAL_BYTES / 8;
 /// Length of the payload, mark, checksum of the payload.
 const HEADER_BYTES: usize = 16;
 /// Stands in each entry. Its last byte is the format of the entries, so that a later one is told from an end.
@@ -157,7 +159,7 @@ impl Journal {
 
     /// Is the prepared entry one that no lap should have to hold?
     pub(crate) fn is_large(&self) -> bool {
-        self.entry.len() > JOURNAL_BYTES / 8
+        self.entry.len() > LARGEST_ENTRY_BYTES
     }
 
     /// Writes the prepared entry, for which there is room.

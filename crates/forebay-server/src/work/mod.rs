@@ -39,7 +39,7 @@ pub struct Work {
     session: u64,
     /// Objects made for it.
     made: Vec<Made>,
-    /// What those are copies of that are copies.
+    /// The originals of those objects that are copies.
     copies: Vec<(ObjectName, CopyOf)>,
     /// What was opened for it.
     opened: Option<OwnedFd>,
@@ -51,9 +51,9 @@ pub enum Stand {
     Answered(Answered),
     /// Something is to be done where it may block; then [`Work::take`] its outcome.
     Blocks(Task),
-    /// It has told somebody to be woken, and waits for that: see [`Work::woken`].
+    /// It waits until it is woken; see [`Work::woken`].
     Waits,
-    /// It is to go on a little later.
+    /// It goes on after a short time.
     Pauses,
 }
 
@@ -278,7 +278,7 @@ impl Work {
         }
     }
 
-    /// Nobody has time for its task: it ends with EAGAIN.
+    /// Ends the request with EAGAIN: the queue for its task is full.
     pub fn gives_up(&mut self, _: &ServerHandle) {
         self.pending.fails(Failure::Errno(libc::EAGAIN));
     }
