@@ -1,4 +1,4 @@
-//! The PFS as the mover works on it: every failure knows its operation.
+//! The PFS as the mover changes it. Each failure names its operation.
 
 use forebay_core::facts::Attr;
 use forebay_core::path::TreePath;
@@ -6,7 +6,7 @@ use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// The PFS or the local disk refused something. The thing at hand stays in the buffer; the others go on.
+/// The PFS or the local disk refused something. What was being drained stays in the buffer; the drain goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trouble {
     /// What was tried.
@@ -16,7 +16,7 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// As the drain of core knows it.
+    /// The same failure as a type of core.
     pub(crate) fn into_core(self) -> forebay_core::drain::Trouble {
         forebay_core::drain::Trouble {
             operation: self.operation,

@@ -1,4 +1,4 @@
-//! Who has a file or directory open, according to /proc: for directories, which take no leases, and
+//! Says who has a file or directory open, from /proc: for directories, which take no leases, and
 //! for file systems without leases. Sees the processes that the bridge's user may look into.
 
 use forebay_core::record::ObjectId;
@@ -134,7 +134,7 @@ fn can_write(process: &Path, fd: &std::fs::DirEntry) -> bool {
         .lines()
         .find_map(|line| line.strip_prefix("flags:"))
         .and_then(|octal| i32::from_str_radix(octal.trim(), 8).ok());
-    // Unreadable: the careful answer.
+    // Unreadable flags count as open for writing.
     flags.is_none_or(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
 }
 

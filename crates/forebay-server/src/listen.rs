@@ -28,7 +28,7 @@ impl Listener {
             _ => {}
         }
         let socket = socket::listen(path, BACKLOG).map_err(|e| failed(e.into()))?;
-        // Users are judged by their credentials; without privilege there is only one.
+        // Anybody may connect to a privileged bridge, which checks credentials. Any other serves its own user alone.
         let mode = if sys::my_ids().0 == 0 { 0o666 } else { 0o600 };
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
         Ok(Listener {

@@ -77,7 +77,7 @@ impl Work {
             cred,
             by_name: asked.by_name,
         };
-        // Too large to be moved about.
+        // In a box, because it is large and moves often.
         Ok(Box::new(Work {
             pending: Pending::new(asked.request, caller),
             session: asked.session,
@@ -283,12 +283,12 @@ impl Work {
         self.pending.fails(Failure::Errno(libc::EAGAIN));
     }
 
-    /// What it waited for has happened.
+    /// Tells the request that the event it waited for has happened.
     pub fn woken(&mut self) {
         self.pending.woken();
     }
 
-    /// Does what belongs to the end, and says what the client gets.
+    /// Does the work at the end of a request, and gives the answer.
     fn finish(&mut self, server: &ServerHandle, finish: Finish) -> Answered {
         follow_up(server, &finish.follow);
         for fresh in &finish.unused {
@@ -325,7 +325,7 @@ fn names(batch: &[Change], object: ObjectName) -> bool {
         .any(|change| matches!(change, Change::Put { record, .. } if record.object == object))
 }
 
-/// A turn to copy ends, if there is one: those who waited for it go on.
+/// Ends a copy turn, if there is one: the requests that wait for it go on.
 fn leave(server: &ServerHandle, turn: Option<TreePath>) {
     let waiting = turn.map(|path| server.turns.lock().leave(&path));
     for waker in waiting.unwrap_or_default() {
@@ -345,7 +345,7 @@ fn copies_much(server: &ServerHandle, spec: &NewObject) -> bool {
     }
 }
 
-/// The tables did not take a batch.
+/// The failure of a request whose batch the tables did not take.
 fn not_written(server: &ServerHandle, e: &TableError) -> Failure {
     server.log.limited(Cause::Fault, format_args!("{e}"));
     Failure::Errno(if e.is_no_space() {
