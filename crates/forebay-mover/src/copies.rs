@@ -24,9 +24,9 @@ use xxhash_rust::xxh3::Xxh3;
 
 /// One read and one write.
 const CHUNK_BYTES: usize = 1 << 20;
-/// From so many files on they are synced together.
+/// From this number of files on, one call syncs them together.
 const SYNC_ALL_FROM: usize = 8;
-/// Pause before files are looked at again that were open for writing.
+/// Pause before another look at files that were open for writing.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// A copy under its temporary name.
@@ -42,7 +42,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// The temporary name goes. If it stays, the next drain removes it.
+    /// Removes the temporary name. If that fails, the next drain removes it.
     fn discard(&self) {
         let _ = sys::unlink(self.dir.as_fd(), &self.name, false);
     }
@@ -94,7 +94,7 @@ impl Pass<'_> {
         Ok(outcomes)
     }
 
-    /// Does something with each of the copies; those for which it fails are no more.
+    /// Does something with each of the copies. A copy for which it fails is removed.
     fn each(
         &self,
         oids: &[ObjectId],
@@ -138,7 +138,7 @@ impl Pass<'_> {
     }
 
     pub(crate) fn verify_all(&self, oids: &[ObjectId]) -> Vec<drain::Work<()>> {
-        // What is compared comes from the file system and not from cached pages; the disk is asked for
+        // The comparison reads from the file system, not from cached pages; the disk is asked for
         // the whole batch at once.
         for oid in oids {
             if let Some(Held {
@@ -161,7 +161,7 @@ impl Pass<'_> {
         let Some((file, written)) = &held.file else {
             return Ok(());
         };
-        // Else its access time would be now. Not everybody may ask for this; then it is set again.
+        // Otherwise the read would change the access time. Where this is not permitted, the time is set again.
         let keeps = sys::keep_access_time(file.as_fd()).is_ok();
         let mut sum = Xxh3::new();
         let mut verified = 0;
@@ -249,7 +249,7 @@ impl Pass<'_> {
         }
     }
 
-    /// The label says no more what was replaced.
+    /// Takes out of the label what the name replaced.
     pub(crate) fn unhide(&self, object: ObjectName) -> drain::Work<()> {
         let objects = self.ground.objects;
         let label = objects.read_label(object).during("read label");
@@ -277,7 +277,7 @@ impl Pass<'_> {
         self.dress(source.as_fd(), target.as_fd(), &attr)
     }
 
-    /// Who has the object open? Its attributes are taken after it was seen that nobody has.
+    /// Who has the object open? If nobody has, the attributes were taken after that was seen.
     pub(crate) fn probe(&self, object: ObjectName) -> drain::Work<Use> {
         self.users_of(object).map_err(Trouble::into_core)
     }
@@ -300,7 +300,7 @@ impl Pass<'_> {
             });
         }
         let source = self.open_source(object)?;
-        // To open a file that its owner may not read changes its change time, and nothing else.
+        // Opening a file that its owner may not read changes its mode for a moment, and so its change time.
         let opened = attr()?;
         match processes::who_uses(&source) {
             InUse::ByOthers => return Ok(Use::Held),

@@ -1,4 +1,4 @@
-//! One object is copied to the PFS under a temporary name.
+//! Copies one object to the PFS under a temporary name.
 
 use crate::copies::Held;
 use crate::counters::Counters;
@@ -27,7 +27,7 @@ pub(crate) struct Written {
     pub(crate) size: u64,
     pub(crate) ranges: Vec<(u64, u64)>,
     pub(crate) sum: u64,
-    /// The source became shorter meanwhile: of no use.
+    /// The source became shorter meanwhile, so the copy is of no use.
     is_short: bool,
 }
 
@@ -247,7 +247,7 @@ impl Pass<'_> {
     }
 }
 
-/// The directory that was used last: neighbours in the queue mostly share it.
+/// The directory used last: neighbours in the queue mostly share it.
 #[derive(Default)]
 pub(crate) struct LastDir(Option<(TreePath, Arc<OwnedFd>)>);
 
@@ -265,7 +265,7 @@ impl LastDir {
     }
 }
 
-/// A new file; what a killed drain has left under its name goes.
+/// Makes a new file. Replaces what a killed drain has left under its name.
 fn create_temp(dir: BorrowedFd<'_>, temp: &[u8]) -> Work<OwnedFd> {
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
     match sys::open(dir, temp, flags, 0o600) {

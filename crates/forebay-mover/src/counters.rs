@@ -1,4 +1,4 @@
-//! What a drain has done so far, for whoever asks.
+//! Counts what a drain has done so far.
 
 use forebay_admin::drain::{DrainState, DrainStatus, Left, Reason};
 use forebay_core::drain::{self, Drain, DrainReport, Tally};
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// More of the same kind say nothing new.
+/// Most remarks that are kept; further ones are dropped.
 const MOST_REMARKS: usize = 20;
 
 /// Counters of one drain.
@@ -30,7 +30,7 @@ struct Rest {
 }
 
 impl Counters {
-    /// A drain that begins now; `running` is false for one that never was.
+    /// Counters of a drain that begins now. `running` is false if there has been no drain yet.
     pub fn new(running: bool) -> Self {
         Counters {
             started: Instant::now(),
@@ -52,27 +52,27 @@ impl Counters {
         counter.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Ends the drain soon.
+    /// Asks the drain to stop.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
     }
 
-    /// Has somebody asked for an end?
+    /// True if somebody has asked the drain to stop.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
     }
 
-    /// Is it at work?
+    /// True if the drain is at work.
     pub fn is_running(&self) -> bool {
         self.rest.lock().state == DrainState::Running
     }
 
-    /// The drain has got this far.
+    /// Notes how far the drain has come.
     pub(crate) fn follow(&self, tally: Tally) {
         self.rest.lock().tally = tally;
     }
 
-    /// The drain has come to this.
+    /// Notes the result of the drain.
     pub(crate) fn close(&self, drain: &Drain) {
         let mut rest = self.rest.lock();
         rest.tally = drain.tally();
@@ -86,7 +86,7 @@ impl Counters {
         }
     }
 
-    /// What the drain has come to.
+    /// The result of the drain.
     pub(crate) fn report(&self) -> DrainReport {
         self.rest.lock().report.clone()
     }
@@ -103,7 +103,7 @@ impl Counters {
         rest.failure = failure;
     }
 
-    /// For whoever asks.
+    /// The counters as a control message shows them.
     pub fn status(&self) -> DrainStatus {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let rest = self.rest.lock();
@@ -132,7 +132,7 @@ impl Counters {
     }
 
     /// A part of the list of what is left: at most `limit` entries, by path, from the entry with number `from` on.
-    /// There is no list until the drain has come to its end, and then it stays what it is.
+    /// There is no list before the end of the drain, and it does not change after that.
     pub fn left_from(&self, from: usize, limit: usize) -> Vec<Left> {
         let rest = self.rest.lock();
         let list = rest.report.left.iter();
@@ -140,7 +140,7 @@ impl Counters {
     }
 }
 
-/// What is left, as those who ask are told.
+/// An entry of the list as a control message shows it.
 fn words(left: &drain::Left) -> Left {
     let (reason, operation, cause) = match &left.reason {
         drain::Reason::Open => (Reason::Open, "", String::new()),

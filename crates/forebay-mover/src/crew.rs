@@ -1,4 +1,4 @@
-//! The threads that carry out what a drain asks for, and what they came to.
+//! The queue of jobs for the movers, and of their outcomes.
 
 use crate::ground::Halt;
 use forebay_core::drain::{Act, Got, Ticket};
@@ -6,11 +6,11 @@ use forebay_core::ops::Effect;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 
-/// Something for one of the threads.
+/// A job for one of the movers.
 pub(crate) enum Job {
     /// Any act but a commit.
     Act(Act),
-    /// What follows a commit.
+    /// The work on backing objects that follows a commit.
     Follow(Vec<Effect>),
 }
 
@@ -21,7 +21,7 @@ struct State {
     is_over: bool,
 }
 
-/// Jobs on their way to the threads, and outcomes on their way back. It holds as many as acts are under way.
+/// Jobs on their way to the movers, and outcomes on their way back. Its length is the number of acts under way.
 #[derive(Default)]
 pub(crate) struct Crew {
     state: Mutex<State>,
@@ -30,13 +30,13 @@ pub(crate) struct Crew {
 }
 
 impl Crew {
-    /// For whichever thread is free first.
+    /// Queues a job for the first mover that is free.
     pub(crate) fn put(&self, ticket: Ticket, job: Job) {
         self.state.lock().jobs.push_back((ticket, job));
         self.has_job.notify_one();
     }
 
-    /// The next job for the calling thread; `None` at the end.
+    /// Waits for the next job of the calling mover; `None` at the end.
     pub(crate) fn next(&self) -> Option<(Ticket, Job)> {
         let mut state = self.state.lock();
         loop {
@@ -50,13 +50,13 @@ impl Crew {
         }
     }
 
-    /// A job has come to this.
+    /// Hands in the outcome of a job.
     pub(crate) fn ended(&self, ticket: Ticket, outcome: Result<Got, Halt>) {
         self.state.lock().outcomes.push((ticket, outcome));
         self.has_outcome.notify_one();
     }
 
-    /// What has ended since the last call; at least one if it is to wait.
+    /// The outcomes since the last call. `waits`: until there is at least one.
     pub(crate) fn take_outcomes(&self, waits: bool) -> Vec<(Ticket, Result<Got, Halt>)> {
         let mut state = self.state.lock();
         while waits && state.outcomes.is_empty() {
@@ -65,13 +65,13 @@ impl Crew {
         std::mem::take(&mut state.outcomes)
     }
 
-    /// When what it gives is dropped, nothing begins any more.
+    /// Gives a guard; when that is dropped, no job begins any more.
     pub(crate) fn closing(&self) -> Closing<'_> {
         Closing(self)
     }
 }
 
-/// Sends the threads home, also if the one that leads them panics.
+/// Ends the movers, also if the thread that leads them panics.
 pub(crate) struct Closing<'c>(&'c Crew);
 
 impl Drop for Closing<'_> {

@@ -5,6 +5,7 @@ use forebay_core::facts::Stop;
 use forebay_core::ops::Effect;
 use forebay_objects::Objects;
 use forebay_pfs::Lower;
+use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -15,6 +16,15 @@ pub enum Halt {
     Fault(String),
     /// A test has cut it short here.
     Cut,
+}
+
+impl fmt::Display for Halt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Halt::Fault(text) => f.write_str(text),
+            Halt::Cut => f.write_str("cut short by a test"),
+        }
+    }
 }
 
 impl From<forebay_core::table::TableError> for Halt {
@@ -34,7 +44,7 @@ impl From<Stop> for Halt {
 
 /// The records of a bridge, to be read, and the one way to change them.
 pub trait Door: Facts + Sync {
-    /// Commits, and wakes who has waited for it. The work on backing objects that follows is to be done next, with
+    /// Commits, and wakes the requests that wait for it. The caller does the work on backing objects that follows, with
     /// [`Door::follow`]; marks stand for it until it is done.
     ///
     /// # Errors
@@ -94,7 +104,7 @@ impl Points {
         Points::cut_at(i64::MAX)
     }
 
-    /// One point. From the fatal one on every further one is fatal, too: a dead process does nothing more.
+    /// Passes one point. After the fatal one each further one is fatal, too: a dead process does nothing more.
     pub fn pass(&self) -> Result<(), Halt> {
         if self.left.fetch_sub(1, Ordering::SeqCst) > 0 {
             return Ok(());

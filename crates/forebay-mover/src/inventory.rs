@@ -8,10 +8,12 @@ use forebay_core::path::TreePath;
 use forebay_core::record::{Kind, PathRecord};
 use forebay_core::table::Order;
 
-/// As many of the largest files are named.
+/// Number of largest files that are named.
 const NAMED_FILES: usize = 10;
-/// Records that are looked at between two looks into the tables.
-const PAGE: usize = 256;
+/// Records that a walk over all of them reads at a time.
+pub const RECORDS_PER_PAGE: usize = 256;
+/// Files that are kept until the list is cut to [`NAMED_FILES`].
+const KEPT_FILES: usize = 100 * NAMED_FILES;
 
 /// Takes stock.
 ///
@@ -23,14 +25,13 @@ pub fn take(ground: Ground<'_>) -> Result<Inventory, Halt> {
     loop {
         let page = ground
             .door
-            .page(after.as_ref(), Order::ParentsFirst, PAGE)?;
+            .page(after.as_ref(), Order::ParentsFirst, RECORDS_PER_PAGE)?;
         let Some((last, _)) = page.last() else { break };
         after = Some(last.clone());
         for (path, record) in &page {
             count(ground, &mut inv, path, record)?;
         }
-        // Never many more than are wanted.
-        if inv.largest.len() >= 100 * NAMED_FILES {
+        if inv.largest.len() >= KEPT_FILES {
             shorten(&mut inv.largest);
         }
     }

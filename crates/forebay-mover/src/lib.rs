@@ -2,7 +2,7 @@
 //!
 //! [`forebay_core::drain`] decides everything; here are the threads that ask it for acts, and the system calls
 //! that carry them out: [`names`] change on the PFS, [`copies`] are made, synced, verified and named, and
-//! [`processes`] are asked what they have open.
+//! [`processes`] tell what programs have open.
 #![forbid(unsafe_code)]
 
 mod copies;
@@ -15,11 +15,12 @@ mod names;
 mod pass;
 mod pfs;
 mod processes;
+mod removal;
 mod throttle;
 
 pub use counters::Counters;
 pub use ground::{Door, ENV_ABORT_AT, Ground, Halt, Points};
-pub use inventory::take as take_inventory;
+pub use inventory::{RECORDS_PER_PAGE, take as take_inventory};
 pub use pass::{Pass, release, resume};
 pub use processes::{InUse, who_shows_in_proc, who_uses};
 

@@ -2,11 +2,13 @@
 
 use crate::counters::Counters;
 use crate::pfs::{self, During, Trouble};
+use crate::removal;
 use forebay_core::drain::{self, is_leftover};
+use forebay_core::facts::Attr;
 use forebay_core::path::TreePath;
 use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 type Work<T> = drain::Work<T>;
 
@@ -27,33 +29,61 @@ pub(crate) fn discard(lower: &Lower, path: &TreePath, aside: &TreePath) -> Work<
     take_away(lower, path, aside).map_err(Trouble::into_core)
 }
 
+/// Some other name is free after at most so many: each drain that was killed in a discard leaves one behind.
+const MOST_ASIDE: u32 = 10_000;
+
 fn take_away(lower: &Lower, path: &TreePath, aside: &TreePath) -> pfs::Work<()> {
     let dir = pfs::parent(lower, path)?;
+    // A file that somebody has put in its place is not ours to take away.
+    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let taken = sys::open(dir.as_fd(), path.name(), flags, 0).during("open directory")?;
     // An empty one needs no detour.
     if sys::unlink(dir.as_fd(), path.name(), true).is_ok() {
         return Ok(());
     }
-    let aside = free_name(lower, aside)?;
-    match pfs::rename(lower, path, &aside) {
+    match put_aside(lower, path, aside) {
+        Ok(aside) => give_back_another(lower, &taken, path, &aside),
         // Another parent takes write permission on the directory itself, removal does not.
         Err(Trouble {
             errno: Errno::ACCESS | Errno::PERM | Errno::XDEV,
             ..
-        }) => pfs::remove_tree(dir.as_fd(), path.name()),
-        other => other,
+        }) => removal::remove_dir(dir.as_fd(), path.name()),
+        Err(e) => Err(e),
     }
 }
 
-/// A name that nothing has yet: an earlier drain may have left one behind.
-fn free_name(lower: &Lower, path: &TreePath) -> pfs::Work<TreePath> {
-    let mut free = path.clone();
-    let mut n = 0;
-    while pfs::look(lower, &free)?.is_some() {
-        n += 1;
-        let name = [path.name(), format!("{n}").as_bytes()].concat();
-        free = path.parent().join(&name);
+/// Renames to `aside`, or to that with a number behind it: an earlier drain may have left one there. Gives the name.
+fn put_aside(lower: &Lower, path: &TreePath, aside: &TreePath) -> pfs::Work<TreePath> {
+    let mut free = aside.clone();
+    for n in 1..=MOST_ASIDE {
+        match pfs::rename(lower, path, &free) {
+            Err(Trouble {
+                errno: Errno::EXIST,
+                ..
+            }) => {}
+            outcome => return outcome.map(|()| free),
+        }
+        let name = [aside.name(), format!("{n}").as_bytes()].concat();
+        free = aside.parent().join(&name);
     }
-    Ok(free)
+    Err(Errno::EXIST).during("rename")
+}
+
+/// Puts back what is aside if it is not the directory that was to be taken away: somebody has put something else in
+/// its place at the last moment, and what is aside is going to be swept.
+fn give_back_another(
+    lower: &Lower,
+    taken: &OwnedFd,
+    path: &TreePath,
+    aside: &TreePath,
+) -> pfs::Work<()> {
+    let expected = sys::stat(taken.as_fd(), b"").during("stat")?;
+    let is_it = |found: Attr| (found.dev, found.ino) == (expected.dev, expected.ino);
+    if pfs::look(lower, aside)?.is_none_or(is_it) {
+        return Ok(());
+    }
+    pfs::rename(lower, aside, path)?;
+    Err(Errno::NOTDIR).during("rename")
 }
 
 /// See [`drain::Act::MakeDir`].
@@ -104,7 +134,7 @@ pub(crate) fn sweep(lower: &Lower, dir: &TreePath, counters: &Counters) {
     let mut entries = Vec::new();
     while let Ok(true) = sys::read_dir(dir.as_fd(), &mut entries) {}
     for entry in entries.iter().filter(|e| is_leftover(&e.name)) {
-        if let Err(e) = pfs::remove_tree(dir.as_fd(), &entry.name) {
+        if let Err(e) = removal::remove_tree(dir.as_fd(), &entry.name) {
             counters.remark(format!(
                 "{} could not be removed from the PFS ({}: {})",
                 String::from_utf8_lossy(&entry.name),
@@ -112,5 +142,109 @@ pub(crate) fn sweep(lower: &Lower, dir: &TreePath, counters: &Counters) {
                 e.errno
             ));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    struct Tree {
+        folder: tempfile::TempDir,
+        lower: Lower,
+    }
+
+    impl Tree {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let lower = Lower::open_root(folder.path(), Some(false)).unwrap();
+            Tree { folder, lower }
+        }
+
+        fn write(&self, name: &str) {
+            let path = self.folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, name).unwrap();
+        }
+
+        fn text(&self, name: &str) -> Option<String> {
+            fs::read_to_string(self.folder.path().join(name)).ok()
+        }
+    }
+
+    fn path(name: &str) -> TreePath {
+        TreePath::new(name.as_bytes()).unwrap()
+    }
+
+    fn errno(outcome: Work<()>) -> i32 {
+        outcome.unwrap_err().errno
+    }
+
+    #[test]
+    fn a_rename_replaces_nothing_that_somebody_has_put_there() {
+        let tree = Tree::new();
+        tree.write("ours");
+        tree.write("theirs");
+        tree.write("dir/in");
+        fs::create_dir(tree.folder.path().join("empty")).unwrap();
+        for (from, to) in [("ours", "theirs"), ("dir", "empty"), ("dir", "theirs")] {
+            let outcome = rename(&tree.lower, &path(from), &path(to));
+            assert_eq!(errno(outcome), libc::EEXIST, "{from} to {to}");
+        }
+        assert_eq!(tree.text("ours").as_deref(), Some("ours"));
+        assert_eq!(tree.text("theirs").as_deref(), Some("theirs"));
+        assert_eq!(tree.text("dir/in").as_deref(), Some("dir/in"));
+        rename(&tree.lower, &path("dir"), &path("free")).unwrap();
+        assert_eq!(tree.text("free/in").as_deref(), Some("dir/in"));
+    }
+
+    #[test]
+    fn what_somebody_has_put_in_place_of_a_directory_is_not_discarded() {
+        let tree = Tree::new();
+        tree.write("file");
+        std::os::unix::fs::symlink("elsewhere", tree.folder.path().join("link")).unwrap();
+        for name in ["file", "link"] {
+            let outcome = discard(&tree.lower, &path(name), &path(".forebay-aside"));
+            assert_eq!(errno(outcome), libc::ENOTDIR, "{name}");
+            assert!(tree.folder.path().join(name).symlink_metadata().is_ok());
+        }
+        let outcome = discard(&tree.lower, &path("gone"), &path(".forebay-aside"));
+        assert_eq!(errno(outcome), libc::ENOENT);
+        assert!(!tree.folder.path().join(".forebay-aside").exists());
+    }
+
+    #[test]
+    fn what_came_in_place_of_a_directory_at_the_last_moment_is_put_back() {
+        let tree = Tree::new();
+        tree.write("dir/in");
+        let taken = tree
+            .lower
+            .open(&path("dir"), libc::O_PATH | libc::O_DIRECTORY)
+            .unwrap();
+        tree.write("aside");
+        fs::rename(
+            tree.folder.path().join("dir"),
+            tree.folder.path().join("moved"),
+        )
+        .unwrap();
+        let outcome = give_back_another(&tree.lower, &taken, &path("dir"), &path("aside"));
+        assert_eq!(outcome.unwrap_err().errno, Errno::NOTDIR);
+        assert_eq!(tree.text("dir").as_deref(), Some("aside"));
+    }
+
+    #[test]
+    fn a_directory_is_discarded_beside_what_earlier_drains_have_left() {
+        let tree = Tree::new();
+        for name in ["aside/a", "aside1/b", "dir/c"] {
+            tree.write(name);
+        }
+        fs::create_dir(tree.folder.path().join("empty")).unwrap();
+        discard(&tree.lower, &path("empty"), &path("aside")).unwrap();
+        discard(&tree.lower, &path("dir"), &path("aside")).unwrap();
+        assert_eq!(tree.text("aside/a").as_deref(), Some("aside/a"));
+        assert_eq!(tree.text("aside1/b").as_deref(), Some("aside1/b"));
+        assert_eq!(tree.text("aside2/c").as_deref(), Some("dir/c"));
+        assert!(!tree.folder.path().join("empty").exists());
     }
 }

@@ -16,7 +16,7 @@ use forebay_sys as sys;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long "a moment" is for the machine.
+/// Length of [`Act::Pause`].
 const MOMENT: Duration = Duration::from_millis(20);
 
 /// Programs in the foreground run first: a mover that never slept would get a quarter of a processor beside one.
@@ -32,7 +32,7 @@ pub struct Pass<'g> {
     terms: Terms,
     patience: Duration,
     started: Instant,
-    /// The directories of the PFS have their times back.
+    /// True once the directories of the PFS have their times back.
     times_given_back: AtomicBool,
 }
 
@@ -91,7 +91,7 @@ impl<'g> Pass<'g> {
         }
     }
 
-    /// Drains. What cannot be drained is noted and does not keep the rest from it.
+    /// Drains. Notes what cannot be drained, and goes on with the rest.
     ///
     /// # Errors
     /// The tables failed, or a test has cut the drain short.
@@ -109,7 +109,7 @@ impl<'g> Pass<'g> {
         outcome
     }
 
-    /// Nothing changes entries of directories on the PFS any more.
+    /// Gives directories of the PFS their times back, when the drain changes no entries any more.
     fn give_times_back(&self) {
         if !self.times_given_back.swap(true, Ordering::SeqCst) {
             let lower = self.ground.lower;
@@ -118,7 +118,7 @@ impl<'g> Pass<'g> {
         }
     }
 
-    /// Drives a machine to its end. Only this thread asks the machine and commits: the movers beside it, who do
+    /// Drives a machine to its end. Only this thread asks the machine and commits. The movers beside it, which do
     /// everything else and let others run first, never hold the lock of the namespace. Without movers this thread
     /// does all.
     fn drive(&self, mut drain: Drain, movers: usize) -> Result<(), Halt> {
@@ -144,7 +144,7 @@ impl<'g> Pass<'g> {
         let mut under_way = 0;
         let mut has_more = true;
         loop {
-            // As many acts as movers: with one, everything happens in one order.
+            // At most as many acts as movers: with one mover, everything happens in one order.
             let is_full = under_way >= movers.max(1);
             for (ticket, outcome) in crew.take_outcomes(is_full || !has_more) {
                 under_way -= 1;
@@ -163,7 +163,7 @@ impl<'g> Pass<'g> {
                     let is_removal = |effect: &Effect| matches!(effect, Effect::Remove(_));
                     let (removals, labels): (Vec<_>, _) =
                         commit.effects.into_iter().partition(is_removal);
-                    // These are written under the lock of the namespace.
+                    // Labels are written here, because that takes the lock of the namespace.
                     self.ground.door.follow(&labels);
                     if removals.is_empty() {
                         drain.done(ticket, Got::Verdict(verdict));

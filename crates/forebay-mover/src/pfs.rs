@@ -1,4 +1,4 @@
-//! The PFS as the mover works on it: every failure knows its operation.
+//! The PFS as the mover changes it. Each failure names its operation.
 
 use forebay_core::facts::Attr;
 use forebay_core::path::TreePath;
@@ -6,7 +6,7 @@ use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// The PFS or the local disk refused something. The thing at hand stays in the buffer; the others go on.
+/// The PFS or the local disk refused something. What was being drained stays in the buffer; the drain goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trouble {
     /// What was tried.
@@ -16,7 +16,7 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// As the drain of core knows it.
+    /// The same failure as a type of core.
     pub(crate) fn into_core(self) -> forebay_core::drain::Trouble {
         forebay_core::drain::Trouble {
             operation: self.operation,
@@ -41,7 +41,7 @@ impl<T> During<T> for Result<T, Errno> {
 }
 
 /// The directory that holds `path`, to be used in calls relative to it. `path` is not the root.
-/// Whoever asks for it is about to change its entries: its times are kept.
+/// Its times are kept: an entry of it is about to change, or may change after a look at it.
 pub fn parent(lower: &Lower, path: &TreePath) -> Work<OwnedFd> {
     let dir = path.parent();
     lower.keep_times(&dir);
@@ -72,50 +72,20 @@ pub fn is_dir(attr: &Attr) -> bool {
     attr.mode & libc::S_IFMT == libc::S_IFDIR
 }
 
-/// `rename` on the PFS.
+/// Renames on the PFS, and replaces nothing: EEXIST if something is at `to`. A file system that can't promise that (Lustre
+/// and NFS can't) is asked first; there, what comes between the question and the rename is replaced.
 pub fn rename(lower: &Lower, from: &TreePath, to: &TreePath) -> Work<()> {
     let (a, b) = (parent(lower, from)?, parent(lower, to)?);
-    sys::rename(a.as_fd(), from.name(), b.as_fd(), to.name()).during("rename")
-}
-
-/// Removes `name` in `dir` with everything in it; nothing there is fine. Symbolic links are not followed.
-pub fn remove_tree(dir: BorrowedFd<'_>, name: &[u8]) -> Work<()> {
-    match sys::unlink(dir, name, false) {
-        Ok(()) | Err(Errno::NOENT) => return Ok(()),
-        // POSIX says EPERM, Linux says EISDIR.
-        Err(Errno::ISDIR | Errno::PERM) => {}
-        Err(e) => return Err(e).during("unlink"),
+    match sys::rename_noreplace(a.as_fd(), from.name(), b.as_fd(), to.name()) {
+        Err(Errno::INVAL | Errno::NOSYS) => {}
+        outcome => return outcome.during("rename"),
     }
-    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-    let inner = match sys::open(dir, name, flags, 0) {
-        Ok(fd) => fd,
-        Err(Errno::ACCESS) => {
-            // Its owner has locked himself out; what goes anyway may be opened first.
-            sys::chmod_at(dir, name, 0o700).during("chmod")?;
-            sys::open(dir, name, flags, 0).during("open directory")?
+    match sys::stat(b.as_fd(), to.name()) {
+        Err(Errno::NOENT) => {
+            sys::rename(a.as_fd(), from.name(), b.as_fd(), to.name()).during("rename")
         }
-        Err(e) => return Err(e).during("open directory"),
-    };
-    let mut entries = Vec::new();
-    while sys::read_dir(inner.as_fd(), &mut entries).during("list directory")? {}
-    let mut opened = false;
-    for entry in &entries {
-        let mut removed = remove_tree(inner.as_fd(), &entry.name);
-        if let Err(Trouble {
-            errno: Errno::ACCESS,
-            ..
-        }) = removed
-            && !opened
-        {
-            opened = true;
-            sys::chmod(inner.as_fd(), 0o700).during("chmod")?;
-            removed = remove_tree(inner.as_fd(), &entry.name);
-        }
-        removed?;
-    }
-    match sys::unlink(dir, name, true) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(e) => Err(e).during("rmdir"),
+        Ok(_) => Err(Errno::EXIST).during("rename"),
+        Err(e) => Err(e).during("stat"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who has a file or directory open, according to /proc: for directories, which take no leases, and
+//! Says who has a file or directory open, from /proc: for directories, which take no leases, and
 //! for file systems without leases. Sees the processes that the bridge's user may look into.
 
 use forebay_core::record::ObjectId;
@@ -24,8 +24,10 @@ fn others() -> impl Iterator<Item = PathBuf> {
         .map(|entry| entry.path())
 }
 
-/// As long as a shard may be kept from closing its copy of a descriptor that it has sent.
+/// Longest wait for a shard to close its copy of a sent descriptor.
 const GRANT_PATIENCE: Duration = Duration::from_millis(500);
+/// Pause between two looks for it.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// Does anybody else have this open file open for writing, or at all? A lease tells; where the file
 /// system has none, /proc does.
@@ -36,11 +38,11 @@ pub fn is_in_use(file: &OwnedFd, by: Openers) -> bool {
         match (sys::is_in_use(file.as_fd(), by), inode) {
             (Some(false), _) => return false,
             (Some(true), Ok(inode)) => {
-                // A grant on its way: the client has it already, and we are about to close it.
+                // A grant on its way: the client has the descriptor, and the bridge is about to close its copy.
                 if !we_have(inode, file.as_raw_fd()) || asked.elapsed() > GRANT_PATIENCE {
                     return sys::is_in_use(file.as_fd(), by) != Some(false);
                 }
-                std::thread::sleep(Duration::from_millis(1));
+                std::thread::sleep(LOOK_AGAIN);
             }
             (None, Ok(inode)) => return anyone_has(inode, by),
             (_, Err(_)) => return true,
@@ -68,7 +70,7 @@ pub fn who_uses(file: &OwnedFd) -> InUse {
     match sys::is_in_use(file.as_fd(), Openers::Anyone) {
         Some(false) => InUse::No,
         Some(true) if we_have(inode, file.as_raw_fd()) => InUse::ByUs,
-        // What this process had a moment ago may be closed by now.
+        // This process may have closed its copy since the first question.
         Some(true) => match sys::is_in_use(file.as_fd(), Openers::Anyone) {
             Some(false) => InUse::No,
             _ => InUse::ByOthers,
@@ -132,7 +134,7 @@ fn can_write(process: &Path, fd: &std::fs::DirEntry) -> bool {
         .lines()
         .find_map(|line| line.strip_prefix("flags:"))
         .and_then(|octal| i32::from_str_radix(octal.trim(), 8).ok());
-    // Unreadable: the careful answer.
+    // Unreadable flags count as open for writing.
     flags.is_none_or(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
 }
 

@@ -1,4 +1,4 @@
-//! A token bucket: so many bytes per second, over all copying threads.
+//! A token bucket: limits the bytes per second of all copying threads together.
 
 use crate::counters::Counters;
 use parking_lot::Mutex;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// The bucket holds this much time's worth of bytes.
 const DEPTH: Duration = Duration::from_millis(250);
-/// A drain that is stopped must not sleep on.
+/// Longest sleep before the next look whether the drain is being stopped.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
 
 /// Limits the rate of a drain.
@@ -16,7 +16,7 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// At most so many bytes per second; `None`: no limit.
+    /// A limit in bytes per second; `None`: no limit.
     pub fn new(bytes_per_second: Option<u64>) -> Self {
         Throttle {
             rate: bytes_per_second.filter(|r| *r > 0).map(|r| r as f64),

@@ -11,9 +11,10 @@
 //! bring back a file that had been removed. So a *register* outside the tables names all
 //! spare files.
 //!
-//! As a consequence, an object id may mean another file a moment later. Open an object
-//! only under the same lock of the namespace under which its name was looked up. If others
-//! may open it later, call [`Objects::never_reuse`].
+//! As a consequence, an object id may mean another file a moment later. An open without
+//! the lock of the namespace counts only if nothing was committed since the decision that
+//! allowed it. If others may open the object later, call [`Objects::never_reuse`] before
+//! that is checked.
 
 use super::name::SHAPE_BITS;
 use super::words::SharedWords;
@@ -170,7 +171,8 @@ impl Spares {
 
 impl Objects {
     /// Excludes an object, because programs may open it at any time by its name or by an `O_PATH`
-    /// descriptor: its file must never become another one. Call this under the lock of the namespace.
+    /// descriptor: its file must never become another one. Call this before the check that nothing was committed since
+    /// the decision to open it: after a commit that removed it, the file may be another one already.
     pub fn never_reuse(&self, object: ObjectName) {
         if shape(object) != Shape::File {
             return;

@@ -47,10 +47,12 @@ impl First {
 
     pub(super) fn page(mut self) -> LowerPage {
         self.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        let ends = self.last.is_none() && self.entries.len() <= self.limit;
+        self.entries.truncate(self.limit);
         LowerPage {
             entries: self.entries,
             after: self.after,
-            ends: self.last.is_none(),
+            ends,
         }
     }
 }
@@ -80,6 +82,7 @@ mod tests {
             }
             let page = first.page();
             assert!(page.covers(after.as_deref()));
+            assert_eq!(page.entries.len(), 64.min(names.len() - found.len()));
             found.extend(page.entries.iter().map(|e| e.name.clone()));
             after = found.last().cloned();
             if page.ends {
@@ -87,5 +90,26 @@ mod tests {
             }
         }
         assert_eq!(found, names);
+    }
+
+    #[test]
+    fn a_page_holds_no_more_than_its_limit_and_says_whether_names_come_after_it() {
+        for (count, held, ends) in [(3, 3, true), (4, 4, true), (5, 4, false), (7, 4, false)] {
+            let mut first = First::new(None, 4);
+            for n in (0..count).rev() {
+                first.take(sys::RawEntry {
+                    name: vec![b'a' + n],
+                    ino: 1,
+                    dtype: libc::DT_REG,
+                });
+            }
+            let page = first.page();
+            assert_eq!(
+                (page.entries.len(), page.ends),
+                (held, ends),
+                "{count} names"
+            );
+            assert_eq!(page.entries[0].name, b"a");
+        }
     }
 }

@@ -180,7 +180,7 @@ impl Lower {
         }
     }
 
-    /// The first `limit` names after `after`, or a few more. `None` if the directory has more than `inline` entries;
+    /// The first `limit` names after `after`. `None` if the directory has more than `inline` entries;
     /// it was not read to its end then.
     ///
     /// The whole directory is read for each page, because a file system lists names in no order. At most twice

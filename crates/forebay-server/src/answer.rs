@@ -6,7 +6,7 @@ use forebay_wire::{
 };
 use std::os::fd::OwnedFd;
 
-/// What a client gets.
+/// The answer to a request.
 #[derive(Debug)]
 pub struct Answered {
     /// 0, an errno, or [`forebay_wire::STATUS_REDIRECT`].

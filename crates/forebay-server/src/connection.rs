@@ -1,9 +1,9 @@
-//! One client's connection: who he is, and what he may send.
+//! The connection of one client: its credentials and its state.
 
 use crate::ServerHandle;
-use crate::grant::{self, Peer, Received};
 use crate::lane::Lane;
 use crate::log::Cause;
+use crate::socket::{self, Peer, Received};
 use forebay_core::facts::Cred;
 use forebay_sys::Sys;
 use forebay_wire::REPLY_HEADER_BYTES;
@@ -13,13 +13,13 @@ use std::sync::Arc;
 /// A connection.
 pub struct Connection {
     socket: OwnedFd,
-    /// Who connected.
+    /// The process that connected.
     pub peer: Peer,
-    /// Credentials of who connected, with his groups.
+    /// Credentials of the process that connected, with its groups.
     cred: Arc<Cred>,
     /// Credentials of the last message that carried others.
     other: Option<Arc<Cred>>,
-    /// One of its requests is being served where it may block.
+    /// A request of it is parked.
     pub waiting: bool,
     /// Memory that it shares with the bridge.
     pub lane: Option<Lane>,
@@ -31,8 +31,8 @@ impl Connection {
     /// # Errors
     /// Of the socket.
     pub fn new(socket: OwnedFd) -> Sys<Self> {
-        let peer = grant::peer(socket.as_fd())?;
-        let groups = grant::peer_groups(socket.as_fd())?;
+        let peer = socket::peer(socket.as_fd())?;
+        let groups = socket::peer_groups(socket.as_fd())?;
         Ok(Connection {
             socket,
             peer,
@@ -52,10 +52,10 @@ impl Connection {
         &self.socket
     }
 
-    /// Answers by the way the request came: a descriptor always goes by the socket.
+    /// Answers by the way the request came; a descriptor always goes by the socket.
     ///
     /// # Errors
-    /// As [`grant::send`]; nothing has been answered then.
+    /// As [`socket::send`]; nothing has been answered then.
     pub fn answer(
         &mut self,
         header: &[u8; REPLY_HEADER_BYTES],
@@ -64,10 +64,10 @@ impl Connection {
     ) -> Sys<()> {
         let lane = self.lane.as_mut().filter(|lane| lane.serving);
         let Some(lane) = lane else {
-            return grant::send(self.socket.as_fd(), header, body, descriptor);
+            return socket::send(self.socket.as_fd(), header, body, descriptor);
         };
         if descriptor.is_some() || !lane.answer(header, body) {
-            grant::send(self.socket.as_fd(), header, body, descriptor)?;
+            socket::send(self.socket.as_fd(), header, body, descriptor)?;
             lane.words().answered_beside();
         }
         lane.serving = false;
@@ -96,8 +96,8 @@ impl Connection {
     }
 }
 
-/// May a bridge of this user serve that one? Without privilege it can neither give files
-/// to others nor judge for them.
+/// True if the bridge may serve this user. Without privilege it can neither give files to another user nor check what
+/// that user may do.
 pub fn serves(server: &ServerHandle, uid: u32) -> bool {
     if server.privileged() || uid == server.uid() {
         return true;

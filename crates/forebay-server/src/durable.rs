@@ -14,7 +14,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     name.push(".new");
     let temporary = Path::new(&name);
     match fs::remove_file(temporary) {
-        // Left by a program that died in the middle of this.
+        // A program that died in the middle of this has left it.
         Ok(()) => {}
         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
         Err(e) => return Err(e),
@@ -24,7 +24,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         .create_new(true)
         .open(temporary)?;
     file.write_all(bytes)?;
-    // Before the rename: else the name could lead to an empty file.
+    // Synced before the rename, or the name could lead to an empty file after a power loss.
     file.sync_all()?;
     fs::rename(temporary, path)?;
     path.parent().map_or(Ok(()), sync_dir)

@@ -1,15 +1,12 @@
-//! Work on backing objects that follows a commit: until it is done, a mark in the tables
-//! tells the next start to do it.
+//! Work on backing objects that follows a commit. Until it is done, a mark in the tables tells the next start to do it.
 
 use crate::ServerHandle;
 use crate::log::Cause;
-use crate::world::Hand;
 use forebay_core::facts::{Cred, Facts, Label};
 use forebay_core::label;
 use forebay_core::ops::Effect;
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectName, PathRecord};
-use forebay_core::request::{Known, Look};
 use forebay_core::table::{TableError, Tables};
 use forebay_core::walk::{Place, Walk};
 
@@ -35,9 +32,8 @@ pub(crate) fn follow_up(server: &ServerHandle, effects: &[Effect]) {
 
 /// Writes the label of an object as the tables have it now.
 pub(crate) fn relabel(server: &ServerHandle, object: ObjectName) {
-    // Held while label and table are brought together, so that no later rename comes between.
-    let guard = server.namespace.read();
-    let outcome = (|| {
+    // The lock is held while the label is made equal to the table, so that no later rename comes between.
+    let outcome = server.with_look(|facts| {
         let tables = server.namespace.tables();
         let fault = |e: TableError| e.to_string();
         let Some(path) = tables.path_of(object).map_err(fault)? else {
@@ -46,18 +42,12 @@ pub(crate) fn relabel(server: &ServerHandle, object: ObjectName) {
         let Some(record) = tables.get(&path).map_err(fault)? else {
             return Ok(());
         };
-        let hand = Hand {
-            server,
-            state: &guard,
-        };
-        let known = Known::default();
-        let facts = Look::new(&hand, &known);
-        let label = label_for(server, &facts, &path, &record)?;
+        let label = label_for(server, facts, &path, &record)?;
         server
             .objects
             .write_label(object, &label)
             .map_err(|e| e.to_string())
-    })();
+    });
     match outcome {
         Ok(()) => server.namespace.object_relabeled(object),
         // The mark stays, and the next start tries again.

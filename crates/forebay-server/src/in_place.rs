@@ -1,8 +1,8 @@
 //! Files of the PFS that programs have open in place: while one has, no copy of the file is put into the buffer.
 //!
-//! The kernel knows who has a file open ([`who_uses`]); what it can't tell is what was granted after it was asked. So each grant is numbered *before* the bridge looks whether something was committed since its decision,
-//! and the commit of a copy is announced *before* it looks for grants since the copy was begun
-//! ([`crate::namespace::Namespace::commit`]). One of the two sees the other.
+//! The kernel says who has a file open ([`who_uses`]), but not what is granted after the question. A grant is therefore
+//! numbered before it checks for commits, and a commit is announced before it checks for grants
+//! ([`crate::namespace::Namespace::commit`]). One sees the other.
 
 use forebay_mover::{InUse, who_shows_in_proc, who_uses};
 use forebay_sys::{self as sys, Openers, Sys};
@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 /// Files whose grants are remembered one by one; about 20 MB.
 const REMEMBERED: usize = 1 << 18;
-/// As long a descriptor may be on its way to a client, where /proc alone tells who has a file open.
+/// Longest way of a descriptor to a client, where /proc alone tells who has a file open.
 const ON_ITS_WAY: Duration = Duration::from_secs(1);
-/// The bridge closes its own copy of a descriptor right after it has sent it: so often it is waited for.
+/// Tries until the bridge has closed its own copy of a descriptor, which it does right after sending it.
 const OWN_COPY_TRIES: u32 = 10;
 /// Pause between two of these.
 const OWN_COPY_PAUSE: Duration = Duration::from_millis(1);
@@ -30,7 +30,7 @@ struct Grants {
     /// Grants so far, those of earlier bridges counted as one.
     count: u64,
     last: HashMap<Inode, Grant>,
-    /// What was granted up to this number is not remembered.
+    /// Grants up to this number are not remembered.
     forgotten: u64,
 }
 
@@ -50,7 +50,7 @@ pub struct Original {
 }
 
 impl InPlace {
-    /// Nothing is granted yet. `has_past`: earlier bridges of this buffer may have granted something.
+    /// Starts without grants. `has_past`: earlier bridges of this buffer may have granted something.
     pub fn new(has_past: bool) -> Self {
         InPlace(Mutex::new(Grants {
             count: 1,
@@ -59,7 +59,7 @@ impl InPlace {
         }))
     }
 
-    /// A client is about to get this descriptor.
+    /// Notes that a client is about to get this descriptor.
     pub fn note(&self, file: &OwnedFd) {
         let Ok(attr) = sys::stat(file.as_fd(), b"") else {
             return;
@@ -80,7 +80,7 @@ impl InPlace {
             .insert((attr.dev, attr.ino), Grant { number, at });
     }
 
-    /// May the file have been granted after that number of grants?
+    /// True if the file may have been granted after that number of grants.
     pub fn was_granted_since(&self, inode: Inode, since: u64) -> bool {
         let grants = self.0.lock();
         let last = grants.last.get(&inode).map_or(0, |grant| grant.number);
@@ -109,7 +109,7 @@ impl InPlace {
         match sys::is_in_use(file.as_fd(), Openers::Anyone) {
             Some(false) => InUse::No,
             Some(true) if !is_network => who_uses(file),
-            // A network file system may refuse every lease (NFS does), and others know none.
+            // A network file system may refuse each lease (NFS does), and some file systems have none.
             _ if !self.was_granted_since(inode, 0) => InUse::No,
             _ if self.is_on_its_way(inode) => InUse::ByOthers,
             _ => who_shows_in_proc(file),

@@ -1,4 +1,4 @@
-//! What other threads have for a shard: outcomes of tasks that might block, what parked requests waited for, and
+//! The inbox of a shard: outcomes of tasks that may block, events that parked requests waited for, and
 //! connections that another shard has accepted for it.
 
 use crate::connection::Connection;
@@ -11,15 +11,15 @@ use std::sync::Arc;
 
 /// One thing that arrives.
 pub enum Arrival {
-    /// What came of a task of the request that is parked under this ticket.
+    /// The outcome of a task, for the request that is parked under this ticket.
     Outcome(Ticket, Outcome),
-    /// What the request that is parked under this ticket waited for has happened.
+    /// The event that the request parked under this ticket waited for has happened.
     Woken(Ticket),
     /// A connection that has been admitted.
     Client(Connection),
 }
 
-/// Where it arrives.
+/// The queue of arrivals, and a signal that wakes the shard.
 pub struct Inbox {
     queue: Mutex<Vec<Arrival>>,
     wake: OwnedFd,
@@ -37,7 +37,7 @@ impl Inbox {
         }))
     }
 
-    /// Hands something over.
+    /// Puts an arrival in and wakes the shard.
     pub fn push(&self, arrival: Arrival) {
         self.queue.lock().push(arrival);
         self.wake();

@@ -5,26 +5,53 @@ use crate::durable;
 use crate::format::{self, Found};
 use forebay_admin::{BridgeInfo, INFO_FILE, LOCK_FILE};
 use forebay_sys as sys;
-use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 const ROOT_FILE: &str = "root";
 
-/// Makes a directory that only its owner may enter, and its parents as usual.
-fn make_private(dir: &Path) -> Result<(), Error> {
-    if let Some(parent) = dir.parent() {
+/// Makes a directory that only its owner may enter, unless it is there, and its parents as usual. When this returns
+/// their names survive a power loss, whoever made them: one who made the directory may have died before its name was
+/// on the disk.
+///
+/// # Errors
+/// The file system says no.
+pub fn make_private(dir: &Path) -> Result<(), Error> {
+    let here = |path| {
+        if path == Path::new("") {
+            Path::new(".")
+        } else {
+            path
+        }
+    };
+    let parents: Vec<_> = dir.ancestors().skip(1).map(here).collect();
+    let missing = parents.iter().take_while(|parent| !parent.exists()).count();
+    if let Some(parent) = parents.first() {
         fs::create_dir_all(parent).map_err(|e| Error::io("can't make", parent, e))?;
     }
     match fs::DirBuilder::new().mode(0o700).create(dir) {
-        Ok(()) => dir
-            .parent()
-            .map_or(Ok(()), durable::sync_dir)
-            .map_err(|e| Error::io("can't make durable", dir, e)),
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        Err(e) => Err(Error::io("can't make", dir, e)),
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(Error::io("can't make", dir, e));
+        }
+        _ => {}
+    }
+    // The directory that holds it, and those that hold a directory that was made for it.
+    for parent in parents.iter().take(missing + 1) {
+        sync_names(parent, dir).map_err(|e| Error::io("can't make durable", parent, e))?;
+    }
+    Ok(())
+}
+
+/// Makes the names in `parent` durable. If this user may not read it, the file system that `dir` is on is synced.
+fn sync_names(parent: &Path, dir: &Path) -> io::Result<()> {
+    match durable::sync_dir(parent) {
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+            sys::syncfs(fs::File::open(dir)?.as_fd()).map_err(io::Error::from)
+        }
+        outcome => outcome,
     }
 }
 
@@ -128,6 +155,20 @@ impl Instance {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_private_directory_is_made_with_its_parents_and_may_be_there_already() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("a/b/c");
+        for _ in 0..2 {
+            make_private(&dir).unwrap();
+            let mode = fs::metadata(&dir).unwrap().permissions().mode();
+            assert_eq!(mode & 0o7777, 0o700);
+        }
+        fs::write(folder.path().join("file"), "").unwrap();
+        assert!(make_private(&folder.path().join("file/d")).is_err());
+    }
 
     #[test]
     fn an_instance_whose_root_a_power_loss_has_emptied_is_used_again() {

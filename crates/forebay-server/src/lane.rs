@@ -16,7 +16,7 @@ pub struct Lane {
     number: u64,
     memory: LaneMemory,
     all: Arc<Lanes>,
-    /// Whoever posts requests here has shown that he is this one.
+    /// The client that posts here has proved that it has these credentials.
     pub cred: Arc<Cred>,
     /// How the shard looks here now, if it does.
     attended: Option<Attention>,
@@ -73,8 +73,8 @@ impl Lane {
 impl Drop for Lane {
     fn drop(&mut self) {
         self.all.by_number.lock().remove(&self.number);
-        // A client that still waits here turns to the socket, and finds it closed. And nobody will tell him any more
-        // when a file is let go.
+        // A client that still waits here turns to the socket, and finds it closed. The lane is not told any more when late
+        // opens are forbidden, so they are forbidden now.
         let _ = self.words().leave();
         self.words().forbid_late_opens();
     }
@@ -88,7 +88,7 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// A new lane for requests of `cred`, and the memory to pass to him.
+    /// A new lane for requests of `cred`, and the memory to pass to the client.
     ///
     /// # Errors
     /// ENOSPC: there are as many as there may be; else no memory or no descriptor.

@@ -1,7 +1,7 @@
 //! The bridge server: it keeps what programs write on local storage, and hands
 //! out descriptors.
 //!
-//! Policy is `forebay-core`'s; here are the drivers: sockets ([`grant`],
+//! Policy is `forebay-core`'s; here are the drivers: sockets ([`socket`],
 //! [`connection`], [`shard`]), backing objects (`forebay-objects`), the PFS below
 //! (`forebay-pfs`), the tables under their lock ([`namespace`]), and the requests that go
 //! through all of them ([`work`]).
@@ -23,7 +23,6 @@ mod error;
 mod follow;
 mod format;
 pub mod fsck;
-mod grant;
 mod ground;
 mod in_place;
 mod inbox;
@@ -37,6 +36,7 @@ mod namespace;
 mod pool;
 mod recover;
 mod shard;
+mod socket;
 mod spin;
 pub mod status;
 pub mod wakers;
@@ -67,10 +67,11 @@ use std::time::Instant;
 pub use admin::take_inventory;
 pub use error::Error;
 pub use format::{CURRENT as STORAGE_FORMAT, FormatError};
+pub use instance::make_private;
 
 /// Threads that serve clients.
-const SHARDS: usize = 2;
-/// PFS files up to this size are staged when they are opened for writing.
+const EVENT_LOOPS: usize = 2;
+/// PFS files up to this size are staged when they are opened for writing; larger ones are written in place.
 const STAGE_LIMIT_BYTES: u64 = 1 << 30;
 
 /// How a bridge runs.
@@ -81,18 +82,15 @@ pub struct Config {
     pub instance: PathBuf,
     /// Where to listen.
     pub socket: PathBuf,
-    /// Event loops.
-    pub shards: usize,
-    /// PFS files above this size in bytes are written in place instead of being staged.
-    pub stage_limit_bytes: u64,
     /// Where the log goes.
     pub log: Box<dyn std::io::Write + Send>,
-    /// Does the PFS answer slowly, so that no event loop may wait for it? `None`: as the type
-    /// of its file system tells.
+    /// True if the PFS answers slowly, so that no event loop may wait for it. `None`: the type of its file system
+    /// decides.
     pub pfs_may_wait: Option<bool>,
-    /// It stays until it is told to end; else it ends when no run needs it any more.
+    /// True if the bridge runs until it is told to end; else it ends when no run needs it any more.
     pub stay: bool,
-    /// The process of a run that uses it from the beginning, so that no other run that comes and goes ends it before.
+    /// The process of a run that uses the bridge from the beginning. Without it, another run that comes and goes could end
+    /// the bridge first.
     pub run: Option<u32>,
 }
 
@@ -118,8 +116,6 @@ impl Config {
             root,
             instance,
             socket,
-            shards: SHARDS,
-            stage_limit_bytes: STAGE_LIMIT_BYTES,
             log: Box::new(std::io::stderr()),
             pfs_may_wait: None,
             stay: true,
@@ -157,7 +153,6 @@ pub struct ServerHandle {
     admin: admin::Admin,
     instance: Instance,
     root: PathBuf,
-    uid: u32,
     last_watermark: AtomicU64,
     stop: AtomicBool,
     stopped: std::os::fd::OwnedFd,
@@ -186,7 +181,7 @@ impl ServerHandle {
         recover::begin(&tables, epoch)?;
         let last = objects::Objects::last_folder(instance.dir())
             .map_err(|e| Error::system("can't list backing objects", e))?;
-        // Numbers are never used twice, also not those of objects that are gone.
+        // No number is used twice, not even that of an object that is gone.
         let first = last
             .map_or(0, |n| n + 1)
             .max(objects::folder_of(past.watermark) + 1);
@@ -198,7 +193,7 @@ impl ServerHandle {
         let limit = (limits::CONNECTIONS as u64).min(
             descriptors
                 .saturating_sub(limits::RESERVED_DESCRIPTORS)
-                .max(64),
+                .max(limits::FEWEST_CONNECTIONS),
         );
         let server = ServerHandle {
             namespace: namespace::Namespace::open(tables, me, epoch)?,
@@ -207,7 +202,7 @@ impl ServerHandle {
             lower,
             settings: Settings {
                 root: config.root.as_os_str().as_bytes().to_vec(),
-                stage_limit_bytes: config.stage_limit_bytes,
+                stage_limit_bytes: STAGE_LIMIT_BYTES,
                 bridge_uid: sys::my_ids().0,
             },
             log,
@@ -225,7 +220,6 @@ impl ServerHandle {
             admin: admin::Admin::new(config.stay, config.run),
             instance,
             root: config.root,
-            uid: sys::my_ids().0,
             stop: AtomicBool::new(false),
             stopped: sys::eventfd().map_err(|e| Error::system("no descriptor", e))?,
             inboxes: Mutex::default(),
@@ -253,12 +247,12 @@ impl ServerHandle {
 
     /// The user that runs the bridge.
     pub fn uid(&self) -> u32 {
-        self.uid
+        self.settings.bridge_uid
     }
 
     /// May the bridge act for other users?
     pub fn privileged(&self) -> bool {
-        self.uid == 0
+        self.uid() == 0
     }
 
     /// Is the bridge about to end?
@@ -280,14 +274,14 @@ impl ServerHandle {
         self.inboxes.lock().get(shard).cloned()
     }
 
-    /// What a parked request waited for has happened.
+    /// Lets a parked request go on: what it waited for has happened.
     fn wake(&self, waker: Waker) {
         if let Some(inbox) = self.inbox(waker.shard) {
             inbox.push(Arrival::Woken(waker.ticket));
         }
     }
 
-    /// Wakes those who waited for a record that a committed batch has changed.
+    /// Wakes the requests that wait for a record that a committed batch has changed.
     pub(crate) fn wake_for(&self, batch: &[Change]) {
         for waker in self.wakers.changed_by(batch) {
             self.wake(waker);
@@ -302,7 +296,7 @@ impl ServerHandle {
         bytes
     }
 
-    /// The settled watermark as a change, when it is time to write it.
+    /// The settled watermark as a change, if it is due.
     fn watermark(&self) -> Option<Change> {
         let last = self.last_watermark.load(Ordering::Relaxed);
         if !self.objects.watermark_due(last) {
@@ -328,7 +322,7 @@ pub struct Server {
 /// It can't start; the text says why.
 pub fn start(config: Config) -> Result<Server, Error> {
     let instance = Instance::take(&config.instance)?;
-    let (socket, shards) = (config.socket.clone(), config.shards.max(1));
+    let socket = config.socket.clone();
     let handle = Arc::new(ServerHandle::open(config, instance)?);
     let listener = listen::Listener::open(&socket)?;
     let info = BridgeInfo {
@@ -340,9 +334,9 @@ pub fn start(config: Config) -> Result<Server, Error> {
     };
     const NO_LOOP: &str = "can't start an event loop";
     let failed = |e| Error::system(NO_LOOP, e);
-    let load = Arc::new(spin::Load::new(shards));
+    let load = Arc::new(spin::Load::new(EVENT_LOOPS));
     let mut threads = Vec::new();
-    for n in 0..shards {
+    for n in 0..EVENT_LOOPS {
         let inbox = inbox::Inbox::new().map_err(failed)?;
         handle.inboxes.lock().push(inbox.clone());
         let shard = shard::Shard::new(handle.clone(), listener.socket(), inbox, load.clone())
@@ -356,7 +350,7 @@ pub fn start(config: Config) -> Result<Server, Error> {
             })?;
         threads.push(thread);
     }
-    // Last: who reads it may connect.
+    // Comes last: a client that reads it may connect at once.
     handle.instance.publish(&info)?;
     handle.log.line(format_args!(
         "bridge {} serves {} from {}",

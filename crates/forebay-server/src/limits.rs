@@ -9,6 +9,8 @@ use std::time::Duration;
 /// Connections at once, over all clients; less if the limit of descriptors is lower.
 /// One more is closed at once, after a reply EMFILE.
 pub const CONNECTIONS: usize = 16 * 1024;
+/// Connections that are let in even if the limit of descriptors leaves no room for them.
+pub const FEWEST_CONNECTIONS: u64 = 64;
 /// Descriptors kept back from connections for backing objects, tables and the PFS.
 pub const RESERVED_DESCRIPTORS: u64 = 1024;
 /// Connections of one process. One more is closed at once, after a reply EMFILE.
@@ -16,14 +18,14 @@ pub const CONNECTIONS_PER_PROCESS: usize = 1024;
 /// Connections that share memory with the bridge, a page each. One more is refused it (ENOSPC) and goes on
 /// by its socket alone.
 pub const LANES: usize = 4096;
-/// Of these, how many one shard looks at while it does not sleep; the others use their sockets meanwhile.
+/// Lanes that one shard polls while it does not sleep; the clients of the others use their sockets meanwhile.
 pub const ATTENDED_LANES: usize = 64;
 /// Requests that wait for a thread that may block. One more is answered EAGAIN.
 pub const BLOCKING_QUEUE: usize = 16 * 1024;
 /// Threads that may block.
 pub const BLOCKING_THREADS: usize = 16;
-/// Listings of the PFS that are kept between the parts of a listing. The one not
-/// used for longest goes; its reader gets a fresh one.
+/// Listings of the PFS that are kept between the parts of a listing. The least recently used one goes first; its reader
+/// gets a fresh one.
 pub const LISTINGS: usize = 256;
 /// Entries of all kept listings in sum.
 pub const LISTING_ENTRIES: usize = 4 << 20;
@@ -33,11 +35,11 @@ pub const ENTRIES_PER_REPLY: usize = 1500;
 pub const INLINE_LISTING: usize = 2048;
 /// Bytes that a shard copies itself when it stages a file; a larger one is copied where it may block.
 pub const INLINE_STAGE_BYTES: u64 = 256 << 10;
-/// A request that others were faster than goes on after this time.
+/// Pause of a request that lost a race.
 pub const PAUSE: Duration = Duration::from_millis(1);
 /// Answers to control messages that are being written. One more is refused EAGAIN.
 pub const ANSWERS: usize = 64;
-/// A caller that does not go on reading the answer to a control message for so long is given up.
+/// Longest pause of a caller in reading the answer to a control message; then the answer is cut off.
 pub const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 /// How long the end of the bridge waits for such answers before it cuts them off.
 pub const LAST_ANSWERS_PATIENCE: Duration = Duration::from_secs(1);
@@ -53,5 +55,5 @@ pub const TOUCH_DELAY: Duration = Duration::from_millis(50);
 pub const LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the end of the bridge waits for requests that block.
 pub const STOP_PATIENCE: Duration = Duration::from_secs(30);
-/// For so many there is room from the start: clients, and the copies of a drain (1,024 with four movers).
+/// Descriptors for which the kernel makes room at the start: clients, and the copies of a drain (1,024 with four movers).
 pub const EXPECTED_DESCRIPTORS: u64 = 4096;

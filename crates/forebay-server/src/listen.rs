@@ -1,8 +1,8 @@
 //! The listening socket.
 
 use crate::Error;
-use crate::grant;
 use crate::limits::BACKLOG;
+use crate::socket;
 use forebay_sys as sys;
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -27,8 +27,8 @@ impl Listener {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(failed(e)),
             _ => {}
         }
-        let socket = grant::listen(path, BACKLOG).map_err(|e| failed(e.into()))?;
-        // Users are judged by their credentials; without privilege there is only one.
+        let socket = socket::listen(path, BACKLOG).map_err(|e| failed(e.into()))?;
+        // Anybody may connect to a privileged bridge, which checks credentials. Any other serves its own user alone.
         let mode = if sys::my_ids().0 == 0 { 0o666 } else { 0o600 };
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
         Ok(Listener {

@@ -69,7 +69,7 @@ impl Listings {
             session
         };
         if lower.is_none() {
-            // The tables alone feed it; the last name says where it is.
+            // A listing from the tables alone is not kept; the last name says where it goes on.
             return session;
         }
         inner.remove(session);

@@ -1,4 +1,4 @@
-//! The tables under one lock, and the one door through which they change.
+//! The tables under one lock, and the only way to change them.
 //!
 //! Reads decide under the shared lock. A change decides under the upgradable
 //! lock, so that nothing it has read can change before it is committed, and
@@ -134,13 +134,12 @@ impl Namespace {
     /// To be called between the change there and the commit that tells of it.
     pub fn lower_changed(&self) {
         self.lower_changes.fetch_add(1, Ordering::Release);
-        // What was decided before and is not opened yet is looked at again.
+        // A request that decided before this and has not opened its grant yet decides anew.
         self.commits.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Commits a batch that was decided under `guard`, for the request `token`. `own` are
-    /// further changes of the bridge itself that have to be in the same batch. False: `may_happen`, which is
-    /// asked when the commit has been announced, says no, and nothing is changed.
+    /// Commits a batch decided under `guard`, for the request `token`. `own` goes into the same batch: changes of the bridge
+    /// itself. Returns false, with nothing changed, if `may_happen` refuses after the commit is announced.
     ///
     /// # Errors
     /// The store failed; nothing is changed then.
@@ -153,7 +152,7 @@ impl Namespace {
         may_happen: impl FnOnce() -> bool,
     ) -> Result<bool, TableError> {
         let mut state = RwLockUpgradableReadGuard::upgrade(guard);
-        // Whoever has decided before and looks at this number from here on decides anew, after us.
+        // A request that decided before this and compares the number from here on decides anew, after this commit.
         self.commits.fetch_add(1, Ordering::SeqCst);
         if !may_happen() {
             return Ok(false);

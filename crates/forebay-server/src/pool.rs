@@ -64,7 +64,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes no more tasks and waits for those that are there; false if they did not end in time.
+    /// Takes no more tasks, and waits for those in the queue; false if they did not end in time.
     pub fn stop(&self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         let mut state = self.0.state.lock();

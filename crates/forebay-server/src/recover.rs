@@ -1,4 +1,4 @@
-//! From what is on disk to a bridge that can serve, whatever ended the last one.
+//! Makes what is on disk fit to serve from, however the last bridge ended.
 //!
 //! Three things may be unfinished: names to unlink and labels to write, which
 //! have marks in the tables, and objects that were made and never named, which
@@ -33,7 +33,7 @@ fn number<const N: usize>(tables: &impl Tables, key: &[u8]) -> Result<Option<[u8
         .transpose()
 }
 
-/// Reads it.
+/// Reads what the tables say about it.
 ///
 /// # Errors
 /// The tables can't be read, or are damaged.
@@ -53,7 +53,7 @@ fn meta(key: &[u8], value: Option<Vec<u8>>) -> Change {
     }
 }
 
-/// The new epoch begins; until its end is written down, it counts as broken off.
+/// Begins a new epoch. Until its end is written down, it counts as broken off.
 ///
 /// # Errors
 /// The store failed.
@@ -69,7 +69,7 @@ pub fn watermark(settled: u64) -> Change {
     meta(WATERMARK, Some(settled.to_le_bytes().to_vec()))
 }
 
-/// The epoch ends in order.
+/// Ends the epoch in order.
 ///
 /// # Errors
 /// The store failed.

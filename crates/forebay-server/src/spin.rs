@@ -1,4 +1,4 @@
-//! Whether a shard looks for the next request, or sleeps.
+//! Decides whether a shard polls for the next request or sleeps.
 //!
 //! Waking a sleeping thread costs ten times what serving a request does, so after
 //! a request a shard looks for the next one for a short while, as long as that
@@ -14,15 +14,15 @@ use std::time::{Duration, Instant};
 const SPIN: Duration = Duration::from_micros(60);
 /// The same where clients have to wait for a processor before they can send the next one.
 const SPIN_CROWDED: Duration = Duration::from_micros(300);
-/// So many requests in a row came from a client on the shard's own processor: it is time to part.
+/// Requests in a row from a client on the shard's own processor after which the shard moves.
 const SHARED: u32 = 4;
 /// Time between two moves to another processor.
 const MOVE_INTERVAL: Duration = Duration::from_millis(2);
 /// Success of spinning, in 1024ths, as a moving average; below this it is not worth it.
 const SPIN_WORTH: u32 = 256;
-/// When it was not worth it, try again once in so many rounds.
+/// Rounds without spinning after which it is tried again.
 const SPIN_RETRY: u32 = 32;
-/// A client counts as running for so long after its last request.
+/// Time after its last request in which a client counts as running.
 const RUNNING: Duration = Duration::from_micros(200);
 
 /// What the shards know of each other.
@@ -47,7 +47,7 @@ struct Share {
 const COUNT_BITS: u32 = 16;
 
 impl Load {
-    /// Of so many shards.
+    /// The load of this number of shards.
     pub fn new(shards: usize) -> Self {
         Load {
             start: Instant::now(),
@@ -101,14 +101,14 @@ impl Load {
             .unwrap_or(own)
     }
 
-    /// A shard has one connection more.
+    /// Counts one connection more of a shard.
     pub fn gain(&self, shard: usize) {
         self.shards[shard]
             .connections
             .fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A shard has one connection less.
+    /// Counts one connection less of a shard.
     pub fn lose(&self, shard: usize) {
         self.shards[shard]
             .connections
@@ -188,7 +188,7 @@ impl Spin {
         due
     }
 
-    /// Is it worth trying?
+    /// True if spinning is worth a try.
     pub fn is_worth(&mut self) -> bool {
         if self.worth >= SPIN_WORTH {
             return true;
@@ -202,7 +202,7 @@ impl Spin {
         false
     }
 
-    /// A request came in time, or none did.
+    /// Learns whether a request came in time.
     pub fn learn(&mut self, paid: bool) {
         if paid {
             self.worth += (1024 - self.worth) / 8;
@@ -211,7 +211,7 @@ impl Spin {
         }
     }
 
-    /// A connection has sent a request, its client on processor `cpu`, if that is known.
+    /// Notes a request of a connection, whose client runs on processor `cpu`, if that is known.
     pub fn note_client(&mut self, key: u64, cpu: Option<u32>) {
         self.shared = match cpu {
             Some(cpu) if cpu == self.cpu => self.shared + 1,
@@ -222,7 +222,7 @@ impl Spin {
         }
     }
 
-    /// A connection has ended.
+    /// Forgets a connection that has ended.
     pub fn forget(&mut self, key: u64) {
         self.fresh.retain(|&fresh| fresh != key);
         self.running.retain(|&(running, _)| running != key);
@@ -241,7 +241,7 @@ impl Spin {
         self.crowded = load.running(now) + 1 > self.cores;
     }
 
-    /// Are there more clients running than processors beside ours?
+    /// True if more clients run than there are processors beside the shard's own.
     pub fn is_crowded(&self) -> bool {
         self.crowded
     }

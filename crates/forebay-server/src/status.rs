@@ -4,14 +4,17 @@ use crate::ServerHandle;
 use forebay_admin::Status;
 use forebay_core::record::{Kind, PathRecord};
 use forebay_core::table::{Order, TableError, Tables};
+use forebay_mover::RECORDS_PER_PAGE;
 use forebay_wire::Op;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Records that are looked at between two looks into the tables.
-const PAGE: usize = 256;
+/// Counters of requests: one per number of an operation.
+const OP_COUNTERS: usize = 32;
+const _: () = assert!((Op::Lane as usize) < OP_COUNTERS);
 
+/// The operations that are shown, with their names.
 const OPS: [(Op, &str); 16] = [
     (Op::Hello, "hello"),
     (Op::Open, "open"),
@@ -34,7 +37,7 @@ const OPS: [(Op, &str); 16] = [
 /// What the bridge has done since its start.
 #[derive(Default)]
 pub struct Activity {
-    requests: [AtomicU64; 32],
+    requests: [AtomicU64; OP_COUNTERS],
     by_lane: AtomicU64,
     grants: AtomicU64,
     staged_files: AtomicU64,
@@ -44,7 +47,7 @@ pub struct Activity {
 impl Activity {
     /// A request was read.
     pub fn request(&self, op: Op) {
-        self.requests[op as usize & 31].fetch_add(1, Ordering::Relaxed);
+        self.requests[op as usize].fetch_add(1, Ordering::Relaxed);
     }
     /// A request came through shared memory.
     pub fn by_lane(&self) {
@@ -62,10 +65,9 @@ impl Activity {
 }
 
 /// Connections by process.
-#[derive(Default)]
 pub struct Clients {
     by_process: Mutex<HashMap<i32, usize>>,
-    limit: AtomicU64,
+    limit: u64,
     count: AtomicU64,
 }
 
@@ -73,8 +75,9 @@ impl Clients {
     /// At most `limit` connections.
     pub fn new(limit: u64) -> Self {
         Clients {
-            limit: AtomicU64::new(limit),
-            ..Self::default()
+            limit,
+            by_process: Mutex::default(),
+            count: AtomicU64::new(0),
         }
     }
 
@@ -84,7 +87,7 @@ impl Clients {
     /// Which limit is reached.
     pub fn admit(&self, pid: i32, per_process: usize) -> Result<(), &'static str> {
         let mut by_process = self.by_process.lock();
-        if self.count.load(Ordering::Relaxed) >= self.limit.load(Ordering::Relaxed) {
+        if self.count.load(Ordering::Relaxed) >= self.limit {
             return Err("there are as many as there may be");
         }
         let count = by_process.entry(pid).or_default();
@@ -151,7 +154,7 @@ pub fn take(server: &ServerHandle) -> Result<Status, TableError> {
     let tables = server.namespace.tables();
     let mut after = None;
     loop {
-        let page = tables.page(after.as_ref(), Order::ParentsFirst, PAGE)?;
+        let page = tables.page(after.as_ref(), Order::ParentsFirst, RECORDS_PER_PAGE)?;
         let Some((last, _)) = page.last() else { break };
         after = Some(last.clone());
         for (_, record) in page.iter().filter(|(path, _)| !path.is_root()) {
@@ -168,7 +171,7 @@ fn count(server: &ServerHandle, record: &PathRecord, status: &mut Status) {
     match record.kind {
         Kind::File => {
             status.files += 1;
-            // Removed since: it counts for nothing.
+            // A file that was removed since counts as empty.
             status.file_bytes += server.objects.attr(record.object).map_or(0, |a| a.size);
         }
         Kind::Dir => status.directories += 1,

@@ -1,4 +1,4 @@
-//! Who is woken when the record at a path changes.
+//! Requests that are woken when the record at a path changes.
 
 use forebay_core::bridge::Ticket;
 use forebay_core::path::TreePath;
@@ -29,7 +29,7 @@ impl Wakers {
     #[must_use]
     pub fn wait(&self, path: &TreePath, waker: Waker, is_current: impl FnOnce() -> bool) -> bool {
         let mut waiting = self.waiting.lock();
-        // Who commits makes that known first and looks at the count then: one of both sees the other.
+        // A commit is visible before it reads this count, and this adds to the count before it looks. One sees the other.
         self.count.fetch_add(1, Ordering::SeqCst);
         if !is_current() {
             self.count.fetch_sub(1, Ordering::SeqCst);
@@ -39,9 +39,9 @@ impl Wakers {
         true
     }
 
-    /// Those who waited for a path that a batch has changed.
+    /// The requests that wait for a path that a batch has changed.
     pub fn changed_by(&self, batch: &[Change]) -> Vec<Waker> {
-        // Nearly always nobody waits.
+        // The usual case: nobody waits.
         if self.count.load(Ordering::SeqCst) == 0 {
             return Vec::new();
         }

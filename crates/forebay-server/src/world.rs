@@ -2,10 +2,10 @@
 
 use crate::ServerHandle;
 use crate::namespace::State;
-use forebay_core::facts::Attr;
+use forebay_core::facts::{Attr, Facts};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectName, Token};
-use forebay_core::request::World;
+use forebay_core::request::{Known, Look, World};
 use forebay_core::table::{TableError, Tables};
 use forebay_objects::{Shape, shape};
 
@@ -15,6 +15,19 @@ pub(crate) struct Hand<'a> {
     pub server: &'a ServerHandle,
     /// What the lock protects.
     pub state: &'a State,
+}
+
+impl ServerHandle {
+    /// Calls `f` with the facts at hand. The read lock on the namespace is held meanwhile, so they are all of one moment.
+    pub(crate) fn with_look<T>(&self, f: impl FnOnce(&dyn Facts) -> T) -> T {
+        let guard = self.namespace.read();
+        let hand = Hand {
+            server: self,
+            state: &guard,
+        };
+        let known = Known::default();
+        f(&Look::new(&hand, &known))
+    }
 }
 
 impl World for Hand<'_> {

@@ -1,7 +1,7 @@
 //! Calls that make, move, remove and read names.
 
 use crate::{Errno, Sys};
-use rustix::fs::{self, AtFlags, FileType, Mode};
+use rustix::fs::{self, AtFlags, FileType, Mode, RenameFlags};
 use rustix::path::Arg;
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
@@ -56,6 +56,20 @@ pub fn symlink(text: &[u8], dir: BorrowedFd<'_>, name: &[u8]) -> Sys<()> {
 /// Those of the call.
 pub fn rename(from: BorrowedFd<'_>, old: &[u8], to: BorrowedFd<'_>, new: &[u8]) -> Sys<()> {
     fs::renameat(from, old, to, new)
+}
+
+/// `renameat2` that replaces nothing.
+///
+/// # Errors
+/// EEXIST if something has the new name. EINVAL or ENOSYS if the file system or the kernel can't promise that; else
+/// those of the call.
+pub fn rename_noreplace(
+    from: BorrowedFd<'_>,
+    old: &[u8],
+    to: BorrowedFd<'_>,
+    new: &[u8],
+) -> Sys<()> {
+    fs::renameat_with(from, old, to, new, RenameFlags::NOREPLACE)
 }
 
 /// `unlinkat`; with `directory` it acts as `rmdir`.

@@ -110,6 +110,15 @@ fn names_are_made_moved_and_removed() {
     assert_eq!(sys::rename(d.as_fd(), b"b", s.dir(), b"c"), Ok(()));
     assert_eq!(fs::read(s.path("c")).unwrap(), b"abc");
     assert_eq!(
+        sys::rename_noreplace(s.dir(), b"a", s.dir(), b"d"),
+        Err(Errno::EXIST)
+    );
+    assert_eq!(
+        sys::rename_noreplace(s.dir(), b"a", d.as_fd(), b"a"),
+        Ok(())
+    );
+    assert_eq!(sys::rename(d.as_fd(), b"a", s.dir(), b"a"), Ok(()));
+    assert_eq!(
         sys::rename(d.as_fd(), b"b", s.dir(), b"c"),
         Err(Errno::NOENT)
     );

@@ -13,11 +13,11 @@ use std::hash::Hash;
 
 /// Independently locked parts; a power of two.
 const PARTS: usize = 64;
-/// Memory that all records kept may take, in bytes, roughly.
+/// Memory for all records, in bytes, roughly.
 const RECORD_BYTES: usize = 64 << 20;
-/// Memory that all paths of objects may take, in bytes, roughly.
+/// Memory for all paths of objects, in bytes, roughly.
 const PATH_BYTES: usize = 16 << 20;
-/// What an entry takes beside its path.
+/// Bytes of an entry beside its path.
 const ENTRY_BYTES: usize = 256;
 
 /// Two generations: what is asked for moves to the young one; when that is
@@ -108,7 +108,7 @@ impl<T: Tables> Cached<T> {
         }
     }
 
-    /// What the cache is in front of. Not to be written to.
+    /// The tables below the cache. They must not be written to directly.
     pub fn below(&self) -> &T {
         &self.below
     }
@@ -217,7 +217,7 @@ impl<T: Tables> Tables for Cached<T> {
 impl<T: WriteTables> WriteTables for Cached<T> {
     fn apply(&self, batch: &[Change]) -> Result<(), TableError> {
         if let Err(e) = self.below.apply(batch) {
-            // It may have got as far as the log: believe nothing that is kept.
+            // The failed write may have reached the log, so nothing in the cache is known to be right.
             self.records.iter().for_each(|p| p.lock().forget());
             self.paths.iter().for_each(|p| p.lock().forget());
             return Err(e);

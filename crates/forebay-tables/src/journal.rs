@@ -15,13 +15,15 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Size of the file in bytes.
 const JOURNAL_BYTES: usize = 1 << 20;
+/// A larger entry goes past the journal.
+const LARGEST_ENTRY_BYTES: usize = JOURNAL_BYTES / 8;
 /// Length of the payload, mark, checksum of the payload.
 const HEADER_BYTES: usize = 16;
 /// Stands in each entry. Its last byte is the format of the entries, so that a later one is told from an end.
 const MARK: [u8; 4] = *b"FBYJ";
 /// Entries begin at multiples of this.
 const ALIGNMENT: usize = 8;
-/// What is written at once when the file is made.
+/// Bytes per write when the file is made.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// The file.
@@ -29,7 +31,7 @@ pub(crate) struct Journal {
     sheet: Sheet,
     at: usize,
     lap: u64,
-    /// An entry in the making, kept for its memory.
+    /// The prepared entry. The buffer is kept for its memory.
     entry: Vec<u8>,
 }
 
@@ -96,7 +98,7 @@ impl Journal {
             .open(path)
             .map_err(failed)?;
         let len = file.metadata().map_err(failed)?.len() as usize;
-        // With all its blocks, so that no write ever fails for want of space.
+        // The file gets all its blocks, so that no later write fails for want of space.
         let zeros = vec![0; PIECE_BYTES];
         for at in (len.min(JOURNAL_BYTES)..JOURNAL_BYTES).step_by(PIECE_BYTES) {
             let piece = PIECE_BYTES.min(JOURNAL_BYTES - at);
@@ -114,7 +116,7 @@ impl Journal {
         let mut bytes = vec![0; JOURNAL_BYTES];
         file.read_exact_at(&mut bytes, 0).map_err(failed)?;
         let (mut entries, mut at) = entries(&bytes, lap)?;
-        // An entry that was cut off was the last one, and never acknowledged.
+        // An entry that was cut off is the last one, and was not acknowledged. One after it means damage.
         let mut later = (at..JOURNAL_BYTES).step_by(ALIGNMENT).skip(1);
         if later.any(|at| entry(&bytes, at, lap).is_some()) {
             return Err(TableError::Damaged {
@@ -155,9 +157,9 @@ impl Journal {
         self.at + self.entry.len() <= JOURNAL_BYTES
     }
 
-    /// Is the prepared entry one that no lap should have to hold?
+    /// True if the prepared entry is too large for the journal.
     pub(crate) fn is_large(&self) -> bool {
-        self.entry.len() > JOURNAL_BYTES / 8
+        self.entry.len() > LARGEST_ENTRY_BYTES
     }
 
     /// Writes the prepared entry, for which there is room.
@@ -178,7 +180,7 @@ impl Journal {
         Ok(())
     }
 
-    /// What was written is in the store now: the next lap begins.
+    /// Begins the next lap: all entries are in the store now.
     ///
     /// # Panics
     /// The number is not a later one: entries of old would count again.

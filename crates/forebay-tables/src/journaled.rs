@@ -5,12 +5,9 @@
 //! goes there from time to time, all at once: names that come and go cost those
 //! tables nothing, and the others share one write.
 //!
-//! The tables below hold the number of the lap whose entries they do *not* hold
-//! yet; it changes in the same write that takes them over. So a crash at any moment
-//! leaves either both, the tables before the lap and its entries, or the tables
-//! after it. Entries say what is so afterwards, not what to add, so those of a lap
-//! may be taken up once more as long as nothing has come after it: a store whose
-//! failed write was carried out after all does no harm.
+//! The tables store the number of the lap that they do not hold yet. It changes in the write that takes the lap over,
+//! so a crash leaves the old tables with their lap, or the new tables. Entries state results, so replaying a lap is
+//! harmless while nothing came after it.
 
 use crate::Rocks;
 use crate::journal::Journal;
@@ -27,7 +24,7 @@ const LAP: &[u8] = b"store/lap";
 /// Keys in memory that make it time to write them to the tables below. Everybody waits for that write: about a
 /// millisecond of processor time. With eight times as many it was ten, and a key cost the same.
 const KEYS: usize = 512;
-/// Bytes in the journal that make it time; the rest is room for when they can't be written.
+/// Bytes in the journal that make it time. The rest is room for changes while the tables below can't be written.
 const BYTES: usize = 512 << 10;
 
 /// Tables with a journal before them. All access has to go through it.
@@ -77,6 +74,12 @@ impl<T: Base> Journaled<T> {
             let batch = decode_batch(&entry).map_err(|why| {
                 TableError::unread("batch", "an entry of the journal".into(), why)
             })?;
+            if let Err(fault) = batch::check(&batch) {
+                return Err(TableError::Damaged {
+                    what: "batch",
+                    at: format!("an entry of the journal: {fault}"),
+                });
+            }
             net.absorb(&batch);
         }
         Ok(Journaled {
@@ -85,11 +88,11 @@ impl<T: Base> Journaled<T> {
         })
     }
 
-    /// Writes everything to the tables below. Until the next change they are all there is: the
+    /// Writes everything to the tables below. Until the next change they hold everything, and the
     /// journal will not be looked at.
     ///
     /// # Errors
-    /// They failed; nothing is lost.
+    /// The tables failed; nothing is lost.
     pub fn flush(&self) -> Result<(), TableError> {
         let mut state = self.state.write();
         if state.net.len() > 0 {
@@ -118,7 +121,7 @@ impl State {
             return Ok(());
         }
         match self.flush(below) {
-            // What takes something away is worth the last room that there is.
+            // A removal may take the last room in the journal.
             Err(e) if !fits || !removes(batch) => Err(e),
             _ => Ok(()),
         }
@@ -137,7 +140,8 @@ impl State {
     /// Takes a batch past the journal.
     fn apply_below(&mut self, below: &impl Base, batch: &[Change]) -> Result<(), TableError> {
         self.flush(below)?;
-        // What was in the journal is older than this, so its lap must not be the one before.
+        // If a lap has no entries, a start takes up those of the lap before it. They are older than this batch, so a lap
+        // is skipped.
         let next = self.journal.lap() + 2;
         let mut batch = batch.to_vec();
         batch.push(lap_change(next));
@@ -191,12 +195,12 @@ impl<T: Base> Tables for Journaled<T> {
     ) -> Result<Vec<(TreePath, PathRecord)>, TableError> {
         let mut from = after.cloned();
         let mut page = Vec::new();
-        // What has gone makes a page of the tables below shorter, so it may take several.
+        // Entries that have gone make a page of the tables below shorter, so one page may take several of theirs.
         while page.len() < limit {
             let want = limit - page.len();
             let state = self.state.read();
             let changed = state.net.after(from.as_ref(), order);
-            // A walk past many keys that have gone takes long: nobody waits for it.
+            // A walk past many keys that have gone takes long, so the lock is dropped as soon as the page is fixed.
             let mut held = Some(state);
             let entries = self
                 .below

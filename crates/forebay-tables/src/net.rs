@@ -1,4 +1,4 @@
-//! What a sequence of batches comes to in the end.
+//! The net effect of a sequence of batches.
 //!
 //! A file that is made, renamed and removed again touches the same few keys over
 //! and over; only their last values have to reach the store.
@@ -95,7 +95,7 @@ impl Net {
             + self.meta.len()
     }
 
-    /// A further batch.
+    /// Adds a batch.
     pub(crate) fn absorb(&mut self, batch: &[Change]) {
         for change in batch {
             match change {

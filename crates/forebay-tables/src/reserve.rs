@@ -1,6 +1,6 @@
 //! Space kept back on the disk, so that a full one can be cleaned up.
 //!
-//! To remove a file is to write to the tables. When the disk is full and RocksDB
+//! Removing a file writes to the tables. When the disk is full and RocksDB
 //! finds no room, the reserve is given up, and only what removes something is
 //! still written, until there is space to set it up again.
 
@@ -29,7 +29,7 @@ impl Reserve {
         }
     }
 
-    /// Is the space given up, or was there never so much?
+    /// True if the space is given up, or there never was enough.
     pub fn is_released(&self) -> bool {
         self.released.load(Ordering::Relaxed)
     }
@@ -40,11 +40,11 @@ impl Reserve {
         fs::remove_file(&self.path).is_ok()
     }
 
-    /// Takes the space again; false if there is not so much.
+    /// Takes the space again; false if there is not enough.
     pub fn restore(&self) -> bool {
         let taken = self.take().is_ok();
         if !taken {
-            // Not a part of it either: others need it more.
+            // Keeps no part of it: others need the space more.
             let _ = fs::remove_file(&self.path);
         }
         self.released.store(!taken, Ordering::Relaxed);
@@ -60,7 +60,7 @@ impl Reserve {
         let disk = rustix::fs::fstatvfs(&file)?;
         let bytes = RESERVE_BYTES.min(disk.f_blocks * disk.f_frsize / PART_OF_DISK);
         match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
-            // A file system that can't reserve: it has to do without.
+            // This file system can't reserve space, so there is no reserve.
             Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
             other => Ok(other?),
         }

@@ -192,7 +192,7 @@ impl Base for Rocks {
 
 enum State {
     Open(DB),
-    /// There was no space to open it for writing.
+    /// True if the database is open for reading alone, for want of space.
     ReadOnly(DB),
     Closed,
 }
@@ -369,8 +369,8 @@ fn encode_net(db: &DB, net: &Net) -> Result<WriteBatch, TableError> {
     Ok(writes)
 }
 
-/// Does a batch only add to the tables? Then it has to wait for space; what takes
-/// something away has not.
+/// True if a batch only adds to the tables. Then it has to wait for space; a batch that takes
+/// something away does not.
 fn only_adds(batch: &[Change]) -> bool {
     let has = |what: fn(&Change) -> bool| batch.iter().any(what);
     has(|c| matches!(c, Change::Put { .. })) && !has(|c| matches!(c, Change::Delete { .. }))

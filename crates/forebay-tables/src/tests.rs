@@ -5,6 +5,7 @@ use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
 use forebay_core::table::{Change, Marks, Order, TableError, Tables, WriteTables};
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -74,7 +75,20 @@ fn path(random: &mut Random) -> TreePath {
     path
 }
 
+/// As core makes them: deletions first, and no path twice among them or among the puts.
 fn batch(random: &mut Random) -> Vec<Change> {
+    let mut batch = changes(random);
+    batch.sort_by_key(|change| !matches!(change, Change::Delete { .. }));
+    let (mut deleted, mut put) = (BTreeSet::new(), BTreeSet::new());
+    batch.retain(|change| match change {
+        Change::Delete { path, .. } => deleted.insert(path.clone()),
+        Change::Put { path, .. } => !path.is_root() && put.insert(path.clone()),
+        _ => true,
+    });
+    batch
+}
+
+fn changes(random: &mut Random) -> Vec<Change> {
     (0..1 + random.below(4))
         .map(|_| {
             let n = random.below(40);
@@ -426,6 +440,23 @@ fn an_entry_that_was_cut_off_is_no_entry_and_other_damage_is_an_error() {
     for at in [0, 20, end / 2] {
         assert!(with(at).is_err(), "{at}");
     }
+}
+
+#[test]
+fn an_entry_that_is_whole_but_no_sound_batch_is_an_error_that_says_why() {
+    let scratch = Scratch::new();
+    let file = scratch.tables().join("journal");
+    let journaled = Journaled::new(Disk::default(), &file).unwrap();
+    let path = TreePath::new(*b"twice").unwrap();
+    let deletion = Change::Delete {
+        path,
+        object: object(1),
+    };
+    journaled.apply(&[deletion.clone(), deletion]).unwrap();
+    drop(journaled);
+    let error = Journaled::new(Disk::default(), &file).err().unwrap();
+    let text = error.to_string();
+    assert!(text.contains("twice is deleted twice"), "{text}");
 }
 
 #[test]

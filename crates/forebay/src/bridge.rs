@@ -165,7 +165,8 @@ impl Bridge {
     fn start(place: &Place, options: &BridgeOptions, until: Until) -> Result<Bridge, Fault> {
         one_storage_only(place)?;
         let instance = instance_dir(&place.storage, &place.root);
-        make_private(&instance)?;
+        // Before the bridge is there: its log is in it.
+        forebay_server::make_private(&instance).map_err(|e| fault(e.to_string()))?;
         let log_path = match &options.log_dir {
             Some(dir) => {
                 fs::create_dir_all(dir)
@@ -243,16 +244,6 @@ fn one_storage_only(place: &Place) -> Result<(), Fault> {
             place.root.display()
         ))
         .hint("name that storage, or none at all; or end it with `forebay down` first")),
-        _ => Ok(()),
-    }
-}
-
-fn make_private(instance: &Path) -> Result<(), Fault> {
-    use std::os::unix::fs::DirBuilderExt;
-    match fs::DirBuilder::new().mode(0o700).create(instance) {
-        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(fault(format!("{}: {}", instance.display(), plain(&e))))
-        }
         _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Who uses the bridge. When that means its end is `forebay_core::lifetime`'s.
+//! The runs that use the bridge. `forebay_core::lifetime` decides when their going ends it.
 
 use crate::ServerHandle;
 use forebay_admin::LifetimeStatus;
@@ -51,7 +51,7 @@ impl Life {
         status(&mut life)
     }
 
-    /// For whoever asks.
+    /// The state as a control message shows it.
     pub fn status(&self) -> LifetimeStatus {
         status(&mut self.0.lock())
     }
@@ -73,7 +73,7 @@ impl Life {
 }
 
 fn status(life: &mut Lifetime<Process>) -> LifetimeStatus {
-    // Runs that were killed have not said good-bye.
+    // A run that was killed has not detached.
     life.forget_dead(Process::has_ended);
     LifetimeStatus {
         stay: life.stays(),

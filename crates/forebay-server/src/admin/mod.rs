@@ -24,7 +24,7 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 use threads::Threads;
 
-/// Longest pause between two items for whoever follows a drain.
+/// Longest pause between two items for a caller that follows a drain.
 const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 
 /// Answers control messages.
@@ -76,7 +76,7 @@ impl Admin {
     pub fn new(stays: bool, run: Option<u32>) -> Self {
         let life = Life::new(stays);
         if let Some(pid) = run {
-            // One that is gone already needs it no more.
+            // A run that is gone already does not need the bridge.
             let _ = life.attach(pid);
         }
         Admin {
@@ -101,12 +101,12 @@ impl Admin {
         self.threads.await_end()
     }
 
-    /// Those of the running or the last drain. No lock is held while an answer is sent: the caller may be slow.
+    /// Counters of the running or the last drain. No lock is held while an answer is sent, because the caller may be slow.
     fn counters(&self) -> Arc<Counters> {
         self.drain.lock().clone()
     }
 
-    /// Starts a drain; one that is at work already is as good.
+    /// Starts a drain, unless one is at work already.
     fn start_drain(&self, server: &Arc<ServerHandle>, request: DrainRequest) -> Outcome {
         let mut last = self.drain.lock();
         if last.is_running() {
@@ -119,8 +119,7 @@ impl Admin {
             .spawn(move || {
                 let failure = match Pass::new(ground.ground(), &request, &theirs, &points).run() {
                     Ok(()) => None,
-                    Err(Halt::Fault(text)) => Some(text),
-                    Err(Halt::Cut) => Some("cut short by a test".to_owned()),
+                    Err(halt) => Some(halt.to_string()),
                 };
                 if let Some(text) = &failure {
                     ground.log.line(format_args!("a drain failed: {text}"));
@@ -145,7 +144,7 @@ impl Admin {
     fn follow_drain(&self, answer: &mut Answer<'_>) -> Outcome {
         let followed = self.counters();
         loop {
-            // Asked before: what is sent last is the end.
+            // Asked before the item is sent, so that the last item shows the end.
             let goes_on = followed.is_running() && !self.threads.is_closing();
             answer.item(&followed.status())?;
             answer.flush()?;
@@ -263,7 +262,7 @@ fn write_answer(server: &Arc<ServerHandle>, request: Result<Request, NoRequest>,
                 .carry_out(server, request, &mut answer, &mut ends),
             Err(e) => Err(Trouble::Refused(e.refusal())),
         };
-        // Also if nobody hears of it. Whoever does knows that it is so.
+        // Stop even if the answer can't be sent. A caller that reads it may rely on the stop.
         if ends {
             server.ask_to_stop();
         }
@@ -287,7 +286,7 @@ fn write_answer(server: &Arc<ServerHandle>, request: Result<Request, NoRequest>,
     }
 }
 
-/// Ends the bridge if all who used it were killed. Its data stays for the next one.
+/// Ends the bridge if all runs that used it were killed. Its data stays for the next bridge.
 fn watch_over(server: &Arc<ServerHandle>) {
     server.admin.watch.call_once(|| {
         let theirs = server.clone();

@@ -1,17 +1,14 @@
-//! Do the tables and the backing objects agree? And if the tables are lost: make
-//! them anew from the labels on the objects.
+//! Checks whether the tables and the backing objects agree, and makes lost tables anew from the labels on the objects.
 
 mod rebuild;
 
 use crate::follow;
 use crate::instance::Instance;
-use crate::world::Hand;
 use crate::{Config, Error, ServerHandle, recover};
-use forebay_core::facts::{Label, LabelParent};
+use forebay_core::facts::{Facts, Label, LabelParent};
 use forebay_core::path::TreePath;
 use forebay_core::record::{Kind, ObjectId, ObjectName, PathRecord};
 use forebay_core::repair::{Survivor, is_marker, lost, record_of};
-use forebay_core::request::{Known, Look};
 use forebay_core::table::{Change, Tables};
 use forebay_objects::{Shape, shape};
 use forebay_sys::Errno;
@@ -77,8 +74,6 @@ pub fn fsck(instance: &Path, options: Options) -> Result<FsckReport, Error> {
         root: root.clone(),
         instance: instance.to_owned(),
         socket: Default::default(),
-        shards: 0,
-        stage_limit_bytes: 0,
         log: Box::new(std::io::stderr()),
         pfs_may_wait: None,
         stay: true,
@@ -110,7 +105,7 @@ enum Mend {
 }
 
 fn check(server: &ServerHandle, mend: bool, report: &mut FsckReport) -> Result<(), Error> {
-    let findings = look(server, report)?;
+    let findings = server.with_look(|facts| look(server, facts, report))?;
     for finding in findings {
         if mend && let Some(how) = finding.mend {
             match apply(server, how) {
@@ -161,7 +156,7 @@ fn adopt(server: &ServerHandle, object: ObjectName) -> Result<(), Error> {
     let record = record_of(&survivor, server.me, server.namespace.next_version());
     let place = place_of(server, &survivor.label, &record)?;
     if place.is_none() && is_marker(record.kind) {
-        // A mark that says nothing any more.
+        // A mark without a place hides nothing.
         return server.objects.remove(object).map_err(failed);
     }
     let put = Change::Put {
@@ -190,28 +185,18 @@ fn place_of(
     if tables.get(&path)?.is_some() {
         return Ok(None);
     }
-    let guard = server.namespace.read();
-    let hand = Hand {
-        server,
-        state: &guard,
-    };
-    let known = Known::default();
-    let facts = Look::new(&hand, &known);
-    let there = follow::label_for(server, &facts, &path, record);
+    let there = server.with_look(|facts| follow::label_for(server, facts, &path, record));
     Ok(there
         .is_ok_and(|l| l.parent == label.parent)
         .then_some(path))
 }
 
-fn look(server: &ServerHandle, report: &mut FsckReport) -> Result<Vec<Finding>, Error> {
+fn look(
+    server: &ServerHandle,
+    facts: &dyn Facts,
+    report: &mut FsckReport,
+) -> Result<Vec<Finding>, Error> {
     let tables = server.namespace.tables();
-    let guard = server.namespace.read();
-    let hand = Hand {
-        server,
-        state: &guard,
-    };
-    let known = Known::default();
-    let facts = Look::new(&hand, &known);
     let mut findings = Vec::new();
     let mut find = |text: String, mend: Option<Mend>| findings.push(Finding { text, mend });
     let records = tables.subtree(&TreePath::root())?;
@@ -275,9 +260,9 @@ fn look(server: &ServerHandle, report: &mut FsckReport) -> Result<Vec<Finding>, 
                 None,
             );
         }
-        match follow::label_for(server, &facts, path, record) {
+        match follow::label_for(server, facts, path, record) {
             Ok(_) => match server.objects.read_label(object) {
-                Ok(Some(found)) if follow::is_right(server, &facts, path, record, &found) => {}
+                Ok(Some(found)) if follow::is_right(server, facts, path, record, &found) => {}
                 Ok(_) => find(
                     format!("{path}: the label on its object says something else"),
                     Some(Mend::Relabel(object)),

@@ -12,6 +12,9 @@ use forebay_tables::{Cached, Journaled};
 use std::collections::HashSet;
 use std::path::Path;
 
+/// Records that one batch puts into the new tables.
+const RECORDS_PER_BATCH: usize = 4096;
+
 /// Makes the tables anew. The old ones, if there are any, are kept beside.
 pub(super) fn rebuild(instance: &Path, report: &mut FsckReport) -> Result<(), Error> {
     let meta = instance.join("meta");
@@ -75,7 +78,7 @@ pub(super) fn rebuild(instance: &Path, report: &mut FsckReport) -> Result<(), Er
     let batch: Vec<_> = rebuilt.records.into_iter().map(put).collect();
     report.rebuilt = batch.len();
     let tables = Cached::new(Journaled::open(&meta)?);
-    for part in batch.chunks(4096) {
+    for part in batch.chunks(RECORDS_PER_BATCH) {
         tables.apply(part)?;
     }
     recover::begin(&tables, epoch.max(1))?;

@@ -2,21 +2,24 @@
 
 use super::{Look, Shard, Slot};
 use crate::connection::Connection;
-use crate::grant;
 use crate::inbox::Arrival;
 use crate::limits::CONNECTIONS_PER_PROCESS;
 use crate::log::Cause;
+use crate::socket;
 use forebay_sys::Errno;
 use forebay_wire::{DecodeError, Reply, Request};
 use std::os::fd::AsFd;
+
+/// Largest generation of a slot. With one bit less than there is room for, no key is that of the listener or the inbox.
+const GENERATIONS: u32 = 0x7fff_ffff;
 
 impl Shard {
     pub(super) fn accept(&mut self) {
         let Some(listener) = self.listener.clone() else {
             return;
         };
-        // One per event: the other shards take the others.
-        let socket = match grant::accept(listener.as_fd()) {
+        // One connection per event; the other shards take the others.
+        let socket = match socket::accept(listener.as_fd()) {
             Ok(socket) => socket,
             Err(Errno::AGAIN) => return,
             Err(e) => {
@@ -40,11 +43,11 @@ impl Shard {
                 ),
             );
             let refusal = Reply::status(0, libc::EMFILE).header();
-            let _ = grant::send(connection.socket().as_fd(), &refusal, b"", None);
-            grant::turn_away(connection.socket().as_fd());
+            let _ = socket::send(connection.socket().as_fd(), &refusal, b"", None);
+            socket::turn_away(connection.socket().as_fd());
             return;
         }
-        // Each shard has as many: a shard that is awake would take all.
+        // Goes to the shard with the fewest clients: a shard that is awake would take all of them.
         let number = self.load.least_busy(self.spin.number());
         match self.server.inbox(number) {
             Some(other) if number != self.spin.number() => other.push(Arrival::Client(connection)),
@@ -86,7 +89,7 @@ impl Shard {
             return;
         }
         let slot = &mut self.connections[index];
-        slot.generation = slot.generation.wrapping_add(1) & 0x7fff_ffff;
+        slot.generation = slot.generation.wrapping_add(1) & GENERATIONS;
         if let Some(connection) = slot.connection.take() {
             self.server.clients.leave(connection.peer.pid);
             self.load.lose(self.spin.number());
@@ -111,7 +114,7 @@ impl Shard {
         let Some(connection) = self.connection(key).filter(|c| !c.waiting) else {
             return Look::Nothing;
         };
-        let received = match grant::receive(connection.socket().as_fd(), buffer) {
+        let received = match socket::receive(connection.socket().as_fd(), buffer) {
             Ok(received) if received.len > 0 => received,
             Err(Errno::AGAIN | Errno::INTR) => return Look::Nothing,
             _ => {

@@ -43,7 +43,7 @@ pub struct Shard {
     spin: Spin,
     /// Connections whose lanes are attended.
     attended: Vec<u64>,
-    /// What their clients have been told.
+    /// What the clients of these lanes were told last.
     said: Attention,
     /// Connections with a request that is not answered yet.
     waiting: usize,
@@ -63,7 +63,8 @@ struct Slot {
     generation: u32,
     connection: Option<Connection>,
 }
-/// Looks until a client that may be waiting for our very processor gets it. Only then can it be seen that it does.
+
+/// Polls this often before it yields the core: a client on the same core cannot show itself earlier.
 const LOOKS_PER_YIELD: u32 = 64;
 
 /// What became of a look at a connection.
@@ -161,7 +162,7 @@ impl Shard {
             self.server.lower.flush_touches();
         } else if self.server.lower.times().any_waits() {
             let server = self.server.clone();
-            // With a full queue they wait for the next round.
+            // If the queue is full, the next round tries again.
             let _ = self
                 .server
                 .pool
@@ -222,7 +223,7 @@ impl Shard {
                     break;
                 }
                 if self.spin.is_crowded() || looks % LOOKS_PER_YIELD == 0 {
-                    // To a client. Dearer than looking again, cheaper than going to sleep.
+                    // Lets a client run. That costs more than another look, and less than going to sleep.
                     std::thread::yield_now();
                 } else if served == 0 {
                     std::hint::spin_loop();
@@ -233,7 +234,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Takes a processor of its own, if there is one, and tells the clients where it is.
+    /// Moves to a free processor if it shares one, and tells the clients on which processor it runs.
     fn stand_ready(&mut self, now: Instant) {
         if self.spin.should_move(&self.load, now) {
             let _ = sys::move_to_other_cpu();
@@ -261,7 +262,7 @@ impl Shard {
             if self.look_at_lane(key) {
                 served += 1;
             }
-            // Unless that has ended the connection.
+            // A connection that has ended is not in the list any more.
             if self.attended.get(at) == Some(&key) {
                 at += 1;
             }
@@ -304,10 +305,15 @@ impl Shard {
         {
             lane.attend(attention);
             self.attended.push(key);
+            debug_assert!(
+                self.attended.len() <= ATTENDED_LANES,
+                "a shard attends to {} lanes",
+                self.attended.len()
+            );
         }
     }
 
-    /// Looks at no lane any more, after having served what is left there.
+    /// Stops looking at lanes. Serves the requests that are still in them.
     fn leave_lanes(&mut self) {
         while let Some(key) = self.attended.pop() {
             let Some(connection) = self.connection(key) else {

@@ -5,9 +5,9 @@ use crate::ServerHandle;
 use crate::admin;
 use crate::answer::Answered;
 use crate::connection;
-use crate::grant;
 use crate::inbox::Arrival;
 use crate::log::Cause;
+use crate::socket;
 use crate::wakers::Waker;
 use crate::work::{Stand, Task, Work};
 use forebay_core::bridge::Ticket;
@@ -103,7 +103,7 @@ impl Shard {
     pub(super) fn advance(&mut self, mut work: Box<Work>, key: u64, seq: u32, was_parked: bool) {
         let server = self.server.clone();
         let Some(ticket) = self.parking.next_ticket() else {
-            // Never after it has waited: its own place is free.
+            // A parked request has just freed a place, so this is a new one.
             return self.too_many(key, seq);
         };
         let waker = Waker {
@@ -173,12 +173,12 @@ impl Shard {
         self.waiting += 1;
         let slot = &self.connections[key as u32 as usize];
         if let Some(connection) = &slot.connection {
-            // Also not woken by a client that hangs up meanwhile.
+            // So that a client that hangs up meanwhile does not wake the shard.
             let _ = self.epoll.remove(connection.socket().as_fd());
         }
     }
 
-    /// Takes what other threads have for us.
+    /// Takes what other threads have put into the inbox.
     pub(super) fn take_arrivals(&mut self) {
         for arrival in self.inbox.take() {
             match arrival {
@@ -199,7 +199,7 @@ impl Shard {
         connection.waiting = false;
         self.waiting -= 1;
         self.reply(key, seq, answered);
-        // Unless the reply has ended it.
+        // The reply may have ended the connection.
         let slot = &self.connections[key as u32 as usize];
         let watched = match &slot.connection {
             Some(c) if u64::from(slot.generation) == key >> 32 => self
@@ -218,7 +218,7 @@ impl Shard {
         if let Some(connection) = self.connection(key) {
             let pid = connection.peer.pid;
             let _ = connection.answer(&refusal(theirs), b"", None);
-            grant::turn_away(connection.socket().as_fd());
+            socket::turn_away(connection.socket().as_fd());
             self.server.log.limited(
                 Cause::Refused,
                 format_args!(
@@ -233,7 +233,7 @@ impl Shard {
     pub(super) fn refuse(&mut self, key: u64, seq: u32, errno: i32) {
         self.reply(key, seq, Answered::status(errno));
         if let Some(connection) = self.connection(key) {
-            grant::turn_away(connection.socket().as_fd());
+            socket::turn_away(connection.socket().as_fd());
         }
         self.close(key);
     }
@@ -259,7 +259,7 @@ impl Shard {
         let fd = answered.fd.as_ref().map(AsFd::as_fd);
         let mut sent = connection.answer(&reply.header(), body, fd);
         if let Err(Errno::TOOMANYREFS) = sent {
-            // Clients have not yet taken what they were granted.
+            // Clients have not received the descriptors that were sent to them.
             server.log.limited(
                 Cause::Limit,
                 format_args!("too many descriptors are on their way to clients"),
@@ -279,7 +279,7 @@ impl Shard {
                 );
                 self.close(key);
             }
-            // Gone, or as good as gone.
+            // The client is gone.
             Err(_) => self.close(key),
         }
     }

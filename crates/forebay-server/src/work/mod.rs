@@ -39,7 +39,7 @@ pub struct Work {
     session: u64,
     /// Objects made for it.
     made: Vec<Made>,
-    /// What those are copies of that are copies.
+    /// The originals of those objects that are copies.
     copies: Vec<(ObjectName, CopyOf)>,
     /// What was opened for it.
     opened: Option<OwnedFd>,
@@ -51,9 +51,9 @@ pub enum Stand {
     Answered(Answered),
     /// Something is to be done where it may block; then [`Work::take`] its outcome.
     Blocks(Task),
-    /// It has told somebody to be woken, and waits for that: see [`Work::woken`].
+    /// It waits until it is woken; see [`Work::woken`].
     Waits,
-    /// It is to go on a little later.
+    /// It goes on after a short time.
     Pauses,
 }
 
@@ -77,7 +77,7 @@ impl Work {
             cred,
             by_name: asked.by_name,
         };
-        // Too large to be moved about.
+        // In a box, because it is large and moves often.
         Ok(Box::new(Work {
             pending: Pending::new(asked.request, caller),
             session: asked.session,
@@ -278,17 +278,17 @@ impl Work {
         }
     }
 
-    /// Nobody has time for its task: it ends with EAGAIN.
+    /// Ends the request with EAGAIN: the queue for its task is full.
     pub fn gives_up(&mut self, _: &ServerHandle) {
         self.pending.fails(Failure::Errno(libc::EAGAIN));
     }
 
-    /// What it waited for has happened.
+    /// Tells the request that the event it waited for has happened.
     pub fn woken(&mut self) {
         self.pending.woken();
     }
 
-    /// Does what belongs to the end, and says what the client gets.
+    /// Does the work at the end of a request, and gives the answer.
     fn finish(&mut self, server: &ServerHandle, finish: Finish) -> Answered {
         follow_up(server, &finish.follow);
         for fresh in &finish.unused {
@@ -325,7 +325,7 @@ fn names(batch: &[Change], object: ObjectName) -> bool {
         .any(|change| matches!(change, Change::Put { record, .. } if record.object == object))
 }
 
-/// A turn to copy ends, if there is one: those who waited for it go on.
+/// Ends a copy turn, if there is one: the requests that wait for it go on.
 fn leave(server: &ServerHandle, turn: Option<TreePath>) {
     let waiting = turn.map(|path| server.turns.lock().leave(&path));
     for waker in waiting.unwrap_or_default() {
@@ -345,7 +345,7 @@ fn copies_much(server: &ServerHandle, spec: &NewObject) -> bool {
     }
 }
 
-/// The tables did not take a batch.
+/// The failure of a request whose batch the tables did not take.
 fn not_written(server: &ServerHandle, e: &TableError) -> Failure {
     server.log.limited(Cause::Fault, format_args!("{e}"));
     Failure::Errno(if e.is_no_space() {

@@ -33,13 +33,13 @@ pub enum Task {
     },
 }
 
-/// What came of a task.
+/// The outcome of a task.
 pub enum Outcome {
-    /// Of a look.
+    /// A look at the PFS.
     Looked(Result<Looked, i32>),
     /// The times are written.
     TimesWritten,
-    /// Of an open; no descriptor if the client opens the file itself.
+    /// An open; no descriptor if the client opens the file itself.
     Granted(Result<Option<OwnedFd>, Errno>),
     /// A new object.
     Made(Result<Made, Errno>),
@@ -49,7 +49,7 @@ pub enum Outcome {
     Held(TreePath),
 }
 
-/// What a copy was made of.
+/// The original of a copy.
 pub struct CopyOf {
     /// Where it is on the PFS.
     pub lower: TreePath,

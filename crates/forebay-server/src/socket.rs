@@ -1,5 +1,4 @@
-//! Messages over the socket, with what only the kernel can vouch for beside
-//! them: the credentials of the sender, and descriptors on their way to him.
+//! Messages over the socket, with what only the kernel can add: the sender's credentials, and descriptors.
 
 use forebay_admin::SOCKET_PATH_BYTES;
 use forebay_sys::{Errno, Sys};
@@ -18,8 +17,8 @@ pub use forebay_sys::{Peer, Received, peer, peer_groups, receive};
 /// Sends one message of two parts, with a descriptor if there is one, without waiting.
 ///
 /// # Errors
-/// EAGAIN if the receiver's queue is full, EPIPE if he is gone, ETOOMANYREFS if
-/// too many descriptors are on their way.
+/// EAGAIN if the receiver's queue is full, EPIPE if the receiver is gone, ETOOMANYREFS if too many descriptors are on
+/// their way.
 pub fn send(
     socket: BorrowedFd<'_>,
     header: &[u8],
@@ -37,13 +36,13 @@ pub fn send(
     sendmsg(socket, &parts, &mut control, flags).map(drop)
 }
 
-/// Ends a connection so that what was sent last can still be read: a socket that is
-/// closed with messages unread takes its own last words back.
+/// Ends a connection so that the other side can still read what was sent last. A socket that is closed while messages
+/// to it are unread discards what it has sent.
 pub fn turn_away(socket: BorrowedFd<'_>) {
-    // If the other side is gone already, so much the better.
+    // An error means that the other side is gone already.
     let _ = shutdown(socket, Shutdown::Read);
     let mut room = [0u8; 1];
-    // What had come before; nothing comes after. The queue of a socket is bounded.
+    // Reads what came before the shutdown; nothing comes after it. The queue of a socket is bounded.
     while receive(socket, &mut room).is_ok_and(|r| r.len > 0) {}
 }
 
@@ -121,7 +120,7 @@ mod tests {
         assert_eq!(sent.len(), 1);
         assert_eq!(&bytes[..got.bytes], b"headbody");
         send(ours.as_fd(), b"head", b"", None).unwrap();
-        // Who is turned away can still read what was sent last.
+        // A client that is turned away can still read what was sent last.
         turn_away(ours.as_fd());
         drop(ours);
         assert_eq!(rustix::io::read(&theirs, &mut bytes), Ok(4));

@@ -1,0 +1,189 @@
+//! Removes what is of no value any more from the PFS, however deep it is.
+
+use crate::pfs::{During, Trouble, Work};
+use forebay_sys::{self as sys, Errno};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// A directory that is being emptied.
+struct Level {
+    /// Its name in the directory above.
+    name: Vec<u8>,
+    /// Device and number of its inode.
+    inode: (u64, u64),
+    /// Directories in it that are still to be removed.
+    dirs: Vec<Vec<u8>>,
+}
+
+/// Removes `name` in `dir` with everything in it; nothing there is fine. Symbolic links are not followed.
+pub(crate) fn remove_tree(dir: BorrowedFd<'_>, name: &[u8]) -> Work<()> {
+    match is_removed(dir, name)? {
+        true => Ok(()),
+        false => remove_dir(dir, name),
+    }
+}
+
+/// As [`remove_tree`], for a directory: what is none is not removed (ENOTDIR).
+///
+/// Others choose how deep the tree is. So this is a loop, and has one directory of the tree open at a time: it comes
+/// back by `..`, and looks whether that is where it came from.
+pub(crate) fn remove_dir(dir: BorrowedFd<'_>, name: &[u8]) -> Work<()> {
+    let Some((mut at, top)) = enter(dir, name)? else {
+        return Ok(());
+    };
+    let mut levels = vec![top];
+    while let Some(level) = levels.last_mut() {
+        if let Some(name) = level.dirs.pop() {
+            if let Some((inner, level)) = enter(at.as_fd(), &name)? {
+                levels.push(level);
+                at = inner;
+            }
+            continue;
+        }
+        let emptied = levels.pop();
+        let name = emptied.map(|level| level.name).unwrap_or_default();
+        match levels.last() {
+            None => remove_empty(dir, &name)?,
+            Some(above) => {
+                at = leave(&at, above.inode)?;
+                remove_empty(at.as_fd(), &name)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Opens a directory and removes everything in it but directories. `None` if it is gone.
+fn enter(dir: BorrowedFd<'_>, name: &[u8]) -> Work<Option<(OwnedFd, Level)>> {
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let inner = match sys::open(dir, name, flags, 0) {
+        Ok(fd) => fd,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::ACCESS) => {
+            // Its owner has locked it; what goes anyway may be opened first.
+            sys::chmod_at(dir, name, 0o700).during("chmod")?;
+            sys::open(dir, name, flags, 0).during("open directory")?
+        }
+        Err(e) => return Err(e).during("open directory"),
+    };
+    let mut entries = Vec::new();
+    while sys::read_dir(inner.as_fd(), &mut entries).during("list directory")? {}
+    let mut dirs = Vec::new();
+    let mut is_unlocked = false;
+    for entry in entries {
+        let mut removed = is_removed(inner.as_fd(), &entry.name);
+        if let Err(Trouble {
+            errno: Errno::ACCESS,
+            ..
+        }) = removed
+            && !is_unlocked
+        {
+            is_unlocked = true;
+            sys::chmod(inner.as_fd(), 0o700).during("chmod")?;
+            removed = is_removed(inner.as_fd(), &entry.name);
+        }
+        if !removed? {
+            dirs.push(entry.name);
+        }
+    }
+    let attr = sys::stat(inner.as_fd(), b"").during("stat")?;
+    let level = Level {
+        name: name.to_vec(),
+        inode: (attr.dev, attr.ino),
+        dirs,
+    };
+    Ok(Some((inner, level)))
+}
+
+/// The directory above `dir`, which is the one with this inode.
+fn leave(dir: &OwnedFd, above: (u64, u64)) -> Work<OwnedFd> {
+    let flags = libc::O_PATH | libc::O_DIRECTORY;
+    let outer = match sys::open(dir.as_fd(), b"..", flags, 0) {
+        Err(Errno::ACCESS) => {
+            // It was empty, so nothing in it has shown that it may not be searched.
+            sys::chmod(dir.as_fd(), 0o700).during("chmod")?;
+            sys::open(dir.as_fd(), b"..", flags, 0)
+        }
+        other => other,
+    }
+    .during("open directory")?;
+    let attr = sys::stat(outer.as_fd(), b"").during("stat")?;
+    if (attr.dev, attr.ino) != above {
+        // Somebody has moved it meanwhile. What is around it now is not ours to remove.
+        return Err(Errno::STALE).during("open directory");
+    }
+    Ok(outer)
+}
+
+/// Unlinks what is no directory. False: it is one. Nothing there is fine.
+fn is_removed(dir: BorrowedFd<'_>, name: &[u8]) -> Work<bool> {
+    match sys::unlink(dir, name, false) {
+        Ok(()) | Err(Errno::NOENT) => Ok(true),
+        // POSIX says EPERM, Linux says EISDIR.
+        Err(Errno::ISDIR | Errno::PERM) => Ok(false),
+        Err(e) => Err(e).during("unlink"),
+    }
+}
+
+fn remove_empty(dir: BorrowedFd<'_>, name: &[u8]) -> Work<()> {
+    match sys::unlink(dir, name, true) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(e) => Err(e).during("rmdir"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File, Permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_tree_of_3_000_levels_goes() {
+        const DEPTH: usize = 3_000;
+        let folder = tempfile::tempdir().unwrap();
+        let top = OwnedFd::from(File::open(folder.path()).unwrap());
+        let flags = libc::O_PATH | libc::O_DIRECTORY;
+        let mut at = sys::open(top.as_fd(), b".", flags, 0).unwrap();
+        for _ in 0..DEPTH {
+            sys::mkdir(at.as_fd(), b"d", 0o700).unwrap();
+            at = sys::open(at.as_fd(), b"d", flags, 0).unwrap();
+        }
+        drop(at);
+        remove_tree(top.as_fd(), b"d").unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_tree_goes_with_what_its_owner_has_locked_and_without_what_its_links_lead_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir_all(path("t/a/b")).unwrap();
+        fs::create_dir_all(path("t/c/d/e")).unwrap();
+        fs::create_dir(path("t/empty")).unwrap();
+        fs::create_dir(path("outside")).unwrap();
+        fs::write(path("outside/kept"), "x").unwrap();
+        fs::write(path("t/a/file"), "x").unwrap();
+        symlink(path("outside"), path("t/a/b/link")).unwrap();
+        for (dir, mode) in [("t/a/b", 0o500), ("t/c/d", 0), ("t/empty", 0o400)] {
+            fs::set_permissions(path(dir), Permissions::from_mode(mode)).unwrap();
+        }
+        let top = OwnedFd::from(File::open(folder.path()).unwrap());
+        remove_tree(top.as_fd(), b"t").unwrap();
+        assert!(!path("t").exists());
+        assert!(path("outside/kept").exists());
+        // Nothing there is fine.
+        remove_tree(top.as_fd(), b"t").unwrap();
+    }
+
+    #[test]
+    fn what_is_no_directory_is_not_removed_as_one() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("f"), "x").unwrap();
+        let top = OwnedFd::from(File::open(folder.path()).unwrap());
+        let refused = remove_dir(top.as_fd(), b"f").unwrap_err();
+        assert_eq!(refused.errno, Errno::NOTDIR);
+        assert!(folder.path().join("f").exists());
+        remove_tree(top.as_fd(), b"f").unwrap();
+        assert!(!folder.path().join("f").exists());
+    }
+}
