@@ -226,6 +226,24 @@ pub(super) fn holds_something_moved(facts: &dyn Facts, lower: &TreePath) -> Outc
     }
 }
 
+/// Does a record still say that something below this PFS path has to go?
+pub(super) fn holds_something_hidden(facts: &dyn Facts, lower: &TreePath) -> Outcome<bool> {
+    let mut before: Option<TreePath> = None;
+    loop {
+        let page = facts.speakers(lower, before.as_ref(), PAGE)?;
+        let Some(last) = page.last() else {
+            return Ok(false);
+        };
+        before = Some(last.lower.clone());
+        if page
+            .iter()
+            .any(|s| s.word == Word::Hides && s.lower != *lower)
+        {
+            return Ok(true);
+        }
+    }
+}
+
 /// Is a directory that holds this PFS path being carried from one place to another there? Then the path
 /// means something else in a moment. Notes that a commit relies on it that it is not.
 pub(super) fn is_carried(
