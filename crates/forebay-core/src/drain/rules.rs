@@ -10,6 +10,7 @@ use crate::path::TreePath;
 use crate::record::{Kind, ObjectName, PathRecord, Stamp, Token, Transit};
 use crate::speakers::{Speaker, Word};
 use crate::table::Change;
+use std::collections::BTreeMap;
 
 /// Entries of one page of a walk.
 pub(super) const PAGE: usize = 256;
@@ -368,11 +369,15 @@ pub(super) fn relocated(
     touched.sort();
     touched.dedup();
     let natural = is_natural(facts, &mover.parent(), reads)?;
-    let mut updates = Vec::new();
+    let (mut updates, mut carried) = (Vec::new(), Vec::new());
     for path in touched {
         let Some(before) = facts.record(&path)? else {
             continue;
         };
+        // What was renamed out of it, and is still in it, goes with it.
+        if before.kind == Kind::Moved && before.origin.as_ref().is_some_and(|o| o.is_within(from)) {
+            carried.push(path.clone());
+        }
         let mut record = before.clone();
         record.origin = record
             .origin
@@ -401,12 +406,14 @@ pub(super) fn relocated(
             after,
         });
     }
-    let mut labels = Vec::new();
-    for (path, record) in facts.below(mover)? {
-        let dir = lower_dir(facts, &path.parent(), &mut ReadSet::default())?;
-        if dir.is_some_and(|dir| dir.is_within(from)) {
-            labels.push((path, record.object));
+    let mut labels = BTreeMap::new();
+    for top in carried {
+        for (path, record) in facts.below(&top)? {
+            let dir = lower_dir(facts, &path.parent(), &mut ReadSet::default())?;
+            if dir.is_some_and(|dir| dir.is_within(from)) {
+                labels.insert(path, record.object);
+            }
         }
     }
-    Ok((updates, labels))
+    Ok((updates, labels.into_iter().collect()))
 }

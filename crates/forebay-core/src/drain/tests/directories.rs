@@ -165,3 +165,22 @@ fn what_is_to_go_from_a_directory_is_not_looked_for_in_the_one_that_takes_its_pl
     resume(&mut world, &mut view, &mut rng);
     drain_all(&mut world, &mut view, &mut rng, "another pass");
 }
+
+#[test]
+fn what_was_renamed_out_of_a_directory_that_moves_has_labels_to_be_written_in_it() {
+    let mut world = World {
+        pfs: Tree::from([(p("b"), Node::Dir), (p("b/x"), Node::Dir)]),
+        ..World::default()
+    };
+    world.rename(&p("b/x"), &p("x"));
+    world.create(&p("x/new"), Node::Dir);
+    world.create(&p("x/new/born"), Node::File(1));
+    world.rename(&p("b"), &p("y"));
+    world.create(&p("y/new"), Node::File(2));
+    let to = names::waiting_path(world.records[&p("y")].object.oid);
+    let mut reads = crate::bridge::ReadSet::default();
+    let moved = rules::relocated(&world, &p("y"), &p("b"), &to, false, &mut reads);
+    let labels: Vec<_> = moved.unwrap().1.into_iter().map(|(path, _)| path).collect();
+    // What lies in a directory made in the buffer names that one.
+    assert_eq!(labels, [p("x/new"), p("y/new"), p("y/x")]);
+}
