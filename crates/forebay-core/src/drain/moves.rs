@@ -8,8 +8,8 @@ use super::act::{Act, Got, Trouble, Verdict, Work};
 use super::facts::Facts;
 use super::names::{discarded_name, waiting_path};
 use super::rules::{
-    OURS, Update, all_speakers, commit_of, has_to_leave, holds_something_moved, is_carried,
-    is_replaced, obstacle, read, relocated,
+    OURS, Update, all_speakers, commit_of, has_to_leave, holds_something_hidden,
+    holds_something_moved, is_carried, is_replaced, obstacle, read, relocated,
 };
 use super::sheet::{Reason, Sheet};
 use super::strand::Strand;
@@ -219,6 +219,11 @@ impl Move {
             return self.leave(cause, sheet);
         }
         let to = self.path.clone();
+        // That is in what was there before. It would be looked for in this one.
+        if holds_something_hidden(facts, &to)? {
+            let cause = "something in what it replaces could not be removed".to_owned();
+            return self.leave(cause, sheet);
+        }
         self.carry(record, Way { from, to }, facts)
     }
 

@@ -10,6 +10,7 @@ use crate::path::TreePath;
 use crate::record::{Kind, ObjectName, PathRecord, Stamp, Token, Transit};
 use crate::speakers::{Speaker, Word};
 use crate::table::Change;
+use std::collections::BTreeMap;
 
 /// Entries of one page of a walk.
 pub(super) const PAGE: usize = 256;
@@ -226,6 +227,24 @@ pub(super) fn holds_something_moved(facts: &dyn Facts, lower: &TreePath) -> Outc
     }
 }
 
+/// Does a record still say that something below this PFS path has to go?
+pub(super) fn holds_something_hidden(facts: &dyn Facts, lower: &TreePath) -> Outcome<bool> {
+    let mut before: Option<TreePath> = None;
+    loop {
+        let page = facts.speakers(lower, before.as_ref(), PAGE)?;
+        let Some(last) = page.last() else {
+            return Ok(false);
+        };
+        before = Some(last.lower.clone());
+        if page
+            .iter()
+            .any(|s| s.word == Word::Hides && s.lower != *lower)
+        {
+            return Ok(true);
+        }
+    }
+}
+
 /// Is a directory that holds this PFS path being carried from one place to another there? Then the path
 /// means something else in a moment. Notes that a commit relies on it that it is not.
 pub(super) fn is_carried(
@@ -350,11 +369,15 @@ pub(super) fn relocated(
     touched.sort();
     touched.dedup();
     let natural = is_natural(facts, &mover.parent(), reads)?;
-    let mut updates = Vec::new();
+    let (mut updates, mut carried) = (Vec::new(), Vec::new());
     for path in touched {
         let Some(before) = facts.record(&path)? else {
             continue;
         };
+        // What was renamed out of it, and is still in it, goes with it.
+        if before.kind == Kind::Moved && before.origin.as_ref().is_some_and(|o| o.is_within(from)) {
+            carried.push(path.clone());
+        }
         let mut record = before.clone();
         record.origin = record
             .origin
@@ -383,12 +406,14 @@ pub(super) fn relocated(
             after,
         });
     }
-    let mut labels = Vec::new();
-    for (path, record) in facts.below(mover)? {
-        let dir = lower_dir(facts, &path.parent(), &mut ReadSet::default())?;
-        if dir.is_some_and(|dir| dir.is_within(from)) {
-            labels.push((path, record.object));
+    let mut labels = BTreeMap::new();
+    for top in carried {
+        for (path, record) in facts.below(&top)? {
+            let dir = lower_dir(facts, &path.parent(), &mut ReadSet::default())?;
+            if dir.is_some_and(|dir| dir.is_within(from)) {
+                labels.insert(path, record.object);
+            }
         }
     }
-    Ok((updates, labels))
+    Ok((updates, labels.into_iter().collect()))
 }

@@ -1,4 +1,5 @@
-//! A directory that a drain has made on the PFS is never forgotten: if a program removes it from the buffer, it goes.
+//! A directory that a drain has made on the PFS is never forgotten: if a program removes it from the buffer, it goes. One
+//! that takes its place keeps what is in it.
 
 use super::*;
 
@@ -132,4 +133,54 @@ fn what_is_renamed_at_any_moment_of_a_pass_and_then_removed_leaves_nothing() {
             assert_eq!(world.pfs, left, "{what}");
         }
     }
+}
+
+#[test]
+fn what_is_to_go_from_a_directory_is_not_looked_for_in_the_one_that_takes_its_place() {
+    let mut world = World {
+        pfs: Tree::from([(p("b"), Node::Dir), (p("b/x"), Node::Dir)]),
+        ..World::default()
+    };
+    world.create(&p("a"), Node::Dir);
+    world.create(&p("a/x"), Node::File(1));
+    let mut rng = Rng::new(1);
+    let keep = Terms {
+        keep: true,
+        ..terms(1)
+    };
+    let mut view = world.view();
+    drive(Drain::new(keep), &mut world, &mut view, &mut rng, &CALM).unwrap();
+    world.rename(&p("a"), &p("c"));
+    world.rename(&p("b"), &p("a"));
+    world.rename(&p("c"), &p("b"));
+    let mut view = world.view();
+    // The first directory goes, what was in it can't be looked at, and the pass dies when the other has its place.
+    drive_while(&mut Drain::new(terms(1)), &mut world, |world, act| {
+        if matches!(act, Act::Discard { .. }) {
+            world.blind = 1;
+        }
+        world.records.contains_key(&p("a"))
+    });
+    world.blind = 0;
+    resume(&mut world, &mut view, &mut rng);
+    drain_all(&mut world, &mut view, &mut rng, "another pass");
+}
+
+#[test]
+fn what_was_renamed_out_of_a_directory_that_moves_has_labels_to_be_written_in_it() {
+    let mut world = World {
+        pfs: Tree::from([(p("b"), Node::Dir), (p("b/x"), Node::Dir)]),
+        ..World::default()
+    };
+    world.rename(&p("b/x"), &p("x"));
+    world.create(&p("x/new"), Node::Dir);
+    world.create(&p("x/new/born"), Node::File(1));
+    world.rename(&p("b"), &p("y"));
+    world.create(&p("y/new"), Node::File(2));
+    let to = names::waiting_path(world.records[&p("y")].object.oid);
+    let mut reads = crate::bridge::ReadSet::default();
+    let moved = rules::relocated(&world, &p("y"), &p("b"), &to, false, &mut reads);
+    let labels: Vec<_> = moved.unwrap().1.into_iter().map(|(path, _)| path).collect();
+    // What lies in a directory made in the buffer names that one.
+    assert_eq!(labels, [p("x/new"), p("y/new"), p("y/x")]);
 }
