@@ -128,7 +128,7 @@ struct Peer {
     settled: u64,
     /// What it was told of ours.
     told: u64,
-    /// It has taken part in transactions of ours that it may still remember.
+    /// This bridge may remember transactions of ours; tell it when they are settled.
     owes: bool,
 }
 

@@ -320,7 +320,7 @@ impl Batch {
             let before = &mut candidate.attr;
             let of_contents = |a: &Attr| (a.size, a.mtime, a.mode, a.uid, a.gid);
             match attr {
-                // Else changed in this very moment: the old stamp makes it dirty.
+                // Otherwise the file changed just now; the old stamp keeps it dirty.
                 Ok(now) if of_contents(&now) == of_contents(before) => *before = now,
                 Ok(_) => {}
                 Err(trouble) => *fate = Fate::Failed(Reason::Refused(trouble), false),
@@ -476,7 +476,7 @@ impl Strand for Batch {
                 sheet.workplaces.noted(self.slot, noted);
                 self.state = State::Start;
             }
-            // It relies on nothing: it was the store that could not do it now.
+            // Nothing else can change this, so the store refused; try again.
             (State::Noting, Got::Verdict(Verdict::Conflict)) => self.state = State::Begin,
             (State::Copying, Got::Copies(copies)) => {
                 self.copied(copies, sheet);
@@ -499,7 +499,7 @@ impl Strand for Batch {
             (State::Unhiding, Got::Each(_)) => self.state = State::Again,
             (State::ExaminingAgain, Got::Attrs(attrs)) => self.examined_again(attrs),
             (State::Finishing, Got::Verdict(Verdict::Committed)) => self.state = State::Forget,
-            // Nobody else changes what is marked: it was the store that could not do it now.
+            // Nothing else can change this, so the store refused; try again.
             (State::Finishing, Got::Verdict(Verdict::Conflict)) => self.state = State::Finish,
             (State::Forgetting, Got::Done) => {
                 // Only now: another batch may take them at once, and an object has one copy at a time.

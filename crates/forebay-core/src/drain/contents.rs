@@ -46,13 +46,15 @@ impl Task {
     }
 }
 
-/// Bytes to copy: a file may be larger than what it holds.
+/// Bytes of the unit in which Linux counts `st_blocks`, whatever the blocks of the file system are.
+const STAT_BLOCK_BYTES: u64 = 512;
+
+/// Bytes to copy: a sparse file holds less than its size.
 fn data_bytes(attr: &Attr) -> u64 {
-    attr.size.min(attr.blocks * 512)
+    attr.size.min(attr.blocks * STAT_BLOCK_BYTES)
 }
 
-/// All names of the object that a record names, with their records. `None` if another of them comes
-/// first: then the pass that meets that one takes care of all.
+/// All recorded names of the object. `None` unless `path` is the first of them: the first name handles the object.
 pub(super) fn all_names(
     facts: &dyn Facts,
     path: &TreePath,
@@ -170,8 +172,8 @@ impl Survey {
     }
 }
 
-/// An object has one task in a pass. A walk meets it twice if it is renamed from one page to a later one, and two
-/// copies of it at a time would be taken for each other; where it is now is found when what is left is listed.
+/// Adds a task, at most one per object and pass: a renamed object is met twice, and two copies would share one
+/// temporary name. If the new name is dirty, the list of what is left shows it.
 fn add(task: Task, sheet: &mut Sheet) {
     if !sheet.taken_up.insert(task.oid()) {
         return;

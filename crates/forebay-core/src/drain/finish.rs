@@ -211,8 +211,7 @@ impl Strand for SyncDirs {
     }
 }
 
-/// Looks once more at one page of records: what failed and is clean meanwhile is not left, and what has
-/// appeared meanwhile is.
+/// Looks at one page of records again. Skips failures that have disappeared since; adds entries that appeared since.
 pub(super) struct List {
     entries: Vec<(TreePath, PathRecord)>,
     has_asked: bool,

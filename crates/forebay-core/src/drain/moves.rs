@@ -34,8 +34,8 @@ pub(super) enum What {
     Clear,
     /// Something renamed takes its final name.
     Place,
-    /// A directory made in the buffer comes into being. Its mark says already that it is on the PFS: whatever
-    /// becomes of us, a directory that was made is known, and goes with its name.
+    /// A directory is made. The mark already calls it drained, so a directory made before a crash is known and goes
+    /// with its name.
     MakeDir,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Move {
     marked: Vec<(TreePath, PathRecord)>,
     /// The work needs no mark.
     is_unmarked: bool,
-    /// A directory that hides something is made when that is gone: a record speaks of one of the two alone.
+    /// The move was begun to make a directory. What the directory hides is cleared first.
     makes_dir: bool,
     /// What failed may have been done all the same.
     is_doubtful: bool,

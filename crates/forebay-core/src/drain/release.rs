@@ -58,7 +58,7 @@ enum Keep {
     Open,
     Passing,
     Entered,
-    /// What is above it is kept, or below it; or another name of it is met later.
+    /// Kept without a report of its own: a directory above or below it is kept, or another name of it comes later.
     Quietly,
 }
 
@@ -341,8 +341,7 @@ impl Release {
     }
 }
 
-/// A directory made in the buffer as it is when the PFS shows through it: one that has been moved to the very
-/// place where it is.
+/// The record of a directory that has opened: a directory moved to its own place.
 fn opened(path: &TreePath, before: &PathRecord) -> PathRecord {
     PathRecord {
         kind: Kind::Moved,
@@ -368,7 +367,7 @@ impl Strand for Release {
             (State::Probing, Got::Busy(busy)) => self.state = State::Examine(busy),
             (State::ExaminingAgain(busy), Got::Attrs(attrs)) => self.examined_again(&busy, attrs),
             (State::Finishing, Got::Verdict(Verdict::Committed)) => self.state = State::End,
-            // Nobody else changes what is marked: it was the store that could not do it now.
+            // Nothing else can change this, so the store refused; try again.
             (State::Finishing, Got::Verdict(Verdict::Conflict)) => self.state = State::Finish,
             (_, got) => unreachable!("{got:?} answers nothing that was asked"),
         }

@@ -22,8 +22,7 @@ pub fn stamp(attr: &Attr) -> Stamp {
     }
 }
 
-/// Something of ours is on the PFS under this name, but not in the state that the object has now: a stamp
-/// that no object ever has.
+/// Stamp for "ours, but not in the object's present state". No object ever has it.
 pub(super) const OURS: Stamp = Stamp {
     size: 0,
     ctime_ns: 0,
@@ -49,8 +48,8 @@ pub(super) fn is_still_there(record: &PathRecord, now: &Attr, found: Option<&Att
     found.is_some_and(|found| record.kind != Kind::File || found.size == now.size)
 }
 
-/// Is what the PFS has under the name of this record ours, so that it may be replaced? Else a stranger has
-/// put something of his own there. (What was renamed with its directory hides its old place, not this one.)
+/// True if the drain may replace what is at this PFS path. Otherwise it belongs to a stranger. (A thing that was
+/// renamed with its directory hides its old place, not this one.)
 pub(super) fn is_ours(path: &TreePath, record: &PathRecord) -> bool {
     record.hides.as_ref() == Some(path) || record.drained.is_some()
 }
@@ -324,13 +323,14 @@ pub(super) fn commit_of(
     (commit, afterwards)
 }
 
-/// What is different when what was at `from` is at `to`, and the record at `mover` says so: every record that
-/// speaks of it or of something in it, and every label that names its directory by such a path.
+/// Updates after a move from `from` to `to`: every record that speaks of a path inside it, and every label that
+/// names such a directory. `mover` is the path of the record that moved it.
 ///
 /// All of that is one commit, because a record that spoke of the old path a moment longer would speak of
 /// something else. It is as large as the number of these records: a directory of the PFS that was renamed
 /// with 100,000 changed files in it is one batch of 100,000 records. That is the one step of a
-/// drain that is not bounded; it is done with no lock held but that of the commit itself.
+/// drain that is not bounded; it is done with no lock held but that of the commit itself. A rename of a directory by
+/// a program is unbounded in the same way (`Context::relocate_below` in [`crate::ops`]).
 pub(super) fn relocated(
     facts: &dyn Facts,
     mover: &TreePath,

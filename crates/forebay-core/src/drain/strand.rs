@@ -36,7 +36,7 @@ impl Once {
 impl Strand for Once {
     fn take(&mut self, got: Got, _sheet: &mut Sheet) {
         if got == Got::Verdict(Verdict::Conflict) {
-            // It relies on nothing: it was the store that could not do it now.
+            // Nothing else can change this, so the store refused; try again.
             self.0 = Some(self.1.clone());
         }
     }

@@ -94,7 +94,7 @@ impl Context<'_> {
         }
     }
 
-    /// Leaves at `found`, whose record is dropped or moved away, what hides the PFS there, if anything does.
+    /// Puts a whiteout at `found` if the PFS would show through once the record there is gone.
     pub(super) fn vacate(&self, found: &Found, plan: &mut Plan) -> Outcome<()> {
         let Some(hides) = self.hidden_at(found) else {
             return Ok(());
@@ -154,7 +154,7 @@ pub(super) fn hidden_by(record: &PathRecord, path: &TreePath) -> Option<TreePath
         .or_else(|| record.drained.is_some().then(|| path.clone()))
 }
 
-/// The record as it is after it moved away from `path`: what had been drained there is no longer it.
+/// The record after a move from `path`. It is no longer drained; a drained copy at `path` becomes hidden.
 pub(super) fn undrained(record: &PathRecord, path: &TreePath) -> PathRecord {
     PathRecord {
         hides: hidden_by(record, path),
@@ -185,7 +185,7 @@ impl Plan {
     ) {
         let object = record.object;
         self.forget(path, object);
-        // What it named waits on the PFS under a name that nothing hides: the drain has to know.
+        // The thing may wait on the PFS under its waiting name. The note tells the drain to remove it.
         self.puts.extend(abandon(record));
         self.puts.push(Change::Doom { object, token });
         self.effects.push(Effect::Remove(object));

@@ -27,8 +27,8 @@ pub struct Known {
     pfs_changes: u64,
     attrs: BTreeMap<TreePath, Option<Attr>>,
     links: BTreeMap<TreePath, Vec<u8>>,
-    /// All pages that one decision needs: it begins anew with each of them. A part of a listing needs two at
-    /// most, an empty directory all.
+    /// Pages by directory. A decision starts again after each new page, so all its pages are kept: two for a
+    /// listing, all for a check that a directory is empty.
     lists: BTreeMap<TreePath, Vec<Arc<LowerPage>>>,
     /// Files that somebody was found to have open.
     held: BTreeSet<TreePath>,

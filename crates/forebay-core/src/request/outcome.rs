@@ -93,8 +93,8 @@ impl Pending {
         }
     }
 
-    /// Somebody has the file of the PFS open that was to be copied, or got it while it was copied. Comes
-    /// instead of the outcome of [`super::Effect::Make`], or of [`super::Effect::Commit`], which has not happened.
+    /// Somebody has the original open, or opened it during the copy. Called instead of the outcome of
+    /// [`super::Effect::Make`] or [`super::Effect::Commit`]; that commit has not happened.
     pub fn held_in_place(&mut self, lower: TreePath) {
         let stage = self.under_way();
         assert!(

@@ -11,10 +11,9 @@ use crate::path::TreePath;
 use crate::record::ObjectName;
 use crate::table::Change;
 
-/// Steps that one request may take until it is answered EAGAIN. Each step but the last one obtained a
-/// fact, or lost a race.
+/// Most steps of one request; then EAGAIN. Each step but the last one obtained a fact, or lost a race.
 pub const TURNS: u32 = 10_000;
-/// Races with removals that one request may lose until it is answered EIO.
+/// Most races with removals that one request loses; then EIO.
 pub const LOST_RACES: u32 = 100;
 
 /// What a request waits for.
@@ -74,7 +73,7 @@ pub(super) struct Opening {
     pub(super) answer: Answer,
     /// When that was decided.
     pub(super) moment: u64,
-    /// Nothing is left to do with the file; else a truncation that was asked for.
+    /// True if this open completes the grant; false if a truncation is still to come.
     pub(super) is_whole: bool,
     /// The decision changes nothing, so the answer may be given at the same moment.
     pub(super) is_last: bool,
@@ -128,8 +127,8 @@ impl Pending {
         self.changes
     }
 
-    /// Does its end need no look at the tables, because nothing was committed since what is granted was
-    /// decided? `moment` is [`World::moment`], read after the grant.
+    /// Ends the request without another step if nothing was committed since the decision. `moment` is
+    /// [`World::moment`], read after the grant.
     pub fn finish_if_unchanged(&mut self, moment: u64) -> Option<Finish> {
         match &self.stage {
             Stage::Open(open) if open.moment == moment && open.is_whole && open.is_last => {}
