@@ -59,7 +59,7 @@ pub fn check(batch: &[Change]) -> Result<(), BatchFault> {
 }
 
 /// Asserts, in builds with debug assertions, that a batch is what [`check`] asks for. Not for a batch of another
-/// bridge or from a disk: there a fault is an error.
+/// bridge or from a disk: the transaction layer refuses such a one with [`check`].
 #[track_caller]
 pub fn assert_well_formed(batch: &[Change]) {
     if cfg!(debug_assertions)

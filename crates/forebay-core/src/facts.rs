@@ -147,6 +147,27 @@ pub struct LowerPage {
 }
 
 impl LowerPage {
+    /// Asserts, in builds with debug assertions, that the page is sorted, begins after its bound, and is no longer
+    /// than [`LOWER_PAGE_ENTRIES`]. A PFS may list a name twice.
+    #[track_caller]
+    pub(crate) fn assert_well_formed(&self) {
+        debug_assert!(
+            self.entries.is_sorted_by(|a, b| a.name <= b.name),
+            "a page of the PFS is sorted by name"
+        );
+        debug_assert!(
+            self.entries
+                .first()
+                .is_none_or(|first| self.after.as_ref().is_none_or(|after| first.name > *after)),
+            "a page of the PFS begins after its bound"
+        );
+        debug_assert!(
+            self.entries.len() <= LOWER_PAGE_ENTRIES,
+            "a page of the PFS with {} entries",
+            self.entries.len()
+        );
+    }
+
     /// Does the page know what comes next after `after`?
     pub fn covers(&self, after: Option<&[u8]>) -> bool {
         let begins = match (&self.after, after) {

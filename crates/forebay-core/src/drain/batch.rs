@@ -10,7 +10,7 @@ use super::facts::Facts;
 use super::moves::{STRANGER, is_dir};
 use super::rules::{Update, commit_of, is_ours, obstacle, stamp};
 use super::sheet::{Reason, Sheet};
-use super::strand::Strand;
+use super::strand::{Strand, with_outcomes};
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::path::TreePath;
@@ -176,7 +176,7 @@ impl Batch {
     }
 
     fn copied(&mut self, copies: Vec<Work<Copied>>, sheet: &mut Sheet) {
-        for (mut task, copied) in std::mem::take(&mut self.tasks).into_iter().zip(copies) {
+        for (mut task, copied) in with_outcomes(std::mem::take(&mut self.tasks), copies) {
             match copied {
                 Ok(Copied::Whole(attr)) => self.copies.push(Candidate { task, attr }),
                 Ok(Copied::Short) => changed(task, sheet),
@@ -193,9 +193,7 @@ impl Batch {
 
     /// What failed leaves the batch.
     fn keep(&mut self, each: Vec<Work<()>>, sheet: &mut Sheet) {
-        let copies = std::mem::take(&mut self.copies);
-        assert_eq!(copies.len(), each.len(), "one outcome for each copy");
-        for (candidate, did) in copies.into_iter().zip(each) {
+        for (candidate, did) in with_outcomes(std::mem::take(&mut self.copies), each) {
             match did {
                 Ok(()) => self.copies.push(candidate),
                 Err(trouble) => candidate.task.give_up(&Reason::Refused(trouble), sheet),
@@ -261,7 +259,7 @@ impl Batch {
     }
 
     fn examined(&mut self, attrs: Vec<Work<Attr>>, planted: Option<Mutation>) {
-        for ((candidate, fate), attr) in good(&mut self.few).zip(attrs) {
+        for ((candidate, fate), attr) in with_outcomes(good(&mut self.few), attrs) {
             match attr {
                 Ok(attr) if stamp(&attr) == stamp(&candidate.attr) => {}
                 Ok(now) if Mutation::PublishesWhatHasChanged.is(planted) => candidate.attr = now,
@@ -274,6 +272,8 @@ impl Batch {
 
     /// Somebody else may have put something of their own on the PFS meanwhile: the rename would destroy it.
     fn looked(&mut self, seen: Vec<Work<Option<Attr>>>, planted: Option<Mutation>) {
+        let names = good(&mut self.few).map(|(candidate, _)| candidate.task.ready.len());
+        assert_eq!(names.sum::<usize>(), seen.len(), "one look for each name");
         let mut seen = seen.into_iter();
         for (candidate, fate) in good(&mut self.few) {
             for ((path, record), found) in candidate.task.ready.iter().zip(seen.by_ref()) {
@@ -295,7 +295,7 @@ impl Batch {
     }
 
     fn named(&mut self, each: Vec<Work<()>>, sheet: &mut Sheet) {
-        for ((candidate, fate), did) in good(&mut self.few).zip(each) {
+        for ((candidate, fate), did) in with_outcomes(good(&mut self.few), each) {
             for (path, _) in &candidate.task.ready {
                 sheet.note_unsynced(path);
             }
@@ -316,7 +316,7 @@ impl Batch {
 
     /// A new label changes the inode, and so what counts as clean.
     fn examined_again(&mut self, attrs: Vec<Work<Attr>>) {
-        for ((candidate, fate), attr) in good(&mut self.few).zip(attrs) {
+        for ((candidate, fate), attr) in with_outcomes(good(&mut self.few), attrs) {
             let before = &mut candidate.attr;
             let of_contents = |a: &Attr| (a.size, a.mtime, a.mode, a.uid, a.gid);
             match attr {

@@ -7,7 +7,7 @@ use super::facts::Facts;
 use super::names::copy_path;
 use super::rules::{has_contents, is_dirty, is_still_there, obstacle};
 use super::sheet::{Reason, Sheet};
-use super::strand::Strand;
+use super::strand::{Strand, with_outcomes};
 use crate::bridge::ReadSet;
 use crate::facts::{Attr, Outcome};
 use crate::path::TreePath;
@@ -32,9 +32,12 @@ impl Task {
     }
 
     pub(super) fn temporary(&self) -> Temporary {
+        let Some((name, _)) = self.ready.first() else {
+            panic!("a task of {} that has no name is copied", self.oid());
+        };
         Temporary {
             oid: self.oid(),
-            path: copy_path(&self.ready[0].0, self.oid()),
+            path: copy_path(name, self.oid()),
         }
     }
 
@@ -105,7 +108,7 @@ impl Survey {
 
     fn sort(&mut self, attrs: &[Work<Attr>], facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<()> {
         let (mut clean, mut tasks, mut blocked, mut refused) = (vec![], vec![], vec![], vec![]);
-        for ((path, record), attr) in self.entries.iter().zip(attrs) {
+        for ((path, record), attr) in with_outcomes(&self.entries, attrs) {
             let attr = match attr {
                 Ok(attr) => attr,
                 Err(trouble) => {
@@ -153,6 +156,8 @@ impl Survey {
 
     /// What is clean, and still there.
     fn looked(&mut self, seen: Vec<Work<Option<Attr>>>, sheet: &mut Sheet) {
+        let names = self.clean.iter().map(|(task, _)| task.ready.len());
+        assert_eq!(names.sum::<usize>(), seen.len(), "one look for each name");
         let mut seen = seen.into_iter();
         for (task, attr) in std::mem::take(&mut self.clean) {
             let mut is_there = true;

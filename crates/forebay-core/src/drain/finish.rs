@@ -4,7 +4,7 @@ use super::act::{Act, Got, Trouble, Verdict, Work};
 use super::facts::Facts;
 use super::rules::{Update, commit_of, is_dirty, stamp, unsettled};
 use super::sheet::Sheet;
-use super::strand::Strand;
+use super::strand::{Strand, with_outcomes};
 use crate::bridge::ReadSet;
 use crate::facts::{Attr, Outcome};
 use crate::path::TreePath;
@@ -56,7 +56,7 @@ impl Dress {
 
     fn examined(&mut self, attrs: Vec<Work<Attr>>) {
         let entries = std::mem::take(&mut self.entries);
-        for (entry, attr) in entries.into_iter().zip(attrs) {
+        for (entry, attr) in with_outcomes(entries, attrs) {
             // One that can't be had is dirty, and will be left.
             if let Ok(attr) = attr {
                 self.entries.push(entry);
@@ -68,7 +68,8 @@ impl Dress {
     fn looked(&mut self, seen: Vec<Work<Option<Attr>>>) {
         let entries = std::mem::take(&mut self.entries).into_iter();
         let attrs = std::mem::take(&mut self.attrs);
-        for (((path, record), attr), found) in entries.zip(attrs).zip(seen) {
+        assert_eq!(entries.len(), attrs.len(), "entries with their attributes");
+        for (((path, record), attr), found) in with_outcomes(entries.zip(attrs), seen) {
             self.wearers.push_back(Wearer {
                 path,
                 record,
@@ -191,7 +192,7 @@ impl Strand for SyncDirs {
         let Got::Each(each) = got else {
             unreachable!("{got:?} answers nothing that was asked");
         };
-        for (dir, did) in std::mem::take(&mut self.under_way).iter().zip(each) {
+        for (dir, did) in with_outcomes(&std::mem::take(&mut self.under_way), each) {
             match did {
                 Ok(()) => {}
                 // Gone meanwhile, or of a file system that does not sync directories.
@@ -231,7 +232,7 @@ impl Strand for List {
         let Got::Attrs(attrs) = got else {
             unreachable!("{got:?} answers nothing that was asked");
         };
-        for ((path, record), attr) in self.entries.iter().zip(attrs) {
+        for ((path, record), attr) in with_outcomes(&self.entries, attrs) {
             let attr = attr.ok();
             if is_dirty(path, record, attr.as_ref()) {
                 sheet.is_left(path, attr.map_or(0, |attr| attr.size));

@@ -26,7 +26,7 @@ use super::contents::all_names;
 use super::facts::Facts;
 use super::rules::{OURS, Update, commit_of, has_contents, is_dirty, is_natural, read, unsettled};
 use super::sheet::Sheet;
-use super::strand::Strand;
+use super::strand::{Strand, with_outcomes};
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::path::TreePath;
@@ -132,7 +132,7 @@ impl Release {
     ) -> Outcome<Vec<Candidate>> {
         let mut candidates = Vec::new();
         let mut going = BTreeSet::new();
-        for ((path, before), attr) in self.entries.iter().zip(attrs) {
+        for ((path, before), attr) in with_outcomes(&self.entries, attrs) {
             let now = read(facts, path, reads)?;
             let attr = attr.as_ref().ok();
             let Some(record) = now.filter(|r| r.transit.is_none()) else {
@@ -252,7 +252,7 @@ impl Release {
     }
 
     fn probed(&mut self, users: Vec<Work<Use>>) {
-        for (candidate, by) in self.going().zip(users) {
+        for (candidate, by) in with_outcomes(self.going(), users) {
             candidate.keep = match by {
                 Ok(Use::Free(attr)) => {
                     let mut names = candidate.names.iter();
@@ -268,7 +268,7 @@ impl Release {
     }
 
     fn examined_again(&mut self, busy: &[ObjectId], attrs: Vec<Work<Attr>>) {
-        for (candidate, attr) in self.going().zip(attrs) {
+        for (candidate, attr) in with_outcomes(self.going(), attrs) {
             let (path, record) = &candidate.names[0];
             candidate.keep = if busy.contains(&record.object.oid) {
                 Some(Keep::Entered)

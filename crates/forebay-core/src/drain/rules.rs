@@ -3,6 +3,7 @@
 use super::act::Commit;
 use super::facts::Facts;
 use super::names::waiting_path;
+use crate::batch;
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::ops::Effect;
@@ -301,6 +302,7 @@ pub(super) fn commit_of(
             continue;
         };
         record.version = facts.next_version();
+        assert_ne!(record.version, before.version, "a put has a new version");
         let of_label = |r: &PathRecord| (r.kind, r.origin.clone(), r.hides.clone());
         if of_label(&record) != of_label(&before) {
             puts.push(Change::Relabel(object));
@@ -314,6 +316,7 @@ pub(super) fn commit_of(
         effects.push(Effect::Relabel(object, path));
     }
     deletes.append(&mut puts);
+    batch::assert_well_formed(&deletes);
     let commit = Commit {
         reads,
         batch: deletes,

@@ -16,6 +16,23 @@ pub(super) trait Strand: Send {
     fn next(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<Option<Act>>;
 }
 
+/// Each thing of an act with its outcome.
+///
+/// # Panics
+/// The iterator, if the driver has told fewer outcomes or more.
+pub(super) fn with_outcomes<T, O>(
+    things: impl IntoIterator<Item = T>,
+    outcomes: impl IntoIterator<Item = O>,
+) -> impl Iterator<Item = (T, O)> {
+    let (mut things, mut outcomes) = (things.into_iter(), outcomes.into_iter());
+    std::iter::from_fn(move || match (things.next(), outcomes.next()) {
+        (Some(thing), Some(outcome)) => Some((thing, outcome)),
+        (None, None) => None,
+        (Some(_), None) => panic!("an act with fewer outcomes than things"),
+        (None, Some(_)) => panic!("an act with more outcomes than things"),
+    })
+}
+
 /// One act, of which nothing follows.
 pub(super) struct Once(Option<Act>, Act);
 

@@ -100,6 +100,7 @@ impl Known {
     }
 
     pub(super) fn put_list(&mut self, path: TreePath, page: Arc<LowerPage>) {
+        page.assert_well_formed();
         self.lists.entry(path).or_default().push(page);
     }
 
