@@ -46,7 +46,7 @@ impl Bridge {
                     let home = self.membership.home(path);
                     parts.entry(home).or_default().changes.push(change);
                 }
-                Change::Doom { object, .. } => {
+                Change::Doom(object) => {
                     let (owner, key) = (object.oid.bridge(), owned_key(*object));
                     at_owner(&mut parts, owner, change);
                     at_owner(&mut parts, owner, clear(key));

@@ -202,12 +202,6 @@ impl Bridge {
         }
     }
 
-    /// Plants a bug, see [`Mutation`].
-    #[doc(hidden)]
-    pub fn plant(&mut self, mutation: Option<Mutation>) {
-        self.mutation = mutation;
-    }
-
     /// The members of the namespace.
     pub fn membership(&self) -> &Membership {
         &self.membership

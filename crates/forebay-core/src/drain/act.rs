@@ -5,7 +5,7 @@ use crate::facts::{Attr, Need};
 use crate::ops::Effect;
 use crate::path::TreePath;
 use crate::record::{Kind, ObjectId, ObjectName};
-use crate::table::Change;
+use crate::table::{Change, TableError, Tables};
 
 /// The number of an act that is under way.
 pub type Ticket = u64;
@@ -38,6 +38,20 @@ pub struct Commit {
 }
 
 impl Commit {
+    /// True if every record that it relies on is still the one that was read. With one bridge that is all that has to
+    /// be checked.
+    ///
+    /// # Errors
+    /// The tables failed.
+    pub fn still_holds(&self, tables: &dyn Tables) -> Result<bool, TableError> {
+        for (path, seen) in &self.reads.records {
+            if tables.get(path)?.map(|r| r.version) != seen.version {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// True if requests must look at the PFS anew: the commit removes a record, or turns one into [`Kind::Moved`].
     pub fn uncovers(&self) -> bool {
         self.batch.iter().any(|change| match change {

@@ -8,7 +8,7 @@ use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::ops::Effect;
 use crate::path::TreePath;
-use crate::record::{Kind, ObjectName, PathRecord, Stamp, Token, Transit};
+use crate::record::{Kind, ObjectName, PathRecord, Stamp, Transit};
 use crate::speakers::{Speaker, Word};
 use crate::table::Change;
 
@@ -296,8 +296,7 @@ pub(super) fn commit_of(
         let object = before.object;
         let Some(mut record) = after else {
             deletes.push(Change::Delete { path, object });
-            let token = Token::default();
-            puts.push(Change::Doom { object, token });
+            puts.push(Change::Doom(object));
             effects.push(Effect::Remove(object));
             continue;
         };

@@ -90,7 +90,7 @@ impl Context<'_> {
     /// Takes the record at `found` out of the tables, with its object; nothing to do if there is none.
     pub(super) fn drop_record(&self, found: &Found, plan: &mut Plan) {
         if let Some(r) = &found.record {
-            plan.delete(&found.path, r, self.request.token);
+            plan.delete(&found.path, r);
         }
     }
 
@@ -177,17 +177,12 @@ impl Plan {
     }
 
     /// The record goes and its backing object with it.
-    pub(super) fn delete(
-        &mut self,
-        path: &TreePath,
-        record: &PathRecord,
-        token: crate::record::Token,
-    ) {
+    pub(super) fn delete(&mut self, path: &TreePath, record: &PathRecord) {
         let object = record.object;
         self.forget(path, object);
         // The thing may wait on the PFS under its waiting name. The note tells the drain to remove it.
         self.puts.extend(abandon(record));
-        self.puts.push(Change::Doom { object, token });
+        self.puts.push(Change::Doom(object));
         self.effects.push(Effect::Remove(object));
     }
 

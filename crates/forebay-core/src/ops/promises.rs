@@ -43,7 +43,7 @@ fn assert_marked(decision: &Decision) {
             Effect::Remove(object) => decision
                 .batch
                 .iter()
-                .any(|c| matches!(c, Change::Doom { object: o, .. } if o == object)),
+                .any(|c| matches!(c, Change::Doom(o) if o == object)),
             Effect::Relabel(object, _) => decision.batch.contains(&Change::Relabel(*object)),
             Effect::Touch(_) => true,
         };

@@ -9,6 +9,7 @@ use crate::facts::{Fresh, NewKind};
 use crate::ops::Op;
 use crate::path::TreePath;
 use crate::record::{ObjectName, PathRecord};
+use crate::table::Change;
 
 impl Pending {
     /// The effect that was under way; the next step may come unless the outcome says otherwise.
@@ -62,6 +63,11 @@ impl Pending {
     pub fn has_turn(&mut self, path: TreePath) {
         self.has_waited();
         self.turn = Some(path);
+    }
+
+    /// The mark that [`super::Effect::Announce`] asks for.
+    pub fn announcement(link: ObjectName) -> Change {
+        Change::Doom(link)
     }
 
     /// It is committed that a link of this name may be made.

@@ -464,7 +464,7 @@ impl Node {
                 Change::Put { record, .. } => {
                     self.note_made(record, env);
                 }
-                Change::Doom { object, .. } => self.unlink(*object, env),
+                Change::Doom(object) => self.unlink(*object, env),
                 Change::Relabel(object) => self.relabel(*object),
                 _ => {}
             }

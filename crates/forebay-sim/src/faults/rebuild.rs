@@ -28,7 +28,7 @@ impl Node {
             && self.labels.is_empty()
             && self.disk.is_idle()
             && marks.relabel.is_empty()
-            && marks.doomed.iter().all(|(object, _)| spare(object))
+            && marks.doomed.iter().all(spare)
             && self.speakers.in_transit(None, 1).is_empty()
     }
 

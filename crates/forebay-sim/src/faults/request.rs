@@ -112,10 +112,7 @@ impl Node {
                 Effect::Announce { of } => {
                     let link = self.new_link(of);
                     if !Mutation::LinksAreNotAnnounced.is(self.mutation) {
-                        self.apply(&[Change::Doom {
-                            object: link,
-                            token: Token::default(),
-                        }]);
+                        self.apply(&[Pending::announcement(link)]);
                     }
                     pending.announced(link);
                 }
