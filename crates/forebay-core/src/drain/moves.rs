@@ -6,10 +6,10 @@
 
 use super::act::{Act, Got, Trouble, Verdict, Work};
 use super::facts::Facts;
-use super::names::{discarded_name, waiting_path};
+use super::names::waiting_path;
 use super::rules::{
     OURS, Update, all_speakers, commit_of, has_to_leave, holds_something_moved, is_carried,
-    is_replaced, obstacle, read, relocated,
+    is_replaced, obstacle, read, relocated, removal,
 };
 use super::sheet::{Reason, Sheet};
 use super::strand::Strand;
@@ -321,14 +321,7 @@ impl Move {
             !target.is_root(),
             "the root of the PFS is hidden by nothing"
         );
-        if is_dir(attr) {
-            Act::Discard {
-                path: target,
-                aside: TreePath::root().join(&discarded_name(record.object.oid)),
-            }
-        } else {
-            Act::Remove(target)
-        }
+        removal(target, record.object.oid, attr)
     }
 
     fn finish(&mut self, did: Work<()>) {

@@ -1,14 +1,15 @@
 //! What a record means for the drain: what is dirty, what may be put where, whose the thing on the PFS is.
 
-use super::act::Commit;
+use super::act::{Act, Commit};
 use super::facts::Facts;
-use super::names::waiting_path;
+use super::moves::is_dir;
+use super::names::{discarded_name, waiting_path};
 use crate::batch;
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::ops::Effect;
 use crate::path::TreePath;
-use crate::record::{Kind, ObjectName, PathRecord, Stamp, Transit};
+use crate::record::{Kind, ObjectId, ObjectName, PathRecord, Stamp, Transit};
 use crate::speakers::{Speaker, Word};
 use crate::table::Change;
 
@@ -246,6 +247,17 @@ pub(super) fn is_carried(
             return Ok(carried);
         }
         at = at.parent();
+    }
+}
+
+/// The act that takes what is at `path` away from the PFS. `oid` is the object on whose behalf it goes: it names a
+/// directory that can't go at once.
+pub(super) fn removal(path: TreePath, oid: ObjectId, attr: &Attr) -> Act {
+    if is_dir(attr) {
+        let aside = TreePath::root().join(&discarded_name(oid));
+        Act::Discard { path, aside }
+    } else {
+        Act::Remove(path)
     }
 }
 
