@@ -81,7 +81,7 @@ impl Bridge {
         set(txn_key(OUTCOME, txn), vec![u8::from(committed)])
     }
 
-    /// What comes of a transaction whose coordinator has closed it is noise.
+    /// True if the coordinator has closed the transaction: late messages about it are ignored.
     fn is_over(&self, txn: TxnId) -> bool {
         self.peers
             .get(&txn.coordinator)

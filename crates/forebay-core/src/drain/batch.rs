@@ -20,7 +20,7 @@ use crate::record::{ObjectId, ObjectName, PathRecord, Transit};
 pub const BATCH_BYTES: u64 = 32 << 20;
 /// See [`BATCH_BYTES`].
 pub const BATCH_OBJECTS: usize = 256;
-/// Objects that get their names between two commits: whoever wants to change one of them waits for all.
+/// Objects that get their names between two commits: a request that changes one of them waits for all.
 pub const PUBLISHED_AT_ONCE: usize = 32;
 /// A file that changes while it is copied gets one more chance.
 pub const TRIES: u32 = 2;
@@ -128,7 +128,7 @@ impl Batch {
         })
     }
 
-    /// Tasks that have changed are taken up as they are now.
+    /// Reads the records of tasks again that changed while they were copied.
     fn refresh(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<()> {
         let mut fresh = Vec::with_capacity(self.tasks.len());
         for task in &self.tasks {
@@ -270,7 +270,7 @@ impl Batch {
         self.state = State::Look;
     }
 
-    /// Somebody else may have put something of their own on the PFS meanwhile: the rename would destroy it.
+    /// Holds back what would replace a stranger's file: one may have appeared on the PFS since.
     fn looked(&mut self, seen: Vec<Work<Option<Attr>>>, planted: Option<Mutation>) {
         let names = good(&mut self.few).map(|(candidate, _)| candidate.task.ready.len());
         assert_eq!(names.sum::<usize>(), seen.len(), "one look for each name");
@@ -502,7 +502,7 @@ impl Strand for Batch {
             // Nothing else can change this, so the store refused; try again.
             (State::Finishing, Got::Verdict(Verdict::Conflict)) => self.state = State::Finish,
             (State::Forgetting, Got::Done) => {
-                // Only now: another batch may take them at once, and an object has one copy at a time.
+                // Not earlier: another batch may take them at once, and an object has one copy at a time.
                 for task in std::mem::take(&mut self.stale) {
                     changed(task, sheet);
                 }

@@ -140,7 +140,7 @@ impl Survey {
                 tasks.push(task);
             }
         }
-        // From here on there is no fact that could be missing.
+        // Nothing below asks for a fact, so it happens once.
         for (path, trouble) in refused {
             sheet.refuse(path, 0, trouble);
         }

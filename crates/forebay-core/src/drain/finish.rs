@@ -57,7 +57,7 @@ impl Dress {
     fn examined(&mut self, attrs: Vec<Work<Attr>>) {
         let entries = std::mem::take(&mut self.entries);
         for (entry, attr) in with_outcomes(entries, attrs) {
-            // One that can't be had is dirty, and will be left.
+            // A directory whose attributes can't be read is dirty, and is listed as left.
             if let Ok(attr) = attr {
                 self.entries.push(entry);
                 self.attrs.push(attr);
@@ -81,7 +81,7 @@ impl Dress {
 }
 
 impl Wearer {
-    /// Has it its attributes already? Every entry that came or went has changed its times.
+    /// True if the PFS already shows its attributes. Every entry that came or went has changed its times.
     fn is_dressed(&self) -> bool {
         let shown = |attr: &Attr| (attr.mode & 0o7777, attr.mtime);
         self.record.drained == Some(stamp(&self.attr))
@@ -108,7 +108,7 @@ impl Strand for Dress {
                 sheet.refuse(&wearer.path, 0, trouble);
                 self.state = DressState::Next;
             }
-            // If its record has changed it is left as it is: it is dirty then.
+            // A directory whose record has changed is dirty, and is listed as left.
             (DressState::Committing, Got::Verdict(Verdict::Committed | Verdict::Conflict)) => {
                 self.state = DressState::Next;
             }

@@ -96,7 +96,7 @@ impl Strand for Orphan {
         let waits = waiting_path(self.oid);
         Ok(match &self.state {
             State::Begin => {
-                // What was renamed out of it leaves it in this pass; then its turn comes with the next one.
+                // Things renamed out of it leave it in this pass. The next pass removes it.
                 if holds_something_moved(facts, &waits)? {
                     return Ok(None);
                 }

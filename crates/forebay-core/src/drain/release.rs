@@ -33,9 +33,9 @@ use crate::path::TreePath;
 use crate::record::{Kind, ObjectId, ObjectName, PathRecord, Transit};
 use std::collections::BTreeSet;
 
-/// Records that are released between two commits: whoever wants one of them waits for all.
+/// Records that are released between two commits: a request for one of them waits for all.
 pub const RELEASED_AT_ONCE: usize = 32;
-/// As often a file is looked at that only the bridge itself has open, with a pause between two times.
+/// Looks at a file that only the bridge itself has open, with a pause between two of them; then the file is kept.
 pub(super) const PASSING_TRIES: u32 = 25;
 /// Conflicts that one slice survives before what is in it is kept.
 const TRIES: u32 = 100;

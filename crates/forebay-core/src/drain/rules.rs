@@ -56,7 +56,7 @@ pub(super) fn is_ours(path: &TreePath, record: &PathRecord) -> bool {
     record.hides.as_ref() == Some(path) || record.drained.is_some()
 }
 
-/// Has it contents of its own?
+/// True for kinds with contents of their own.
 pub(super) fn has_contents(record: &PathRecord) -> bool {
     matches!(record.kind, Kind::File | Kind::Symlink | Kind::Special)
 }
@@ -199,7 +199,7 @@ pub(super) fn has_to_leave(
     Ok((!in_place).then(|| (from.clone(), to)))
 }
 
-/// All who speak of this path of the PFS or of something below it.
+/// All records that speak of this path of the PFS or of something below it.
 pub(super) fn all_speakers(facts: &dyn Facts, lower: &TreePath) -> Outcome<Vec<Speaker>> {
     let mut all: Vec<Speaker> = Vec::new();
     loop {
@@ -212,7 +212,7 @@ pub(super) fn all_speakers(facts: &dyn Facts, lower: &TreePath) -> Outcome<Vec<S
     }
 }
 
-/// Is something that the view still shows at or below this PFS path?
+/// True if something renamed still lies at or below this PFS path: the buffer shows it elsewhere.
 pub(super) fn holds_something_moved(facts: &dyn Facts, lower: &TreePath) -> Outcome<bool> {
     let mut before: Option<TreePath> = None;
     loop {
@@ -227,8 +227,8 @@ pub(super) fn holds_something_moved(facts: &dyn Facts, lower: &TreePath) -> Outc
     }
 }
 
-/// Is a directory that holds this PFS path being carried from one place to another there? Then the path
-/// means something else in a moment. Notes that a commit relies on it that it is not.
+/// True if a directory above this PFS path is being moved there, so that the path soon means something else. Adds to
+/// `reads` that a commit relies on none being moved.
 pub(super) fn is_carried(
     facts: &dyn Facts,
     lower: &TreePath,

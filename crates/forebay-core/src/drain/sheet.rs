@@ -8,9 +8,9 @@ use crate::path::TreePath;
 use crate::record::ObjectId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// As many things that are left are kept with their reasons; all are counted.
+/// Most things in [`DrainReport::left`]; all are counted.
 pub const MOST_LEFT: usize = 1 << 16;
-/// As many directories of the PFS wait to be synced; then they are.
+/// Most directories of the PFS that wait to be synced.
 pub(super) const MOST_UNSYNCED: usize = 1024;
 
 /// What a pass is asked to do.
@@ -174,7 +174,7 @@ impl Sheet {
         }
     }
 
-    /// All that is dirty has been counted: what failed and is not dirty any more is not left.
+    /// Ends the list. A failure that was not listed has disappeared since.
     pub(super) fn close_list(&mut self) {
         self.failed.clear();
         for (_, left) in std::mem::take(&mut self.unsyncable) {

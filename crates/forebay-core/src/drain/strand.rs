@@ -8,11 +8,11 @@ use crate::path::TreePath;
 
 /// One piece of work. It has at most one act under way.
 pub(super) trait Strand: Send {
-    /// The act that was asked for last has come to this. No facts here: what is to be read is read in
-    /// [`Strand::next`], which may have to be asked again.
+    /// Takes the outcome of the last act. It has no facts: [`Strand::next`] reads them, because it can stop for one
+    /// and be called again.
     fn take(&mut self, got: Got, sheet: &mut Sheet);
 
-    /// The next act; `None` at the end. Must be good to be called again if it stops for a fact.
+    /// The next act; `None` at the end. If it stops for a fact, it is called again and must then give the same act.
     fn next(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<Option<Act>>;
 }
 

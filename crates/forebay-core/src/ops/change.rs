@@ -117,7 +117,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Is a directory without visible entries? ENOTEMPTY if not. Gives the invisible records below it.
+    /// ENOTEMPTY if the directory has visible entries; otherwise the invisible records below it.
     pub(super) fn check_empty(&self, found: &Found) -> Outcome<Vec<(TreePath, PathRecord)>> {
         let below = self.facts.subtree(&found.path)?;
         if below.iter().any(|(_, r)| r.is_visible()) {

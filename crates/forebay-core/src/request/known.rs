@@ -32,8 +32,8 @@ pub struct Known {
     lists: BTreeMap<TreePath, Vec<Arc<LowerPage>>>,
     /// Files that somebody was found to have open.
     held: BTreeSet<TreePath>,
-    /// Of backing objects. A request is judged by one look at each: its steps follow each other
-    /// within microseconds, and a look is a system call.
+    /// Attributes of backing objects. A request looks at each once: its steps follow each other within microseconds,
+    /// and a look is a system call.
     objects: RefCell<Vec<(ObjectName, Attr)>>,
     records: BTreeMap<TreePath, Option<PathRecord>>,
     children: ChildrenPages,

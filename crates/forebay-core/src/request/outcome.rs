@@ -131,8 +131,8 @@ impl Pending {
         };
         match outcome {
             Ok(()) if opening.is_whole && opening.is_last && self.truncates() => {
-                // It was certain that this is the file before it was truncated; whatever comes now comes
-                // after that.
+                // The file was known to be the right one before it was truncated. Later changes come after this
+                // request.
                 self.stage = Stage::Over(Ok(opening.answer));
             }
             Ok(()) => self.stage = Stage::Open(opening),

@@ -332,7 +332,7 @@ impl Pending {
     }
 
     fn needs(&mut self, need: Need) -> Effect {
-        // Nobody asks for a new object who does not want to put its record into the tables.
+        // A new object is asked for only to put its record into the tables.
         self.changes |= matches!(need, Need::Object(_));
         self.stage = Stage::Waiting;
         match need {
