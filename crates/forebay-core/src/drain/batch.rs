@@ -1,6 +1,6 @@
 //! Copies on their way to their names.
 //!
-//! A [`Batch`] copies, syncs and verifies some objects under temporary names, and then publishes them,
+//! A [`CopyBatch`] copies, syncs and verifies some objects under temporary names, and then publishes them,
 //! [`PUBLISHED_AT_ONCE`] at a time: marked, looked at once more, named, committed. At no moment is there half
 //! a file under its name.
 
@@ -23,7 +23,7 @@ pub const BATCH_OBJECTS: usize = 256;
 /// Objects that get their names between two commits: a request that changes one of them waits for all.
 pub const PUBLISHED_AT_ONCE: usize = 32;
 /// A file that changes while it is copied gets one more chance.
-pub const TRIES: u32 = 2;
+pub const COPY_TRIES: u32 = 2;
 
 /// A task with its copy, and the attributes of the object before it was copied.
 struct Candidate {
@@ -71,7 +71,7 @@ enum State {
 }
 
 /// Copies some objects and gives the copies their names.
-pub(super) struct Batch {
+pub(super) struct CopyBatch {
     tasks: Vec<Task>,
     after_a_pause: bool,
     state: State,
@@ -87,7 +87,7 @@ pub(super) struct Batch {
     marked: Vec<(TreePath, PathRecord)>,
 }
 
-impl Batch {
+impl CopyBatch {
     /// Takes tasks from the front: one large file, or small ones up to the size of a batch. Files that
     /// were in use a moment ago wait for all others.
     pub(super) fn take_from(sheet: &mut Sheet) -> Option<Self> {
@@ -115,7 +115,7 @@ impl Batch {
         }
         sheet.tasks.extend(passed_over);
         sheet.batches += 1;
-        Some(Batch {
+        Some(CopyBatch {
             tasks,
             after_a_pause: waits,
             state: State::Begin,
@@ -150,7 +150,7 @@ impl Batch {
         let (tasks, gone): (Vec<_>, Vec<_>) =
             fresh.into_iter().partition(|task| !task.ready.is_empty());
         for _ in gone {
-            sheet.is_done();
+            sheet.count_done();
         }
         self.tasks = tasks;
         Ok(())
@@ -245,7 +245,7 @@ impl Batch {
     }
 
     /// The marks are there.
-    fn is_marked(&mut self) {
+    fn marks_committed(&mut self) {
         let mut marked = std::mem::take(&mut self.marked).into_iter();
         for (candidate, _) in good(&mut self.few) {
             for ready in &mut candidate.task.ready {
@@ -359,7 +359,7 @@ impl Batch {
             match fate {
                 Fate::Good => {
                     sheet.tally.files_drained += 1;
-                    sheet.is_done();
+                    sheet.count_done();
                 }
                 Fate::Stale => {
                     useless.push(task.temporary());
@@ -387,7 +387,7 @@ fn good(few: &mut [(Candidate, Fate)]) -> impl Iterator<Item = (&mut Candidate, 
 /// It changed while it was copied.
 fn changed(mut task: Task, sheet: &mut Sheet) {
     task.tries += 1;
-    if task.tries < TRIES {
+    if task.tries < COPY_TRIES {
         sheet.tally.bytes_total += task.bytes;
         sheet.tasks.push_back(task);
     } else {
@@ -395,7 +395,7 @@ fn changed(mut task: Task, sheet: &mut Sheet) {
     }
 }
 
-impl Batch {
+impl CopyBatch {
     /// The act for a state in which no fact is needed; the state after it.
     fn act(&mut self, sheet: &mut Sheet) -> Option<Act> {
         let good = || {
@@ -468,7 +468,7 @@ impl Batch {
     }
 }
 
-impl Strand for Batch {
+impl Strand for CopyBatch {
     fn take(&mut self, got: Got, sheet: &mut Sheet) {
         match (std::mem::replace(&mut self.state, State::End), got) {
             (State::Noting, Got::Verdict(Verdict::Committed)) => {
@@ -490,7 +490,7 @@ impl Strand for Batch {
                 self.keep(each, sheet);
                 self.state = State::Mark;
             }
-            (State::Marking, Got::Verdict(Verdict::Committed)) => self.is_marked(),
+            (State::Marking, Got::Verdict(Verdict::Committed)) => self.marks_committed(),
             (State::Marking, Got::Verdict(Verdict::Conflict)) => self.state = State::Mark,
             (State::Examining, Got::Attrs(attrs)) => self.examined(attrs, sheet.planted),
             (State::Looking, Got::Seen(seen)) => self.looked(seen, sheet.planted),

@@ -45,7 +45,7 @@ impl Task {
         for (path, _) in &self.ready {
             sheet.leave(path, self.bytes, reason.clone());
         }
-        sheet.is_done();
+        sheet.count_done();
     }
 }
 

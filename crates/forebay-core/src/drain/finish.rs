@@ -235,7 +235,7 @@ impl Strand for List {
         for ((path, record), attr) in with_outcomes(&self.entries, attrs) {
             let attr = attr.ok();
             if is_dirty(path, record, attr.as_ref()) {
-                sheet.is_left(path, attr.map_or(0, |attr| attr.size));
+                sheet.list_left(path, attr.map_or(0, |attr| attr.size));
             }
         }
     }

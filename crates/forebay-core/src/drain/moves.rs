@@ -20,7 +20,7 @@ use crate::record::{Kind, PathRecord, Transit};
 use crate::speakers::Word;
 
 /// Conflicts that one move survives before it is left for the next pass.
-const TRIES: u32 = 100;
+const MAX_CONFLICTS: u32 = 100;
 /// Why something is left that another thing on the PFS stands in the way of.
 pub(super) const STRANGER: &str =
     "something else has appeared there on the PFS; move it away, or rename one of the two";
@@ -569,7 +569,7 @@ impl Strand for Move {
 impl Move {
     fn count(&mut self, sheet: &mut Sheet) {
         self.tries += 1;
-        if self.tries > TRIES {
+        if self.tries > MAX_CONFLICTS {
             sheet.leave(&self.path, 0, Reason::Changing);
             self.state = State::End;
         }

@@ -38,11 +38,11 @@ pub const RELEASED_AT_ONCE: usize = 32;
 /// Looks at a file that only the bridge itself has open, with a pause between two of them; then the file is kept.
 pub(super) const PASSING_TRIES: u32 = 25;
 /// Conflicts that one slice survives before what is in it is kept.
-const TRIES: u32 = 100;
+const MAX_CONFLICTS: u32 = 100;
 
 /// Which walk it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Walk {
+pub(super) enum ReleaseWalk {
     /// Directories made in the buffer open.
     Dirs,
     /// Files, symbolic links and nodes go.
@@ -90,7 +90,7 @@ impl Candidate {
 
 /// Releases what can be released of a few records.
 pub(super) struct Release {
-    walk: Walk,
+    walk: ReleaseWalk,
     entries: Vec<(TreePath, PathRecord)>,
     candidates: Vec<Candidate>,
     marked: Vec<(TreePath, PathRecord)>,
@@ -99,7 +99,7 @@ pub(super) struct Release {
 }
 
 impl Release {
-    pub(super) fn new(walk: Walk, entries: Vec<(TreePath, PathRecord)>) -> Self {
+    pub(super) fn new(walk: ReleaseWalk, entries: Vec<(TreePath, PathRecord)>) -> Self {
         Release {
             walk,
             entries,
@@ -111,11 +111,11 @@ impl Release {
     }
 
     /// Does this walk have to do with the record?
-    pub(super) fn concerns(walk: Walk, path: &TreePath, record: &PathRecord) -> bool {
+    pub(super) fn concerns(walk: ReleaseWalk, path: &TreePath, record: &PathRecord) -> bool {
         match walk {
-            Walk::Dirs => record.kind == Kind::Dir,
-            Walk::Contents => has_contents(record),
-            Walk::Places => {
+            ReleaseWalk::Dirs => record.kind == Kind::Dir,
+            ReleaseWalk::Contents => has_contents(record),
+            ReleaseWalk::Places => {
                 record.kind == Kind::Moved
                     && record.origin.as_ref() == Some(path)
                     && record.hides.is_none()
@@ -144,15 +144,15 @@ impl Release {
             };
             candidate.keep = match self.walk {
                 _ if record.object != before.object => Some(Keep::Changed),
-                Walk::Dirs if unsettled(facts, &path.parent(), reads)?.is_some() => {
+                ReleaseWalk::Dirs if unsettled(facts, &path.parent(), reads)?.is_some() => {
                     Some(Keep::Changed)
                 }
-                Walk::Dirs => is_dirty(path, &record, attr).then_some(Keep::Changed),
-                Walk::Contents => match attr {
+                ReleaseWalk::Dirs => is_dirty(path, &record, attr).then_some(Keep::Changed),
+                ReleaseWalk::Contents => match attr {
                     Some(attr) => self.judge_names(&mut candidate, attr, facts, reads)?,
                     None => Some(Keep::Changed),
                 },
-                Walk::Places => {
+                ReleaseWalk::Places => {
                     let has_child = facts
                         .children(path, RELEASED_AT_ONCE + 1)?
                         .iter()
@@ -221,7 +221,7 @@ impl Release {
     }
 
     /// The marks are there.
-    fn is_marked(&mut self) {
+    fn marks_committed(&mut self) {
         let mut marked = std::mem::take(&mut self.marked).into_iter();
         for candidate in self.going() {
             for name in &mut candidate.names {
@@ -236,13 +236,13 @@ impl Release {
 
     fn probe(&mut self) -> Option<Act> {
         let (act, state) = match self.walk {
-            Walk::Dirs => (Act::ProbeDirs, State::Probing),
-            Walk::Contents => {
+            ReleaseWalk::Dirs => (Act::ProbeDirs, State::Probing),
+            ReleaseWalk::Contents => {
                 let objects = self.going().map(|c| c.object()).collect();
                 (Act::Probe(objects), State::Probing)
             }
             // Programs have the directory of the PFS open, which stays.
-            Walk::Places => {
+            ReleaseWalk::Places => {
                 self.state = State::Finish;
                 return None;
             }
@@ -291,7 +291,7 @@ impl Release {
                         transit: None,
                         ..before.clone()
                     }),
-                    (None, Walk::Dirs) => Some(opened(&path, &before)),
+                    (None, ReleaseWalk::Dirs) => Some(opened(&path, &before)),
                     (None, _) => None,
                 };
                 updates.push(Update {
@@ -310,7 +310,7 @@ impl Release {
         for candidate in std::mem::take(&mut self.candidates) {
             let (path, _) = &candidate.names[0];
             match candidate.keep {
-                None if self.walk == Walk::Dirs => {}
+                None if self.walk == ReleaseWalk::Dirs => {}
                 None => {
                     sheet.tally.released += candidate.names.len() as u64;
                     sheet.passing.remove(path);
@@ -357,7 +357,7 @@ impl Strand for Release {
     fn take(&mut self, got: Got, _sheet: &mut Sheet) {
         match (std::mem::replace(&mut self.state, State::End), got) {
             (State::Examining, Got::Attrs(attrs)) => self.state = State::Judge(attrs),
-            (State::Marking, Got::Verdict(Verdict::Committed)) => self.is_marked(),
+            (State::Marking, Got::Verdict(Verdict::Committed)) => self.marks_committed(),
             (State::Marking, Got::Verdict(Verdict::Conflict)) => {
                 self.tries += 1;
                 self.candidates.clear();
@@ -377,7 +377,7 @@ impl Strand for Release {
         loop {
             let act = match std::mem::replace(&mut self.state, State::End) {
                 State::Begin if self.entries.is_empty() => None,
-                State::Begin if self.tries > TRIES => {
+                State::Begin if self.tries > MAX_CONFLICTS => {
                     let (path, _) = &self.entries[0];
                     sheet.keep_because(|| format!("{path} has been changed again"));
                     None

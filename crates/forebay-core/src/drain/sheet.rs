@@ -153,7 +153,7 @@ impl Sheet {
     }
 
     /// This is dirty at the end of the pass.
-    pub(super) fn is_left(&mut self, path: &TreePath, bytes: u64) {
+    pub(super) fn list_left(&mut self, path: &TreePath, bytes: u64) {
         let unknown = match self.stopping {
             true => Reason::Stopped,
             false => Reason::Changing,
@@ -212,7 +212,7 @@ impl Sheet {
     }
 
     /// An object is drained or given up.
-    pub(super) fn is_done(&mut self) {
+    pub(super) fn count_done(&mut self) {
         self.tally.files_done += 1;
     }
 }

@@ -65,7 +65,7 @@ pub enum Failure {
     Redirect(Vec<u8>),
     /// The tables or the local disk failed: EIO, and the text for the log.
     Fault(String),
-    /// It has taken [`super::TURNS`] steps: EAGAIN.
+    /// It has taken [`super::MAX_STEPS`] steps: EAGAIN.
     GaveUp,
 }
 

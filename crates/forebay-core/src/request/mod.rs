@@ -33,5 +33,5 @@ pub use grant::{Form, GRANT_FLAGS, Granting, new_file_flags};
 pub use known::{Known, OthersBelow};
 pub use look::{Look, World};
 pub use parking::{MAX_PARKED, Parking};
-pub use pending::{LOST_RACES, Pending, TURNS};
+pub use pending::{MAX_LOST_RACES, MAX_STEPS, Pending};
 pub use turns::{Entered, Turns};

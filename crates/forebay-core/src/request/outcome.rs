@@ -3,7 +3,7 @@
 use super::effect::{Failure, Looked, PfsLook};
 use super::grant::Form;
 use super::known::OthersBelow;
-use super::pending::{Committing, LOST_RACES, Pending, Stage};
+use super::pending::{Committing, MAX_LOST_RACES, Pending, Stage};
 use crate::bridge::Verdict;
 use crate::facts::{Fresh, NewKind};
 use crate::ops::Op;
@@ -62,7 +62,7 @@ impl Pending {
     /// It has the turn to copy this file.
     pub fn has_turn(&mut self, path: TreePath) {
         self.has_waited();
-        self.turn = Some(path);
+        self.copy_turn = Some(path);
     }
 
     /// The mark that [`super::Effect::Announce`] asks for.
@@ -152,7 +152,7 @@ impl Pending {
         self.lost_races += 1;
         self.known.forget_attrs();
         self.known.forget_others();
-        if self.lost_races > LOST_RACES {
+        if self.lost_races > MAX_LOST_RACES {
             let text = "a record names a backing object that is not there".to_owned();
             self.stage = Stage::Over(Err(Failure::Fault(text)));
         }

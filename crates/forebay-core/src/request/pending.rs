@@ -12,9 +12,9 @@ use crate::record::ObjectName;
 use crate::table::Change;
 
 /// Most steps of one request; then EAGAIN. Each step but the last one obtained a fact, or lost a race.
-pub const TURNS: u32 = 10_000;
+pub const MAX_STEPS: u32 = 10_000;
 /// Most races with removals that one request loses; then EIO.
-pub const LOST_RACES: u32 = 100;
+pub const MAX_LOST_RACES: u32 = 100;
 
 /// What a request waits for.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub struct Pending {
     steps: u32,
     pub(super) lost_races: u32,
     times_written: bool,
-    pub(super) turn: Option<TreePath>,
+    pub(super) copy_turn: Option<TreePath>,
     /// When the last decision was made.
     moment: u64,
     pub(super) form: Form,
@@ -104,7 +104,7 @@ impl Pending {
             steps: 0,
             lost_races: 0,
             times_written: false,
-            turn: None,
+            copy_turn: None,
             moment: 0,
             form: Form::Descriptor,
             reopen: false,
@@ -140,11 +140,11 @@ impl Pending {
         Some(self.finish(Ok(open.answer)))
     }
 
-    /// What to do next. `turn`: the driver holds the turn to commit.
+    /// What to do next. `may_commit`: the driver holds the turn to commit.
     ///
     /// # Panics
     /// If an effect is still under way, or the request has been answered.
-    pub fn step(&mut self, settings: &Settings, world: &dyn World, turn: bool) -> Effect {
+    pub fn step(&mut self, settings: &Settings, world: &dyn World, may_commit: bool) -> Effect {
         match std::mem::replace(&mut self.stage, Stage::Ready) {
             Stage::Ready => {}
             open @ Stage::Open(_) => self.stage = open,
@@ -153,7 +153,7 @@ impl Pending {
             other => panic!("a request is stepped in {other:?}"),
         }
         self.steps += 1;
-        if self.steps > TURNS {
+        if self.steps > MAX_STEPS {
             return Effect::Finish(self.finish(Err(Failure::GaveUp)));
         }
         if std::mem::take(&mut self.pause) || world.is_undecided(self.request.token) {
@@ -165,7 +165,7 @@ impl Pending {
         let decided = ops::decide(&self.request, &self.caller.cred, settings, &look);
         if look.missed_an_object() {
             self.lost_race();
-            return self.step(settings, world, turn);
+            return self.step(settings, world, may_commit);
         }
         let several = look.rests_on_several();
         let reads = look.into_reads();
@@ -177,10 +177,10 @@ impl Pending {
             // If a second look sees the very same, then all of it was there at once.
             self.known.first_look = Some(reads);
             self.known.forget_others();
-            return self.step(settings, world, turn);
+            return self.step(settings, world, may_commit);
         }
         match decided {
-            Ok(decision) => self.decided(decision, reads, settings, world, turn),
+            Ok(decision) => self.decided(decision, reads, settings, world, may_commit),
             Err(Stop::Need(need)) => self.needs(need),
             Err(Stop::Errno(e)) => Effect::Finish(self.finish(Err(Failure::Errno(e)))),
             Err(Stop::Redirect(path)) => Effect::Finish(self.finish(Err(Failure::Redirect(path)))),
@@ -194,14 +194,14 @@ impl Pending {
         reads: ReadSet,
         settings: &Settings,
         world: &dyn World,
-        turn: bool,
+        may_commit: bool,
     ) -> Effect {
         let Decision {
             mut batch,
             effects,
             answer,
         } = decision;
-        if !batch.is_empty() && !turn {
+        if !batch.is_empty() && !may_commit {
             self.changes = true;
             return Effect::TakeTurn;
         }
@@ -355,10 +355,12 @@ impl Pending {
     fn make(&mut self, spec: NewObject) -> Effect {
         match &spec.what {
             // Whoever gets the turn to copy decides anew first: the file may be there already.
-            NewKind::Staged { lower, .. } if self.turn.as_ref() != Some(lower) => Effect::Enter {
-                path: lower.clone(),
-                leaves: self.turn.take(),
-            },
+            NewKind::Staged { lower, .. } if self.copy_turn.as_ref() != Some(lower) => {
+                Effect::Enter {
+                    path: lower.clone(),
+                    leaves: self.copy_turn.take(),
+                }
+            }
             NewKind::LinkTo(of) => {
                 let of = *of;
                 self.stage = Stage::Announcing(spec);
@@ -389,7 +391,7 @@ impl Pending {
             reopen: self.reopen,
             follow: std::mem::take(&mut self.follow),
             unused: self.fresh.drain(..).map(|(_, fresh)| fresh).collect(),
-            turn: self.turn.take(),
+            turn: self.copy_turn.take(),
         }
     }
 }
