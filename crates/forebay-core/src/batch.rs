@@ -59,7 +59,7 @@ pub fn check(batch: &[Change]) -> Result<(), BatchFault> {
 }
 
 /// Asserts, in builds with debug assertions, that a batch is what [`check`] asks for. Not for a batch of another
-/// bridge or from a disk: there a fault is an error.
+/// bridge or from a disk: the transaction layer refuses such a one with [`check`].
 #[track_caller]
 pub fn assert_well_formed(batch: &[Change]) {
     if cfg!(debug_assertions)
@@ -92,7 +92,7 @@ pub fn assert_page(page: &[(Vec<u8>, PathRecord)], after: Option<&[u8]>, limit: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{BridgeId, Kind, ObjectId, ObjectName, Token};
+    use crate::record::{BridgeId, Kind, ObjectId, ObjectName};
 
     fn path(text: &str) -> TreePath {
         TreePath::new(text.as_bytes()).unwrap()
@@ -131,10 +131,7 @@ mod tests {
 
     #[test]
     fn deletions_come_before_puts_and_no_path_comes_twice() {
-        let doom = Change::Doom {
-            object: object(1),
-            token: Token::default(),
-        };
+        let doom = Change::Doom(object(1));
         assert_eq!(check(&[delete("a"), put("a"), doom, put("b")]), Ok(()));
         for (batch, fault) in [
             (

@@ -80,10 +80,11 @@ pub(crate) fn put_changes(w: &mut Vec<u8>, changes: &[Change]) {
                 put_bytes(w, path.as_bytes());
                 put_object(w, *object);
             }
-            Change::Doom { object, token } => {
+            Change::Doom(object) => {
                 w.push(3);
                 put_object(w, *object);
-                put_token(w, *token);
+                // Earlier programs put a token here, and read one.
+                put_token(w, Token::default());
             }
             Change::Undoom(object) => {
                 w.push(4);
@@ -122,10 +123,11 @@ pub(crate) fn change(r: &mut Reader<'_>) -> Result<Change, BadRecord> {
             path: path(r)?,
             object: object(r)?,
         },
-        3 => Change::Doom {
-            object: object(r)?,
-            token: token(r)?,
-        },
+        3 => {
+            let object = object(r)?;
+            token(r)?;
+            Change::Doom(object)
+        }
         4 => Change::Undoom(object(r)?),
         5 => Change::Relabel(object(r)?),
         6 => Change::Relabeled(object(r)?),

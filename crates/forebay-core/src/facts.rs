@@ -147,6 +147,27 @@ pub struct LowerPage {
 }
 
 impl LowerPage {
+    /// Asserts, in builds with debug assertions, that the page is sorted, begins after its bound, and is no longer
+    /// than [`LOWER_PAGE_ENTRIES`]. A PFS may list a name twice.
+    #[track_caller]
+    pub(crate) fn assert_well_formed(&self) {
+        debug_assert!(
+            self.entries.is_sorted_by(|a, b| a.name <= b.name),
+            "a page of the PFS is sorted by name"
+        );
+        debug_assert!(
+            self.entries
+                .first()
+                .is_none_or(|first| self.after.as_ref().is_none_or(|after| first.name > *after)),
+            "a page of the PFS begins after its bound"
+        );
+        debug_assert!(
+            self.entries.len() <= LOWER_PAGE_ENTRIES,
+            "a page of the PFS with {} entries",
+            self.entries.len()
+        );
+    }
+
     /// Does the page know what comes next after `after`?
     pub fn covers(&self, after: Option<&[u8]>) -> bool {
         let begins = match (&self.after, after) {
@@ -251,8 +272,8 @@ pub trait Facts {
     fn lower_link(&self, path: &TreePath) -> Outcome<Vec<u8>>;
     /// A page of a PFS directory that [covers](LowerPage::covers) `after`.
     fn lower_list(&self, path: &TreePath, after: Option<&[u8]>) -> Outcome<Arc<LowerPage>>;
-    /// Has somebody the PFS file at this path open that a copy of it would part from all others? Known only
-    /// after a try to copy it.
+    /// True if somebody has this PFS file open, so that a copy would part its users. Known only after an attempt to
+    /// copy.
     fn is_held_in_place(&self, _: &TreePath) -> bool {
         false
     }

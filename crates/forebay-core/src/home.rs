@@ -9,7 +9,7 @@ use crate::path::TreePath;
 use crate::record::BridgeId;
 
 /// Virtual shards of a namespace. With 1,200 bridges each still gets dozens.
-pub const SHARDS: usize = 1 << 16;
+pub const VIRTUAL_SHARDS: usize = 1 << 16;
 
 /// The homes of all paths under one set of bridges.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Homes {
         };
         Homes {
             only: None,
-            shards: (0..SHARDS).map(winner).collect(),
+            shards: (0..VIRTUAL_SHARDS).map(winner).collect(),
         }
     }
 
@@ -55,7 +55,7 @@ impl Homes {
 
 /// The virtual shard of a path.
 pub fn shard(path: &TreePath) -> usize {
-    (hash_bytes(path.as_bytes()) % SHARDS as u64) as usize
+    (hash_bytes(path.as_bytes()) % VIRTUAL_SHARDS as u64) as usize
 }
 
 /// A 64-bit hash of bytes that is the same in every build and on every machine

@@ -5,7 +5,7 @@
 //! backing objects. Implementations live in `forebay-tables`.
 
 use crate::path::TreePath;
-use crate::record::{BadRecord, ObjectId, ObjectName, PathRecord, Token};
+use crate::record::{BadRecord, ObjectId, ObjectName, PathRecord};
 use std::fmt;
 
 /// One change of the tables. A batch of them is atomic.
@@ -27,12 +27,7 @@ pub enum Change {
         object: ObjectName,
     },
     /// The backing object of a removed name still has to be unlinked.
-    Doom {
-        /// The backing name.
-        object: ObjectName,
-        /// The request that removed it.
-        token: Token,
-    },
+    Doom(ObjectName),
     /// It has been unlinked.
     Undoom(ObjectName),
     /// The label on the backing object still has to be written anew from the table.
@@ -51,8 +46,8 @@ pub enum Change {
 /// Unfinished work that survived in the tables.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Marks {
-    /// Names to unlink, with the request that removed them.
-    pub doomed: Vec<(ObjectName, Token)>,
+    /// Names to unlink.
+    pub doomed: Vec<ObjectName>,
     /// Objects to label anew.
     pub relabel: Vec<ObjectName>,
 }

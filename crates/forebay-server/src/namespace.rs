@@ -173,10 +173,8 @@ impl Namespace {
         before: impl FnOnce(),
     ) -> Result<drain::Verdict, TableError> {
         let mut state = self.state.write();
-        for (path, seen) in &commit.reads.records {
-            if self.tables.get(path)?.map(|r| r.version) != seen.version {
-                return Ok(drain::Verdict::Conflict);
-            }
+        if !commit.still_holds(&self.tables)? {
+            return Ok(drain::Verdict::Conflict);
         }
         before();
         self.propose(Token::default(), &commit.batch, Vec::new())?;

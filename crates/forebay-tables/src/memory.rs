@@ -3,7 +3,7 @@
 use crate::net::{Base, Net};
 use forebay_core::batch;
 use forebay_core::path::TreePath;
-use forebay_core::record::{ObjectId, ObjectName, PathRecord, Token};
+use forebay_core::record::{ObjectId, ObjectName, PathRecord};
 use forebay_core::table::{Change, Marks, Order, TableError, Tables, WriteTables};
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ struct Inner {
     /// By [`TreePath::key`], so that ranges are those of the real store.
     global: BTreeMap<Vec<u8>, (TreePath, PathRecord)>,
     local: BTreeMap<ObjectName, TreePath>,
-    doomed: BTreeMap<ObjectName, Token>,
+    doomed: BTreeSet<ObjectName>,
     relabel: BTreeSet<ObjectName>,
     meta: BTreeMap<Vec<u8>, Vec<u8>>,
 }
@@ -132,7 +132,7 @@ impl Tables for Memory {
     fn marks(&self) -> Result<Marks, TableError> {
         let inner = self.0.read();
         Ok(Marks {
-            doomed: inner.doomed.iter().map(|(o, t)| (*o, *t)).collect(),
+            doomed: inner.doomed.iter().copied().collect(),
             relabel: inner.relabel.iter().copied().collect(),
         })
     }
@@ -168,8 +168,8 @@ impl WriteTables for Memory {
                     inner.local.remove(object);
                     inner.global.remove(&path.key());
                 }
-                Change::Doom { object, token } => {
-                    inner.doomed.insert(*object, *token);
+                Change::Doom(object) => {
+                    inner.doomed.insert(*object);
                 }
                 Change::Undoom(object) => {
                     inner.doomed.remove(object);
@@ -215,10 +215,10 @@ impl Base for Memory {
                 None => inner.local.remove(object),
             };
         }
-        for (object, token) in &net.doomed {
-            match token {
-                Some(token) => inner.doomed.insert(*object, *token),
-                None => inner.doomed.remove(object),
+        for (object, is_doomed) in &net.doomed {
+            match is_doomed {
+                true => inner.doomed.insert(*object),
+                false => inner.doomed.remove(object),
             };
         }
         for (object, wanted) in &net.relabel {

@@ -4,9 +4,9 @@
 //! and over; only their last values have to reach the store.
 
 use forebay_core::path::TreePath;
-use forebay_core::record::{ObjectId, ObjectName, PathRecord, Token};
+use forebay_core::record::{ObjectId, ObjectName, PathRecord};
 use forebay_core::table::{Change, KeyValue, Marks, Order, TableError, Tables, WriteTables};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 
 /// The last values of all keys that some batches have changed; `None` where a key has gone.
@@ -14,7 +14,7 @@ use std::ops::Bound;
 pub struct Net {
     pub(crate) records: Changed,
     pub(crate) paths: HashMap<ObjectName, Option<TreePath>>,
-    pub(crate) doomed: HashMap<ObjectName, Option<Token>>,
+    pub(crate) doomed: HashMap<ObjectName, bool>,
     pub(crate) relabel: HashMap<ObjectName, bool>,
     pub(crate) meta: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
 }
@@ -108,11 +108,11 @@ impl Net {
                     self.paths.insert(*object, None);
                     self.records.insert(path.key(), (path.clone(), None));
                 }
-                Change::Doom { object, token } => {
-                    self.doomed.insert(*object, Some(*token));
+                Change::Doom(object) => {
+                    self.doomed.insert(*object, true);
                 }
                 Change::Undoom(object) => {
-                    self.doomed.insert(*object, None);
+                    self.doomed.insert(*object, false);
                 }
                 Change::Relabel(object) => {
                     self.relabel.insert(*object, true);
@@ -243,11 +243,11 @@ impl Net {
     /// [`Tables::marks`] of `below` with this on top of it.
     pub(crate) fn marks(&self, below: &impl Tables) -> Result<Marks, TableError> {
         let marks = below.marks()?;
-        let mut doomed: BTreeMap<_, _> = marks.doomed.into_iter().collect();
-        for (object, token) in &self.doomed {
-            match token {
-                Some(token) => doomed.insert(*object, *token),
-                None => doomed.remove(object),
+        let mut doomed: BTreeSet<_> = marks.doomed.into_iter().collect();
+        for (object, is_doomed) in &self.doomed {
+            match is_doomed {
+                true => doomed.insert(*object),
+                false => doomed.remove(object),
             };
         }
         let mut relabel: BTreeMap<_, _> = marks.relabel.into_iter().map(|o| (o, true)).collect();

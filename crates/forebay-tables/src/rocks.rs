@@ -12,7 +12,7 @@ use crate::net::{Base, Net};
 use crate::reserve::Reserve;
 use forebay_core::batch;
 use forebay_core::path::TreePath;
-use forebay_core::record::{BadRecord, ObjectId, ObjectName, PathRecord, Token};
+use forebay_core::record::{BadRecord, ObjectId, ObjectName, PathRecord};
 use forebay_core::table::{Change, Marks, Order, TableError, Tables, WriteTables};
 use parking_lot::{RwLock, RwLockReadGuard};
 use rocksdb::{
@@ -308,8 +308,8 @@ fn encode(db: &DB, batch: &[Change]) -> Result<WriteBatch, TableError> {
                 writes.delete_cf(global, path.key());
                 writes.delete_cf(local, object_key(*object));
             }
-            Change::Doom { object, token } => {
-                writes.put_cf(mark, mark_key(DOOMED, *object), token_bytes(*token));
+            Change::Doom(object) => {
+                writes.put_cf(mark, mark_key(DOOMED, *object), DOOMED_VALUE);
             }
             Change::Undoom(object) => writes.delete_cf(mark, mark_key(DOOMED, *object)),
             Change::Relabel(object) => {
@@ -348,10 +348,10 @@ fn encode_net(db: &DB, net: &Net) -> Result<WriteBatch, TableError> {
             None => writes.delete_cf(local, object_key(*object)),
         }
     }
-    for (object, token) in sorted(&net.doomed) {
-        match token {
-            Some(token) => writes.put_cf(mark, mark_key(DOOMED, *object), token_bytes(*token)),
-            None => writes.delete_cf(mark, mark_key(DOOMED, *object)),
+    for (object, is_doomed) in sorted(&net.doomed) {
+        match is_doomed {
+            true => writes.put_cf(mark, mark_key(DOOMED, *object), DOOMED_VALUE),
+            false => writes.delete_cf(mark, mark_key(DOOMED, *object)),
         }
     }
     for (object, wanted) in sorted(&net.relabel) {
@@ -408,20 +408,8 @@ fn mark_key(mark: u8, object: ObjectName) -> [u8; OBJECT_KEY_BYTES + 1] {
 const DOOMED: u8 = b'd';
 const RELABEL: u8 = b'r';
 
-fn token_bytes(token: Token) -> [u8; 12] {
-    let mut b = [0; 12];
-    b[..8].copy_from_slice(&token.client.to_le_bytes());
-    b[8..].copy_from_slice(&token.seq.to_le_bytes());
-    b
-}
-
-fn token_of_bytes(bytes: &[u8]) -> Option<Token> {
-    let (client, seq) = bytes.split_first_chunk::<8>()?;
-    Some(Token {
-        client: u64::from_le_bytes(*client),
-        seq: u32::from_le_bytes(seq.try_into().ok()?),
-    })
-}
+/// Value of a doom mark. Earlier programs wrote the token of a request here, and read one; nobody needs it.
+const DOOMED_VALUE: [u8; 12] = [0; 12];
 
 impl Tables for Rocks {
     fn get(&self, path: &TreePath) -> Result<Option<PathRecord>, TableError> {
@@ -548,9 +536,7 @@ impl Tables for Rocks {
             let (mark, object) = key.split_first().ok_or_else(bad)?;
             let object = object_of_key(object).ok_or_else(bad)?;
             match *mark {
-                DOOMED => marks
-                    .doomed
-                    .push((object, token_of_bytes(&value).ok_or_else(bad)?)),
+                DOOMED if value.len() == DOOMED_VALUE.len() => marks.doomed.push(object),
                 RELABEL => marks.relabel.push(object),
                 _ => return Err(bad()),
             }

@@ -101,10 +101,7 @@ fn changes(random: &mut Random) -> Vec<Change> {
                     path: path(random),
                     object: object(n),
                 },
-                4 => Change::Doom {
-                    object: object(n),
-                    token: Token { client: n, seq: 3 },
-                },
+                4 => Change::Doom(object(n)),
                 5 => Change::Undoom(object(n)),
                 6 => {
                     if n < 20 {

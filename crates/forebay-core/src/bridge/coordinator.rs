@@ -72,7 +72,7 @@ impl Txn {
 }
 
 impl Bridge {
-    /// Wants a decision to become true; ends in one [`super::Output::Done`].
+    /// Proposes a decision; ends in one [`super::Output::Done`].
     ///
     /// # Errors
     /// The tables failed; stop this bridge and recover.
@@ -213,7 +213,7 @@ impl Bridge {
         self.txns.insert(txn.seq, t);
     }
 
-    /// Says to the participants what the transaction waits for.
+    /// Sends each participant the message whose answer the transaction waits for.
     fn prompt(&mut self, seq: u64) {
         let txn = TxnId {
             coordinator: self.me(),
@@ -317,8 +317,8 @@ impl Bridge {
         let Some(t) = self.txns.get_mut(&seq) else {
             return;
         };
-        // Nobody but the primary knows of it when the primary alone was to decide, and if the
-        // voting failed, it was never asked: its ignorance means the same.
+        // The primary is not told. It has decided itself, or the voting failed before it was asked: then it knows
+        // nothing of the transaction, which means the same.
         let unacked: BTreeSet<_> = t
             .participants
             .iter()

@@ -46,7 +46,7 @@ impl Bridge {
                     let home = self.membership.home(path);
                     parts.entry(home).or_default().changes.push(change);
                 }
-                Change::Doom { object, .. } => {
+                Change::Doom(object) => {
                     let (owner, key) = (object.oid.bridge(), owned_key(*object));
                     at_owner(&mut parts, owner, change);
                     at_owner(&mut parts, owner, clear(key));
@@ -149,8 +149,8 @@ fn incarnation(reads: &ReadSet, path: &TreePath) -> u64 {
     }
 }
 
-/// Directories that begin and end with the transaction: a directory of the PFS gets a new path together with a record
-/// in it. Whoever sees the one and has missed the other takes it for a directory that has no record.
+/// Directories of the PFS that get a new path and a record in one transaction. A reader that misses the record would
+/// take it for an unrecorded directory.
 fn covered(parts: &BTreeMap<BridgeId, Part>) -> Vec<(TreePath, u64)> {
     let puts = parts.values().flat_map(|p| &p.changes);
     let puts: BTreeMap<_, _> = puts

@@ -35,7 +35,7 @@ pub(super) fn paths(changes: &[Change]) -> impl Iterator<Item = &TreePath> {
 fn objects(changes: &[Change]) -> impl Iterator<Item = ObjectName> {
     changes.iter().filter_map(|c| match c {
         Change::Put { record, .. } => Some(record.object),
-        Change::Delete { object, .. } | Change::Doom { object, .. } | Change::Relabel(object) => {
+        Change::Delete { object, .. } | Change::Doom(object) | Change::Relabel(object) => {
             Some(*object)
         }
         Change::Meta { key, .. } => owned_object(key),

@@ -128,7 +128,7 @@ struct Peer {
     settled: u64,
     /// What it was told of ours.
     told: u64,
-    /// It has taken part in transactions of ours that it may still remember.
+    /// This bridge may remember transactions of ours; tell it when they are settled.
     owes: bool,
 }
 
@@ -200,12 +200,6 @@ impl Bridge {
             waiting: VecDeque::new(),
             mutation: None,
         }
-    }
-
-    /// Plants a bug, see [`Mutation`].
-    #[doc(hidden)]
-    pub fn plant(&mut self, mutation: Option<Mutation>) {
-        self.mutation = mutation;
     }
 
     /// The members of the namespace.

@@ -5,6 +5,7 @@ use super::persist::{
     OUTCOME, PREPARED, SETTLED, bridge_key, clear, encode_prepared, set, txn_key,
 };
 use super::{ASK_AFTER_US, Bridge, MAX_PREPARED, Mutation, Retry, digest};
+use crate::batch;
 use crate::path::TreePath;
 use crate::record::{BridgeId, PathRecord};
 use crate::table::{Change, TableError, Tables};
@@ -50,6 +51,18 @@ impl Bridge {
         Ok(if holds { Ok(()) } else { Err(current) })
     }
 
+    /// [`Bridge::check`] for a part that another bridge has sent. A malformed one is refused, and nothing of it happens.
+    fn check_foreign(
+        &self,
+        part: &Part,
+        tables: &dyn Tables,
+    ) -> Result<Result<(), Refusal>, TableError> {
+        if batch::check(&part.changes).is_err() {
+            return Ok(Err(Vec::new()));
+        }
+        self.check(part, tables)
+    }
+
     /// The changes that carry a part out.
     pub(super) fn carried_out(&mut self, part: Part) -> Vec<Change> {
         let mut changes = part.changes;
@@ -68,7 +81,7 @@ impl Bridge {
         set(txn_key(OUTCOME, txn), vec![u8::from(committed)])
     }
 
-    /// What comes of a transaction whose coordinator has closed it is noise.
+    /// True if the coordinator has closed the transaction: late messages about it are ignored.
     fn is_over(&self, txn: TxnId) -> bool {
         self.peers
             .get(&txn.coordinator)
@@ -117,7 +130,7 @@ impl Bridge {
         } else if self.prepared.len() >= MAX_PREPARED {
             Err(Vec::new())
         } else {
-            self.check(&part, tables)?
+            self.check_foreign(&part, tables)?
         };
         if vote.is_ok() && !self.prepared.contains_key(&txn) {
             self.commit(vec![set(
@@ -159,7 +172,7 @@ impl Bridge {
         let committed = match self.outcomes.get(&txn) {
             Some(known) => *known,
             None => {
-                let (committed, mut changes) = match self.check(&part, tables)? {
+                let (committed, mut changes) = match self.check_foreign(&part, tables)? {
                     Ok(()) => (true, self.carried_out(part)),
                     Err(refusal) => {
                         current = refusal;

@@ -229,7 +229,7 @@ mod tests {
                     path: path.clone(),
                     object,
                 },
-                Change::Doom { object, token },
+                Change::Doom(object),
                 Change::Undoom(object),
                 Change::Relabel(object),
                 Change::Relabeled(object),

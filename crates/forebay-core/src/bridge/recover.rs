@@ -5,6 +5,7 @@ use super::persist::{
     self, CARRIED_OUT, ENDED, INTENT, Intent, OUTCOME, PREFIX, PREPARED, SETTLED,
 };
 use super::{Bridge, MAX_EPOCH, Mutation};
+use crate::batch;
 use crate::membership::Membership;
 use crate::record::{BadRecord, Reader};
 use crate::table::{TableError, Tables};
@@ -61,6 +62,7 @@ impl Bridge {
         if key.starts_with(INTENT) {
             let txn: TxnId = persist::txn_of(INTENT, key)?;
             let mut intent = Intent::decode(value)?;
+            batch::check(&intent.follow_up).map_err(|_| BadRecord::Damaged)?;
             if Mutation::PrimaryForgetsOutcome.is(planted) {
                 intent.outcome = None;
             }
@@ -68,6 +70,7 @@ impl Bridge {
         } else if key.starts_with(PREPARED) {
             let txn = persist::txn_of(PREPARED, key)?;
             let (primary, part) = persist::decode_prepared(value)?;
+            batch::check(&part.changes).map_err(|_| BadRecord::Damaged)?;
             if !Mutation::RecoveryForgetsPromises.is(planted) {
                 self.promise(txn, primary, part, now);
             }

@@ -89,7 +89,7 @@ impl Bridge {
             ..Sweep::default()
         };
         if !Mutation::RecoveryIgnoresDoomMarks.is(self.mutation) {
-            for (object, _) in &doomed {
+            for object in &doomed {
                 // A link, or a file that is used again, is doomed until the commit that names it.
                 match self.judge(*object, tables)? {
                     Found::Undecided => sweep.undecided.push(*object),
@@ -97,7 +97,7 @@ impl Bridge {
                 }
             }
         }
-        let is_doomed = |o: ObjectName| doomed.iter().any(|(d, _)| *d == o);
+        let is_doomed = |o: ObjectName| doomed.contains(&o);
         for object in suspects {
             if is_doomed(object) {
                 continue;

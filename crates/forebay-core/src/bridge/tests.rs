@@ -642,3 +642,83 @@ fn a_proposal_that_deletes_after_a_put_is_a_broken_assertion() {
     };
     let _ = bridge.propose(proposal, &table, 0);
 }
+
+/// A part that puts something back which it has taken away.
+fn malformed_part(p: &TreePath, r: &PathRecord) -> Part {
+    let delete = Change::Delete {
+        path: p.clone(),
+        object: r.object,
+    };
+    Part {
+        changes: vec![put(p, r), delete],
+        ..Part::default()
+    }
+}
+
+#[test]
+fn a_malformed_part_of_another_bridge_is_refused_and_nothing_of_it_happens() {
+    let (r, from) = (record(1, 1), BridgeId(1));
+    for is_last in [false, true] {
+        let mut net = Net::new(2);
+        let p = net.path_at(0, "f");
+        let txn = TxnId {
+            coordinator: from,
+            seq: 1 << 32 | 1,
+        };
+        let part = malformed_part(&p, &r);
+        let body = if is_last {
+            Body::Commit { txn, part }
+        } else {
+            let primary = from;
+            Body::Prepare { txn, primary, part }
+        };
+        net.wire.push_back((0, 1, Message { settled: 0, body }));
+        net.deliver();
+        let expected = if is_last {
+            Body::Outcome {
+                txn,
+                committed: false,
+                current: Vec::new(),
+            }
+        } else {
+            let vote = Err(Vec::new());
+            Body::Vote { txn, vote }
+        };
+        let answers: Vec<_> = net.wire.iter().map(|(_, _, m)| &m.body).collect();
+        assert_eq!(answers, [&expected]);
+        assert_eq!(net.get(0, &p), None);
+        assert!(net.nodes[0].0.is_quiet());
+    }
+}
+
+#[test]
+fn a_malformed_batch_in_the_tables_is_damage() {
+    let (p, r) = (path("f"), record(0, 1));
+    let txn = TxnId {
+        coordinator: BridgeId(1),
+        seq: 1,
+    };
+    let part = malformed_part(&p, &r);
+    let intent = persist::Intent {
+        token: Token::default(),
+        primary: BridgeId(1),
+        participants: vec![BridgeId(1)],
+        follow_up: part.changes.clone(),
+        outcome: None,
+    };
+    let promise = persist::encode_prepared(BridgeId(1), &part);
+    for (prefix, value) in [
+        (persist::PREPARED, promise),
+        (persist::INTENT, intent.encode()),
+    ] {
+        let table = Table::default();
+        let kept = persist::set(persist::txn_key(prefix, txn), value);
+        table.apply(&[kept]).unwrap();
+        let membership = Membership::new(BridgeId(0), vec![BridgeId(0), BridgeId(1)]);
+        let recovered = Bridge::recover(membership, 1, &table, 0);
+        assert!(matches!(
+            recovered.err(),
+            Some(TableError::Damaged { what: "value", .. })
+        ));
+    }
+}

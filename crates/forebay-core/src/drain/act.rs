@@ -5,7 +5,7 @@ use crate::facts::{Attr, Need};
 use crate::ops::Effect;
 use crate::path::TreePath;
 use crate::record::{Kind, ObjectId, ObjectName};
-use crate::table::Change;
+use crate::table::{Change, TableError, Tables};
 
 /// The number of an act that is under way.
 pub type Ticket = u64;
@@ -32,14 +32,27 @@ pub struct Commit {
     pub batch: Vec<Change>,
     /// Work on backing objects that follows. Marks in the batch stand for it until it is done.
     pub effects: Vec<Effect>,
-    /// Whoever was allowed to open a backing object by its name, and has not opened it yet, must ask again.
-    /// That has to be so before the outcome is told.
+    /// Clients that were given a backing file by name and have not opened it must ask again. The driver makes this
+    /// true before it reports the verdict.
     pub forbids_late_opens: bool,
 }
 
 impl Commit {
-    /// Does what requests have seen of the PFS mean something else after it? What a record stands for
-    /// they have not looked at there.
+    /// True if every record that it relies on is still the one that was read. With one bridge that is all that has to
+    /// be checked.
+    ///
+    /// # Errors
+    /// The tables failed.
+    pub fn still_holds(&self, tables: &dyn Tables) -> Result<bool, TableError> {
+        for (path, seen) in &self.reads.records {
+            if tables.get(path)?.map(|r| r.version) != seen.version {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// True if requests must look at the PFS anew: the commit removes a record, or turns one into [`Kind::Moved`].
     pub fn uncovers(&self) -> bool {
         self.batch.iter().any(|change| match change {
             Change::Delete { .. } => true,
@@ -82,10 +95,10 @@ pub struct Copy {
 /// What became of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Copied {
-    /// It is there, with its attributes. These are those of the object *before* its first byte was read, and
-    /// taken when its last change was surely over.
+    /// The copy is complete. The attributes are those of the object. They were taken before its first byte was
+    /// read, and after the clock tick of its last change.
     Whole(Attr),
-    /// The object became shorter meanwhile: the copy is of no use, and gone.
+    /// The object became shorter during the copy. There is no copy.
     Short,
     /// Somebody has it open for writing, or mapped. There is no copy.
     InUse,
@@ -159,7 +172,7 @@ pub enum Act {
     Name(Vec<Naming>),
     /// These copies are of no use: their temporary names go. [`Got::Done`]
     Forget(Vec<Temporary>),
-    /// Nothing is hidden any more by what these objects name: write that into their labels. [`Got::Each`]
+    /// Clear `hides` in the labels of these objects: [`Got::Each`].
     Unhide(Vec<ObjectName>),
     /// Give a directory on the PFS the attributes of a backing directory: [`Got::Did`].
     Dress {

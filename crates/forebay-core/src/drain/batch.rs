@@ -1,6 +1,6 @@
 //! Copies on their way to their names.
 //!
-//! A [`Batch`] copies, syncs and verifies some objects under temporary names, and then publishes them,
+//! A [`CopyBatch`] copies, syncs and verifies some objects under temporary names, and then publishes them,
 //! [`PUBLISHED_AT_ONCE`] at a time: marked, looked at once more, named, committed. At no moment is there half
 //! a file under its name.
 
@@ -10,7 +10,7 @@ use super::facts::Facts;
 use super::moves::{STRANGER, is_dir};
 use super::rules::{Update, commit_of, is_ours, obstacle, stamp};
 use super::sheet::{Reason, Sheet};
-use super::strand::Strand;
+use super::strand::{Strand, with_outcomes};
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::path::TreePath;
@@ -20,10 +20,10 @@ use crate::record::{ObjectId, ObjectName, PathRecord, Transit};
 pub const BATCH_BYTES: u64 = 32 << 20;
 /// See [`BATCH_BYTES`].
 pub const BATCH_OBJECTS: usize = 256;
-/// Objects that get their names between two commits: whoever wants to change one of them waits for all.
+/// Objects that get their names between two commits: a request that changes one of them waits for all.
 pub const PUBLISHED_AT_ONCE: usize = 32;
 /// A file that changes while it is copied gets one more chance.
-pub const TRIES: u32 = 2;
+pub const COPY_TRIES: u32 = 2;
 
 /// A task with its copy, and the attributes of the object before it was copied.
 struct Candidate {
@@ -71,7 +71,7 @@ enum State {
 }
 
 /// Copies some objects and gives the copies their names.
-pub(super) struct Batch {
+pub(super) struct CopyBatch {
     tasks: Vec<Task>,
     after_a_pause: bool,
     state: State,
@@ -87,7 +87,7 @@ pub(super) struct Batch {
     marked: Vec<(TreePath, PathRecord)>,
 }
 
-impl Batch {
+impl CopyBatch {
     /// Takes tasks from the front: one large file, or small ones up to the size of a batch. Files that
     /// were in use a moment ago wait for all others.
     pub(super) fn take_from(sheet: &mut Sheet) -> Option<Self> {
@@ -115,7 +115,7 @@ impl Batch {
         }
         sheet.tasks.extend(passed_over);
         sheet.batches += 1;
-        Some(Batch {
+        Some(CopyBatch {
             tasks,
             after_a_pause: waits,
             state: State::Begin,
@@ -128,7 +128,7 @@ impl Batch {
         })
     }
 
-    /// Tasks that have changed are taken up as they are now.
+    /// Reads the records of tasks again that changed while they were copied.
     fn refresh(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<()> {
         let mut fresh = Vec::with_capacity(self.tasks.len());
         for task in &self.tasks {
@@ -150,7 +150,7 @@ impl Batch {
         let (tasks, gone): (Vec<_>, Vec<_>) =
             fresh.into_iter().partition(|task| !task.ready.is_empty());
         for _ in gone {
-            sheet.is_done();
+            sheet.count_done();
         }
         self.tasks = tasks;
         Ok(())
@@ -176,7 +176,7 @@ impl Batch {
     }
 
     fn copied(&mut self, copies: Vec<Work<Copied>>, sheet: &mut Sheet) {
-        for (mut task, copied) in std::mem::take(&mut self.tasks).into_iter().zip(copies) {
+        for (mut task, copied) in with_outcomes(std::mem::take(&mut self.tasks), copies) {
             match copied {
                 Ok(Copied::Whole(attr)) => self.copies.push(Candidate { task, attr }),
                 Ok(Copied::Short) => changed(task, sheet),
@@ -193,9 +193,7 @@ impl Batch {
 
     /// What failed leaves the batch.
     fn keep(&mut self, each: Vec<Work<()>>, sheet: &mut Sheet) {
-        let copies = std::mem::take(&mut self.copies);
-        assert_eq!(copies.len(), each.len(), "one outcome for each copy");
-        for (candidate, did) in copies.into_iter().zip(each) {
+        for (candidate, did) in with_outcomes(std::mem::take(&mut self.copies), each) {
             match did {
                 Ok(()) => self.copies.push(candidate),
                 Err(trouble) => candidate.task.give_up(&Reason::Refused(trouble), sheet),
@@ -247,7 +245,7 @@ impl Batch {
     }
 
     /// The marks are there.
-    fn is_marked(&mut self) {
+    fn marks_committed(&mut self) {
         let mut marked = std::mem::take(&mut self.marked).into_iter();
         for (candidate, _) in good(&mut self.few) {
             for ready in &mut candidate.task.ready {
@@ -261,7 +259,7 @@ impl Batch {
     }
 
     fn examined(&mut self, attrs: Vec<Work<Attr>>, planted: Option<Mutation>) {
-        for ((candidate, fate), attr) in good(&mut self.few).zip(attrs) {
+        for ((candidate, fate), attr) in with_outcomes(good(&mut self.few), attrs) {
             match attr {
                 Ok(attr) if stamp(&attr) == stamp(&candidate.attr) => {}
                 Ok(now) if Mutation::PublishesWhatHasChanged.is(planted) => candidate.attr = now,
@@ -272,8 +270,10 @@ impl Batch {
         self.state = State::Look;
     }
 
-    /// Somebody else may have put something of their own on the PFS meanwhile: the rename would destroy it.
+    /// Holds back what would replace a stranger's file: one may have appeared on the PFS since.
     fn looked(&mut self, seen: Vec<Work<Option<Attr>>>, planted: Option<Mutation>) {
+        let names = good(&mut self.few).map(|(candidate, _)| candidate.task.ready.len());
+        assert_eq!(names.sum::<usize>(), seen.len(), "one look for each name");
         let mut seen = seen.into_iter();
         for (candidate, fate) in good(&mut self.few) {
             for ((path, record), found) in candidate.task.ready.iter().zip(seen.by_ref()) {
@@ -295,7 +295,7 @@ impl Batch {
     }
 
     fn named(&mut self, each: Vec<Work<()>>, sheet: &mut Sheet) {
-        for ((candidate, fate), did) in good(&mut self.few).zip(each) {
+        for ((candidate, fate), did) in with_outcomes(good(&mut self.few), each) {
             for (path, _) in &candidate.task.ready {
                 sheet.note_unsynced(path);
             }
@@ -316,11 +316,11 @@ impl Batch {
 
     /// A new label changes the inode, and so what counts as clean.
     fn examined_again(&mut self, attrs: Vec<Work<Attr>>) {
-        for ((candidate, fate), attr) in good(&mut self.few).zip(attrs) {
+        for ((candidate, fate), attr) in with_outcomes(good(&mut self.few), attrs) {
             let before = &mut candidate.attr;
             let of_contents = |a: &Attr| (a.size, a.mtime, a.mode, a.uid, a.gid);
             match attr {
-                // Else changed in this very moment: the old stamp makes it dirty.
+                // Otherwise the file changed just now; the old stamp keeps it dirty.
                 Ok(now) if of_contents(&now) == of_contents(before) => *before = now,
                 Ok(_) => {}
                 Err(trouble) => *fate = Fate::Failed(Reason::Refused(trouble), false),
@@ -359,7 +359,7 @@ impl Batch {
             match fate {
                 Fate::Good => {
                     sheet.tally.files_drained += 1;
-                    sheet.is_done();
+                    sheet.count_done();
                 }
                 Fate::Stale => {
                     useless.push(task.temporary());
@@ -387,7 +387,7 @@ fn good(few: &mut [(Candidate, Fate)]) -> impl Iterator<Item = (&mut Candidate, 
 /// It changed while it was copied.
 fn changed(mut task: Task, sheet: &mut Sheet) {
     task.tries += 1;
-    if task.tries < TRIES {
+    if task.tries < COPY_TRIES {
         sheet.tally.bytes_total += task.bytes;
         sheet.tasks.push_back(task);
     } else {
@@ -395,7 +395,7 @@ fn changed(mut task: Task, sheet: &mut Sheet) {
     }
 }
 
-impl Batch {
+impl CopyBatch {
     /// The act for a state in which no fact is needed; the state after it.
     fn act(&mut self, sheet: &mut Sheet) -> Option<Act> {
         let good = || {
@@ -468,7 +468,7 @@ impl Batch {
     }
 }
 
-impl Strand for Batch {
+impl Strand for CopyBatch {
     fn take(&mut self, got: Got, sheet: &mut Sheet) {
         match (std::mem::replace(&mut self.state, State::End), got) {
             (State::Noting, Got::Verdict(Verdict::Committed)) => {
@@ -476,7 +476,7 @@ impl Strand for Batch {
                 sheet.workplaces.noted(self.slot, noted);
                 self.state = State::Start;
             }
-            // It relies on nothing: it was the store that could not do it now.
+            // Nothing else can change this, so the store refused; try again.
             (State::Noting, Got::Verdict(Verdict::Conflict)) => self.state = State::Begin,
             (State::Copying, Got::Copies(copies)) => {
                 self.copied(copies, sheet);
@@ -490,7 +490,7 @@ impl Strand for Batch {
                 self.keep(each, sheet);
                 self.state = State::Mark;
             }
-            (State::Marking, Got::Verdict(Verdict::Committed)) => self.is_marked(),
+            (State::Marking, Got::Verdict(Verdict::Committed)) => self.marks_committed(),
             (State::Marking, Got::Verdict(Verdict::Conflict)) => self.state = State::Mark,
             (State::Examining, Got::Attrs(attrs)) => self.examined(attrs, sheet.planted),
             (State::Looking, Got::Seen(seen)) => self.looked(seen, sheet.planted),
@@ -499,10 +499,10 @@ impl Strand for Batch {
             (State::Unhiding, Got::Each(_)) => self.state = State::Again,
             (State::ExaminingAgain, Got::Attrs(attrs)) => self.examined_again(attrs),
             (State::Finishing, Got::Verdict(Verdict::Committed)) => self.state = State::Forget,
-            // Nobody else changes what is marked: it was the store that could not do it now.
+            // Nothing else can change this, so the store refused; try again.
             (State::Finishing, Got::Verdict(Verdict::Conflict)) => self.state = State::Finish,
             (State::Forgetting, Got::Done) => {
-                // Only now: another batch may take them at once, and an object has one copy at a time.
+                // Not earlier: another batch may take them at once, and an object has one copy at a time.
                 for task in std::mem::take(&mut self.stale) {
                     changed(task, sheet);
                 }

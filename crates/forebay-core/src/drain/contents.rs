@@ -7,7 +7,7 @@ use super::facts::Facts;
 use super::names::copy_path;
 use super::rules::{has_contents, is_dirty, is_still_there, obstacle};
 use super::sheet::{Reason, Sheet};
-use super::strand::Strand;
+use super::strand::{Strand, with_outcomes};
 use crate::bridge::ReadSet;
 use crate::facts::{Attr, Outcome};
 use crate::path::TreePath;
@@ -32,9 +32,12 @@ impl Task {
     }
 
     pub(super) fn temporary(&self) -> Temporary {
+        let Some((name, _)) = self.ready.first() else {
+            panic!("a task of {} that has no name is copied", self.oid());
+        };
         Temporary {
             oid: self.oid(),
-            path: copy_path(&self.ready[0].0, self.oid()),
+            path: copy_path(name, self.oid()),
         }
     }
 
@@ -42,17 +45,19 @@ impl Task {
         for (path, _) in &self.ready {
             sheet.leave(path, self.bytes, reason.clone());
         }
-        sheet.is_done();
+        sheet.count_done();
     }
 }
 
-/// Bytes to copy: a file may be larger than what it holds.
+/// Bytes of the unit in which Linux counts `st_blocks`, whatever the blocks of the file system are.
+const STAT_BLOCK_BYTES: u64 = 512;
+
+/// Bytes to copy: a sparse file holds less than its size.
 fn data_bytes(attr: &Attr) -> u64 {
-    attr.size.min(attr.blocks * 512)
+    attr.size.min(attr.blocks * STAT_BLOCK_BYTES)
 }
 
-/// All names of the object that a record names, with their records. `None` if another of them comes
-/// first: then the pass that meets that one takes care of all.
+/// All recorded names of the object. `None` unless `path` is the first of them: the first name handles the object.
 pub(super) fn all_names(
     facts: &dyn Facts,
     path: &TreePath,
@@ -103,7 +108,7 @@ impl Survey {
 
     fn sort(&mut self, attrs: &[Work<Attr>], facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<()> {
         let (mut clean, mut tasks, mut blocked, mut refused) = (vec![], vec![], vec![], vec![]);
-        for ((path, record), attr) in self.entries.iter().zip(attrs) {
+        for ((path, record), attr) in with_outcomes(&self.entries, attrs) {
             let attr = match attr {
                 Ok(attr) => attr,
                 Err(trouble) => {
@@ -135,7 +140,7 @@ impl Survey {
                 tasks.push(task);
             }
         }
-        // From here on there is no fact that could be missing.
+        // Nothing below asks for a fact, so it happens once.
         for (path, trouble) in refused {
             sheet.refuse(path, 0, trouble);
         }
@@ -151,6 +156,8 @@ impl Survey {
 
     /// What is clean, and still there.
     fn looked(&mut self, seen: Vec<Work<Option<Attr>>>, sheet: &mut Sheet) {
+        let names = self.clean.iter().map(|(task, _)| task.ready.len());
+        assert_eq!(names.sum::<usize>(), seen.len(), "one look for each name");
         let mut seen = seen.into_iter();
         for (task, attr) in std::mem::take(&mut self.clean) {
             let mut is_there = true;
@@ -170,8 +177,8 @@ impl Survey {
     }
 }
 
-/// An object has one task in a pass. A walk meets it twice if it is renamed from one page to a later one, and two
-/// copies of it at a time would be taken for each other; where it is now is found when what is left is listed.
+/// Adds a task, at most one per object and pass: a renamed object is met twice, and two copies would share one
+/// temporary name. If the new name is dirty, the list of what is left shows it.
 fn add(task: Task, sheet: &mut Sheet) {
     if !sheet.taken_up.insert(task.oid()) {
         return;

@@ -4,7 +4,7 @@ use super::act::{Act, Got, Trouble, Verdict, Work};
 use super::facts::Facts;
 use super::rules::{Update, commit_of, is_dirty, stamp, unsettled};
 use super::sheet::Sheet;
-use super::strand::Strand;
+use super::strand::{Strand, with_outcomes};
 use crate::bridge::ReadSet;
 use crate::facts::{Attr, Outcome};
 use crate::path::TreePath;
@@ -56,8 +56,8 @@ impl Dress {
 
     fn examined(&mut self, attrs: Vec<Work<Attr>>) {
         let entries = std::mem::take(&mut self.entries);
-        for (entry, attr) in entries.into_iter().zip(attrs) {
-            // One that can't be had is dirty, and will be left.
+        for (entry, attr) in with_outcomes(entries, attrs) {
+            // A directory whose attributes can't be read is dirty, and is listed as left.
             if let Ok(attr) = attr {
                 self.entries.push(entry);
                 self.attrs.push(attr);
@@ -68,7 +68,8 @@ impl Dress {
     fn looked(&mut self, seen: Vec<Work<Option<Attr>>>) {
         let entries = std::mem::take(&mut self.entries).into_iter();
         let attrs = std::mem::take(&mut self.attrs);
-        for (((path, record), attr), found) in entries.zip(attrs).zip(seen) {
+        assert_eq!(entries.len(), attrs.len(), "entries with their attributes");
+        for (((path, record), attr), found) in with_outcomes(entries.zip(attrs), seen) {
             self.wearers.push_back(Wearer {
                 path,
                 record,
@@ -80,7 +81,7 @@ impl Dress {
 }
 
 impl Wearer {
-    /// Has it its attributes already? Every entry that came or went has changed its times.
+    /// True if the PFS already shows its attributes. Every entry that came or went has changed its times.
     fn is_dressed(&self) -> bool {
         let shown = |attr: &Attr| (attr.mode & 0o7777, attr.mtime);
         self.record.drained == Some(stamp(&self.attr))
@@ -107,7 +108,7 @@ impl Strand for Dress {
                 sheet.refuse(&wearer.path, 0, trouble);
                 self.state = DressState::Next;
             }
-            // If its record has changed it is left as it is: it is dirty then.
+            // A directory whose record has changed is dirty, and is listed as left.
             (DressState::Committing, Got::Verdict(Verdict::Committed | Verdict::Conflict)) => {
                 self.state = DressState::Next;
             }
@@ -191,7 +192,7 @@ impl Strand for SyncDirs {
         let Got::Each(each) = got else {
             unreachable!("{got:?} answers nothing that was asked");
         };
-        for (dir, did) in std::mem::take(&mut self.under_way).iter().zip(each) {
+        for (dir, did) in with_outcomes(&std::mem::take(&mut self.under_way), each) {
             match did {
                 Ok(()) => {}
                 // Gone meanwhile, or of a file system that does not sync directories.
@@ -211,8 +212,7 @@ impl Strand for SyncDirs {
     }
 }
 
-/// Looks once more at one page of records: what failed and is clean meanwhile is not left, and what has
-/// appeared meanwhile is.
+/// Looks at one page of records again. Skips failures that have disappeared since; adds entries that appeared since.
 pub(super) struct List {
     entries: Vec<(TreePath, PathRecord)>,
     has_asked: bool,
@@ -232,10 +232,10 @@ impl Strand for List {
         let Got::Attrs(attrs) = got else {
             unreachable!("{got:?} answers nothing that was asked");
         };
-        for ((path, record), attr) in self.entries.iter().zip(attrs) {
+        for ((path, record), attr) in with_outcomes(&self.entries, attrs) {
             let attr = attr.ok();
             if is_dirty(path, record, attr.as_ref()) {
-                sheet.is_left(path, attr.map_or(0, |attr| attr.size));
+                sheet.list_left(path, attr.map_or(0, |attr| attr.size));
             }
         }
     }

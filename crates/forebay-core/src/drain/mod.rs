@@ -76,7 +76,7 @@ mod workplaces;
 pub use act::{
     Act, Commit, Copied, Copy, Got, Naming, Temporary, Ticket, Trouble, Use, Verdict, Work,
 };
-pub use batch::{BATCH_BYTES, BATCH_OBJECTS, PUBLISHED_AT_ONCE, TRIES};
+pub use batch::{BATCH_BYTES, BATCH_OBJECTS, COPY_TRIES, PUBLISHED_AT_ONCE};
 pub use facts::Facts;
 pub use names::{copy_name, discarded_name, is_leftover, leftover_of, waiting_name, waits_under};
 pub use orphans::abandon;

@@ -6,10 +6,10 @@
 
 use super::act::{Act, Got, Trouble, Verdict, Work};
 use super::facts::Facts;
-use super::names::{discarded_name, waiting_path};
+use super::names::waiting_path;
 use super::rules::{
     OURS, Update, all_speakers, commit_of, has_to_leave, holds_something_hidden,
-    holds_something_moved, is_carried, is_replaced, obstacle, read, relocated,
+    holds_something_moved, is_carried, is_replaced, obstacle, read, relocated, removal,
 };
 use super::sheet::{Reason, Sheet};
 use super::strand::Strand;
@@ -20,7 +20,7 @@ use crate::record::{Kind, PathRecord, Transit};
 use crate::speakers::Word;
 
 /// Conflicts that one move survives before it is left for the next pass.
-const TRIES: u32 = 100;
+const MAX_CONFLICTS: u32 = 100;
 /// Why something is left that another thing on the PFS stands in the way of.
 pub(super) const STRANGER: &str =
     "something else has appeared there on the PFS; move it away, or rename one of the two";
@@ -34,8 +34,8 @@ pub(super) enum What {
     Clear,
     /// Something renamed takes its final name.
     Place,
-    /// A directory made in the buffer comes into being. Its mark says already that it is on the PFS: whatever
-    /// becomes of us, a directory that was made is known, and goes with its name.
+    /// A directory is made. The mark already calls it drained, so a directory made before a crash is known and goes
+    /// with its name.
     MakeDir,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Move {
     marked: Vec<(TreePath, PathRecord)>,
     /// The work needs no mark.
     is_unmarked: bool,
-    /// A directory that hides something is made when that is gone: a record speaks of one of the two alone.
+    /// The move was begun to make a directory. What the directory hides is cleared first.
     makes_dir: bool,
     /// What failed may have been done all the same.
     is_doubtful: bool,
@@ -326,14 +326,7 @@ impl Move {
             !target.is_root(),
             "the root of the PFS is hidden by nothing"
         );
-        if is_dir(attr) {
-            Act::Discard {
-                path: target,
-                aside: TreePath::root().join(&discarded_name(record.object.oid)),
-            }
-        } else {
-            Act::Remove(target)
-        }
+        removal(target, record.object.oid, attr)
     }
 
     fn finish(&mut self, did: Work<()>) {
@@ -581,7 +574,7 @@ impl Strand for Move {
 impl Move {
     fn count(&mut self, sheet: &mut Sheet) {
         self.tries += 1;
-        if self.tries > TRIES {
+        if self.tries > MAX_CONFLICTS {
             sheet.leave(&self.path, 0, Reason::Changing);
             self.state = State::End;
         }

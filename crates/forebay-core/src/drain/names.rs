@@ -4,9 +4,18 @@ use crate::path::TreePath;
 use crate::record::ObjectId;
 use crate::walk::RESERVED_PREFIX;
 
+/// Hexadecimal digits of an object in a name.
+const OBJECT_DIGITS: usize = 32;
+/// Ends the name of what waits for its final name.
+const WAITING: &str = ".moved";
+/// Ends the name of a copy.
+const COPY: &str = ".tmp";
+/// Ends the name of a directory that is on its way out; a number may follow.
+const DISCARDED: &str = ".gone";
+
 /// The name under which a renamed thing waits in the root of the PFS directory.
 pub fn waiting_name(oid: ObjectId) -> Vec<u8> {
-    reserved(oid, ".moved")
+    reserved(oid, WAITING)
 }
 
 /// The path of [`waiting_name`].
@@ -16,16 +25,13 @@ pub fn waiting_path(oid: ObjectId) -> TreePath {
 
 /// The object of the record that moved what waits under this name.
 pub fn waits_under(name: &[u8]) -> Option<ObjectId> {
-    let text = name
-        .strip_prefix(RESERVED_PREFIX)?
-        .strip_suffix(b".moved")?;
-    let digits = std::str::from_utf8(text).ok().filter(|t| t.len() == 32)?;
-    u128::from_str_radix(digits, 16).ok().map(ObjectId)
+    let (oid, suffix) = reserved_parts(name)?;
+    (suffix == WAITING.as_bytes()).then_some(oid)
 }
 
 /// The name under which contents are written before they take their final name.
 pub fn copy_name(oid: ObjectId) -> Vec<u8> {
-    reserved(oid, ".tmp")
+    reserved(oid, COPY)
 }
 
 /// The temporary name in the directory of a final name.
@@ -35,11 +41,20 @@ pub fn copy_path(name: &TreePath, oid: ObjectId) -> TreePath {
 
 /// The name of a hidden directory that only waits for its removal.
 pub fn discarded_name(oid: ObjectId) -> Vec<u8> {
-    reserved(oid, ".gone")
+    reserved(oid, DISCARDED)
 }
 
 fn reserved(oid: ObjectId, suffix: &str) -> Vec<u8> {
     [RESERVED_PREFIX, format!("{oid}{suffix}").as_bytes()].concat()
+}
+
+/// The object of a name made by [`reserved`], and what follows it.
+fn reserved_parts(name: &[u8]) -> Option<(ObjectId, &[u8])> {
+    let rest = name.strip_prefix(RESERVED_PREFIX)?;
+    let (digits, suffix) = rest.split_at_checked(OBJECT_DIGITS)?;
+    let digits = std::str::from_utf8(digits).ok()?;
+    let oid = u128::from_str_radix(digits, 16).ok()?;
+    Some((ObjectId(oid), suffix))
 }
 
 /// Is this a name that an interrupted drain may have left, and that holds nothing of value?
@@ -53,14 +68,9 @@ pub fn is_leftover(name: &[u8]) -> bool {
 
 /// The object that left this name behind, if it is a leftover.
 pub fn leftover_of(name: &[u8]) -> Option<ObjectId> {
-    let (oid, suffix) = name
-        .strip_prefix(RESERVED_PREFIX)
-        .and_then(|rest| rest.split_at_checked(32))?;
-    if suffix != b".tmp" && !suffix.starts_with(b".gone") {
-        return None;
-    }
-    let digits = std::str::from_utf8(oid).ok()?;
-    u128::from_str_radix(digits, 16).ok().map(ObjectId)
+    let (oid, suffix) = reserved_parts(name)?;
+    let is_leftover = suffix == COPY.as_bytes() || suffix.starts_with(DISCARDED.as_bytes());
+    is_leftover.then_some(oid)
 }
 
 #[cfg(test)]

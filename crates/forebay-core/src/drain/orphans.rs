@@ -7,9 +7,8 @@
 
 use super::act::{Act, Commit, Got, Verdict, Work};
 use super::facts::Facts;
-use super::moves::is_dir;
-use super::names::{discarded_name, waiting_path, waits_under};
-use super::rules::holds_something_moved;
+use super::names::{waiting_path, waits_under};
+use super::rules::{holds_something_moved, removal};
 use super::sheet::Sheet;
 use super::strand::Strand;
 use crate::facts::{Attr, Outcome};
@@ -97,7 +96,7 @@ impl Strand for Orphan {
         let waits = waiting_path(self.oid);
         Ok(match &self.state {
             State::Begin => {
-                // What was renamed out of it leaves it in this pass; then its turn comes with the next one.
+                // Things renamed out of it leave it in this pass. The next pass removes it.
                 if holds_something_moved(facts, &waits)? {
                     return Ok(None);
                 }
@@ -105,14 +104,7 @@ impl Strand for Orphan {
                 Some(Act::Look(vec![waits]))
             }
             State::Remove(attr) => {
-                let act = if is_dir(attr) {
-                    Act::Discard {
-                        path: waits,
-                        aside: TreePath::root().join(&discarded_name(self.oid)),
-                    }
-                } else {
-                    Act::Remove(waits)
-                };
+                let act = removal(waits, self.oid, attr);
                 self.state = State::Removing;
                 Some(act)
             }

@@ -1,13 +1,13 @@
 //! One pass: the order of its rounds, and the strands under way.
 
 use super::act::{Act, Got, Ticket};
-use super::batch::Batch;
+use super::batch::CopyBatch;
 use super::contents::Survey;
 use super::facts::Facts;
 use super::finish::{Dress, List, SyncDirs};
 use super::moves::{Move, What};
 use super::orphans::Orphan;
-use super::release::{RELEASED_AT_ONCE, Release, Walk};
+use super::release::{RELEASED_AT_ONCE, Release, ReleaseWalk};
 use super::resume::Resume;
 use super::round::Round;
 use super::rules::{PAGE, has_contents};
@@ -249,21 +249,21 @@ impl Drain {
                 self.begin_page(facts, Order::ParentsFirst, |page| Box::new(List::new(page)))?
             }
             Round::ReleaseDirs => {
-                self.begin_release(facts, Walk::Dirs, Order::ParentsFirst)?;
+                self.begin_release(facts, ReleaseWalk::Dirs, Order::ParentsFirst)?;
             }
             Round::ReleaseContents => match &self.errand {
                 Errand::Release(paths) if !self.has_begun => {
                     let entries = entries(facts, paths)?;
                     self.has_begun = true;
-                    self.start(Release::new(Walk::Contents, entries));
+                    self.start(Release::new(ReleaseWalk::Contents, entries));
                 }
                 Errand::Release(_) => self.advance(Round::ReleasePassing),
-                _ => self.begin_release(facts, Walk::Contents, Order::ParentsFirst)?,
+                _ => self.begin_release(facts, ReleaseWalk::Contents, Order::ParentsFirst)?,
             },
             Round::ReleasePassing => self.begin_passing(facts)?,
             Round::ReleasePlaces => match self.errand {
                 Errand::Release(_) => self.advance(Round::Judge),
-                _ => self.begin_release(facts, Walk::Places, Order::ChildrenFirst)?,
+                _ => self.begin_release(facts, ReleaseWalk::Places, Order::ChildrenFirst)?,
             },
             Round::Judge => {
                 self.judge(facts)?;
@@ -440,7 +440,7 @@ impl Drain {
         if may_begin
             && self.sheet.batches < self.sheet.terms.batches
             && (self.is_walked || self.sheet.tasks.len() >= super::BATCH_OBJECTS)
-            && let Some(batch) = Batch::take_from(&mut self.sheet)
+            && let Some(batch) = CopyBatch::take_from(&mut self.sheet)
         {
             self.start(batch);
             return Ok(true);
@@ -492,7 +492,7 @@ impl Drain {
         Ok(())
     }
 
-    fn begin_release(&mut self, facts: &dyn Facts, walk: Walk, order: Order) -> Outcome<()> {
+    fn begin_release(&mut self, facts: &dyn Facts, walk: ReleaseWalk, order: Order) -> Outcome<()> {
         let mut entries = Vec::new();
         while let Some((path, record)) = self.step(facts, order, PAGE)? {
             if Release::concerns(walk, &path, &record) {
@@ -526,7 +526,7 @@ impl Drain {
                 }
             }
             self.has_begun = false;
-            self.start(Release::new(Walk::Contents, entries));
+            self.start(Release::new(ReleaseWalk::Contents, entries));
         }
         Ok(())
     }

@@ -26,23 +26,23 @@ use super::contents::all_names;
 use super::facts::Facts;
 use super::rules::{OURS, Update, commit_of, has_contents, is_dirty, is_natural, read, unsettled};
 use super::sheet::Sheet;
-use super::strand::Strand;
+use super::strand::{Strand, with_outcomes};
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::path::TreePath;
 use crate::record::{Kind, ObjectId, ObjectName, PathRecord, Transit};
 use std::collections::BTreeSet;
 
-/// Records that are released between two commits: whoever wants one of them waits for all.
+/// Records that are released between two commits: a request for one of them waits for all.
 pub const RELEASED_AT_ONCE: usize = 32;
-/// As often a file is looked at that only the bridge itself has open, with a pause between two times.
+/// Looks at a file that only the bridge itself has open, with a pause between two of them; then the file is kept.
 pub(super) const PASSING_TRIES: u32 = 25;
 /// Conflicts that one slice survives before what is in it is kept.
-const TRIES: u32 = 100;
+const MAX_CONFLICTS: u32 = 100;
 
 /// Which walk it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Walk {
+pub(super) enum ReleaseWalk {
     /// Directories made in the buffer open.
     Dirs,
     /// Files, symbolic links and nodes go.
@@ -58,7 +58,7 @@ enum Keep {
     Open,
     Passing,
     Entered,
-    /// What is above it is kept, or below it; or another name of it is met later.
+    /// Kept without a report of its own: a directory above or below it is kept, or another name of it comes later.
     Quietly,
 }
 
@@ -90,7 +90,7 @@ impl Candidate {
 
 /// Releases what can be released of a few records.
 pub(super) struct Release {
-    walk: Walk,
+    walk: ReleaseWalk,
     entries: Vec<(TreePath, PathRecord)>,
     candidates: Vec<Candidate>,
     marked: Vec<(TreePath, PathRecord)>,
@@ -99,7 +99,7 @@ pub(super) struct Release {
 }
 
 impl Release {
-    pub(super) fn new(walk: Walk, entries: Vec<(TreePath, PathRecord)>) -> Self {
+    pub(super) fn new(walk: ReleaseWalk, entries: Vec<(TreePath, PathRecord)>) -> Self {
         Release {
             walk,
             entries,
@@ -111,11 +111,11 @@ impl Release {
     }
 
     /// Does this walk have to do with the record?
-    pub(super) fn concerns(walk: Walk, path: &TreePath, record: &PathRecord) -> bool {
+    pub(super) fn concerns(walk: ReleaseWalk, path: &TreePath, record: &PathRecord) -> bool {
         match walk {
-            Walk::Dirs => record.kind == Kind::Dir,
-            Walk::Contents => has_contents(record),
-            Walk::Places => {
+            ReleaseWalk::Dirs => record.kind == Kind::Dir,
+            ReleaseWalk::Contents => has_contents(record),
+            ReleaseWalk::Places => {
                 record.kind == Kind::Moved
                     && record.origin.as_ref() == Some(path)
                     && record.hides.is_none()
@@ -132,7 +132,7 @@ impl Release {
     ) -> Outcome<Vec<Candidate>> {
         let mut candidates = Vec::new();
         let mut going = BTreeSet::new();
-        for ((path, before), attr) in self.entries.iter().zip(attrs) {
+        for ((path, before), attr) in with_outcomes(&self.entries, attrs) {
             let now = read(facts, path, reads)?;
             let attr = attr.as_ref().ok();
             let Some(record) = now.filter(|r| r.transit.is_none()) else {
@@ -144,15 +144,15 @@ impl Release {
             };
             candidate.keep = match self.walk {
                 _ if record.object != before.object => Some(Keep::Changed),
-                Walk::Dirs if unsettled(facts, &path.parent(), reads)?.is_some() => {
+                ReleaseWalk::Dirs if unsettled(facts, &path.parent(), reads)?.is_some() => {
                     Some(Keep::Changed)
                 }
-                Walk::Dirs => is_dirty(path, &record, attr).then_some(Keep::Changed),
-                Walk::Contents => match attr {
+                ReleaseWalk::Dirs => is_dirty(path, &record, attr).then_some(Keep::Changed),
+                ReleaseWalk::Contents => match attr {
                     Some(attr) => self.judge_names(&mut candidate, attr, facts, reads)?,
                     None => Some(Keep::Changed),
                 },
-                Walk::Places => {
+                ReleaseWalk::Places => {
                     let has_child = facts
                         .children(path, RELEASED_AT_ONCE + 1)?
                         .iter()
@@ -221,7 +221,7 @@ impl Release {
     }
 
     /// The marks are there.
-    fn is_marked(&mut self) {
+    fn marks_committed(&mut self) {
         let mut marked = std::mem::take(&mut self.marked).into_iter();
         for candidate in self.going() {
             for name in &mut candidate.names {
@@ -236,13 +236,13 @@ impl Release {
 
     fn probe(&mut self) -> Option<Act> {
         let (act, state) = match self.walk {
-            Walk::Dirs => (Act::ProbeDirs, State::Probing),
-            Walk::Contents => {
+            ReleaseWalk::Dirs => (Act::ProbeDirs, State::Probing),
+            ReleaseWalk::Contents => {
                 let objects = self.going().map(|c| c.object()).collect();
                 (Act::Probe(objects), State::Probing)
             }
             // Programs have the directory of the PFS open, which stays.
-            Walk::Places => {
+            ReleaseWalk::Places => {
                 self.state = State::Finish;
                 return None;
             }
@@ -252,7 +252,7 @@ impl Release {
     }
 
     fn probed(&mut self, users: Vec<Work<Use>>) {
-        for (candidate, by) in self.going().zip(users) {
+        for (candidate, by) in with_outcomes(self.going(), users) {
             candidate.keep = match by {
                 Ok(Use::Free(attr)) => {
                     let mut names = candidate.names.iter();
@@ -268,7 +268,7 @@ impl Release {
     }
 
     fn examined_again(&mut self, busy: &[ObjectId], attrs: Vec<Work<Attr>>) {
-        for (candidate, attr) in self.going().zip(attrs) {
+        for (candidate, attr) in with_outcomes(self.going(), attrs) {
             let (path, record) = &candidate.names[0];
             candidate.keep = if busy.contains(&record.object.oid) {
                 Some(Keep::Entered)
@@ -291,7 +291,7 @@ impl Release {
                         transit: None,
                         ..before.clone()
                     }),
-                    (None, Walk::Dirs) => Some(opened(&path, &before)),
+                    (None, ReleaseWalk::Dirs) => Some(opened(&path, &before)),
                     (None, _) => None,
                 };
                 updates.push(Update {
@@ -310,7 +310,7 @@ impl Release {
         for candidate in std::mem::take(&mut self.candidates) {
             let (path, _) = &candidate.names[0];
             match candidate.keep {
-                None if self.walk == Walk::Dirs => {}
+                None if self.walk == ReleaseWalk::Dirs => {}
                 None => {
                     sheet.tally.released += candidate.names.len() as u64;
                     sheet.passing.remove(path);
@@ -341,8 +341,7 @@ impl Release {
     }
 }
 
-/// A directory made in the buffer as it is when the PFS shows through it: one that has been moved to the very
-/// place where it is.
+/// The record of a directory that has opened: a directory moved to its own place.
 fn opened(path: &TreePath, before: &PathRecord) -> PathRecord {
     PathRecord {
         kind: Kind::Moved,
@@ -358,7 +357,7 @@ impl Strand for Release {
     fn take(&mut self, got: Got, _sheet: &mut Sheet) {
         match (std::mem::replace(&mut self.state, State::End), got) {
             (State::Examining, Got::Attrs(attrs)) => self.state = State::Judge(attrs),
-            (State::Marking, Got::Verdict(Verdict::Committed)) => self.is_marked(),
+            (State::Marking, Got::Verdict(Verdict::Committed)) => self.marks_committed(),
             (State::Marking, Got::Verdict(Verdict::Conflict)) => {
                 self.tries += 1;
                 self.candidates.clear();
@@ -368,7 +367,7 @@ impl Strand for Release {
             (State::Probing, Got::Busy(busy)) => self.state = State::Examine(busy),
             (State::ExaminingAgain(busy), Got::Attrs(attrs)) => self.examined_again(&busy, attrs),
             (State::Finishing, Got::Verdict(Verdict::Committed)) => self.state = State::End,
-            // Nobody else changes what is marked: it was the store that could not do it now.
+            // Nothing else can change this, so the store refused; try again.
             (State::Finishing, Got::Verdict(Verdict::Conflict)) => self.state = State::Finish,
             (_, got) => unreachable!("{got:?} answers nothing that was asked"),
         }
@@ -378,7 +377,7 @@ impl Strand for Release {
         loop {
             let act = match std::mem::replace(&mut self.state, State::End) {
                 State::Begin if self.entries.is_empty() => None,
-                State::Begin if self.tries > TRIES => {
+                State::Begin if self.tries > MAX_CONFLICTS => {
                     let (path, _) = &self.entries[0];
                     sheet.keep_because(|| format!("{path} has been changed again"));
                     None

@@ -126,8 +126,8 @@ impl Resume {
             },
             (Kind::Dir, _, [Some(attr)]) if is_dir(attr) => Told::Ours,
             (Kind::Dir, _, [_]) => Told::NotMade,
-            // The copy is no more where it was made, so it is what is there. Where it still is, somebody
-            // else has put there what is there.
+            // The temporary name is gone, so the copy was renamed and is ours. If it is still there, a stranger made
+            // the other file.
             (kind, _, [Some(_), None]) if kind != Kind::Moved => Told::Ours,
             _ => Told::Nothing,
         }

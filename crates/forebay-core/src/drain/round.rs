@@ -23,28 +23,39 @@ pub(super) enum Round {
     End,
 }
 
+/// All of them, in their order.
+const ORDER: [Round; 18] = [
+    Round::Resume,
+    Round::Sweep,
+    Round::Evacuate,
+    Round::Orphans,
+    Round::Clear,
+    Round::Settle,
+    Round::SweepAgain,
+    Round::Contents,
+    Round::Tidy,
+    Round::Dress,
+    Round::Sync,
+    Round::List,
+    Round::ReleaseDirs,
+    Round::ReleaseContents,
+    Round::ReleasePassing,
+    Round::ReleasePlaces,
+    Round::Judge,
+    Round::End,
+];
+
+const _: () = assert!(
+    ORDER.len() == Round::End as usize + 1,
+    "each round has its place"
+);
+
 impl Round {
     /// The one that comes next.
     pub(super) fn after(self) -> Round {
-        match self {
-            Round::Resume => Round::Sweep,
-            Round::Sweep => Round::Evacuate,
-            Round::Evacuate => Round::Orphans,
-            Round::Orphans => Round::Clear,
-            Round::Clear => Round::Settle,
-            Round::Settle => Round::SweepAgain,
-            Round::SweepAgain => Round::Contents,
-            Round::Contents => Round::Tidy,
-            Round::Tidy => Round::Dress,
-            Round::Dress => Round::Sync,
-            Round::Sync => Round::List,
-            Round::List => Round::ReleaseDirs,
-            Round::ReleaseDirs => Round::ReleaseContents,
-            Round::ReleaseContents => Round::ReleasePassing,
-            Round::ReleasePassing => Round::ReleasePlaces,
-            Round::ReleasePlaces => Round::Judge,
-            Round::Judge | Round::End => Round::End,
-        }
+        let place = ORDER.iter().position(|round| *round == self);
+        let next = place.and_then(|place| ORDER.get(place + 1));
+        next.copied().unwrap_or(Round::End)
     }
 
     /// Is it left out when the pass is stopped?

@@ -1,13 +1,15 @@
 //! What a record means for the drain: what is dirty, what may be put where, whose the thing on the PFS is.
 
-use super::act::Commit;
+use super::act::{Act, Commit};
 use super::facts::Facts;
-use super::names::waiting_path;
+use super::moves::is_dir;
+use super::names::{discarded_name, waiting_path};
+use crate::batch;
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::ops::Effect;
 use crate::path::TreePath;
-use crate::record::{Kind, ObjectName, PathRecord, Stamp, Token, Transit};
+use crate::record::{Kind, ObjectId, ObjectName, PathRecord, Stamp, Transit};
 use crate::speakers::{Speaker, Word};
 use crate::table::Change;
 use std::collections::BTreeMap;
@@ -23,8 +25,7 @@ pub fn stamp(attr: &Attr) -> Stamp {
     }
 }
 
-/// Something of ours is on the PFS under this name, but not in the state that the object has now: a stamp
-/// that no object ever has.
+/// Stamp for "ours, but not in the object's present state". No object ever has it.
 pub(super) const OURS: Stamp = Stamp {
     size: 0,
     ctime_ns: 0,
@@ -50,13 +51,13 @@ pub(super) fn is_still_there(record: &PathRecord, now: &Attr, found: Option<&Att
     found.is_some_and(|found| record.kind != Kind::File || found.size == now.size)
 }
 
-/// Is what the PFS has under the name of this record ours, so that it may be replaced? Else a stranger has
-/// put something of his own there. (What was renamed with its directory hides its old place, not this one.)
+/// True if the drain may replace what is at this PFS path. Otherwise it belongs to a stranger. (A thing that was
+/// renamed with its directory hides its old place, not this one.)
 pub(super) fn is_ours(path: &TreePath, record: &PathRecord) -> bool {
     record.hides.as_ref() == Some(path) || record.drained.is_some()
 }
 
-/// Has it contents of its own?
+/// True for kinds with contents of their own.
 pub(super) fn has_contents(record: &PathRecord) -> bool {
     matches!(record.kind, Kind::File | Kind::Symlink | Kind::Special)
 }
@@ -199,7 +200,7 @@ pub(super) fn has_to_leave(
     Ok((!in_place).then(|| (from.clone(), to)))
 }
 
-/// All who speak of this path of the PFS or of something below it.
+/// All records that speak of this path of the PFS or of something below it.
 pub(super) fn all_speakers(facts: &dyn Facts, lower: &TreePath) -> Outcome<Vec<Speaker>> {
     let mut all: Vec<Speaker> = Vec::new();
     loop {
@@ -212,7 +213,7 @@ pub(super) fn all_speakers(facts: &dyn Facts, lower: &TreePath) -> Outcome<Vec<S
     }
 }
 
-/// Is something that the view still shows at or below this PFS path?
+/// True if something renamed still lies at or below this PFS path: the buffer shows it elsewhere.
 pub(super) fn holds_something_moved(facts: &dyn Facts, lower: &TreePath) -> Outcome<bool> {
     let mut before: Option<TreePath> = None;
     loop {
@@ -245,8 +246,8 @@ pub(super) fn holds_something_hidden(facts: &dyn Facts, lower: &TreePath) -> Out
     }
 }
 
-/// Is a directory that holds this PFS path being carried from one place to another there? Then the path
-/// means something else in a moment. Notes that a commit relies on it that it is not.
+/// True if a directory above this PFS path is being moved there, so that the path soon means something else. Adds to
+/// `reads` that a commit relies on none being moved.
 pub(super) fn is_carried(
     facts: &dyn Facts,
     lower: &TreePath,
@@ -265,6 +266,17 @@ pub(super) fn is_carried(
             return Ok(carried);
         }
         at = at.parent();
+    }
+}
+
+/// The act that takes what is at `path` away from the PFS. `oid` is the object on whose behalf it goes: it names a
+/// directory that can't go at once.
+pub(super) fn removal(path: TreePath, oid: ObjectId, attr: &Attr) -> Act {
+    if is_dir(attr) {
+        let aside = TreePath::root().join(&discarded_name(oid));
+        Act::Discard { path, aside }
+    } else {
+        Act::Remove(path)
     }
 }
 
@@ -315,12 +327,12 @@ pub(super) fn commit_of(
         let object = before.object;
         let Some(mut record) = after else {
             deletes.push(Change::Delete { path, object });
-            let token = Token::default();
-            puts.push(Change::Doom { object, token });
+            puts.push(Change::Doom(object));
             effects.push(Effect::Remove(object));
             continue;
         };
         record.version = facts.next_version();
+        assert_ne!(record.version, before.version, "a put has a new version");
         let of_label = |r: &PathRecord| (r.kind, r.origin.clone(), r.hides.clone());
         if of_label(&record) != of_label(&before) {
             puts.push(Change::Relabel(object));
@@ -334,6 +346,7 @@ pub(super) fn commit_of(
         effects.push(Effect::Relabel(object, path));
     }
     deletes.append(&mut puts);
+    batch::assert_well_formed(&deletes);
     let commit = Commit {
         reads,
         batch: deletes,
@@ -343,13 +356,14 @@ pub(super) fn commit_of(
     (commit, afterwards)
 }
 
-/// What is different when what was at `from` is at `to`, and the record at `mover` says so: every record that
-/// speaks of it or of something in it, and every label that names its directory by such a path.
+/// Updates after a move from `from` to `to`: every record that speaks of a path inside it, and every label that
+/// names such a directory. `mover` is the path of the record that moved it.
 ///
 /// All of that is one commit, because a record that spoke of the old path a moment longer would speak of
 /// something else. It is as large as the number of these records: a directory of the PFS that was renamed
 /// with 100,000 changed files in it is one batch of 100,000 records. That is the one step of a
-/// drain that is not bounded; it is done with no lock held but that of the commit itself.
+/// drain that is not bounded; it is done with no lock held but that of the commit itself. A rename of a directory by
+/// a program is unbounded in the same way (`Context::relocate_below` in [`crate::ops`]).
 pub(super) fn relocated(
     facts: &dyn Facts,
     mover: &TreePath,

@@ -8,9 +8,9 @@ use crate::path::TreePath;
 use crate::record::ObjectId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// As many things that are left are kept with their reasons; all are counted.
+/// Most things in [`DrainReport::left`]; all are counted.
 pub const MOST_LEFT: usize = 1 << 16;
-/// As many directories of the PFS wait to be synced; then they are.
+/// Most directories of the PFS that wait to be synced.
 pub(super) const MOST_UNSYNCED: usize = 1024;
 
 /// What a pass is asked to do.
@@ -153,7 +153,7 @@ impl Sheet {
     }
 
     /// This is dirty at the end of the pass.
-    pub(super) fn is_left(&mut self, path: &TreePath, bytes: u64) {
+    pub(super) fn list_left(&mut self, path: &TreePath, bytes: u64) {
         let unknown = match self.stopping {
             true => Reason::Stopped,
             false => Reason::Changing,
@@ -174,7 +174,7 @@ impl Sheet {
         }
     }
 
-    /// All that is dirty has been counted: what failed and is not dirty any more is not left.
+    /// Ends the list. A failure that was not listed has disappeared since.
     pub(super) fn close_list(&mut self) {
         self.failed.clear();
         for (_, left) in std::mem::take(&mut self.unsyncable) {
@@ -212,7 +212,7 @@ impl Sheet {
     }
 
     /// An object is drained or given up.
-    pub(super) fn is_done(&mut self) {
+    pub(super) fn count_done(&mut self) {
         self.tally.files_done += 1;
     }
 }

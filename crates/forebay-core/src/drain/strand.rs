@@ -8,12 +8,29 @@ use crate::path::TreePath;
 
 /// One piece of work. It has at most one act under way.
 pub(super) trait Strand: Send {
-    /// The act that was asked for last has come to this. No facts here: what is to be read is read in
-    /// [`Strand::next`], which may have to be asked again.
+    /// Takes the outcome of the last act. It has no facts: [`Strand::next`] reads them, because it can stop for one
+    /// and be called again.
     fn take(&mut self, got: Got, sheet: &mut Sheet);
 
-    /// The next act; `None` at the end. Must be good to be called again if it stops for a fact.
+    /// The next act; `None` at the end. If it stops for a fact, it is called again and must then give the same act.
     fn next(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<Option<Act>>;
+}
+
+/// Each thing of an act with its outcome.
+///
+/// # Panics
+/// The iterator, if the driver has told fewer outcomes or more.
+pub(super) fn with_outcomes<T, O>(
+    things: impl IntoIterator<Item = T>,
+    outcomes: impl IntoIterator<Item = O>,
+) -> impl Iterator<Item = (T, O)> {
+    let (mut things, mut outcomes) = (things.into_iter(), outcomes.into_iter());
+    std::iter::from_fn(move || match (things.next(), outcomes.next()) {
+        (Some(thing), Some(outcome)) => Some((thing, outcome)),
+        (None, None) => None,
+        (Some(_), None) => panic!("an act with fewer outcomes than things"),
+        (None, Some(_)) => panic!("an act with more outcomes than things"),
+    })
 }
 
 /// One act, of which nothing follows.
@@ -36,7 +53,7 @@ impl Once {
 impl Strand for Once {
     fn take(&mut self, got: Got, _sheet: &mut Sheet) {
         if got == Got::Verdict(Verdict::Conflict) {
-            // It relies on nothing: it was the store that could not do it now.
+            // Nothing else can change this, so the store refused; try again.
             self.0 = Some(self.1.clone());
         }
     }

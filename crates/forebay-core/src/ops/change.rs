@@ -90,11 +90,11 @@ impl Context<'_> {
     /// Takes the record at `found` out of the tables, with its object; nothing to do if there is none.
     pub(super) fn drop_record(&self, found: &Found, plan: &mut Plan) {
         if let Some(r) = &found.record {
-            plan.delete(&found.path, r, self.request.token);
+            plan.delete(&found.path, r);
         }
     }
 
-    /// Leaves at `found`, whose record is dropped or moved away, what hides the PFS there, if anything does.
+    /// Puts a whiteout at `found` if the PFS would show through once the record there is gone.
     pub(super) fn vacate(&self, found: &Found, plan: &mut Plan) -> Outcome<()> {
         let Some(hides) = self.hidden_at(found) else {
             return Ok(());
@@ -117,7 +117,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Is a directory without visible entries? ENOTEMPTY if not. Gives the invisible records below it.
+    /// ENOTEMPTY if the directory has visible entries; otherwise the invisible records below it.
     pub(super) fn check_empty(&self, found: &Found) -> Outcome<Vec<(TreePath, PathRecord)>> {
         let below = self.facts.subtree(&found.path)?;
         if below.iter().any(|(_, r)| r.is_visible()) {
@@ -154,7 +154,7 @@ pub(super) fn hidden_by(record: &PathRecord, path: &TreePath) -> Option<TreePath
         .or_else(|| record.drained.is_some().then(|| path.clone()))
 }
 
-/// The record as it is after it moved away from `path`: what had been drained there is no longer it.
+/// The record after a move from `path`. It is no longer drained; a drained copy at `path` becomes hidden.
 pub(super) fn undrained(record: &PathRecord, path: &TreePath) -> PathRecord {
     PathRecord {
         hides: hidden_by(record, path),
@@ -177,17 +177,12 @@ impl Plan {
     }
 
     /// The record goes and its backing object with it.
-    pub(super) fn delete(
-        &mut self,
-        path: &TreePath,
-        record: &PathRecord,
-        token: crate::record::Token,
-    ) {
+    pub(super) fn delete(&mut self, path: &TreePath, record: &PathRecord) {
         let object = record.object;
         self.forget(path, object);
-        // What it named waits on the PFS under a name that nothing hides: the drain has to know.
+        // The thing may wait on the PFS under its waiting name. The note tells the drain to remove it.
         self.puts.extend(abandon(record));
-        self.puts.push(Change::Doom { object, token });
+        self.puts.push(Change::Doom(object));
         self.effects.push(Effect::Remove(object));
     }
 

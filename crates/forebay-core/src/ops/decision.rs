@@ -89,8 +89,8 @@ pub enum Op {
 }
 
 impl Op {
-    /// Can it succeed without changing anything because of how *several* records compare? Then the
-    /// decision is proposed even with an empty batch, because they may have been read one after the other.
+    /// True if an empty batch rests on comparing several records. With several bridges they are read one after the
+    /// other, so the decision is proposed all the same.
     pub fn compares(&self) -> bool {
         // Two names of one object: nothing to rename.
         matches!(self, Op::Rename { .. })

@@ -66,8 +66,8 @@ fn undisturbed(
     }
     let decision = ctx.first()?;
     promises::assert_kept(&request.op, &decision);
-    // A first try that comes after its own repetition: the client has gone on since, and what
-    // it would change now is no longer what it meant. Nobody waits for the answer.
+    // A late original: its repetition was carried out and the client has gone on. Refuse it; nobody waits for
+    // the answer.
     if !request.retry
         && !decision.batch.is_empty()
         && request.token != Token::default()

@@ -9,7 +9,7 @@ use crate::path::TreePath;
 use crate::record::{Kind, ObjectName};
 use crate::walk::{Follow, Found, Last, Node};
 
-/// Flags that are spent by the decision and must not reach the open of the target.
+/// Flags that the decision has used up. They are removed before the target is opened.
 const SPENT: i32 = libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
 
 impl Context<'_> {
@@ -129,10 +129,8 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Size policy: small files are staged, large ones written in place. What is
-    /// truncated anyway costs no copy. A file with several names on the PFS is
-    /// written in place, too: a copy under one of them would leave the others behind. So is
-    /// a file that somebody has open in place, for whatever: all who have it open see one file.
+    /// True if the file is copied into the buffer. Not: large files (unless truncated), files with several names on
+    /// the PFS, and files that somebody has open in place. A copy would part one name, or one user, from the others.
     pub(super) fn stages(&self, lower: &TreePath, attr: &Attr, flags: i32) -> bool {
         attr.nlink <= 1
             && (flags & libc::O_TRUNC != 0 || attr.size <= self.settings.stage_limit_bytes)

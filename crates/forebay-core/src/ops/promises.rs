@@ -1,4 +1,4 @@
-//! What every decision keeps to, as [`Decision`] and [`Answer`] say it. Asserted in builds with debug assertions.
+//! Rules for decisions, as [`Decision`] and [`Answer`] document them. Checked in builds with debug assertions.
 
 use super::{Answer, Decision, Effect, Op};
 use crate::batch;
@@ -43,7 +43,7 @@ fn assert_marked(decision: &Decision) {
             Effect::Remove(object) => decision
                 .batch
                 .iter()
-                .any(|c| matches!(c, Change::Doom { object: o, .. } if o == object)),
+                .any(|c| matches!(c, Change::Doom(o) if o == object)),
             Effect::Relabel(object, _) => decision.batch.contains(&Change::Relabel(*object)),
             Effect::Touch(_) => true,
         };
@@ -51,7 +51,8 @@ fn assert_marked(decision: &Decision) {
     }
 }
 
-/// Opening and resolving may stage a file of the PFS; all others that give something to see change nothing.
+/// True for operations that never change the tables. `open` and `resolve` may stage a file, so they are not among
+/// them.
 fn only_looks(op: &Op) -> bool {
     matches!(
         op,

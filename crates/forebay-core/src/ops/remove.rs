@@ -54,7 +54,7 @@ impl Context<'_> {
     /// Drops the invisible records below an empty directory that goes.
     pub(super) fn drop_below(&self, found: &Found, plan: &mut Plan) -> Outcome<()> {
         for (path, record) in self.check_empty(found)? {
-            plan.delete(&path, &record, self.request.token);
+            plan.delete(&path, &record);
         }
         Ok(())
     }

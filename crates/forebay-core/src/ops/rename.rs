@@ -151,6 +151,8 @@ impl Context<'_> {
         Ok(())
     }
 
+    /// Moves the records below a renamed directory. All of them are one batch, because a reader must not find the
+    /// directory at both paths or at none. So its size is that of the subtree; no constant bounds it.
     fn relocate_below(&self, from: &TreePath, to: &TreePath, plan: &mut Plan) -> Outcome<()> {
         for (path, record) in self.facts.subtree(from)? {
             let Some(new_path) = path.rebase(from, to) else {

@@ -114,7 +114,7 @@ impl Facts for Watch<'_> {
 
     fn subtree(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, PathRecord)>> {
         let below = self.facts.subtree(dir)?;
-        // Only what is changed of it has to wait, which shows in the batch.
+        // Does not wait here; `check` waits if the batch changes one of these records.
         for (path, record) in &below {
             self.note(path, record);
         }
@@ -132,7 +132,8 @@ impl Facts for Watch<'_> {
             && let Some(oid) = crate::drain::waits_under(origin.name())
             && let Some(path) = self.facts.path_of(ObjectName { oid, link: 0 })?
         {
-            // It has this name already, and the record does not say so yet.
+            // The drain has renamed it on the PFS and not yet updated the record. Reading the record makes the
+            // request wait.
             self.record(&path)?;
         }
         Ok(moved)

@@ -65,7 +65,7 @@ pub enum Failure {
     Redirect(Vec<u8>),
     /// The tables or the local disk failed: EIO, and the text for the log.
     Fault(String),
-    /// It has taken [`super::TURNS`] steps: EAGAIN.
+    /// It has taken [`super::MAX_STEPS`] steps: EAGAIN.
     GaveUp,
 }
 
@@ -96,8 +96,7 @@ pub enum Effect {
     /// Ask the other bridges for a record, children or all below; ends in [`super::Pending::fetched_record`],
     /// [`super::Pending::fetched_children`] or [`super::Pending::fetched_below`].
     Fetch(Need),
-    /// What is at this path is being carried out on the PFS; ends in [`super::Pending::woken`] when its record has
-    /// changed.
+    /// A drain is changing the PFS at this path. Ends in [`super::Pending::woken`] when the record has changed.
     Await(TreePath),
     /// Something is undecided or others were faster: step again a little later.
     Pause,
@@ -109,10 +108,10 @@ pub enum Effect {
         /// The turn that it had for another one, and that ends.
         leaves: Option<TreePath>,
     },
-    /// Commit that this link may have been made, before it is: a link has no number of its own by which a
-    /// start after a crash would find it. Ends in [`super::Pending::announced`].
+    /// Commit a doom mark for a link before it is made: only this mark leads a restart to the link. Ends in
+    /// [`super::Pending::announced`].
     Announce {
-        /// A name for the link, from the driver's count, is to be chosen for this object.
+        /// The object to link to. The driver chooses the number of the link.
         of: ObjectName,
     },
     /// Make a backing object; ends in [`super::Pending::made`]. A file of the PFS is copied only if nobody
@@ -129,8 +128,9 @@ pub enum Effect {
     WriteTimes,
     /// Open what is granted; ends in [`super::Pending::granted`].
     Grant(Granting),
-    /// Commit; ends in [`super::Pending::committed`] or [`super::Pending::fails`]. If it names the copy of a file
-    /// that was granted in place since the copy was begun, it must not happen ([`super::Pending::held_in_place`]).
+    /// Commit; ends in [`super::Pending::committed`] or [`super::Pending::fails`]. If the batch names a copy whose
+    /// original was granted in place since the copy began, the driver must not commit and calls
+    /// [`super::Pending::held_in_place`].
     Commit(Commit),
     /// The end.
     Finish(Finish),

@@ -27,8 +27,7 @@ pub fn new_file_flags(flags: i32) -> i32 {
 pub enum Form {
     /// The bridge opens the target and passes the descriptor.
     Descriptor,
-    /// The client opens the backing file of this object itself: dearer for nobody, and two messages
-    /// with a descriptor less.
+    /// The client opens the backing file itself. This saves two messages that carry a descriptor.
     Name(ObjectName),
 }
 
@@ -41,7 +40,7 @@ pub struct Granting {
     pub flags: i32,
     /// How the client gets it. Nothing is opened for a name.
     pub form: Form,
-    /// From now on others may open the object at any time: its file may not become another one.
+    /// Programs can open this object later without the bridge, so its file is never reused.
     pub shared: bool,
 }
 

@@ -27,13 +27,13 @@ pub struct Known {
     pfs_changes: u64,
     attrs: BTreeMap<TreePath, Option<Attr>>,
     links: BTreeMap<TreePath, Vec<u8>>,
-    /// All pages that one decision needs: it begins anew with each of them. A part of a listing needs two at
-    /// most, an empty directory all.
+    /// Pages by directory. A decision starts again after each new page, so all its pages are kept: two for a
+    /// listing, all for a check that a directory is empty.
     lists: BTreeMap<TreePath, Vec<Arc<LowerPage>>>,
     /// Files that somebody was found to have open.
     held: BTreeSet<TreePath>,
-    /// Of backing objects. A request is judged by one look at each: its steps follow each other
-    /// within microseconds, and a look is a system call.
+    /// Attributes of backing objects. A request looks at each once: its steps follow each other within microseconds,
+    /// and a look is a system call.
     objects: RefCell<Vec<(ObjectName, Attr)>>,
     records: BTreeMap<TreePath, Option<PathRecord>>,
     children: ChildrenPages,
@@ -100,6 +100,7 @@ impl Known {
     }
 
     pub(super) fn put_list(&mut self, path: TreePath, page: Arc<LowerPage>) {
+        page.assert_well_formed();
         self.lists.entry(path).or_default().push(page);
     }
 

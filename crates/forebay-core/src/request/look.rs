@@ -103,10 +103,9 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Does an answer that changes nothing rest on several records, read one after the other? A record
-    /// at the path says all, at the moment at which its home is asked. That there is none says little:
-    /// the PFS may have something there, if the directory is one of the PFS. One bridge alone reads
-    /// all at one moment.
+    /// True if an answer that changes nothing rests on several records read one after the other. A record alone
+    /// says all. Its absence does not, because the directories above may be on the PFS. One bridge reads everything
+    /// at one moment.
     pub(super) fn rests_on_several(&self) -> bool {
         if self.world.is_single() {
             return false;
@@ -117,7 +116,8 @@ impl<'a> Look<'a> {
         vacant || self.listed.get()
     }
 
-    /// Was an object missing that a record names, which another bridge may have told of before the object went?
+    /// True if a record named a missing object. Another bridge may have told of the record before the object
+    /// went.
     pub(super) fn missed_an_object(&self) -> bool {
         self.missed.get() && !self.world.is_single()
     }

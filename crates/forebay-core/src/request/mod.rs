@@ -16,12 +16,6 @@
 //! - **What is opened is looked at again.** A grant is opened after the step, without a lock. If a
 //!   commit has happened meanwhile the machine decides anew, and only the same answer makes the
 //!   open count. So an object may get another name, another life or none at any time.
-//!
-//! | to add | goes to |
-//! |---|---|
-//! | an operation | [`crate::ops`]: a variant of `Op` and what it does |
-//! | an effect | [`Effect`], the function that takes its outcome here, and one arm in each driver |
-//! | a fact | [`crate::facts::Facts`], answered by [`look`] from [`World`] or from [`Known`] |
 
 mod effect;
 mod grant;
@@ -39,5 +33,5 @@ pub use grant::{Form, GRANT_FLAGS, Granting, new_file_flags};
 pub use known::{Known, OthersBelow};
 pub use look::{Look, World};
 pub use parking::{MAX_PARKED, Parking};
-pub use pending::{LOST_RACES, Pending, TURNS};
+pub use pending::{MAX_LOST_RACES, MAX_STEPS, Pending};
 pub use turns::{Entered, Turns};

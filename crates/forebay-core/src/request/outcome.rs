@@ -3,12 +3,13 @@
 use super::effect::{Failure, Looked, PfsLook};
 use super::grant::Form;
 use super::known::OthersBelow;
-use super::pending::{Committing, LOST_RACES, Pending, Stage};
+use super::pending::{Committing, MAX_LOST_RACES, Pending, Stage};
 use crate::bridge::Verdict;
 use crate::facts::{Fresh, NewKind};
 use crate::ops::Op;
 use crate::path::TreePath;
 use crate::record::{ObjectName, PathRecord};
+use crate::table::Change;
 
 impl Pending {
     /// The effect that was under way; the next step may come unless the outcome says otherwise.
@@ -61,7 +62,12 @@ impl Pending {
     /// It has the turn to copy this file.
     pub fn has_turn(&mut self, path: TreePath) {
         self.has_waited();
-        self.turn = Some(path);
+        self.copy_turn = Some(path);
+    }
+
+    /// The mark that [`super::Effect::Announce`] asks for.
+    pub fn announcement(link: ObjectName) -> Change {
+        Change::Doom(link)
     }
 
     /// It is committed that a link of this name may be made.
@@ -93,8 +99,9 @@ impl Pending {
         }
     }
 
-    /// The file of the PFS that was to be copied stays where it is: somebody has it open, or got it while it was
-    /// copied, or the storage can't keep all of it. Comes instead of the outcome of [`super::Effect::Make`], or of [`super::Effect::Commit`], which has not happened.
+    /// The PFS file that was to be copied stays where it is: somebody has it open or opened it during the copy, or the
+    /// storage can't keep all of it. Called instead of the outcome of [`super::Effect::Make`] or
+    /// [`super::Effect::Commit`]; that commit has not happened.
     pub fn held_in_place(&mut self, lower: TreePath) {
         let stage = self.under_way();
         assert!(
@@ -125,8 +132,8 @@ impl Pending {
         };
         match outcome {
             Ok(()) if opening.is_whole && opening.is_last && self.truncates() => {
-                // It was certain that this is the file before it was truncated; whatever comes now comes
-                // after that.
+                // The file was known to be the right one before it was truncated. Later changes come after this
+                // request.
                 self.stage = Stage::Over(Ok(opening.answer));
             }
             Ok(()) => self.stage = Stage::Open(opening),
@@ -146,7 +153,7 @@ impl Pending {
         self.lost_races += 1;
         self.known.forget_attrs();
         self.known.forget_others();
-        if self.lost_races > LOST_RACES {
+        if self.lost_races > MAX_LOST_RACES {
             let text = "a record names a backing object that is not there".to_owned();
             self.stage = Stage::Over(Err(Failure::Fault(text)));
         }

@@ -11,11 +11,10 @@ use crate::path::TreePath;
 use crate::record::ObjectName;
 use crate::table::Change;
 
-/// Steps that one request may take until it is answered EAGAIN. Each step but the last one obtained a
-/// fact, or lost a race.
-pub const TURNS: u32 = 10_000;
-/// Races with removals that one request may lose until it is answered EIO.
-pub const LOST_RACES: u32 = 100;
+/// Most steps of one request; then EAGAIN. Each step but the last one obtained a fact, or lost a race.
+pub const MAX_STEPS: u32 = 10_000;
+/// Most races with removals that one request loses; then EIO.
+pub const MAX_LOST_RACES: u32 = 100;
 
 /// What a request waits for.
 #[derive(Debug)]
@@ -59,7 +58,7 @@ pub struct Pending {
     steps: u32,
     pub(super) lost_races: u32,
     times_written: bool,
-    pub(super) turn: Option<TreePath>,
+    pub(super) copy_turn: Option<TreePath>,
     /// When the last decision was made.
     moment: u64,
     pub(super) form: Form,
@@ -74,7 +73,7 @@ pub(super) struct Opening {
     pub(super) answer: Answer,
     /// When that was decided.
     pub(super) moment: u64,
-    /// Nothing is left to do with the file; else a truncation that was asked for.
+    /// True if this open completes the grant; false if a truncation is still to come.
     pub(super) is_whole: bool,
     /// The decision changes nothing, so the answer may be given at the same moment.
     pub(super) is_last: bool,
@@ -105,7 +104,7 @@ impl Pending {
             steps: 0,
             lost_races: 0,
             times_written: false,
-            turn: None,
+            copy_turn: None,
             moment: 0,
             form: Form::Descriptor,
             reopen: false,
@@ -128,8 +127,8 @@ impl Pending {
         self.changes
     }
 
-    /// Does its end need no look at the tables, because nothing was committed since what is granted was
-    /// decided? `moment` is [`World::moment`], read after the grant.
+    /// Ends the request without another step if nothing was committed since the decision. `moment` is
+    /// [`World::moment`], read after the grant.
     pub fn finish_if_unchanged(&mut self, moment: u64) -> Option<Finish> {
         match &self.stage {
             Stage::Open(open) if open.moment == moment && open.is_whole && open.is_last => {}
@@ -141,11 +140,11 @@ impl Pending {
         Some(self.finish(Ok(open.answer)))
     }
 
-    /// What to do next. `turn`: the driver holds the turn to commit.
+    /// What to do next. `may_commit`: the driver holds the turn to commit.
     ///
     /// # Panics
     /// If an effect is still under way, or the request has been answered.
-    pub fn step(&mut self, settings: &Settings, world: &dyn World, turn: bool) -> Effect {
+    pub fn step(&mut self, settings: &Settings, world: &dyn World, may_commit: bool) -> Effect {
         match std::mem::replace(&mut self.stage, Stage::Ready) {
             Stage::Ready => {}
             open @ Stage::Open(_) => self.stage = open,
@@ -154,7 +153,7 @@ impl Pending {
             other => panic!("a request is stepped in {other:?}"),
         }
         self.steps += 1;
-        if self.steps > TURNS {
+        if self.steps > MAX_STEPS {
             return Effect::Finish(self.finish(Err(Failure::GaveUp)));
         }
         if std::mem::take(&mut self.pause) || world.is_undecided(self.request.token) {
@@ -166,7 +165,7 @@ impl Pending {
         let decided = ops::decide(&self.request, &self.caller.cred, settings, &look);
         if look.missed_an_object() {
             self.lost_race();
-            return self.step(settings, world, turn);
+            return self.step(settings, world, may_commit);
         }
         let several = look.rests_on_several();
         let reads = look.into_reads();
@@ -178,10 +177,10 @@ impl Pending {
             // If a second look sees the very same, then all of it was there at once.
             self.known.first_look = Some(reads);
             self.known.forget_others();
-            return self.step(settings, world, turn);
+            return self.step(settings, world, may_commit);
         }
         match decided {
-            Ok(decision) => self.decided(decision, reads, settings, world, turn),
+            Ok(decision) => self.decided(decision, reads, settings, world, may_commit),
             Err(Stop::Need(need)) => self.needs(need),
             Err(Stop::Errno(e)) => Effect::Finish(self.finish(Err(Failure::Errno(e)))),
             Err(Stop::Redirect(path)) => Effect::Finish(self.finish(Err(Failure::Redirect(path)))),
@@ -195,14 +194,14 @@ impl Pending {
         reads: ReadSet,
         settings: &Settings,
         world: &dyn World,
-        turn: bool,
+        may_commit: bool,
     ) -> Effect {
         let Decision {
             mut batch,
             effects,
             answer,
         } = decision;
-        if !batch.is_empty() && !turn {
+        if !batch.is_empty() && !may_commit {
             self.changes = true;
             return Effect::TakeTurn;
         }
@@ -333,7 +332,7 @@ impl Pending {
     }
 
     fn needs(&mut self, need: Need) -> Effect {
-        // Nobody asks for a new object who does not want to put its record into the tables.
+        // A new object is asked for only to put its record into the tables.
         self.changes |= matches!(need, Need::Object(_));
         self.stage = Stage::Waiting;
         match need {
@@ -356,10 +355,12 @@ impl Pending {
     fn make(&mut self, spec: NewObject) -> Effect {
         match &spec.what {
             // Whoever gets the turn to copy decides anew first: the file may be there already.
-            NewKind::Staged { lower, .. } if self.turn.as_ref() != Some(lower) => Effect::Enter {
-                path: lower.clone(),
-                leaves: self.turn.take(),
-            },
+            NewKind::Staged { lower, .. } if self.copy_turn.as_ref() != Some(lower) => {
+                Effect::Enter {
+                    path: lower.clone(),
+                    leaves: self.copy_turn.take(),
+                }
+            }
             NewKind::LinkTo(of) => {
                 let of = *of;
                 self.stage = Stage::Announcing(spec);
@@ -390,7 +391,7 @@ impl Pending {
             reopen: self.reopen,
             follow: std::mem::take(&mut self.follow),
             unused: self.fresh.drain(..).map(|(_, fresh)| fresh).collect(),
-            turn: self.turn.take(),
+            turn: self.copy_turn.take(),
         }
     }
 }

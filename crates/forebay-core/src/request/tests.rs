@@ -280,7 +280,7 @@ fn an_object_that_is_gone_is_looked_for_again_but_not_for_ever() {
     let mut world = Hand::new();
     world.has_file("f", 4);
     let mut p = open("f", libc::O_RDONLY);
-    for _ in 0..LOST_RACES {
+    for _ in 0..MAX_LOST_RACES {
         granting(world.step(&mut p));
         p.granted(Err(libc::ENOENT));
     }
@@ -492,7 +492,7 @@ fn a_request_that_never_gets_what_it_needs_is_given_up() {
         path: path("f"),
         follow: true,
     });
-    for _ in 0..TURNS {
+    for _ in 0..MAX_STEPS {
         assert!(matches!(world.step(&mut p), Effect::Look(_)));
         p.looked(Ok(Looked::Attr(None)));
         p.known.forget_attrs();

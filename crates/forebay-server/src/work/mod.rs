@@ -21,7 +21,7 @@ use forebay_core::bridge::Verdict;
 use forebay_core::facts::{Cred, NewKind, NewObject};
 use forebay_core::ops::GrantTarget;
 use forebay_core::path::TreePath;
-use forebay_core::record::{ObjectName, Token};
+use forebay_core::record::ObjectName;
 use forebay_core::request::{
     Caller, Commit, Effect, Entered, Failure, Finish, Form, Granting, Pending, PfsLook,
 };
@@ -222,11 +222,7 @@ impl Work {
     /// A link is announced before it is made.
     fn announce(&mut self, server: &ServerHandle, of: ObjectName) {
         let link = server.objects.new_link(of);
-        let mark = Change::Doom {
-            object: link,
-            token: Token::default(),
-        };
-        match server.namespace.note(&[mark]) {
+        match server.namespace.note(&[Pending::announcement(link)]) {
             Ok(()) => self.pending.announced(link),
             Err(e) => self.pending.fails(not_written(server, &e)),
         }

@@ -326,11 +326,8 @@ impl Node {
 
     /// Commits if what it relies on is so; `None` if the bridge has died.
     fn commit_of_drain(&mut self, commit: &Commit, env: &mut Env) -> Option<Verdict> {
-        for (path, seen) in &commit.reads.records {
-            let now = self.tables.get(path).expect(NEVER_FAILS);
-            if now.map(|r| r.version) != seen.version {
-                return Some(Verdict::Conflict);
-            }
+        if !commit.still_holds(&self.tables).expect(NEVER_FAILS) {
+            return Some(Verdict::Conflict);
         }
         if commit.uncovers() {
             self.pfs_changes += 1;

@@ -101,7 +101,7 @@ pub(super) struct Node {
     pub(super) temporaries: BTreeMap<ObjectId, TreePath>,
     /// Removed files that wait for another life.
     pub(super) spares: Vec<ObjectName>,
-    /// The last thing that it did was to write a batch or to answer: what depends on that is still to come.
+    /// The last action was a write or an answer, so a crash now does most harm.
     in_between: bool,
 }
 
@@ -464,7 +464,7 @@ impl Node {
                 Change::Put { record, .. } => {
                     self.note_made(record, env);
                 }
-                Change::Doom { object, .. } => self.unlink(*object, env),
+                Change::Doom(object) => self.unlink(*object, env),
                 Change::Relabel(object) => self.relabel(*object),
                 _ => {}
             }

@@ -1,8 +1,7 @@
 //! The tables of a bridge are lost, and made anew from the labels of its objects.
 //!
-//! Labels tell of everything that is acknowledged and settled. They do not tell what was drained, and which
-//! requests were carried out: so tables are lost between requests, and only before the last drain also where something
-//! is drained already.
+//! Labels do not tell what was drained or which requests were carried out. So tables are lost between requests, and
+//! after a drain only before the last one.
 
 use super::env::Env;
 use super::node::{NEVER_FAILS, Node};
@@ -29,7 +28,7 @@ impl Node {
             && self.labels.is_empty()
             && self.disk.is_idle()
             && marks.relabel.is_empty()
-            && marks.doomed.iter().all(|(object, _)| spare(object))
+            && marks.doomed.iter().all(spare)
             && self.speakers.in_transit(None, 1).is_empty()
     }
 

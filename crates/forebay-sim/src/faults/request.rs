@@ -112,10 +112,7 @@ impl Node {
                 Effect::Announce { of } => {
                     let link = self.new_link(of);
                     if !Mutation::LinksAreNotAnnounced.is(self.mutation) {
-                        self.apply(&[Change::Doom {
-                            object: link,
-                            token: Token::default(),
-                        }]);
+                        self.apply(&[Pending::announcement(link)]);
                     }
                     pending.announced(link);
                 }
@@ -256,8 +253,7 @@ impl Node {
         if let Some((_, Some(old))) = was_open {
             self.disk.close(old);
         }
-        // What was not seen to be the right file before is not meant to be truncated. A new copy counts from its
-        // commit on.
+        // A truncation counts only if the same file was open before. A new copy counts from its commit.
         if truncates && was_open.is_some_and(|(seen, _)| seen == identity) {
             env.contents.insert(identity, 0);
         }

@@ -144,7 +144,7 @@ pub(super) fn changes(changes: &[Change]) -> (String, Vec<TreePath>) {
                 paths.push(path.clone());
                 format!("delete {path}")
             }
-            Change::Doom { object, .. } => format!("doom {:?}", object.oid),
+            Change::Doom(object) => format!("doom {:?}", object.oid),
             Change::Undoom(object) => format!("undoom {:?}", object.oid),
             Change::Relabel(object) => format!("relabel {:?}", object.oid),
             Change::Relabeled(object) => format!("relabeled {:?}", object.oid),
