@@ -1,10 +1,10 @@
 //! What was obtained for one request so far: looks at the PFS, and what other bridges said.
 
 use crate::bridge::ReadSet;
-use crate::facts::{Attr, LowerPage};
+use crate::facts::{Attr, LowerPage, Timestamp};
 use crate::path::TreePath;
 use crate::record::{BridgeId, ObjectName, PathRecord};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -19,6 +19,9 @@ pub struct OthersBelow {
 
 /// The children of a directory that other bridges hold: the first after a name.
 type ChildrenPages = BTreeMap<(TreePath, Option<Vec<u8>>), Vec<(Vec<u8>, PathRecord)>>;
+
+/// A file of the PFS: its inode and when that changed.
+type Source = (u64, Timestamp);
 
 /// Facts that were not at hand and have been obtained.
 #[derive(Debug, Default)]
@@ -35,6 +38,10 @@ pub struct Known {
     /// Attributes of backing objects. A request looks at each once: its steps follow each other within microseconds,
     /// and a look is a system call.
     objects: RefCell<Vec<(ObjectName, Attr)>>,
+    /// The file of the PFS that is about to be copied, as it was looked at.
+    to_copy: Cell<Option<Source>>,
+    /// What was copied into objects made for this request.
+    copied: Vec<(ObjectName, Option<Source>)>,
     records: BTreeMap<TreePath, Option<PathRecord>>,
     children: ChildrenPages,
     below: BTreeMap<TreePath, OthersBelow>,
@@ -114,6 +121,21 @@ impl Known {
 
     pub(super) fn put_object(&self, object: ObjectName, attr: Attr) {
         self.objects.borrow_mut().push((object, attr));
+    }
+
+    /// Notes which file is about to be copied.
+    pub(super) fn will_copy(&self, source: Option<Source>) {
+        self.to_copy.set(source);
+    }
+
+    /// That has been copied into this object.
+    pub(super) fn has_copied(&mut self, object: ObjectName) {
+        self.copied.push((object, self.to_copy.get()));
+    }
+
+    pub(super) fn source(&self, object: ObjectName) -> Option<Source> {
+        let found = self.copied.iter().find(|(copy, _)| *copy == object);
+        found.and_then(|(_, source)| *source)
     }
 
     pub(super) fn attr(&self, path: &TreePath) -> Option<Option<Attr>> {

@@ -3,7 +3,7 @@
 
 use super::known::Known;
 use crate::bridge::{RangeRead, ReadSet};
-use crate::facts::{Attr, Facts, Fresh, LowerPage, Need, NewObject, Outcome, Stop, errno};
+use crate::facts::{Attr, Facts, Fresh, LowerPage, Need, NewKind, NewObject, Outcome, Stop, errno};
 use crate::path::TreePath;
 use crate::record::{BridgeId, ObjectName, PathRecord, Token};
 use crate::table::{TableError, Tables};
@@ -272,9 +272,19 @@ impl Facts for Look<'_> {
     }
 
     fn fresh(&self, spec: &NewObject) -> Outcome<Fresh> {
-        match self.fresh.iter().find(|(made_for, _)| made_for == spec) {
+        let source = match &spec.what {
+            NewKind::Staged { lower, .. } => self.lower(lower)?.map(|file| (file.ino, file.ctime)),
+            _ => None,
+        };
+        // A drain may have put another file there since that was copied.
+        let is_it = |fresh: &Fresh| source.is_none() || self.known.source(fresh.object) == source;
+        let mut made = self.fresh.iter().filter(|(for_spec, _)| for_spec == spec);
+        match made.find(|(_, fresh)| is_it(fresh)) {
             Some((_, fresh)) => Ok(*fresh),
-            None => Err(Stop::Need(Need::Object(Box::new(spec.clone())))),
+            None => {
+                self.known.will_copy(source);
+                Err(Stop::Need(Need::Object(Box::new(spec.clone()))))
+            }
         }
     }
 

@@ -88,6 +88,7 @@ impl Pending {
         match outcome {
             Ok(mut fresh) => {
                 fresh.is_doomed |= fresh.object.link != 0;
+                self.known.has_copied(fresh.object);
                 self.fresh.push((spec, fresh));
             }
             Err(libc::ENOENT)

@@ -331,6 +331,29 @@ fn a_file_of_the_pfs_that_a_drain_has_moved_is_looked_for_again() {
 }
 
 #[test]
+fn a_copy_of_a_file_that_a_drain_has_replaced_meanwhile_is_made_anew() {
+    let mut world = Hand::new();
+    let file = |ino| Attr {
+        mode: libc::S_IFREG | 0o644,
+        nlink: 1,
+        ino,
+        ..Attr::default()
+    };
+    world.lower = Some(BTreeMap::from([(at("f"), file(7))]));
+    let mut writer = open("f", libc::O_RDWR);
+    world.step(&mut writer);
+    writer.has_turn(at("f"));
+    assert!(matches!(world.step(&mut writer), Effect::Make { .. }));
+    writer.made(Ok(Fresh::new(object(4), 4)));
+    world.lower = Some(BTreeMap::from([(at("f"), file(8))]));
+    world.pfs_changes += 1;
+    assert!(matches!(world.step(&mut writer), Effect::Make { .. }));
+    writer.made(Ok(Fresh::new(object(5), 5)));
+    let granted = granting(world.step(&mut writer));
+    assert_eq!(granted.target, GrantTarget::Object(object(5)));
+}
+
+#[test]
 fn a_new_file_is_made_then_named_then_granted_as_it_was_made() {
     let world = Hand::new();
     let mut p = open("f", libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL);
