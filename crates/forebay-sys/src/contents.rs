@@ -159,13 +159,13 @@ mod tests {
         std::fs::write(&path, &bytes).unwrap();
         let from = std::fs::File::open(&path).unwrap();
         let to = std::fs::File::create(dir.path().join("to")).unwrap();
-        let copied = copy_by_hand(from.as_fd(), to.as_fd(), 1 << 40, 1000);
+        let copied = copy_by_hand(from.as_fd(), to.as_fd(), 1000, 1 << 40);
         assert_eq!(copied, Ok(bytes.len() as u64));
         let written = std::fs::read(dir.path().join("to")).unwrap();
         assert_eq!(written[..1000], [0; 1000]);
         assert_eq!(written[1000..], bytes[1000..]);
         // A descriptor that cannot be written to.
-        let failed = copy_by_hand(from.as_fd(), from.as_fd(), 10, 0);
+        let failed = copy_by_hand(from.as_fd(), from.as_fd(), 0, 10);
         assert_eq!(failed, Err(Errno::BADF));
     }
 }
