@@ -8,6 +8,7 @@ use crate::connection;
 use crate::grant;
 use crate::inbox::Arrival;
 use crate::log::Cause;
+use crate::passing;
 use crate::wakers::Waker;
 use crate::work::{Stand, Task, Work};
 use forebay_core::bridge::Ticket;
@@ -257,7 +258,14 @@ impl Shard {
             body,
         };
         let fd = answered.fd.as_ref().map(AsFd::as_fd);
+        let passing = answered
+            .dir
+            .map(|dir| (dir, passing::begin(connection.socket())));
         let mut sent = connection.answer(&reply.header(), body, fd);
+        if let (Some((dir, before)), Ok(())) = (passing, &sent) {
+            // Here `answered` still has the descriptor: whoever looks for it finds it with us or noted.
+            server.passing.sent(connection.socket(), dir, before);
+        }
         if let Err(Errno::TOOMANYREFS) = sent {
             // Clients have not yet taken what they were granted.
             server.log.limited(
