@@ -3,6 +3,7 @@
 use forebay_core::drain::{Commit, Facts, Verdict};
 use forebay_core::facts::Stop;
 use forebay_core::ops::Effect;
+use forebay_core::record::ObjectId;
 use forebay_objects::Objects;
 use forebay_pfs::Lower;
 use std::fmt;
@@ -50,6 +51,10 @@ pub trait Door: Facts + Sync {
     /// # Errors
     /// The tables failed; nothing of it is visible then.
     fn commit(&self, commit: &Commit) -> Result<Verdict, Halt>;
+
+    /// Backing directories of which a descriptor was sent to a client that has not received it: no process has
+    /// it open.
+    fn passing(&self) -> Vec<ObjectId>;
 
     /// Does the work on backing objects that follows a commit.
     fn follow(&self, effects: &[Effect]);

@@ -262,7 +262,9 @@ impl<'g> Pass<'g> {
             Act::ProbeDirs => {
                 self.give_times_back();
                 let dirs = ground.instance.join("dir");
-                Got::Busy(processes::directories_in_use(&dirs))
+                Got::Busy(processes::directories_in_use(&dirs, || {
+                    ground.door.passing()
+                }))
             }
             Act::Pause => {
                 std::thread::sleep(MOMENT);

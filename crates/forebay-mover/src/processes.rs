@@ -138,23 +138,38 @@ fn can_write(process: &Path, fd: &std::fs::DirEntry) -> bool {
     flags.is_none_or(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
 }
 
-/// The backing directories below `dirs` that a process has open, or as its working directory. This process
-/// counts: what it has open is on its way to a client.
-pub fn directories_in_use(dirs: &Path) -> Vec<ObjectId> {
+/// Looks at the other processes: what one of them moves in its table, or passes to another, may slip through one.
+const LOOKS: u32 = 2;
+
+/// The backing directories below `dirs` that a process has open, or as its working directory, or that are on their way
+/// to one: `passing` tells which have been sent and not received.
+///
+/// A descriptor goes from this process through a socket to a client, and it is looked for in that order. So it does
+/// not get past the look.
+pub fn directories_in_use(dirs: &Path, passing: impl FnOnce() -> Vec<ObjectId>) -> Vec<ObjectId> {
     let mut found = BTreeSet::new();
-    for process in others().chain([PathBuf::from("/proc/self")]) {
-        let links = std::fs::read_dir(process.join("fd"))
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|fd| fd.path())
-            .chain([process.join("cwd")]);
-        for link in links {
-            let target = std::fs::read_link(link).ok();
-            found.extend(target.and_then(|target| directory_of(&target, dirs)));
+    add_directories(Path::new("/proc/self"), dirs, &mut found);
+    found.extend(passing());
+    for _ in 0..LOOKS {
+        for process in others() {
+            add_directories(&process, dirs, &mut found);
         }
     }
     found.into_iter().collect()
+}
+
+fn add_directories(process: &Path, dirs: &Path, found: &mut BTreeSet<ObjectId>) {
+    let links = std::fs::read_dir(process.join("fd"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|fd| fd.path())
+        // Last: a program enters a directory before it closes the descriptor.
+        .chain([process.join("cwd")]);
+    for link in links {
+        let target = std::fs::read_link(link).ok();
+        found.extend(target.and_then(|target| directory_of(&target, dirs)));
+    }
 }
 
 /// The object of the backing directory at `path`, if it is one below `dirs`: `dirs/FOLDER/OBJECT`.
@@ -163,4 +178,48 @@ fn directory_of(path: &Path, dirs: &Path) -> Option<ObjectId> {
     let name = parts.next()?.as_os_str().as_bytes();
     let (object, _) = parse_name(name)?;
     Some(object.oid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::process::{Child, Command};
+
+    const OBJECT: ObjectId = ObjectId(5);
+
+    fn given_to_a_process(dir: File) -> Child {
+        let mut command = Command::new("sleep");
+        command.arg("1000").stdin(dir).spawn().unwrap()
+    }
+
+    #[test]
+    fn a_directory_that_goes_from_us_to_a_process_during_the_look_is_found() {
+        let root = tempfile::tempdir().unwrap();
+        let dirs = root.path().canonicalize().unwrap();
+        let dir = dirs.join("0").join(format!("{:032x}", OBJECT.0));
+        std::fs::create_dir_all(&dir).unwrap();
+        let open = || File::open(&dir).unwrap();
+        assert_eq!(directories_in_use(&dirs, Vec::new), []);
+        // Ours at first: it is noted, whoever gets it then.
+        let ours = open();
+        let leaves = || {
+            drop(ours);
+            Vec::new()
+        };
+        assert_eq!(directories_in_use(&dirs, leaves), [OBJECT]);
+        // In a socket.
+        assert_eq!(directories_in_use(&dirs, || vec![OBJECT]), [OBJECT]);
+        // It was in a socket, and is received before it is asked what is there.
+        let mut process = None;
+        let arrives = || {
+            process = Some(given_to_a_process(open()));
+            Vec::new()
+        };
+        assert_eq!(directories_in_use(&dirs, arrives), [OBJECT]);
+        let mut process = process.unwrap();
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert_eq!(directories_in_use(&dirs, Vec::new), []);
+    }
 }

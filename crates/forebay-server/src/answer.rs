@@ -1,6 +1,7 @@
 //! What goes back to a client.
 
 use forebay_core::ops::Entry;
+use forebay_core::record::ObjectId;
 use forebay_wire::{
     ATTR_BYTES, DirEntry, DirEntryWriter, MAX_REPLY_BYTES, REPLY_HEADER_BYTES, ReplyKind,
 };
@@ -19,6 +20,8 @@ pub struct Answered {
     pub body: Body,
     /// The descriptor of a grant.
     pub fd: Option<OwnedFd>,
+    /// The backing directory of which it is one.
+    pub dir: Option<ObjectId>,
 }
 
 /// Body of a reply; the common one without allocation.
@@ -52,6 +55,7 @@ impl Answered {
             aux: 0,
             body: Body::Empty,
             fd: None,
+            dir: None,
         }
     }
 

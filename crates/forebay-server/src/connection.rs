@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// A connection.
 pub struct Connection {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
     /// The process that connected.
     pub peer: Peer,
     /// Credentials of the process that connected, with its groups.
@@ -34,7 +34,7 @@ impl Connection {
         let peer = socket::peer(socket.as_fd())?;
         let groups = socket::peer_groups(socket.as_fd())?;
         Ok(Connection {
-            socket,
+            socket: Arc::new(socket),
             peer,
             cred: Arc::new(Cred {
                 uid: peer.uid,
@@ -48,7 +48,7 @@ impl Connection {
     }
 
     /// The socket.
-    pub fn socket(&self) -> &OwnedFd {
+    pub fn socket(&self) -> &Arc<OwnedFd> {
         &self.socket
     }
 

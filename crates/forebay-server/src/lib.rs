@@ -33,6 +33,7 @@ mod listen;
 mod listings;
 mod log;
 mod namespace;
+mod passing;
 mod pool;
 mod recover;
 mod shard;
@@ -142,6 +143,8 @@ pub struct ServerHandle {
     pub pool: pool::Pool,
     pub(crate) listings: listings::Listings,
     pub(crate) in_place: in_place::InPlace,
+    /// Backing directories on their way to clients.
+    pub(crate) passing: passing::Passing,
     /// PFS files that are being copied.
     pub(crate) turns: Mutex<Turns<Waker>>,
     pub(crate) wakers: wakers::Wakers,
@@ -210,6 +213,7 @@ impl ServerHandle {
             pool: pool::Pool::new(),
             listings: listings::Listings::default(),
             in_place: in_place::InPlace::new(epoch > 1),
+            passing: passing::Passing::default(),
             turns: Mutex::default(),
             wakers: wakers::Wakers::default(),
             clients: status::Clients::new(limit),

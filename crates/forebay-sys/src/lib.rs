@@ -50,6 +50,7 @@ pub use raw::lane::{LaneMemory, LaneView};
 pub use raw::lease::{Openers, is_in_use, is_opened_once};
 pub use raw::memory::{MappedBytes, MappedWords};
 pub use raw::peers::{Peer, Received, peer, peer_groups, receive};
+pub use raw::queue::is_received;
 pub use raw::session::in_new_session;
 pub use raw::signals::{pass_signals_to, signals, signals_seen, watch_signals};
 pub use xattrs::{copy_xattrs, get_xattr, has_only_xattr, list_xattr, remove_xattr, set_xattr};

@@ -187,7 +187,9 @@ pub enum Act {
     Sweep(Vec<TreePath>),
     /// Who has these backing objects open? [`Got::Users`]
     Probe(Vec<ObjectName>),
-    /// Which backing directories does a process have open, or as its working directory? [`Got::Busy`]
+    /// Which backing directories does a process have open, or as its working directory, or is about to receive? A
+    /// descriptor that was opened before the act is asked for must not escape it, wherever it goes meanwhile: first
+    /// the bridge is looked at, then what it has sent and nobody has received, then all others. [`Got::Busy`]
     ProbeDirs,
     /// Let a moment pass: [`Got::Done`].
     Pause,

@@ -18,6 +18,9 @@
 //! - Who decides after the commit waits for the mark to go (`ops::transit`), and finds the PFS, or the record
 //!   without a mark.
 //!
+//! The same holds for directories, which are only opened by the bridge. They take no leases, so their probe looks
+//! wherever a descriptor can be, in the order in which it goes there ([`Act::ProbeDirs`]).
+//!
 //! So between the probe and the end of the mark nobody has the object open, nobody gets it open, and
 //! what the probe saw of it is its last state.
 

@@ -7,6 +7,7 @@ use crate::answer::Answered;
 use crate::connection;
 use crate::inbox::Arrival;
 use crate::log::Cause;
+use crate::passing;
 use crate::socket;
 use crate::wakers::Waker;
 use crate::work::{Stand, Task, Work};
@@ -257,7 +258,14 @@ impl Shard {
             body,
         };
         let fd = answered.fd.as_ref().map(AsFd::as_fd);
+        let passing = answered
+            .dir
+            .map(|dir| (dir, passing::begin(connection.socket())));
         let mut sent = connection.answer(&reply.header(), body, fd);
+        if let (Some((dir, before)), Ok(())) = (passing, &sent) {
+            // Here `answered` still has the descriptor: whoever looks for it finds it with us or noted.
+            server.passing.sent(connection.socket(), dir, before);
+        }
         if let Err(Errno::TOOMANYREFS) = sent {
             // Clients have not received the descriptors that were sent to them.
             server.log.limited(

@@ -4,10 +4,10 @@ use super::Work;
 use crate::ServerHandle;
 use crate::answer::{Answered, Body};
 use crate::log::Cause;
-use forebay_core::ops::{Answer, Entry};
-use forebay_core::record::ObjectName;
+use forebay_core::ops::{Answer, Entry, GrantTarget};
+use forebay_core::record::{ObjectId, ObjectName};
 use forebay_core::request::{Failure, Finish, Form, GRANT_FLAGS};
-use forebay_objects::path_of_file;
+use forebay_objects::{Shape, path_of_file, shape};
 use forebay_wire::{GRANT_BY_NAME, GRANT_REOPEN, ReplyKind};
 use std::os::unix::ffi::OsStrExt;
 
@@ -24,6 +24,7 @@ pub(super) fn answered(server: &ServerHandle, work: &mut Work, finish: Finish) -
                 kind: ReplyKind::Grant,
                 aux: if finish.reopen { GRANT_REOPEN } else { 0 },
                 fd: work.descriptor(&target),
+                dir: directory(&target),
                 ..Answered::status(0)
             },
         },
@@ -34,6 +35,14 @@ pub(super) fn answered(server: &ServerHandle, work: &mut Work, finish: Finish) -
         },
         Answer::Bytes(bytes) => Answered::bytes(bytes),
         Answer::Entries { entries, more } => listing(server, work, &entries, more),
+    }
+}
+
+/// The backing directory that is granted, if it is one.
+fn directory(target: &GrantTarget) -> Option<ObjectId> {
+    match target {
+        GrantTarget::Object(object) if shape(*object) == Shape::Dir => Some(object.oid),
+        _ => None,
     }
 }
 

@@ -4,7 +4,7 @@
 use forebay_wire::{MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Op, Reply, Request};
 use std::io::{Error, Result};
 use std::mem::zeroed;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -121,6 +121,11 @@ impl Raw {
     pub fn ask(&self, request: &Request<'_>) -> Said {
         self.send_request(request).unwrap();
         self.receive()
+    }
+
+    /// Has a message come that was not received yet?
+    pub fn has_mail(&self) -> bool {
+        forebay_sys::is_readable(self.0.as_fd())
     }
 
     /// No more will be sent.

@@ -4,18 +4,19 @@
 use super::common::Place;
 use super::common::lane::{Laned, name_in, open_by_name};
 use super::common::load::Random;
+use super::common::raw::{Raw, Said, request};
 use forebay_admin::drain::{DrainRequest, DrainStatus};
 use forebay_core::bridge::ReadSet;
 use forebay_core::drain::{Commit, Facts, Verdict};
 use forebay_core::facts::Outcome;
 use forebay_core::ops::Effect;
 use forebay_core::path::TreePath;
-use forebay_core::record::{BridgeId, ObjectId, ObjectName, PathRecord};
+use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord};
 use forebay_core::speakers::Speaker;
 use forebay_core::table::{Change, KeyValue, Order};
 use forebay_mover::{Counters, Door, Ground, Halt, Pass, Points, release};
 use forebay_server::{Server, ServerHandle};
-use forebay_wire::{GRANT_BY_NAME, Reply, Request};
+use forebay_wire::{GRANT_BY_NAME, Op, Reply, Request};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -229,6 +230,10 @@ impl Door for Careless<'_> {
         self.0.commit(&commit)
     }
 
+    fn passing(&self) -> Vec<ObjectId> {
+        self.0.passing()
+    }
+
     fn follow(&self, effects: &[Effect]) {
         self.0.follow(effects);
     }
@@ -377,6 +382,54 @@ fn a_directory_that_has_opened_to_the_pfs_is_found_again_without_tables() {
     assert_eq!(place.rebuilt(), Vec::<String>::new());
     let server = place.start();
     shows_all(&place);
+    server.stop().unwrap();
+    assert_eq!(place.problems(), Vec::<String>::new());
+}
+
+/// Does this process, which has the bridge in it, have a backing directory open?
+fn has_directory_open(place: &Place) -> bool {
+    let dirs = place.instance().join("dir");
+    std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .flatten()
+        .filter_map(|fd| std::fs::read_link(fd.path()).ok())
+        .filter_map(|target| Some(target.strip_prefix(&dirs).ok()?.components().count()))
+        .any(|depth| depth == 2)
+}
+
+#[test]
+fn a_directory_that_is_on_its_way_to_a_client_does_not_open_to_the_pfs() {
+    let place = Place::new();
+    let server = place.start();
+    let mut client = place.client();
+    client.mkdir("d", 0o755).unwrap();
+    client.mkdir("d/sub", 0o755).unwrap();
+    let slow = Raw::connect(&place.socket()).unwrap();
+    let open = Request {
+        arg0: (libc::O_RDONLY | libc::O_DIRECTORY) as u32,
+        ..request(Op::Open, b"d")
+    };
+    slow.send_request(&open).unwrap();
+    let end = Instant::now() + PATIENCE;
+    // The bridge has sent it and closed its own copy: now only the queue of the socket has it.
+    while !slow.has_mail() || has_directory_open(&place) {
+        assert!(Instant::now() < end, "the bridge does not answer");
+        std::thread::yield_now();
+    }
+    let kept = drain(&server).kept_because;
+    let expected = "a process is in a directory that was made in the buffer";
+    assert_eq!(kept.as_deref(), Some(expected));
+    let is_record = |path| {
+        let path = TreePath::new(path).unwrap();
+        let record = Facts::record(server.handle().as_ref(), &path).unwrap();
+        record.is_some_and(|record| record.kind == Kind::Dir)
+    };
+    assert!(is_record("d"), "it is still a directory of the buffer");
+    // Nobody waits for it any more: there is no room for the descriptor, so it is closed.
+    assert_eq!(slow.receive(), Said::Status(0));
+    let status = drain(&server);
+    assert!(status.released, "{status:?}");
+    assert!(!is_record("d") && !is_record("d/sub"));
     server.stop().unwrap();
     assert_eq!(place.problems(), Vec::<String>::new());
 }

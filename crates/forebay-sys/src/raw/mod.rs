@@ -9,6 +9,7 @@
 //! | `lease` | `F_SETLEASE`, `F_SETSIG` | not in `rustix` |
 //! | `peers` | `recvmsg`, `SO_PEERCRED` | `rustix` reads a process id that cannot be 0; the kernel gives 0 for a process of another namespace |
 //! | `peers` | `SO_PEERGROUPS` | not in `rustix` |
+//! | `queue` | `SIOCOUTQ` | not in `rustix` |
 //! | `session` | `close_range`, code between fork and exec | `close_range` is not in `rustix`; the standard library asks for `unsafe` |
 //! | `signals` | `signalfd`, masks and handlers of signals | `rustix` has them only for programs without a C library |
 //! | `writeback` | `sync_file_range` | not in `rustix` |
@@ -20,6 +21,7 @@ pub mod lane;
 pub mod lease;
 pub mod memory;
 pub mod peers;
+pub mod queue;
 pub mod session;
 pub mod signals;
 pub mod writeback;

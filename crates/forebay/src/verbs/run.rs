@@ -23,6 +23,10 @@ use std::time::{Duration, Instant};
 const OPEN_PATIENCE: Duration = Duration::from_secs(2);
 /// Most restarts of the bridge during one command. After so many, another restart would not help.
 const MOST_RESTARTS: u32 = 10;
+/// Pause after a start that has failed; it doubles from one failure to the next.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+/// The pauses get no longer than this.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// How the command ended.
 struct Ended {
@@ -331,16 +335,27 @@ fn watch(mut child: Child, args: &cli::RunArgs, place: &Place, bridge: &mut Brid
     let mut restarts = 0;
     sys::pass_signals_to(child.id());
     if let Ok(program) = sys::Process::open(child.id()) {
-        while restarts <= MOST_RESTARTS && bridge.dies_before(&program) {
+        let mut trouble = None;
+        let mut pause = FIRST_PAUSE;
+        while restarts < MOST_RESTARTS && bridge.dies_before(&program) {
             restarts += 1;
             match Bridge::attach(place, &args.bridge) {
-                Ok(fresh) => *bridge = fresh,
+                Ok(fresh) => {
+                    *bridge = fresh;
+                    trouble = None;
+                    pause = FIRST_PAUSE;
+                }
+                // It may have been killed as the one before it: the next one need not be.
                 Err(e) => {
-                    eprintln!("forebay: the bridge has died and cannot be started again");
-                    e.tell(false);
-                    break;
+                    trouble = Some(e);
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(LONGEST_PAUSE);
                 }
             }
+        }
+        if let Some(e) = trouble {
+            eprintln!("forebay: the bridge has died and cannot be started again");
+            e.tell(false);
         }
     }
     // Until the command is reaped, no other process can get its id.

@@ -4,6 +4,7 @@ use crate::common;
 use crate::stage::{Stage, finish, kill, start, wait};
 use serde_json::Value;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
@@ -323,6 +324,40 @@ fn a_bridge_that_is_killed_during_a_run_comes_back_with_all_that_was_done() {
     let found = stage.on_pfs();
     assert_eq!(found["open"], "through an old descriptor\n");
     assert_eq!(found.len(), 3);
+}
+
+#[test]
+fn a_bridge_whose_first_restart_fails_is_started_once_more() {
+    let stage = Stage::new();
+    let script = "echo 1 > pfs/before; touch started; while [ ! -e go ]; do sleep 0.02; done; \
+                  echo 2 > pfs/after; cat pfs/before";
+    let child = start(stage.script_command(&[], script));
+    stage.wait_for_file("started");
+    let pid = stage.bridge_pid();
+    let mut instances = fs::read_dir(stage.path("storage")).unwrap();
+    let instance = instances.next().unwrap().unwrap().path();
+    // Whoever starts a bridge opens its log, and waits at a FIFO until it is read.
+    let log = instance.join("bridge.log");
+    fs::remove_file(&log).unwrap();
+    let mut mkfifo = stage.command("mkfifo");
+    mkfifo.arg(&log);
+    finish(mkfifo).ends_with(0);
+    kill("KILL", pid);
+    let (tables, away) = (instance.join("meta"), instance.join("away"));
+    fs::rename(&tables, &away).unwrap();
+    fs::write(&tables, "no tables").unwrap();
+    let mut log = BufReader::new(fs::File::open(log).unwrap());
+    let mut said = String::new();
+    log.read_line(&mut said).unwrap();
+    // The first one has failed.
+    fs::remove_file(&tables).unwrap();
+    fs::rename(&away, &tables).unwrap();
+    fs::write(stage.path("go"), "").unwrap();
+    let ended = wait(child).ends_with(0).tells("and was started again");
+    assert_eq!(ended.out, "1\n");
+    assert!(!ended.err.contains("cannot be started"), "{}", ended.err);
+    assert!(said.contains("meta"), "{said}");
+    assert_eq!(stage.on_pfs().len(), 2);
 }
 
 #[test]
