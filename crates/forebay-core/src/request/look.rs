@@ -105,16 +105,17 @@ impl<'a> Look<'a> {
 
     /// Does an answer that changes nothing rest on several records, read one after the other? A record
     /// at the path says all, at the moment at which its home is asked. That there is none says little:
-    /// the PFS may have something there, if the directory is one of the PFS. One bridge alone reads
-    /// all at one moment.
+    /// the PFS may have something there, if the directory is one of the PFS. Nor does a record say that a
+    /// symbolic link still leads to it. One bridge alone reads all at one moment.
     pub(super) fn rests_on_several(&self) -> bool {
         if self.world.is_single() {
             return false;
         }
         let reads = self.reads.borrow();
         let mut named = reads.records.iter().filter(|(p, _)| !p.is_root());
-        let vacant = named.clone().count() > 1 && named.any(|(_, seen)| seen.version.is_none());
-        vacant || self.listed.get()
+        let vacant =
+            named.clone().count() > 1 && named.clone().any(|(_, seen)| seen.version.is_none());
+        vacant || self.listed.get() || named.any(|(_, seen)| seen.followed)
     }
 
     /// Was an object missing that a record names, which another bridge may have told of before the object went?
@@ -264,6 +265,12 @@ impl Facts for Look<'_> {
                 dir: path.clone(),
                 after: after.map(<[u8]>::to_vec),
             })),
+        }
+    }
+
+    fn followed(&self, path: &TreePath) {
+        if let Some(seen) = self.reads.borrow_mut().records.get_mut(path) {
+            seen.followed = true;
         }
     }
 
