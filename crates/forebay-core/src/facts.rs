@@ -272,6 +272,8 @@ pub trait Facts {
     fn lower_link(&self, path: &TreePath) -> Outcome<Vec<u8>>;
     /// A page of a PFS directory that [covers](LowerPage::covers) `after`.
     fn lower_list(&self, path: &TreePath, after: Option<&[u8]>) -> Outcome<Arc<LowerPage>>;
+    /// A symbolic link at this path is followed: the decision relies on it, and not on what lies below its path.
+    fn followed(&self, _: &TreePath) {}
     /// True if somebody has this PFS file open, so that a copy would part its users. Known only after an attempt to
     /// copy.
     fn is_held_in_place(&self, _: &TreePath) -> bool {

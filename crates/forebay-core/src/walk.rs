@@ -341,8 +341,12 @@ impl Walk<'_> {
         };
         match self.facts.record(&full)? {
             Some(r) if matches!(r.kind, Kind::File | Kind::Dir | Kind::Special) => {
-                let dir = self.dir_at(&full.parent())?;
-                Ok(Some(found(dir, Some(r.clone()), Some(Node::Born(r)))))
+                match self.dir_at(&full.parent()) {
+                    Ok(dir) => Ok(Some(found(dir, Some(r.clone()), Some(Node::Born(r))))),
+                    // Another bridge told of the record before its directory became something else.
+                    Err(Stop::Errno(_)) => Ok(None),
+                    Err(stop) => Err(stop),
+                }
             }
             None if full.name().len() <= MAX_NAME_BYTES => {
                 let parent = full.parent();
@@ -427,6 +431,7 @@ impl Walk<'_> {
                     if links > MAX_LINKS {
                         return errno(libc::ELOOP);
                     }
+                    self.facts.followed(&dir.path.join(name));
                     let mut text = self.link_text(link)?;
                     if text.is_empty() {
                         return errno(libc::ENOENT);

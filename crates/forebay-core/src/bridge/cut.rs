@@ -63,10 +63,10 @@ impl Bridge {
                 parts.entry(*member).or_default();
             }
         }
-        for path in reads.records.keys() {
-            // What lies above a path that is checked is there as long as that is.
+        for (path, seen) in &reads.records {
+            // A directory above a path that is checked is there as long as that is.
             let next = reads.records.range(first_below(path)..).next();
-            if !lies_below(path, next.map(|(p, _)| p)) {
+            if seen.followed || !lies_below(path, next.map(|(p, _)| p)) {
                 parts.entry(self.membership.home(path)).or_default();
             }
         }
@@ -197,4 +197,40 @@ fn ended(reads: &ReadSet, parts: &BTreeMap<BridgeId, Part>) -> Vec<(TreePath, u6
         })
         .map(|(path, _)| (path.clone(), incarnation(reads, path)))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bridge::tests::Table;
+    use crate::membership::Membership;
+
+    /// `link/f` was looked for before it was seen that `link` leads elsewhere.
+    #[test]
+    fn the_home_of_a_link_that_was_followed_is_asked_whether_it_is_still_there() {
+        let membership = Membership::new(BridgeId(0), vec![BridgeId(0), BridgeId(1)]);
+        let bridge = Bridge::recover(membership, 1, &Table::default(), 0).unwrap();
+        let link = (0..)
+            .map(|i| TreePath::new(format!("link{i}")).unwrap())
+            .find(|p| {
+                let home = |p| bridge.membership().home(p);
+                home(p) == BridgeId(1) && home(&p.join(b"f")) == BridgeId(0)
+            })
+            .unwrap();
+        let mut reads = ReadSet::default();
+        reads.saw(&link, None);
+        reads.saw(&link.join(b"f"), None);
+        let asked = |reads: &ReadSet| {
+            bridge
+                .cut(reads, Vec::new())
+                .parts
+                .contains_key(&BridgeId(1))
+        };
+        assert!(
+            !asked(&reads),
+            "a directory is there as long as what is in it"
+        );
+        reads.records.get_mut(&link).unwrap().followed = true;
+        assert!(asked(&reads));
+    }
 }

@@ -25,6 +25,8 @@ pub struct Seen {
     pub version: Option<u64>,
     /// Things can lie below it.
     pub dir: bool,
+    /// A symbolic link there was followed, so nothing can lie below it.
+    pub followed: bool,
 }
 
 /// A range of records that a decision relied on: "this directory has nothing visible in it".
@@ -53,6 +55,7 @@ impl ReadSet {
         let seen = Seen {
             version: record.map(|r| r.version),
             dir: record.is_some_and(|r| matches!(r.kind, Kind::Dir | Kind::Moved)),
+            followed: false,
         };
         self.records.insert(path.clone(), seen);
     }

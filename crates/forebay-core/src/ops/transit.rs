@@ -159,6 +159,10 @@ impl Facts for Watch<'_> {
         self.facts.lower_list(path, after)
     }
 
+    fn followed(&self, path: &TreePath) {
+        self.facts.followed(path);
+    }
+
     fn is_held_in_place(&self, path: &TreePath) -> bool {
         self.facts.is_held_in_place(path)
     }

@@ -104,16 +104,17 @@ impl<'a> Look<'a> {
     }
 
     /// True if an answer that changes nothing rests on several records read one after the other. A record alone
-    /// says all. Its absence does not, because the directories above may be on the PFS. One bridge reads everything
-    /// at one moment.
+    /// says all. Its absence does not, because the directories above may be on the PFS. Nor does a record say that a
+    /// symbolic link still leads to it. One bridge reads everything at one moment.
     pub(super) fn rests_on_several(&self) -> bool {
         if self.world.is_single() {
             return false;
         }
         let reads = self.reads.borrow();
         let mut named = reads.records.iter().filter(|(p, _)| !p.is_root());
-        let vacant = named.clone().count() > 1 && named.any(|(_, seen)| seen.version.is_none());
-        vacant || self.listed.get()
+        let vacant =
+            named.clone().count() > 1 && named.clone().any(|(_, seen)| seen.version.is_none());
+        vacant || self.listed.get() || named.any(|(_, seen)| seen.followed)
     }
 
     /// True if a record named a missing object. Another bridge may have told of the record before the object
@@ -264,6 +265,12 @@ impl Facts for Look<'_> {
                 dir: path.clone(),
                 after: after.map(<[u8]>::to_vec),
             })),
+        }
+    }
+
+    fn followed(&self, path: &TreePath) {
+        if let Some(seen) = self.reads.borrow_mut().records.get_mut(path) {
+            seen.followed = true;
         }
     }
 

@@ -171,7 +171,7 @@ impl Pending {
         let reads = look.into_reads();
         let is_final = match &decided {
             Ok(decision) => decision.batch.is_empty(),
-            Err(stop) => matches!(stop, Stop::Errno(_)),
+            Err(stop) => matches!(stop, Stop::Errno(_) | Stop::Redirect(_)),
         };
         if several && is_final && self.known.first_look.as_ref() != Some(&reads) {
             // If a second look sees the very same, then all of it was there at once.

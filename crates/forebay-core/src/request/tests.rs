@@ -1,5 +1,7 @@
 //! The machine effect by effect, with others at work between any two of them.
 
+mod links;
+
 use super::*;
 use crate::bridge::Verdict;
 use crate::bridge::tests::Table;
@@ -22,6 +24,8 @@ struct Hand {
     moment: u64,
     pfs_changes: u64,
     times_wait: bool,
+    /// What symbolic links say.
+    texts: BTreeMap<ObjectName, Vec<u8>>,
     /// It is not alone: all paths but the root have other homes.
     has_peers: bool,
 }
@@ -52,8 +56,8 @@ impl World for Hand {
             ..Attr::default()
         })
     }
-    fn link_text(&self, _: ObjectName) -> Result<Vec<u8>, i32> {
-        Err(libc::EINVAL)
+    fn link_text(&self, object: ObjectName) -> Result<Vec<u8>, i32> {
+        self.texts.get(&object).cloned().ok_or(libc::EINVAL)
     }
     fn lower(&self, path: &TreePath) -> Option<Result<Option<Attr>, i32>> {
         let lower = self.lower.as_ref()?;

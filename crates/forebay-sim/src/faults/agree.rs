@@ -96,7 +96,7 @@ fn look_into(dir: &TreePath, records: &Records, lower: &Tree, tree: &mut Tree) {
             (Kind::Moved, Some(origin)) => lower.get(origin).copied(),
             (kind, _) => Some(Thing {
                 ino: record.ino,
-                dir: kind == Kind::Dir,
+                kind,
             }),
         };
         match thing {
@@ -107,7 +107,7 @@ fn look_into(dir: &TreePath, records: &Records, lower: &Tree, tree: &mut Tree) {
     for (name, thing) in here {
         let path = dir.join(&name);
         tree.insert(path.clone(), thing);
-        if thing.dir {
+        if thing.is_dir() {
             look_into(&path, records, lower, tree);
         }
     }

@@ -438,7 +438,7 @@ impl Node {
             Act::Dress { path, object } => {
                 let thing = Thing {
                     ino: self.disk.identity(object.oid),
-                    dir: true,
+                    kind: Kind::Dir,
                 };
                 let mtime = self.disk.attr(*object).map_or(0, |a| a.mtime.sec);
                 Got::Did(pfs.dress(path, thing, mtime))
@@ -497,7 +497,7 @@ fn copy(
     };
     let thing = Thing {
         ino: inode.identity,
-        dir: false,
+        kind: copy.kind,
     };
     pfs.copy(&copy.temporary.path, thing, inode.contents)?;
     Ok(Copied::Whole(attr))

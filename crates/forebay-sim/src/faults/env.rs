@@ -1,6 +1,6 @@
 //! What surrounds the bridges: time, the network, faults, and the record of all that.
 
-use super::history::{Outcome, Thing};
+use super::history::{Outcome, Texts, Thing};
 use super::plan::{Calm, Plan};
 use super::random::Random;
 use super::trace::{Trace, Way};
@@ -216,6 +216,8 @@ pub(super) struct Env {
     pub(super) objects: BTreeSet<ObjectName>,
     /// What was written last to what users know by this number.
     pub(super) contents: BTreeMap<u64, u64>,
+    /// What symbolic links say.
+    pub(super) texts: Texts,
     /// What drains and the PFS do in this seed.
     pub(super) drain: Habits,
     /// A grant takes time.
@@ -248,6 +250,7 @@ impl Env {
             made: BTreeMap::new(),
             objects: BTreeSet::new(),
             contents: BTreeMap::new(),
+            texts: Texts::new(),
             drain,
             slow_grants,
             is_calm: false,

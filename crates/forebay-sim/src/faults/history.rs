@@ -2,22 +2,27 @@
 
 use forebay_core::ops::{Op, Path, Start};
 use forebay_core::path::TreePath;
-use forebay_core::record::{BridgeId, ObjectId, Token};
+use forebay_core::record::{BridgeId, Kind, ObjectId, Token};
+use std::collections::BTreeMap;
 
 /// An operation of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
-    /// `open` with `O_CREAT`, and `O_EXCL` if so.
-    Create(TreePath, bool),
-    /// `open` with `O_TRUNC`.
-    Truncate(TreePath),
+    /// `open` with `O_CREAT`, and with `O_EXCL` or `O_NOFOLLOW`.
+    Create(TreePath, i32),
+    /// `open` with `O_TRUNC`, and with `O_NOFOLLOW`.
+    Truncate(TreePath, i32),
     Mkdir(TreePath),
+    /// A symbolic link with this text.
+    Symlink(Vec<u8>, TreePath),
+    Readlink(TreePath),
     Link(TreePath, TreePath),
     Unlink(TreePath),
     Rmdir(TreePath),
     /// With these `RENAME_*` flags.
     Rename(TreePath, TreePath, u32),
-    Stat(TreePath),
+    /// `stat`, or `lstat` if it does not follow.
+    Stat(TreePath, bool),
     /// The names of a directory after one, so many of them.
     List(TreePath, Option<Vec<u8>>, usize),
 }
@@ -30,16 +35,21 @@ impl Action {
             bytes: p.as_bytes().to_vec(),
         };
         match self {
-            Action::Create(p, exclusive) => Op::Open {
+            Action::Create(p, flags) => Op::Open {
                 path: path(p),
-                flags: libc::O_RDWR | libc::O_CREAT | if *exclusive { libc::O_EXCL } else { 0 },
+                flags: libc::O_RDWR | libc::O_CREAT | flags,
                 mode: 0o644,
             },
-            Action::Truncate(p) => Op::Open {
+            Action::Truncate(p, flags) => Op::Open {
                 path: path(p),
-                flags: libc::O_RDWR | libc::O_TRUNC,
+                flags: libc::O_RDWR | libc::O_TRUNC | flags,
                 mode: 0,
             },
+            Action::Symlink(text, p) => Op::Symlink {
+                path: path(p),
+                text: text.clone(),
+            },
+            Action::Readlink(p) => Op::Readlink { path: path(p) },
             Action::Mkdir(p) => Op::Mkdir {
                 path: path(p),
                 mode: 0o755,
@@ -62,9 +72,9 @@ impl Action {
                 new: path(new),
                 flags: *flags,
             },
-            Action::Stat(p) => Op::Stat {
+            Action::Stat(p, follow) => Op::Stat {
                 path: path(p),
-                follow: false,
+                follow: *follow,
             },
             Action::List(p, after, limit) => Op::ReadDir {
                 path: path(p),
@@ -79,12 +89,24 @@ impl Action {
         match self {
             Action::Link(a, b) | Action::Rename(a, b, _) => vec![a.clone(), b.clone()],
             Action::Create(p, _)
-            | Action::Truncate(p)
+            | Action::Truncate(p, _)
             | Action::Mkdir(p)
+            | Action::Symlink(_, p)
+            | Action::Readlink(p)
             | Action::Unlink(p)
             | Action::Rmdir(p)
-            | Action::Stat(p)
+            | Action::Stat(p, _)
             | Action::List(p, ..) => vec![p.clone()],
+        }
+    }
+
+    /// Does it follow a symbolic link at the end of its paths?
+    pub(super) fn follows(&self) -> bool {
+        match self {
+            Action::Create(_, flags) | Action::Truncate(_, flags) => *flags == 0,
+            Action::Stat(_, follow) => *follow,
+            Action::List(..) => true,
+            _ => false,
         }
     }
 }
@@ -92,9 +114,13 @@ impl Action {
 impl std::fmt::Display for Action {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Action::Create(p, true) => write!(f, "create {p} exclusively"),
-            Action::Create(p, false) => write!(f, "create {p}"),
-            Action::Truncate(p) => write!(f, "truncate {p}"),
+            Action::Create(p, libc::O_EXCL) => write!(f, "create {p} exclusively"),
+            Action::Create(p, 0) => write!(f, "create {p}"),
+            Action::Create(p, _) => write!(f, "create {p} where no link is"),
+            Action::Truncate(p, 0) => write!(f, "truncate {p}"),
+            Action::Truncate(p, _) => write!(f, "truncate {p} if it is no link"),
+            Action::Symlink(text, p) => write!(f, "symlink {} at {p}", text.escape_ascii()),
+            Action::Readlink(p) => write!(f, "readlink {p}"),
             Action::Mkdir(p) => write!(f, "mkdir {p}"),
             Action::Link(a, b) => write!(f, "link {a} {b}"),
             Action::Unlink(p) => write!(f, "unlink {p}"),
@@ -102,7 +128,8 @@ impl std::fmt::Display for Action {
             Action::Rename(a, b, 0) => write!(f, "rename {a} {b}"),
             Action::Rename(a, b, libc::RENAME_EXCHANGE) => write!(f, "exchange {a} {b}"),
             Action::Rename(a, b, _) => write!(f, "rename {a} {b} without replacing"),
-            Action::Stat(p) => write!(f, "stat {p}"),
+            Action::Stat(p, true) => write!(f, "stat {p}"),
+            Action::Stat(p, false) => write!(f, "lstat {p}"),
             Action::List(p, after, limit) => {
                 let after = after.as_deref().unwrap_or_default().escape_ascii();
                 write!(f, "list {p}, {limit} after \"{after}\"")
@@ -116,8 +143,36 @@ impl std::fmt::Display for Action {
 pub(super) struct Thing {
     /// Inode number.
     pub(super) ino: u64,
-    pub(super) dir: bool,
+    pub(super) kind: Kind,
 }
+
+impl Thing {
+    pub(super) fn is_dir(&self) -> bool {
+        self.kind == Kind::Dir
+    }
+
+    /// Its file type in a mode.
+    pub(super) fn type_bits(&self) -> u32 {
+        match self.kind {
+            Kind::Dir => libc::S_IFDIR,
+            Kind::Symlink => libc::S_IFLNK,
+            _ => libc::S_IFREG,
+        }
+    }
+
+    /// What `stat` or a listing shows, with this file type.
+    pub(super) fn shown(ino: u64, type_bits: u32) -> Self {
+        let kind = match type_bits {
+            libc::S_IFDIR => Kind::Dir,
+            libc::S_IFLNK => Kind::Symlink,
+            _ => Kind::File,
+        };
+        Thing { ino, kind }
+    }
+}
+
+/// Texts of symbolic links by their inode numbers. A text never changes.
+pub(super) type Texts = BTreeMap<u64, Vec<u8>>;
 
 /// The inode number of an object: simulated disks have one each, and no two bridges share them.
 pub(super) fn ino(oid: ObjectId) -> u64 {
@@ -137,6 +192,10 @@ pub(super) enum Outcome {
     /// A descriptor of this inode.
     Opened(u64),
     Seen(Thing),
+    /// Of a symbolic link.
+    Text(Vec<u8>),
+    /// The path leaves the buffer.
+    Outside,
     /// The last name that was listed, if the listing goes on after it.
     Listed(Vec<(Vec<u8>, Thing)>, Option<Vec<u8>>),
     Errno(i32),
@@ -148,6 +207,8 @@ impl std::fmt::Display for Outcome {
             Outcome::Done => f.write_str("done"),
             Outcome::Opened(ino) => write!(f, "inode {ino:x}"),
             Outcome::Seen(thing) => write!(f, "{thing}"),
+            Outcome::Text(text) => write!(f, "{}", text.escape_ascii()),
+            Outcome::Outside => f.write_str("outside"),
             Outcome::Listed(entries, _) => {
                 let names: Vec<_> = entries
                     .iter()
@@ -162,7 +223,11 @@ impl std::fmt::Display for Outcome {
 
 impl std::fmt::Display for Thing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let kind = if self.dir { "directory" } else { "file" };
+        let kind = match self.kind {
+            Kind::Dir => "directory",
+            Kind::Symlink => "link",
+            _ => "file",
+        };
         write!(f, "{kind} {:x}", self.ino)
     }
 }
@@ -177,6 +242,7 @@ fn errno_name(e: i32) -> &'static str {
         libc::EINVAL => "EINVAL",
         libc::EPERM => "EPERM",
         libc::EXDEV => "EXDEV",
+        libc::ELOOP => "ELOOP",
         libc::ESTALE => "ESTALE",
         libc::EIO => "EIO",
         _ => "another errno",

@@ -8,8 +8,8 @@
 //! bound to inode numbers that are never used twice, so wrong orders are
 //! noticed soon.
 
-use super::history::{Action, Call, Outcome, Thing};
-use super::model::{Tree, apply, holds, is_dir};
+use super::history::{Action, Call, Outcome, Texts, Thing};
+use super::model::{Tree, apply, holds, is_dir, place};
 use forebay_core::path::TreePath;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashSet};
@@ -32,15 +32,17 @@ enum Item<'a> {
 
 /// One thing that a listing says.
 enum Sight {
-    IsDir(TreePath),
-    Is(TreePath, Option<Thing>),
+    IsDir,
+    /// This name in it.
+    Is(Vec<u8>, Option<Thing>),
 }
 
 impl Sight {
-    fn fits(&self, tree: &Tree) -> bool {
+    /// `dir` is where the path of the listing leads.
+    fn fits(&self, dir: &TreePath, tree: &Tree) -> bool {
         match self {
-            Sight::IsDir(path) => is_dir(tree, path),
-            Sight::Is(path, thing) => tree.get(path) == thing.as_ref(),
+            Sight::IsDir => is_dir(tree, dir),
+            Sight::Is(name, thing) => tree.get(&dir.join(name)) == thing.as_ref(),
         }
     }
 }
@@ -68,17 +70,20 @@ struct State {
 }
 
 struct Search<'a> {
+    texts: &'a Texts,
     clients: Vec<Vec<Span<'a>>>,
     visited: HashSet<u64>,
     /// The state in which most operations had their place.
     best: Option<State>,
 }
 
-/// Explains the answered `calls`, before which `first` was there, and after which `last` is. `made` says what a call made.
+/// Explains the answered `calls`, before which `first` was there, and after which `last` is. `made` says what a call
+/// made, and `texts` where symbolic links lead.
 pub(super) fn explain(
     calls: &[Call],
     first: &Tree,
     last: &Tree,
+    texts: &Texts,
     made: impl Fn(&Call) -> Option<Thing>,
 ) -> Result<(), Unexplained> {
     let names = all_names(calls);
@@ -105,6 +110,7 @@ pub(super) fn explain(
         tree: first.clone(),
     };
     let mut search = Search {
+        texts,
         clients,
         visited: HashSet::new(),
         best: None,
@@ -118,9 +124,17 @@ pub(super) fn explain(
 /// Each name that any path of the history ends in or passes.
 fn all_names(calls: &[Call]) -> BTreeSet<Vec<u8>> {
     let paths = calls.iter().flat_map(|c| c.action.paths());
-    paths
+    let mut names: BTreeSet<_> = paths
         .flat_map(|p| p.components().map(<[u8]>::to_vec).collect::<Vec<_>>())
-        .collect()
+        .collect();
+    // What is made through a link has its name from there.
+    for call in calls {
+        if let Action::Symlink(text, _) = &call.action {
+            names.extend(text.split(|b| *b == b'/').map(<[u8]>::to_vec));
+        }
+    }
+    names.retain(|name| !matches!(&name[..], b"" | b"." | b".."));
+    names
 }
 
 fn item<'a>(
@@ -130,18 +144,21 @@ fn item<'a>(
     names: &BTreeSet<Vec<u8>>,
 ) -> Item<'a> {
     let opened_other = |ino: u64| {
-        matches!(call.action, Action::Truncate(_))
-            || matches!(call.action, Action::Create(_, false)) && made.is_none_or(|m| m.ino != ino)
+        matches!(call.action, Action::Truncate(..))
+            || matches!(call.action, Action::Create(_, flags) if flags & libc::O_EXCL == 0)
+                && made.is_none_or(|m| m.ino != ino)
     };
     match outcome {
         // Carried out, but what it made was gone before the answer could be given; it made nothing where it has
         // opened what was there.
         Outcome::Errno(libc::ESTALE) if made.is_some() => Item::Change(call, made),
-        Outcome::Errno(_) | Outcome::Seen(_) => Item::Look(call, outcome),
+        Outcome::Errno(_) | Outcome::Seen(_) | Outcome::Text(_) | Outcome::Outside => {
+            Item::Look(call, outcome)
+        }
         Outcome::Opened(ino) if opened_other(*ino) => Item::Look(call, outcome),
         Outcome::Done | Outcome::Opened(_) => Item::Change(call, made),
         Outcome::Listed(entries, last) => {
-            let Action::List(dir, after, _) = &call.action else {
+            let Action::List(_, after, _) = &call.action else {
                 return Item::Look(call, outcome);
             };
             // A page says something of the names between the one that it follows and its last one.
@@ -149,13 +166,13 @@ fn item<'a>(
                 after.as_ref().is_none_or(|after| after < name)
                     && last.as_ref().is_none_or(|last| name <= last)
             };
-            let mut sights = vec![Sight::IsDir(dir.clone())];
+            let mut sights = vec![Sight::IsDir];
             let listed = |name: &[u8]| entries.iter().find(|(n, _)| n == name).map(|(_, t)| *t);
             for name in names.iter().filter(|name| is_told(name)) {
-                sights.push(Sight::Is(dir.join(name), listed(name)));
+                sights.push(Sight::Is(name.clone(), listed(name)));
             }
             let strangers = entries.iter().filter(|(n, _)| !names.contains(n));
-            sights.extend(strangers.map(|(n, t)| Sight::Is(dir.join(n), Some(*t))));
+            sights.extend(strangers.map(|(n, t)| Sight::Is(n.clone(), Some(*t))));
             Item::List(call, sights)
         }
     }
@@ -191,11 +208,13 @@ impl<'a> Search<'a> {
                 };
                 let fits = match &span.item {
                     Item::Change(..) => false,
-                    Item::Look(call, outcome) => holds(call, outcome, &state.tree),
+                    Item::Look(call, outcome) => holds(call, outcome, &state.tree, self.texts),
                     Item::Final(tree) => **tree == state.tree,
-                    Item::List(_, sights) => {
+                    Item::List(call, sights) => {
+                        let path = &call.action.paths()[0];
+                        let dir = place(&state.tree, self.texts, path, true);
                         for (i, sight) in sights.iter().enumerate() {
-                            if sight.fits(&state.tree) {
+                            if dir.as_ref().is_ok_and(|dir| sight.fits(dir, &state.tree)) {
                                 state.found[client] |= 1 << i;
                             }
                         }
@@ -237,7 +256,7 @@ impl<'a> Search<'a> {
             else {
                 continue;
             };
-            let Some(tree) = apply(call, *made, &state.tree) else {
+            let Some(tree) = apply(call, *made, &state.tree, self.texts) else {
                 continue;
             };
             let mut next = State {

@@ -1,7 +1,7 @@
 //! What a simulated bridge has at hand while it decides.
 
 use super::disk::{Disk, is_dir};
-use super::history::ino;
+use super::history::{Texts, ino};
 use super::pfs::Pfs;
 use forebay_core::bridge::{Bridge, Mutation, version};
 use forebay_core::facts::Attr;
@@ -18,6 +18,8 @@ pub(super) struct Hand<'a> {
     pub(super) tables: &'a dyn Tables,
     /// The PFS.
     pub(super) pfs: &'a Pfs,
+    /// What symbolic links say.
+    pub(super) texts: &'a Texts,
     /// A look at it takes time.
     pub(super) is_slow: bool,
     pub(super) disk: &'a Disk,
@@ -68,16 +70,21 @@ impl World for Hand<'_> {
         self.disk.attr(object).ok_or(libc::ENOENT)
     }
 
-    fn link_text(&self, _: ObjectName) -> Result<Vec<u8>, i32> {
-        Err(libc::EINVAL)
+    fn link_text(&self, object: ObjectName) -> Result<Vec<u8>, i32> {
+        if object.oid.bridge() == self.me() && !self.disk.objects.contains_key(&object) {
+            return Err(libc::ENOENT);
+        }
+        // Another bridge would be asked for the text of its own.
+        let text = self.texts.get(&ino(object.oid));
+        text.cloned().ok_or(libc::EINVAL)
     }
 
     fn lower(&self, path: &TreePath) -> Option<Result<Option<Attr>, i32>> {
         (!self.is_slow).then(|| Ok(self.pfs.attr(path)))
     }
 
-    fn lower_link(&self, _: &TreePath) -> Option<Result<Vec<u8>, i32>> {
-        Some(Err(libc::EINVAL))
+    fn lower_link(&self, path: &TreePath) -> Option<Result<Vec<u8>, i32>> {
+        (!self.is_slow).then(|| self.pfs.link_text(path, self.texts))
     }
 
     fn is_plain(&self, object: ObjectName) -> bool {

@@ -38,16 +38,17 @@
 //! - **Tables and disks agree** in the end, after one more crash of all bridges at
 //!   once: every record is at its home and has its object at its owner, with the
 //!   right label, found both ways; every object has its record.
-//!
+//! - **Symbolic links lead where they say**, relative and absolute, also within a path, in circles and out of the
+//!   buffer: the model follows them by itself, for answers and for failures.
 //! - **A drain changes nothing that users see**, loses nothing that was written, replaces nothing that it knows
 //!   another has put on the PFS, and without faults it brings everything there and leaves nothing behind. Where others
 //!   change the PFS, the order of operations and that the last drain releases everything are not checked.
 //!
 //! # What is not
 //!
-//! Drains, contents, staging, files used again and tables that are lost, with several bridges. Symbolic links,
-//! credentials, directory descriptors, a disk that loses what was written, changes of the membership.
-//! Modes: this is `commit`.
+//! Drains, contents, staging, files used again and tables that are lost, with several bridges. Texts of symbolic
+//! links do not travel: every bridge has all of them at hand. Special files, credentials, directory descriptors, a disk
+//! that loses what was written, changes of the membership. Modes: this is `commit`.
 
 mod agree;
 mod disk;

@@ -4,7 +4,7 @@
 use super::disk::{Disk, Work};
 use super::drain::Draining;
 use super::env::{Alarm, Env, Event};
-use super::history::Thing;
+use super::history::{Texts, Thing};
 use super::labels::Labeling;
 use super::look::Hand;
 use super::pfs::Pfs;
@@ -255,11 +255,17 @@ impl Node {
     }
 
     /// What requests have at hand.
-    pub(super) fn hand<'a>(&'a self, bridge: &'a Bridge, pfs: &'a Pfs) -> Hand<'a> {
+    pub(super) fn hand<'a>(
+        &'a self,
+        bridge: &'a Bridge,
+        pfs: &'a Pfs,
+        texts: &'a Texts,
+    ) -> Hand<'a> {
         Hand {
             bridge,
             tables: &self.tables,
             pfs,
+            texts,
             is_slow: self.slow_looks,
             disk: &self.disk,
             speakers: &self.speakers,
@@ -478,7 +484,7 @@ impl Node {
         if is_shown && inode.is_none_or(|i| !i.is_staged) {
             let thing = Thing {
                 ino: record.ino,
-                dir: record.kind == Kind::Dir,
+                kind: record.kind,
             };
             env.made.entry(record.token).or_insert(thing);
         }

@@ -3,18 +3,22 @@
 //! An inode has an *identity* beside its number: what users see as the same file before and after it was drained.
 //! A number stands for the bytes of a file. What others put there is remembered as foreign.
 
-use super::history::Thing;
+use super::history::{Texts, Thing};
 use super::model::Tree;
 use forebay_core::drain::{Naming, Trouble, Work, is_leftover};
 use forebay_core::facts::{Attr, LowerEntry, LowerPage, Timestamp};
 use forebay_core::path::TreePath;
+use forebay_core::record::Kind;
 use forebay_core::walk::RESERVED_PREFIX;
 use std::collections::BTreeMap;
 
 /// As many names of a directory are read at a time: few, so that listings have several pages.
 const PAGE_ENTRIES: usize = 2;
 /// Identity of the root.
-const ROOT: Thing = Thing { ino: 1, dir: true };
+const ROOT: Thing = Thing {
+    ino: 1,
+    kind: Kind::Dir,
+};
 
 #[derive(Debug, Clone)]
 struct Inode {
@@ -49,7 +53,7 @@ impl Pfs {
     pub(super) fn of(tree: &Tree) -> Self {
         let mut pfs = Pfs::default();
         for (path, thing) in tree {
-            let contents = if thing.dir { 0 } else { thing.ino };
+            let contents = if thing.is_dir() { 0 } else { thing.ino };
             pfs.add(path.clone(), *thing, contents);
         }
         pfs
@@ -123,7 +127,7 @@ impl Pfs {
     }
 
     fn has_dir(&self, path: &TreePath) -> bool {
-        self.get(&path.parent()).is_some_and(|t| t.dir)
+        self.get(&path.parent()).is_some_and(|t| t.is_dir())
     }
 
     fn is_full(&self) -> bool {
@@ -147,13 +151,8 @@ impl Pfs {
         };
         let number = self.names.get(path);
         let names = self.names.values().filter(|n| Some(*n) == number).count();
-        let kind = if thing.dir {
-            libc::S_IFDIR
-        } else {
-            libc::S_IFREG
-        };
         Some(Attr {
-            mode: kind | 0o755,
+            mode: thing.type_bits() | 0o755,
             ino: thing.ino,
             size: contents.min(1),
             nlink: names.max(1) as u32,
@@ -163,6 +162,12 @@ impl Pfs {
             },
             ..Attr::default()
         })
+    }
+
+    /// Text of a symbolic link.
+    pub(super) fn link_text(&self, path: &TreePath, texts: &Texts) -> Result<Vec<u8>, i32> {
+        let thing = self.get(path).ok_or(libc::ENOENT)?;
+        texts.get(&thing.ino).cloned().ok_or(libc::EINVAL)
     }
 
     /// The names of a directory after one.
@@ -175,11 +180,8 @@ impl Pfs {
                 Some(LowerEntry {
                     name: p.name().to_vec(),
                     ino: thing.ino,
-                    dtype: if thing.dir {
-                        libc::DT_DIR
-                    } else {
-                        libc::DT_REG
-                    },
+                    // As the kernel's own IFTODT.
+                    dtype: (thing.type_bits() >> 12) as u8,
                 })
             })
             .collect();
@@ -219,7 +221,7 @@ impl Pfs {
     pub(super) fn remove(&mut self, path: &TreePath) -> Work<()> {
         match self.get(path) {
             None => refuse("unlink", libc::ENOENT),
-            Some(thing) if thing.dir => refuse("unlink", libc::EISDIR),
+            Some(thing) if thing.is_dir() => refuse("unlink", libc::EISDIR),
             Some(_) => {
                 self.names.remove(path);
                 Ok(())
@@ -229,7 +231,7 @@ impl Pfs {
 
     /// Takes a directory away, by way of `aside` if it is not empty.
     pub(super) fn discard(&mut self, path: &TreePath, aside: &TreePath) -> Work<()> {
-        if self.get(path).is_none_or(|thing| !thing.dir) {
+        if self.get(path).is_none_or(|thing| !thing.is_dir()) {
             return refuse("rmdir", libc::ENOTDIR);
         }
         if self.below(path).len() == 1 {
@@ -248,14 +250,15 @@ impl Pfs {
 
     pub(super) fn make_dir(&mut self, path: &TreePath) -> Work<bool> {
         match self.get(path) {
-            Some(thing) if thing.dir => Ok(false),
+            Some(thing) if thing.is_dir() => Ok(false),
             Some(_) => refuse("mkdir", libc::EEXIST),
             None if !self.has_dir(path) => refuse("mkdir", libc::ENOENT),
             None if self.is_full() => refuse("mkdir", libc::ENOSPC),
             None => {
                 // Nobody sees this inode before it is dressed as the directory that it stands for.
                 let ino = u64::MAX - self.count;
-                self.add(path.clone(), Thing { ino, dir: true }, 0);
+                let kind = Kind::Dir;
+                self.add(path.clone(), Thing { ino, kind }, 0);
                 Ok(true)
             }
         }
@@ -290,7 +293,7 @@ impl Pfs {
             return refuse("rename", libc::ENOENT);
         };
         for path in naming.names.iter().take(most) {
-            if !self.has_dir(path) || self.get(path).is_some_and(|t| t.dir) {
+            if !self.has_dir(path) || self.get(path).is_some_and(|t| t.is_dir()) {
                 self.names.remove(temporary);
                 return refuse("rename", libc::EISDIR);
             }
@@ -309,7 +312,7 @@ impl Pfs {
     /// Gives a directory the attributes, and so the identity, of one in the buffer.
     pub(super) fn dress(&mut self, path: &TreePath, thing: Thing, mtime: i64) -> Work<()> {
         match self.inode_mut(path) {
-            Some(inode) if inode.thing.dir => {
+            Some(inode) if inode.thing.is_dir() => {
                 inode.mtime = mtime;
                 inode.thing = thing;
                 Ok(())
@@ -332,21 +335,23 @@ impl Pfs {
         }
     }
 
-    /// Somebody else makes a file or a directory, where there is none.
-    pub(super) fn intrude(&mut self, path: &TreePath, dir: bool) {
-        if self.has_dir(path) && !self.names.contains_key(path) {
-            let ino = u64::MAX - self.count;
-            let number = self.add(path.clone(), Thing { ino, dir }, ino);
-            if let Some(inode) = self.inodes.get_mut(&number) {
-                inode.is_foreign = true;
-            }
+    /// Somebody else makes something where there is nothing; its inode number.
+    pub(super) fn intrude(&mut self, path: &TreePath, kind: Kind) -> Option<u64> {
+        if !self.has_dir(path) || self.names.contains_key(path) {
+            return None;
         }
+        let ino = u64::MAX - self.count;
+        let number = self.add(path.clone(), Thing { ino, kind }, ino);
+        if let Some(inode) = self.inodes.get_mut(&number) {
+            inode.is_foreign = true;
+        }
+        Some(ino)
     }
 
     /// Somebody else removes a file that they made. Directories stay: what clients have made in them meanwhile
     /// would lie nowhere.
     pub(super) fn leave(&mut self, path: &TreePath) {
-        if self.is_foreign(path) && self.get(path).is_some_and(|thing| !thing.dir) {
+        if self.is_foreign(path) && self.get(path).is_some_and(|thing| !thing.is_dir()) {
             self.names.remove(path);
         }
     }

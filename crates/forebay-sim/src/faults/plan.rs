@@ -10,7 +10,7 @@ pub struct Calm(u32);
 
 impl Calm {
     /// The kinds and their names.
-    const NAMES: [(&'static str, u32); 12] = [
+    const NAMES: [(&'static str, u32); 13] = [
         ("lost", Calm::LOST.0),
         ("doubled", Calm::DOUBLED.0),
         ("slow", Calm::SLOW.0),
@@ -23,6 +23,7 @@ impl Calm {
         ("drains", Calm::DRAINS.0),
         ("intruders", Calm::INTRUDERS.0),
         ("tables", Calm::TABLES.0),
+        ("links", Calm::LINKS.0),
     ];
 
     pub(super) const LOST: Calm = Calm(1);
@@ -37,6 +38,8 @@ impl Calm {
     pub(super) const DRAINS: Calm = Calm(1 << 9);
     pub(super) const INTRUDERS: Calm = Calm(1 << 10);
     pub(super) const TABLES: Calm = Calm(1 << 11);
+    /// Symbolic links.
+    pub(super) const LINKS: Calm = Calm(1 << 12);
 
     /// Reads names with commas between them.
     ///
@@ -147,12 +150,16 @@ impl Plan {
         let bridges = *random.pick(&[1, 1, 1, 1, 1, 2, 2, 3, 3, 4]);
         let clients = random.between(2, 5) as usize;
         let steps = random.between(6, 30) as u32;
+        let calm = match random.chance(400_000) {
+            true => options.calm,
+            false => options.calm.and(Calm::LINKS),
+        };
         Plan {
             seed,
             bridges: options.bridges.unwrap_or(bridges).max(1),
             clients: options.clients.unwrap_or(clients),
             steps: options.steps.unwrap_or(steps),
-            calm: options.calm,
+            calm,
             mutation: options.mutation,
         }
     }

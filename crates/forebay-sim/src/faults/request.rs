@@ -15,6 +15,12 @@ use forebay_core::request::{
 use forebay_core::table::Change;
 use std::sync::Arc;
 
+/// Where the buffer is.
+pub(super) const ROOT: &[u8] = b"/pfs";
+
+/// What an object of a symbolic link holds, as a number that stands for bytes.
+const TEXT: u64 = 1;
+
 /// A request that is not answered yet.
 pub(super) struct Attempt {
     pub(super) pending: Pending,
@@ -39,7 +45,7 @@ struct Making {
 /// Settings of the simulated buffer, in which PFS files up to this size are staged.
 pub(super) fn settings(stage_limit_bytes: u64) -> Settings {
     Settings {
-        root: b"/pfs".to_vec(),
+        root: ROOT.to_vec(),
         stage_limit_bytes,
         bridge_uid: 0,
     }
@@ -84,7 +90,7 @@ impl Node {
         let Some(mut attempt) = self.attempts.remove(&token) else {
             return;
         };
-        while let Some(effect) = self.step(&mut attempt) {
+        while let Some(effect) = self.step(&mut attempt, env) {
             let pending = &mut attempt.pending;
             match effect {
                 Effect::TakeTurn => env.broken("the turn was held already".to_owned()),
@@ -151,7 +157,7 @@ impl Node {
                         Ok(Looked::List(Arc::new(pfs.list(&dir, after.as_deref()))))
                     }
                     PfsLook::Attr(path) => Ok(Looked::Attr(pfs.attr(&path))),
-                    PfsLook::Link(_) => Err(libc::EINVAL),
+                    PfsLook::Link(path) => pfs.link_text(&path, &env.texts).map(Looked::Link),
                 };
                 attempt.pending.looked(looked);
             }
@@ -175,9 +181,9 @@ impl Node {
         self.attempts.insert(token, attempt);
     }
 
-    fn step(&self, attempt: &mut Attempt) -> Option<Effect> {
+    fn step(&self, attempt: &mut Attempt, env: &Env) -> Option<Effect> {
         let pfs = self.lower.borrow();
-        let hand = self.hand(self.bridge.as_ref()?, &pfs);
+        let hand = self.hand(self.bridge.as_ref()?, &pfs, &env.texts);
         // Nothing else happens between a step and the commit that it asks for.
         let settings = settings(self.stage_limit);
         Some(attempt.pending.step(&settings, &hand, true))
@@ -295,7 +301,12 @@ impl Node {
             NewKind::Marker => 0,
             _ => ino(oid),
         };
-        let inode = link.is_none().then(|| Inode::new(shown, 0));
+        let mut inode = link.is_none().then(|| Inode::new(shown, 0));
+        if let NewKind::Symlink(text) = &spec.what {
+            env.texts.insert(shown, text.clone());
+            // It is never empty.
+            inode = Some(Inode::new(shown, TEXT));
+        }
         attempt.making = Some(Making {
             object,
             what: spec.what,
@@ -358,6 +369,7 @@ impl Node {
         let outcome = match finish.outcome {
             Ok(answer) => outcome(answer, opened.map_or(0, |(identity, _)| identity)),
             Err(Failure::Errno(e)) => Outcome::Errno(e),
+            Err(Failure::Redirect(_)) => Outcome::Outside,
             Err(other) => return env.broken(format!("policy ended in {other:?}")),
         };
         let fd = opened.and_then(|(_, fd)| fd);
@@ -389,18 +401,16 @@ impl Node {
 /// An answer as a client sees it. `opened` is what was opened for it.
 fn outcome(answer: Answer, opened: u64) -> Outcome {
     match answer {
-        Answer::Done | Answer::Bytes(_) => Outcome::Done,
+        Answer::Done => Outcome::Done,
+        Answer::Bytes(text) => Outcome::Text(text),
         Answer::Grant { .. } => Outcome::Opened(opened),
-        Answer::Attr(attr) => Outcome::Seen(Thing {
-            ino: attr.ino,
-            dir: attr.mode & libc::S_IFMT == libc::S_IFDIR,
-        }),
+        Answer::Attr(attr) => Outcome::Seen(Thing::shown(attr.ino, attr.mode & libc::S_IFMT)),
         Answer::Entries { entries, more } => {
             let last = entries.last().map(|e| e.name.clone());
             let named = entries.into_iter().filter(|e| e.name[0] != b'.');
             let listed = named.map(|e| {
-                let dir = e.dtype == libc::DT_DIR;
-                (e.name, Thing { ino: e.ino, dir })
+                let thing = Thing::shown(e.ino, u32::from(e.dtype) << 12);
+                (e.name, thing)
             });
             Outcome::Listed(listed.collect(), last.filter(|_| more))
         }

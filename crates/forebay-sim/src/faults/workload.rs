@@ -1,9 +1,12 @@
 //! What clients do: few names, so that they are in each other's way.
 
-use super::history::{Action, Thing};
+use super::history::{Action, Texts, Thing};
 use super::model::{Tree, is_dir};
+use super::plan::{Calm, Plan};
 use super::random::Random;
+use super::request::ROOT;
 use forebay_core::path::TreePath;
+use forebay_core::record::Kind;
 
 /// Inode numbers of the PFS; those of bridges are far above.
 const FIRST_LOWER_INO: u64 = 100;
@@ -16,15 +19,21 @@ pub(super) struct Workload {
     paths: Vec<TreePath>,
     /// What the PFS holds.
     pub(super) lower: Tree,
+    /// What the symbolic links of it say.
+    pub(super) lower_texts: Texts,
+    /// How often an action is one for the sake of symbolic links, in a million.
+    links: u32,
     /// Directories that clients make first.
     first: Vec<TreePath>,
     /// How often each action is taken, in the order of [`Workload::action`].
     weights: [u64; 11],
+    truncates: bool,
     pause_us: u64,
 }
 
 impl Workload {
-    pub(super) fn of(random: &mut Random, is_single: bool) -> Self {
+    pub(super) fn of(random: &mut Random, plan: &Plan) -> Self {
+        let is_single = plan.bridges == 1;
         // Other names have other homes.
         let tag = random.below(1_000);
         let tops = random.between(2, 3);
@@ -64,11 +73,27 @@ impl Workload {
         weights[0] += 1;
         weights[2] += 1;
         weights[8] += 1;
+        let mut lower = lower;
+        let mut lower_texts = Texts::new();
+        let mut links = 0;
+        // Links are one more way to a file, and leave fewer calls for hard links.
+        if !plan.calm.has(Calm::LINKS) && !stays {
+            links = *random.pick(&[100_000, 300_000, 500_000]);
+            for (path, thing) in &mut lower {
+                if !thing.is_dir() && random.chance(300_000) {
+                    thing.kind = Kind::Symlink;
+                    lower_texts.insert(thing.ino, text(path, random.pick(&paths), random));
+                }
+            }
+        }
         Workload {
             paths,
             lower,
+            lower_texts,
+            links,
             first,
             weights,
+            truncates: is_single,
             pause_us: *random.pick(&[0, 500, 5_000, 20_000]),
         }
     }
@@ -82,6 +107,14 @@ impl Workload {
         random.pick(&self.paths).clone()
     }
 
+    /// The text of a link that somebody else makes at `path`; `None` for something else.
+    pub(super) fn foreign_link(&self, path: &TreePath, random: &mut Random) -> Option<Vec<u8>> {
+        if self.links == 0 || !random.chance(300_000) {
+            return None;
+        }
+        Some(text(path, random.pick(&self.paths), random))
+    }
+
     /// The next thing that a client does.
     pub(super) fn action(&mut self, random: &mut Random) -> Action {
         if let Some(dir) = self.first.pop() {
@@ -89,6 +122,16 @@ impl Workload {
         }
         let a = random.pick(&self.paths).clone();
         let b = random.pick(&self.paths).clone();
+        if self.links > 0 && random.chance(self.links) {
+            return match random.below(8) {
+                0..=2 => Action::Symlink(text(&a, &b, random), a),
+                3 => Action::Readlink(a),
+                4 => Action::Stat(a, true),
+                5 => Action::Create(a, libc::O_NOFOLLOW),
+                6 if self.truncates => Action::Truncate(a, libc::O_NOFOLLOW),
+                _ => Action::Create(a, 0),
+            };
+        }
         let mut left = random.below(self.weights.iter().sum());
         let mut chosen = 0;
         for (i, weight) in self.weights.iter().enumerate() {
@@ -99,8 +142,8 @@ impl Workload {
             left -= weight;
         }
         match chosen {
-            0 => Action::Create(a, true),
-            1 => Action::Create(a, false),
+            0 => Action::Create(a, libc::O_EXCL),
+            1 => Action::Create(a, 0),
             2 => Action::Mkdir(a),
             3 => Action::Link(a, b),
             4 => Action::Unlink(a),
@@ -115,14 +158,24 @@ impl Workload {
                 },
             ),
             7 => Action::Rename(a, b, libc::RENAME_EXCHANGE),
-            8 => Action::Stat(a),
-            10 => Action::Truncate(a),
+            8 => Action::Stat(a, false),
+            10 => Action::Truncate(a, 0),
             _ => {
                 let after = random.chance(300_000).then(|| b.name().to_vec());
                 let limit = *random.pick(&[1, 2, 3, 4, ALL_ENTRIES]);
                 Action::List(a.parent(), after, limit)
             }
         }
+    }
+}
+
+/// A text for a symbolic link at `path` to `target`; seldom one that leads out of the buffer.
+fn text(path: &TreePath, target: &TreePath, random: &mut Random) -> Vec<u8> {
+    match random.below(20) {
+        0 => b"/elsewhere".to_vec(),
+        1..=8 => [ROOT, b"/", target.as_bytes()].concat(),
+        9..=11 if path.parent() == target.parent() => target.name().to_vec(),
+        _ => [&b"../".repeat(path.depth() - 1)[..], target.as_bytes()].concat(),
     }
 }
 
@@ -133,7 +186,8 @@ fn pfs(paths: &[TreePath], random: &mut Random) -> Tree {
         if is_dir(&tree, &path.parent()) && random.chance(600_000) {
             let ino = FIRST_LOWER_INO + tree.len() as u64;
             let dir = path.depth() < 3 && random.chance(600_000);
-            tree.insert(path.clone(), Thing { ino, dir });
+            let kind = if dir { Kind::Dir } else { Kind::File };
+            tree.insert(path.clone(), Thing { ino, kind });
         }
     }
     tree

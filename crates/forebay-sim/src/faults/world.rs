@@ -15,7 +15,7 @@ use forebay_core::drain::Terms;
 use forebay_core::membership::Membership;
 use forebay_core::ops::Request;
 use forebay_core::path::TreePath;
-use forebay_core::record::{BridgeId, Token};
+use forebay_core::record::{BridgeId, Kind, Token};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -56,9 +56,10 @@ impl World {
     /// The world of one seed. `membership` is that of the bridges of the plan.
     pub(super) fn new(plan: &Plan, membership: &Membership, trace: bool) -> Self {
         let mut env = Env::new(plan, Trace::new(trace));
-        let workload = Workload::of(&mut env.random, plan.bridges == 1);
+        let workload = Workload::of(&mut env.random, plan);
+        env.texts.extend(workload.lower_texts.clone());
         let mut pfs = Pfs::of(&workload.lower);
-        let begun = workload.lower.iter().filter(|(_, t)| !t.dir);
+        let begun = workload.lower.iter().filter(|(_, t)| !t.is_dir());
         env.contents.extend(begun.map(|(_, t)| (t.ino, t.ino)));
         pfs.capacity = env.drain.capacity.map(|room| room + workload.lower.len());
         let lower = Rc::new(RefCell::new(pfs));
@@ -393,7 +394,16 @@ impl World {
         }
         let mut pfs = self.lower.borrow_mut();
         if self.env.random.chance(700_000) {
-            pfs.intrude(&path, self.env.random.chance(300_000));
+            let dir = self.env.random.chance(300_000);
+            let text = self.workload.foreign_link(&path, &mut self.env.random);
+            let kind = match (dir, &text) {
+                (true, _) => Kind::Dir,
+                (false, Some(_)) => Kind::Symlink,
+                (false, None) => Kind::File,
+            };
+            if let (Some(ino), Some(text)) = (pfs.intrude(&path, kind), text) {
+                self.env.texts.insert(ino, text);
+            }
         } else {
             pfs.leave(&path);
         }
@@ -505,7 +515,8 @@ impl World {
             return Ok(());
         }
         let made = |call: &Call| self.env.made.get(&call.token).copied();
-        linear::explain(&self.calls, &self.workload.lower, &last, made).map_err(|why| {
+        let first = &self.workload.lower;
+        linear::explain(&self.calls, first, &last, &self.env.texts, made).map_err(|why| {
             let promise =
                 "every operation takes effect once, at one moment between call and answer";
             Broken::new(promise, why.detail, why.paths)
@@ -518,7 +529,7 @@ impl World {
             return Ok(());
         };
         let pfs = self.lower.borrow();
-        for (path, thing) in last.iter().filter(|(_, thing)| !thing.dir) {
+        for (path, thing) in last.iter().filter(|(_, thing)| thing.kind == Kind::File) {
             let wanted = self.env.contents.get(&thing.ino).copied().unwrap_or(0);
             let holds = node.contents_at(path, &pfs);
             if holds != Some(wanted) && !pfs.is_foreign_inode(thing.ino) {
