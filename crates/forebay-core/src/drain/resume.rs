@@ -120,10 +120,15 @@ impl Resume {
 
     fn told(&self, record: &PathRecord, found: &[Option<Attr>]) -> Told {
         match (record.kind, &record.origin, found) {
-            (Kind::Moved, Some(from), [None, Some(_)]) => Told::Arrived {
-                from: from.clone(),
-                to: self.target(record, from),
-            },
+            // What was pulled aside waits under a name that nobody else gives, whatever has come to its old place.
+            (Kind::Moved, Some(from), [gone, Some(_)])
+                if gone.is_none() || *from != waiting_path(record.object.oid) =>
+            {
+                Told::Arrived {
+                    from: from.clone(),
+                    to: self.target(record, from),
+                }
+            }
             (Kind::Dir, _, [Some(attr)]) if is_dir(attr) => Told::Ours,
             (Kind::Dir, _, [_]) => Told::NotMade,
             // The temporary name is gone, so the copy was renamed and is ours. If it is still there, a stranger made
