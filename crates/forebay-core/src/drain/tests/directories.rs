@@ -1,4 +1,4 @@
-//! A directory that a drain has made on the PFS is never forgotten: if a program removes it from the buffer, it goes. One
+//! What a drain has made or pulled aside on the PFS is never forgotten: a directory that a program removes from the buffer goes. One
 //! that takes its place keeps what is in it.
 
 use super::*;
@@ -73,6 +73,23 @@ fn a_directory_that_was_made_though_the_pfs_said_otherwise_is_removed_with_its_n
         drain_the_rest(&mut world, "after the answer was lost");
         assert_eq!(world.pfs, Tree::new());
     }
+}
+
+#[test]
+fn a_stranger_at_the_old_place_of_what_was_pulled_aside_is_not_taken_for_it() {
+    let mut world = World {
+        pfs: Tree::from([(p("a"), Node::File(1))]),
+        ..World::default()
+    };
+    world.rename(&p("a"), &p("b"));
+    world.create(&p("a"), Node::File(2));
+    let mut view = world.view();
+    drive_while(&mut Drain::new(terms(1)), &mut world, |_, act| {
+        !matches!(act, Act::Rename { .. })
+    });
+    assert_eq!(world.pfs.insert(p("a"), Node::File(7)), None);
+    resume(&mut world, &mut view, &mut Rng::new(1));
+    assert_eq!(world.view()[&p("b")], Node::File(1));
 }
 
 #[test]
