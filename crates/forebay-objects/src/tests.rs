@@ -75,3 +75,40 @@ fn a_link_belongs_to_its_object() {
     let [one, other] = [(); 2].map(|()| objects.make(&file(), None, None).unwrap().fresh.object);
     let _ = objects.make_link(one, objects.new_link(other), &file());
 }
+
+#[test]
+fn a_copy_has_all_extended_attributes_of_its_source_or_is_not_made() {
+    let instance = Instance::new("xattrs");
+    let objects = instance.objects(1);
+    // tmpfs takes more than ext4 does.
+    let path = format!("/dev/shm/fby-objects-source-{}", std::process::id());
+    std::fs::write(&path, "text").unwrap();
+    let source = sys::open_path(Path::new(&path), libc::O_RDWR);
+    std::fs::remove_file(&path).unwrap();
+    let source = source.unwrap();
+    let other = std::fs::File::create(instance.0.join("other")).unwrap();
+    for bytes in [100, 30_000] {
+        let value = vec![b'v'; bytes];
+        sys::set_xattr(source.as_fd(), b"user.t", &value).unwrap();
+        let is_taken = sys::set_xattr(other.as_fd(), b"user.t", &value).is_ok();
+        let staged = NewObject {
+            what: NewKind::Staged {
+                lower: TreePath::root(),
+                bytes: 4,
+            },
+            ..file()
+        };
+        let made = objects.make(&staged, None, Some(source.as_fd()));
+        assert_eq!(
+            made.as_ref().err(),
+            (!is_taken).then_some(&Errno::OPNOTSUPP),
+            "{bytes} bytes"
+        );
+        if let Ok(made) = made {
+            let copy = objects
+                .open_file(made.fresh.object, libc::O_RDONLY)
+                .unwrap();
+            assert_eq!(sys::get_xattr(copy.as_fd(), b"user.t"), Ok(Some(value)));
+        }
+    }
+}

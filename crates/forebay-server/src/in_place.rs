@@ -61,15 +61,18 @@ impl InPlace {
 
     /// Notes that a client is about to get this descriptor.
     pub fn note(&self, file: &OwnedFd) {
-        let Ok(attr) = sys::stat(file.as_fd(), b"") else {
-            return;
-        };
-        if attr.mode & libc::S_IFMT != libc::S_IFREG {
+        let attr = sys::stat(file.as_fd(), b"");
+        if matches!(&attr, Ok(attr) if attr.mode & libc::S_IFMT != libc::S_IFREG) {
             return;
         }
         let mut grants = self.0.lock();
         grants.count += 1;
         let number = grants.count;
+        let Ok(attr) = attr else {
+            // It may be any file.
+            grants.forgotten = number;
+            return;
+        };
         if grants.last.len() >= REMEMBERED {
             grants.last.clear();
             grants.forgotten = number;
