@@ -215,21 +215,19 @@ pub(super) fn all_speakers(facts: &dyn Facts, lower: &TreePath) -> Outcome<Vec<S
 
 /// True if something renamed still lies at or below this PFS path: the buffer shows it elsewhere.
 pub(super) fn holds_something_moved(facts: &dyn Facts, lower: &TreePath) -> Outcome<bool> {
-    let mut before: Option<TreePath> = None;
-    loop {
-        let page = facts.speakers(lower, before.as_ref(), PAGE)?;
-        let Some(last) = page.last() else {
-            return Ok(false);
-        };
-        before = Some(last.lower.clone());
-        if page.iter().any(|s| s.word == Word::Origin) {
-            return Ok(true);
-        }
-    }
+    any_speaker(facts, lower, |s| s.word == Word::Origin)
 }
 
-/// Does a record still say that something below this PFS path has to go?
+/// True if a record still says that something below this PFS path has to go.
 pub(super) fn holds_something_hidden(facts: &dyn Facts, lower: &TreePath) -> Outcome<bool> {
+    any_speaker(facts, lower, |s| s.word == Word::Hides && s.lower != *lower)
+}
+
+fn any_speaker(
+    facts: &dyn Facts,
+    lower: &TreePath,
+    is_meant: impl Fn(&Speaker) -> bool,
+) -> Outcome<bool> {
     let mut before: Option<TreePath> = None;
     loop {
         let page = facts.speakers(lower, before.as_ref(), PAGE)?;
@@ -237,10 +235,7 @@ pub(super) fn holds_something_hidden(facts: &dyn Facts, lower: &TreePath) -> Out
             return Ok(false);
         };
         before = Some(last.lower.clone());
-        if page
-            .iter()
-            .any(|s| s.word == Word::Hides && s.lower != *lower)
-        {
+        if page.iter().any(&is_meant) {
             return Ok(true);
         }
     }
