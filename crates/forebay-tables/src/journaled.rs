@@ -1,41 +1,97 @@
 //! A journal before other tables.
 //!
-//! A batch is acknowledged when it is in the journal, which is one small write.
-//! What batches come to ([`Net`]) is kept in memory, on top of the tables below, and
-//! goes there from time to time, all at once: names that come and go cost those
-//! tables nothing, and the others share one write.
+//! A batch is acknowledged when it is in the journal, which is one small write. What batches come to ([`Net`]) is kept in
+//! memory, on top of the tables below, and goes there at a *sync point*, as one write that is durable when it returns:
+//! names that come and go cost those tables nothing, and the tables below are at any moment those of one sync point.
+//! That is what a power loss leaves. The death of the process leaves the journal as well.
 //!
-//! The tables store the number of the lap that they do not hold yet. It changes in the write that takes the lap over,
-//! so a crash leaves the old tables with their lap, or the new tables. Entries state results, so replaying a lap is
-//! harmless while nothing came after it.
+//! While a sync point is being written, batches go on into the next lap of the journal and into a net of their own. The
+//! tables store the number of the lap that they do not hold yet. It changes in the write that takes a lap over, so a crash
+//! leaves the old tables with their lap, or the new tables. Entries state results, so replaying a lap is harmless while
+//! nothing came after it.
 
 use crate::Rocks;
-use crate::journal::Journal;
-use crate::net::{Base, Net, merge};
+use crate::journal::{Found, Journal, Life};
+use crate::net::{Base, Changed, Net, merge};
+use crate::old_journal;
 use forebay_core::batch;
 use forebay_core::encoding::{decode_batch, encode_batch};
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectId, ObjectName, PathRecord};
 use forebay_core::table::{Change, Marks, Order, TableError, Tables, WriteTables};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 const LAP: &[u8] = b"store/lap";
-/// Keys in memory that make it time to write them to the tables below. Everybody waits for that write: about a
-/// millisecond of processor time. With eight times as many it was ten, and a key cost the same.
-const KEYS: usize = 512;
-/// Bytes in the journal that make it time. The rest is room for changes while the tables below can't be written.
-const BYTES: usize = 512 << 10;
+const LOSS: &[u8] = b"store/loss";
+
+/// What else has to happen at a sync point.
+pub trait Settling: Send + Sync {
+    /// A sync point begins: what is committed from now on belongs to the next one. Gives changes that go with it. It is
+    /// called under the lock of the tables.
+    fn begins(&self) -> Vec<Change>;
+
+    /// Makes everything durable that the names of this sync point rely on.
+    ///
+    /// # Errors
+    /// It is not durable; then neither are the names.
+    fn prepare(&self) -> Result<(), TableError>;
+}
+
+/// Something that was acknowledged once is not in the tables any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// They are those of the last sync point: the machine has lost its power since, or the storage was copied or moved.
+    Power,
+    /// They are those of some moment after the last sync point: a part of the journal can't be read.
+    Torn,
+}
+
+impl Loss {
+    fn value(self) -> &'static [u8] {
+        match self {
+            Loss::Power => b"power",
+            Loss::Torn => b"torn",
+        }
+    }
+
+    fn noted(self) -> Change {
+        Change::Meta {
+            key: LOSS.to_vec(),
+            value: Some(self.value().to_vec()),
+        }
+    }
+
+    /// The change that says that the loss was dealt with.
+    pub fn dealt_with() -> Change {
+        Change::Meta {
+            key: LOSS.to_vec(),
+            value: None,
+        }
+    }
+}
 
 /// Tables with a journal before them. All access has to go through it.
 pub struct Journaled<T> {
     below: T,
     state: RwLock<State>,
+    /// One sync point at a time.
+    syncing: Mutex<()>,
+    /// The last sync point failed.
+    failing: AtomicBool,
+    settling: OnceLock<Arc<dyn Settling>>,
 }
 
 struct State {
     journal: Journal,
+    /// What the lap of the journal comes to.
     net: Net,
+    /// What the lap before it comes to, on its way to the tables below.
+    frozen: Option<Arc<Net>>,
+    /// Perhaps the tables below have the number of the lap before, which has no entries.
+    has_skipped: bool,
 }
 
 fn lap_change(lap: u64) -> Change {
@@ -46,108 +102,245 @@ fn lap_change(lap: u64) -> Change {
 }
 
 impl Journaled<Rocks> {
-    /// The tables in `dir`: a database with a journal in the same place.
+    /// The tables in `dir`: a database with a journal in the same place. `life` is that of the storage.
     ///
     /// # Errors
     /// As [`Rocks::open`] and [`Journaled::new`].
-    pub fn open(dir: &Path) -> Result<Self, TableError> {
-        Journaled::new(Rocks::open(dir)?, &dir.join("journal"))
+    pub fn open(dir: &Path, life: Life) -> Result<Self, TableError> {
+        Journaled::new(Rocks::open(dir)?, dir, life)
     }
+}
+
+/// What the entries of a journal come to.
+fn net_of(entries: Vec<Vec<u8>>) -> Result<Net, TableError> {
+    let mut net = Net::default();
+    for entry in entries {
+        let batch = decode_batch(&entry)
+            .map_err(|why| TableError::unread("batch", "an entry of the journal".into(), why))?;
+        if let Err(fault) = batch::check(&batch) {
+            return Err(TableError::Damaged {
+                what: "batch",
+                at: format!("an entry of the journal: {fault}"),
+            });
+        }
+        net.absorb(&batch);
+    }
+    Ok(net)
 }
 
 impl<T: Base> Journaled<T> {
-    /// Puts the journal at `path` before `below`, and takes up what is in it.
+    /// Puts the journal in `dir` before `below`, and takes up what is in it.
     ///
     /// # Errors
-    /// The journal or the tables can't be read, or are damaged.
-    pub fn new(below: T, path: &Path) -> Result<Self, TableError> {
-        let lap = match below.meta(LAP)? {
+    /// The journal or the tables can't be read.
+    pub fn new(below: T, dir: &Path, life: Life) -> Result<Self, TableError> {
+        let stored = below.meta(LAP)?;
+        let mut lap = match &stored {
             None => 0,
-            Some(bytes) => bytes
-                .try_into()
+            Some(bytes) => <[u8; 8]>::try_from(&bytes[..])
                 .map(u64::from_le_bytes)
                 .map_err(|_| TableError::damaged("number of the journal's lap", LAP))?,
         };
-        let (journal, entries) = Journal::open(path, lap)?;
-        let mut net = Net::default();
-        for entry in entries {
-            let batch = decode_batch(&entry).map_err(|why| {
-                TableError::unread("batch", "an entry of the journal".into(), why)
-            })?;
-            if let Err(fault) = batch::check(&batch) {
-                return Err(TableError::Damaged {
-                    what: "batch",
-                    at: format!("an entry of the journal: {fault}"),
-                });
-            }
-            net.absorb(&batch);
+        let old = dir.join("journal");
+        let mut is_new = stored.is_none();
+        if let Some(entries) = old_journal::read(&old, lap)? {
+            let mut net = net_of(entries)?;
+            // A lap that no file tells of, so that this counts as a loss of power: nobody can tell how the bridge of the
+            // earlier program ended.
+            lap += 2;
+            net.absorb(&[lap_change(lap)]);
+            below.write_net(&net)?;
+            std::fs::remove_file(&old).map_err(|e| TableError::Failed(format!("journal: {e}")))?;
+            is_new = false;
         }
+        let loss_of = |found: &Found| match found {
+            Found::Torn(_) => Loss::Torn,
+            _ => Loss::Power,
+        };
+        let (journal, found) = Journal::open(dir, lap, life, is_new, |found, out| {
+            encode_batch(&[loss_of(found).noted()], out);
+        })?;
+        let last = if journal.lap() == lap { &found[0] } else { &found[1] };
+        let loss = match last {
+            Found::Whole(_) => None,
+            Found::Nothing if is_new => None,
+            found => Some(loss_of(found)),
+        };
+        let [first, second] = found.map(|lap| match lap {
+            Found::Whole(entries) | Found::Torn(entries) => net_of(entries).map(Some),
+            Found::Nothing | Found::OtherLife => Ok(None),
+        });
+        let (frozen, mut net) = match (first?, second?) {
+            (Some(mut first), Some(second)) => {
+                first.absorb(&[lap_change(lap + 1)]);
+                (Some(Arc::new(first)), second)
+            }
+            (first, _) => (None, first.unwrap_or_default()),
+        };
+        net.absorb(&loss.map(Loss::noted).into_iter().collect::<Vec<_>>());
         Ok(Journaled {
             below,
-            state: RwLock::new(State { journal, net }),
+            state: RwLock::new(State {
+                journal,
+                net,
+                frozen,
+                has_skipped: false,
+            }),
+            syncing: Mutex::new(()),
+            failing: AtomicBool::new(false),
+            settling: OnceLock::new(),
         })
     }
 
-    /// Writes everything to the tables below. Until the next change they hold everything, and the
-    /// journal will not be looked at.
+    /// Says what else has to happen at each sync point from now on.
+    ///
+    /// # Panics
+    /// It was said before.
+    pub fn settle_with(&self, settling: Arc<dyn Settling>) {
+        let is_first = self.settling.set(settling).is_ok();
+        assert!(is_first, "there is one that settles");
+    }
+
+    /// Was something lost that nobody has dealt with ([`Loss::dealt_with`])?
     ///
     /// # Errors
-    /// The tables failed; nothing is lost.
-    pub fn flush(&self) -> Result<(), TableError> {
-        let mut state = self.state.write();
-        if state.net.len() > 0 {
-            state.flush(&self.below)?;
+    /// The tables can't be read.
+    pub fn loss(&self) -> Result<Option<Loss>, TableError> {
+        let noted = self.meta(LOSS)?;
+        Ok(noted.map(|value| {
+            if value == Loss::Torn.value() {
+                Loss::Torn
+            } else {
+                Loss::Power
+            }
+        }))
+    }
+
+    /// Is it time for a sync point, so that no batch has to wait for one?
+    pub fn is_sync_due(&self) -> bool {
+        let state = self.state.read();
+        state.frozen.is_some() || state.journal.is_half_full()
+    }
+
+    /// Makes everything durable that was applied before the call: a sync point.
+    ///
+    /// # Errors
+    /// The tables failed, or what they rely on could not be made durable. Nothing is lost, and later calls try again.
+    pub fn sync(&self) -> Result<(), TableError> {
+        let outcome = self.try_sync(&self.syncing.lock());
+        self.failing.store(outcome.is_err(), Ordering::Relaxed);
+        outcome
+    }
+
+    fn try_sync(&self, _one: &parking_lot::MutexGuard<'_, ()>) -> Result<(), TableError> {
+        self.write_frozen()?;
+        {
+            let mut state = self.state.write();
+            if state.has_skipped {
+                self.below.apply(&[lap_change(state.journal.lap())])?;
+                state.has_skipped = false;
+            }
+            state.freeze(self.settling.get())?;
         }
-        // A lap without entries, so that those before it are not taken up once more.
-        state.flush(&self.below)
-    }
-}
-
-impl State {
-    fn flush(&mut self, below: &impl Base) -> Result<(), TableError> {
-        let next = self.journal.lap() + 1;
-        self.net.absorb(&[lap_change(next)]);
-        below.write_net(&self.net)?;
-        self.net.clear();
-        self.journal.begin(next);
-        Ok(())
+        self.write_frozen()
     }
 
-    /// Makes room for the prepared entry.
-    fn make_room(&mut self, below: &impl Base, batch: &[Change]) -> Result<(), TableError> {
-        let fits = self.journal.prepare(|out| encode_batch(batch, out));
-        let due = self.net.len() >= KEYS || self.journal.used() >= BYTES;
-        if fits && !due {
+    fn write_frozen(&self) -> Result<(), TableError> {
+        let Some(frozen) = self.state.read().frozen.clone() else {
             return Ok(());
+        };
+        if let Some(settling) = self.settling.get() {
+            settling.prepare()?;
         }
-        match self.flush(below) {
-            // A removal may take the last room in the journal.
-            Err(e) if !fits || !removes(batch) => Err(e),
-            _ => Ok(()),
-        }
-    }
-
-    fn apply(&mut self, below: &impl Base, batch: &[Change]) -> Result<(), TableError> {
-        self.make_room(below, batch)?;
-        if self.journal.is_large() {
-            return self.apply_below(below, batch);
-        }
-        self.journal.write()?;
-        self.net.absorb(batch);
+        self.below.write_net(&frozen)?;
+        self.state.write().frozen = None;
         Ok(())
     }
 
     /// Takes a batch past the journal.
-    fn apply_below(&mut self, below: &impl Base, batch: &[Change]) -> Result<(), TableError> {
-        self.flush(below)?;
-        // If a lap has no entries, a start takes up those of the lap before it. They are older than this batch, so a lap
-        // is skipped.
-        let next = self.journal.lap() + 2;
-        let mut batch = batch.to_vec();
-        batch.push(lap_change(next));
-        below.apply(&batch)?;
-        self.journal.begin(next);
+    fn apply_below(&self, batch: &[Change]) -> Result<(), TableError> {
+        let one = self.syncing.lock();
+        loop {
+            self.try_sync(&one)?;
+            let mut state = self.state.write();
+            if state.net.len() > 0 {
+                continue;
+            }
+            // The lap has no entries, and must get none that would be taken up after this batch.
+            state.journal.next()?;
+            state.has_skipped = true;
+            let mut batch = batch.to_vec();
+            batch.push(lap_change(state.journal.lap()));
+            self.below.apply(&batch)?;
+            state.has_skipped = false;
+            return Ok(());
+        }
+    }
+
+    /// Calls `f` with the tables as they are now.
+    fn now<R>(&self, f: impl FnOnce(&dyn Tables) -> R) -> R {
+        let state = self.state.read();
+        match &state.frozen {
+            None => f(&Over {
+                net: &state.net,
+                below: &self.below,
+            }),
+            Some(frozen) => f(&Over {
+                net: &state.net,
+                below: &Over {
+                    net: frozen,
+                    below: &self.below,
+                },
+            }),
+        }
+    }
+}
+
+/// What became of a batch.
+enum Taken {
+    Yes,
+    /// There is no room before a sync point.
+    NoRoom,
+    TooLarge,
+}
+
+impl State {
+    /// Begins the next lap. What the last one comes to is to be written.
+    fn freeze(&mut self, settling: Option<&Arc<dyn Settling>>) -> Result<(), TableError> {
+        if self.net.len() == 0 || self.frozen.is_some() || self.has_skipped {
+            return Ok(());
+        }
+        self.journal.next()?;
+        if let Some(settling) = settling {
+            self.net.absorb(&settling.begins());
+        }
+        self.net.absorb(&[lap_change(self.journal.lap())]);
+        self.frozen = Some(Arc::new(std::mem::take(&mut self.net)));
         Ok(())
+    }
+
+    fn take(
+        &mut self,
+        batch: &[Change],
+        is_failing: bool,
+        settling: Option<&Arc<dyn Settling>>,
+    ) -> Result<Taken, TableError> {
+        let fits = self.journal.prepare(|out| encode_batch(batch, out));
+        if self.journal.is_large() {
+            return Ok(Taken::TooLarge);
+        }
+        if !fits && self.frozen.is_none() && !is_failing {
+            self.freeze(settling)?;
+        }
+        // If the tables below turn out to be full, the last room is for removals.
+        let waits = is_failing || self.frozen.is_some();
+        let is_kept_back = waits && self.journal.is_half_full() && !removes(batch);
+        if !self.journal.fits() || is_kept_back {
+            return Ok(Taken::NoRoom);
+        }
+        self.journal.write()?;
+        self.net.absorb(batch);
+        Ok(Taken::Yes)
     }
 }
 
@@ -156,10 +349,15 @@ fn removes(batch: &[Change]) -> bool {
     batch.iter().any(|c| matches!(c, Change::Delete { .. }))
 }
 
-impl<T: Base> Tables for Journaled<T> {
+/// A net on top of tables.
+struct Over<'a, T: ?Sized> {
+    net: &'a Net,
+    below: &'a T,
+}
+
+impl<T: Tables + ?Sized> Tables for Over<'_, T> {
     fn get(&self, path: &TreePath) -> Result<Option<PathRecord>, TableError> {
-        let state = self.state.read();
-        match state.net.records.get(&path.key()) {
+        match self.net.records.get(&path.key()) {
             Some((_, record)) => Ok(record.clone()),
             None => self.below.get(path),
         }
@@ -171,8 +369,76 @@ impl<T: Base> Tables for Journaled<T> {
         after: Option<&[u8]>,
         limit: usize,
     ) -> Result<Vec<(Vec<u8>, PathRecord)>, TableError> {
-        let state = self.state.read();
-        let page = state.net.children(&self.below, dir, after, limit)?;
+        self.net.children(self.below, dir, after, limit)
+    }
+
+    fn page_below(
+        &self,
+        dir: &TreePath,
+        after: Option<&TreePath>,
+        limit: usize,
+    ) -> Result<Vec<(TreePath, PathRecord)>, TableError> {
+        self.net.page_below(self.below, dir, after, limit)
+    }
+
+    fn page(
+        &self,
+        _: Option<&TreePath>,
+        _: Order,
+        _: usize,
+    ) -> Result<Vec<(TreePath, PathRecord)>, TableError> {
+        unreachable!("a page holds the lock for a part of the time only")
+    }
+
+    fn names_of(&self, oid: ObjectId) -> Result<Vec<(ObjectName, TreePath)>, TableError> {
+        self.net.names_of(self.below, oid)
+    }
+
+    fn path_of(&self, object: ObjectName) -> Result<Option<TreePath>, TableError> {
+        match self.net.paths.get(&object) {
+            Some(path) => Ok(path.clone()),
+            None => self.below.path_of(object),
+        }
+    }
+
+    fn marks(&self) -> Result<Marks, TableError> {
+        self.net.marks(self.below)
+    }
+
+    fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, TableError> {
+        match self.net.meta.get(key) {
+            Some(value) => Ok(value.clone()),
+            None => self.below.meta(key),
+        }
+    }
+
+    fn metas(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, TableError> {
+        self.net.metas(self.below, prefix)
+    }
+}
+
+impl State {
+    /// What has changed of the records that come after `from` in a walk.
+    fn after(&self, from: Option<&TreePath>, order: Order) -> Changed {
+        let frozen = self.frozen.as_ref();
+        let mut changed = frozen.map_or_else(Changed::new, |net| net.after(from, order));
+        changed.extend(self.net.after(from, order));
+        changed
+    }
+}
+
+impl<T: Base> Tables for Journaled<T> {
+    fn get(&self, path: &TreePath) -> Result<Option<PathRecord>, TableError> {
+        self.now(|tables| tables.get(path))
+    }
+
+    fn children(
+        &self,
+        dir: &TreePath,
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<(Vec<u8>, PathRecord)>, TableError> {
+        let page = self.now(|tables| tables.children(dir, after, limit))?;
         batch::assert_page(&page, after, limit);
         Ok(page)
     }
@@ -183,8 +449,7 @@ impl<T: Base> Tables for Journaled<T> {
         after: Option<&TreePath>,
         limit: usize,
     ) -> Result<Vec<(TreePath, PathRecord)>, TableError> {
-        let state = self.state.read();
-        state.net.page_below(&self.below, dir, after, limit)
+        self.now(|tables| tables.page_below(dir, after, limit))
     }
 
     fn page(
@@ -199,7 +464,7 @@ impl<T: Base> Tables for Journaled<T> {
         while page.len() < limit {
             let want = limit - page.len();
             let state = self.state.read();
-            let changed = state.net.after(from.as_ref(), order);
+            let changed = state.after(from.as_ref(), order);
             // A walk past many keys that have gone takes long, so the lock is dropped as soon as the page is fixed.
             let mut held = Some(state);
             let entries = self
@@ -220,37 +485,40 @@ impl<T: Base> Tables for Journaled<T> {
     }
 
     fn names_of(&self, oid: ObjectId) -> Result<Vec<(ObjectName, TreePath)>, TableError> {
-        self.state.read().net.names_of(&self.below, oid)
+        self.now(|tables| tables.names_of(oid))
     }
 
     fn path_of(&self, object: ObjectName) -> Result<Option<TreePath>, TableError> {
-        let state = self.state.read();
-        match state.net.paths.get(&object) {
-            Some(path) => Ok(path.clone()),
-            None => self.below.path_of(object),
-        }
+        self.now(|tables| tables.path_of(object))
     }
 
     fn marks(&self) -> Result<Marks, TableError> {
-        self.state.read().net.marks(&self.below)
+        self.now(|tables| tables.marks())
     }
 
     fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, TableError> {
-        let state = self.state.read();
-        match state.net.meta.get(key) {
-            Some(value) => Ok(value.clone()),
-            None => self.below.meta(key),
-        }
+        self.now(|tables| tables.meta(key))
     }
 
     fn metas(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, TableError> {
-        self.state.read().net.metas(&self.below, prefix)
+        self.now(|tables| tables.metas(prefix))
     }
 }
 
 impl<T: Base> WriteTables for Journaled<T> {
     fn apply(&self, batch: &[Change]) -> Result<(), TableError> {
         self.below.admit(batch)?;
-        self.state.write().apply(&self.below, batch)
+        loop {
+            let is_failing = self.failing.load(Ordering::Relaxed);
+            let taken = self
+                .state
+                .write()
+                .take(batch, is_failing, self.settling.get())?;
+            match taken {
+                Taken::Yes => return Ok(()),
+                Taken::NoRoom => self.sync()?,
+                Taken::TooLarge => return self.apply_below(batch),
+            }
+        }
     }
 }

@@ -23,11 +23,13 @@ mod journaled;
 mod map;
 mod memory;
 mod net;
+mod old_journal;
 mod reserve;
 mod rocks;
 
 pub use cached::Cached;
-pub use journaled::Journaled;
+pub use journal::Life;
+pub use journaled::{Journaled, Loss, Settling};
 pub use memory::Memory;
 pub use net::{Base, Net};
 pub use rocks::Rocks;

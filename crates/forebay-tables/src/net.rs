@@ -127,14 +127,6 @@ impl Net {
         }
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.records.clear();
-        self.paths.clear();
-        self.doomed.clear();
-        self.relabel.clear();
-        self.meta.clear();
-    }
-
     /// Entries whose keys begin with `prefix` and come after `from`.
     fn range<'a>(
         &'a self,
@@ -149,7 +141,7 @@ impl Net {
     /// [`Tables::children`] of `below` with this on top of it.
     pub(crate) fn children(
         &self,
-        below: &impl Tables,
+        below: &(impl Tables + ?Sized),
         dir: &TreePath,
         after: Option<&[u8]>,
         limit: usize,
@@ -194,7 +186,7 @@ impl Net {
     /// [`Tables::names_of`] of `below` with this on top of it.
     pub(crate) fn names_of(
         &self,
-        below: &impl Tables,
+        below: &(impl Tables + ?Sized),
         oid: ObjectId,
     ) -> Result<Vec<(ObjectName, TreePath)>, TableError> {
         let mut names: BTreeMap<ObjectName, TreePath> = below.names_of(oid)?.into_iter().collect();
@@ -210,7 +202,7 @@ impl Net {
     /// [`Tables::page_below`] of `below` with this on top of it.
     pub(crate) fn page_below(
         &self,
-        below: &impl Tables,
+        below: &(impl Tables + ?Sized),
         dir: &TreePath,
         after: Option<&TreePath>,
         limit: usize,
@@ -241,7 +233,7 @@ impl Net {
     }
 
     /// [`Tables::marks`] of `below` with this on top of it.
-    pub(crate) fn marks(&self, below: &impl Tables) -> Result<Marks, TableError> {
+    pub(crate) fn marks(&self, below: &(impl Tables + ?Sized)) -> Result<Marks, TableError> {
         let marks = below.marks()?;
         let mut doomed: BTreeSet<_> = marks.doomed.into_iter().collect();
         for (object, is_doomed) in &self.doomed {
@@ -266,7 +258,7 @@ impl Net {
     /// [`Tables::metas`] of `below` with this on top of it.
     pub(crate) fn metas(
         &self,
-        below: &impl Tables,
+        below: &(impl Tables + ?Sized),
         prefix: &[u8],
     ) -> Result<Vec<KeyValue>, TableError> {
         let mut merged: BTreeMap<_, _> = below.metas(prefix)?.into_iter().collect();

@@ -1,8 +1,8 @@
 //! Tables in RocksDB.
 //!
-//! The write-ahead log is on and never flushed by hand: a batch is in the page
-//! cache when `apply` returns, so it survives the death of the process. It need
-//! not survive the death of the machine, and so nothing waits for the disk.
+//! Each write is on the disk when it returns: the write-ahead log is synced. On file systems that keep the order of
+//! changes of names (ext4, XFS) all that was done to files before the write is on the disk then as well, because the log
+//! has grown, and its new length is a later change than theirs.
 //!
 //! After a failed write RocksDB accepts no other, so the database is closed and
 //! opened again; see [`Rocks::apply`]. So that this works on a full disk, and
@@ -74,10 +74,12 @@ impl Rocks {
     /// # Errors
     /// RocksDB can't open it: damaged, locked by another process, no space.
     pub fn open(dir: &Path) -> Result<Self, TableError> {
+        let mut write = WriteOptions::default();
+        write.set_sync(true);
         let rocks = Rocks {
             dir: dir.to_owned(),
             db: RwLock::new(State::Closed),
-            write: WriteOptions::default(),
+            write,
             cache: Cache::new_lru_cache(BLOCK_CACHE_BYTES).map_err(failed)?,
             reserve: Reserve::beside(dir),
         };

@@ -1,6 +1,6 @@
 //! Compares all implementations with each other, and damages what they store.
 
-use crate::{Base, Cached, Journaled, Memory, Net, Rocks};
+use crate::{Base, Cached, Journaled, Life, Loss, Memory, Net, Rocks};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
 use forebay_core::table::{Change, Marks, Order, TableError, Tables, WriteTables};
@@ -10,6 +10,8 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+const LIFE: Life = [1; 16];
 
 /// A temporary folder of a test.
 struct Scratch(tempfile::TempDir);
@@ -161,22 +163,22 @@ fn all_implementations_answer_alike_also_after_they_were_opened_anew() {
         let mut random = Random(seed);
         let model = Memory::new();
         for _life in 0..3 {
-            let cached = Cached::new(Journaled::open(&scratch.tables()).unwrap());
+            let cached = Cached::new(Journaled::open(&scratch.tables(), LIFE).unwrap());
             for n in 0..150 {
                 let batch = batch(&mut random);
                 model.apply(&batch).unwrap();
                 cached.apply(&batch).unwrap();
                 compare(&model, &cached, &mut random);
                 if n == 75 {
-                    cached.below().flush().unwrap();
+                    cached.below().sync().unwrap();
                 }
             }
         }
-        let journaled = Journaled::open(&scratch.tables()).unwrap();
+        let journaled = Journaled::open(&scratch.tables(), LIFE).unwrap();
         for _ in 0..50 {
             compare(&model, &journaled, &mut random);
         }
-        journaled.flush().unwrap();
+        journaled.sync().unwrap();
         drop(journaled);
         let rocks = Rocks::open(&scratch.tables()).unwrap();
         for _ in 0..100 {
@@ -368,11 +370,11 @@ impl WriteTables for Disk {
 fn a_journal_survives_crashes_and_trouble_below_it() {
     for seed in 1..=40 {
         let scratch = Scratch::new();
-        let file = scratch.tables().join("journal");
+        let dir = scratch.tables();
         let mut random = Random(seed);
         let (model, disk) = (Memory::new(), Disk::default());
         for life in 0..20 {
-            let journaled = Journaled::new(disk.clone(), &file).unwrap();
+            let journaled = Journaled::new(disk.clone(), &dir, LIFE).unwrap();
             for _ in 0..4 {
                 compare(&model, &journaled, &mut random);
             }
@@ -388,7 +390,7 @@ fn a_journal_survives_crashes_and_trouble_below_it() {
                 let trouble = random.below(4) as u32;
                 disk.trouble.store(trouble, Ordering::Relaxed);
                 if random.below(3) == 0 {
-                    let _ = journaled.flush();
+                    let _ = journaled.sync();
                 }
                 if journaled.apply(&batch).is_ok() {
                     model.apply(&batch).unwrap();
@@ -402,9 +404,13 @@ fn a_journal_survives_crashes_and_trouble_below_it() {
     }
 }
 
+fn name(n: u64) -> TreePath {
+    TreePath::new(format!("f{n}").into_bytes()).unwrap()
+}
+
 fn put(n: u64) -> [Change; 1] {
     [Change::Put {
-        path: TreePath::new(format!("f{n}").into_bytes()).unwrap(),
+        path: name(n),
         record: record(n),
     }]
 }
@@ -414,36 +420,85 @@ fn names(tables: &impl Tables) -> usize {
 }
 
 #[test]
-fn an_entry_that_was_cut_off_is_no_entry_and_other_damage_is_an_error() {
+fn damage_to_the_journal_takes_a_suffix_and_is_said_until_it_is_dealt_with() {
     let scratch = Scratch::new();
-    let file = scratch.tables().join("journal");
+    let dir = scratch.tables();
     let disk = Disk::default();
-    let journaled = Journaled::new(disk.clone(), &file).unwrap();
+    let journaled = Journaled::new(disk.clone(), &dir, LIFE).unwrap();
     for n in 0..10 {
         journaled.apply(&put(n)).unwrap();
     }
     drop(journaled);
+    let file = dir.join("journal.0");
     let bytes = std::fs::read(&file).unwrap();
     let end = bytes.iter().rposition(|&b| b != 0).unwrap();
-    let with = |at: usize| {
+    for at in (64..=end).step_by(7) {
         let mut damaged = bytes.clone();
         damaged[at] ^= 1;
         std::fs::write(&file, damaged).unwrap();
-        Journaled::new(disk.clone(), &file)
-    };
-    for back in 0..60 {
-        assert_eq!(names(&with(end - back).unwrap()), 9, "{back} from the end");
+        for _ in 0..2 {
+            let journaled = Journaled::new(disk.clone(), &dir, LIFE).unwrap();
+            let names = names(&journaled);
+            assert!(names < 10, "{at}");
+            let is_suffix = (0..10).all(|n| journaled.get(&name(n)).unwrap().is_some() == (n < names as u64));
+            assert!(is_suffix, "{at}");
+            assert_eq!(journaled.loss(), Ok(Some(Loss::Torn)), "{at}");
+        }
+        let journaled = Journaled::new(disk.clone(), &dir, LIFE).unwrap();
+        journaled.apply(&[Loss::dealt_with()]).unwrap();
+        drop(journaled);
+        let journaled = Journaled::new(disk.clone(), &dir, LIFE).unwrap();
+        assert_eq!(journaled.loss(), Ok(None), "{at}");
     }
-    for at in [0, 20, end / 2] {
-        assert!(with(at).is_err(), "{at}");
+}
+
+#[test]
+fn after_a_power_loss_the_tables_are_those_of_the_last_sync_point() {
+    for seed in 1..=30 {
+        let scratch = Scratch::new();
+        let mut random = Random(seed);
+        let (mut model, disk) = (Memory::new(), Disk::default());
+        for life in 0..12 {
+            let journaled = Journaled::new(disk.clone(), &scratch.tables(), [life; 16]).unwrap();
+            if life == 0 {
+                // As each bridge does before it serves.
+                journaled.apply(&put(1)).unwrap();
+                journaled.sync().unwrap();
+                model.apply(&put(1)).unwrap();
+            } else {
+                assert_eq!(journaled.loss(), Ok(Some(Loss::Power)));
+                journaled.apply(&[Loss::dealt_with()]).unwrap();
+                journaled.sync().unwrap();
+            }
+            let mut synced = model.clone();
+            for _ in 0..random.below(20) {
+                let batch = batch(&mut random);
+                journaled.apply(&batch).unwrap();
+                model.apply(&batch).unwrap();
+                if random.below(4) == 0 {
+                    disk.trouble.store(random.below(2) as u32, Ordering::Relaxed);
+                    if journaled.sync().is_ok() {
+                        synced = model.clone();
+                    }
+                    disk.trouble.store(0, Ordering::Relaxed);
+                }
+                compare(&model, &journaled, &mut random);
+            }
+            drop(journaled);
+            model = synced.clone();
+            let lost = Journaled::new(disk.clone(), &scratch.tables(), [100 + life; 16]).unwrap();
+            for _ in 0..20 {
+                compare(&model, &lost, &mut random);
+            }
+        }
     }
 }
 
 #[test]
 fn an_entry_that_is_whole_but_no_sound_batch_is_an_error_that_says_why() {
     let scratch = Scratch::new();
-    let file = scratch.tables().join("journal");
-    let journaled = Journaled::new(Disk::default(), &file).unwrap();
+    let dir = scratch.tables();
+    let journaled = Journaled::new(Disk::default(), &dir, LIFE).unwrap();
     let path = TreePath::new(*b"twice").unwrap();
     let deletion = Change::Delete {
         path,
@@ -451,7 +506,7 @@ fn an_entry_that_is_whole_but_no_sound_batch_is_an_error_that_says_why() {
     };
     journaled.apply(&[deletion.clone(), deletion]).unwrap();
     drop(journaled);
-    let error = Journaled::new(Disk::default(), &file).err().unwrap();
+    let error = Journaled::new(Disk::default(), &dir, LIFE).err().unwrap();
     let text = error.to_string();
     assert!(text.contains("twice is deleted twice"), "{text}");
 }
@@ -459,23 +514,24 @@ fn an_entry_that_is_whole_but_no_sound_batch_is_an_error_that_says_why() {
 #[test]
 fn more_names_than_a_journal_holds_reach_the_tables_below() {
     let scratch = Scratch::new();
-    let file = scratch.tables().join("journal");
+    let dir = scratch.tables();
     let disk = Disk::default();
-    let journaled = Journaled::new(disk.clone(), &file).unwrap();
-    for n in 0..20_000 {
-        journaled.apply(&put(n)).unwrap();
+    let journaled = Journaled::new(disk.clone(), &dir, LIFE).unwrap();
+    const NAMES: usize = 100_000;
+    for n in 0..NAMES {
+        journaled.apply(&put(n as u64)).unwrap();
     }
-    assert!(names(&disk) > 15_000);
-    assert_eq!(names(&journaled), 20_000);
+    assert!(names(&disk) > NAMES / 4);
+    assert_eq!(names(&journaled), NAMES);
     drop(journaled);
-    assert_eq!(names(&Journaled::new(disk, &file).unwrap()), 20_000);
+    assert_eq!(names(&Journaled::new(disk, &dir, LIFE).unwrap()), NAMES);
 }
 
 #[test]
 fn a_page_holds_up_no_change_and_shows_none_that_came_meanwhile() {
     let scratch = Scratch::new();
     let disk = Disk::default();
-    let journaled = Journaled::new(disk.clone(), &scratch.0.path().join("journal")).unwrap();
+    let journaled = Journaled::new(disk.clone(), scratch.0.path(), LIFE).unwrap();
     let journaled = Arc::new(journaled);
     journaled.apply(&put(1)).unwrap();
     let theirs = journaled.clone();
@@ -483,7 +539,7 @@ fn a_page_holds_up_no_change_and_shows_none_that_came_meanwhile() {
         let (tell, hear) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             theirs.apply(&put(2)).unwrap();
-            theirs.flush().unwrap();
+            theirs.sync().unwrap();
             tell.send(()).unwrap();
         });
         let patience = std::time::Duration::from_secs(60);
@@ -504,9 +560,9 @@ fn a_page_holds_up_no_change_and_shows_none_that_came_meanwhile() {
 fn when_the_tables_below_are_full_names_are_refused_and_removals_have_room() {
     let scratch = Scratch::new();
     let disk = Disk::default();
-    let journaled = Journaled::new(disk.clone(), &scratch.tables().join("journal")).unwrap();
+    let journaled = Journaled::new(disk.clone(), &scratch.tables(), LIFE).unwrap();
     disk.trouble.store(1, Ordering::Relaxed);
-    let taken = (0..20_000)
+    let taken = (0..1_000_000)
         .take_while(|n| journaled.apply(&put(*n)).is_ok())
         .count() as u64;
     assert!(taken > 200);
@@ -527,11 +583,12 @@ fn when_the_tables_below_are_full_names_are_refused_and_removals_have_room() {
 #[test]
 fn garbage_in_the_file_is_no_entry() {
     let scratch = Scratch::new();
-    let file = scratch.tables().join("journal");
-    let journal = std::fs::File::create(&file).unwrap();
+    let dir = scratch.tables();
+    let journal = std::fs::File::create(dir.join("journal.0")).unwrap();
     // A journal with nothing in it but what an earlier file has left on the disk.
     journal.write_all_at(b"FBYJ garbage", 4).unwrap();
-    let journaled = Journaled::new(Disk::default(), &file).unwrap();
+    let journaled = Journaled::new(Disk::default(), &dir, LIFE).unwrap();
+    assert_eq!(journaled.loss(), Ok(None));
     assert_eq!(names(&journaled), 0);
     journaled.apply(&put(1)).unwrap();
     assert_eq!(names(&journaled), 1);
