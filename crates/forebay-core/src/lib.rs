@@ -31,5 +31,6 @@ pub mod record;
 pub mod repair;
 pub mod request;
 pub mod speakers;
+pub mod storage;
 pub mod table;
 pub mod walk;

@@ -59,6 +59,39 @@ pub struct Rebuilt {
     pub problems: Vec<Problem>,
 }
 
+/// An object that no record names, although records may have been lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stray {
+    /// What its label says; `None` if it has none.
+    pub kind: Option<Kind>,
+    /// Bytes in it.
+    pub bytes: u64,
+    /// Other names lead to the same file. They are judged on their own.
+    pub has_others: bool,
+    /// What is in it is on the PFS as well.
+    pub is_on_pfs: bool,
+}
+
+/// What becomes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It goes: nothing is lost with it that was ever synced, and nothing that somebody has written.
+    Remove,
+    /// Somebody may have written what is in it. It is kept, and listed.
+    Quarantine,
+}
+
+impl Stray {
+    /// Judges it. An object gets its label before anybody is given it, and a name before it is synced.
+    pub fn fate(self) -> Fate {
+        let is_data = self.kind == Some(Kind::File) && self.bytes > 0;
+        match is_data && !self.has_others && !self.is_on_pfs {
+            true => Fate::Quarantine,
+            false => Fate::Remove,
+        }
+    }
+}
+
 /// Does an object of this kind only carry its label? Then nothing is lost with it.
 pub fn is_marker(kind: Kind) -> bool {
     matches!(kind, Kind::Moved | Kind::Whiteout)

@@ -120,9 +120,14 @@ impl Pass<'_> {
     /// one call for the whole file system, because every `fsync` of its own waits for the disk's cache.
     pub(crate) fn sync(&self, oids: &[ObjectId]) -> Vec<drain::Work<()>> {
         let is_synced = oids.len() >= SYNC_ALL_FROM && self.sync_all(oids);
-        self.each(oids, |held| match &held.file {
-            Some((file, _)) if !is_synced => sys::fsync(file.as_fd()).during("fsync"),
-            _ => Ok(()),
+        self.each(oids, |held| {
+            if let (Some((file, _)), false) = (&held.file, is_synced) {
+                sys::fsync(file.as_fd()).during("fsync")?;
+            }
+            self.ground
+                .objects
+                .write_out(held.object)
+                .during("write out in the buffer")
         })
     }
 

@@ -56,6 +56,12 @@ pub trait Door: Facts + Sync {
     /// it open.
     fn passing(&self) -> Vec<ObjectId>;
 
+    /// Makes everything durable that is committed.
+    ///
+    /// # Errors
+    /// It is not durable.
+    fn settle(&self) -> Result<(), Halt>;
+
     /// Does the work on backing objects that follows a commit.
     fn follow(&self, effects: &[Effect]);
 }

@@ -177,7 +177,8 @@ impl<'g> Pass<'g> {
                     has_more = false;
                     continue;
                 }
-                Next::End => return Ok(()),
+                // What is said of the drain from now on stays true.
+                Next::End => return self.ground.door.settle(),
             };
             if movers == 0 {
                 drain.done(ticket, self.carry_out(&job)?);
@@ -212,6 +213,9 @@ impl<'g> Pass<'g> {
     fn act(&self, act: &Act) -> Result<Got, Halt> {
         self.points.pass()?;
         let ground = &self.ground;
+        if act.changes_names_of_pfs() {
+            ground.door.settle()?;
+        }
         Ok(match act {
             Act::Fetch(need) => {
                 return Err(Halt::Fault(format!(

@@ -72,9 +72,10 @@ impl Objects {
                 let path = path_beside(object);
                 let file = sys::open(self.instance.as_fd(), &path, flags, 0o600)?;
                 use std::io::Write;
-                std::fs::File::from(file)
-                    .write_all(&value)
-                    .map_err(errno_of)
+                let mut file = std::fs::File::from(file);
+                file.write_all(&value).map_err(errno_of)?;
+                // This happens rarely, and the contents of a file keep no order.
+                file.sync_all().map_err(errno_of)
             }
             Err(e) => Err(e),
         }
@@ -159,7 +160,7 @@ impl Objects {
     }
 
     /// A descriptor for attributes, also of an object that its owner can't read.
-    fn open_label(&self, object: ObjectName) -> Sys<OwnedFd> {
+    pub(super) fn open_label(&self, object: ObjectName) -> Sys<OwnedFd> {
         let flags = libc::O_RDONLY
             | libc::O_NONBLOCK
             | if shape(object) == Shape::Dir {

@@ -10,7 +10,9 @@
 pub mod label;
 mod labels;
 mod name;
+mod quarantine;
 mod scan;
+mod settle;
 mod spare;
 mod touch;
 mod words;
@@ -19,6 +21,8 @@ mod words;
 mod tests;
 
 pub use name::{Shape, folder_of, parse_name, shape};
+pub use quarantine::Withheld;
+pub use settle::{Removed, Retired};
 pub use spare::Slot;
 
 use forebay_core::facts::{Attr, Fresh, NewKind, NewObject, Timestamp};
@@ -27,6 +31,7 @@ use forebay_sys::{self as sys, Errno, Sys, errno_of};
 use labels::Beside;
 use name::{FOLDER_BITS, Name, SHAPE_BITS};
 use parking_lot::{Mutex, RwLock};
+use settle::Unsettled;
 use spare::Spares;
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -47,8 +52,6 @@ pub struct Made {
 
 /// How many folders of backing objects are kept open.
 const FOLDERS: usize = 256;
-/// New objects between two writes of the settled watermark.
-const WATERMARK_EVERY: u64 = 4096;
 
 type Folder = (Shape, u64);
 
@@ -61,11 +64,12 @@ pub struct Objects {
     /// Count of objects made; the sequence number without the shape.
     next: AtomicU64,
     /// Sequence numbers of objects that no commit has named yet.
-    unsettled: Mutex<BTreeSet<u64>>,
+    unnamed: Mutex<BTreeSet<u64>>,
     touched: Mutex<HashMap<ObjectName, Timestamp>>,
     touched_count: AtomicUsize,
     beside: Beside,
     spares: Spares,
+    unsettled: Unsettled,
     root: bool,
     my_ids: (u32, u32),
 }
@@ -93,17 +97,19 @@ impl Objects {
         }
         let my_ids = sys::my_ids();
         let spares = Spares::open(&fd)?;
+        let unsettled = Unsettled::new(fd.as_fd())?;
         let objects = Objects {
             instance: fd,
             folders: RwLock::default(),
             me,
             epoch,
             next: AtomicU64::new(first_folder << (FOLDER_BITS - SHAPE_BITS)),
-            unsettled: Mutex::default(),
+            unnamed: Mutex::default(),
             touched: Mutex::default(),
             touched_count: AtomicUsize::new(0),
             beside: Beside::default(),
             spares,
+            unsettled,
             root: my_ids.0 == 0,
             my_ids,
         };
@@ -143,10 +149,10 @@ impl Objects {
             self.me.0 > 0 && self.epoch > 0,
             "bridges and their starts are counted from 1, so no object has the id 0"
         );
-        let mut unsettled = self.unsettled.lock();
+        let mut unnamed = self.unnamed.lock();
         let count = self.next.fetch_add(1, Ordering::Relaxed);
         let seq = count << SHAPE_BITS | shape as u64;
-        let is_new = unsettled.insert(seq);
+        let is_new = unnamed.insert(seq);
         assert!(is_new, "sequence number {seq} is used twice");
         ObjectId::new(self.me, self.epoch, seq)
     }
@@ -158,21 +164,11 @@ impl Objects {
 
     /// The watermark: every object with a smaller sequence number is named by a commit, removed, or doomed.
     pub fn settled(&self) -> u64 {
-        let unsettled = self.unsettled.lock();
+        let unnamed = self.unnamed.lock();
         let next = self.next_seq();
-        let settled = unsettled.first().copied().unwrap_or(next);
+        let settled = unnamed.first().copied().unwrap_or(next);
         debug_assert!(settled <= next, "{settled} was never given out");
         settled
-    }
-
-    /// Number of objects made so far, counted from an arbitrary start.
-    pub fn count(&self) -> u64 {
-        self.next.load(Ordering::Relaxed)
-    }
-
-    /// True if it is time to write the watermark to the tables. `last` is [`Objects::count`] at the last write.
-    pub fn watermark_due(&self, last: u64) -> bool {
-        self.count() >= last + WATERMARK_EVERY
     }
 
     /// Notes that a commit has named the object, or that it was removed.
@@ -185,7 +181,7 @@ impl Objects {
     }
 
     fn unsettle(&self, object: ObjectName) {
-        self.unsettled.lock().remove(&object.oid.seq());
+        self.unnamed.lock().remove(&object.oid.seq());
     }
 
     /// A fresh name for a further link to an object.
@@ -287,6 +283,7 @@ impl Objects {
                 if let NewKind::Symlink(text) = &spec.what {
                     use std::io::Write;
                     std::fs::File::from(fd).write_all(text).map_err(errno_of)?;
+                    self.unsettled.wrote(object);
                 }
                 ino
             }
@@ -315,7 +312,6 @@ impl Objects {
             NewKind::Staged { bytes, .. } => {
                 let from = source.ok_or(Errno::INVAL)?;
                 let fd = sys::open(dir, &name, libc::O_RDWR | create, 0o600)?;
-                put_label(&fd)?;
                 let attr = sys::stat(from, b"")?;
                 if *bytes > 0 {
                     sys::copy(from, fd.as_fd(), *bytes)?;
@@ -337,6 +333,11 @@ impl Objects {
                     Err(e) => return Err(e),
                 }
                 sys::set_times(fd.as_fd(), b"", Some(attr.atime), Some(attr.mtime))?;
+                // Comes last: what has no label is a part of a copy that nobody was given.
+                put_label(&fd)?;
+                if *bytes > 0 {
+                    self.unsettled.wrote(object);
+                }
                 sys::stat(fd.as_fd(), b"")?.ino
             }
             NewKind::LinkTo(_) => return Err(Errno::INVAL),

@@ -15,10 +15,13 @@
 //! the lock of the namespace counts only if nothing was committed since the decision that
 //! allowed it. If others may open the object later, call [`Objects::never_reuse`] before
 //! that is checked.
+//!
+//! A power loss leaves the names of the last sync point, but the files of a later moment. So a file that the last sync
+//! point knows is never used again, see [`forebay_core::storage`].
 
 use super::name::SHAPE_BITS;
 use super::words::SharedWords;
-use super::{Made, Name, Objects, Shape, shape};
+use super::{Made, Name, Objects, Retired, Shape, shape};
 use crate::label;
 use forebay_core::facts::{Fresh, NewKind, NewObject, Timestamp};
 use forebay_core::record::{ObjectId, ObjectName};
@@ -197,16 +200,19 @@ impl Objects {
             && !self.spares.excluded.lock().remove(&seq)
     }
 
-    /// Takes a doomed object out of use. True if it is kept as a spare file, whose doom mark stays.
-    /// False if it was unlinked.
+    /// Takes a doomed object out of use.
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn retire(&self, object: ObjectName) -> Sys<bool> {
-        if self.may_be_reused(object) && self.keep(object) {
-            return Ok(true);
+    pub fn retire(&self, object: ObjectName) -> Sys<Retired> {
+        if self.unsettled.knows(object.oid.seq()) {
+            self.retire_later(object);
+            return Ok(Retired::Waits);
         }
-        self.remove(object).map(|()| false)
+        if self.may_be_reused(object) && self.keep(object) {
+            return Ok(Retired::Kept);
+        }
+        self.remove(object).map(|()| Retired::Gone)
     }
 
     /// Keeps a file as a spare file if it is as good as new. Otherwise, or after an error, the caller unlinks it.
@@ -275,6 +281,11 @@ impl Objects {
         let Some(spare) = self.spares.kept.lock().take(&label) else {
             return Ok(None);
         };
+        if self.unsettled.knows(spare.object.oid.seq()) {
+            self.retire_later(spare.object);
+            self.release_slot(spare.slot);
+            return Ok(None);
+        }
         let (object, slot) = (spare.object, spare.slot);
         self.revive(spare, spec, label, open)
             .map(Some)
@@ -326,15 +337,23 @@ impl Objects {
         kept.free.push(slot);
     }
 
+    /// No file is spare any more: their objects, and the places in the register, which are to be released when the files
+    /// are gone.
+    pub(super) fn take_spares(&self) -> impl Iterator<Item = (ObjectName, Option<Slot>)> {
+        let files = std::mem::take(&mut self.spares.kept.lock().files);
+        files
+            .into_iter()
+            .map(|spare| (spare.object, Some(spare.slot)))
+    }
+
     /// Unlinks all spare files, and returns those that are gone.
     pub fn drop_spares(&self) -> Vec<ObjectName> {
-        let files = std::mem::take(&mut self.spares.kept.lock().files);
         let mut gone = Vec::new();
-        for spare in files {
-            if self.remove(spare.object).is_ok() {
-                gone.push(spare.object);
+        for (object, slot) in self.take_spares() {
+            if self.remove(object).is_ok() {
+                gone.push(object);
             }
-            self.release_slot(spare.slot);
+            slot.into_iter().for_each(|slot| self.release_slot(slot));
         }
         gone
     }

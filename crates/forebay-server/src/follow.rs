@@ -9,14 +9,16 @@ use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectName, PathRecord};
 use forebay_core::table::{TableError, Tables};
 use forebay_core::walk::{Place, Walk};
+use forebay_objects::Retired;
 
 /// Work on backing objects that a commit has announced.
 pub(crate) fn follow_up(server: &ServerHandle, effects: &[Effect]) {
     for effect in effects {
         match effect {
             Effect::Remove(object) => match server.objects.retire(*object) {
-                Ok(true) => {}
-                Ok(false) => server.namespace.object_gone(*object),
+                Ok(Retired::Gone) => server.namespace.object_gone(*object),
+                Ok(Retired::Kept) => {}
+                Ok(Retired::Waits) => make_room(server),
                 // The mark stays, and the next start tries again.
                 Err(e) => server.log.limited(
                     Cause::Io,
@@ -27,6 +29,17 @@ pub(crate) fn follow_up(server: &ServerHandle, effects: &[Effect]) {
             Effect::Touch(Place::Born(object)) => server.objects.touch(*object),
             Effect::Touch(Place::Merged(path)) => server.lower.touch(path),
         }
+    }
+}
+
+/// Removed files go at once from a full disk: whoever removes them may write in the next moment.
+fn make_room(server: &ServerHandle) {
+    if !server.objects.is_short_of_space() {
+        return;
+    }
+    match server.sync_point() {
+        Ok(()) => while server.unlink_removed() {},
+        Err(e) => server.log.limited(Cause::Fault, format_args!("{e}")),
     }
 }
 

@@ -125,6 +125,10 @@ impl Door for ServerHandle {
         self.passing.now()
     }
 
+    fn settle(&self) -> Result<(), Halt> {
+        Ok(self.sync_point()?)
+    }
+
     // Labels are written from the tables, under the lock of readers.
     fn follow(&self, effects: &[Effect]) {
         follow::follow_up(self, effects);

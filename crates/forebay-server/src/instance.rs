@@ -59,7 +59,7 @@ fn sync_names(parent: &Path, dir: &Path) -> io::Result<()> {
 pub struct Instance {
     dir: PathBuf,
     found: Found,
-    _lock: OwnedFd,
+    lock: OwnedFd,
 }
 
 impl Instance {
@@ -86,13 +86,21 @@ impl Instance {
         Ok(Instance {
             dir: dir.to_owned(),
             found: format::look(dir)?,
-            _lock: lock,
+            lock,
         })
     }
 
     /// The directory.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// What stays the same as long as the page cache does that holds the storage.
+    ///
+    /// # Errors
+    /// The file system says no.
+    pub(crate) fn cache_life(&self) -> Result<[u8; 16], Error> {
+        sys::cache_life(self.lock.as_fd()).map_err(|e| Error::io("can't stat", &self.dir, e))
     }
 
     /// Brings the storage up to the format of this program. Gives the format that it had, if that was an older one.

@@ -36,6 +36,7 @@ mod namespace;
 mod passing;
 mod pool;
 mod recover;
+mod settle;
 mod shard;
 mod socket;
 mod spin;
@@ -61,7 +62,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -130,7 +131,8 @@ pub struct ServerHandle {
     /// The tables under their lock.
     pub namespace: namespace::Namespace,
     /// Backing objects on local storage.
-    pub objects: objects::Objects,
+    pub objects: Arc<objects::Objects>,
+    pub(crate) settled: settle::Settled,
     /// The PFS below.
     pub lower: forebay_pfs::Lower,
     /// Settings that policy depends on.
@@ -156,7 +158,6 @@ pub struct ServerHandle {
     admin: admin::Admin,
     instance: Instance,
     root: PathBuf,
-    last_watermark: AtomicU64,
     stop: AtomicBool,
     stopped: std::os::fd::OwnedFd,
     inboxes: Mutex<Vec<Arc<inbox::Inbox>>>,
@@ -173,13 +174,14 @@ impl ServerHandle {
             Box::new(std::io::sink()),
         ));
         instance.belong_to(&config.root)?;
+        let life = instance.cache_life()?;
         if let Some(before) = instance.bring_up_to_date()? {
             log.line(format_args!(
                 "the storage had format {before} and has format {STORAGE_FORMAT} now"
             ));
         }
-        let tables = Cached::new(Journaled::open(&instance.dir().join("meta"))?);
-        let past = recover::past(&tables)?;
+        let tables = Cached::new(Journaled::open(&instance.dir().join("meta"), life)?);
+        let past = recover::past(&tables, tables.below().loss()?)?;
         let epoch = past.epoch.saturating_add(1);
         recover::begin(&tables, epoch)?;
         let last = objects::Objects::last_folder(instance.dir())
@@ -191,6 +193,9 @@ impl ServerHandle {
         let me = BridgeId(1);
         let objects = objects::Objects::open(instance.dir(), me, epoch, first)
             .map_err(|e| Error::system("can't open the backing objects", e))?;
+        let objects = Arc::new(objects);
+        let settling = settle::Objectwise(objects.clone());
+        tables.below().settle_with(Arc::new(settling));
         let lower = forebay_pfs::Lower::open_root(&config.root, config.pfs_may_wait)
             .map_err(|e| Error::io("can't open", &config.root, e))?;
         let limit = (limits::CONNECTIONS as u64).min(
@@ -200,8 +205,8 @@ impl ServerHandle {
         );
         let server = ServerHandle {
             namespace: namespace::Namespace::open(tables, me, epoch)?,
-            last_watermark: AtomicU64::new(objects.count()),
             objects,
+            settled: settle::Settled::default(),
             lower,
             settings: Settings {
                 root: config.root.as_os_str().as_bytes().to_vec(),
@@ -230,12 +235,10 @@ impl ServerHandle {
         };
         let recovered = recover::recover(&server, past)?;
         forebay_mover::resume(server.ground())?;
-        if !past.clean {
-            server.log.line(format_args!(
-                "the last bridge ended out of order: removed {} names and {} orphans, wrote {} labels",
-                recovered.removed, recovered.orphans, recovered.relabeled
-            ));
-        }
+        // Nothing is served that a power loss could take back to another life.
+        server.sync_point()?;
+        while server.unlink_removed() {}
+        recover::report(&server, past, &recovered);
         Ok(server)
     }
 
@@ -298,17 +301,6 @@ impl ServerHandle {
         bytes.push(0);
         bytes.extend_from_slice(self.instance.dir().as_os_str().as_bytes());
         bytes
-    }
-
-    /// The settled watermark as a change, if it is due.
-    fn watermark(&self) -> Option<Change> {
-        let last = self.last_watermark.load(Ordering::Relaxed);
-        if !self.objects.watermark_due(last) {
-            return None;
-        }
-        self.last_watermark
-            .store(self.objects.count(), Ordering::Relaxed);
-        Some(recover::watermark(self.objects.settled()))
     }
 }
 

@@ -62,6 +62,8 @@ pub struct Namespace {
     lower_changes: AtomicU64,
     /// Batches committed in this life.
     commits: AtomicU64,
+    /// Batches that are in the tables.
+    applied: AtomicU64,
     finished: Mutex<Finished>,
 }
 
@@ -95,6 +97,7 @@ impl Namespace {
             versions: AtomicU32::new(0),
             lower_changes: AtomicU64::new(0),
             commits: AtomicU64::new(0),
+            applied: AtomicU64::new(1),
             finished: Mutex::default(),
         })
     }
@@ -138,8 +141,8 @@ impl Namespace {
         self.commits.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Commits a batch decided under `guard`, for the request `token`. `own` goes into the same batch: changes of the bridge
-    /// itself. Returns false, with nothing changed, if `may_happen` refuses after the commit is announced.
+    /// Commits a batch decided under `guard`, for the request `token`. Returns false, with nothing changed, if `may_happen`
+    /// refuses after the commit is announced.
     ///
     /// # Errors
     /// The store failed; nothing is changed then.
@@ -148,7 +151,6 @@ impl Namespace {
         guard: RwLockUpgradableReadGuard<'_, State>,
         token: Token,
         batch: &[Change],
-        own: Vec<Change>,
         may_happen: impl FnOnce() -> bool,
     ) -> Result<bool, TableError> {
         let mut state = RwLockUpgradableReadGuard::upgrade(guard);
@@ -157,7 +159,7 @@ impl Namespace {
         if !may_happen() {
             return Ok(false);
         }
-        self.propose(token, batch, own)?;
+        self.propose(token, batch)?;
         state.speakers.follow(batch);
         Ok(true)
     }
@@ -177,17 +179,16 @@ impl Namespace {
             return Ok(drain::Verdict::Conflict);
         }
         before();
-        self.propose(Token::default(), &commit.batch, Vec::new())?;
+        self.propose(Token::default(), &commit.batch)?;
         state.speakers.follow(&commit.batch);
         self.commits.fetch_add(1, Ordering::SeqCst);
         Ok(drain::Verdict::Committed)
     }
 
     /// Takes a batch through the transaction layer, with marks that may go.
-    fn propose(&self, token: Token, batch: &[Change], own: Vec<Change>) -> Result<(), TableError> {
+    fn propose(&self, token: Token, batch: &[Change]) -> Result<(), TableError> {
         let marks = self.finished.lock().take(batch);
         let mut all = batch.to_vec();
-        all.extend(own);
         all.extend(marks.iter().cloned());
         let outcome = self.carry_out(Proposal {
             ticket: 0,
@@ -195,8 +196,9 @@ impl Namespace {
             batch: all,
             token,
         });
-        if outcome.is_err() {
-            self.finished.lock().put_back(marks);
+        match &outcome {
+            Ok(()) => _ = self.applied.fetch_add(1, Ordering::SeqCst),
+            Err(_) => self.finished.lock().put_back(marks),
         }
         outcome
     }
@@ -254,15 +256,27 @@ impl Namespace {
     /// # Errors
     /// The store failed.
     pub fn note(&self, changes: &[Change]) -> Result<(), TableError> {
-        self.tables.apply(changes)
+        self.tables.apply(changes)?;
+        self.applied.fetch_add(1, Ordering::SeqCst);
+        Ok(())
     }
 
-    /// Writes everything from the journal to the tables (at a clean end).
+    /// How many batches are in the tables.
+    pub(crate) fn applied(&self) -> u64 {
+        self.applied.load(Ordering::SeqCst)
+    }
+
+    /// Makes everything durable that is in the tables.
     ///
     /// # Errors
     /// The store failed.
-    pub fn flush(&self) -> Result<(), TableError> {
-        self.tables.below().flush()
+    pub(crate) fn sync(&self) -> Result<(), TableError> {
+        self.tables.below().sync()
+    }
+
+    /// Is it time for that, so that no commit has to wait for it?
+    pub(crate) fn is_sync_due(&self) -> bool {
+        self.tables.below().is_sync_due()
     }
 
     /// A doomed object is unlinked, or was announced and then not made.

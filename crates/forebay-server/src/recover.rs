@@ -1,15 +1,22 @@
 //! Makes what is on disk fit to serve from, however the last bridge ended.
 //!
-//! Three things may be unfinished: names to unlink and labels to write, which
-//! have marks in the tables, and objects that were made and never named, which
-//! have sequence numbers above the watermark.
+//! Three things may be unfinished: names to unlink and labels to write, which have marks in the tables, and objects that were
+//! made and never named, which have sequence numbers above the watermark.
+//!
+//! After a power loss the tables are those of the last sync point, and the objects those of some later moment. Then any
+//! object may be without a name. Whatever may hold what somebody has written goes into quarantine.
 
 use crate::ServerHandle;
 use crate::follow;
 use crate::log::Cause;
+use forebay_core::facts::{Label, LabelParent};
+use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
-use forebay_core::table::{Change, TableError, Tables, WriteTables};
+use forebay_core::repair::{Fate, Stray};
+use forebay_core::table::{Change, Order, TableError, Tables, WriteTables};
 use forebay_objects::folder_of;
+use forebay_sys::Errno;
+use forebay_tables::Loss;
 
 const EPOCH: &[u8] = b"server/epoch";
 const CLEAN: &[u8] = b"server/clean";
@@ -22,6 +29,8 @@ pub struct Past {
     pub epoch: u32,
     /// It ended in order.
     pub clean: bool,
+    /// Something that it acknowledged is not in the tables.
+    pub loss: Option<Loss>,
     /// Objects with smaller sequence numbers are named, or gone.
     pub watermark: u64,
 }
@@ -37,11 +46,14 @@ fn number<const N: usize>(tables: &impl Tables, key: &[u8]) -> Result<Option<[u8
 ///
 /// # Errors
 /// The tables can't be read, or are damaged.
-pub fn past(tables: &impl Tables) -> Result<Past, TableError> {
+pub fn past(tables: &impl Tables, loss: Option<Loss>) -> Result<Past, TableError> {
     let epoch = number(tables, EPOCH)?.map_or(0, u32::from_le_bytes);
+    let clean = epoch == 0 || tables.meta(CLEAN)?.is_some();
     Ok(Past {
         epoch,
-        clean: epoch == 0 || tables.meta(CLEAN)?.is_some(),
+        clean,
+        // A start takes the sign of a clean end away, durably, before it serves. Where it is nothing came after it.
+        loss: loss.filter(|_| !clean),
         watermark: number(tables, WATERMARK)?.map_or(0, u64::from_le_bytes),
     })
 }
@@ -69,11 +81,13 @@ pub fn watermark(settled: u64) -> Change {
     meta(WATERMARK, Some(settled.to_le_bytes().to_vec()))
 }
 
-/// Ends the epoch in order.
+/// Ends the epoch in order, and durably.
 ///
 /// # Errors
 /// The store failed.
 pub fn end(server: &ServerHandle) -> Result<(), TableError> {
+    server.sync_point()?;
+    while server.unlink_removed() {}
     for object in server.objects.drop_spares() {
         server.namespace.object_gone(object);
     }
@@ -81,18 +95,25 @@ pub fn end(server: &ServerHandle) -> Result<(), TableError> {
     changes.push(watermark(server.objects.settled()));
     changes.push(meta(CLEAN, Some(Vec::new())));
     server.namespace.note(&changes)?;
-    server.namespace.flush()
+    let is_empty = server.namespace.tables().page(None, Order::ParentsFirst, 1)?.is_empty();
+    match is_empty {
+        true => server.sync_point(),
+        // What stays in the buffer is durable with its contents.
+        false => server.sync_all(),
+    }
 }
 
 /// What was found and done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Recovered {
     /// Names unlinked because a mark said so.
     pub removed: usize,
-    /// Labels written because a mark said so.
+    /// Labels written because a mark said so, or because they told of a later moment than the tables.
     pub relabeled: usize,
     /// Objects removed because no record names them.
     pub orphans: usize,
+    /// Objects that no record names and that hold data: where they were. They are in quarantine.
+    pub withheld: Vec<String>,
 }
 
 /// Finishes what the last life left. No client is connected yet.
@@ -100,18 +121,27 @@ pub struct Recovered {
 /// # Errors
 /// The tables can't be read.
 pub fn recover(server: &ServerHandle, past: Past) -> Result<Recovered, TableError> {
-    let suspects = if past.clean {
-        Vec::new()
-    } else {
-        suspects(server, past.watermark)?
+    let suspects = match (past.loss, past.clean) {
+        // Any name may have come or gone since.
+        (Some(_), _) => on_disk(server, 0)?,
+        (None, true) => Vec::new(),
+        (None, false) => {
+            let mut new = on_disk(server, folder_of(past.watermark))?;
+            new.retain(|object| object.oid.seq() >= past.watermark);
+            new
+        }
     };
     let doomed = server.namespace.tables().marks()?.doomed.len();
-    let sweep = server.namespace.sweep(suspects)?;
+    let sweep = server.namespace.sweep(suspects.iter().copied())?;
     let mut done = Recovered::default();
     for (n, &object) in sweep.remove.iter().enumerate() {
+        let is_orphan = n >= doomed;
+        if is_orphan && past.loss.is_some() && withhold(server, object, &mut done)? {
+            continue;
+        }
         match server.objects.remove(object) {
-            Ok(()) if n < doomed => done.removed += 1,
-            Ok(()) => done.orphans += 1,
+            Ok(()) if is_orphan => done.orphans += 1,
+            Ok(()) => done.removed += 1,
             Err(e) => {
                 server.log.limited(
                     Cause::Io,
@@ -127,18 +157,132 @@ pub fn recover(server: &ServerHandle, past: Past) -> Result<Recovered, TableErro
         follow::relabel(server, object);
         done.relabeled += 1;
     }
+    if past.loss.is_some() {
+        relabel_what_is_ahead(server, &suspects, &mut done)?;
+    }
+    server.namespace.note(&[Loss::dealt_with()])?;
     if !past.clean {
         server.objects.sweep();
     }
     Ok(done)
 }
 
-/// Objects on disk that may have been made without ever being named.
-fn suspects(server: &ServerHandle, watermark: u64) -> Result<Vec<ObjectName>, TableError> {
+/// All objects in folders from this one on.
+fn on_disk(server: &ServerHandle, folder: u64) -> Result<Vec<ObjectName>, TableError> {
     let found = server
         .objects
-        .scan(folder_of(watermark))
+        .scan(folder)
         .map_err(|e| TableError::Failed(format!("can't list backing objects: {e}")))?;
-    let objects = found.into_iter().flatten().map(|(object, _)| object);
-    Ok(objects.filter(|o| o.oid.seq() >= watermark).collect())
+    let mut objects: Vec<_> = found.into_iter().flatten().map(|(o, _)| o).collect();
+    // A node and its label are two files.
+    objects.sort_unstable();
+    objects.dedup();
+    Ok(objects)
+}
+
+/// Puts an object into quarantine if it holds what somebody may have written. False: it may go.
+fn withhold(
+    server: &ServerHandle,
+    object: ObjectName,
+    done: &mut Recovered,
+) -> Result<bool, TableError> {
+    let failed = |e| TableError::Failed(format!("backing object {object}: {e}"));
+    let attr = match server.objects.attr(object) {
+        Ok(attr) => attr,
+        // A part of a node; or it is gone.
+        Err(_) => return Ok(false),
+    };
+    let label = match server.objects.read_label(object) {
+        Ok(label) => label,
+        Err(Errno::NOENT) => None,
+        Err(e) => return Err(failed(e)),
+    };
+    let hides = label.as_ref().and_then(|label| label.hides.as_ref());
+    let original = hides.and_then(|path| server.lower.attr(path).ok().flatten());
+    let stray = Stray {
+        kind: label.as_ref().map(|label| label.kind),
+        bytes: attr.size,
+        has_others: attr.nlink > 1,
+        // It was copied from there, with its time, and not changed since.
+        is_on_pfs: original.is_some_and(|o| (o.size, o.mtime) == (attr.size, attr.mtime)),
+    };
+    if stray.fate() == Fate::Remove {
+        return Ok(false);
+    }
+    let path = match &label {
+        Some(label) => told_path(server, label)?,
+        None => return Ok(false),
+    };
+    server
+        .objects
+        .quarantine(object, path.as_bytes())
+        .map_err(failed)?;
+    done.withheld.push(path.to_string());
+    Ok(true)
+}
+
+/// The path that a label tells, as far as its directory is known.
+fn told_path(server: &ServerHandle, label: &Label) -> Result<TreePath, TableError> {
+    let dir = match &label.parent {
+        LabelParent::Object(oid) => {
+            let dir = ObjectName { oid: *oid, link: 0 };
+            server.namespace.tables().path_of(dir)?
+        }
+        LabelParent::Lower(path) => Some(path.clone()),
+    };
+    Ok(dir.unwrap_or_else(TreePath::root).join(&label.name))
+}
+
+/// Labels anew what was renamed after the last sync point.
+fn relabel_what_is_ahead(
+    server: &ServerHandle,
+    objects: &[ObjectName],
+    done: &mut Recovered,
+) -> Result<(), TableError> {
+    let tables = server.namespace.tables();
+    for object in objects {
+        let Some(path) = tables.path_of(*object)? else {
+            continue;
+        };
+        let Some(record) = tables.get(&path)? else {
+            continue;
+        };
+        let is_right = match server.objects.read_label(*object) {
+            Ok(Some(label)) => server
+                .with_look(|facts| follow::is_right(server, facts, &path, &record, &label)),
+            _ => false,
+        };
+        if !is_right {
+            follow::relabel(server, *object);
+            done.relabeled += 1;
+        }
+    }
+    Ok(())
+}
+
+/// Tells what the recovery has found.
+pub fn report(server: &ServerHandle, past: Past, done: &Recovered) {
+    let work = format_args!(
+        "removed {} names and {} orphans, wrote {} labels",
+        done.removed, done.orphans, done.relabeled
+    )
+    .to_string();
+    match past.loss {
+        None if past.clean => return,
+        None => server
+            .log
+            .line(format_args!("the last bridge ended out of order: {work}")),
+        Some(Loss::Power) => server.log.line(format_args!(
+            "the power was lost, or the storage was moved, while a bridge was at work: what was not synced in its last \
+             second is gone; {work}"
+        )),
+        Some(Loss::Torn) => server.log.line(format_args!(
+            "a part of the journal can't be read: the last names of the last bridge are gone; {work}"
+        )),
+    }
+    for path in &done.withheld {
+        server.log.line(format_args!(
+            "{path}: has no name any more, and is kept in quarantine"
+        ));
+    }
 }

@@ -34,6 +34,15 @@ pub fn begin_writeback(fd: BorrowedFd<'_>) {
     let _ = raw::writeback::begin(fd);
 }
 
+/// Writes all pages of a file out, and waits until they are on the disk or in its cache. Not what tells where they are: a
+/// sync of anything else has to follow, on a file system that keeps the order of such changes.
+///
+/// # Errors
+/// Those of `sync_file_range`.
+pub fn write_out(fd: BorrowedFd<'_>) -> Sys<()> {
+    raw::writeback::whole(fd)
+}
+
 /// Drops the cached pages of a synced file, so that the next read comes from the file system. This is advice.
 pub fn forget_pages(fd: BorrowedFd<'_>) {
     let _ = fs::fadvise(fd, 0, None, Advice::DontNeed);

@@ -1,7 +1,7 @@
 //! Facts about a file system: its type and its space.
 
 use crate::Sys;
-use rustix::fs::{fstatfs, statvfs};
+use rustix::fs::{fstat, fstatfs, major, minor, statvfs};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
@@ -43,4 +43,34 @@ const IN_PLACE: [i64; 3] = [0xef53, 0x5846_5342, 0x0102_1994];
 /// Those of `fstatfs`.
 pub fn writes_in_place(fd: BorrowedFd<'_>) -> Sys<bool> {
     Ok(IN_PLACE.contains(&fs_type(fd)?))
+}
+
+/// What stays the same as long as the page cache of the file system that holds `fd` does: it tells the boot of the machine,
+/// the device, and how often that was attached. A part that the kernel does not tell counts as 0.
+///
+/// # Errors
+/// Those of `fstat`.
+pub fn cache_life(fd: BorrowedFd<'_>) -> Sys<[u8; 16]> {
+    let device = fstat(fd)?.st_dev;
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = boot.chars().filter(char::is_ascii_hexdigit).collect();
+    let boot = u128::from_str_radix(&digits, 16).unwrap_or(0);
+    let path = format!("/sys/dev/block/{}:{}/diskseq", major(device), minor(device));
+    let attached = std::fs::read_to_string(path).unwrap_or_default();
+    let attached: u64 = attached.trim().parse().unwrap_or(0);
+    let place = u128::from(device) << 64 | u128::from(attached);
+    Ok((boot ^ place).to_le_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_cache_has_one_life_and_another_file_system_has_another() {
+        let life = |path| cache_life(std::fs::File::open(path).unwrap().as_fd()).unwrap();
+        assert_eq!(life("/"), life("/"));
+        assert_ne!(life("/"), life("/proc"));
+    }
 }

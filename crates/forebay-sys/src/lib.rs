@@ -26,7 +26,7 @@ pub use attributes::{
 };
 pub use contents::{
     begin_writeback, copy, forget_pages, fsync, next_data, set_size, syncfs, will_need,
-    will_read_all,
+    will_read_all, write_out,
 };
 pub use cpu::{cpu, let_others_run_first, move_to_other_cpu};
 pub use errno::{Errno, Sys, errno_of};
@@ -36,7 +36,7 @@ pub use events::{
 pub use files::{
     check_access, is_locked, keep_access_time, lock_file, open, open_beneath, open_path,
 };
-pub use filesystem::{fs_space, fs_type, space, writes_in_place};
+pub use filesystem::{cache_life, fs_space, fs_type, space, writes_in_place};
 pub use listing::{RawEntry, read_dir};
 pub use names::{
     link, make_dir, mkdir, mknod, readlink, rename, rename_noreplace, symlink, unlink,

@@ -164,7 +164,8 @@ pub enum Act {
         /// All of them were in use a moment ago: wait a little before.
         after_a_pause: bool,
     },
-    /// Bring these copies to the disks of the PFS: [`Got::Each`]. What fails leaves no temporary name.
+    /// Bring these copies to the disks of the PFS, and what they were copied from to the disk of the buffer: after a power
+    /// loss they are copied again, and must not be older then. [`Got::Each`]. What fails leaves no temporary name.
     Sync(Vec<ObjectId>),
     /// Read these copies back and compare: [`Got::Each`]. What fails leaves no temporary name.
     Verify(Vec<ObjectId>),
@@ -193,6 +194,36 @@ pub enum Act {
     ProbeDirs,
     /// Let a moment pass: [`Got::Done`].
     Pause,
+}
+
+impl Act {
+    /// Does it change names on the PFS? Then every commit before it has to be durable first: a power loss must not leave a
+    /// PFS that the tables do not know.
+    pub fn changes_names_of_pfs(&self) -> bool {
+        match self {
+            Act::Rename { .. }
+            | Act::Remove(_)
+            | Act::Discard { .. }
+            | Act::MakeDir(_)
+            | Act::Copy { .. }
+            | Act::Name(_) => true,
+            Act::Fetch(_)
+            | Act::Commit(_)
+            | Act::Examine(_)
+            | Act::Look(_)
+            | Act::Sync(_)
+            | Act::Verify(_)
+            // Temporary names are swept again if they come back.
+            | Act::Forget(_)
+            | Act::Sweep(_)
+            | Act::Unhide(_)
+            | Act::Dress { .. }
+            | Act::SyncDirs(_)
+            | Act::Probe(_)
+            | Act::ProbeDirs
+            | Act::Pause => false,
+        }
+    }
 }
 
 /// What became of an act.

@@ -65,7 +65,7 @@ pub fn fsck(instance: &Path, options: Options) -> Result<FsckReport, Error> {
     }
     report.upgraded_from = lock.bring_up_to_date()?;
     if options.rebuild {
-        rebuild(instance, &mut report)?;
+        rebuild(instance, lock.cache_life()?, &mut report)?;
     }
     let root = lock.root().ok_or_else(|| Error::NoRoot {
         instance: instance.to_owned(),
@@ -80,8 +80,8 @@ pub fn fsck(instance: &Path, options: Options) -> Result<FsckReport, Error> {
         run: None,
     };
     report.recovered = !{
-        let tables = Journaled::open(&instance.join("meta"))?;
-        recover::past(&tables)?.clean
+        let tables = Journaled::open(&instance.join("meta"), lock.cache_life()?)?;
+        recover::past(&tables, tables.loss()?)?.clean
     };
     let server = ServerHandle::open(config, lock)?;
     check(&server, options.mend, &mut report)?;

@@ -8,7 +8,7 @@ use forebay_core::repair::{self, Survivor};
 use forebay_core::table::{Change, WriteTables};
 use forebay_objects::Objects;
 use forebay_sys::Errno;
-use forebay_tables::{Cached, Journaled};
+use forebay_tables::{Cached, Journaled, Life};
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -16,7 +16,11 @@ use std::path::Path;
 const RECORDS_PER_BATCH: usize = 4096;
 
 /// Makes the tables anew. The old ones, if there are any, are kept beside.
-pub(super) fn rebuild(instance: &Path, report: &mut FsckReport) -> Result<(), Error> {
+pub(super) fn rebuild(
+    instance: &Path,
+    life: Life,
+    report: &mut FsckReport,
+) -> Result<(), Error> {
     let meta = instance.join("meta");
     if meta.exists() {
         let aside = (0..)
@@ -77,10 +81,11 @@ pub(super) fn rebuild(instance: &Path, report: &mut FsckReport) -> Result<(), Er
     let put = |(path, record)| Change::Put { path, record };
     let batch: Vec<_> = rebuilt.records.into_iter().map(put).collect();
     report.rebuilt = batch.len();
-    let tables = Cached::new(Journaled::open(&meta)?);
+    let tables = Cached::new(Journaled::open(&meta, life)?);
     for part in batch.chunks(RECORDS_PER_BATCH) {
         tables.apply(part)?;
     }
     recover::begin(&tables, epoch.max(1))?;
+    tables.below().sync()?;
     Ok(())
 }

@@ -190,7 +190,6 @@ impl Work {
         turn: RwLockUpgradableReadGuard<'_, crate::namespace::State>,
     ) {
         let Commit { batch, token, .. } = commit;
-        let own = server.watermark().into_iter().collect();
         let copy = self
             .copies
             .iter()
@@ -199,7 +198,7 @@ impl Work {
             || copy.is_none_or(|(_, of)| !server.in_place.was_granted_since(of.inode, of.since));
         match server
             .namespace
-            .commit(turn, token, &batch, own, may_happen)
+            .commit(turn, token, &batch, may_happen)
         {
             Ok(false) => {
                 let held = copy.map(|(_, of)| of.lower.clone());

@@ -14,6 +14,18 @@ pub fn begin(fd: BorrowedFd<'_>) -> Sys<()> {
         .map(drop)
 }
 
+/// Writes all pages of a file out, and waits for that.
+///
+/// # Errors
+/// As [`begin`].
+pub fn whole(fd: BorrowedFd<'_>) -> Sys<()> {
+    const ALL: u32 = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: plain integers.
+    check(unsafe { libc::sync_file_range(fd.as_raw_fd(), 0, 0, ALL) }).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -26,6 +38,7 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[1; 5000]).unwrap();
         assert_eq!(begin(file.as_fd()), Ok(()));
+        assert_eq!(whole(file.as_fd()), Ok(()));
         let (reader, _writer) = crate::pipe().unwrap();
         assert_eq!(begin(reader.as_fd()), Err(Errno::SPIPE));
     }

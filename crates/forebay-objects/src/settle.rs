@@ -1,0 +1,191 @@
+//! What happens to objects at sync points: what the names rely on gets durable before, and removed files go after.
+
+use super::{Objects, Slot};
+use forebay_core::record::ObjectName;
+use forebay_core::storage::Storage;
+use forebay_sys::{self as sys, Errno, Sys};
+use parking_lot::Mutex;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A file system with less free space than this is full: removed files go at once.
+const LITTLE_SPACE_BYTES: u64 = 64 << 20;
+/// Or with less than this part of it.
+const LITTLE_SPACE_PART: u64 = 64;
+
+/// What became of a removed object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retired {
+    /// It is unlinked.
+    Gone,
+    /// It is kept as a spare file. Its doom mark stays.
+    Kept,
+    /// It is unlinked after the next sync point; see [`Objects::removed_so_far`].
+    Waits,
+}
+
+/// What waits for a sync point.
+pub(super) struct Unsettled {
+    storage: Storage,
+    /// The first sequence number that the last sync point can't know.
+    begun: AtomicU64,
+    removed: Mutex<Vec<ObjectName>>,
+    /// Objects whose contents come from the bridge, and which a program may have relied on before.
+    written: Mutex<Vec<ObjectName>>,
+}
+
+/// Removed objects that may go as soon as the next sync point is reached.
+#[derive(Debug, Default)]
+pub struct Removed {
+    objects: Vec<(ObjectName, Option<Slot>)>,
+}
+
+impl Unsettled {
+    pub(super) fn new(instance: BorrowedFd<'_>) -> Sys<Self> {
+        Ok(Unsettled {
+            storage: Storage::on(sys::fs_type(instance)?),
+            begun: AtomicU64::new(0),
+            removed: Mutex::default(),
+            written: Mutex::default(),
+        })
+    }
+
+    /// Does the last sync point know this number, so that its file has to stay as it is until the next one?
+    pub(super) fn knows(&self, seq: u64) -> bool {
+        let begun = self.begun.load(Ordering::Acquire);
+        self.storage.keeps_until_sync_point(seq, begun)
+    }
+
+    pub(super) fn wrote(&self, object: ObjectName) {
+        if self.storage != Storage::Volatile {
+            self.written.lock().push(object);
+        }
+    }
+}
+
+impl Objects {
+    /// What the storage makes of a power loss.
+    pub fn storage(&self) -> Storage {
+        self.unsettled.storage
+    }
+
+    /// A removed object is to be unlinked after the next sync point.
+    pub(super) fn retire_later(&self, object: ObjectName) {
+        self.unsettled.removed.lock().push(object);
+    }
+
+    /// A sync point begins: objects that are made from now on belong to the next one.
+    pub fn sync_point_begins(&self) {
+        let next = self.next_seq();
+        self.unsettled.begun.store(next, Ordering::Release);
+    }
+
+    /// Makes durable what the names of a sync point rely on.
+    ///
+    /// # Errors
+    /// Those of the file system. The next call tries again.
+    pub fn prepare_sync_point(&self) -> Sys<()> {
+        match self.storage() {
+            Storage::Volatile => return Ok(()),
+            Storage::Unordered => return self.sync_all(),
+            Storage::Ordered => {}
+        }
+        let mut objects = std::mem::take(&mut *self.unsettled.written.lock());
+        while let Some(object) = objects.pop() {
+            if let Err(e) = self.write_out(object) {
+                objects.push(object);
+                self.unsettled.written.lock().append(&mut objects);
+                return Err(e);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the contents of an object out, so that the next sync point finds them on the disk.
+    ///
+    /// # Errors
+    /// Those of the file system; it is none if the object is gone.
+    pub fn write_out(&self, object: ObjectName) -> Sys<()> {
+        if self.storage() != Storage::Ordered {
+            return Ok(());
+        }
+        match self.open_label(object) {
+            Ok(file) => sys::write_out(file.as_fd()),
+            Err(Errno::NOENT) => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Makes everything durable that is on the file system of the storage.
+    ///
+    /// # Errors
+    /// Those of `syncfs`.
+    pub fn sync_all(&self) -> Sys<()> {
+        match self.storage() {
+            Storage::Volatile => Ok(()),
+            _ => sys::syncfs(self.instance.as_fd()),
+        }
+    }
+
+    /// Takes what was removed so far. To be called before a sync point begins; when that is reached, it may go.
+    pub fn removed_so_far(&self) -> Removed {
+        let removed = std::mem::take(&mut *self.unsettled.removed.lock());
+        let mut objects: Vec<_> = removed.into_iter().map(|object| (object, None)).collect();
+        if self.storage() != Storage::Volatile {
+            // Their names come and go within one sync point, or their files do not serve any more.
+            objects.extend(self.take_spares());
+        }
+        Removed { objects }
+    }
+
+    /// The sync point was not reached: they wait for the next one.
+    pub fn keep_removed(&self, removed: Removed) {
+        let mut waiting = self.unsettled.removed.lock();
+        for (object, slot) in removed.objects {
+            waiting.push(object);
+            if let Some(slot) = slot {
+                self.release_slot(slot);
+            }
+        }
+    }
+
+    /// Unlinks up to `most` of them, and gives those that are gone, and the first error.
+    pub fn unlink_some(
+        &self,
+        removed: &mut Removed,
+        most: usize,
+    ) -> (Vec<ObjectName>, Option<(ObjectName, Errno)>) {
+        let mut gone = Vec::new();
+        let mut trouble = None;
+        let rest = removed.objects.len().saturating_sub(most);
+        for (object, slot) in removed.objects.drain(rest..) {
+            match self.remove(object) {
+                Ok(()) => gone.push(object),
+                // The mark stays, and the next start tries again.
+                Err(e) => trouble = trouble.or(Some((object, e))),
+            }
+            if let Some(slot) = slot {
+                self.release_slot(slot);
+            }
+        }
+        (gone, trouble)
+    }
+
+    /// Is there so little space that removed files can't wait?
+    pub fn is_short_of_space(&self) -> bool {
+        self.space()
+            .is_ok_and(|(size, free)| free < LITTLE_SPACE_BYTES.min(size / LITTLE_SPACE_PART))
+    }
+}
+
+impl Removed {
+    /// Is nothing left of it?
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// Adds others.
+    pub fn add(&mut self, mut others: Removed) {
+        self.objects.append(&mut others.objects);
+    }
+}

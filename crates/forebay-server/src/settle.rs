@@ -1,0 +1,101 @@
+//! Sync points: moments at which everything that was committed is durable, and what follows them.
+
+use crate::log::Cause;
+use crate::{ServerHandle, recover};
+use forebay_core::table::{Change, TableError};
+use forebay_objects::{Objects, Removed};
+use forebay_tables::Settling;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Removed files that are unlinked before somebody else gets a turn.
+const UNLINKED_AT_ONCE: usize = 256;
+
+/// What the tables ask for at a sync point.
+pub(crate) struct Objectwise(pub(crate) Arc<Objects>);
+
+impl Settling for Objectwise {
+    fn begins(&self) -> Vec<Change> {
+        let watermark = recover::watermark(self.0.settled());
+        self.0.sync_point_begins();
+        vec![watermark]
+    }
+
+    fn prepare(&self) -> Result<(), TableError> {
+        self.0.prepare_sync_point().map_err(|e| {
+            let said = format!("contents of backing objects: {e}");
+            match e {
+                forebay_sys::Errno::NOSPC | forebay_sys::Errno::DQUOT => TableError::NoSpace(said),
+                _ => TableError::Failed(said),
+            }
+        })
+    }
+}
+
+/// How far sync points have come.
+#[derive(Default)]
+pub(crate) struct Settled {
+    /// The number of the last commit that is durable.
+    durable: AtomicU64,
+    /// One at a time: who waits for a sync point finds that another one was enough.
+    turn: Mutex<()>,
+    /// Removed objects that may be unlinked now.
+    removed: Mutex<Removed>,
+}
+
+impl ServerHandle {
+    /// Makes everything durable that is committed now, unless it is already. What may go then is unlinked by
+    /// [`ServerHandle::unlink_removed`].
+    ///
+    /// # Errors
+    /// The tables or the storage failed. Nothing is lost, and the next sync point tries again.
+    pub(crate) fn sync_point(&self) -> Result<(), TableError> {
+        let wanted = self.namespace.applied();
+        if self.settled.durable.load(Ordering::Acquire) >= wanted {
+            return Ok(());
+        }
+        let _turn = self.settled.turn.lock();
+        if self.settled.durable.load(Ordering::Acquire) >= wanted {
+            return Ok(());
+        }
+        let now = self.namespace.applied();
+        let removed = self.objects.removed_so_far();
+        if let Err(e) = self.namespace.sync() {
+            self.objects.keep_removed(removed);
+            return Err(e);
+        }
+        self.settled.removed.lock().add(removed);
+        self.settled.durable.store(now, Ordering::Release);
+        Ok(())
+    }
+
+    /// The same with the contents of all files.
+    ///
+    /// # Errors
+    /// As [`ServerHandle::sync_point`].
+    pub(crate) fn sync_all(&self) -> Result<(), TableError> {
+        self.objects
+            .sync_all()
+            .map_err(|e| TableError::Failed(format!("syncfs of the storage: {e}")))?;
+        self.sync_point()
+    }
+
+    /// Unlinks some of the files that no sync point needs any more. False if none are left.
+    pub(crate) fn unlink_removed(&self) -> bool {
+        let mut removed = std::mem::take(&mut *self.settled.removed.lock());
+        let (gone, trouble) = self.objects.unlink_some(&mut removed, UNLINKED_AT_ONCE);
+        for object in gone {
+            self.namespace.object_gone(object);
+        }
+        if let Some((object, e)) = trouble {
+            self.log.limited(
+                Cause::Io,
+                format_args!("backing object {object} could not be removed: {e}"),
+            );
+        }
+        let mut rest = self.settled.removed.lock();
+        rest.add(removed);
+        !rest.is_empty()
+    }
+}
