@@ -18,6 +18,7 @@
 mod admin;
 mod answer;
 mod connection;
+mod durability;
 mod durable;
 mod error;
 mod follow;
@@ -60,8 +61,8 @@ use parking_lot::Mutex;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -150,6 +151,7 @@ pub struct ServerHandle {
     pub(crate) wakers: wakers::Wakers,
     pub(crate) clients: status::Clients,
     pub(crate) lanes: Arc<lane::Lanes>,
+    pub(crate) durability: Arc<durability::Durability>,
     pub(crate) me: BridgeId,
     pub(crate) epoch: u32,
     pub(crate) started: Instant,
@@ -193,13 +195,16 @@ impl ServerHandle {
             .map_err(|e| Error::system("can't open the backing objects", e))?;
         let lower = forebay_pfs::Lower::open_root(&config.root, config.pfs_may_wait)
             .map_err(|e| Error::io("can't open", &config.root, e))?;
+        let durability = durability::Durability::new()
+            .map_err(|e| Error::system("no memory to share with clients", e))?;
+        let durability = Arc::new(durability);
         let limit = (limits::CONNECTIONS as u64).min(
             descriptors
                 .saturating_sub(limits::RESERVED_DESCRIPTORS)
                 .max(limits::FEWEST_CONNECTIONS),
         );
         let server = ServerHandle {
-            namespace: namespace::Namespace::open(tables, me, epoch)?,
+            namespace: namespace::Namespace::open(tables, me, epoch, durability.clone())?,
             last_watermark: AtomicU64::new(objects.count()),
             objects,
             lower,
@@ -218,6 +223,7 @@ impl ServerHandle {
             wakers: wakers::Wakers::default(),
             clients: status::Clients::new(limit),
             lanes: Arc::default(),
+            durability,
             me,
             epoch,
             started: Instant::now(),
@@ -318,6 +324,7 @@ pub struct Server {
     info: BridgeInfo,
     listener: listen::Listener,
     threads: Vec<JoinHandle<sys::Sys<()>>>,
+    sync: JoinHandle<()>,
 }
 
 /// Starts a bridge in threads of this process.
@@ -339,6 +346,7 @@ pub fn start(config: Config) -> Result<Server, Error> {
     const NO_LOOP: &str = "can't start an event loop";
     let failed = |e| Error::system(NO_LOOP, e);
     let load = Arc::new(spin::Load::new(EVENT_LOOPS));
+    let sync = start_sync(&handle)?;
     let mut threads = Vec::new();
     for n in 0..EVENT_LOOPS {
         let inbox = inbox::Inbox::new().map_err(failed)?;
@@ -367,7 +375,28 @@ pub fn start(config: Config) -> Result<Server, Error> {
         info,
         listener,
         threads,
+        sync,
     })
+}
+
+/// Starts the thread that makes commits durable. Clients that connect after this can rely on its words.
+fn start_sync(handle: &Arc<ServerHandle>) -> Result<JoinHandle<()>, Error> {
+    let server = handle.clone();
+    let ready = Arc::new(Barrier::new(2));
+    let in_thread = ready.clone();
+    let thread = std::thread::Builder::new()
+        .name("sync".into())
+        .spawn(move || {
+            server.durability.run(&server, || {
+                in_thread.wait();
+            });
+        })
+        .map_err(|cause| Error::System {
+            operation: "can't start the thread that makes names durable",
+            cause,
+        })?;
+    ready.wait();
+    Ok(thread)
 }
 
 impl Server {
@@ -396,6 +425,11 @@ impl Server {
                 Ok(Err(e)) => outcome = Err(Error::EventLoop(e)),
                 Err(_) => outcome = Err(Error::EventLoopPanicked),
             }
+        }
+        // Nobody waits for it any more.
+        self.handle.durability.end();
+        if self.sync.join().is_err() {
+            outcome = Err(Error::EventLoopPanicked);
         }
         self.handle.admin.close();
         if !self.handle.pool.stop(limits::STOP_PATIENCE) {

@@ -6,6 +6,7 @@
 //! follows after the lock; the marks that make it survive a crash are taken away
 //! by later commits, not by writes of their own.
 
+use crate::durability::Durability;
 use crate::limits::MARKS_PER_COMMIT;
 use forebay_core::bridge::{Bridge, Output, Proposal, ReadSet, Sweep, Verdict, version};
 use forebay_core::drain::{self, Commit};
@@ -17,6 +18,7 @@ use forebay_core::table::{Change, Order, TableError, Tables, WriteTables};
 use forebay_tables::{Cached, Journaled, Rocks};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard};
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Records that are read at a time at the start.
@@ -63,17 +65,20 @@ pub struct Namespace {
     /// Batches committed in this life.
     commits: AtomicU64,
     finished: Mutex<Finished>,
+    durability: Arc<Durability>,
 }
 
 impl Namespace {
-    /// The namespace in `tables`, for a bridge that starts for the `epoch`-th time.
+    /// The namespace in `tables`, for a bridge that starts for the `epoch`-th time. Each commit is told to
+    /// `durability`.
     ///
     /// # Errors
     /// The tables can't be read.
-    pub fn open(
+    pub(crate) fn open(
         tables: Cached<Journaled<Rocks>>,
         me: BridgeId,
         epoch: u32,
+        durability: Arc<Durability>,
     ) -> Result<Self, TableError> {
         let mut state = State::default();
         let mut after = None;
@@ -96,6 +101,7 @@ impl Namespace {
             lower_changes: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             finished: Mutex::default(),
+            durability,
         })
     }
 
@@ -195,6 +201,8 @@ impl Namespace {
             batch: all,
             token,
         });
+        // Also after a failure: the store may hold what it did not acknowledge.
+        self.durability.committed();
         if outcome.is_err() {
             self.finished.lock().put_back(marks);
         }
@@ -254,7 +262,9 @@ impl Namespace {
     /// # Errors
     /// The store failed.
     pub fn note(&self, changes: &[Change]) -> Result<(), TableError> {
-        self.tables.apply(changes)
+        let outcome = self.tables.apply(changes);
+        self.durability.committed();
+        outcome
     }
 
     /// Writes everything from the journal to the tables (at a clean end).
