@@ -1,7 +1,7 @@
 //! File operations of a client, named after the system calls.
 
 use crate::{Answer, Client, Error, Result, path_of};
-use forebay_wire::{Attr, DirEntries, NOFOLLOW, Op, REMOVE_DIR, ReplyKind, Request};
+use forebay_wire::{Attr, DirEntries, NOFOLLOW, Op, REMOVE_DIR, ReplyKind, Request, WHOLE};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
@@ -211,6 +211,18 @@ impl Client {
             ..Request::new(Op::Readlink)
         };
         Ok(self.ask_of_kind(request, ReplyKind::Bytes)?.body)
+    }
+
+    /// Makes the names of the buffer durable; with `whole` also the data of all files in it, as `syncfs(2)`. The data of
+    /// one file is made durable by `fsync(2)` on its descriptor.
+    ///
+    /// # Errors
+    /// As `fsync(2)`, and as [`Client::ask`].
+    pub fn sync(&mut self, whole: bool) -> Result<()> {
+        self.done(Request {
+            arg0: if whole { WHOLE } else { 0 },
+            ..Request::new(Op::Sync)
+        })
     }
 
     /// All entries of a directory, without "." and "..", sorted by name.

@@ -4,6 +4,12 @@
 //! own, whenever the kernel likes. So nothing may be done to a file that a later sync point has to allow: a file whose name
 //! the last sync point tells is unlinked after the next one.
 
+use std::time::Duration;
+
+/// A commit becomes durable so soon, even if nobody asks for it. The sync point itself takes time as well, and together they
+/// are to stay below a second.
+pub const LONGEST_UNSYNCED: Duration = Duration::from_millis(500);
+
 /// What a file system makes of changes when the power fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Storage {

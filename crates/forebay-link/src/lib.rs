@@ -30,6 +30,7 @@
 //! | [`process`] | state that a child must not inherit |
 //! | [`pool`] | connections |
 //! | [`exchange`] | one request, one reply |
+//! | [`durability`] | whether names are durable |
 //! | [`lane`], [`socket`] | the two ways of a request to the bridge |
 //! | [`spin`], [`retry`] | how long to poll, and how often to try |
 //! | [`complaint`] | messages when the bridge can't be reached |
@@ -41,6 +42,7 @@
 mod answer;
 mod complaint;
 mod config;
+mod durability;
 mod exchange;
 mod lane;
 mod pool;
@@ -51,15 +53,17 @@ mod spin;
 
 use core::ffi::c_int;
 use core::mem;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_hook::fork::ForkPage;
 use forebay_hook::kernel::{self, Errno};
-use forebay_wire::{MAX_REQUEST_BYTES, Request};
+use forebay_wire::{MAX_REQUEST_BYTES, Names, Op, REPLY_HEADER_BYTES, Request};
 
 pub use answer::{Answer, Fail};
 pub use config::{Config, ENV_RECONNECT, Text};
 pub use socket::to_high_number;
 
+use durability::Durability;
 use exchange::{Exchange, Sent};
 use pool::{Doors, Lease, Use};
 use process::Process;
@@ -72,6 +76,9 @@ const SHORT_REQUEST_BYTES: usize = 512;
 pub struct Link {
     process: ForkPage<Process>,
     doors: Doors,
+    durability: Durability,
+    /// A bridge has answered this process, or the one that it was forked from.
+    attached: AtomicBool,
 }
 
 impl Link {
@@ -80,6 +87,8 @@ impl Link {
         Link {
             process: ForkPage::new(),
             doors: Doors::new(),
+            durability: Durability::new(),
+            attached: AtomicBool::new(false),
         }
     }
 
@@ -199,10 +208,66 @@ impl Link {
         let own = self.own();
         let exchange = Exchange::new(config, own, request);
         let lease = Lease::take(&self.doors, own.0, Use::InThisCall);
-        match request.encode(&mut short) {
+        let outcome = match request.encode(&mut short) {
             Ok(n) => exchange.run(lease, &mut short[..n], room),
             Err(_) => run_long(&exchange, lease, request, room),
+        };
+        if outcome.is_ok() {
+            self.attach();
         }
+        outcome
+    }
+
+    fn attach(&self) {
+        if !self.is_attached() {
+            self.attached.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// True if a bridge has answered this process, or the one that it was forked from.
+    pub fn is_attached(&self) -> bool {
+        self.attached.load(Ordering::Relaxed)
+    }
+
+    /// What the bridge says about the names of its buffer. This costs no system call. `Unknown` until
+    /// [`Link::learn_names`] has been called, and after the death of the bridge.
+    #[inline]
+    pub fn names(&self) -> Names {
+        self.durability.names()
+    }
+
+    /// [`Link::names`]. If that is not known, asks the bridge for the memory that says it. `Unknown` if there is no such
+    /// memory to be had.
+    pub fn learn_names(&self, config: &Config) -> Names {
+        let names = self.names();
+        if names != Names::Unknown {
+            return names;
+        }
+        let mut header = [0u8; REPLY_HEADER_BYTES];
+        // SAFETY: the array outlives the room.
+        let room = unsafe { Room::new(header.as_mut_ptr(), header.len(), true) };
+        if let Ok(got) = self.exchange(config, &mut Request::new(Op::Words), &room)
+            && let Some(memory) = &got.fd
+        {
+            self.durability.map(memory);
+        }
+        self.names()
+    }
+
+    /// [`Link::begin`] for a caller that finishes the request before it returns. `frame` is an address in the stack frame
+    /// of that caller: if the program jumps out of it, the connection is used again.
+    ///
+    /// # Errors
+    /// As [`Link::begin`].
+    pub fn begin_within<'a>(
+        &'a self,
+        frame: usize,
+        config: &'a Config,
+        request: &mut Request<'_>,
+        message: &'a mut [u8],
+        answer: &'a mut Answer,
+    ) -> Result<Ticket<'a>, Fail> {
+        self.hand_over(Use::Within(frame), config, request, true, message, answer)
     }
 
     /// Encodes `request` into `message` and hands it over, without waiting for its answer. [`Ticket::finish`] puts the
@@ -221,13 +286,26 @@ impl Link {
         message: &'a mut [u8],
         answer: &'a mut Answer,
     ) -> Result<Ticket<'a>, Fail> {
+        self.hand_over(Use::Beyond, config, request, cloexec, message, answer)
+    }
+
+    fn hand_over<'a>(
+        &'a self,
+        how_long: Use,
+        config: &'a Config,
+        request: &mut Request<'_>,
+        cloexec: bool,
+        message: &'a mut [u8],
+        answer: &'a mut Answer,
+    ) -> Result<Ticket<'a>, Fail> {
         let own = self.own();
         let exchange = Exchange::new(config, own, request);
         let len = request.encode(message).map_err(|_| libc::ENAMETOOLONG)?;
         let message = &mut message[..len];
-        let mut lease = Lease::take(&self.doors, own.0, Use::Beyond);
+        let mut lease = Lease::take(&self.doors, own.0, how_long);
         let sent = exchange.start(&mut lease, message);
         Ok(Ticket(Some(InFlight {
+            link: self,
             exchange,
             lease,
             message,
@@ -261,6 +339,7 @@ fn run_long(
 pub struct Ticket<'a>(Option<InFlight<'a>>);
 
 struct InFlight<'a> {
+    link: &'a Link,
     exchange: Exchange<'a>,
     lease: Lease<'a>,
     message: &'a mut [u8],
@@ -301,6 +380,7 @@ impl Ticket<'_> {
         let got = flight
             .exchange
             .finish(&mut flight.lease, flight.message, flight.sent, &room)?;
+        flight.link.attach();
         flight.answer.fill(got)
     }
 }

@@ -169,7 +169,7 @@ fn a_reply_that_is_none_is_eio_and_the_next_request_goes_on() {
     let (config, bridge) = Place::scripted(0, |place| {
         let peer = place.accept();
         peer.asked();
-        peer.send(b"FBY1");
+        peer.send(&forebay_wire::MAGIC.to_le_bytes());
         let asked = peer.asked();
         let mut unknown = asked.echo();
         unknown[12] = 99;

@@ -1,4 +1,4 @@
-//! The library in the program: hooks for every libc function that takes a path.
+//! The library in the program: hooks for every libc function that takes a path, or makes files durable.
 //!
 //! A call with a path outside the buffer goes straight to the next definition in
 //! the chain of libraries. A call with a path inside becomes one message to the

@@ -243,9 +243,7 @@ fn directory(dirfd: c_int, scratch: &mut Scratch) -> Directory {
     if dirfd == libc::AT_FDCWD {
         return working_directory(scratch);
     }
-    let (room, len) = scratch.room();
-    // SAFETY: `room` has `len` bytes.
-    match unsafe { kernel::readlink(FdPath::new(dirfd).as_ptr(), room, len) } {
+    match kernel_path(dirfd, scratch) {
         Ok(n) => {
             let far = config::get().is_some_and(|c| spot(c, scratch.filled(n)) == Spot::Far);
             if far && LINK.is_owner() {
@@ -254,6 +252,29 @@ fn directory(dirfd: c_int, scratch: &mut Scratch) -> Directory {
             Directory::Path(n)
         }
         Err(_) => Directory::Unreadable,
+    }
+}
+
+/// The kernel's path of an open descriptor.
+fn kernel_path(fd: c_int, scratch: &mut Scratch) -> Result<usize, Errno> {
+    let (room, len) = scratch.room();
+    // SAFETY: `room` has `len` bytes.
+    unsafe { kernel::readlink(FdPath::new(fd).as_ptr(), room, len) }
+}
+
+/// True if the open file or directory `fd` is in the buffer, wherever its bytes lie. The kernel is asked each time:
+/// [`is_far`] may be out of date for a number that came by `dup` or from another process. If the kernel can't tell, any
+/// file of a process that uses the buffer counts.
+#[inline(never)]
+pub fn is_in_buffer(fd: c_int) -> bool {
+    let Some(config) = config::get() else {
+        return false;
+    };
+    let mut scratch = Scratch::new();
+    match kernel_path(fd, &mut scratch) {
+        _ if fd < 0 => false,
+        Ok(len) => !matches!(spot(config, scratch.filled(len)), Spot::Far | Spot::Above),
+        Err(_) => LINK.is_attached(),
     }
 }
 

@@ -1,5 +1,5 @@
-//! The inbox of a shard: outcomes of tasks that may block, events that parked requests waited for, and
-//! connections that another shard has accepted for it.
+//! The inbox of a shard: outcomes of tasks that may block, events that parked requests waited for, answers of the
+//! thread that makes commits durable, and connections that another shard has accepted for it.
 
 use crate::connection::Connection;
 use crate::work::Outcome;
@@ -15,6 +15,15 @@ pub enum Arrival {
     Outcome(Ticket, Outcome),
     /// The event that the request parked under this ticket waited for has happened.
     Woken(Ticket),
+    /// What a client wanted to be durable is so, or can't be.
+    Synced {
+        /// Its connection.
+        key: u64,
+        /// Number of its request.
+        seq: u32,
+        /// 0, or an errno.
+        status: i32,
+    },
     /// A connection that has been admitted.
     Client(Connection),
 }

@@ -18,6 +18,7 @@
 mod admin;
 mod answer;
 mod connection;
+mod durability;
 mod durable;
 mod error;
 mod follow;
@@ -61,8 +62,8 @@ use parking_lot::Mutex;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -152,6 +153,7 @@ pub struct ServerHandle {
     pub(crate) wakers: wakers::Wakers,
     pub(crate) clients: status::Clients,
     pub(crate) lanes: Arc<lane::Lanes>,
+    pub(crate) durability: Arc<durability::Durability>,
     pub(crate) me: BridgeId,
     pub(crate) epoch: u32,
     pub(crate) started: Instant,
@@ -198,13 +200,16 @@ impl ServerHandle {
         tables.below().settle_with(Arc::new(settling));
         let lower = forebay_pfs::Lower::open_root(&config.root, config.pfs_may_wait)
             .map_err(|e| Error::io("can't open", &config.root, e))?;
+        let durability = durability::Durability::new(objects.storage())
+            .map_err(|e| Error::system("no memory to share with clients", e))?;
+        let durability = Arc::new(durability);
         let limit = (limits::CONNECTIONS as u64).min(
             descriptors
                 .saturating_sub(limits::RESERVED_DESCRIPTORS)
                 .max(limits::FEWEST_CONNECTIONS),
         );
         let server = ServerHandle {
-            namespace: namespace::Namespace::open(tables, me, epoch)?,
+            namespace: namespace::Namespace::open(tables, me, epoch, durability.clone())?,
             objects,
             settled: settle::Settled::default(),
             lower,
@@ -223,6 +228,7 @@ impl ServerHandle {
             wakers: wakers::Wakers::default(),
             clients: status::Clients::new(limit),
             lanes: Arc::default(),
+            durability,
             me,
             epoch,
             started: Instant::now(),
@@ -236,8 +242,7 @@ impl ServerHandle {
         let recovered = recover::recover(&server, past)?;
         forebay_mover::resume(server.ground())?;
         // Nothing is served that a power loss could take back to another life.
-        server.sync_point()?;
-        while server.unlink_removed() {}
+        server.namespace.sync()?;
         recover::report(&server, past, &recovered);
         Ok(server)
     }
@@ -310,6 +315,7 @@ pub struct Server {
     info: BridgeInfo,
     listener: listen::Listener,
     threads: Vec<JoinHandle<sys::Sys<()>>>,
+    sync: JoinHandle<()>,
 }
 
 /// Starts a bridge in threads of this process.
@@ -331,6 +337,7 @@ pub fn start(config: Config) -> Result<Server, Error> {
     const NO_LOOP: &str = "can't start an event loop";
     let failed = |e| Error::system(NO_LOOP, e);
     let load = Arc::new(spin::Load::new(EVENT_LOOPS));
+    let sync = start_sync(&handle)?;
     let mut threads = Vec::new();
     for n in 0..EVENT_LOOPS {
         let inbox = inbox::Inbox::new().map_err(failed)?;
@@ -359,7 +366,28 @@ pub fn start(config: Config) -> Result<Server, Error> {
         info,
         listener,
         threads,
+        sync,
     })
+}
+
+/// Starts the thread that makes commits durable. Clients that connect after this can rely on its words.
+fn start_sync(handle: &Arc<ServerHandle>) -> Result<JoinHandle<()>, Error> {
+    let server = handle.clone();
+    let ready = Arc::new(Barrier::new(2));
+    let in_thread = ready.clone();
+    let thread = std::thread::Builder::new()
+        .name("sync".into())
+        .spawn(move || {
+            server.durability.run(&server, || {
+                in_thread.wait();
+            });
+        })
+        .map_err(|cause| Error::System {
+            operation: "can't start the thread that makes names durable",
+            cause,
+        })?;
+    ready.wait();
+    Ok(thread)
 }
 
 impl Server {
@@ -395,6 +423,11 @@ impl Server {
         }
         if !self.handle.admin.await_end() {
             outcome = Err(Error::StillAnswering);
+        }
+        // Nobody waits for it any more.
+        self.handle.durability.end();
+        if self.sync.join().is_err() {
+            outcome = Err(Error::EventLoopPanicked);
         }
         self.handle.objects.flush_touches();
         self.handle.lower.flush_touches();

@@ -6,6 +6,7 @@
 //! follows after the lock; the marks that make it survive a crash are taken away
 //! by later commits, not by writes of their own.
 
+use crate::durability::Durability;
 use crate::limits::MARKS_PER_COMMIT;
 use forebay_core::bridge::{Bridge, Output, Proposal, ReadSet, Sweep, Verdict, version};
 use forebay_core::drain::{self, Commit};
@@ -17,6 +18,7 @@ use forebay_core::table::{Change, Order, TableError, Tables, WriteTables};
 use forebay_tables::{Cached, Journaled, Rocks};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard};
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Records that are read at a time at the start.
@@ -62,20 +64,21 @@ pub struct Namespace {
     lower_changes: AtomicU64,
     /// Batches committed in this life.
     commits: AtomicU64,
-    /// Batches that are in the tables.
-    applied: AtomicU64,
     finished: Mutex<Finished>,
+    durability: Arc<Durability>,
 }
 
 impl Namespace {
-    /// The namespace in `tables`, for a bridge that starts for the `epoch`-th time.
+    /// The namespace in `tables`, for a bridge that starts for the `epoch`-th time. Each commit is told to
+    /// `durability`.
     ///
     /// # Errors
     /// The tables can't be read.
-    pub fn open(
+    pub(crate) fn open(
         tables: Cached<Journaled<Rocks>>,
         me: BridgeId,
         epoch: u32,
+        durability: Arc<Durability>,
     ) -> Result<Self, TableError> {
         let mut state = State::default();
         let mut after = None;
@@ -97,8 +100,8 @@ impl Namespace {
             versions: AtomicU32::new(0),
             lower_changes: AtomicU64::new(0),
             commits: AtomicU64::new(0),
-            applied: AtomicU64::new(1),
             finished: Mutex::default(),
+            durability,
         })
     }
 
@@ -196,9 +199,9 @@ impl Namespace {
             batch: all,
             token,
         });
-        match &outcome {
-            Ok(()) => _ = self.applied.fetch_add(1, Ordering::SeqCst),
-            Err(_) => self.finished.lock().put_back(marks),
+        self.told();
+        if outcome.is_err() {
+            self.finished.lock().put_back(marks);
         }
         outcome
     }
@@ -256,14 +259,17 @@ impl Namespace {
     /// # Errors
     /// The store failed.
     pub fn note(&self, changes: &[Change]) -> Result<(), TableError> {
-        self.tables.apply(changes)?;
-        self.applied.fetch_add(1, Ordering::SeqCst);
-        Ok(())
+        let outcome = self.tables.apply(changes);
+        self.told();
+        outcome
     }
 
-    /// How many batches are in the tables.
-    pub(crate) fn applied(&self) -> u64 {
-        self.applied.load(Ordering::SeqCst)
+    /// The tables have changed; perhaps also if they say that they failed.
+    fn told(&self) {
+        self.durability.committed();
+        if self.tables.below().is_sync_due() {
+            self.durability.hurry();
+        }
     }
 
     /// Makes everything durable that is in the tables.
@@ -272,11 +278,6 @@ impl Namespace {
     /// The store failed.
     pub(crate) fn sync(&self) -> Result<(), TableError> {
         self.tables.below().sync()
-    }
-
-    /// Is it time for that, so that no commit has to wait for it?
-    pub(crate) fn is_sync_due(&self) -> bool {
-        self.tables.below().is_sync_due()
     }
 
     /// A doomed object is unlinked, or was announced and then not made.

@@ -97,10 +97,11 @@ pub fn end(server: &ServerHandle) -> Result<(), TableError> {
     server.namespace.note(&changes)?;
     let is_empty = server.namespace.tables().page(None, Order::ParentsFirst, 1)?.is_empty();
     match is_empty {
-        true => server.sync_point(),
+        true => {}
         // What stays in the buffer is durable with its contents.
-        false => server.sync_all(),
+        false => server.sync_contents()?,
     }
+    server.namespace.sync()
 }
 
 /// What was found and done.

@@ -7,7 +7,6 @@ use forebay_objects::{Objects, Removed};
 use forebay_tables::Settling;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Removed files that are unlinked before somebody else gets a turn.
 const UNLINKED_AT_ONCE: usize = 256;
@@ -33,11 +32,9 @@ impl Settling for Objectwise {
     }
 }
 
-/// How far sync points have come.
+/// What follows sync points.
 #[derive(Default)]
 pub(crate) struct Settled {
-    /// The number of the last commit that is durable.
-    durable: AtomicU64,
     /// One at a time: who waits for a sync point finds that another one was enough.
     turn: Mutex<()>,
     /// Removed objects that may be unlinked now.
@@ -51,34 +48,32 @@ impl ServerHandle {
     /// # Errors
     /// The tables or the storage failed. Nothing is lost, and the next sync point tries again.
     pub(crate) fn sync_point(&self) -> Result<(), TableError> {
-        let wanted = self.namespace.applied();
-        if self.settled.durable.load(Ordering::Acquire) >= wanted {
+        let wanted = self.durability.last_commit();
+        if self.durability.is_durable(wanted) {
             return Ok(());
         }
         let _turn = self.settled.turn.lock();
-        if self.settled.durable.load(Ordering::Acquire) >= wanted {
+        if self.durability.is_durable(wanted) {
             return Ok(());
         }
-        let now = self.namespace.applied();
+        let now = self.durability.last_commit();
         let removed = self.objects.removed_so_far();
         if let Err(e) = self.namespace.sync() {
             self.objects.keep_removed(removed);
             return Err(e);
         }
         self.settled.removed.lock().add(removed);
-        self.settled.durable.store(now, Ordering::Release);
+        self.durability.reached(now);
         Ok(())
     }
 
-    /// The same with the contents of all files.
+    /// Makes the contents of all files durable that are in the buffer.
     ///
     /// # Errors
-    /// As [`ServerHandle::sync_point`].
-    pub(crate) fn sync_all(&self) -> Result<(), TableError> {
-        self.objects
-            .sync_all()
-            .map_err(|e| TableError::Failed(format!("syncfs of the storage: {e}")))?;
-        self.sync_point()
+    /// The storage failed.
+    pub(crate) fn sync_contents(&self) -> Result<(), TableError> {
+        let synced = self.objects.sync_all();
+        synced.map_err(|e| TableError::Failed(format!("syncfs of the storage: {e}")))
     }
 
     /// Unlinks some of the files that no sync point needs any more. False if none are left.

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counters of requests: one per number of an operation.
 const OP_COUNTERS: usize = 32;
-const _: () = assert!((Op::Lane as usize) < OP_COUNTERS);
+const _: () = assert!((Op::Words as usize) < OP_COUNTERS);
 
 /// The operations that are shown, with their names.
-const OPS: [(Op, &str); 16] = [
+const OPS: [(Op, &str); 18] = [
     (Op::Hello, "hello"),
     (Op::Open, "open"),
     (Op::Resolve, "resolve"),
@@ -32,6 +32,8 @@ const OPS: [(Op, &str); 16] = [
     (Op::Realpath, "realpath"),
     (Op::Admin, "admin"),
     (Op::Lane, "lane"),
+    (Op::Sync, "sync"),
+    (Op::Words, "words"),
 ];
 
 /// What the bridge has done since its start.

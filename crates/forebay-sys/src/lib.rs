@@ -53,4 +53,5 @@ pub use raw::peers::{Peer, Received, peer, peer_groups, receive};
 pub use raw::queue::is_received;
 pub use raw::session::in_new_session;
 pub use raw::signals::{pass_signals_to, signals, signals_seen, watch_signals};
+pub use raw::words::{DurabilityOwner, DurabilityWords};
 pub use xattrs::{copy_xattrs, get_xattr, has_only_xattr, list_xattr, remove_xattr, set_xattr};

@@ -79,6 +79,8 @@ pub struct Journaled<T> {
     state: RwLock<State>,
     /// One sync point at a time.
     syncing: Mutex<()>,
+    /// The lap is half full.
+    is_due: AtomicBool,
     /// The last sync point failed.
     failing: AtomicBool,
     settling: OnceLock<Arc<dyn Settling>>,
@@ -187,6 +189,7 @@ impl<T: Base> Journaled<T> {
                 has_skipped: false,
             }),
             syncing: Mutex::new(()),
+            is_due: AtomicBool::new(false),
             failing: AtomicBool::new(false),
             settling: OnceLock::new(),
         })
@@ -218,8 +221,7 @@ impl<T: Base> Journaled<T> {
 
     /// Is it time for a sync point, so that no batch has to wait for one?
     pub fn is_sync_due(&self) -> bool {
-        let state = self.state.read();
-        state.frozen.is_some() || state.journal.is_half_full()
+        self.is_due.load(Ordering::Relaxed)
     }
 
     /// Makes everything durable that was applied before the call: a sync point.
@@ -510,10 +512,13 @@ impl<T: Base> WriteTables for Journaled<T> {
         self.below.admit(batch)?;
         loop {
             let is_failing = self.failing.load(Ordering::Relaxed);
-            let taken = self
-                .state
-                .write()
-                .take(batch, is_failing, self.settling.get())?;
+            let taken = {
+                let mut state = self.state.write();
+                let taken = state.take(batch, is_failing, self.settling.get())?;
+                self.is_due
+                    .store(state.journal.is_half_full(), Ordering::Relaxed);
+                taken
+            };
             match taken {
                 Taken::Yes => return Ok(()),
                 Taken::NoRoom => self.sync()?,

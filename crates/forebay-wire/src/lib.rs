@@ -23,6 +23,7 @@ mod listing;
 mod reply;
 mod request;
 mod version;
+mod words;
 
 pub use forebay_types::{ATTR_BYTES, Attr, MAX_NAME_BYTES, MAX_PATH_BYTES, Timestamp};
 pub use lane::{
@@ -33,6 +34,7 @@ pub use listing::{DirEntries, DirEntry, DirEntryWriter};
 pub use reply::{REPLY_HEADER_BYTES, Reply, ReplyKind};
 pub use request::{Base, Op, REQUEST_HEADER_BYTES, Request};
 pub use version::{MAGIC, PROTOCOL_VERSION, STATUS_OTHER_VERSION, refusal};
+pub use words::{DurabilityPage, Names, WORDS_BYTES};
 
 /// Longest request in bytes: the header and two strings, each with a [`Base::Lower`] prefix.
 pub const MAX_REQUEST_BYTES: usize = 4 * (MAX_PATH_BYTES + 1) + REQUEST_HEADER_BYTES;
@@ -54,6 +56,8 @@ pub const FOLLOW: u32 = 4;
 pub const DIRECTORY: u32 = 8;
 /// [`Request::arg0`] of [`Op::Unlink`]: remove a directory, as `rmdir`.
 pub const REMOVE_DIR: u32 = 1;
+/// [`Request::arg0`] of [`Op::Sync`]: the data of all files in the buffer as well, as `syncfs` of their storage.
+pub const WHOLE: u32 = 1;
 
 /// [`Reply::aux`] of a grant: the descriptor is `O_PATH`, because to open the object
 /// (a FIFO, a device) may block or do something. The client opens `/proc/self/fd/N` with its own flags.

@@ -51,6 +51,12 @@ pub enum Op {
     /// Memory to share beside this connection, for requests with the credentials of this message.
     /// Reply: a grant of that memory, [`crate::LANE_BYTES`] long and all zeroes.
     Lane = 16,
+    /// Makes durable what was committed before: the names of the buffer, and what their records say. `arg0` WHOLE.
+    /// The reply comes when that is done.
+    Sync = 17,
+    /// The memory that says whether names are durable. Reply: a grant of that memory, [`crate::WORDS_BYTES`] long and
+    /// read-only. It holds a [`crate::DurabilityPage`].
+    Words = 18,
 }
 
 impl Op {
@@ -72,6 +78,8 @@ impl Op {
             14 => Op::Realpath,
             15 => Op::Admin,
             16 => Op::Lane,
+            17 => Op::Sync,
+            18 => Op::Words,
             other => return Err(DecodeError::UnknownTag(other)),
         })
     }

@@ -8,9 +8,12 @@ use crate::{DecodeError, REPLY_HEADER_BYTES, Reply};
 
 /// The version that this crate speaks. Raise it by one when an older client or bridge would misread a message, a
 /// lane or an environment variable of this crate: a field moves, a flag or an operation is no longer optional, the
-/// shared page has another layout. An addition that the other side may refuse or ignore (a new operation, an optional
-/// flag) needs no new version.
-pub const PROTOCOL_VERSION: u8 = 1;
+/// shared page has another layout, a promise to programs comes to need an operation that an older bridge lacks. An
+/// addition that the other side may refuse or ignore (an operation that clients can do without, an optional flag) needs
+/// no new version.
+///
+/// Version 2 has [`crate::Op::Sync`]: without it, a client cannot keep what `fsync` promises.
+pub const PROTOCOL_VERSION: u8 = 2;
 
 /// [`Reply::status`] when bridge and client speak different versions: `EPROTO` of Linux. The program gets it as the
 /// error of its call.

@@ -8,6 +8,7 @@ mod access;
 mod attributes;
 mod descriptors;
 mod directory;
+mod durability;
 mod exec;
 mod exec_lists;
 mod fts;
@@ -48,6 +49,7 @@ pub fn find_next_definitions() {
     black_box((identity::umask::real(), identity::setgroups::real()));
     black_box((identity::setuid::real(), identity::setgid::real()));
     black_box((access::access::real(), stat::stat::real()));
+    black_box((durability::fsync::real(), durability::fdatasync::real()));
 }
 
 /// A path as libc takes it.

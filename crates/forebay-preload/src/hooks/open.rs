@@ -7,7 +7,7 @@ use forebay_hook::{Real, hooks, stdio_mode};
 use forebay_wire::{GRANT_REOPEN, Op};
 use libc::{AT_FDCWD, FILE, O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_TRUNC, O_WRONLY};
 
-use super::{Path, identity};
+use super::{Path, durability, identity};
 use crate::bridge;
 use crate::locate::{Target, failed, forget_fd, route};
 use forebay_hook::kernel::{self, FdPath, OwnFd};
@@ -27,6 +27,7 @@ pub fn grant(
     }
     bridge::ask(target.config, &mut request, flags & O_CLOEXEC != 0, answer)?;
     let fd = answer.take_fd()?;
+    durability::of_opened(target.config, flags)?;
     if answer.aux() & GRANT_REOPEN == 0 {
         return Ok(fd);
     }

@@ -5,6 +5,7 @@ use crate::ServerHandle;
 use crate::admin;
 use crate::answer::Answered;
 use crate::connection;
+use crate::durability::Asker;
 use crate::inbox::Arrival;
 use crate::log::Cause;
 use crate::passing;
@@ -16,7 +17,7 @@ use forebay_core::facts::Cred;
 use forebay_sys::Errno;
 use forebay_wire::{
     DecodeError, GRANT_BY_NAME, MAX_REPLY_BYTES, Op, PROTOCOL_VERSION, REPLY_HEADER_BYTES, Reply,
-    ReplyKind, Request, refusal,
+    ReplyKind, Request, WHOLE, refusal,
 };
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -53,6 +54,8 @@ impl Shard {
                 self.reply(key, request.seq, answered);
             }
             Op::Lane => self.open_lane(key, request.seq, cred),
+            Op::Sync => self.sync(key, request.seq, request.arg0),
+            Op::Words => self.pass_words(key, request.seq),
             Op::Admin => {
                 if cred.uid != 0 && cred.uid != server.uid() {
                     self.reply(key, request.seq, Answered::status(libc::EPERM));
@@ -95,6 +98,30 @@ impl Shard {
                 );
                 Answered::status(e.raw_os_error())
             }
+        };
+        self.reply(key, seq, answered);
+    }
+
+    /// Answers when everything that was committed before is durable. The connection is not read meanwhile.
+    fn sync(&mut self, key: u64, seq: u32, flags: u32) {
+        if flags & !WHOLE != 0 {
+            return self.reply(key, seq, Answered::status(libc::EINVAL));
+        }
+        self.stop_reading(key);
+        let shard = self.spin.number();
+        let asker = Asker { shard, key, seq };
+        self.server.durability.ask(asker, flags & WHOLE != 0);
+    }
+
+    /// Passes the memory that says whether names are durable.
+    fn pass_words(&mut self, key: u64, seq: u32) {
+        let answered = match self.server.durability.words().try_clone_to_owned() {
+            Ok(memory) => Answered {
+                kind: ReplyKind::Grant,
+                fd: Some(memory),
+                ..Answered::status(0)
+            },
+            Err(e) => Answered::status(e.raw_os_error().unwrap_or(libc::EIO)),
         };
         self.reply(key, seq, answered);
     }
@@ -187,6 +214,9 @@ impl Shard {
                     self.go_on(ticket, |work, server| work.take(server, outcome));
                 }
                 Arrival::Woken(ticket) => self.go_on(ticket, |work, _| work.woken()),
+                Arrival::Synced { key, seq, status } => {
+                    self.complete(key, seq, Answered::status(status));
+                }
                 Arrival::Client(connection) => self.own(connection),
             }
         }

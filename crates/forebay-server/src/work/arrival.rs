@@ -34,7 +34,7 @@ fn path(base: Base<'_>, bytes: &[u8]) -> Result<Path, Errno> {
     })
 }
 
-/// What a message asks for. `Hello`, `Admin` and `Lane` are no requests.
+/// What a message asks for. `Hello`, `Admin`, `Lane`, `Sync` and `Words` are no requests.
 ///
 /// # Errors
 /// An argument can't be right.
@@ -100,7 +100,9 @@ pub(super) fn read(message: &forebay_wire::Request<'_>) -> Result<Asked, Errno> 
             start: start(message.base1)?,
         },
         Wire::Realpath => Op::Realpath { path: first()? },
-        Wire::Hello | Wire::Admin | Wire::Lane => return Err(Errno::INVAL),
+        Wire::Hello | Wire::Admin | Wire::Lane | Wire::Sync | Wire::Words => {
+            return Err(Errno::INVAL);
+        }
     };
     Ok(Asked {
         request: Request {

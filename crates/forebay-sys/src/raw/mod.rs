@@ -5,12 +5,13 @@
 //! |---|---|---|
 //! | `accounts` | `getpwuid_r`, `localtime_r` | databases of the C library: no system calls |
 //! | `inode` | `FS_IOC_FSGETXATTR` | not in `rustix` |
-//! | `lane`, `memory` | `mmap` of shared memory | `rustix` has the call, but only this module can promise that the memory is used rightly |
+//! | `lane`, `memory`, `words` | `mmap` of shared memory | `rustix` has the call, but only this module can promise that the memory is used rightly |
 //! | `lease` | `F_SETLEASE`, `F_SETSIG` | not in `rustix` |
 //! | `peers` | `recvmsg`, `SO_PEERCRED` | `rustix` reads a process id that cannot be 0; the kernel gives 0 for a process of another namespace |
 //! | `peers` | `SO_PEERGROUPS` | not in `rustix` |
 //! | `queue` | `SIOCOUTQ` | not in `rustix` |
 //! | `session` | `close_range`, code between fork and exec | `close_range` is not in `rustix`; the standard library asks for `unsafe` |
+//! | `words` | `set_robust_list` | not in `rustix` |
 //! | `signals` | `signalfd`, masks and handlers of signals | `rustix` has them only for programs without a C library |
 //! | `writeback` | `sync_file_range` | not in `rustix` |
 #![allow(unsafe_code)]
@@ -24,6 +25,7 @@ pub mod peers;
 pub mod queue;
 pub mod session;
 pub mod signals;
+pub mod words;
 pub mod writeback;
 
 use crate::{Errno, Sys, errno_of};

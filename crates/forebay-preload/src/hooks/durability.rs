@@ -1,0 +1,176 @@
+//! `fsync` and its relatives: what was written, and its name, are to survive a power loss.
+//!
+//! The kernel makes the bytes durable, as the program holds a real descriptor. The names of the buffer are in the tables
+//! of the bridge, which makes them durable when it is asked ([`Op::Sync`]). Memory that the bridge shares says whether
+//! anything is left to do, so most calls ask nobody.
+//!
+//! Not hooked: `sync_file_range`, which promises nothing about names, and does not even write down a new size; `fflush`
+//! and `fclose`, which promise nothing about the disk.
+
+use core::ffi::{c_int, c_void};
+
+use forebay_hook::hooks;
+use forebay_hook::kernel::{self, Errno};
+use forebay_link::{Answer, Config, Fail};
+use forebay_wire::{Names, Op, REQUEST_HEADER_BYTES, Request, WHOLE};
+
+use crate::bridge::LINK;
+use crate::config;
+use crate::locate::{LEAST_ADDRESS, failed, is_in_buffer};
+
+/// `pwritev2` flags that make a write durable before it returns.
+const WRITE_THROUGH: c_int = libc::RWF_DSYNC | libc::RWF_SYNC;
+
+/// The bridge to ask before the file `fd` is durable. `None` if the kernel can do it alone.
+#[inline]
+fn bridge_of(fd: c_int) -> Option<&'static Config> {
+    match LINK.names() {
+        Names::Durable => None,
+        _ => bridge_of_file(fd),
+    }
+}
+
+#[inline(never)]
+fn bridge_of_file(fd: c_int) -> Option<&'static Config> {
+    let config = config::get()?;
+    // A process that has nothing to do with the buffer does not begin to speak to a bridge here.
+    (is_in_buffer(fd) && are_left(config)).then_some(config)
+}
+
+/// True unless all names are known to be durable.
+fn are_left(config: &Config) -> bool {
+    LINK.learn_names(config) != Names::Durable
+}
+
+fn request(flags: u32) -> Request<'static> {
+    Request {
+        arg0: flags,
+        ..Request::new(Op::Sync)
+    }
+}
+
+fn errno_of(fail: Fail) -> Errno {
+    match fail {
+        Fail::Errno(e) => e,
+        Fail::Redirect => libc::EIO,
+    }
+}
+
+/// Asks the bridge, and waits.
+fn ask(config: &Config, flags: u32) -> Result<(), Errno> {
+    let mut answer = Answer::new();
+    let asked = LINK.ask(config, &mut request(flags), true, &mut answer);
+    asked.map_err(errno_of)
+}
+
+/// Asks the bridge while the kernel is at work. An error of the kernel goes first.
+#[inline(never)]
+fn ask_during(config: &Config, flags: u32, kernel: impl FnOnce() -> c_int) -> c_int {
+    let mut message = [0; REQUEST_HEADER_BYTES];
+    let mut answer = Answer::new();
+    let frame = core::ptr::from_ref(&answer) as usize;
+    let begun = LINK.begin_within(
+        frame,
+        config,
+        &mut request(flags),
+        &mut message,
+        &mut answer,
+    );
+    let result = kernel();
+    let why = kernel::errno();
+    let names = match begun.and_then(|ticket| ticket.finish()) {
+        // A signal handler has forked meanwhile, and this is the child.
+        Err(Fail::Errno(libc::ECHILD)) => ask(config, flags),
+        other => other.map_err(errno_of),
+    };
+    match names {
+        _ if result != 0 => {
+            kernel::set_errno(why);
+            result
+        }
+        Ok(()) => result,
+        Err(e) => failed(e),
+    }
+}
+
+/// Makes the names durable that a file was just opened under, for a program that wants each of its writes to be
+/// (`O_SYNC`, `O_DSYNC`). Later writes need only the kernel.
+///
+/// # Errors
+/// Those of the bridge.
+pub fn of_opened(config: &Config, flags: c_int) -> Result<(), Errno> {
+    let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
+    if flags & libc::O_DSYNC == 0 || !writes || !are_left(config) {
+        return Ok(());
+    }
+    ask(config, 0)
+}
+
+hooks! {
+    fn fsync | fdatasync [real] (fd: c_int) -> c_int {
+        // `fdatasync` makes durable what is needed to read the data again: that includes the name of a new file.
+        match bridge_of(fd) {
+            None => real(fd),
+            Some(config) => ask_during(config, 0, || real(fd)),
+        }
+    }
+
+    fn syncfs [real] (fd: c_int) -> c_int {
+        match config::get() {
+            // The file may be on the PFS. So the bridge is asked for the data of the buffer, too.
+            Some(config) if is_in_buffer(fd) => ask_during(config, WHOLE, || real(fd)),
+            _ => real(fd),
+        }
+    }
+
+    fn sync [real] () -> () {
+        real();
+        // This call is about all file systems, and the buffer is one of those of this process. It reports no error.
+        if let Some(config) = config::get()
+            && are_left(config)
+        {
+            let _ = ask(config, 0);
+        }
+    }
+
+    fn msync [real] (at: *mut c_void, bytes: usize, flags: c_int) -> c_int {
+        let result = real(at, bytes, flags);
+        // Which files are mapped there is dear to find out. So any mapping counts once the process uses the buffer.
+        if result == 0
+            && flags & libc::MS_SYNC != 0
+            && LINK.names() != Names::Durable
+            && LINK.is_attached()
+            && let Some(config) = config::get()
+            && are_left(config)
+            && let Err(e) = ask(config, 0)
+        {
+            return failed(e);
+        }
+        result
+    }
+
+    // libc's threads make the call for the data, which no hook sees. So the names go first.
+    fn aio_fsync | aio_fsync64 [real] (op: c_int, control: *mut c_void) -> c_int {
+        if control as isize >= LEAST_ADDRESS {
+            // The descriptor is the first field of `struct aiocb`.
+            if let Some(config) = bridge_of(*control.cast::<c_int>())
+                && let Err(e) = ask(config, 0)
+            {
+                return failed(e);
+            }
+        }
+        real(op, control)
+    }
+
+    fn pwritev2 | pwritev64v2 [real] (fd: c_int, parts: *const c_void, count: c_int, offset: i64, flags: c_int) -> isize {
+        let written = real(fd, parts, count, offset, flags);
+        if flags & WRITE_THROUGH != 0
+            && written >= 0
+            && let Some(config) = bridge_of(fd)
+            && let Err(e) = ask(config, 0)
+        {
+            return failed(e);
+        }
+        written
+    }
+}

@@ -1,0 +1,277 @@
+//! When commits are made durable: if a client asks for it, and soon after a commit in any case.
+//!
+//! A commit survives the death of the bridge at once, but not a power loss. One thread makes durable what was committed
+//! so far ([`crate::settle`]). It answers all clients that had asked before it began, so that a hundred of them wait for the
+//! disk once. Clients see in shared memory whether anything is left to do, and do not ask otherwise.
+
+use crate::ServerHandle;
+use crate::inbox::Arrival;
+use crate::log::{Cause, Log};
+use forebay_core::storage::{LONGEST_UNSYNCED, Storage};
+use forebay_sys::{DurabilityWords, Sys};
+use parking_lot::{Condvar, Mutex};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::time::Instant;
+
+/// A client that waits, and its request. A client has one request at a time on a connection, and its connection is not
+/// read meanwhile. So the limit of connections bounds how many wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Asker {
+    /// Number of the shard that serves it.
+    pub shard: usize,
+    /// The connection, in that shard.
+    pub key: u64,
+    /// Number of the request.
+    pub seq: u32,
+}
+
+/// What waits for the thread.
+#[derive(Default)]
+struct Waiting {
+    askers: Vec<Asker>,
+    /// Somebody wants the data of all files as well.
+    whole: bool,
+    /// Names should be made durable although nobody asks.
+    hurries: bool,
+    /// When the thread saw that something is not durable.
+    since: Option<Instant>,
+    /// No more will come.
+    ended: bool,
+}
+
+/// What the thread does next.
+#[derive(Debug, PartialEq, Eq)]
+enum Round {
+    /// A sync point for these, with the data of all files or not.
+    Sync(Vec<Asker>, bool),
+    /// Files that were removed before the last one can go.
+    Unlink,
+}
+
+/// The numbers of commits, and who waits for them to become durable.
+pub(crate) struct Durability {
+    storage: Storage,
+    words: DurabilityWords,
+    for_clients: OwnedFd,
+    waiting: Mutex<Waiting>,
+    change: Condvar,
+    /// The thread sleeps until it is woken: everything is durable.
+    sleeps: AtomicBool,
+}
+
+impl Durability {
+    /// Nobody waits. What the bridge before this one has committed may not be durable: that counts as a commit.
+    ///
+    /// # Errors
+    /// No memory, or no descriptor.
+    pub(crate) fn new(storage: Storage) -> Sys<Self> {
+        let (words, for_clients) = DurabilityWords::new()?;
+        words.page().commit();
+        Ok(Durability {
+            storage,
+            words,
+            for_clients,
+            waiting: Mutex::default(),
+            change: Condvar::new(),
+            sleeps: AtomicBool::new(false),
+        })
+    }
+
+    /// The memory that clients may map to read it.
+    pub(crate) fn words(&self) -> BorrowedFd<'_> {
+        self.for_clients.as_fd()
+    }
+
+    /// The number of the last commit.
+    pub(crate) fn last_commit(&self) -> u64 {
+        self.words.page().committed()
+    }
+
+    /// Is this commit durable?
+    pub(crate) fn is_durable(&self, commit: u64) -> bool {
+        self.words.page().durable() >= commit
+    }
+
+    /// All commits up to this one are durable.
+    pub(crate) fn reached(&self, commit: u64) {
+        self.words.page().set_durable(commit);
+    }
+
+    /// Counts a commit. To be called when it is in the tables, and before anybody is told of it.
+    pub(crate) fn committed(&self) {
+        self.words.page().commit();
+        if self.storage == Storage::Volatile {
+            // There is nothing that it could wait for.
+            return self.reached(self.last_commit());
+        }
+        // Either this sees that the thread sleeps, or the thread sees the commit before it does.
+        fence(Ordering::SeqCst);
+        if self.sleeps.load(Ordering::SeqCst) {
+            self.wake(|_| {});
+        }
+    }
+
+    /// Asks for a sync point soon.
+    pub(crate) fn hurry(&self) {
+        self.wake(|waiting| waiting.hurries = true);
+    }
+
+    fn wake(&self, change: impl FnOnce(&mut Waiting)) {
+        change(&mut self.waiting.lock());
+        self.change.notify_one();
+    }
+
+    /// Lets a client wait until everything that was committed before is durable; with `whole` the data of all files as
+    /// well. The answer comes as [`Arrival::Synced`].
+    pub(crate) fn ask(&self, asker: Asker, whole: bool) {
+        self.wake(|waiting| {
+            waiting.askers.push(asker);
+            waiting.whole |= whole;
+        });
+    }
+
+    /// Lets the thread end when it has answered all that wait.
+    pub(crate) fn end(&self) {
+        self.wake(|waiting| waiting.ended = true);
+    }
+
+    /// What comes next. `None` at the end.
+    fn next(&self, has_removed: bool) -> Option<Round> {
+        let mut waiting = self.waiting.lock();
+        loop {
+            if !waiting.askers.is_empty() {
+                break;
+            }
+            if waiting.ended {
+                return None;
+            }
+            if waiting.hurries {
+                break;
+            }
+            if has_removed {
+                return Some(Round::Unlink);
+            }
+            self.sleeps.store(true, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            if self.is_durable(self.last_commit()) {
+                waiting.since = None;
+                self.change.wait(&mut waiting);
+                self.sleeps.store(false, Ordering::SeqCst);
+                continue;
+            }
+            self.sleeps.store(false, Ordering::SeqCst);
+            let until = *waiting.since.get_or_insert_with(Instant::now) + LONGEST_UNSYNCED;
+            if self.change.wait_until(&mut waiting, until).timed_out() {
+                break;
+            }
+        }
+        waiting.since = None;
+        waiting.hurries = false;
+        let whole = std::mem::take(&mut waiting.whole);
+        Some(Round::Sync(std::mem::take(&mut waiting.askers), whole))
+    }
+
+    /// The work of the thread. `ready` is called when clients can rely on the words.
+    pub(crate) fn run(&self, server: &ServerHandle, ready: impl FnOnce()) {
+        let owner = self.own(&server.log);
+        ready();
+        let mut has_removed = false;
+        while let Some(round) = self.next(has_removed) {
+            match round {
+                Round::Sync(askers, whole) => {
+                    let status = self.sync(server, whole);
+                    for Asker { shard, key, seq } in askers {
+                        if let Some(inbox) = server.inbox(shard) {
+                            inbox.push(Arrival::Synced { key, seq, status });
+                        }
+                    }
+                    has_removed = status == 0;
+                }
+                Round::Unlink => has_removed = server.unlink_removed(),
+            }
+        }
+        drop(owner);
+    }
+
+    /// A sync point: 0, or what a client is told.
+    fn sync(&self, server: &ServerHandle, whole: bool) -> i32 {
+        let outcome = match whole {
+            true => server.sync_contents().and_then(|()| server.sync_point()),
+            false => server.sync_point(),
+        };
+        match outcome {
+            Ok(()) => 0,
+            Err(e) => {
+                server
+                    .log
+                    .limited(Cause::Fault, format_args!("names are not durable: {e}"));
+                if e.is_no_space() { libc::ENOSPC } else { libc::EIO }
+            }
+        }
+    }
+
+    /// Without an owner the words say nothing, and clients ask each time.
+    fn own(&self, log: &Log) -> Option<forebay_sys::DurabilityOwner> {
+        let owner = self.words.own();
+        if let Err(e) = &owner {
+            log.limited(
+                Cause::Limit,
+                format_args!("clients have to ask the bridge at each fsync: {e}"),
+            );
+        }
+        owner.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asker(seq: u32) -> Asker {
+        Asker {
+            shard: 0,
+            key: 7,
+            seq,
+        }
+    }
+
+    #[test]
+    fn all_who_wait_are_taken_at_once_and_one_who_wants_the_data_is_enough() {
+        let durability = Durability::new(Storage::Ordered).unwrap();
+        durability.ask(asker(1), false);
+        durability.ask(asker(2), true);
+        durability.ask(asker(3), false);
+        let all = vec![asker(1), asker(2), asker(3)];
+        assert_eq!(durability.next(true), Some(Round::Sync(all, true)));
+        durability.ask(asker(4), false);
+        let last = Round::Sync(vec![asker(4)], false);
+        assert_eq!(durability.next(false), Some(last));
+    }
+
+    #[test]
+    fn who_waits_when_the_end_comes_is_still_taken() {
+        let durability = Durability::new(Storage::Ordered).unwrap();
+        durability.ask(asker(1), false);
+        durability.end();
+        let last = Round::Sync(vec![asker(1)], false);
+        assert_eq!(durability.next(false), Some(last));
+        assert_eq!(durability.next(false), None);
+    }
+
+    #[test]
+    fn a_commit_that_nobody_asks_for_is_synced_after_a_while() {
+        let durability = Durability::new(Storage::Ordered).unwrap();
+        durability.reached(durability.last_commit());
+        durability.committed();
+        assert_eq!(durability.next(true), Some(Round::Unlink));
+        assert_eq!(durability.next(false), Some(Round::Sync(vec![], false)));
+    }
+
+    #[test]
+    fn what_ends_with_the_power_is_as_durable_as_it_can_be() {
+        let durability = Durability::new(Storage::Volatile).unwrap();
+        durability.committed();
+        assert!(durability.is_durable(durability.last_commit()));
+    }
+}
