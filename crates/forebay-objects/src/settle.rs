@@ -123,7 +123,12 @@ impl Objects {
     pub fn sync_all(&self) -> Sys<()> {
         match self.storage() {
             Storage::Volatile => Ok(()),
-            _ => sys::syncfs(self.instance.as_fd()),
+            Storage::Ordered | Storage::Unordered => {
+                // The descriptor at hand leads to names alone.
+                let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+                let dir = sys::open(self.instance.as_fd(), b".", flags, 0)?;
+                sys::syncfs(dir.as_fd())
+            }
         }
     }
 

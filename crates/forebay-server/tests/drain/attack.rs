@@ -234,6 +234,10 @@ impl Door for Careless<'_> {
         self.0.passing()
     }
 
+    fn settle(&self) -> Result<(), Halt> {
+        self.0.settle()
+    }
+
     fn follow(&self, effects: &[Effect]) {
         self.0.follow(effects);
     }
