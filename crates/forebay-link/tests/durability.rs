@@ -19,16 +19,20 @@ fn sync(link: &Link, config: &Config) -> Result<(), Fail> {
 
 /// Grants a page of which everything is durable. It dies with the value.
 fn grant(peer: &Peer) -> (DurabilityWords, DurabilityOwner) {
-    let asked = peer.asked();
-    assert_eq!(asked.op, Op::Words);
     let (words, memory) = DurabilityWords::new().unwrap();
     let owner = words.own().unwrap();
+    grant_memory(peer, &memory);
+    (words, owner)
+}
+
+fn grant_memory(peer: &Peer, memory: &impl AsRawFd) {
+    let asked = peer.asked();
+    assert_eq!(asked.op, Op::Words);
     let grant = Reply {
         kind: ReplyKind::Grant,
         ..Reply::status(asked.seq, 0)
     };
     peer.send_with(&encoded(&grant), Some(memory.as_raw_fd()));
-    (words, owner)
 }
 
 fn done(peer: &Peer) {
@@ -98,19 +102,16 @@ fn without_a_page_names_stay_unknown() {
         let peer = place.accept();
         let asked = peer.asked();
         peer.refuse(&asked, libc::ENOSYS);
-        // A grant of something else.
-        let asked = peer.asked();
-        let grant = Reply {
-            kind: ReplyKind::Grant,
-            ..Reply::status(asked.seq, 0)
-        };
-        let directory = std::fs::File::open("/").unwrap();
-        peer.send_with(&encoded(&grant), Some(directory.as_raw_fd()));
+        // Something else, which can't be mapped.
+        grant_memory(&peer, &std::fs::File::open("/").unwrap());
+        // A page that nobody owns.
+        grant_memory(&peer, &DurabilityWords::new().unwrap().1);
         done(&peer);
     });
     let link = link();
-    assert_eq!(link.learn_names(config), Names::Unknown);
-    assert_eq!(link.learn_names(config), Names::Unknown);
+    for _ in 0..3 {
+        assert_eq!(link.learn_names(config), Names::Unknown);
+    }
     sync(link, config).unwrap();
     bridge.join().unwrap();
 }
