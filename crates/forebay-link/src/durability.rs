@@ -33,7 +33,7 @@ impl Durability {
         }
     }
 
-    /// Maps `memory`. If that fails, the old mapping stays, and says nothing.
+    /// Maps `memory`. If that fails, or the memory says nothing, the old mapping stays.
     pub fn map(&self, memory: &OwnFd) {
         let before = self.page();
         let (prot, flags) = (libc::PROT_READ, libc::MAP_SHARED);
@@ -43,11 +43,16 @@ impl Durability {
             return;
         };
         let fresh = at as *mut DurabilityPage;
-        let published = self
-            .0
-            .compare_exchange(before, fresh, Ordering::AcqRel, Ordering::Acquire);
-        if published.is_err() {
-            // SAFETY: another thread was first, so nobody knows this mapping.
+        // SAFETY: mapped just now, and the bridge grants no shorter memory.
+        let speaks = unsafe { &*fresh }.names() != Names::Unknown;
+        let publish = || {
+            self.0
+                .compare_exchange(before, fresh, Ordering::AcqRel, Ordering::Acquire)
+                .is_ok()
+        };
+        // Another thread may have been first.
+        if !speaks || !publish() {
+            // SAFETY: nobody else knows this mapping.
             unsafe { kernel::unmap(fresh.cast(), WORDS_BYTES) };
         }
     }

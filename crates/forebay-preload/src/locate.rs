@@ -274,7 +274,7 @@ pub fn is_in_buffer(fd: c_int) -> bool {
     match kernel_path(fd, &mut scratch) {
         _ if fd < 0 => false,
         Ok(len) => !matches!(spot(config, scratch.filled(len)), Spot::Far | Spot::Above),
-        Err(_) => LINK.is_attached(),
+        Err(_) => LINK.is_attached() && kernel::fcntl(fd, libc::F_GETFD, 0).is_ok(),
     }
 }
 

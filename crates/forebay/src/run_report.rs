@@ -71,7 +71,7 @@ impl BridgeCounters {
         let mut ops = status.operations;
         // Requests of the command itself, and those by which the library sets up a connection, are no work of the
         // program.
-        ops.retain(|name, _| !matches!(name.as_str(), "admin" | "hello" | "lane"));
+        ops.retain(|name, _| !matches!(name.as_str(), "admin" | "hello" | "lane" | "words"));
         Ok(BridgeCounters {
             ops,
             staged_files: status.staged_files,

@@ -50,6 +50,11 @@ fn signal_handlers_use_files_in_the_middle_of_a_call_and_may_never_return() {
 }
 
 #[test]
+fn files_are_made_durable_in_handlers_children_and_threads_that_are_cancelled() {
+    holds(common::case!(), "durability");
+}
+
+#[test]
 fn memory_shared_with_the_bridge_is_nobody_elses_and_goes_with_its_socket() {
     holds(common::case!(), "lanes");
 }

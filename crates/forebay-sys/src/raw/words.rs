@@ -2,11 +2,11 @@
 
 use super::check;
 use super::memory::Mapping;
-use crate::Sys;
+use crate::{Errno, Sys};
 use forebay_wire::{DurabilityPage, WORDS_BYTES};
 use rustix::fs::{
-    FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create,
-    open,
+    FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fchmod, fcntl_add_seals,
+    memfd_create, open,
 };
 use rustix::mm::MapFlags;
 use rustix::thread::gettid;
@@ -20,22 +20,25 @@ use std::sync::atomic::Ordering;
 pub struct DurabilityWords(Arc<Mapping>);
 
 impl DurabilityWords {
-    /// A new page that nobody owns, and its descriptor for clients. The memory can neither shrink nor grow, and nobody
-    /// else can ever write it.
+    /// A new page that nobody owns, and its descriptor for clients. The memory can neither shrink nor grow, and no other
+    /// user can ever write it.
     ///
     /// # Errors
-    /// No memory, or no descriptor; EINVAL if the kernel can't keep others from writing (before Linux 5.1).
+    /// No memory, or no descriptor.
     pub fn new() -> Sys<(Self, OwnedFd)> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let memory = memfd_create("forebay-words", flags)?;
         fallocate(&memory, FallocateFlags::empty(), 0, WORDS_BYTES as u64)?;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         let mapping = Mapping::new(memory.as_fd(), WORDS_BYTES, flags)?;
-        // The mapping of this process stays writable.
-        fcntl_add_seals(
-            &memory,
-            SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL,
-        )?;
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        // The mapping of this process stays writable. Kernels before 5.1 lack this seal, and then the mode of the
+        // memory alone keeps others from writing.
+        match fcntl_add_seals(&memory, seals | SealFlags::FUTURE_WRITE) {
+            Err(Errno::INVAL) => fcntl_add_seals(&memory, seals)?,
+            sealed => sealed?,
+        }
+        fchmod(&memory, Mode::RUSR)?;
         let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
         let for_clients = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         Ok((DurabilityWords(Arc::new(mapping)), for_clients))
@@ -187,8 +190,9 @@ mod tests {
         let seals = fcntl_get_seals(&memory).unwrap();
         assert!(seals.contains(SealFlags::FUTURE_WRITE | SealFlags::SEAL));
         let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
-        let again = open(path, OFlags::RDWR, Mode::empty()).unwrap();
-        for fd in [&memory, &again] {
+        // Only the superuser gets so far.
+        let again = open(path, OFlags::RDWR, Mode::empty()).ok();
+        for fd in [Some(memory), again].iter().flatten() {
             assert!(pwrite(fd, &[1], 0).is_err());
             assert!(ftruncate(fd, 0).is_err());
             let access = ProtFlags::READ | ProtFlags::WRITE;

@@ -5,6 +5,7 @@ mod common;
 
 mod bridges;
 mod drain;
+mod durability;
 mod formats;
 mod one_file;
 mod run;

@@ -2,6 +2,7 @@
 
 use crate::job::{Job, only, write};
 use crate::stage::{Stage, finish};
+use darshan_log::Posix;
 use serde_json::Value;
 use std::fs;
 
@@ -27,6 +28,32 @@ fn a_run_leaves_a_log_with_the_paths_of_the_program_and_the_report_names_it() {
     let report: Value = serde_json::from_str(&text).unwrap();
     let log = report["log"]["path"].as_str().unwrap();
     assert_eq!(log, stage.path("job.darshan").to_str().unwrap());
+}
+
+#[test]
+fn a_run_counts_each_fsync_of_the_program_once_and_asks_the_bridge_for_it() {
+    let stage = Stage::new();
+    let script = "exec /usr/bin/python3 -S -c \"
+import os
+fd = os.open('pfs/f', os.O_CREAT | os.O_RDWR)
+for n in range(5):
+    os.close(os.open('pfs/other%d' % n, os.O_CREAT | os.O_WRONLY))
+    os.fsync(fd)
+    os.fdatasync(fd)
+\"";
+    let options = ["--log", "job.darshan", "--report", "report.json"];
+    stage.script(&options, script).ends_with(0);
+    let job = Job::of(&stage);
+    let path = stage.path("pfs/f");
+    let mut records = job.log.records::<Posix>().map(Result::unwrap);
+    let of_file = records.find(|r| job.log.names.get(r.id).as_deref() == path.to_str());
+    let view = of_file.as_ref().expect("a record").view();
+    assert_eq!(view.counter("POSIX_FSYNCS"), Some(5));
+    assert_eq!(view.counter("POSIX_FDSYNCS"), Some(5));
+    let text = fs::read_to_string(stage.path("report.json")).unwrap();
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let asked = &report["operations"]["sync"];
+    assert_eq!(asked, 5, "{text}");
 }
 
 #[test]

@@ -1,0 +1,236 @@
+//! Names become durable when a client asks for it, and a page says whether they are.
+
+mod common;
+
+use common::process::{self, Process};
+use common::{Place, read, write};
+use forebay_admin::drain::DrainRequest;
+use forebay_client::{Client, Control};
+use forebay_server::{Server, status};
+use forebay_wire::{Op, ReplyKind, Request, WORDS_BYTES};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Barrier;
+use std::time::Duration;
+
+/// What the page holds, in the order of `forebay_wire::DurabilityPage`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Said {
+    committed: u64,
+    durable: u64,
+    owner: u32,
+}
+
+impl Said {
+    fn names_are_durable(self) -> bool {
+        assert!(self.durable <= self.committed, "{self:?}");
+        self.durable == self.committed
+    }
+
+    /// As the kernel sees it: a thread, and that it has not died.
+    fn lives(self) -> bool {
+        self.owner & 0x4000_0000 == 0 && self.owner & 0x3fff_ffff != 0
+    }
+}
+
+/// The memory that clients map.
+struct Page(File);
+
+impl Page {
+    fn of(client: &mut Client) -> Self {
+        let answer = client.ask(Request::new(Op::Words)).unwrap();
+        assert_eq!(answer.kind, ReplyKind::Grant);
+        let page = Page(answer.fd.unwrap().into());
+        assert_eq!(page.0.metadata().unwrap().len(), WORDS_BYTES as u64);
+        page
+    }
+
+    fn said(&self) -> Said {
+        let mut bytes = [0; 20];
+        self.0.read_exact_at(&mut bytes, 0).unwrap();
+        let word = |at| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
+        Said {
+            committed: word(0),
+            durable: word(8),
+            owner: u32::from_ne_bytes(bytes[16..].try_into().unwrap()),
+        }
+    }
+}
+
+fn asked(server: &Server, op: &str) -> u64 {
+    let status = status::take(server.handle()).unwrap();
+    let found = status.operations.iter().find(|(name, _)| **name == *op);
+    found.map_or(0, |(_, count)| *count)
+}
+
+/// What is done, and how.
+type Change<'a> = (&'a str, &'a dyn Fn(&mut Client));
+
+#[test]
+fn what_changes_names_is_not_durable_until_a_client_asks() {
+    let place = Place::new();
+    std::fs::write(place.root().join("old"), "on the PFS").unwrap();
+    let server = place.start();
+    let mut client = place.client();
+    let page = Page::of(&mut client);
+    assert!(page.said().lives());
+    // What the bridge before this one has left may not be durable.
+    assert!(!page.said().names_are_durable());
+    let changes: [Change; 9] = [
+        ("a create", &|c| write(c, "file", b"x")),
+        ("a directory", &|c| c.mkdir("dir", 0o755).unwrap()),
+        ("a rename", &|c| c.rename("file", "dir/file").unwrap()),
+        ("a link", &|c| c.link("dir/file", "link").unwrap()),
+        ("a symbolic link", &|c| c.symlink("text", "sym").unwrap()),
+        ("an unlink", &|c| c.unlink("dir/file").unwrap()),
+        ("a rename on the PFS", &|c| c.rename("old", "new").unwrap()),
+        ("a removal on the PFS", &|c| c.unlink("new").unwrap()),
+        ("a removed directory", &|c| c.rmdir("dir").unwrap()),
+    ];
+    for (what, change) in changes {
+        client.sync(false).unwrap();
+        assert!(page.said().names_are_durable(), "before {what}");
+        change(&mut client);
+        assert!(!page.said().names_are_durable(), "after {what}");
+    }
+    client.sync(true).unwrap();
+    assert!(page.said().names_are_durable());
+    assert_eq!(asked(&server, "sync"), 10);
+    assert_eq!(asked(&server, "words"), 1);
+    server.stop().unwrap();
+}
+
+#[test]
+fn looks_and_writes_leave_names_durable() {
+    let place = Place::new();
+    let server = place.start();
+    let mut client = place.client();
+    let page = Page::of(&mut client);
+    write(&mut client, "file", b"one");
+    client.sync(false).unwrap();
+    let before = page.said();
+    let file = File::from(client.open("file", libc::O_WRONLY, 0).unwrap());
+    file.write_all_at(b"two", 0).unwrap();
+    assert_eq!(read(&mut client, "file"), b"two");
+    client.stat("file").unwrap();
+    client.list("").unwrap();
+    assert!(client.unlink("missing").is_err());
+    assert_eq!(page.said(), before);
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_drain_changes_names_too() {
+    let place = Place::new();
+    let server = place.start();
+    let mut client = place.client();
+    let page = Page::of(&mut client);
+    write(&mut client, "file", b"x");
+    client.sync(false).unwrap();
+    let mut control = Control::connect(&place.socket()).unwrap();
+    control.drain(DrainRequest::default()).unwrap();
+    assert!(control.follow_drain().unwrap().all(|state| state.is_ok()));
+    assert!(!page.said().names_are_durable());
+    server.stop().unwrap();
+}
+
+#[test]
+fn hundreds_who_wait_at_once_are_all_answered() {
+    const CLIENTS: usize = 8;
+    const ROUNDS: usize = 50;
+    let place = Place::new();
+    let server = place.start();
+    let page = Page::of(&mut place.client());
+    let start = Barrier::new(CLIENTS);
+    std::thread::scope(|scope| {
+        for number in 0..CLIENTS {
+            let (place, page, start) = (&place, &page, &start);
+            scope.spawn(move || {
+                let mut client = place.client();
+                start.wait();
+                for round in 0..ROUNDS {
+                    write(&mut client, &format!("{number}-{round}"), b"");
+                    let mine = page.said().committed;
+                    client.sync(round % 7 == 0).unwrap();
+                    assert!(page.said().durable >= mine);
+                }
+            });
+        }
+    });
+    assert!(page.said().names_are_durable());
+    server.stop().unwrap();
+}
+
+#[test]
+fn who_hangs_up_while_it_waits_harms_nobody_and_an_end_meanwhile_waits_for_all() {
+    let place = Place::new();
+    let server = place.start();
+    for _ in 0..100 {
+        let mut client = place.client();
+        let _dropped = client.begin(Request::new(Op::Sync)).unwrap();
+    }
+    let mut client = place.client();
+    let waiting: Vec<_> = (0..20)
+        .map(|_| client.begin(Request::new(Op::Sync)).unwrap())
+        .collect();
+    for one in waiting {
+        client.finish(one).unwrap();
+    }
+    let last = client.begin(Request::new(Op::Sync)).unwrap();
+    server.stop().unwrap();
+    // The bridge answers what has arrived, or hangs up on what has not.
+    client.set_patience(Duration::ZERO);
+    let _ = client.finish(last);
+}
+
+#[test]
+fn a_flag_that_nobody_knows_is_refused() {
+    let place = Place::new();
+    let server = place.start();
+    let mut client = place.client();
+    let request = Request {
+        arg0: 2,
+        ..Request::new(Op::Sync)
+    };
+    assert_eq!(client.ask(request).unwrap_err().errno(), Some(libc::EINVAL));
+    client.sync(false).unwrap();
+    server.stop().unwrap();
+}
+
+#[test]
+fn the_page_of_a_bridge_that_has_ended_says_nothing() {
+    let place = Place::new();
+    let server = place.start();
+    let mut client = place.client();
+    let page = Page::of(&mut client);
+    client.sync(false).unwrap();
+    assert!(page.said().lives() && page.said().names_are_durable());
+    server.stop().unwrap();
+    assert!(!page.said().lives());
+}
+
+#[test]
+fn the_page_of_a_bridge_that_was_killed_says_nothing_before_the_next_one_serves() {
+    let place = Place::new();
+    let mut old: Option<Page> = None;
+    for _ in 0..5 {
+        let bridge = Process::start(&place);
+        if let Some(page) = &old {
+            assert!(!page.said().lives(), "{:?}", page.said());
+        }
+        let mut client = place.client();
+        write(&mut client, "file", b"x");
+        let page = Page::of(&mut client);
+        client.sync(false).unwrap();
+        assert!(page.said().lives() && page.said().names_are_durable());
+        bridge.kill();
+        assert!(!page.said().lives(), "{:?}", page.said());
+        old = Some(page);
+    }
+}
+
+#[test]
+#[ignore = "the bridge of the other tests"]
+fn bridge_process() {
+    process::serve();
+}
