@@ -1,6 +1,6 @@
 //! What happens to objects at sync points: what the names rely on gets durable before, and removed files go after.
 
-use super::{Objects, Slot};
+use super::{Name, Objects, Shape, Slot, shape};
 use forebay_core::record::ObjectName;
 use forebay_core::storage::Storage;
 use forebay_sys::{self as sys, Errno, Sys};
@@ -22,6 +22,8 @@ pub enum Retired {
     Kept,
     /// It is unlinked after the next sync point; see [`Objects::removed_so_far`].
     Waits,
+    /// As [`Retired::Waits`], but somebody has it open and would see that it is still there.
+    InUse,
 }
 
 /// What waits for a sync point.
@@ -67,6 +69,46 @@ impl Objects {
     /// What the storage makes of a power loss.
     pub fn storage(&self) -> Storage {
         self.unsettled.storage
+    }
+
+    /// Takes a removed object out of use that the last sync point knows.
+    pub(super) fn retire_known(&self, object: ObjectName) -> Sys<Retired> {
+        if shape(object) != Shape::Dir && self.attr(object).is_ok_and(|attr| attr.nlink > 1) {
+            // Programs see the count of links. A recovery finds the file by its other names.
+            return self.remove(object).map(|()| Retired::Gone);
+        }
+        self.retire_later(object);
+        match shape(object) == Shape::File && self.is_open_elsewhere(object) {
+            true => Ok(Retired::InUse),
+            false => Ok(Retired::Waits),
+        }
+    }
+
+    fn is_open_elsewhere(&self, object: ObjectName) -> bool {
+        match self.open_object(object, libc::O_RDONLY | libc::O_NONBLOCK) {
+            Ok(fd) => !sys::is_opened_once(fd.as_fd()),
+            Err(Errno::NOENT) => false,
+            // Nobody can tell.
+            Err(_) => true,
+        }
+    }
+
+    /// Gives a file a name again that it had: `other` is one that it has.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn link_again(&self, other: ObjectName, object: ObjectName) -> Sys<()> {
+        let folder = self.folder(object, false)?;
+        let dir = folder.as_fd();
+        if shape(object) == Shape::Node {
+            sys::link(dir, &Name::new(other, true), dir, &Name::new(object, true))?;
+        }
+        sys::link(
+            dir,
+            &Name::new(other, false),
+            dir,
+            &Name::new(object, false),
+        )
     }
 
     /// A removed object is to be unlinked after the next sync point.

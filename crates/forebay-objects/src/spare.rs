@@ -206,8 +206,7 @@ impl Objects {
     /// Those of the file system.
     pub fn retire(&self, object: ObjectName) -> Sys<Retired> {
         if self.unsettled.knows(object.oid.seq()) {
-            self.retire_later(object);
-            return Ok(Retired::Waits);
+            return self.retire_known(object);
         }
         if self.may_be_reused(object) && self.keep(object) {
             return Ok(Retired::Kept);

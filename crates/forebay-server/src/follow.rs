@@ -18,7 +18,9 @@ pub(crate) fn follow_up(server: &ServerHandle, effects: &[Effect]) {
             Effect::Remove(object) => match server.objects.retire(*object) {
                 Ok(Retired::Gone) => server.namespace.object_gone(*object),
                 Ok(Retired::Kept) => {}
-                Ok(Retired::Waits) => make_room(server),
+                Ok(Retired::Waits) if !server.objects.is_short_of_space() => {}
+                // Whoever removes files of a full disk may write in the next moment.
+                Ok(Retired::Waits | Retired::InUse) => unlink_now(server),
                 // The mark stays, and the next start tries again.
                 Err(e) => server.log.limited(
                     Cause::Io,
@@ -32,11 +34,8 @@ pub(crate) fn follow_up(server: &ServerHandle, effects: &[Effect]) {
     }
 }
 
-/// Removed files go at once from a full disk: whoever removes them may write in the next moment.
-fn make_room(server: &ServerHandle) {
-    if !server.objects.is_short_of_space() {
-        return;
-    }
+/// Unlinks what waits for a sync point, which it has to reach for that.
+fn unlink_now(server: &ServerHandle) {
     match server.sync_point() {
         Ok(()) => while server.unlink_removed() {},
         Err(e) => server.log.limited(Cause::Fault, format_args!("{e}")),

@@ -11,7 +11,7 @@ use crate::follow;
 use crate::log::Cause;
 use forebay_core::facts::{Label, LabelParent};
 use forebay_core::path::TreePath;
-use forebay_core::record::ObjectName;
+use forebay_core::record::{ObjectName, PathRecord};
 use forebay_core::repair::{Fate, Stray};
 use forebay_core::table::{Change, Order, TableError, Tables, WriteTables};
 use forebay_objects::folder_of;
@@ -20,6 +20,8 @@ use forebay_tables::Loss;
 
 const EPOCH: &[u8] = b"server/epoch";
 const CLEAN: &[u8] = b"server/clean";
+/// Records that are read at a time.
+const PAGE: usize = 1024;
 const WATERMARK: &[u8] = b"server/watermark";
 
 /// What the tables say about the life before this one.
@@ -95,7 +97,11 @@ pub fn end(server: &ServerHandle) -> Result<(), TableError> {
     changes.push(watermark(server.objects.settled()));
     changes.push(meta(CLEAN, Some(Vec::new())));
     server.namespace.note(&changes)?;
-    let is_empty = server.namespace.tables().page(None, Order::ParentsFirst, 1)?.is_empty();
+    let is_empty = server
+        .namespace
+        .tables()
+        .page(None, Order::ParentsFirst, 1)?
+        .is_empty();
     match is_empty {
         true => {}
         // What stays in the buffer is durable with its contents.
@@ -159,6 +165,7 @@ pub fn recover(server: &ServerHandle, past: Past) -> Result<Recovered, TableErro
         done.relabeled += 1;
     }
     if past.loss.is_some() {
+        link_what_is_ahead(server, &suspects)?;
         relabel_what_is_ahead(server, &suspects, &mut done)?;
     }
     server.namespace.note(&[Loss::dealt_with()])?;
@@ -234,6 +241,32 @@ fn told_path(server: &ServerHandle, label: &Label) -> Result<TreePath, TableErro
     Ok(dir.unwrap_or_else(TreePath::root).join(&label.name))
 }
 
+/// Gives files the names again that were removed after the last sync point while they had others.
+fn link_what_is_ahead(server: &ServerHandle, on_disk: &[ObjectName]) -> Result<(), TableError> {
+    let tables = server.namespace.tables();
+    let mut after = None;
+    loop {
+        let page = tables.page(after.as_ref(), Order::ParentsFirst, PAGE)?;
+        let Some((last, _)) = page.last() else {
+            return Ok(());
+        };
+        after = Some(last.clone());
+        for (path, PathRecord { object, .. }) in &page {
+            if on_disk.binary_search(object).is_ok() {
+                continue;
+            }
+            let mut others = on_disk.iter().filter(|other| other.oid == object.oid);
+            if others.any(|other| server.objects.link_again(*other, *object).is_ok()) {
+                follow::relabel(server, *object);
+            } else {
+                server.log.line(format_args!(
+                    "{path}: its backing object {object} is not there; forebay fsck tells more"
+                ));
+            }
+        }
+    }
+}
+
 /// Labels anew what was renamed after the last sync point.
 fn relabel_what_is_ahead(
     server: &ServerHandle,
@@ -249,8 +282,9 @@ fn relabel_what_is_ahead(
             continue;
         };
         let is_right = match server.objects.read_label(*object) {
-            Ok(Some(label)) => server
-                .with_look(|facts| follow::is_right(server, facts, &path, &record, &label)),
+            Ok(Some(label)) => {
+                server.with_look(|facts| follow::is_right(server, facts, &path, &record, &label))
+            }
             _ => false,
         };
         if !is_right {

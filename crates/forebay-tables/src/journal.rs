@@ -212,7 +212,11 @@ impl Journal {
                 [first, Found::Nothing]
             }
         };
-        let last = if journal.lap == lap { &found[0] } else { &found[1] };
+        let last = if journal.lap == lap {
+            &found[0]
+        } else {
+            &found[1]
+        };
         match last {
             Found::Whole(_) => journal.count()?,
             Found::Torn(_) => {
@@ -291,7 +295,8 @@ impl Journal {
         let (header, payload) = self.entry.split_at_mut(HEADER_BYTES);
         header[..4].copy_from_slice(&(payload.len() as u32).to_le_bytes());
         header[4..8].copy_from_slice(&MARK);
-        header[8..].copy_from_slice(&xxh3_64_with_seed(payload, seed(self.lap, MARK[3])).to_le_bytes());
+        header[8..]
+            .copy_from_slice(&xxh3_64_with_seed(payload, seed(self.lap, MARK[3])).to_le_bytes());
         self.files[self.lap as usize % 2]
             .write(&self.entry, self.at)
             .map_err(failed)?;
@@ -412,16 +417,10 @@ mod tests {
         damage(&folder, "journal.0", TOP_BYTES as u64 + 24, &[0; 100]);
         let (again, found) = open_in(&folder, 0, LIFE);
         journal = again;
-        assert_eq!(
-            found,
-            [Found::Torn(vec![b"one".to_vec()]), Found::Nothing]
-        );
+        assert_eq!(found, [Found::Torn(vec![b"one".to_vec()]), Found::Nothing]);
         write(&mut journal, b"new");
         let (_, found) = open_in(&folder, 0, LIFE);
-        assert_eq!(
-            found,
-            [whole(&[b"one", b"loss", b"new"]), Found::Nothing]
-        );
+        assert_eq!(found, [whole(&[b"one", b"loss", b"new"]), Found::Nothing]);
     }
 
     #[test]

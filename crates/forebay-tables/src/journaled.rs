@@ -162,7 +162,11 @@ impl<T: Base> Journaled<T> {
         let (journal, found) = Journal::open(dir, lap, life, is_new, |found, out| {
             encode_batch(&[loss_of(found).noted()], out);
         })?;
-        let last = if journal.lap() == lap { &found[0] } else { &found[1] };
+        let last = if journal.lap() == lap {
+            &found[0]
+        } else {
+            &found[1]
+        };
         let loss = match last {
             Found::Whole(_) => None,
             Found::Nothing if is_new => None,

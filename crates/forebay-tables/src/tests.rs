@@ -440,7 +440,8 @@ fn damage_to_the_journal_takes_a_suffix_and_is_said_until_it_is_dealt_with() {
             let journaled = Journaled::new(disk.clone(), &dir, LIFE).unwrap();
             let names = names(&journaled);
             assert!(names < 10, "{at}");
-            let is_suffix = (0..10).all(|n| journaled.get(&name(n)).unwrap().is_some() == (n < names as u64));
+            let is_suffix =
+                (0..10).all(|n| journaled.get(&name(n)).unwrap().is_some() == (n < names as u64));
             assert!(is_suffix, "{at}");
             assert_eq!(journaled.loss(), Ok(Some(Loss::Torn)), "{at}");
         }
@@ -476,7 +477,8 @@ fn after_a_power_loss_the_tables_are_those_of_the_last_sync_point() {
                 journaled.apply(&batch).unwrap();
                 model.apply(&batch).unwrap();
                 if random.below(4) == 0 {
-                    disk.trouble.store(random.below(2) as u32, Ordering::Relaxed);
+                    disk.trouble
+                        .store(random.below(2) as u32, Ordering::Relaxed);
                     if journaled.sync().is_ok() {
                         synced = model.clone();
                     }

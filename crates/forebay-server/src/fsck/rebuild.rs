@@ -16,11 +16,7 @@ use std::path::Path;
 const RECORDS_PER_BATCH: usize = 4096;
 
 /// Makes the tables anew. The old ones, if there are any, are kept beside.
-pub(super) fn rebuild(
-    instance: &Path,
-    life: Life,
-    report: &mut FsckReport,
-) -> Result<(), Error> {
+pub(super) fn rebuild(instance: &Path, life: Life, report: &mut FsckReport) -> Result<(), Error> {
     let meta = instance.join("meta");
     if meta.exists() {
         let aside = (0..)

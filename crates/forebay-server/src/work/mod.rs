@@ -196,10 +196,7 @@ impl Work {
             .find(|(object, _)| names(&batch, *object));
         let may_happen =
             || copy.is_none_or(|(_, of)| !server.in_place.was_granted_since(of.inode, of.since));
-        match server
-            .namespace
-            .commit(turn, token, &batch, may_happen)
-        {
+        match server.namespace.commit(turn, token, &batch, may_happen) {
             Ok(false) => {
                 let held = copy.map(|(_, of)| of.lower.clone());
                 self.pending
