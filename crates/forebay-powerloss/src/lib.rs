@@ -10,7 +10,10 @@
 //! ends.
 #![forbid(unsafe_code)]
 
+pub mod case;
 pub mod disk;
+pub mod durable;
+pub mod foreign;
 pub mod hunt;
 pub mod image;
 pub mod judge;
@@ -18,9 +21,13 @@ pub mod log;
 pub mod model;
 pub mod oracle;
 pub mod pick;
+pub mod preset;
+pub mod programs;
+pub mod rebuilt;
 pub mod recorder;
 pub mod rig;
 pub mod sequences;
+pub mod storage;
 pub mod tree;
 pub mod verdict;
 pub mod workload;

@@ -8,13 +8,17 @@ use std::sync::LazyLock;
 const FILE_BYTES: usize = 9000;
 
 fn put(path: &str, at: usize, bytes: usize, tag: u32, how: How) -> Op {
+    synced(path, at, bytes, tag, how, Sync::None)
+}
+
+fn synced(path: &str, at: usize, bytes: usize, tag: u32, how: How, sync: Sync) -> Op {
     Op::Put {
         path: path.into(),
         at,
         bytes,
         tag,
         how,
-        sync: Sync::None,
+        sync,
     }
 }
 
@@ -50,6 +54,9 @@ fn operations(tag: u32) -> Vec<Op> {
         put("foo", 4096, 4096, tag, How::Direct),
         put("A/foo", 100, 5000, tag, How::Mmap),
         put("A/bar", 0, 100, tag, How::Write),
+        synced("foo", FILE_BYTES - 1000, 5000, tag, How::Write, Sync::Osync),
+        synced("A/bar", 0, 5000, tag, How::Write, Sync::Osync),
+        synced("foo", 100, 5000, tag, How::Mmap, Sync::Msync),
         Op::Unlink { path: path("foo") },
         Op::Unlink {
             path: path("A/foo"),
@@ -102,7 +109,13 @@ fn operations(tag: u32) -> Vec<Op> {
 
 /// Nothing, or one kind of sync of something that is there.
 fn syncs(state: &State) -> Vec<Option<Op>> {
-    let mut all = vec![None, Some(Op::Sync), Some(Op::Fsync { path: ".".into() })];
+    let here = || ".".into();
+    let mut all = vec![
+        None,
+        Some(Op::Sync),
+        Some(Op::Syncfs { path: here() }),
+        Some(Op::Fsync { path: here() }),
+    ];
     for path in ["foo", "bar", "A", "A/foo", "A/bar", "B"] {
         if let Some(node) = state.names.get(path) {
             all.push(Some(Op::Fsync { path: path.into() }));
@@ -186,7 +199,8 @@ fn inside(mut op: Op, dir: &str, tags: u32) -> Op {
         | Op::Rmdir { path }
         | Op::Removexattr { path }
         | Op::Fsync { path }
-        | Op::Fdatasync { path } => enter(path),
+        | Op::Fdatasync { path }
+        | Op::Syncfs { path } => enter(path),
         Op::Link { from, to } | Op::Rename { from, to } => {
             enter(from);
             enter(to);
