@@ -34,9 +34,9 @@ pub struct Plan {
     pub keep: PathBuf,
 }
 
-/// Recordings of one workload, and images of them.
+/// A row of the table: recordings of one workload, and images of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prey {
+pub struct Row {
     /// What runs.
     pub workload: Workload,
     /// A recording for each.
@@ -179,45 +179,45 @@ pub fn distinct(case: Case, log: &Log, picks: Vec<Pick>) -> Vec<Pick> {
     picks.into_iter().filter(is_new).collect()
 }
 
-/// Hunts, with several recordings at a time. `show` gets what was found of each prey when all of it is done.
+/// Hunts, with several recordings at a time. `show` gets what was found of each row when all of it is done.
 ///
 /// # Errors
 /// The machine or a workload failed.
 pub fn hunt(
-    prey: &[Prey],
+    rows: &[Row],
     plan: &Plan,
-    show: &(dyn Fn(&Prey, &Outcome) -> anyhow::Result<()> + std::marker::Sync),
+    show: &(dyn Fn(&Row, &Outcome) -> anyhow::Result<()> + std::marker::Sync),
 ) -> anyhow::Result<Outcome> {
-    let jobs: Vec<(usize, u64)> = prey
+    let jobs: Vec<(usize, u64)> = rows
         .iter()
         .enumerate()
-        .flat_map(|(index, prey)| prey.seeds.clone().map(move |seed| (index, seed)))
+        .flat_map(|(index, row)| row.seeds.clone().map(move |seed| (index, seed)))
         .collect();
     let at_once = plan.workers.min(jobs.len()).max(1);
     let judges = (plan.workers / at_once).max(1);
-    let open = prey
+    let open = rows
         .iter()
-        .map(|prey| (prey.seeds.end - prey.seeds.start, Outcome::default()));
+        .map(|row| (row.seeds.end - row.seeds.start, Outcome::default()));
     let open: Mutex<Vec<_>> = Mutex::new(open.collect());
     let queue = Mutex::new(jobs.into_iter());
     let all = Mutex::new(Outcome::default());
     let work = || -> anyhow::Result<()> {
         while let Some((index, seed)) = next_of(&queue) {
-            let prey = &prey[index];
+            let row = &rows[index];
             // The others go on.
-            let outcome = one(prey, seed, plan, judges).unwrap_or_else(|e| Outcome {
-                failures: vec![format!("{}, seed {seed}: {e:#}", prey.workload)],
+            let outcome = one(row, seed, plan, judges).unwrap_or_else(|e| Outcome {
+                failures: vec![format!("{}, seed {seed}: {e:#}", row.workload)],
                 ..Outcome::default()
             });
             let mut open = open.lock().map_err(|_| poisoned())?;
-            let (left, of_prey) = &mut open[index];
-            of_prey.add(outcome);
+            let (left, of_row) = &mut open[index];
+            of_row.add(outcome);
             *left -= 1;
             if *left == 0 {
-                show(prey, of_prey)?;
+                show(row, of_row)?;
                 all.lock()
                     .map_err(|_| poisoned())?
-                    .add(std::mem::take(of_prey));
+                    .add(std::mem::take(of_row));
             }
         }
         Ok(())
@@ -248,13 +248,13 @@ fn in_parallel(
     })
 }
 
-/// One recording of a prey, and its images.
-fn one(prey: &Prey, seed: u64, plan: &Plan, judges: usize) -> anyhow::Result<Outcome> {
+/// One recording of a row, and its images.
+fn one(row: &Row, seed: u64, plan: &Plan, judges: usize) -> anyhow::Result<Outcome> {
     let case = Case {
-        workload: prey.workload,
+        workload: row.workload,
         seed,
         interrupted: None,
-        recovery: prey.recovery,
+        recovery: row.recovery,
     };
     let begun = Instant::now();
     let path = record(case, None, plan)?;
@@ -268,8 +268,8 @@ fn one(prey: &Prey, seed: u64, plan: &Plan, judges: usize) -> anyhow::Result<Out
         recordings: 1,
         ..Outcome::default()
     };
-    let Some((recovery, firsts)) = prey.interrupt else {
-        let picks = distinct(case, &log, picks(&log, prey.images, seed));
+    let Some((recovery, firsts)) = row.interrupt else {
+        let picks = distinct(case, &log, picks(&log, row.images, seed));
         outcome.add(judge(case, &path, picks, plan, judges)?);
         std::fs::remove_file(path)?;
         return Ok(outcome);
@@ -285,7 +285,7 @@ fn one(prey: &Prey, seed: u64, plan: &Plan, judges: usize) -> anyhow::Result<Out
         let of_recovery = record(case, Some(&path), plan)?;
         outcome.recording += begun.elapsed();
         let log = read_log(&of_recovery, plan.lies, seed)?;
-        let count = prey.images.div_ceil(firsts);
+        let count = row.images.div_ceil(firsts);
         let picks = distinct(case, &log, picks(&log, count, first.seed ^ seed));
         outcome.add(judge(case, &of_recovery, picks, plan, judges)?);
         std::fs::remove_file(of_recovery)?;

@@ -4,7 +4,7 @@
 use anyhow::{Context, bail, ensure};
 use clap::{Args, Parser, Subcommand};
 use forebay_powerloss::case::{Case, Interrupted, Recovery};
-use forebay_powerloss::hunt::{self, Outcome, Plan, Prey, read_log};
+use forebay_powerloss::hunt::{self, Outcome, Plan, Row, read_log};
 use forebay_powerloss::judge::Judge;
 use forebay_powerloss::oracle::Fault;
 use forebay_powerloss::pick::Pick;
@@ -286,16 +286,16 @@ fn name(fault: &Fault) -> String {
         .unwrap_or_default()
 }
 
-fn prey_of(args: &HuntArgs) -> Vec<Prey> {
+fn rows_of(args: &HuntArgs) -> Vec<Row> {
     if let Some(preset) = args.preset {
-        return preset.prey();
+        return preset.rows();
     }
     let named = if args.workloads.is_empty() {
         Workload::all()
     } else {
         args.workloads.clone()
     };
-    let one = |workload| Prey {
+    let one = |workload| Row {
         workload,
         seeds: args.first..args.first + args.seeds,
         images: args.images,
@@ -306,16 +306,16 @@ fn prey_of(args: &HuntArgs) -> Vec<Prey> {
 }
 
 fn hunt_all(args: &HuntArgs, forebay: PathBuf) -> anyhow::Result<ExitCode> {
-    let mut prey = prey_of(args);
-    let is_needed = prey.iter().any(|prey| !prey.workload.is_native());
+    let mut rows = rows_of(args);
+    let is_needed = rows.iter().any(|row| !row.workload.is_native());
     ensure!(
         !is_needed || forebay.exists(),
         "{} is missing: `make build` makes it",
         forebay.display()
     );
-    prey.retain(|prey| match prey.workload.missing() {
+    rows.retain(|row| match row.workload.missing() {
         Some(reason) => {
-            eprintln!("skipped: {}: {reason}", prey.workload);
+            eprintln!("skipped: {}: {reason}", row.workload);
             false
         }
         None => true,
@@ -328,8 +328,8 @@ fn hunt_all(args: &HuntArgs, forebay: PathBuf) -> anyhow::Result<ExitCode> {
         keep: std::path::absolute(&args.keep)?,
     };
     let begun = Instant::now();
-    let all = hunt::hunt(&prey, &plan, &|prey, outcome| {
-        show(prey, outcome, args.lies, args.json)
+    let all = hunt::hunt(&rows, &plan, &|row, outcome| {
+        show(row, outcome, args.lies, args.json)
     })?;
     if !args.json {
         let minutes = begun.elapsed().as_secs_f64() / 60.0;
@@ -353,18 +353,18 @@ fn hunt_all(args: &HuntArgs, forebay: PathBuf) -> anyhow::Result<ExitCode> {
 }
 
 /// A workload, and what is special about its images.
-fn title(prey: &Prey) -> String {
-    let mut title = prey.workload.to_string();
-    if let Some((recovery, count)) = prey.interrupt {
+fn title(row: &Row) -> String {
+    let mut title = row.workload.to_string();
+    if let Some((recovery, count)) = row.interrupt {
         title += &format!(" interrupt {recovery} x {count}");
     }
-    if prey.recovery != Recovery::Drain {
-        title += &format!(" recovery {}", prey.recovery);
+    if row.recovery != Recovery::Drain {
+        title += &format!(" recovery {}", row.recovery);
     }
     title
 }
 
-fn show(prey: &Prey, all: &Outcome, lies: f64, json: bool) -> anyhow::Result<()> {
+fn show(row: &Row, all: &Outcome, lies: f64, json: bool) -> anyhow::Result<()> {
     if json {
         let faults: serde_json::Map<_, _> = all
             .faults
@@ -372,7 +372,7 @@ fn show(prey: &Prey, all: &Outcome, lies: f64, json: bool) -> anyhow::Result<()>
             .map(|(kind, found)| (name(kind), found.count.into()))
             .collect();
         let line = serde_json::json!({
-            "workload": title(prey), "recordings": all.recordings, "distinct": all.distinct, "bad": all.bad,
+            "workload": title(row), "recordings": all.recordings, "distinct": all.distinct, "bad": all.bad,
             "withheld": all.withheld, "unconfirmed": all.unconfirmed, "failures": all.failures, "faults": faults,
             "recording_seconds": all.recording.as_secs_f64(), "judging_seconds": all.judging.as_secs_f64(),
         });
@@ -382,7 +382,7 @@ fn show(prey: &Prey, all: &Outcome, lies: f64, json: bool) -> anyhow::Result<()>
     let judging = all.judging.as_secs_f64().max(1e-3);
     println!(
         "{:<34} {:>5} distinct {:>5} bad {:>4} withheld {:>3} unconfirmed; {:>3} recorded in {:>4.1} s, judged {:>5.0} a minute",
-        title(prey),
+        title(row),
         all.distinct,
         all.bad,
         all.withheld,

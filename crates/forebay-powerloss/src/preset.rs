@@ -1,7 +1,7 @@
 //! Lists of workloads: many that differ, and few images of each.
 
 use crate::case::Recovery;
-use crate::hunt::Prey;
+use crate::hunt::Row;
 use crate::workload::{Program, Situation, Workload};
 use std::str::FromStr;
 
@@ -79,8 +79,8 @@ const SITUATIONS: [Situation; 6] = [
 ];
 
 impl Preset {
-    /// What is hunted.
-    pub fn prey(self) -> Vec<Prey> {
+    /// Its rows.
+    pub fn rows(self) -> Vec<Row> {
         let shares: &[Share] = match self {
             Preset::Ci => &CI,
             Preset::Night => &NIGHT,
@@ -94,7 +94,7 @@ impl Preset {
                     situation,
                     program: share.program,
                 };
-                all.push(prey(workload, first, share.seeds, share.images));
+                all.push(row(workload, first, share.seeds, share.images));
             }
             first += 20;
         }
@@ -103,7 +103,7 @@ impl Preset {
     }
 
     /// What is not for every situation.
-    fn special(self, first: u64) -> Vec<Prey> {
+    fn special(self, first: u64) -> Vec<Row> {
         use Program::{Create, Generations, Mixed, Pgbench, Replace, SqliteDelete, Steady};
         use Situation::{Drain, Up, UpDrain, Used, Xfs};
         // Images of a short list are a fifth of those of a long one.
@@ -111,7 +111,7 @@ impl Preset {
         let count = |images: usize| if is_short { images / 5 } else { images };
         let one = |situation, program, images| {
             let workload = Workload { situation, program };
-            prey(workload, first, 1, count(images))
+            row(workload, first, 1, count(images))
         };
         let mut all = vec![
             one(Up, Steady, 150),
@@ -130,7 +130,7 @@ impl Preset {
             (Recovery::Start, Used, Replace),
             (Recovery::Rebuild, Up, Mixed),
         ] {
-            all.push(Prey {
+            all.push(Row {
                 interrupt: Some((recovery, firsts(12))),
                 ..one(situation, program, 240)
             });
@@ -143,7 +143,7 @@ impl Preset {
             (Recovery::Rebuild, Used, Mixed),
             (Recovery::Rebuild, Drain, Generations),
         ] {
-            all.push(Prey {
+            all.push(Row {
                 recovery,
                 ..one(situation, program, 150)
             });
@@ -152,8 +152,8 @@ impl Preset {
     }
 }
 
-fn prey(workload: Workload, first: u64, seeds: u64, images: usize) -> Prey {
-    Prey {
+fn row(workload: Workload, first: u64, seeds: u64, images: usize) -> Row {
+    Row {
         workload,
         seeds: first..first + seeds,
         images,
@@ -169,18 +169,18 @@ mod tests {
 
     /// Images before equal ones are taken out, and workloads that differ.
     fn sums(preset: Preset) -> (usize, usize) {
-        let all = preset.prey();
+        let all = preset.rows();
         let images = all
             .iter()
-            .map(|prey| prey.images * prey.seeds.clone().count())
+            .map(|row| row.images * row.seeds.clone().count())
             .sum();
         let workloads: BTreeSet<_> = all
             .iter()
-            .flat_map(|prey| {
-                let seeds = prey.seeds.clone();
+            .flat_map(|row| {
+                let seeds = row.seeds.clone();
                 seeds.map(|seed| {
-                    let seed = prey.workload.program.has_seeds().then_some(seed);
-                    (prey.workload, seed)
+                    let seed = row.workload.program.has_seeds().then_some(seed);
+                    (row.workload, seed)
                 })
             })
             .collect();

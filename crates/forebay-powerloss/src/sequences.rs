@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn every_sequence_can_be_carried_out() {
         let all = all();
-        assert!(all.len() > 10_000, "{}", all.len());
+        assert!(all.len() > 15_000, "{}", all.len());
         for chunk in all.chunks(12) {
             let mut state = State::default();
             assert!(
@@ -237,5 +237,37 @@ mod tests {
             },
         ];
         assert!(all().iter().any(|sequence| sequence.starts_with(&wanted)));
+    }
+
+    #[test]
+    fn every_kind_of_operation_and_of_sync_is_among_them() {
+        let mut kinds = std::collections::BTreeSet::new();
+        for op in all().iter().flatten() {
+            let value = serde_json::to_value(op).unwrap();
+            let words = ["op", "how", "sync"].map(|key| value[key].as_str().unwrap_or_default());
+            kinds.insert(words.join(" ").trim().to_owned());
+        }
+        let wanted = [
+            "creat",
+            "falloc",
+            "fdatasync",
+            "fsync",
+            "link",
+            "mkdir",
+            "put direct none",
+            "put mmap msync",
+            "put mmap none",
+            "put write none",
+            "put write osync",
+            "removexattr",
+            "rename",
+            "rmdir",
+            "setxattr",
+            "sync",
+            "syncfs",
+            "truncate",
+            "unlink",
+        ];
+        assert_eq!(kinds.into_iter().collect::<Vec<_>>(), wanted);
     }
 }

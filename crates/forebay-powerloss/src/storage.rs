@@ -59,7 +59,8 @@ impl Said {
         let prefix = format!("{}/", buffer.display());
         for word in text.split(is_border).filter(|word| !word.is_empty()) {
             let path = word.strip_prefix(&prefix).unwrap_or(word);
-            self.words.insert(path.to_owned());
+            // At the end of a sentence.
+            self.words.insert(path.trim_end_matches('.').to_owned());
         }
         if !self.text.is_empty() {
             self.text.push('\n');
@@ -104,7 +105,7 @@ mod tests {
 
     #[test]
     fn what_is_named_is_a_whole_word() {
-        let said = said("  f10: no space\n\"path\": \"A/f2\"\n  /pfs/A/f3: obj/3/00ab");
+        let said = said("  f10: no space\n\"path\": \"A/f2\"\n  /pfs/A/f3: obj/3/00ab.");
         assert!(said.names("f10") && said.names("A/f2") && said.names("A/f3"));
         assert!(!said.names("f1") && !said.names("f2"));
         assert!(said.names_object("instance/obj/3/00ab"));
