@@ -78,10 +78,13 @@ impl Said {
         self.words.contains(path)
     }
 
-    /// Is this object named, by its number or a path that ends with it?
+    /// Is this object named, by the name of its file, a path that ends with it, or its number?
     pub fn names_object(&self, path: &str) -> bool {
-        let number = path.rsplit('/').next().unwrap_or(path);
-        let is_it = |word: &String| word == number || word.ends_with(&format!("/{number}"));
+        let file = path.rsplit('/').next().unwrap_or(path);
+        let number = number_of(file);
+        let is_it = |word: &String| {
+            word == file || word.ends_with(&format!("/{file}")) || Some(word) == number.as_ref()
+        };
         self.words.iter().any(is_it)
     }
 
@@ -91,6 +94,14 @@ impl Said {
         let is_withheld = |line: &str| WITHHELD.iter().any(|word| line.contains(word));
         problems.clone().next().is_some() && problems.all(is_withheld)
     }
+}
+
+/// The number of an object in its three parts, as messages show it: 1.3.3000 for
+/// 00000001000000030000000000003000.
+fn number_of(file: &str) -> Option<String> {
+    let part = |range| u64::from_str_radix(file.get(range)?, 16).ok();
+    let (first, second, third) = (part(0..8)?, part(8..16)?, part(16..32)?);
+    Some(format!("{first:x}.{second:x}.{third:x}"))
 }
 
 #[cfg(test)]
@@ -110,6 +121,9 @@ mod tests {
         assert!(!said.names("f1") && !said.names("f2"));
         assert!(said.names_object("instance/obj/3/00ab"));
         assert!(!said.names_object("instance/obj/3/0ab"));
+        let object = "obj/3/00000001000000030000000000003000.c25";
+        assert!(self::said("object 1.3.3000 (link 0)").names_object(object));
+        assert!(!said.names_object(object));
     }
 
     #[test]
