@@ -3,7 +3,7 @@
 //! One thread answers, after it has noted: so the order of the log is the order of the disks. A process of its own,
 //! because whoever waits for a disk must not be the one that answers.
 
-use crate::log::Writer;
+use crate::log::{BLOCK_BYTES, Writer};
 use anyhow::Context;
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
@@ -13,9 +13,9 @@ use fuser::{
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufWriter};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// Name of the file that takes what the workload says.
 pub const MARK: &str = "mark";
@@ -30,20 +30,29 @@ pub fn name(disk: usize) -> String {
 }
 
 struct State {
+    begun: Instant,
     log: Writer<BufWriter<File>>,
     disks: Vec<Vec<u8>>,
 }
 
 struct Disks(Mutex<State>);
 
-/// Serves disks of these sizes until somebody unmounts them.
+/// Serves disks of these sizes until somebody unmounts them. If `from` names files, each disk holds what its file holds.
 ///
 /// # Errors
-/// There is no FUSE, or the log can't be written.
-pub fn serve(at: &Path, log: &Path, sizes: &[u64]) -> anyhow::Result<()> {
+/// There is no FUSE, a file can't be read, or the log can't be written.
+pub fn serve(at: &Path, log: &Path, sizes: &[u64], from: &[PathBuf]) -> anyhow::Result<()> {
     let file = File::create(log).with_context(|| format!("can't make {}", log.display()))?;
-    let log = Writer::new(BufWriter::with_capacity(1 << 20, file));
-    let disks = sizes.iter().map(|bytes| vec![0; *bytes as usize]).collect();
+    let mut state = State {
+        begun: Instant::now(),
+        log: Writer::new(BufWriter::with_capacity(1 << 20, file)),
+        disks: sizes.iter().map(|bytes| vec![0; *bytes as usize]).collect(),
+    };
+    for (disk, path) in from.iter().enumerate() {
+        state
+            .load(disk, path)
+            .with_context(|| format!("can't load {}", path.display()))?;
+    }
     // Writeback of the file systems on these disks waits for this process, so it should not wait for writeback. It needs a
     // right that containers do not have; without it there is a danger only where memory is short.
     let _ = rustix::process::configure_io_flusher_behavior(true);
@@ -53,13 +62,16 @@ pub fn serve(at: &Path, log: &Path, sizes: &[u64]) -> anyhow::Result<()> {
         MountOption::DefaultPermissions,
     ];
     config.acl = fuser::SessionACL::All;
-    fuser::mount(Disks(Mutex::new(State { log, disks })), at, &config)
+    fuser::mount(Disks(Mutex::new(state)), at, &config)
         .with_context(|| format!("FUSE at {}", at.display()))
 }
 
 impl Disks {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = state.begun.elapsed();
+        state.log.at(now);
+        state
     }
 
     fn attributes(&self, inode: u64) -> Option<FileAttr> {
@@ -99,6 +111,18 @@ fn disk_of(inode: u64) -> Option<usize> {
 }
 
 impl State {
+    /// Fills a disk, and notes that as if it had been written and flushed.
+    fn load(&mut self, disk: usize, path: &Path) -> io::Result<()> {
+        let bytes = std::fs::read(path)?;
+        let inode = FIRST_DISK_INODE + disk as u64;
+        for (number, block) in bytes.chunks(BLOCK_BYTES).enumerate() {
+            if block.iter().any(|byte| *byte != 0) {
+                self.write(inode, (number * BLOCK_BYTES) as u64, block)?;
+            }
+        }
+        self.flush(inode)
+    }
+
     fn write(&mut self, inode: u64, at: u64, data: &[u8]) -> io::Result<()> {
         if inode == MARK_INODE {
             return self.log.mark(data);

@@ -1,5 +1,6 @@
 //! Mounts images, recovers them, and judges what is there.
 
+use crate::case::{Case, Recovery};
 use crate::image::Image;
 use crate::log::Log;
 use crate::model::{Op, State, states};
@@ -7,24 +8,26 @@ use crate::oracle::{self, Fault, Progress};
 use crate::pick::Pick;
 use crate::recorder::Places;
 use crate::rig::{self, DiskFile, Loop};
+use crate::storage::{self, Said};
 use crate::tree::{self, Tree};
 use crate::verdict::Verdict;
-use crate::workload::{Program, Workload};
+use crate::{foreign, rebuilt};
 use anyhow::Context;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Attribute of Forebay's objects that says what they are.
-const LABEL: &str = "user.forebay.label";
 /// Exit status of Forebay when something stays in the buffer, and it has said what.
 const DATA_LEFT: i32 = 75;
 /// Longest text of one fault.
 const SHOWN_BYTES: usize = 600;
+/// Of the images whose recovery withholds nothing, one in so many is drained a second time.
+const AGAIN_ONE_IN: usize = 4;
 
 /// Judges images of one log.
 pub struct Judge<'a> {
-    workload: Workload,
+    case: Case,
     log: &'a Log,
     image: Image<'a>,
     places: Places,
@@ -40,19 +43,13 @@ impl<'a> Judge<'a> {
     ///
     /// # Errors
     /// The machine says no.
-    pub fn new(
-        workload: Workload,
-        seed: u64,
-        log: &'a Log,
-        forebay: &Path,
-        verbose: bool,
-    ) -> anyhow::Result<Self> {
+    pub fn new(case: Case, log: &'a Log, forebay: &Path, verbose: bool) -> anyhow::Result<Self> {
         let places = Places::new(forebay)?;
-        let ops = workload.claims(seed);
+        let ops = case.workload.claims(case.seed);
         let states = states(&ops).context("the workload can't be carried out")?;
-        let image = Image::new(log, workload.disks().len());
+        let image = Image::new(log, case.workload.disks().len());
         let mut judge = Judge {
-            workload,
+            case,
             log,
             image,
             places,
@@ -67,7 +64,7 @@ impl<'a> Judge<'a> {
 
     fn fresh_disks(&mut self) -> anyhow::Result<()> {
         self.disks.clear();
-        for (number, bytes) in self.workload.disks().into_iter().enumerate() {
+        for (number, (bytes, _)) in self.case.workload.disks().into_iter().enumerate() {
             let path = self.places.at(&format!("image{number}"));
             let _ = fs::remove_file(&path);
             let file = DiskFile::new(&path, bytes)?;
@@ -99,19 +96,19 @@ impl<'a> Judge<'a> {
             device.forget()?;
         }
         self.places.forget_user()?;
-        let mounts = self.places.mounts(self.workload);
+        let mounts = self.places.mounts(self.case.workload);
         let mut mounted = Vec::new();
         let mut verdict = None;
-        for (mount, (_, device)) in mounts.iter().zip(&self.disks) {
-            match rig::mount_ext4(&device.device, mount) {
+        for ((mount, kind), (_, device)) in mounts.iter().zip(&self.disks) {
+            match kind.mount(&device.device, mount) {
                 Ok(()) => mounted.push(mount),
                 Err(e) => verdict = Some(Verdict::of(Fault::Unmountable, format!("{e:#}"))),
             }
         }
-        let progress = Progress::of(self.log.said(pick.point));
+        let progress = self.case.progress(self.log, pick.point);
         let verdict = match verdict {
             Some(verdict) => Ok(verdict),
-            None => self.recover(progress),
+            None => self.recover(&progress, pick.point.is_multiple_of(AGAIN_ONE_IN)),
         };
         rig::reap();
         for mount in mounted {
@@ -133,100 +130,229 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn recover(&self, progress: Progress) -> anyhow::Result<Verdict> {
+    /// Runs a verb; what it says goes to `said`. Gives its exit status, -1 for none.
+    fn tell(&self, verb: &str, more: &[&str], said: &mut Said) -> anyhow::Result<i32> {
+        let more: Vec<OsString> = more.iter().map(OsString::from).collect();
+        let output = self.places.forebay(verb, &more)?;
+        let text = rig::both(&output);
+        self.say(verb, &format!("{}: {text}", output.status));
+        said.add(&text, &self.places.pfs());
+        Ok(output.status.code().unwrap_or(-1))
+    }
+
+    fn recover(&self, progress: &Progress, is_sampled: bool) -> anyhow::Result<Verdict> {
         self.say("progress", &format!("{progress:?}"));
         let mut verdict = Verdict::default();
-        let root = self.places.tree(self.workload);
-        if self.workload.is_native() {
-            self.look(&root, progress, &mut verdict)?;
+        let pfs = self.places.tree(self.case.workload);
+        if self.case.workload.is_native() {
+            self.look(&pfs, progress, &|_, _| false, &mut verdict)?;
             return Ok(verdict);
         }
-        let before = objects(&self.places.storage());
+        let storage = self.places.storage();
+        let before = storage::objects(&storage);
         // Before there was an instance a drain says that there is nothing, and fsck has nothing to check.
-        let has_instance = has_instance(&self.places.storage());
-        let drain = self.places.forebay("drain", &[])?;
-        let said = rig::both(&drain);
-        self.say("drain", &format!("{}: {said}", drain.status));
-        verdict.withheld = drain.status.code() == Some(DATA_LEFT);
-        if has_instance && !drain.status.success() && !verdict.withheld {
-            verdict.faults.push((
+        let has_instance = storage::has_instance(&storage);
+        let mut said = Said::default();
+        if has_instance {
+            self.before_drain(&mut verdict, &mut said)?;
+        }
+        let status = self.tell("drain", &[], &mut said)?;
+        verdict.withheld = status == DATA_LEFT;
+        if has_instance && status != 0 && !verdict.withheld {
+            verdict.fault(
                 Fault::RecoveryFailed,
-                format!("drain: {}: {said}", drain.status),
-            ));
+                format!("drain: {status}: {}", said.text()),
+            );
         }
-        self.look(&root, progress, &mut verdict)?;
-        self.look_after_objects(&before, progress, &mut verdict)?;
-        if verdict.has(Fault::RecoveryFailed) {
-            return Ok(verdict);
+        // What stays in the buffer is seen through the buffer.
+        let seen = match verdict.withheld {
+            true => self.view(&mut verdict)?,
+            false => pfs.clone(),
+        };
+        let settled = tree::read(&pfs)?;
+        let after = storage::objects(&storage);
+        if has_instance && !verdict.has(Fault::RecoveryFailed) {
+            self.again(status, is_sampled, &settled, &mut said, &mut verdict)?;
         }
-        if !has_instance {
-            return Ok(verdict);
+        let shown = if verdict.withheld {
+            tree::read(&seen)?
+        } else {
+            settled.clone()
+        };
+        self.look_at_what_is_left(&after, &shown, &settled, &said, &mut verdict);
+        if let Some(drained) = progress
+            .drained
+            .as_deref()
+            .filter(|_| !self.case.is_rebuilt())
+            && tree::hash(&shown) != drained
+        {
+            verdict.fault(Fault::DrainedUndone, oracle::list(&shown));
         }
-        let settled = tree::read(&root)?;
-        let again = self.places.forebay("drain", &[])?;
-        self.say(
-            "drain again",
-            &format!("{}: {}", again.status, rig::both(&again)),
-        );
-        if again.status.code() != drain.status.code() || tree::read(&root)? != settled {
-            verdict.faults.push((
-                Fault::NotSettled,
-                format!("{}: {}", again.status, rig::both(&again)),
-            ));
-        }
-        let fsck = self.places.forebay("fsck", &[])?;
-        self.say("fsck", &format!("{}: {}", fsck.status, rig::both(&fsck)));
-        if !fsck.status.success() {
-            verdict.faults.push((Fault::FsckFinds, rig::both(&fsck)));
-        }
+        self.look_after_objects(&before, &after, &settled, progress, &mut verdict);
+        let withheld = |names: &BTreeSet<&str>, fits: &dyn Fn(&[u8]) -> bool| {
+            let is_object = |(path, entry): (&String, &tree::Entry)| {
+                fits(&entry.node.bytes) && said.names_object(path)
+            };
+            names.iter().any(|name| said.names(name)) || after.iter().any(is_object)
+        };
+        self.look(&seen, progress, &withheld, &mut verdict)?;
         Ok(verdict)
     }
 
-    fn look(&self, root: &Path, progress: Progress, verdict: &mut Verdict) -> anyhow::Result<()> {
-        if self.workload.program == Program::Sqlite {
-            verdict.faults.extend(
-                database(root, progress)
-                    .err()
-                    .map(|seen| (Fault::ProgramFinds, seen)),
-            );
+    /// The way of recovery that goes before the drain.
+    fn before_drain(&self, verdict: &mut Verdict, said: &mut Said) -> anyhow::Result<()> {
+        match self.case.recovery {
+            Recovery::Drain => {}
+            // It may end with an error for what it can't bring back, and then names that.
+            Recovery::Rebuild => drop(self.tell("fsck", &["--rebuild"], said)?),
+            Recovery::Start => {
+                let output = self.places.run_in_buffer(&["true".into()])?;
+                if !output.status.success() {
+                    verdict.fault(
+                        Fault::RecoveryFailed,
+                        format!("run: {}", rig::both(&output)),
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A copy of what programs see through the buffer.
+    fn view(&self, verdict: &mut Verdict) -> anyhow::Result<PathBuf> {
+        let (from, to) = (self.places.pfs().join("."), self.places.at("view"));
+        let _ = fs::remove_dir_all(&to);
+        fs::create_dir(&to)?;
+        let command = ["cp".into(), "-a".into(), from.into(), to.clone().into()];
+        let output = self.places.run_in_buffer(&command)?;
+        self.say(
+            "view",
+            &format!("{}: {}", output.status, rig::both(&output)),
+        );
+        if !output.status.success() {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let of_copy = errors.lines().find(|line| line.starts_with("cp:"));
+            let seen = format!("through the buffer: {}", of_copy.unwrap_or(&errors));
+            verdict.fault(Fault::RecoveryFailed, seen);
+        }
+        Ok(to)
+    }
+
+    /// A second drain changes nothing, and fsck finds nothing but what is withheld.
+    fn again(
+        &self,
+        first: i32,
+        is_sampled: bool,
+        settled: &Tree,
+        said: &mut Said,
+        verdict: &mut Verdict,
+    ) -> anyhow::Result<()> {
+        if verdict.withheld || is_sampled {
+            // As JSON it names all that is left.
+            let options: &[&str] = if verdict.withheld { &["--json"] } else { &[] };
+            let status = self.tell("drain", options, said)?;
+            let now = tree::read(&self.places.pfs())?;
+            if status != first || now != *settled {
+                verdict.fault(
+                    Fault::NotSettled,
+                    format!("{status} after {first}: {}", oracle::list(&now)),
+                );
+            }
+        }
+        let mut of_fsck = Said::default();
+        let status = self.tell("fsck", &[], &mut of_fsck)?;
+        let is_sound = status == 0 || (verdict.withheld && of_fsck.finds_only_withheld());
+        if !is_sound {
+            verdict.fault(Fault::FsckFinds, of_fsck.text());
+        }
+        said.add(of_fsck.text(), &self.places.pfs());
+        Ok(())
+    }
+
+    fn look(
+        &self,
+        root: &Path,
+        progress: &Progress,
+        withheld: &rebuilt::Withheld<'_>,
+        verdict: &mut Verdict,
+    ) -> anyhow::Result<()> {
+        let Case { workload, seed, .. } = self.case;
+        if workload.program.is_foreign() {
+            let checked = foreign::check(workload.program, seed, &self.places, root, progress);
+            if let Err(seen) = checked {
+                verdict.fault(Fault::ProgramFinds, seen);
+            }
             return Ok(());
         }
         let tree = tree::read(root)?;
         self.say("tree", &format!("{:?}", tree.keys().collect::<Vec<_>>()));
-        // What a recovery withholds it has listed; then names may be missing on the PFS.
-        if !verdict.withheld {
-            verdict
-                .faults
-                .extend(oracle::judge(&self.ops, &self.states, progress, &tree));
-        }
+        verdict.faults.extend(if self.case.is_rebuilt() {
+            rebuilt::judge(&self.ops, &self.states, progress, &tree, withheld)
+        } else {
+            oracle::judge(&self.ops, &self.states, progress, &tree)
+        });
         Ok(())
+    }
+
+    /// Whatever is not on the PFS must have been named, by its path or as an object. After a drain that has withheld
+    /// nothing there is nothing of that kind.
+    fn look_at_what_is_left(
+        &self,
+        objects: &Tree,
+        shown: &Tree,
+        on_pfs: &Tree,
+        said: &Said,
+        verdict: &mut Verdict,
+    ) {
+        let holds =
+            |tree: &Tree, bytes: &[u8]| tree.values().any(|entry| entry.node.bytes == bytes);
+        let is_named = |(path, entry): &(&String, &tree::Entry)| {
+            let of_file = |(path, found): (&String, &tree::Entry)| {
+                found.node.bytes == entry.node.bytes && said.names(path)
+            };
+            verdict.withheld && (said.names_object(path) || shown.iter().any(of_file))
+        };
+        let object = objects
+            .iter()
+            .find(|left| !holds(on_pfs, &left.1.node.bytes) && !is_named(left));
+        if let Some((path, entry)) = object {
+            let seen = format!("object {path} with {} bytes", entry.node.bytes.len());
+            verdict.fault(Fault::NotNamed, seen);
+        }
+        let differs = |path: &&String| {
+            let (now, then) = (shown.get(*path), on_pfs.get(*path));
+            let is_alike = now.map(|entry| &entry.node) == then.map(|entry| &entry.node);
+            let is_file = now.or(then).is_some_and(|entry| !entry.node.is_dir);
+            is_file && !is_alike && !said.names(path)
+        };
+        let paths = shown.keys().chain(on_pfs.keys());
+        if let Some(path) = paths.into_iter().find(differs) {
+            verdict.fault(Fault::NotNamed, format!("{path} differs on the PFS"));
+        }
     }
 
     /// What labelled objects held must still be somewhere, unless the program has removed or overwritten it.
     fn look_after_objects(
         &self,
         before: &Tree,
-        progress: Progress,
+        after: &Tree,
+        on_pfs: &Tree,
+        progress: &Progress,
         verdict: &mut Verdict,
-    ) -> anyhow::Result<()> {
-        if self.workload.program == Program::Sqlite {
-            return Ok(());
+    ) {
+        if self.case.workload.program.is_foreign() {
+            return;
         }
-        let after = objects(&self.places.storage());
-        let on_pfs = tree::read(&self.places.pfs())?;
         let begun = progress.begun.min(self.ops.len());
         let kept = |bytes: &[u8]| {
-            after
-                .values()
-                .chain(on_pfs.values())
-                .any(|entry| entry.node.bytes == bytes)
+            let mut all = after.values().chain(on_pfs.values());
+            all.any(|entry| entry.node.bytes == bytes)
         };
         // The contents that a file has had at each moment: nobody was asked to remove or change it.
         let wanted = |bytes: &[u8]| {
             let last = &self.states[begun];
-            last.names
-                .values()
-                .any(|node| last.nodes[*node].bytes == bytes)
+            let mut nodes = last.names.values();
+            nodes.any(|node| last.nodes[*node].bytes == bytes)
         };
         let gone: Vec<&str> = before
             .iter()
@@ -240,65 +366,10 @@ impl<'a> Judge<'a> {
             .collect();
         if !gone.is_empty() {
             let first = gone.iter().take(3).copied().collect::<Vec<_>>().join(", ");
-            verdict.faults.push((
+            verdict.fault(
                 Fault::ObjectDeleted,
                 format!("{} objects: {first}", gone.len()),
-            ));
+            );
         }
-        Ok(())
-    }
-}
-
-/// Had a bridge written down for what its storage is?
-fn has_instance(storage: &Path) -> bool {
-    let mut entries = fs::read_dir(storage).into_iter().flatten().flatten();
-    entries.any(|entry| entry.path().join("root").exists())
-}
-
-/// The labelled objects with something in them, by path in the storage.
-fn objects(storage: &Path) -> Tree {
-    let mut all = Tree::new();
-    for instance in fs::read_dir(storage).into_iter().flatten().flatten() {
-        let objects = instance.path().join("obj");
-        let Ok(found) = tree::read(&objects) else {
-            continue;
-        };
-        all.extend(found.into_iter().filter(|(path, entry)| {
-            !entry.node.bytes.is_empty() && tree::attribute(&objects.join(path), LABEL).is_some()
-        }));
-    }
-    all
-}
-
-/// Is the database whole, with every acknowledged row?
-fn database(dir: &Path, progress: Progress) -> Result<(), String> {
-    let file = dir.join("base.db");
-    if !file.exists() {
-        return if progress.acknowledged == 0 {
-            Ok(())
-        } else {
-            Err("there is no base.db".into())
-        };
-    }
-    let question = "pragma integrity_check; select count(*), coalesce(max(id), -1) from t;";
-    let answer = rig::run("sqlite3", &[OsString::from(&file), question.into()]);
-    let answer = match answer {
-        Err(_) if progress.acknowledged == 0 => return Ok(()),
-        Err(e) => return Err(format!("{e:#}")),
-        Ok(answer) => answer,
-    };
-    let lines: Vec<&str> = answer.lines().collect();
-    let rows: Vec<i64> = lines.last().map_or(Vec::new(), |last| {
-        last.split('|').flat_map(str::parse).collect()
-    });
-    let [count, last] = rows[..] else {
-        return Err(answer);
-    };
-    let is_right = lines[0] == "ok" && count == last + 1;
-    let fits = count >= progress.acknowledged as i64 && count <= progress.begun as i64;
-    if is_right && fits {
-        Ok(())
-    } else {
-        Err(format!("{progress:?}: {answer}"))
     }
 }

@@ -1,14 +1,15 @@
 //! The log of the disks: what reached them, in one sequence.
 //!
-//! Each entry is a head of 24 bytes (kind, disk, length of the payload, offset, length) and its payload.
+//! Each entry is a head of 32 bytes (kind, disk, length of the payload, offset, length, time) and its payload.
 
 use std::io::{self, Read, Write};
 use std::ops::Range;
+use std::time::Duration;
 
 /// Size of a block: a disk writes it whole or not at all.
 pub const BLOCK_BYTES: usize = 4096;
 /// Bytes of the head of an entry.
-const HEAD_BYTES: usize = 24;
+const HEAD_BYTES: usize = 32;
 
 /// One entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,17 +51,25 @@ impl Event {
     }
 }
 
-/// What the workload says when it begins; what was written before belongs to every image.
+/// The word by which the workload says that it begins; what was written before belongs to every image.
 pub const START: &str = "start";
 
 /// Writes entries.
 #[derive(Debug)]
-pub struct Writer<W>(W);
+pub struct Writer<W> {
+    out: W,
+    now_us: u64,
+}
 
 impl<W: Write> Writer<W> {
     /// Writes to `out`.
     pub fn new(out: W) -> Self {
-        Writer(out)
+        Writer { out, now_us: 0 }
+    }
+
+    /// Entries from now on carry this time.
+    pub fn at(&mut self, now: Duration) {
+        self.now_us = now.as_micros() as u64;
     }
 
     fn entry(&mut self, kind: u8, disk: u8, at: u64, bytes: u64, payload: &[u8]) -> io::Result<()> {
@@ -71,8 +80,9 @@ impl<W: Write> Writer<W> {
         head[4..8].copy_from_slice(&length.to_le_bytes());
         head[8..16].copy_from_slice(&at.to_le_bytes());
         head[16..24].copy_from_slice(&bytes.to_le_bytes());
-        self.0.write_all(&head)?;
-        self.0.write_all(payload)
+        head[24..32].copy_from_slice(&self.now_us.to_le_bytes());
+        self.out.write_all(&head)?;
+        self.out.write_all(payload)
     }
 
     /// Notes a write. Zeros are noted as such, which keeps logs small.
@@ -115,7 +125,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// The log can't be written.
     pub fn finish(&mut self) -> io::Result<()> {
-        self.0.flush()
+        self.out.flush()
     }
 }
 
@@ -124,6 +134,8 @@ impl<W: Write> Writer<W> {
 pub struct Log {
     /// The entries, in their order.
     pub events: Vec<Event>,
+    /// When each of them was noted, since the disks are there.
+    times: Vec<Duration>,
     arena: Vec<u8>,
     start: usize,
 }
@@ -136,7 +148,7 @@ impl Log {
     pub fn read(mut from: impl Read) -> io::Result<Self> {
         let mut arena = Vec::new();
         from.read_to_end(&mut arena)?;
-        let mut events = Vec::new();
+        let (mut events, mut times) = (Vec::new(), Vec::new());
         let mut next = 0;
         while next < arena.len() {
             let bad = || {
@@ -155,6 +167,7 @@ impl Log {
             let data = next + HEAD_BYTES..next + HEAD_BYTES + length;
             let payload = arena.get(data.clone()).ok_or_else(bad)?;
             let (disk, at, bytes) = (head[1], word(8), word(16));
+            times.push(Duration::from_micros(word(24)));
             events.push(match head[0] {
                 b'W' => Event::Write {
                     disk,
@@ -168,13 +181,14 @@ impl Log {
             });
             next = data.end;
         }
-        let is_start = |event: &Event| matches!(event, Event::Mark(text) if text == START);
+        let is_start = |event: &Event| matches!(event, Event::Mark(text) if text.split(' ').next() == Some(START));
         let start = events
             .iter()
             .position(is_start)
             .map_or(events.len(), |at| at + 1);
         Ok(Log {
             events,
+            times,
             arena,
             start,
         })
@@ -190,25 +204,37 @@ impl Log {
         self.start
     }
 
-    /// What the workload has said before `point`, since [`START`].
-    pub fn said(&self, point: usize) -> impl Iterator<Item = &str> {
-        self.events[self.start().min(point)..point]
-            .iter()
-            .filter_map(|event| match event {
-                Event::Mark(text) => Some(text.as_str()),
-                _ => None,
-            })
+    /// What the workload has said before `point`, from [`START`] on.
+    pub fn said(&self, point: usize) -> impl Iterator<Item = (Duration, &str)> {
+        let range = self.start().saturating_sub(1).min(point)..point;
+        let entries = self.times[range.clone()].iter().zip(&self.events[range]);
+        entries.filter_map(|(time, event)| match event {
+            Event::Mark(text) => Some((*time, text.as_str())),
+            _ => None,
+        })
+    }
+
+    /// The latest time at which the power can go so that `point` is not reached.
+    pub fn time_of(&self, point: usize) -> Duration {
+        let last = self.times.len().saturating_sub(1);
+        self.times
+            .get(point.min(last))
+            .copied()
+            .unwrap_or(Duration::ZERO)
     }
 
     /// The log of a disk that lies: it answers this share of flushes (0 to 1) without doing them.
     pub fn with_lies(mut self, share: f64, seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let start = self.start;
-        let mut index = 0;
-        self.events.retain(|event| {
-            index += 1;
-            index <= start || !matches!(event, Event::Flush { .. }) || random.f64() >= share
+        let keeps = self.events.iter().enumerate().map(|(index, event)| {
+            index < start || !matches!(event, Event::Flush { .. }) || random.f64() >= share
         });
+        let keeps: Vec<bool> = keeps.collect();
+        let mut of_times = keeps.iter();
+        self.times.retain(|_| of_times.next() == Some(&true));
+        let mut of_events = keeps.iter();
+        self.events.retain(|_| of_events.next() == Some(&true));
         self
     }
 }
@@ -225,6 +251,7 @@ mod tests {
         writer.write(0, 0, &[0; 4096]).unwrap();
         writer.mark(b"start\n").unwrap();
         writer.flush_of(1).unwrap();
+        writer.at(Duration::from_secs(2));
         writer.mark(b"ack 1").unwrap();
         let log = Log::read(bytes.as_slice()).unwrap();
         let Event::Write {
@@ -245,7 +272,14 @@ mod tests {
             }
         );
         assert_eq!(log.start(), 3);
-        assert_eq!(log.said(5).collect::<Vec<_>>(), ["ack 1"]);
+        let said: Vec<_> = log.said(5).collect();
+        let wanted = [(Duration::ZERO, START), (Duration::from_secs(2), "ack 1")];
+        assert_eq!(said, wanted);
+        assert_eq!(log.time_of(3), Duration::ZERO);
+        assert_eq!(log.time_of(9), Duration::from_secs(2));
         assert!(Log::read(&bytes[..30]).is_err());
+        let lying = log.with_lies(1.0, 1);
+        assert_eq!(lying.events.len(), 4);
+        assert_eq!(lying.time_of(3), Duration::from_secs(2));
     }
 }

@@ -2,12 +2,15 @@
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, bail, ensure};
-use clap::{Parser, Subcommand};
-use forebay_powerloss::hunt::{self, Outcome, Plan, log_name, read_log};
+use clap::{Args, Parser, Subcommand};
+use forebay_powerloss::case::{Case, Interrupted, Recovery};
+use forebay_powerloss::hunt::{self, Outcome, Plan, Row, read_log};
 use forebay_powerloss::judge::Judge;
+use forebay_powerloss::oracle::Fault;
 use forebay_powerloss::pick::Pick;
+use forebay_powerloss::preset::Preset;
 use forebay_powerloss::rig::{self, BASE};
-use forebay_powerloss::workload::{Situation, Workload};
+use forebay_powerloss::workload::Workload;
 use forebay_powerloss::{disk, recorder};
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
@@ -30,44 +33,14 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Record workloads, judge images of them, and print a table.
-    Hunt {
-        /// SITUATION/PROGRAM; all if none is named.
-        workloads: Vec<Workload>,
-        /// Recordings of each workload; those that a seed does not change are recorded anew.
-        #[arg(long, default_value_t = 1)]
-        seeds: u64,
-        /// The first seed.
-        #[arg(long, default_value_t = 1)]
-        first: u64,
-        /// Images of each recording, before equal ones are taken out.
-        #[arg(long, default_value_t = 300)]
-        images: usize,
-        /// Images that are judged at the same time.
-        #[arg(long, default_value_t = 2)]
-        workers: usize,
-        /// Share of flushes that the disk ignores, 0 to 1.
-        #[arg(long, default_value_t = 0.0)]
-        lies: f64,
-        /// Where logs with faults are kept, for `replay`.
-        #[arg(long, value_name = "DIR", default_value = "target/powerloss")]
-        keep: PathBuf,
-        /// For scripts.
-        #[arg(long)]
-        json: bool,
-    },
+    Hunt(HuntArgs),
     /// Show one image: what its recovery says, and what is wrong.
     Replay {
-        /// SITUATION/PROGRAM.
-        workload: Workload,
-        /// The seed of the recording.
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
+        #[command(flatten)]
+        case: CaseArgs,
         /// The image, as `hunt` names it: POINT:RULE:SEED.
         #[arg(long)]
         point: Pick,
-        /// Share of flushes that the disk ignores, 0 to 1.
-        #[arg(long, default_value_t = 0.0)]
-        lies: f64,
         /// Where `hunt` has kept the log. Points of another recording are others.
         #[arg(long, value_name = "DIR", default_value = "target/powerloss")]
         keep: PathBuf,
@@ -79,28 +52,97 @@ enum Verb {
         at: PathBuf,
         #[arg(long)]
         log: PathBuf,
+        #[arg(long)]
+        from: Vec<PathBuf>,
         sizes: Vec<u64>,
     },
     /// The process of a recording.
     #[command(hide = true)]
     Record {
-        workload: Workload,
-        #[arg(long)]
-        seed: u64,
+        #[command(flatten)]
+        case: CaseArgs,
         #[arg(long)]
         log: PathBuf,
+        #[arg(long)]
+        before: Option<PathBuf>,
     },
     /// A process that judges the images named on its standard input.
     #[command(hide = true)]
     Judge {
-        workload: Workload,
-        #[arg(long)]
-        seed: u64,
+        #[command(flatten)]
+        case: CaseArgs,
         #[arg(long)]
         log: PathBuf,
-        #[arg(long, default_value_t = 0.0)]
-        lies: f64,
     },
+}
+
+#[derive(Debug, Args)]
+struct HuntArgs {
+    /// SITUATION/PROGRAM; all if none is named.
+    #[arg(conflicts_with = "preset")]
+    workloads: Vec<Workload>,
+    /// A list instead: `ci` (3,000 images) or `night` (50,000).
+    #[arg(long, conflicts_with_all = ["seeds", "first", "images", "recovery", "interrupt"])]
+    preset: Option<Preset>,
+    /// Recordings of each workload; those that a seed does not change are recorded anew.
+    #[arg(long, default_value_t = 1)]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 1)]
+    first: u64,
+    /// Images of each recording, before equal ones are taken out.
+    #[arg(long, default_value_t = 300)]
+    images: usize,
+    /// How images are recovered: `drain`, `start` (of a bridge, then drain), `rebuild` (of the tables, then drain).
+    #[arg(long, default_value_t = Recovery::Drain)]
+    recovery: Recovery,
+    /// The power goes once more, during a recovery of this kind; the images are of that.
+    #[arg(long, value_name = "RECOVERY")]
+    interrupt: Option<Recovery>,
+    /// So many recoveries after each recording; they share its images.
+    #[arg(long, default_value_t = 8, requires = "interrupt")]
+    recoveries: usize,
+    /// Recordings or images that are worked on at the same time.
+    #[arg(long, default_value_t = 2)]
+    workers: usize,
+    /// Share of flushes that the disk ignores, 0 to 1.
+    #[arg(long, default_value_t = 0.0)]
+    lies: f64,
+    /// Where logs with faults are kept, for `replay`.
+    #[arg(long, value_name = "DIR", default_value = "target/powerloss")]
+    keep: PathBuf,
+    /// For scripts.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct CaseArgs {
+    /// SITUATION/PROGRAM.
+    workload: Workload,
+    /// The seed of the recording.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The recovery that lost the power, too: RECOVERY@POINT:RULE:SEED.
+    #[arg(long)]
+    interrupted: Option<Interrupted>,
+    /// How the image is recovered.
+    #[arg(long, default_value_t = Recovery::Drain)]
+    recovery: Recovery,
+    /// Share of flushes that the disk ignores, 0 to 1.
+    #[arg(long, default_value_t = 0.0)]
+    lies: f64,
+}
+
+impl CaseArgs {
+    fn case(&self) -> Case {
+        Case {
+            workload: self.workload,
+            seed: self.seed,
+            interrupted: self.interrupted,
+            recovery: self.recovery,
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -129,26 +171,30 @@ fn forebay_of(cli: &Cli) -> anyhow::Result<PathBuf> {
 fn carry_out(cli: Cli) -> anyhow::Result<ExitCode> {
     let forebay = forebay_of(&cli)?;
     match cli.verb {
-        Verb::Disk { at, log, sizes } => {
-            disk::serve(&at, &log, &sizes)?;
+        Verb::Disk {
+            at,
+            log,
+            sizes,
+            from,
+        } => {
+            disk::serve(&at, &log, &sizes, &from)?;
             Ok(ExitCode::SUCCESS)
         }
-        Verb::Record {
-            workload,
-            seed,
-            log,
-        } => {
-            recorder::record(workload, seed, &forebay, &log)?;
+        Verb::Record { case, log, before } => {
+            let (lies, case) = (case.lies, case.case());
+            match (case.interrupted, before) {
+                (Some(interrupted), Some(before)) => {
+                    let before = read_log(&before, lies, case.seed)?;
+                    recorder::record_recovery(case, interrupted, &before, &forebay, &log)?;
+                }
+                _ => recorder::record(case, &forebay, &log)?,
+            }
             Ok(ExitCode::SUCCESS)
         }
-        Verb::Judge {
-            workload,
-            seed,
-            log,
-            lies,
-        } => {
-            let log = read_log(&log, lies, seed)?;
-            let mut judge = Judge::new(workload, seed, &log, &forebay, false)?;
+        Verb::Judge { case, log } => {
+            let (lies, case) = (case.lies, case.case());
+            let log = read_log(&log, lies, case.seed)?;
+            let mut judge = Judge::new(case, &log, &forebay, false)?;
             for line in std::io::stdin().lock().lines() {
                 let pick: Pick = line?.parse().map_err(anyhow::Error::msg)?;
                 let verdict = judge.judge(pick).with_context(|| pick.to_string())?;
@@ -156,40 +202,18 @@ fn carry_out(cli: Cli) -> anyhow::Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
-        Verb::Hunt { .. } | Verb::Replay { .. } if std::env::var_os(ENCLOSED).is_none() => {
-            enclose()
-        }
-        Verb::Replay {
-            workload,
-            seed,
-            point,
-            lies,
-            keep,
-        } => replay(workload, seed, point, lies, &keep, forebay),
-        Verb::Hunt {
-            workloads,
-            seeds,
-            first,
-            images,
-            workers,
-            lies,
-            keep,
-            json,
-        } => {
+        Verb::Hunt(_) | Verb::Replay { .. } if std::env::var_os(ENCLOSED).is_none() => enclose(),
+        Verb::Replay { case, point, keep } => {
             let plan = Plan {
                 forebay,
-                images,
-                workers,
-                lies,
+                workers: 1,
+                lies: case.lies,
                 logs: logs()?,
+                keep: std::path::absolute(keep)?,
             };
-            let named = if workloads.is_empty() {
-                Workload::all()
-            } else {
-                workloads
-            };
-            hunt_all(&named, first..first + seeds, &plan, &keep, json)
+            replay(case.case(), point, &plan)
         }
+        Verb::Hunt(args) => hunt_all(&args, forebay),
     }
 }
 
@@ -217,49 +241,36 @@ fn logs() -> anyhow::Result<PathBuf> {
     Ok(logs)
 }
 
-fn replay(
-    workload: Workload,
-    seed: u64,
-    pick: Pick,
-    lies: f64,
-    keep: &Path,
-    forebay: PathBuf,
-) -> anyhow::Result<ExitCode> {
-    let kept = std::path::absolute(keep)?.join(log_name(workload, seed));
-    let logs = logs()?;
+fn replay(case: Case, pick: Pick, plan: &Plan) -> anyhow::Result<ExitCode> {
+    let kept = plan.keep.join(case.log_name());
     let path = if kept.exists() {
         kept
     } else {
+        ensure!(
+            case.interrupted.is_none(),
+            "{} is not there",
+            kept.display()
+        );
         println!(
             "{} is not there; recording anew, with other points",
             kept.display()
         );
-        let plan = Plan {
-            forebay: forebay.clone(),
-            images: 0,
-            workers: 1,
-            lies,
-            logs,
-        };
-        hunt::record(workload, seed, &plan)?
+        hunt::record(case, None, plan)?
     };
-    let log = read_log(&path, lies, seed)?;
+    let log = read_log(&path, plan.lies, case.seed)?;
     ensure!(
         pick.point <= log.events.len(),
         "the log ends at {}",
         log.events.len()
     );
-    let mut judge = Judge::new(workload, seed, &log, &forebay, true)?;
+    let mut judge = Judge::new(case, &log, &plan.forebay, true)?;
     let Some(verdict) = judge.judge(pick)? else {
         bail!("a fault that did not show again")
     };
     for (fault, seen) in &verdict.faults {
         println!("{}: {seen}", name(fault));
     }
-    println!(
-        "{workload}, seed {seed}, {pick}: {} faults",
-        verdict.faults.len()
-    );
+    println!("{case}, {pick}: {} faults", verdict.faults.len());
     Ok(if verdict.faults.is_empty() {
         ExitCode::SUCCESS
     } else {
@@ -268,116 +279,134 @@ fn replay(
 }
 
 /// The name of a kind, as in JSON.
-fn name(fault: &forebay_powerloss::oracle::Fault) -> String {
+fn name(fault: &Fault) -> String {
     serde_json::to_value(fault)
         .ok()
         .and_then(|value| Some(value.as_str()?.to_owned()))
         .unwrap_or_default()
 }
 
-fn hunt_all(
-    workloads: &[Workload],
-    seeds: std::ops::Range<u64>,
-    plan: &Plan,
-    keep: &Path,
-    json: bool,
-) -> anyhow::Result<ExitCode> {
-    if workloads
-        .iter()
-        .any(|workload| workload.situation != Situation::Native)
-    {
-        ensure!(
-            plan.forebay.exists(),
-            "{} is missing: `make build` makes it",
-            plan.forebay.display()
-        );
+fn rows_of(args: &HuntArgs) -> Vec<Row> {
+    if let Some(preset) = args.preset {
+        return preset.rows();
     }
-    let begun = Instant::now();
-    let (mut images, mut bad) = (0, 0);
-    for workload in workloads {
-        let mut all = Outcome::default();
-        let mut replays = Vec::new();
-        for seed in seeds.clone() {
-            let outcome = hunt::hunt(*workload, seed, plan)?;
-            let log = plan.logs.join(log_name(*workload, seed));
-            let mut is_new = false;
-            for (fault, (_, pick, _)) in &outcome.faults {
-                if !all.faults.contains_key(fault) {
-                    is_new = true;
-                    let lies = if plan.lies > 0.0 {
-                        format!(" --lies {}", plan.lies)
-                    } else {
-                        String::new()
-                    };
-                    replays.push((
-                        *fault,
-                        format!("replay {workload} --seed {seed} --point {pick}{lies}"),
-                    ));
-                }
-            }
-            if is_new {
-                std::fs::create_dir_all(keep)?;
-                std::fs::copy(&log, keep.join(log_name(*workload, seed)))?;
-            }
-            std::fs::remove_file(&log)?;
-            all.add(outcome);
+    let named = if args.workloads.is_empty() {
+        Workload::all()
+    } else {
+        args.workloads.clone()
+    };
+    let one = |workload| Row {
+        workload,
+        seeds: args.first..args.first + args.seeds,
+        images: args.images,
+        recovery: args.recovery,
+        interrupt: args.interrupt.map(|kind| (kind, args.recoveries)),
+    };
+    named.into_iter().map(one).collect()
+}
+
+fn hunt_all(args: &HuntArgs, forebay: PathBuf) -> anyhow::Result<ExitCode> {
+    let mut rows = rows_of(args);
+    let is_needed = rows.iter().any(|row| !row.workload.is_native());
+    ensure!(
+        !is_needed || forebay.exists(),
+        "{} is missing: `make build` makes it",
+        forebay.display()
+    );
+    rows.retain(|row| match row.workload.missing() {
+        Some(reason) => {
+            eprintln!("skipped: {}: {reason}", row.workload);
+            false
         }
-        images += all.distinct;
-        bad += all.bad;
-        show(workload, &all, &replays, json)?;
-    }
-    if !json {
+        None => true,
+    });
+    let plan = Plan {
+        forebay,
+        workers: args.workers,
+        lies: args.lies,
+        logs: logs()?,
+        keep: std::path::absolute(&args.keep)?,
+    };
+    let begun = Instant::now();
+    let all = hunt::hunt(&rows, &plan, &|row, outcome| {
+        show(row, outcome, args.lies, args.json)
+    })?;
+    if !args.json {
         let minutes = begun.elapsed().as_secs_f64() / 60.0;
         println!(
-            "{images} distinct images, {bad} bad, {:.0} images a minute with recording",
-            images as f64 / minutes
+            "{} distinct images of {} recordings, {} bad, {} failures, {:.0} images a minute with recording",
+            all.distinct,
+            all.recordings,
+            all.bad,
+            all.failures.len(),
+            all.distinct as f64 / minutes
         );
+        for (fault, found) in &all.faults {
+            println!("    {:<22} {:>5}", name(fault), found.count);
+        }
     }
-    Ok(if bad == 0 {
+    Ok(if all.bad == 0 && all.failures.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
 }
 
-fn show(
-    workload: &Workload,
-    all: &Outcome,
-    replays: &[(forebay_powerloss::oracle::Fault, String)],
-    json: bool,
-) -> anyhow::Result<()> {
+/// A workload, and what is special about its images.
+fn title(row: &Row) -> String {
+    let mut title = row.workload.to_string();
+    if let Some((recovery, count)) = row.interrupt {
+        title += &format!(" interrupt {recovery} x {count}");
+    }
+    if row.recovery != Recovery::Drain {
+        title += &format!(" recovery {}", row.recovery);
+    }
+    title
+}
+
+fn show(row: &Row, all: &Outcome, lies: f64, json: bool) -> anyhow::Result<()> {
     if json {
         let faults: serde_json::Map<_, _> = all
             .faults
             .iter()
-            .map(|(kind, (count, ..))| (name(kind), (*count).into()))
+            .map(|(kind, found)| (name(kind), found.count.into()))
             .collect();
         let line = serde_json::json!({
-            "workload": workload.to_string(), "distinct": all.distinct, "bad": all.bad, "withheld": all.withheld,
-            "unconfirmed": all.unconfirmed, "images_a_minute": all.images_a_minute(), "faults": faults,
+            "workload": title(row), "recordings": all.recordings, "distinct": all.distinct, "bad": all.bad,
+            "withheld": all.withheld, "unconfirmed": all.unconfirmed, "failures": all.failures, "faults": faults,
+            "recording_seconds": all.recording.as_secs_f64(), "judging_seconds": all.judging.as_secs_f64(),
         });
         println!("{line}");
         return Ok(());
     }
+    let judging = all.judging.as_secs_f64().max(1e-3);
     println!(
-        "{workload:<18} {:>5} distinct {:>5} bad {:>4} withheld {:>3} unconfirmed {:>6.0} images a minute, recorded in {:.1} s",
+        "{:<34} {:>5} distinct {:>5} bad {:>4} withheld {:>3} unconfirmed; {:>3} recorded in {:>4.1} s, judged {:>5.0} a minute",
+        title(row),
         all.distinct,
         all.bad,
         all.withheld,
         all.unconfirmed,
-        all.images_a_minute(),
+        all.recordings,
         all.recording.as_secs_f64(),
-        workload = workload.to_string()
+        all.distinct as f64 * 60.0 / judging,
     );
-    for (fault, (count, _, seen)) in &all.faults {
-        let command = replays
-            .iter()
-            .find(|(kind, _)| kind == fault)
-            .map_or("", |(_, command)| command);
-        let first = seen.lines().next().unwrap_or_default();
+    let lies = if lies > 0.0 {
+        format!(" --lies {lies}")
+    } else {
+        String::new()
+    };
+    for failure in &all.failures {
+        println!("    failed: {failure}");
+    }
+    for (fault, found) in &all.faults {
         println!(
-            "    {:<22} {count:>5}  {command}\n        {first}",
-            name(fault)
+            "    {:<22} {:>5}  replay {} --point {}{lies}\n        {}",
+            name(fault),
+            found.count,
+            found.case,
+            found.pick,
+            found.seen.lines().next().unwrap_or_default()
         );
     }
     Ok(())

@@ -15,6 +15,8 @@ pub enum Sync {
     Fdatasync,
     /// The file was opened with O_SYNC.
     Osync,
+    /// `msync` of the mapping.
+    Msync,
 }
 
 /// How bytes get into a file.
@@ -122,6 +124,11 @@ pub enum Op {
     },
     /// `sync`.
     Sync,
+    /// `syncfs` of a descriptor.
+    Syncfs {
+        /// A file or directory.
+        path: String,
+    },
     /// A pause, for the file system's own writeback.
     Pause {
         /// How long.
@@ -253,7 +260,7 @@ impl State {
                 Some(())
             }
             Op::Removexattr { path } => self.file(path)?.attribute.take().map(drop),
-            Op::Fsync { path } | Op::Fdatasync { path } => {
+            Op::Fsync { path } | Op::Fdatasync { path } | Op::Syncfs { path } => {
                 (path == "." || self.names.contains_key(path)).then_some(())
             }
             Op::Sync | Op::Pause { .. } | Op::End => Some(()),

@@ -2,6 +2,7 @@
 
 usage: operate.py OPS.json FIRST TREE MARK
 """
+import ctypes
 import json
 import mmap
 import os
@@ -10,6 +11,7 @@ import time
 
 ops, number, tree, mark = json.load(open(sys.argv[1])), int(sys.argv[2]), sys.argv[3], sys.argv[4]
 mark = os.open(mark, os.O_WRONLY)
+libc = ctypes.CDLL(None, use_errno=True)
 os.chdir(tree)
 
 
@@ -51,6 +53,12 @@ def by_descriptor(path, call):
     os.close(fd)
 
 
+def syncfs(fd):
+    # Python has no call for it.
+    if libc.syncfs(fd) != 0:
+        raise OSError(ctypes.get_errno(), "syncfs")
+
+
 def falloc(op):
     fd = os.open(op["path"], os.O_RDWR)
     os.posix_fallocate(fd, op["at"], op["bytes"])
@@ -72,6 +80,7 @@ calls = {
     "fsync": lambda op: by_descriptor(op["path"], os.fsync),
     "fdatasync": lambda op: by_descriptor(op["path"], os.fdatasync),
     "sync": lambda op: os.sync(),
+    "syncfs": lambda op: by_descriptor(op["path"], syncfs),
     "pause": lambda op: time.sleep(op["ms"] / 1000),
     "end": lambda op: None,
 }

@@ -4,11 +4,20 @@
 //! durable, not after what was begun. The *bytes* of each file must each be as they were at some moment since the file was
 //! last made durable.
 
-use crate::model::{How, Op, State, Sync};
+use crate::durable::{Durable, durable, names_of};
+use crate::log::START;
+use crate::model::{Op, State};
 use crate::tree::Tree;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::time::Duration;
+
+/// Names older than this survive without any sync. The promise is one second; the rest is for a machine with other work, on
+/// which the thread that makes names durable may be late, and its flush takes time.
+pub const NAMES_LIMIT: Duration = Duration::from_secs(2);
+/// Word by which a recovery says that all is on the PFS; the hash of its tree follows.
+pub const DRAINED: &str = "drained";
 
 /// In what way a recovery failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -22,6 +31,8 @@ pub enum Fault {
     SyncedFileLost,
     /// Names that were made durable are those of an earlier moment.
     SyncedNamesLost,
+    /// Names that nobody made durable are those of a moment that is longer ago than [`NAMES_LIMIT`].
+    NamesTooOld,
     /// The names are those of no moment: not a suffix was lost, but something in between.
     NamesOfNoMoment,
     /// Bytes that were made durable are gone.
@@ -30,6 +41,10 @@ pub enum Fault {
     SyncedAttributeLost,
     /// A labelled object with something in it was deleted, and no other place has what was in it.
     ObjectDeleted,
+    /// Something stays in the buffer, and neither the drain nor fsck names it.
+    NotNamed,
+    /// What a drain had brought to the PFS, and had said so, is not there any more.
+    DrainedUndone,
     /// A second recovery changed something.
     NotSettled,
     /// `forebay fsck` finds something after the recovery.
@@ -39,143 +54,55 @@ pub enum Fault {
 }
 
 /// How far the workload was: operations that were acknowledged, and begun; with what was written before it all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Progress {
     /// So many operations had returned.
     pub acknowledged: usize,
     /// So many had begun.
     pub begun: usize,
+    /// So many had returned [`NAMES_LIMIT`] ago.
+    pub aged: usize,
+    /// What the PFS holds since a recovery has said that all is on it; see [`DRAINED`].
+    pub drained: Option<String>,
 }
 
 impl Progress {
-    /// Reads it from what the workload said.
-    pub fn of<'a>(said: impl Iterator<Item = &'a str>) -> Self {
+    /// Reads it from what was said before the power went, with the times, and the time of that.
+    pub fn of<'a>(said: impl Iterator<Item = (Duration, &'a str)>, end: Duration) -> Self {
         let mut progress = Progress::default();
-        for text in said {
-            let number = |word: &str| {
-                text.strip_prefix(word)
-                    .and_then(|number| number.trim().parse::<usize>().ok())
-            };
-            if let Some(number) = number("begin ") {
-                progress.begun = progress.begun.max(number + 1);
+        for (time, text) in said {
+            let mut words = text.split_whitespace();
+            let word = words.next().unwrap_or_default();
+            if word == DRAINED {
+                progress.drained = words.next().map(str::to_owned);
+                continue;
             }
-            if let Some(number) = number("ack ") {
-                progress.acknowledged = progress.acknowledged.max(number + 1);
+            let mut number = || words.next().and_then(|number| number.parse::<usize>().ok());
+            let Some(first) = number() else { continue };
+            match word {
+                "begin" => progress.begun = progress.begun.max(first + 1),
+                "ack" => {
+                    progress.acknowledged = progress.acknowledged.max(first + 1);
+                    if time + NAMES_LIMIT <= end {
+                        progress.aged = progress.acknowledged;
+                    }
+                }
+                START => {
+                    progress.acknowledged = first;
+                    progress.begun = number().unwrap_or(first);
+                    progress.aged = number().unwrap_or(0);
+                }
+                _ => {}
             }
         }
         progress.begun = progress.begun.max(progress.acknowledged);
         progress
     }
-}
 
-/// What a workload made durable, up to some progress.
-struct Durable {
-    /// Not before this moment may the names be.
-    names: usize,
-    /// For each node, which of its bytes are durable, and since when.
-    bytes: BTreeMap<usize, Vec<(Range<usize>, usize)>>,
-    /// Since when its attribute is.
-    attributes: BTreeMap<usize, usize>,
-}
-
-fn names_of(state: &State, node: usize) -> BTreeSet<&str> {
-    state
-        .names
-        .iter()
-        .filter(|(_, number)| **number == node)
-        .map(|(name, _)| name.as_str())
-        .collect()
-}
-
-fn is_in(name: &str, dir: &str) -> bool {
-    name.rsplit_once('/').map_or(".", |(parent, _)| parent) == dir
-}
-
-fn entries<'a>(state: &'a State, dir: &str) -> BTreeMap<&'a str, usize> {
-    let inside = state.names.iter().filter(|(name, _)| is_in(name, dir));
-    inside.map(|(name, node)| (name.as_str(), *node)).collect()
-}
-
-/// The first moment from which on `same` holds up to `moment`.
-fn since(moment: usize, same: impl Fn(usize) -> bool) -> usize {
-    (0..moment)
-        .rev()
-        .take_while(|earlier| same(*earlier))
-        .last()
-        .unwrap_or(moment)
-}
-
-fn durable(ops: &[Op], states: &[State], acknowledged: usize) -> Durable {
-    let mut found = Durable {
-        names: 0,
-        bytes: BTreeMap::new(),
-        attributes: BTreeMap::new(),
-    };
-    for (index, op) in ops[..acknowledged].iter().enumerate() {
-        // The moment after the operation.
-        let moment = index + 1;
-        let state = &states[moment];
-        let all = 0..usize::MAX;
-        let (path, is_full, bytes) = match op {
-            Op::Sync | Op::End => {
-                found.names = found.names.max(moment);
-                for node in 0..state.nodes.len() {
-                    found.bytes.insert(node, vec![(0..usize::MAX, moment)]);
-                    found.attributes.insert(node, moment);
-                }
-                continue;
-            }
-            Op::Fsync { path } => (path, true, all),
-            Op::Fdatasync { path } => (path, false, all),
-            Op::Put {
-                path,
-                sync: Sync::Fsync,
-                ..
-            } => (path, true, all),
-            // O_SYNC is for what is written by it, not for what was there before.
-            Op::Put {
-                path,
-                sync: Sync::Osync,
-                how: How::Write | How::Direct,
-                at,
-                bytes,
-                ..
-            } => (path, false, *at..at + bytes),
-            Op::Put {
-                path,
-                sync: Sync::Fdatasync | Sync::Osync,
-                ..
-            } => (path, false, all),
-            _ => continue,
-        };
-        let node = state.names.get(path).copied();
-        let is_dir = path == "." || node.is_some_and(|node| state.nodes[node].is_dir);
-        if is_dir {
-            // Every entry of it, and the directory itself under its name.
-            let now = entries(state, path);
-            found.names = found.names.max(since(moment, |earlier| {
-                entries(&states[earlier], path) == now
-            }));
-        }
-        if let Some(node) = node {
-            // After fsync a name that it has; without attributes (fdatasync) any that it ever had.
-            let names = names_of(state, node);
-            let had_one = |earlier: usize| {
-                let then = names_of(&states[earlier], node);
-                if is_full {
-                    !then.is_disjoint(&names)
-                } else {
-                    !then.is_empty()
-                }
-            };
-            found.names = found.names.max(since(moment, had_one));
-            found.bytes.entry(node).or_default().push((bytes, moment));
-            if is_full {
-                found.attributes.insert(node, moment);
-            }
-        }
+    /// What a recovery says when it begins: how far the workload was.
+    pub fn resumed(&self) -> String {
+        format!("{START} {} {} {}", self.acknowledged, self.begun, self.aged)
     }
-    found
 }
 
 /// Are these the names of that moment, files with several names included?
@@ -194,7 +121,7 @@ fn same_names(state: &State, tree: &Tree) -> bool {
 }
 
 /// Is each byte as it was at some moment since it was made durable, up to `begun`?
-fn bytes_fit(
+pub(crate) fn bytes_fit(
     states: &[State],
     durable: &[(Range<usize>, usize)],
     begun: usize,
@@ -254,7 +181,7 @@ fn bytes_fit(
 pub fn judge(
     ops: &[Op],
     states: &[State],
-    progress: Progress,
+    progress: &Progress,
     tree: &Tree,
 ) -> Vec<(Fault, String)> {
     let (acknowledged, begun) = (
@@ -264,7 +191,8 @@ pub fn judge(
     let durable = durable(ops, states, acknowledged);
     let mut faults = Vec::new();
     let fits = |moment: &usize| same_names(&states[*moment], tree);
-    let moments: Vec<usize> = (durable.names..=begun).filter(fits).collect();
+    let least = durable.names.max(progress.aged.min(acknowledged));
+    let moments: Vec<usize> = (least..=begun).filter(fits).collect();
     if moments.is_empty() {
         faults.extend(lost(states, &durable, begun, tree));
     }
@@ -335,10 +263,18 @@ fn lost(states: &[State], durable: &Durable, begun: usize, tree: &Tree) -> Optio
             ));
         }
     }
-    let earlier = (0..durable.names)
+    let earlier = (0..=begun)
         .rev()
         .find(|moment| same_names(&states[*moment], tree));
     Some(match earlier {
+        Some(moment) if moment >= durable.names => (
+            Fault::NamesTooOld,
+            format!(
+                "names are those after {moment} operations, later ones had returned {} s before; there is: {}",
+                NAMES_LIMIT.as_secs(),
+                list(tree)
+            ),
+        ),
         Some(moment) => (
             Fault::SyncedNamesLost,
             format!(
@@ -351,7 +287,7 @@ fn lost(states: &[State], durable: &Durable, begun: usize, tree: &Tree) -> Optio
     })
 }
 
-fn list(tree: &Tree) -> String {
+pub(crate) fn list(tree: &Tree) -> String {
     const SHOWN: usize = 12;
     let mut names: Vec<&str> = tree.keys().take(SHOWN).map(String::as_str).collect();
     if tree.len() > SHOWN {
@@ -360,7 +296,7 @@ fn list(tree: &Tree) -> String {
     format!("[{}] ({})", names.join(" "), tree.len())
 }
 
-fn describe(bytes: &[u8]) -> String {
+pub(crate) fn describe(bytes: &[u8]) -> String {
     let start = String::from_utf8_lossy(&bytes[..bytes.len().min(18)])
         .replace('\n', " ")
         .replace('\0', "0");
@@ -370,7 +306,7 @@ fn describe(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{How, Node, states};
+    use crate::model::{How, Node, Sync, states};
     use crate::tree::Entry;
 
     fn put(path: &str, tag: u32, sync: Sync) -> Op {
@@ -412,8 +348,9 @@ mod tests {
         let progress = Progress {
             acknowledged,
             begun: ops.len(),
+            ..Progress::default()
         };
-        let found = judge(ops, &states(ops).unwrap(), progress, &tree(found));
+        let found = judge(ops, &states(ops).unwrap(), &progress, &tree(found));
         found.into_iter().map(|(fault, _)| fault).collect()
     }
 
@@ -492,14 +429,47 @@ mod tests {
     }
 
     #[test]
+    fn names_that_are_old_survive_without_a_sync() {
+        let ops = [put("a", 1, Sync::None), put("b", 2, Sync::None)];
+        let progress = Progress {
+            acknowledged: 2,
+            begun: 2,
+            aged: 1,
+            ..Progress::default()
+        };
+        let judge = |found: &[(&str, &str)]| -> Vec<Fault> {
+            let found = judge(&ops, &states(&ops).unwrap(), &progress, &tree(found));
+            found.into_iter().map(|(fault, _)| fault).collect()
+        };
+        assert_eq!(judge(&[]), [Fault::NamesTooOld]);
+        assert_eq!(judge(&[("a", "")]), []);
+        assert_eq!(judge(&[("b", "")]), [Fault::NamesOfNoMoment]);
+    }
+
+    #[test]
     fn progress_is_read_from_what_was_said() {
-        let said = ["begin 0", "ack 0", "begin 1"];
-        assert_eq!(
-            Progress::of(said.into_iter()),
-            Progress {
-                acknowledged: 1,
-                begun: 2
-            }
-        );
+        let second = Duration::from_secs;
+        let said = [
+            (second(1), "begin 0"),
+            (second(1), "ack 0"),
+            (second(2), "begin 1"),
+            (second(2), "ack 1"),
+            (second(3), "begin 2"),
+        ];
+        let progress = Progress::of(said.into_iter(), second(3));
+        let wanted = Progress {
+            acknowledged: 2,
+            begun: 3,
+            aged: 1,
+            drained: None,
+        };
+        assert_eq!(progress, wanted);
+        let resumed = progress.resumed();
+        let said = [(second(0), resumed.as_str()), (second(0), "drained abc")];
+        let wanted = Progress {
+            drained: Some("abc".into()),
+            ..wanted
+        };
+        assert_eq!(Progress::of(said.into_iter(), second(60)), wanted);
     }
 }

@@ -1,10 +1,13 @@
 //! Runs a workload on disks that write down what reaches them.
 
-use crate::disk;
-use crate::log::START;
+use crate::case::{Case, Interrupted, Recovery};
+use crate::image::Image;
+use crate::log::{Log, START};
 use crate::model::Op;
-use crate::rig::{self, BASE, Loop};
-use crate::workload::{Program, ROWS, Situation, Workload};
+use crate::oracle::DRAINED;
+use crate::rig::{self, BASE, DiskFile, FileSystem, Loop};
+use crate::workload::{Situation, Workload};
+use crate::{disk, foreign, tree};
 use anyhow::{Context, ensure};
 use std::ffi::OsString;
 use std::fs;
@@ -13,7 +16,8 @@ use std::process::{Command, Output, Stdio};
 
 /// Longest run of a command, in seconds.
 const LIMIT_S: u32 = 60;
-const PYTHON: &str = "/usr/bin/python3";
+/// The interpreter of the programs.
+pub const PYTHON: &str = "/usr/bin/python3";
 
 /// The paths that recording and judging share, see [`BASE`].
 #[derive(Debug, Clone)]
@@ -57,11 +61,13 @@ impl Places {
         self.base.join(name)
     }
 
-    /// Mount points of the disks of a workload.
-    pub fn mounts(&self, workload: Workload) -> Vec<PathBuf> {
-        let mut all = vec![self.storage(), self.pfs()];
-        all.truncate(workload.disks().len());
-        all
+    /// Mount points of the disks of a workload, and what is on them.
+    pub fn mounts(&self, workload: Workload) -> Vec<(PathBuf, FileSystem)> {
+        let kinds = workload.disks().into_iter().map(|(_, kind)| kind);
+        [self.storage(), self.pfs()]
+            .into_iter()
+            .zip(kinds)
+            .collect()
     }
 
     /// Where the programs work.
@@ -116,33 +122,109 @@ impl Places {
             .output()
             .context("can't run forebay")
     }
+
+    /// Runs a command with the buffer over the PFS, and drains nothing.
+    ///
+    /// # Errors
+    /// It can't be run.
+    pub fn run_in_buffer(&self, command: &[OsString]) -> anyhow::Result<Output> {
+        let mut arguments = run_of(&["--no-drain"], &[]);
+        arguments.extend_from_slice(command);
+        self.forebay("run", &arguments)
+    }
 }
 
 /// Records a run of a workload.
 ///
 /// # Errors
 /// Something in the machine or in the workload failed; what was recorded is worth nothing then.
-pub fn record(workload: Workload, seed: u64, forebay: &Path, log: &Path) -> anyhow::Result<()> {
+pub fn record(case: Case, forebay: &Path, log: &Path) -> anyhow::Result<()> {
     let places = Places::new(forebay)?;
+    on_disks(case.workload, &places, log, &[], START, || {
+        work(case.workload, case.seed, &places)
+    })
+}
+
+/// Records the recovery of an image of `before`, the log of an earlier recording.
+///
+/// # Errors
+/// Something in the machine failed. What the recovery says is not judged here.
+pub fn record_recovery(
+    case: Case,
+    interrupted: Interrupted,
+    before: &Log,
+    forebay: &Path,
+    log: &Path,
+) -> anyhow::Result<()> {
+    let places = Places::new(forebay)?;
+    let sizes = case.workload.disks();
+    let mut image = Image::new(before, sizes.len());
+    let first = interrupted.first;
+    image.make(first.point, &before.pieces(first, sizes.len() as u8));
+    let mut from = Vec::new();
+    for (number, (bytes, _)) in sizes.iter().enumerate() {
+        let file = DiskFile::new(&places.at(&format!("image{number}")), *bytes)?;
+        file.fill(image.blocks(number))?;
+        from.push(file.path);
+    }
+    let progress = case.progress(before, first.point);
+    on_disks(
+        case.workload,
+        &places,
+        log,
+        &from,
+        &progress.resumed(),
+        || recover(interrupted.recovery, &places),
+    )
+}
+
+/// Recovers, and says if all is on the PFS after it.
+fn recover(recovery: Recovery, places: &Places) -> anyhow::Result<()> {
+    match recovery {
+        Recovery::Start => {
+            places.run_in_buffer(&["true".into()])?;
+            return Ok(());
+        }
+        Recovery::Rebuild => drop(places.forebay("fsck", &["--rebuild".into()])?),
+        Recovery::Drain => {}
+    }
+    if places.forebay("drain", &[])?.status.success() {
+        let hash = tree::hash(&tree::read(&places.pfs())?);
+        say(places, &format!("{DRAINED} {hash}"))?;
+    }
+    Ok(())
+}
+
+/// Does `work` on disks that write down what reaches them. They are empty, or hold what the files `from` hold.
+/// `start` is said in between.
+fn on_disks(
+    workload: Workload,
+    places: &Places,
+    log: &Path,
+    from: &[PathBuf],
+    start: &str,
+    work: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let at = places.at("disks");
-    let sizes: Vec<String> = workload.disks().iter().map(u64::to_string).collect();
-    let mut server = Command::new(std::env::current_exe()?)
-        .arg("disk")
-        .arg("--at")
-        .arg(&at)
-        .arg("--log")
-        .arg(log)
-        .args(&sizes)
-        .stdin(Stdio::null())
-        .spawn()?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("disk").arg("--at").arg(&at);
+    command.arg("--log").arg(log);
+    for file in from {
+        command.arg("--from").arg(file);
+    }
+    command.args(workload.disks().iter().map(|(bytes, _)| bytes.to_string()));
+    let mut server = command.stdin(Stdio::null()).spawn()?;
     while !at.join(disk::MARK).exists() {
         ensure!(server.try_wait()?.is_none(), "the disks ended at once");
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    let outcome = on_disks(workload, seed, &places);
+    let outcome = mount_all(workload, places, from.is_empty())
+        .and_then(|()| prepare(workload, places, from.is_empty()))
+        .and_then(|()| say(places, start))
+        .and_then(|()| work());
     // In order, also after an error: mounts first, then the disks.
     rig::end_others_but(server.id());
-    for mount in places.mounts(workload) {
+    for (mount, _) in places.mounts(workload) {
         let _ = rig::unmount(&mount);
     }
     rig::unmount(&at)?;
@@ -150,36 +232,47 @@ pub fn record(workload: Workload, seed: u64, forebay: &Path, log: &Path) -> anyh
     outcome
 }
 
-fn on_disks(workload: Workload, seed: u64, places: &Places) -> anyhow::Result<()> {
-    for (number, mount) in places.mounts(workload).iter().enumerate() {
+fn mount_all(workload: Workload, places: &Places, make: bool) -> anyhow::Result<()> {
+    for (number, (mount, kind)) in places.mounts(workload).iter().enumerate() {
         let file = places.at("disks").join(disk::name(number));
         let device = Loop::attach(&file, true)?;
-        rig::make_ext4(&device.device)?;
-        rig::mount_ext4(&device.device, mount)?;
+        if make {
+            kind.make(&device.device)?;
+        }
+        kind.mount(&device.device, mount)?;
     }
-    if matches!(workload.situation, Situation::Used | Situation::Up) {
-        let earlier = "for i in 1 2 3 4 5; do echo text > e$i; done; rm e*";
-        for _ in 0..2 {
-            expect(places.forebay(
-                "run",
-                &run_of(
-                    &[],
-                    &[
-                        "sh",
-                        "-c",
-                        &format!("cd {} && {earlier}", places.pfs().display()),
-                    ],
-                ),
-            )?)?;
+    Ok(())
+}
+
+/// What belongs to every image: earlier runs, a bridge that is up.
+fn prepare(workload: Workload, places: &Places, is_new: bool) -> anyhow::Result<()> {
+    use Situation::{Up, UpDrain, Used, Xfs};
+    if is_new {
+        foreign::prepare(workload.program, places, &places.tree(workload))?;
+        if matches!(workload.situation, Used | Up | UpDrain | Xfs) {
+            let pfs = places.pfs();
+            let earlier = format!(
+                "cd {} && for i in 1 2 3 4 5; do echo text > e$i; done; rm e*",
+                pfs.display()
+            );
+            for _ in 0..2 {
+                expect(places.forebay("run", &run_of(&[], &["sh", "-c", &earlier]))?)?;
+            }
+        }
+        if matches!(workload.situation, Up | UpDrain | Xfs) {
+            expect(places.forebay("up", &[])?)?;
         }
     }
-    if workload.situation == Situation::Up {
-        expect(places.forebay("up", &[])?)?;
-    }
     rustix::fs::sync();
-    say(places, START)?;
-    if workload.program == Program::Sqlite {
-        return database(workload, places);
+    Ok(())
+}
+
+fn work(workload: Workload, seed: u64, places: &Places) -> anyhow::Result<()> {
+    if workload.program.is_foreign() {
+        let (tree, mark) = (places.tree(workload), places.at("disks").join(disk::MARK));
+        let command = foreign::command(workload.program, seed, places, &tree, &mark)?;
+        let command: Vec<&str> = command.iter().map(String::as_str).collect();
+        return program(workload, places, &command);
     }
     let mut first = 0;
     for ops in workload.runs(seed) {
@@ -219,11 +312,15 @@ fn program(workload: Workload, places: &Places, command: &[&str]) -> anyhow::Res
         Situation::Native => {
             return rig::run(command[0], &command[1..]).map(drop);
         }
-        Situation::Fresh | Situation::Used | Situation::Up => &["--no-drain"][..],
-        Situation::Keep => &["--keep"],
+        Situation::Keep => &["--keep"][..],
         Situation::Drain => &[],
+        _ => &["--no-drain"],
     };
-    expect(places.forebay("run", &run_of(option, command))?)
+    expect(places.forebay("run", &run_of(option, command))?)?;
+    if workload.situation == Situation::UpDrain {
+        expect(places.forebay("drain", &[])?)?;
+    }
+    Ok(())
 }
 
 fn one_run(workload: Workload, places: &Places, first: usize, ops: &[Op]) -> anyhow::Result<()> {
@@ -244,15 +341,4 @@ fn one_run(workload: Workload, places: &Places, first: usize, ops: &[Op]) -> any
         say(places, &format!("ack {number}"))?;
     }
     Ok(())
-}
-
-fn database(workload: Workload, places: &Places) -> anyhow::Result<()> {
-    let script = places.at("database.py");
-    fs::write(&script, include_str!("database.py"))?;
-    let (tree, mark) = (places.tree(workload), places.at("disks").join(disk::MARK));
-    let arguments = [&script, Path::new(&ROWS.to_string()), &tree, &mark]
-        .map(|path| path.display().to_string());
-    let mut command = vec![PYTHON];
-    command.extend(arguments.iter().map(String::as_str));
-    program(workload, places, &command)
 }

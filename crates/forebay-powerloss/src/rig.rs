@@ -29,10 +29,6 @@ pub fn check() -> Result<(), String> {
             return Err(format!("there is no {path}"));
         }
     }
-    let is_installed = |program: &&str| {
-        let mut dirs = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"].iter();
-        dirs.any(|dir| Path::new(dir).join(program).exists())
-    };
     let needed = [
         "unshare",
         "losetup",
@@ -41,7 +37,7 @@ pub fn check() -> Result<(), String> {
         "python3",
         "sqlite3",
     ];
-    if let Some(missing) = needed.iter().find(|program| !is_installed(program)) {
+    if let Some(missing) = needed.iter().find(|program| installed(program).is_none()) {
         return Err(format!(
             "{missing} is not installed (scripts/setup.sh test installs it)"
         ));
@@ -52,6 +48,14 @@ pub fn check() -> Result<(), String> {
         return Err(format!("no namespaces: {}", both(&output)));
     }
     Ok(())
+}
+
+/// Where a program is.
+pub fn installed(program: &str) -> Option<PathBuf> {
+    ["/usr/sbin", "/usr/bin", "/sbin", "/bin"]
+        .iter()
+        .map(|dir| Path::new(dir).join(program))
+        .find(|path| path.exists())
 }
 
 /// A command that runs in mount and process namespaces of its own; everything in them ends with it.
@@ -163,37 +167,79 @@ impl Loop {
     }
 }
 
-/// Mounts an ext4.
-///
-/// # Errors
-/// The kernel refuses it.
-pub fn mount_ext4(device: &Path, at: &Path) -> anyhow::Result<()> {
-    fs::create_dir_all(at)?;
-    rustix::mount::mount(device, at, "ext4", MountFlags::empty(), c"")
-        .with_context(|| format!("can't mount {} at {}", device.display(), at.display()))
+/// Bytes of the smallest disk that an XFS wants, and some.
+pub const XFS_BYTES: u64 = 320 << 20;
+
+/// What is on a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileSystem {
+    /// ext4.
+    Ext4,
+    /// XFS; at least [`XFS_BYTES`].
+    Xfs,
 }
 
-/// Makes an ext4 that writes nothing later that it could write now.
-///
-/// # Errors
-/// `mkfs.ext4` says no.
-pub fn make_ext4(device: &Path) -> anyhow::Result<()> {
-    let options = [
-        "-q",
-        "-F",
-        "-b",
-        "4096",
-        "-J",
-        "size=4",
-        "-E",
-        "lazy_itable_init=0,lazy_journal_init=0,nodiscard",
-    ];
-    let arguments: Vec<&OsStr> = options
-        .iter()
-        .map(OsStr::new)
-        .chain([device.as_os_str()])
-        .collect();
-    run("mkfs.ext4", &arguments).map(drop)
+impl FileSystem {
+    fn name(self) -> &'static str {
+        match self {
+            FileSystem::Ext4 => "ext4",
+            FileSystem::Xfs => "xfs",
+        }
+    }
+
+    /// Why there can be none here, if so.
+    pub fn missing(self) -> Option<String> {
+        let program = format!("mkfs.{}", self.name());
+        if installed(&program).is_none() {
+            return Some(format!("{program} is not installed"));
+        }
+        let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+        let is_known = known
+            .lines()
+            .any(|line| line.split_whitespace().last() == Some(self.name()));
+        (!is_known).then(|| format!("the kernel has no {}", self.name()))
+    }
+
+    /// Makes one that writes nothing later that it could write now.
+    ///
+    /// # Errors
+    /// The program for it says no.
+    pub fn make(self, device: &Path) -> anyhow::Result<()> {
+        let options: &[&str] = match self {
+            FileSystem::Ext4 => &[
+                "-q",
+                "-F",
+                "-b",
+                "4096",
+                "-J",
+                "size=4",
+                "-E",
+                "lazy_itable_init=0,lazy_journal_init=0,nodiscard",
+            ],
+            FileSystem::Xfs => &["-q", "-f", "-K"],
+        };
+        let arguments: Vec<&OsStr> = options
+            .iter()
+            .map(OsStr::new)
+            .chain([device.as_os_str()])
+            .collect();
+        run(&format!("mkfs.{}", self.name()), &arguments).map(drop)
+    }
+
+    /// Mounts one.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub fn mount(self, device: &Path, at: &Path) -> anyhow::Result<()> {
+        fs::create_dir_all(at)?;
+        // Images of one recording, mounted at the same time, have the same number.
+        let options = match self {
+            FileSystem::Ext4 => c"",
+            FileSystem::Xfs => c"nouuid",
+        };
+        rustix::mount::mount(device, at, self.name(), MountFlags::empty(), options)
+            .with_context(|| format!("can't mount {} at {}", device.display(), at.display()))
+    }
 }
 
 /// Unmounts, and waits until the last process has left. Ends processes of this namespace that stay too long.

@@ -8,13 +8,17 @@ use std::sync::LazyLock;
 const FILE_BYTES: usize = 9000;
 
 fn put(path: &str, at: usize, bytes: usize, tag: u32, how: How) -> Op {
+    synced(path, at, bytes, tag, how, Sync::None)
+}
+
+fn synced(path: &str, at: usize, bytes: usize, tag: u32, how: How, sync: Sync) -> Op {
     Op::Put {
         path: path.into(),
         at,
         bytes,
         tag,
         how,
-        sync: Sync::None,
+        sync,
     }
 }
 
@@ -50,6 +54,9 @@ fn operations(tag: u32) -> Vec<Op> {
         put("foo", 4096, 4096, tag, How::Direct),
         put("A/foo", 100, 5000, tag, How::Mmap),
         put("A/bar", 0, 100, tag, How::Write),
+        synced("foo", FILE_BYTES - 1000, 5000, tag, How::Write, Sync::Osync),
+        synced("A/bar", 0, 5000, tag, How::Write, Sync::Osync),
+        synced("foo", 100, 5000, tag, How::Mmap, Sync::Msync),
         Op::Unlink { path: path("foo") },
         Op::Unlink {
             path: path("A/foo"),
@@ -102,7 +109,13 @@ fn operations(tag: u32) -> Vec<Op> {
 
 /// Nothing, or one kind of sync of something that is there.
 fn syncs(state: &State) -> Vec<Option<Op>> {
-    let mut all = vec![None, Some(Op::Sync), Some(Op::Fsync { path: ".".into() })];
+    let here = || ".".into();
+    let mut all = vec![
+        None,
+        Some(Op::Sync),
+        Some(Op::Syncfs { path: here() }),
+        Some(Op::Fsync { path: here() }),
+    ];
     for path in ["foo", "bar", "A", "A/foo", "A/bar", "B"] {
         if let Some(node) = state.names.get(path) {
             all.push(Some(Op::Fsync { path: path.into() }));
@@ -186,7 +199,8 @@ fn inside(mut op: Op, dir: &str, tags: u32) -> Op {
         | Op::Rmdir { path }
         | Op::Removexattr { path }
         | Op::Fsync { path }
-        | Op::Fdatasync { path } => enter(path),
+        | Op::Fdatasync { path }
+        | Op::Syncfs { path } => enter(path),
         Op::Link { from, to } | Op::Rename { from, to } => {
             enter(from);
             enter(to);
@@ -203,7 +217,7 @@ mod tests {
     #[test]
     fn every_sequence_can_be_carried_out() {
         let all = all();
-        assert!(all.len() > 10_000, "{}", all.len());
+        assert!(all.len() > 15_000, "{}", all.len());
         for chunk in all.chunks(12) {
             let mut state = State::default();
             assert!(
@@ -223,5 +237,37 @@ mod tests {
             },
         ];
         assert!(all().iter().any(|sequence| sequence.starts_with(&wanted)));
+    }
+
+    #[test]
+    fn every_kind_of_operation_and_of_sync_is_among_them() {
+        let mut kinds = std::collections::BTreeSet::new();
+        for op in all().iter().flatten() {
+            let value = serde_json::to_value(op).unwrap();
+            let words = ["op", "how", "sync"].map(|key| value[key].as_str().unwrap_or_default());
+            kinds.insert(words.join(" ").trim().to_owned());
+        }
+        let wanted = [
+            "creat",
+            "falloc",
+            "fdatasync",
+            "fsync",
+            "link",
+            "mkdir",
+            "put direct none",
+            "put mmap msync",
+            "put mmap none",
+            "put write none",
+            "put write osync",
+            "removexattr",
+            "rename",
+            "rmdir",
+            "setxattr",
+            "sync",
+            "syncfs",
+            "truncate",
+            "unlink",
+        ];
+        assert_eq!(kinds.into_iter().collect::<Vec<_>>(), wanted);
     }
 }

@@ -4,6 +4,7 @@ use crate::model::Node;
 use anyhow::Context;
 use std::collections::BTreeMap;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -71,6 +72,15 @@ fn below(dir: &Path, prefix: &str, found: &mut Tree) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Equal for trees that look alike: names, kinds, bytes, attributes.
+pub fn hash(tree: &Tree) -> String {
+    let mut hasher = DefaultHasher::new();
+    for (path, Entry { node, .. }) in tree {
+        (path, node.is_dir, &node.bytes, node.attribute).hash(&mut hasher);
+    }
+    format!("{:016x}", hasher.finish())
 }
 
 /// An extended attribute; `None` if there is none.

@@ -21,6 +21,11 @@ impl Verdict {
         }
     }
 
+    /// Adds a fault.
+    pub fn fault(&mut self, fault: Fault, seen: impl Into<String>) {
+        self.faults.push((fault, seen.into()));
+    }
+
     /// Does it name a fault of this kind?
     pub fn has(&self, fault: Fault) -> bool {
         self.faults.iter().any(|(kind, _)| *kind == fault)

@@ -1,7 +1,8 @@
 //! The workloads: a program, and the situation in which it runs.
 
-use crate::model::{How, Op, Sync};
-use crate::sequences;
+use crate::model::{Op, Sync};
+use crate::rig::FileSystem;
+use crate::{foreign, programs, rig, sequences};
 use std::fmt;
 use std::str::FromStr;
 
@@ -20,6 +21,10 @@ pub enum Situation {
     Keep,
     /// `forebay run`, several times.
     Drain,
+    /// `forebay run --no-drain` beside `forebay up`, and `forebay drain` after each run.
+    UpDrain,
+    /// As [`Situation::Up`], the storage on XFS.
+    Xfs,
 }
 
 /// What runs.
@@ -37,35 +42,51 @@ pub enum Program {
     Sequences,
     /// New contents in three runs: change, remove, nothing.
     Versions,
+    /// Random changes of what earlier runs have drained, in several runs.
+    Generations,
+    /// Names that come and go for some seconds without a sync.
+    Steady,
     /// SQLite with its log, synchronous=FULL.
     Sqlite,
+    /// SQLite with a rollback journal, synchronous=EXTRA.
+    SqliteDelete,
+    /// git with core.fsync=all.
+    Git,
+    /// tar, sync, rm -r of a part, sync.
+    Untar,
+    /// PostgreSQL with pgbench.
+    Pgbench,
 }
 
-const SITUATIONS: [(Situation, &str); 6] = [
+const SITUATIONS: [(Situation, &str); 8] = [
     (Situation::Native, "native"),
     (Situation::Fresh, "fresh"),
     (Situation::Used, "used"),
     (Situation::Up, "up"),
     (Situation::Keep, "keep"),
     (Situation::Drain, "drain"),
+    (Situation::UpDrain, "up-drain"),
+    (Situation::Xfs, "xfs"),
 ];
 
-const PROGRAMS: [(Program, &str); 7] = [
+const PROGRAMS: [(Program, &str); 13] = [
     (Program::Replace, "replace"),
     (Program::Create, "create"),
     (Program::Careless, "careless"),
     (Program::Mixed, "mixed"),
     (Program::Sequences, "sequences"),
     (Program::Versions, "versions"),
+    (Program::Generations, "generations"),
+    (Program::Steady, "steady"),
     (Program::Sqlite, "sqlite"),
+    (Program::SqliteDelete, "sqlite-delete"),
+    (Program::Git, "git"),
+    (Program::Untar, "untar"),
+    (Program::Pgbench, "pgbench"),
 ];
 
-/// Files of the programs that make many.
-const FILES: u32 = 40;
 /// Sequences of one run.
 pub const SEQUENCES: usize = 12;
-/// Transactions of the database.
-pub const ROWS: usize = 60;
 
 /// A program in a situation. As text `SITUATION/PROGRAM`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,6 +130,32 @@ impl FromStr for Workload {
     }
 }
 
+impl Program {
+    /// Does a seed change what it does?
+    pub fn has_seeds(&self) -> bool {
+        matches!(
+            self,
+            Program::Mixed
+                | Program::Sequences
+                | Program::Generations
+                | Program::Steady
+                | Program::Untar
+        )
+    }
+
+    /// Is it judged by a check of its own, and not by operations?
+    pub fn is_foreign(&self) -> bool {
+        matches!(
+            self,
+            Program::Sqlite
+                | Program::SqliteDelete
+                | Program::Git
+                | Program::Untar
+                | Program::Pgbench
+        )
+    }
+}
+
 impl Workload {
     /// All of them that make sense.
     pub fn all() -> Vec<Workload> {
@@ -118,10 +165,22 @@ impl Workload {
                 program: *program,
             })
         });
-        // A program that claims what it does not do is for the self-test.
+        // A program that claims what it does not do, and a promise that ext4 does not make, are for the self-test.
         pairs
-            .filter(|workload| workload.program != Program::Careless)
+            .filter(|workload| {
+                workload.program != Program::Careless
+                    && !(workload.is_native() && workload.program == Program::Steady)
+            })
             .collect()
+    }
+
+    /// Why it can't run here, if it can't.
+    pub fn missing(&self) -> Option<String> {
+        let file_system = self
+            .disks()
+            .into_iter()
+            .find_map(|(_, kind)| kind.missing());
+        file_system.or_else(|| foreign::missing(self.program))
     }
 
     /// Is it the file system alone that is tried?
@@ -129,24 +188,35 @@ impl Workload {
         self.situation == Situation::Native
     }
 
-    /// Disks: the storage, and the PFS.
-    pub fn disks(&self) -> Vec<u64> {
-        const MIB: u64 = 1 << 20;
-        if self.is_native() {
-            vec![64 * MIB]
-        } else {
-            vec![192 * MIB, 64 * MIB]
-        }
+    /// Are its names durable after a while without any sync?
+    pub fn has_names_limit(&self) -> bool {
+        !self.is_native() || self.program == Program::Steady
     }
 
-    /// What its runs do. The last operation of each run of Forebay is [`Op::End`]. Nothing for a program that is not made
+    /// Disks: the storage, and the PFS; bytes of each.
+    pub fn disks(&self) -> Vec<(u64, FileSystem)> {
+        const MIB: u64 = 1 << 20;
+        let pfs = if self.program == Program::Pgbench {
+            256 * MIB
+        } else {
+            64 * MIB
+        };
+        let storage = match self.situation {
+            Situation::Native => return vec![(pfs, FileSystem::Ext4)],
+            Situation::Xfs => (rig::XFS_BYTES, FileSystem::Xfs),
+            _ => ((128 * MIB) + pfs, FileSystem::Ext4),
+        };
+        vec![storage, (pfs, FileSystem::Ext4)]
+    }
+
+    /// What its runs do; at the end of each [`Op::End`], if that promises something. Nothing for a program that is not made
     /// of operations.
     pub fn runs(&self, seed: u64) -> Vec<Vec<Op>> {
         let mut runs = match self.program {
-            Program::Replace => vec![replace()],
-            Program::Create => vec![create(Sync::Fsync)],
-            Program::Careless => vec![create(Sync::None)],
-            Program::Mixed => vec![mixed(seed)],
+            Program::Replace => vec![programs::replace()],
+            Program::Create => vec![programs::create(Sync::Fsync)],
+            Program::Careless => vec![programs::create(Sync::None)],
+            Program::Mixed => vec![programs::mixed(seed)],
             Program::Sequences => {
                 let all = sequences::all();
                 let batches = all.len().div_ceil(SEQUENCES) as u64;
@@ -155,12 +225,22 @@ impl Workload {
                     &all[first..all.len().min(first + SEQUENCES)],
                 )]
             }
-            Program::Versions => versions(),
-            Program::Sqlite => return Vec::new(),
+            Program::Versions => programs::versions(),
+            Program::Generations => programs::generations(seed),
+            Program::Steady => vec![programs::steady(seed)],
+            Program::Sqlite
+            | Program::SqliteDelete
+            | Program::Git
+            | Program::Untar
+            | Program::Pgbench => return Vec::new(),
         };
-        if !self.is_native() {
-            runs.iter_mut().for_each(|run| run.push(Op::End));
-        }
+        // Beside a bridge that stays, the end of a program promises no more than natively: nothing.
+        let end = match self.situation {
+            Situation::Native => return runs,
+            Situation::Up | Situation::Xfs => Op::Pause { ms: 0 },
+            _ => Op::End,
+        };
+        runs.iter_mut().for_each(|run| run.push(end.clone()));
         runs
     }
 
@@ -176,125 +256,6 @@ impl Workload {
         }
         ops
     }
-}
-
-fn put(path: String, bytes: usize, tag: u32, sync: Sync) -> Op {
-    Op::Put {
-        path,
-        at: 0,
-        bytes,
-        tag,
-        how: How::Write,
-        sync,
-    }
-}
-
-fn replace() -> Vec<Op> {
-    let dir = || Op::Fsync { path: ".".into() };
-    let one = |number: u32| {
-        let (new, path) = ("new".to_owned(), format!("f{}", number % 10));
-        [
-            put(new.clone(), 3000, number + 1, Sync::Fsync),
-            Op::Rename {
-                from: new,
-                to: path,
-            },
-            dir(),
-        ]
-    };
-    (0..FILES).flat_map(one).collect()
-}
-
-fn create(sync: Sync) -> Vec<Op> {
-    (0..FILES)
-        .map(|number| put(format!("f{number}"), 2000, number + 1, sync))
-        .collect()
-}
-
-fn versions() -> Vec<Vec<Op>> {
-    let name = |number: u32| format!("f{number}");
-    let first = (0..8)
-        .map(|number| put(name(number), 2000, number + 1, Sync::Fsync))
-        .collect();
-    let mut second: Vec<Op> = (0..4)
-        .map(|number| put(name(number), 2500, number + 100, Sync::Fsync))
-        .collect();
-    second.push(Op::Sync);
-    second.extend((0..4).map(|number| put(name(number), 3000, number + 200, Sync::None)));
-    second.push(Op::Unlink { path: name(5) });
-    second.push(Op::Rename {
-        from: name(6),
-        to: name(7),
-    });
-    vec![first, second, Vec::new()]
-}
-
-fn mixed(seed: u64) -> Vec<Op> {
-    let mut random = fastrand::Rng::with_seed(seed);
-    let mut state = crate::model::State::default();
-    let mut ops = Vec::new();
-    let mut tag = 0;
-    while ops.len() < 120 {
-        tag += 1;
-        let dirs = ["", "A/", "B/"];
-        let mut path = || format!("{}f{}", dirs[random.usize(..3)], random.u32(..4));
-        let (one, other) = (path(), path());
-        let sync = [
-            Sync::None,
-            Sync::None,
-            Sync::Fsync,
-            Sync::Fdatasync,
-            Sync::Osync,
-        ][random.usize(..5)];
-        let op = match random.u32(..16) {
-            0 => Op::Mkdir {
-                path: ["A", "B"][random.usize(..2)].into(),
-            },
-            1 => Op::Creat { path: one },
-            2..5 => Op::Put {
-                path: one,
-                at: random.usize(..6000),
-                bytes: random.usize(1..9000),
-                tag,
-                how: How::Write,
-                sync,
-            },
-            5 => Op::Put {
-                path: one,
-                at: random.usize(..6000),
-                bytes: random.usize(1..5000),
-                tag,
-                how: How::Mmap,
-                sync,
-            },
-            6 => Op::Truncate {
-                path: one,
-                bytes: random.usize(..9000),
-            },
-            7 => Op::Link {
-                from: one,
-                to: other,
-            },
-            8 => Op::Unlink { path: one },
-            9..11 => Op::Rename {
-                from: one,
-                to: other,
-            },
-            11 => Op::Setxattr { path: one, tag },
-            12 => Op::Fsync { path: one },
-            13 => Op::Fsync {
-                path: [".", "A", "B"][random.usize(..3)].into(),
-            },
-            14 => Op::Sync,
-            _ => Op::Pause {
-                ms: random.u32(..20),
-            },
-        };
-        if state.apply(&op).is_some() {
-            ops.push(op);
-        }
-    }
-    ops
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ fn hunt(arguments: &[&str]) -> (u64, u64) {
     let found: serde_json::Value = serde_json::from_str(said.trim())
         .unwrap_or_else(|e| panic!("{e}: {said}{}", String::from_utf8_lossy(&output.stderr)));
     let number = |name: &str| found[name].as_u64().expect("a number");
+    assert_eq!(found["failures"], serde_json::json!([]), "{found}");
     assert_eq!(
         number("unconfirmed"),
         0,
@@ -41,6 +42,23 @@ macro_rules! need_the_machine {
 fn sqlite_with_its_log_loses_no_transaction() {
     need_the_machine!();
     assert_eq!(hunt(&["native/sqlite", "--images", "200"]).1, 0);
+}
+
+#[test]
+fn programs_that_sync_lose_nothing_on_ext4() {
+    need_the_machine!();
+    for program in ["sqlite-delete", "git", "untar", "generations"] {
+        let bad = hunt(&[&format!("native/{program}"), "--images", "80"]).1;
+        assert_eq!(bad, 0, "{program}");
+    }
+}
+
+#[test]
+fn names_older_than_the_limit_are_missed_where_nobody_makes_them_durable() {
+    need_the_machine!();
+    // ext4 alone commits every five seconds.
+    let (distinct, bad) = hunt(&["native/steady", "--images", "100"]);
+    assert!(bad * 10 > distinct, "{bad} of {distinct}");
 }
 
 #[test]
