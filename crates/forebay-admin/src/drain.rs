@@ -87,6 +87,8 @@ pub enum Reason {
     Blocked,
     /// The drain was stopped before its turn.
     Stopped,
+    /// It is in quarantine since a power loss.
+    Withheld,
 }
 
 /// One thing that is not on the PFS.

@@ -2,6 +2,9 @@
 
 use forebay_admin::drain::{DrainState, DrainStatus, Left, Reason};
 use forebay_core::drain::{self, Drain, DrainReport, Tally};
+use forebay_core::path::TreePath;
+use forebay_core::repair;
+use forebay_objects::Withheld;
 use forebay_sys::Errno;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -79,6 +82,20 @@ impl Counters {
         rest.report = drain.report().clone();
     }
 
+    /// Adds what is in quarantine: it was not the work of the drain, and is not on the PFS either.
+    pub(crate) fn withhold(&self, all: Vec<Withheld>) {
+        let report = &mut self.rest.lock().report;
+        for Withheld {
+            object,
+            path,
+            bytes,
+        } in all
+        {
+            let path = TreePath::new(path).unwrap_or_else(|| repair::lost(object));
+            report.withhold(path, bytes);
+        }
+    }
+
     pub(crate) fn remark(&self, text: String) {
         let mut rest = self.rest.lock();
         if rest.remarks.len() < MOST_REMARKS && !rest.remarks.contains(&text) {
@@ -146,6 +163,7 @@ fn words(left: &drain::Left) -> Left {
         drain::Reason::Open => (Reason::Open, "", String::new()),
         drain::Reason::Changing => (Reason::Changing, "", String::new()),
         drain::Reason::Stopped => (Reason::Stopped, "", String::new()),
+        drain::Reason::Withheld => (Reason::Withheld, "", String::new()),
         drain::Reason::Blocked(cause) => (Reason::Blocked, "", cause.clone()),
         drain::Reason::Refused(trouble) => {
             let cause = Errno::from_raw_os_error(trouble.errno).to_string();
@@ -166,7 +184,6 @@ fn words(left: &drain::Left) -> Left {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_core::path::TreePath;
 
     #[test]
     fn a_million_entries_are_listed_in_parts_without_a_gap() {

@@ -106,6 +106,9 @@ impl<'g> Pass<'g> {
             // Requests wait for what is in transit. If this fails as well, the next start does it.
             let _ = resume(self.ground);
         }
+        let withheld = self.ground.objects.withheld();
+        self.counters
+            .withhold(withheld.map_err(|e| Halt::Fault(format!("quarantine: {e}")))?);
         outcome
     }
 

@@ -37,6 +37,8 @@ pub enum Reason {
     Blocked(String),
     /// The pass was stopped before its turn.
     Stopped,
+    /// A recovery has put it into quarantine: no name leads to it.
+    Withheld,
 }
 
 /// One thing that is not on the PFS.
@@ -84,6 +86,26 @@ pub struct DrainReport {
     pub released: bool,
     /// Why copies were kept although nobody asked for it: the first reason.
     pub kept_because: Option<String>,
+}
+
+impl DrainReport {
+    /// Adds something that a recovery has put into quarantine.
+    pub fn withhold(&mut self, path: TreePath, bytes: u64) {
+        self.left_count += 1;
+        self.left_bytes += bytes;
+        if self.left.len() < MOST_LEFT {
+            let reason = Reason::Withheld;
+            let at = self.left.partition_point(|left| left.path <= path);
+            self.left.insert(
+                at,
+                Left {
+                    path,
+                    bytes,
+                    reason,
+                },
+            );
+        }
+    }
 }
 
 /// The shared state of a pass.

@@ -40,6 +40,8 @@ pub struct FsckReport {
     pub upgraded_from: Option<u32>,
     /// Names that were put back into the tables.
     pub rebuilt: usize,
+    /// Where the things were that are in quarantine.
+    pub withheld: Vec<String>,
     /// What does not fit, one sentence each.
     pub problems: Vec<String>,
     /// How many of these have been mended.
@@ -84,6 +86,12 @@ pub fn fsck(instance: &Path, options: Options) -> Result<FsckReport, Error> {
         recover::past(&tables, tables.loss()?)?.clean
     };
     let server = ServerHandle::open(config, lock)?;
+    let withheld = server
+        .objects
+        .withheld()
+        .map_err(|e| Error::system("can't list the quarantine", e))?;
+    let path = |w: forebay_objects::Withheld| String::from_utf8_lossy(&w.path).into_owned();
+    report.withheld = withheld.into_iter().map(path).collect();
     check(&server, options.mend, &mut report)?;
     recover::end(&server)?;
     server.objects.sweep();
