@@ -113,6 +113,9 @@ impl Case {
         if let Some(interrupted) = self.interrupted {
             name = format!("{name}-{interrupted}");
         }
+        if self.recovery != Recovery::Drain {
+            name = format!("{name}-{}", self.recovery);
+        }
         name.replace(['/', '@', ':'], "-") + ".log"
     }
 
@@ -151,6 +154,6 @@ mod tests {
         };
         let wanted = "up/mixed --seed 7 --interrupted rebuild@12:torn:34 --recovery start";
         assert_eq!(case.to_string(), wanted);
-        assert_eq!(case.log_name(), "up-mixed-7-rebuild-12-torn-34.log");
+        assert_eq!(case.log_name(), "up-mixed-7-rebuild-12-torn-34-start.log");
     }
 }

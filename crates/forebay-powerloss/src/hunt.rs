@@ -204,11 +204,19 @@ pub fn hunt(
     let work = || -> anyhow::Result<()> {
         while let Some((index, seed)) = next_of(&queue) {
             let row = &rows[index];
+            // Two rows may record the same workload.
+            let logs = plan.logs.join(format!("{index}-{seed}"));
+            std::fs::create_dir(&logs)?;
+            let plan = Plan {
+                logs,
+                ..plan.clone()
+            };
             // The others go on.
-            let outcome = one(row, seed, plan, judges).unwrap_or_else(|e| Outcome {
+            let outcome = one(row, seed, &plan, judges).unwrap_or_else(|e| Outcome {
                 failures: vec![format!("{}, seed {seed}: {e:#}", row.workload)],
                 ..Outcome::default()
             });
+            std::fs::remove_dir_all(&plan.logs)?;
             let mut open = open.lock().map_err(|_| poisoned())?;
             let (left, of_row) = &mut open[index];
             of_row.add(outcome);
@@ -271,7 +279,6 @@ fn one(row: &Row, seed: u64, plan: &Plan, judges: usize) -> anyhow::Result<Outco
     let Some((recovery, firsts)) = row.interrupt else {
         let picks = distinct(case, &log, picks(&log, row.images, seed));
         outcome.add(judge(case, &path, picks, plan, judges)?);
-        std::fs::remove_file(path)?;
         return Ok(outcome);
     };
     let mut first = distinct(case, &log, picks(&log, 8 * firsts, seed));
@@ -290,7 +297,6 @@ fn one(row: &Row, seed: u64, plan: &Plan, judges: usize) -> anyhow::Result<Outco
         outcome.add(judge(case, &of_recovery, picks, plan, judges)?);
         std::fs::remove_file(of_recovery)?;
     }
-    std::fs::remove_file(path)?;
     Ok(outcome)
 }
 

@@ -26,10 +26,12 @@ case $verb in
         sync
         ;;
     drain)
+        [ -e "$instance/root" ] || exit 1
         case $STAND_IN in
             honest) ;;
             silent) keep 00ab ;;
             names) keep 00ab; echo "left: obj/00ab"; exit 75 ;;
+            refers) keep 00ab; echo "see: forebay fsck"; exit 75 ;;
             mute) keep 00ab; echo "something is left"; exit 75 ;;
             # Withholds, and has lost what was synced.
             excuse) rm -f "$buffer"/f*; keep 00ab; echo "left: obj/00ab"; exit 75 ;;
@@ -38,5 +40,11 @@ case $verb in
             grows) echo more >>"$buffer/f0" ;;
         esac
         ;;
-    fsck) [ "$STAND_IN" != complains ] || { echo "  f0: wrong"; exit 1; } ;;
+    fsck)
+        case $STAND_IN in
+            complains) echo "  f0: wrong"; exit 1 ;;
+            refers) echo "instance: 1 problem"; echo "  quarantine: obj/00ab"; exit 1 ;;
+            mute) echo "quarantine: obj/00ab" ;;
+        esac
+        ;;
 esac

@@ -43,6 +43,7 @@ fn who_loses_nothing_and_names_what_it_withholds_is_right() {
     need_the_machine!();
     assert_eq!(hunt("honest", "any", &[]).1, 0);
     assert_eq!(hunt("names", "any", &[]).1, 0);
+    assert_eq!(hunt("refers", "any", &[]).1, 0);
     assert_eq!(hunt("honest", "any", &["--recovery", "start"]).1, 0);
     let interrupted = ["--interrupt", "drain", "--recoveries", "2"];
     assert_eq!(hunt("honest", "any", &interrupted).1, 0);
