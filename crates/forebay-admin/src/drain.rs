@@ -102,7 +102,7 @@ pub struct Left {
     pub reason: Reason,
     /// The operation that failed, such as `fsync` or `rename`.
     pub operation: String,
-    /// The error text of the system.
+    /// The error text of the system; for what is in quarantine its name there.
     pub cause: String,
 }
 

@@ -4,7 +4,7 @@ use forebay_admin::drain::{DrainState, DrainStatus, Left, Reason};
 use forebay_core::drain::{self, Drain, DrainReport, Tally};
 use forebay_core::path::TreePath;
 use forebay_core::repair;
-use forebay_objects::Withheld;
+use forebay_objects::{Withheld, withheld_as};
 use forebay_sys::Errno;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -92,7 +92,7 @@ impl Counters {
         } in all
         {
             let path = TreePath::new(path).unwrap_or_else(|| repair::lost(object));
-            report.withhold(path, bytes);
+            report.withhold(path, bytes, object);
         }
     }
 
@@ -163,7 +163,7 @@ fn words(left: &drain::Left) -> Left {
         drain::Reason::Open => (Reason::Open, "", String::new()),
         drain::Reason::Changing => (Reason::Changing, "", String::new()),
         drain::Reason::Stopped => (Reason::Stopped, "", String::new()),
-        drain::Reason::Withheld => (Reason::Withheld, "", String::new()),
+        drain::Reason::Withheld(object) => (Reason::Withheld, "", withheld_as(*object)),
         drain::Reason::Blocked(cause) => (Reason::Blocked, "", cause.clone()),
         drain::Reason::Refused(trouble) => {
             let cause = Errno::from_raw_os_error(trouble.errno).to_string();

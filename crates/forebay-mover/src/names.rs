@@ -111,18 +111,10 @@ fn ensure_dir(lower: &Lower, path: &TreePath) -> pfs::Work<bool> {
 
 /// Brings the entries of a directory to the disks of the PFS.
 pub(crate) fn sync(lower: &Lower, dir: &TreePath) -> Work<()> {
-    let synced = lower
-        .open(dir, libc::O_RDONLY | libc::O_DIRECTORY)
-        .and_then(|fd| sys::fsync(fd.as_fd()));
-    let synced = match synced {
-        // Its owner may write and search it, but not read it.
-        Err(Errno::ACCESS) => lower
-            .open(&TreePath::root(), libc::O_RDONLY | libc::O_DIRECTORY)
-            .and_then(|fd| sys::syncfs(fd.as_fd()))
-            .during("syncfs"),
-        other => other.during("fsync directory"),
-    };
-    synced.map_err(Trouble::into_core)
+    lower
+        .sync_dir(dir)
+        .during("fsync directory")
+        .map_err(Trouble::into_core)
 }
 
 /// Removes what earlier drains left in a directory: it holds nothing of value. What can't be removed now will be

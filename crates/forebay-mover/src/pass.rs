@@ -219,6 +219,16 @@ impl<'g> Pass<'g> {
         if act.changes_names_of_pfs() {
             ground.door.settle()?;
         }
+        let got = self.carry_out_act(act);
+        // Noted before anything can be committed that relies on it, also if a part of it has failed.
+        for dir in act.changed_dirs() {
+            ground.lower.note_changed(dir);
+        }
+        got
+    }
+
+    fn carry_out_act(&self, act: &Act) -> Result<Got, Halt> {
+        let ground = &self.ground;
         Ok(match act {
             Act::Fetch(need) => {
                 return Err(Halt::Fault(format!(

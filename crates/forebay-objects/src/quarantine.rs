@@ -22,6 +22,11 @@ pub struct Withheld {
     pub bytes: u64,
 }
 
+/// The name of a file in quarantine.
+pub fn withheld_as(object: ObjectName) -> String {
+    Name::new(object, false).escape_ascii().to_string()
+}
+
 fn place(object: ObjectName) -> Vec<u8> {
     [FOLDER.as_bytes(), b"/", &Name::new(object, false)].concat()
 }

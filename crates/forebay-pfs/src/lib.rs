@@ -7,6 +7,7 @@
 
 mod dir_times;
 mod first_names;
+mod unsynced;
 
 use dir_times::DirTimes;
 use first_names::First;
@@ -25,6 +26,7 @@ pub struct Lower {
     /// The kernel has no `openat2`.
     old_kernel: AtomicBool,
     times: DirTimes,
+    unsynced: unsynced::Unsynced,
 }
 
 impl Lower {
@@ -44,6 +46,7 @@ impl Lower {
             may_wait,
             old_kernel: AtomicBool::new(false),
             times: DirTimes::default(),
+            unsynced: unsynced::Unsynced::default(),
         })
     }
 

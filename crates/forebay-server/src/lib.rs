@@ -135,7 +135,7 @@ pub struct ServerHandle {
     pub objects: Arc<objects::Objects>,
     pub(crate) settled: settle::Settled,
     /// The PFS below.
-    pub lower: forebay_pfs::Lower,
+    pub lower: Arc<forebay_pfs::Lower>,
     /// Settings that policy depends on.
     pub settings: Settings,
     /// The log.
@@ -196,10 +196,13 @@ impl ServerHandle {
         let objects = objects::Objects::open(instance.dir(), me, epoch, first)
             .map_err(|e| Error::system("can't open the backing objects", e))?;
         let objects = Arc::new(objects);
-        let settling = settle::Objectwise(objects.clone());
-        tables.below().settle_with(Arc::new(settling));
         let lower = forebay_pfs::Lower::open_root(&config.root, config.pfs_may_wait)
             .map_err(|e| Error::io("can't open", &config.root, e))?;
+        let lower = Arc::new(lower);
+        tables.below().settle_with(Arc::new(settle::Ground {
+            objects: objects.clone(),
+            lower: lower.clone(),
+        }));
         let durability = durability::Durability::new(objects.storage())
             .map_err(|e| Error::system("no memory to share with clients", e))?;
         let durability = Arc::new(durability);

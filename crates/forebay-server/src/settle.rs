@@ -2,8 +2,11 @@
 
 use crate::log::Cause;
 use crate::{ServerHandle, recover};
+use forebay_core::storage::Storage;
 use forebay_core::table::{Change, TableError};
 use forebay_objects::{Objects, Removed};
+use forebay_pfs::Lower;
+use forebay_sys::Errno;
 use forebay_tables::Settling;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -11,24 +14,37 @@ use std::sync::Arc;
 /// Removed files that are unlinked before somebody else gets a turn.
 const UNLINKED_AT_ONCE: usize = 256;
 
-/// What the tables ask for at a sync point.
-pub(crate) struct Objectwise(pub(crate) Arc<Objects>);
+/// What names rely on: contents of objects, and what the bridge has changed on the PFS.
+pub(crate) struct Ground {
+    pub(crate) objects: Arc<Objects>,
+    pub(crate) lower: Arc<Lower>,
+}
 
-impl Settling for Objectwise {
+fn failed(what: &str, e: Errno) -> TableError {
+    let said = format!("{what}: {e}");
+    match e {
+        Errno::NOSPC | Errno::DQUOT => TableError::NoSpace(said),
+        _ => TableError::Failed(said),
+    }
+}
+
+impl Settling for Ground {
     fn begins(&self) -> Vec<Change> {
-        let watermark = recover::watermark(self.0.settled());
-        self.0.sync_point_begins();
+        let watermark = recover::watermark(self.objects.settled());
+        self.objects.sync_point_begins();
         vec![watermark]
     }
 
     fn prepare(&self) -> Result<(), TableError> {
-        self.0.prepare_sync_point().map_err(|e| {
-            let said = format!("contents of backing objects: {e}");
-            match e {
-                forebay_sys::Errno::NOSPC | forebay_sys::Errno::DQUOT => TableError::NoSpace(said),
-                _ => TableError::Failed(said),
-            }
-        })
+        if self.objects.storage() == Storage::Volatile {
+            return Ok(());
+        }
+        self.objects
+            .prepare_sync_point()
+            .map_err(|e| failed("contents of backing objects", e))?;
+        self.lower
+            .sync_changed()
+            .map_err(|e| failed("names on the PFS", e))
     }
 }
 
@@ -73,7 +89,7 @@ impl ServerHandle {
     /// The storage failed.
     pub(crate) fn sync_contents(&self) -> Result<(), TableError> {
         let synced = self.objects.sync_all();
-        synced.map_err(|e| TableError::Failed(format!("syncfs of the storage: {e}")))
+        synced.map_err(|e| failed("syncfs of the storage", e))
     }
 
     /// Unlinks some of the files that no sync point needs any more. False if none are left.

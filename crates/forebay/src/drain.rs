@@ -232,9 +232,10 @@ pub fn why(left: &Left) -> String {
         Reason::Open => "still open for writing".to_owned(),
         Reason::Changing => "it changed while it was copied".to_owned(),
         Reason::Stopped => "the drain was stopped before its turn".to_owned(),
-        Reason::Withheld => {
-            "in quarantine since a power loss: forebay quarantine shows it".to_owned()
-        }
+        Reason::Withheld => format!(
+            "in quarantine as {} since a power loss: forebay quarantine shows it",
+            left.cause
+        ),
         Reason::Blocked => left.cause.clone(),
         Reason::Error => format!("{}: {}", left.operation, left.cause),
     }

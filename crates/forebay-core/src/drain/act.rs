@@ -200,20 +200,34 @@ impl Act {
     /// Does it change names on the PFS? Then every commit before it has to be durable first: a power loss must not leave a
     /// PFS that the tables do not know.
     pub fn changes_names_of_pfs(&self) -> bool {
+        matches!(self, Act::Copy { .. }) || !self.changed_dirs().is_empty()
+    }
+
+    /// The directories of the PFS whose entries it changes. They have to be synced before any later commit is durable: a
+    /// power loss must not leave tables that tell of more than the PFS. Temporary names do not count, because nothing is
+    /// said of them.
+    pub fn changed_dirs(&self) -> Vec<TreePath> {
         match self {
-            Act::Rename { .. }
-            | Act::Remove(_)
-            | Act::Discard { .. }
-            | Act::MakeDir(_)
-            | Act::Copy { .. }
-            | Act::Name(_) => true,
+            Act::Rename { from, to }
+            | Act::Discard {
+                path: from,
+                aside: to,
+            } => vec![from.parent(), to.parent()],
+            Act::Remove(path) | Act::MakeDir(path) => vec![path.parent()],
+            Act::Name(all) => {
+                let names = all.iter().flat_map(|naming| &naming.names);
+                let mut dirs: Vec<_> = names.map(TreePath::parent).collect();
+                dirs.sort_unstable();
+                dirs.dedup();
+                dirs
+            }
             Act::Fetch(_)
             | Act::Commit(_)
             | Act::Examine(_)
             | Act::Look(_)
+            | Act::Copy { .. }
             | Act::Sync(_)
             | Act::Verify(_)
-            // Temporary names are swept again if they come back.
             | Act::Forget(_)
             | Act::Sweep(_)
             | Act::Unhide(_)
@@ -221,7 +235,7 @@ impl Act {
             | Act::SyncDirs(_)
             | Act::Probe(_)
             | Act::ProbeDirs
-            | Act::Pause => false,
+            | Act::Pause => Vec::new(),
         }
     }
 }

@@ -6,6 +6,7 @@ use super::workplaces::Workplaces;
 use crate::bridge::Mutation;
 use crate::path::TreePath;
 use crate::record::ObjectId;
+use crate::record::ObjectName;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Most things in [`DrainReport::left`]; all are counted.
@@ -37,8 +38,8 @@ pub enum Reason {
     Blocked(String),
     /// The pass was stopped before its turn.
     Stopped,
-    /// A recovery has put it into quarantine: no name leads to it.
-    Withheld,
+    /// A recovery has put this object into quarantine: no name leads to it.
+    Withheld(ObjectName),
 }
 
 /// One thing that is not on the PFS.
@@ -90,11 +91,11 @@ pub struct DrainReport {
 
 impl DrainReport {
     /// Adds something that a recovery has put into quarantine.
-    pub fn withhold(&mut self, path: TreePath, bytes: u64) {
+    pub fn withhold(&mut self, path: TreePath, bytes: u64, object: ObjectName) {
         self.left_count += 1;
         self.left_bytes += bytes;
         if self.left.len() < MOST_LEFT {
-            let reason = Reason::Withheld;
+            let reason = Reason::Withheld(object);
             let at = self.left.partition_point(|left| left.path <= path);
             self.left.insert(
                 at,

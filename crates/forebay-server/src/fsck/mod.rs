@@ -40,7 +40,7 @@ pub struct FsckReport {
     pub upgraded_from: Option<u32>,
     /// Names that were put back into the tables.
     pub rebuilt: usize,
-    /// Where the things were that are in quarantine.
+    /// What is in quarantine, one sentence each.
     pub withheld: Vec<String>,
     /// What does not fit, one sentence each.
     pub problems: Vec<String>,
@@ -90,8 +90,11 @@ pub fn fsck(instance: &Path, options: Options) -> Result<FsckReport, Error> {
         .objects
         .withheld()
         .map_err(|e| Error::system("can't list the quarantine", e))?;
-    let path = |w: forebay_objects::Withheld| String::from_utf8_lossy(&w.path).into_owned();
-    report.withheld = withheld.into_iter().map(path).collect();
+    let told = |withheld: forebay_objects::Withheld| {
+        let name = forebay_objects::withheld_as(withheld.object);
+        format!("{}: in quarantine as {name}", withheld.path.escape_ascii())
+    };
+    report.withheld = withheld.into_iter().map(told).collect();
     check(&server, options.mend, &mut report)?;
     recover::end(&server)?;
     server.objects.sweep();

@@ -87,9 +87,9 @@ fn text(instance: &Path, report: &FsckReport) -> String {
     for problem in &report.problems {
         text.push_str(&format!("  {problem}\n"));
     }
-    for path in &report.withheld {
+    for withheld in &report.withheld {
         text.push_str(&format!(
-            "  {path}: in quarantine since a power loss: forebay quarantine shows it\n"
+            "  {withheld} since a power loss: forebay quarantine shows it\n"
         ));
     }
     text
