@@ -166,10 +166,10 @@ impl Objects {
         match self.storage() {
             Storage::Volatile => Ok(()),
             Storage::Ordered | Storage::Unordered => {
-                // The descriptor at hand leads to names alone.
-                let flags = libc::O_RDONLY | libc::O_DIRECTORY;
-                let dir = sys::open(self.instance.as_fd(), b".", flags, 0)?;
-                sys::syncfs(dir.as_fd())
+                let file = self.spares.register_file();
+                sys::syncfs(file)?;
+                // On XFS `syncfs` alone leaves bytes in the cache of the disk if no name has changed.
+                sys::fsync(file)
             }
         }
     }

@@ -28,7 +28,7 @@ use forebay_core::record::{ObjectId, ObjectName};
 use forebay_sys::{self as sys, Sys};
 use parking_lot::Mutex;
 use std::collections::HashSet;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 /// Most spare files at a time. Each costs an open descriptor.
@@ -122,6 +122,11 @@ impl Spares {
             excluded_below: AtomicU64::new(0),
             flags: AtomicI32::new(libc::O_WRONLY),
         })
+    }
+
+    /// The file of the register.
+    pub(super) fn register_file(&self) -> BorrowedFd<'_> {
+        self.register.file()
     }
 
     fn enter(&self, slot: Slot, object: ObjectName) {

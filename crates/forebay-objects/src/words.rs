@@ -62,6 +62,11 @@ impl SharedWords {
         Ok(begin.elapsed() < TICK * LOOKS as u32)
     }
 
+    /// The file.
+    pub(super) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
     /// The words.
     pub(super) fn words(&self) -> &[AtomicU64] {
         self.map.as_ref().map_or(&[], MappedWords::words)

@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 pub type Life = [u8; 16];
 
 /// Size of one file in bytes.
-const FILE_BYTES: usize = 4 << 20;
+const FILE_BYTES: usize = 2 << 20;
 /// A larger entry goes past the journal.
 const LARGEST_ENTRY_BYTES: usize = FILE_BYTES / 8;
 /// What stands before the entries: mark, lap, life, checksum of these, bytes of all entries.

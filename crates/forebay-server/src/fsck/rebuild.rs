@@ -24,6 +24,10 @@ pub(super) fn rebuild(instance: &Path, life: Life, report: &mut FsckReport) -> R
             .find(|p| !p.exists())
             .unwrap_or_else(|| instance.join("meta.old"));
         std::fs::rename(&meta, &aside).map_err(|e| Error::io("can't put aside", &meta, e))?;
+        // The space may be needed, and without the tables before it a journal says nothing.
+        for part in ["journal.0", "journal.1"] {
+            let _ = std::fs::remove_file(aside.join(part));
+        }
     }
     let me = BridgeId(1);
     let objects = Objects::open(instance, me, 0, 0)
