@@ -1,4 +1,4 @@
-//! What Forebay keeps to after a power loss. What it does not yet keep to is shown by `forebay-powerloss hunt`.
+//! What Forebay keeps to after a power loss.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -52,7 +52,6 @@ fn a_bridge_starts_on_whatever_a_first_run_leaves() {
 }
 
 #[test]
-#[ignore = "does not pass yet; without this line it is part of every test run"]
 fn nothing_that_was_synced_is_lost_when_the_power_goes() {
     if let Err(reason) = forebay_powerloss::rig::check() {
         forebay_testkit::skip(&reason);

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | 1 | no `format.json` |
 //! | 2 | `format.json` |
+//! | 3 | the journal is in two files; `quarantine/` |
 
 use crate::durable;
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// The format that this program writes.
-pub const CURRENT: u32 = 2;
+pub const CURRENT: u32 = 3;
 
 const FORMAT_FILE: &str = "format.json";
 /// More than any program will write there.
@@ -127,10 +128,15 @@ impl std::error::Error for FormatError {
 type Step = fn(&Path) -> io::Result<()>;
 
 /// The steps, by the format that they begin with: the first one leads from format 1 to 2.
-const STEPS: [Step; CURRENT as usize - 1] = [begin_format_2];
+const STEPS: [Step; CURRENT as usize - 1] = [begin_format_2, begin_format_3];
 
 /// Format 2 has the file, and that is written after each step. All else is as in format 1.
 fn begin_format_2(_dir: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// The tables take the journal of format 2 over when they are opened.
+fn begin_format_3(_dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
@@ -302,7 +308,7 @@ mod tests {
         let error = look(&folder.0).unwrap_err();
         assert!(matches!(error, FormatError::Newer { format: 7, .. }));
         let text = error.to_string();
-        for part in ["format 7", "forebay 3.1.4", PROGRAM, "up to 2"] {
+        for part in ["format 7", "forebay 3.1.4", PROGRAM, "up to 3"] {
             assert!(text.contains(part), "{text}");
         }
         assert_eq!(text.lines().count(), 1);
@@ -344,11 +350,11 @@ mod tests {
         let folder = Folder::new();
         fs::write(folder.0.join("root"), "/pfs").unwrap();
         // The last one leads to a format that `look` refuses.
-        climb(&folder.0, 1, &[first, second]).unwrap();
+        climb(&folder.0, 1, &[first, begin_format_3, second]).unwrap();
         let noted = |name| fs::read_to_string(folder.0.join(name)).unwrap();
-        assert_eq!((noted("first"), noted("second")), ("1".into(), "2".into()));
+        assert_eq!((noted("first"), noted("second")), ("1".into(), "3".into()));
         let error = look(&folder.0).unwrap_err();
-        assert!(matches!(error, FormatError::Newer { format: 3, .. }));
+        assert!(matches!(error, FormatError::Newer { format: 4, .. }));
 
         // Begun later, the earlier steps are not taken.
         let folder = Folder::with(br#"{"format": 2, "written_by": "forebay 0.1.0"}"#);

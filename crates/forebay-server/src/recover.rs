@@ -308,8 +308,8 @@ pub fn report(server: &ServerHandle, past: Past, done: &Recovered) {
             .log
             .line(format_args!("the last bridge ended out of order: {work}")),
         Some(Loss::Power) => server.log.line(format_args!(
-            "the power was lost, or the storage was moved, while a bridge was at work: what was not synced in its last \
-             second is gone; {work}"
+            "since the last bridge the power was lost, the storage was moved, or another version took it over: what was \
+             not synced in the last second of that bridge is gone; {work}"
         )),
         Some(Loss::Torn) => server.log.line(format_args!(
             "a part of the journal can't be read: the last names of the last bridge are gone; {work}"

@@ -140,12 +140,10 @@ fn a_storage_of_format_1_is_brought_up_read_in_full_and_found_sound() {
     let place = sample("format-1.tar.gz");
     assert!(!place.instance().join("format.json").exists());
     let server = place.start();
-    assert!(
-        place
-            .logged()
-            .contains("the storage had format 1 and has format 2 now")
-    );
-    assert!(format_file(&place).starts_with("{\"format\":2,\"written_by\":\"forebay "));
+    let said = format!("the storage had format 1 and has format {STORAGE_FORMAT} now");
+    assert!(place.logged().contains(&said));
+    let begin = format!("{{\"format\":{STORAGE_FORMAT},\"written_by\":\"forebay ");
+    assert!(format_file(&place).starts_with(&begin));
     is_read_in_full(&place);
     server.stop().unwrap();
     assert_eq!(is_sound_but_for_inode_numbers(&place).upgraded_from, None);
@@ -154,6 +152,19 @@ fn a_storage_of_format_1_is_brought_up_read_in_full_and_found_sound() {
     is_read_in_full(&place);
     server.stop().unwrap();
     assert_eq!(place.logged().matches("the storage had format").count(), 1);
+}
+
+#[test]
+fn a_storage_of_format_2_is_one_of_format_1_with_its_name() {
+    let place = sample("format-1.tar.gz");
+    set_format(&place, "{\"format\":2,\"written_by\":\"forebay 0.1.0\"}");
+    let server = place.start();
+    let said = format!("the storage had format 2 and has format {STORAGE_FORMAT} now");
+    assert!(place.logged().contains(&said));
+    is_read_in_full(&place);
+    assert!(!place.instance().join("meta/journal").exists());
+    server.stop().unwrap();
+    is_sound_but_for_inode_numbers(&place);
 }
 
 #[test]
@@ -219,7 +230,7 @@ fn of_a_storage_of_a_later_program_nothing_is_touched() {
         for part in [
             "storage format 9",
             "written by forebay 2.0.0",
-            "knows formats up to 2",
+            &format!("knows formats up to {STORAGE_FORMAT}"),
             "use forebay 2.0.0 or later",
         ] {
             assert!(error.contains(part), "{error}");
