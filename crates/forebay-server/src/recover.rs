@@ -138,6 +138,10 @@ pub fn recover(server: &ServerHandle, past: Past) -> Result<Recovered, TableErro
             new
         }
     };
+    if past.loss.is_some() {
+        // Comes first: then a later name of such a file is one of several, and may go.
+        link_what_is_ahead(server, &suspects)?;
+    }
     let doomed = server.namespace.tables().marks()?.doomed.len();
     let sweep = server.namespace.sweep(suspects.iter().copied())?;
     let mut done = Recovered::default();
@@ -165,7 +169,6 @@ pub fn recover(server: &ServerHandle, past: Past) -> Result<Recovered, TableErro
         done.relabeled += 1;
     }
     if past.loss.is_some() {
-        link_what_is_ahead(server, &suspects)?;
         relabel_what_is_ahead(server, &suspects, &mut done)?;
     }
     server.namespace.note(&[Loss::dealt_with()])?;

@@ -39,7 +39,7 @@ pub use files::{
 pub use filesystem::{cache_life, fs_space, fs_type, space, writes_in_place};
 pub use listing::{RawEntry, read_dir};
 pub use names::{
-    link, make_dir, mkdir, mknod, readlink, rename, rename_noreplace, symlink, unlink,
+    exchange, link, make_dir, mkdir, mknod, readlink, rename, rename_noreplace, symlink, unlink,
 };
 pub use process::{
     Process, await_end, clear_umask, make_room_for_descriptors, my_ids, raise_descriptor_limit,

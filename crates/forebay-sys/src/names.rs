@@ -58,6 +58,14 @@ pub fn rename(from: BorrowedFd<'_>, old: &[u8], to: BorrowedFd<'_>, new: &[u8]) 
     fs::renameat(from, old, to, new)
 }
 
+/// `renameat2` that exchanges two entries of a directory.
+///
+/// # Errors
+/// Those of the call: EINVAL if the file system can't.
+pub fn exchange(dir: BorrowedFd<'_>, one: &[u8], other: &[u8]) -> Sys<()> {
+    fs::renameat_with(dir, one, dir, other, RenameFlags::EXCHANGE)
+}
+
 /// `renameat2` that replaces nothing.
 ///
 /// # Errors

@@ -253,8 +253,9 @@ fn open_database(dir: &Path, cache: &Cache, access: Access) -> Result<DB, TableE
     // One writer at a time, under the namespace lock: the machinery for more only costs.
     options.set_allow_concurrent_memtable_write(false);
     options.set_enable_write_thread_adaptive_yield(false);
-    // A record cut off at the end was never acknowledged; any other damage must be seen.
-    options.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
+    // The last write may be there in parts, if the power failed before it was synced. It was not acknowledged then, and
+    // comes last. The number of the lap, which each write has, tells the journal if more than that is missing.
+    options.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
     options.set_log_level(LogLevel::Header);
     let log = MessageLog::new();
     if let Some(log) = &log {

@@ -1,33 +1,30 @@
 //! The tables made anew from the labels that all backing objects carry.
 
 use super::FsckReport;
-use crate::{Error, recover};
+use crate::{Error, durable, recover};
 use forebay_core::bridge::version;
 use forebay_core::record::BridgeId;
 use forebay_core::repair::{self, Survivor};
 use forebay_core::table::{Change, WriteTables};
 use forebay_objects::Objects;
-use forebay_sys::Errno;
+use forebay_sys::{self as sys, Errno};
 use forebay_tables::{Cached, Journaled, Life};
 use std::collections::HashSet;
+use std::io::ErrorKind;
+use std::os::fd::AsFd;
 use std::path::Path;
 
 /// Records that one batch puts into the new tables.
 const RECORDS_PER_BATCH: usize = 4096;
 
-/// Makes the tables anew. The old ones, if there are any, are kept beside.
+/// Makes the tables anew. The old ones, if there are any, are kept beside. If it is cut short they are still in place.
 pub(super) fn rebuild(instance: &Path, life: Life, report: &mut FsckReport) -> Result<(), Error> {
-    let meta = instance.join("meta");
-    if meta.exists() {
-        let aside = (0..)
-            .map(|n| instance.join(format!("meta.old{n}")))
-            .find(|p| !p.exists())
-            .unwrap_or_else(|| instance.join("meta.old"));
-        std::fs::rename(&meta, &aside).map_err(|e| Error::io("can't put aside", &meta, e))?;
-        // The space may be needed, and without the tables before it a journal says nothing.
-        for part in ["journal.0", "journal.1"] {
-            let _ = std::fs::remove_file(aside.join(part));
+    let (meta, new) = (instance.join("meta"), instance.join("meta.new"));
+    match std::fs::remove_dir_all(&new) {
+        Err(e) if e.kind() != ErrorKind::NotFound => {
+            return Err(Error::io("can't remove", &new, e));
         }
+        _ => {}
     }
     let me = BridgeId(1);
     let objects = Objects::open(instance, me, 0, 0)
@@ -81,11 +78,37 @@ pub(super) fn rebuild(instance: &Path, life: Life, report: &mut FsckReport) -> R
     let put = |(path, record)| Change::Put { path, record };
     let batch: Vec<_> = rebuilt.records.into_iter().map(put).collect();
     report.rebuilt = batch.len();
-    let tables = Cached::new(Journaled::open(&meta, life)?);
-    for part in batch.chunks(RECORDS_PER_BATCH) {
-        tables.apply(part)?;
+    {
+        let tables = Cached::new(Journaled::open(&new, life)?);
+        for part in batch.chunks(RECORDS_PER_BATCH) {
+            tables.apply(part)?;
+        }
+        recover::begin(&tables, epoch.max(1))?;
+        tables.below().sync()?;
     }
-    recover::begin(&tables, epoch.max(1))?;
-    tables.below().sync()?;
-    Ok(())
+    put_in_place(&new, &meta).map_err(|e| Error::io("can't put in place", &new, e))
+}
+
+/// Puts new tables where the old ones are, which get another name.
+fn put_in_place(new: &Path, meta: &Path) -> std::io::Result<()> {
+    let Some(instance) = meta.parent() else {
+        return Err(ErrorKind::InvalidInput.into());
+    };
+    if meta.exists() {
+        // At no moment are there no tables, which would look like a new storage.
+        let dir = std::fs::File::open(instance)?;
+        sys::exchange(dir.as_fd(), b"meta.new", b"meta")?;
+        let aside = (0..)
+            .map(|n| instance.join(format!("meta.old{n}")))
+            .find(|p| !p.exists())
+            .unwrap_or_else(|| instance.join("meta.old"));
+        std::fs::rename(new, &aside)?;
+        // The space may be needed, and without the tables before it a journal says nothing.
+        for part in ["journal", "journal.0", "journal.1"] {
+            let _ = std::fs::remove_file(aside.join(part));
+        }
+    } else {
+        std::fs::rename(new, meta)?;
+    }
+    durable::sync_dir(instance)
 }
