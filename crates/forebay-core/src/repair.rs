@@ -227,3 +227,74 @@ impl<'a> Naming<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL_KINDS: [Kind; 6] = [
+        Kind::File,
+        Kind::Dir,
+        Kind::Symlink,
+        Kind::Special,
+        Kind::Moved,
+        Kind::Whiteout,
+    ];
+
+    const WRITTEN: Stray = Stray {
+        kind: Some(Kind::File),
+        bytes: 1,
+        has_others: false,
+        is_on_pfs: false,
+    };
+
+    #[test]
+    fn a_stray_file_with_bytes_of_its_own_is_kept() {
+        assert_eq!(WRITTEN.fate(), Fate::Quarantine);
+        let large = Stray {
+            bytes: u64::MAX,
+            ..WRITTEN
+        };
+        assert_eq!(large.fate(), Fate::Quarantine);
+    }
+
+    #[test]
+    fn a_stray_whose_bytes_are_nowhere_or_also_elsewhere_goes() {
+        for stray in [
+            Stray {
+                bytes: 0,
+                ..WRITTEN
+            },
+            Stray {
+                has_others: true,
+                ..WRITTEN
+            },
+            Stray {
+                is_on_pfs: true,
+                ..WRITTEN
+            },
+            // A part of a copy that nobody was given.
+            Stray {
+                kind: None,
+                ..WRITTEN
+            },
+        ] {
+            assert_eq!(stray.fate(), Fate::Remove, "{stray:?}");
+        }
+    }
+
+    #[test]
+    fn of_all_kinds_only_a_file_holds_what_somebody_has_written() {
+        let kept: Vec<_> = ALL_KINDS
+            .into_iter()
+            .filter(|&kind| {
+                let stray = Stray {
+                    kind: Some(kind),
+                    ..WRITTEN
+                };
+                stray.fate() == Fate::Quarantine
+            })
+            .collect();
+        assert_eq!(kept, [Kind::File]);
+    }
+}

@@ -2,8 +2,6 @@
 
 use forebay_admin::drain::{DrainState, DrainStatus, Left, Reason};
 use forebay_core::drain::{self, Drain, DrainReport, Tally};
-use forebay_core::path::TreePath;
-use forebay_core::repair;
 use forebay_objects::{Withheld, withheld_as};
 use forebay_sys::Errno;
 use parking_lot::Mutex;
@@ -85,14 +83,8 @@ impl Counters {
     /// Adds what is in quarantine: it was not the work of the drain, and is not on the PFS either.
     pub(crate) fn withhold(&self, all: Vec<Withheld>) {
         let report = &mut self.rest.lock().report;
-        for Withheld {
-            object,
-            path,
-            bytes,
-        } in all
-        {
-            let path = TreePath::new(path).unwrap_or_else(|| repair::lost(object));
-            report.withhold(path, bytes, object);
+        for file in all {
+            report.withhold(file.path_or_lost(), file.bytes, file.object);
         }
     }
 
@@ -184,6 +176,7 @@ fn words(left: &drain::Left) -> Left {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_core::path::TreePath;
 
     #[test]
     fn a_million_entries_are_listed_in_parts_without_a_gap() {

@@ -21,7 +21,7 @@ mod words;
 mod tests;
 
 pub use name::{Shape, folder_of, parse_name, shape};
-pub use quarantine::{Withheld, withheld_as};
+pub use quarantine::{Quarantine, Refused, Withheld, withheld_as};
 pub use settle::{Removed, Retired};
 pub use spare::Slot;
 

@@ -1,11 +1,19 @@
 //! What a recovery can't give a name and must not delete: files in `quarantine/`, beside a text that tells their path.
+//!
+//! Only a recovery adds to the folder. A file in it has no name in the tables, so that it may be copied out or removed
+//! whether a bridge is running or not. The texts are bytes from a disk that has lost power: nothing here trusts them.
 
 use super::{Name, Objects, Shape, folder_path, parse_name, shape};
 use crate::folder_of;
+use forebay_core::facts::{Attr, Timestamp};
+use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
-use forebay_sys::{self as sys, Errno, Sys, errno_of};
+use forebay_core::repair;
+use forebay_sys::{self as sys, Errno, Openers, Sys, errno_of};
+use forebay_types::MAX_PATH_BYTES;
 use std::io::{Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 const FOLDER: &str = "quarantine";
 /// Behind the name of the file: the text with its path.
@@ -14,25 +22,262 @@ const PATH: &[u8] = b".path";
 /// One file in quarantine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Withheld {
-    /// The object that it was. Its file is `quarantine/<object>` in the instance directory.
+    /// The object that it was. Its file is [`withheld_as`] in the quarantine folder.
     pub object: ObjectName,
-    /// Where in the buffer it was, as its label told.
-    pub path: Vec<u8>,
+    /// Where in the buffer it was, as its label told. `None` if the text that says so is missing or damaged.
+    pub path: Option<TreePath>,
     /// Its length.
     pub bytes: u64,
+    /// Last change of its data.
+    pub mtime: Timestamp,
 }
 
-/// The name of a file in quarantine.
+impl Withheld {
+    /// The path that it had, or the one that stands for a lost path.
+    pub fn path_or_lost(&self) -> TreePath {
+        self.path
+            .clone()
+            .unwrap_or_else(|| repair::lost(self.object))
+    }
+}
+
+/// Why a file could not be copied out of the quarantine, or removed from it. It is where it was then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused {
+    /// What was tried.
+    pub operation: &'static str,
+    /// What the kernel said.
+    pub errno: Errno,
+}
+
+/// Gives a failure its operation.
+trait During<T> {
+    fn during(self, operation: &'static str) -> Result<T, Refused>;
+}
+
+impl<T> During<T> for Sys<T> {
+    fn during(self, operation: &'static str) -> Result<T, Refused> {
+        self.map_err(|errno| Refused { operation, errno })
+    }
+}
+
+/// The name of a file in quarantine, which is also the id that people use.
 pub fn withheld_as(object: ObjectName) -> String {
     Name::new(object, false).escape_ascii().to_string()
 }
 
-fn place(object: ObjectName) -> Vec<u8> {
-    [FOLDER.as_bytes(), b"/", &Name::new(object, false)].concat()
+fn path_name(object: ObjectName) -> Vec<u8> {
+    [&Name::new(object, false)[..], PATH].concat()
 }
 
-fn path_text(object: ObjectName) -> Vec<u8> {
-    [&place(object)[..], PATH].concat()
+/// The quarantine folder of an instance.
+pub struct Quarantine {
+    dir: OwnedFd,
+}
+
+impl Quarantine {
+    /// Opens that of an instance directory; `None` if no recovery has ever put anything into it.
+    ///
+    /// # Errors
+    /// Those of the open.
+    pub fn open(instance: &Path) -> Sys<Option<Self>> {
+        let instance = sys::open_path(instance, libc::O_PATH | libc::O_DIRECTORY)?;
+        Quarantine::open_at(instance.as_fd())
+    }
+
+    fn open_at(instance: BorrowedFd<'_>) -> Sys<Option<Self>> {
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+        match sys::open(instance, FOLDER.as_bytes(), flags, 0) {
+            Ok(dir) => Ok(Some(Quarantine { dir })),
+            Err(Errno::NOENT) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Where the files of an instance are.
+    pub fn path_in(instance: &Path) -> std::path::PathBuf {
+        instance.join(FOLDER)
+    }
+
+    /// Keeps out others that take files out or remove them, as long as this value lives. A recovery only adds, and does not ask.
+    ///
+    /// # Errors
+    /// EWOULDBLOCK: another process does so just now.
+    pub fn lock(&self) -> Sys<()> {
+        sys::lock_file(self.dir.as_fd())
+    }
+
+    /// What is in it, by path.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn list(&self) -> Sys<Vec<Withheld>> {
+        // A directory descriptor is read once; the list may be asked for again.
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+        let dir = sys::open(self.dir.as_fd(), b".", flags, 0)?;
+        let mut entries = Vec::new();
+        while sys::read_dir(dir.as_fd(), &mut entries)? {}
+        let mut found = Vec::new();
+        for entry in &entries {
+            let Some((object, false)) = parse_name(&entry.name) else {
+                continue;
+            };
+            let attr = match sys::stat(self.dir.as_fd(), &entry.name) {
+                Ok(attr) => attr,
+                // Somebody has just taken it out.
+                Err(Errno::NOENT) => continue,
+                Err(e) => return Err(e),
+            };
+            if is_file(&attr) {
+                found.push(Withheld {
+                    object,
+                    path: self.told_path(object),
+                    bytes: attr.size,
+                    mtime: attr.mtime,
+                });
+            }
+        }
+        found.sort_by(|a, b| a.path.cmp(&b.path).then(a.object.cmp(&b.object)));
+        Ok(found)
+    }
+
+    /// The path that the text beside a file tells. Whatever is wrong with the text, the file itself counts.
+    fn told_path(&self, object: ObjectName) -> Option<TreePath> {
+        // It opens no link, and waits for no FIFO.
+        let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let text = sys::open(self.dir.as_fd(), &path_name(object), flags, 0).ok()?;
+        let mut path = Vec::new();
+        let text = std::fs::File::from(text);
+        text.take(MAX_PATH_BYTES as u64 + 1)
+            .read_to_end(&mut path)
+            .ok()?;
+        let is_whole = !path.is_empty() && path.len() <= MAX_PATH_BYTES;
+        is_whole.then(|| TreePath::new(path)).flatten()
+    }
+
+    /// Copies a file to `name` in `dir`, durably, with its owner, mode, times and extended attributes, and replaces nothing:
+    /// EEXIST if something has the name. Returns the names of extended attributes that the file system there does not take.
+    /// The file is still in quarantine afterwards.
+    ///
+    /// # Errors
+    /// Those of the file systems, with what was tried; EBUSY if a process has the file open for writing. Nothing is left
+    /// under the name then, unless the last step failed, which syncs the directory.
+    pub fn copy_out(
+        &self,
+        object: ObjectName,
+        dir: BorrowedFd<'_>,
+        name: &[u8],
+    ) -> Result<Vec<String>, Refused> {
+        let (source, attr) = self.open_source(object)?;
+        if sys::is_in_use(source.as_fd(), Openers::Writers) == Some(true) {
+            return Err(Errno::BUSY).during("open in quarantine");
+        }
+        match sys::stat(dir, name) {
+            Ok(_) => return Err(Errno::EXIST).during("create"),
+            Err(Errno::NOENT) => {}
+            Err(e) => return Err(e).during("look at"),
+        }
+        let temporary = [b".forebay-taken-", &Name::new(object, false)[..]].concat();
+        let file = create_temporary(dir, &temporary).during("create")?;
+        let outcome = fill(source.as_fd(), file.as_fd(), &attr)
+            .and_then(|refused| {
+                move_into_place(dir, &temporary, name).during("rename")?;
+                Ok(refused)
+            })
+            .inspect_err(|_| {
+                // What failed is told; a part of a copy is of no use.
+                let _ = sys::unlink(dir, &temporary, false);
+            })?;
+        sync_names(dir, file.as_fd()).during("sync directory")?;
+        Ok(outcome)
+    }
+
+    /// Opens a file for reading, also one that its owner may not read, with the attributes that it has.
+    fn open_source(&self, object: ObjectName) -> Result<(OwnedFd, Attr), Refused> {
+        let (dir, name) = (self.dir.as_fd(), Name::new(object, false));
+        let attr = sys::stat(dir, &name).during("look at in quarantine")?;
+        if !is_file(&attr) {
+            return Err(Errno::INVAL).during("open in quarantine");
+        }
+        let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let source = match sys::open(dir, &name, flags, 0) {
+            Err(Errno::ACCESS) => {
+                let mode = attr.mode & 0o7777;
+                sys::chmod_at(dir, &name, mode | 0o400).during("chmod in quarantine")?;
+                let opened = sys::open(dir, &name, flags, 0);
+                sys::chmod_at(dir, &name, mode).during("chmod in quarantine")?;
+                opened
+            }
+            opened => opened,
+        };
+        Ok((source.during("open in quarantine")?, attr))
+    }
+
+    /// Removes a file and its text for good, durably.
+    ///
+    /// # Errors
+    /// Those of the file system; ENOENT if it is not there.
+    pub fn discard(&self, object: ObjectName) -> Result<(), Refused> {
+        let dir = self.dir.as_fd();
+        sys::unlink(dir, &Name::new(object, false), false).during("remove from quarantine")?;
+        // It goes last, because a file without it is listed all the same. One that stays means nothing: no id comes twice.
+        let _ = sys::unlink(dir, &path_name(object), false);
+        sys::fsync(dir).during("sync quarantine")
+    }
+}
+
+fn is_file(attr: &Attr) -> bool {
+    attr.mode & libc::S_IFMT == libc::S_IFREG
+}
+
+/// Makes a file that only this user may open. Replaces what a killed command has left under its name.
+fn create_temporary(dir: BorrowedFd<'_>, name: &[u8]) -> Sys<OwnedFd> {
+    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
+    match sys::open(dir, name, flags, 0o600) {
+        Err(Errno::EXIST) => {
+            sys::unlink(dir, name, false)?;
+            sys::open(dir, name, flags, 0o600)
+        }
+        other => other,
+    }
+}
+
+/// Contents and attributes of a copy, synced.
+fn fill(source: BorrowedFd<'_>, file: BorrowedFd<'_>, attr: &Attr) -> Result<Vec<String>, Refused> {
+    let copied = sys::copy(source, file, attr.size).during("copy")?;
+    if copied != attr.size {
+        return Err(Errno::IO).during("copy");
+    }
+    let now = sys::stat(file, b"").during("look at the copy")?;
+    if (now.uid, now.gid) != (attr.uid, attr.gid) {
+        sys::chown(file, b"", attr.uid, attr.gid).during("chown")?;
+    }
+    let is_left_out = |name: &[u8]| name.starts_with(b"user.forebay.");
+    let refused = sys::copy_xattrs(source, file, is_left_out).during("copy extended attributes")?;
+    sys::chmod(file, attr.mode & 0o7777).during("chmod")?;
+    sys::set_times(file, b"", Some(attr.atime), Some(attr.mtime)).during("set times")?;
+    sys::fsync(file).during("sync")?;
+    Ok(refused)
+}
+
+/// Renames within a directory, and replaces nothing.
+fn move_into_place(dir: BorrowedFd<'_>, from: &[u8], to: &[u8]) -> Sys<()> {
+    match sys::rename_noreplace(dir, from, dir, to) {
+        Err(Errno::INVAL | Errno::NOSYS) => {}
+        outcome => return outcome,
+    }
+    // Lustre and NFS can't promise that of a rename, but a link never replaces anything.
+    sys::link(dir, from, dir, to)?;
+    sys::unlink(dir, from, false)
+}
+
+/// Makes the names in `dir` durable. If this user may not read it, the file system that `file` is on is synced.
+fn sync_names(dir: BorrowedFd<'_>, file: BorrowedFd<'_>) -> Sys<()> {
+    match sys::open(dir, b".", libc::O_RDONLY | libc::O_DIRECTORY, 0) {
+        Ok(dir) => sys::fsync(dir.as_fd()),
+        Err(Errno::ACCESS) => sys::syncfs(file),
+        Err(e) => Err(e),
+    }
 }
 
 impl Objects {
@@ -43,15 +288,17 @@ impl Objects {
     pub fn quarantine(&self, object: ObjectName, path: &[u8]) -> Sys<()> {
         assert_eq!(shape(object), Shape::File, "only a file holds data");
         sys::make_dir(self.instance.as_fd(), FOLDER.as_bytes())?;
+        let instance = self.instance.as_fd();
+        let name = Name::new(object, false);
+        let within = |name: &[u8]| [FOLDER.as_bytes(), b"/", name].concat();
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
-        let text = sys::open(self.instance.as_fd(), &path_text(object), flags, 0o600)?;
+        let text = sys::open(instance, &within(&path_name(object)), flags, 0o600)?;
         let mut text = std::fs::File::from(text);
         text.write_all(path).map_err(errno_of)?;
         text.sync_all().map_err(errno_of)?;
         let folder = folder_path((Shape::File, folder_of(object.oid.seq())));
-        let file = [folder.as_bytes(), b"/", &Name::new(object, false)].concat();
-        let instance = self.instance.as_fd();
-        sys::rename(instance, &file, instance, &place(object))
+        let file = [folder.as_bytes(), b"/", &name].concat();
+        sys::rename(instance, &file, instance, &within(&name))
     }
 
     /// What is in quarantine.
@@ -59,31 +306,9 @@ impl Objects {
     /// # Errors
     /// Those of the file system.
     pub fn withheld(&self) -> Sys<Vec<Withheld>> {
-        let names = match self.list(FOLDER) {
-            Err(Errno::NOENT) => return Ok(Vec::new()),
-            names => names?,
-        };
-        let mut found = Vec::new();
-        for (object, _) in names.iter().filter_map(|name| parse_name(name)) {
-            let bytes = sys::stat(self.instance.as_fd(), &place(object))?.size;
-            let mut path = Vec::new();
-            match sys::open(self.instance.as_fd(), &path_text(object), libc::O_RDONLY, 0) {
-                Ok(text) => {
-                    std::fs::File::from(text)
-                        .read_to_end(&mut path)
-                        .map_err(errno_of)?;
-                }
-                // The file itself counts.
-                Err(Errno::NOENT) => {}
-                Err(e) => return Err(e),
-            }
-            found.push(Withheld {
-                object,
-                path,
-                bytes,
-            });
+        match Quarantine::open_at(self.instance.as_fd())? {
+            Some(quarantine) => quarantine.list(),
+            None => Ok(Vec::new()),
         }
-        found.sort_by(|a, b| a.path.cmp(&b.path).then(a.object.cmp(&b.object)));
-        Ok(found)
     }
 }

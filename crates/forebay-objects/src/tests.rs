@@ -112,3 +112,134 @@ fn a_copy_has_all_extended_attributes_of_its_source_or_is_not_made() {
         }
     }
 }
+
+/// A file with these bytes, which no commit has named.
+fn stray(objects: &Objects, bytes: &[u8]) -> ObjectName {
+    use std::io::Write;
+    let made = objects.make(&file(), Some(libc::O_WRONLY), None).unwrap();
+    let mut fd = std::fs::File::from(made.fd.unwrap());
+    fd.write_all(bytes).unwrap();
+    made.fresh.object
+}
+
+fn quarantine_of(instance: &Instance) -> Quarantine {
+    Quarantine::open(&instance.0).unwrap().unwrap()
+}
+
+#[test]
+fn what_is_put_into_quarantine_is_no_object_any_more_and_is_listed_by_its_path() {
+    let instance = Instance::new("withheld");
+    let objects = instance.objects(1);
+    assert!(Quarantine::open(&instance.0).unwrap().is_none());
+    assert_eq!(objects.withheld(), Ok(Vec::new()));
+    let [b, a, lost] = [&b"bytes of b"[..], b"a", b"lost"].map(|bytes| stray(&objects, bytes));
+    for (object, path) in [(b, &b"d/b"[..]), (a, b"a"), (lost, b"../lost")] {
+        objects.quarantine(object, path).unwrap();
+        assert_eq!(objects.attr(object), Err(Errno::NOENT));
+    }
+    assert_eq!(objects.scan(0).unwrap(), []);
+    let listed = objects.withheld().unwrap();
+    assert_eq!(listed, quarantine_of(&instance).list().unwrap());
+    let told: Vec<_> = listed
+        .iter()
+        .map(|file| (file.object, file.path.as_ref(), file.bytes))
+        .collect();
+    let path = |text: &str| TreePath::new(text).unwrap();
+    assert_eq!(
+        told,
+        [
+            (lost, None, 4),
+            (a, Some(&path("a")), 1),
+            (b, Some(&path("d/b")), 10),
+        ]
+    );
+    assert_eq!(
+        listed[0].path_or_lost(),
+        forebay_core::repair::lost(lost),
+        "one name stands for a lost path everywhere"
+    );
+    assert_eq!(
+        parse_name(withheld_as(b).as_bytes()),
+        Some((b, false)),
+        "what people are shown leads back to the object"
+    );
+}
+
+#[test]
+fn a_second_recovery_puts_the_same_object_into_quarantine_again() {
+    let instance = Instance::new("again");
+    let objects = instance.objects(1);
+    let object = stray(&objects, b"text");
+    // The first one has lost its power between the text and the rename.
+    objects.quarantine(object, b"first").unwrap();
+    let within = instance.0.join("quarantine").join(withheld_as(object));
+    let back = String::from_utf8(path_of_file(object)).unwrap();
+    std::fs::rename(within, instance.0.join(back)).unwrap();
+    assert_eq!(objects.withheld(), Ok(Vec::new()));
+    objects.quarantine(object, b"at").unwrap();
+    assert_eq!(objects.withheld().unwrap()[0].path, TreePath::new("at"));
+}
+
+#[test]
+#[should_panic(expected = "only a file holds data")]
+fn a_directory_is_never_put_into_quarantine() {
+    let instance = Instance::new("no-dir");
+    let objects = instance.objects(1);
+    let dir = NewObject {
+        what: NewKind::Dir,
+        ..file()
+    };
+    let made = objects.make(&dir, None, None).unwrap();
+    let _ = objects.quarantine(made.fresh.object, b"d");
+}
+
+#[test]
+fn a_copy_out_of_quarantine_is_whole_or_is_not_there() {
+    let instance = Instance::new("copy-out");
+    let objects = instance.objects(1);
+    let object = stray(&objects, b"text");
+    objects.quarantine(object, b"at").unwrap();
+    let quarantine = quarantine_of(&instance);
+    // Its owner may not read it.
+    let within = instance.0.join("quarantine").join(withheld_as(object));
+    let mode = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
+    std::fs::set_permissions(&within, mode(0o200)).unwrap();
+    let out = instance.0.join("out");
+    std::fs::create_dir(&out).unwrap();
+    let dir = sys::open_path(&out, libc::O_PATH | libc::O_DIRECTORY).unwrap();
+    let copy = |name: &[u8]| quarantine.copy_out(object, dir.as_fd(), name);
+    let long = [b'n'; 300];
+    assert_eq!(copy(&long).unwrap_err().errno, Errno::NAMETOOLONG);
+    assert_eq!(copy(b"copy"), Ok(Vec::new()));
+    let exists = copy(b"copy").unwrap_err();
+    assert_eq!((exists.operation, exists.errno), ("create", Errno::EXIST));
+    let names: Vec<_> = std::fs::read_dir(&out).unwrap().flatten().collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+    for path in [&within, &out.join("copy")] {
+        let attr = sys::stat(dir.as_fd(), path.as_os_str().as_encoded_bytes()).unwrap();
+        assert_eq!((attr.mode & 0o7777, attr.size), (0o200, 4));
+    }
+    quarantine.discard(object).unwrap();
+    assert_eq!(quarantine.list(), Ok(Vec::new()));
+    let again = quarantine.discard(object).unwrap_err();
+    assert_eq!(again.errno, Errno::NOENT);
+}
+
+#[test]
+fn one_process_at_a_time_empties_a_quarantine() {
+    let instance = Instance::new("lock");
+    let objects = instance.objects(1);
+    let object = stray(&objects, b"text");
+    objects.quarantine(object, b"at").unwrap();
+    let first = quarantine_of(&instance);
+    first.lock().unwrap();
+    let second = quarantine_of(&instance);
+    assert_eq!(second.lock(), Err(Errno::WOULDBLOCK));
+    // To look, and to add, takes no lock.
+    assert_eq!(second.list().unwrap().len(), 1);
+    objects
+        .quarantine(stray(&objects, b"more"), b"more")
+        .unwrap();
+    drop(first);
+    second.lock().unwrap();
+}

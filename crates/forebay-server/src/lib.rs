@@ -72,6 +72,15 @@ pub use error::Error;
 pub use format::{CURRENT as STORAGE_FORMAT, FormatError};
 pub use instance::make_private;
 
+/// Looks whether this program may change what is in an instance directory. Changes nothing.
+///
+/// # Errors
+/// A later program has written it, or its format can't be told.
+pub fn check_format(instance: &Path) -> Result<(), Error> {
+    format::look(instance)?;
+    Ok(())
+}
+
 /// Threads that serve clients.
 const EVENT_LOOPS: usize = 2;
 /// PFS files up to this size are staged when they are opened for writing; larger ones are written in place.

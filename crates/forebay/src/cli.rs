@@ -1,6 +1,6 @@
 //! The command line: verbs, options, examples. [`crate::verbs`] carries the verbs out.
 
-use clap::{Args, Parser, Subcommand, ValueHint};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -30,6 +30,7 @@ Examples:
   forebay up --buffer /pfs/me/run7         a bridge that outlives runs
   forebay status --json
   forebay drain --buffer /pfs/me/run7      also after a crash
+  forebay quarantine --buffer /pfs/me/run7 what a power loss has left without a name
   forebay down --buffer /pfs/me/run7
   forebay report job.darshan --html job.html
 
@@ -64,6 +65,8 @@ pub enum Verb {
     Drain(DrainArgs),
     /// Check the tables and objects of a bridge that is not running.
     Fsck(FsckArgs),
+    /// Show the files that a power loss has left without a name, and take them out or drop them.
+    Quarantine(QuarantineArgs),
     /// Show where the I/O time of a job went, from its Darshan logs.
     Report(ReportArgs),
     /// Run the simulators.
@@ -284,6 +287,72 @@ pub struct FsckArgs {
     /// Print JSON, for scripts.
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+After a power loss `forebay drain` finds files whose names were not on the disk yet. It puts them
+into quarantine, names them, and ends with 75 until each is taken out or dropped. Works with or
+without a running bridge.
+
+Examples:
+  forebay quarantine --buffer /pfs/me/run7                   list them
+  forebay quarantine take --buffer /pfs/me/run7 out/a.dat    put it where it was
+  forebay quarantine take --buffer /pfs/me/run7 out/a.dat --to /home/me/a.dat
+  forebay quarantine drop --buffer /pfs/me/run7 --all        remove them for good")]
+pub struct QuarantineArgs {
+    /// The PFS directory that the buffer lies over. Required.
+    #[arg(long, global = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub buffer: Option<PathBuf>,
+    /// Local directory that keeps the buffered data. Default: as for `forebay run`.
+    #[arg(long, global = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub storage: Option<PathBuf>,
+    /// Print JSON, for scripts.
+    #[arg(long, global = true)]
+    pub json: bool,
+    #[command(subcommand)]
+    pub what: Option<QuarantineVerb>,
+}
+
+impl QuarantineArgs {
+    /// Where the buffer is. Ends the program with a usage error if the command line does not say so: an option that all
+    /// subcommands share can't be a required one.
+    pub fn place(&self) -> PlaceArgs {
+        let Some(buffer) = self.buffer.clone() else {
+            let missing = clap::error::ErrorKind::MissingRequiredArgument;
+            Cli::command()
+                .error(missing, "--buffer <DIR> is required")
+                .exit()
+        };
+        PlaceArgs {
+            buffer,
+            storage: self.storage.clone(),
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub enum QuarantineVerb {
+    /// List the files: id, size, last change, and the path that each had. This is the default.
+    List,
+    /// Copy files out, durably and with all attributes, and remove them from quarantine. Replaces nothing.
+    Take {
+        /// Id or path of a file, as the list shows it.
+        #[arg(required = true, value_name = "ID|PATH")]
+        which: Vec<OsString>,
+        /// A file that does not exist yet, or a directory. Default: the path that it had, on the PFS.
+        #[arg(long, value_name = "DEST", value_hint = ValueHint::AnyPath)]
+        to: Option<PathBuf>,
+    },
+    /// Remove files for good.
+    Drop {
+        /// Id or path of a file, as the list shows it.
+        #[arg(required_unless_present = "all", value_name = "ID|PATH")]
+        which: Vec<OsString>,
+        /// All of them.
+        #[arg(long, conflicts_with = "which")]
+        all: bool,
+    },
 }
 
 #[derive(Debug, Args)]

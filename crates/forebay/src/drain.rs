@@ -6,6 +6,7 @@ use crate::error::{Fault, fault};
 use crate::units;
 use forebay_admin::AdminError;
 use forebay_admin::drain::{DrainRequest, DrainState, DrainStatus, Left, Reason};
+use forebay_report::text::printable;
 use forebay_sys as sys;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -199,8 +200,9 @@ impl Bar {
     }
 }
 
-/// Prints on standard error what is not on the PFS, and how to continue.
-pub fn tell_left(drained: &Drained, retry: &str) {
+/// Prints on standard error what is not on the PFS, and how to continue: `retry` is the command that drains again,
+/// `quarantine` the one that shows what no drain can bring.
+pub fn tell_left(drained: &Drained, retry: &str, quarantine: &str) {
     if drained.is_complete() {
         return;
     }
@@ -215,7 +217,7 @@ pub fn tell_left(drained: &Drained, retry: &str) {
         units::bytes(bytes),
     );
     for left in drained.named.iter().take(MOST_LINES) {
-        eprintln!("  {}: {}", left.path, why(left));
+        eprintln!("  {}: {}", printable(left.path.as_bytes()), why(left));
     }
     if n > MOST_LINES as u64 {
         eprintln!(
@@ -223,7 +225,13 @@ pub fn tell_left(drained: &Drained, retry: &str) {
             units::number(n - MOST_LINES as u64)
         );
     }
-    eprintln!("  hint: to go on, run: {retry}");
+    let is_withheld = |left: &Left| matches!(left.reason, Reason::Withheld);
+    if drained.named.iter().any(is_withheld) {
+        eprintln!("  hint: to see what is in quarantine, run: {quarantine}");
+    }
+    if n > drained.named.len() as u64 || !drained.named.iter().all(is_withheld) || n == 0 {
+        eprintln!("  hint: to go on, run: {retry}");
+    }
 }
 
 /// The reason in words.

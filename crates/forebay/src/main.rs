@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         Verb::Status(args) => verbs::status::status(args),
         Verb::Drain(args) => verbs::drain::drain(args),
         Verb::Fsck(args) => verbs::fsck::fsck(args),
+        Verb::Quarantine(args) => verbs::quarantine::quarantine(args),
         Verb::Report(args) => verbs::report::report(args, verbose),
         Verb::Sim(args) => verbs::sim::sim(args),
         Verb::Bridge(args) => verbs::bridge::bridge(args),

@@ -92,7 +92,11 @@ pub fn fsck(instance: &Path, options: Options) -> Result<FsckReport, Error> {
         .map_err(|e| Error::system("can't list the quarantine", e))?;
     let told = |withheld: forebay_objects::Withheld| {
         let name = forebay_objects::withheld_as(withheld.object);
-        format!("{}: in quarantine as {name}", withheld.path.escape_ascii())
+        let path = withheld.path_or_lost();
+        format!(
+            "{}: in quarantine as {name}",
+            path.as_bytes().escape_ascii()
+        )
     };
     report.withheld = withheld.into_iter().map(told).collect();
     check(&server, options.mend, &mut report)?;

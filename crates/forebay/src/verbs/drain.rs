@@ -1,13 +1,12 @@
 //! `forebay drain`: brings what is in the buffer to the PFS, by a running bridge or by one that it starts for this.
 
-use super::{drain_code, drain_command};
+use super::{drain_code, drain_command, instance_of, quarantine_command};
 use crate::bridge::Bridge;
 use crate::cli::{self, BridgeOptions};
 use crate::drain::{Naming, drain as drive, tell_left};
-use crate::error::{Fault, fault};
+use crate::error::Fault;
 use crate::place;
 use crate::run_report::drain_text;
-use forebay_admin::instance_dir;
 use forebay_sys as sys;
 use serde_json::json;
 use std::time::Duration;
@@ -17,15 +16,7 @@ pub fn drain(args: &cli::DrainArgs) -> Result<u8, Fault> {
     let place = place::settle(&args.place)?;
     sys::watch_signals();
     if Bridge::find(&place)?.is_none() {
-        let instance = instance_dir(&place.storage, &place.root);
-        if !instance.is_dir() {
-            return Err(fault(format!(
-                "{} holds nothing for {}",
-                place.storage.display(),
-                place.root.display()
-            ))
-            .hint("name the storage of the run with --storage DIR"));
-        }
+        instance_of(&place)?;
     }
     let options = BridgeOptions { log_dir: None };
     let mut bridge = Bridge::attach(&place, &options)?;
@@ -46,7 +37,11 @@ pub fn drain(args: &cli::DrainArgs) -> Result<u8, Fault> {
         println!("{text:#}");
     } else {
         println!("drained {}", drain_text(&drained));
-        tell_left(&drained, &drain_command(&place));
+        tell_left(
+            &drained,
+            &drain_command(&place),
+            &quarantine_command(&place),
+        );
     }
     Ok(drain_code(&drained))
 }

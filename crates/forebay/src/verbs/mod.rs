@@ -5,6 +5,7 @@ pub mod collect;
 pub mod down;
 pub mod drain;
 pub mod fsck;
+pub mod quarantine;
 pub mod record;
 pub mod report;
 pub mod run;
@@ -14,16 +15,43 @@ pub mod up;
 
 use crate::cli::exit;
 use crate::drain::Drained;
+use crate::error::{Fault, fault};
 use crate::place::Place;
+use forebay_admin::instance_dir;
+use std::path::{Path, PathBuf};
 
 /// The exact command that continues a drain.
 fn drain_command(place: &Place) -> String {
-    let quoted = |path: &std::path::Path| shell_word(&path.to_string_lossy());
+    command("drain", place)
+}
+
+/// The exact command that lists what is in quarantine.
+fn quarantine_command(place: &Place) -> String {
+    command("quarantine", place)
+}
+
+/// The exact command of a verb for this buffer.
+fn command(verb: &str, place: &Place) -> String {
+    let quoted = |path: &Path| shell_word(&path.to_string_lossy());
     format!(
-        "forebay drain --buffer {} --storage {}",
+        "forebay {verb} --buffer {} --storage {}",
         quoted(&place.root),
         quoted(&place.storage)
     )
+}
+
+/// The instance directory of a buffer, which a run has left.
+fn instance_of(place: &Place) -> Result<PathBuf, Fault> {
+    let instance = instance_dir(&place.storage, &place.root);
+    match instance.is_dir() {
+        true => Ok(instance),
+        false => Err(fault(format!(
+            "{} holds nothing for {}",
+            place.storage.display(),
+            place.root.display()
+        ))
+        .hint("name the storage of the run with --storage DIR")),
+    }
 }
 
 /// Quotes a word for a shell, if it needs quotes.

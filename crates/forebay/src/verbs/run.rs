@@ -1,6 +1,6 @@
 //! `forebay run`: runs a command with the buffer over a directory, then drains and reports.
 
-use super::drain_command;
+use super::{drain_command, quarantine_command};
 use crate::bridge::Bridge;
 use crate::cli::{self, exit};
 use crate::drain::{Drained, Naming, drain, tell_left};
@@ -233,7 +233,7 @@ impl Run<'_> {
         }
         match &after.drained {
             Some(drained) if !drained.is_complete() => {
-                tell_left(drained, retry);
+                tell_left(drained, retry, &quarantine_command(&self.place));
                 exit::DATA_LEFT
             }
             _ => self.exit_status(),

@@ -8,6 +8,7 @@ mod drain;
 mod durability;
 mod formats;
 mod one_file;
+mod quarantine;
 mod run;
 mod stage;
 mod wrong;

@@ -118,7 +118,16 @@ fn wrong_options_have_the_promised_codes() {
     ] {
         stage.say(arguments).ends_with(125).tells("error: ");
     }
-    for arguments in [&["up"][..], &["drain"], &["fsck"], &["no-such-verb"], &[]] {
+    for arguments in [
+        &["up"][..],
+        &["drain"],
+        &["fsck"],
+        &["quarantine"],
+        &["quarantine", "take", "--buffer", "pfs"],
+        &["quarantine", "drop", "a", "--all", "--buffer", "pfs"],
+        &["no-such-verb"],
+        &[],
+    ] {
         stage.say(arguments).ends_with(2);
     }
     for arguments in [&["--help"][..], &["run", "--help"], &["--version"]] {
