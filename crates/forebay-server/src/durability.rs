@@ -12,7 +12,7 @@ use forebay_sys::{DurabilityWords, Sys};
 use parking_lot::{Condvar, Mutex};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A client that waits, and its request. A client has one request at a time on a connection, and its connection is not
 /// read meanwhile. So the limit of connections bounds how many wait.
@@ -24,6 +24,15 @@ pub(crate) struct Asker {
     pub key: u64,
     /// Number of the request.
     pub seq: u32,
+}
+
+/// Environment variable for tests: seconds after which a commit is made durable although nobody asks.
+const ENV_LONGEST: &str = "FOREBAY_TEST_LONGEST_UNSYNCED_S";
+
+fn longest_unsynced() -> Duration {
+    let told = std::env::var(ENV_LONGEST).ok();
+    let seconds = told.and_then(|text| text.parse().ok());
+    seconds.map_or(LONGEST_UNSYNCED, Duration::from_secs)
 }
 
 /// What waits for the thread.
@@ -52,6 +61,7 @@ enum Round {
 /// The numbers of commits, and who waits for them to become durable.
 pub(crate) struct Durability {
     storage: Storage,
+    longest: Duration,
     words: DurabilityWords,
     for_clients: OwnedFd,
     waiting: Mutex<Waiting>,
@@ -70,6 +80,7 @@ impl Durability {
         words.page().commit();
         Ok(Durability {
             storage,
+            longest: longest_unsynced(),
             words,
             for_clients,
             waiting: Mutex::default(),
@@ -161,7 +172,7 @@ impl Durability {
                 continue;
             }
             self.sleeps.store(false, Ordering::SeqCst);
-            let until = *waiting.since.get_or_insert_with(Instant::now) + LONGEST_UNSYNCED;
+            let until = *waiting.since.get_or_insert_with(Instant::now) + self.longest;
             if self.change.wait_until(&mut waiting, until).timed_out() {
                 break;
             }
