@@ -26,10 +26,11 @@ pub(crate) struct Asker {
     pub seq: u32,
 }
 
-/// Environment variable for tests: seconds after which a commit is made durable although nobody asks.
+/// Environment variable for tests: see [`longest_unsynced`], in seconds.
 const ENV_LONGEST: &str = "FOREBAY_TEST_LONGEST_UNSYNCED_S";
 
-fn longest_unsynced() -> Duration {
+/// Time after which a commit is made durable although nobody asks.
+pub(crate) fn longest_unsynced() -> Duration {
     let told = std::env::var(ENV_LONGEST).ok();
     let seconds = told.and_then(|text| text.parse().ok());
     seconds.map_or(LONGEST_UNSYNCED, Duration::from_secs)
@@ -75,12 +76,12 @@ impl Durability {
     ///
     /// # Errors
     /// No memory, or no descriptor.
-    pub(crate) fn new(storage: Storage) -> Sys<Self> {
+    pub(crate) fn new(storage: Storage, longest: Duration) -> Sys<Self> {
         let (words, for_clients) = DurabilityWords::new()?;
         words.page().commit();
         Ok(Durability {
             storage,
-            longest: longest_unsynced(),
+            longest,
             words,
             for_clients,
             waiting: Mutex::default(),
@@ -253,7 +254,7 @@ mod tests {
 
     #[test]
     fn all_who_wait_are_taken_at_once_and_one_who_wants_the_data_is_enough() {
-        let durability = Durability::new(Storage::Ordered).unwrap();
+        let durability = Durability::new(Storage::Ordered, LONGEST_UNSYNCED).unwrap();
         durability.ask(asker(1), false);
         durability.ask(asker(2), true);
         durability.ask(asker(3), false);
@@ -266,7 +267,7 @@ mod tests {
 
     #[test]
     fn who_waits_when_the_end_comes_is_still_taken() {
-        let durability = Durability::new(Storage::Ordered).unwrap();
+        let durability = Durability::new(Storage::Ordered, LONGEST_UNSYNCED).unwrap();
         durability.ask(asker(1), false);
         durability.end();
         let last = Round::Sync(vec![asker(1)], false);
@@ -276,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_commit_that_nobody_asks_for_is_synced_after_a_while() {
-        let durability = Durability::new(Storage::Ordered).unwrap();
+        let durability = Durability::new(Storage::Ordered, LONGEST_UNSYNCED).unwrap();
         durability.reached(durability.last_commit());
         durability.committed();
         assert_eq!(durability.next(true), Some(Round::Unlink));
@@ -285,7 +286,7 @@ mod tests {
 
     #[test]
     fn what_ends_with_the_power_is_as_durable_as_it_can_be() {
-        let durability = Durability::new(Storage::Volatile).unwrap();
+        let durability = Durability::new(Storage::Volatile, LONGEST_UNSYNCED).unwrap();
         durability.committed();
         assert!(durability.is_durable(durability.last_commit()));
     }

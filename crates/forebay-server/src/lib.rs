@@ -65,7 +65,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub use admin::take_inventory;
 pub use error::Error;
@@ -101,6 +101,8 @@ pub struct Config {
     pub pfs_may_wait: Option<bool>,
     /// True if the bridge runs until it is told to end; else it ends when no run needs it any more.
     pub stay: bool,
+    /// A commit is made durable after this time, even if nobody asks for it.
+    pub longest_unsynced: Duration,
     /// The process of a run that uses the bridge from the beginning. Without it, another run that comes and goes could end
     /// the bridge first.
     pub run: Option<u32>,
@@ -131,6 +133,7 @@ impl Config {
             log: Box::new(std::io::stderr()),
             pfs_may_wait: None,
             stay: true,
+            longest_unsynced: durability::longest_unsynced(),
             run: None,
         })
     }
@@ -212,7 +215,7 @@ impl ServerHandle {
             objects: objects.clone(),
             lower: lower.clone(),
         }));
-        let durability = durability::Durability::new(objects.storage())
+        let durability = durability::Durability::new(objects.storage(), config.longest_unsynced)
             .map_err(|e| Error::system("no memory to share with clients", e))?;
         let durability = Arc::new(durability);
         let limit = (limits::CONNECTIONS as u64).min(

@@ -7,12 +7,21 @@ use common::process::Process;
 use common::raw::{Raw, Said, request};
 use common::{Place, names, read, write};
 use forebay_client::Client;
+use forebay_server::Server;
 use forebay_sys as sys;
 use forebay_wire::{BY_NAME, Op, Request};
 use std::fs::{File, Permissions};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// A bridge in which no sync point comes between two requests: a file that one knows is not used again.
+fn start(place: &Place) -> Server {
+    let mut config = place.config();
+    config.longest_unsynced = Duration::from_secs(3600);
+    forebay_server::start(config).unwrap()
+}
 
 #[test]
 #[ignore = "the bridge of the other tests"]
@@ -44,7 +53,7 @@ fn backing(place: &Place) -> Vec<PathBuf> {
 /// the next one?
 fn is_used_again(what: impl FnOnce(&mut Client, OwnedFd) -> Option<OwnedFd>) -> bool {
     let place = Place::new();
-    let server = place.start();
+    let server = start(&place);
     let mut client = place.client();
     let fd = create(&mut client, "old", 0o644);
     let before = backing(&place);
@@ -83,7 +92,7 @@ fn an_empty_file_that_nobody_has_open_is_used_again() {
 #[test]
 fn mode_and_times_of_the_earlier_life_are_gone() {
     let place = Place::new();
-    let server = place.start();
+    let server = start(&place);
     let mut client = place.client();
     let file = File::from(create(&mut client, "old", 0o600));
     file.set_permissions(Permissions::from_mode(0o4711))
@@ -129,7 +138,7 @@ fn what_was_within_reach_of_somebody_is_not_used_again() {
 fn what_somebody_may_open_by_its_name_on_disk_is_not_used_again() {
     for (arg2, again) in [(0, true), (BY_NAME, false)] {
         let place = Place::new();
-        let server = place.start();
+        let server = start(&place);
         let mut client = place.client();
         drop(create(&mut client, "old", 0o644));
         let before = backing(&place);
@@ -153,7 +162,7 @@ fn what_somebody_may_open_by_its_name_on_disk_is_not_used_again() {
 fn a_staged_file_that_was_within_reach_is_not_used_again() {
     let place = Place::new();
     std::fs::write(place.root().join("low"), "").unwrap();
-    let server = place.start();
+    let server = start(&place);
     let mut client = place.client();
     drop(client.resolve("low", forebay_wire::FOR_WRITE).unwrap());
     let before = backing(&place);
@@ -188,7 +197,7 @@ fn what_is_not_as_new_is_not_used_again() {
 #[allow(unsafe_code)]
 fn a_file_with_the_flags_of_another_request_is_opened_with_these() {
     let place = Place::new();
-    let server = place.start();
+    let server = start(&place);
     let mut client = place.client();
     for flags in [libc::O_WRONLY, libc::O_RDWR, libc::O_RDWR | libc::O_APPEND] {
         for _ in 0..2 {
@@ -231,7 +240,7 @@ fn killed_with_spare_files() -> Place {
 }
 
 fn is_as_acknowledged(place: &Place) {
-    let server = place.start();
+    let server = start(&place);
     let mut client = place.client();
     assert_eq!(names(&mut client, ""), ["again", "data", "full", "stay"]);
     assert_eq!(read(&mut client, "data"), b"data");
@@ -271,7 +280,7 @@ fn an_old_register_takes_no_data_away() {
     std::fs::write(&register, then).unwrap();
     std::fs::remove_dir_all(place.instance().join("meta")).unwrap();
     assert_eq!(place.rebuilt(), Vec::<String>::new());
-    let server = place.start();
+    let server = start(&place);
     assert_eq!(read(&mut place.client(), "new"), b"bytes");
     server.stop().unwrap();
 }

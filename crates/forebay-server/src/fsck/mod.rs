@@ -79,6 +79,7 @@ pub fn fsck(instance: &Path, options: Options) -> Result<FsckReport, Error> {
         log: Box::new(std::io::stderr()),
         pfs_may_wait: None,
         stay: true,
+        longest_unsynced: crate::durability::longest_unsynced(),
         run: None,
     };
     report.recovered = !{
