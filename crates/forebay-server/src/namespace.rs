@@ -194,6 +194,7 @@ impl Namespace {
             reads: ReadSet::default(),
             batch: all,
             token,
+            uncovers: false,
         });
         if outcome.is_err() {
             self.finished.lock().put_back(marks);

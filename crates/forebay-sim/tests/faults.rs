@@ -56,6 +56,7 @@ fn every_planted_bug_is_found() {
         let options = FaultOptions {
             mutation: Some(mutation),
             shrink: false,
+            bridges: mutation.takes_several().then_some(3),
             ..options(1, SEEDS_PER_BUG)
         };
         let mut report = Vec::new();
@@ -67,7 +68,12 @@ fn every_planted_bug_is_found() {
         assert!(report.contains("broken promise:"), "{report}");
         assert!(report.contains(" ms  bridge 0"), "a trace: {report}");
         // Without the bug the very same run keeps every promise.
-        keeps_promises(&self::options(seed, 1));
+        keeps_promises(&FaultOptions {
+            mutation: None,
+            first_seed: seed,
+            seeds: 1,
+            ..options
+        });
     }
 }
 

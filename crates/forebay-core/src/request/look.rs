@@ -2,10 +2,14 @@
 //! for the request before ([`Known`]). Notes all that a decision relies on.
 
 use super::known::Known;
-use crate::bridge::{RangeRead, ReadSet};
-use crate::facts::{Attr, Facts, Fresh, LowerPage, Need, NewKind, NewObject, Outcome, Stop, errno};
+use crate::bridge::{RangeRead, ReadSet, SpeakersRead};
+use crate::facts::{
+    Attr, CHILDREN_PER_PAGE, Facts, Fresh, LowerPage, Need, NewKind, NewObject, Outcome, Stop,
+    errno,
+};
 use crate::path::TreePath;
 use crate::record::{BridgeId, ObjectName, PathRecord, Token};
+use crate::speakers::{Lowers, Speaker, Word};
 use crate::table::{TableError, Tables};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -25,7 +29,11 @@ pub trait World {
     /// # Errors
     /// The tables failed.
     fn path_of(&self, object: ObjectName) -> Result<Option<TreePath>, TableError>;
-    /// See [`Facts::moved`].
+    /// If there is no record at a path that is at hand: see [`crate::bridge::Bridge::absence`].
+    fn absence(&self, _: &TreePath) -> u64 {
+        0
+    }
+    /// See [`Facts::moved`]. Asked of a bridge that is alone.
     fn moved(&self, origin: &TreePath) -> Option<TreePath>;
     /// `fstat` of a backing object (for a node: of the node).
     ///
@@ -51,7 +59,8 @@ pub trait World {
     fn me(&self) -> BridgeId;
     /// A number that grows with each commit of this bridge.
     fn moment(&self) -> u64;
-    /// A number that grows with each change that this bridge itself makes on the PFS.
+    /// A number that grows with each change that this bridge itself makes on the PFS. Asked of a bridge that is alone:
+    /// what several do there shows in records and absences.
     fn pfs_changes(&self) -> u64;
     /// Has an earlier try of this request changed the tables already?
     fn was_carried_out(&self, token: Token) -> bool;
@@ -76,6 +85,8 @@ pub struct Look<'a> {
     listed: Cell<bool>,
     /// An object was missing that a record names.
     missed: Cell<bool>,
+    /// It depends on what the PFS shows.
+    saw_pfs: Cell<bool>,
 }
 
 fn fault(e: TableError) -> Stop {
@@ -100,6 +111,7 @@ impl<'a> Look<'a> {
             reads: RefCell::default(),
             listed: Cell::new(false),
             missed: Cell::new(false),
+            saw_pfs: Cell::new(false),
         }
     }
 
@@ -114,7 +126,12 @@ impl<'a> Look<'a> {
         let mut named = reads.records.iter().filter(|(p, _)| !p.is_root());
         let vacant =
             named.clone().count() > 1 && named.clone().any(|(_, seen)| seen.version.is_none());
-        vacant || self.listed.get() || named.any(|(_, seen)| seen.followed)
+        vacant || self.listed.get() || self.saw_pfs.get() || named.any(|(_, seen)| seen.followed)
+    }
+
+    /// True if the PFS was looked at.
+    pub(super) fn saw_pfs(&self) -> bool {
+        self.saw_pfs.get()
     }
 
     /// True if a record named a missing object. Another bridge may have told of the record before the object
@@ -129,10 +146,27 @@ impl<'a> Look<'a> {
         self.reads.into_inner()
     }
 
-    fn saw(&self, path: &TreePath, record: Option<&PathRecord>) {
+    fn saw(&self, path: &TreePath, record: Option<&PathRecord>, absence: u64) {
         if !self.world.is_single() {
-            self.reads.borrow_mut().saw(path, record);
+            self.reads.borrow_mut().saw_since(path, record, absence);
         }
+    }
+
+    /// Who speaks of exactly this path of the PFS, as all bridges say.
+    fn speakers_of(&self, lower: &TreePath) -> Outcome<Vec<Speaker>> {
+        let of = Lowers::At(lower.clone());
+        let Some(page) = self.known.others.speakers(&of, None) else {
+            let limit = CHILDREN_PER_PAGE;
+            let before = None;
+            return Err(Stop::Need(Need::Speakers { of, before, limit }));
+        };
+        self.listed.set(true);
+        let seen = page.seen.clone();
+        self.reads
+            .borrow_mut()
+            .speakers
+            .push(SpeakersRead { of, seen });
+        Ok(page.speakers.clone())
     }
 
     /// A record names the object, so it has to be there.
@@ -147,15 +181,16 @@ impl<'a> Look<'a> {
 
 impl Facts for Look<'_> {
     fn record(&self, path: &TreePath) -> Outcome<Option<PathRecord>> {
-        let record = if self.world.is_at_hand(path) {
-            self.world.tables().get(path).map_err(fault)?
+        let (record, absence) = if self.world.is_at_hand(path) {
+            let record = self.world.tables().get(path).map_err(fault)?;
+            (record, self.world.absence(path))
         } else {
-            match self.known.record(path) {
-                Some(record) => record.clone(),
+            match self.known.others.record(path) {
+                Some(told) => told.clone(),
                 None => return Err(Stop::Need(Need::Record(path.clone()))),
             }
         };
-        self.saw(path, record.as_ref());
+        self.saw(path, record.as_ref(), absence);
         Ok(record)
     }
 
@@ -170,7 +205,7 @@ impl Facts for Look<'_> {
         if self.world.is_single() {
             return tables.children(dir, after, limit).map_err(fault);
         }
-        let others = self.known.children(dir, after);
+        let others = self.known.others.children(dir, after);
         let Some(others) = others.filter(|_| !self.world.is_held_below(dir)) else {
             return Err(Stop::Need(Need::Children {
                 dir: dir.clone(),
@@ -183,7 +218,7 @@ impl Facts for Look<'_> {
         all.sort_by(|a, b| a.0.cmp(&b.0));
         all.truncate(limit);
         for (name, record) in &all {
-            self.saw(&dir.join(name), Some(record));
+            self.saw(&dir.join(name), Some(record), 0);
         }
         Ok(all)
     }
@@ -196,6 +231,7 @@ impl Facts for Look<'_> {
         }
         let others = self
             .known
+            .others
             .below(dir)
             .filter(|_| !self.world.is_held_below(dir));
         let Some(others) = others else {
@@ -215,11 +251,23 @@ impl Facts for Look<'_> {
     }
 
     fn path_of(&self, object: ObjectName) -> Outcome<Option<TreePath>> {
-        self.world.path_of(object).map_err(fault)
+        if self.world.is_single() || object.oid.bridge() == self.world.me() {
+            return self.world.path_of(object).map_err(fault);
+        }
+        let Some(names) = self.known.others.names(object.oid) else {
+            return Err(Stop::Need(Need::Names(object.oid)));
+        };
+        let name = names.iter().find(|(name, _)| *name == object);
+        Ok(name.map(|(_, path)| path.clone()))
     }
 
     fn moved(&self, origin: &TreePath) -> Outcome<Option<TreePath>> {
-        Ok(self.world.moved(origin))
+        if self.world.is_single() {
+            return Ok(self.world.moved(origin));
+        }
+        let speakers = self.speakers_of(origin)?;
+        let mut moved = speakers.into_iter().filter(|s| s.word == Word::Origin);
+        Ok(moved.next().map(|speaker| speaker.path))
     }
 
     fn attr(&self, object: ObjectName) -> Outcome<Attr> {
@@ -238,26 +286,42 @@ impl Facts for Look<'_> {
     }
 
     fn lower(&self, path: &TreePath) -> Outcome<Option<Attr>> {
+        self.saw_pfs.set(true);
         match self.known.attr(path) {
             Some(attr) => Ok(attr),
             None => match self.world.lower(path) {
-                Some(attr) => attr.map_err(Stop::Errno),
+                Some(attr) => {
+                    let attr = attr.map_err(Stop::Errno)?;
+                    if !self.world.is_single() {
+                        // The second look at the records tells whether it holds, so it is not taken anew then.
+                        self.known.put_attr(path.clone(), attr);
+                    }
+                    Ok(attr)
+                }
                 None => Err(Stop::Need(Need::Lower(path.clone()))),
             },
         }
     }
 
     fn lower_link(&self, path: &TreePath) -> Outcome<Vec<u8>> {
+        self.saw_pfs.set(true);
         match self.known.link(path) {
-            Some(text) => Ok(text.clone()),
+            Some(text) => Ok(text),
             None => match self.world.lower_link(path) {
-                Some(text) => text.map_err(Stop::Errno),
+                Some(text) => {
+                    let text = text.map_err(Stop::Errno)?;
+                    if !self.world.is_single() {
+                        self.known.put_link(path.clone(), text.clone());
+                    }
+                    Ok(text)
+                }
                 None => Err(Stop::Need(Need::LowerLink(path.clone()))),
             },
         }
     }
 
     fn lower_list(&self, path: &TreePath, after: Option<&[u8]>) -> Outcome<Arc<LowerPage>> {
+        self.saw_pfs.set(true);
         // Even a local directory can be large: it is never read while a step waits for it.
         match self.known.list(path, after) {
             Some(page) => Ok(page.clone()),

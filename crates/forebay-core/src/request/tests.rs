@@ -3,8 +3,8 @@
 mod links;
 
 use super::*;
-use crate::bridge::Verdict;
 use crate::bridge::tests::Table;
+use crate::bridge::{Fact, Verdict};
 use crate::facts::{Attr, Cred, Fresh, Need, NewKind, Settings};
 use crate::ops::{Answer, GrantTarget, Op, Path, Request, Start};
 use crate::path::TreePath;
@@ -152,6 +152,15 @@ impl Hand {
             }
             effect => effect,
         }
+    }
+}
+
+/// What the home of a path says.
+fn said(path: TreePath, record: Option<PathRecord>) -> Fact {
+    Fact::Record {
+        path,
+        record,
+        absence: 0,
     }
 }
 
@@ -566,7 +575,7 @@ fn what_is_known_of_others_is_asked_for_by_its_need() {
     });
     let effect = p.step(&settings, &world, true);
     assert_eq!(effect, Effect::Fetch(Need::Record(at("d"))));
-    p.fetched_record(at("d"), None);
+    p.fetched(said(at("d"), None));
     assert!(matches!(
         p.step(&settings, &world, true),
         Effect::Make { .. }
