@@ -41,11 +41,16 @@ fn ten_thousand_seeds_keep_every_promise() {
 fn seeds_that_once_failed_keep_every_promise() {
     let mut seeds = 0;
     for line in include_str!("corpus.txt").lines() {
-        let seed = line.split('#').next().unwrap_or_default().trim();
-        if !seed.is_empty() {
-            keeps_promises(&options(seed.parse().unwrap(), 1));
-            seeds += 1;
-        }
+        let line = line.split('#').next().unwrap_or_default();
+        let mut words = line.split_whitespace();
+        let Some(seed) = words.next() else {
+            continue;
+        };
+        keeps_promises(&FaultOptions {
+            bridges: words.next().map(|bridges| bridges.parse().unwrap()),
+            ..options(seed.parse().unwrap(), 1)
+        });
+        seeds += 1;
     }
     assert!(seeds > 0, "the corpus is not empty");
 }

@@ -149,11 +149,16 @@ impl Move {
         self.carry(record, Way { from, to }, facts)
     }
 
-    /// What moves takes along what lies in it: what was renamed out of it, and is still there, is in
-    /// transit as well.
-    fn carry(&mut self, record: PathRecord, way: Way, facts: &dyn Facts) -> Outcome<()> {
+    /// The record together with what was renamed out of the directory `from` on the PFS, and is still in it. `None`: one
+    /// of them is in transit already, or something else that speaks of a path in it.
+    fn with_contents(
+        &mut self,
+        record: PathRecord,
+        from: &TreePath,
+        facts: &dyn Facts,
+    ) -> Outcome<Option<Vec<(TreePath, PathRecord)>>> {
         let mut marked = vec![(self.path.clone(), record)];
-        for speaker in all_speakers(facts, &way.from, &mut self.reads)? {
+        for speaker in all_speakers(facts, from, &mut self.reads)? {
             // With several bridges another drain may be at work on what is hidden in it. One of the two marks comes
             // first, and the other relies on there being none.
             let is_meant = speaker.word == Word::Origin || !facts.is_single();
@@ -162,14 +167,23 @@ impl Move {
                 && let Some(other) = read(facts, &speaker.path, &mut self.reads)?
             {
                 if other.transit.is_some() {
-                    self.state = State::Wait;
-                    return Ok(());
+                    return Ok(None);
                 }
                 if speaker.word == Word::Origin {
                     marked.push((speaker.path, other));
                 }
             }
         }
+        Ok(Some(marked))
+    }
+
+    /// What moves takes along what lies in it: what was renamed out of it, and is still there, is in
+    /// transit as well.
+    fn carry(&mut self, record: PathRecord, way: Way, facts: &dyn Facts) -> Outcome<()> {
+        let Some(marked) = self.with_contents(record, &way.from, facts)? else {
+            self.state = State::Wait;
+            return Ok(());
+        };
         if !facts.is_single() {
             // Another bridge may be putting something into it, or letting something in it go.
             for (path, other) in facts.below(&self.path)? {
@@ -199,7 +213,18 @@ impl Move {
         }
         let target = record.hides.clone();
         let replaced = is_replaced(facts, &self.path, &record, &mut self.reads)?;
-        self.marked = vec![(self.path.clone(), record)];
+        self.marked = match (record.kind, record.origin.clone()) {
+            // Whoever resumes can't tell whether it was moving: what is in it is marked as if it were. Otherwise it would
+            // take back what another bridge has marked there for a move of its own.
+            (Kind::Moved, Some(from)) if !facts.is_single() => {
+                let Some(marked) = self.with_contents(record, &from, facts)? else {
+                    self.state = State::Wait;
+                    return Ok(());
+                };
+                marked
+            }
+            _ => vec![(self.path.clone(), record)],
+        };
         let Some(target) = target else {
             self.is_unmarked = true;
             self.state = State::Finish;
@@ -382,13 +407,16 @@ impl Move {
             labels = moved.1;
             moved.0
         } else {
-            let (path, before) = self.marked[0].clone();
+            let mut marked = self.marked.iter().cloned();
+            let (path, before) = marked.next().expect("the record itself comes first");
             let after = after(self.what, &before);
-            vec![Update {
+            let own = Update {
                 path,
                 before,
                 after,
-            }]
+            };
+            let carried = marked.map(|(path, record)| self.unmarks(path, record));
+            std::iter::once(own).chain(carried).collect()
         };
         if updates.is_empty() {
             self.state = State::End;
