@@ -98,6 +98,11 @@ impl Pending {
     /// ended and what that has copied may be in the tables.
     pub fn woken(&mut self) {
         self.has_waited();
+        if !self.known.is_alone {
+            // What another bridge has marked is asked for again and again. That bridge may be down for long, and
+            // waiting is no step.
+            self.steps = 0;
+        }
         self.known.decide_anew();
     }
 

@@ -55,7 +55,8 @@ pub struct Pending {
     pub(super) changes: bool,
     /// Step again a little later.
     pub(super) pause: bool,
-    steps: u32,
+    /// Since it last waited for a mark of another bridge.
+    pub(super) steps: u32,
     pub(super) lost_races: u32,
     times_written: bool,
     pub(super) copy_turn: Option<TreePath>,

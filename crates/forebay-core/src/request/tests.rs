@@ -8,7 +8,7 @@ use crate::bridge::{Fact, Verdict};
 use crate::facts::{Attr, Cred, Fresh, Need, NewKind, Settings};
 use crate::ops::{Answer, GrantTarget, Op, Path, Request, Start};
 use crate::path::TreePath;
-use crate::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
+use crate::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token, Transit};
 use crate::table::{Change, TableError, Tables, WriteTables};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -114,19 +114,7 @@ impl Hand {
 
     /// Others make a file.
     fn has_file(&mut self, path: &str, seq: u64) {
-        let record = PathRecord {
-            version: self.next_version(),
-            kind: Kind::File,
-            object: object(seq),
-            owner: BridgeId(1),
-            ino: seq,
-            origin: None,
-            hides: None,
-            token: Token::default(),
-            drained: None,
-            transit: None,
-            segments: Vec::new(),
-        };
+        let record = file(self.next_version(), seq);
         let path = at(path);
         self.commit(&[Change::Put { path, record }]);
     }
@@ -152,6 +140,22 @@ impl Hand {
             }
             effect => effect,
         }
+    }
+}
+
+fn file(version: u64, seq: u64) -> PathRecord {
+    PathRecord {
+        version,
+        kind: Kind::File,
+        object: object(seq),
+        owner: BridgeId(1),
+        ino: seq,
+        origin: None,
+        hides: None,
+        token: Token::default(),
+        drained: None,
+        transit: None,
+        segments: Vec::new(),
     }
 }
 
@@ -534,6 +538,30 @@ fn a_request_that_never_gets_what_it_needs_is_given_up() {
         p.known.forget_attrs();
     }
     assert_eq!(finished(world.step(&mut p)).outcome, Err(Failure::GaveUp));
+}
+
+#[test]
+fn a_request_waits_for_what_another_bridge_has_marked_as_long_as_that_one_is_down() {
+    let world = Hand {
+        has_peers: true,
+        ..Hand::new()
+    };
+    let record = PathRecord {
+        kind: Kind::Moved,
+        origin: Some(at("g")),
+        transit: Some(Transit::Placing),
+        ..file(3, 4)
+    };
+    let mut p = pending(Op::Stat {
+        path: path("f"),
+        follow: true,
+    });
+    for _ in 0..MAX_STEPS {
+        assert_eq!(world.step(&mut p), Effect::Fetch(Need::Record(at("f"))));
+        p.fetched(said(at("f"), Some(record.clone())));
+        assert_eq!(world.step(&mut p), Effect::Await(at("f")));
+        p.woken();
+    }
 }
 
 #[test]
