@@ -103,7 +103,7 @@ fn the_same_seed_is_the_same_run_to_the_last_message() {
 
 #[test]
 fn a_failing_run_is_made_smaller_and_breaks_the_same_promise() {
-    let mutation = Some(Mutation::ReadersIgnoreUndecided);
+    let mutation = Some(Mutation::HomeSkipsVersionCheck);
     let options = FaultOptions {
         mutation,
         ..options(1, SEEDS_PER_BUG)

@@ -25,6 +25,14 @@ impl Absences {
         self.known.get(path).copied().unwrap_or(self.floor)
     }
 
+    /// A digest of the numbers of the names in a directory.
+    pub(super) fn children(&self, dir: &TreePath) -> u64 {
+        let children = self.known.iter().filter(|(p, _)| is_child(p, dir));
+        children.fold(self.floor, |digest, (path, number)| {
+            mix(digest, mix(hash_bytes(path.as_bytes()), *number))
+        })
+    }
+
     /// A digest of the numbers strictly below a directory.
     pub(super) fn below(&self, dir: &TreePath) -> u64 {
         let below = self
@@ -65,6 +73,10 @@ impl Absences {
     pub(super) fn restore_floor(&mut self, floor: u64) {
         self.floor = floor;
     }
+}
+
+fn is_child(path: &TreePath, dir: &TreePath) -> bool {
+    path.split().is_some_and(|(parent, _)| parent == *dir)
 }
 
 fn key(path: &TreePath) -> Vec<u8> {

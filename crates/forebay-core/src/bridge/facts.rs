@@ -36,6 +36,8 @@ pub enum Fact {
         after: Option<Vec<u8>>,
         /// Each name once.
         children: Vec<(Vec<u8>, PathRecord)>,
+        /// A digest of what each of them holds there, with its absences.
+        seen: u64,
     },
     /// What the *other* bridges hold below a directory. The own tables are read by the driver.
     Below {
@@ -63,7 +65,10 @@ pub enum Fact {
 }
 
 /// The children of a directory that other bridges hold: the first after a name.
-type ChildrenPages = BTreeMap<(TreePath, Option<Vec<u8>>), Vec<(Vec<u8>, PathRecord)>>;
+type ChildrenPages = BTreeMap<(TreePath, Option<Vec<u8>>), ChildrenPage>;
+
+/// Names and records, and a digest of what each bridge holds there.
+type ChildrenPage = (Vec<(Vec<u8>, PathRecord)>, u64);
 
 /// Facts of other bridges that were obtained for one decision.
 #[derive(Debug, Default)]
@@ -88,12 +93,13 @@ impl Heard {
                 dir,
                 after,
                 children,
+                seen,
             } => {
                 debug_assert!(
                     children.is_sorted_by(|a, b| a.0 < b.0),
                     "children come sorted, each name once"
                 );
-                self.children.insert((dir, after), children);
+                self.children.insert((dir, after), (children, seen));
             }
             Fact::Below { dir, others } => drop(self.below.insert(dir, others)),
             Fact::Speakers { of, before, page } => {
@@ -114,11 +120,7 @@ impl Heard {
     }
 
     /// See [`Fact::Children`].
-    pub fn children(
-        &self,
-        dir: &TreePath,
-        after: Option<&[u8]>,
-    ) -> Option<&Vec<(Vec<u8>, PathRecord)>> {
+    pub fn children(&self, dir: &TreePath, after: Option<&[u8]>) -> Option<&ChildrenPage> {
         self.children.get(&(dir.clone(), after.map(<[u8]>::to_vec)))
     }
 

@@ -70,6 +70,20 @@ pub struct SpeakersRead {
     pub seen: Vec<(BridgeId, u64)>,
 }
 
+/// Some records of a directory, as a decision asks for them together.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Listed {
+    /// The first children after a name.
+    Children {
+        /// Which directory.
+        dir: TreePath,
+        /// After this name.
+        after: Option<Vec<u8>>,
+    },
+    /// Everything strictly below a directory.
+    Below(TreePath),
+}
+
 /// Everything that a decision relied on. With one bridge it may stay empty: the
 /// decision is made under the lock that the commit happens under.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -201,6 +215,8 @@ pub enum Body {
         request: u64,
         /// Names and records, sorted by name.
         children: Vec<(Vec<u8>, PathRecord)>,
+        /// A digest of the absences of all children: see [`super::Bridge::absence`].
+        absences: u64,
     },
     /// What do you hold below this directory? A page of it.
     FetchBelow {

@@ -57,8 +57,8 @@ pub use absences::MAX_ABSENCES;
 pub use facts::{Fact, Heard, OthersBelow, is_of_others};
 pub use memory::{MAX_ENDED_DIRS, MAX_REMEMBERED_REQUESTS};
 pub use messages::{
-    Body, Message, Output, Part, Proposal, RangeRead, ReadSet, Seen, SpeakersRead, Stand, Ticket,
-    TxnId, Verdict,
+    Body, Listed, Message, Output, Part, Proposal, RangeRead, ReadSet, Seen, SpeakersRead, Stand,
+    Ticket, TxnId, Verdict,
 };
 pub use mutation::Mutation;
 pub use sweep::{Found, Sweep};
@@ -121,8 +121,15 @@ pub fn digest(entries: &[(TreePath, PathRecord)]) -> u64 {
     })
 }
 
+/// A digest of some children of a directory: which names, in which versions.
+pub(crate) fn digest_of_children(children: &[(Vec<u8>, PathRecord)]) -> u64 {
+    children.iter().fold(0, |h, (name, record)| {
+        mix(h, mix(hash_bytes(name), record.version))
+    })
+}
+
 /// A digest of a range: its records, and the absences in it.
-fn range_digest(records: u64, absences: u64) -> u64 {
+pub(crate) fn range_digest(records: u64, absences: u64) -> u64 {
     match absences {
         0 => records,
         absences => mix(records, absences),
@@ -244,6 +251,15 @@ impl Bridge {
         self.absences.of(path)
     }
 
+    /// A digest of the absences of this home at what is listed. Two listings that are equal and have equal digests are
+    /// of one time.
+    pub fn absences(&self, of: &Listed) -> u64 {
+        match of {
+            Listed::Children { dir, .. } => self.absences.children(dir),
+            Listed::Below(dir) => self.absences.below(dir),
+        }
+    }
+
     /// Is it still open what became of an earlier try of the request `token`?
     /// Then a repetition has to wait.
     pub fn is_undecided(&self, token: Token) -> bool {
@@ -317,9 +333,11 @@ impl Bridge {
                 after,
                 limit,
             } => self.on_fetch_several(from, request, Question::Children { dir, after, limit }),
-            Body::FetchedChildren { request, children } => {
-                self.on_fetched_children(from, request, children);
-            }
+            Body::FetchedChildren {
+                request,
+                children,
+                absences,
+            } => self.on_fetched_children(from, request, children, absences),
             Body::FetchBelow {
                 request,
                 dir,

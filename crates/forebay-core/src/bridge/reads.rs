@@ -7,9 +7,10 @@ use super::facts::{Fact, OthersBelow};
 use super::messages::{Body, Output, Ticket, Verdict};
 use super::{
     Bridge, Item, MAX_FETCHES, MAX_WAITING_READERS, Mutation, RECORDS_PER_MESSAGE, RETRY_FIRST_US,
-    Retry, digest, range_digest,
+    Retry, digest, digest_of_children, range_digest,
 };
 use crate::facts::{CHILDREN_PER_PAGE, Need};
+use crate::home::mix;
 use crate::path::TreePath;
 use crate::record::{BridgeId, ObjectId, ObjectName, PathRecord};
 use crate::speakers::{Lowers, SpeakersPage, SpeakersPart};
@@ -86,7 +87,7 @@ pub(super) struct Waiting {
 struct Part {
     children: Vec<(Vec<u8>, PathRecord)>,
     below: Vec<(TreePath, PathRecord)>,
-    /// Of the first page below.
+    /// Of the children, or of the first page below.
     absences: Option<u64>,
     speakers: SpeakersPart,
     names: Vec<(ObjectName, TreePath)>,
@@ -273,6 +274,7 @@ impl Bridge {
             Question::Children { dir, after, limit } => Body::FetchedChildren {
                 request,
                 children: tables.children(&dir, after.as_deref(), limit.min(CHILDREN_PER_PAGE))?,
+                absences: self.absences.children(&dir),
             },
             Question::Below { dir, after } => {
                 let entries = tables.page_below(&dir, after.as_ref(), RECORDS_PER_MESSAGE)?;
@@ -373,9 +375,11 @@ impl Bridge {
         from: BridgeId,
         request: u64,
         children: Vec<(Vec<u8>, PathRecord)>,
+        absences: u64,
     ) {
         let whole = |part: &mut Part| {
             part.children = children;
+            part.absences = Some(absences);
             part.is_whole = true;
         };
         if let Some(out) = self.answered(from, request, whole) {
@@ -447,8 +451,13 @@ impl Bridge {
         let fact = match fetch.question {
             Question::Record(_) => return None,
             Question::Children { dir, after, limit } => {
-                let others = parts.filter(others);
-                let mut children: Vec<_> = others.flat_map(|(_, part)| part.children).collect();
+                let (mut children, mut seen) = (Vec::new(), 0);
+                for (_, part) in parts.filter(others) {
+                    let absences = part.absences.unwrap_or_default();
+                    let said = range_digest(digest_of_children(&part.children), absences);
+                    seen = mix(seen, said);
+                    children.extend(part.children);
+                }
                 children.sort_by(|a, b| a.0.cmp(&b.0));
                 // A name that moved between two homes meanwhile may be at both.
                 children.dedup_by(|a, b| a.0 == b.0);
@@ -457,6 +466,7 @@ impl Bridge {
                     dir,
                     after,
                     children,
+                    seen,
                 }
             }
             Question::Below { dir, .. } => {

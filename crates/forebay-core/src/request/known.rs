@@ -1,6 +1,6 @@
 //! What was obtained for one request so far: looks at the PFS, and what other bridges said.
 
-use crate::bridge::{Fact, Heard, ReadSet, Stand};
+use crate::bridge::{Fact, Heard, Listed, ReadSet, Stand};
 use crate::facts::{Attr, LowerPage, Timestamp};
 use crate::path::TreePath;
 use crate::record::ObjectName;
@@ -10,6 +10,11 @@ use std::sync::Arc;
 
 /// A file of the PFS: its inode and when that changed.
 type Source = (u64, Timestamp);
+
+/// What a decision has listed, each with a digest of the records and of the absences there. Looks are compared by it:
+/// a record that was there before a look at the PFS and is gone after it is in no later list. A commit relies on
+/// [`ReadSet::ranges`].
+pub(super) type Lists = BTreeMap<Listed, u64>;
 
 /// Facts that were not at hand and have been obtained.
 #[derive(Debug, Default)]
@@ -34,10 +39,12 @@ pub struct Known {
     pub(super) others: Heard,
     /// How the records stood in the steps that looked at the PFS: records of this bridge are read anew in each step.
     stands: BTreeMap<TreePath, Stand>,
+    /// What was listed in these steps.
+    listed: Lists,
     /// This bridge is alone in its namespace.
     pub(super) is_alone: bool,
     /// What the first of two looks has seen.
-    pub(super) first_look: Option<ReadSet>,
+    pub(super) first_look: Option<(ReadSet, Lists)>,
 }
 
 impl Known {
@@ -54,17 +61,22 @@ impl Known {
         self.others.forget();
         self.first_look = None;
         self.stands.clear();
+        self.listed.clear();
         if !self.is_alone {
             self.forget_pfs();
         }
     }
 
     /// Has a record changed since the PFS was looked at for this decision? Notes how they stand.
-    pub(super) fn is_outdated_by(&mut self, reads: &ReadSet) -> bool {
+    pub(super) fn is_outdated_by(&mut self, reads: &ReadSet, lists: &Lists) -> bool {
         let mut changed = false;
         for (path, seen) in &reads.records {
             let before = self.stands.insert(path.clone(), seen.stand());
             changed |= before.is_some_and(|before| before != seen.stand());
+        }
+        for (of, seen) in lists {
+            let before = self.listed.insert(of.clone(), *seen);
+            changed |= before.is_some_and(|before| before != *seen);
         }
         let saw_pfs = !self.attrs.get_mut().is_empty()
             || !self.links.get_mut().is_empty()

@@ -1,12 +1,15 @@
 //! What a bridge knows while it decides: what is at hand now ([`World`]), and what was obtained
 //! for the request before ([`Known`]). Notes all that a decision relies on.
 
-use super::known::Known;
-use crate::bridge::{RangeRead, ReadSet, SpeakersRead};
+use super::known::{Known, Lists};
+use crate::bridge::{
+    Listed, RangeRead, ReadSet, SpeakersRead, digest, digest_of_children, range_digest,
+};
 use crate::facts::{
     Attr, CHILDREN_PER_PAGE, Facts, Fresh, LowerPage, Need, NewKind, NewObject, Outcome, Stop,
     errno,
 };
+use crate::home::mix;
 use crate::path::TreePath;
 use crate::record::{BridgeId, ObjectName, PathRecord, Token};
 use crate::speakers::{Lowers, Speaker, Word};
@@ -31,6 +34,10 @@ pub trait World {
     fn path_of(&self, object: ObjectName) -> Result<Option<TreePath>, TableError>;
     /// If there is no record at a path that is at hand: see [`crate::bridge::Bridge::absence`].
     fn absence(&self, _: &TreePath) -> u64 {
+        0
+    }
+    /// See [`crate::bridge::Bridge::absences`].
+    fn absences(&self, _: &Listed) -> u64 {
         0
     }
     /// See [`Facts::moved`]. Asked of a bridge that is alone.
@@ -82,7 +89,8 @@ pub struct Look<'a> {
     fresh: &'a [(NewObject, Fresh)],
     reads: RefCell<ReadSet>,
     /// Something was listed.
-    listed: Cell<bool>,
+    has_listed: Cell<bool>,
+    lists: RefCell<Lists>,
     /// An object was missing that a record names.
     missed: Cell<bool>,
     /// It depends on what the PFS shows.
@@ -109,7 +117,8 @@ impl<'a> Look<'a> {
             known,
             fresh,
             reads: RefCell::default(),
-            listed: Cell::new(false),
+            has_listed: Cell::new(false),
+            lists: RefCell::default(),
             missed: Cell::new(false),
             saw_pfs: Cell::new(false),
         }
@@ -126,7 +135,10 @@ impl<'a> Look<'a> {
         let mut named = reads.records.iter().filter(|(p, _)| !p.is_root());
         let vacant =
             named.clone().count() > 1 && named.clone().any(|(_, seen)| seen.version.is_none());
-        vacant || self.listed.get() || self.saw_pfs.get() || named.any(|(_, seen)| seen.followed)
+        vacant
+            || self.has_listed.get()
+            || self.saw_pfs.get()
+            || named.any(|(_, seen)| seen.followed)
     }
 
     /// True if the PFS was looked at.
@@ -141,15 +153,22 @@ impl<'a> Look<'a> {
     }
 
     /// What the decision relied on; empty for one bridge, whose decisions are carried out at the
-    /// moment at which they are made.
-    pub(super) fn into_reads(self) -> ReadSet {
-        self.reads.into_inner()
+    /// moment at which they are made. And what it has listed.
+    pub(super) fn into_reads(self) -> (ReadSet, Lists) {
+        (self.reads.into_inner(), self.lists.into_inner())
     }
 
     fn saw(&self, path: &TreePath, record: Option<&PathRecord>, absence: u64) {
         if !self.world.is_single() {
             self.reads.borrow_mut().saw_since(path, record, absence);
         }
+    }
+
+    /// Notes a list: a digest of the own records in it, and those of other bridges.
+    fn listed(&self, of: Listed, own: u64, others: &[u64]) {
+        let own = range_digest(own, self.world.absences(&of));
+        let seen = others.iter().fold(own, |digest, seen| mix(digest, *seen));
+        self.lists.borrow_mut().insert(of, seen);
     }
 
     /// Who speaks of exactly this path of the PFS, as all bridges say.
@@ -160,7 +179,7 @@ impl<'a> Look<'a> {
             let before = None;
             return Err(Stop::Need(Need::Speakers { of, before, limit }));
         };
-        self.listed.set(true);
+        self.has_listed.set(true);
         let seen = page.seen.clone();
         self.reads
             .borrow_mut()
@@ -200,13 +219,13 @@ impl Facts for Look<'_> {
         after: Option<&[u8]>,
         limit: usize,
     ) -> Outcome<Vec<(Vec<u8>, PathRecord)>> {
-        self.listed.set(true);
+        self.has_listed.set(true);
         let tables = self.world.tables();
         if self.world.is_single() {
             return tables.children(dir, after, limit).map_err(fault);
         }
         let others = self.known.others.children(dir, after);
-        let Some(others) = others.filter(|_| !self.world.is_held_below(dir)) else {
+        let Some((others, seen)) = others.filter(|_| !self.world.is_held_below(dir)) else {
             return Err(Stop::Need(Need::Children {
                 dir: dir.clone(),
                 after: after.map(<[u8]>::to_vec),
@@ -214,6 +233,11 @@ impl Facts for Look<'_> {
             }));
         };
         let mut all = tables.children(dir, after, limit).map_err(fault)?;
+        let of = Listed::Children {
+            dir: dir.clone(),
+            after: after.map(<[u8]>::to_vec),
+        };
+        self.listed(of, digest_of_children(&all), &[*seen]);
         all.extend(others.iter().cloned());
         all.sort_by(|a, b| a.0.cmp(&b.0));
         all.truncate(limit);
@@ -224,7 +248,7 @@ impl Facts for Look<'_> {
     }
 
     fn subtree(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, PathRecord)>> {
-        self.listed.set(true);
+        self.has_listed.set(true);
         let mut all = self.world.tables().subtree(dir).map_err(fault)?;
         if self.world.is_single() {
             return Ok(all);
@@ -237,6 +261,8 @@ impl Facts for Look<'_> {
         let Some(others) = others else {
             return Err(Stop::Need(Need::Below(dir.clone())));
         };
+        let seen: Vec<_> = others.seen.iter().map(|(_, seen)| *seen).collect();
+        self.listed(Listed::Below(dir.clone()), digest(&all), &seen);
         all.extend(others.entries.iter().cloned());
         all.sort_by(|a, b| a.0.cmp(&b.0));
         let mut reads = self.reads.borrow_mut();

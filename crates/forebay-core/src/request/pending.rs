@@ -2,7 +2,7 @@
 
 use super::effect::{Caller, Commit, Effect, Failure, Finish, PfsLook};
 use super::grant::{self, Form, Granting};
-use super::known::Known;
+use super::known::{Known, Lists};
 use super::look::{Look, World};
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Fresh, Need, NewKind, NewObject, Settings, Stop};
@@ -191,9 +191,9 @@ impl Pending {
         }
         let several = look.rests_on_several();
         let saw_pfs = look.saw_pfs();
-        let reads = look.into_reads();
+        let (reads, lists) = look.into_reads();
         if !self.known.is_alone
-            && self.known.is_outdated_by(&reads)
+            && self.known.is_outdated_by(&reads, &lists)
             && !Mutation::LooksOutliveTheirRecords.is_in(|| world.planted())
         {
             self.known.decide_anew();
@@ -204,7 +204,7 @@ impl Pending {
             Err(stop) => matches!(stop, Stop::Errno(_) | Stop::Redirect(_)),
         };
         if !matches!(decided, Err(Stop::Need(_)))
-            && !self.holds_together(&reads, several && is_final, saw_pfs, world)
+            && !self.holds_together(&reads, &lists, several && is_final, saw_pfs, world)
         {
             return self.step(settings, world, may_commit);
         }
@@ -223,18 +223,19 @@ impl Pending {
     fn holds_together(
         &mut self,
         reads: &ReadSet,
+        lists: &Lists,
         by_looks: bool,
         saw_pfs: bool,
         world: &dyn World,
     ) -> bool {
         match &self.known.first_look {
-            Some(first) if first == reads => true,
+            Some((first, listed)) if first == reads && listed == lists => true,
             Some(_) if saw_pfs && !Mutation::LooksOutliveTheirRecords.is_in(|| world.planted()) => {
                 self.known.decide_anew();
                 false
             }
             _ if by_looks => {
-                self.known.first_look = Some(reads.clone());
+                self.known.first_look = Some((reads.clone(), lists.clone()));
                 self.known.forget_others();
                 false
             }

@@ -5,7 +5,7 @@ mod links;
 use super::*;
 use crate::bridge::tests::Table;
 use crate::bridge::{Fact, Verdict};
-use crate::facts::{Attr, Cred, Fresh, Need, NewKind, Settings};
+use crate::facts::{Attr, Cred, Fresh, LowerEntry, LowerPage, Need, NewKind, Settings};
 use crate::ops::{Answer, GrantTarget, Op, Path, Request, Start};
 use crate::path::TreePath;
 use crate::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token, Transit};
@@ -618,6 +618,71 @@ fn what_is_known_of_others_is_asked_for_by_its_need() {
         [TreePath::root(), at("d")],
         "homes check what it relied on"
     );
+}
+
+/// The record of the whiteout goes between the look at the PFS and the list of the records: it is in no later list.
+#[test]
+fn a_list_of_the_pfs_is_read_again_when_a_record_has_gone_since() {
+    let mut world = Hand {
+        has_peers: true,
+        ..Hand::new()
+    };
+    let record = PathRecord {
+        kind: Kind::Whiteout,
+        ..file(3, 4)
+    };
+    let path = at("f");
+    world.commit(&[Change::Put { path, record }]);
+    let mut p = pending(Op::ReadDir {
+        path: Path {
+            start: Start::Root,
+            bytes: b".".to_vec(),
+        },
+        after: None,
+        limit: 10,
+    });
+    let (dir, after) = (TreePath::root(), None);
+    let list = PfsLook::List { dir, after };
+    let said = |p: &mut Pending, effect| {
+        let Effect::Fetch(Need::Children { dir, after, .. }) = effect else {
+            panic!("{effect:?} asks nobody for children");
+        };
+        p.fetched(Fact::Children {
+            dir,
+            after,
+            children: Vec::new(),
+            seen: 0,
+        });
+    };
+    let shown = |name: &str| {
+        let entry = LowerEntry {
+            name: name.into(),
+            ino: 9,
+            dtype: libc::DT_REG,
+        };
+        let page = LowerPage {
+            entries: vec![entry],
+            after: None,
+            ends: true,
+        };
+        Ok(Looked::List(Arc::new(page)))
+    };
+    let effect = world.step(&mut p);
+    said(&mut p, effect);
+    assert_eq!(world.step(&mut p), Effect::Look(list.clone()));
+    p.looked(shown("f"));
+    world.loses("f", 4);
+    let effect = world.step(&mut p);
+    said(&mut p, effect);
+    assert_eq!(world.step(&mut p), Effect::Look(list));
+    p.looked(shown("g"));
+    let effect = world.step(&mut p);
+    said(&mut p, effect);
+    let Ok(Answer::Entries { entries, .. }) = finished(world.step(&mut p)).outcome else {
+        panic!("two looks saw the same");
+    };
+    let names: Vec<_> = entries.iter().map(|e| &e.name[..]).collect();
+    assert_eq!(names, [&b"."[..], b"..", b"g"]);
 }
 
 /// Over a PFS with the file `f`, which is opened for writing, when its copy is to be made.

@@ -4,7 +4,7 @@ use super::disk::{Disk, is_dir};
 use super::env::Env;
 use super::history::ino;
 use super::pfs::Pfs;
-use forebay_core::bridge::{Bridge, Mutation, version};
+use forebay_core::bridge::{Bridge, Listed, Mutation, version};
 use forebay_core::facts::Attr;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectName, Token};
@@ -55,6 +55,9 @@ impl World for Hand<'_> {
 
     fn absence(&self, path: &TreePath) -> u64 {
         self.bridge.absence(path)
+    }
+    fn absences(&self, of: &Listed) -> u64 {
+        self.bridge.absences(of)
     }
 
     fn moved(&self, origin: &TreePath) -> Option<TreePath> {
