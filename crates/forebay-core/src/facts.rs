@@ -6,7 +6,8 @@
 //! real server, where a look at the PFS may take milliseconds, and a simulator.
 
 use crate::path::TreePath;
-use crate::record::{BridgeId, ObjectName, PathRecord, Token};
+use crate::record::{BridgeId, ObjectId, ObjectName, PathRecord, Token};
+use crate::speakers::Lowers;
 use std::sync::Arc;
 
 pub use forebay_types::{Attr, Timestamp};
@@ -205,6 +206,17 @@ pub enum Need {
     },
     /// All that other bridges hold below a directory.
     Below(TreePath),
+    /// Who speaks of paths of the PFS, of all bridges: a page, see [`crate::speakers::SpeakersPage`].
+    Speakers {
+        /// Of which paths.
+        of: Lowers,
+        /// The page begins below this path.
+        before: Option<TreePath>,
+        /// About so many of each bridge.
+        limit: usize,
+    },
+    /// All names of an object of another bridge.
+    Names(ObjectId),
     /// What is at this path is being carried out on the PFS: look again when its record has changed.
     Settled(TreePath),
     /// `lstat` of a path on the PFS.

@@ -4,8 +4,9 @@
 //! each record with `origin` or `hides`, and nothing for all others. Most of them are at the very path that
 //! they speak of (a staged file, a whiteout); those cost one key.
 
+use crate::home::{hash_bytes, mix};
 use crate::path::TreePath;
-use crate::record::PathRecord;
+use crate::record::{BridgeId, PathRecord};
 use crate::table::Change;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -28,6 +29,69 @@ pub struct Speaker {
     pub path: TreePath,
     /// What it says.
     pub word: Word,
+}
+
+/// Some paths of the PFS.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Lowers {
+    /// This one alone.
+    At(TreePath),
+    /// This one, and all below it.
+    Within(TreePath),
+}
+
+impl Lowers {
+    /// Is this path one of them?
+    pub fn contains(&self, lower: &TreePath) -> bool {
+        match self {
+            Lowers::At(at) => at == lower,
+            Lowers::Within(dir) => lower.is_within(dir),
+        }
+    }
+}
+
+/// Who speaks of some paths of the PFS, as all bridges of a namespace together say: a page.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SpeakersPage {
+    /// In the order of [`Speakers::within`], and all who speak of one path or none of them.
+    pub speakers: Vec<Speaker>,
+    /// [`Speakers::digest`] of each bridge, at the moment of its answer.
+    pub seen: Vec<(BridgeId, u64)>,
+}
+
+/// What one bridge says of a page.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SpeakersPart {
+    /// In the order of [`Speakers::within`].
+    pub speakers: Vec<Speaker>,
+    /// Nothing comes after them.
+    pub ends: bool,
+    /// [`Speakers::digest`] of all that was asked for, not of this page alone.
+    pub digest: u64,
+}
+
+impl SpeakersPage {
+    /// One page from the answers of all bridges. It goes down to the path at which the first bridge broke off: what
+    /// that one has to say of paths below is not known yet.
+    pub fn merged(parts: impl IntoIterator<Item = (BridgeId, SpeakersPart)>) -> Self {
+        let mut page = SpeakersPage::default();
+        let mut broken_off = Vec::new();
+        for (bridge, part) in parts {
+            if !part.ends {
+                broken_off.extend(part.speakers.last().map(|last| last.lower.clone()));
+            }
+            page.seen.push((bridge, part.digest));
+            page.speakers.extend(part.speakers);
+        }
+        if let Some(end) = broken_off.into_iter().max() {
+            page.speakers.retain(|speaker| speaker.lower >= end);
+        }
+        page.speakers.sort_by(|a, b| {
+            let of_lower = b.lower.cmp(&a.lower);
+            of_lower.then_with(|| (&a.path, a.word).cmp(&(&b.path, b.word)))
+        });
+        page
+    }
 }
 
 /// Who speaks of one path.
@@ -161,6 +225,45 @@ impl Speakers {
         page
     }
 
+    /// A page of those who speak of these paths: as [`Speakers::within`].
+    pub fn part(&self, of: &Lowers, before: Option<&TreePath>, limit: usize) -> SpeakersPart {
+        let speakers = match of {
+            Lowers::At(_) if before.is_some() => Vec::new(),
+            Lowers::At(lower) => self.of(lower),
+            Lowers::Within(dir) => self.within(dir, before, limit),
+        };
+        let ends = match (of, speakers.last()) {
+            (Lowers::Within(dir), Some(last)) => self.within(dir, Some(&last.lower), 1).is_empty(),
+            _ => true,
+        };
+        SpeakersPart {
+            speakers,
+            ends,
+            digest: self.digest(of),
+        }
+    }
+
+    /// A digest of all that is said of these paths.
+    pub fn digest(&self, of: &Lowers) -> u64 {
+        let all = match of {
+            Lowers::At(lower) => self.of(lower),
+            Lowers::Within(dir) => self.within(dir, None, usize::MAX),
+        };
+        all.iter().fold(0, |digest, speaker| {
+            let path = hash_bytes(speaker.path.as_bytes());
+            let says = mix(hash_bytes(speaker.lower.as_bytes()), path);
+            mix(digest, mix(says, speaker.word as u64))
+        })
+    }
+
+    /// What the record at this path says, and of which paths of the PFS.
+    pub fn words_of(&self, path: &TreePath) -> BTreeSet<(TreePath, Word)> {
+        let lowers = self.elsewhere.get(path).into_iter().flatten().chain([path]);
+        let said = lowers.flat_map(|lower| self.of(lower));
+        let own = said.filter(|speaker| speaker.path == *path);
+        own.map(|speaker| (speaker.lower, speaker.word)).collect()
+    }
+
     /// Is the record at this path in transit?
     pub fn is_in_transit(&self, path: &TreePath) -> bool {
         self.in_transit.contains(path)
@@ -257,6 +360,42 @@ mod tests {
                 anew.learn(path, record);
             }
             assert_eq!(speakers, anew);
+        }
+    }
+
+    #[test]
+    fn pages_of_several_bridges_meet_everything_once_wherever_one_breaks_off() {
+        let mut bridges = [Speakers::default(), Speakers::default()];
+        let lowers = ["a", "a/b", "a/b/c", "a/d", "a/e", "a/f", "b"];
+        for (n, lower) in lowers.iter().enumerate() {
+            let path = format!("x{n}");
+            let told = put(&path, record(Some(lower), None, None));
+            bridges[usize::from(n % 3 == 0)].follow(&[told]);
+            let hides = put(&format!("y{n}"), record(None, Some(lower), None));
+            bridges[usize::from(n % 2 == 0)].follow(&[hides]);
+        }
+        let of = Lowers::Within(p("a"));
+        for limits in [[1, 9], [9, 1], [2, 3], [1, 1]] {
+            let (mut all, mut before) = (Vec::new(), None);
+            loop {
+                let parts = bridges.iter().zip(limits).enumerate();
+                let parts = parts.map(|(n, (speakers, limit))| {
+                    (
+                        BridgeId(n as u32),
+                        speakers.part(&of, before.as_ref(), limit),
+                    )
+                });
+                let page = SpeakersPage::merged(parts);
+                let Some(last) = page.speakers.last() else {
+                    break;
+                };
+                before = Some(last.lower.clone());
+                all.extend(page.speakers);
+            }
+            assert!(all.is_sorted_by(|a, b| a.lower >= b.lower), "{limits:?}");
+            assert_eq!(all.len(), 12, "{limits:?}: each once");
+            let different: BTreeSet<_> = all.into_iter().collect();
+            assert_eq!(different.len(), 12, "{limits:?}");
         }
     }
 

@@ -3,9 +3,10 @@
 use crate::counters::Counters;
 use crate::pfs::{self, During, Trouble};
 use crate::removal;
-use forebay_core::drain::{self, is_leftover};
+use forebay_core::drain::{self, is_leftover, is_leftover_of};
 use forebay_core::facts::Attr;
 use forebay_core::path::TreePath;
+use forebay_core::record::BridgeId;
 use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno};
 use std::os::fd::{AsFd, OwnedFd};
@@ -119,13 +120,17 @@ pub(crate) fn sync(lower: &Lower, dir: &TreePath) -> Work<()> {
 
 /// Removes what earlier drains left in a directory: it holds nothing of value. What can't be removed now will be
 /// at the next drain.
-pub(crate) fn sweep(lower: &Lower, dir: &TreePath, counters: &Counters) {
+pub(crate) fn sweep(lower: &Lower, dir: &TreePath, of: Option<BridgeId>, counters: &Counters) {
     let Ok(dir) = lower.open(dir, libc::O_RDONLY | libc::O_DIRECTORY) else {
         return;
     };
     let mut entries = Vec::new();
     while let Ok(true) = sys::read_dir(dir.as_fd(), &mut entries) {}
-    for entry in entries.iter().filter(|e| is_leftover(&e.name)) {
+    let is_left = |name: &[u8]| match of {
+        Some(maker) => is_leftover_of(name, maker),
+        None => is_leftover(name),
+    };
+    for entry in entries.iter().filter(|e| is_left(&e.name)) {
         if let Err(e) = removal::remove_tree(dir.as_fd(), &entry.name) {
             counters.remark(format!(
                 "{} could not be removed from the PFS ({}: {})",

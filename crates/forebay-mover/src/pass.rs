@@ -266,9 +266,9 @@ impl<'g> Pass<'g> {
                     .map(|dir| names::sync(ground.lower, dir))
                     .collect(),
             ),
-            Act::Sweep(dirs) => {
+            Act::Sweep { dirs, of } => {
                 for dir in dirs {
-                    names::sweep(ground.lower, dir, self.counters);
+                    names::sweep(ground.lower, dir, *of, self.counters);
                 }
                 Got::Done
             }

@@ -1,7 +1,6 @@
 //! The mover's ground under a real bridge.
 
 use crate::{ServerHandle, follow};
-use forebay_core::bridge::ReadSet;
 use forebay_core::drain::{Commit, Facts, Verdict};
 use forebay_core::facts::{Outcome, Stop};
 use forebay_core::ops::Effect;
@@ -98,10 +97,6 @@ impl Facts for ServerHandle {
 
     fn is_home(&self, _path: &TreePath) -> bool {
         true
-    }
-
-    fn rely_on_range(&self, _dir: &TreePath, _reads: &mut ReadSet) -> Outcome<()> {
-        Ok(())
     }
 }
 

@@ -198,6 +198,7 @@ impl Namespace {
             reads: ReadSet::default(),
             batch: all,
             token,
+            uncovers: false,
         });
         self.told();
         if outcome.is_err() {

@@ -41,11 +41,16 @@ fn ten_thousand_seeds_keep_every_promise() {
 fn seeds_that_once_failed_keep_every_promise() {
     let mut seeds = 0;
     for line in include_str!("corpus.txt").lines() {
-        let seed = line.split('#').next().unwrap_or_default().trim();
-        if !seed.is_empty() {
-            keeps_promises(&options(seed.parse().unwrap(), 1));
-            seeds += 1;
-        }
+        let line = line.split('#').next().unwrap_or_default();
+        let mut words = line.split_whitespace();
+        let Some(seed) = words.next() else {
+            continue;
+        };
+        keeps_promises(&FaultOptions {
+            bridges: words.next().map(|bridges| bridges.parse().unwrap()),
+            ..options(seed.parse().unwrap(), 1)
+        });
+        seeds += 1;
     }
     assert!(seeds > 0, "the corpus is not empty");
 }
@@ -56,6 +61,7 @@ fn every_planted_bug_is_found() {
         let options = FaultOptions {
             mutation: Some(mutation),
             shrink: false,
+            bridges: mutation.takes_several().then_some(3),
             ..options(1, SEEDS_PER_BUG)
         };
         let mut report = Vec::new();
@@ -67,7 +73,12 @@ fn every_planted_bug_is_found() {
         assert!(report.contains("broken promise:"), "{report}");
         assert!(report.contains(" ms  bridge 0"), "a trace: {report}");
         // Without the bug the very same run keeps every promise.
-        keeps_promises(&self::options(seed, 1));
+        keeps_promises(&FaultOptions {
+            mutation: None,
+            first_seed: seed,
+            seeds: 1,
+            ..options
+        });
     }
 }
 
@@ -92,7 +103,7 @@ fn the_same_seed_is_the_same_run_to_the_last_message() {
 
 #[test]
 fn a_failing_run_is_made_smaller_and_breaks_the_same_promise() {
-    let mutation = Some(Mutation::ReadersIgnoreUndecided);
+    let mutation = Some(Mutation::HomeSkipsVersionCheck);
     let options = FaultOptions {
         mutation,
         ..options(1, SEEDS_PER_BUG)

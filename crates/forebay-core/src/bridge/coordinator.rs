@@ -4,7 +4,7 @@ use super::cut::Cut;
 use super::messages::{Body, Part, Proposal, Ticket, TxnId, Verdict};
 use super::participant::Refusal;
 use super::persist::{INTENT, Intent, clear, set, txn_key};
-use super::{Bridge, MAX_TRANSACTIONS, Mutation, RETRY_FIRST_US, Retry, VOTE_PATIENCE_US, digest};
+use super::{Bridge, MAX_TRANSACTIONS, Mutation, RETRY_FIRST_US, Retry, VOTE_PATIENCE_US};
 use crate::batch;
 use crate::record::{BridgeId, Token};
 use crate::table::{Change, TableError, Tables};
@@ -92,7 +92,7 @@ impl Bridge {
             return Ok(());
         }
         let me = self.me();
-        let mut cut = self.cut(&proposal.reads, proposal.batch);
+        let mut cut = self.cut(&proposal.reads, proposal.batch, proposal.uncovers);
         if !self.locks.admit_changes(&cut.follow_up) {
             // An earlier transaction may still have to say where the same object is.
             self.done(proposal.ticket, Verdict::Conflict(Vec::new()));
@@ -102,7 +102,7 @@ impl Bridge {
             // The driver has read the own tables just now, so this is no check yet; but from
             // here on nobody else may write there.
             for range in &proposal.reads.ranges {
-                let seen = digest(&tables.subtree(&range.dir)?);
+                let seen = self.range(&range.dir, tables)?;
                 own.ranges.push((range.dir.clone(), seen));
             }
         }
@@ -162,7 +162,7 @@ impl Bridge {
             seq: self.next_number(),
         };
         let own = cut.parts.get(&me).cloned().unwrap_or_default();
-        self.locks.take(txn, &own);
+        self.locks.take(txn, &own, &self.speakers);
         self.locks.take_changes(txn, &cut.follow_up);
         let t = Txn {
             ticket: Some(ticket),

@@ -17,7 +17,7 @@ pub(super) struct Cut {
 
 impl Bridge {
     /// Who checks and changes what.
-    pub(super) fn cut(&self, reads: &ReadSet, batch: Vec<Change>) -> Cut {
+    pub(super) fn cut(&self, reads: &ReadSet, batch: Vec<Change>, uncovers: bool) -> Cut {
         let me = self.me();
         let mut parts: BTreeMap<BridgeId, Part> = BTreeMap::new();
         let mut own: Vec<Change> = Vec::new();
@@ -57,8 +57,8 @@ impl Bridge {
                 Change::Meta { .. } => at_owner(&mut parts, me, change),
             }
         }
-        if !reads.ranges.is_empty() {
-            // Only all bridges together know that nothing is below a directory.
+        if !reads.ranges.is_empty() || !reads.speakers.is_empty() || !reads.superseded.is_empty() {
+            // Only all bridges together know what is below a directory, and who speaks of a path of the PFS.
             for member in self.membership.members() {
                 parts.entry(*member).or_default();
             }
@@ -74,6 +74,14 @@ impl Bridge {
         if !reads.ranges.is_empty() {
             ended.extend(covered(&parts));
         }
+        for (path, version) in &reads.superseded {
+            if !ended.contains(&(path.clone(), *version)) {
+                ended.push((path.clone(), *version));
+            }
+        }
+        for (path, absence) in &reads.appearing {
+            ended.push((path.clone(), absent(reads, path, *absence)));
+        }
         let changes = parts.values().flat_map(|p| &p.changes);
         let begun: BTreeSet<_> = changes
             .filter_map(|change| match change {
@@ -83,10 +91,20 @@ impl Bridge {
             .collect();
         for (bridge, part) in &mut parts {
             part.ended = ended.clone();
+            part.uncovers = uncovers;
             self.add_reads(*bridge, part, reads, &begun);
             for range in &reads.ranges {
                 if let Some((_, digest)) = range.seen.iter().find(|(b, _)| b == bridge) {
                     part.ranges.push((range.dir.clone(), *digest));
+                }
+            }
+        }
+        for read in &reads.speakers {
+            for (bridge, digest) in &read.seen {
+                if let Some(part) = parts.get_mut(bridge)
+                    && !part.speakers.contains(&(read.of.clone(), *digest))
+                {
+                    part.speakers.push((read.of.clone(), *digest));
                 }
             }
         }
@@ -117,11 +135,15 @@ impl Bridge {
         let written: BTreeSet<_> = locks::paths(&part.changes).collect();
         for (path, seen) in &reads.records {
             if self.membership.home(path) == bridge {
-                part.reads.push((path.clone(), seen.version));
+                part.reads.push((path.clone(), seen.stand()));
             } else if !begin.contains(path)
                 && lies_below(path, written.range(first_below(path)..).copied().next())
             {
                 part.above.push((path.clone(), incarnation(reads, path)));
+                if seen.version.is_none() {
+                    // As `covered` speaks of it.
+                    part.above.push((path.clone(), unrecorded(reads, path)));
+                }
             }
         }
     }
@@ -141,12 +163,41 @@ fn lies_below(dir: &TreePath, next: Option<&TreePath>) -> bool {
 /// version. A directory of the PFS without a record goes for good by a record of its own, or with a
 /// directory above: so it is known by what is above it.
 fn incarnation(reads: &ReadSet, path: &TreePath) -> u64 {
-    let seen = reads.records.get(path).and_then(|seen| seen.version);
-    match (seen, path.split()) {
+    let seen = reads.records.get(path);
+    match (seen.and_then(|seen| seen.version), path.split()) {
         (Some(version), _) => version,
-        (None, Some((parent, name))) => mix(incarnation(reads, &parent), hash_bytes(name)),
-        (None, None) => 0,
+        (None, _) => absent(reads, path, seen.map_or(0, |seen| seen.absence)),
     }
+}
+
+/// The incarnation of a directory of the PFS without a record. The place may have been that of another one before,
+/// which a drain has put there: `absence` tells them apart.
+fn absent(reads: &ReadSet, path: &TreePath, absence: u64) -> u64 {
+    match path.split() {
+        Some((parent, name)) => {
+            let here = mix(incarnation(reads, &parent), hash_bytes(name));
+            mix(here, absence)
+        }
+        None => 0,
+    }
+}
+
+/// A directory of the PFS at `path` that has no record, whenever that was seen.
+fn unrecorded(reads: &ReadSet, path: &TreePath) -> u64 {
+    fn at(reads: &ReadSet, path: &TreePath) -> u64 {
+        let seen = reads.records.get(path).and_then(|seen| seen.version);
+        match (seen, path.split()) {
+            (Some(version), _) => version,
+            (None, Some((parent, name))) => mix(at(reads, &parent), hash_bytes(name)),
+            (None, None) => 0,
+        }
+    }
+    covered_in(at(reads, &path.parent()), path.name())
+}
+
+/// The number of [`unrecorded`] for a name in a directory with this number.
+fn covered_in(dir: u64, name: &[u8]) -> u64 {
+    mix(mix(dir, hash_bytes(name)), u64::MAX)
 }
 
 /// Directories of the PFS that get a new path and a record in one transaction. A reader that misses the record would
@@ -162,7 +213,7 @@ fn covered(parts: &BTreeMap<BridgeId, Part>) -> Vec<(TreePath, u64)> {
     let paths = puts.keys().filter_map(|path| {
         let (parent, name) = path.split()?;
         let dir = moved_incarnation(&puts, &parent)?;
-        Some(((*path).clone(), mix(dir, hash_bytes(name))))
+        Some(((*path).clone(), covered_in(dir, name)))
     });
     paths.collect()
 }
@@ -222,7 +273,7 @@ mod tests {
         reads.saw(&link.join(b"f"), None);
         let asked = |reads: &ReadSet| {
             bridge
-                .cut(reads, Vec::new())
+                .cut(reads, Vec::new(), false)
                 .parts
                 .contains_key(&BridgeId(1))
         };

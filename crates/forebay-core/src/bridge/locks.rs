@@ -6,9 +6,11 @@
 use super::messages::{Part, TxnId};
 use super::persist::owned_object;
 use crate::path::TreePath;
+use crate::record::ObjectId;
 use crate::record::ObjectName;
+use crate::speakers::{Lowers, Speakers, Word};
 use crate::table::Change;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Default)]
 pub(super) struct Locks {
@@ -19,6 +21,10 @@ pub(super) struct Locks {
     objects: BTreeMap<ObjectName, TxnId>,
     /// Nobody else may write below these.
     ranges: Vec<(TreePath, TxnId)>,
+    /// Paths of the PFS of which other records are about to speak.
+    lowers: Vec<(TreePath, TxnId)>,
+    /// Paths of the PFS of which nobody else may begin or cease to speak.
+    speakers: Vec<(Lowers, TxnId)>,
     /// Directories that are about to end, in their incarnations: nothing may be made in them.
     ending: Vec<((TreePath, u64), TxnId)>,
 }
@@ -29,6 +35,28 @@ pub(super) fn paths(changes: &[Change]) -> impl Iterator<Item = &TreePath> {
         Change::Put { path, .. } | Change::Delete { path, .. } => Some(path),
         _ => None,
     })
+}
+
+/// Paths of the PFS of which a batch makes other records speak than those that do now.
+fn lowers(changes: &[Change], now: &Speakers) -> BTreeSet<TreePath> {
+    let mut touched = BTreeSet::new();
+    for change in changes {
+        let (path, after) = match change {
+            Change::Put { path, record } => {
+                let words = [(&record.origin, Word::Origin), (&record.hides, Word::Hides)];
+                let said = words.into_iter();
+                let said = said.filter_map(|(lower, word)| Some((lower.clone()?, word)));
+                (path, said.collect())
+            }
+            Change::Delete { path, .. } => (path, BTreeSet::new()),
+            _ => continue,
+        };
+        let before = now.words_of(path);
+        if before != after {
+            touched.extend(before.into_iter().chain(after).map(|(lower, _)| lower));
+        }
+    }
+    touched
 }
 
 /// Objects whose marks or paths a batch changes, in the local table of a home or at their owner.
@@ -50,9 +78,16 @@ impl Locks {
             && self.ranges.is_empty()
             && self.ending.is_empty()
             && self.objects.is_empty()
+            && self.lowers.is_empty()
+            && self.speakers.is_empty()
     }
 
-    pub(super) fn take(&mut self, txn: TxnId, part: &Part) {
+    pub(super) fn take(&mut self, txn: TxnId, part: &Part, now: &Speakers) {
+        let touched = lowers(&part.changes, now);
+        self.lowers
+            .extend(touched.into_iter().map(|lower| (lower, txn)));
+        let relied = part.speakers.iter().map(|(of, _)| (of.clone(), txn));
+        self.speakers.extend(relied);
         for (path, _) in &part.reads {
             self.reads.entry(path.clone()).or_default().push(txn);
         }
@@ -80,6 +115,8 @@ impl Locks {
         });
         self.objects.retain(|_, t| *t != txn);
         self.ranges.retain(|(_, t)| *t != txn);
+        self.lowers.retain(|(_, t)| *t != txn);
+        self.speakers.retain(|(_, t)| *t != txn);
         self.ending.retain(|(_, t)| *t != txn);
     }
 
@@ -93,9 +130,22 @@ impl Locks {
         self.paths.keys().any(|p| p != dir && p.is_within(dir))
     }
 
+    /// Is a record about to begin or to cease to speak of one of these paths?
+    pub(super) fn holds_speakers(&self, of: &Lowers) -> bool {
+        self.lowers.iter().any(|(lower, _)| of.contains(lower))
+    }
+
+    /// Is a name of this object about to change?
+    pub(super) fn holds_object(&self, oid: ObjectId) -> bool {
+        self.objects.keys().any(|object| object.oid == oid)
+    }
+
     /// May a transaction do its part now?
-    pub(super) fn admit(&self, part: &Part) -> bool {
-        !part.reads.iter().any(|(p, _)| self.holds(p))
+    pub(super) fn admit(&self, part: &Part, now: &Speakers) -> bool {
+        let is_free = |lower: &TreePath| !self.speakers.iter().any(|(of, _)| of.contains(lower));
+        (self.speakers.is_empty() || lowers(&part.changes, now).iter().all(is_free))
+            && !part.speakers.iter().any(|(of, _)| self.holds_speakers(of))
+            && !part.reads.iter().any(|(p, _)| self.holds(p))
             && !part.ranges.iter().any(|(dir, _)| self.holds_below(dir))
             && !self.ending.iter().any(|(dir, _)| part.above.contains(dir))
             && self.admit_changes(&part.changes)

@@ -87,6 +87,11 @@ impl EndedDirs {
         ended.is_some_and(|incarnations| incarnations.contains(&incarnation))
     }
 
+    /// Has any directory at this path ended?
+    pub(super) fn has(&self, path: &TreePath) -> bool {
+        self.known.contains_key(path)
+    }
+
     /// Takes a directory up; false if it is known already.
     fn insert(&mut self, path: &TreePath, incarnation: u64) -> bool {
         match self.known.get_mut(path) {

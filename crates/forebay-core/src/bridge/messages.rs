@@ -1,9 +1,11 @@
 //! What goes into the transaction layer and what comes out, as values.
 
 use crate::path::TreePath;
-use crate::record::{BridgeId, PathRecord, Token};
-use crate::request::OthersBelow;
+use crate::record::{BridgeId, ObjectId, ObjectName, PathRecord, Token};
+use crate::speakers::{Lowers, SpeakersPart};
 use crate::table::Change;
+
+use super::facts::Fact;
 use std::collections::BTreeMap;
 
 /// The driver's own number for something that it waits for.
@@ -27,6 +29,27 @@ pub struct Seen {
     pub dir: bool,
     /// A symbolic link there was followed, so nothing can lie below it.
     pub followed: bool,
+    /// If there was no record: which of the times without one it was, see [`super::Bridge::absence`].
+    pub absence: u64,
+}
+
+/// How a record stood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stand {
+    /// There was one, in this version.
+    Version(u64),
+    /// There was none, for this time: see [`super::Bridge::absence`].
+    Absent(u64),
+}
+
+impl Seen {
+    /// How the record stood.
+    pub(crate) fn stand(&self) -> Stand {
+        match self.version {
+            Some(version) => Stand::Version(version),
+            None => Stand::Absent(self.absence),
+        }
+    }
 }
 
 /// A range of records that a decision relied on: "this directory has nothing visible in it".
@@ -38,6 +61,29 @@ pub struct RangeRead {
     pub seen: Vec<(BridgeId, u64)>,
 }
 
+/// Who spoke of some paths of the PFS when a decision was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpeakersRead {
+    /// Of which paths.
+    pub of: Lowers,
+    /// What each bridge had to say, as [`crate::speakers::Speakers::digest`].
+    pub seen: Vec<(BridgeId, u64)>,
+}
+
+/// Some records of a directory, as a decision asks for them together.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Listed {
+    /// The first children after a name.
+    Children {
+        /// Which directory.
+        dir: TreePath,
+        /// After this name.
+        after: Option<Vec<u8>>,
+    },
+    /// Everything strictly below a directory.
+    Below(TreePath),
+}
+
 /// Everything that a decision relied on. With one bridge it may stay empty: the
 /// decision is made under the lock that the commit happens under.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -46,16 +92,31 @@ pub struct ReadSet {
     pub records: BTreeMap<TreePath, Seen>,
     /// Ranges.
     pub ranges: Vec<RangeRead>,
+    /// Who speaks of paths of the PFS. Two answers of different moments may stand here for the same paths: then
+    /// the decision is refused.
+    pub speakers: Vec<SpeakersRead>,
+    /// Directories that a drain is about to make on the PFS, each with the number of its absence before it had a
+    /// record: who saw no record then, and sees the directory now, must decide again.
+    pub appearing: Vec<(TreePath, u64)>,
+    /// Directories whose records get another version by a drain, with the one that they had. Who relied on that decides
+    /// again: a later end of the directory speaks of its last version alone.
+    pub superseded: Vec<(TreePath, u64)>,
 }
 
 impl ReadSet {
     /// Notes a record, or its absence.
     pub fn saw(&mut self, path: &TreePath, record: Option<&PathRecord>) {
+        self.saw_since(path, record, 0);
+    }
+
+    /// Notes a record, or its absence and since when it is absent: see [`super::Bridge::absence`].
+    pub fn saw_since(&mut self, path: &TreePath, record: Option<&PathRecord>, absence: u64) {
         use crate::record::Kind;
         let seen = Seen {
             version: record.map(|r| r.version),
             dir: record.is_some_and(|r| matches!(r.kind, Kind::Dir | Kind::Moved)),
             followed: false,
+            absence: if record.is_none() { absence } else { 0 },
         };
         self.records.insert(path.clone(), seen);
     }
@@ -72,6 +133,8 @@ pub struct Proposal {
     pub batch: Vec<Change>,
     /// The request behind it.
     pub token: Token,
+    /// Where it deletes records the PFS shows something else from now on: a drain has changed it there.
+    pub uncovers: bool,
 }
 
 /// How a proposal ended.
@@ -89,13 +152,17 @@ pub enum Verdict {
 /// What one participant checks and changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Part {
-    /// Versions to check: records that live here.
-    pub reads: Vec<(TreePath, Option<u64>)>,
+    /// To check: records that live here.
+    pub reads: Vec<(TreePath, Stand)>,
     /// Directories above what is written here, in the incarnations that the decision saw. They are
     /// checked against the memory of ended directories.
     pub above: Vec<(TreePath, u64)>,
     /// Ranges to check by digest.
     pub ranges: Vec<(TreePath, u64)>,
+    /// Who speaks of paths of the PFS, to check by digest.
+    pub speakers: Vec<(Lowers, u64)>,
+    /// See [`Proposal::uncovers`].
+    pub uncovers: bool,
     /// Directories that end with this transaction.
     pub ended: Vec<(TreePath, u64)>,
     /// The changes, deletions first.
@@ -128,6 +195,8 @@ pub enum Body {
         request: u64,
         /// The record.
         record: Option<PathRecord>,
+        /// If there is none: see [`super::Bridge::absence`].
+        absence: u64,
     },
     /// Which are your first children of this directory, after a name?
     FetchChildren {
@@ -146,6 +215,8 @@ pub enum Body {
         request: u64,
         /// Names and records, sorted by name.
         children: Vec<(Vec<u8>, PathRecord)>,
+        /// A digest of the absences of all children: see [`super::Bridge::absence`].
+        absences: u64,
     },
     /// What do you hold below this directory? A page of it.
     FetchBelow {
@@ -166,6 +237,40 @@ pub enum Body {
         entries: Vec<(TreePath, PathRecord)>,
         /// That was the last page.
         ends: bool,
+        /// A digest of the absences there: see [`super::Bridge::absence`].
+        absences: u64,
+    },
+    /// Which of your records speak of these paths of the PFS? A page of them.
+    FetchSpeakers {
+        /// Comes back in the answer.
+        request: u64,
+        /// Which paths.
+        of: Lowers,
+        /// The page begins below this path.
+        before: Option<TreePath>,
+        /// About so many, and not many more than [`super::RECORDS_PER_MESSAGE`].
+        limit: usize,
+    },
+    /// Answer to [`Body::FetchSpeakers`].
+    FetchedSpeakers {
+        /// Of the fetch.
+        request: u64,
+        /// What this bridge says.
+        part: SpeakersPart,
+    },
+    /// Which names has this object of yours?
+    FetchNames {
+        /// Comes back in the answer.
+        request: u64,
+        /// Which object.
+        object: ObjectId,
+    },
+    /// Answer to [`Body::FetchNames`].
+    FetchedNames {
+        /// Of the fetch.
+        request: u64,
+        /// Its names with their paths.
+        names: Vec<(ObjectName, TreePath)>,
     },
     /// Check this, hold it, and don't let go before you know the outcome.
     Prepare {
@@ -240,34 +345,11 @@ pub enum Output {
         /// How.
         verdict: Verdict,
     },
-    /// Answer to [`super::Bridge::fetch`].
-    PathRecord {
+    /// Answer to a fetch: see [`super::Bridge::fetch`].
+    Fetched {
         /// The fetch's.
         ticket: Ticket,
-        /// Which path.
-        path: TreePath,
-        /// What its home says.
-        record: Option<PathRecord>,
-    },
-    /// Answer to [`super::Bridge::fetch_children`].
-    Children {
-        /// The fetch's.
-        ticket: Ticket,
-        /// Which directory.
-        dir: TreePath,
-        /// After this name.
-        after: Option<Vec<u8>>,
-        /// The first that the *other* bridges hold, sorted by name. The own tables are read by the driver.
-        children: Vec<(Vec<u8>, PathRecord)>,
-    },
-    /// Answer to [`super::Bridge::fetch_below`].
-    Below {
-        /// The fetch's.
-        ticket: Ticket,
-        /// Which directory.
-        dir: TreePath,
-        /// What the *other* bridges hold below it, and a digest of it per bridge. The own tables are read by
-        /// the driver.
-        others: OthersBelow,
+        /// What was fetched.
+        fact: Fact,
     },
 }

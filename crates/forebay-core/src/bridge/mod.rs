@@ -37,8 +37,10 @@
 //! The driver must drain [`Bridge::poll`] after each call, applying each
 //! [`Output::Commit`] before it asks for the next output.
 
+mod absences;
 mod coordinator;
 mod cut;
+mod facts;
 mod locks;
 mod memory;
 mod messages;
@@ -51,9 +53,12 @@ mod sweep;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use absences::MAX_ABSENCES;
+pub use facts::{Fact, Heard, OthersBelow, is_of_others};
 pub use memory::{MAX_ENDED_DIRS, MAX_REMEMBERED_REQUESTS};
 pub use messages::{
-    Body, Message, Output, Part, Proposal, RangeRead, ReadSet, Seen, Ticket, TxnId, Verdict,
+    Body, Listed, Message, Output, Part, Proposal, RangeRead, ReadSet, Seen, SpeakersRead, Stand,
+    Ticket, TxnId, Verdict,
 };
 pub use mutation::Mutation;
 pub use sweep::{Found, Sweep};
@@ -62,7 +67,9 @@ use crate::home::{hash_bytes, mix};
 use crate::membership::Membership;
 use crate::path::TreePath;
 use crate::record::{BridgeId, PathRecord, Token};
+use crate::speakers::Speakers;
 use crate::table::{Change, TableError, Tables};
+use absences::Absences;
 use coordinator::Txn;
 use locks::Locks;
 use memory::{CarriedOut, EndedDirs};
@@ -112,6 +119,21 @@ pub fn digest(entries: &[(TreePath, PathRecord)]) -> u64 {
     entries.iter().fold(0, |h, (path, record)| {
         mix(h, mix(hash_bytes(path.as_bytes()), record.version))
     })
+}
+
+/// A digest of some children of a directory: which names, in which versions.
+pub(crate) fn digest_of_children(children: &[(Vec<u8>, PathRecord)]) -> u64 {
+    children.iter().fold(0, |h, (name, record)| {
+        mix(h, mix(hash_bytes(name), record.version))
+    })
+}
+
+/// A digest of a range: its records, and the absences in it.
+pub(crate) fn range_digest(records: u64, absences: u64) -> u64 {
+    match absences {
+        0 => records,
+        absences => mix(records, absences),
+    }
 }
 
 /// Something queued for the driver. Reads are carried out only when they are
@@ -175,6 +197,9 @@ pub struct Bridge {
     locks: Locks,
     ended: EndedDirs,
     carried_out: CarriedOut,
+    absences: Absences,
+    /// Records that speak of the PFS: kept only where other bridges may ask for them.
+    speakers: Speakers,
     fetches: BTreeMap<u64, Fetch>,
     waiting: VecDeque<Waiting>,
     mutation: Option<Mutation>,
@@ -196,6 +221,8 @@ impl Bridge {
             locks: Locks::default(),
             ended: EndedDirs::default(),
             carried_out: CarriedOut::default(),
+            absences: Absences::default(),
+            speakers: Speakers::default(),
             fetches: BTreeMap::new(),
             waiting: VecDeque::new(),
             mutation: None,
@@ -210,6 +237,27 @@ impl Bridge {
     /// Did an earlier try of the request `token` change something?
     pub fn was_carried_out(&self, token: Token) -> bool {
         self.carried_out.contains(token)
+    }
+
+    /// Records of this bridge that speak of the PFS. With one member the driver keeps them, and there is nothing here.
+    pub fn speakers(&self) -> &Speakers {
+        &self.speakers
+    }
+
+    /// For a path of this home without a record: a number that is another one whenever a drain has taken a record away
+    /// there and so let the PFS show through. "No record" alone says less: one can have come and gone between two
+    /// looks, and the PFS shows something else now.
+    pub fn absence(&self, path: &TreePath) -> u64 {
+        self.absences.of(path)
+    }
+
+    /// A digest of the absences of this home at what is listed. Two listings that are equal and have equal digests are
+    /// of one time.
+    pub fn absences(&self, of: &Listed) -> u64 {
+        match of {
+            Listed::Children { dir, .. } => self.absences.children(dir),
+            Listed::Below(dir) => self.absences.below(dir),
+        }
     }
 
     /// Is it still open what became of an earlier try of the request `token`?
@@ -239,7 +287,12 @@ impl Bridge {
                 return Ok(None);
             };
             let out = match item {
-                Item::Out(out) => Some(out),
+                Item::Out(out) => {
+                    if let (Output::Commit(changes), false) = (&out, self.membership.is_single()) {
+                        self.speakers.follow(changes);
+                    }
+                    Some(out)
+                }
                 Item::Read(asker, question) => self.read(asker, question, tables)?,
             };
             if out.is_some() {
@@ -269,16 +322,22 @@ impl Bridge {
         }
         match message.body {
             Body::Fetch { request, path } => self.on_fetch(from, request, path),
-            Body::Fetched { request, record } => self.on_fetched(from, request, record),
+            Body::Fetched {
+                request,
+                record,
+                absence,
+            } => self.on_fetched(from, request, record, absence),
             Body::FetchChildren {
                 request,
                 dir,
                 after,
                 limit,
             } => self.on_fetch_several(from, request, Question::Children { dir, after, limit }),
-            Body::FetchedChildren { request, children } => {
-                self.on_fetched_children(from, request, children);
-            }
+            Body::FetchedChildren {
+                request,
+                children,
+                absences,
+            } => self.on_fetched_children(from, request, children, absences),
             Body::FetchBelow {
                 request,
                 dir,
@@ -289,7 +348,24 @@ impl Bridge {
                 after,
                 entries,
                 ends,
-            } => self.on_fetched_below(from, request, after, entries, ends),
+                absences,
+            } => self.on_fetched_below(from, request, after, entries, ends, absences),
+            Body::FetchSpeakers {
+                request,
+                of,
+                before,
+                limit,
+            } => {
+                let question = Question::Speakers { of, before, limit };
+                self.on_fetch_several(from, request, question);
+            }
+            Body::FetchedSpeakers { request, part } => {
+                self.on_fetched_speakers(from, request, part);
+            }
+            Body::FetchNames { request, object } => {
+                self.on_fetch_several(from, request, Question::Names(object));
+            }
+            Body::FetchedNames { request, names } => self.on_fetched_names(from, request, names),
             Body::Prepare { txn, primary, part } => {
                 self.on_prepare(from, txn, primary, part, tables, now)?;
             }

@@ -30,11 +30,16 @@ pub enum Mutation {
     ReplacesStrangers,
     ClearsWithoutRemoving,
     TruncatesBeforeItIsCertain,
+    AbsencesAreForgotten,
+    SweepsForOthers,
+    SpeakersOfOthersAreNotHeard,
+    LooksOutliveTheirRecords,
+    NamesElsewhereAreForgotten,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 23] = [
+    pub const ALL: [Mutation; 28] = [
         Mutation::HomeSkipsVersionCheck,
         Mutation::ReplyBeforeCommit,
         Mutation::RenameAsTwoBatches,
@@ -58,7 +63,24 @@ impl Mutation {
         Mutation::ReplacesStrangers,
         Mutation::ClearsWithoutRemoving,
         Mutation::TruncatesBeforeItIsCertain,
+        Mutation::AbsencesAreForgotten,
+        Mutation::SweepsForOthers,
+        Mutation::SpeakersOfOthersAreNotHeard,
+        Mutation::LooksOutliveTheirRecords,
+        Mutation::NamesElsewhereAreForgotten,
     ];
+
+    /// Does it take several bridges to go wrong?
+    pub fn takes_several(self) -> bool {
+        matches!(
+            self,
+            Mutation::AbsencesAreForgotten
+                | Mutation::SweepsForOthers
+                | Mutation::SpeakersOfOthersAreNotHeard
+                | Mutation::LooksOutliveTheirRecords
+                | Mutation::NamesElsewhereAreForgotten
+        )
+    }
 
     /// Is this one planted? Asks only where bugs can be planted at all.
     pub fn is_in(self, planted: impl FnOnce() -> Option<Mutation>) -> bool {

@@ -1,10 +1,10 @@
 //! The side that checks, promises and carries out.
 
-use super::messages::{Body, Part, TxnId};
+use super::messages::{Body, Part, Stand, TxnId};
 use super::persist::{
     OUTCOME, PREPARED, SETTLED, bridge_key, clear, encode_prepared, set, txn_key,
 };
-use super::{ASK_AFTER_US, Bridge, MAX_PREPARED, Mutation, Retry, digest};
+use super::{ASK_AFTER_US, Bridge, MAX_PREPARED, Mutation, Retry, digest, range_digest};
 use crate::batch;
 use crate::path::TreePath;
 use crate::record::{BridgeId, PathRecord};
@@ -28,7 +28,7 @@ impl Bridge {
         part: &Part,
         tables: &dyn Tables,
     ) -> Result<Result<(), Refusal>, TableError> {
-        if !self.locks.admit(part) {
+        if !self.locks.admit(part, &self.speakers) {
             return Ok(Err(Vec::new()));
         }
         if Mutation::HomeSkipsVersionCheck.is(self.mutation) {
@@ -36,9 +36,13 @@ impl Bridge {
         }
         let mut current = Vec::new();
         let mut holds = true;
-        for (path, version) in &part.reads {
+        for (path, seen) in &part.reads {
             let record = tables.get(path)?;
-            if record.as_ref().map(|r| r.version) != *version {
+            let stand = match &record {
+                Some(record) => Stand::Version(record.version),
+                None => Stand::Absent(self.absence(path)),
+            };
+            if stand != *seen {
                 holds = false;
                 current.push((path.clone(), record));
             }
@@ -46,9 +50,17 @@ impl Bridge {
         let is_gone = |(dir, seen): &(TreePath, u64)| self.ended.contains(dir, *seen);
         holds &= !part.above.iter().any(is_gone);
         for (dir, seen) in &part.ranges {
-            holds &= digest(&tables.subtree(dir)?) == *seen;
+            holds &= self.range(dir, tables)? == *seen;
         }
+        let mut speakers = part.speakers.iter();
+        holds &= speakers.all(|(of, seen)| self.speakers.digest(of) == *seen);
         Ok(if holds { Ok(()) } else { Err(current) })
+    }
+
+    /// A digest of what this bridge holds below a directory.
+    pub(super) fn range(&self, dir: &TreePath, tables: &dyn Tables) -> Result<u64, TableError> {
+        let records = digest(&tables.subtree(dir)?);
+        Ok(range_digest(records, self.absences.below(dir)))
     }
 
     /// [`Bridge::check`] for a part that another bridge has sent. A malformed one is refused, and nothing of it happens.
@@ -66,6 +78,21 @@ impl Bridge {
     /// The changes that carry a part out.
     pub(super) fn carried_out(&mut self, part: Part) -> Vec<Change> {
         let mut changes = part.changes;
+        if !Mutation::AbsencesAreForgotten.is(self.mutation) {
+            let gone: Vec<_> = changes
+                .iter()
+                .filter_map(|change| match change {
+                    Change::Delete { path, .. } => Some(path.clone()),
+                    _ => None,
+                })
+                // What has ended there is not what may come there next.
+                .filter(|path| part.uncovers || self.ended.has(path))
+                .collect();
+            for path in gone {
+                let number = self.next_number();
+                changes.append(&mut self.absences.note(&path, number));
+            }
+        }
         if !Mutation::EndedDirectoriesAreForgotten.is(self.mutation) {
             for (dir, incarnation) in &part.ended {
                 changes.append(&mut self.ended.note(dir, *incarnation));
@@ -145,7 +172,7 @@ impl Bridge {
 
     /// Holds a part until its outcome is known.
     pub(super) fn promise(&mut self, txn: TxnId, primary: BridgeId, part: Part, now: u64) {
-        self.locks.take(txn, &part);
+        self.locks.take(txn, &part, &self.speakers);
         let retry = Retry::after(now, ASK_AFTER_US);
         self.prepared.insert(
             txn,

@@ -1,9 +1,10 @@
 //! What the transaction layer keeps in the tables, as named values, and its encoding.
 
-use super::messages::{Part, TxnId};
+use super::messages::{Part, Stand, TxnId};
 use crate::encoding::{changes, count, path, put_bytes, put_changes, put_count, put_token, token};
 use crate::path::TreePath;
 use crate::record::{BadRecord, BridgeId, ObjectId, ObjectName, Reader, Token};
+use crate::speakers::Lowers;
 use crate::table::Change;
 
 /// Everything of this layer begins so.
@@ -22,6 +23,11 @@ pub(super) const ENDED: &[u8] = b"bridge/ended/";
 pub(super) const OWNED: &[u8] = b"bridge/owned/";
 /// Tokens of requests that were carried out, a ring.
 pub(super) const CARRIED_OUT: &[u8] = b"bridge/done/";
+
+/// Numbers of absences, by path.
+pub(super) const ABSENCE: &[u8] = b"bridge/absence/";
+/// The number of all other paths.
+pub(super) const ABSENCE_FLOOR: &[u8] = b"bridge/absences-below";
 
 pub(super) fn set(key: Vec<u8>, value: Vec<u8>) -> Change {
     Change::Meta {
@@ -65,6 +71,11 @@ pub(super) fn owned_key(object: ObjectName) -> Vec<u8> {
     key.extend_from_slice(&object.oid.0.to_be_bytes());
     key.extend_from_slice(&object.link.to_be_bytes());
     key
+}
+
+/// The keys of all names of an object begin so.
+pub(super) fn owned_prefix(object: ObjectId) -> Vec<u8> {
+    [OWNED, &object.0.to_be_bytes()].concat()
 }
 
 /// The object of a key made by [`owned_key`]; `None` for other keys.
@@ -133,6 +144,21 @@ pub(super) fn encode_prepared(primary: BridgeId, part: &Part) -> Vec<u8> {
     let mut w = primary.0.to_le_bytes().to_vec();
     put_paths(&mut w, part.reads.iter().map(|(path, _)| path));
     put_paths(&mut w, part.ranges.iter().map(|(dir, _)| dir));
+    let (at, within) = part
+        .speakers
+        .iter()
+        .map(|(of, _)| of)
+        .partition::<Vec<_>, _>(|of| matches!(of, Lowers::At(_)));
+    for some in [at, within] {
+        let paths: Vec<_> = some
+            .into_iter()
+            .map(|of| match of {
+                Lowers::At(path) | Lowers::Within(path) => path,
+            })
+            .collect();
+        put_paths(&mut w, paths.into_iter());
+    }
+    w.push(u8::from(part.uncovers));
     put_ended(&mut w, &part.ended);
     put_changes(&mut w, &part.changes);
     w
@@ -142,9 +168,18 @@ pub(super) fn decode_prepared(bytes: &[u8]) -> Result<(BridgeId, Part), BadRecor
     let mut r = Reader(bytes);
     let primary = BridgeId(u32::from_le_bytes(r.array()?));
     let part = Part {
-        reads: paths(&mut r)?.into_iter().map(|p| (p, None)).collect(),
+        reads: paths(&mut r)?
+            .into_iter()
+            .map(|p| (p, Stand::Absent(0)))
+            .collect(),
         above: Vec::new(),
         ranges: paths(&mut r)?.into_iter().map(|p| (p, 0)).collect(),
+        speakers: {
+            let at = paths(&mut r)?.into_iter().map(Lowers::At);
+            let within = paths(&mut r)?.into_iter().map(Lowers::Within);
+            at.chain(within).map(|of| (of, 0)).collect()
+        },
+        uncovers: r.u8()? != 0,
         ended: ended(&mut r)?,
         changes: changes(&mut r)?,
     };
@@ -253,9 +288,17 @@ mod tests {
     fn a_promise_survives_encoding() {
         let path = TreePath::new(*b"d").unwrap();
         let part = Part {
-            reads: vec![(TreePath::root(), None), (path.clone(), None)],
+            reads: vec![
+                (TreePath::root(), Stand::Absent(0)),
+                (path.clone(), Stand::Absent(0)),
+            ],
             above: vec![],
             ranges: vec![(path.clone(), 0)],
+            speakers: vec![
+                (Lowers::At(path.clone()), 0),
+                (Lowers::Within(path.clone()), 0),
+            ],
+            uncovers: true,
             ended: vec![(path.clone(), 3), (path.clone(), 4)],
             changes: vec![Change::Relabel(ObjectName::default())],
         };

@@ -3,15 +3,17 @@
 //! A reader waits while an undecided transaction holds the record: else it could
 //! see a rename at its one end and not at the other.
 
+use super::facts::{Fact, OthersBelow};
 use super::messages::{Body, Output, Ticket, Verdict};
 use super::{
     Bridge, Item, MAX_FETCHES, MAX_WAITING_READERS, Mutation, RECORDS_PER_MESSAGE, RETRY_FIRST_US,
-    Retry, digest,
+    Retry, digest, digest_of_children, range_digest,
 };
-use crate::facts::CHILDREN_PER_PAGE;
+use crate::facts::{CHILDREN_PER_PAGE, Need};
+use crate::home::mix;
 use crate::path::TreePath;
-use crate::record::{BridgeId, PathRecord};
-use crate::request::OthersBelow;
+use crate::record::{BridgeId, ObjectId, ObjectName, PathRecord};
+use crate::speakers::{Lowers, SpeakersPage, SpeakersPart};
 use crate::table::{TableError, Tables};
 use std::collections::BTreeMap;
 
@@ -39,6 +41,12 @@ pub(super) enum Question {
         dir: TreePath,
         after: Option<TreePath>,
     },
+    Speakers {
+        of: Lowers,
+        before: Option<TreePath>,
+        limit: usize,
+    },
+    Names(ObjectId),
 }
 
 impl Question {
@@ -56,6 +64,13 @@ impl Question {
                 dir,
                 after,
             },
+            Question::Speakers { of, before, limit } => Body::FetchSpeakers {
+                request,
+                of,
+                before,
+                limit,
+            },
+            Question::Names(object) => Body::FetchNames { request, object },
         }
     }
 }
@@ -72,6 +87,10 @@ pub(super) struct Waiting {
 struct Part {
     children: Vec<(Vec<u8>, PathRecord)>,
     below: Vec<(TreePath, PathRecord)>,
+    /// Of the children, or of the first page below.
+    absences: Option<u64>,
+    speakers: SpeakersPart,
+    names: Vec<(ObjectName, TreePath)>,
     is_whole: bool,
 }
 
@@ -107,45 +126,50 @@ impl Bridge {
             && !Mutation::ReadersIgnoreUndecided.is(self.mutation)
     }
 
-    /// The record at `path`, from its home: ends in [`Output::PathRecord`], or in
-    /// [`Output::Done`] with `EAGAIN` if too many are under way.
-    pub fn fetch(&mut self, ticket: Ticket, path: TreePath, now: u64) {
-        let home = self.membership.home(&path);
-        let question = Question::Record(path);
-        if home == self.me() {
-            self.look(Asker::Driver(ticket), question);
-        } else {
-            self.begin_fetch(ticket, question, vec![home], now);
-        }
+    /// Would a look at who of the own records speaks of these paths have to wait?
+    fn is_held_of(&self, of: &Lowers) -> bool {
+        !self.locks.is_empty() && self.locks.holds_speakers(of)
     }
 
-    /// The first children of `dir` after a name that the other bridges hold: ends in [`Output::Children`], or
-    /// in [`Output::Done`] with `EAGAIN` if too many are under way. Waits until nothing below `dir` is
-    /// undecided here.
-    pub fn fetch_children(
-        &mut self,
-        ticket: Ticket,
-        dir: TreePath,
-        after: Option<Vec<u8>>,
-        limit: usize,
-        now: u64,
-    ) {
-        assert!(
-            limit <= CHILDREN_PER_PAGE,
-            "{limit} children in one message"
-        );
-        let question = Question::Children { dir, after, limit };
-        let all = self.membership.members().to_vec();
-        self.begin_fetch(ticket, question, all, now);
-    }
-
-    /// What the other bridges hold below `dir`: ends in [`Output::Below`], or in
-    /// [`Output::Done`] with `EAGAIN` if too many are under way. Waits until
-    /// nothing below `dir` is undecided here.
-    pub fn fetch_below(&mut self, ticket: Ticket, dir: TreePath, now: u64) {
-        let question = Question::Below { dir, after: None };
-        let all = self.membership.members().to_vec();
-        self.begin_fetch(ticket, question, all, now);
+    /// Asks other bridges for what is needed: ends in [`Output::Fetched`], or in [`Output::Done`] with `EAGAIN` if too
+    /// many fetches are under way. What this bridge itself would say is waited for as well, until no undecided
+    /// transaction is about to change it.
+    ///
+    /// # Panics
+    /// If no bridge knows such a thing ([`super::is_of_others`]), or for more children than fit into a message.
+    pub fn fetch(&mut self, ticket: Ticket, need: Need, now: u64) {
+        let all = || self.membership.members().to_vec();
+        let (question, of) = match need {
+            Need::Record(path) => {
+                let home = self.membership.home(&path);
+                let question = Question::Record(path);
+                if home == self.me() {
+                    return self.look(Asker::Driver(ticket), question);
+                }
+                (question, vec![home])
+            }
+            Need::Children { dir, after, limit } => {
+                assert!(
+                    limit <= CHILDREN_PER_PAGE,
+                    "{limit} children in one message"
+                );
+                (Question::Children { dir, after, limit }, all())
+            }
+            Need::Below(dir) => (Question::Below { dir, after: None }, all()),
+            Need::Speakers { of, before, limit } => {
+                let limit = limit.clamp(1, RECORDS_PER_MESSAGE);
+                (Question::Speakers { of, before, limit }, all())
+            }
+            Need::Names(object) => {
+                let question = Question::Names(object);
+                if object.bridge() == self.me() {
+                    return self.look(Asker::Driver(ticket), question);
+                }
+                (question, vec![object.bridge()])
+            }
+            need => panic!("no bridge knows {need:?}"),
+        };
+        self.begin_fetch(ticket, question, of, now);
     }
 
     fn begin_fetch(&mut self, ticket: Ticket, question: Question, of: Vec<BridgeId>, now: u64) {
@@ -175,6 +199,8 @@ impl Bridge {
         let held = match &question {
             Question::Record(path) => self.is_held(path),
             Question::Children { dir, .. } | Question::Below { dir, .. } => self.is_held_below(dir),
+            Question::Speakers { of, .. } => self.is_held_of(of),
+            Question::Names(object) => self.locks.holds_object(*object),
         };
         if !held {
             self.out.push_back(Item::Read(asker, question));
@@ -208,20 +234,34 @@ impl Bridge {
     ) -> Result<Option<Output>, TableError> {
         let (to, request) = match asker {
             Asker::Driver(ticket) => {
-                let Question::Record(path) = question else {
-                    unreachable!("the driver itself is asked for one record only");
+                let fact = match question {
+                    Question::Record(path) => Fact::Record {
+                        record: tables.get(&path)?,
+                        absence: self.absence(&path),
+                        path,
+                    },
+                    Question::Names(object) => Fact::Names {
+                        names: self.names_of(object, tables)?,
+                        object,
+                    },
+                    _ => unreachable!("the driver itself is asked for one record or object only"),
                 };
-                let record = tables.get(&path)?;
-                return Ok(Some(Output::PathRecord {
-                    ticket,
-                    path,
-                    record,
-                }));
+                return Ok(Some(Output::Fetched { ticket, fact }));
             }
-            // The driver reads its own tables itself, when it decides; here it only waited.
             Asker::Own(request) => {
                 let me = self.me();
-                return Ok(self.answered(me, request, |part| part.is_whole = true));
+                // All who speak are told at one moment. The rest of its own tables the driver reads itself, when it
+                // decides; here it only waited.
+                let speakers = match &question {
+                    Question::Speakers { of, before, limit } => {
+                        self.speakers.part(of, before.as_ref(), *limit)
+                    }
+                    _ => SpeakersPart::default(),
+                };
+                return Ok(self.answered(me, request, |part| {
+                    part.speakers = speakers;
+                    part.is_whole = true;
+                }));
             }
             Asker::Peer(to, request) => (to, request),
         };
@@ -229,10 +269,12 @@ impl Bridge {
             Question::Record(path) => Body::Fetched {
                 request,
                 record: tables.get(&path)?,
+                absence: self.absence(&path),
             },
             Question::Children { dir, after, limit } => Body::FetchedChildren {
                 request,
                 children: tables.children(&dir, after.as_deref(), limit.min(CHILDREN_PER_PAGE))?,
+                absences: self.absences.children(&dir),
             },
             Question::Below { dir, after } => {
                 let entries = tables.page_below(&dir, after.as_ref(), RECORDS_PER_MESSAGE)?;
@@ -241,8 +283,18 @@ impl Bridge {
                     after,
                     ends: entries.len() < RECORDS_PER_MESSAGE,
                     entries,
+                    absences: self.absences.below(&dir),
                 }
             }
+            Question::Speakers { of, before, limit } => {
+                let limit = limit.min(RECORDS_PER_MESSAGE);
+                let part = self.speakers.part(&of, before.as_ref(), limit);
+                Body::FetchedSpeakers { request, part }
+            }
+            Question::Names(object) => Body::FetchedNames {
+                request,
+                names: self.names_of(object, tables)?,
+            },
         };
         self.send(to, body);
         Ok(Some(self.last_pushed()))
@@ -266,7 +318,13 @@ impl Bridge {
         self.look(Asker::Peer(from, request), question);
     }
 
-    pub(super) fn on_fetched(&mut self, from: BridgeId, request: u64, record: Option<PathRecord>) {
+    pub(super) fn on_fetched(
+        &mut self,
+        from: BridgeId,
+        request: u64,
+        record: Option<PathRecord>,
+        absence: u64,
+    ) {
         let Some(f) = self.fetches.get(&request) else {
             // The answer to a repetition.
             return;
@@ -279,11 +337,37 @@ impl Bridge {
         }
         let (ticket, path) = (f.ticket, path.clone());
         self.fetches.remove(&request);
-        self.push(Output::PathRecord {
-            ticket,
+        let fact = Fact::Record {
             path,
             record,
-        });
+            absence,
+        };
+        self.push(Output::Fetched { ticket, fact });
+    }
+
+    pub(super) fn on_fetched_names(
+        &mut self,
+        from: BridgeId,
+        request: u64,
+        names: Vec<(ObjectName, TreePath)>,
+    ) {
+        let take = |part: &mut Part| {
+            part.names = names;
+            part.is_whole = true;
+        };
+        if let Some(out) = self.answered(from, request, take) {
+            self.push(out);
+        }
+    }
+
+    pub(super) fn on_fetched_speakers(&mut self, from: BridgeId, request: u64, told: SpeakersPart) {
+        let take = |part: &mut Part| {
+            part.speakers = told;
+            part.is_whole = true;
+        };
+        if let Some(out) = self.answered(from, request, take) {
+            self.push(out);
+        }
     }
 
     pub(super) fn on_fetched_children(
@@ -291,9 +375,11 @@ impl Bridge {
         from: BridgeId,
         request: u64,
         children: Vec<(Vec<u8>, PathRecord)>,
+        absences: u64,
     ) {
         let whole = |part: &mut Part| {
             part.children = children;
+            part.absences = Some(absences);
             part.is_whole = true;
         };
         if let Some(out) = self.answered(from, request, whole) {
@@ -308,6 +394,7 @@ impl Bridge {
         after: Option<TreePath>,
         entries: Vec<(TreePath, PathRecord)>,
         ends: bool,
+        absences: u64,
     ) {
         let Some(f) = self.fetches.get(&request) else {
             return;
@@ -321,6 +408,7 @@ impl Bridge {
         }
         let out = self.answered(from, request, |part| {
             part.below.extend(entries);
+            part.absences.get_or_insert(absences);
             part.is_whole = ends;
         });
         match out {
@@ -357,36 +445,55 @@ impl Bridge {
             return None;
         }
         let fetch = self.fetches.remove(&request)?;
-        let others = fetch.parts.into_iter().filter(|(bridge, _)| *bridge != me);
-        match fetch.question {
-            Question::Record(_) => None,
+        let planted = self.mutation;
+        let parts = fetch.parts.into_iter();
+        let others = |(bridge, _): &(BridgeId, Part)| *bridge != me;
+        let fact = match fetch.question {
+            Question::Record(_) => return None,
             Question::Children { dir, after, limit } => {
-                let mut children: Vec<_> = others.flat_map(|(_, part)| part.children).collect();
+                let (mut children, mut seen) = (Vec::new(), 0);
+                for (_, part) in parts.filter(others) {
+                    let absences = part.absences.unwrap_or_default();
+                    let said = range_digest(digest_of_children(&part.children), absences);
+                    seen = mix(seen, said);
+                    children.extend(part.children);
+                }
                 children.sort_by(|a, b| a.0.cmp(&b.0));
                 // A name that moved between two homes meanwhile may be at both.
                 children.dedup_by(|a, b| a.0 == b.0);
                 children.truncate(limit);
-                Some(Output::Children {
-                    ticket: fetch.ticket,
+                Fact::Children {
                     dir,
                     after,
                     children,
-                })
+                    seen,
+                }
             }
             Question::Below { dir, .. } => {
                 let mut all = OthersBelow::default();
-                for (bridge, part) in others {
-                    all.seen.push((bridge, digest(&part.below)));
+                for (bridge, part) in parts.filter(others) {
+                    let absences = part.absences.unwrap_or_default();
+                    all.seen
+                        .push((bridge, range_digest(digest(&part.below), absences)));
                     all.entries.extend(part.below);
                 }
                 all.entries.sort_by(|a, b| a.0.cmp(&b.0));
-                Some(Output::Below {
-                    ticket: fetch.ticket,
-                    dir,
-                    others: all,
-                })
+                Fact::Below { dir, others: all }
             }
-        }
+            Question::Speakers { of, before, .. } => {
+                let deaf = Mutation::SpeakersOfOthersAreNotHeard.is(planted);
+                let told = parts.filter(|part| !deaf || !others(part));
+                let told = told.map(|(bridge, part)| (bridge, part.speakers));
+                let page = SpeakersPage::merged(told);
+                Fact::Speakers { of, before, page }
+            }
+            Question::Names(object) => Fact::Names {
+                object,
+                names: parts.flat_map(|(_, part)| part.names).collect(),
+            },
+        };
+        let ticket = fetch.ticket;
+        Some(Output::Fetched { ticket, fact })
     }
 
     pub(super) fn tick_fetches(&mut self, now: u64) {

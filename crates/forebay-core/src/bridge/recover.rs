@@ -2,11 +2,13 @@
 
 use super::messages::TxnId;
 use super::persist::{
-    self, CARRIED_OUT, ENDED, INTENT, Intent, OUTCOME, PREFIX, PREPARED, SETTLED,
+    self, ABSENCE, ABSENCE_FLOOR, CARRIED_OUT, ENDED, INTENT, Intent, OUTCOME, PREFIX, PREPARED,
+    SETTLED,
 };
 use super::{Bridge, MAX_EPOCH, Mutation};
 use crate::batch;
 use crate::membership::Membership;
+use crate::path::TreePath;
 use crate::record::{BadRecord, Reader};
 use crate::table::{TableError, Tables};
 
@@ -49,6 +51,11 @@ impl Bridge {
         }
         let mut bridge = Bridge::new(membership, epoch);
         bridge.mutation = mutation;
+        if !bridge.membership.is_single() {
+            for (path, record) in tables.subtree(&TreePath::root())? {
+                bridge.speakers.learn(&path, &record);
+            }
+        }
         for (key, value) in tables.metas(PREFIX)? {
             bridge
                 .restore(&key, &value, now)
@@ -87,6 +94,13 @@ impl Bridge {
             let (dir, incarnation) = persist::ended_dir(dir)?;
             let number = u64::from_le_bytes(Reader(value).array()?);
             self.ended.restore(dir, incarnation, number);
+        } else if let Some(path) = key.strip_prefix(ABSENCE) {
+            let path = TreePath::new(path).ok_or(BadRecord::Damaged)?;
+            let number = u64::from_le_bytes(Reader(value).array()?);
+            self.absences.restore(path, number);
+        } else if key == ABSENCE_FLOOR {
+            let floor = u64::from_le_bytes(Reader(value).array()?);
+            self.absences.restore_floor(floor);
         } else if key.starts_with(CARRIED_OUT) {
             for (number, token) in persist::decode_carried_out(value)? {
                 if !Mutation::RequestsAreForgotten.is(planted) {

@@ -5,10 +5,10 @@
 //! names: those whose commit never happened go, those whose commit is undecided
 //! wait, those that a mark speaks of are dealt with as it says.
 
-use super::persist::{owned_key, owned_object};
+use super::persist::{owned_key, owned_object, owned_prefix};
 use super::{Bridge, Mutation};
 use crate::path::TreePath;
-use crate::record::ObjectName;
+use crate::record::{ObjectId, ObjectName};
 use crate::table::{Change, Marks, TableError, Tables};
 
 /// What a backing object on the local disk turned out to be.
@@ -71,6 +71,28 @@ impl Bridge {
             return Ok(Some(path));
         }
         Ok(tables.meta(&owned_key(object))?.and_then(TreePath::new))
+    }
+
+    /// All names of an object that is kept here with their paths, wherever their records are.
+    ///
+    /// # Errors
+    /// The tables failed.
+    pub fn names_of(
+        &self,
+        object: ObjectId,
+        tables: &dyn Tables,
+    ) -> Result<Vec<(ObjectName, TreePath)>, TableError> {
+        let mut names = tables.names_of(object)?;
+        for (key, path) in tables.metas(&owned_prefix(object))? {
+            if Mutation::NamesElsewhereAreForgotten.is(self.mutation) {
+                break;
+            }
+            names.extend(owned_object(&key).zip(TreePath::new(path)));
+        }
+        // A name that changes its home may be known by both ways.
+        names.sort();
+        names.dedup();
+        Ok(names)
     }
 
     /// Plans the work after a crash. `suspects` are the backing objects on the

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::facts::CHILDREN_PER_PAGE;
+use crate::facts::Need;
 use crate::record::{Kind, ObjectId, ObjectName};
-use crate::request::OthersBelow;
 use crate::table::WriteTables;
 use std::cell::RefCell;
 
@@ -148,6 +148,7 @@ fn create(ticket: Ticket, p: &TreePath, r: &PathRecord) -> Proposal {
         reads,
         batch: vec![put(p, r)],
         token: r.token,
+        uncovers: false,
     }
 }
 
@@ -160,6 +161,7 @@ struct Net {
     records: Vec<(usize, TreePath, Option<PathRecord>)>,
     children: Vec<Vec<(Vec<u8>, PathRecord)>>,
     below: Vec<OthersBelow>,
+    facts: Vec<Fact>,
     sent: usize,
 }
 
@@ -182,6 +184,7 @@ impl Net {
             records: Vec::new(),
             children: Vec::new(),
             below: Vec::new(),
+            facts: Vec::new(),
             sent: 0,
         }
     }
@@ -205,11 +208,12 @@ impl Net {
                     self.wire.push_back((to.0 as usize, at, message));
                 }
                 Some(Output::Done { ticket, verdict }) => self.done.push((at, ticket, verdict)),
-                Some(Output::PathRecord { path, record, .. }) => {
-                    self.records.push((at, path, record));
-                }
-                Some(Output::Children { children, .. }) => self.children.push(children),
-                Some(Output::Below { others, .. }) => self.below.push(others),
+                Some(Output::Fetched { fact, .. }) => match fact {
+                    Fact::Record { path, record, .. } => self.records.push((at, path, record)),
+                    Fact::Children { children, .. } => self.children.push(children),
+                    Fact::Below { others, .. } => self.below.push(others),
+                    fact => self.facts.push(fact),
+                },
             }
         }
     }
@@ -284,6 +288,7 @@ fn what_was_carried_out_is_known_by_its_token_after_a_restart() {
         reads: ReadSet::default(),
         batch,
         token: r.token,
+        uncovers: false,
     };
     bridge.propose(proposal, &table, 0).unwrap();
     while let Some(out) = bridge.poll(&table).unwrap() {
@@ -341,6 +346,7 @@ fn rename(net: &mut Net, ticket: Ticket, from: u32, to: u32) -> (TreePath, TreeP
             reads,
             batch,
             token,
+            uncovers: false,
         },
     );
     (a, b, new)
@@ -389,7 +395,7 @@ fn a_reader_never_sees_a_rename_at_one_end_only() {
     for ticket in 10..50 {
         // Each look puts more messages behind those of the rename, in the order of the network.
         let p = if ticket % 2 == 0 { &a } else { &b };
-        net.nodes[0].0.fetch(ticket, p.clone(), 0);
+        net.nodes[0].0.fetch(ticket, Need::Record(p.clone()), 0);
         net.drain(0);
         net.deliver();
     }
@@ -433,6 +439,7 @@ fn nothing_is_made_in_a_directory_that_has_ended() {
             reads,
             batch,
             token,
+            uncovers: false,
         },
     );
     net.settle();
@@ -481,6 +488,7 @@ fn nothing_is_made_in_a_directory_that_its_record_has_covered_since_it_moved() {
             reads,
             batch,
             token,
+            uncovers: false,
         },
     );
     net.settle();
@@ -556,7 +564,7 @@ fn check_size(message: &Message) {
 #[test]
 fn what_others_hold_below_comes_whole_in_bounded_messages_whatever_is_lost_or_doubled() {
     let (mut net, paths) = wide_directory(3 * RECORDS_PER_MESSAGE + 1_000);
-    net.nodes[0].0.fetch_below(1, path("d"), 0);
+    net.nodes[0].0.fetch(1, Need::Below(path("d")), 0);
     net.drain(0);
     net.settle_in_bad_weather();
     let membership = net.nodes[0].0.membership().clone();
@@ -584,9 +592,12 @@ fn children_of_a_wide_directory_come_page_by_page_in_their_order() {
     let mut others = paths.iter().filter(|p| !membership.is_home(p));
     let mut after = None;
     for ticket in 0.. {
-        net.nodes[0]
-            .0
-            .fetch_children(ticket, path("d"), after.clone(), 500, 0);
+        let page = Need::Children {
+            dir: path("d"),
+            after: after.clone(),
+            limit: 500,
+        };
+        net.nodes[0].0.fetch(ticket, page, 0);
         net.drain(0);
         net.settle_in_bad_weather();
         let page = net.children.pop().expect("an answer");
@@ -639,6 +650,7 @@ fn a_proposal_that_deletes_after_a_put_is_a_broken_assertion() {
         reads: ReadSet::default(),
         batch,
         token,
+        uncovers: false,
     };
     let _ = bridge.propose(proposal, &table, 0);
 }

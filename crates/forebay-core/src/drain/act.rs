@@ -1,10 +1,10 @@
 //! What a drain asks of its driver, and what comes back.
 
-use crate::bridge::ReadSet;
+use crate::bridge::{Fact, ReadSet};
 use crate::facts::{Attr, Need};
 use crate::ops::Effect;
 use crate::path::TreePath;
-use crate::record::{Kind, ObjectId, ObjectName};
+use crate::record::{BridgeId, Kind, ObjectId, ObjectName};
 use crate::table::{Change, TableError, Tables};
 
 /// The number of an act that is under way.
@@ -130,9 +130,10 @@ pub enum Use {
 /// Something that the driver has to do. Several may be under way at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Act {
-    /// Obtain a fact of another bridge: [`Got::Fetched`], when the next question for it is answered.
+    /// Obtain a fact of other bridges ([`crate::bridge::Bridge::fetch`]): [`Got::Fetched`]. If that is refused, try
+    /// again later.
     Fetch(Need),
-    /// Commit: [`Got::Verdict`].
+    /// Commit: [`Got::Verdict`]. One that changes nothing asks whether what it relies on is so.
     Commit(Commit),
     /// `fstat` of backing objects, with what is still to be written to them: [`Got::Attrs`].
     Examine(Vec<ObjectName>),
@@ -184,8 +185,14 @@ pub enum Act {
     },
     /// Bring the entries of these directories of the PFS to its disks: [`Got::Each`].
     SyncDirs(Vec<TreePath>),
-    /// Remove from these directories of the PFS what [`super::is_leftover`] names: [`Got::Done`].
-    Sweep(Vec<TreePath>),
+    /// Remove from these directories of the PFS what an interrupted drain has left: [`Got::Done`].
+    Sweep {
+        /// Which directories.
+        dirs: Vec<TreePath>,
+        /// What drains of this bridge have left ([`super::is_leftover_of`]); `None`: what any has left
+        /// ([`super::is_leftover`]).
+        of: Option<BridgeId>,
+    },
     /// Who has these backing objects open? [`Got::Users`]
     Probe(Vec<ObjectName>),
     /// Which backing directories does a process have open, or as its working directory, or is about to receive? A
@@ -244,7 +251,7 @@ impl Act {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)] // each is described where it is asked for
 pub enum Got {
-    Fetched,
+    Fetched(Box<Fact>),
     Verdict(Verdict),
     Attrs(Vec<Work<Attr>>),
     Seen(Vec<Work<Option<Attr>>>),

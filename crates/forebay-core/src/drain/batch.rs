@@ -83,6 +83,8 @@ pub(super) struct CopyBatch {
     few: Vec<(Candidate, Fate)>,
     /// Tasks that changed while they were copied, until their copies are gone.
     stale: Vec<Task>,
+    /// Objects whose labels could not be written: the last commit asks for it.
+    unlabelled: Vec<ObjectName>,
     /// The records that a commit marks.
     marked: Vec<(TreePath, PathRecord)>,
 }
@@ -124,6 +126,7 @@ impl CopyBatch {
             copies: Vec::new(),
             few: Vec::new(),
             stale: Vec::new(),
+            unlabelled: Vec::new(),
             marked: Vec::new(),
         })
     }
@@ -162,8 +165,13 @@ impl CopyBatch {
             self.state = State::End;
             return Ok(None);
         }
-        let names = self.tasks.iter().flat_map(|task| &task.ready);
-        let mut dirs: Vec<_> = names.map(|(path, _)| path.parent()).collect();
+        let mut dirs: Vec<_> = match facts.is_single() {
+            true => {
+                let names = self.tasks.iter().flat_map(|task| &task.ready);
+                names.map(|(path, _)| path.parent()).collect()
+            }
+            false => vec![TreePath::root()],
+        };
         dirs.sort();
         dirs.dedup();
         self.workplaces = dirs;
@@ -218,7 +226,7 @@ impl CopyBatch {
         for (candidate, _) in &self.few {
             let mut fate = Fate::Good;
             for (path, record) in &candidate.task.ready {
-                if facts.record(path)?.as_ref() != Some(record) {
+                if facts.record(path)?.as_ref() != Some(record) || record.transit.is_some() {
                     fate = Fate::Stale;
                 } else if let Some(cause) = obstacle(facts, path, &mut reads)? {
                     fate = Fate::Failed(Reason::Blocked(cause), true);
@@ -316,14 +324,14 @@ impl CopyBatch {
 
     /// A new label changes the inode, and so what counts as clean.
     fn examined_again(&mut self, attrs: Vec<Work<Attr>>) {
-        for ((candidate, fate), attr) in with_outcomes(good(&mut self.few), attrs) {
+        for ((candidate, _), attr) in with_outcomes(good(&mut self.few), attrs) {
             let before = &mut candidate.attr;
             let of_contents = |a: &Attr| (a.size, a.mtime, a.mode, a.uid, a.gid);
             match attr {
                 // Otherwise the file changed just now; the old stamp keeps it dirty.
                 Ok(now) if of_contents(&now) == of_contents(before) => *before = now,
-                Ok(_) => {}
-                Err(trouble) => *fate = Fate::Failed(Reason::Refused(trouble), false),
+                // So it does if nobody can say: it has its name on the PFS, and that is noted.
+                Ok(_) | Err(_) => {}
             }
         }
         self.state = State::Finish;
@@ -342,7 +350,9 @@ impl CopyBatch {
                     record.drained = Some(stamp(&candidate.attr));
                     // The new name has replaced what was hidden, and the label says so already.
                     record.hides = None;
-                    update.before.hides = None;
+                    if !self.unlabelled.contains(&record.object) {
+                        update.before.hides = None;
+                    }
                 }
                 updates.push(update);
             }
@@ -495,8 +505,12 @@ impl Strand for CopyBatch {
             (State::Examining, Got::Attrs(attrs)) => self.examined(attrs, sheet.planted),
             (State::Looking, Got::Seen(seen)) => self.looked(seen, sheet.planted),
             (State::Naming, Got::Each(each)) => self.named(each, sheet),
-            // A label that could not be written shows as a stamp that is not that of the copy.
-            (State::Unhiding, Got::Each(_)) => self.state = State::Again,
+            (State::Unhiding, Got::Each(each)) => {
+                let hiding = with_outcomes(self.hiding(), each);
+                let failed = hiding.filter(|(_, did)| did.is_err());
+                self.unlabelled = failed.map(|(object, _)| object).collect();
+                self.state = State::Again;
+            }
             (State::ExaminingAgain, Got::Attrs(attrs)) => self.examined_again(attrs),
             (State::Finishing, Got::Verdict(Verdict::Committed)) => self.state = State::Forget,
             // Nothing else can change this, so the store refused; try again.

@@ -11,7 +11,7 @@ use super::strand::{Strand, with_outcomes};
 use crate::bridge::ReadSet;
 use crate::facts::{Attr, Outcome};
 use crate::path::TreePath;
-use crate::record::{Kind, ObjectId, ObjectName, PathRecord};
+use crate::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord};
 
 /// One object to be drained.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub(super) struct Task {
     pub(super) tries: u32,
     /// Somebody had it open for writing a moment ago.
     pub(super) in_use: bool,
+    /// The bridge that drains it, if it is one of several.
+    pub(super) maker: Option<BridgeId>,
 }
 
 impl Task {
@@ -37,7 +39,7 @@ impl Task {
         };
         Temporary {
             oid: self.oid(),
-            path: copy_path(name, self.oid()),
+            path: copy_path(name, self.oid(), self.maker),
         }
     }
 
@@ -73,6 +75,9 @@ pub(super) fn all_names(
             && record.object == object
         {
             names.push((path, record));
+        } else if !facts.is_single() {
+            // It is getting another name just now.
+            return Ok(None);
         }
     }
     names.sort_by(|a, b| a.0.cmp(&b.0));
@@ -127,12 +132,23 @@ impl Survey {
                 bytes: data_bytes(attr),
                 tries: 0,
                 in_use: false,
+                maker: (!facts.is_single()).then(|| facts.me()),
             };
+            let first = names.first().map(|(path, _)| path.clone());
             for (path, record) in names {
                 match obstacle(facts, &path, &mut ReadSet::default())? {
                     Some(cause) if !is_clean => blocked.push((path, task.bytes, cause)),
                     _ => task.ready.push((path, record)),
                 }
+            }
+            // Whose home the first name is at tells which bridge has marked the names, see `resume`.
+            let has_first = task.ready.first().map(|(path, _)| path) == first.as_ref();
+            if !facts.is_single() && !has_first {
+                for (path, _) in std::mem::take(&mut task.ready) {
+                    let cause = "another name of it can't be put on the PFS yet".to_owned();
+                    blocked.push((path, task.bytes, cause));
+                }
+                continue;
             }
             if is_clean {
                 clean.push((task, *attr));
@@ -248,6 +264,7 @@ mod tests {
             bytes: 1,
             tries: 0,
             in_use: false,
+            maker: None,
         };
         let mut sheet = Sheet::new(Terms {
             keep: false,

@@ -4,7 +4,7 @@ use crate::bridge::{Mutation, ReadSet};
 use crate::facts::Outcome;
 use crate::path::TreePath;
 use crate::record::{BridgeId, ObjectId, ObjectName, PathRecord};
-use crate::speakers::Speaker;
+use crate::speakers::{Lowers, Speaker};
 use crate::table::{KeyValue, Order};
 
 /// Read access to the records, of all bridges. What another bridge has to be asked for stops with
@@ -12,9 +12,22 @@ use crate::table::{KeyValue, Order};
 ///
 /// Answers may be of different moments: what a commit relies on is in its
 /// [`reads`](super::Commit::reads).
+///
+/// The driver of one bridge of several says here what that bridge can say alone, and stops with the need for all
+/// else: the machine asks for it, and joins the two.
 pub trait Facts {
+    /// Is this bridge alone? Then nothing ever stops with a need.
+    fn is_single(&self) -> bool {
+        true
+    }
+
     /// The record of a path. `Need::Record` if its home is elsewhere and it was not fetched yet.
     fn record(&self, path: &TreePath) -> Outcome<Option<PathRecord>>;
+
+    /// After a record was read and there was none: see [`crate::bridge::Bridge::absence`].
+    fn absence(&self, _path: &TreePath) -> u64 {
+        0
+    }
 
     /// The next records whose home is this bridge: see [`crate::table::Tables::page`].
     fn page(
@@ -67,7 +80,13 @@ pub trait Facts {
 
     /// Adds to `reads` that a commit relies on all that other bridges hold below `dir`. With one bridge there
     /// is nothing to add.
-    fn rely_on_range(&self, dir: &TreePath, reads: &mut ReadSet) -> Outcome<()>;
+    fn rely_on_range(&self, _dir: &TreePath, _reads: &mut ReadSet) -> Outcome<()> {
+        Ok(())
+    }
+
+    /// Adds to `reads` that a commit relies on who speaks of these paths of the PFS, as the page told that begins
+    /// below `before`. With one bridge there is nothing to add.
+    fn rely_on_speakers(&self, _of: &Lowers, _before: Option<&TreePath>, _reads: &mut ReadSet) {}
 
     /// See [`Mutation`].
     #[doc(hidden)]

@@ -59,6 +59,7 @@ mod batch;
 mod contents;
 mod facts;
 mod finish;
+mod hearing;
 mod moves;
 mod names;
 mod orphans;
@@ -78,7 +79,9 @@ pub use act::{
 };
 pub use batch::{BATCH_BYTES, BATCH_OBJECTS, COPY_TRIES, PUBLISHED_AT_ONCE};
 pub use facts::Facts;
-pub use names::{copy_name, discarded_name, is_leftover, leftover_of, waiting_name, waits_under};
+pub use names::{
+    copy_name, discarded_name, is_leftover, is_leftover_of, leftover_of, waiting_name, waits_under,
+};
 pub use orphans::abandon;
 pub use pass::{Drain, Next};
 pub use release::RELEASED_AT_ONCE;

@@ -149,20 +149,48 @@ impl Move {
         self.carry(record, Way { from, to }, facts)
     }
 
-    /// What moves takes along what lies in it: what was renamed out of it, and is still there, is in
-    /// transit as well.
-    fn carry(&mut self, record: PathRecord, way: Way, facts: &dyn Facts) -> Outcome<()> {
+    /// The record together with what was renamed out of the directory `from` on the PFS, and is still in it. `None`: one
+    /// of them is in transit already, or something else that speaks of a path in it.
+    fn with_contents(
+        &mut self,
+        record: PathRecord,
+        from: &TreePath,
+        facts: &dyn Facts,
+    ) -> Outcome<Option<Vec<(TreePath, PathRecord)>>> {
         let mut marked = vec![(self.path.clone(), record)];
-        for speaker in all_speakers(facts, &way.from)? {
-            if speaker.word == Word::Origin
+        for speaker in all_speakers(facts, from, &mut self.reads)? {
+            // With several bridges another drain may be at work on what is hidden in it. One of the two marks comes
+            // first, and the other relies on there being none.
+            let is_meant = speaker.word == Word::Origin || !facts.is_single();
+            if is_meant
                 && speaker.path != self.path
                 && let Some(other) = read(facts, &speaker.path, &mut self.reads)?
             {
                 if other.transit.is_some() {
+                    return Ok(None);
+                }
+                if speaker.word == Word::Origin {
+                    marked.push((speaker.path, other));
+                }
+            }
+        }
+        Ok(Some(marked))
+    }
+
+    /// What moves takes along what lies in it: what was renamed out of it, and is still there, is in
+    /// transit as well.
+    fn carry(&mut self, record: PathRecord, way: Way, facts: &dyn Facts) -> Outcome<()> {
+        let Some(marked) = self.with_contents(record, &way.from, facts)? else {
+            self.state = State::Wait;
+            return Ok(());
+        };
+        if !facts.is_single() {
+            // Another bridge may be putting something into it, or letting something in it go.
+            for (path, other) in facts.below(&self.path)? {
+                if other.transit.is_some() && !marked.iter().any(|(at, _)| *at == path) {
                     self.state = State::Wait;
                     return Ok(());
                 }
-                marked.push((speaker.path, other));
             }
         }
         // New names in a directory that moves are decided anew after this.
@@ -185,7 +213,18 @@ impl Move {
         }
         let target = record.hides.clone();
         let replaced = is_replaced(facts, &self.path, &record, &mut self.reads)?;
-        self.marked = vec![(self.path.clone(), record)];
+        self.marked = match (record.kind, record.origin.clone()) {
+            // Whoever resumes can't tell whether it was moving: what is in it is marked as if it were. Otherwise it would
+            // take back what another bridge has marked there for a move of its own.
+            (Kind::Moved, Some(from)) if !facts.is_single() => {
+                let Some(marked) = self.with_contents(record, &from, facts)? else {
+                    self.state = State::Wait;
+                    return Ok(());
+                };
+                marked
+            }
+            _ => vec![(self.path.clone(), record)],
+        };
         let Some(target) = target else {
             self.is_unmarked = true;
             self.state = State::Finish;
@@ -193,7 +232,7 @@ impl Move {
         };
         if is_carried(facts, &target, &mut self.reads)? {
             self.state = State::Wait;
-        } else if holds_something_moved(facts, &target)? {
+        } else if holds_something_moved(facts, &target, &mut self.reads)? {
             let cause = format!("{target} still holds something that could not be renamed");
             return self.leave(cause, sheet);
         } else if replaced {
@@ -220,7 +259,7 @@ impl Move {
         }
         let to = self.path.clone();
         // That is in what was there before. It would be looked for in this one.
-        if holds_something_hidden(facts, &to)? {
+        if holds_something_hidden(facts, &to, &mut self.reads)? {
             let cause = "something in what it replaces could not be removed".to_owned();
             return self.leave(cause, sheet);
         }
@@ -252,33 +291,21 @@ impl Move {
     }
 
     /// What has to be seen on the PFS before anything is done there.
-    fn marked(&mut self, facts: &dyn Facts) -> Outcome<Act> {
+    fn marked(&mut self) -> Act {
         match (self.what, &self.way) {
             (What::MakeDir, _) => {
                 self.state = State::Acting;
-                Ok(Act::MakeDir(self.path.clone()))
+                Act::MakeDir(self.path.clone())
             }
             (_, Some(way)) => {
-                // Others may have begun something in it before it was marked; now they wait for it.
-                for speaker in all_speakers(facts, &way.from)? {
-                    let is_foreign = !facts.is_home(&speaker.path);
-                    if is_foreign
-                        && !self.marked.iter().any(|(path, _)| *path == speaker.path)
-                        && facts
-                            .record(&speaker.path)?
-                            .is_some_and(|r| r.transit.is_some())
-                    {
-                        return Ok(Act::Pause);
-                    }
-                }
                 let paths = vec![way.from.clone(), way.to.clone()];
                 self.state = State::Looking;
-                Ok(Act::Look(paths))
+                Act::Look(paths)
             }
             (_, None) => {
                 let target = self.marked[0].1.hides.clone();
                 self.state = State::Looking;
-                Ok(Act::Look(target.into_iter().collect()))
+                Act::Look(target.into_iter().collect())
             }
         }
     }
@@ -362,25 +389,34 @@ impl Move {
             sheet.leave(&self.path, 0, reason);
         }
         let (mut reads, mut labels) = (ReadSet::default(), Vec::new());
+        if self.is_unmarked && !facts.is_single() {
+            // Nothing was there; but another drain may just have moved a directory above it.
+            reads = self.reads.clone();
+        }
         let updates = if self.outcome.is_err() {
-            let marked = self.marked.iter().cloned();
-            marked
-                .filter(|(_, record)| record.transit.is_some())
-                .map(|(path, record)| self.unmarks(path, record))
-                .collect()
+            let mut updates = Vec::new();
+            for (path, _) in &self.marked {
+                // Another move may have changed of what it speaks since.
+                let now = facts.record(path)?.filter(|r| r.transit.is_some());
+                updates.extend(now.map(|record| self.unmarks(path.clone(), record)));
+            }
+            updates
         } else if let Some(way) = &self.way {
             let is_final = self.what == What::Place;
             let moved = relocated(facts, &self.path, &way.from, &way.to, is_final, &mut reads)?;
             labels = moved.1;
             moved.0
         } else {
-            let (path, before) = self.marked[0].clone();
+            let mut marked = self.marked.iter().cloned();
+            let (path, before) = marked.next().expect("the record itself comes first");
             let after = after(self.what, &before);
-            vec![Update {
+            let own = Update {
                 path,
                 before,
                 after,
-            }]
+            };
+            let carried = marked.map(|(path, record)| self.unmarks(path, record));
+            std::iter::once(own).chain(carried).collect()
         };
         if updates.is_empty() {
             self.state = State::End;
@@ -459,8 +495,6 @@ impl Strand for Move {
     fn take(&mut self, got: Got, sheet: &mut Sheet) {
         match (&self.state, got) {
             (State::Waiting, Got::Done) => self.state = State::Begin,
-            // A pause while others end what they have begun in the thing that moves.
-            (State::Marked, Got::Done) => {}
             (State::Peeking, Got::Seen(seen)) => match &seen[..] {
                 [Ok(Some(attr))] if is_dir(attr) => self.state = State::Mark,
                 [Ok(Some(_))] => self.state = State::End,
@@ -543,13 +577,17 @@ impl Strand for Move {
                         .cloned()
                         .map(|(path, r)| self.marks(path, r))
                         .collect();
-                    let reads = self.reads.clone();
+                    let mut reads = self.reads.clone();
+                    if matches!(self.what, What::MakeDir | What::Place) && !facts.is_single() {
+                        let absence = facts.absence(&self.path);
+                        reads.appearing.push((self.path.clone(), absence));
+                    }
                     let (commit, marked) = commit_of(facts, reads, updates, Vec::new());
                     self.marked = marked;
                     self.state = State::Marking;
                     return Ok(Some(Act::Commit(commit)));
                 }
-                State::Marked => return self.marked(facts).map(Some),
+                State::Marked => return Ok(Some(self.marked())),
                 State::Act(act) => {
                     let act = act.clone();
                     self.state = State::Acting;

@@ -1,7 +1,7 @@
 //! Names that a drain uses on the PFS. All begin with [`RESERVED_PREFIX`], so none is in the namespace.
 
 use crate::path::TreePath;
-use crate::record::ObjectId;
+use crate::record::{BridgeId, ObjectId};
 use crate::walk::RESERVED_PREFIX;
 
 /// Hexadecimal digits of an object in a name.
@@ -34,9 +34,18 @@ pub fn copy_name(oid: ObjectId) -> Vec<u8> {
     reserved(oid, COPY)
 }
 
-/// The temporary name in the directory of a final name.
-pub fn copy_path(name: &TreePath, oid: ObjectId) -> TreePath {
-    name.parent().join(&copy_name(oid))
+/// The temporary name of a copy. A bridge that is alone makes it in the directory of its final name, where the PFS
+/// keeps it as it would keep the file itself. Of several bridges another one may be moving that directory: there it is
+/// in the root, and its name tells the bridge that makes it, because two can be at it when a file gets a name at
+/// another home.
+pub fn copy_path(name: &TreePath, oid: ObjectId, maker: Option<BridgeId>) -> TreePath {
+    match maker {
+        None => name.parent().join(&copy_name(oid)),
+        Some(maker) => {
+            let name = reserved(oid, &format!(".{}{COPY}", maker.0));
+            TreePath::root().join(&name)
+        }
+    }
 }
 
 /// The name of a hidden directory that only waits for its removal.
@@ -60,8 +69,7 @@ fn reserved_parts(name: &[u8]) -> Option<(ObjectId, &[u8])> {
 /// Is this a name that an interrupted drain may have left, and that holds nothing of value?
 /// (What waits under [`waiting_name`] is of value: only a note of [`super::abandon`] takes it away.)
 ///
-/// Several bridges share a PFS: the name of a copy tells the object, whose bridge makes the copy, so a
-/// driver that is not alone sweeps only what objects of its own have left.
+/// Several bridges share a PFS: one of them sweeps only what [`is_leftover_of`] names.
 pub fn is_leftover(name: &[u8]) -> bool {
     leftover_of(name).is_some()
 }
@@ -69,14 +77,30 @@ pub fn is_leftover(name: &[u8]) -> bool {
 /// The object that left this name behind, if it is a leftover.
 pub fn leftover_of(name: &[u8]) -> Option<ObjectId> {
     let (oid, suffix) = reserved_parts(name)?;
-    let is_leftover = suffix == COPY.as_bytes() || suffix.starts_with(DISCARDED.as_bytes());
+    let is_leftover = maker_of(oid, suffix).is_some() || suffix.starts_with(DISCARDED.as_bytes());
     is_leftover.then_some(oid)
+}
+
+/// Is this a name that an interrupted drain of this bridge may have left, or that any drain is done with?
+pub fn is_leftover_of(name: &[u8], maker: BridgeId) -> bool {
+    reserved_parts(name).is_some_and(|(oid, suffix)| {
+        maker_of(oid, suffix) == Some(maker) || suffix.starts_with(DISCARDED.as_bytes())
+    })
+}
+
+/// The bridge whose drain makes the copy with this name.
+fn maker_of(oid: ObjectId, suffix: &[u8]) -> Option<BridgeId> {
+    let maker = suffix.strip_suffix(COPY.as_bytes())?;
+    if maker.is_empty() {
+        return Some(oid.bridge());
+    }
+    let digits = std::str::from_utf8(maker.strip_prefix(b".")?).ok()?;
+    digits.parse().ok().map(BridgeId)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::BridgeId;
 
     #[test]
     fn only_what_holds_nothing_of_value_is_a_leftover() {
@@ -85,6 +109,14 @@ mod tests {
         assert!(is_leftover(&discarded_name(oid)));
         assert!(is_leftover(&[&discarded_name(oid)[..], b"1"].concat()));
         assert!(!is_leftover(&waiting_name(oid)));
+        for maker in [BridgeId(1), BridgeId(12)] {
+            let copy = copy_path(&TreePath::root().join(b"f"), oid, Some(maker));
+            assert!(is_leftover(copy.name()), "{copy}");
+            assert!(is_leftover_of(copy.name(), maker), "{copy}");
+            assert!(!is_leftover_of(copy.name(), BridgeId(2)), "{copy}");
+            assert!(is_leftover_of(&discarded_name(oid), maker));
+            assert!(!is_leftover_of(&waiting_name(oid), maker));
+        }
         assert!(!is_leftover(b".forebay-notes.tmp"));
         assert_eq!(waits_under(&waiting_name(oid)), Some(oid));
         assert_eq!(waits_under(&copy_name(oid)), None);

@@ -11,6 +11,7 @@ use super::names::{waiting_path, waits_under};
 use super::rules::{holds_something_moved, removal};
 use super::sheet::Sheet;
 use super::strand::Strand;
+use crate::bridge::ReadSet;
 use crate::facts::{Attr, Outcome};
 use crate::path::TreePath;
 use crate::record::{Kind, ObjectId, PathRecord};
@@ -35,6 +36,9 @@ fn note(waits: &TreePath, value: Option<Vec<u8>>) -> Change {
 
 enum State {
     Begin,
+    /// Other bridges are asked whether that is still so: nothing else is committed before it goes.
+    Asking,
+    Look,
     Looking,
     Remove(Attr),
     Removing,
@@ -79,6 +83,8 @@ impl Orphan {
 impl Strand for Orphan {
     fn take(&mut self, got: Got, sheet: &mut Sheet) {
         match (std::mem::replace(&mut self.state, State::End), got) {
+            (State::Asking, Got::Verdict(Verdict::Committed)) => self.state = State::Look,
+            (State::Asking, Got::Verdict(Verdict::Conflict)) => {}
             (State::Looking, Got::Seen(seen)) => match seen.into_iter().next() {
                 Some(Ok(Some(attr))) => self.state = State::Remove(attr),
                 Some(Ok(None)) => self.state = State::Forget,
@@ -97,9 +103,22 @@ impl Strand for Orphan {
         Ok(match &self.state {
             State::Begin => {
                 // Things renamed out of it leave it in this pass. The next pass removes it.
-                if holds_something_moved(facts, &waits)? {
+                let mut reads = ReadSet::default();
+                if holds_something_moved(facts, &waits, &mut reads)? {
                     return Ok(None);
                 }
+                if facts.is_single() {
+                    self.state = State::Looking;
+                    return Ok(Some(Act::Look(vec![waits])));
+                }
+                self.state = State::Asking;
+                let question = Commit {
+                    reads,
+                    ..Commit::default()
+                };
+                Some(Act::Commit(question))
+            }
+            State::Look => {
                 self.state = State::Looking;
                 Some(Act::Look(vec![waits]))
             }

@@ -5,6 +5,7 @@ use super::batch::CopyBatch;
 use super::contents::Survey;
 use super::facts::Facts;
 use super::finish::{Dress, List, SyncDirs};
+use super::hearing::Hearing;
 use super::moves::{Move, What};
 use super::orphans::Orphan;
 use super::release::{RELEASED_AT_ONCE, Release, ReleaseWalk};
@@ -14,9 +15,10 @@ use super::rules::{PAGE, has_contents};
 use super::sheet::{DrainReport, Sheet, Tally, Terms};
 use super::strand::{Once, Strand};
 use super::{orphans, resume, workplaces};
+use crate::bridge::{Heard, Mutation, is_of_others};
 use crate::facts::{Outcome, Stop};
 use crate::path::TreePath;
-use crate::record::{Kind, PathRecord};
+use crate::record::{BridgeId, Kind, PathRecord};
 use crate::speakers::Word;
 use crate::table::Order;
 use std::collections::{BTreeMap, VecDeque};
@@ -56,7 +58,7 @@ pub struct Drain {
     page: VecDeque<(TreePath, PathRecord)>,
     /// Strands with an act under way.
     waiting: BTreeMap<Ticket, Waiting>,
-    ready: VecDeque<Box<dyn Strand>>,
+    ready: VecDeque<Running>,
     tickets: Ticket,
     /// Notes of workplaces that were found at the beginning.
     found_notes: Vec<Vec<u8>>,
@@ -67,8 +69,14 @@ pub struct Drain {
     sheet: Sheet,
 }
 
-struct Waiting {
+struct Running {
     strand: Box<dyn Strand>,
+    /// What was fetched for its next act.
+    heard: Heard,
+}
+
+struct Waiting {
+    running: Running,
     /// It waits for a fact, not for an act of its own.
     for_fact: bool,
 }
@@ -148,12 +156,12 @@ impl Drain {
             panic!("no act {ticket} is under way");
         };
         match (waiting.for_fact, got) {
-            (true, Got::Fetched) => {}
-            (false, got) => waiting.strand.take(got, &mut self.sheet),
+            (true, Got::Fetched(fact)) => waiting.running.heard.learn(*fact),
+            (false, got) => waiting.running.strand.take(got, &mut self.sheet),
             (true, got) => panic!("{got:?} is no fact"),
         }
         // Before all others: a batch that has begun comes to its end first.
-        self.ready.push_front(waiting.strand);
+        self.ready.push_front(waiting.running);
     }
 
     /// What is to be done next.
@@ -166,31 +174,49 @@ impl Drain {
             self.sheet.planted = facts.planted();
         }
         loop {
-            let Some(mut strand) = self.ready.pop_front() else {
+            let Some(mut running) = self.ready.pop_front() else {
                 match self.begin(facts).map_err(in_words)? {
                     true => continue,
                     false if !self.waiting.is_empty() => return Ok(Next::Wait),
                     false => return Ok(Next::End),
                 }
             };
-            match strand.next(facts, &mut self.sheet) {
-                Ok(Some(act)) => return Ok(self.issue(strand, act, false)),
+            let next = if facts.is_single() {
+                running.strand.next(facts, &mut self.sheet)
+            } else {
+                let heard = &running.heard;
+                running
+                    .strand
+                    .next(&Hearing { facts, heard }, &mut self.sheet)
+            };
+            match next {
+                Ok(Some(act)) => {
+                    running.heard.forget();
+                    return Ok(self.issue(running, act, false));
+                }
                 Ok(None) => {}
-                Err(Stop::Need(need)) => return Ok(self.issue(strand, Act::Fetch(need), true)),
+                Err(Stop::Need(need)) if is_of_others(&need) => {
+                    return Ok(self.issue(running, Act::Fetch(need), true));
+                }
                 Err(stop) => return Err(in_words(stop)),
             }
         }
     }
 
-    fn issue(&mut self, strand: Box<dyn Strand>, act: Act, for_fact: bool) -> Next {
+    fn issue(&mut self, running: Running, act: Act, for_fact: bool) -> Next {
         self.tickets += 1;
         self.waiting
-            .insert(self.tickets, Waiting { strand, for_fact });
+            .insert(self.tickets, Waiting { running, for_fact });
         Next::Act(self.tickets, act)
     }
 
     fn start(&mut self, strand: impl Strand + 'static) {
-        self.ready.push_back(Box::new(strand));
+        self.start_boxed(Box::new(strand));
+    }
+
+    fn start_boxed(&mut self, strand: Box<dyn Strand>) {
+        let heard = Heard::default();
+        self.ready.push_back(Running { strand, heard });
     }
 
     /// Begins what can begin now: false if nothing can.
@@ -218,7 +244,10 @@ impl Drain {
         match self.round {
             Round::Resume => self.begin_resume(facts)?,
             Round::Sweep => self.begin_sweep(facts)?,
-            Round::SweepAgain => self.once(|| Once::sweep(vec![TreePath::root()])),
+            Round::SweepAgain => {
+                let of = sweeper(facts);
+                self.once(|| Once::sweep(vec![TreePath::root()], of));
+            }
             Round::Evacuate => self.begin_evacuation(facts)?,
             Round::Orphans => self.begin_orphan(facts)?,
             Round::Clear => self.begin_move(facts, |record| {
@@ -374,7 +403,7 @@ impl Drain {
         dirs.dedup();
         self.found_notes = found;
         self.has_begun = true;
-        self.start(Once::sweep(dirs));
+        self.start(Once::sweep(dirs, sweeper(facts)));
         Ok(())
     }
 
@@ -487,7 +516,7 @@ impl Drain {
         if page.is_empty() {
             self.advance(self.round.after());
         } else {
-            self.ready.push_back(strand(page));
+            self.start_boxed(strand(page));
         }
         Ok(())
     }
@@ -534,7 +563,16 @@ impl Drain {
     /// Is everything gone?
     fn judge(&mut self, facts: &dyn Facts) -> Outcome<()> {
         let first = match &self.errand {
-            Errand::Release(paths) => entries(facts, paths)?.into_iter().next(),
+            Errand::Release(paths) => {
+                let is_unknown =
+                    |path: &&TreePath| matches!(facts.record(path), Err(Stop::Need(_)));
+                if let Some(path) = paths.iter().find(is_unknown) {
+                    self.sheet
+                        .keep_because(|| format!("{path} is being changed"));
+                    return Ok(());
+                }
+                entries(facts, paths)?.into_iter().next()
+            }
             _ => facts.page(None, Order::ParentsFirst, 1)?.into_iter().next(),
         };
         match first {
@@ -561,11 +599,22 @@ impl Terms {
     }
 }
 
-/// The records at these paths, of those that are there.
+/// Whose leftovers a sweep removes; `None`: everybody's.
+fn sweeper(facts: &dyn Facts) -> Option<BridgeId> {
+    let is_alone = facts.is_single() || Mutation::SweepsForOthers.is_in(|| facts.planted());
+    (!is_alone).then(|| facts.me())
+}
+
+/// The records at these paths, of those that are there and at hand.
 fn entries(facts: &dyn Facts, paths: &[TreePath]) -> Outcome<Vec<(TreePath, PathRecord)>> {
     let mut entries = Vec::new();
     for path in paths {
-        if let Some(record) = facts.record(path)?.filter(has_contents) {
+        let record = match facts.record(path) {
+            // It belongs to another bridge, or is about to change.
+            Err(Stop::Need(_)) => None,
+            here => here?,
+        };
+        if let Some(record) = record.filter(has_contents) {
             entries.push((path.clone(), record));
         }
     }

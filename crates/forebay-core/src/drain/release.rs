@@ -187,6 +187,10 @@ impl Release {
             return Ok(Some(Keep::Quietly));
         };
         if !Mutation::ReleasesOneOfSeveralNames.is_in(|| facts.planted()) {
+            if names.len() < attr.nlink as usize {
+                // One more is being made.
+                return Ok(Some(Keep::Changed));
+            }
             candidate.names = names;
         }
         for (path, record) in &candidate.names {

@@ -7,14 +7,17 @@ use super::act::{Act, Commit, Got, Trouble, Verdict, Work};
 use super::facts::Facts;
 use super::moves::is_dir;
 use super::names::{copy_path, waiting_path};
-use super::rules::{OURS, Update, commit_of, has_contents, is_ours, relocated};
+use super::rules::{
+    OURS, Update, all_speakers, commit_of, has_contents, is_being_carried, is_ours, read, relocated,
+};
 use super::sheet::Sheet;
 use super::strand::Strand;
 use super::workplaces;
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome, Stop};
 use crate::path::TreePath;
-use crate::record::{Kind, PathRecord, Transit};
+use crate::record::{BridgeId, Kind, PathRecord, Transit};
+use crate::speakers::Word;
 use crate::table::Change;
 
 /// Looks that the PFS may refuse, with a pause after each, before the machine gives up.
@@ -53,9 +56,17 @@ pub(super) fn forget_intended() -> Commit {
     }
 }
 
-/// Ends the transit of one record.
+/// Ends the transit of one record, and of all that were marked together with it.
+///
+/// Where there are several bridges each resumes for itself, while the others may be at work. A record of this home
+/// can have been marked by another bridge: because it is in a directory that the other moves, or because it
+/// names a file of which the other's home has the first name in transit. Its mark is the other's to take away.
 pub(super) struct Resume {
     path: TreePath,
+    /// Other names of the same object that are in transit, once that is known to be ours.
+    rest: Option<Vec<TreePath>>,
+    /// What it relies on that this is known.
+    reads: ReadSet,
     /// It is as if it were marked.
     is_intended: bool,
     looks: u32,
@@ -78,6 +89,8 @@ impl Resume {
     pub(super) fn new(path: TreePath) -> Self {
         Resume {
             path,
+            rest: None,
+            reads: ReadSet::default(),
             is_intended: false,
             looks: 0,
             state: State::Begin,
@@ -93,7 +106,7 @@ impl Resume {
     }
 
     /// What has to be looked at.
-    fn places(&self, record: &PathRecord) -> Vec<TreePath> {
+    fn places(&self, record: &PathRecord, maker: Option<BridgeId>) -> Vec<TreePath> {
         match (record.kind, &record.origin) {
             _ if record.transit == Some(Transit::Releasing) => Vec::new(),
             (Kind::Moved, Some(from)) => vec![from.clone(), self.target(record, from)],
@@ -101,11 +114,55 @@ impl Resume {
             (Kind::Dir, _) if record.hides.is_none() => vec![self.path.clone()],
             _ if is_ours(&self.path, record) => Vec::new(),
             _ if has_contents(record) => {
-                let temporary = copy_path(&self.path, record.object.oid);
+                let temporary = copy_path(&self.path, record.object.oid, maker);
                 vec![self.path.clone(), temporary]
             }
             _ => Vec::new(),
         }
+    }
+
+    /// If the mark of this record is one of this bridge: all names in transit of the same file.
+    fn marked_with(
+        &self,
+        record: &PathRecord,
+        facts: &dyn Facts,
+        reads: &mut ReadSet,
+    ) -> Outcome<Option<Vec<TreePath>>> {
+        let mut names = Vec::new();
+        if facts.is_single() {
+            return Ok(Some(names));
+        }
+        if let (Kind::Moved, Some(origin)) = (record.kind, &record.origin) {
+            let is_carried =
+                record.transit == Some(Transit::Placing) && is_being_carried(facts, origin, reads)?;
+            return Ok((!is_carried).then_some(names));
+        }
+        if has_contents(record) {
+            for (object, path) in facts.names_of(record.object.oid)? {
+                let named = read(facts, &path, reads)?.filter(|r| r.object == object);
+                if named.is_some_and(|r| r.transit.is_some()) {
+                    names.push(path);
+                }
+            }
+            names.sort();
+            if names.first() != Some(&self.path) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(names))
+    }
+
+    /// The next name, or the end.
+    fn go_on(&mut self) {
+        let next = self.rest.as_mut().and_then(Vec::pop);
+        self.state = match next {
+            Some(next) => {
+                self.path = next;
+                self.reads = ReadSet::default();
+                State::Begin
+            }
+            None => State::End,
+        };
     }
 
     /// Where something was on its way to.
@@ -139,6 +196,26 @@ impl Resume {
     }
 }
 
+/// The records that were marked because they are in what moves from `origin`, without their marks.
+fn marked_in(
+    facts: &dyn Facts,
+    mover: &TreePath,
+    origin: &TreePath,
+    reads: &mut ReadSet,
+) -> Outcome<Vec<Update>> {
+    let mut updates = Vec::new();
+    for speaker in all_speakers(facts, origin, reads)? {
+        if speaker.word == Word::Origin
+            && speaker.path != *mover
+            && let Some(record) = facts.record(&speaker.path)?
+            && record.transit == Some(Transit::Placing)
+        {
+            updates.push(Update::marked(speaker.path, record, None));
+        }
+    }
+    Ok(updates)
+}
+
 impl Strand for Resume {
     fn take(&mut self, got: Got, _sheet: &mut Sheet) {
         match (std::mem::replace(&mut self.state, State::End), got) {
@@ -150,8 +227,11 @@ impl Strand for Resume {
                 };
             }
             (State::Pausing, Got::Done) => self.state = State::Begin,
-            (State::Committing, Got::Verdict(Verdict::Committed)) => {}
-            (State::Committing, Got::Verdict(Verdict::Conflict)) => self.state = State::Begin,
+            (State::Committing, Got::Verdict(Verdict::Committed)) => self.go_on(),
+            (State::Committing, Got::Verdict(Verdict::Conflict)) => {
+                self.rest = self.rest.take().filter(|rest| !rest.is_empty());
+                self.state = State::Begin;
+            }
             (_, got) => unreachable!("{got:?} answers nothing that was asked"),
         }
     }
@@ -164,9 +244,25 @@ impl Strand for Resume {
                     let is_due =
                         |r: &PathRecord| r.transit.is_some() || self.is_intended && has_contents(r);
                     let Some(record) = record.filter(is_due) else {
-                        return Ok(None);
+                        self.go_on();
+                        continue;
                     };
-                    let places = self.places(&record);
+                    if self.rest.is_none() {
+                        let mut reads = ReadSet::default();
+                        let Some(mut rest) = self.marked_with(&record, facts, &mut reads)? else {
+                            return Ok(None);
+                        };
+                        // The first name comes last: as long as it is marked, all of them are ours.
+                        let last = rest.pop();
+                        self.reads = reads;
+                        self.rest = Some(rest);
+                        if let Some(last) = last.filter(|last| *last != self.path) {
+                            self.path = last;
+                            continue;
+                        }
+                    }
+                    let maker = (!facts.is_single()).then(|| facts.me());
+                    let places = self.places(&record, maker);
                     if places.is_empty() {
                         self.state = State::Judge(record, Vec::new());
                         continue;
@@ -187,7 +283,7 @@ impl Strand for Resume {
                     )));
                 }
                 State::Judge(record, found) => {
-                    let mut reads = ReadSet::default();
+                    let mut reads = self.reads.clone();
                     let mut labels = Vec::new();
                     let told = match Mutation::ResumeForgetsRenames.is_in(|| facts.planted()) {
                         true => Told::Nothing,
@@ -219,7 +315,14 @@ impl Strand for Resume {
                                     Told::Nothing | Told::Arrived { .. } => {}
                                 }
                             }
-                            vec![update]
+                            let mut updates = vec![update];
+                            if let (Kind::Moved, Some(origin)) = (record.kind, &record.origin)
+                                && record.transit == Some(Transit::Placing)
+                            {
+                                // What is in it was marked with it.
+                                updates.extend(marked_in(facts, &self.path, origin, &mut reads)?);
+                            }
+                            updates
                         }
                     };
                     let (commit, _) = commit_of(facts, reads, updates, labels);

@@ -10,7 +10,7 @@ use crate::facts::{Attr, Outcome};
 use crate::ops::Effect;
 use crate::path::TreePath;
 use crate::record::{Kind, ObjectId, ObjectName, PathRecord, Stamp, Transit};
-use crate::speakers::{Speaker, Word};
+use crate::speakers::{Lowers, Speaker, Word};
 use crate::table::Change;
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ pub(super) fn read(
     reads: &mut ReadSet,
 ) -> Outcome<Option<PathRecord>> {
     let record = facts.record(path)?;
-    reads.saw(path, record.as_ref());
+    reads.saw_since(path, record.as_ref(), facts.absence(path));
     Ok(record)
 }
 
@@ -143,7 +143,7 @@ pub(super) fn is_obstructed(
 ) -> Outcome<bool> {
     let mut at = path.clone();
     loop {
-        for speaker in facts.speakers_of(&at)? {
+        for speaker in speakers_of(facts, &at, reads)? {
             if speaker.word != Word::Hides {
                 continue;
             }
@@ -153,7 +153,7 @@ pub(super) fn is_obstructed(
             // What was renamed and could not leave its place would be destroyed.
             let own = speaker.path == *path
                 && is_replaced(facts, path, &record, reads)?
-                && !holds_something_moved(facts, &at)?;
+                && !holds_something_moved(facts, &at, reads)?;
             if record.hides.as_ref() == Some(&at) && !own {
                 return Ok(true);
             }
@@ -200,12 +200,43 @@ pub(super) fn has_to_leave(
     Ok((!in_place).then(|| (from.clone(), to)))
 }
 
-/// All records that speak of this path of the PFS or of something below it.
-pub(super) fn all_speakers(facts: &dyn Facts, lower: &TreePath) -> Outcome<Vec<Speaker>> {
+/// All records that speak of exactly this path of the PFS. Adds to `reads` that a commit relies on it.
+pub(super) fn speakers_of(
+    facts: &dyn Facts,
+    lower: &TreePath,
+    reads: &mut ReadSet,
+) -> Outcome<Vec<Speaker>> {
+    let speakers = facts.speakers_of(lower)?;
+    if !facts.is_single() {
+        facts.rely_on_speakers(&Lowers::At(lower.clone()), None, reads);
+    }
+    Ok(speakers)
+}
+
+/// A page of [`all_speakers`].
+fn page_of_speakers(
+    facts: &dyn Facts,
+    lower: &TreePath,
+    before: Option<&TreePath>,
+    reads: &mut ReadSet,
+) -> Outcome<Vec<Speaker>> {
+    let page = facts.speakers(lower, before, PAGE)?;
+    if !facts.is_single() {
+        facts.rely_on_speakers(&Lowers::Within(lower.clone()), before, reads);
+    }
+    Ok(page)
+}
+
+/// All records that speak of this path of the PFS or of something below it. Adds to `reads` that a commit relies on it.
+pub(super) fn all_speakers(
+    facts: &dyn Facts,
+    lower: &TreePath,
+    reads: &mut ReadSet,
+) -> Outcome<Vec<Speaker>> {
     let mut all: Vec<Speaker> = Vec::new();
     loop {
         let before = all.last().map(|s| s.lower.clone());
-        let page = facts.speakers(lower, before.as_ref(), PAGE)?;
+        let page = page_of_speakers(facts, lower, before.as_ref(), reads)?;
         if page.is_empty() {
             return Ok(all);
         }
@@ -214,23 +245,34 @@ pub(super) fn all_speakers(facts: &dyn Facts, lower: &TreePath) -> Outcome<Vec<S
 }
 
 /// True if something renamed still lies at or below this PFS path: the buffer shows it elsewhere.
-pub(super) fn holds_something_moved(facts: &dyn Facts, lower: &TreePath) -> Outcome<bool> {
-    any_speaker(facts, lower, |s| s.word == Word::Origin)
+pub(super) fn holds_something_moved(
+    facts: &dyn Facts,
+    lower: &TreePath,
+    reads: &mut ReadSet,
+) -> Outcome<bool> {
+    any_speaker(facts, lower, reads, |s| s.word == Word::Origin)
 }
 
 /// True if a record still says that something below this PFS path has to go.
-pub(super) fn holds_something_hidden(facts: &dyn Facts, lower: &TreePath) -> Outcome<bool> {
-    any_speaker(facts, lower, |s| s.word == Word::Hides && s.lower != *lower)
+pub(super) fn holds_something_hidden(
+    facts: &dyn Facts,
+    lower: &TreePath,
+    reads: &mut ReadSet,
+) -> Outcome<bool> {
+    any_speaker(facts, lower, reads, |s| {
+        s.word == Word::Hides && s.lower != *lower
+    })
 }
 
 fn any_speaker(
     facts: &dyn Facts,
     lower: &TreePath,
+    reads: &mut ReadSet,
     is_meant: impl Fn(&Speaker) -> bool,
 ) -> Outcome<bool> {
     let mut before: Option<TreePath> = None;
     loop {
-        let page = facts.speakers(lower, before.as_ref(), PAGE)?;
+        let page = page_of_speakers(facts, lower, before.as_ref(), reads)?;
         let Some(last) = page.last() else {
             return Ok(false);
         };
@@ -239,6 +281,27 @@ fn any_speaker(
             return Ok(true);
         }
     }
+}
+
+/// True if a directory strictly above this PFS path is on its way to another place, by a drain that has marked it.
+pub(super) fn is_being_carried(
+    facts: &dyn Facts,
+    lower: &TreePath,
+    reads: &mut ReadSet,
+) -> Outcome<bool> {
+    let mut at = lower.clone();
+    while !at.is_root() {
+        at = at.parent();
+        for speaker in speakers_of(facts, &at, reads)? {
+            if speaker.word == Word::Origin {
+                let record = read(facts, &speaker.path, reads)?;
+                if record.is_some_and(|r| r.transit == Some(Transit::Placing)) {
+                    return Ok(true);
+                }
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// True if a directory above this PFS path is being moved there, so that the path soon means something else. Adds to
@@ -251,7 +314,7 @@ pub(super) fn is_carried(
     let mut at = lower.clone();
     let mut carried = false;
     loop {
-        for speaker in facts.speakers_of(&at)? {
+        for speaker in speakers_of(facts, &at, reads)? {
             if speaker.word == Word::Origin {
                 let record = read(facts, &speaker.path, reads)?;
                 carried |= record.is_some_and(|r| r.transit.is_some());
@@ -319,6 +382,9 @@ pub(super) fn commit_of(
     } in updates
     {
         reads.saw(&path, Some(&before));
+        if !facts.is_single() && matches!(before.kind, Kind::Dir | Kind::Moved) {
+            reads.superseded.push((path.clone(), before.version));
+        }
         let object = before.object;
         let Some(mut record) = after else {
             deletes.push(Change::Delete { path, object });
@@ -367,7 +433,7 @@ pub(super) fn relocated(
     is_final: bool,
     reads: &mut ReadSet,
 ) -> Outcome<(Vec<Update>, Labels)> {
-    let mut touched: Vec<TreePath> = all_speakers(facts, from)?
+    let mut touched: Vec<TreePath> = all_speakers(facts, from, reads)?
         .into_iter()
         .map(|s| s.path)
         .chain([mover.clone()])
@@ -384,7 +450,9 @@ pub(super) fn relocated(
             continue;
         };
         // What was renamed out of it, and is still in it, goes with it.
-        if before.kind == Kind::Moved && before.origin.as_ref().is_some_and(|o| o.is_within(from)) {
+        let is_carried =
+            before.kind == Kind::Moved && before.origin.as_ref().is_some_and(|o| o.is_within(from));
+        if is_carried {
             carried.push(path.clone());
         }
         let mut record = before.clone();
@@ -396,7 +464,8 @@ pub(super) fn relocated(
             .hides
             .filter(|hides| hides != from)
             .map(|hides| hides.rebase(from, to).unwrap_or(hides));
-        if record.kind == Kind::Moved {
+        // A record that speaks of what is hidden here can be in transit by a move of its own.
+        if is_carried {
             record.transit = None;
         }
         let mut after = Some(record);

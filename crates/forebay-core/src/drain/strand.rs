@@ -5,6 +5,7 @@ use super::facts::Facts;
 use super::sheet::Sheet;
 use crate::facts::Outcome;
 use crate::path::TreePath;
+use crate::record::BridgeId;
 
 /// One piece of work. It has at most one act under way.
 pub(super) trait Strand: Send {
@@ -41,8 +42,8 @@ impl Once {
         Once(Some(act.clone()), act)
     }
 
-    pub(super) fn sweep(dirs: Vec<TreePath>) -> Self {
-        Once::new(Act::Sweep(dirs))
+    pub(super) fn sweep(dirs: Vec<TreePath>, of: Option<BridgeId>) -> Self {
+        Once::new(Act::Sweep { dirs, of })
     }
 
     pub(super) fn commit(commit: Commit) -> Self {

@@ -93,8 +93,7 @@ pub enum Effect {
     TakeTurn,
     /// Look at the PFS; ends in [`super::Pending::looked`].
     Look(PfsLook),
-    /// Ask the other bridges for a record, children or all below; ends in [`super::Pending::fetched_record`],
-    /// [`super::Pending::fetched_children`] or [`super::Pending::fetched_below`].
+    /// Ask the other bridges ([`crate::bridge::Bridge::fetch`]); ends in [`super::Pending::fetched`].
     Fetch(Need),
     /// A drain is changing the PFS at this path. Ends in [`super::Pending::woken`] when the record has changed.
     Await(TreePath),

@@ -1,35 +1,28 @@
 //! What was obtained for one request so far: looks at the PFS, and what other bridges said.
 
-use crate::bridge::ReadSet;
+use crate::bridge::{Fact, Heard, Listed, ReadSet, Stand};
 use crate::facts::{Attr, LowerPage, Timestamp};
 use crate::path::TreePath;
-use crate::record::{BridgeId, ObjectName, PathRecord};
+use crate::record::ObjectName;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What other bridges hold below a directory.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct OthersBelow {
-    /// Their records, parents first.
-    pub entries: Vec<(TreePath, PathRecord)>,
-    /// A digest of what each of them holds, for [`crate::bridge::RangeRead`].
-    pub seen: Vec<(BridgeId, u64)>,
-}
-
-/// The children of a directory that other bridges hold: the first after a name.
-type ChildrenPages = BTreeMap<(TreePath, Option<Vec<u8>>), Vec<(Vec<u8>, PathRecord)>>;
-
 /// A file of the PFS: its inode and when that changed.
 type Source = (u64, Timestamp);
+
+/// What a decision has listed, each with a digest of the records and of the absences there. Looks are compared by it:
+/// a record that was there before a look at the PFS and is gone after it is in no later list. A commit relies on
+/// [`ReadSet::ranges`].
+pub(super) type Lists = BTreeMap<Listed, u64>;
 
 /// Facts that were not at hand and have been obtained.
 #[derive(Debug, Default)]
 pub struct Known {
     /// Count of changes of the PFS by this bridge when the looks below were taken.
     pfs_changes: u64,
-    attrs: BTreeMap<TreePath, Option<Attr>>,
-    links: BTreeMap<TreePath, Vec<u8>>,
+    attrs: RefCell<BTreeMap<TreePath, Option<Attr>>>,
+    links: RefCell<BTreeMap<TreePath, Vec<u8>>>,
     /// Pages by directory. A decision starts again after each new page, so all its pages are kept: two for a
     /// listing, all for a check that a directory is empty.
     lists: BTreeMap<TreePath, Vec<Arc<LowerPage>>>,
@@ -42,11 +35,16 @@ pub struct Known {
     to_copy: Cell<Option<Source>>,
     /// What was copied into objects made for this request.
     copied: Vec<(ObjectName, Option<Source>)>,
-    records: BTreeMap<TreePath, Option<PathRecord>>,
-    children: ChildrenPages,
-    below: BTreeMap<TreePath, OthersBelow>,
+    /// What other bridges said.
+    pub(super) others: Heard,
+    /// How the records stood in the steps that looked at the PFS: records of this bridge are read anew in each step.
+    stands: BTreeMap<TreePath, Stand>,
+    /// What was listed in these steps.
+    listed: Lists,
+    /// This bridge is alone in its namespace.
+    pub(super) is_alone: bool,
     /// What the first of two looks has seen.
-    pub(super) first_look: Option<ReadSet>,
+    pub(super) first_look: Option<(ReadSet, Lists)>,
 }
 
 impl Known {
@@ -54,56 +52,68 @@ impl Known {
     pub(super) fn refresh(&mut self, pfs_changes: u64) {
         if self.pfs_changes != pfs_changes {
             self.pfs_changes = pfs_changes;
-            self.attrs.clear();
-            self.links.clear();
-            self.lists.clear();
-            self.held.clear();
+            self.forget_pfs();
         }
+    }
+
+    /// Forgets whatever may have changed. Of the PFS that is known by [`Known::refresh`] where nobody else drains.
+    pub(super) fn decide_anew(&mut self) {
+        self.others.forget();
+        self.first_look = None;
+        self.stands.clear();
+        self.listed.clear();
+        if !self.is_alone {
+            self.forget_pfs();
+        }
+    }
+
+    /// Has a record changed since the PFS was looked at for this decision? Notes how they stand.
+    pub(super) fn is_outdated_by(&mut self, reads: &ReadSet, lists: &Lists) -> bool {
+        let mut changed = false;
+        for (path, seen) in &reads.records {
+            let before = self.stands.insert(path.clone(), seen.stand());
+            changed |= before.is_some_and(|before| before != seen.stand());
+        }
+        for (of, seen) in lists {
+            let before = self.listed.insert(of.clone(), *seen);
+            changed |= before.is_some_and(|before| before != *seen);
+        }
+        let saw_pfs = !self.attrs.get_mut().is_empty()
+            || !self.links.get_mut().is_empty()
+            || !self.lists.is_empty();
+        changed && saw_pfs
+    }
+
+    /// Forgets what was seen of the PFS.
+    fn forget_pfs(&mut self) {
+        self.attrs.get_mut().clear();
+        self.links.get_mut().clear();
+        self.lists.clear();
+        self.held.clear();
     }
 
     /// Forgets all attributes.
     pub(super) fn forget_attrs(&mut self) {
         self.objects.get_mut().clear();
-        self.attrs.clear();
+        self.attrs.get_mut().clear();
     }
 
     /// Forgets what other bridges said.
     pub(super) fn forget_others(&mut self) {
-        self.records.clear();
-        self.children.clear();
-        self.below.clear();
+        self.others.forget();
     }
 
-    /// What its home says of a path.
-    pub fn put_record(&mut self, path: TreePath, record: Option<PathRecord>) {
-        self.records.insert(path, record);
+    /// Takes in what other bridges said.
+    pub fn learn(&mut self, fact: Fact) {
+        self.others.learn(fact);
     }
 
-    /// The first children of `dir` after a name that other bridges hold, sorted.
-    pub fn put_children(
-        &mut self,
-        dir: TreePath,
-        after: Option<Vec<u8>>,
-        children: Vec<(Vec<u8>, PathRecord)>,
-    ) {
-        debug_assert!(
-            children.is_sorted_by(|a, b| a.0 < b.0),
-            "children come sorted, each name once"
-        );
-        self.children.insert((dir, after), children);
+    pub(super) fn put_attr(&self, path: TreePath, attr: Option<Attr>) {
+        self.attrs.borrow_mut().insert(path, attr);
     }
 
-    /// What other bridges hold below `dir`.
-    pub fn put_below(&mut self, dir: TreePath, below: OthersBelow) {
-        self.below.insert(dir, below);
-    }
-
-    pub(super) fn put_attr(&mut self, path: TreePath, attr: Option<Attr>) {
-        self.attrs.insert(path, attr);
-    }
-
-    pub(super) fn put_link(&mut self, path: TreePath, text: Vec<u8>) {
-        self.links.insert(path, text);
+    pub(super) fn put_link(&self, path: TreePath, text: Vec<u8>) {
+        self.links.borrow_mut().insert(path, text);
     }
 
     pub(super) fn put_list(&mut self, path: TreePath, page: Arc<LowerPage>) {
@@ -139,11 +149,11 @@ impl Known {
     }
 
     pub(super) fn attr(&self, path: &TreePath) -> Option<Option<Attr>> {
-        self.attrs.get(path).copied()
+        self.attrs.borrow().get(path).copied()
     }
 
-    pub(super) fn link(&self, path: &TreePath) -> Option<&Vec<u8>> {
-        self.links.get(path)
+    pub(super) fn link(&self, path: &TreePath) -> Option<Vec<u8>> {
+        self.links.borrow().get(path).cloned()
     }
 
     pub(super) fn list(&self, path: &TreePath, after: Option<&[u8]>) -> Option<&Arc<LowerPage>> {
@@ -154,22 +164,6 @@ impl Known {
         let objects = self.objects.borrow();
         let found = objects.iter().find(|(seen, _)| *seen == object);
         found.map(|&(_, attr)| attr)
-    }
-
-    pub(super) fn record(&self, path: &TreePath) -> Option<&Option<PathRecord>> {
-        self.records.get(path)
-    }
-
-    pub(super) fn children(
-        &self,
-        dir: &TreePath,
-        after: Option<&[u8]>,
-    ) -> Option<&Vec<(Vec<u8>, PathRecord)>> {
-        self.children.get(&(dir.clone(), after.map(<[u8]>::to_vec)))
-    }
-
-    pub(super) fn below(&self, dir: &TreePath) -> Option<&OthersBelow> {
-        self.below.get(dir)
     }
 
     /// The page of a PFS directory that was obtained last, if one was.

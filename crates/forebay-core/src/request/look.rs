@@ -1,11 +1,18 @@
 //! What a bridge knows while it decides: what is at hand now ([`World`]), and what was obtained
 //! for the request before ([`Known`]). Notes all that a decision relies on.
 
-use super::known::Known;
-use crate::bridge::{RangeRead, ReadSet};
-use crate::facts::{Attr, Facts, Fresh, LowerPage, Need, NewKind, NewObject, Outcome, Stop, errno};
+use super::known::{Known, Lists};
+use crate::bridge::{
+    Listed, RangeRead, ReadSet, SpeakersRead, digest, digest_of_children, range_digest,
+};
+use crate::facts::{
+    Attr, CHILDREN_PER_PAGE, Facts, Fresh, LowerPage, Need, NewKind, NewObject, Outcome, Stop,
+    errno,
+};
+use crate::home::mix;
 use crate::path::TreePath;
 use crate::record::{BridgeId, ObjectName, PathRecord, Token};
+use crate::speakers::{Lowers, Speaker, Word};
 use crate::table::{TableError, Tables};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -25,7 +32,15 @@ pub trait World {
     /// # Errors
     /// The tables failed.
     fn path_of(&self, object: ObjectName) -> Result<Option<TreePath>, TableError>;
-    /// See [`Facts::moved`].
+    /// If there is no record at a path that is at hand: see [`crate::bridge::Bridge::absence`].
+    fn absence(&self, _: &TreePath) -> u64 {
+        0
+    }
+    /// See [`crate::bridge::Bridge::absences`].
+    fn absences(&self, _: &Listed) -> u64 {
+        0
+    }
+    /// See [`Facts::moved`]. Asked of a bridge that is alone.
     fn moved(&self, origin: &TreePath) -> Option<TreePath>;
     /// `fstat` of a backing object (for a node: of the node).
     ///
@@ -51,7 +66,8 @@ pub trait World {
     fn me(&self) -> BridgeId;
     /// A number that grows with each commit of this bridge.
     fn moment(&self) -> u64;
-    /// A number that grows with each change that this bridge itself makes on the PFS.
+    /// A number that grows with each change that this bridge itself makes on the PFS. Asked of a bridge that is alone:
+    /// what several do there shows in records and absences.
     fn pfs_changes(&self) -> u64;
     /// Has an earlier try of this request changed the tables already?
     fn was_carried_out(&self, token: Token) -> bool;
@@ -73,9 +89,12 @@ pub struct Look<'a> {
     fresh: &'a [(NewObject, Fresh)],
     reads: RefCell<ReadSet>,
     /// Something was listed.
-    listed: Cell<bool>,
+    has_listed: Cell<bool>,
+    lists: RefCell<Lists>,
     /// An object was missing that a record names.
     missed: Cell<bool>,
+    /// It depends on what the PFS shows.
+    saw_pfs: Cell<bool>,
 }
 
 fn fault(e: TableError) -> Stop {
@@ -98,8 +117,10 @@ impl<'a> Look<'a> {
             known,
             fresh,
             reads: RefCell::default(),
-            listed: Cell::new(false),
+            has_listed: Cell::new(false),
+            lists: RefCell::default(),
             missed: Cell::new(false),
+            saw_pfs: Cell::new(false),
         }
     }
 
@@ -114,7 +135,15 @@ impl<'a> Look<'a> {
         let mut named = reads.records.iter().filter(|(p, _)| !p.is_root());
         let vacant =
             named.clone().count() > 1 && named.clone().any(|(_, seen)| seen.version.is_none());
-        vacant || self.listed.get() || named.any(|(_, seen)| seen.followed)
+        vacant
+            || self.has_listed.get()
+            || self.saw_pfs.get()
+            || named.any(|(_, seen)| seen.followed)
+    }
+
+    /// True if the PFS was looked at.
+    pub(super) fn saw_pfs(&self) -> bool {
+        self.saw_pfs.get()
     }
 
     /// True if a record named a missing object. Another bridge may have told of the record before the object
@@ -124,15 +153,39 @@ impl<'a> Look<'a> {
     }
 
     /// What the decision relied on; empty for one bridge, whose decisions are carried out at the
-    /// moment at which they are made.
-    pub(super) fn into_reads(self) -> ReadSet {
-        self.reads.into_inner()
+    /// moment at which they are made. And what it has listed.
+    pub(super) fn into_reads(self) -> (ReadSet, Lists) {
+        (self.reads.into_inner(), self.lists.into_inner())
     }
 
-    fn saw(&self, path: &TreePath, record: Option<&PathRecord>) {
+    fn saw(&self, path: &TreePath, record: Option<&PathRecord>, absence: u64) {
         if !self.world.is_single() {
-            self.reads.borrow_mut().saw(path, record);
+            self.reads.borrow_mut().saw_since(path, record, absence);
         }
+    }
+
+    /// Notes a list: a digest of the own records in it, and those of other bridges.
+    fn listed(&self, of: Listed, own: u64, others: &[u64]) {
+        let own = range_digest(own, self.world.absences(&of));
+        let seen = others.iter().fold(own, |digest, seen| mix(digest, *seen));
+        self.lists.borrow_mut().insert(of, seen);
+    }
+
+    /// Who speaks of exactly this path of the PFS, as all bridges say.
+    fn speakers_of(&self, lower: &TreePath) -> Outcome<Vec<Speaker>> {
+        let of = Lowers::At(lower.clone());
+        let Some(page) = self.known.others.speakers(&of, None) else {
+            let limit = CHILDREN_PER_PAGE;
+            let before = None;
+            return Err(Stop::Need(Need::Speakers { of, before, limit }));
+        };
+        self.has_listed.set(true);
+        let seen = page.seen.clone();
+        self.reads
+            .borrow_mut()
+            .speakers
+            .push(SpeakersRead { of, seen });
+        Ok(page.speakers.clone())
     }
 
     /// A record names the object, so it has to be there.
@@ -147,15 +200,16 @@ impl<'a> Look<'a> {
 
 impl Facts for Look<'_> {
     fn record(&self, path: &TreePath) -> Outcome<Option<PathRecord>> {
-        let record = if self.world.is_at_hand(path) {
-            self.world.tables().get(path).map_err(fault)?
+        let (record, absence) = if self.world.is_at_hand(path) {
+            let record = self.world.tables().get(path).map_err(fault)?;
+            (record, self.world.absence(path))
         } else {
-            match self.known.record(path) {
-                Some(record) => record.clone(),
+            match self.known.others.record(path) {
+                Some(told) => told.clone(),
                 None => return Err(Stop::Need(Need::Record(path.clone()))),
             }
         };
-        self.saw(path, record.as_ref());
+        self.saw(path, record.as_ref(), absence);
         Ok(record)
     }
 
@@ -165,13 +219,13 @@ impl Facts for Look<'_> {
         after: Option<&[u8]>,
         limit: usize,
     ) -> Outcome<Vec<(Vec<u8>, PathRecord)>> {
-        self.listed.set(true);
+        self.has_listed.set(true);
         let tables = self.world.tables();
         if self.world.is_single() {
             return tables.children(dir, after, limit).map_err(fault);
         }
-        let others = self.known.children(dir, after);
-        let Some(others) = others.filter(|_| !self.world.is_held_below(dir)) else {
+        let others = self.known.others.children(dir, after);
+        let Some((others, seen)) = others.filter(|_| !self.world.is_held_below(dir)) else {
             return Err(Stop::Need(Need::Children {
                 dir: dir.clone(),
                 after: after.map(<[u8]>::to_vec),
@@ -179,28 +233,36 @@ impl Facts for Look<'_> {
             }));
         };
         let mut all = tables.children(dir, after, limit).map_err(fault)?;
+        let of = Listed::Children {
+            dir: dir.clone(),
+            after: after.map(<[u8]>::to_vec),
+        };
+        self.listed(of, digest_of_children(&all), &[*seen]);
         all.extend(others.iter().cloned());
         all.sort_by(|a, b| a.0.cmp(&b.0));
         all.truncate(limit);
         for (name, record) in &all {
-            self.saw(&dir.join(name), Some(record));
+            self.saw(&dir.join(name), Some(record), 0);
         }
         Ok(all)
     }
 
     fn subtree(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, PathRecord)>> {
-        self.listed.set(true);
+        self.has_listed.set(true);
         let mut all = self.world.tables().subtree(dir).map_err(fault)?;
         if self.world.is_single() {
             return Ok(all);
         }
         let others = self
             .known
+            .others
             .below(dir)
             .filter(|_| !self.world.is_held_below(dir));
         let Some(others) = others else {
             return Err(Stop::Need(Need::Below(dir.clone())));
         };
+        let seen: Vec<_> = others.seen.iter().map(|(_, seen)| *seen).collect();
+        self.listed(Listed::Below(dir.clone()), digest(&all), &seen);
         all.extend(others.entries.iter().cloned());
         all.sort_by(|a, b| a.0.cmp(&b.0));
         let mut reads = self.reads.borrow_mut();
@@ -215,11 +277,23 @@ impl Facts for Look<'_> {
     }
 
     fn path_of(&self, object: ObjectName) -> Outcome<Option<TreePath>> {
-        self.world.path_of(object).map_err(fault)
+        if self.world.is_single() || object.oid.bridge() == self.world.me() {
+            return self.world.path_of(object).map_err(fault);
+        }
+        let Some(names) = self.known.others.names(object.oid) else {
+            return Err(Stop::Need(Need::Names(object.oid)));
+        };
+        let name = names.iter().find(|(name, _)| *name == object);
+        Ok(name.map(|(_, path)| path.clone()))
     }
 
     fn moved(&self, origin: &TreePath) -> Outcome<Option<TreePath>> {
-        Ok(self.world.moved(origin))
+        if self.world.is_single() {
+            return Ok(self.world.moved(origin));
+        }
+        let speakers = self.speakers_of(origin)?;
+        let mut moved = speakers.into_iter().filter(|s| s.word == Word::Origin);
+        Ok(moved.next().map(|speaker| speaker.path))
     }
 
     fn attr(&self, object: ObjectName) -> Outcome<Attr> {
@@ -238,26 +312,42 @@ impl Facts for Look<'_> {
     }
 
     fn lower(&self, path: &TreePath) -> Outcome<Option<Attr>> {
+        self.saw_pfs.set(true);
         match self.known.attr(path) {
             Some(attr) => Ok(attr),
             None => match self.world.lower(path) {
-                Some(attr) => attr.map_err(Stop::Errno),
+                Some(attr) => {
+                    let attr = attr.map_err(Stop::Errno)?;
+                    if !self.world.is_single() {
+                        // The second look at the records tells whether it holds, so it is not taken anew then.
+                        self.known.put_attr(path.clone(), attr);
+                    }
+                    Ok(attr)
+                }
                 None => Err(Stop::Need(Need::Lower(path.clone()))),
             },
         }
     }
 
     fn lower_link(&self, path: &TreePath) -> Outcome<Vec<u8>> {
+        self.saw_pfs.set(true);
         match self.known.link(path) {
-            Some(text) => Ok(text.clone()),
+            Some(text) => Ok(text),
             None => match self.world.lower_link(path) {
-                Some(text) => text.map_err(Stop::Errno),
+                Some(text) => {
+                    let text = text.map_err(Stop::Errno)?;
+                    if !self.world.is_single() {
+                        self.known.put_link(path.clone(), text.clone());
+                    }
+                    Ok(text)
+                }
                 None => Err(Stop::Need(Need::LowerLink(path.clone()))),
             },
         }
     }
 
     fn lower_list(&self, path: &TreePath, after: Option<&[u8]>) -> Outcome<Arc<LowerPage>> {
+        self.saw_pfs.set(true);
         // Even a local directory can be large: it is never read while a step waits for it.
         match self.known.list(path, after) {
             Some(page) => Ok(page.clone()),

@@ -30,7 +30,7 @@ mod turns;
 
 pub use effect::{Caller, Commit, Effect, Failure, Finish, Looked, PfsLook};
 pub use grant::{Form, GRANT_FLAGS, Granting, new_file_flags};
-pub use known::{Known, OthersBelow};
+pub use known::Known;
 pub use look::{Look, World};
 pub use parking::{MAX_PARKED, Parking};
 pub use pending::{MAX_LOST_RACES, MAX_STEPS, Pending};

@@ -2,13 +2,12 @@
 
 use super::effect::{Failure, Looked, PfsLook};
 use super::grant::Form;
-use super::known::OthersBelow;
 use super::pending::{Committing, MAX_LOST_RACES, Pending, Stage};
-use crate::bridge::Verdict;
+use crate::bridge::{Fact, Verdict};
 use crate::facts::{Fresh, NewKind};
 use crate::ops::Op;
 use crate::path::TreePath;
-use crate::record::{ObjectName, PathRecord};
+use crate::record::ObjectName;
 use crate::table::Change;
 
 impl Pending {
@@ -36,27 +35,10 @@ impl Pending {
         }
     }
 
-    /// What the home of a path says.
-    pub fn fetched_record(&mut self, path: TreePath, record: Option<PathRecord>) {
+    /// Other bridges have said what was asked for.
+    pub fn fetched(&mut self, fact: Fact) {
         self.has_waited();
-        self.known.put_record(path, record);
-    }
-
-    /// The first children of a directory after a name that other bridges hold.
-    pub fn fetched_children(
-        &mut self,
-        dir: TreePath,
-        after: Option<Vec<u8>>,
-        children: Vec<(Vec<u8>, PathRecord)>,
-    ) {
-        self.has_waited();
-        self.known.put_children(dir, after, children);
-    }
-
-    /// What other bridges hold below a directory.
-    pub fn fetched_below(&mut self, dir: TreePath, below: OthersBelow) {
-        self.has_waited();
-        self.known.put_below(dir, below);
+        self.known.learn(fact);
     }
 
     /// It has the turn to copy this file.
@@ -116,7 +98,12 @@ impl Pending {
     /// ended and what that has copied may be in the tables.
     pub fn woken(&mut self) {
         self.has_waited();
-        self.known.forget_others();
+        if !self.known.is_alone {
+            // What another bridge has marked is asked for again and again. That bridge may be down for long, and
+            // waiting is no step.
+            self.steps = 0;
+        }
+        self.known.decide_anew();
     }
 
     /// Times that waited are written.
@@ -153,7 +140,7 @@ impl Pending {
     pub(super) fn lost_race(&mut self) {
         self.lost_races += 1;
         self.known.forget_attrs();
-        self.known.forget_others();
+        self.known.decide_anew();
         if self.lost_races > MAX_LOST_RACES {
             let text = "a record names a backing object that is not there".to_owned();
             self.stage = Stage::Over(Err(Failure::Fault(text)));
@@ -198,8 +185,7 @@ impl Pending {
     }
 
     fn decides_later(&mut self) {
-        self.known.forget_others();
-        self.known.first_look = None;
+        self.known.decide_anew();
         self.pause = true;
     }
 

@@ -2,7 +2,7 @@
 
 use super::effect::{Caller, Commit, Effect, Failure, Finish, PfsLook};
 use super::grant::{self, Form, Granting};
-use super::known::Known;
+use super::known::{Known, Lists};
 use super::look::{Look, World};
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Fresh, Need, NewKind, NewObject, Settings, Stop};
@@ -55,7 +55,8 @@ pub struct Pending {
     pub(super) changes: bool,
     /// Step again a little later.
     pub(super) pause: bool,
-    steps: u32,
+    /// Since it last waited for a mark of another bridge.
+    pub(super) steps: u32,
     pub(super) lost_races: u32,
     times_written: bool,
     pub(super) copy_turn: Option<TreePath>,
@@ -63,6 +64,10 @@ pub struct Pending {
     moment: u64,
     pub(super) form: Form,
     reopen: bool,
+    /// What is open while something is waited for.
+    kept_open: Option<Stage>,
+    /// Since something was opened, what others say has been forgotten once.
+    looks_again: bool,
     pub(super) follow: Vec<ops::Effect>,
 }
 
@@ -108,6 +113,8 @@ impl Pending {
             moment: 0,
             form: Form::Descriptor,
             reopen: false,
+            kept_open: None,
+            looks_again: false,
             follow: Vec::new(),
         }
     }
@@ -146,20 +153,35 @@ impl Pending {
     /// If an effect is still under way, or the request has been answered.
     pub fn step(&mut self, settings: &Settings, world: &dyn World, may_commit: bool) -> Effect {
         match std::mem::replace(&mut self.stage, Stage::Ready) {
-            Stage::Ready => {}
-            open @ Stage::Open(_) => self.stage = open,
+            Stage::Ready => {
+                if let Some(open) = self.kept_open.take() {
+                    self.stage = open;
+                }
+            }
+            Stage::Open(open) => {
+                // What others said before the open may be over: a drain can have released the file since. What is
+                // committed is checked at its homes.
+                if open.is_last && !std::mem::replace(&mut self.looks_again, true) {
+                    self.known.others.forget();
+                }
+                self.stage = Stage::Open(open);
+            }
             Stage::Announced(spec, link) => return self.make_now(spec, Some(link)),
             Stage::Over(outcome) => return Effect::Finish(self.finish(outcome)),
             other => panic!("a request is stepped in {other:?}"),
+        }
+        // Waiting is no step: another bridge may be down for long.
+        if std::mem::take(&mut self.pause) || world.is_undecided(self.request.token) {
+            return Effect::Pause;
         }
         self.steps += 1;
         if self.steps > MAX_STEPS {
             return Effect::Finish(self.finish(Err(Failure::GaveUp)));
         }
-        if std::mem::take(&mut self.pause) || world.is_undecided(self.request.token) {
-            return Effect::Pause;
+        self.known.is_alone = world.is_single();
+        if self.known.is_alone {
+            self.known.refresh(world.pfs_changes());
         }
-        self.known.refresh(world.pfs_changes());
         self.moment = world.moment();
         let look = Look::with_fresh(world, &self.known, &self.fresh);
         let decided = ops::decide(&self.request, &self.caller.cred, settings, &look);
@@ -168,15 +190,22 @@ impl Pending {
             return self.step(settings, world, may_commit);
         }
         let several = look.rests_on_several();
-        let reads = look.into_reads();
+        let saw_pfs = look.saw_pfs();
+        let (reads, lists) = look.into_reads();
+        if !self.known.is_alone
+            && self.known.is_outdated_by(&reads, &lists)
+            && !Mutation::LooksOutliveTheirRecords.is_in(|| world.planted())
+        {
+            self.known.decide_anew();
+            return self.step(settings, world, may_commit);
+        }
         let is_final = match &decided {
             Ok(decision) => decision.batch.is_empty(),
             Err(stop) => matches!(stop, Stop::Errno(_) | Stop::Redirect(_)),
         };
-        if several && is_final && self.known.first_look.as_ref() != Some(&reads) {
-            // If a second look sees the very same, then all of it was there at once.
-            self.known.first_look = Some(reads);
-            self.known.forget_others();
+        if !matches!(decided, Err(Stop::Need(_)))
+            && !self.holds_together(&reads, &lists, several && is_final, saw_pfs, world)
+        {
             return self.step(settings, world, may_commit);
         }
         match decided {
@@ -185,6 +214,32 @@ impl Pending {
             Err(Stop::Errno(e)) => Effect::Finish(self.finish(Err(Failure::Errno(e)))),
             Err(Stop::Redirect(path)) => Effect::Finish(self.finish(Err(Failure::Redirect(path)))),
             Err(Stop::Fault(text)) => Effect::Finish(self.finish(Err(Failure::Fault(text)))),
+        }
+    }
+
+    /// Was all that a decision saw there at once? If a second look sees the very same records, then they were, and so
+    /// was what was seen of the PFS in between. What is committed is checked at its homes instead (`by_looks` is
+    /// false), but not with records that are younger than the look at the PFS. If false, decides anew.
+    fn holds_together(
+        &mut self,
+        reads: &ReadSet,
+        lists: &Lists,
+        by_looks: bool,
+        saw_pfs: bool,
+        world: &dyn World,
+    ) -> bool {
+        match &self.known.first_look {
+            Some((first, listed)) if first == reads && listed == lists => true,
+            Some(_) if saw_pfs && !Mutation::LooksOutliveTheirRecords.is_in(|| world.planted()) => {
+                self.known.decide_anew();
+                false
+            }
+            _ if by_looks => {
+                self.known.first_look = Some((reads.clone(), lists.clone()));
+                self.known.forget_others();
+                false
+            }
+            _ => true,
         }
     }
 
@@ -215,6 +270,7 @@ impl Pending {
         }
         // First the descriptor, then the commit: what can fail fails before.
         if let Some((granting, is_whole)) = self.still_to_open(&answer, settings, world) {
+            self.looks_again = false;
             self.stage = Stage::Opening(Opening {
                 answer,
                 moment: self.moment,
@@ -334,16 +390,20 @@ impl Pending {
     fn needs(&mut self, need: Need) -> Effect {
         // A new object is asked for only to put its record into the tables.
         self.changes |= matches!(need, Need::Object(_));
-        self.stage = Stage::Waiting;
+        if let open @ Stage::Open(_) = std::mem::replace(&mut self.stage, Stage::Waiting) {
+            self.kept_open = Some(open);
+        }
         match need {
             Need::Lower(path) => self.look_at(PfsLook::Attr(path)),
             Need::LowerLink(path) => self.look_at(PfsLook::Link(path)),
             Need::LowerList { dir, after } => self.look_at(PfsLook::List { dir, after }),
             Need::Object(spec) => self.make(*spec),
             Need::Settled(path) => Effect::Await(path),
-            need @ (Need::Record(_) | Need::Children { .. } | Need::Below(_)) => {
-                Effect::Fetch(need)
-            }
+            need @ (Need::Record(_)
+            | Need::Children { .. }
+            | Need::Below(_)
+            | Need::Speakers { .. }
+            | Need::Names(_)) => Effect::Fetch(need),
         }
     }
 

@@ -3,12 +3,12 @@
 mod links;
 
 use super::*;
-use crate::bridge::Verdict;
 use crate::bridge::tests::Table;
-use crate::facts::{Attr, Cred, Fresh, Need, NewKind, Settings};
+use crate::bridge::{Fact, Verdict};
+use crate::facts::{Attr, Cred, Fresh, LowerEntry, LowerPage, Need, NewKind, Settings};
 use crate::ops::{Answer, GrantTarget, Op, Path, Request, Start};
 use crate::path::TreePath;
-use crate::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
+use crate::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token, Transit};
 use crate::table::{Change, TableError, Tables, WriteTables};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -114,19 +114,7 @@ impl Hand {
 
     /// Others make a file.
     fn has_file(&mut self, path: &str, seq: u64) {
-        let record = PathRecord {
-            version: self.next_version(),
-            kind: Kind::File,
-            object: object(seq),
-            owner: BridgeId(1),
-            ino: seq,
-            origin: None,
-            hides: None,
-            token: Token::default(),
-            drained: None,
-            transit: None,
-            segments: Vec::new(),
-        };
+        let record = file(self.next_version(), seq);
         let path = at(path);
         self.commit(&[Change::Put { path, record }]);
     }
@@ -152,6 +140,31 @@ impl Hand {
             }
             effect => effect,
         }
+    }
+}
+
+fn file(version: u64, seq: u64) -> PathRecord {
+    PathRecord {
+        version,
+        kind: Kind::File,
+        object: object(seq),
+        owner: BridgeId(1),
+        ino: seq,
+        origin: None,
+        hides: None,
+        token: Token::default(),
+        drained: None,
+        transit: None,
+        segments: Vec::new(),
+    }
+}
+
+/// What the home of a path says.
+fn said(path: TreePath, record: Option<PathRecord>) -> Fact {
+    Fact::Record {
+        path,
+        record,
+        absence: 0,
     }
 }
 
@@ -528,6 +541,30 @@ fn a_request_that_never_gets_what_it_needs_is_given_up() {
 }
 
 #[test]
+fn a_request_waits_for_what_another_bridge_has_marked_as_long_as_that_one_is_down() {
+    let world = Hand {
+        has_peers: true,
+        ..Hand::new()
+    };
+    let record = PathRecord {
+        kind: Kind::Moved,
+        origin: Some(at("g")),
+        transit: Some(Transit::Placing),
+        ..file(3, 4)
+    };
+    let mut p = pending(Op::Stat {
+        path: path("f"),
+        follow: true,
+    });
+    for _ in 0..MAX_STEPS {
+        assert_eq!(world.step(&mut p), Effect::Fetch(Need::Record(at("f"))));
+        p.fetched(said(at("f"), Some(record.clone())));
+        assert_eq!(world.step(&mut p), Effect::Await(at("f")));
+        p.woken();
+    }
+}
+
+#[test]
 #[should_panic(expected = "a request is stepped in Looking")]
 fn a_request_is_not_stepped_while_it_waits() {
     let world = Hand::default();
@@ -566,7 +603,7 @@ fn what_is_known_of_others_is_asked_for_by_its_need() {
     });
     let effect = p.step(&settings, &world, true);
     assert_eq!(effect, Effect::Fetch(Need::Record(at("d"))));
-    p.fetched_record(at("d"), None);
+    p.fetched(said(at("d"), None));
     assert!(matches!(
         p.step(&settings, &world, true),
         Effect::Make { .. }
@@ -581,6 +618,71 @@ fn what_is_known_of_others_is_asked_for_by_its_need() {
         [TreePath::root(), at("d")],
         "homes check what it relied on"
     );
+}
+
+/// The record of the whiteout goes between the look at the PFS and the list of the records: it is in no later list.
+#[test]
+fn a_list_of_the_pfs_is_read_again_when_a_record_has_gone_since() {
+    let mut world = Hand {
+        has_peers: true,
+        ..Hand::new()
+    };
+    let record = PathRecord {
+        kind: Kind::Whiteout,
+        ..file(3, 4)
+    };
+    let path = at("f");
+    world.commit(&[Change::Put { path, record }]);
+    let mut p = pending(Op::ReadDir {
+        path: Path {
+            start: Start::Root,
+            bytes: b".".to_vec(),
+        },
+        after: None,
+        limit: 10,
+    });
+    let (dir, after) = (TreePath::root(), None);
+    let list = PfsLook::List { dir, after };
+    let said = |p: &mut Pending, effect| {
+        let Effect::Fetch(Need::Children { dir, after, .. }) = effect else {
+            panic!("{effect:?} asks nobody for children");
+        };
+        p.fetched(Fact::Children {
+            dir,
+            after,
+            children: Vec::new(),
+            seen: 0,
+        });
+    };
+    let shown = |name: &str| {
+        let entry = LowerEntry {
+            name: name.into(),
+            ino: 9,
+            dtype: libc::DT_REG,
+        };
+        let page = LowerPage {
+            entries: vec![entry],
+            after: None,
+            ends: true,
+        };
+        Ok(Looked::List(Arc::new(page)))
+    };
+    let effect = world.step(&mut p);
+    said(&mut p, effect);
+    assert_eq!(world.step(&mut p), Effect::Look(list.clone()));
+    p.looked(shown("f"));
+    world.loses("f", 4);
+    let effect = world.step(&mut p);
+    said(&mut p, effect);
+    assert_eq!(world.step(&mut p), Effect::Look(list));
+    p.looked(shown("g"));
+    let effect = world.step(&mut p);
+    said(&mut p, effect);
+    let Ok(Answer::Entries { entries, .. }) = finished(world.step(&mut p)).outcome else {
+        panic!("two looks saw the same");
+    };
+    let names: Vec<_> = entries.iter().map(|e| &e.name[..]).collect();
+    assert_eq!(names, [&b"."[..], b"..", b"g"]);
 }
 
 /// Over a PFS with the file `f`, which is opened for writing, when its copy is to be made.

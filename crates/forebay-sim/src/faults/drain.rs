@@ -1,20 +1,20 @@
 //! The driver of core's drain: carries out its acts on the simulated PFS and disk.
 //!
-//! Acts take time. What was under way when the bridge died has happened or not, each by chance. Drains run
-//! where one bridge is alone: what a drain asks of all bridges has no messages yet.
+//! Acts take time. What was under way when the bridge died has happened or not, each by chance. What an act does to
+//! an object of another bridge happens there, if that one is alive.
 
-use super::disk::{Disk, Work as DiskWork};
+use super::disk::Work as DiskWork;
 use super::env::{Alarm, Env};
 use super::history::Thing;
 use super::node::{NEVER_FAILS, Node, Waiter};
 use super::pfs::Pfs;
 use super::random::Random;
-use forebay_core::bridge::{Mutation, Proposal, ReadSet, version};
+use forebay_core::bridge::{self, Bridge, Fact, Mutation, Proposal, ReadSet, version};
 use forebay_core::drain::{
     Act, Commit, Copied, Copy, Drain, DrainReport, Facts, Got, Next, Temporary, Terms, Ticket,
     Trouble, Use, Verdict, Work,
 };
-use forebay_core::facts::{Attr, Outcome, Stop};
+use forebay_core::facts::{Attr, Need, Outcome, Stop};
 use forebay_core::label::without_hides;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
@@ -32,6 +32,11 @@ const MOST_COMMITS: u32 = 1_000;
 /// A drain at work.
 pub(super) struct Draining {
     drain: Drain,
+    number: u64,
+    /// It ends what an earlier life has begun.
+    resumes: bool,
+    /// What it waits for from other bridges.
+    needs: BTreeMap<Ticket, Need>,
     acts: BTreeMap<u64, UnderWay>,
     count: u64,
 }
@@ -40,12 +45,13 @@ pub(super) struct Draining {
 struct UnderWay {
     ticket: Ticket,
     act: Act,
-    /// Of each object that is being copied: what its copy was begun with.
-    begun: Vec<Option<Attr>>,
+    /// Of each object that is being copied: what its copy was begun with. `None`: it has not begun.
+    begun: Option<Vec<Option<Attr>>>,
 }
 
 /// Read access for the machine.
 struct Ground<'a> {
+    bridge: &'a Bridge,
     tables: &'a dyn Tables,
     speakers: &'a Speakers,
     epoch: u32,
@@ -59,7 +65,18 @@ fn fault(e: TableError) -> Stop {
 }
 
 impl Facts for Ground<'_> {
+    fn is_single(&self) -> bool {
+        self.bridge.membership().is_single()
+    }
+
+    fn absence(&self, path: &TreePath) -> u64 {
+        self.bridge.absence(path)
+    }
+
     fn record(&self, path: &TreePath) -> Outcome<Option<PathRecord>> {
+        if !self.is_home(path) || self.bridge.is_held(path) {
+            return Err(Stop::Need(Need::Record(path.clone())));
+        }
         self.tables.get(path).map_err(fault)
     }
 
@@ -95,6 +112,9 @@ impl Facts for Ground<'_> {
     }
 
     fn below(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, PathRecord)>> {
+        if self.bridge.is_held_below(dir) {
+            return Err(Stop::Need(Need::Below(dir.clone())));
+        }
         self.tables.subtree(dir).map_err(fault)
     }
 
@@ -103,7 +123,10 @@ impl Facts for Ground<'_> {
     }
 
     fn names_of(&self, object: ObjectId) -> Outcome<Vec<(ObjectName, TreePath)>> {
-        self.tables.names_of(object).map_err(fault)
+        if object.bridge() != self.me {
+            return Err(Stop::Need(Need::Names(object)));
+        }
+        self.bridge.names_of(object, self.tables).map_err(fault)
     }
 
     fn notes(&self, prefix: &[u8]) -> Outcome<Vec<KeyValue>> {
@@ -123,12 +146,8 @@ impl Facts for Ground<'_> {
         self.me
     }
 
-    fn is_home(&self, _: &TreePath) -> bool {
-        true
-    }
-
-    fn rely_on_range(&self, _: &TreePath, _: &mut ReadSet) -> Outcome<()> {
-        Ok(())
+    fn is_home(&self, path: &TreePath) -> bool {
+        self.bridge.membership().is_home(path)
     }
 }
 
@@ -143,7 +162,7 @@ impl Node {
             return;
         }
         self.note(env, || format!("begins to drain, {terms:?}"));
-        self.set_draining(Drain::new(terms));
+        self.set_draining(Drain::new(terms), false);
         self.releases_some = false;
         self.drive(env);
         self.run(env);
@@ -169,7 +188,7 @@ impl Node {
         });
         let paths: Vec<_> = some.map(|(path, _)| path).take(4).collect();
         self.note(env, || format!("begins to release {paths:?}"));
-        self.set_draining(Drain::release(paths));
+        self.set_draining(Drain::release(paths), false);
         self.releases_some = true;
         self.drive(env);
         self.run(env);
@@ -184,9 +203,13 @@ impl Node {
         }
     }
 
-    fn set_draining(&mut self, drain: Drain) {
+    fn set_draining(&mut self, drain: Drain, resumes: bool) {
+        self.drains += 1;
         self.draining = Some(Draining {
             drain,
+            number: self.drains,
+            resumes,
+            needs: BTreeMap::new(),
             acts: BTreeMap::new(),
             count: 0,
         });
@@ -194,12 +217,12 @@ impl Node {
 
     /// Ends what a drain of an earlier life has begun, before requests are served; false if that can't be done now.
     pub(super) fn resume_drain(&mut self, env: &mut Env) -> bool {
-        self.set_draining(Drain::resume());
+        self.set_draining(Drain::resume(), true);
         self.report = None;
         while let Some((ticket, act)) = self.next_act(env) {
             let got = match act {
                 Act::Commit(commit) => self.commit_of_drain(&commit, env).map(Got::Verdict),
-                act => Some(self.carry_out_act(&act, &[], env)),
+                act => Some(self.carry_out_act(&act, &[], &mut [], env)),
             };
             match (&mut self.draining, got) {
                 (Some(draining), Some(got)) => draining.drain.done(ticket, got),
@@ -209,10 +232,24 @@ impl Node {
         self.report.is_some()
     }
 
+    /// The same, together with other bridges, while requests are served.
+    pub(super) fn begin_resume(&mut self, env: &mut Env) {
+        self.set_draining(Drain::resume(), true);
+        self.report = None;
+        self.drive(env);
+    }
+
+    /// No record is left here.
+    pub(super) fn is_empty(&self) -> bool {
+        let first = self.tables.page(None, Order::ParentsFirst, 1);
+        first.expect(NEVER_FAILS).is_empty()
+    }
+
     /// What the machine wants done now; `None`: nothing before something else has ended.
     fn next_act(&mut self, env: &mut Env) -> Option<(Ticket, Act)> {
         let draining = self.draining.as_mut()?;
         let ground = Ground {
+            bridge: self.bridge.as_ref()?,
             tables: &self.tables,
             speakers: &self.speakers,
             epoch: self.epoch,
@@ -230,8 +267,12 @@ impl Node {
                 None
             }
             Err(text) => {
-                self.note(env, || format!("can't go on: {text}"));
+                let was_resuming = draining.resumes;
                 self.draining = None;
+                self.note(env, || format!("can't go on: {text}"));
+                if was_resuming && !self.membership.is_single() {
+                    self.dies_now(env);
+                }
                 None
             }
         }
@@ -239,70 +280,207 @@ impl Node {
 
     fn drained(&mut self, report: DrainReport, env: &mut Env) {
         self.note(env, || format!("ends its drain: {report:?}"));
-        let kept = self.tables.page(None, Order::ParentsFirst, 1);
         // A release of some files says it of these files.
-        if report.released && !self.releases_some && !kept.expect(NEVER_FAILS).is_empty() {
+        if report.released && !self.releases_some && !self.is_empty() {
             env.broken("a drain says that all is released, and records are left".to_owned());
         }
         self.report = Some(report);
     }
 
     /// Goes on until all that is left takes time.
-    fn drive(&mut self, env: &mut Env) {
+    pub(super) fn drive(&mut self, env: &mut Env) {
         let mut commits = 0;
         while let Some((ticket, act)) = self.next_act(env) {
-            if let Act::Commit(commit) = act {
-                commits += 1;
-                if commits > MOST_COMMITS {
-                    env.broken("a drain commits round in circles".to_owned());
-                    self.draining = None;
-                    return;
-                }
-                let verdict = self.commit_of_drain(&commit, env);
-                match (&mut self.draining, verdict) {
-                    (Some(draining), Some(verdict)) => {
-                        draining.drain.done(ticket, Got::Verdict(verdict));
+            match act {
+                Act::Commit(commit) => {
+                    commits += 1;
+                    if commits > MOST_COMMITS {
+                        env.broken("a drain commits round in circles".to_owned());
+                        self.draining = None;
+                        return;
                     }
-                    _ => return,
+                    if !self.membership.is_single() {
+                        self.propose_for_drain(ticket, &commit, env);
+                        if !self.is_alive() {
+                            return;
+                        }
+                        continue;
+                    }
+                    let verdict = self.commit_of_drain(&commit, env);
+                    match (&mut self.draining, verdict) {
+                        (Some(draining), Some(verdict)) => {
+                            draining.drain.done(ticket, Got::Verdict(verdict));
+                        }
+                        _ => return,
+                    }
                 }
-                continue;
+                Act::Fetch(need) => {
+                    self.fetch_for_drain(ticket, need, env);
+                    if !self.is_alive() {
+                        return;
+                    }
+                }
+                act => self.begin_act(ticket, act, env),
             }
-            let begun = match &act {
-                Act::Copy { copies, .. } => {
-                    copies.iter().map(|c| self.disk.attr(c.object)).collect()
-                }
-                _ => Vec::new(),
-            };
-            let Some(draining) = &mut self.draining else {
-                return;
-            };
-            draining.count += 1;
-            let number = draining.count;
-            let under_way = UnderWay { ticket, act, begun };
-            draining.acts.insert(number, under_way);
-            let delay = env.act_us();
-            self.alarm(delay, Alarm::Act(number), env);
+        }
+    }
+
+    /// An act that takes time.
+    fn begin_act(&mut self, ticket: Ticket, act: Act, env: &mut Env) {
+        let begun = match &act {
+            // Objects of other bridges are looked at by these.
+            Act::Copy { .. } if !self.membership.is_single() => None,
+            Act::Copy { copies, .. } => {
+                Some(copies.iter().map(|c| self.disk.attr(c.object)).collect())
+            }
+            _ => Some(Vec::new()),
+        };
+        let is_begun = begun.is_some();
+        let Some(draining) = &mut self.draining else {
+            return;
+        };
+        draining.count += 1;
+        let number = draining.count;
+        draining
+            .acts
+            .insert(number, UnderWay { ticket, act, begun });
+        let delay = if is_begun { env.act_us() } else { 1 };
+        self.alarm(delay, Alarm::Act(number), env);
+    }
+
+    /// Asks other bridges.
+    fn fetch_for_drain(&mut self, ticket: Ticket, need: Need, env: &mut Env) {
+        let Some(draining) = &mut self.draining else {
+            return;
+        };
+        draining.needs.insert(ticket, need.clone());
+        let waiter = Waiter::DrainFact(draining.number, ticket);
+        let need = match need {
+            // Pages are small, so that there are several.
+            Need::Speakers { of, before, limit } => Need::Speakers {
+                of,
+                before,
+                limit: limit.min(PAGE),
+            },
+            need => need,
+        };
+        self.fetch(waiter, need, env);
+        self.carry_out_all(env);
+    }
+
+    /// The drain of this number, if it is still at work.
+    fn drain_of(&mut self, number: u64) -> Option<&mut Draining> {
+        self.draining.as_mut().filter(|d| d.number == number)
+    }
+
+    /// What it asked for is known.
+    pub(super) fn on_drain_fact(&mut self, number: u64, ticket: Ticket, fact: Fact) {
+        if let Some(draining) = self.drain_of(number) {
+            draining.needs.remove(&ticket);
+            draining.drain.done(ticket, Got::Fetched(Box::new(fact)));
+            self.ready.push_back(Waiter::Drain);
+        }
+    }
+
+    fn propose_for_drain(&mut self, ticket: Ticket, commit: &Commit, env: &mut Env) {
+        let Some(draining) = &self.draining else {
+            return;
+        };
+        let waiter = Waiter::DrainVerdict(draining.number, ticket);
+        let proposal = Proposal {
+            ticket: self.ticket(waiter),
+            reads: commit.reads.clone(),
+            batch: commit.batch.clone(),
+            token: Token::default(),
+            uncovers: commit.uncovers(),
+        };
+        self.note(env, || format!("proposes for its drain: {commit:?}"));
+        if let Some(bridge) = self.bridge.as_mut() {
+            bridge
+                .propose(proposal, &self.tables, env.now)
+                .expect(NEVER_FAILS);
+        }
+        self.carry_out_all(env);
+    }
+
+    /// How a commit of the drain ended. After a conflict it waits a little: what is in the way may be undecided.
+    pub(super) fn on_drain_verdict(
+        &mut self,
+        number: u64,
+        ticket: Ticket,
+        verdict: &bridge::Verdict,
+        env: &mut Env,
+    ) {
+        if *verdict != bridge::Verdict::Committed {
+            let delay = env.random.between(100, 4_000);
+            return self.alarm(delay, Alarm::Refused(number, ticket), env);
+        }
+        if let Some(draining) = self.drain_of(number) {
+            let got = Got::Verdict(Verdict::Committed);
+            draining.drain.done(ticket, got);
+            self.ready.push_back(Waiter::Drain);
+        }
+    }
+
+    /// A fetch of the drain is tried again, or a conflict is told.
+    pub(super) fn on_refused(&mut self, number: u64, ticket: Ticket, env: &mut Env) {
+        let Some(draining) = self.drain_of(number) else {
+            return;
+        };
+        match draining.needs.get(&ticket).cloned() {
+            Some(need) => self.fetch_for_drain(ticket, need, env),
+            None => {
+                let got = Got::Verdict(Verdict::Conflict);
+                draining.drain.done(ticket, got);
+                self.ready.push_back(Waiter::Drain);
+            }
+        }
+    }
+
+    /// An act of a drain ends, in the life in which it was begun.
+    pub(super) fn on_act_alarm(
+        &mut self,
+        life: u32,
+        number: u64,
+        others: &mut [&mut Node],
+        env: &mut Env,
+    ) {
+        if life == self.epoch && self.is_alive() {
+            self.on_act(number, others, env);
+            self.run(env);
         }
     }
 
     /// An act ends.
-    pub(super) fn on_act(&mut self, number: u64, env: &mut Env) {
+    pub(super) fn on_act(&mut self, number: u64, others: &mut [&mut Node], env: &mut Env) {
         let under_way = self.draining.as_mut().and_then(|d| d.acts.remove(&number));
         let Some(UnderWay { ticket, act, begun }) = under_way else {
             return;
         };
-        if let Act::Unhide(objects) = &act
-            && objects.iter().any(|o| self.labels.contains_key(o))
-        {
-            // A label is written at once after its commit; here that takes time, and comes first.
-            if let Some(draining) = &mut self.draining {
-                draining
-                    .acts
-                    .insert(number, UnderWay { ticket, act, begun });
+        let again = match (&act, &begun) {
+            (Act::Copy { copies, .. }, None) => {
+                let attr = |c: &Copy| self.keeper(c.object.oid, others)?.disk.attr(c.object);
+                Some((copies.iter().map(attr).collect(), env.act_us()))
             }
-            return self.alarm(500, Alarm::Act(number), env);
+            // A label is written at once after its commit; here that takes time, and comes first.
+            (Act::Unhide(objects), Some(begun)) => {
+                let is_written = |object: &ObjectName| {
+                    let keeper = self.keeper(object.oid, others);
+                    keeper.is_none_or(|keeper| !keeper.labels.contains_key(object))
+                };
+                (!objects.iter().all(is_written)).then(|| (begun.clone(), 500))
+            }
+            _ => None,
+        };
+        if let Some((begun, delay)) = again {
+            let begun = Some(begun);
+            let under_way = UnderWay { ticket, act, begun };
+            if let Some(draining) = &mut self.draining {
+                draining.acts.insert(number, under_way);
+            }
+            return self.alarm(delay, Alarm::Act(number), env);
         }
-        let got = self.carry_out_act(&act, &begun, env);
+        let got = self.carry_out_act(&act, &begun.unwrap_or_default(), others, env);
         self.note(env, || format!("drains: {act:?} -> {got:?}"));
         if let Some(draining) = &mut self.draining {
             draining.drain.done(ticket, got);
@@ -317,8 +495,8 @@ impl Node {
             return;
         };
         for (_, UnderWay { act, begun, .. }) in draining.acts {
-            if env.random.chance(500_000) {
-                let got = self.carry_out_act(&act, &begun, env);
+            if let Some(begun) = begun.filter(|_| env.random.chance(500_000)) {
+                let got = self.carry_out_act(&act, &begun, &mut [], env);
                 self.note(env, || format!("had drained: {act:?} -> {got:?}"));
             }
         }
@@ -337,6 +515,7 @@ impl Node {
             reads: ReadSet::default(),
             batch: commit.batch.clone(),
             token: Token::default(),
+            uncovers: commit.uncovers(),
         };
         let bridge = self.bridge.as_mut()?;
         bridge
@@ -346,7 +525,38 @@ impl Node {
         self.is_alive().then_some(Verdict::Committed)
     }
 
-    fn carry_out_act(&mut self, act: &Act, begun: &[Option<Attr>], env: &mut Env) -> Got {
+    /// The bridge that keeps an object, if it is alive.
+    fn keeper<'a>(&'a self, oid: ObjectId, others: &'a [&mut Node]) -> Option<&'a Node> {
+        if oid.bridge() == self.id {
+            return Some(self);
+        }
+        let mut others = others.iter();
+        let keeper = others.find(|node| node.id == oid.bridge());
+        keeper.map(|node| &**node).filter(|node| node.is_alive())
+    }
+
+    fn keeper_mut<'a>(
+        &'a mut self,
+        oid: ObjectId,
+        others: &'a mut [&mut Node],
+    ) -> Option<&'a mut Node> {
+        if oid.bridge() == self.id {
+            return Some(self);
+        }
+        let mut others = others.iter_mut();
+        let keeper = others.find(|node| node.id == oid.bridge());
+        keeper
+            .map(|node| &mut **node)
+            .filter(|node| node.is_alive())
+    }
+
+    fn carry_out_act(
+        &mut self,
+        act: &Act,
+        begun: &[Option<Attr>],
+        others: &mut [&mut Node],
+        env: &mut Env,
+    ) -> Got {
         let pfs = self.lower.clone();
         let mut pfs = pfs.borrow_mut();
         let changes_names = matches!(
@@ -376,7 +586,8 @@ impl Node {
                 Got::Done
             }
             Act::Examine(objects) => {
-                Got::Attrs(objects.iter().map(|o| examine(&self.disk, *o)).collect())
+                let one = |o: &ObjectName| examine(self.keeper(o.oid, others), *o);
+                Got::Attrs(objects.iter().map(one).collect())
             }
             Act::Look(paths) => Got::Seen(paths.iter().map(|p| Ok(pfs.look(p))).collect()),
             Act::Rename { from, to } => Got::Did(pfs.rename(from, to)),
@@ -389,7 +600,10 @@ impl Node {
                     self.temporaries.insert(oid, path);
                 }
                 let mut begun = begun.iter().copied();
-                let one = |c: &Copy| copy(&self.disk, &mut pfs, c, begun.next().flatten(), env);
+                let one = |c: &Copy| {
+                    let keeper = self.keeper(c.object.oid, others);
+                    copy(keeper, &mut pfs, c, begun.next().flatten(), env)
+                };
                 Got::Copies(copies.iter().map(one).collect())
             }
             Act::Sync(oids) | Act::Verify(oids) => {
@@ -404,6 +618,10 @@ impl Node {
             }
             Act::Name(namings) => {
                 let ours = |path: &TreePath| {
+                    if !self.membership.is_home(path) {
+                        // Its record is at another bridge.
+                        return true;
+                    }
                     let record = self.tables.get(path).expect(NEVER_FAILS);
                     record.is_some_and(|r| r.hides.is_some() || r.drained.is_some())
                 };
@@ -426,31 +644,45 @@ impl Node {
                 Got::Done
             }
             Act::Unhide(all) => {
-                for object in all {
-                    if let Some(label) = self.disk.objects.get(object).cloned() {
+                let mut unhide = |object: &ObjectName| {
+                    let keeper = self.keeper_mut(object.oid, others).ok_or(AWAY)?;
+                    if let Some(label) = keeper.disk.objects.get(object).cloned() {
                         let work = DiskWork::Relabel(*object, without_hides(label));
-                        let number = self.disk.begin(work);
-                        self.disk.finish(number);
+                        let number = keeper.disk.begin(work);
+                        keeper.disk.finish(number);
                     }
-                }
-                Got::Each(all.iter().map(|_| Ok(())).collect())
+                    Ok(())
+                };
+                Got::Each(all.iter().map(&mut unhide).collect())
             }
             Act::Dress { path, object } => {
+                let Some(keeper) = self.keeper(object.oid, others) else {
+                    return Got::Did(Err(AWAY));
+                };
                 let thing = Thing {
-                    ino: self.disk.identity(object.oid),
+                    ino: keeper.disk.identity(object.oid),
                     kind: Kind::Dir,
                 };
-                let mtime = self.disk.attr(*object).map_or(0, |a| a.mtime.sec);
+                let mtime = keeper.disk.attr(*object).map_or(0, |a| a.mtime.sec);
                 Got::Did(pfs.dress(path, thing, mtime))
             }
             Act::SyncDirs(dirs) => Got::Each(dirs.iter().map(|_| Ok(())).collect()),
-            Act::Sweep(dirs) => {
-                dirs.iter().for_each(|dir| pfs.sweep(dir));
+            Act::Sweep { dirs, of } => {
+                for path in dirs.iter().flat_map(|dir| pfs.sweep(dir, *of)) {
+                    let is_made = |node: &&&mut Node| node.temporaries.values().any(|t| *t == path);
+                    if let Some(maker) = others.iter().find(is_made) {
+                        let maker = maker.id.0;
+                        env.broken(format!(
+                            "a sweep removes {path}, which bridge {maker} makes"
+                        ));
+                    }
+                }
                 Got::Done
             }
             Act::Probe(objects) => {
                 let by = |o: &ObjectName| -> Work<Use> {
-                    self.disk.users(*o).ok_or(Trouble {
+                    let keeper = self.keeper(o.oid, others).ok_or(AWAY)?;
+                    keeper.disk.users(*o).ok_or(Trouble {
                         operation: "stat in the buffer",
                         errno: libc::ENOENT,
                     })
@@ -473,8 +705,14 @@ fn fails(env: &mut Env) -> Work<()> {
     }
 }
 
-fn examine(disk: &Disk, object: ObjectName) -> Work<Attr> {
-    disk.attr(object).ok_or(Trouble {
+/// The bridge that keeps an object does not answer.
+const AWAY: Trouble = Trouble {
+    operation: "ask another bridge",
+    errno: libc::EHOSTUNREACH,
+};
+
+fn examine(keeper: Option<&Node>, object: ObjectName) -> Work<Attr> {
+    keeper.ok_or(AWAY)?.disk.attr(object).ok_or(Trouble {
         operation: "stat in the buffer",
         errno: libc::ENOENT,
     })
@@ -482,18 +720,19 @@ fn examine(disk: &Disk, object: ObjectName) -> Work<Attr> {
 
 /// Copies an object, with the attributes that it had when the copy was begun.
 fn copy(
-    disk: &Disk,
+    keeper: Option<&Node>,
     pfs: &mut Pfs,
     copy: &Copy,
     begun: Option<Attr>,
     env: &mut Env,
 ) -> Work<Copied> {
     fails(env)?;
+    let disk = &keeper.ok_or(AWAY)?.disk;
     if env.drain.sees_writers && disk.is_open(copy.object.oid) {
         return Ok(Copied::InUse);
     }
     let Some((attr, inode)) = begun.zip(disk.inode(copy.object.oid)) else {
-        return examine(disk, copy.object).map(Copied::Whole);
+        return examine(keeper, copy.object).map(Copied::Whole);
     };
     let thing = Thing {
         ino: inode.identity,

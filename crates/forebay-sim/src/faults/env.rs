@@ -1,11 +1,11 @@
 //! What surrounds the bridges: time, the network, faults, and the record of all that.
 
-use super::history::{Outcome, Texts, Thing};
+use super::history::{Outcome, Texts, Thing, ino};
 use super::plan::{Calm, Plan};
 use super::random::Random;
 use super::trace::{Trace, Way};
 use forebay_core::bridge::Message;
-use forebay_core::record::{BridgeId, ObjectName, Token};
+use forebay_core::record::{BridgeId, ObjectId, ObjectName, Token};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Something that happens at a moment. Times are virtual, in microseconds.
@@ -67,6 +67,8 @@ pub(super) enum Alarm {
     Label(ObjectName),
     /// An act of a drain has ended.
     Act(u64),
+    /// The drain of this number goes on with its act of this ticket, which was refused.
+    Refused(u64, u64),
     /// What took time for a request is carried out.
     Effect(Token),
 }
@@ -150,14 +152,14 @@ impl Weather {
     }
 }
 
-/// What happens below a bridge that is alone.
+/// What happens below the bridges; some of it only below one that is alone.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Habits {
     /// There are drains.
     pub(super) drains: bool,
     /// Others change the PFS.
     pub(super) intruders: bool,
-    /// Tables are lost.
+    /// Tables of a bridge that is alone are lost.
     pub(super) loses_tables: bool,
     /// A drain is told who has a file open.
     pub(super) sees_writers: bool,
@@ -178,7 +180,7 @@ impl Habits {
         let single = plan.bridges == 1;
         let may = |kind: Calm| !plan.calm.has(kind);
         Habits {
-            drains: random.chance(850_000) && single && may(Calm::DRAINS),
+            drains: random.chance(850_000) && may(Calm::DRAINS),
             loses_tables: random.chance(300_000) && single && may(Calm::TABLES),
             intruders: random.chance(200_000) && single && may(Calm::INTRUDERS),
             act_us: *random.pick(&[100, 1_000, 3_000]),
@@ -216,6 +218,8 @@ pub(super) struct Env {
     pub(super) objects: BTreeSet<ObjectName>,
     /// What was written last to what users know by this number.
     pub(super) contents: BTreeMap<u64, u64>,
+    /// Objects that are copies of files of the PFS, with what users know those by.
+    pub(super) copies: BTreeMap<ObjectId, u64>,
     /// What symbolic links say.
     pub(super) texts: Texts,
     /// What drains and the PFS do in this seed.
@@ -250,6 +254,7 @@ impl Env {
             made: BTreeMap::new(),
             objects: BTreeSet::new(),
             contents: BTreeMap::new(),
+            copies: BTreeMap::new(),
             texts: Texts::new(),
             drain,
             slow_grants,
@@ -283,6 +288,11 @@ impl Env {
 
     pub(super) fn fault(&mut self) -> Option<String> {
         self.fault.take()
+    }
+
+    /// What users know an object by, whichever bridge keeps it.
+    pub(super) fn identity(&self, oid: ObjectId) -> u64 {
+        self.copies.get(&oid).copied().unwrap_or_else(|| ino(oid))
     }
 
     /// Does anything travel?

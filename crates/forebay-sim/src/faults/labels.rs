@@ -63,7 +63,7 @@ impl Node {
             let hand = Hand {
                 // A label is written from records; what is on the PFS is asked for dirs alone.
                 is_slow: false,
-                ..self.hand(bridge, &pfs, &env.texts)
+                ..self.hand(bridge, &pfs, env)
             };
             label_now(&Look::new(&hand, &labeling.known), &path, object)
         };

@@ -1,9 +1,10 @@
 //! What a simulated bridge has at hand while it decides.
 
 use super::disk::{Disk, is_dir};
-use super::history::{Texts, ino};
+use super::env::Env;
+use super::history::ino;
 use super::pfs::Pfs;
-use forebay_core::bridge::{Bridge, Mutation, version};
+use forebay_core::bridge::{Bridge, Listed, Mutation, version};
 use forebay_core::facts::Attr;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectName, Token};
@@ -18,8 +19,8 @@ pub(super) struct Hand<'a> {
     pub(super) tables: &'a dyn Tables,
     /// The PFS.
     pub(super) pfs: &'a Pfs,
-    /// What symbolic links say.
-    pub(super) texts: &'a Texts,
+    /// What is known of objects of other bridges.
+    pub(super) env: &'a Env,
     /// A look at it takes time.
     pub(super) is_slow: bool,
     pub(super) disk: &'a Disk,
@@ -52,8 +53,15 @@ impl World for Hand<'_> {
         self.bridge.path_of(object, self.tables)
     }
 
+    fn absence(&self, path: &TreePath) -> u64 {
+        self.bridge.absence(path)
+    }
+    fn absences(&self, of: &Listed) -> u64 {
+        self.bridge.absences(of)
+    }
+
     fn moved(&self, origin: &TreePath) -> Option<TreePath> {
-        self.is_single().then(|| self.speakers.moved(origin))?
+        self.speakers.moved(origin)
     }
 
     fn attr(&self, object: ObjectName) -> Result<Attr, i32> {
@@ -63,7 +71,7 @@ impl World for Hand<'_> {
             let kind = if dir { libc::S_IFDIR } else { libc::S_IFREG };
             return Ok(Attr {
                 mode: kind | 0o755,
-                ino: ino(object.oid),
+                ino: self.env.identity(object.oid),
                 ..Attr::default()
             });
         }
@@ -75,7 +83,7 @@ impl World for Hand<'_> {
             return Err(libc::ENOENT);
         }
         // Another bridge would be asked for the text of its own.
-        let text = self.texts.get(&ino(object.oid));
+        let text = self.env.texts.get(&ino(object.oid));
         text.cloned().ok_or(libc::EINVAL)
     }
 
@@ -84,7 +92,7 @@ impl World for Hand<'_> {
     }
 
     fn lower_link(&self, path: &TreePath) -> Option<Result<Vec<u8>, i32>> {
-        (!self.is_slow).then(|| self.pfs.link_text(path, self.texts))
+        (!self.is_slow).then(|| self.pfs.link_text(path, &self.env.texts))
     }
 
     fn is_plain(&self, object: ObjectName) -> bool {

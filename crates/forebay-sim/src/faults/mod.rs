@@ -17,9 +17,9 @@
 //! the receiver's next life. A client whose connection breaks repeats its request
 //! under the same token.
 //!
-//! One bridge alone also drains, releases and resumes, by core's own machine ([`forebay_core::drain::Drain`]),
-//! while clients are at work: acts take time and fail, the PFS is full, the bridge dies between any two of them, and
-//! others put things of their own on the PFS. Its tables are lost and made anew from the labels. Clients write through what they were granted, files of the PFS are
+//! Bridges also drain, release and resume, by core's own machine ([`forebay_core::drain::Drain`]),
+//! while clients are at work: acts take time and fail, the PFS is full, bridges die between any two of them. Below one
+//! bridge alone others put things of their own on the PFS. Its tables are lost and made anew from the labels. Clients write through what they were granted, files of the PFS are
 //! staged, and removed files are used again.
 //!
 //! # What is checked
@@ -46,7 +46,8 @@
 //!
 //! # What is not
 //!
-//! Drains, contents, staging, files used again and tables that are lost, with several bridges. Texts of symbolic
+//! Staging, files used again, tables that are lost and others that change the PFS, with several bridges. What a drain does
+//! to an object of another bridge happens there at once, if that is alive. Texts of symbolic
 //! links do not travel: every bridge has all of them at hand. Special files, credentials, directory descriptors, a disk
 //! that loses what was written, changes of the membership. Modes: this is `commit`.
 

@@ -4,19 +4,19 @@
 use super::disk::{Disk, Work};
 use super::drain::Draining;
 use super::env::{Alarm, Env, Event};
-use super::history::{Texts, Thing};
+use super::history::Thing;
 use super::labels::Labeling;
 use super::look::Hand;
 use super::pfs::Pfs;
 use super::request::Attempt;
 use super::trace::{self, Way};
-use forebay_core::bridge::{Bridge, Found, Message, Mutation, Output, Ticket};
+use forebay_core::bridge::{Bridge, Fact, Found, Message, Mutation, Output, Ticket, is_of_others};
 use forebay_core::drain::DrainReport;
 use forebay_core::facts::Need;
 use forebay_core::membership::Membership;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
-use forebay_core::request::{Known, Pending, Turns};
+use forebay_core::request::Turns;
 use forebay_core::speakers::Speakers;
 use forebay_core::table::{Change, Tables, WriteTables};
 use forebay_tables::Memory;
@@ -33,13 +33,11 @@ pub(super) const NEVER_FAILS: &str = "tables in memory don't fail";
 pub(super) enum Waiter {
     Request(Token),
     Label(ObjectName),
+    /// The drain can go on.
     Drain,
-}
-
-/// For whom something was fetched.
-enum Asker<'n> {
-    Request(&'n mut Pending),
-    Label(&'n mut Known),
+    /// The drain of this number waits with the act of this ticket: for a fact, or for a verdict.
+    DrainFact(u64, u64),
+    DrainVerdict(u64, u64),
 }
 
 /// Why the disk is at work.
@@ -89,6 +87,8 @@ pub(super) struct Node {
     pub(super) turns: Turns<Token>,
     /// The drain at work.
     pub(super) draining: Option<Draining>,
+    /// How many there were.
+    pub(super) drains: u64,
     /// It is to release some files alone.
     pub(super) releases_some: bool,
     /// What the last drain came to.
@@ -135,6 +135,7 @@ impl Node {
             stage_limit: 0,
             spares_files: false,
             draining: None,
+            drains: 0,
             releases_some: false,
             report: None,
             speakers: Speakers::default(),
@@ -193,6 +194,7 @@ impl Node {
         self.disk.crash(&mut env.random);
         self.crash_drain(env);
         self.spares.clear();
+        self.temporaries.clear();
         self.attempts.clear();
         self.labels.clear();
         self.ready.clear();
@@ -229,14 +231,17 @@ impl Node {
             self.relabel(object);
         }
         self.alarm(TICK_US, Alarm::Tick, env);
-        if self.membership.is_single() && !self.resume_drain(env) && self.is_alive() {
+        if !self.membership.is_single() {
+            // The others serve requests meanwhile, and so does this one: marks make them wait.
+            self.begin_resume(env);
+        } else if !self.resume_drain(env) && self.is_alive() {
             return self.dies_now(env);
         }
         self.run(env);
     }
 
     /// It ends by itself, at a moment that nobody else has chosen.
-    fn dies_now(&mut self, env: &mut Env) {
+    pub(super) fn dies_now(&mut self, env: &mut Env) {
         self.crash(env);
         env.after(0, Event::Crash { bridge: self.id });
     }
@@ -255,17 +260,12 @@ impl Node {
     }
 
     /// What requests have at hand.
-    pub(super) fn hand<'a>(
-        &'a self,
-        bridge: &'a Bridge,
-        pfs: &'a Pfs,
-        texts: &'a Texts,
-    ) -> Hand<'a> {
+    pub(super) fn hand<'a>(&'a self, bridge: &'a Bridge, pfs: &'a Pfs, env: &'a Env) -> Hand<'a> {
         Hand {
             bridge,
             tables: &self.tables,
             pfs,
-            texts,
+            env,
             is_slow: self.slow_looks,
             disk: &self.disk,
             speakers: &self.speakers,
@@ -274,25 +274,6 @@ impl Node {
             versions: &self.versions,
             commits: self.commits,
             mutation: self.mutation,
-        }
-    }
-
-    /// What the file at `path` holds; `None` if there is none.
-    pub(super) fn contents_at(&self, path: &TreePath, pfs: &Pfs) -> Option<u64> {
-        let record = |path: &TreePath| self.tables.get(path).expect(NEVER_FAILS);
-        match record(path) {
-            Some(r) if r.kind == Kind::Moved => pfs.contents(&r.origin?),
-            Some(r) => self.disk.inode(r.object.oid).map(|i| i.contents),
-            None => {
-                let mut dir = path.parent();
-                loop {
-                    match record(&dir) {
-                        Some(r) => return pfs.contents(&path.rebase(&dir, &r.origin?)?),
-                        None if dir.is_root() => return pfs.contents(path),
-                        None => dir = dir.parent(),
-                    }
-                }
-            }
         }
     }
 
@@ -328,7 +309,8 @@ impl Node {
             }
             Alarm::Label(object) => self.ready.push_back(Waiter::Label(object)),
             Alarm::Disk(number) => self.on_disk(number, env),
-            Alarm::Act(number) => self.on_act(number, env),
+            Alarm::Act(number) => self.on_act(number, &mut [], env),
+            Alarm::Refused(drain, ticket) => self.on_refused(drain, ticket, env),
             Alarm::Effect(token) => self.late_effect(token, env),
         }
         self.run(env);
@@ -363,8 +345,8 @@ impl Node {
             match self.ready.pop_front() {
                 Some(Waiter::Request(token)) => self.go_on(token, env),
                 Some(Waiter::Label(object)) => self.go_on_labeling(object, env),
-                Some(Waiter::Drain) => {}
-                None => return,
+                Some(Waiter::Drain) => self.drive(env),
+                Some(Waiter::DrainFact(..) | Waiter::DrainVerdict(..)) | None => return,
             }
         }
     }
@@ -399,55 +381,39 @@ impl Node {
                 match self.waiters.remove(&ticket) {
                     Some(Waiter::Request(token)) => self.on_verdict(token, verdict, env),
                     Some(Waiter::Label(object)) => self.alarm(1_000, Alarm::Label(object), env),
+                    Some(Waiter::DrainFact(drain, ticket)) => {
+                        self.alarm(1_000, Alarm::Refused(drain, ticket), env);
+                    }
+                    Some(Waiter::DrainVerdict(drain, ticket)) => {
+                        self.on_drain_verdict(drain, ticket, &verdict, env);
+                    }
                     Some(Waiter::Drain) | None => {}
                 }
             }
-            Output::PathRecord {
-                ticket,
-                path,
-                record,
-            } => match self.arrived(ticket) {
-                Some(Asker::Request(pending)) => pending.fetched_record(path, record),
-                Some(Asker::Label(known)) => known.put_record(path, record),
-                None => {}
-            },
-            Output::Children {
-                ticket,
-                dir,
-                after,
-                children,
-            } => match self.arrived(ticket) {
-                Some(Asker::Request(pending)) => pending.fetched_children(dir, after, children),
-                Some(Asker::Label(known)) => known.put_children(dir, after, children),
-                None => {}
-            },
-            Output::Below {
-                ticket,
-                dir,
-                others,
-            } => match self.arrived(ticket) {
-                Some(Asker::Request(pending)) => pending.fetched_below(dir, others),
-                Some(Asker::Label(known)) => known.put_below(dir, others),
-                None => {}
-            },
+            Output::Fetched { ticket, fact } => self.arrived(ticket, fact),
         }
     }
 
     /// Something fetched is there: whoever waits for it can go on.
-    fn arrived(&mut self, ticket: Ticket) -> Option<Asker<'_>> {
-        let waiter = self.waiters.remove(&ticket)?;
-        self.ready.push_back(waiter);
+    fn arrived(&mut self, ticket: Ticket, fact: Fact) {
+        let Some(waiter) = self.waiters.remove(&ticket) else {
+            return;
+        };
         match waiter {
             Waiter::Request(token) => {
-                let attempt = self.attempts.get_mut(&token)?;
-                Some(Asker::Request(&mut attempt.pending))
+                if let Some(attempt) = self.attempts.get_mut(&token) {
+                    attempt.pending.fetched(fact);
+                }
             }
             Waiter::Label(object) => {
-                let labeling = self.labels.get_mut(&object)?;
-                Some(Asker::Label(&mut labeling.known))
+                if let Some(labeling) = self.labels.get_mut(&object) {
+                    labeling.known.learn(fact);
+                }
             }
-            Waiter::Drain => None,
+            Waiter::DrainFact(drain, ticket) => return self.on_drain_fact(drain, ticket, fact),
+            Waiter::Drain | Waiter::DrainVerdict(..) => {}
         }
+        self.ready.push_back(waiter);
     }
 
     /// Writes a batch, and begins what its marks ask for.
@@ -481,7 +447,7 @@ impl Node {
     fn note_made(&self, record: &PathRecord, env: &mut Env) {
         let is_shown = !matches!(record.kind, Kind::Moved | Kind::Whiteout);
         let inode = self.disk.inode(record.object.oid);
-        if is_shown && inode.is_none_or(|i| !i.is_staged) {
+        if is_shown && !env.copies.contains_key(&record.object.oid) {
             let thing = Thing {
                 ino: record.ino,
                 kind: record.kind,
@@ -509,13 +475,9 @@ impl Node {
     pub(super) fn fetch(&mut self, waiter: Waiter, need: Need, env: &mut Env) {
         let ticket = self.ticket(waiter);
         if let Some(bridge) = &mut self.bridge {
-            match need {
-                Need::Record(path) => bridge.fetch(ticket, path, env.now),
-                Need::Children { dir, after, limit } => {
-                    bridge.fetch_children(ticket, dir, after, limit, env.now);
-                }
-                Need::Below(dir) => bridge.fetch_below(ticket, dir, env.now),
-                other => env.broken(format!("policy needs {other:?}, which is at hand")),
+            match is_of_others(&need) {
+                true => bridge.fetch(ticket, need, env.now),
+                false => env.broken(format!("policy needs {need:?}, which is at hand")),
             }
         }
     }
@@ -555,7 +517,7 @@ impl Node {
             self.disk.finish(number);
         }
         match purpose {
-            Some(Purpose::Make(token)) => self.made(token, number),
+            Some(Purpose::Make(token)) => self.made(token, number, env),
             Some(Purpose::Unlink(object)) => {
                 let id = object.oid;
                 self.note(env, || format!("has unlinked {id:?}"));

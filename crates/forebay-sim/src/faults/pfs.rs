@@ -5,10 +5,10 @@
 
 use super::history::{Texts, Thing};
 use super::model::Tree;
-use forebay_core::drain::{Naming, Trouble, Work, is_leftover};
+use forebay_core::drain::{Naming, Trouble, Work, is_leftover, is_leftover_of};
 use forebay_core::facts::{Attr, LowerEntry, LowerPage, Timestamp};
 use forebay_core::path::TreePath;
-use forebay_core::record::Kind;
+use forebay_core::record::{BridgeId, Kind};
 use forebay_core::walk::RESERVED_PREFIX;
 use std::collections::BTreeMap;
 
@@ -321,18 +321,23 @@ impl Pfs {
         }
     }
 
-    /// Removes what earlier drains have left in a directory.
-    pub(super) fn sweep(&mut self, dir: &TreePath) {
+    /// Removes what earlier drains have left in a directory; the names that it found.
+    pub(super) fn sweep(&mut self, dir: &TreePath, of: Option<BridgeId>) -> Vec<TreePath> {
         let here = self
             .names
             .keys()
             .filter(|p| !p.is_root() && p.parent() == *dir);
-        let left: Vec<_> = here.filter(|p| is_leftover(p.name())).cloned().collect();
-        for path in left {
-            for below in self.below(&path) {
+        let is_left = |name: &[u8]| match of {
+            Some(maker) => is_leftover_of(name, maker),
+            None => is_leftover(name),
+        };
+        let left: Vec<_> = here.filter(|p| is_left(p.name())).cloned().collect();
+        for path in &left {
+            for below in self.below(path) {
                 self.names.remove(&below);
             }
         }
+        left
     }
 
     /// Somebody else makes something where there is nothing; its inode number.

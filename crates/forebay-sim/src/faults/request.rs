@@ -183,7 +183,7 @@ impl Node {
 
     fn step(&self, attempt: &mut Attempt, env: &Env) -> Option<Effect> {
         let pfs = self.lower.borrow();
-        let hand = self.hand(self.bridge.as_ref()?, &pfs, &env.texts);
+        let hand = self.hand(self.bridge.as_ref()?, &pfs, env);
         // Nothing else happens between a step and the commit that it asks for.
         let settings = settings(self.stage_limit);
         Some(attempt.pending.step(&settings, &hand, true))
@@ -195,6 +195,7 @@ impl Node {
             reads: commit.reads,
             batch: commit.batch,
             token: commit.token,
+            uncovers: false,
         };
         if let Some(bridge) = &mut self.bridge
             && let Err(e) = bridge.propose(proposal, &self.tables, env.now)
@@ -236,7 +237,7 @@ impl Node {
         let truncates = granting.flags & libc::O_TRUNC != 0;
         let (identity, fd) = match &granting.target {
             GrantTarget::Object(object) if object.oid.bridge() != self.id => {
-                (ino(object.oid), None)
+                (env.identity(object.oid), None)
             }
             GrantTarget::Object(object) => {
                 let fd = self.disk.open(*object).ok_or(libc::ENOENT)?;
@@ -291,6 +292,7 @@ impl Node {
         let spare = (spec.what == NewKind::File).then(|| self.spares.pop());
         if let Some(object) = spare.flatten() {
             self.disk.reuse(object, spec.label, ino(oid));
+            env.copies.remove(&object.oid);
             let mut fresh = Fresh::new(object, ino(oid));
             fresh.is_doomed = true;
             attempt.pending.made(Ok(fresh));
@@ -318,7 +320,7 @@ impl Node {
     }
 
     /// The disk has made it, unless what it is to be like is gone.
-    pub(super) fn made(&mut self, token: Token, number: u64) {
+    pub(super) fn made(&mut self, token: Token, number: u64, env: &mut Env) {
         let Some(attempt) = self.attempts.get_mut(&token) else {
             return self.disk.finish(number);
         };
@@ -335,6 +337,7 @@ impl Node {
                     let contents = if *bytes == 0 { 0 } else { contents };
                     let mut inode = Inode::new(thing.ino, contents);
                     inode.is_staged = true;
+                    env.copies.insert(object.oid, thing.ino);
                     self.disk.amend(number, inode);
                 }
                 found.is_none()

@@ -74,7 +74,9 @@ impl Trace {
             self.asked.insert((from, *request), path.clone());
         }
         let (text, paths) = match &message.body {
-            Body::Fetched { request, record } => {
+            Body::Fetched {
+                request, record, ..
+            } => {
                 let path = self.asked.get(&(to, *request)).cloned().unwrap_or_default();
                 let what = record.as_ref().map(|r| (r.kind, r.object.oid));
                 (format!("fetched {path}: {what:?}"), vec![path])
@@ -164,6 +166,13 @@ fn body(body: &Body) -> (String, Vec<TreePath>) {
         Body::Fetched { .. } => ("fetched".to_owned(), Vec::new()),
         Body::FetchChildren { dir, .. } => (format!("fetch children of {dir}"), vec![dir.clone()]),
         Body::FetchBelow { dir, .. } => (format!("fetch below {dir}"), vec![dir.clone()]),
+        Body::FetchSpeakers { of, before, .. } => (
+            format!("fetch speakers of {of:?} before {before:?}"),
+            Vec::new(),
+        ),
+        Body::FetchedSpeakers { part, .. } => (format!("fetched {part:?}"), Vec::new()),
+        Body::FetchNames { object, .. } => (format!("fetch names of {object}"), Vec::new()),
+        Body::FetchedNames { names, .. } => (format!("fetched names {names:?}"), Vec::new()),
         Body::FetchedChildren { children, .. } => {
             (format!("fetched {} children", children.len()), Vec::new())
         }

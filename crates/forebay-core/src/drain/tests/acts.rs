@@ -205,7 +205,7 @@ impl World {
                 Got::Did(Ok(()))
             }
             Act::SyncDirs(all) => Got::Each(all.iter().map(|_| Ok(())).collect()),
-            Act::Sweep(dirs) => {
+            Act::Sweep { dirs, .. } => {
                 let gone: Vec<_> = self
                     .pfs
                     .keys()

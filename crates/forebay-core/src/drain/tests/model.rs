@@ -1,7 +1,6 @@
 //! A world for the drain: a PFS, records over it, and the contents of their objects, all in memory.
 
 use super::super::*;
-use crate::bridge::ReadSet;
 use crate::facts::{Attr, Outcome, Timestamp};
 use crate::path::TreePath;
 use crate::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token, Transit};
@@ -485,8 +484,5 @@ impl Facts for World {
     }
     fn is_home(&self, _: &TreePath) -> bool {
         true
-    }
-    fn rely_on_range(&self, _: &TreePath, _: &mut ReadSet) -> Outcome<()> {
-        Ok(())
     }
 }

@@ -50,7 +50,7 @@ fn run(world: &Hand, p: &mut Pending, told: &[(&str, PathRecord)]) -> Finish {
         match world.step(p) {
             Effect::Fetch(Need::Record(path)) => {
                 let record = told.iter().find(|(at, _)| super::at(at) == path);
-                p.fetched_record(path, record.map(|(_, record)| record.clone()));
+                p.fetched(said(path, record.map(|(_, record)| record.clone())));
             }
             effect => return finished(effect),
         }
@@ -63,7 +63,7 @@ fn a_file_that_came_after_its_link_had_gone_is_not_found_through_it() {
     let mut p = stat("l");
     let first = world.step(&mut p);
     assert_eq!(first, Effect::Fetch(Need::Record(at("l"))));
-    p.fetched_record(at("l"), Some(link(1, 2)));
+    p.fetched(said(at("l"), Some(link(1, 2))));
     // Meanwhile the link is removed, and then the file made.
     let finish = run(&world, &mut p, &[("d/f", file(3, 5))]);
     assert_eq!(finish.outcome, Err(Failure::Errno(libc::ENOENT)));
@@ -74,7 +74,7 @@ fn a_way_out_that_never_was_is_not_taken() {
     let world = world();
     let mut p = stat("l");
     assert!(matches!(world.step(&mut p), Effect::Fetch(_)));
-    p.fetched_record(at("l"), Some(link(1, 2)));
+    p.fetched(said(at("l"), Some(link(1, 2))));
     let finish = run(&world, &mut p, &[("d/f", link(3, 3))]);
     assert_eq!(finish.outcome, Err(Failure::Errno(libc::ENOENT)));
 }
@@ -84,7 +84,7 @@ fn a_link_that_took_the_place_of_a_directory_is_followed() {
     let world = world();
     let mut p = stat("l/f");
     assert!(matches!(world.step(&mut p), Effect::Fetch(_)));
-    p.fetched_record(at("l/f"), Some(file(1, 5)));
+    p.fetched(said(at("l/f"), Some(file(1, 5))));
     let told = [("l", link(3, 3))];
     let finish = run(&world, &mut p, &told);
     let outside = b"/elsewhere/f".to_vec();
