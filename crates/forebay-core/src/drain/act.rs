@@ -236,7 +236,7 @@ impl Act {
             | Act::Sync(_)
             | Act::Verify(_)
             | Act::Forget(_)
-            | Act::Sweep(_)
+            | Act::Sweep { .. }
             | Act::Unhide(_)
             | Act::Dress { .. }
             | Act::SyncDirs(_)
