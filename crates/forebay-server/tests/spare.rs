@@ -240,7 +240,7 @@ fn killed_with_spare_files() -> Place {
 }
 
 fn is_as_acknowledged(place: &Place) {
-    let server = start(&place);
+    let server = start(place);
     let mut client = place.client();
     assert_eq!(names(&mut client, ""), ["again", "data", "full", "stay"]);
     assert_eq!(read(&mut client, "data"), b"data");

@@ -57,7 +57,7 @@ impl Seen {
 pub struct RangeRead {
     /// Everything strictly below this directory.
     pub dir: TreePath,
-    /// Digest of what each other bridge held there, see [`Output::Below`].
+    /// Digest of what each other bridge held there, see [`Output::Fetched`].
     pub seen: Vec<(BridgeId, u64)>,
 }
 

@@ -119,7 +119,7 @@ impl Bridge {
             && !Mutation::ReadersIgnoreUndecided.is(self.mutation)
     }
 
-    /// Would a look at the own records below `dir` have to wait? Then use [`Bridge::fetch_below`].
+    /// Would a look at the own records below `dir` have to wait? Then use [`Bridge::fetch`].
     pub fn is_held_below(&self, dir: &TreePath) -> bool {
         !self.locks.is_empty()
             && self.locks.holds_below(dir)
