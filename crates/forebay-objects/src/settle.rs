@@ -22,7 +22,8 @@ pub enum Retired {
     Kept,
     /// It is unlinked after the next sync point; see [`Objects::removed_so_far`].
     Waits,
-    /// As [`Retired::Waits`], but somebody has it open and would see that it is still there.
+    /// The same should happen at once: somebody has it open, and would see that it is still there. The caller either
+    /// reaches a sync point and unlinks it, or says [`Objects::retire_later`].
     InUse,
 }
 
@@ -77,11 +78,11 @@ impl Objects {
             // Programs see the count of links. A recovery finds the file by its other names.
             return self.remove(object).map(|()| Retired::Gone);
         }
-        self.retire_later(object);
-        match shape(object) == Shape::File && self.is_open_elsewhere(object) {
-            true => Ok(Retired::InUse),
-            false => Ok(Retired::Waits),
+        if shape(object) == Shape::File && self.is_open_elsewhere(object) {
+            return Ok(Retired::InUse);
         }
+        self.retire_later(object);
+        Ok(Retired::Waits)
     }
 
     fn is_open_elsewhere(&self, object: ObjectName) -> bool {
@@ -112,7 +113,7 @@ impl Objects {
     }
 
     /// A removed object is to be unlinked after the next sync point.
-    pub(super) fn retire_later(&self, object: ObjectName) {
+    pub fn retire_later(&self, object: ObjectName) {
         self.unsettled.removed.lock().push(object);
     }
 

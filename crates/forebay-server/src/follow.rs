@@ -20,7 +20,8 @@ pub(crate) fn follow_up(server: &ServerHandle, effects: &[Effect]) {
                 Ok(Retired::Kept) => {}
                 Ok(Retired::Waits) if !server.objects.is_short_of_space() => {}
                 // Whoever removes files of a full disk may write in the next moment.
-                Ok(Retired::Waits | Retired::InUse) => unlink_now(server),
+                Ok(Retired::Waits) => unlink_all(server),
+                Ok(Retired::InUse) => unlink(server, *object),
                 // The mark stays, and the next start tries again.
                 Err(e) => server.log.limited(
                     Cause::Io,
@@ -35,10 +36,25 @@ pub(crate) fn follow_up(server: &ServerHandle, effects: &[Effect]) {
 }
 
 /// Unlinks what waits for a sync point, which it has to reach for that.
-fn unlink_now(server: &ServerHandle) {
+fn unlink_all(server: &ServerHandle) {
     match server.sync_point() {
         Ok(()) => while server.unlink_removed() {},
         Err(e) => server.log.limited(Cause::Fault, format_args!("{e}")),
+    }
+}
+
+/// Unlinks one object after a sync point.
+fn unlink(server: &ServerHandle, object: ObjectName) {
+    let reached = server.sync_point();
+    match reached.map(|()| server.objects.remove(object)) {
+        Ok(Ok(())) => server.namespace.object_gone(object),
+        outcome => {
+            server.objects.retire_later(object);
+            server.log.limited(
+                Cause::Io,
+                format_args!("{object} is not unlinked yet: {outcome:?}"),
+            );
+        }
     }
 }
 

@@ -65,11 +65,11 @@ impl ServerHandle {
     /// The tables or the storage failed. Nothing is lost, and the next sync point tries again.
     pub(crate) fn sync_point(&self) -> Result<(), TableError> {
         let wanted = self.durability.last_commit();
-        if self.durability.is_durable(wanted) {
+        if self.is_settled(wanted) {
             return Ok(());
         }
         let _turn = self.settled.turn.lock();
-        if self.durability.is_durable(wanted) {
+        if self.is_settled(wanted) {
             return Ok(());
         }
         let now = self.durability.last_commit();
@@ -81,6 +81,21 @@ impl ServerHandle {
         self.settled.removed.lock().add(removed);
         self.durability.reached(now);
         Ok(())
+    }
+
+    /// Is everything up to this commit durable? Then what was removed by then may go.
+    fn is_settled(&self, commit: u64) -> bool {
+        if !self.durability.is_durable(commit) {
+            return false;
+        }
+        let removed = self.objects.removed_so_far();
+        // Taken first: whatever was removed until then is in the commits that are asked for now.
+        if self.durability.is_durable(self.durability.last_commit()) {
+            self.settled.removed.lock().add(removed);
+        } else {
+            self.objects.keep_removed(removed);
+        }
+        true
     }
 
     /// Makes the contents of all files durable that are in the buffer.

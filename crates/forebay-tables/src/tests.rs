@@ -384,7 +384,7 @@ fn a_journal_survives_crashes_and_trouble_below_it() {
                     // More than an entry of the journal should hold.
                     batch.push(Change::Meta {
                         key: b"key6".to_vec(),
-                        value: Some(vec![life; 200 << 10]),
+                        value: Some(vec![life; 300 << 10]),
                     });
                 }
                 let trouble = random.below(4) as u32;
