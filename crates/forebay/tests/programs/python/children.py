@@ -62,6 +62,8 @@ if pid == 0:
     os._exit(7)
 os.close(w)
 say(os.read(r, 4096).decode().replace(os.environ["BUFFER"], "B"), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), open("new/dir/from-fork").read())
-say(os.posix_spawn("/bin/cat", ["cat", "spawned"], os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, "spawned-out", os.O_CREAT | os.O_WRONLY, 0o600)]) > 0)
+pid = os.posix_spawn("/bin/cat", ["cat", "spawned"], os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, "spawned-out", os.O_CREAT | os.O_WRONLY, 0o600)])
+# Both write to one place, so one after the other.
 os.wait()
+say(pid > 0)
 say(open("spawned-out").read(), os.system("test -e spawned-out"), os.popen("cat new/dir/file").read())
