@@ -43,11 +43,45 @@ impl Storage {
         }
     }
 
-    /// Must the file of a removed object stay until the next sync point? `seq` is the number of the object, `begun` the
-    /// first number that the last sync point can't know.
-    pub fn keeps_until_sync_point(self, seq: u64, begun: u64) -> bool {
+    /// May the last sync point know a name of this object? Then its file has to stay what it is. `seq` is the number of the
+    /// object, `begun` the first number that the last sync point can't know.
+    pub fn may_know(self, seq: u64, begun: u64) -> bool {
         self != Storage::Volatile && seq < begun
     }
+}
+
+/// When the file of a removed object goes that the last sync point may know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removal {
+    /// At once: it has other links, by which a recovery finds it, and programs see their number.
+    AtOnce,
+    /// After the next sync point.
+    Later,
+    /// After a sync point that the removal waits for: somebody has it open, and would see that it is still there.
+    Now,
+}
+
+impl Removal {
+    /// `is_open` is asked only if it matters.
+    pub fn of(links: u32, is_open: impl FnOnce() -> bool) -> Self {
+        if links > 1 {
+            Removal::AtOnce
+        } else if is_open() {
+            Removal::Now
+        } else {
+            Removal::Later
+        }
+    }
+}
+
+/// A file system with less free space than this is full, and removed files can't wait.
+const LITTLE_SPACE_BYTES: u64 = 64 << 20;
+/// Or with less than this part of it.
+const LITTLE_SPACE_PART: u64 = 64;
+
+/// Is there so little space that removed files can't wait? Sizes in bytes.
+pub fn is_short_of_space(size: u64, free: u64) -> bool {
+    free < LITTLE_SPACE_BYTES.min(size / LITTLE_SPACE_PART)
 }
 
 #[cfg(test)]
@@ -56,9 +90,24 @@ mod tests {
 
     #[test]
     fn a_file_that_a_sync_point_knows_waits_for_the_next_one() {
-        assert!(Storage::on(0xef53).keeps_until_sync_point(7, 8));
-        assert!(!Storage::on(0xef53).keeps_until_sync_point(8, 8));
-        assert!(!Storage::on(0x0102_1994).keeps_until_sync_point(7, 8));
+        assert!(Storage::on(0xef53).may_know(7, 8));
+        assert!(!Storage::on(0xef53).may_know(8, 8));
+        assert!(!Storage::on(0x0102_1994).may_know(7, 8));
         assert_eq!(Storage::on(0x9123_683e), Storage::Unordered);
+    }
+
+    #[test]
+    fn nobody_sees_that_a_removed_file_is_still_there() {
+        assert_eq!(Removal::of(2, || true), Removal::AtOnce);
+        assert_eq!(Removal::of(1, || true), Removal::Now);
+        assert_eq!(Removal::of(1, || false), Removal::Later);
+    }
+
+    #[test]
+    fn a_small_disk_is_full_later_than_a_large_one() {
+        assert!(is_short_of_space(1 << 40, (64 << 20) - 1));
+        assert!(!is_short_of_space(1 << 40, 64 << 20));
+        assert!(!is_short_of_space(64 << 20, 1 << 20));
+        assert!(is_short_of_space(64 << 20, (1 << 20) - 1));
     }
 }

@@ -267,15 +267,7 @@ impl LastDir {
 
 /// Makes a new file. Replaces what a killed drain has left under its name.
 fn create_temp(dir: BorrowedFd<'_>, temp: &[u8]) -> Work<OwnedFd> {
-    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
-    match sys::open(dir, temp, flags, 0o600) {
-        Err(Errno::EXIST) => {
-            remove_temp(dir, temp)?;
-            sys::open(dir, temp, flags, 0o600)
-        }
-        other => other,
-    }
-    .during("create")
+    sys::create_anew(dir, temp).during("create")
 }
 
 pub(crate) fn remove_temp(dir: BorrowedFd<'_>, temp: &[u8]) -> Work<()> {

@@ -178,7 +178,7 @@ impl Quarantine {
             Err(e) => return Err(e).during("look at"),
         }
         let temporary = [b".forebay-taken-", &Name::new(object, false)[..]].concat();
-        let file = create_temporary(dir, &temporary).during("create")?;
+        let file = sys::create_anew(dir, &temporary).during("create")?;
         let outcome = fill(source.as_fd(), file.as_fd(), &attr)
             .and_then(|refused| {
                 move_into_place(dir, &temporary, name).during("rename")?;
@@ -188,7 +188,7 @@ impl Quarantine {
                 // What failed is told; a part of a copy is of no use.
                 let _ = sys::unlink(dir, &temporary, false);
             })?;
-        sync_names(dir, file.as_fd()).during("sync directory")?;
+        sys::sync_names(dir, || Ok(file)).during("sync directory")?;
         Ok(outcome)
     }
 
@@ -230,18 +230,6 @@ fn is_file(attr: &Attr) -> bool {
     attr.mode & libc::S_IFMT == libc::S_IFREG
 }
 
-/// Makes a file that only this user may open. Replaces what a killed command has left under its name.
-fn create_temporary(dir: BorrowedFd<'_>, name: &[u8]) -> Sys<OwnedFd> {
-    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
-    match sys::open(dir, name, flags, 0o600) {
-        Err(Errno::EXIST) => {
-            sys::unlink(dir, name, false)?;
-            sys::open(dir, name, flags, 0o600)
-        }
-        other => other,
-    }
-}
-
 /// Contents and attributes of a copy, synced.
 fn fill(source: BorrowedFd<'_>, file: BorrowedFd<'_>, attr: &Attr) -> Result<Vec<String>, Refused> {
     let copied = sys::copy(source, file, attr.size).during("copy")?;
@@ -269,15 +257,6 @@ fn move_into_place(dir: BorrowedFd<'_>, from: &[u8], to: &[u8]) -> Sys<()> {
     // Lustre and NFS can't promise that of a rename, but a link never replaces anything.
     sys::link(dir, from, dir, to)?;
     sys::unlink(dir, from, false)
-}
-
-/// Makes the names in `dir` durable. If this user may not read it, the file system that `file` is on is synced.
-fn sync_names(dir: BorrowedFd<'_>, file: BorrowedFd<'_>) -> Sys<()> {
-    match sys::open(dir, b".", libc::O_RDONLY | libc::O_DIRECTORY, 0) {
-        Ok(dir) => sys::fsync(dir.as_fd()),
-        Err(Errno::ACCESS) => sys::syncfs(file),
-        Err(e) => Err(e),
-    }
 }
 
 impl Objects {

@@ -2,16 +2,11 @@
 
 use super::{Name, Objects, Shape, Slot, shape};
 use forebay_core::record::ObjectName;
-use forebay_core::storage::Storage;
+use forebay_core::storage::{Removal, Storage, is_short_of_space};
 use forebay_sys::{self as sys, Errno, Sys};
 use parking_lot::Mutex;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// A file system with less free space than this is full: removed files go at once.
-const LITTLE_SPACE_BYTES: u64 = 64 << 20;
-/// Or with less than this part of it.
-const LITTLE_SPACE_PART: u64 = 64;
 
 /// What became of a removed object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,10 +48,10 @@ impl Unsettled {
         })
     }
 
-    /// Does the last sync point know this number, so that its file has to stay as it is until the next one?
-    pub(super) fn knows(&self, seq: u64) -> bool {
+    /// May the last sync point know this number, so that its file has to stay as it is until the next one?
+    pub(super) fn may_know(&self, seq: u64) -> bool {
         let begun = self.begun.load(Ordering::Acquire);
-        self.storage.keeps_until_sync_point(seq, begun)
+        self.storage.may_know(seq, begun)
     }
 
     pub(super) fn wrote(&self, object: ObjectName) {
@@ -72,17 +67,21 @@ impl Objects {
         self.unsettled.storage
     }
 
-    /// Takes a removed object out of use that the last sync point knows.
+    /// Takes a removed object out of use that the last sync point may know.
     pub(super) fn retire_known(&self, object: ObjectName) -> Sys<Retired> {
-        if shape(object) != Shape::Dir && self.attr(object).is_ok_and(|attr| attr.nlink > 1) {
-            // Programs see the count of links. A recovery finds the file by its other names.
-            return self.remove(object).map(|()| Retired::Gone);
+        let links = match shape(object) {
+            Shape::Dir => 1,
+            Shape::File | Shape::Node => self.attr(object).map_or(1, |attr| attr.nlink),
+        };
+        let is_open = || shape(object) == Shape::File && self.is_open_elsewhere(object);
+        match Removal::of(links, is_open) {
+            Removal::AtOnce => self.remove(object).map(|()| Retired::Gone),
+            Removal::Now => Ok(Retired::InUse),
+            Removal::Later => {
+                self.retire_later(object);
+                Ok(Retired::Waits)
+            }
         }
-        if shape(object) == Shape::File && self.is_open_elsewhere(object) {
-            return Ok(Retired::InUse);
-        }
-        self.retire_later(object);
-        Ok(Retired::Waits)
     }
 
     fn is_open_elsewhere(&self, object: ObjectName) -> bool {
@@ -222,7 +221,7 @@ impl Objects {
     /// Is there so little space that removed files can't wait?
     pub fn is_short_of_space(&self) -> bool {
         self.space()
-            .is_ok_and(|(size, free)| free < LITTLE_SPACE_BYTES.min(size / LITTLE_SPACE_PART))
+            .is_ok_and(|(size, free)| is_short_of_space(size, free))
     }
 }
 

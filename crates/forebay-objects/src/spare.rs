@@ -210,7 +210,7 @@ impl Objects {
     /// # Errors
     /// Those of the file system.
     pub fn retire(&self, object: ObjectName) -> Sys<Retired> {
-        if self.unsettled.knows(object.oid.seq()) {
+        if self.unsettled.may_know(object.oid.seq()) {
             return self.retire_known(object);
         }
         if self.may_be_reused(object) && self.keep(object) {
@@ -285,7 +285,7 @@ impl Objects {
         let Some(spare) = self.spares.kept.lock().take(&label) else {
             return Ok(None);
         };
-        if self.unsettled.knows(spare.object.oid.seq()) {
+        if self.unsettled.may_know(spare.object.oid.seq()) {
             self.retire_later(spare.object);
             self.release_slot(spare.slot);
             return Ok(None);

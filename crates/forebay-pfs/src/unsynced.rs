@@ -25,12 +25,9 @@ impl Lower {
     /// # Errors
     /// Those of the file system.
     pub fn sync_dir(&self, dir: &TreePath) -> Sys<()> {
-        let open = |dir| self.open(dir, libc::O_RDONLY | libc::O_DIRECTORY);
-        match open(dir).and_then(|fd| sys::fsync(fd.as_fd())) {
-            // Its owner may write and search it, but not read it.
-            Err(Errno::ACCESS) => sys::syncfs(open(&TreePath::root())?.as_fd()),
-            other => other,
-        }
+        let dir = self.open(dir, libc::O_PATH | libc::O_DIRECTORY)?;
+        let root = || self.open(&TreePath::root(), libc::O_RDONLY | libc::O_DIRECTORY);
+        sys::sync_names(dir.as_fd(), root)
     }
 
     /// Makes everything durable that the bridge has changed so far in the names of the PFS.

@@ -1,5 +1,8 @@
 //! What Forebay keeps to after a power loss.
 
+#[macro_use]
+mod common;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -18,45 +21,9 @@ fn forebay() -> PathBuf {
     path
 }
 
-/// How many images of a workload have a fault of this kind?
-fn images_with(fault: &str, arguments: &[&str]) -> u64 {
-    let output = Command::new(env!("CARGO_BIN_EXE_forebay-powerloss"))
-        .arg("hunt")
-        .args(arguments)
-        .args([
-            "--json",
-            "--keep",
-            concat!(env!("CARGO_TARGET_TMPDIR"), "/powerloss"),
-            "--forebay",
-        ])
-        .arg(forebay())
-        .output()
-        .expect("the machine can be started");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let found: serde_json::Value = serde_json::from_str(said.trim())
-        .unwrap_or_else(|e| panic!("{e}: {said}{}", String::from_utf8_lossy(&output.stderr)));
-    assert!(found["distinct"].as_u64() >= Some(30), "{found}");
-    found["faults"][fault].as_u64().unwrap_or(0)
-}
-
-#[test]
-fn a_bridge_starts_on_whatever_a_first_run_leaves() {
-    if let Err(reason) = forebay_powerloss::rig::check() {
-        forebay_testkit::skip(&reason);
-        return;
-    }
-    assert_eq!(
-        images_with("recovery-failed", &["fresh/create", "--images", "60"]),
-        0
-    );
-}
-
 #[test]
 fn nothing_that_was_synced_is_lost_when_the_power_goes() {
-    if let Err(reason) = forebay_powerloss::rig::check() {
-        forebay_testkit::skip(&reason);
-        return;
-    }
+    need_the_machine!();
     let output = Command::new(env!("CARGO_BIN_EXE_forebay-powerloss"))
         .args(["hunt", "--preset", "ci", "--forebay"])
         .arg(forebay())

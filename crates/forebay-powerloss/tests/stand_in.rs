@@ -1,5 +1,8 @@
 //! The machine has teeth for what only a buffer can do wrong: a stand-in for Forebay does it.
 
+#[macro_use]
+mod common;
+
 use std::process::Command;
 
 /// Images, and how many of them have a fault of this kind.
@@ -26,16 +29,6 @@ fn hunt(stand_in: &str, fault: &str, arguments: &[&str]) -> (u64, u64) {
         _ => found["faults"][fault].as_u64(),
     };
     (images, bad.unwrap_or(0))
-}
-
-/// Leaves the test where the machine can't run.
-macro_rules! need_the_machine {
-    () => {
-        if let Err(reason) = forebay_powerloss::rig::check() {
-            forebay_testkit::skip(&reason);
-            return;
-        }
-    };
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! The machine has teeth: on ext4 itself it finds nothing where programs do it right, and much where they do not.
 
+#[macro_use]
+mod common;
+
 use std::process::Command;
 
 /// Judges images of a workload on ext4, without Forebay.
@@ -26,16 +29,6 @@ fn hunt(arguments: &[&str]) -> (u64, u64) {
     );
     assert!(number("distinct") >= 50, "{found}");
     (number("distinct"), number("bad"))
-}
-
-/// Leaves the test where the machine can't run.
-macro_rules! need_the_machine {
-    () => {
-        if let Err(reason) = forebay_powerloss::rig::check() {
-            forebay_testkit::skip(&reason);
-            return;
-        }
-    };
 }
 
 #[test]

@@ -40,19 +40,12 @@ pub fn make_private(dir: &Path) -> Result<(), Error> {
     }
     // The directory that holds it, and those that hold a directory that was made for it.
     for parent in parents.iter().take(missing + 1) {
-        sync_names(parent, dir).map_err(|e| Error::io("can't make durable", parent, e))?;
+        let open = |path, flags| sys::open_path(path, flags | libc::O_DIRECTORY);
+        open(parent, libc::O_PATH)
+            .and_then(|parent| sys::sync_names(parent.as_fd(), || open(dir, libc::O_RDONLY)))
+            .map_err(|e| Error::io("can't make durable", parent, e))?;
     }
     Ok(())
-}
-
-/// Makes the names in `parent` durable. If this user may not read it, the file system that `dir` is on is synced.
-fn sync_names(parent: &Path, dir: &Path) -> io::Result<()> {
-    match durable::sync_dir(parent) {
-        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-            sys::syncfs(fs::File::open(dir)?.as_fd()).map_err(io::Error::from)
-        }
-        outcome => outcome,
-    }
 }
 
 /// An instance directory that this process alone uses.

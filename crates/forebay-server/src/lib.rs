@@ -211,7 +211,7 @@ impl ServerHandle {
         let lower = forebay_pfs::Lower::open_root(&config.root, config.pfs_may_wait)
             .map_err(|e| Error::io("can't open", &config.root, e))?;
         let lower = Arc::new(lower);
-        tables.below().settle_with(Arc::new(settle::Ground {
+        tables.below().settle_with(Arc::new(settle::Footing {
             objects: objects.clone(),
             lower: lower.clone(),
         }));

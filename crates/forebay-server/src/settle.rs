@@ -15,7 +15,7 @@ use std::sync::Arc;
 const UNLINKED_AT_ONCE: usize = 256;
 
 /// What names rely on: contents of objects, and what the bridge has changed on the PFS.
-pub(crate) struct Ground {
+pub(crate) struct Footing {
     pub(crate) objects: Arc<Objects>,
     pub(crate) lower: Arc<Lower>,
 }
@@ -28,7 +28,7 @@ fn failed(what: &str, e: Errno) -> TableError {
     }
 }
 
-impl Settling for Ground {
+impl Settling for Footing {
     fn begins(&self) -> Vec<Change> {
         let watermark = recover::watermark(self.objects.settled());
         self.objects.sync_point_begins();

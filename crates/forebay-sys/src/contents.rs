@@ -3,7 +3,7 @@
 use crate::{Errno, Sys, raw};
 use rustix::fs::{self, Advice, SeekFrom};
 use rustix::io::{pread, pwrite, retry_on_intr};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// `fsync`.
 ///
@@ -19,6 +19,19 @@ pub fn fsync(fd: BorrowedFd<'_>) -> Sys<()> {
 /// Those of the call.
 pub fn syncfs(fd: BorrowedFd<'_>) -> Sys<()> {
     fs::syncfs(fd)
+}
+
+/// Makes the names in a directory durable, which may be an `O_PATH` descriptor. If this user may not read it, the whole file
+/// system is synced, to which `readable` leads.
+///
+/// # Errors
+/// Those of the calls.
+pub fn sync_names(dir: BorrowedFd<'_>, readable: impl FnOnce() -> Sys<OwnedFd>) -> Sys<()> {
+    match crate::open(dir, b".", libc::O_RDONLY | libc::O_DIRECTORY, 0) {
+        Ok(dir) => fs::fsync(dir),
+        Err(Errno::ACCESS) => fs::syncfs(readable()?),
+        Err(e) => Err(e),
+    }
 }
 
 /// `ftruncate`.

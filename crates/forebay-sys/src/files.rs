@@ -1,6 +1,6 @@
 //! Opens files, and changes settings of open files.
 
-use crate::{Sys, errno_of};
+use crate::{Errno, Sys, errno_of};
 use rustix::fs::{
     self, Access, AtFlags, CWD, FlockOperation, Mode, OFlags, ResolveFlags, fcntl_setfl,
 };
@@ -31,6 +31,21 @@ pub fn open_beneath(dir: BorrowedFd<'_>, path: &[u8], flags: i32) -> Sys<OwnedFd
     let stay = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
     let flags = oflags(flags);
     retry_on_intr(|| fs::openat2(dir, path, flags, Mode::empty(), stay))
+}
+
+/// Makes a file that only this user may open, for reading and writing. Replaces what has its name.
+///
+/// # Errors
+/// Those of `unlinkat` and `openat`.
+pub fn create_anew(dir: BorrowedFd<'_>, name: &[u8]) -> Sys<OwnedFd> {
+    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
+    match open(dir, name, flags, 0o600) {
+        Err(Errno::EXIST) => match crate::unlink(dir, name, false) {
+            Ok(()) | Err(Errno::NOENT) => open(dir, name, flags, 0o600),
+            Err(e) => Err(e),
+        },
+        other => other,
+    }
 }
 
 /// Opens `path` as the process itself sees it, not below a directory. For start-up only.

@@ -25,7 +25,7 @@ pub use attributes::{
     chmod, chmod_at, chown, has_inode_flags, now_coarse, set_times, set_times_to_now, stat,
 };
 pub use contents::{
-    begin_writeback, copy, forget_pages, fsync, next_data, set_size, syncfs, will_need,
+    begin_writeback, copy, forget_pages, fsync, next_data, set_size, sync_names, syncfs, will_need,
     will_read_all, write_out,
 };
 pub use cpu::{cpu, let_others_run_first, move_to_other_cpu};
@@ -34,7 +34,8 @@ pub use events::{
     EVENTS_PER_WAIT, Epoll, Event, drain, eventfd, is_readable, notify, pipe, wait_any, wait_either,
 };
 pub use files::{
-    check_access, is_locked, keep_access_time, lock_file, open, open_beneath, open_path,
+    check_access, create_anew, is_locked, keep_access_time, lock_file, open, open_beneath,
+    open_path,
 };
 pub use filesystem::{cache_life, fs_space, fs_type, space, writes_in_place};
 pub use listing::{RawEntry, read_dir};

@@ -9,22 +9,6 @@ fn link(version: u64, seq: u64) -> PathRecord {
     }
 }
 
-fn file(version: u64, seq: u64) -> PathRecord {
-    PathRecord {
-        version,
-        kind: Kind::File,
-        object: object(seq),
-        owner: BridgeId(1),
-        ino: seq,
-        origin: None,
-        hides: None,
-        token: Token::default(),
-        drained: None,
-        transit: None,
-        segments: Vec::new(),
-    }
-}
-
 /// One of several bridges. The link with object 2 leads to `d/f`, that with object 3 out of the buffer.
 fn world() -> Hand {
     Hand {
