@@ -28,6 +28,7 @@ pub mod ops;
 pub mod path;
 pub mod pfs_kind;
 pub mod record;
+pub mod recovery;
 pub mod repair;
 pub mod request;
 pub mod speakers;

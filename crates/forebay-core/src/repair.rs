@@ -59,39 +59,6 @@ pub struct Rebuilt {
     pub problems: Vec<Problem>,
 }
 
-/// An object that no record names, although records may have been lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stray {
-    /// What its label says; `None` if it has none.
-    pub kind: Option<Kind>,
-    /// Bytes in it.
-    pub bytes: u64,
-    /// Other names lead to the same file. They are judged on their own.
-    pub has_others: bool,
-    /// What is in it is on the PFS as well.
-    pub is_on_pfs: bool,
-}
-
-/// What becomes of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// It goes: nothing is lost with it that was ever synced, and nothing that somebody has written.
-    Remove,
-    /// Somebody may have written what is in it. It is kept, and listed.
-    Quarantine,
-}
-
-impl Stray {
-    /// Judges it. An object gets its label before anybody is given it, and a name before it is synced.
-    pub fn fate(self) -> Fate {
-        let is_data = self.kind == Some(Kind::File) && self.bytes > 0;
-        match is_data && !self.has_others && !self.is_on_pfs {
-            true => Fate::Quarantine,
-            false => Fate::Remove,
-        }
-    }
-}
-
 /// Does an object of this kind only carry its label? Then nothing is lost with it.
 pub fn is_marker(kind: Kind) -> bool {
     matches!(kind, Kind::Moved | Kind::Whiteout)
@@ -225,76 +192,5 @@ impl<'a> Naming<'a> {
             }
             at = at.parent();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ALL_KINDS: [Kind; 6] = [
-        Kind::File,
-        Kind::Dir,
-        Kind::Symlink,
-        Kind::Special,
-        Kind::Moved,
-        Kind::Whiteout,
-    ];
-
-    const WRITTEN: Stray = Stray {
-        kind: Some(Kind::File),
-        bytes: 1,
-        has_others: false,
-        is_on_pfs: false,
-    };
-
-    #[test]
-    fn a_stray_file_with_bytes_of_its_own_is_kept() {
-        assert_eq!(WRITTEN.fate(), Fate::Quarantine);
-        let large = Stray {
-            bytes: u64::MAX,
-            ..WRITTEN
-        };
-        assert_eq!(large.fate(), Fate::Quarantine);
-    }
-
-    #[test]
-    fn a_stray_whose_bytes_are_nowhere_or_also_elsewhere_goes() {
-        for stray in [
-            Stray {
-                bytes: 0,
-                ..WRITTEN
-            },
-            Stray {
-                has_others: true,
-                ..WRITTEN
-            },
-            Stray {
-                is_on_pfs: true,
-                ..WRITTEN
-            },
-            // A part of a copy that nobody was given.
-            Stray {
-                kind: None,
-                ..WRITTEN
-            },
-        ] {
-            assert_eq!(stray.fate(), Fate::Remove, "{stray:?}");
-        }
-    }
-
-    #[test]
-    fn of_all_kinds_only_a_file_holds_what_somebody_has_written() {
-        let kept: Vec<_> = ALL_KINDS
-            .into_iter()
-            .filter(|&kind| {
-                let stray = Stray {
-                    kind: Some(kind),
-                    ..WRITTEN
-                };
-                stray.fate() == Fate::Quarantine
-            })
-            .collect();
-        assert_eq!(kept, [Kind::File]);
     }
 }

@@ -24,6 +24,8 @@ const DATA_LEFT: i32 = 75;
 const FSCK: &str = "forebay fsck";
 /// Longest text of one fault.
 const SHOWN_BYTES: usize = 600;
+/// Of the operations before the end so many are shown.
+const SHOWN_OPERATIONS: usize = 12;
 /// Of the images whose recovery withholds nothing, one in so many is drained a second time.
 const AGAIN_ONE_IN: usize = 4;
 
@@ -144,6 +146,16 @@ impl<'a> Judge<'a> {
 
     fn recover(&self, progress: &Progress, is_sampled: bool) -> anyhow::Result<Verdict> {
         self.say("progress", &format!("{progress:?}"));
+        let begun = progress.begun.min(self.ops.len());
+        for (number, op) in self
+            .ops
+            .iter()
+            .enumerate()
+            .take(begun)
+            .skip(begun.saturating_sub(SHOWN_OPERATIONS))
+        {
+            self.say(&format!("operation {}", number + 1), &format!("{op:?}"));
+        }
         let mut verdict = Verdict::default();
         let pfs = self.places.tree(self.case.workload);
         if self.case.workload.is_native() {
@@ -152,6 +164,12 @@ impl<'a> Judge<'a> {
         }
         let storage = self.places.storage();
         let before = storage::objects(&storage);
+        for (path, entry) in &before {
+            self.say(
+                "object",
+                &format!("{path}: {} bytes", entry.node.bytes.len()),
+            );
+        }
         // Before there was an instance a drain says that there is nothing, and fsck has nothing to check.
         let has_instance = storage::has_instance(&storage);
         let mut said = Said::default();

@@ -195,7 +195,14 @@ pub fn generations(seed: u64) -> Vec<Vec<Op>> {
             let dirs = ["", "A/"];
             let mut path = || format!("{}f{}", dirs[random.usize(..2)], random.u32(..5));
             let (one, other) = (path(), path());
-            let sync = [Sync::None, Sync::None, Sync::Fsync][random.usize(..3)];
+            let syncs = [
+                Sync::None,
+                Sync::None,
+                Sync::Fsync,
+                Sync::Fdatasync,
+                Sync::Osync,
+            ];
+            let sync = syncs[random.usize(..syncs.len())];
             let bytes = random.usize(1..6000);
             let part = |path: String, at: usize, how: How| Op::Put {
                 path,

@@ -9,10 +9,10 @@
 use crate::ServerHandle;
 use crate::follow;
 use crate::log::Cause;
-use forebay_core::facts::{Label, LabelParent};
+use forebay_core::facts::{Label, LabelParent, Stop};
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectName, PathRecord};
-use forebay_core::repair::{Fate, Stray};
+use forebay_core::recovery::{self, Fate, Stray};
 use forebay_core::table::{Change, Order, TableError, Tables, WriteTables};
 use forebay_objects::folder_of;
 use forebay_sys::Errno;
@@ -170,6 +170,7 @@ pub fn recover(server: &ServerHandle, past: Past) -> Result<Recovered, TableErro
     }
     if past.loss.is_some() {
         relabel_what_is_ahead(server, &suspects, &mut done)?;
+        doubt_what_was_drained(server)?;
     }
     server.namespace.note(&[Loss::dealt_with()])?;
     if !past.clean {
@@ -244,17 +245,29 @@ fn told_path(server: &ServerHandle, label: &Label) -> Result<TreePath, TableErro
     Ok(dir.unwrap_or_else(TreePath::root).join(&label.name))
 }
 
-/// Gives files the names again that were removed after the last sync point while they had others.
-fn link_what_is_ahead(server: &ServerHandle, on_disk: &[ObjectName]) -> Result<(), TableError> {
-    let tables = server.namespace.tables();
+/// Calls this with all records, a page at a time.
+fn each_page(
+    server: &ServerHandle,
+    mut of: impl FnMut(&[(TreePath, PathRecord)]) -> Result<(), TableError>,
+) -> Result<(), TableError> {
     let mut after = None;
     loop {
-        let page = tables.page(after.as_ref(), Order::ParentsFirst, PAGE)?;
+        let page = server
+            .namespace
+            .tables()
+            .page(after.as_ref(), Order::ParentsFirst, PAGE)?;
         let Some((last, _)) = page.last() else {
             return Ok(());
         };
         after = Some(last.clone());
-        for (path, PathRecord { object, .. }) in &page {
+        of(&page)?;
+    }
+}
+
+/// Gives files the names again that were removed after the last sync point while they had others.
+fn link_what_is_ahead(server: &ServerHandle, on_disk: &[ObjectName]) -> Result<(), TableError> {
+    each_page(server, |page| {
+        for (path, PathRecord { object, .. }) in page {
             if on_disk.binary_search(object).is_ok() {
                 continue;
             }
@@ -267,7 +280,32 @@ fn link_what_is_ahead(server: &ServerHandle, on_disk: &[ObjectName]) -> Result<(
                 ));
             }
         }
-    }
+        Ok(())
+    })
+}
+
+/// Takes marks away that say that something is drained, where they are not to be believed.
+fn doubt_what_was_drained(server: &ServerHandle) -> Result<(), TableError> {
+    each_page(server, |page| {
+        let mut changes = Vec::new();
+        for (path, record) in page.iter().filter(|(_, r)| r.drained.is_some()) {
+            let Ok(now) = server.objects.attr(record.object) else {
+                continue;
+            };
+            let found = server
+                .lower
+                .attr(path)
+                .map_err(|e| Stop::Errno(e.raw_os_error()));
+            if let Some(record) = recovery::undrained_by_loss(path, record, &now, found) {
+                let path = path.clone();
+                changes.push(Change::Put { path, record });
+            }
+        }
+        match changes.is_empty() {
+            true => Ok(()),
+            false => server.namespace.note(&changes),
+        }
+    })
 }
 
 /// Labels anew what was renamed after the last sync point.

@@ -35,11 +35,13 @@ pub enum Mutation {
     SpeakersOfOthersAreNotHeard,
     LooksOutliveTheirRecords,
     NamesElsewhereAreForgotten,
+    SpeakersAreNotChecked,
+    ResumesForOthers,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 28] = [
+    pub const ALL: [Mutation; 30] = [
         Mutation::HomeSkipsVersionCheck,
         Mutation::ReplyBeforeCommit,
         Mutation::RenameAsTwoBatches,
@@ -68,6 +70,8 @@ impl Mutation {
         Mutation::SpeakersOfOthersAreNotHeard,
         Mutation::LooksOutliveTheirRecords,
         Mutation::NamesElsewhereAreForgotten,
+        Mutation::SpeakersAreNotChecked,
+        Mutation::ResumesForOthers,
     ];
 
     /// Does it take several bridges to go wrong?
@@ -79,6 +83,8 @@ impl Mutation {
                 | Mutation::SpeakersOfOthersAreNotHeard
                 | Mutation::LooksOutliveTheirRecords
                 | Mutation::NamesElsewhereAreForgotten
+                | Mutation::SpeakersAreNotChecked
+                | Mutation::ResumesForOthers
         )
     }
 

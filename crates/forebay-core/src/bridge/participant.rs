@@ -53,7 +53,8 @@ impl Bridge {
             holds &= self.range(dir, tables)? == *seen;
         }
         let mut speakers = part.speakers.iter();
-        holds &= speakers.all(|(of, seen)| self.speakers.digest(of) == *seen);
+        holds &= Mutation::SpeakersAreNotChecked.is(self.mutation)
+            || speakers.all(|(of, seen)| self.speakers.digest(of) == *seen);
         Ok(if holds { Ok(()) } else { Err(current) })
     }
 

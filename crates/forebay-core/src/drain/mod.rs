@@ -85,5 +85,6 @@ pub use names::{
 pub use orphans::abandon;
 pub use pass::{Drain, Next};
 pub use release::RELEASED_AT_ONCE;
+pub(crate) use rules::OURS;
 pub use rules::{is_dirty, stamp};
 pub use sheet::{DrainReport, Left, MOST_LEFT, Reason, Tally, Terms};

@@ -135,7 +135,10 @@ impl Resume {
         if let (Kind::Moved, Some(origin)) = (record.kind, &record.origin) {
             let is_carried =
                 record.transit == Some(Transit::Placing) && is_being_carried(facts, origin, reads)?;
-            return Ok((!is_carried).then_some(names));
+            return Ok(
+                (!is_carried || Mutation::ResumesForOthers.is_in(|| facts.planted()))
+                    .then_some(names),
+            );
         }
         if has_contents(record) {
             for (object, path) in facts.names_of(record.object.oid)? {

@@ -26,7 +26,7 @@ pub fn stamp(attr: &Attr) -> Stamp {
 }
 
 /// Stamp for "ours, but not in the object's present state". No object ever has it.
-pub(super) const OURS: Stamp = Stamp {
+pub(crate) const OURS: Stamp = Stamp {
     size: 0,
     ctime_ns: 0,
 };
