@@ -81,6 +81,8 @@ pub enum Reason {
     Open,
     /// It changed while it was copied, twice.
     Changing,
+    /// Others have changed on the PFS what it would replace or remove.
+    Changed,
     /// The PFS or the local disk refused.
     Error,
     /// Another change had to come first, and failed.

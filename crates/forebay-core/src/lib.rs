@@ -21,6 +21,7 @@ pub mod drain;
 pub mod encoding;
 pub mod facts;
 pub mod home;
+pub mod identity;
 pub mod label;
 pub mod lifetime;
 pub mod membership;

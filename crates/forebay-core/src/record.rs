@@ -4,6 +4,7 @@
 //! with it. It holds no size, owner or time: those live in the inode of the
 //! backing object, because programs change them there, through real descriptors.
 
+use crate::identity::{self, Identity};
 use crate::path::TreePath;
 use std::fmt;
 
@@ -109,6 +110,11 @@ pub struct PathRecord {
     pub origin: Option<TreePath>,
     /// What on the PFS lies hidden under this path and has to go when this is drained.
     pub hides: Option<TreePath>,
+    /// What is replaced on the PFS when this is drained: the entry at `hides`, or at its own path once it is drained.
+    /// `None`: nothing is, or nobody knows.
+    pub replaces: Option<Identity>,
+    /// The copy that is getting its name on the PFS just now.
+    pub arriving: Option<Identity>,
     /// The request that made this path name this object.
     pub token: Token,
     /// Set once drained.
@@ -153,6 +159,10 @@ impl std::error::Error for BadRecord {}
 const FIRST_FORMAT: u8 = 1;
 /// What is written.
 const FORMAT: u8 = 2;
+
+/// Extensions: a tag, and an [`Identity`].
+const REPLACES: u8 = 1;
+const ARRIVING: u8 = 2;
 
 const HAS_ORIGIN: u8 = 1;
 const HAS_HIDES: u8 = 2;
@@ -205,8 +215,16 @@ impl PathRecord {
                 w.extend_from_slice(&segment.keeper.0.to_le_bytes());
             }
         }
-        // No extension yet.
-        w.extend_from_slice(&0u16.to_le_bytes());
+        let extensions = [(REPLACES, self.replaces), (ARRIVING, self.arriving)];
+        let known = extensions.iter().filter(|(_, identity)| identity.is_some());
+        let length = known.count() * (1 + identity::BYTES);
+        w.extend_from_slice(&(length as u16).to_le_bytes());
+        for (tag, identity) in extensions {
+            if let Some(identity) = identity {
+                w.push(tag);
+                w.extend_from_slice(&identity.encode());
+            }
+        }
         w
     }
 
@@ -245,6 +263,8 @@ impl PathRecord {
             },
             origin: None,
             hides: None,
+            replaces: None,
+            arriving: None,
             drained: None,
             transit: None,
             segments: Vec::new(),
@@ -271,7 +291,15 @@ impl PathRecord {
         }
         if format > FIRST_FORMAT {
             let extensions = usize::from(u16::from_le_bytes(r.array()?));
-            r.take(extensions)?;
+            let mut r = Reader(r.take(extensions)?);
+            while let Ok(tag) = r.u8() {
+                match tag {
+                    REPLACES => record.replaces = Some(Identity::decode(r.array()?)),
+                    ARRIVING => record.arriving = Some(Identity::decode(r.array()?)),
+                    // Of a later program; what follows can't be told apart.
+                    _ => break,
+                }
+            }
         }
         r.0.is_empty().then_some(record).ok_or(BadRecord::Damaged)
     }
@@ -313,6 +341,7 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::Attr;
 
     fn plain() -> PathRecord {
         PathRecord {
@@ -326,6 +355,8 @@ mod tests {
             ino: 6,
             origin: None,
             hides: None,
+            replaces: None,
+            arriving: None,
             token: Token { client: 7, seq: 8 },
             drained: None,
             transit: None,
@@ -338,11 +369,25 @@ mod tests {
             kind: Kind::Moved,
             origin: TreePath::new(*b"a/b"),
             hides: TreePath::new(*b"c"),
+            replaces: Some(Identity::of(&Attr {
+                ino: 11,
+                ..Attr::default()
+            })),
+            arriving: Some(Identity::MADE_DIR),
             drained: Some(Stamp {
                 size: 9,
                 ctime_ns: -10,
             }),
             ..plain()
+        }
+    }
+
+    /// Without what stands in extensions.
+    fn unknown(record: PathRecord) -> PathRecord {
+        PathRecord {
+            replaces: None,
+            arriving: None,
+            ..record
         }
     }
 
@@ -383,7 +428,7 @@ mod tests {
 
     #[test]
     fn what_the_first_format_wrote_is_read_and_written_in_the_second() {
-        for (bytes, record) in [(FULL_IN_FIRST, full()), (PLAIN_IN_FIRST, plain())] {
+        for (bytes, record) in [(FULL_IN_FIRST, unknown(full())), (PLAIN_IN_FIRST, plain())] {
             assert_eq!(PathRecord::decode(bytes), Ok(record.clone()));
             for cut in 0..bytes.len() {
                 let cut_off = PathRecord::decode(&bytes[..cut]);
@@ -397,10 +442,10 @@ mod tests {
 
     #[test]
     fn an_extension_is_skipped_and_a_format_from_later_is_named() {
-        let mut bytes = segmented().encode();
+        let mut bytes = unknown(segmented()).encode();
         bytes.truncate(bytes.len() - 2);
         bytes.extend_from_slice(b"\x05\0later");
-        assert_eq!(PathRecord::decode(&bytes), Ok(segmented()));
+        assert_eq!(PathRecord::decode(&bytes), Ok(unknown(segmented())));
         bytes[0] = 3;
         let refused = PathRecord::decode(&bytes).unwrap_err();
         assert_eq!(refused, BadRecord::Format(3));

@@ -52,7 +52,10 @@ pub fn undrained_by_loss(
     found: Outcome<Option<Attr>>,
 ) -> Option<PathRecord> {
     let is_as_drained = match found {
-        Ok(found) => found.is_some_and(|found| (found.size, found.mtime) == (now.size, now.mtime)),
+        Ok(found) => found.is_some_and(|found| match record.replaces {
+            Some(known) => known.is(&found),
+            None => (found.size, found.mtime) == (now.size, now.mtime),
+        }),
         Err(_) => true,
     };
     let is_doubtful =
@@ -154,6 +157,8 @@ mod tests {
             ino: 0,
             origin: None,
             hides: None,
+            replaces: None,
+            arriving: None,
             token: Token::default(),
             drained: Some(stamp(&now)),
             transit: None,

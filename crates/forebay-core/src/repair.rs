@@ -86,6 +86,8 @@ pub fn record_of(survivor: &Survivor, owner: BridgeId, version: u64) -> PathReco
         ino: if is_marker(label.kind) { 0 } else { *ino },
         origin: label.origin.clone(),
         hides: label.hides.clone(),
+        replaces: None,
+        arriving: None,
         token: Token::default(),
         drained: None,
         transit: None,

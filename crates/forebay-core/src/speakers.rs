@@ -307,6 +307,8 @@ mod tests {
             origin: origin.map(p),
             hides: hides.map(p),
             token: Token::default(),
+            replaces: None,
+            arriving: None,
             drained: None,
             transit,
             segments: Vec::new(),

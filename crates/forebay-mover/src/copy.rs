@@ -7,6 +7,7 @@ use crate::pfs::{self, During, Work};
 use crate::processes;
 use forebay_core::drain::{Copied, Copy};
 use forebay_core::facts::Attr;
+use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
 use forebay_core::record::{Kind, ObjectName};
 use forebay_pfs::Lower;
@@ -46,6 +47,7 @@ impl Pass<'_> {
             let attr = self.wait_a_tick(copy.object)?;
             let dir = dirs.parent(self.ground.lower, path)?;
             self.make_other(copy, &attr, dir.as_fd(), temp)?;
+            let made = sys::stat(dir.as_fd(), temp).during("stat")?;
             *held = Some(Held {
                 object: copy.object,
                 path: path.clone(),
@@ -53,7 +55,10 @@ impl Pass<'_> {
                 name: temp.to_vec(),
                 file: None,
             });
-            return Ok(Copied::Whole(attr));
+            return Ok(Copied::Whole {
+                of: attr,
+                copy: Identity::of_copy(&made),
+            });
         }
         let source = self.open_source(copy.object)?;
         if processes::is_in_use(&source, Openers::Writers) {
@@ -71,10 +76,11 @@ impl Pass<'_> {
             }
             self.dress(source.as_fd(), file.as_fd(), &attr)?;
             sys::begin_writeback(file.as_fd());
-            Ok(Ok(written))
+            let made = sys::stat(file.as_fd(), b"").during("stat")?;
+            Ok(Ok((written, Identity::of_copy(&made))))
         })();
         match outcome {
-            Ok(Ok(written)) => {
+            Ok(Ok((written, made))) => {
                 *held = Some(Held {
                     object: copy.object,
                     path: path.clone(),
@@ -82,7 +88,10 @@ impl Pass<'_> {
                     name: temp.to_vec(),
                     file: Some((file, written)),
                 });
-                Ok(Copied::Whole(attr))
+                Ok(Copied::Whole {
+                    of: attr,
+                    copy: made,
+                })
             }
             other => {
                 let _ = sys::unlink(dir.as_fd(), temp, false);

@@ -5,6 +5,7 @@ use crate::pfs::{self, During, Trouble};
 use crate::removal;
 use forebay_core::drain::{self, is_leftover, is_leftover_of};
 use forebay_core::facts::Attr;
+use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
 use forebay_core::record::BridgeId;
 use forebay_pfs::Lower;
@@ -23,6 +24,71 @@ pub(crate) fn remove(lower: &Lower, path: &TreePath) -> Work<()> {
     let removed = pfs::parent(lower, path)
         .and_then(|dir| sys::unlink(dir.as_fd(), path.name(), false).during("unlink"));
     removed.map_err(Trouble::into_core)
+}
+
+/// See [`drain::Act::Know`].
+pub(crate) fn know(lower: &Lower, dir: &TreePath) -> Work<Identity> {
+    known(lower, dir).map_err(Trouble::into_core)
+}
+
+/// A directory of which what is in it is being looked at.
+struct Opened {
+    path: TreePath,
+    itself: Identity,
+    entries: Vec<(Vec<u8>, Option<Identity>)>,
+    dirs: Vec<Vec<u8>>,
+}
+
+impl Opened {
+    fn new(lower: &Lower, path: TreePath) -> pfs::Work<Self> {
+        let fd = lower
+            .open(&path, libc::O_RDONLY | libc::O_DIRECTORY)
+            .during("open directory")?;
+        let itself = sys::stat(fd.as_fd(), b"").during("stat")?;
+        let mut opened = Opened {
+            path,
+            itself: Identity::of(&itself),
+            entries: Vec::new(),
+            dirs: Vec::new(),
+        };
+        let mut raw = Vec::new();
+        while sys::read_dir(fd.as_fd(), &mut raw).during("read directory")? {
+            for entry in raw.drain(..) {
+                // What drains have left is swept anyway.
+                if is_leftover(&entry.name) {
+                    continue;
+                }
+                match sys::stat(fd.as_fd(), &entry.name) {
+                    Ok(attr) if pfs::is_dir(&attr) => opened.dirs.push(entry.name),
+                    Ok(attr) => opened
+                        .entries
+                        .push((entry.name, Some(Identity::of_copy(&attr)))),
+                    Err(Errno::NOENT) => {}
+                    Err(e) => return Err(e).during("stat"),
+                }
+            }
+        }
+        Ok(opened)
+    }
+}
+
+fn known(lower: &Lower, dir: &TreePath) -> pfs::Work<Identity> {
+    let mut stack = vec![Opened::new(lower, dir.clone())?];
+    loop {
+        let at = stack.last_mut().expect("it ends with the first");
+        if let Some(name) = at.dirs.pop() {
+            let below = Opened::new(lower, at.path.join(&name))?;
+            stack.push(below);
+            continue;
+        }
+        let done = stack.pop().expect("it ends with the first");
+        let entries = done.entries.iter().map(|(name, entry)| (&name[..], *entry));
+        let known = done.itself.with_contents(entries);
+        match stack.last_mut() {
+            Some(above) => above.entries.push((done.path.name().to_vec(), Some(known))),
+            None => return Ok(known),
+        }
+    }
 }
 
 /// See [`drain::Act::Discard`].

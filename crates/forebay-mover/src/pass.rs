@@ -241,6 +241,7 @@ impl<'g> Pass<'g> {
                 let look = |path| pfs::look(ground.lower, path).map_err(Trouble::into_core);
                 Got::Seen(paths.iter().map(look).collect())
             }
+            Act::Know(dir) => Got::Known(names::know(ground.lower, dir)),
             Act::Rename { from, to } => Got::Did(names::rename(ground.lower, from, to)),
             Act::Remove(path) => Got::Did(names::remove(ground.lower, path)),
             Act::Discard { path, aside } => Got::Did(names::discard(ground.lower, path, aside)),

@@ -62,6 +62,8 @@ fn record(n: u64) -> PathRecord {
         origin: None,
         hides: TreePath::new(*b"low/er").filter(|_| n.is_multiple_of(5)),
         token: Token { client: n, seq: 1 },
+        replaces: None,
+        arriving: None,
         drained: None,
         transit: None,
         segments: Vec::new(),

@@ -239,6 +239,9 @@ pub fn why(left: &Left) -> String {
     match left.reason {
         Reason::Open => "still open for writing".to_owned(),
         Reason::Changing => "it changed while it was copied".to_owned(),
+        Reason::Changed => {
+            "others have changed it on the PFS since: nothing was touched there".to_owned()
+        }
         Reason::Stopped => "the drain was stopped before its turn".to_owned(),
         Reason::Withheld => format!(
             "in quarantine as {} since a power loss: forebay quarantine shows it",

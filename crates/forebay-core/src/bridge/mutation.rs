@@ -28,6 +28,7 @@ pub enum Mutation {
     SpeakersKeepOldPaths,
     PublishesWhatHasChanged,
     ReplacesStrangers,
+    ReplacesWhatOthersChanged,
     ClearsWithoutRemoving,
     TruncatesBeforeItIsCertain,
     AbsencesAreForgotten,
@@ -41,7 +42,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 30] = [
+    pub const ALL: [Mutation; 31] = [
         Mutation::HomeSkipsVersionCheck,
         Mutation::ReplyBeforeCommit,
         Mutation::RenameAsTwoBatches,
@@ -63,6 +64,7 @@ impl Mutation {
         Mutation::SpeakersKeepOldPaths,
         Mutation::PublishesWhatHasChanged,
         Mutation::ReplacesStrangers,
+        Mutation::ReplacesWhatOthersChanged,
         Mutation::ClearsWithoutRemoving,
         Mutation::TruncatesBeforeItIsCertain,
         Mutation::AbsencesAreForgotten,

@@ -127,6 +127,8 @@ fn record(maker: u32, seq: u64) -> PathRecord {
             client: 9,
             seq: seq as u32,
         },
+        replaces: None,
+        arriving: None,
         drained: None,
         transit: None,
         segments: Vec::new(),

@@ -2,6 +2,7 @@
 
 use crate::bridge::{Fact, ReadSet};
 use crate::facts::{Attr, Need};
+use crate::identity::Identity;
 use crate::ops::Effect;
 use crate::path::TreePath;
 use crate::record::{BridgeId, Kind, ObjectId, ObjectName};
@@ -95,9 +96,14 @@ pub struct Copy {
 /// What became of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Copied {
-    /// The copy is complete. The attributes are those of the object. They were taken before its first byte was
-    /// read, and after the clock tick of its last change.
-    Whole(Attr),
+    /// The copy is complete.
+    Whole {
+        /// The attributes of the object. They were taken before its first byte was read, and after the clock tick of its
+        /// last change.
+        of: Attr,
+        /// What the copy is known by.
+        copy: Identity,
+    },
     /// The object became shorter during the copy. There is no copy.
     Short,
     /// Somebody has it open for writing, or mapped. There is no copy.
@@ -139,6 +145,8 @@ pub enum Act {
     Examine(Vec<ObjectName>),
     /// `lstat` on the PFS: [`Got::Seen`].
     Look(Vec<TreePath>),
+    /// What a directory of the PFS is known by, with all that is in it ([`Identity::with_contents`]): [`Got::Known`].
+    Know(TreePath),
     /// Rename on the PFS; `to` is free: [`Got::Did`].
     Rename {
         /// From here.
@@ -232,6 +240,7 @@ impl Act {
             | Act::Commit(_)
             | Act::Examine(_)
             | Act::Look(_)
+            | Act::Know(_)
             | Act::Copy { .. }
             | Act::Sync(_)
             | Act::Verify(_)
@@ -255,6 +264,7 @@ pub enum Got {
     Verdict(Verdict),
     Attrs(Vec<Work<Attr>>),
     Seen(Vec<Work<Option<Attr>>>),
+    Known(Work<Identity>),
     Did(Work<()>),
     /// Was it made? `false`: it was there.
     Made(Work<bool>),

@@ -8,11 +8,12 @@ use super::act::{Act, Commit, Copied, Copy, Got, Naming, Verdict, Work};
 use super::contents::Task;
 use super::facts::Facts;
 use super::moves::{STRANGER, is_dir};
-use super::rules::{Update, commit_of, is_ours, obstacle, stamp};
+use super::rules::{Update, commit_of, is_changed, is_ours, obstacle, stamp};
 use super::sheet::{Reason, Sheet};
 use super::strand::{Strand, with_outcomes};
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
+use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{ObjectId, ObjectName, PathRecord, Transit};
 
@@ -29,6 +30,8 @@ pub const COPY_TRIES: u32 = 2;
 struct Candidate {
     task: Task,
     attr: Attr,
+    /// What its copy is known by.
+    copy: Identity,
 }
 
 /// What is to become of a copy that is being published.
@@ -186,7 +189,9 @@ impl CopyBatch {
     fn copied(&mut self, copies: Vec<Work<Copied>>, sheet: &mut Sheet) {
         for (mut task, copied) in with_outcomes(std::mem::take(&mut self.tasks), copies) {
             match copied {
-                Ok(Copied::Whole(attr)) => self.copies.push(Candidate { task, attr }),
+                Ok(Copied::Whole { of: attr, copy }) => {
+                    self.copies.push(Candidate { task, attr, copy });
+                }
                 Ok(Copied::Short) => changed(task, sheet),
                 Ok(Copied::InUse) if sheet.patient && !sheet.stopping => {
                     task.in_use = true;
@@ -234,8 +239,13 @@ impl CopyBatch {
             }
             if fate == Fate::Good {
                 let ready = candidate.task.ready.iter().cloned();
-                let placing = Some(Transit::Placing);
-                updates.extend(ready.map(|(path, r)| Update::marked(path, r, placing)));
+                updates.extend(ready.map(|(path, r)| {
+                    let mut update = Update::marked(path, r, Some(Transit::Placing));
+                    if let Some(after) = &mut update.after {
+                        after.arriving = Some(candidate.copy);
+                    }
+                    update
+                }));
             }
             fates.push(fate);
         }
@@ -294,6 +304,12 @@ impl CopyBatch {
                     {
                         *fate = Fate::Failed(Reason::Blocked(STRANGER.to_owned()), true);
                     }
+                    Ok(Some(found))
+                        if is_changed(record, &found)
+                            && !Mutation::ReplacesWhatOthersChanged.is(planted) =>
+                    {
+                        *fate = Fate::Failed(Reason::Changed, true);
+                    }
                     Ok(_) => {}
                     Err(trouble) => *fate = Fate::Failed(Reason::Refused(trouble), true),
                 }
@@ -348,6 +364,7 @@ impl CopyBatch {
                 let mut update = Update::marked(path, before, None);
                 if let (Fate::Good, Some(record)) = (fate, &mut update.after) {
                     record.drained = Some(stamp(&candidate.attr));
+                    record.replaces = Some(candidate.copy);
                     // The new name has replaced what was hidden, and the label says so already.
                     record.hides = None;
                     if !self.unlabelled.contains(&record.object) {

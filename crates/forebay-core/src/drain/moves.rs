@@ -9,12 +9,14 @@ use super::facts::Facts;
 use super::names::waiting_path;
 use super::rules::{
     OURS, Update, all_speakers, commit_of, has_to_leave, holds_something_hidden,
-    holds_something_moved, is_carried, is_replaced, obstacle, read, relocated, removal,
+    holds_something_moved, is_carried, is_changed, is_replaced, obstacle, read, relocated, removal,
+    speakers_of,
 };
 use super::sheet::{Reason, Sheet};
 use super::strand::Strand;
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
+use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{Kind, PathRecord, Transit};
 use crate::speakers::Word;
@@ -59,6 +61,9 @@ enum State {
     Marking,
     Marked,
     Looking,
+    /// What is in the directory that is to go?
+    Know(TreePath, Attr),
+    Knowing(Attr),
     Act(Act),
     Acting,
     /// The PFS says that it has failed, and may have done it.
@@ -76,6 +81,8 @@ pub(super) struct Move {
     what: What,
     state: State,
     way: Option<Way>,
+    /// What lay at the place that it leaves, when it was renamed.
+    known: Option<Identity>,
     /// What the mark relies on.
     reads: ReadSet,
     /// The records that were marked, or are to be.
@@ -97,6 +104,7 @@ impl Move {
             what,
             state: State::Begin,
             way: None,
+            known: None,
             reads: ReadSet::default(),
             marked: Vec::new(),
             is_unmarked: false,
@@ -146,6 +154,13 @@ impl Move {
             self.state = State::End;
             return Ok(());
         };
+        self.known = None;
+        for speaker in speakers_of(facts, &from, &mut self.reads)? {
+            if speaker.word == Word::Hides {
+                let hiding = facts.record(&speaker.path)?;
+                self.known = hiding.and_then(|hiding| hiding.replaces);
+            }
+        }
         self.carry(record, Way { from, to }, facts)
     }
 
@@ -321,6 +336,12 @@ impl Move {
         self.state = match (self.what, &self.way, &found[..]) {
             // A pass that died in between has done it.
             (What::Evacuate, Some(_), [_, Some(_)]) => State::Finish,
+            (What::Evacuate, Some(_), [Some(found), _])
+                if self.known.is_some_and(|known| !known.is_inode_of(found))
+                    && !Mutation::ReplacesWhatOthersChanged.is(planted) =>
+            {
+                return self.changed();
+            }
             (What::Evacuate, Some(way), _) => State::Act(Act::Rename {
                 from: way.from.clone(),
                 to: way.to.clone(),
@@ -341,9 +362,43 @@ impl Move {
                 }));
             }
             (What::Clear, ..) if Mutation::ClearsWithoutRemoving.is(planted) => State::Finish,
-            (What::Clear, _, [Some(attr)]) => State::Act(self.removal(attr)),
+            (What::Clear, _, [Some(attr)]) => return self.clear(attr, planted),
             _ => State::Finish,
         };
+    }
+
+    /// What is hidden goes, if it is what was hidden.
+    fn clear(&mut self, found: &Attr, planted: Option<Mutation>) {
+        let (_, record) = &self.marked[0];
+        let trusts = Mutation::ReplacesWhatOthersChanged.is(planted);
+        self.state = match record.replaces {
+            Some(_) if is_changed(record, found) && !trusts => return self.changed(),
+            Some(known) if known.has_contents() && is_dir(found) && !trusts => {
+                State::Know(record.hides.clone().unwrap_or_default(), *found)
+            }
+            _ => State::Act(self.removal(found)),
+        };
+    }
+
+    /// What is in the directory that is to go is known.
+    fn knows(&mut self, now: Work<Identity>, found: &Attr) {
+        match now {
+            Ok(now)
+                if self.marked[0]
+                    .1
+                    .replaces
+                    .is_some_and(|known| known.is_same(now)) =>
+            {
+                self.state = State::Act(self.removal(found));
+            }
+            Ok(_) => self.changed(),
+            Err(trouble) => self.finish(Err(trouble)),
+        }
+    }
+
+    fn changed(&mut self) {
+        self.outcome = Err(Some(Reason::Changed));
+        self.state = State::Finish;
     }
 
     fn removal(&self, attr: &Attr) -> Act {
@@ -377,6 +432,10 @@ impl Move {
             (self.what, self.is_doubtful, &mut update.after)
         {
             after.drained = None;
+        }
+        if let (What::Clear, Some(after)) = (self.what, &mut update.after) {
+            // What failed may have been done.
+            after.replaces = after.replaces.map(Identity::leaving);
         }
         update
     }
@@ -464,6 +523,7 @@ fn after(what: What, before: &PathRecord) -> Option<PathRecord> {
         What::Clear if before.kind == Kind::Whiteout => None,
         What::Clear => Some(PathRecord {
             hides: None,
+            replaces: None,
             transit: None,
             ..before.clone()
         }),
@@ -513,6 +573,10 @@ impl Strand for Move {
             (State::Marking, Got::Verdict(Verdict::Committed)) => self.state = State::Marked,
             (State::Marking, Got::Verdict(Verdict::Conflict)) => self.again(sheet),
             (State::Looking, Got::Seen(seen)) => self.seen(seen, sheet.planted),
+            (State::Knowing(found), Got::Known(now)) => {
+                let found = *found;
+                self.knows(now, &found);
+            }
             (State::Acting, Got::Did(did)) => {
                 if did.is_ok() {
                     self.note(sheet);
@@ -588,6 +652,11 @@ impl Strand for Move {
                     return Ok(Some(Act::Commit(commit)));
                 }
                 State::Marked => return Ok(Some(self.marked())),
+                State::Know(path, found) => {
+                    let know = Act::Know(path.clone());
+                    self.state = State::Knowing(*found);
+                    return Ok(Some(know));
+                }
                 State::Act(act) => {
                     let act = act.clone();
                     self.state = State::Acting;

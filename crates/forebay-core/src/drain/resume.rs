@@ -15,6 +15,7 @@ use super::strand::Strand;
 use super::workplaces;
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome, Stop};
+use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{BridgeId, Kind, PathRecord, Transit};
 use crate::speakers::Word;
@@ -112,6 +113,7 @@ impl Resume {
             (Kind::Moved, Some(from)) => vec![from.clone(), self.target(record, from)],
             // It was being made, and its mark says that it is there.
             (Kind::Dir, _) if record.hides.is_none() => vec![self.path.clone()],
+            _ if record.arriving.is_some() => vec![self.path.clone()],
             _ if is_ours(&self.path, record) => Vec::new(),
             _ if has_contents(record) => {
                 let temporary = copy_path(&self.path, record.object.oid, maker);
@@ -191,6 +193,13 @@ impl Resume {
             }
             (Kind::Dir, _, [Some(attr)]) if is_dir(attr) => Told::Ours,
             (Kind::Dir, _, [_]) => Told::NotMade,
+            // What is under the name is the copy, or it is not.
+            (kind, _, [Some(now)]) if kind != Kind::Moved => {
+                match record.arriving.is_some_and(|copy| copy.is(now)) {
+                    true => Told::Ours,
+                    false => Told::Nothing,
+                }
+            }
             // The temporary name is gone, so the copy was renamed and is ours. If it is still there, a stranger made
             // the other file.
             (kind, _, [Some(_), None]) if kind != Kind::Moved => Told::Ours,
@@ -312,10 +321,15 @@ impl Strand for Resume {
                                     Told::Ours => {
                                         // One record speaks of one place.
                                         after.hides = None;
+                                        after.replaces = record.arriving;
                                         after.drained = Some(OURS);
                                     }
                                     Told::NotMade => after.drained = None,
-                                    Told::Nothing | Told::Arrived { .. } => {}
+                                    // What is hidden may have been removed.
+                                    Told::Nothing => {
+                                        after.replaces = record.replaces.map(Identity::leaving);
+                                    }
+                                    Told::Arrived { .. } => {}
                                 }
                             }
                             let mut updates = vec![update];

@@ -46,15 +46,23 @@ pub fn is_dirty(path: &TreePath, record: &PathRecord, now: Option<&Attr>) -> boo
     }
 }
 
-/// Does the PFS still have what was drained? Somebody else may have removed it.
+/// Does the PFS still have what was drained, or what others have made of it? Somebody may have removed it.
 pub(super) fn is_still_there(record: &PathRecord, now: &Attr, found: Option<&Attr>) -> bool {
-    found.is_some_and(|found| record.kind != Kind::File || found.size == now.size)
+    found.is_some_and(|found| {
+        record.kind != Kind::File || found.size == now.size || is_changed(record, found)
+    })
 }
 
 /// True if the drain may replace what is at this PFS path. Otherwise it belongs to a stranger. (A thing that was
 /// renamed with its directory hides its old place, not this one.)
 pub(super) fn is_ours(path: &TreePath, record: &PathRecord) -> bool {
     record.hides.as_ref() == Some(path) || record.drained.is_some()
+}
+
+/// True if what is found on the PFS is not what this record was made over, or what was drained. Others have changed it
+/// since, so it is not touched.
+pub(super) fn is_changed(record: &PathRecord, found: &Attr) -> bool {
+    record.replaces.is_some_and(|known| !known.is(found))
 }
 
 /// True for kinds with contents of their own.
@@ -355,6 +363,7 @@ impl Update {
     pub(super) fn marked(path: TreePath, before: PathRecord, transit: Option<Transit>) -> Self {
         let after = Some(PathRecord {
             transit,
+            arriving: None,
             ..before.clone()
         });
         Update {
@@ -464,6 +473,9 @@ pub(super) fn relocated(
             .hides
             .filter(|hides| hides != from)
             .map(|hides| hides.rebase(from, to).unwrap_or(hides));
+        if record.hides.is_none() && record.drained.is_none() {
+            record.replaces = None;
+        }
         // A record that speaks of what is hidden here can be in transit by a move of its own.
         if is_carried {
             record.transit = None;

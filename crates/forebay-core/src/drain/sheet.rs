@@ -32,6 +32,8 @@ pub enum Reason {
     Open,
     /// It changed while it was copied, as often as it was tried.
     Changing,
+    /// Others have changed or replaced on the PFS what it would replace or remove.
+    Changed,
     /// The PFS or the local disk refused.
     Refused(Trouble),
     /// Something that had to come first did not come about, in words.

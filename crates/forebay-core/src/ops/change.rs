@@ -6,6 +6,7 @@ use super::{Answer, Context, Decision, Effect};
 use crate::access::{SEARCH, WRITE, check_sticky};
 use crate::drain::abandon;
 use crate::facts::{Attr, Fresh, Label, NewKind, NewObject, Outcome, errno};
+use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{Kind, ObjectName, PathRecord};
 use crate::table::Change;
@@ -44,7 +45,7 @@ impl Context<'_> {
         what: NewKind,
         (uid, gid, mode): (u32, u32, u32),
         origin: Option<TreePath>,
-        hides: Option<TreePath>,
+        hidden: Option<&Hidden>,
     ) -> Outcome<Fresh> {
         self.facts.fresh(&NewObject {
             what,
@@ -53,7 +54,7 @@ impl Context<'_> {
                 parent: found.dir.place.label(),
                 name: found.name().to_vec(),
                 origin,
-                hides,
+                hides: hidden.map(|hidden| hidden.path.clone()),
             },
             mode,
             uid,
@@ -62,7 +63,8 @@ impl Context<'_> {
     }
 
     /// A record of this request for a fresh object.
-    pub(super) fn record(&self, kind: Kind, fresh: Fresh, hides: Option<TreePath>) -> PathRecord {
+    pub(super) fn record(&self, kind: Kind, fresh: Fresh, hidden: Option<Hidden>) -> PathRecord {
+        let (hides, replaces) = parts(hidden);
         PathRecord {
             version: self.facts.next_version(),
             kind,
@@ -71,6 +73,8 @@ impl Context<'_> {
             ino: fresh.ino,
             origin: None,
             hides,
+            replaces,
+            arriving: None,
             token: self.request.token,
             drained: None,
             transit: None,
@@ -79,10 +83,13 @@ impl Context<'_> {
     }
 
     /// What of the PFS a new thing at `found` would hide.
-    pub(super) fn hidden_at(&self, found: &Found) -> Option<TreePath> {
+    pub(super) fn hidden_at(&self, found: &Found) -> Option<Hidden> {
         match (&found.record, &found.node) {
             (Some(r), _) => hidden_by(r, &found.path),
-            (None, Some(Node::Lower(lower, _))) => Some(lower.clone()),
+            (None, Some(Node::Lower(lower, attr))) => Some(Hidden {
+                path: lower.clone(),
+                entry: Some(Identity::of(attr)),
+            }),
             (None, _) => None,
         }
     }
@@ -94,9 +101,14 @@ impl Context<'_> {
         }
     }
 
-    /// Puts a whiteout at `found` if the PFS would show through once the record there is gone.
-    pub(super) fn vacate(&self, found: &Found, plan: &mut Plan) -> Outcome<()> {
-        let Some(hides) = self.hidden_at(found) else {
+    /// Puts a whiteout over what would show through once the record at `found` is gone.
+    pub(super) fn vacate(
+        &self,
+        found: &Found,
+        hidden: Option<Hidden>,
+        plan: &mut Plan,
+    ) -> Outcome<()> {
+        let Some(hidden) = hidden else {
             return Ok(());
         };
         let fresh = self.make(
@@ -105,13 +117,13 @@ impl Context<'_> {
             NewKind::Marker,
             (self.cred.uid, self.cred.gid, 0),
             None,
-            Some(hides.clone()),
+            Some(&hidden),
         )?;
         plan.put(
             found.path.clone(),
             PathRecord {
                 ino: 0,
-                ..self.record(Kind::Whiteout, fresh, Some(hides))
+                ..self.record(Kind::Whiteout, fresh, Some(hidden))
             },
         );
         Ok(())
@@ -146,20 +158,45 @@ impl Context<'_> {
     }
 }
 
+/// Something on the PFS that is kept from view.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Hidden {
+    pub(super) path: TreePath,
+    /// What it was when it was last seen.
+    pub(super) entry: Option<Identity>,
+}
+
+fn parts(hidden: Option<Hidden>) -> (Option<TreePath>, Option<Identity>) {
+    match hidden {
+        Some(Hidden { path, entry }) => (Some(path), entry),
+        None => (None, None),
+    }
+}
+
 /// What of the PFS a record keeps from view, if it is at `path`.
-pub(super) fn hidden_by(record: &PathRecord, path: &TreePath) -> Option<TreePath> {
-    record
-        .hides
-        .clone()
-        .or_else(|| record.drained.is_some().then(|| path.clone()))
+pub(super) fn hidden_by(record: &PathRecord, path: &TreePath) -> Option<Hidden> {
+    let at_own_path = || record.drained.is_some().then(|| path.clone());
+    let path = record.hides.clone().or_else(at_own_path)?;
+    let is_made = record.kind == Kind::Dir && record.hides.is_none();
+    let entry = record.replaces.or(is_made.then_some(Identity::MADE_DIR));
+    Some(Hidden { path, entry })
 }
 
 /// The record after a move from `path`. It is no longer drained; a drained copy at `path` becomes hidden.
 pub(super) fn undrained(record: &PathRecord, path: &TreePath) -> PathRecord {
-    PathRecord {
-        hides: hidden_by(record, path),
-        drained: None,
-        ..record.clone()
+    record.clone().over(hidden_by(record, path))
+}
+
+impl PathRecord {
+    /// The record when it is not drained, and this is hidden by it.
+    pub(super) fn over(self, hidden: Option<Hidden>) -> Self {
+        let (hides, replaces) = parts(hidden);
+        PathRecord {
+            hides,
+            replaces,
+            drained: None,
+            ..self
+        }
     }
 }
 

@@ -22,10 +22,10 @@ impl Context<'_> {
 
     fn new_name(&self, path: &Path, kind: Kind, what: NewKind, mode: u32) -> Outcome<Decision> {
         let found = self.vacant(path, kind == Kind::Dir)?;
-        let hides = self.hidden_at(&found);
+        let hidden = self.hidden_at(&found);
         let owner = self.inherit(&found.dir, mode, kind == Kind::Dir)?;
-        let fresh = self.make(&found, kind, what, owner, None, hides.clone())?;
-        let plan = self.plant(&found, self.record(kind, fresh, hides));
+        let fresh = self.make(&found, kind, what, owner, None, hidden.as_ref())?;
+        let plan = self.plant(&found, self.record(kind, fresh, hidden));
         Ok(plan.decide(Answer::Done))
     }
 
@@ -82,7 +82,7 @@ impl Context<'_> {
         if self.walk.is_dir(&node) {
             return errno(libc::EPERM);
         }
-        let hides = self.hidden_at(&to);
+        let hidden = self.hidden_at(&to);
         let (mut plan, source) = match &node {
             Node::Born(record) => (Plan::default(), record.clone()),
             Node::Lower(lower, attr) => {
@@ -104,10 +104,17 @@ impl Context<'_> {
         }
         let attr_of_source = (0, 0, 0);
         let what = NewKind::LinkTo(source.object);
-        let fresh = self.make(&to, source.kind, what, attr_of_source, None, hides.clone())?;
+        let fresh = self.make(
+            &to,
+            source.kind,
+            what,
+            attr_of_source,
+            None,
+            hidden.as_ref(),
+        )?;
         self.drop_record(&to, &mut plan);
         plan.touch(&to.dir);
-        plan.put(to.path.clone(), self.record(source.kind, fresh, hides));
+        plan.put(to.path.clone(), self.record(source.kind, fresh, hidden));
         Ok(plan.decide(Answer::Done))
     }
 }

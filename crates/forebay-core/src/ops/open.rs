@@ -71,10 +71,17 @@ impl Context<'_> {
 
     fn create(&self, found: &Found, flags: i32, mode: u32) -> Outcome<Decision> {
         self.check_change(&found.dir)?;
-        let hides = self.hidden_at(found);
+        let hidden = self.hidden_at(found);
         let owner = self.inherit(&found.dir, libc::S_IFREG | mode & 0o7777, false)?;
-        let fresh = self.make(found, Kind::File, NewKind::File, owner, None, hides.clone())?;
-        let plan = self.plant(found, self.record(Kind::File, fresh, hides));
+        let fresh = self.make(
+            found,
+            Kind::File,
+            NewKind::File,
+            owner,
+            None,
+            hidden.as_ref(),
+        )?;
+        let plan = self.plant(found, self.record(Kind::File, fresh, hidden));
         Ok(plan.decide(Answer::Grant {
             target: GrantTarget::Object(fresh.object),
             flags: flags & !SPENT,
@@ -159,16 +166,16 @@ impl Context<'_> {
         attr: &Attr,
         bytes: u64,
     ) -> Outcome<(Plan, ObjectName)> {
-        let hides = self.hidden_at(found);
+        let hidden = self.hidden_at(found);
         let what = NewKind::Staged {
             lower: lower.clone(),
             bytes,
         };
         let owner = (attr.uid, attr.gid, attr.mode);
-        let fresh = self.make(found, Kind::File, what, owner, None, hides.clone())?;
+        let fresh = self.make(found, Kind::File, what, owner, None, hidden.as_ref())?;
         let mut plan = Plan::default();
         self.drop_record(found, &mut plan);
-        plan.put(found.path.clone(), self.record(Kind::File, fresh, hides));
+        plan.put(found.path.clone(), self.record(Kind::File, fresh, hidden));
         Ok((plan, fresh.object))
     }
 

@@ -1,8 +1,11 @@
 //! Names that go.
 
-use super::change::Plan;
+use super::change::{Hidden, Plan};
 use super::{Answer, Context, Decision, Path};
 use crate::facts::{Outcome, errno};
+use crate::identity::Identity;
+use crate::path::TreePath;
+use crate::record::PathRecord;
 use crate::walk::{Follow, Found, Last};
 
 impl Context<'_> {
@@ -27,7 +30,8 @@ impl Context<'_> {
             return errno(libc::EISDIR);
         }
         self.check_removal(&found.dir, node)?;
-        self.remove(&found, Plan::default())
+        let hidden = self.hidden_at(&found);
+        self.remove(&found, hidden, Plan::default())
     }
 
     pub(super) fn rmdir(&self, path: &Path) -> Outcome<Decision> {
@@ -47,22 +51,46 @@ impl Context<'_> {
         }
         self.check_removal(&found.dir, node)?;
         let mut plan = Plan::default();
-        self.drop_below(&found, &mut plan)?;
-        self.remove(&found, plan)
+        let hidden = self.drop_below(&found, &mut plan)?;
+        self.remove(&found, hidden, plan)
     }
 
-    /// Drops the invisible records below an empty directory that goes.
-    pub(super) fn drop_below(&self, found: &Found, plan: &mut Plan) -> Outcome<()> {
-        for (path, record) in self.check_empty(found)? {
-            plan.delete(&path, &record);
+    /// Drops the invisible records below an empty directory that goes. Gives what of the PFS is hidden at its path from
+    /// then on, with all that is in it.
+    pub(super) fn drop_below(&self, found: &Found, plan: &mut Plan) -> Outcome<Option<Hidden>> {
+        let below = self.check_empty(found)?;
+        let mut hidden = self.hidden_at(found);
+        // Otherwise what is hidden is something else, in whose place the directory came.
+        let is_itself = found.record.as_ref().is_none_or(|r| r.hides.is_none());
+        if let Some(hidden) = hidden.as_mut().filter(|_| is_itself) {
+            let entries = hidden_in(found, &below);
+            hidden.entry = hidden.entry.map(|dir| dir.with_contents(entries));
         }
-        Ok(())
+        for (path, record) in &below {
+            plan.delete(path, record);
+        }
+        Ok(hidden)
     }
 
-    fn remove(&self, found: &Found, mut plan: Plan) -> Outcome<Decision> {
+    fn remove(&self, found: &Found, hidden: Option<Hidden>, mut plan: Plan) -> Outcome<Decision> {
         self.drop_record(found, &mut plan);
-        self.vacate(found, &mut plan)?;
+        self.vacate(found, hidden, &mut plan)?;
         plan.touch(&found.dir);
         Ok(plan.decide(Answer::Done))
     }
+}
+
+/// The entries of a directory of the PFS that records below it hide, each with its name; no identity for one of which the
+/// records tell something else.
+fn hidden_in<'a>(
+    dir: &'a Found,
+    below: &'a [(TreePath, PathRecord)],
+) -> impl Iterator<Item = (&'a [u8], Option<Identity>)> {
+    below.iter().map(|(path, record)| {
+        let is_in_it = path.parent() == dir.path;
+        let entry = record
+            .replaces
+            .filter(|_| is_in_it && record.hides.as_ref() == Some(path));
+        (path.name(), entry)
+    })
 }

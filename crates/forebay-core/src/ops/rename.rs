@@ -4,10 +4,11 @@
 //! record [`Kind::Moved`] says where it still is, and the drain carries the
 //! rename out.
 
-use super::change::{Plan, only, undrained};
+use super::change::{Hidden, Plan, only, undrained};
 use super::{Answer, Context, Decision, Path};
 use crate::access::WRITE;
 use crate::facts::{NewKind, Outcome, errno};
+use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{Kind, PathRecord};
 use crate::walk::{Follow, Found, Last, Node};
@@ -78,12 +79,20 @@ impl Context<'_> {
             return self.exchange(&src, &dst);
         }
         let mut plan = Plan::default();
-        if dst_is_dir {
-            self.drop_below(&dst, &mut plan)?;
-        }
+        let hidden = match dst_is_dir {
+            true => self.drop_below(&dst, &mut plan)?,
+            false => self.hidden_at(&dst),
+        };
         self.drop_record(&dst, &mut plan);
-        self.relocate(&src, &dst, &mut plan)?;
-        self.vacate(&src, &mut plan)?;
+        self.relocate(&src, &dst, hidden, &mut plan)?;
+        let stays_behind = self.hidden_at(&src).map(|mut hidden| {
+            if src.record.is_none() {
+                // It is what is renamed.
+                hidden.entry = hidden.entry.map(Identity::leaving);
+            }
+            hidden
+        });
+        self.vacate(&src, stays_behind, &mut plan)?;
         plan.touch(&src.dir);
         plan.touch(&dst.dir);
         Ok(plan.decide(Answer::Done))
@@ -100,28 +109,31 @@ impl Context<'_> {
 
     fn exchange(&self, a: &Found, b: &Found) -> Outcome<Decision> {
         let mut plan = Plan::default();
-        self.relocate(a, b, &mut plan)?;
-        self.relocate(b, a, &mut plan)?;
+        self.relocate(a, b, self.hidden_at(b), &mut plan)?;
+        self.relocate(b, a, self.hidden_at(a), &mut plan)?;
         plan.touch(&a.dir);
         plan.touch(&b.dir);
         Ok(plan.decide(Answer::Done))
     }
 
     /// Gives what is at `src` the name `dst`, with everything below it.
-    fn relocate(&self, src: &Found, dst: &Found, plan: &mut Plan) -> Outcome<()> {
+    fn relocate(
+        &self,
+        src: &Found,
+        dst: &Found,
+        hidden: Option<Hidden>,
+        plan: &mut Plan,
+    ) -> Outcome<()> {
         let Some(node) = &src.node else {
             return errno(libc::ENOENT);
         };
-        let hides = self.hidden_at(dst);
         match (&src.record, node) {
             (Some(record), _) => {
                 plan.forget(&src.path, record.object);
                 let moved = PathRecord {
                     version: self.facts.next_version(),
                     token: self.request.token,
-                    hides,
-                    drained: None,
-                    ..record.clone()
+                    ..record.clone().over(hidden)
                 };
                 plan.relabel(moved.object, &dst.path);
                 plan.put(dst.path.clone(), moved);
@@ -133,12 +145,12 @@ impl Context<'_> {
                     NewKind::Marker,
                     (self.cred.uid, self.cred.gid, 0),
                     Some(lower.clone()),
-                    hides.clone(),
+                    hidden.as_ref(),
                 )?;
                 let record = PathRecord {
                     ino: 0,
                     origin: Some(lower.clone()),
-                    ..self.record(Kind::Moved, fresh, hides)
+                    ..self.record(Kind::Moved, fresh, hidden)
                 };
                 plan.put(dst.path.clone(), record);
             }

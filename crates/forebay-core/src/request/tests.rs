@@ -153,6 +153,8 @@ fn file(version: u64, seq: u64) -> PathRecord {
         origin: None,
         hides: None,
         token: Token::default(),
+        replaces: None,
+        arriving: None,
         drained: None,
         transit: None,
         segments: Vec::new(),

@@ -15,6 +15,7 @@ use forebay_core::drain::{
     Trouble, Use, Verdict, Work,
 };
 use forebay_core::facts::{Attr, Need, Outcome, Stop};
+use forebay_core::identity::Identity;
 use forebay_core::label::without_hides;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
@@ -590,6 +591,7 @@ impl Node {
                 Got::Attrs(objects.iter().map(one).collect())
             }
             Act::Look(paths) => Got::Seen(paths.iter().map(|p| Ok(pfs.look(p))).collect()),
+            Act::Know(dir) => Got::Known(pfs.know(dir)),
             Act::Rename { from, to } => Got::Did(pfs.rename(from, to)),
             Act::Remove(path) => Got::Did(pfs.remove(path)),
             Act::Discard { path, aside } => Got::Did(pfs.discard(path, aside)),
@@ -732,14 +734,20 @@ fn copy(
         return Ok(Copied::InUse);
     }
     let Some((attr, inode)) = begun.zip(disk.inode(copy.object.oid)) else {
-        return examine(keeper, copy.object).map(Copied::Whole);
+        // It is gone.
+        examine(keeper, copy.object)?;
+        return Ok(Copied::Stopped);
     };
     let thing = Thing {
         ino: inode.identity,
         kind: copy.kind,
     };
     pfs.copy(&copy.temporary.path, thing, inode.contents)?;
-    Ok(Copied::Whole(attr))
+    let made = pfs.attr(&copy.temporary.path).unwrap_or_default();
+    Ok(Copied::Whole {
+        of: attr,
+        copy: Identity::of_copy(&made),
+    })
 }
 
 /// The terms of a drain in a storm.

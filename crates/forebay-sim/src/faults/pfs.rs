@@ -7,6 +7,7 @@ use super::history::{Texts, Thing};
 use super::model::Tree;
 use forebay_core::drain::{Naming, Trouble, Work, is_leftover, is_leftover_of};
 use forebay_core::facts::{Attr, LowerEntry, LowerPage, Timestamp};
+use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind};
 use forebay_core::walk::RESERVED_PREFIX;
@@ -201,6 +202,26 @@ impl Pfs {
             inode.is_seen = true;
         }
         self.attr(path)
+    }
+
+    /// What a directory is known by, with what is in it.
+    pub(super) fn know(&self, dir: &TreePath) -> Work<Identity> {
+        let Some(attr) = self.attr(dir) else {
+            return refuse("open directory", libc::ENOENT);
+        };
+        let children = self
+            .names
+            .keys()
+            .filter(|p| !p.is_root() && p.parent() == *dir);
+        let mut entries = Vec::new();
+        for path in children.filter(|p| !is_leftover(p.name())) {
+            let known = match self.get(path).is_some_and(|thing| thing.is_dir()) {
+                true => self.know(path)?,
+                false => Identity::of_copy(&self.attr(path).unwrap_or_default()),
+            };
+            entries.push((path.name(), Some(known)));
+        }
+        Ok(Identity::of(&attr).with_contents(entries))
     }
 
     pub(super) fn rename(&mut self, from: &TreePath, to: &TreePath) -> Work<()> {

@@ -80,6 +80,8 @@ fn as_labels_tell(record: PathRecord) -> PathRecord {
     PathRecord {
         version: 0,
         token: Token::default(),
+        replaces: None,
+        arriving: None,
         drained: None,
         ..record
     }

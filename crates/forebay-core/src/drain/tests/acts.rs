@@ -3,12 +3,13 @@
 use super::super::*;
 use super::model::{Node, World, move_tree, subtree};
 use crate::facts::{Attr, Timestamp};
+use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::ObjectName;
 use crate::table::Change;
 
 impl World {
-    fn lower_attr(&self, path: &TreePath) -> Option<Attr> {
+    pub(super) fn lower_attr(&self, path: &TreePath) -> Option<Attr> {
         let node = self.pfs.get(path)?;
         Some(Attr {
             mode: match node {
@@ -25,6 +26,22 @@ impl World {
             },
             ..Attr::default()
         })
+    }
+
+    fn know(&self, dir: &TreePath) -> Identity {
+        let itself = Identity::of(&self.lower_attr(dir).unwrap_or_default());
+        let children = self
+            .pfs
+            .keys()
+            .filter(|p| !p.is_root() && p.parent() == *dir);
+        let children: Vec<_> = children.collect();
+        itself.with_contents(children.into_iter().map(|path| {
+            let known = match self.pfs.get(path) {
+                Some(Node::Dir) => self.know(path),
+                _ => Identity::of_copy(&self.lower_attr(path).unwrap_or_default()),
+            };
+            (path.name(), Some(known))
+        }))
     }
 
     fn commit(&mut self, commit: &Commit) -> Verdict {
@@ -116,6 +133,7 @@ impl World {
                 return self.fails("rename");
             }
             self.pfs.insert(path.clone(), copy);
+            self.dressed.remove(path);
         }
         self.pfs.remove(temporary);
         Ok(())
@@ -138,6 +156,7 @@ impl World {
             Act::Look(paths) => {
                 Got::Seen(paths.iter().map(|path| Ok(self.lower_attr(path))).collect())
             }
+            Act::Know(dir) => Got::Known(Ok(self.know(dir))),
             Act::Rename { from, to } => {
                 assert!(!self.pfs.contains_key(to), "{to} is occupied");
                 Got::Did(self.rename_on_pfs(from, to))
@@ -176,7 +195,11 @@ impl World {
                     }
                     let attr = self.attr(copy.object.oid)?;
                     self.pfs.insert(place.clone(), Node::File(attr.size));
-                    Ok(Copied::Whole(attr))
+                    let made = self.lower_attr(place).unwrap_or_default();
+                    Ok(Copied::Whole {
+                        of: attr,
+                        copy: Identity::of_copy(&made),
+                    })
                 };
                 Got::Copies(copies.iter().map(one).collect())
             }

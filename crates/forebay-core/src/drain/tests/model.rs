@@ -2,6 +2,7 @@
 
 use super::super::*;
 use crate::facts::{Attr, Outcome, Timestamp};
+use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token, Transit};
 use crate::speakers::{Speaker, Speakers};
@@ -232,6 +233,12 @@ impl World {
         }
     }
 
+    /// What is hidden there, as it is now.
+    fn replaced(&self, hides: Option<&TreePath>) -> Option<Identity> {
+        let attr = self.lower_attr(hides?)?;
+        Some(Identity::of(&attr))
+    }
+
     fn record_of(&self, kind: Kind, hides: Option<TreePath>) -> PathRecord {
         PathRecord {
             version: self.number(),
@@ -243,7 +250,9 @@ impl World {
             owner: BridgeId(0),
             ino: 1,
             origin: None,
+            replaces: self.replaced(hides.as_ref()),
             hides,
+            arriving: None,
             token: Token::default(),
             drained: None,
             transit: None,
@@ -318,6 +327,7 @@ impl World {
 
     pub(super) fn rename(&mut self, from: &TreePath, to: &TreePath) {
         let hides = self.hidden_under(to);
+        let replaces = self.replaced(hides.as_ref());
         for (at, _) in subtree(&self.records, to) {
             self.discard(&at);
         }
@@ -355,6 +365,7 @@ impl World {
             PathRecord {
                 version,
                 hides,
+                replaces,
                 drained: None,
                 ..moved
             },

@@ -1,0 +1,297 @@
+//! What an entry of the PFS is known by: a drain replaces and removes only what it knows.
+
+use crate::facts::{Attr, Timestamp};
+use crate::home::{hash_bytes, mix};
+use std::fmt;
+
+/// Of a file the change time is known, of a directory what is in it.
+const IN_FULL: u64 = 1;
+/// It may be gone already.
+const LEAVING: u64 = 2;
+const IS_DIR: u64 = 4;
+/// It had several names.
+const SHARED: u64 = 8;
+const FLAGS: u64 = 15;
+const BELOW_BODY: u64 = u32::MAX as u64;
+
+/// What an entry was when it was seen.
+///
+/// A file is known by its inode number, type, size and times. If it has several names, it may change through the others, and
+/// nothing is lost with this one: then it is known by its number alone, as long as it has several. A directory is known by its inode number and, where that was looked
+/// at, by what is in it. The device is no part of it: network file systems get another number with each mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Identity {
+    ino: u64,
+    /// Flags, and above them for a directory a sum over what is in it, for anything else 28 bits of a hash of its change
+    /// time and 32 of one of its type, size and modification time.
+    state: u64,
+}
+
+/// Bytes of an [`Identity`] in a record.
+pub(crate) const BYTES: usize = 16;
+
+impl Identity {
+    /// Of an entry with these attributes. What is in a directory is not known.
+    pub fn of(attr: &Attr) -> Self {
+        let mut known = Self::new(attr, attr.nlink <= 1);
+        if known.state & IS_DIR == 0 && attr.nlink > 1 {
+            known.state |= SHARED;
+        }
+        known
+    }
+
+    /// Of an entry whose change time may change: of a copy that is still to get its name, or of something in a directory
+    /// ([`Identity::with_contents`]).
+    pub fn of_copy(attr: &Attr) -> Self {
+        Self::new(attr, false)
+    }
+
+    /// Of a directory that the drain has made, whatever its inode number is.
+    pub const MADE_DIR: Identity = Identity {
+        ino: 0,
+        state: IS_DIR,
+    };
+
+    fn new(attr: &Attr, with_ctime: bool) -> Self {
+        let ino = attr.ino;
+        if attr.mode & libc::S_IFMT == libc::S_IFDIR {
+            return Identity { ino, state: IS_DIR };
+        }
+        let kind = u64::from(attr.mode & libc::S_IFMT);
+        let of_time = |at: Timestamp| mix(at.sec as u64, u64::from(at.nsec));
+        let body = mix(mix(kind, attr.size), of_time(attr.mtime)) & !BELOW_BODY;
+        let changed = match with_ctime {
+            true => of_time(attr.ctime) & BELOW_BODY & !FLAGS | IN_FULL,
+            false => 0,
+        };
+        Identity {
+            ino,
+            state: body | changed,
+        }
+    }
+
+    /// What it adds to the directory that it is in, under this name: of a directory what is in it, of anything else
+    /// what is the same however many names it has.
+    fn share(self, name: &[u8]) -> u64 {
+        let body = match self.state & IS_DIR {
+            0 => mix(self.ino, self.state & !BELOW_BODY),
+            _ => mix(IS_DIR, self.state & !FLAGS),
+        };
+        mix(hash_bytes(name), body)
+    }
+
+    /// Of this directory with these entries in it, in any order. Of it alone if one of them is not known, or is about to
+    /// leave. Anything else than a directory stays what it is.
+    pub fn with_contents<'a>(
+        self,
+        entries: impl IntoIterator<Item = (&'a [u8], Option<Identity>)>,
+    ) -> Self {
+        if self.state & IS_DIR == 0 {
+            return self;
+        }
+        let mut sum = 0u64;
+        for (name, entry) in entries {
+            let Some(entry) = entry.filter(|e| e.is_lasting()) else {
+                return self;
+            };
+            sum = sum.wrapping_add(entry.share(name));
+        }
+        Identity {
+            state: sum & !FLAGS | IS_DIR | IN_FULL,
+            ..self
+        }
+    }
+
+    /// Of something that may be gone already: it was renamed in the buffer, or a drain was about to remove it.
+    pub fn leaving(self) -> Self {
+        Identity {
+            state: self.state | LEAVING,
+            ..self
+        }
+    }
+
+    /// Is it a directory of which is known what is in it? Then attributes alone do not tell whether it is the same.
+    pub fn has_contents(self) -> bool {
+        self.state & (IS_DIR | IN_FULL) == IS_DIR | IN_FULL
+    }
+
+    /// Stays it where it is, and is known well enough to be told again?
+    fn is_lasting(self) -> bool {
+        self.state & (LEAVING | SHARED) == 0 && (self.state & IS_DIR == 0 || self.has_contents())
+    }
+
+    /// Is it what has these attributes now, as far as attributes tell?
+    pub fn is(self, attr: &Attr) -> bool {
+        let now = Self::new(attr, self.state & IN_FULL != 0);
+        let is_dir = |state: u64| state & IS_DIR != 0;
+        match (is_dir(self.state), is_dir(now.state)) {
+            (true, true) => self.has_number_of(now),
+            (false, false) if self.state & SHARED != 0 && attr.nlink > 1 => self.ino == now.ino,
+            (false, false) => self.is_same(now),
+            _ => false,
+        }
+    }
+
+    /// Is it this inode, whatever has become of it?
+    pub fn is_inode_of(self, now: &Attr) -> bool {
+        let now = Self::new(now, false);
+        self.has_number_of(now) && (self.state ^ now.state) & IS_DIR == 0
+    }
+
+    /// Is it the same, wherever it is going?
+    pub fn is_same(self, other: Self) -> bool {
+        self.has_number_of(other) && (self.state ^ other.state) & !(LEAVING | SHARED) == 0
+    }
+
+    fn has_number_of(self, other: Self) -> bool {
+        self.ino == other.ino || self.ino == Self::MADE_DIR.ino
+    }
+
+    pub(crate) fn encode(self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        bytes[..8].copy_from_slice(&self.ino.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.state.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: [u8; BYTES]) -> Self {
+        let (ino, state) = bytes.split_at(8);
+        let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b));
+        Identity {
+            ino: word(ino),
+            state: word(state),
+        }
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "inode {}", self.ino)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file() -> Attr {
+        let mut attr = Attr {
+            mode: libc::S_IFREG | 0o644,
+            nlink: 1,
+            ino: 7,
+            size: 100,
+            ..Attr::default()
+        };
+        attr.mtime.sec = 5;
+        attr.ctime.sec = 6;
+        attr
+    }
+
+    fn dir() -> Attr {
+        Attr {
+            mode: libc::S_IFDIR | 0o755,
+            nlink: 2,
+            ino: 8,
+            ..Attr::default()
+        }
+    }
+
+    #[test]
+    fn whatever_others_change_makes_it_another() {
+        let known = Identity::of(&file());
+        assert!(known.is(&file()));
+        let changes: [fn(&mut Attr); 6] = [
+            |a| a.ino += 1,
+            |a| a.size += 1,
+            |a| a.mtime.nsec += 1,
+            |a| a.ctime.nsec += 1,
+            |a| a.mode = libc::S_IFLNK | 0o777,
+            |a| a.mode = libc::S_IFDIR | 0o755,
+        ];
+        for change in changes {
+            let mut now = file();
+            change(&mut now);
+            assert!(!known.is(&now), "{now:?}");
+        }
+        let mut read = file();
+        read.atime.sec += 1;
+        assert!(known.is(&read));
+    }
+
+    #[test]
+    fn a_file_with_several_names_may_lose_another_one_or_change_through_it() {
+        let mut two = file();
+        two.nlink = 2;
+        let known = Identity::of(&two);
+        let mut one = file();
+        one.ctime.sec += 1;
+        assert!(known.is(&one));
+        two.size += 1;
+        assert!(known.is(&two), "it was changed through another name");
+        one.size += 1;
+        assert!(!known.is(&one), "this is the last name");
+    }
+
+    #[test]
+    fn a_copy_stays_what_it_is_when_it_gets_its_name() {
+        let known = Identity::of_copy(&file());
+        let mut named = file();
+        named.ctime.sec += 1;
+        assert!(known.is(&named));
+        named.mtime.sec += 1;
+        assert!(!known.is(&named));
+    }
+
+    #[test]
+    fn a_directory_is_known_by_what_is_in_it_in_any_order() {
+        let dir = Identity::of(&dir());
+        let (a, b) = (Identity::of(&file()), dir.with_contents([]));
+        let known = dir.with_contents([(&b"a"[..], Some(a)), (b"b", Some(b))]);
+        assert!(known.has_contents() && !dir.has_contents());
+        assert!(known.is_same(dir.with_contents([(&b"b"[..], Some(b)), (b"a", Some(a))])));
+        assert!(
+            Identity::MADE_DIR
+                .with_contents([(&b"a"[..], Some(a)), (b"b", Some(b))])
+                .is_same(known)
+        );
+        for other in [
+            dir.with_contents([(&b"a"[..], Some(a))]),
+            dir.with_contents([(&b"a"[..], Some(b)), (b"b", Some(a))]),
+            dir.with_contents([(&b"a"[..], Some(a)), (b"b", Some(known))]),
+        ] {
+            assert!(other.has_contents() && !known.is_same(other));
+        }
+    }
+
+    #[test]
+    fn what_is_in_it_is_not_known_if_one_of_it_can_not_be_told_again() {
+        let dir = Identity::of(&dir());
+        let mut two = file();
+        two.nlink = 2;
+        let unknown = [
+            None,
+            Some(Identity::of(&file()).leaving()),
+            Some(Identity::of(&two)),
+            Some(dir),
+        ];
+        for entry in unknown {
+            assert_eq!(dir.with_contents([(&b"a"[..], entry)]), dir);
+        }
+    }
+
+    #[test]
+    fn a_file_has_no_contents_of_this_kind() {
+        let file = Identity::of(&file());
+        assert_eq!(file.with_contents([]), file);
+    }
+
+    #[test]
+    fn the_encoded_form_gives_it_back() {
+        for known in [
+            Identity::of(&file()),
+            Identity::of(&dir()).with_contents([]),
+        ] {
+            assert_eq!(Identity::decode(known.encode()), known);
+        }
+    }
+}
