@@ -12,9 +12,32 @@ pub struct DrainRequest {
     pub rate: Option<u64>,
     /// Files copied at the same time.
     pub workers: Option<u32>,
+    /// What is decided about changes of others on the PFS, before anything is drained.
+    pub take: Vec<Take>,
     /// Milliseconds from the start of the drain for which it waits for files that are open for writing. A program
     /// that has just ended may still be closing its files.
     pub patience_ms: u64,
+}
+
+/// Whose version stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// That of the buffer.
+    Ours,
+    /// That of the PFS.
+    Theirs,
+    /// That of the PFS, and that of the buffer under a second name.
+    Both,
+}
+
+/// A decision about one path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Take {
+    /// Bytes of the path below the buffer root.
+    pub path: Vec<u8>,
+    /// Whose version stays.
+    pub side: Side,
 }
 
 /// Where a drain is.
@@ -69,6 +92,8 @@ pub struct DrainStatus {
     pub kept_because: Option<String>,
     /// Losses on the way to the PFS, such as extended attributes that the PFS does not take. One line each.
     pub remarks: Vec<String>,
+    /// Decisions that were asked for and not carried out, and why. One line each.
+    pub refused: Vec<String>,
     /// Why the drain failed.
     pub failure: Option<String>,
 }

@@ -97,7 +97,7 @@ impl Identity {
             sum = sum.wrapping_add(entry.share(name));
         }
         Identity {
-            state: sum & !FLAGS | IS_DIR | IN_FULL,
+            state: sum & !FLAGS | self.state & LEAVING | IS_DIR | IN_FULL,
             ..self
         }
     }
@@ -277,6 +277,8 @@ mod tests {
         for entry in unknown {
             assert_eq!(dir.with_contents([(&b"a"[..], entry)]), dir);
         }
+        let leaving = dir.leaving().with_contents([]);
+        assert_eq!(dir.with_contents([(&b"a"[..], Some(leaving))]), dir);
     }
 
     #[test]

@@ -114,7 +114,7 @@ pub struct PathRecord {
     /// `None`: nothing is, or nobody knows.
     pub replaces: Option<Identity>,
     /// The copy that is getting its name on the PFS just now.
-    pub arriving: Option<Identity>,
+    pub arriving: Option<Box<Identity>>,
     /// The request that made this path name this object.
     pub token: Token,
     /// Set once drained.
@@ -215,7 +215,10 @@ impl PathRecord {
                 w.extend_from_slice(&segment.keeper.0.to_le_bytes());
             }
         }
-        let extensions = [(REPLACES, self.replaces), (ARRIVING, self.arriving)];
+        let extensions = [
+            (REPLACES, self.replaces),
+            (ARRIVING, self.arriving.as_deref().copied()),
+        ];
         let known = extensions.iter().filter(|(_, identity)| identity.is_some());
         let length = known.count() * (1 + identity::BYTES);
         w.extend_from_slice(&(length as u16).to_le_bytes());
@@ -295,7 +298,7 @@ impl PathRecord {
             while let Ok(tag) = r.u8() {
                 match tag {
                     REPLACES => record.replaces = Some(Identity::decode(r.array()?)),
-                    ARRIVING => record.arriving = Some(Identity::decode(r.array()?)),
+                    ARRIVING => record.arriving = Some(Box::new(Identity::decode(r.array()?))),
                     // Of a later program; what follows can't be told apart.
                     _ => break,
                 }
@@ -373,7 +376,7 @@ mod tests {
                 ino: 11,
                 ..Attr::default()
             })),
-            arriving: Some(Identity::MADE_DIR),
+            arriving: Some(Box::new(Identity::MADE_DIR)),
             drained: Some(Stamp {
                 size: 9,
                 ctime_ns: -10,

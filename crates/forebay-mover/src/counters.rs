@@ -136,6 +136,12 @@ impl Counters {
             released: rest.report.released,
             kept_because: rest.report.kept_because.clone(),
             remarks: rest.remarks.clone(),
+            refused: {
+                let refused = rest.report.refused.iter();
+                refused
+                    .map(|(path, why)| format!("{path}: {why}"))
+                    .collect()
+            },
             failure: rest.failure.clone(),
         }
     }

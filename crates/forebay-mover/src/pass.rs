@@ -7,8 +7,8 @@ use crate::ground::{Ground, Halt, Points};
 use crate::pfs::{self, Trouble};
 use crate::throttle::Throttle;
 use crate::{names, processes};
-use forebay_admin::drain::DrainRequest;
-use forebay_core::drain::{Act, Drain, DrainReport, Got, Next, Terms, Verdict};
+use forebay_admin::drain::{self as admin, DrainRequest, Take};
+use forebay_core::drain::{Act, Choice, Drain, DrainReport, Got, Next, Side, Terms, Verdict};
 use forebay_core::ops::Effect;
 use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
@@ -22,6 +22,18 @@ const MOMENT: Duration = Duration::from_millis(20);
 /// Programs in the foreground run first: a mover that never slept would get a quarter of a processor beside one.
 const MOVER_NICE: i32 = 5;
 
+/// A decision as core knows it; `None` if its path is none.
+fn choice(take: &Take) -> Option<Choice> {
+    Some(Choice {
+        path: TreePath::new(&take.path[..])?,
+        side: match take.side {
+            admin::Side::Ours => Side::Ours,
+            admin::Side::Theirs => Side::Theirs,
+            admin::Side::Both => Side::Both,
+        },
+    })
+}
+
 /// A drain at work.
 pub struct Pass<'g> {
     pub(crate) ground: Ground<'g>,
@@ -30,6 +42,7 @@ pub struct Pass<'g> {
     pub(crate) throttle: Throttle,
     pub(crate) copies: Copies,
     terms: Terms,
+    choices: Vec<Choice>,
     patience: Duration,
     started: Instant,
     /// True once the directories of the PFS have their times back.
@@ -85,6 +98,7 @@ impl<'g> Pass<'g> {
                 batches: workers as usize,
                 patient: request.patience_ms > 0,
             },
+            choices: request.take.iter().filter_map(choice).collect(),
             patience: Duration::from_millis(request.patience_ms),
             started: Instant::now(),
             times_given_back: AtomicBool::new(false),
@@ -100,7 +114,10 @@ impl<'g> Pass<'g> {
         lower.flush_touches();
         lower.times().begin_drain();
         lower.keep_times(&TreePath::root());
-        let outcome = self.drive(Drain::new(self.terms.clone()), self.terms.batches);
+        let outcome = self.drive(
+            Drain::new(self.terms.clone()).choosing(self.choices.clone()),
+            self.terms.batches,
+        );
         self.give_times_back();
         if let Err(Halt::Fault(_)) = outcome {
             // Requests wait for what is in transit. If this fails as well, the next start does it.

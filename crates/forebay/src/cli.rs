@@ -252,19 +252,41 @@ pub struct StatusArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Works with a running bridge, or starts one for the purpose.
-Exit status: 75 if data could not be drained.
+Exit status: 75 if data could not be drained, 1 if something that --take names could not be settled.
+
+What others have changed on the PFS is not replaced or removed. The drain lists it, and --take settles it:
+ours (what is on the PFS goes), theirs (what is in the buffer goes), or both (PATH stays theirs, and
+ours gets the name PATH.ours).
 
 Examples:
   forebay drain --buffer /pfs/me/run7
+  forebay drain --buffer /pfs/me/run7 --take both out/a.dat
   forebay drain --buffer /pfs/me/run7 --drain-rate 200M --json")]
 pub struct DrainArgs {
     #[command(flatten)]
     pub place: PlaceArgs,
     #[command(flatten)]
     pub drain: DrainOptions,
+    /// Whose version of each PATH stays, where others have changed it on the PFS.
+    #[arg(long, value_name = "SIDE", requires = "paths")]
+    pub take: Option<Side>,
+    /// Paths in the buffer.
+    #[arg(value_name = "PATH", requires = "take", value_hint = ValueHint::AnyPath)]
+    pub paths: Vec<OsString>,
     /// Print JSON, for scripts.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Whose version stays.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum Side {
+    /// That of the buffer.
+    Ours,
+    /// That of the PFS.
+    Theirs,
+    /// That of the PFS, and that of the buffer beside it.
+    Both,
 }
 
 #[derive(Debug, Args)]

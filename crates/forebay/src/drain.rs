@@ -4,8 +4,9 @@ use crate::bridge::Bridge;
 use crate::cli::DrainOptions;
 use crate::error::{Fault, fault};
 use crate::units;
+use crate::verbs::shell_word;
 use forebay_admin::AdminError;
-use forebay_admin::drain::{DrainRequest, DrainState, DrainStatus, Left, Reason};
+use forebay_admin::drain::{DrainRequest, DrainState, DrainStatus, Left, Reason, Take};
 use forebay_report::text::printable;
 use forebay_sys as sys;
 use std::io::{IsTerminal, Write};
@@ -49,6 +50,17 @@ pub fn drain(
     patience: Duration,
     naming: Naming,
 ) -> Result<Drained, Fault> {
+    take_and_drain(bridge, options, &[], patience, naming)
+}
+
+/// [`drain`], after these decisions about changes of others.
+pub fn take_and_drain(
+    bridge: &mut Bridge,
+    options: &DrainOptions,
+    take: &[Take],
+    patience: Duration,
+    naming: Naming,
+) -> Result<Drained, Fault> {
     let mut watcher = Watcher::new();
     if bridge.control.drain_status()?.state == DrainState::Running {
         // Somebody else's. It may have passed what was written last.
@@ -63,6 +75,7 @@ pub fn drain(
             keep: options.keep,
             rate: options.drain_rate,
             workers: Some(options.drain_workers),
+            take: take.to_vec(),
             patience_ms: patience.as_millis() as u64,
         })?;
         let status = watcher.watch(bridge)?;
@@ -203,6 +216,9 @@ impl Bar {
 /// Prints on standard error what is not on the PFS, and how to continue: `retry` is the command that drains again,
 /// `quarantine` the one that shows what no drain can bring.
 pub fn tell_left(drained: &Drained, retry: &str, quarantine: &str) {
+    for refused in &drained.status.refused {
+        eprintln!("forebay: not taken: {}", printable(refused.as_bytes()));
+    }
     if drained.is_complete() {
         return;
     }
@@ -228,6 +244,11 @@ pub fn tell_left(drained: &Drained, retry: &str, quarantine: &str) {
     let is_withheld = |left: &Left| matches!(left.reason, Reason::Withheld);
     if drained.named.iter().any(is_withheld) {
         eprintln!("  hint: to see what is in quarantine, run: {quarantine}");
+    }
+    let is_changed = |left: &&Left| matches!(left.reason, Reason::Changed);
+    if let Some(left) = drained.named.iter().find(is_changed) {
+        let path = shell_word(&left.path);
+        eprintln!("  hint: to settle it, run: {retry} --take ours|theirs|both {path}");
     }
     if n > drained.named.len() as u64 || !drained.named.iter().all(is_withheld) || n == 0 {
         eprintln!("  hint: to go on, run: {retry}");

@@ -4,6 +4,7 @@ use crate::bridge;
 use crate::cli;
 use crate::error::{Fault, fault};
 use crate::program;
+use forebay_core::path::{TreePath, below};
 use forebay_sys as sys;
 use std::ffi::OsString;
 use std::fs;
@@ -23,6 +24,22 @@ pub struct Place {
     pub alias: Option<PathBuf>,
     /// Storage directory (holds one folder per bridge).
     pub storage: PathBuf,
+}
+
+impl Place {
+    /// The path in the buffer that a user means: relative to its root, or absolute.
+    pub fn below(&self, path: &Path) -> Option<TreePath> {
+        let path = tidy(path);
+        let bytes = path.as_os_str().as_bytes();
+        if !path.is_absolute() {
+            return TreePath::new(bytes.strip_prefix(b"./").unwrap_or(bytes));
+        }
+        let roots = [Some(&self.root), self.alias.as_ref()];
+        roots
+            .into_iter()
+            .flatten()
+            .find_map(|root| TreePath::new(below(root.as_os_str().as_bytes(), bytes)?))
+    }
 }
 
 /// Checks `--buffer` and finds its canonical path.

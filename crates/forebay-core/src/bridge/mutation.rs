@@ -37,12 +37,11 @@ pub enum Mutation {
     LooksOutliveTheirRecords,
     NamesElsewhereAreForgotten,
     SpeakersAreNotChecked,
-    ResumesForOthers,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 31] = [
+    pub const ALL: [Mutation; 30] = [
         Mutation::HomeSkipsVersionCheck,
         Mutation::ReplyBeforeCommit,
         Mutation::RenameAsTwoBatches,
@@ -73,7 +72,6 @@ impl Mutation {
         Mutation::LooksOutliveTheirRecords,
         Mutation::NamesElsewhereAreForgotten,
         Mutation::SpeakersAreNotChecked,
-        Mutation::ResumesForOthers,
     ];
 
     /// Does it take several bridges to go wrong?
@@ -86,7 +84,6 @@ impl Mutation {
                 | Mutation::LooksOutliveTheirRecords
                 | Mutation::NamesElsewhereAreForgotten
                 | Mutation::SpeakersAreNotChecked
-                | Mutation::ResumesForOthers
         )
     }
 

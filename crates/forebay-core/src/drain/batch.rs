@@ -242,7 +242,7 @@ impl CopyBatch {
                 updates.extend(ready.map(|(path, r)| {
                     let mut update = Update::marked(path, r, Some(Transit::Placing));
                     if let Some(after) = &mut update.after {
-                        after.arriving = Some(candidate.copy);
+                        after.arriving = Some(Box::new(candidate.copy));
                     }
                     update
                 }));

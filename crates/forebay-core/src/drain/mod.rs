@@ -31,6 +31,7 @@
 //! # What it does, in this order
 //!
 //! 0. Ends the transit of records that an earlier pass has left ([`Drain::resume`]), and sweeps temporary names.
+//!    Then decides what somebody has chosen about changes of others ([`Choice`]).
 //! 1. Everything that was renamed goes to a waiting name, what lies deepest first (*evacuate*).
 //!    What waits already, although nothing speaks of it any more, goes.
 //! 2. What is hidden goes away (*clear*). No round can destroy what a later one needs: swaps, chains and a
@@ -56,6 +57,7 @@
 
 mod act;
 mod batch;
+mod choose;
 mod contents;
 mod facts;
 mod finish;
@@ -78,6 +80,7 @@ pub use act::{
     Act, Commit, Copied, Copy, Got, Naming, Temporary, Ticket, Trouble, Use, Verdict, Work,
 };
 pub use batch::{BATCH_BYTES, BATCH_OBJECTS, COPY_TRIES, PUBLISHED_AT_ONCE};
+pub use choose::{Choice, Side};
 pub use facts::Facts;
 pub use names::{
     copy_name, discarded_name, is_leftover, is_leftover_of, leftover_of, waiting_name, waits_under,

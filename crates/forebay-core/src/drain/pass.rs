@@ -2,6 +2,7 @@
 
 use super::act::{Act, Got, Ticket};
 use super::batch::CopyBatch;
+use super::choose::{Choice, Choose};
 use super::contents::Survey;
 use super::facts::Facts;
 use super::finish::{Dress, List, SyncDirs};
@@ -64,6 +65,8 @@ pub struct Drain {
     found_notes: Vec<Vec<u8>>,
     /// Notes of orphans that are still to be looked at.
     orphans: Vec<Vec<u8>>,
+    /// What is chosen about changes of others.
+    choices: Vec<Choice>,
     /// What an earlier program has noted instead of marks.
     intended: Option<Vec<TreePath>>,
     sheet: Sheet,
@@ -94,6 +97,7 @@ impl Drain {
             ready: VecDeque::new(),
             tickets: 0,
             found_notes: Vec::new(),
+            choices: Vec::new(),
             intended: None,
             orphans: Vec::new(),
             sheet: Sheet::new(terms),
@@ -104,6 +108,11 @@ impl Drain {
     pub fn new(terms: Terms) -> Self {
         assert!(terms.batches > 0, "a pass needs at least one batch");
         Drain::on(Errand::Pass, Round::Resume, terms)
+    }
+
+    /// The pass begins with these decisions.
+    pub fn choosing(self, choices: Vec<Choice>) -> Self {
+        Drain { choices, ..self }
     }
 
     /// What a start does about a pass that was killed, before requests are served: records in transit are
@@ -243,6 +252,10 @@ impl Drain {
         }
         match self.round {
             Round::Resume => self.begin_resume(facts)?,
+            Round::Choose => match self.choices.pop() {
+                Some(choice) => self.start(Choose::new(choice)),
+                None => self.advance(Round::Sweep),
+            },
             Round::Sweep => self.begin_sweep(facts)?,
             Round::SweepAgain => {
                 let of = sweeper(facts);
@@ -383,7 +396,7 @@ impl Drain {
                 self.cursor = Some(path.clone());
                 self.start(Resume::new(path));
             }
-            None => self.advance(Round::Sweep),
+            None => self.advance(Round::Choose),
         }
         Ok(())
     }

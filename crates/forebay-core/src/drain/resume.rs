@@ -137,10 +137,7 @@ impl Resume {
         if let (Kind::Moved, Some(origin)) = (record.kind, &record.origin) {
             let is_carried =
                 record.transit == Some(Transit::Placing) && is_being_carried(facts, origin, reads)?;
-            return Ok(
-                (!is_carried || Mutation::ResumesForOthers.is_in(|| facts.planted()))
-                    .then_some(names),
-            );
+            return Ok((!is_carried).then_some(names));
         }
         if has_contents(record) {
             for (object, path) in facts.names_of(record.object.oid)? {
@@ -195,7 +192,7 @@ impl Resume {
             (Kind::Dir, _, [_]) => Told::NotMade,
             // What is under the name is the copy, or it is not.
             (kind, _, [Some(now)]) if kind != Kind::Moved => {
-                match record.arriving.is_some_and(|copy| copy.is(now)) {
+                match record.arriving.as_ref().is_some_and(|copy| copy.is(now)) {
                     true => Told::Ours,
                     false => Told::Nothing,
                 }
@@ -321,7 +318,7 @@ impl Strand for Resume {
                                     Told::Ours => {
                                         // One record speaks of one place.
                                         after.hides = None;
-                                        after.replaces = record.arriving;
+                                        after.replaces = record.arriving.as_deref().copied();
                                         after.drained = Some(OURS);
                                     }
                                     Told::NotMade => after.drained = None,

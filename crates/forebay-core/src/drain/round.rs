@@ -4,6 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Round {
     Resume,
+    Choose,
     Sweep,
     Evacuate,
     Orphans,
@@ -24,8 +25,9 @@ pub(super) enum Round {
 }
 
 /// All of them, in their order.
-const ORDER: [Round; 18] = [
+const ORDER: [Round; 19] = [
     Round::Resume,
+    Round::Choose,
     Round::Sweep,
     Round::Evacuate,
     Round::Orphans,

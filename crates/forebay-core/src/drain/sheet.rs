@@ -87,6 +87,8 @@ pub struct DrainReport {
     pub left: Vec<Left>,
     /// The buffered copies are gone; the PFS alone shows the same tree.
     pub released: bool,
+    /// Choices that were not carried out, and why.
+    pub refused: Vec<(TreePath, String)>,
     /// Why copies were kept although nobody asked for it: the first reason.
     pub kept_because: Option<String>,
 }

@@ -4,7 +4,7 @@
 use super::read::LowerNames;
 use super::{Answer, Context, Decision, Effect};
 use crate::access::{SEARCH, WRITE, check_sticky};
-use crate::drain::abandon;
+use crate::drain::{OURS, abandon};
 use crate::facts::{Attr, Fresh, Label, NewKind, NewObject, Outcome, errno};
 use crate::identity::Identity;
 use crate::path::TreePath;
@@ -177,8 +177,14 @@ fn parts(hidden: Option<Hidden>) -> (Option<TreePath>, Option<Identity>) {
 pub(super) fn hidden_by(record: &PathRecord, path: &TreePath) -> Option<Hidden> {
     let at_own_path = || record.drained.is_some().then(|| path.clone());
     let path = record.hides.clone().or_else(at_own_path)?;
-    let is_made = record.kind == Kind::Dir && record.hides.is_none();
-    let entry = record.replaces.or(is_made.then_some(Identity::MADE_DIR));
+    let entry = match record.kind {
+        Kind::Dir if record.hides.is_none() => Some(match record.drained {
+            // The PFS may have refused to make it.
+            Some(OURS) => Identity::MADE_DIR.leaving(),
+            _ => Identity::MADE_DIR,
+        }),
+        _ => record.replaces,
+    };
     Some(Hidden { path, entry })
 }
 

@@ -85,14 +85,7 @@ impl Context<'_> {
         };
         self.drop_record(&dst, &mut plan);
         self.relocate(&src, &dst, hidden, &mut plan)?;
-        let stays_behind = self.hidden_at(&src).map(|mut hidden| {
-            if src.record.is_none() {
-                // It is what is renamed.
-                hidden.entry = hidden.entry.map(Identity::leaving);
-            }
-            hidden
-        });
-        self.vacate(&src, stays_behind, &mut plan)?;
+        self.vacate(&src, self.left_behind(&src), &mut plan)?;
         plan.touch(&src.dir);
         plan.touch(&dst.dir);
         Ok(plan.decide(Answer::Done))
@@ -107,10 +100,20 @@ impl Context<'_> {
         Ok(())
     }
 
+    /// What of the PFS is to be hidden where something has been renamed.
+    fn left_behind(&self, src: &Found) -> Option<Hidden> {
+        let mut hidden = self.hidden_at(src)?;
+        if src.record.is_none() {
+            // It is what is renamed.
+            hidden.entry = hidden.entry.map(Identity::leaving);
+        }
+        Some(hidden)
+    }
+
     fn exchange(&self, a: &Found, b: &Found) -> Outcome<Decision> {
         let mut plan = Plan::default();
-        self.relocate(a, b, self.hidden_at(b), &mut plan)?;
-        self.relocate(b, a, self.hidden_at(a), &mut plan)?;
+        self.relocate(a, b, self.left_behind(b), &mut plan)?;
+        self.relocate(b, a, self.left_behind(a), &mut plan)?;
         plan.touch(&a.dir);
         plan.touch(&b.dir);
         Ok(plan.decide(Answer::Done))

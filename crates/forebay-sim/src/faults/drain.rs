@@ -593,6 +593,14 @@ impl Node {
             Act::Look(paths) => Got::Seen(paths.iter().map(|p| Ok(pfs.look(p))).collect()),
             Act::Know(dir) => Got::Known(pfs.know(dir)),
             Act::Rename { from, to } => Got::Did(pfs.rename(from, to)),
+            Act::Remove(path) | Act::Discard { path, .. }
+                if pfs.is_of_others(path, self.known_at(path)) =>
+            {
+                env.broken(format!(
+                    "a drain removes {path}, which somebody else has changed"
+                ));
+                Got::Did(Ok(()))
+            }
             Act::Remove(path) => Got::Did(pfs.remove(path)),
             Act::Discard { path, aside } => Got::Did(pfs.discard(path, aside)),
             Act::MakeDir(path) => Got::Made(pfs.make_dir(path)),
@@ -627,6 +635,14 @@ impl Node {
                     let record = self.tables.get(path).expect(NEVER_FAILS);
                     record.is_some_and(|r| r.hides.is_some() || r.drained.is_some())
                 };
+                for path in namings.iter().flat_map(|naming| &naming.names) {
+                    if self.membership.is_home(path) && pfs.is_of_others(path, self.known_at(path))
+                    {
+                        env.broken(format!(
+                            "a drain replaces {path}, which somebody else has changed"
+                        ));
+                    }
+                }
                 let named = namings.iter().map(|naming| {
                     let most = match self.is_alive() {
                         true => usize::MAX,
@@ -694,6 +710,21 @@ impl Node {
             Act::ProbeDirs => Got::Busy(Vec::new()),
             Act::Pause => Got::Done,
         }
+    }
+}
+
+impl Node {
+    /// What the record that hides this path of the PFS, or was drained to it, knows of what is there.
+    fn known_at(&self, lower: &TreePath) -> Option<Identity> {
+        let speaks = |(path, r): &(TreePath, PathRecord)| match &r.hides {
+            Some(hides) => hides == lower,
+            None => path == lower && r.drained.is_some(),
+        };
+        let records = self.records();
+        records
+            .iter()
+            .find(|r| speaks(r))
+            .and_then(|(_, r)| r.replaces)
     }
 }
 

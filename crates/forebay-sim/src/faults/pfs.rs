@@ -204,8 +204,43 @@ impl Pfs {
         self.attr(path)
     }
 
+    /// Would somebody else's change be lost with what is at `path`, although a drain has looked at it since? `known` is what
+    /// the drain has to find there.
+    pub(super) fn is_of_others(&self, path: &TreePath, known: Option<Identity>) -> bool {
+        let (Some(attr), Some(known)) = (self.attr(path), known) else {
+            return false;
+        };
+        let is_seen = |path: &TreePath| self.inode(path).is_some_and(|i| i.is_foreign && i.is_seen);
+        let is_another = match known.has_contents() && self.get(path).is_some_and(|t| t.is_dir()) {
+            true => self.identity(path).is_ok_and(|now| !known.is_same(now)),
+            false => !known.is(&attr),
+        };
+        is_another && self.below(path).iter().any(is_seen)
+    }
+
+    /// Somebody else writes to a file, whoever made it.
+    pub(super) fn meddle(&mut self, path: &TreePath) {
+        self.count += 1;
+        let contents = u64::MAX - self.count;
+        let at = self.count as i64;
+        if let Some(inode) = self.inode_mut(path).filter(|i| i.thing.kind == Kind::File) {
+            inode.contents = contents;
+            inode.mtime = -1 - at;
+            inode.is_foreign = true;
+            inode.is_seen = false;
+        }
+    }
+
+    /// [`Pfs::identity`] as a look of a drain.
+    pub(super) fn know(&mut self, dir: &TreePath) -> Work<Identity> {
+        for path in self.below(dir) {
+            self.look(&path);
+        }
+        self.identity(dir)
+    }
+
     /// What a directory is known by, with what is in it.
-    pub(super) fn know(&self, dir: &TreePath) -> Work<Identity> {
+    fn identity(&self, dir: &TreePath) -> Work<Identity> {
         let Some(attr) = self.attr(dir) else {
             return refuse("open directory", libc::ENOENT);
         };
@@ -216,7 +251,7 @@ impl Pfs {
         let mut entries = Vec::new();
         for path in children.filter(|p| !is_leftover(p.name())) {
             let known = match self.get(path).is_some_and(|thing| thing.is_dir()) {
-                true => self.know(path)?,
+                true => self.identity(path)?,
                 false => Identity::of_copy(&self.attr(path).unwrap_or_default()),
             };
             entries.push((path.name(), Some(known)));

@@ -408,7 +408,9 @@ impl World {
             }
         }
         let mut pfs = self.lower.borrow_mut();
-        if self.env.random.chance(700_000) {
+        if self.env.random.chance(300_000) {
+            pfs.meddle(&path);
+        } else if self.env.random.chance(700_000) {
             let dir = self.env.random.chance(300_000);
             let text = self.workload.foreign_link(&path, &mut self.env.random);
             let kind = match (dir, &text) {

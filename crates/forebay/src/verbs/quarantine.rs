@@ -7,7 +7,7 @@ use crate::error::{Fault, fault};
 use crate::place::{self, Place, plain};
 use crate::units;
 use forebay_client::{Client, Error as ClientError};
-use forebay_core::path::{TreePath, below};
+use forebay_core::path::TreePath;
 use forebay_objects::{Quarantine, Refused, Withheld, withheld_as};
 use forebay_pfs::Lower;
 use forebay_report::text::printable;
@@ -166,7 +166,7 @@ impl Ward {
         if let Some(file) = self.files.iter().find(is_it) {
             return Ok(file);
         }
-        let path = self.path_in_buffer(Path::new(word));
+        let path = self.place.below(Path::new(word));
         let found: Vec<_> = self
             .files
             .iter()
@@ -188,20 +188,6 @@ impl Ward {
                 )
             }
         }
-    }
-
-    /// The path in the buffer that a user means: relative to its root, or absolute.
-    fn path_in_buffer(&self, path: &Path) -> Option<TreePath> {
-        let path = place::tidy(path);
-        let bytes = path.as_os_str().as_bytes();
-        if !path.is_absolute() {
-            return TreePath::new(bytes.strip_prefix(b"./").unwrap_or(bytes));
-        }
-        let roots = [Some(&self.place.root), self.place.alias.as_ref()];
-        roots
-            .into_iter()
-            .flatten()
-            .find_map(|root| TreePath::new(below(root.as_os_str().as_bytes(), bytes)?))
     }
 
     fn take(
@@ -321,7 +307,7 @@ impl Ward {
                 self.place.storage.display()
             )));
         }
-        let in_buffer = self.path_in_buffer(&dir).map(|dir| dir.join(&name));
+        let in_buffer = self.place.below(&dir).map(|dir| dir.join(&name));
         let flags = libc::O_PATH | libc::O_DIRECTORY;
         Ok(Target {
             dir: sys::open_path(&dir, flags).map_err(|e| failed(e.into()))?,
