@@ -7,6 +7,7 @@ mod bridges;
 mod drain;
 mod durability;
 mod formats;
+mod neighbours;
 mod one_file;
 mod quarantine;
 mod run;

@@ -1,0 +1,269 @@
+//! Others who work on the PFS while it is buffered: nothing of theirs is destroyed, nothing of ours is lost, and the drain
+//! says what it did not do.
+
+use crate::stage::Stage;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Operations on the small tree of [`scene`], as a shell does them. `W` stands for who does it.
+const OPERATIONS: [(&str, &str); 13] = [
+    ("create", "echo W > new"),
+    ("write", "printf W | dd of=f conv=notrunc status=none"),
+    ("append", "echo W >> f"),
+    ("truncate", "truncate -s 2 f"),
+    ("replace by rename", "echo W > W.tmp && mv W.tmp f"),
+    ("rename away", "mv f W.away"),
+    ("unlink", "rm f"),
+    ("mkdir", "mkdir new"),
+    ("rmdir", "rm -r d"),
+    ("create in a directory", "echo W > d/W"),
+    ("rename a directory", "mv d W.dir"),
+    ("chmod", "chmod 640 f"),
+    ("link", "ln f W.link"),
+];
+
+/// Where the PFS is: not on the file system of the storage, if there are two here.
+fn other_file_system() -> Option<PathBuf> {
+    let dir = PathBuf::from("/dev/shm");
+    fs::metadata(&dir).is_ok_and(|d| d.is_dir()).then_some(dir)
+}
+
+struct Scene {
+    stage: Stage,
+    pfs: PathBuf,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let stage = Stage::new();
+        let pfs = match other_file_system() {
+            Some(dir) => dir.join(stage.dir.file_name().unwrap()),
+            None => stage.pfs(),
+        };
+        let _ = fs::remove_dir_all(&pfs);
+        fs::create_dir_all(pfs.join("d")).unwrap();
+        for (path, text) in [("f", "first\n"), ("d/a", "a\n"), ("d/b", "b\n")] {
+            fs::write(pfs.join(path), text).unwrap();
+        }
+        Scene { stage, pfs }
+    }
+
+    fn root(&self) -> &str {
+        self.pfs.to_str().unwrap()
+    }
+
+    /// In the buffer; nothing is drained.
+    fn inside(&self, script: &str) {
+        let options = [
+            "run",
+            "--buffer",
+            self.root(),
+            "--no-drain",
+            "--no-record",
+            "--",
+            "sh",
+            "-c",
+        ];
+        let script = format!("cd '{}' && {{ {script}; }}", self.root());
+        let all: Vec<_> = options.into_iter().chain([script.as_str()]).collect();
+        self.stage.say(&all).ends_with(0);
+    }
+
+    /// On the PFS, past the buffer.
+    fn outside(&self, script: &str) {
+        let mut sh = Command::new("sh");
+        let status = sh
+            .args(["-c", script])
+            .current_dir(&self.pfs)
+            .status()
+            .unwrap();
+        assert!(status.success(), "{script}");
+    }
+
+    fn drain(&self, more: &[&str]) -> (i32, String) {
+        let mut all = vec!["drain", "--buffer", self.root()];
+        all.extend(more);
+        let said = self.stage.say(&all);
+        assert!([0, 1, 75].contains(&said.code), "{said:?}");
+        (said.code, said.err)
+    }
+
+    /// What the buffer shows.
+    fn view(&self) -> BTreeMap<String, String> {
+        let copy = self.stage.path("view");
+        let _ = fs::remove_dir_all(&copy);
+        self.inside(&format!("cp -a . '{}'", copy.display()));
+        tree(&copy)
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.pfs);
+    }
+}
+
+/// All paths with their contents; directories with a slash.
+fn tree(root: &Path) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut dirs = vec![root.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(root).unwrap().display().to_string();
+            if path.is_dir() {
+                found.insert(name + "/", String::new());
+                dirs.push(path);
+            } else {
+                found.insert(name, fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+/// The paths that the drain has listed because others have changed them.
+fn changed(said: &str) -> Vec<&str> {
+    let listed = said
+        .lines()
+        .filter(|line| line.contains("others have changed it"));
+    listed
+        .filter_map(|line| line.trim().split_once(": "))
+        .map(|(path, _)| path)
+        .collect()
+}
+
+fn holds(tree: &BTreeMap<String, String>, text: &str) -> bool {
+    tree.values().any(|contents| contents == text)
+}
+
+#[test]
+fn two_who_change_one_tree_destroy_nothing_of_each_other() {
+    let mut conflicts = 0;
+    for (ours, inside) in OPERATIONS {
+        for (theirs, outside) in OPERATIONS {
+            let what = format!("{ours} in the buffer, {theirs} on the PFS");
+            let scene = Scene::new();
+            let first = tree(&scene.pfs);
+            scene.inside(&inside.replace('W', "ours"));
+            scene.outside(&outside.replace('W', "theirs"));
+            let (before, view) = (tree(&scene.pfs), scene.view());
+            let (code, said) = scene.drain(&[]);
+            let after = tree(&scene.pfs);
+            // What they wrote is there, under whichever name.
+            let written = before
+                .iter()
+                .filter(|(path, text)| first.get(*path) != Some(text));
+            for (path, text) in written.clone() {
+                let is_kept = after.get(path) == Some(text) || holds(&after, text);
+                assert!(is_kept, "{what}: their {path} is gone: {after:?}\n{said}");
+            }
+            // What we wrote is there, or in the buffer, and then it is said.
+            let in_buffer = scene.view();
+            for (path, text) in view
+                .iter()
+                .filter(|(path, text)| first.get(*path) != Some(text))
+            {
+                let is_kept = holds(&after, text) || code == 75 && holds(&in_buffer, text);
+                assert!(
+                    is_kept,
+                    "{what}: our {path} is gone: {after:?} {in_buffer:?}\n{said}"
+                );
+            }
+            match code {
+                0 => assert_eq!(
+                    after, in_buffer,
+                    "{what}: exit 0, but the PFS differs\n{said}"
+                ),
+                _ => assert!(said.contains("left in the buffer"), "{what}: {said}"),
+            }
+            // Both stay if somebody asks for that.
+            let paths = changed(&said);
+            conflicts += paths.len();
+            if !paths.is_empty() && !paths.contains(&"d") {
+                let take: Vec<_> = ["--take", "both"].into_iter().chain(paths).collect();
+                let (_, said) = scene.drain(&take);
+                let settled = tree(&scene.pfs);
+                for (path, text) in written {
+                    assert!(
+                        holds(&settled, text),
+                        "{what}: both: their {path}: {settled:?}\n{said}"
+                    );
+                }
+                for (path, text) in &view {
+                    let is_new = first.get(path) != Some(text) && !text.is_empty();
+                    assert!(
+                        !is_new || holds(&settled, text),
+                        "{what}: both: our {path}: {settled:?}\n{said}"
+                    );
+                }
+            }
+        }
+    }
+    assert!(
+        conflicts > 20,
+        "{conflicts} conflicts are too few to show anything"
+    );
+}
+
+#[test]
+fn a_conflict_is_settled_for_either_side() {
+    for (side, stays) in [("ours", "first\nours\n"), ("theirs", "first\ntheirs\n")] {
+        let scene = Scene::new();
+        scene.inside("echo ours >> f");
+        scene.outside("echo theirs >> f");
+        let (code, said) = scene.drain(&[]);
+        assert_eq!((code, changed(&said)), (75, vec!["f"]), "{said}");
+        assert!(said.contains("--take ours|theirs|both f"), "{said}");
+        // A path as it is, and below the root of the buffer.
+        let path = match side {
+            "ours" => scene.pfs.join("f").display().to_string(),
+            _ => "f".to_owned(),
+        };
+        let (code, said) = scene.drain(&["--take", side, &path]);
+        assert_eq!(code, 0, "{said}");
+        assert_eq!(tree(&scene.pfs)["f"], stays);
+        assert_eq!(scene.view()["f"], stays);
+    }
+}
+
+#[test]
+fn a_directory_that_was_removed_stays_if_others_have_put_something_into_it() {
+    let scene = Scene::new();
+    scene.inside("rm -r d");
+    scene.outside("echo theirs > d/new");
+    let (code, said) = scene.drain(&[]);
+    assert_eq!((code, changed(&said)), (75, vec!["d"]), "{said}");
+    assert_eq!(tree(&scene.pfs)["d/new"], "theirs\n");
+    assert_eq!(tree(&scene.pfs)["d/a"], "a\n");
+    // Whoever asks for it knows what goes; but not what comes after that.
+    scene.outside("echo later > d/later");
+    let (code, said) = scene.drain(&["--take", "ours", "d"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(!scene.pfs.join("d").exists());
+}
+
+#[test]
+fn a_decision_about_what_is_no_conflict_is_refused() {
+    let scene = Scene::new();
+    scene.inside("echo ours > new");
+    for (path, why) in [
+        ("f", "there is nothing of it in the buffer"),
+        ("new", "it replaces nothing on the PFS"),
+    ] {
+        let scene = Scene::new();
+        scene.inside("echo ours > new");
+        let (code, said) = scene.drain(&["--take", "ours", path]);
+        assert_eq!(code, 1, "{said}");
+        assert!(
+            said.contains(&format!("not taken: {path}: {why}")),
+            "{said}"
+        );
+        assert_eq!(tree(&scene.pfs)["new"], "ours\n", "the rest is drained");
+    }
+    let (code, said) = scene.drain(&["--take", "ours", "/etc/passwd"]);
+    assert_eq!(code, 1);
+    assert!(said.contains("is no path in"), "{said}");
+}
