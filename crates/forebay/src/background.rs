@@ -1,7 +1,6 @@
 //! What became of processes that a run has left in the background: a file in the instance directory, written by the
 //! keeper of the run and shown by `forebay status`, also when no bridge runs any more.
 
-use forebay_admin::LOCK_FILE;
 use forebay_sys as sys;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -79,12 +78,11 @@ impl Background {
     }
 }
 
-/// The runs in this storage whose bridges have ended.
-pub fn without_bridge(storage: &Path) -> Vec<(PathBuf, Background)> {
+/// The runs in this storage, with their instance directories.
+pub fn all_in(storage: &Path) -> Vec<(PathBuf, Background)> {
     let instances = fs::read_dir(storage).into_iter().flatten().flatten();
     let mut found: Vec<_> = instances
         .map(|entry| entry.path())
-        .filter(|instance| !sys::is_locked(&instance.join(LOCK_FILE)))
         .filter_map(|instance| Some((instance.clone(), Background::load(&instance)?)))
         .collect();
     found.sort_by(|(_, a), (_, b)| a.root.cmp(&b.root));

@@ -11,7 +11,7 @@ use forebay_admin::drain::{DrainState, DrainStatus, Inventory};
 use forebay_admin::{AdminError, LifetimeStatus, Status};
 use forebay_sys as sys;
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Runs the verb.
 pub fn status(args: &cli::StatusArgs) -> Result<u8, Fault> {
@@ -39,7 +39,10 @@ pub fn status(args: &cli::StatusArgs) -> Result<u8, Fault> {
     }
     all.sort_by(|(a, _), (b, _)| a.root.cmp(&b.root));
     recorder::tell_left();
-    let ended = ended(args, only.as_deref());
+    let mut ended = ended(args, only.as_deref());
+    // What has a bridge is shown with it.
+    ended.retain(|(instance, _)| all.iter().all(|(bridge, _)| bridge.instance != *instance));
+    let ended: Vec<_> = ended.into_iter().map(|(_, run)| run).collect();
     if args.json {
         let list: Vec<Value> = all.iter().map(|(b, s)| s.json(b)).collect();
         println!("{:#}", json!({ "bridges": list, "ended": ended }));
@@ -59,8 +62,8 @@ pub fn status(args: &cli::StatusArgs) -> Result<u8, Fault> {
     Ok(exit::OK)
 }
 
-/// What became of processes that runs have left in the background, where no bridge runs any more.
-fn ended(args: &cli::StatusArgs, only: Option<&Path>) -> Vec<Background> {
+/// What became of processes that runs have left in the background, by instance directory.
+fn ended(args: &cli::StatusArgs, only: Option<&Path>) -> Vec<(PathBuf, Background)> {
     let storages = match &args.storage {
         Some(storage) => vec![storage.clone()],
         None => place::storage_candidates()
@@ -70,12 +73,12 @@ fn ended(args: &cli::StatusArgs, only: Option<&Path>) -> Vec<Background> {
     };
     let mut found: Vec<_> = storages
         .iter()
-        .flat_map(|dir| background::without_bridge(dir))
+        .flat_map(|dir| background::all_in(dir))
         .filter(|(_, run)| only.is_none_or(|root| root == run.root))
         .collect();
     // Two variables may name one storage.
     found.dedup_by(|(a, _), (b, _)| a == b);
-    found.into_iter().map(|(_, run)| run).collect()
+    found
 }
 
 /// Everything that one bridge reports about itself.
