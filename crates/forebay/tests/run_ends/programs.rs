@@ -240,3 +240,47 @@ fn two_runs_on_one_bridge_wait_for_their_own_processes_only() {
     first.end().ends_with(0).tells("left         nothing");
     assert_eq!(stage.on_pfs()["held"], "late\n");
 }
+
+#[test]
+fn a_mapping_without_a_descriptor_is_waited_for() {
+    need!("bash");
+    let stage = Stage::across_file_systems();
+    // It makes no call with a path in the buffer, so it has no connection.
+    let child = "import mmap, os\nm = mmap.mmap(3, 5)\nos.close(3)\nopen('mapped', 'w')\n\
+                 open(os.environ['GO']).read()\nm[:] = b'late\\n'\n";
+    fs::write(stage.path("child.py"), child).unwrap();
+    let script = "printf 01234 > pfs/f; /usr/bin/python3 child.py 3<> pfs/f & \
+                  until [ -e mapped ]; do :; done";
+    let run = Run::begin(&stage, &[], script);
+    run.wait_until_it_says(&stage, "waiting for 1 process: ");
+    go(&stage);
+    run.end().ends_with(0).tells("left         nothing");
+    assert_eq!(stage.on_pfs()["f"], "late\n");
+}
+
+#[test]
+fn a_program_that_is_no_descendant_is_waited_for_by_the_last_run() {
+    need!("bash");
+    let stage = Stage::across_file_systems();
+    let script = "env -0 > vars.new; mv vars.new vars; until [ -e ready ]; do :; done";
+    let run = Run::begin(&stage, &[], script);
+    stage.wait_for_file("vars");
+    // As a task that a daemon starts for the command.
+    let mut task = stage.command("bash");
+    let vars = fs::read_to_string(stage.path("vars")).unwrap();
+    task.envs(vars.split('\0').filter_map(|var| var.split_once('=')));
+    task.args([
+        "-c",
+        "echo early > pfs/early; touch ready; read < $GO; echo late > pfs/late",
+    ]);
+    let task = start(task);
+    run.wait_until_it_says(
+        &stage,
+        &format!("waiting for 1 process: {} (bash)", task.id()),
+    );
+    go(&stage);
+    run.end().ends_with(0).tells("left         nothing");
+    wait(task).ends_with(0);
+    let found = stage.on_pfs();
+    assert_eq!((&*found["early"], &*found["late"]), ("early\n", "late\n"));
+}
