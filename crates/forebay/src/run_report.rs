@@ -267,7 +267,11 @@ impl RunReport<'_> {
                 for remark in &d.status.remarks {
                     line("", format!("  {remark}"));
                 }
-                line("left", left_text(d));
+                let left = match self.going_on {
+                    [_, ..] if d.is_complete() => "nothing so far".to_owned(),
+                    _ => left_text(d),
+                };
+                line("left", left);
             }
         }
         if !self.going_on.is_empty() {
