@@ -11,4 +11,7 @@ pub struct LifetimeStatus {
     pub ending: bool,
     /// Process ids of the runs that use the bridge.
     pub runs: Vec<u32>,
+    /// Processes that have connected as programs. One that is dead has left its connection to a child.
+    #[serde(default)]
+    pub programs: Vec<u32>,
 }

@@ -33,10 +33,15 @@ pub enum Request {
         /// Process id of the run.
         pid: u32,
     },
-    /// A run no longer needs the bridge. One [`crate::LifetimeStatus`].
+    /// A run no longer needs the bridge. One [`crate::LifetimeStatus`]. The last run stays attached as long as a program
+    /// is connected, because the bridge can't end before.
     Detach {
         /// Process id of the run.
         pid: u32,
+        /// The last run also stays attached if something is in the buffer that the PFS does not have. The bridge
+        /// looks after the moment from which nobody can change anything.
+        #[serde(default)]
+        clean: bool,
     },
     /// How long the bridge lives. One [`crate::LifetimeStatus`].
     Lifetime,
@@ -197,7 +202,10 @@ mod tests {
             Request::Left,
             Request::Inventory,
             Request::Attach { pid: u32::MAX },
-            Request::Detach { pid: 1 },
+            Request::Detach {
+                pid: 1,
+                clean: true,
+            },
             Request::Lifetime,
             Request::SetStay { stay: true },
         ]

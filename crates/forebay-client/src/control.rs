@@ -165,12 +165,13 @@ impl Control {
         self.ask(&Request::Attach { pid })?.only()
     }
 
-    /// Tells the bridge that the run no longer needs it. The bridge ends if no other run needs it.
+    /// Tells the bridge that the run no longer needs it. The bridge ends if no other run needs it, and no program is
+    /// connected, and, with `clean`, the PFS has everything. If it can't end for that, the run stays attached.
     ///
     /// # Errors
     /// As [`Control::status`].
-    pub fn detach(&mut self, pid: u32) -> Result<LifetimeStatus, AdminError> {
-        self.ask(&Request::Detach { pid })?.only()
+    pub fn detach(&mut self, pid: u32, clean: bool) -> Result<LifetimeStatus, AdminError> {
+        self.ask(&Request::Detach { pid, clean })?.only()
     }
 
     /// How long the bridge lives, and which runs use it.

@@ -1,10 +1,14 @@
-//! When a bridge ends.
+//! When a bridge ends, and when a run does.
 //!
-//! A bridge that was started to stay ends when it is told to. Any other one lives for runs: it ends when the
+//! **A bridge** that was started to stay ends when it is told to. Any other one lives for runs: it ends when the
 //! last run says that it needs it no more, or, because runs can be killed, when nobody has used it for
-//! [`UNUSED_LIMIT`]. A bridge that is about to end takes no further run: whoever asks starts another one.
+//! [`UNUSED_LIMIT`]. It never ends while a program is connected to it: that program would be left without its
+//! files. A bridge that is about to end takes no further run: whoever asks starts another one.
 //!
-//! The driver says who comes, who goes, who is dead and that time has passed.
+//! **A run** ends when its command has ended and none of the processes that the command has left
+//! holds anything in the buffer ([`RunEnd`]).
+//!
+//! The driver says who comes, who goes, who is dead, what a process holds, and that time has passed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -50,10 +54,15 @@ impl<H> Lifetime<H> {
         Ok(())
     }
 
-    /// The run `pid` needs the bridge no more. True: nobody does, so it is to end now.
-    pub fn detach(&mut self, pid: u32) -> bool {
-        self.runs.remove(&pid);
-        if self.is_unneeded() {
+    /// The run `pid` needs the bridge no more. True: nobody does, so it is to end now. If `pid` is the last one, `close`
+    /// is asked: it lets nobody in any more and says whether that may be the end. If not, the run stays attached; it
+    /// may ask again, and is forgotten when its process is dead.
+    pub fn detach(&mut self, pid: u32, close: impl FnOnce() -> bool) -> bool {
+        let others = self.runs.keys().any(|run| *run != pid);
+        if self.ending || self.stays || others {
+            self.runs.remove(&pid);
+        } else if close() {
+            self.runs.remove(&pid);
             self.end();
         }
         self.ending
@@ -69,15 +78,15 @@ impl<H> Lifetime<H> {
         self.stays = stays;
     }
 
-    /// So much time has passed, at the end of which `clients` programs were connected. True: the bridge is
-    /// to end now.
-    pub fn pass(&mut self, time: Duration, clients: u64) -> bool {
-        if !self.is_unneeded() || clients > 0 {
+    /// So much time has passed, at the end of which `programs` were connected. True: the bridge is
+    /// to end now. `close` is asked before as by [`Lifetime::detach`].
+    pub fn pass(&mut self, time: Duration, programs: usize, close: impl FnOnce() -> bool) -> bool {
+        if !self.is_unneeded() || programs > 0 {
             self.unused_for = Duration::ZERO;
             return self.ending;
         }
         self.unused_for = self.unused_for.saturating_add(time);
-        if self.unused_for > UNUSED_LIMIT {
+        if !self.ending && self.unused_for > UNUSED_LIMIT && close() {
             self.end();
         }
         self.ending
@@ -111,6 +120,106 @@ impl<H> Lifetime<H> {
     }
 }
 
+/// The last processes of a command may end a moment after it. A run waits so long for processes that hold nothing in the
+/// buffer, and, if it is in a hurry, for all.
+pub const LAST_MOMENT: Duration = Duration::from_secs(2);
+/// A run that waits longer than this says for whom.
+pub const SILENT_WAIT: Duration = Duration::from_secs(2);
+
+/// What a process that outlives its command has of the buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Holding {
+    /// Nothing now. It may use the buffer later.
+    Nothing,
+    /// A connection to the bridge: it has used the buffer and goes on.
+    Connection,
+    /// Open or mapped files, or its working directory.
+    Files,
+}
+
+/// How long a run waits for processes that hold something in the buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// Until they hold nothing any more.
+    Holders,
+    /// As for all others: it was told to end, or not to wait.
+    LastMoment,
+    /// Until all processes have ended: nobody waits for the run itself.
+    Everyone,
+}
+
+/// What a run whose command has ended does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Looks again a moment later.
+    Wait,
+    /// Says for whom it waits, then looks again.
+    Say,
+    /// Drains; nobody is left who could change anything.
+    Finish,
+    /// Drains what is closed, and leaves to the bridge those who go on. When they have ended it drains again.
+    Leave,
+}
+
+/// The end of a run, from the end of its command on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunEnd {
+    patience: Patience,
+    told_to_leave: bool,
+    waited: Duration,
+    /// Since something was held.
+    idle: Duration,
+    has_said: bool,
+}
+
+impl RunEnd {
+    /// A run whose command has just ended.
+    pub fn new(patience: Patience) -> Self {
+        RunEnd {
+            patience,
+            told_to_leave: false,
+            waited: Duration::ZERO,
+            idle: Duration::ZERO,
+            has_said: patience == Patience::Everyone,
+        }
+    }
+
+    /// Does anybody wait for the run itself?
+    pub fn is_waited_for(&self) -> bool {
+        self.patience != Patience::Everyone
+    }
+
+    /// It is told not to wait any longer.
+    pub fn leave(&mut self) {
+        self.told_to_leave = true;
+    }
+
+    /// So much time has passed, at the end of which these processes were there.
+    pub fn pass(&mut self, time: Duration, processes: impl IntoIterator<Item = Holding>) -> Next {
+        let Some(most) = processes.into_iter().max() else {
+            return Next::Finish;
+        };
+        self.waited = self.waited.saturating_add(time);
+        self.idle = match most {
+            Holding::Nothing => self.idle.saturating_add(time),
+            Holding::Connection | Holding::Files => Duration::ZERO,
+        };
+        let is_over = match self.patience {
+            Patience::Holders => self.idle >= LAST_MOMENT,
+            Patience::LastMoment => self.waited >= LAST_MOMENT,
+            Patience::Everyone => false,
+        };
+        if self.told_to_leave || is_over {
+            return Next::Leave;
+        }
+        if self.waited >= SILENT_WAIT && !self.has_said {
+            self.has_said = true;
+            return Next::Say;
+        }
+        Next::Wait
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,8 +236,8 @@ mod tests {
         let mut life = Lifetime::new(false);
         life.attach(1, false).unwrap();
         life.attach(2, false).unwrap();
-        assert!(!life.detach(1));
-        assert!(life.detach(2));
+        assert!(!life.detach(1, || panic!("2 is there")));
+        assert!(life.detach(2, || true));
         assert_eq!(life.attach(3, false), Err(Ending));
         assert!(life.is_ending());
     }
@@ -137,46 +246,121 @@ mod tests {
     fn a_bridge_that_stays_outlives_runs_and_idle_time() {
         let mut life = Lifetime::new(true);
         life.attach(1, false).unwrap();
-        assert!(!life.detach(1));
-        assert!(!life.pass(1000 * SECOND, 0));
+        assert!(!life.detach(1, || panic!("it stays")));
+        assert!(!life.pass(1000 * SECOND, 0, || true));
         life.set_stays(false);
-        assert!(life.pass(6 * SECOND, 0));
+        assert!(life.pass(6 * SECOND, 0, || true));
     }
 
     #[test]
     fn killed_runs_end_the_bridge_only_after_some_time_without_programs() {
         let mut life = Lifetime::new(false);
         life.attach(1, true).unwrap();
-        assert!(!life.pass(10 * SECOND, 0));
+        assert!(!life.pass(10 * SECOND, 0, || true));
         life.forget_dead(dead);
         assert!(!life.is_ending());
         // Their programs go on.
-        assert!(!life.pass(10 * SECOND, 3));
-        assert!(!life.pass(UNUSED_LIMIT, 0));
-        assert!(life.pass(SECOND, 0));
+        assert!(!life.pass(10 * SECOND, 3, || true));
+        assert!(!life.pass(UNUSED_LIMIT, 0, || true));
+        // One has connected since it was asked how many are.
+        assert!(!life.pass(SECOND, 0, || false));
+        assert!(life.pass(SECOND, 0, || true));
     }
 
     #[test]
     fn time_without_use_counts_only_in_one_piece() {
         let mut life: Lifetime<bool> = Lifetime::new(false);
         for _ in 0..10 {
-            assert!(!life.pass(4 * SECOND, 0));
-            assert!(!life.pass(SECOND, 1));
+            assert!(!life.pass(4 * SECOND, 0, || true));
+            assert!(!life.pass(SECOND, 1, || true));
         }
-        assert!(!life.pass(4 * SECOND, 0));
+        assert!(!life.pass(4 * SECOND, 0, || true));
         life.attach(1, true).unwrap();
         life.forget_dead(dead);
-        assert!(!life.pass(4 * SECOND, 0));
-        assert!(life.pass(4 * SECOND, 0));
+        assert!(!life.pass(4 * SECOND, 0, || true));
+        assert!(life.pass(4 * SECOND, 0, || true));
     }
 
     #[test]
     fn a_bridge_that_is_about_to_end_does_not_change_its_mind() {
         let mut life: Lifetime<bool> = Lifetime::new(false);
-        assert!(life.detach(7));
+        assert!(life.detach(7, || true));
         life.set_stays(true);
         assert!(life.is_ending());
-        assert!(life.pass(SECOND, 9));
+        assert!(life.pass(SECOND, 9, || true));
         assert_eq!(life.attach(1, false), Err(Ending));
+    }
+
+    #[test]
+    fn the_last_run_stays_attached_while_that_may_not_be_the_end() {
+        let mut life = Lifetime::new(false);
+        life.attach(1, false).unwrap();
+        assert!(!life.detach(1, || false));
+        assert_eq!(life.runs().count(), 1);
+        // Another one comes meanwhile, and is the last one then.
+        life.attach(2, false).unwrap();
+        assert!(!life.detach(1, || panic!("2 is there")));
+        assert!(life.detach(2, || true));
+    }
+
+    const NOBODY: [Holding; 0] = [];
+    const MOMENT: Duration = Duration::from_millis(100);
+
+    #[test]
+    fn a_run_without_further_processes_ends_at_once() {
+        for patience in [Patience::Holders, Patience::LastMoment, Patience::Everyone] {
+            let mut end = RunEnd::new(patience);
+            assert_eq!(end.pass(Duration::ZERO, NOBODY), Next::Finish);
+        }
+    }
+
+    #[test]
+    fn a_run_waits_for_holders_and_says_so_once() {
+        for holding in [Holding::Files, Holding::Connection] {
+            let mut end = RunEnd::new(Patience::Holders);
+            let mut said = 0;
+            for _ in 0..1000 {
+                match end.pass(MOMENT, [Holding::Nothing, holding]) {
+                    Next::Say => said += 1,
+                    next => assert_eq!(next, Next::Wait),
+                }
+            }
+            assert_eq!(said, 1);
+            end.leave();
+            assert_eq!(end.pass(MOMENT, [holding]), Next::Leave);
+            assert_eq!(end.pass(MOMENT, NOBODY), Next::Finish);
+        }
+    }
+
+    #[test]
+    fn processes_that_hold_nothing_have_a_moment_since_anything_was_held() {
+        let mut end = RunEnd::new(Patience::Holders);
+        assert_eq!(
+            end.pass(LAST_MOMENT - MOMENT, [Holding::Nothing]),
+            Next::Wait
+        );
+        assert_ne!(end.pass(MOMENT, [Holding::Files]), Next::Leave);
+        assert_eq!(
+            end.pass(LAST_MOMENT - MOMENT, [Holding::Nothing]),
+            Next::Wait
+        );
+        assert_eq!(end.pass(MOMENT, [Holding::Nothing]), Next::Leave);
+    }
+
+    #[test]
+    fn a_run_in_a_hurry_leaves_holders_after_a_moment() {
+        let mut end = RunEnd::new(Patience::LastMoment);
+        assert_eq!(end.pass(LAST_MOMENT - MOMENT, [Holding::Files]), Next::Wait);
+        assert_eq!(end.pass(MOMENT, [Holding::Files]), Next::Leave);
+    }
+
+    #[test]
+    fn what_a_run_has_left_in_the_background_is_waited_for_to_the_end_without_a_word() {
+        let mut end = RunEnd::new(Patience::Everyone);
+        for holding in [Holding::Nothing, Holding::Files] {
+            assert_eq!(end.pass(1000 * SECOND, [holding]), Next::Wait);
+        }
+        end.leave();
+        assert_eq!(end.pass(SECOND, [Holding::Nothing]), Next::Leave);
     }
 }

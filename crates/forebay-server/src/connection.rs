@@ -19,6 +19,8 @@ pub struct Connection {
     cred: Arc<Cred>,
     /// Credentials of the last message that carried others.
     other: Option<Arc<Cred>>,
+    /// A command asks through it: it is not that of a program.
+    pub control: bool,
     /// A request of it is parked.
     pub waiting: bool,
     /// Memory that it shares with the bridge.
@@ -42,6 +44,7 @@ impl Connection {
                 groups,
             }),
             other: None,
+            control: false,
             waiting: false,
             lane: None,
         })

@@ -68,9 +68,33 @@ impl Activity {
 
 /// Connections by process.
 pub struct Clients {
-    by_process: Mutex<HashMap<i32, usize>>,
+    by_process: Mutex<Door>,
     limit: u64,
     count: AtomicU64,
+}
+
+/// Who is in, and whether anybody may come.
+#[derive(Default)]
+struct Door {
+    processes: HashMap<i32, Connections>,
+    is_closed: bool,
+}
+
+/// Connections of one process.
+#[derive(Default)]
+struct Connections {
+    all: usize,
+    /// Those through which a command asks; the others are those of programs.
+    control: usize,
+}
+
+/// Why a connection is not served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unwelcome {
+    /// This limit is reached.
+    Limit(&'static str),
+    /// The bridge is about to end, or looks whether it may. Who tries again finds it, or the next one.
+    Closed,
 }
 
 impl Clients {
@@ -83,31 +107,43 @@ impl Clients {
         }
     }
 
-    /// One more of a process.
+    /// One more of a process. It counts as that of a program until it says that it is none.
     ///
     /// # Errors
-    /// Which limit is reached.
-    pub fn admit(&self, pid: i32, per_process: usize) -> Result<(), &'static str> {
-        let mut by_process = self.by_process.lock();
+    /// Why it is not served.
+    pub fn admit(&self, pid: i32, per_process: usize) -> Result<(), Unwelcome> {
+        let mut door = self.by_process.lock();
+        if door.is_closed {
+            return Err(Unwelcome::Closed);
+        }
         if self.count.load(Ordering::Relaxed) >= self.limit {
-            return Err("there are as many as there may be");
+            return Err(Unwelcome::Limit("there are as many as there may be"));
         }
-        let count = by_process.entry(pid).or_default();
-        if *count >= per_process {
-            return Err("it has as many as one process may have");
+        let connections = door.processes.entry(pid).or_default();
+        if connections.all >= per_process {
+            return Err(Unwelcome::Limit("it has as many as one process may have"));
         }
-        *count += 1;
+        connections.all += 1;
         self.count.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
+    /// A connection of the process is that of a command, not of a program.
+    pub fn is_control(&self, pid: i32) {
+        if let Some(connections) = self.by_process.lock().processes.get_mut(&pid) {
+            connections.control += 1;
+            assert!(connections.control <= connections.all);
+        }
+    }
+
     /// One less.
-    pub fn leave(&self, pid: i32) {
-        let mut by_process = self.by_process.lock();
-        if let Some(count) = by_process.get_mut(&pid) {
-            *count -= 1;
-            if *count == 0 {
-                by_process.remove(&pid);
+    pub fn leave(&self, pid: i32, control: bool) {
+        let mut door = self.by_process.lock();
+        if let Some(connections) = door.processes.get_mut(&pid) {
+            connections.all -= 1;
+            connections.control -= usize::from(control);
+            if connections.all == 0 {
+                door.processes.remove(&pid);
             }
         }
         self.count.fetch_sub(1, Ordering::Relaxed);
@@ -117,6 +153,30 @@ impl Clients {
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
+
+    /// Processes that are connected as programs.
+    pub fn programs(&self) -> Vec<u32> {
+        programs(&self.by_process.lock())
+    }
+
+    /// Lets nobody in any more, unless a program is there. From here on nothing changes the namespace.
+    pub fn close(&self) -> bool {
+        let mut door = self.by_process.lock();
+        door.is_closed = programs(&door).is_empty();
+        door.is_closed
+    }
+
+    /// Lets programs in again.
+    pub fn open(&self) {
+        self.by_process.lock().is_closed = false;
+    }
+}
+
+fn programs(door: &Door) -> Vec<u32> {
+    let is_program =
+        |(_, connections): &(&i32, &Connections)| connections.all > connections.control;
+    let programs = door.processes.iter().filter(is_program);
+    programs.map(|(pid, _)| pid.unsigned_abs()).collect()
 }
 
 /// Takes stock: looks at every record and its object.

@@ -52,7 +52,7 @@ fn every_request_has_its_answer() {
     assert_eq!(control.attach(me).unwrap().runs, [me]);
     assert!(!control.set_stay(false).unwrap().stay);
     assert!(control.set_stay(true).unwrap().stay);
-    let life = control.detach(me).unwrap();
+    let life = control.detach(me, false).unwrap();
     assert!(!life.ending && life.runs.is_empty(), "{life:?}");
     let nobody = control.attach(u32::MAX >> 1).unwrap_err();
     assert_eq!(nobody.refusal().unwrap().kind, RefusalKind::Process);
@@ -85,7 +85,7 @@ fn a_bridge_that_nobody_needs_takes_no_run_any_more() {
     let me = std::process::id();
     assert!(!control.attach(me).unwrap().ending);
     let mut other = Control::connect(&place.socket()).unwrap();
-    assert!(control.detach(me).unwrap().ending);
+    assert!(control.detach(me, false).unwrap().ending);
     // It may be gone, or say that it is about to.
     match other.attach(me) {
         Ok(life) => assert!(life.ending && life.runs.is_empty(), "{life:?}"),
@@ -110,13 +110,13 @@ fn a_bridge_that_was_started_for_a_run_waits_for_it_whoever_comes_and_goes_befor
         .spawn()
         .unwrap();
     assert!(!control.attach(other.id()).unwrap().ending);
-    let life = control.detach(other.id()).unwrap();
+    let life = control.detach(other.id(), false).unwrap();
     other.kill().unwrap();
     other.wait().unwrap();
     assert_eq!((life.ending, life.runs), (false, vec![me]));
     let life = control.attach(me).unwrap();
     assert_eq!((life.ending, life.runs), (false, vec![me]));
-    assert!(control.detach(me).unwrap().ending);
+    assert!(control.detach(me, false).unwrap().ending);
     server.stop().unwrap();
 }
 

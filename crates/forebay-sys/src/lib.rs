@@ -43,8 +43,9 @@ pub use names::{
     exchange, link, make_dir, mkdir, mknod, readlink, rename, rename_noreplace, symlink, unlink,
 };
 pub use process::{
-    Process, await_end, clear_umask, make_room_for_descriptors, my_ids, raise_descriptor_limit,
-    take_stdin,
+    Process, adopt_orphans, await_end, clear_umask, die_with_parent, exit_of, leave_terminal,
+    live_without_parent, make_room_for_descriptors, my_ids, raise_descriptor_limit, reap,
+    signal_process, take_stdin,
 };
 pub use raw::accounts::{LocalTime, local_time, user_name};
 pub use raw::lane::{LaneMemory, LaneView};
@@ -52,7 +53,7 @@ pub use raw::lease::{Openers, is_in_use, is_opened_once};
 pub use raw::memory::{MappedBytes, MappedWords};
 pub use raw::peers::{Peer, Received, peer, peer_groups, receive};
 pub use raw::queue::is_received;
-pub use raw::session::in_new_session;
+pub use raw::session::{fork, in_new_session};
 pub use raw::signals::{pass_signals_to, signals, signals_seen, watch_signals};
 pub use raw::words::{DurabilityOwner, DurabilityWords};
 pub use xattrs::{copy_xattrs, get_xattr, has_only_xattr, list_xattr, remove_xattr, set_xattr};

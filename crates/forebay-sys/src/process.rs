@@ -5,8 +5,8 @@ use crate::{Errno, Sys, errno_of, open_path};
 use rustix::fs::Mode;
 use rustix::io::retry_on_intr;
 use rustix::process::{
-    self, Pid, PidfdFlags, Resource, Rlimit, WaitId, WaitIdOptions, getegid, geteuid, getrlimit,
-    pidfd_open, setrlimit,
+    self, Pid, PidfdFlags, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitOptions, getegid,
+    geteuid, getppid, getrlimit, pidfd_open, setrlimit,
 };
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -74,6 +74,76 @@ pub fn await_end(child: u32) -> Sys<()> {
     retry_on_intr(|| process::waitid(WaitId::Pid(child), how)).map(drop)
 }
 
+/// Makes this process the parent of all its descendants whose own parents end, instead of the first process of the
+/// system. So none of them gets out of its sight.
+///
+/// # Errors
+/// The kernel does not know this.
+pub fn adopt_orphans() -> Sys<()> {
+    // Which process the number names does not matter, only that there is one.
+    process::set_child_subreaper(Some(process::getpid()))
+}
+
+/// Reaps the child if it has ended. True: it has, and its id may be given to another process from now on.
+pub fn reap(child: u32) -> bool {
+    let reaped = pid(child).map(|child| process::waitpid(Some(child), WaitOptions::NOHANG));
+    matches!(reaped, Ok(Ok(Some(_))))
+}
+
+/// Waits for the end of the child and reaps it. Gives the exit status that a shell would give.
+///
+/// # Errors
+/// ECHILD if there is no such child.
+pub fn exit_of(child: u32) -> Sys<u8> {
+    let child = pid(child)?;
+    let ended = retry_on_intr(|| process::waitpid(Some(child), WaitOptions::empty()))?;
+    let status = ended.ok_or(Errno::CHILD)?.1;
+    let code = match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => code,
+        (None, signal) => 128 + signal.unwrap_or(0),
+    };
+    Ok(code as u8)
+}
+
+/// Makes the kernel kill this process when its parent, the process `parent`, ends.
+///
+/// # Errors
+/// ESRCH: it has ended already.
+pub fn die_with_parent(parent: u32) -> Sys<()> {
+    process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    match getppid() {
+        Some(found) if Ok(found) == pid(parent) => Ok(()),
+        _ => Err(Errno::SRCH),
+    }
+}
+
+/// This process outlives its parent.
+pub fn live_without_parent() {
+    // Fails only for a signal that does not exist.
+    let _ = process::set_parent_process_death_signal(None);
+}
+
+/// Leaves the terminal for good: this process leads a session of its own, reads nothing, and writes to `log` what goes
+/// to its standard streams.
+///
+/// # Errors
+/// EMFILE or ENFILE: no descriptor is free.
+pub fn leave_terminal(log: BorrowedFd<'_>) -> Sys<()> {
+    // Fails for the leader of a group of processes: then the group has nobody else in it.
+    let _ = process::setsid();
+    let nothing = open_path(Path::new("/dev/null"), libc::O_RDONLY)?;
+    rustix::stdio::dup2_stdin(nothing)?;
+    rustix::stdio::dup2_stdout(log)?;
+    rustix::stdio::dup2_stderr(log)
+}
+
+/// Asks the process to end, with SIGTERM. One that has ended is left alone.
+pub fn signal_process(number: u32) {
+    if let Ok(pid) = pid(number) {
+        let _ = process::kill_process(pid, Signal::TERM);
+    }
+}
+
 /// A handle of a process (pidfd), child or not. Unlike a process id, it never comes to mean another process.
 #[derive(Debug)]
 pub struct Process(OwnedFd);
@@ -109,16 +179,5 @@ impl Process {
     /// Waits until the process has ended.
     pub fn await_end(&self) {
         while !readable(&[self], -1)[0] {}
-    }
-
-    /// Waits until this process or `other` has ended. True if `other` is still running.
-    pub fn ends_before(&self, other: &Process) -> bool {
-        loop {
-            match readable(&[self, other], -1)[..] {
-                [_, true] => return false,
-                [true, false] => return true,
-                _ => {}
-            }
-        }
     }
 }

@@ -22,6 +22,8 @@ const OTHER_START: Duration = Duration::from_secs(30);
 const FIRST_ANSWER: Duration = Duration::from_secs(5);
 /// As many bridges in a row may be told to end by others right after they were started for us.
 const LOST_STARTS: u32 = 5;
+/// Longest time between two calls of what is done while a program runs.
+const MEANWHILE_EVERY: Duration = Duration::from_secs(2);
 /// Pause between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -149,17 +151,25 @@ impl Bridge {
         }
     }
 
-    /// This process needs it no more. If nobody else does and it was not told to stay, it ends.
+    /// This process needs it no more. If nobody else does and it was not told to stay, it ends. As long as a program is
+    /// connected to it, it goes on.
     pub fn detach(mut self) -> Result<(), Fault> {
+        self.part(false).map(drop)
+    }
+
+    /// As [`Bridge::detach`]. With `clean`, the bridge does not end, and this process stays attached, if
+    /// something is not on the PFS at the moment from which nobody can change anything. False: it is still attached, for
+    /// that or because a program is connected.
+    pub fn part(&mut self, clean: bool) -> Result<bool, Fault> {
+        let me = std::process::id();
         let process = sys::Process::open(self.pid).ok();
-        let life = self.control.detach(std::process::id())?;
-        drop(self.control);
+        let life = self.control.detach(me, clean)?;
         if life.ending
             && let Some(process) = process
         {
             process.await_end();
         }
-        Ok(())
+        Ok(!life.runs.contains(&me))
     }
 
     fn start(place: &Place, options: &BridgeOptions, until: Until) -> Result<Bridge, Fault> {
@@ -213,12 +223,20 @@ impl Bridge {
         sys::Process::open(self.pid).is_ok_and(|process| !process.has_ended())
     }
 
-    /// Waits for the end of the bridge or of a program; true if the bridge was first.
-    pub fn dies_before(&self, program: &sys::Process) -> bool {
-        match sys::Process::open(self.pid) {
-            Ok(bridge) => bridge.ends_before(program),
+    /// Waits for the end of the bridge or of a program; true if the bridge was first. Calls `meanwhile` now and then.
+    pub fn dies_before(&self, program: &sys::Process, meanwhile: impl Fn()) -> bool {
+        let Ok(bridge) = sys::Process::open(self.pid) else {
             // Dead already.
-            Err(_) => !program.has_ended(),
+            return !program.has_ended();
+        };
+        loop {
+            match (bridge.has_ended(), program.has_ended()) {
+                (_, true) => return false,
+                (true, false) => return true,
+                (false, false) => {}
+            }
+            sys::wait_any(&[&bridge, program], MEANWHILE_EVERY);
+            meanwhile();
         }
     }
 

@@ -126,7 +126,14 @@ Examples:
   forebay run --buffer /pfs/me/run7 -- mpirun -n 64 ./sim
   forebay run --buffer . --no-drain -- ./stage1 && forebay run --buffer . -- ./stage2
 
-Ctrl-C goes to CMD; then what is closed is drained. A further Ctrl-C stops the drain.")]
+A run ends when CMD has ended and no process that CMD has started holds anything in the buffer: an open
+or mapped file, a working directory, a connection. Processes that hold nothing are waited for up to two
+seconds. Those who go on after that are served as before; when they have ended, what they have
+done is drained, and `forebay status` shows how that went.
+
+Ctrl-C goes to CMD; then processes have two seconds to close their files, and what is closed is drained.
+While the run waits for processes, Ctrl-C leaves them in the background. During the drain, it stops
+the drain.")]
 pub struct RunArgs {
     #[command(flatten)]
     pub place: PlaceArgs,
@@ -137,6 +144,9 @@ pub struct RunArgs {
     /// Leave the data in the buffer; `forebay drain` brings it to the PFS later.
     #[arg(long, conflicts_with = "keep")]
     pub no_drain: bool,
+    /// Do not wait longer than two seconds for processes that outlive CMD. The bridge serves them in the background.
+    #[arg(long)]
+    pub no_wait: bool,
     /// Also write the report to this file, as JSON.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub report: Option<PathBuf>,
@@ -241,7 +251,8 @@ pub struct StatusArgs {
     /// Only the bridge of this directory.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub buffer: Option<PathBuf>,
-    /// Also look for instances in this storage directory.
+    /// Where to look for what became of processes that runs have left in the background. Default: all places where
+    /// `forebay run` looks for storage.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub storage: Option<PathBuf>,
     /// Print JSON, for scripts.

@@ -40,6 +40,22 @@ impl Drained {
     pub fn is_complete(&self) -> bool {
         self.status.state == DrainState::Done && self.status.left == 0
     }
+
+    /// Counts what an earlier drain has brought to the PFS as well.
+    pub fn add(&mut self, earlier: &Drained) {
+        let (sum, part) = (&mut self.status, &earlier.status);
+        sum.files_total += part.files_drained;
+        sum.files_done += part.files_drained;
+        sum.files_drained += part.files_drained;
+        sum.bytes_total += part.bytes_done;
+        sum.bytes_done += part.bytes_done;
+        sum.bytes_verified += part.bytes_verified;
+        sum.dirs += part.dirs;
+        sum.renamed += part.renamed;
+        sum.removed += part.removed;
+        sum.seconds += part.seconds;
+        sum.remarks.splice(0..0, part.remarks.iter().cloned());
+    }
 }
 
 /// Drains and waits for the end. A signal that asks this process to end stops the drain. The drain waits for files

@@ -1,10 +1,13 @@
 //! The `forebay` command: a burst buffer over a directory of a parallel file system.
 #![forbid(unsafe_code)]
 
+mod background;
 mod bridge;
 mod cli;
 mod drain;
 mod error;
+mod keeper;
+mod outliving;
 mod place;
 mod program;
 mod recorder;

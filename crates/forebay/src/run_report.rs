@@ -3,12 +3,14 @@
 use crate::bridge::Bridge;
 use crate::drain::{Drained, why};
 use crate::error::{Fault, fault};
+use crate::outliving::{self, Outliving};
 use crate::place::plain;
 use crate::recorder::log_text;
 use crate::units;
 use forebay_admin::AdminError;
 use forebay_admin::drain::{DrainState, Inventory, Left};
 use forebay_collect::Collected;
+use forebay_core::lifetime::Holding;
 use forebay_sys as sys;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -133,17 +135,19 @@ pub struct RunReport<'r> {
     /// Storage directory.
     pub storage: &'r Path,
     /// What the bridge did while the command ran.
-    pub counters: BridgeCounters,
-    /// What was in the buffer at the end of the command.
-    pub inventory: Inventory,
+    pub counters: &'r BridgeCounters,
+    /// What was in the buffer when the run did not wait any longer.
+    pub inventory: &'r Inventory,
     /// Dirty files that an earlier run had left.
-    pub inherited: Inventory,
+    pub inherited: &'r Inventory,
     /// Bytes of the command's system calls.
     pub calls: CallBytes,
     /// How often the bridge died while the command ran. `counters` begin with the last restart.
     pub restarts: u32,
     /// How the drain ended, if there was one.
     pub drained: Option<&'r Drained>,
+    /// Processes that have outlived the command, and that the run does not wait for.
+    pub going_on: &'r [Outliving],
     /// The log of the command's I/O, if it was recorded.
     pub log: Option<&'r Logged>,
     /// The command that continues the drain.
@@ -187,7 +191,7 @@ impl RunReport<'_> {
                 ),
             );
         }
-        let inv = &self.inventory;
+        let inv = self.inventory;
         line(
             "in buffer",
             format!(
@@ -263,8 +267,22 @@ impl RunReport<'_> {
                 for remark in &d.status.remarks {
                     line("", format!("  {remark}"));
                 }
-                line("left", left_text(d));
+                let left = match self.going_on {
+                    [_, ..] if d.is_complete() => "nothing so far".to_owned(),
+                    _ => left_text(d),
+                };
+                line("left", left);
             }
+        }
+        if !self.going_on.is_empty() {
+            line("goes on", outliving::text(self.going_on));
+            line(
+                "",
+                match self.drained {
+                    None => "  they keep the bridge; `forebay status` shows it".to_owned(),
+                    Some(_) => "  they keep the bridge; when they have ended it drains what they have done since, and `forebay status` shows it".to_owned(),
+                },
+            );
         }
         if let Some(job) = self.log.and_then(|log| log.job.as_ref()) {
             out.push_str(&job.short_text());
@@ -300,6 +318,11 @@ impl RunReport<'_> {
                 "complete": d.is_complete(),
                 "left": d.named.iter().map(left_json).collect::<Vec<_>>(),
             })),
+            "going_on": self.going_on.iter().map(|process| json!({
+                "pid": process.pid,
+                "name": process.name,
+                "holds": process.holding != Holding::Nothing,
+            })).collect::<Vec<_>>(),
             "log": self.log.map(|log| log_json(&log.collected)),
             "job": self.log.and_then(|log| log.job.as_ref()).map(forebay_report::Report::json),
             "retry": self.retry,
@@ -391,7 +414,8 @@ pub fn drain_text(d: &Drained) -> String {
     text
 }
 
-fn left_text(d: &Drained) -> String {
+/// How much is left, in a few words.
+pub fn left_text(d: &Drained) -> String {
     if d.is_complete() {
         return "nothing".to_owned();
     }

@@ -1,6 +1,7 @@
 //! The runs that use the bridge. `forebay_core::lifetime` decides when their going ends it.
 
 use crate::ServerHandle;
+use crate::status::Clients;
 use forebay_admin::LifetimeStatus;
 use forebay_core::lifetime::{Ending, Lifetime};
 use forebay_sys::{self as sys, Errno, Process, Sys};
@@ -20,12 +21,20 @@ impl Life {
         Life(Mutex::new(Lifetime::new(stays)))
     }
 
+    /// A run that uses the bridge from its start. One that is gone already does not need it.
+    pub fn begin(&self, pid: u32) {
+        if let Ok(hold) = Process::open(pid) {
+            let late = self.0.lock().attach(pid, hold);
+            assert_ne!(late, Err(Ending), "nothing has ended it yet");
+        }
+    }
+
     /// One more run, unless the bridge is about to end: that shows in the status. The process is alive: it
     /// waits for the answer.
     ///
     /// # Errors
     /// There is no such process.
-    pub fn attach(&self, pid: u32) -> Sys<LifetimeStatus> {
+    pub fn attach(&self, pid: u32, clients: &Clients) -> Sys<LifetimeStatus> {
         let mut life = self.0.lock();
         if !life.is_ending() {
             let hold = Process::open(pid)?;
@@ -33,27 +42,39 @@ impl Life {
             let late = life.attach(pid, hold);
             assert_ne!(late, Err(Ending), "nothing else has changed it");
         }
-        Ok(status(&mut life))
+        Ok(status(&mut life, clients))
     }
 
-    /// One run less. True: the bridge is to end now.
-    pub fn detach(&self, pid: u32) -> (LifetimeStatus, bool) {
+    /// One run less. True: the bridge is to end now. If that is so only if `is_clean`, that is asked when no program is
+    /// connected any more and none is let in; no run can attach meanwhile.
+    pub fn detach(
+        &self,
+        pid: u32,
+        clients: &Clients,
+        is_clean: impl FnOnce() -> bool,
+    ) -> (LifetimeStatus, bool) {
         let mut life = self.0.lock();
         life.forget_dead(Process::has_ended);
-        let ends = life.detach(pid);
-        (status(&mut life), ends)
+        let ends = life.detach(pid, || {
+            let may_end = clients.close() && is_clean();
+            if !may_end {
+                clients.open();
+            }
+            may_end
+        });
+        (status(&mut life, clients), ends)
     }
 
     /// Lets it stay until it is told to end, or not.
-    pub fn set_stays(&self, stays: bool) -> LifetimeStatus {
+    pub fn set_stays(&self, stays: bool, clients: &Clients) -> LifetimeStatus {
         let mut life = self.0.lock();
         life.set_stays(stays);
-        status(&mut life)
+        status(&mut life, clients)
     }
 
     /// The state as a control message shows it.
-    pub fn status(&self) -> LifetimeStatus {
-        status(&mut self.0.lock())
+    pub fn status(&self, clients: &Clients) -> LifetimeStatus {
+        status(&mut self.0.lock(), clients)
     }
 
     /// The attached processes, to be waited for.
@@ -65,20 +86,21 @@ impl Life {
     }
 
     /// So much time has passed. True: the bridge is to end now, and nobody has been told yet.
-    fn pass(&self, time: Duration, clients: u64) -> bool {
+    fn pass(&self, time: Duration, clients: &Clients) -> bool {
         let mut life = self.0.lock();
         life.forget_dead(Process::has_ended);
-        !life.is_ending() && life.pass(time, clients)
+        !life.is_ending() && life.pass(time, clients.programs().len(), || clients.close())
     }
 }
 
-fn status(life: &mut Lifetime<Process>) -> LifetimeStatus {
+fn status(life: &mut Lifetime<Process>, clients: &Clients) -> LifetimeStatus {
     // A run that was killed has not detached.
     life.forget_dead(Process::has_ended);
     LifetimeStatus {
         stay: life.stays(),
         ending: life.is_ending(),
         runs: life.runs().map(|(pid, _)| pid).collect(),
+        programs: clients.programs(),
     }
 }
 
@@ -94,7 +116,7 @@ pub(super) fn watch(server: &ServerHandle) {
         let now = Instant::now();
         let passed = now - std::mem::replace(&mut last, now);
         // Programs of a killed run may go on.
-        if life.pass(passed, server.clients.count()) {
+        if life.pass(passed, &server.clients) {
             server
                 .log
                 .line(format_args!("nobody uses the bridge any more: it ends"));

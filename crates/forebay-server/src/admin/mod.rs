@@ -76,8 +76,7 @@ impl Admin {
     pub fn new(stays: bool, run: Option<u32>) -> Self {
         let life = Life::new(stays);
         if let Some(pid) = run {
-            // A run that is gone already does not need the bridge.
-            let _ = life.attach(pid);
+            life.begin(pid);
         }
         Admin {
             drain: Mutex::new(Arc::new(Counters::new(false))),
@@ -202,18 +201,22 @@ impl Admin {
             }
             Request::Left => self.send_left(answer)?,
             Request::Inventory => answer.item(&take_inventory(server)?)?,
-            Request::Attach { pid } => match self.life.attach(pid) {
+            Request::Attach { pid } => match self.life.attach(pid, &server.clients) {
                 // A bridge that is ending says so in it: the caller starts another one.
                 Ok(life) => answer.item(&life)?,
                 Err(e) => return Err(refused(RefusalKind::Process, life::no_process(pid, e))),
             },
-            Request::Detach { pid } => {
-                let (life, is_over) = self.life.detach(pid);
+            Request::Detach { pid, clean } => {
+                // What can't be read may be anything.
+                let is_clean = || !clean || take_inventory(server).is_ok_and(|i| !i.is_dirty());
+                let (life, is_over) = self.life.detach(pid, &server.clients, is_clean);
                 *ends = is_over;
                 answer.item(&life)?;
             }
-            Request::Lifetime => answer.item(&self.life.status())?,
-            Request::SetStay { stay } => answer.item(&self.life.set_stays(stay))?,
+            Request::Lifetime => answer.item(&self.life.status(&server.clients))?,
+            Request::SetStay { stay } => {
+                answer.item(&self.life.set_stays(stay, &server.clients))?;
+            }
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use crate::inbox::Arrival;
 use crate::limits::CONNECTIONS_PER_PROCESS;
 use crate::log::Cause;
 use crate::socket;
+use crate::status::Unwelcome;
 use forebay_sys::Errno;
 use forebay_wire::{DecodeError, Reply, Request};
 use std::os::fd::AsFd;
@@ -34,7 +35,12 @@ impl Shard {
             return;
         };
         let clients = &self.server.clients;
-        if let Err(what) = clients.admit(connection.peer.pid, CONNECTIONS_PER_PROCESS) {
+        let admitted = clients.admit(connection.peer.pid, CONNECTIONS_PER_PROCESS);
+        // It is gone without an answer, as with a bridge that has ended: so the client tries again.
+        if admitted == Err(Unwelcome::Closed) {
+            return;
+        }
+        if let Err(Unwelcome::Limit(what)) = admitted {
             self.server.log.limited(
                 Cause::Limit,
                 format_args!(
@@ -91,7 +97,8 @@ impl Shard {
         let slot = &mut self.connections[index];
         slot.generation = slot.generation.wrapping_add(1) & GENERATIONS;
         if let Some(connection) = slot.connection.take() {
-            self.server.clients.leave(connection.peer.pid);
+            let clients = &self.server.clients;
+            clients.leave(connection.peer.pid, connection.control);
             self.load.lose(self.spin.number());
             if connection.waiting {
                 self.waiting -= 1;

@@ -60,6 +60,11 @@ impl Shard {
                 if cred.uid != 0 && cred.uid != server.uid() {
                     self.reply(key, request.seq, Answered::status(libc::EPERM));
                 } else {
+                    if let Some(connection) = self.connection(key)
+                        && !std::mem::replace(&mut connection.control, true)
+                    {
+                        server.clients.is_control(connection.peer.pid);
+                    }
                     let answered = admin::answer(&server, request.str1);
                     self.reply(key, request.seq, answered);
                 }

@@ -10,7 +10,7 @@
 //! | `peers` | `recvmsg`, `SO_PEERCRED` | `rustix` reads a process id that cannot be 0; the kernel gives 0 for a process of another namespace |
 //! | `peers` | `SO_PEERGROUPS` | not in `rustix` |
 //! | `queue` | `SIOCOUTQ` | not in `rustix` |
-//! | `session` | `close_range`, code between fork and exec | `close_range` is not in `rustix`; the standard library asks for `unsafe` |
+//! | `session` | `close_range`, `fork`, code between fork and exec | not in `rustix`; the standard library asks for `unsafe` |
 //! | `words` | `set_robust_list` | not in `rustix` |
 //! | `signals` | `signalfd`, masks and handlers of signals | `rustix` has them only for programs without a C library |
 //! | `writeback` | `sync_file_range` | not in `rustix` |

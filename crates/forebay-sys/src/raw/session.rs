@@ -1,7 +1,24 @@
-//! Starts a program in a session of its own. The code here runs between fork and exec.
+//! Starts a program in a session of its own, and splits this process in two. The code here runs after a fork.
 
+use super::check;
+use crate::Sys;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+
+/// Splits this process in two. Gives the id of the new process in the old one, and `None` in the new one.
+///
+/// # Errors
+/// EAGAIN or ENOMEM: there is no room for another process.
+///
+/// # Panics
+/// If this process has more than one thread: only one goes on in the new process, and locks of the others stay locked.
+pub fn fork() -> Sys<Option<u32>> {
+    let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+    assert_eq!(threads, 1, "a process with threads must not be split");
+    // SAFETY: the process has one thread, so the new process may do whatever this one may.
+    let pid = check(unsafe { libc::fork() })?;
+    Ok((pid != 0).then_some(pid.unsigned_abs()))
+}
 
 /// Makes the command start in a session of its own, with only its standard streams open. So no terminal can signal it,
 /// it outlives this process, and it keeps no inherited descriptor open.

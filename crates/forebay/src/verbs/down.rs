@@ -24,7 +24,9 @@ pub fn down(args: &cli::DownArgs) -> Result<u8, Fault> {
             "`forebay run` (process {pid}) still uses the bridge over {}",
             place.root.display()
         ))
-        .hint("wait for its end"));
+        .hint(format!(
+            "wait for its end; if its command has ended, and only processes in the background keep it, `kill {pid}` makes it drain and end"
+        )));
     }
     sys::watch_signals();
     if args.no_drain {
@@ -40,11 +42,30 @@ pub fn down(args: &cli::DownArgs) -> Result<u8, Fault> {
     let drained = drain(&mut bridge, &args.drain, Duration::ZERO, Naming::Some)?;
     println!("drained {}", drain_text(&drained));
     if drained.is_complete() {
-        bridge.stop()?;
+        end(bridge)?;
         println!("stopped the bridge over {}", place.root.display());
     } else {
         let again = drain_command(&place).replacen("drain", "down", 1);
         tell_left(&drained, &again, &quarantine_command(&place));
     }
     Ok(drain_code(&drained))
+}
+
+/// Ends a bridge that has drained, unless somebody would be left without files, or without a drain of what changed since.
+fn end(mut bridge: Bridge) -> Result<(), Fault> {
+    let stays = bridge.control.attach(std::process::id())?.stay;
+    bridge.control.set_stay(false)?;
+    let has_parted = bridge.part(true)?;
+    if has_parted && !bridge.is_alive() {
+        return Ok(());
+    }
+    let life = bridge.control.set_stay(stays)?;
+    Err(match life.programs.first() {
+        Some(pid) => fault(format!(
+            "process {pid} still uses the bridge, which goes on"
+        ))
+        .hint("wait for its end, or end it"),
+        None => fault("the buffer is used again since the drain; the bridge goes on")
+            .hint("run the same command again"),
+    })
 }

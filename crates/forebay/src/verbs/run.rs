@@ -1,26 +1,39 @@
-//! `forebay run`: runs a command with the buffer over a directory, then drains and reports.
+//! `forebay run`: runs a command with the buffer over a directory, waits for the processes that outlive it, then drains
+//! and reports.
 
 use super::{drain_command, quarantine_command};
+use crate::background::{Background, Outcome};
 use crate::bridge::Bridge;
 use crate::cli::{self, exit};
 use crate::drain::{Drained, Naming, drain, tell_left};
 use crate::error::{Fault, fault};
+use crate::keeper::{self, Keeper, Side};
+use crate::outliving::{self, Outliving};
 use crate::place::{self, Place, plain};
 use crate::program;
 use crate::recorder::{self, Recorder, log_text};
-use crate::run_report::{BridgeCounters, CallBytes, Logged, RunReport};
+use crate::run_report::{BridgeCounters, CallBytes, Logged, RunReport, drain_text, left_text};
 use crate::units;
 use forebay_admin::drain::Inventory;
+use forebay_core::lifetime::{Next, Patience, RunEnd};
 use forebay_core::path::below;
 use forebay_sys as sys;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long the drain waits for open files. The last processes of a command may still close files after its end.
+/// How long the drain waits for open files, if all processes of the run have ended: somebody else has them.
 const OPEN_PATIENCE: Duration = Duration::from_secs(2);
+/// Pause before the second look at processes that outlive the command; it doubles from one to the next.
+const FIRST_LOOK: Duration = Duration::from_millis(5);
+/// The pauses get no longer than this while somebody waits for the run.
+const LONGEST_LOOK: Duration = Duration::from_millis(200);
+/// The pauses get no longer than this in the background.
+const LONGEST_LOOK_BEHIND: Duration = Duration::from_secs(2);
+/// Most drains after each of which the bridge found that others had changed the buffer again.
+const MOST_DRAINS: u32 = 20;
 /// Most restarts of the bridge during one command. After so many, another restart would not help.
 const MOST_RESTARTS: u32 = 10;
 /// Pause after a start that has failed; it doubles from one failure to the next.
@@ -36,6 +49,8 @@ struct Ended {
     calls: CallBytes,
     /// How often the bridge died and was started again while the command ran.
     restarts: u32,
+    /// It was told to end before the command had ended.
+    interrupted: bool,
 }
 
 /// Runs the verb.
@@ -55,7 +70,12 @@ pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
     }
     recorder::tell_left();
     sys::watch_signals();
+    let keeper = match keeper::split()? {
+        Side::Front(code) => return Ok(code),
+        Side::Keeper(keeper) => keeper,
+    };
     let mut bridge = Bridge::attach(&place, &args.bridge)?;
+    Background::forget_old(&bridge.instance);
     if verbose {
         eprintln!(
             "forebay: bridge {} at {}, data in {}",
@@ -89,7 +109,7 @@ pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
                 recorder,
                 verbose,
             };
-            Ok(run.conclude(bridge))
+            Ok(run.conclude(bridge, keeper))
         }
         Err((code, message)) => {
             eprintln!("forebay: {message}");
@@ -152,24 +172,20 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Drains and reports. The command has run, so errors are printed and change only the exit code.
-    fn conclude(mut self, mut bridge: Bridge) -> u8 {
+    /// Waits for processes that go on, drains and reports. The command has run, so errors are printed and change only
+    /// the exit code.
+    fn conclude(mut self, mut bridge: Bridge, keeper: Keeper) -> u8 {
         if self.ended.restarts > 0 {
             self.before = BridgeCounters::default();
         }
-        let mut after = finish(self.args, &mut bridge, &self.before);
-        while after.is_err() && self.ended.restarts < MOST_RESTARTS && !bridge.is_alive() {
-            // A new bridge finds everything that the old one kept, and continues the drain.
-            self.ended.restarts += 1;
-            after = Bridge::attach(&self.place, &self.args.bridge).and_then(|fresh| {
-                bridge = fresh;
-                finish(self.args, &mut bridge, &BridgeCounters::default())
-            });
-        }
-        let retry = drain_command(&self.place);
+        let patience = match self.ended.interrupted || self.args.no_wait {
+            true => Patience::LastMoment,
+            false => Patience::Holders,
+        };
+        let outcome = self.finish(&mut bridge, RunEnd::new(patience));
         let log = self.write_log();
-        let code = match after {
-            Ok(after) => self.report(after, log.as_ref(), &retry),
+        let (code, going_on) = match outcome {
+            Ok(end) => (self.report(&end, log.as_ref()), end.going_on),
             Err(e) => {
                 e.tell(self.verbose);
                 eprintln!(
@@ -177,19 +193,167 @@ impl Run<'_> {
                     self.exit_status(),
                     self.place.storage.display()
                 );
-                eprintln!("  hint: to bring it to the PFS, run: {retry}");
+                eprintln!(
+                    "  hint: to bring it to the PFS, run: {}",
+                    drain_command(&self.place)
+                );
                 if let Some(log) = &log {
                     eprintln!("forebay: log {}", log_text(&log.collected));
                 }
-                exit::DATA_LEFT
+                (exit::DATA_LEFT, Vec::new())
             }
         };
+        if !going_on.is_empty() {
+            self.stay_behind(&mut bridge, keeper, code, &going_on);
+        }
         if bridge.is_alive()
             && let Err(e) = bridge.detach()
         {
             e.tell(self.verbose);
         }
         code
+    }
+
+    /// Goes on in the background, without anybody who waits: looks after the processes that go on, and drains when they
+    /// have ended.
+    fn stay_behind(
+        &mut self,
+        bridge: &mut Bridge,
+        keeper: Keeper,
+        code: u8,
+        going_on: &[Outliving],
+    ) {
+        let instance = bridge.instance.clone();
+        let words = self.args.command.iter().map(|word| word.to_string_lossy());
+        let mut background = Background {
+            root: self.place.root.clone(),
+            keeper: std::process::id(),
+            command: words.collect::<Vec<_>>().join(" "),
+            processes: outliving::text(going_on),
+            result: None,
+        };
+        let save = |background: &Background| {
+            if let Err(e) = background.save(&instance) {
+                eprintln!("forebay: {}: {}", instance.display(), plain(&e));
+            }
+        };
+        save(&background);
+        keeper.leave(code, &instance.join("bridge.log"));
+        let end = self.finish(bridge, RunEnd::new(Patience::Everyone));
+        let retry = drain_command(&self.place);
+        let (complete, text) = match &end {
+            Ok(end) => match &end.drained {
+                Some(drained) if end.is_complete() => (
+                    true,
+                    format!("drained {}; left nothing", drain_text(drained)),
+                ),
+                Some(drained) => (
+                    false,
+                    format!("left {}; to go on, run: {retry}", left_text(drained)),
+                ),
+                None => (false, format!("not drained; later: {retry}")),
+            },
+            Err(e) => (false, format!("{e}; to go on, run: {retry}")),
+        };
+        eprintln!("forebay: {}: {text}", background.processes);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        background.result = Some(Outcome {
+            at: now.map_or(0, |now| now.as_secs()),
+            complete,
+            text,
+        });
+        save(&background);
+    }
+
+    /// Waits as long as `end` says, and drains. If everybody has ended, the bridge has the last word: it looks whether all
+    /// is on the PFS when nobody can change anything any more, and if not, all this begins again.
+    fn finish(&mut self, bridge: &mut Bridge, mut end: RunEnd) -> Result<RunOutcome, Fault> {
+        let mut outcome: Option<RunOutcome> = None;
+        for _ in 0..MOST_DRAINS {
+            let going_on = self.wait(bridge, &mut end);
+            let mut next = self.drained(bridge, going_on)?;
+            if let Some(before) = outcome.take() {
+                next.follow(before);
+            }
+            let everybody_has_ended = next.going_on.is_empty();
+            let parts = everybody_has_ended && (next.is_complete() || self.args.no_drain);
+            if !parts || bridge.part(!self.args.no_drain)? {
+                return Ok(next);
+            }
+            outcome = Some(next);
+        }
+        Err(fault("others change the buffer again and again"))
+    }
+
+    /// Drains. A bridge that dies is started again.
+    fn drained(
+        &mut self,
+        bridge: &mut Bridge,
+        going_on: Vec<Outliving>,
+    ) -> Result<RunOutcome, Fault> {
+        // Who goes on has not closed its files in all the time that the run has waited.
+        let patience = match going_on.is_empty() {
+            true => OPEN_PATIENCE,
+            false => Duration::ZERO,
+        };
+        loop {
+            let after = drained(self.args, bridge, &self.before, patience);
+            match after {
+                Ok(after) => return Ok(RunOutcome { going_on, ..after }),
+                // A new bridge finds everything that the old one kept, and continues the drain.
+                Err(_) if !bridge.is_alive() => self.revive(bridge)?,
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Starts the bridge again, after it has died.
+    fn revive(&mut self, bridge: &mut Bridge) -> Result<(), Fault> {
+        self.ended.restarts += 1;
+        if self.ended.restarts > MOST_RESTARTS {
+            return Err(fault("the bridge has died again and again"));
+        }
+        *bridge = Bridge::attach(&self.place, &self.args.bridge)?;
+        self.before = BridgeCounters::default();
+        Ok(())
+    }
+
+    /// Waits for processes that go on, as long as `end` says. Gives those that it does not wait for any longer.
+    fn wait(&mut self, bridge: &mut Bridge, end: &mut RunEnd) -> Vec<Outliving> {
+        let signals_before = sys::signals_seen();
+        let longest = match end.is_waited_for() {
+            true => LONGEST_LOOK,
+            false => LONGEST_LOOK_BEHIND,
+        };
+        let mut pause = FIRST_LOOK;
+        let mut last = Instant::now();
+        loop {
+            if sys::signals_seen() > signals_before {
+                end.leave();
+            }
+            let life = match bridge.control.lifetime() {
+                Ok(life) => life,
+                // What is missing here the drain says.
+                Err(_) if bridge.is_alive() || self.revive(bridge).is_err() => return Vec::new(),
+                Err(_) => continue,
+            };
+            let found = outliving::find(bridge, &life);
+            let now = Instant::now();
+            let passed = now - std::mem::replace(&mut last, now);
+            match end.pass(passed, found.iter().map(|process| process.holding)) {
+                Next::Finish | Next::Leave => return found,
+                Next::Say => eprintln!(
+                    "forebay: the command has ended with status {}; waiting for {}. Ctrl-C leaves them to the bridge, which drains when they have ended",
+                    self.exit_status(),
+                    outliving::text(&found)
+                ),
+                Next::Wait => {}
+            }
+            let processes = found.iter().map(|process| sys::Process::open(process.pid));
+            let processes: Vec<_> = processes.flatten().collect();
+            sys::wait_any(&processes, pause);
+            pause = (pause * 2).min(longest);
+        }
     }
 
     fn exit_status(&self) -> u8 {
@@ -208,22 +372,24 @@ impl Run<'_> {
             })
     }
 
-    fn report(&self, after: After, log: Option<&Logged>, retry: &str) -> u8 {
+    fn report(&self, end: &RunOutcome, log: Option<&Logged>) -> u8 {
         let words = self.args.command.iter();
+        let retry = drain_command(&self.place);
         let report = RunReport {
             command: words.map(|w| w.to_string_lossy().into_owned()).collect(),
             exit_status: self.exit_status(),
             wall: self.ended.wall,
             buffer: &self.place.root,
             storage: &self.place.storage,
-            counters: after.counters,
-            inventory: after.inventory,
-            inherited: self.inherited.clone(),
+            counters: &end.counters,
+            inventory: &end.inventory,
+            inherited: &self.inherited,
             calls: self.ended.calls,
             restarts: self.ended.restarts,
-            drained: after.drained.as_ref(),
+            drained: end.drained.as_ref(),
+            going_on: &end.going_on,
             log,
-            retry,
+            retry: &retry,
         };
         eprint!("{}", report.text());
         if let Some(path) = &self.args.report
@@ -231,9 +397,9 @@ impl Run<'_> {
         {
             e.tell(self.verbose);
         }
-        match &after.drained {
+        match &end.drained {
             Some(drained) if !drained.is_complete() => {
-                tell_left(drained, retry, &quarantine_command(&self.place));
+                tell_left(drained, &retry, &quarantine_command(&self.place));
                 exit::DATA_LEFT
             }
             _ => self.exit_status(),
@@ -242,17 +408,34 @@ impl Run<'_> {
 }
 
 /// What the bridge reports after the command.
-struct After {
+struct RunOutcome {
     counters: BridgeCounters,
     inventory: Inventory,
     drained: Option<Drained>,
+    /// The processes that the run does not wait for any longer.
+    going_on: Vec<Outliving>,
 }
 
-fn finish(
+impl RunOutcome {
+    fn is_complete(&self) -> bool {
+        self.drained.as_ref().is_some_and(Drained::is_complete)
+    }
+
+    /// This one came after `before`: it tells of both.
+    fn follow(&mut self, before: RunOutcome) {
+        self.inventory = before.inventory;
+        if let (Some(drained), Some(before)) = (&mut self.drained, &before.drained) {
+            drained.add(before);
+        }
+    }
+}
+
+fn drained(
     args: &cli::RunArgs,
     bridge: &mut Bridge,
     before: &BridgeCounters,
-) -> Result<After, Fault> {
+    patience: Duration,
+) -> Result<RunOutcome, Fault> {
     let counters = BridgeCounters::of(bridge)?.since(before);
     let inventory = bridge.control.inventory()?;
     let drained = if args.no_drain {
@@ -262,12 +445,13 @@ fn finish(
             Some(_) => Naming::All,
             None => Naming::Some,
         };
-        Some(drain(bridge, &args.drain, OPEN_PATIENCE, naming)?)
+        Some(drain(bridge, &args.drain, patience, naming)?)
     };
-    Ok(After {
+    Ok(RunOutcome {
         counters,
         inventory,
         drained,
+        going_on: Vec::new(),
     })
 }
 
@@ -337,7 +521,10 @@ fn watch(mut child: Child, args: &cli::RunArgs, place: &Place, bridge: &mut Brid
     if let Ok(program) = sys::Process::open(child.id()) {
         let mut trouble = None;
         let mut pause = FIRST_PAUSE;
-        while restarts < MOST_RESTARTS && bridge.dies_before(&program) {
+        let reap = |bridge: u32| {
+            outliving::reap(&[child.id(), bridge]);
+        };
+        while restarts < MOST_RESTARTS && bridge.dies_before(&program, || reap(bridge.pid)) {
             restarts += 1;
             match Bridge::attach(place, &args.bridge) {
                 Ok(fresh) => {
@@ -361,11 +548,13 @@ fn watch(mut child: Child, args: &cli::RunArgs, place: &Place, bridge: &mut Brid
     // Until the command is reaped, no other process can get its id.
     let waited = sys::await_end(child.id()).map_err(std::io::Error::from);
     sys::pass_signals_to(0);
+    let interrupted = sys::signals_seen() > 0;
     let status = waited.and_then(|()| child.wait());
     Ended {
         status: status.ok(),
         wall: started.elapsed(),
         calls: CallBytes::now().since(before),
         restarts,
+        interrupted,
     }
 }

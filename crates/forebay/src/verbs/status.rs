@@ -1,5 +1,6 @@
 //! `forebay status`: lists the running bridges and what their buffers hold.
 
+use crate::background::{self, Background};
 use crate::bridge::{self, Bridge};
 use crate::cli::{self, exit};
 use crate::error::Fault;
@@ -10,6 +11,7 @@ use forebay_admin::drain::{DrainState, DrainStatus, Inventory};
 use forebay_admin::{AdminError, LifetimeStatus, Status};
 use forebay_sys as sys;
 use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 
 /// Runs the verb.
 pub fn status(args: &cli::StatusArgs) -> Result<u8, Fault> {
@@ -37,19 +39,46 @@ pub fn status(args: &cli::StatusArgs) -> Result<u8, Fault> {
     }
     all.sort_by(|(a, _), (b, _)| a.root.cmp(&b.root));
     recorder::tell_left();
+    let mut ended = ended(args, only.as_deref());
+    // What has a bridge is shown with it.
+    ended.retain(|(instance, _)| all.iter().all(|(bridge, _)| bridge.instance != *instance));
+    let ended: Vec<_> = ended.into_iter().map(|(_, run)| run).collect();
     if args.json {
         let list: Vec<Value> = all.iter().map(|(b, s)| s.json(b)).collect();
-        println!("{:#}", json!({ "bridges": list }));
-    } else if all.is_empty() && strange > 0 {
+        println!("{:#}", json!({ "bridges": list, "ended": ended }));
+        return Ok(exit::OK);
+    }
+    if all.is_empty() && strange > 0 {
         println!("no bridge runs that this program understands");
     } else if all.is_empty() {
         println!("no bridge runs");
-    } else {
-        for (bridge, state) in &all {
-            print!("{}", state.text(bridge));
-        }
+    }
+    for (bridge, state) in &all {
+        print!("{}", state.text(bridge));
+    }
+    for run in &ended {
+        println!("{}\n  ended     {}", run.root.display(), run.text());
     }
     Ok(exit::OK)
+}
+
+/// What became of processes that runs have left in the background, by instance directory.
+fn ended(args: &cli::StatusArgs, only: Option<&Path>) -> Vec<(PathBuf, Background)> {
+    let storages = match &args.storage {
+        Some(storage) => vec![storage.clone()],
+        None => place::storage_candidates()
+            .into_iter()
+            .map(|(_, dir)| dir)
+            .collect(),
+    };
+    let mut found: Vec<_> = storages
+        .iter()
+        .flat_map(|dir| background::all_in(dir))
+        .filter(|(_, run)| only.is_none_or(|root| root == run.root))
+        .collect();
+    // Two variables may name one storage.
+    found.dedup_by(|(a, _), (b, _)| a == b);
+    found
 }
 
 /// Everything that one bridge reports about itself.
@@ -84,6 +113,7 @@ impl Snapshot {
             "users": self.lifetime,
             "inventory": self.inventory,
             "drain": self.drain,
+            "background": Background::load(&bridge.instance),
         })
     }
 
@@ -104,8 +134,12 @@ impl Snapshot {
             ),
             _ => String::new(),
         };
+        let background = match Background::load(&bridge.instance) {
+            Some(run) => format!("\n  goes on   {}", run.text()),
+            None => String::new(),
+        };
         format!(
-            "{}\n  process   {} ({life})\n  storage   {}\n  dirty     {}, {}; {} to rename, {} to remove\n  copies    {}, {} that are on the PFS, too{drain}\n",
+            "{}\n  process   {} ({life})\n  storage   {}\n  dirty     {}, {}; {} to rename, {} to remove\n  copies    {}, {} that are on the PFS, too{drain}{background}\n",
             bridge.root.display(),
             bridge.pid,
             storage_text(bridge.instance.parent().unwrap_or(&bridge.instance)),

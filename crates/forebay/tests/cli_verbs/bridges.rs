@@ -69,10 +69,7 @@ fn a_bridge_does_not_go_down_while_a_run_uses_it() {
     stage
         .say(&["down", "--buffer", "pfs"])
         .ends_with(1)
-        .tells(&format!(
-            "`forebay run` (process {}) still uses the bridge",
-            child.id()
-        ));
+        .tells("still uses the bridge");
     fs::write(stage.path("go"), "").unwrap();
     wait(child).ends_with(0);
     stage.say(&["down", "--buffer", "pfs"]).ends_with(0);

@@ -180,7 +180,7 @@ fn a_file_that_stays_open_is_left_with_75_and_the_command_that_retries() {
                   echo $! > holder; \
                   while ! [ -s pfs/open ]; do sleep 0.01; done";
     let said = stage
-        .script(&[], script)
+        .script(&["--no-wait"], script)
         .ends_with(75)
         .tells("1 thing (6 B) left in the buffer, not on the PFS yet; nothing is lost")
         .tells("open: still open for writing")
@@ -197,7 +197,7 @@ fn a_file_that_stays_open_is_left_with_75_and_the_command_that_retries() {
     });
     let retry = said.err.rsplit("run: forebay ").next().unwrap().trim();
     let words: Vec<&str> = retry.split(' ').collect();
-    stage.say(&words).ends_with(0).prints("drained 1 file");
+    stage.say(&words).ends_with(0);
     assert_eq!(stage.on_pfs()["open"], "begun\n");
 }
 

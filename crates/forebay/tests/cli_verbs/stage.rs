@@ -67,6 +67,18 @@ impl Stage {
         Stage { dir }
     }
 
+    /// With the PFS on another file system than the storage: in memory, below the name `pfs` as usual.
+    pub fn across_file_systems() -> Stage {
+        let stage = Stage::new();
+        let pfs = Path::new("/dev/shm").join(stage.dir.file_name().unwrap());
+        fs::create_dir(&pfs).unwrap();
+        let device = |path: &Path| path.metadata().unwrap().dev();
+        assert_ne!(device(&pfs), device(&stage.dir), "TMPDIR is in memory, too");
+        fs::remove_dir(stage.pfs()).unwrap();
+        std::os::unix::fs::symlink(&pfs, stage.pfs()).unwrap();
+        stage
+    }
+
     pub fn pfs(&self) -> PathBuf {
         self.dir.join("pfs")
     }
@@ -176,6 +188,9 @@ impl Drop for Stage {
             if line.contains(" bridge ") && line.contains(&mark) {
                 kill("KILL", pid.unsigned_abs());
             }
+        }
+        if let Ok(elsewhere) = fs::read_link(self.pfs()) {
+            let _ = fs::remove_dir_all(elsewhere);
         }
         let _ = fs::remove_dir_all(&self.dir);
     }

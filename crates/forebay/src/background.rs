@@ -1,0 +1,90 @@
+//! What became of processes that a run has left in the background: a file in the instance directory, written by the
+//! keeper of the run and shown by `forebay status`, also when no bridge runs any more.
+
+use forebay_sys as sys;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Name of the file.
+const FILE: &str = "background.json";
+
+/// A run whose command has ended, and whose processes go on or went on.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Background {
+    /// The buffer root.
+    pub root: PathBuf,
+    /// The process that looks after them.
+    pub keeper: u32,
+    /// The command as it was typed.
+    pub command: String,
+    /// The processes when the command had ended.
+    pub processes: String,
+    /// How it ended; `None` as long as it goes on.
+    pub result: Option<Outcome>,
+}
+
+/// How the drain at the end of the last process ended.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Seconds since 1970.
+    pub at: u64,
+    /// Everything is on the PFS.
+    pub complete: bool,
+    /// One line about the drain.
+    pub text: String,
+}
+
+impl Background {
+    /// Writes the file. Not durable: after a power loss there is nothing to go on.
+    pub fn save(&self, instance: &Path) -> std::io::Result<()> {
+        let (path, temporary) = (instance.join(FILE), instance.join("background.json.new"));
+        fs::write(&temporary, serde_json::to_vec_pretty(self)?)?;
+        fs::rename(temporary, path)
+    }
+
+    /// Reads the file, if there is one.
+    pub fn load(instance: &Path) -> Option<Background> {
+        serde_json::from_slice(&fs::read(instance.join(FILE)).ok()?).ok()
+    }
+
+    /// Removes the file of a run that nobody looks after any more: the next one tells how things are.
+    pub fn forget_old(instance: &Path) {
+        if Background::load(instance).is_some_and(|run| run.result.is_some() || !run.goes_on()) {
+            let _ = fs::remove_file(instance.join(FILE));
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        self.result.is_none() && sys::Process::open(self.keeper).is_ok_and(|p| !p.has_ended())
+    }
+
+    /// One line for people.
+    pub fn text(&self) -> String {
+        let which = format!("{}, left by `{}`", self.processes, self.command);
+        match &self.result {
+            Some(outcome) => format!("{which}, have ended: {}", outcome.text),
+            None if self.goes_on() => {
+                format!(
+                    "{which}; drained when they end, or at the end of process {}",
+                    self.keeper
+                )
+            }
+            None => format!(
+                "{which}; nobody looks after them: process {} was killed",
+                self.keeper
+            ),
+        }
+    }
+}
+
+/// The runs in this storage, with their instance directories.
+pub fn all_in(storage: &Path) -> Vec<(PathBuf, Background)> {
+    let instances = fs::read_dir(storage).into_iter().flatten().flatten();
+    let mut found: Vec<_> = instances
+        .map(|entry| entry.path())
+        .filter_map(|instance| Some((instance.clone(), Background::load(&instance)?)))
+        .collect();
+    found.sort_by(|(_, a), (_, b)| a.root.cmp(&b.root));
+    found
+}
