@@ -185,6 +185,7 @@ fn shortened(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drain::{Side, Take};
 
     fn each() -> Vec<Request> {
         vec![
@@ -195,6 +196,10 @@ mod tests {
                 rate: Some(u64::MAX),
                 workers: Some(3),
                 patience_ms: 9,
+                take: vec![Take {
+                    path: b"out/\xff".to_vec(),
+                    side: Side::Both,
+                }],
             }),
             Request::DrainStatus,
             Request::FollowDrain,

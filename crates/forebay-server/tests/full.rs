@@ -120,6 +120,15 @@ impl Ballast {
     }
 }
 
+/// Sets it when it goes, also when the test fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn check(place: &Place, storage: &Path) {
     let instance = forebay_admin::instance_dir(storage, &place.root());
     let report = forebay_server::fsck::fsck(&instance, Default::default()).unwrap();
@@ -203,6 +212,7 @@ fn tables_that_find_no_space_say_so_and_go_on_when_there_is_some() {
         let ended = AtomicBool::new(false);
         // Each rename makes the tables grow, and another program takes whatever gets free.
         let refused = thread::scope(|scope| {
+            let _ends = Ends(&ended);
             scope.spawn(|| {
                 while !ended.load(Ordering::Relaxed) {
                     ballast.take_more();
@@ -219,7 +229,6 @@ fn tables_that_find_no_space_say_so_and_go_on_when_there_is_some() {
                     at += 1;
                 }
             }
-            ended.store(true, Ordering::Relaxed);
             refused
         });
         assert_eq!(refused, 100, "the tables are never full");
