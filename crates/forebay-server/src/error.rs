@@ -5,7 +5,7 @@ use forebay_admin::AdminError;
 use forebay_core::record::ObjectName;
 use forebay_core::table::TableError;
 use forebay_mover::Halt;
-use forebay_sys::Errno;
+use forebay_sys::{self as sys, Errno};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,13 @@ pub enum Error {
     InUse {
         /// The instance directory.
         instance: PathBuf,
+    },
+    /// Others may change what is in this directory, or have made it.
+    NotPrivate {
+        /// The directory.
+        dir: PathBuf,
+        /// The user that it belongs to.
+        owner: u32,
     },
     /// The storage holds the buffer over another directory.
     OtherRoot {
@@ -112,6 +119,19 @@ impl fmt::Display for Error {
         match self {
             Error::InUse { instance } => {
                 write!(f, "another bridge is using {}", instance.display())
+            }
+            Error::NotPrivate { dir, owner } if *owner == sys::my_ids().0 => write!(
+                f,
+                "{} is no directory that only its owner can write to",
+                dir.display()
+            ),
+            Error::NotPrivate { dir, owner } => {
+                let name = sys::user_name(*owner).unwrap_or_else(|| owner.to_string());
+                write!(
+                    f,
+                    "{} belongs to {name}, not to the user of this process",
+                    dir.display()
+                )
             }
             Error::OtherRoot {
                 instance,

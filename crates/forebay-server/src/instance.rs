@@ -7,18 +7,19 @@ use forebay_admin::{BridgeInfo, INFO_FILE, LOCK_FILE};
 use forebay_sys as sys;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 const ROOT_FILE: &str = "root";
 
-/// Makes a directory that only its owner may enter, unless it is there, and its parents as usual. When this returns
+/// Makes a directory that only its owner may enter, unless it is there and nobody else can change what is in it, and its
+/// parents as usual. When this returns
 /// their names survive a power loss, whoever made them: one who made the directory may have died before its name was
 /// on the disk.
 ///
 /// # Errors
-/// The file system says no.
+/// The file system says no, or another user has made it.
 pub fn make_private(dir: &Path) -> Result<(), Error> {
     let here = |path| {
         if path == Path::new("") {
@@ -33,10 +34,9 @@ pub fn make_private(dir: &Path) -> Result<(), Error> {
         fs::create_dir_all(parent).map_err(|e| Error::io("can't make", parent, e))?;
     }
     match fs::DirBuilder::new().mode(0o700).create(dir) {
-        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(Error::io("can't make", dir, e));
-        }
-        _ => {}
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => check_private(dir)?,
+        Err(e) => return Err(Error::io("can't make", dir, e)),
+        Ok(()) => {}
     }
     // The directory that holds it, and those that hold a directory that was made for it.
     for parent in parents.iter().take(missing + 1) {
@@ -46,6 +46,19 @@ pub fn make_private(dir: &Path) -> Result<(), Error> {
             .map_err(|e| Error::io("can't make durable", parent, e))?;
     }
     Ok(())
+}
+
+/// In a directory that everybody may write to, another user can make whatever has a name that can be told in advance.
+fn check_private(dir: &Path) -> Result<(), Error> {
+    let about = fs::symlink_metadata(dir).map_err(|e| Error::io("can't look at", dir, e))?;
+    let (me, owner) = (sys::my_ids().0, about.uid());
+    match about.is_dir() && owner == me && about.mode() & 0o022 == 0 {
+        true => Ok(()),
+        false => Err(Error::NotPrivate {
+            dir: dir.to_owned(),
+            owner,
+        }),
+    }
 }
 
 /// An instance directory that this process alone uses.
@@ -169,6 +182,33 @@ mod tests {
         }
         fs::write(folder.path().join("file"), "").unwrap();
         assert!(make_private(&folder.path().join("file/d")).is_err());
+    }
+
+    #[test]
+    fn a_directory_that_others_have_made_or_can_change_is_refused() {
+        use std::os::unix::fs::{PermissionsExt, chown, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let refuses = |name: &str| {
+            let outcome = make_private(&path(name));
+            assert!(
+                matches!(outcome, Err(Error::NotPrivate { .. })),
+                "{name}: {outcome:?}"
+            );
+        };
+        fs::create_dir(path("open")).unwrap();
+        fs::set_permissions(path("open"), fs::Permissions::from_mode(0o770)).unwrap();
+        refuses("open");
+        make_private(&path("own")).unwrap();
+        symlink(path("own"), path("link")).unwrap();
+        refuses("link");
+        if forebay_testkit::is_root() {
+            make_private(&path("theirs")).unwrap();
+            chown(path("theirs"), Some(65534), None).unwrap();
+            refuses("theirs");
+        } else {
+            forebay_testkit::skip("only root can give a directory to another user");
+        }
     }
 
     #[test]

@@ -8,6 +8,9 @@ use rustix::io::retry_on_intr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
+/// Names that are tried for a file that gets none.
+const MOST_NAMES: u32 = 100;
+
 fn oflags(flags: i32) -> OFlags {
     OFlags::from_bits_retain(flags as u32) | OFlags::CLOEXEC
 }
@@ -45,6 +48,29 @@ pub fn create_anew(dir: BorrowedFd<'_>, name: &[u8]) -> Sys<OwnedFd> {
             Err(e) => Err(e),
         },
         other => other,
+    }
+}
+
+/// An empty file in this directory, without a name. Where the file system has no such files (`O_TMPFILE`), one whose name is
+/// gone when this returns; nothing that is there already is touched.
+///
+/// # Errors
+/// Those of `openat`.
+pub fn scratch_file(dir: BorrowedFd<'_>) -> Sys<OwnedFd> {
+    match open(dir, b".", libc::O_TMPFILE | libc::O_RDWR, 0o600) {
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {}
+        other => return other,
+    }
+    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let name = format!(".forebay-probe-{}-{tries}", std::process::id()).into_bytes();
+        match open(dir, &name, flags, 0o600) {
+            Err(Errno::EXIST) if tries < MOST_NAMES => {}
+            Ok(file) => return crate::unlink(dir, &name, false).map(|()| file),
+            Err(e) => return Err(e),
+        }
     }
 }
 

@@ -35,7 +35,7 @@ pub use events::{
 };
 pub use files::{
     check_access, create_anew, is_locked, keep_access_time, lock_file, open, open_beneath,
-    open_path,
+    open_path, scratch_file,
 };
 pub use filesystem::{cache_life, fs_space, fs_type, space, writes_in_place};
 pub use listing::{RawEntry, read_dir};

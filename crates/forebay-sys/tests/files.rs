@@ -388,3 +388,20 @@ fn a_file_system_says_what_it_is_and_how_much_is_free() {
         assert_eq!(sys::writes_in_place(memory.as_fd()), Ok(true));
     }
 }
+
+#[test]
+fn a_scratch_file_has_no_name_and_touches_nothing_that_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let victim = folder.path().join("victim");
+    std::fs::write(&victim, "whole").unwrap();
+    // Whoever can tell the name in advance puts a link there.
+    let trap = format!(".forebay-probe-{}-1", std::process::id());
+    std::os::unix::fs::symlink(&victim, folder.path().join(trap)).unwrap();
+    for dir in [folder.path(), std::path::Path::new("/dev/shm")] {
+        let dir = sys::open_path(dir, libc::O_RDONLY | libc::O_DIRECTORY).unwrap();
+        let file = sys::scratch_file(dir.as_fd()).unwrap();
+        assert_eq!(sys::stat(file.as_fd(), b"").unwrap().nlink, 0);
+    }
+    assert_eq!(std::fs::read_to_string(victim).unwrap(), "whole");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+}

@@ -21,6 +21,7 @@ use rocksdb::{
     WriteBatch, WriteOptions,
 };
 use std::collections::HashMap;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -213,6 +214,9 @@ impl Open<'_> {
     }
 }
 
+/// Names that are tried for a directory in memory.
+const MOST_NAMES: u32 = 100;
+
 enum Access {
     Read,
     Write,
@@ -224,12 +228,16 @@ enum Access {
 struct MessageLog(PathBuf);
 
 impl MessageLog {
+    /// `None` where there is no memory for it. Everybody may write there, so the directory is made here or not used.
     fn new() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let memory = Path::new("/dev/shm");
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("forebay-{}-{count}", std::process::id());
-        memory.is_dir().then(|| MessageLog(memory.join(name)))
+        (0..MOST_NAMES).find_map(|_| {
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("forebay-{}-{count}", std::process::id());
+            let dir = Path::new("/dev/shm").join(name);
+            let made = std::fs::DirBuilder::new().mode(0o700).create(&dir);
+            made.is_ok().then_some(MessageLog(dir))
+        })
     }
 }
 

@@ -122,7 +122,7 @@ pub fn storage_candidates() -> Vec<(&'static str, PathBuf)> {
 fn default_storage(root: &Path) -> Result<PathBuf, Fault> {
     let mut tried = Vec::new();
     for (name, dir) in storage_candidates() {
-        match usable_storage(&dir, root).and_then(|dir| own(name, dir)) {
+        match own(name, &dir).and_then(|()| usable_storage(&dir, root)) {
             Ok(dir) => return Ok(dir),
             Err(e) => tried.push(format!("{name}: {}", e.message)),
         }
@@ -133,20 +133,13 @@ fn default_storage(root: &Path) -> Result<PathBuf, Fault> {
     )
 }
 
-/// Refuses the default directory unless only this user can write to it. In /var/tmp another user may have made it as a
-/// trap.
-fn own(name: &str, dir: PathBuf) -> Result<PathBuf, Fault> {
-    use std::os::unix::fs::MetadataExt;
-    let safe = name != DEFAULT
-        || fs::metadata(&dir).is_ok_and(|m| m.uid() == sys::my_ids().0 && m.mode() & 0o022 == 0);
-    if safe {
-        return Ok(dir);
+/// Makes the default directory, and refuses it unless it is one of this user that nobody else can write to, before anything in
+/// it is touched: in /var/tmp another user may have made it as a trap.
+fn own(name: &str, dir: &Path) -> Result<(), Fault> {
+    if name != DEFAULT {
+        return Ok(());
     }
-    Err(fault(format!(
-        "storage {} is not a directory of user {} that nobody else can write to",
-        dir.display(),
-        sys::my_ids().0
-    )))
+    forebay_server::make_private(dir).map_err(|e| fault(format!("storage: {e}")))
 }
 
 /// Makes the storage directory if it is missing, and tests that it can do what a bridge needs.
@@ -180,20 +173,19 @@ fn usable_storage(dir: &Path, root: &Path) -> Result<PathBuf, Fault> {
         ))
         .hint("name a directory beside it with --storage DIR"));
     }
-    let probe = dir.join(format!(".forebay-probe-{}", std::process::id()));
-    let result = fs::File::create(&probe)
-        .map_err(|e| fault(format!("storage {shown}: {}", plain(&e))).hint(own_hint))
-        .and_then(|file| {
-            sys::set_xattr(file.as_fd(), b"user.forebay.probe", b"1").map_err(|e| {
-                fault(format!(
-                    "storage {shown} does not keep user xattrs ({})",
-                    plain(&e.into())
-                ))
-                .hint("name a directory on ext4, xfs, btrfs or tmpfs (Linux 6.6 or newer) with --storage DIR")
-            })
-        });
-    let _ = fs::remove_file(&probe);
-    result.map(|()| dir)
+    let file = sys::open_path(&dir, libc::O_RDONLY | libc::O_DIRECTORY)
+        .and_then(|dir| sys::scratch_file(dir.as_fd()))
+        .map_err(|e| fault(format!("storage {shown}: {}", plain(&e.into()))).hint(own_hint))?;
+    sys::set_xattr(file.as_fd(), b"user.forebay.probe", b"1").map_err(|e| {
+        fault(format!(
+            "storage {shown} does not keep user xattrs ({})",
+            plain(&e.into())
+        ))
+        .hint(
+            "name a directory on ext4, xfs, btrfs or tmpfs (Linux 6.6 or newer) with --storage DIR",
+        )
+    })?;
+    Ok(dir)
 }
 
 /// The path of the preload library.
