@@ -5,7 +5,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench lint fuzz clean
+.PHONY: help setup build demo test bench durable lint fuzz clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ bench: build ## ratios to native ext4 and tmpfs, measured side by side; ARGS="--
 	target/release/forebay-bench $(ARGS)
 	target/release/forebay-collect-bench
 	target/release/forebay-record-bench
+
+durable: build ## what waits for the disk (SQLite, PostgreSQL, fsync), natively and in the buffer, in turns
+	benches/durable.py $(ARGS)
 
 lint: ## formatting, clippy, the rules of the house and the documentation, warnings forbidden
 	cargo fmt --all --check
