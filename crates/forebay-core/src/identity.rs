@@ -6,12 +6,16 @@ use std::fmt;
 
 /// Of a file the change time is known, of a directory what is in it.
 const IN_FULL: u64 = 1;
-/// It may be gone already.
+/// It was renamed in the buffer.
 const LEAVING: u64 = 2;
 const IS_DIR: u64 = 4;
 /// It had several names.
 const SHARED: u64 = 8;
-const FLAGS: u64 = 15;
+/// A drain may have removed it already.
+const DOUBTFUL: u64 = 16;
+const FLAGS: u64 = 31;
+/// It can't be told whether it is still where it was.
+const PASSING: u64 = LEAVING | DOUBTFUL;
 const BELOW_BODY: u64 = u32::MAX as u64;
 
 /// What an entry was when it was seen.
@@ -22,7 +26,7 @@ const BELOW_BODY: u64 = u32::MAX as u64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {
     ino: u64,
-    /// Flags, and above them for a directory a sum over what is in it, for anything else 28 bits of a hash of its change
+    /// Flags, and above them for a directory a sum over what is in it, for anything else 27 bits of a hash of its change
     /// time and 32 of one of its type, size and modification time.
     state: u64,
 }
@@ -97,15 +101,23 @@ impl Identity {
             sum = sum.wrapping_add(entry.share(name));
         }
         Identity {
-            state: sum & !FLAGS | self.state & LEAVING | IS_DIR | IN_FULL,
+            state: sum & !FLAGS | self.state & PASSING | IS_DIR | IN_FULL,
             ..self
         }
     }
 
-    /// Of something that may be gone already: it was renamed in the buffer, or a drain was about to remove it.
+    /// Of something that was renamed in the buffer: programs change it under its new name, and a drain takes it away.
     pub fn leaving(self) -> Self {
         Identity {
             state: self.state | LEAVING,
+            ..self
+        }
+    }
+
+    /// Of something that a drain was about to remove.
+    pub fn doubtful(self) -> Self {
+        Identity {
+            state: self.state | DOUBTFUL,
             ..self
         }
     }
@@ -117,7 +129,7 @@ impl Identity {
 
     /// Stays it where it is, and is known well enough to be told again?
     fn is_lasting(self) -> bool {
-        self.state & (LEAVING | SHARED) == 0 && (self.state & IS_DIR == 0 || self.has_contents())
+        self.state & (PASSING | SHARED) == 0 && (self.state & IS_DIR == 0 || self.has_contents())
     }
 
     /// Is it what has these attributes now, as far as attributes tell?
@@ -126,10 +138,15 @@ impl Identity {
         let is_dir = |state: u64| state & IS_DIR != 0;
         match (is_dir(self.state), is_dir(now.state)) {
             (true, true) => self.has_number_of(now),
-            (false, false) if self.state & SHARED != 0 && attr.nlink > 1 => self.ino == now.ino,
+            (false, false) if self.may_change(attr) => self.ino == now.ino,
             (false, false) => self.is_same(now),
             _ => false,
         }
+    }
+
+    /// Do programs change it in other ways than under its own name?
+    fn may_change(self, now: &Attr) -> bool {
+        self.state & LEAVING != 0 || self.state & SHARED != 0 && now.nlink > 1
     }
 
     /// Is it this inode, whatever has become of it?
@@ -140,7 +157,7 @@ impl Identity {
 
     /// Is it the same, wherever it is going?
     pub fn is_same(self, other: Self) -> bool {
-        self.has_number_of(other) && (self.state ^ other.state) & !(LEAVING | SHARED) == 0
+        self.has_number_of(other) && (self.state ^ other.state) & !(PASSING | SHARED) == 0
     }
 
     fn has_number_of(self, other: Self) -> bool {
@@ -233,6 +250,21 @@ mod tests {
     }
 
     #[test]
+    fn what_was_renamed_in_the_buffer_may_change_under_its_new_name() {
+        let known = Identity::of(&file()).leaving();
+        let mut now = file();
+        now.size += 1;
+        now.ctime.sec += 1;
+        assert!(known.is(&now));
+        now.ino += 1;
+        assert!(!known.is(&now), "somebody else's");
+        let known = Identity::of(&file()).doubtful();
+        assert!(known.is(&file()));
+        now.ino = file().ino;
+        assert!(!known.is(&now));
+    }
+
+    #[test]
     fn a_copy_stays_what_it_is_when_it_gets_its_name() {
         let known = Identity::of_copy(&file());
         let mut named = file();
@@ -271,6 +303,7 @@ mod tests {
         let unknown = [
             None,
             Some(Identity::of(&file()).leaving()),
+            Some(Identity::of(&file()).doubtful()),
             Some(Identity::of(&two)),
             Some(dir),
         ];

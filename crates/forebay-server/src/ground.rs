@@ -2,7 +2,7 @@
 
 use crate::{ServerHandle, follow};
 use forebay_core::drain::{Commit, Facts, Verdict};
-use forebay_core::facts::{Outcome, Stop};
+use forebay_core::facts::{Attr, Outcome, Stop};
 use forebay_core::ops::Effect;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectId, ObjectName, PathRecord};
@@ -33,6 +33,10 @@ impl Facts for ServerHandle {
     fn record(&self, path: &TreePath) -> Outcome<Option<PathRecord>> {
         let _guard = self.namespace.read();
         self.namespace.tables().get(path).map_err(fault)
+    }
+
+    fn is_written_in_place(&self, file: &Attr) -> bool {
+        self.in_place.was_written((file.dev, file.ino))
     }
 
     fn page(

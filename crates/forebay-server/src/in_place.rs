@@ -7,7 +7,7 @@
 use forebay_mover::{InUse, who_shows_in_proc, who_uses};
 use forebay_sys::{self as sys, Openers, Sys};
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,8 @@ struct Grants {
     last: HashMap<Inode, Grant>,
     /// Grants up to this number are not remembered.
     forgotten: u64,
+    /// Files that were granted for writing, the first [`REMEMBERED`] of them.
+    written: HashSet<Inode>,
 }
 
 struct Grant {
@@ -56,11 +58,17 @@ impl InPlace {
             count: 1,
             last: HashMap::new(),
             forgotten: u64::from(has_past),
+            written: HashSet::new(),
         }))
     }
 
-    /// Notes that a client is about to get this descriptor.
-    pub fn note(&self, file: &OwnedFd) {
+    /// May a client of this bridge have written to the file in place?
+    pub fn was_written(&self, inode: Inode) -> bool {
+        self.0.lock().written.contains(&inode)
+    }
+
+    /// Notes that a client is about to get this descriptor, perhaps to write to it.
+    pub fn note(&self, file: &OwnedFd, writes: bool) {
         let attr = sys::stat(file.as_fd(), b"");
         if matches!(&attr, Ok(attr) if attr.mode & libc::S_IFMT != libc::S_IFREG) {
             return;
@@ -76,6 +84,9 @@ impl InPlace {
         if grants.last.len() >= REMEMBERED {
             grants.last.clear();
             grants.forgotten = number;
+        }
+        if writes && grants.written.len() < REMEMBERED {
+            grants.written.insert((attr.dev, attr.ino));
         }
         let at = Instant::now();
         grants
@@ -146,7 +157,7 @@ mod tests {
         let original = grants.unless_held(open(), false).unwrap().unwrap();
         assert!(!grants.was_granted_since(original.inode, original.since));
         let granted = open();
-        grants.note(&granted);
+        grants.note(&granted, false);
         assert_eq!(inode(&granted), original.inode);
         assert!(grants.was_granted_since(original.inode, original.since));
         drop(original);
@@ -166,7 +177,7 @@ mod tests {
         let grants = InPlace::new(false);
         assert!(grants.unless_held(open(), true).unwrap().is_some());
         // It may be on its way to a client, where /proc does not show it.
-        grants.note(&held);
+        grants.note(&held, true);
         assert!(grants.unless_held(open(), true).unwrap().is_none());
         // What an earlier bridge has granted is not known.
         let next = InPlace::new(true);

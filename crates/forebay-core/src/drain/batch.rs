@@ -8,7 +8,7 @@ use super::act::{Act, Commit, Copied, Copy, Got, Naming, Verdict, Work};
 use super::contents::Task;
 use super::facts::Facts;
 use super::moves::{STRANGER, is_dir};
-use super::rules::{Update, commit_of, is_changed, is_ours, obstacle, stamp};
+use super::rules::{Update, commit_of, is_changed, is_ours, is_ours_in_place, obstacle, stamp};
 use super::sheet::{Reason, Sheet};
 use super::strand::{Strand, with_outcomes};
 use crate::bridge::{Mutation, ReadSet};
@@ -38,6 +38,8 @@ struct Candidate {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Fate {
     Good,
+    /// It would replace this, which is not what the record knows.
+    Suspect(Box<(PathRecord, Attr)>),
     /// The object or its records have changed.
     Stale,
     /// It has failed; is its temporary name still there?
@@ -60,6 +62,7 @@ enum State {
     Examining,
     Look,
     Looking,
+    Judge,
     Name,
     Naming,
     Unhide,
@@ -308,11 +311,27 @@ impl CopyBatch {
                         if is_changed(record, &found)
                             && !Mutation::ReplacesWhatOthersChanged.is(planted) =>
                     {
-                        *fate = Fate::Failed(Reason::Changed, true);
+                        if *fate == Fate::Good {
+                            *fate = Fate::Suspect(Box::new((record.clone(), found)));
+                        }
                     }
                     Ok(_) => {}
                     Err(trouble) => *fate = Fate::Failed(Reason::Refused(trouble), true),
                 }
+            }
+        }
+        self.state = State::Judge;
+    }
+
+    /// What is to be replaced was changed: by others?
+    fn judge(&mut self, facts: &dyn Facts) {
+        for (_, fate) in &mut self.few {
+            if let Fate::Suspect(suspect) = fate {
+                let (record, found) = &**suspect;
+                *fate = match is_ours_in_place(record, found, facts) {
+                    true => Fate::Good,
+                    false => Fate::Failed(Reason::Changed, true),
+                };
             }
         }
         self.state = State::Name;
@@ -392,6 +411,7 @@ impl CopyBatch {
                     useless.push(task.temporary());
                     self.stale.push(task);
                 }
+                Fate::Suspect(_) => unreachable!("it is judged before anything is named"),
                 Fate::Failed(reason, has_temporary) => {
                     task.give_up(&reason, sheet);
                     if has_temporary {
@@ -552,6 +572,10 @@ impl Strand for CopyBatch {
                     None
                 }
                 State::Mark => self.mark(facts)?,
+                State::Judge => {
+                    self.judge(facts);
+                    None
+                }
                 State::Finish => match self.conclude(facts) {
                     Some(commit) => {
                         self.state = State::Finishing;

@@ -1,7 +1,7 @@
 //! What a drain needs to know of the records.
 
 use crate::bridge::{Mutation, ReadSet};
-use crate::facts::Outcome;
+use crate::facts::{Attr, Outcome};
 use crate::path::TreePath;
 use crate::record::{BridgeId, ObjectId, ObjectName, PathRecord};
 use crate::speakers::{Lowers, Speaker};
@@ -77,6 +77,12 @@ pub trait Facts {
 
     /// Is this bridge home of the path?
     fn is_home(&self, path: &TreePath) -> bool;
+
+    /// May a program of this bridge have written to this file of the PFS in place, through a descriptor that it has had since
+    /// before it was hidden?
+    fn is_written_in_place(&self, _file: &Attr) -> bool {
+        false
+    }
 
     /// Adds to `reads` that a commit relies on all that other bridges hold below `dir`. With one bridge there
     /// is nothing to add.

@@ -3,7 +3,7 @@
 
 use super::facts::Facts;
 use crate::bridge::{Heard, Mutation, RangeRead, ReadSet, SpeakersRead};
-use crate::facts::{Need, Outcome, Stop};
+use crate::facts::{Attr, Need, Outcome, Stop};
 use crate::path::TreePath;
 use crate::record::{BridgeId, ObjectId, ObjectName, PathRecord};
 use crate::speakers::{Lowers, Speaker};
@@ -129,6 +129,10 @@ impl Facts for Hearing<'_> {
 
     fn is_home(&self, path: &TreePath) -> bool {
         self.facts.is_home(path)
+    }
+
+    fn is_written_in_place(&self, file: &Attr) -> bool {
+        self.facts.is_written_in_place(file)
     }
 
     fn rely_on_range(&self, dir: &TreePath, reads: &mut ReadSet) -> Outcome<()> {

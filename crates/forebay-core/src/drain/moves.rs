@@ -9,8 +9,8 @@ use super::facts::Facts;
 use super::names::waiting_path;
 use super::rules::{
     OURS, Update, all_speakers, commit_of, has_to_leave, holds_something_hidden,
-    holds_something_moved, is_carried, is_changed, is_replaced, obstacle, read, relocated, removal,
-    speakers_of,
+    holds_something_moved, is_carried, is_changed, is_ours_in_place, is_replaced, obstacle, read,
+    relocated, removal, speakers_of,
 };
 use super::sheet::{Reason, Sheet};
 use super::strand::Strand;
@@ -64,6 +64,8 @@ enum State {
     /// What is in the directory that is to go?
     Know(TreePath, Attr),
     Knowing(Attr),
+    /// It was changed: by others?
+    Suspect(Attr),
     Act(Act),
     Acting,
     /// The PFS says that it has failed, and may have done it.
@@ -372,7 +374,7 @@ impl Move {
         let (_, record) = &self.marked[0];
         let trusts = Mutation::ReplacesWhatOthersChanged.is(planted);
         self.state = match record.replaces {
-            Some(_) if is_changed(record, found) && !trusts => return self.changed(),
+            Some(_) if is_changed(record, found) && !trusts => State::Suspect(*found),
             Some(known) if known.has_contents() && is_dir(found) && !trusts => {
                 State::Know(record.hides.clone().unwrap_or_default(), *found)
             }
@@ -435,7 +437,7 @@ impl Move {
         }
         if let (What::Clear, Some(after)) = (self.what, &mut update.after) {
             // What failed may have been done.
-            after.replaces = after.replaces.map(Identity::leaving);
+            after.replaces = after.replaces.map(Identity::doubtful);
         }
         update
     }
@@ -657,6 +659,10 @@ impl Strand for Move {
                     self.state = State::Knowing(*found);
                     return Ok(Some(know));
                 }
+                State::Suspect(found) if is_ours_in_place(&self.marked[0].1, found, facts) => {
+                    self.state = State::Act(self.removal(found));
+                }
+                State::Suspect(_) => self.changed(),
                 State::Act(act) => {
                     let act = act.clone();
                     self.state = State::Acting;

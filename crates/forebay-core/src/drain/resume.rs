@@ -324,7 +324,7 @@ impl Strand for Resume {
                                     Told::NotMade => after.drained = None,
                                     // What is hidden may have been removed.
                                     Told::Nothing => {
-                                        after.replaces = record.replaces.map(Identity::leaving);
+                                        after.replaces = record.replaces.map(Identity::doubtful);
                                     }
                                     Told::Arrived { .. } => {}
                                 }

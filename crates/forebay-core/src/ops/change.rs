@@ -180,7 +180,7 @@ pub(super) fn hidden_by(record: &PathRecord, path: &TreePath) -> Option<Hidden> 
     let entry = match record.kind {
         Kind::Dir if record.hides.is_none() => Some(match record.drained {
             // The PFS may have refused to make it.
-            Some(OURS) => Identity::MADE_DIR.leaving(),
+            Some(OURS) => Identity::MADE_DIR.doubtful(),
             _ => Identity::MADE_DIR,
         }),
         _ => record.replaces,

@@ -129,7 +129,8 @@ fn open(server: &ServerHandle, granting: &Granting) -> Result<Option<OwnedFd>, E
             server.lower.flush_touch(path);
             let file = server.lower.open(path, granting.flags)?;
             if granting.flags & libc::O_PATH == 0 {
-                server.in_place.note(&file);
+                let writes = granting.flags & libc::O_ACCMODE != libc::O_RDONLY;
+                server.in_place.note(&file, writes);
             }
             Ok(file)
         }

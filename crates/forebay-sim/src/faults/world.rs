@@ -3,7 +3,7 @@
 use super::agree;
 use super::drain;
 use super::env::{Alarm, Env, Event};
-use super::history::{Action, Call, Outcome};
+use super::history::{Action, Call, Outcome, Thing};
 use super::linear;
 use super::model::Tree;
 use super::node::{NEVER_FAILS, Node};
@@ -517,15 +517,24 @@ impl World {
     }
 
     fn same_tree(&self, before: &Tree, promise: &'static str) -> Result<(), Broken> {
-        let mut after = self.seen()?;
+        let (mut before, mut after) = (before.clone(), self.seen()?);
         if self.env.drain.intruders {
-            // What others have put on the PFS may show now.
+            // What others have put on the PFS may show now, also in place of what was drained before.
             let pfs = self.lower.borrow();
-            after.retain(|path, thing| {
-                before.contains_key(path) || !pfs.is_foreign_inode(thing.ino)
-            });
+            let shows = |path: &TreePath, thing: &Thing| {
+                before.get(path) != Some(thing) && pfs.is_foreign_inode(thing.ino)
+            };
+            let showing: Vec<_> = after
+                .iter()
+                .filter(|(path, thing)| shows(path, thing))
+                .map(|(path, _)| path.clone())
+                .collect();
+            for path in showing {
+                after.remove(&path);
+                before.remove(&path);
+            }
         }
-        if *before == after {
+        if before == after {
             return Ok(());
         }
         let all = before.keys().chain(after.keys());
