@@ -5,9 +5,12 @@ Prints for each load the median time of both sides and the ratio native/buffer: 
 Loads whose programs are not installed are left out, and named.
 
     benches/durable.py --forebay target/release/forebay [--dir DIR] [--rounds 3] [LOAD...]
+
+Run by root it makes an ext4 with a journal in an image in DIR, unless DIR lies on one.
 """
 
 import argparse
+import contextlib
 import os
 import shutil
 import sqlite3
@@ -24,6 +27,7 @@ FILES = 1500
 NAMES = 20000
 DBENCH_S = 8
 PG_TRANSACTIONS = 400
+IMAGE_BYTES = 8 << 30
 
 
 def sqlite(folder, journal):
@@ -128,11 +132,13 @@ def missing(load):
 
 
 def once(load, base, forebay):
-    """Seconds of one run in a fresh folder."""
-    folder = base / "pfs"
-    storage = base / "storage"
+    """Seconds of one run in a folder of its own. None is removed before the end: ext4 looks long for inodes if many were
+    freed a moment ago."""
+    place = Path(tempfile.mkdtemp(dir=base))
+    place.chmod(0o755)
+    folder = place / "pfs"
+    storage = place / "storage"
     for path in (folder, storage):
-        shutil.rmtree(path, ignore_errors=True)
         path.mkdir()
     os.chmod(base, 0o755)
     os.sync()
@@ -143,6 +149,40 @@ def once(load, base, forebay):
     if done.returncode:
         sys.exit(f"{load}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
     return float(done.stdout.split("seconds ")[1].split()[0])
+
+
+def has_journal(folder):
+    """Is it on an ext4 with a journal?"""
+    device = os.stat(folder).st_dev
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf8").splitlines():
+        words = line.split()
+        if words[2] == f"{os.major(device)}:{os.minor(device)}":
+            kind, source = words[words.index("-") + 1 :][:2]
+            return kind == "ext4" and bool(glob(f"/proc/fs/jbd2/{Path(source).name}-*"))
+    return False
+
+
+@contextlib.contextmanager
+def disk(folder):
+    """A folder that goes at the end, on an ext4 with a journal if that can be had."""
+    base = Path(tempfile.mkdtemp(dir=folder)).resolve()
+    base.chmod(0o755)
+    mounted = None
+    try:
+        if not has_journal(base) and os.getuid() == 0:
+            image, mounted = base / "image", base / "mount"
+            with image.open("wb") as file:
+                file.truncate(IMAGE_BYTES)
+            mounted.mkdir()
+            subprocess.run(["mkfs.ext4", "-q", image], check=True)
+            subprocess.run(["mount", "-o", "loop", image, mounted], check=True)
+        elif not has_journal(base):
+            print(f"{folder} is not on an ext4 with a journal: no fair reference, see docs/BENCHMARKS.md")
+        yield mounted or base
+    finally:
+        if mounted:
+            subprocess.run(["umount", mounted], check=False)
+        shutil.rmtree(base, ignore_errors=True)
 
 
 def main():
@@ -158,8 +198,7 @@ def main():
         print("seconds", LOADS[load][0](folder))
         return
     forebay = str(Path(args.forebay).resolve())
-    base = Path(tempfile.mkdtemp(dir=args.dir)).resolve()
-    try:
+    with disk(args.dir) as base:
         print(f"{'load':14} {'native s':>9} {'buffer s':>9} {'ratio':>6}  ratios of the rounds")
         for load in args.loads or LOADS:
             if reason := missing(load):
@@ -169,8 +208,6 @@ def main():
             native, buffer = (statistics.median(side) for side in zip(*pairs))
             ratios = " ".join(f"{n / b:.2f}" for n, b in pairs)
             print(f"{load:14} {native:9.3f} {buffer:9.3f} {native / buffer:6.2f}  {ratios}   {LOADS[load][1]}", flush=True)
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
 
 
 main()
