@@ -24,6 +24,8 @@ pub enum RefusalKind {
     System,
     /// The answer cannot be put into a message; for example, a path is no UTF-8.
     Unfit,
+    /// Another drain is at work, and this one decides something.
+    Busy,
     /// A kind that this program does not know; a newer bridge sent it.
     #[serde(other)]
     Other,

@@ -2,7 +2,6 @@
 
 use crate::facts::{Attr, Timestamp};
 use crate::home::{hash_bytes, mix};
-use std::fmt;
 
 /// Of a file the change time is known, of a directory what is in it.
 const IN_FULL: u64 = 1;
@@ -21,8 +20,9 @@ const BELOW_BODY: u64 = u32::MAX as u64;
 /// What an entry was when it was seen.
 ///
 /// A file is known by its inode number, type, size and times. If it has several names, it may change through the others, and
-/// nothing is lost with this one: then it is known by its number alone, as long as it has several. A directory is known by its inode number and, where that was looked
-/// at, by what is in it. The device is no part of it: network file systems get another number with each mount.
+/// nothing is lost with this one: then it is known by its number alone, as long as it has several. A directory is known by its
+/// inode number and, where that was looked at, by what is in it. The device is no part of it: network file systems get
+/// another number with each mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {
     ino: u64,
@@ -165,25 +165,15 @@ impl Identity {
     }
 
     pub(crate) fn encode(self) -> [u8; BYTES] {
-        let mut bytes = [0; BYTES];
-        bytes[..8].copy_from_slice(&self.ino.to_le_bytes());
-        bytes[8..].copy_from_slice(&self.state.to_le_bytes());
-        bytes
+        (u128::from(self.state) << 64 | u128::from(self.ino)).to_le_bytes()
     }
 
     pub(crate) fn decode(bytes: [u8; BYTES]) -> Self {
-        let (ino, state) = bytes.split_at(8);
-        let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b));
+        let both = u128::from_le_bytes(bytes);
         Identity {
-            ino: word(ino),
-            state: word(state),
+            ino: both as u64,
+            state: (both >> 64) as u64,
         }
-    }
-}
-
-impl fmt::Display for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "inode {}", self.ino)
     }
 }
 

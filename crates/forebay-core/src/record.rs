@@ -130,6 +130,12 @@ impl PathRecord {
     pub fn is_visible(&self) -> bool {
         self.kind != Kind::Whiteout
     }
+
+    /// The place on the PFS that it keeps from view, or was drained to, if it is at `path`.
+    pub fn covers(&self, path: &TreePath) -> Option<TreePath> {
+        let at_own_path = || self.drained.is_some().then(|| path.clone());
+        self.hides.clone().or_else(at_own_path)
+    }
 }
 
 /// Why bytes are no record.

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Place, write};
-use forebay_admin::drain::{DrainRequest, DrainState, DrainStatus, Reason};
+use forebay_admin::drain::{DrainRequest, DrainState, DrainStatus, Reason, Side, Take};
 use forebay_admin::{AdminError, Items, RefusalKind};
 use forebay_client::{Client, Control, Error};
 use forebay_wire::{Op, Request};
@@ -73,6 +73,32 @@ fn every_request_has_its_answer() {
     server.stop().unwrap();
     let gone = control.status().unwrap_err();
     assert!(gone.is_loss(), "{gone}");
+}
+
+#[test]
+fn a_decision_about_no_path_is_refused() {
+    let place = Place::new();
+    let server = place.start();
+    let mut control = Control::connect(&place.socket()).unwrap();
+    for path in [&b"../up"[..], b"a//b", b"/etc/passwd", b"nul\0"] {
+        let take = vec![Take {
+            path: path.to_vec(),
+            side: Side::Ours,
+        }];
+        let request = DrainRequest {
+            take,
+            ..DrainRequest::default()
+        };
+        let error = control.drain(request).unwrap_err();
+        let refusal = error.refusal().unwrap();
+        assert_eq!(refusal.kind, RefusalKind::Malformed, "{refusal:?}");
+        assert!(
+            refusal.message.contains("is no path in a buffer"),
+            "{refusal:?}"
+        );
+    }
+    assert_eq!(control.drain_status().unwrap().state, DrainState::Idle);
+    server.stop().unwrap();
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Somebody decides between what is in the buffer and what others have made of it on the PFS.
 
-use super::act::{Act, Commit, Got, Verdict, Work};
+use super::act::{Act, Commit, Got, Trouble, Verdict, Work};
 use super::facts::Facts;
 use super::moves::is_dir;
 use super::orphans::abandon;
@@ -93,6 +93,11 @@ impl Choose {
         self.state = State::End;
     }
 
+    fn fail(&mut self, trouble: Trouble, sheet: &mut Sheet) {
+        let error = std::io::Error::from_raw_os_error(trouble.errno);
+        self.refuse(&format!("{}: {error}", trouble.operation), sheet);
+    }
+
     fn begin(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<()> {
         let path = &self.choice.path;
         let mut reads = ReadSet::default();
@@ -104,8 +109,7 @@ impl Choose {
             self.state = State::Wait;
             return Ok(());
         }
-        let at_own_path = || record.drained.is_some().then(|| path.clone());
-        let Some(theirs) = record.hides.clone().or_else(at_own_path) else {
+        let Some(theirs) = record.covers(path) else {
             self.refuse("it replaces nothing on the PFS", sheet);
             return Ok(());
         };
@@ -150,10 +154,7 @@ impl Choose {
         for look in seen {
             match look {
                 Ok(attr) => found.push(attr),
-                Err(trouble) => {
-                    let error = std::io::Error::from_raw_os_error(trouble.errno);
-                    return self.refuse(&format!("{}: {error}", trouble.operation), sheet);
-                }
+                Err(trouble) => return self.fail(trouble, sheet),
             }
         }
         let mut found = found.into_iter();
@@ -244,10 +245,7 @@ impl Strand for Choose {
             (State::Knowing(conflict), Got::Known(Ok(now))) => {
                 self.state = State::Decide(conflict, Some(now));
             }
-            (State::Knowing(_), Got::Known(Err(trouble))) => {
-                let error = std::io::Error::from_raw_os_error(trouble.errno);
-                self.refuse(&format!("{}: {error}", trouble.operation), sheet);
-            }
+            (State::Knowing(_), Got::Known(Err(trouble))) => self.fail(trouble, sheet),
             (State::Committing, Got::Verdict(Verdict::Committed)) => {}
             (State::Committing, Got::Verdict(Verdict::Conflict)) => self.state = State::Wait,
             (_, got) => unreachable!("{got:?} answers nothing that was asked"),

@@ -175,8 +175,7 @@ fn parts(hidden: Option<Hidden>) -> (Option<TreePath>, Option<Identity>) {
 
 /// What of the PFS a record keeps from view, if it is at `path`.
 pub(super) fn hidden_by(record: &PathRecord, path: &TreePath) -> Option<Hidden> {
-    let at_own_path = || record.drained.is_some().then(|| path.clone());
-    let path = record.hides.clone().or_else(at_own_path)?;
+    let path = record.covers(path)?;
     let entry = match record.kind {
         Kind::Dir if record.hides.is_none() => Some(match record.drained {
             // The PFS may have refused to make it.

@@ -13,6 +13,7 @@ use forebay_admin::drain::{DrainRequest, Inventory};
 use forebay_admin::{
     AnswerError, AnswerWriter, NoRequest, Refusal, RefusalKind, Request, VERSION_WITHOUT_NUMBER,
 };
+use forebay_core::path::TreePath;
 use forebay_core::table::TableError;
 use forebay_mover::{Counters, Halt, Pass, Points};
 use forebay_wire::ReplyKind;
@@ -107,8 +108,23 @@ impl Admin {
 
     /// Starts a drain, unless one is at work already.
     fn start_drain(&self, server: &Arc<ServerHandle>, request: DrainRequest) -> Outcome {
+        if let Some(take) = request
+            .take
+            .iter()
+            .find(|take| TreePath::new(&take.path[..]).is_none())
+        {
+            let path = take.path.escape_ascii();
+            return Err(refused(
+                RefusalKind::Malformed,
+                format!("{path} is no path in a buffer"),
+            ));
+        }
         let mut last = self.drain.lock();
         if last.is_running() {
+            if !request.take.is_empty() {
+                let why = "another drain is at work, which decides nothing: ask again at its end";
+                return Err(refused(RefusalKind::Busy, why.to_owned()));
+            }
             return Ok(());
         }
         let counters = Arc::new(Counters::new(true));

@@ -716,10 +716,7 @@ impl Node {
 impl Node {
     /// What the record that hides this path of the PFS, or was drained to it, knows of what is there.
     fn known_at(&self, lower: &TreePath) -> Option<Identity> {
-        let speaks = |(path, r): &(TreePath, PathRecord)| match &r.hides {
-            Some(hides) => hides == lower,
-            None => path == lower && r.drained.is_some(),
-        };
+        let speaks = |(path, r): &(TreePath, PathRecord)| r.covers(path).as_ref() == Some(lower);
         let records = self.records();
         records
             .iter()
