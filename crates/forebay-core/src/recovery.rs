@@ -1,11 +1,224 @@
-//! What a start believes of what the last life has left.
+//! What a start believes of what the last life has left, and does about it.
 //!
-//! A power loss leaves the tables of the last sync point, and of each object some state that it has had since.
+//! Three things may be unfinished: names to unlink and labels to write, which have marks in the tables, and objects that were
+//! made and never named, which have sequence numbers above the watermark.
+//!
+//! A power loss leaves the tables of the last sync point, and of each object some state that it has had since. Then any
+//! object may be without a name. Whatever may hold what somebody has written goes into quarantine.
 
+use crate::bridge::Mutation;
 use crate::drain::{OURS, is_dirty};
-use crate::facts::{Attr, Outcome};
+use crate::facts::{Attr, Label, LabelParent, Outcome};
 use crate::path::TreePath;
-use crate::record::{Kind, PathRecord};
+use crate::record::{Kind, ObjectName, PathRecord};
+use crate::table::{Change, TableError, Tables};
+
+const EPOCH: &[u8] = b"server/epoch";
+const CLEAN: &[u8] = b"server/clean";
+const WATERMARK: &[u8] = b"server/watermark";
+const LOSS: &[u8] = b"store/loss";
+
+fn meta(key: &[u8], value: Option<Vec<u8>>) -> Change {
+    Change::Meta {
+        key: key.to_vec(),
+        value,
+    }
+}
+
+fn number<const N: usize>(tables: &dyn Tables, key: &[u8]) -> Result<Option<[u8; N]>, TableError> {
+    tables
+        .meta(key)?
+        .map(|v| <[u8; N]>::try_from(&v[..]).map_err(|_| TableError::damaged("value", key)))
+        .transpose()
+}
+
+/// Something that was acknowledged once is not in the tables any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// They are those of the last sync point: the machine has lost its power since, or the storage was copied or moved.
+    Power,
+    /// They are those of some moment after the last sync point: a part of the journal can't be read.
+    Torn,
+}
+
+impl Loss {
+    const TORN: &[u8] = b"torn";
+
+    /// The loss that was noted and not dealt with.
+    ///
+    /// # Errors
+    /// The tables can't be read.
+    pub fn of(tables: &dyn Tables) -> Result<Option<Self>, TableError> {
+        let noted = tables.meta(LOSS)?;
+        Ok(noted.map(|value| match value == Loss::TORN {
+            true => Loss::Torn,
+            false => Loss::Power,
+        }))
+    }
+
+    /// The change that notes it.
+    pub fn noted(self) -> Change {
+        let value = match self {
+            Loss::Power => b"power",
+            Loss::Torn => Loss::TORN,
+        };
+        meta(LOSS, Some(value.to_vec()))
+    }
+
+    /// The change that says that the loss was dealt with.
+    pub fn dealt_with() -> Change {
+        meta(LOSS, None)
+    }
+}
+
+/// What the tables say about the life before this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Past {
+    /// Its epoch, 0 if there was none.
+    pub epoch: u32,
+    /// It ended in order.
+    pub clean: bool,
+    /// Something that it acknowledged is not in the tables.
+    pub loss: Option<Loss>,
+    /// Objects with smaller sequence numbers are named, or gone.
+    pub watermark: u64,
+}
+
+/// The objects on the disk that may be without a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Suspects {
+    /// None.
+    None,
+    /// Those with this sequence number and later ones.
+    From(u64),
+    /// Any: its name may have come or gone since.
+    All,
+}
+
+/// A part of a recovery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// The next sync point writes the contents of all suspects out: some may come from the last life of the bridge, which
+    /// has not told of which it had not done so.
+    DistrustContents,
+    /// The next sync point syncs all names of the PFS: the last life has not told which of them it has changed.
+    DistrustPfs,
+    /// Files get the names again that were removed after the last sync point while they had others ([`lost_names`]). Comes
+    /// before the sweep: then a later name of such a file is one of several, and may go.
+    LinkWhatIsAhead,
+    /// A sync point: the last one may know a name of what the sweep removes. The watermark stays where it is until the
+    /// recovery is done, or what it has not judged would never be looked at again.
+    SyncPoint,
+    /// What marks speak of and what nobody names goes ([`crate::bridge::Bridge::sweep`]); what marks speak of gets its label.
+    Sweep {
+        /// What nobody names is judged before ([`Stray::fate`]).
+        judges: bool,
+    },
+    /// Objects whose labels tell of a later rename than the tables are labelled anew.
+    RelabelWhatIsAhead,
+    /// Marks that say that something is drained are taken away where they are not to be believed ([`undrained_by_loss`]).
+    DoubtWhatWasDrained,
+}
+
+impl Past {
+    /// Reads what the tables say about it.
+    ///
+    /// # Errors
+    /// The tables can't be read, or are damaged.
+    pub fn of(tables: &dyn Tables) -> Result<Self, TableError> {
+        let epoch = number(tables, EPOCH)?.map_or(0, u32::from_le_bytes);
+        let clean = epoch == 0 || tables.meta(CLEAN)?.is_some();
+        Ok(Past {
+            epoch,
+            clean,
+            // A start takes the sign of a clean end away, durably, before it serves. Where it is nothing came after it.
+            loss: Loss::of(tables)?.filter(|_| !clean),
+            watermark: number(tables, WATERMARK)?.map_or(0, u64::from_le_bytes),
+        })
+    }
+
+    /// Which objects have to be looked at.
+    pub fn suspects(&self) -> Suspects {
+        match (self.loss, self.clean) {
+            (Some(_), _) => Suspects::All,
+            (None, true) => Suspects::None,
+            (None, false) => Suspects::From(self.watermark),
+        }
+    }
+
+    /// What a start does, in this order.
+    pub fn steps(&self, planted: Option<Mutation>) -> Vec<Step> {
+        let sweep = Step::Sweep {
+            judges: self.loss.is_some() && !Mutation::StraysAreRemoved.is(planted),
+        };
+        let mut steps = vec![
+            Step::DistrustContents,
+            Step::DistrustPfs,
+            Step::LinkWhatIsAhead,
+            Step::SyncPoint,
+            sweep,
+            Step::RelabelWhatIsAhead,
+            Step::DoubtWhatWasDrained,
+        ];
+        steps.retain(|step| match step {
+            Step::DistrustContents => {
+                !self.clean && !Mutation::KilledCopiesAreForgotten.is(planted)
+            }
+            Step::DistrustPfs => !self.clean && !Mutation::KilledDrainsAreForgotten.is(planted),
+            Step::SyncPoint => !self.clean && !Mutation::SweepsBeforeNamesAreDurable.is(planted),
+            Step::Sweep { .. } => true,
+            _ if self.loss.is_none() => false,
+            Step::LinkWhatIsAhead => !Mutation::LinksAheadAreNotMade.is(planted),
+            Step::RelabelWhatIsAhead => !Mutation::LabelsAheadAreKept.is(planted),
+            Step::DoubtWhatWasDrained => true,
+        });
+        steps
+    }
+}
+
+/// The changes that begin an epoch. Until its end is written down, it counts as broken off.
+pub fn begun(epoch: u32) -> [Change; 2] {
+    [
+        meta(EPOCH, Some(epoch.to_le_bytes().to_vec())),
+        meta(CLEAN, None),
+    ]
+}
+
+/// The change that ends an epoch in order. Everything else is durable before it is.
+pub fn ended() -> Change {
+    meta(CLEAN, Some(Vec::new()))
+}
+
+/// The watermark as a change.
+pub fn watermark(settled: u64) -> Change {
+    meta(WATERMARK, Some(settled.to_le_bytes().to_vec()))
+}
+
+/// The records of `page` whose objects are not there, each with the other names that its file has. `on_disk` is sorted.
+pub fn lost_names<'a>(
+    page: &'a [(TreePath, PathRecord)],
+    on_disk: &'a [ObjectName],
+) -> impl Iterator<Item = (&'a TreePath, ObjectName, &'a [ObjectName])> {
+    debug_assert!(on_disk.is_sorted());
+    page.iter().filter_map(|(path, PathRecord { object, .. })| {
+        let from = on_disk.partition_point(|other| other.oid < object.oid);
+        let names = &on_disk[from..];
+        let names = &names[..names.partition_point(|other| other.oid == object.oid)];
+        (names.binary_search(object).is_err()).then_some((path, *object, names))
+    })
+}
+
+/// The path that a label tells, as far as its directory is known.
+///
+/// # Errors
+/// The tables can't be read.
+pub fn told_path(tables: &dyn Tables, label: &Label) -> Result<TreePath, TableError> {
+    let dir = match &label.parent {
+        LabelParent::Object(oid) => tables.path_of(ObjectName { oid: *oid, link: 0 })?,
+        LabelParent::Lower(path) => Some(path.clone()),
+    };
+    Ok(dir.unwrap_or_else(TreePath::root).join(&label.name))
+}
 
 /// An object that no record names, although records may have been lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +243,24 @@ pub enum Fate {
 }
 
 impl Stray {
+    /// An object with these attributes and this label. `original` is what the PFS has where the label hides something:
+    /// it may have been copied from there, with its time. `is_same`: are the bytes the same? Is asked only if it matters:
+    /// bytes that were written since may be on the disk before the time that tells of them.
+    pub fn of(
+        label: Option<&Label>,
+        attr: &Attr,
+        original: Option<&Attr>,
+        is_same: impl FnOnce() -> bool,
+    ) -> Self {
+        let is_alike = original.is_some_and(|o| (o.size, o.mtime) == (attr.size, attr.mtime));
+        Stray {
+            kind: label.map(|label| label.kind),
+            bytes: attr.size,
+            has_others: attr.nlink > 1,
+            is_on_pfs: is_alike && is_same(),
+        }
+    }
+
     /// Judges it. An object gets its label before anybody is given it, and a name before it is synced.
     pub fn fate(self) -> Fate {
         let is_data = self.kind == Some(Kind::File) && self.bytes > 0;
@@ -125,6 +356,26 @@ mod tests {
     }
 
     #[test]
+    fn a_stray_that_only_looks_like_the_file_that_it_was_copied_from_is_kept() {
+        let label = Label {
+            kind: Kind::File,
+            parent: LabelParent::Lower(TreePath::root()),
+            name: b"f".to_vec(),
+            origin: None,
+            hides: Some(path()),
+        };
+        let (_, attr) = drained();
+        let fate = |original: &Attr, is_same| {
+            Stray::of(Some(&label), &attr, Some(original), || is_same).fate()
+        };
+        assert_eq!(fate(&attr, true), Fate::Remove);
+        assert_eq!(fate(&attr, false), Fate::Quarantine);
+        let mut older = attr;
+        older.mtime.sec -= 1;
+        assert_eq!(fate(&older, true), Fate::Quarantine);
+    }
+
+    #[test]
     fn of_all_kinds_only_a_file_holds_what_somebody_has_written() {
         let kept: Vec<_> = ALL_KINDS
             .into_iter()
@@ -137,6 +388,72 @@ mod tests {
             })
             .collect();
         assert_eq!(kept, [Kind::File]);
+    }
+
+    #[test]
+    fn a_start_looks_at_what_the_last_life_may_have_left() {
+        let clean = Past {
+            epoch: 1,
+            clean: true,
+            loss: None,
+            watermark: 7,
+        };
+        let killed = Past {
+            clean: false,
+            ..clean
+        };
+        let lost = Past {
+            loss: Some(Loss::Torn),
+            ..killed
+        };
+        assert_eq!(clean.suspects(), Suspects::None);
+        assert_eq!(killed.suspects(), Suspects::From(7));
+        assert_eq!(lost.suspects(), Suspects::All);
+        let judges = |past: Past| past.steps(None).contains(&Step::Sweep { judges: true });
+        assert!(!judges(clean) && !judges(killed) && judges(lost));
+    }
+
+    #[test]
+    fn nothing_is_removed_that_the_last_sync_point_may_know() {
+        for loss in [None, Some(Loss::Power), Some(Loss::Torn)] {
+            let killed = Past {
+                epoch: 1,
+                clean: false,
+                loss,
+                watermark: 0,
+            };
+            let steps = killed.steps(None);
+            let at = |wanted: fn(&Step) -> bool| steps.iter().position(wanted).unwrap();
+            let sync_point = at(|step| *step == Step::SyncPoint);
+            assert!(sync_point < at(|step| matches!(step, Step::Sweep { .. })));
+            // It is one like any other, and so it needs to know what it has to sync.
+            assert!(at(|step| *step == Step::DistrustContents) < sync_point);
+            assert!(at(|step| *step == Step::DistrustPfs) < sync_point);
+        }
+    }
+
+    #[test]
+    fn a_name_that_was_removed_while_its_file_had_others_is_found_with_them() {
+        let name = |oid, link| ObjectName {
+            oid: crate::record::ObjectId(oid),
+            link,
+        };
+        let (path, record) = (path(), drained().0);
+        let named = |object| {
+            let record = PathRecord {
+                object,
+                ..record.clone()
+            };
+            [(path.clone(), record)]
+        };
+        let on_disk = [name(1, 0), name(2, 1), name(2, 3), name(4, 0)];
+        assert_eq!(lost_names(&named(name(2, 3)), &on_disk).count(), 0);
+        let page = named(name(2, 2));
+        let lost: Vec<_> = lost_names(&page, &on_disk).collect();
+        assert_eq!(lost, [(&path, name(2, 2), &on_disk[1..3])]);
+        let page = named(name(3, 0));
+        let lost: Vec<_> = lost_names(&page, &on_disk).collect();
+        assert_eq!(lost, [(&path, name(3, 0), &on_disk[..0])]);
     }
 
     fn path() -> TreePath {

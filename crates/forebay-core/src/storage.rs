@@ -4,6 +4,7 @@
 //! own, whenever the kernel likes. So nothing may be done to a file that a later sync point has to allow: a file whose name
 //! the last sync point tells is unlinked after the next one.
 
+use crate::bridge::Mutation;
 use std::time::Duration;
 
 /// A commit becomes durable so soon, even if nobody asks for it. The sync point itself takes time as well, and together they
@@ -19,6 +20,19 @@ pub enum Storage {
     Ordered,
     /// What was synced is there. Of other changes nothing is known, so a sync point syncs the whole file system.
     Unordered,
+}
+
+/// A part of a sync point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncStep {
+    /// The contents of objects that the bridge itself has written, and no program has synced.
+    OwnContents,
+    /// All of the storage, since it keeps no order.
+    Storage,
+    /// The directories of the PFS in which the bridge has changed names.
+    PfsNames,
+    /// The names. From here on a power loss leaves this sync point.
+    Names,
 }
 
 /// By `statfs.f_type`.
@@ -40,6 +54,22 @@ impl Storage {
             t if VOLATILE.contains(&t) => Storage::Volatile,
             t if ORDERED.contains(&t) => Storage::Ordered,
             _ => Storage::Unordered,
+        }
+    }
+
+    /// What becomes durable at a sync point, in this order. Names come last, because they rely on all the rest. What was
+    /// committed and removed before the first step belongs to it, so it is taken before: then removed files may go, and
+    /// those who asked are answered, when the last step is done.
+    pub fn sync_point(self, planted: Option<Mutation>) -> &'static [SyncStep] {
+        use SyncStep::{Names, OwnContents, PfsNames, Storage as Everything};
+        if Mutation::NamesAreWrittenBeforeContents.is(planted) {
+            return &[PfsNames, Names, Everything];
+        }
+        match self {
+            _ if Mutation::PfsNamesAreNotSynced.is(planted) => &[Everything, Names],
+            Storage::Volatile => &[Names],
+            Storage::Ordered => &[OwnContents, PfsNames, Names],
+            Storage::Unordered => &[Everything, PfsNames, Names],
         }
     }
 
@@ -74,6 +104,94 @@ impl Removal {
     }
 }
 
+/// When sync points begin, and for whom. Times are since some moment of the driver. `A` is somebody who waits for one.
+#[derive(Debug)]
+pub struct Syncing<A> {
+    longest: Duration,
+    askers: Vec<A>,
+    whole: bool,
+    hurries: bool,
+    ended: bool,
+    /// When it was seen that something is not durable.
+    since: Option<Duration>,
+}
+
+/// What comes next. One thing at a time.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Round<A> {
+    /// A sync point for these.
+    Sync {
+        /// Who waits for it.
+        askers: Vec<A>,
+        /// The contents of all files are to be durable before.
+        whole: bool,
+    },
+    /// Some of the files that no sync point needs any more are unlinked.
+    Unlink,
+    /// Nothing, before this time comes or something changes; `None`: before something changes.
+    Wait(Option<Duration>),
+    /// Nothing will come.
+    End,
+}
+
+impl<A> Syncing<A> {
+    /// Nobody waits. A commit is to become durable after `longest` if nobody asks for it.
+    pub fn new(longest: Duration) -> Self {
+        Syncing {
+            longest,
+            askers: Vec::new(),
+            whole: false,
+            hurries: false,
+            ended: false,
+            since: None,
+        }
+    }
+
+    /// Somebody waits until everything that was committed before is durable; with `whole` the contents of all files as well.
+    pub fn ask(&mut self, asker: A, whole: bool) {
+        self.askers.push(asker);
+        self.whole |= whole;
+    }
+
+    /// There should be a sync point soon, although nobody waits for it.
+    pub fn hurry(&mut self) {
+        self.hurries = true;
+    }
+
+    /// It ends when all that wait are answered.
+    pub fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// What comes next. `is_durable`: everything that is committed is. `has_removed`: files of removed objects may go.
+    pub fn next(&mut self, now: Duration, is_durable: bool, has_removed: bool) -> Round<A> {
+        if self.askers.is_empty() {
+            if self.ended {
+                return Round::End;
+            }
+            if !self.hurries {
+                if has_removed {
+                    return Round::Unlink;
+                }
+                if is_durable {
+                    self.since = None;
+                    return Round::Wait(None);
+                }
+                let until = *self.since.get_or_insert(now) + self.longest;
+                if now < until {
+                    return Round::Wait(Some(until));
+                }
+            }
+        }
+        self.since = None;
+        self.hurries = false;
+        Round::Sync {
+            askers: std::mem::take(&mut self.askers),
+            whole: std::mem::take(&mut self.whole),
+        }
+    }
+}
+
 /// A file system with less free space than this is full, and removed files can't wait.
 const LITTLE_SPACE_BYTES: u64 = 64 << 20;
 /// Or with less than this part of it.
@@ -94,6 +212,70 @@ mod tests {
         assert!(!Storage::on(0xef53).may_know(8, 8));
         assert!(!Storage::on(0x0102_1994).may_know(7, 8));
         assert_eq!(Storage::on(0x9123_683e), Storage::Unordered);
+    }
+
+    #[test]
+    fn names_become_durable_after_all_that_they_rely_on() {
+        for storage in [Storage::Volatile, Storage::Ordered, Storage::Unordered] {
+            let steps = storage.sync_point(None);
+            assert_eq!(steps.last(), Some(&SyncStep::Names), "{storage:?}");
+            let has_pfs = steps.contains(&SyncStep::PfsNames);
+            assert_eq!(has_pfs, storage != Storage::Volatile, "{storage:?}");
+        }
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn all_who_wait_are_taken_at_once_and_one_who_wants_the_contents_is_enough() {
+        let mut syncing = Syncing::new(SECOND);
+        syncing.ask(1, false);
+        syncing.ask(2, true);
+        syncing.ask(3, false);
+        let all = Round::Sync {
+            askers: vec![1, 2, 3],
+            whole: true,
+        };
+        assert_eq!(syncing.next(Duration::ZERO, true, true), all);
+        syncing.ask(4, false);
+        let last = Round::Sync {
+            askers: vec![4],
+            whole: false,
+        };
+        assert_eq!(syncing.next(Duration::ZERO, true, false), last);
+    }
+
+    #[test]
+    fn who_waits_when_the_end_comes_is_still_taken() {
+        let mut syncing = Syncing::new(SECOND);
+        syncing.ask(1, false);
+        syncing.end();
+        let last = Round::Sync {
+            askers: vec![1],
+            whole: false,
+        };
+        assert_eq!(syncing.next(Duration::ZERO, true, false), last);
+        assert_eq!(syncing.next(Duration::ZERO, true, false), Round::End);
+    }
+
+    #[test]
+    fn a_commit_that_nobody_asks_for_is_synced_after_a_while() {
+        let mut syncing: Syncing<()> = Syncing::new(SECOND);
+        let sync = Round::Sync {
+            askers: Vec::new(),
+            whole: false,
+        };
+        assert_eq!(syncing.next(SECOND, false, true), Round::Unlink);
+        let until = Round::Wait(Some(2 * SECOND));
+        assert_eq!(syncing.next(SECOND, false, false), until);
+        assert_eq!(syncing.next(SECOND * 3 / 2, false, false), until);
+        assert_eq!(syncing.next(2 * SECOND, false, false), sync);
+        // Later commits have a time of their own.
+        assert_eq!(syncing.next(5 * SECOND, true, false), Round::Wait(None));
+        let until = Round::Wait(Some(7 * SECOND));
+        assert_eq!(syncing.next(6 * SECOND, false, false), until);
+        syncing.hurry();
+        assert_eq!(syncing.next(6 * SECOND, false, false), sync);
     }
 
     #[test]

@@ -171,6 +171,16 @@ impl Objects {
         settled
     }
 
+    /// Keeps the watermark of an earlier life, until what is above it is judged.
+    pub fn hold_watermark(&self, watermark: u64) {
+        self.unnamed.lock().insert(watermark);
+    }
+
+    /// What was above the watermark of an earlier life is judged.
+    pub fn release_watermark(&self, watermark: u64) {
+        self.unnamed.lock().remove(&watermark);
+    }
+
     /// Notes that a commit has named the object, or that it was removed.
     pub fn settle(&self, made: &Made) {
         if let Some(slot) = made.spare {

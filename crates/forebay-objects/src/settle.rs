@@ -28,6 +28,8 @@ pub(super) struct Unsettled {
     /// The first sequence number that the last sync point can't know.
     begun: AtomicU64,
     removed: Mutex<Vec<ObjectName>>,
+    /// One at a time: of two names of a file that go at once, each would take the other for one that stays.
+    retiring: Mutex<()>,
     /// Objects whose contents come from the bridge, and which a program may have relied on before.
     written: Mutex<Vec<ObjectName>>,
 }
@@ -44,6 +46,7 @@ impl Unsettled {
             storage: Storage::on(sys::fs_type(instance)?),
             begun: AtomicU64::new(0),
             removed: Mutex::default(),
+            retiring: Mutex::default(),
             written: Mutex::default(),
         })
     }
@@ -69,6 +72,7 @@ impl Objects {
 
     /// Takes a removed object out of use that the last sync point may know.
     pub(super) fn retire_known(&self, object: ObjectName) -> Sys<Retired> {
+        let _one = self.unsettled.retiring.lock();
         let links = match shape(object) {
             Shape::Dir => 1,
             Shape::File | Shape::Node => self.attr(object).map_or(1, |attr| attr.nlink),
@@ -122,16 +126,11 @@ impl Objects {
         self.unsettled.begun.store(next, Ordering::Release);
     }
 
-    /// Makes durable what the names of a sync point rely on.
+    /// Writes out the contents that come from the bridge, so that the next sync point finds them on the disk.
     ///
     /// # Errors
     /// Those of the file system. The next call tries again.
-    pub fn prepare_sync_point(&self) -> Sys<()> {
-        match self.storage() {
-            Storage::Volatile => return Ok(()),
-            Storage::Unordered => return self.sync_all(),
-            Storage::Ordered => {}
-        }
+    pub fn write_out_own(&self) -> Sys<()> {
         let mut objects = std::mem::take(&mut *self.unsettled.written.lock());
         while let Some(object) = objects.pop() {
             if let Err(e) = self.write_out(object) {
@@ -141,6 +140,11 @@ impl Objects {
             }
         }
         Ok(())
+    }
+
+    /// The next sync point writes the contents of these objects out as well.
+    pub fn distrust_contents(&self, objects: &[ObjectName]) {
+        objects.iter().for_each(|o| self.unsettled.wrote(*o));
     }
 
     /// Writes the contents of an object out, so that the next sync point finds them on the disk.

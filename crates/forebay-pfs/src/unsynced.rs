@@ -12,12 +12,24 @@ const ONE_BY_ONE: usize = 64;
 
 /// The directories.
 #[derive(Debug, Default)]
-pub(super) struct Unsynced(Mutex<BTreeSet<TreePath>>);
+pub(super) struct Unsynced(Mutex<Changed>);
+
+#[derive(Debug, Default)]
+struct Changed {
+    dirs: BTreeSet<TreePath>,
+    /// There may be others.
+    all: bool,
+}
 
 impl Lower {
     /// Notes that the bridge has changed entries of this directory.
     pub fn note_changed(&self, dir: TreePath) {
-        self.unsynced.0.lock().insert(dir);
+        self.unsynced.0.lock().dirs.insert(dir);
+    }
+
+    /// Notes that entries of any directory may have changed.
+    pub fn note_all_changed(&self) {
+        self.unsynced.0.lock().all = true;
     }
 
     /// Brings the entries of a directory to the disks of the PFS.
@@ -35,11 +47,11 @@ impl Lower {
     /// # Errors
     /// Those of the file system; the next call tries again.
     pub fn sync_changed(&self) -> Sys<()> {
-        let dirs = std::mem::take(&mut *self.unsynced.0.lock());
-        if dirs.is_empty() {
+        let Changed { dirs, all } = std::mem::take(&mut *self.unsynced.0.lock());
+        if dirs.is_empty() && !all {
             return Ok(());
         }
-        let synced = if dirs.len() > ONE_BY_ONE {
+        let synced = if all || dirs.len() > ONE_BY_ONE {
             self.open(&TreePath::root(), libc::O_RDONLY | libc::O_DIRECTORY)
                 .and_then(|fd| sys::syncfs(fd.as_fd()))
         } else {
@@ -50,7 +62,9 @@ impl Lower {
             })
         };
         if synced.is_err() {
-            self.unsynced.0.lock().extend(dirs);
+            let mut changed = self.unsynced.0.lock();
+            changed.dirs.extend(dirs);
+            changed.all |= all;
         }
         synced
     }
@@ -68,8 +82,10 @@ mod tests {
         for dir in ["", "d", "gone"] {
             lower.note_changed(TreePath::new(dir).unwrap());
         }
+        lower.note_all_changed();
         assert_eq!(lower.sync_changed(), Ok(()));
-        assert!(lower.unsynced.0.lock().is_empty());
+        let left = lower.unsynced.0.lock();
+        assert!(left.dirs.is_empty() && !left.all);
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

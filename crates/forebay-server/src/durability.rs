@@ -7,7 +7,7 @@
 use crate::ServerHandle;
 use crate::inbox::Arrival;
 use crate::log::{Cause, Log};
-use forebay_core::storage::{LONGEST_UNSYNCED, Storage};
+use forebay_core::storage::{LONGEST_UNSYNCED, Round, Storage, Syncing};
 use forebay_sys::{DurabilityWords, Sys};
 use parking_lot::{Condvar, Mutex};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -36,36 +36,15 @@ pub(crate) fn longest_unsynced() -> Duration {
     seconds.map_or(LONGEST_UNSYNCED, Duration::from_secs)
 }
 
-/// What waits for the thread.
-#[derive(Default)]
-struct Waiting {
-    askers: Vec<Asker>,
-    /// Somebody wants the data of all files as well.
-    whole: bool,
-    /// Names should be made durable although nobody asks.
-    hurries: bool,
-    /// When the thread saw that something is not durable.
-    since: Option<Instant>,
-    /// No more will come.
-    ended: bool,
-}
-
-/// What the thread does next.
-#[derive(Debug, PartialEq, Eq)]
-enum Round {
-    /// A sync point for these, with the data of all files or not.
-    Sync(Vec<Asker>, bool),
-    /// Files that were removed before the last one can go.
-    Unlink,
-}
-
 /// The numbers of commits, and who waits for them to become durable.
 pub(crate) struct Durability {
     storage: Storage,
-    longest: Duration,
     words: DurabilityWords,
     for_clients: OwnedFd,
-    waiting: Mutex<Waiting>,
+    /// What the thread does and when.
+    syncing: Mutex<Syncing<Asker>>,
+    /// Times count from here.
+    start: Instant,
     change: Condvar,
     /// The thread sleeps until it is woken: everything is durable.
     sleeps: AtomicBool,
@@ -81,10 +60,10 @@ impl Durability {
         words.page().commit();
         Ok(Durability {
             storage,
-            longest,
             words,
             for_clients,
-            waiting: Mutex::default(),
+            syncing: Mutex::new(Syncing::new(longest)),
+            start: Instant::now(),
             change: Condvar::new(),
             sleeps: AtomicBool::new(false),
         })
@@ -126,62 +105,46 @@ impl Durability {
 
     /// Asks for a sync point soon.
     pub(crate) fn hurry(&self) {
-        self.wake(|waiting| waiting.hurries = true);
+        self.wake(Syncing::hurry);
     }
 
-    fn wake(&self, change: impl FnOnce(&mut Waiting)) {
-        change(&mut self.waiting.lock());
+    fn wake(&self, change: impl FnOnce(&mut Syncing<Asker>)) {
+        change(&mut self.syncing.lock());
         self.change.notify_one();
     }
 
     /// Lets a client wait until everything that was committed before is durable; with `whole` the data of all files as
     /// well. The answer comes as [`Arrival::Synced`].
     pub(crate) fn ask(&self, asker: Asker, whole: bool) {
-        self.wake(|waiting| {
-            waiting.askers.push(asker);
-            waiting.whole |= whole;
-        });
+        self.wake(|syncing| syncing.ask(asker, whole));
     }
 
     /// Lets the thread end when it has answered all that wait.
     pub(crate) fn end(&self) {
-        self.wake(|waiting| waiting.ended = true);
+        self.wake(Syncing::end);
     }
 
-    /// What comes next. `None` at the end.
-    fn next(&self, has_removed: bool) -> Option<Round> {
-        let mut waiting = self.waiting.lock();
+    /// What comes next, when its time has come.
+    fn next(&self, has_removed: bool) -> Round<Asker> {
+        let mut syncing = self.syncing.lock();
         loop {
-            if !waiting.askers.is_empty() {
-                break;
-            }
-            if waiting.ended {
-                return None;
-            }
-            if waiting.hurries {
-                break;
-            }
-            if has_removed {
-                return Some(Round::Unlink);
-            }
             self.sleeps.store(true, Ordering::SeqCst);
             fence(Ordering::SeqCst);
-            if self.is_durable(self.last_commit()) {
-                waiting.since = None;
-                self.change.wait(&mut waiting);
-                self.sleeps.store(false, Ordering::SeqCst);
-                continue;
-            }
-            self.sleeps.store(false, Ordering::SeqCst);
-            let until = *waiting.since.get_or_insert_with(Instant::now) + self.longest;
-            if self.change.wait_until(&mut waiting, until).timed_out() {
-                break;
+            let is_durable = self.is_durable(self.last_commit());
+            let round = syncing.next(self.start.elapsed(), is_durable, has_removed);
+            match round {
+                Round::Wait(None) => self.change.wait(&mut syncing),
+                Round::Wait(Some(until)) => {
+                    // Further commits change nothing.
+                    self.sleeps.store(false, Ordering::SeqCst);
+                    self.change.wait_until(&mut syncing, self.start + until);
+                }
+                round => {
+                    self.sleeps.store(false, Ordering::SeqCst);
+                    return round;
+                }
             }
         }
-        waiting.since = None;
-        waiting.hurries = false;
-        let whole = std::mem::take(&mut waiting.whole);
-        Some(Round::Sync(std::mem::take(&mut waiting.askers), whole))
     }
 
     /// The work of the thread. `ready` is called when clients can rely on the words.
@@ -189,9 +152,9 @@ impl Durability {
         let owner = self.own(&server.log);
         ready();
         let mut has_removed = false;
-        while let Some(round) = self.next(has_removed) {
-            match round {
-                Round::Sync(askers, whole) => {
+        loop {
+            match self.next(has_removed) {
+                Round::Sync { askers, whole } => {
                     let status = self.sync(server, whole);
                     for Asker { shard, key, seq } in askers {
                         if let Some(inbox) = server.inbox(shard) {
@@ -201,6 +164,7 @@ impl Durability {
                     has_removed = status == 0;
                 }
                 Round::Unlink => has_removed = server.unlink_removed(),
+                Round::Wait(_) | Round::End => break,
             }
         }
         drop(owner);
@@ -244,44 +208,17 @@ impl Durability {
 mod tests {
     use super::*;
 
-    fn asker(seq: u32) -> Asker {
-        Asker {
-            shard: 0,
-            key: 7,
-            seq,
-        }
-    }
-
-    #[test]
-    fn all_who_wait_are_taken_at_once_and_one_who_wants_the_data_is_enough() {
-        let durability = Durability::new(Storage::Ordered, LONGEST_UNSYNCED).unwrap();
-        durability.ask(asker(1), false);
-        durability.ask(asker(2), true);
-        durability.ask(asker(3), false);
-        let all = vec![asker(1), asker(2), asker(3)];
-        assert_eq!(durability.next(true), Some(Round::Sync(all, true)));
-        durability.ask(asker(4), false);
-        let last = Round::Sync(vec![asker(4)], false);
-        assert_eq!(durability.next(false), Some(last));
-    }
-
-    #[test]
-    fn who_waits_when_the_end_comes_is_still_taken() {
-        let durability = Durability::new(Storage::Ordered, LONGEST_UNSYNCED).unwrap();
-        durability.ask(asker(1), false);
-        durability.end();
-        let last = Round::Sync(vec![asker(1)], false);
-        assert_eq!(durability.next(false), Some(last));
-        assert_eq!(durability.next(false), None);
-    }
-
     #[test]
     fn a_commit_that_nobody_asks_for_is_synced_after_a_while() {
         let durability = Durability::new(Storage::Ordered, LONGEST_UNSYNCED).unwrap();
         durability.reached(durability.last_commit());
         durability.committed();
-        assert_eq!(durability.next(true), Some(Round::Unlink));
-        assert_eq!(durability.next(false), Some(Round::Sync(vec![], false)));
+        assert_eq!(durability.next(true), Round::Unlink);
+        let sync = Round::Sync {
+            askers: Vec::new(),
+            whole: false,
+        };
+        assert_eq!(durability.next(false), sync);
     }
 
     #[test]

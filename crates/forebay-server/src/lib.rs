@@ -53,8 +53,9 @@ use crate::wakers::Waker;
 use forebay_admin::{BridgeInfo, instance_dir, socket_path};
 use forebay_core::facts::Settings;
 use forebay_core::record::BridgeId;
+use forebay_core::recovery::{self, Past};
 use forebay_core::request::Turns;
-use forebay_core::table::Change;
+use forebay_core::table::{Change, WriteTables};
 use forebay_objects as objects;
 use forebay_sys as sys;
 use forebay_tables::{Cached, Journaled};
@@ -195,9 +196,9 @@ impl ServerHandle {
             ));
         }
         let tables = Cached::new(Journaled::open(&instance.dir().join("meta"), life)?);
-        let past = recover::past(&tables, tables.below().loss()?)?;
+        let past = Past::of(&tables)?;
         let epoch = past.epoch.saturating_add(1);
-        recover::begin(&tables, epoch)?;
+        tables.apply(&recovery::begun(epoch))?;
         let last = objects::Objects::last_folder(instance.dir())
             .map_err(|e| Error::system("can't list backing objects", e))?;
         // No number is used twice, not even that of an object that is gone.

@@ -1,87 +1,22 @@
-//! Makes what is on disk fit to serve from, however the last bridge ended.
-//!
-//! Three things may be unfinished: names to unlink and labels to write, which have marks in the tables, and objects that were
-//! made and never named, which have sequence numbers above the watermark.
-//!
-//! After a power loss the tables are those of the last sync point, and the objects those of some later moment. Then any
-//! object may be without a name. Whatever may hold what somebody has written goes into quarantine.
+//! Makes what is on disk fit to serve from, however the last bridge ended: carries out what [`forebay_core::recovery`] decides.
 
 use crate::ServerHandle;
 use crate::follow;
 use crate::log::Cause;
-use forebay_core::facts::{Label, LabelParent, Stop};
+use forebay_core::facts::Stop;
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectName, PathRecord};
-use forebay_core::recovery::{self, Fate, Stray};
-use forebay_core::table::{Change, Order, TableError, Tables, WriteTables};
+use forebay_core::recovery::{self, Fate, Loss, Past, Step, Stray, Suspects};
+use forebay_core::table::{Change, Order, TableError, Tables};
 use forebay_objects::folder_of;
 use forebay_sys::Errno;
-use forebay_tables::Loss;
+use std::fs::File;
+use std::io::{BufReader, Read};
 
-const EPOCH: &[u8] = b"server/epoch";
-const CLEAN: &[u8] = b"server/clean";
 /// Records that are read at a time.
 const PAGE: usize = 1024;
-const WATERMARK: &[u8] = b"server/watermark";
-
-/// What the tables say about the life before this one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Past {
-    /// Its epoch, 0 if there was none.
-    pub epoch: u32,
-    /// It ended in order.
-    pub clean: bool,
-    /// Something that it acknowledged is not in the tables.
-    pub loss: Option<Loss>,
-    /// Objects with smaller sequence numbers are named, or gone.
-    pub watermark: u64,
-}
-
-fn number<const N: usize>(tables: &impl Tables, key: &[u8]) -> Result<Option<[u8; N]>, TableError> {
-    tables
-        .meta(key)?
-        .map(|v| <[u8; N]>::try_from(&v[..]).map_err(|_| TableError::damaged("value", key)))
-        .transpose()
-}
-
-/// Reads what the tables say about it.
-///
-/// # Errors
-/// The tables can't be read, or are damaged.
-pub fn past(tables: &impl Tables, loss: Option<Loss>) -> Result<Past, TableError> {
-    let epoch = number(tables, EPOCH)?.map_or(0, u32::from_le_bytes);
-    let clean = epoch == 0 || tables.meta(CLEAN)?.is_some();
-    Ok(Past {
-        epoch,
-        clean,
-        // A start takes the sign of a clean end away, durably, before it serves. Where it is nothing came after it.
-        loss: loss.filter(|_| !clean),
-        watermark: number(tables, WATERMARK)?.map_or(0, u64::from_le_bytes),
-    })
-}
-
-fn meta(key: &[u8], value: Option<Vec<u8>>) -> Change {
-    Change::Meta {
-        key: key.to_vec(),
-        value,
-    }
-}
-
-/// Begins a new epoch. Until its end is written down, it counts as broken off.
-///
-/// # Errors
-/// The store failed.
-pub fn begin(tables: &impl WriteTables, epoch: u32) -> Result<(), TableError> {
-    tables.apply(&[
-        meta(EPOCH, Some(epoch.to_le_bytes().to_vec())),
-        meta(CLEAN, None),
-    ])
-}
-
-/// The watermark as a change.
-pub fn watermark(settled: u64) -> Change {
-    meta(WATERMARK, Some(settled.to_le_bytes().to_vec()))
-}
+/// Bytes of two files that are compared at a time.
+const COMPARED_BYTES: usize = 1 << 18;
 
 /// Ends the epoch in order, and durably.
 ///
@@ -94,8 +29,8 @@ pub fn end(server: &ServerHandle) -> Result<(), TableError> {
         server.namespace.object_gone(object);
     }
     let mut changes = server.namespace.all_marks();
-    changes.push(watermark(server.objects.settled()));
-    changes.push(meta(CLEAN, Some(Vec::new())));
+    changes.push(recovery::watermark(server.objects.settled()));
+    changes.push(recovery::ended());
     server.namespace.note(&changes)?;
     let is_empty = server
         .namespace
@@ -128,26 +63,47 @@ pub struct Recovered {
 /// # Errors
 /// The tables can't be read.
 pub fn recover(server: &ServerHandle, past: Past) -> Result<Recovered, TableError> {
-    let suspects = match (past.loss, past.clean) {
-        // Any name may have come or gone since.
-        (Some(_), _) => on_disk(server, 0)?,
-        (None, true) => Vec::new(),
-        (None, false) => {
-            let mut new = on_disk(server, folder_of(past.watermark))?;
-            new.retain(|object| object.oid.seq() >= past.watermark);
+    let suspects = match past.suspects() {
+        Suspects::None => Vec::new(),
+        Suspects::From(first) => {
+            let mut new = on_disk(server, folder_of(first))?;
+            new.retain(|object| object.oid.seq() >= first);
             new
         }
+        Suspects::All => on_disk(server, 0)?,
     };
-    if past.loss.is_some() {
-        // Comes first: then a later name of such a file is one of several, and may go.
-        link_what_is_ahead(server, &suspects)?;
+    server.objects.hold_watermark(past.watermark);
+    let mut done = Recovered::default();
+    for step in past.steps(None) {
+        match step {
+            Step::DistrustContents => server.objects.distrust_contents(&suspects),
+            Step::DistrustPfs => server.lower.note_all_changed(),
+            Step::LinkWhatIsAhead => link_what_is_ahead(server, &suspects)?,
+            Step::SyncPoint => server.namespace.sync()?,
+            Step::Sweep { judges } => sweep(server, &suspects, judges, &mut done)?,
+            Step::RelabelWhatIsAhead => relabel_what_is_ahead(server, &suspects, &mut done)?,
+            Step::DoubtWhatWasDrained => doubt_what_was_drained(server)?,
+        }
     }
+    server.objects.release_watermark(past.watermark);
+    server.namespace.note(&[Loss::dealt_with()])?;
+    if !past.clean {
+        server.objects.sweep();
+    }
+    Ok(done)
+}
+
+fn sweep(
+    server: &ServerHandle,
+    suspects: &[ObjectName],
+    judges: bool,
+    done: &mut Recovered,
+) -> Result<(), TableError> {
     let doomed = server.namespace.tables().marks()?.doomed.len();
     let sweep = server.namespace.sweep(suspects.iter().copied())?;
-    let mut done = Recovered::default();
     for (n, &object) in sweep.remove.iter().enumerate() {
         let is_orphan = n >= doomed;
-        if is_orphan && past.loss.is_some() && withhold(server, object, &mut done)? {
+        if is_orphan && judges && withhold(server, object, done)? {
             continue;
         }
         match server.objects.remove(object) {
@@ -168,15 +124,7 @@ pub fn recover(server: &ServerHandle, past: Past) -> Result<Recovered, TableErro
         follow::relabel(server, object);
         done.relabeled += 1;
     }
-    if past.loss.is_some() {
-        relabel_what_is_ahead(server, &suspects, &mut done)?;
-        doubt_what_was_drained(server)?;
-    }
-    server.namespace.note(&[Loss::dealt_with()])?;
-    if !past.clean {
-        server.objects.sweep();
-    }
-    Ok(done)
+    Ok(())
 }
 
 /// All objects in folders from this one on.
@@ -211,18 +159,13 @@ fn withhold(
     };
     let hides = label.as_ref().and_then(|label| label.hides.as_ref());
     let original = hides.and_then(|path| server.lower.attr(path).ok().flatten());
-    let stray = Stray {
-        kind: label.as_ref().map(|label| label.kind),
-        bytes: attr.size,
-        has_others: attr.nlink > 1,
-        // It was copied from there, with its time, and not changed since.
-        is_on_pfs: original.is_some_and(|o| (o.size, o.mtime) == (attr.size, attr.mtime)),
-    };
+    let is_same = || hides.is_some_and(|path| has_bytes_of(server, object, path));
+    let stray = Stray::of(label.as_ref(), &attr, original.as_ref(), is_same);
     if stray.fate() == Fate::Remove {
         return Ok(false);
     }
     let path = match &label {
-        Some(label) => told_path(server, label)?,
+        Some(label) => recovery::told_path(server.namespace.tables(), label)?,
         None => return Ok(false),
     };
     server
@@ -233,16 +176,16 @@ fn withhold(
     Ok(true)
 }
 
-/// The path that a label tells, as far as its directory is known.
-fn told_path(server: &ServerHandle, label: &Label) -> Result<TreePath, TableError> {
-    let dir = match &label.parent {
-        LabelParent::Object(oid) => {
-            let dir = ObjectName { oid: *oid, link: 0 };
-            server.namespace.tables().path_of(dir)?
-        }
-        LabelParent::Lower(path) => Some(path.clone()),
+/// Does the PFS hold the same bytes at this path? If nobody can tell it does not.
+fn has_bytes_of(server: &ServerHandle, object: ObjectName, path: &TreePath) -> bool {
+    let here = server.objects.open_object(object, libc::O_RDONLY);
+    let below = server.lower.open(path, libc::O_RDONLY);
+    let (Ok(here), Ok(below)) = (here, below) else {
+        return false;
     };
-    Ok(dir.unwrap_or_else(TreePath::root).join(&label.name))
+    let bytes = |fd| BufReader::with_capacity(COMPARED_BYTES, File::from(fd)).bytes();
+    let mut pairs = bytes(here).zip(bytes(below));
+    pairs.all(|pair| matches!(pair, (Ok(a), Ok(b)) if a == b))
 }
 
 /// Calls this with all records, a page at a time.
@@ -267,13 +210,10 @@ fn each_page(
 /// Gives files the names again that were removed after the last sync point while they had others.
 fn link_what_is_ahead(server: &ServerHandle, on_disk: &[ObjectName]) -> Result<(), TableError> {
     each_page(server, |page| {
-        for (path, PathRecord { object, .. }) in page {
-            if on_disk.binary_search(object).is_ok() {
-                continue;
-            }
-            let mut others = on_disk.iter().filter(|other| other.oid == object.oid);
-            if others.any(|other| server.objects.link_again(*other, *object).is_ok()) {
-                follow::relabel(server, *object);
+        for (path, object, others) in recovery::lost_names(page, on_disk) {
+            let mut others = others.iter();
+            if others.any(|other| server.objects.link_again(*other, object).is_ok()) {
+                follow::relabel(server, object);
             } else {
                 server.log.line(format_args!(
                     "{path}: its backing object {object} is not there; forebay fsck tells more"

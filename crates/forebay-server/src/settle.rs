@@ -1,8 +1,9 @@
 //! Sync points: moments at which everything that was committed is durable, and what follows them.
 
+use crate::ServerHandle;
 use crate::log::Cause;
-use crate::{ServerHandle, recover};
-use forebay_core::storage::Storage;
+use forebay_core::recovery;
+use forebay_core::storage::SyncStep;
 use forebay_core::table::{Change, TableError};
 use forebay_objects::{Objects, Removed};
 use forebay_pfs::Lower;
@@ -30,21 +31,31 @@ fn failed(what: &str, e: Errno) -> TableError {
 
 impl Settling for Footing {
     fn begins(&self) -> Vec<Change> {
-        let watermark = recover::watermark(self.objects.settled());
+        let watermark = recovery::watermark(self.objects.settled());
         self.objects.sync_point_begins();
         vec![watermark]
     }
 
     fn prepare(&self) -> Result<(), TableError> {
-        if self.objects.storage() == Storage::Volatile {
-            return Ok(());
+        for step in self.objects.storage().sync_point(None) {
+            match step {
+                SyncStep::OwnContents => self
+                    .objects
+                    .write_out_own()
+                    .map_err(|e| failed("contents of backing objects", e))?,
+                SyncStep::Storage => self
+                    .objects
+                    .sync_all()
+                    .map_err(|e| failed("syncfs of the storage", e))?,
+                SyncStep::PfsNames => self
+                    .lower
+                    .sync_changed()
+                    .map_err(|e| failed("names on the PFS", e))?,
+                // The last one: whoever calls this writes them then.
+                SyncStep::Names => {}
+            }
         }
-        self.objects
-            .prepare_sync_point()
-            .map_err(|e| failed("contents of backing objects", e))?;
-        self.lower
-            .sync_changed()
-            .map_err(|e| failed("names on the PFS", e))
+        Ok(())
     }
 }
 

@@ -35,6 +35,7 @@ fn ten_thousand_seeds_keep_every_promise() {
     assert!(summary.operations > 20 * SEEDS, "{summary}");
     assert!(summary.messages > 20 * SEEDS, "{summary}");
     assert!(summary.crashes > 3 * SEEDS, "{summary}");
+    assert!(summary.losses > SEEDS / 2, "{summary}");
 }
 
 #[test]
@@ -46,10 +47,16 @@ fn seeds_that_once_failed_keep_every_promise() {
         let Some(seed) = words.next() else {
             continue;
         };
-        keeps_promises(&FaultOptions {
+        let plain = FaultOptions {
             bridges: words.next().map(|bridges| bridges.parse().unwrap()),
             ..options(seed.parse().unwrap(), 1)
+        };
+        keeps_promises(&FaultOptions {
+            // Most are older than the losses of power, which make another run of a seed.
+            calm: Calm::parse("power").unwrap(),
+            ..plain.clone()
         });
+        keeps_promises(&plain);
         seeds += 1;
     }
     assert!(seeds > 0, "the corpus is not empty");
@@ -61,7 +68,11 @@ fn runs_to_find(mutation: Mutation) -> Vec<FaultOptions> {
     let plain = FaultOptions {
         mutation: Some(mutation),
         shrink: false,
-        bridges: mutation.takes_several().then_some(3),
+        bridges: match mutation {
+            m if m.takes_several() => Some(3),
+            m if m.takes_a_power_loss() => Some(1),
+            _ => None,
+        },
         ..options(1, SEEDS_PER_BUG)
     };
     let busy = FaultOptions {
@@ -70,9 +81,17 @@ fn runs_to_find(mutation: Mutation) -> Vec<FaultOptions> {
         calm: Calm::parse("lost,cut,slow,links").unwrap(),
         ..plain.clone()
     };
-    match mutation.takes_several() {
-        true => vec![busy, plain],
-        false => vec![plain],
+    // More commits between two syncs, of more files with several names.
+    let powerless = FaultOptions {
+        clients: Some(3),
+        steps: Some(30),
+        calm: Calm::parse("links,tables,intruders").unwrap(),
+        ..plain.clone()
+    };
+    match mutation {
+        m if m.takes_several() => vec![busy, plain],
+        m if m.takes_a_power_loss() => vec![plain, powerless],
+        _ => vec![plain],
     }
 }
 

@@ -18,6 +18,7 @@ use forebay_core::batch;
 use forebay_core::encoding::{decode_batch, encode_batch};
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectId, ObjectName, PathRecord};
+use forebay_core::recovery::Loss;
 use forebay_core::table::{Change, Marks, Order, TableError, Tables, WriteTables};
 use parking_lot::{Mutex, RwLock};
 use std::path::Path;
@@ -25,7 +26,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 const LAP: &[u8] = b"store/lap";
-const LOSS: &[u8] = b"store/loss";
 
 /// What else has to happen at a sync point.
 pub trait Settling: Send + Sync {
@@ -38,39 +38,6 @@ pub trait Settling: Send + Sync {
     /// # Errors
     /// It is not durable; then neither are the names.
     fn prepare(&self) -> Result<(), TableError>;
-}
-
-/// Something that was acknowledged once is not in the tables any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Loss {
-    /// They are those of the last sync point: the machine has lost its power since, or the storage was copied or moved.
-    Power,
-    /// They are those of some moment after the last sync point: a part of the journal can't be read.
-    Torn,
-}
-
-impl Loss {
-    fn value(self) -> &'static [u8] {
-        match self {
-            Loss::Power => b"power",
-            Loss::Torn => b"torn",
-        }
-    }
-
-    fn noted(self) -> Change {
-        Change::Meta {
-            key: LOSS.to_vec(),
-            value: Some(self.value().to_vec()),
-        }
-    }
-
-    /// The change that says that the loss was dealt with.
-    pub fn dealt_with() -> Change {
-        Change::Meta {
-            key: LOSS.to_vec(),
-            value: None,
-        }
-    }
 }
 
 /// Tables with a journal before them. All access has to go through it.
@@ -206,21 +173,6 @@ impl<T: Base> Journaled<T> {
     pub fn settle_with(&self, settling: Arc<dyn Settling>) {
         let is_first = self.settling.set(settling).is_ok();
         assert!(is_first, "there is one that settles");
-    }
-
-    /// Was something lost that nobody has dealt with ([`Loss::dealt_with`])?
-    ///
-    /// # Errors
-    /// The tables can't be read.
-    pub fn loss(&self) -> Result<Option<Loss>, TableError> {
-        let noted = self.meta(LOSS)?;
-        Ok(noted.map(|value| {
-            if value == Loss::Torn.value() {
-                Loss::Torn
-            } else {
-                Loss::Power
-            }
-        }))
     }
 
     /// Is it time for a sync point, so that no batch has to wait for one?

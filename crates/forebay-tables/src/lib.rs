@@ -29,7 +29,7 @@ mod rocks;
 
 pub use cached::Cached;
 pub use journal::Life;
-pub use journaled::{Journaled, Loss, Settling};
+pub use journaled::{Journaled, Settling};
 pub use memory::Memory;
 pub use net::{Base, Net};
 pub use rocks::Rocks;

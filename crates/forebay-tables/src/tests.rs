@@ -1,8 +1,9 @@
 //! Compares all implementations with each other, and damages what they store.
 
-use crate::{Base, Cached, Journaled, Life, Loss, Memory, Net, Rocks};
+use crate::{Base, Cached, Journaled, Life, Memory, Net, Rocks};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
+use forebay_core::recovery::Loss;
 use forebay_core::table::{Change, Marks, Order, TableError, Tables, WriteTables};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -445,13 +446,13 @@ fn damage_to_the_journal_takes_a_suffix_and_is_said_until_it_is_dealt_with() {
             let is_suffix =
                 (0..10).all(|n| journaled.get(&name(n)).unwrap().is_some() == (n < names as u64));
             assert!(is_suffix, "{at}");
-            assert_eq!(journaled.loss(), Ok(Some(Loss::Torn)), "{at}");
+            assert_eq!(Loss::of(&journaled), Ok(Some(Loss::Torn)), "{at}");
         }
         let journaled = Journaled::new(disk.clone(), &dir, LIFE).unwrap();
         journaled.apply(&[Loss::dealt_with()]).unwrap();
         drop(journaled);
         let journaled = Journaled::new(disk.clone(), &dir, LIFE).unwrap();
-        assert_eq!(journaled.loss(), Ok(None), "{at}");
+        assert_eq!(Loss::of(&journaled), Ok(None), "{at}");
     }
 }
 
@@ -469,7 +470,7 @@ fn after_a_power_loss_the_tables_are_those_of_the_last_sync_point() {
                 journaled.sync().unwrap();
                 model.apply(&put(1)).unwrap();
             } else {
-                assert_eq!(journaled.loss(), Ok(Some(Loss::Power)));
+                assert_eq!(Loss::of(&journaled), Ok(Some(Loss::Power)));
                 journaled.apply(&[Loss::dealt_with()]).unwrap();
                 journaled.sync().unwrap();
             }
@@ -592,7 +593,7 @@ fn garbage_in_the_file_is_no_entry() {
     // A journal with nothing in it but what an earlier file has left on the disk.
     journal.write_all_at(b"FBYJ garbage", 4).unwrap();
     let journaled = Journaled::new(Disk::default(), &dir, LIFE).unwrap();
-    assert_eq!(journaled.loss(), Ok(None));
+    assert_eq!(Loss::of(&journaled), Ok(None));
     assert_eq!(names(&journaled), 0);
     journaled.apply(&put(1)).unwrap();
     assert_eq!(names(&journaled), 1);

@@ -3,7 +3,8 @@
 //! They do something only in builds with the feature `planted-bugs`; elsewhere
 //! [`Mutation::is`] is a constant and the compiler drops the branches.
 
-/// A deliberate mistake in the transaction layer, in the request machine, in the drain, or in the rules of recovery.
+/// A deliberate mistake in the transaction layer, in the request machine, in the drain, in sync points, or in the rules of
+/// recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // the names say it
 pub enum Mutation {
@@ -37,11 +38,24 @@ pub enum Mutation {
     LooksOutliveTheirRecords,
     NamesElsewhereAreForgotten,
     SpeakersAreNotChecked,
+    StraysAreRemoved,
+    SyncsAreAnsweredEarly,
+    NamesAreWrittenBeforeContents,
+    KnownFilesAreUnlinked,
+    PfsNamesAreNotSynced,
+    DrainsEndBeforeTheyAreDurable,
+    CopiesAreDurableOnThePfsAlone,
+    PfsChangesBeforeNamesAreDurable,
+    LabelsAheadAreKept,
+    LinksAheadAreNotMade,
+    KilledDrainsAreForgotten,
+    KilledCopiesAreForgotten,
+    SweepsBeforeNamesAreDurable,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 30] = [
+    pub const ALL: [Mutation; 43] = [
         Mutation::HomeSkipsVersionCheck,
         Mutation::ReplyBeforeCommit,
         Mutation::RenameAsTwoBatches,
@@ -72,6 +86,19 @@ impl Mutation {
         Mutation::LooksOutliveTheirRecords,
         Mutation::NamesElsewhereAreForgotten,
         Mutation::SpeakersAreNotChecked,
+        Mutation::StraysAreRemoved,
+        Mutation::SyncsAreAnsweredEarly,
+        Mutation::NamesAreWrittenBeforeContents,
+        Mutation::KnownFilesAreUnlinked,
+        Mutation::PfsNamesAreNotSynced,
+        Mutation::DrainsEndBeforeTheyAreDurable,
+        Mutation::CopiesAreDurableOnThePfsAlone,
+        Mutation::PfsChangesBeforeNamesAreDurable,
+        Mutation::LabelsAheadAreKept,
+        Mutation::LinksAheadAreNotMade,
+        Mutation::KilledDrainsAreForgotten,
+        Mutation::KilledCopiesAreForgotten,
+        Mutation::SweepsBeforeNamesAreDurable,
     ];
 
     /// Does it take several bridges to go wrong?
@@ -84,6 +111,26 @@ impl Mutation {
                 | Mutation::LooksOutliveTheirRecords
                 | Mutation::NamesElsewhereAreForgotten
                 | Mutation::SpeakersAreNotChecked
+        )
+    }
+
+    /// Does it take a power loss to go wrong?
+    pub fn takes_a_power_loss(self) -> bool {
+        matches!(
+            self,
+            Mutation::StraysAreRemoved
+                | Mutation::SyncsAreAnsweredEarly
+                | Mutation::NamesAreWrittenBeforeContents
+                | Mutation::KnownFilesAreUnlinked
+                | Mutation::PfsNamesAreNotSynced
+                | Mutation::DrainsEndBeforeTheyAreDurable
+                | Mutation::CopiesAreDurableOnThePfsAlone
+                | Mutation::PfsChangesBeforeNamesAreDurable
+                | Mutation::LabelsAheadAreKept
+                | Mutation::LinksAheadAreNotMade
+                | Mutation::KilledDrainsAreForgotten
+                | Mutation::KilledCopiesAreForgotten
+                | Mutation::SweepsBeforeNamesAreDurable
         )
     }
 

@@ -8,6 +8,7 @@ use crate::{Config, Error, ServerHandle, recover};
 use forebay_core::facts::{Facts, Label, LabelParent};
 use forebay_core::path::TreePath;
 use forebay_core::record::{Kind, ObjectId, ObjectName, PathRecord};
+use forebay_core::recovery::Past;
 use forebay_core::repair::{Survivor, is_marker, lost, record_of};
 use forebay_core::table::{Change, Tables};
 use forebay_objects::{Shape, shape};
@@ -84,7 +85,7 @@ pub fn fsck(instance: &Path, options: Options) -> Result<FsckReport, Error> {
     };
     report.recovered = !{
         let tables = Journaled::open(&instance.join("meta"), lock.cache_life()?)?;
-        recover::past(&tables, tables.loss()?)?.clean
+        Past::of(&tables)?.clean
     };
     let server = ServerHandle::open(config, lock)?;
     let withheld = server

@@ -1,9 +1,10 @@
 //! The tables made anew from the labels that all backing objects carry.
 
 use super::FsckReport;
-use crate::{Error, durable, recover};
+use crate::{Error, durable};
 use forebay_core::bridge::version;
 use forebay_core::record::BridgeId;
+use forebay_core::recovery;
 use forebay_core::repair::{self, Survivor};
 use forebay_core::table::{Change, WriteTables};
 use forebay_objects::Objects;
@@ -83,7 +84,11 @@ pub(super) fn rebuild(instance: &Path, life: Life, report: &mut FsckReport) -> R
         for part in batch.chunks(RECORDS_PER_BATCH) {
             tables.apply(part)?;
         }
-        recover::begin(&tables, epoch.max(1))?;
+        tables.apply(&recovery::begun(epoch.max(1)))?;
+        // First what the names rely on: nobody tells what the last bridge had synced.
+        objects
+            .sync_all()
+            .map_err(|e| Error::system("can't sync the backing objects", e))?;
         tables.below().sync()?;
     }
     put_in_place(&new, &meta).map_err(|e| Error::io("can't put in place", &new, e))

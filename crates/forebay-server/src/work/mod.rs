@@ -19,7 +19,7 @@ use crate::wakers::Waker;
 use crate::world::Hand;
 use forebay_core::bridge::Verdict;
 use forebay_core::facts::{Cred, NewKind, NewObject};
-use forebay_core::ops::GrantTarget;
+use forebay_core::ops::{self, GrantTarget};
 use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
 use forebay_core::request::{
@@ -350,6 +350,10 @@ fn not_written(server: &ServerHandle, e: &TableError) -> Failure {
 /// Removes a new object that no commit has named.
 fn discard(server: &ServerHandle, made: &Made) {
     let object = made.fresh.object;
+    if object.link != 0 {
+        // The other names of the file may be gone meanwhile, and the last sync point may know one of them.
+        return follow_up(server, &[ops::Effect::Remove(object)]);
+    }
     if let Err(e) = server.objects.remove(object) {
         server.log.limited(
             Cause::Io,
@@ -359,7 +363,7 @@ fn discard(server: &ServerHandle, made: &Made) {
         return;
     }
     server.objects.settle(made);
-    if made.fresh.is_doomed || object.link != 0 {
+    if made.fresh.is_doomed {
         server.namespace.object_gone(object);
     }
 }

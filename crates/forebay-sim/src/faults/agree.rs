@@ -53,9 +53,18 @@ pub(super) fn check(
             return Err((what, Vec::new()));
         }
     }
+    Ok(tree_of(&records, lower))
+}
+
+/// The tree that the tables describe, whatever else is under way.
+pub(super) fn tree(nodes: &[Node], lower: &Tree) -> Result<Tree, Disagreement> {
+    Ok(tree_of(&all_records(nodes)?, lower))
+}
+
+fn tree_of(records: &Records, lower: &Tree) -> Tree {
     let mut tree = Tree::new();
-    look_into(&TreePath::root(), &records, lower, &mut tree);
-    Ok(tree)
+    look_into(&TreePath::root(), records, lower, &mut tree);
+    tree
 }
 
 /// All records, by path.

@@ -1,12 +1,15 @@
 //! The local disk of one bridge: backing objects with their labels, inodes and open descriptors.
 //!
 //! Work on it takes time. What was under way when the bridge died has happened
-//! or not, as chance has it; what was finished stays. Descriptors of clients outlive the bridge.
+//! or not, as chance has it; what was finished stays. Descriptors of clients outlive the bridge. What outlives a loss of
+//! power is in [`super::disk_log`].
 
+use super::disk_log::{Change, DiskLog, State};
 use super::random::Random;
 use forebay_core::drain::Use;
 use forebay_core::facts::{Attr, Label, Timestamp};
 use forebay_core::record::{ObjectId, ObjectName};
+use forebay_core::storage::Storage;
 use std::collections::BTreeMap;
 
 /// One piece of work.
@@ -26,6 +29,8 @@ pub(super) struct Inode {
     pub(super) contents: u64,
     /// It is a copy of a file of the PFS.
     pub(super) is_staged: bool,
+    /// Time of its contents.
+    pub(super) mtime: i64,
     /// Counts its changes.
     changed: i64,
 }
@@ -36,6 +41,7 @@ impl Inode {
             identity,
             contents,
             is_staged: false,
+            mtime: contents as i64,
             changed: 0,
         }
     }
@@ -58,6 +64,10 @@ pub(super) struct Disk {
     under_way: BTreeMap<u64, Work>,
     count: u64,
     clock: i64,
+    /// Where the power may fail: what is durable.
+    log: Option<DiskLog>,
+    /// Objects in quarantine.
+    pub(super) quarantine: BTreeMap<ObjectName, Inode>,
 }
 
 /// Simulated disks give directories odd numbers.
@@ -112,27 +122,100 @@ impl Disk {
                 if let Some(inode) = inode {
                     self.inodes.insert(object.oid, *inode);
                 }
+                if let (Some(log), Some(inode)) = (&mut self.log, inode) {
+                    log.wrote(object.oid, inode.contents);
+                }
                 self.objects.insert(*object, label.clone());
-                self.touch(object.oid);
+                self.touch(object.oid, Some(*object));
             }
             Work::Unlink(object) => {
                 if self.objects.remove(object).is_some() {
-                    self.touch(object.oid);
+                    self.touch(object.oid, Some(*object));
                 }
             }
             Work::Relabel(object, label) => {
                 if let Some(old) = self.objects.get_mut(object) {
                     *old = label.clone();
-                    self.touch(object.oid);
+                    self.touch(object.oid, Some(*object));
                 }
             }
         }
     }
 
-    fn touch(&mut self, oid: ObjectId) {
+    /// Something has changed of an inode; of the name, too, if one is given.
+    fn touch(&mut self, oid: ObjectId, name: Option<ObjectName>) {
         self.clock += 1;
-        if let Some(inode) = self.inodes.get_mut(&oid) {
+        let mut inode = self.inodes.get_mut(&oid);
+        if let Some(inode) = &mut inode {
             inode.changed = self.clock;
+        }
+        if let Some(log) = &mut self.log {
+            log.did(Change {
+                oid,
+                name: name.map(|name| (name, self.objects.get(&name).cloned())),
+                inode: inode.copied(),
+            });
+        }
+    }
+
+    /// From now on the power may fail.
+    pub(super) fn may_lose_power(&mut self, storage: Storage) {
+        self.log = Some(DiskLog::new(storage));
+    }
+
+    /// The power fails, and nobody has anything open any more.
+    pub(super) fn lose_power(&mut self, random: &mut Random) {
+        self.open.clear();
+        if let Some(log) = &mut self.log {
+            let State { objects, inodes } = log.lose(random);
+            self.objects = objects;
+            self.inodes = inodes;
+        }
+    }
+
+    /// `fsync`; without the times `fdatasync`.
+    pub(super) fn sync_file(&mut self, oid: ObjectId, times: bool) {
+        if let (Some(log), Some(inode)) = (&mut self.log, self.inodes.get(&oid)) {
+            log.sync_contents(oid, inode.contents);
+            if times {
+                log.sync_times(oid);
+            }
+        }
+    }
+
+    pub(super) fn sync_all(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.sync_all(&self.inodes);
+        }
+    }
+
+    /// The tables were written and synced.
+    pub(super) fn sync_tables(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.sync_tables();
+        }
+    }
+
+    /// An object that nobody names is put aside. That is durable at once.
+    pub(super) fn withhold(&mut self, object: ObjectName) {
+        if let Some(inode) = self.inodes.get(&object.oid) {
+            self.quarantine.insert(object, *inode);
+        }
+        self.carry_out(&Work::Unlink(object));
+        if let Some(log) = &mut self.log {
+            log.sync_times(object.oid);
+        }
+    }
+
+    /// Unlinks an object at once.
+    pub(super) fn unlink(&mut self, object: ObjectName) {
+        self.carry_out(&Work::Unlink(object));
+    }
+
+    /// A file gets a name again that it had.
+    pub(super) fn link_again(&mut self, other: ObjectName, object: ObjectName) {
+        if let Some(label) = self.objects.get(&other).cloned() {
+            self.carry_out(&Work::Make(object, label, None));
         }
     }
 
@@ -145,7 +228,7 @@ impl Disk {
         self.inodes.get(&oid).map_or(0, |i| i.identity)
     }
 
-    fn links(&self, oid: ObjectId) -> usize {
+    pub(super) fn links(&self, oid: ObjectId) -> usize {
         let first = ObjectName { oid, link: 0 };
         let last = ObjectName {
             oid,
@@ -167,7 +250,7 @@ impl Disk {
             size: if dir { 0 } else { inode.contents.min(1) },
             blocks: 8,
             nlink: self.links(object.oid) as u32,
-            mtime: moment(if dir { 0 } else { inode.contents as i64 }),
+            mtime: moment(if dir { 0 } else { inode.mtime }),
             ctime: moment(inode.changed),
             ..Attr::default()
         })
@@ -177,8 +260,12 @@ impl Disk {
     pub(super) fn write(&mut self, oid: ObjectId, contents: u64) {
         if let Some(inode) = self.inodes.get_mut(&oid) {
             inode.contents = contents;
+            inode.mtime = contents as i64;
         }
-        self.touch(oid);
+        if let Some(log) = &mut self.log {
+            log.wrote(oid, contents);
+        }
+        self.touch(oid, None);
     }
 
     /// The bridge opens an object; `None` if it is gone.
@@ -244,6 +331,6 @@ impl Disk {
     pub(super) fn reuse(&mut self, object: ObjectName, label: Label, identity: u64) {
         self.objects.insert(object, label);
         self.inodes.insert(object.oid, Inode::new(identity, 0));
-        self.touch(object.oid);
+        self.touch(object.oid, Some(object));
     }
 }

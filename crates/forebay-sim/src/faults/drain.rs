@@ -223,7 +223,10 @@ impl Node {
         while let Some((ticket, act)) = self.next_act(env) {
             let got = match act {
                 Act::Commit(commit) => self.commit_of_drain(&commit, env).map(Got::Verdict),
-                act => Some(self.carry_out_act(&act, &[], &mut [], env)),
+                act => {
+                    self.settle_before(&act, env);
+                    Some(self.carry_out_act(&act, &[], &mut [], env))
+                }
             };
             match (&mut self.draining, got) {
                 (Some(draining), Some(got)) => draining.drain.done(ticket, got),
@@ -280,6 +283,7 @@ impl Node {
     }
 
     fn drained(&mut self, report: DrainReport, env: &mut Env) {
+        self.settle_drain(env);
         self.note(env, || format!("ends its drain: {report:?}"));
         // A release of some files says it of these files.
         if report.released && !self.releases_some && !self.is_empty() {
@@ -328,6 +332,7 @@ impl Node {
 
     /// An act that takes time.
     fn begin_act(&mut self, ticket: Ticket, act: Act, env: &mut Env) {
+        self.settle_before(&act, env);
         let begun = match &act {
             // Objects of other bridges are looked at by these.
             Act::Copy { .. } if !self.membership.is_single() => None,
@@ -558,6 +563,8 @@ impl Node {
         others: &mut [&mut Node],
         env: &mut Env,
     ) -> Got {
+        // Noted before anything can be committed that relies on it, also if a part of it fails.
+        self.note_changed_dirs(act);
         let pfs = self.lower.clone();
         let mut pfs = pfs.borrow_mut();
         let changes_names = matches!(
@@ -619,8 +626,14 @@ impl Node {
             Act::Sync(oids) | Act::Verify(oids) => {
                 let one = |oid: &ObjectId| {
                     let did = fails(env);
-                    if let (Err(_), Some(temporary)) = (&did, self.temporaries.get(oid)) {
+                    let temporary = self.temporaries.get(oid);
+                    if let (Err(_), Some(temporary)) = (&did, temporary) {
                         pfs.forget(temporary);
+                    } else if let (Act::Sync(_), Some(temporary)) = (act, temporary) {
+                        pfs.sync_contents(temporary);
+                        if !Mutation::CopiesAreDurableOnThePfsAlone.is(self.mutation) {
+                            self.disk.sync_file(*oid, false);
+                        }
                     }
                     did
                 };
@@ -684,7 +697,10 @@ impl Node {
                 let mtime = keeper.disk.attr(*object).map_or(0, |a| a.mtime.sec);
                 Got::Did(pfs.dress(path, thing, mtime))
             }
-            Act::SyncDirs(dirs) => Got::Each(dirs.iter().map(|_| Ok(())).collect()),
+            Act::SyncDirs(dirs) => {
+                dirs.iter().for_each(|dir| pfs.sync_dir(dir));
+                Got::Each(dirs.iter().map(|_| Ok(())).collect())
+            }
             Act::Sweep { dirs, of } => {
                 for path in dirs.iter().flat_map(|dir| pfs.sweep(dir, *of)) {
                     let is_made = |node: &&&mut Node| node.temporaries.values().any(|t| *t == path);
@@ -770,7 +786,8 @@ fn copy(
         ino: inode.identity,
         kind: copy.kind,
     };
-    pfs.copy(&copy.temporary.path, thing, inode.contents)?;
+    let mtime = attr.mtime.sec;
+    pfs.copy(&copy.temporary.path, thing, inode.contents, mtime)?;
     let made = pfs.attr(&copy.temporary.path).unwrap_or_default();
     Ok(Copied::Whole {
         of: attr,

@@ -6,6 +6,7 @@ use super::random::Random;
 use super::trace::{Trace, Way};
 use forebay_core::bridge::Message;
 use forebay_core::record::{BridgeId, ObjectId, ObjectName, Token};
+use forebay_core::storage::Storage;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Something that happens at a moment. Times are virtual, in microseconds.
@@ -53,6 +54,10 @@ pub(super) enum Event {
     Crash { bridge: BridgeId },
     /// A bridge starts.
     Start { bridge: BridgeId },
+    /// The machine of a bridge that is alone loses its power.
+    LosePower { bridge: BridgeId },
+    /// Somebody asks a bridge for a sync.
+    Sync { bridge: BridgeId },
 }
 
 /// What a bridge has set itself an alarm for.
@@ -71,6 +76,10 @@ pub(super) enum Alarm {
     Refused(u64, u64),
     /// What took time for a request is carried out.
     Effect(Token),
+    /// It may be time for a sync point.
+    Syncing,
+    /// A step of the sync point of this number is done.
+    SyncStep(u64),
 }
 
 /// How bad it is. Chances are in a million.
@@ -197,11 +206,56 @@ impl Habits {
     }
 }
 
+/// What the machine of a bridge that is alone does without power.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Power {
+    pub(super) storage: Storage,
+    /// A commit becomes durable so soon if nobody asks for it.
+    pub(super) longest_us: u64,
+    /// How often the death of the bridge is a loss of power, in a million.
+    pub(super) instead: u32,
+    /// How often a client syncs what it has written, in a million.
+    pub(super) fsyncs: u32,
+    /// Time between two syncs of a whole at most; 0 for none.
+    pub(super) syncs_us: u64,
+    /// Time between two losses at most.
+    pub(super) apart_us: u64,
+}
+
+/// Losses of power in one run at most: each takes a search of its own.
+const MOST_LOSSES: u64 = 4;
+
+impl Power {
+    /// Draws from a source of its own: runs without losses of power are what they were before there were any.
+    fn of(plan: &Plan, random: &mut Random) -> Option<Self> {
+        let is_there = plan.bridges == 1 && random.chance(500_000) && !plan.calm.has(Calm::POWER);
+        is_there.then(|| Power {
+            storage: *random.pick(&[Storage::Ordered, Storage::Ordered, Storage::Unordered]),
+            longest_us: *random.pick(&[2_000, 20_000, 500_000]),
+            instead: *random.pick(&[50_000, 300_000]),
+            fsyncs: *random.pick(&[0, 100_000, 400_000]),
+            syncs_us: *random.pick(&[0, 5_000, 40_000]),
+            apart_us: *random.pick(&[10_000, 50_000, 300_000]),
+        })
+    }
+}
+
+/// What a file has held, one after the other.
+#[derive(Debug, Clone, Default)]
+struct Versions {
+    all: Vec<u64>,
+    /// The first of those that a loss of power may leave.
+    durable: usize,
+    /// What it may hold as well: something was done for a request that is not decided.
+    undecided: Vec<u64>,
+}
+
 /// Counts of one run.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Counts {
     pub(super) messages: u64,
     pub(super) crashes: u64,
+    pub(super) losses: u64,
     pub(super) events: u64,
 }
 
@@ -226,6 +280,14 @@ pub(super) struct Env {
     pub(super) drain: Habits,
     /// A grant takes time.
     pub(super) slow_grants: bool,
+    /// Losses of power, if there are any.
+    pub(super) power: Option<Power>,
+    /// The next death of a bridge is one.
+    power_fails: bool,
+    /// What files have held, where the power may fail.
+    versions: BTreeMap<u64, Versions>,
+    /// What was answered before this moment a loss of power does not undo.
+    pub(super) durable_before: u64,
     is_calm: bool,
     /// Until when nothing works on the PFS.
     pfs_away: u64,
@@ -244,6 +306,8 @@ impl Env {
         let mut random = Random::new(plan.seed);
         let weather = Weather::of(&mut random).without(plan.calm);
         let drain = Habits::of(&mut random, plan);
+        let mut of_power = Random::new(plan.seed.rotate_left(32));
+        let power = Power::of(plan, &mut of_power);
         let slow_grants = random.chance(700_000) && !plan.calm.has(Calm::SLOW_PFS);
         Env {
             now: 0,
@@ -258,6 +322,10 @@ impl Env {
             texts: Texts::new(),
             drain,
             slow_grants,
+            power,
+            power_fails: false,
+            versions: BTreeMap::new(),
+            durable_before: 0,
             is_calm: false,
             pfs_away: 0,
             cuts: BTreeMap::new(),
@@ -295,6 +363,95 @@ impl Env {
         self.copies.get(&oid).copied().unwrap_or_else(|| ino(oid))
     }
 
+    /// Somebody has written to what users know by this number. `counts`: that has to be seen from now on.
+    pub(super) fn wrote(&mut self, identity: u64, contents: u64, counts: bool) {
+        if self.power.is_some() {
+            let before = self.contents.get(&identity).copied().unwrap_or(0);
+            let versions = self.versions.entry(identity).or_default();
+            if versions.all.is_empty() {
+                versions.all.push(before);
+            }
+            if counts {
+                versions.undecided.clear();
+                versions.all.push(contents);
+            } else {
+                versions.undecided.push(contents);
+            }
+        }
+        if counts {
+            self.contents.insert(identity, contents);
+        }
+    }
+
+    /// How many versions there are of each file.
+    pub(super) fn versions_now(&self) -> Vec<(u64, usize)> {
+        let counts = self.versions.iter().map(|(ino, v)| (*ino, v.all.len()));
+        counts.collect()
+    }
+
+    /// The last of so many versions of a file is durable.
+    pub(super) fn synced(&mut self, identity: u64, versions: usize) {
+        if let Some(all) = self.versions.get_mut(&identity) {
+            all.durable = all.durable.max(versions - 1);
+        }
+    }
+
+    /// These contents of a file are durable.
+    pub(super) fn synced_contents(&mut self, identity: u64, contents: u64) {
+        // It may have been empty more than once, so that says nothing.
+        let versions = self.versions.get(&identity).filter(|_| contents != 0);
+        let found = versions.and_then(|v| v.all.iter().position(|c| *c == contents));
+        if let Some(at) = found {
+            self.synced(identity, at + 1);
+        }
+    }
+
+    /// Files hold these contents after a loss of power. Gives what they may not hold, for people.
+    pub(super) fn took_up(&mut self, files: &[(u64, u64)]) -> Option<String> {
+        let mut versions = std::mem::take(&mut self.versions);
+        let mut wrong = None;
+        for (identity, holds) in files {
+            let may = match versions.remove(identity) {
+                Some(v) => [&v.all[v.durable..], &v.undecided].concat(),
+                None => vec![self.contents.get(identity).copied().unwrap_or(0)],
+            };
+            if !may.contains(holds) {
+                wrong = Some(format!(
+                    "{identity:x} holds {holds}, and not one of {may:?}"
+                ));
+            }
+            self.contents.insert(*identity, *holds);
+        }
+        wrong
+    }
+
+    /// Is the death of a bridge a loss of power?
+    pub(super) fn loses_power_instead(&mut self) -> bool {
+        if !self.may_lose_power() {
+            return false;
+        }
+        let chance = self.power.map_or(0, |power| power.instead);
+        std::mem::take(&mut self.power_fails) || self.random.chance(chance)
+    }
+
+    /// Does the power fail at a moment at which there is most to get wrong?
+    pub(super) fn power_strikes(&mut self, parts: u32) -> bool {
+        let may = self.power.is_some() && self.may_lose_power();
+        let strikes = may && self.random.chance(parts);
+        self.power_fails |= strikes;
+        strikes
+    }
+
+    fn may_lose_power(&self) -> bool {
+        !self.is_calm && self.counts.losses < MOST_LOSSES
+    }
+
+    /// The time until the next loss of power.
+    pub(super) fn power_us(&mut self) -> Option<u64> {
+        let power = self.power.filter(|_| self.may_lose_power())?;
+        Some(self.random.between(1_000, power.apart_us))
+    }
+
     /// Does anything travel?
     pub(super) fn is_silent(&self) -> bool {
         self.under_way == 0
@@ -313,6 +470,11 @@ impl Env {
         self.counts.events += 1;
         self.under_way -= u64::from(matches!(event, Event::Message { .. }));
         Some(event)
+    }
+
+    /// What comes now is later than all that was.
+    pub(super) fn next_moment(&mut self) {
+        self.counts.events += 1;
     }
 
     /// A number for the order of all that happens.

@@ -22,12 +22,14 @@ const MAX_STATES: usize = 400_000;
 enum Item<'a> {
     /// A change, with what it made.
     Change(&'a Call, Option<Thing>),
+    /// A change that nobody was told of: the power failed before. It has happened or not.
+    Maybe(&'a Call, Option<Thing>),
     /// An operation that changed nothing.
     Look(&'a Call, &'a Outcome),
     /// A listing: each name was there or not at some moment of it, not all at the same one.
     List(&'a Call, Vec<Sight>),
-    /// What is left in the end.
-    Final(&'a Tree),
+    /// What is left in the end, or after a loss of power.
+    Left(&'a Tree),
 }
 
 /// One thing that a listing says.
@@ -77,12 +79,20 @@ struct Search<'a> {
     best: Option<State>,
 }
 
-/// Explains the answered `calls`, before which `first` was there, and after which `last` is. `made` says what a call
-/// made, and `texts` where symbolic links lead.
+/// What is there at one moment, which is not before all that was answered before `after`. In the end that is everything. A
+/// loss of power leaves the tree of an earlier moment, but nothing is undone of what was durable then.
+#[derive(Clone, Copy)]
+pub(super) struct Left<'a> {
+    pub(super) tree: &'a Tree,
+    pub(super) after: u64,
+}
+
+/// Explains the `calls`, before which `first` was there, and what is `left` of them. `made` says what a call made, and
+/// `texts` where symbolic links lead.
 pub(super) fn explain(
     calls: &[Call],
     first: &Tree,
-    last: &Tree,
+    left: Left<'_>,
     texts: &Texts,
     made: impl Fn(&Call) -> Option<Thing>,
 ) -> Result<(), Unexplained> {
@@ -91,6 +101,11 @@ pub(super) fn explain(
     let mut clients: Vec<Vec<Span>> = (0..=count).map(|_| Vec::new()).collect();
     for call in calls {
         let Some((answered, outcome)) = &call.answered else {
+            clients[call.client].push(Span {
+                called: call.called,
+                answered: u64::MAX,
+                item: Item::Maybe(call, made(call)),
+            });
             continue;
         };
         clients[call.client].push(Span {
@@ -100,9 +115,9 @@ pub(super) fn explain(
         });
     }
     clients[count].push(Span {
-        called: u64::MAX,
+        called: left.after,
         answered: u64::MAX,
-        item: Item::Final(last),
+        item: Item::Left(left.tree),
     });
     let start = State {
         at: vec![0; clients.len()],
@@ -207,9 +222,9 @@ impl<'a> Search<'a> {
                     continue;
                 };
                 let fits = match &span.item {
-                    Item::Change(..) => false,
+                    Item::Change(..) | Item::Maybe(..) => false,
                     Item::Look(call, outcome) => holds(call, outcome, &state.tree, self.texts),
-                    Item::Final(tree) => **tree == state.tree,
+                    Item::Left(tree) => **tree == state.tree,
                     Item::List(call, sights) => {
                         let path = &call.action.paths()[0];
                         let dir = place(&state.tree, self.texts, path, true);
@@ -235,7 +250,11 @@ impl<'a> Search<'a> {
 
     fn find(&mut self, mut state: State) -> bool {
         self.take_looks(&mut state);
-        if (0..self.clients.len()).all(|c| self.pending(&state, c).is_none()) {
+        let is_done = |client| {
+            let span = self.pending(&state, client);
+            span.is_none_or(|s| matches!(s.item, Item::Maybe(..)))
+        };
+        if (0..self.clients.len()).all(is_done) {
             return true;
         }
         let placed = |s: &State| s.at.iter().sum::<usize>();
@@ -252,7 +271,8 @@ impl<'a> Search<'a> {
             return false;
         }
         for client in self.open(&state) {
-            let Some(Item::Change(call, made)) = self.pending(&state, client).map(|s| &s.item)
+            let Some(Item::Change(call, made) | Item::Maybe(call, made)) =
+                self.pending(&state, client).map(|s| &s.item)
             else {
                 continue;
             };
@@ -288,15 +308,20 @@ impl<'a> Search<'a> {
         detail += "and none of these fits next:\n";
         for client in self.open(best) {
             match self.pending(best, client).map(|s| &s.item) {
-                Some(Item::Final(tree)) => {
-                    detail += "    what the tables hold in the end:\n";
+                Some(Item::Left(tree)) => {
+                    detail += "    what the tables hold in the end, or after a loss of power:\n";
                     for (path, thing) in *tree {
                         detail += &format!("        {path} = {thing}\n");
                     }
                     let differs = |p: &&TreePath| tree.get(*p) != best.tree.get(*p);
                     paths.extend(tree.keys().chain(best.tree.keys()).filter(differs).cloned());
                 }
-                Some(Item::Change(call, _) | Item::Look(call, _) | Item::List(call, _)) => {
+                Some(
+                    Item::Change(call, _)
+                    | Item::Maybe(call, _)
+                    | Item::Look(call, _)
+                    | Item::List(call, _),
+                ) => {
                     if let Some((_, outcome)) = &call.answered {
                         detail +=
                             &format!("    client {}: {} -> {outcome}\n", call.client, call.action);

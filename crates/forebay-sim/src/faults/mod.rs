@@ -44,15 +44,22 @@
 //!   another has put on the PFS, and without faults it brings everything there and leaves nothing behind. Where others
 //!   change the PFS, the order of operations and that the last drain releases everything are not checked.
 //!
+//! - **A loss of power**, of a bridge that is alone, with its clients and the PFS, leaves a tree that was there at one moment:
+//!   not before the last sync that was answered, and not longer before the loss than it may be. So it is a look at the whole
+//!   tree in that interval; what was not answered has happened or not. Files hold what was synced last or what was written
+//!   since, no labelled file with contents goes, and what was drained stays.
+//!
 //! # What is not
 //!
 //! Staging, files used again, tables that are lost and others that change the PFS, with several bridges. What a drain does
 //! to an object of another bridge happens there at once, if that is alive. Texts of symbolic
-//! links do not travel: every bridge has all of them at hand. Special files, credentials, directory descriptors, a disk
-//! that loses what was written, changes of the membership. Modes: this is `commit`.
+//! links do not travel: every bridge has all of them at hand. Special files, credentials, directory descriptors,
+//! losses of power of one of several bridges, a journal that is torn, a storage that is new, an object without its label,
+//! changes of the membership. Modes: this is `commit`.
 
 mod agree;
 mod disk;
+mod disk_log;
 mod drain;
 mod env;
 mod history;
@@ -62,12 +69,14 @@ mod look;
 mod model;
 mod node;
 mod pfs;
+mod pfs_log;
 mod plan;
 mod random;
 mod rebuild;
 mod request;
 mod runner;
 mod shrink;
+mod sync_points;
 mod trace;
 mod workload;
 mod world;
@@ -91,6 +100,8 @@ pub struct Summary {
     pub messages: u64,
     /// Deaths of bridges.
     pub crashes: u64,
+    /// Losses of power.
+    pub losses: u64,
 }
 
 impl std::ops::AddAssign for Summary {
@@ -99,6 +110,7 @@ impl std::ops::AddAssign for Summary {
         self.operations += more.operations;
         self.messages += more.messages;
         self.crashes += more.crashes;
+        self.losses += more.losses;
     }
 }
 
@@ -106,8 +118,8 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} seeds, {} operations, {} messages between bridges, {} crashes: every promise was kept",
-            self.seeds, self.operations, self.messages, self.crashes
+            "{} seeds, {} operations, {} messages between bridges, {} crashes, {} losses of power: every promise was kept",
+            self.seeds, self.operations, self.messages, self.crashes, self.losses
         )
     }
 }

@@ -9,6 +9,7 @@ use super::labels::Labeling;
 use super::look::Hand;
 use super::pfs::Pfs;
 use super::request::Attempt;
+use super::sync_points::SyncPoints;
 use super::trace::{self, Way};
 use forebay_core::bridge::{Bridge, Fact, Found, Message, Mutation, Output, Ticket, is_of_others};
 use forebay_core::drain::DrainReport;
@@ -16,6 +17,7 @@ use forebay_core::facts::Need;
 use forebay_core::membership::Membership;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
+use forebay_core::recovery::{self, Loss, Past, Step, Suspects};
 use forebay_core::request::Turns;
 use forebay_core::speakers::Speakers;
 use forebay_core::table::{Change, Tables, WriteTables};
@@ -48,7 +50,7 @@ pub(super) enum Purpose {
     /// A name is gone, and a mark stands until its object is too.
     Unlink(ObjectName),
     /// An object that nobody wants.
-    Dispose,
+    Dispose(ObjectName),
     Label(ObjectName),
 }
 
@@ -101,6 +103,8 @@ pub(super) struct Node {
     pub(super) temporaries: BTreeMap<ObjectId, TreePath>,
     /// Removed files that wait for another life.
     pub(super) spares: Vec<ObjectName>,
+    /// Sync points, where the power may fail.
+    pub(super) sync_points: Option<SyncPoints>,
     /// The last action was a write or an answer, so a crash now does most harm.
     in_between: bool,
 }
@@ -142,6 +146,7 @@ impl Node {
             pfs_changes: 0,
             temporaries: BTreeMap::new(),
             spares: Vec::new(),
+            sync_points: None,
             in_between: false,
         }
     }
@@ -160,6 +165,7 @@ impl Node {
             && self.disk.is_idle()
             && self.disk.is_closed()
             && self.spares.is_empty()
+            && self.is_settled_down()
     }
 
     /// What is under way here, for people.
@@ -193,6 +199,7 @@ impl Node {
         self.note(env, || "dies".to_owned());
         self.disk.crash(&mut env.random);
         self.crash_drain(env);
+        self.crash_sync_point(env);
         self.spares.clear();
         self.temporaries.clear();
         self.attempts.clear();
@@ -211,24 +218,25 @@ impl Node {
         }
         self.epoch += 1;
         self.versions.set(0);
-        self.objects = 0;
+        if self.sync_points.is_none() {
+            self.objects = 0;
+        }
         let epoch = self.epoch;
         self.note(env, || format!("starts, life {epoch}"));
         let membership = self.membership.clone();
         let bridge = Bridge::recover_with(membership, epoch, &self.tables, env.now, self.mutation)
             .expect(NEVER_FAILS);
-        self.learn_speakers();
-        // A link has no number of its own by which it would be found.
-        let objects = self.disk.objects.keys().copied();
-        let suspects: Vec<_> = objects.filter(|o| o.link == 0).collect();
-        let sweep = bridge.sweep(suspects, &self.tables).expect(NEVER_FAILS);
         self.bridge = Some(bridge);
-        self.suspects = sweep.undecided;
-        for object in sweep.remove {
-            self.unlink(object, env);
-        }
-        for object in sweep.relabel {
-            self.relabel(object);
+        let past = Past::of(&self.tables).expect(NEVER_FAILS);
+        self.apply(&recovery::begun(epoch));
+        let marks = self.tables.marks().expect(NEVER_FAILS);
+        let is_there = |o: &ObjectName| self.disk.objects.contains_key(o);
+        let has_removed = marks.doomed.iter().any(is_there);
+        self.recover(past, env);
+        self.check_survivors(env);
+        self.learn_speakers();
+        if env.power_strikes(if has_removed { 400_000 } else { 30_000 }) {
+            return self.dies_now(env);
         }
         self.alarm(TICK_US, Alarm::Tick, env);
         if !self.membership.is_single() {
@@ -237,7 +245,59 @@ impl Node {
         } else if !self.resume_drain(env) && self.is_alive() {
             return self.dies_now(env);
         }
+        // Nothing is served that a power loss could take back to another life.
+        self.sync_now(env);
         self.run(env);
+    }
+
+    /// Finishes what earlier lives have left, but for drains.
+    fn recover(&mut self, past: Past, env: &mut Env) {
+        if past.loss.is_some() {
+            self.note_survivors();
+        }
+        let mut objects: Vec<_> = self.disk.objects.keys().copied().collect();
+        match past.suspects() {
+            Suspects::All => {}
+            Suspects::None => objects.clear(),
+            // A link has no number of its own by which it would be found.
+            Suspects::From(first) => objects.retain(|o| o.link == 0 && o.oid.seq() >= first),
+        }
+        self.hold_watermark(past.watermark);
+        for step in past.steps(self.mutation) {
+            match step {
+                Step::DistrustContents => objects.iter().for_each(|o| self.wrote_contents(*o)),
+                Step::DistrustPfs => self.distrust_pfs(),
+                Step::LinkWhatIsAhead => self.link_what_is_ahead(&objects),
+                Step::SyncPoint => self.sync_now(env),
+                Step::Sweep { judges } => self.sweep(&objects, judges, env),
+                Step::RelabelWhatIsAhead => self.relabel_what_is_ahead(&objects, env),
+                Step::DoubtWhatWasDrained => self.doubt_what_was_drained(env),
+            }
+        }
+        self.release_watermark(past.watermark);
+        if past.loss.is_some() {
+            self.apply(&[Loss::dealt_with()]);
+        }
+    }
+
+    fn sweep(&mut self, suspects: &[ObjectName], judges: bool, env: &mut Env) {
+        let Some(bridge) = &self.bridge else {
+            return;
+        };
+        let doomed = self.tables.marks().expect(NEVER_FAILS).doomed;
+        let sweep = bridge
+            .sweep(suspects.iter().copied(), &self.tables)
+            .expect(NEVER_FAILS);
+        self.suspects = sweep.undecided;
+        for object in sweep.remove {
+            if judges && !doomed.contains(&object) && self.withhold(object, env) {
+                continue;
+            }
+            self.unlink_at_start(object, env);
+        }
+        for object in sweep.relabel {
+            self.relabel(object);
+        }
     }
 
     /// It ends by itself, at a moment that nobody else has chosen.
@@ -312,8 +372,16 @@ impl Node {
             Alarm::Act(number) => self.on_act(number, &mut [], env),
             Alarm::Refused(drain, ticket) => self.on_refused(drain, ticket, env),
             Alarm::Effect(token) => self.late_effect(token, env),
+            Alarm::Syncing => self.go_on_syncing(env),
+            Alarm::SyncStep(number) => self.on_sync_step(number, env),
         }
         self.run(env);
+    }
+
+    /// Unlinks an object for good.
+    pub(super) fn unlink_for_good(&mut self, object: ObjectName, env: &mut Env) {
+        self.settle(object);
+        self.begin(Work::Unlink(object), Purpose::Unlink(object), env);
     }
 
     fn tick(&mut self, env: &mut Env) {
@@ -431,6 +499,7 @@ impl Node {
         self.speakers.follow(changes);
         self.commits += 1;
         self.in_between = true;
+        self.committed(env);
         for change in changes {
             match change {
                 Change::Put { record, .. } => {
@@ -444,9 +513,8 @@ impl Node {
     }
 
     /// A record is there: notes what its request has made, unless that is a copy of what was there before.
-    fn note_made(&self, record: &PathRecord, env: &mut Env) {
+    fn note_made(&mut self, record: &PathRecord, env: &mut Env) {
         let is_shown = !matches!(record.kind, Kind::Moved | Kind::Whiteout);
-        let inode = self.disk.inode(record.object.oid);
         if is_shown && !env.copies.contains_key(&record.object.oid) {
             let thing = Thing {
                 ino: record.ino,
@@ -454,9 +522,13 @@ impl Node {
             };
             env.made.entry(record.token).or_insert(thing);
         }
+        self.settle(record.object);
+        let inode = self.disk.inode(record.object.oid);
         if let Some(inode) = inode.filter(|i| is_shown && i.is_staged) {
             // What was read of it before it was committed is what it holds.
-            env.contents.insert(inode.identity, inode.contents);
+            if env.contents.get(&inode.identity) != Some(&inode.contents) {
+                env.wrote(inode.identity, inode.contents, true);
+            }
         }
         env.objects.insert(record.object);
     }
@@ -489,8 +561,11 @@ impl Node {
         self.alarm(delay, Alarm::Disk(number), env);
     }
 
-    /// A name is gone: its object goes, or becomes a spare one.
-    fn unlink(&mut self, object: ObjectName, env: &mut Env) {
+    /// A name is gone: its object goes, at once or after a sync point, or becomes a spare one.
+    pub(super) fn unlink(&mut self, object: ObjectName, env: &mut Env) {
+        if self.waits_for_sync_point(object, env) {
+            return;
+        }
         if self.spares_files
             && object.oid.epoch() == self.epoch
             && self.disk.is_as_new(object)
@@ -500,7 +575,7 @@ impl Node {
             self.spares.push(object);
             return;
         }
-        self.begin(Work::Unlink(object), Purpose::Unlink(object), env);
+        self.unlink_for_good(object, env);
     }
 
     /// No file is used again from now on.
@@ -524,7 +599,8 @@ impl Node {
                 self.apply(&[Change::Undoom(object)]);
             }
             Some(Purpose::Label(object)) => self.labeled(object),
-            Some(Purpose::Dispose) | None => {}
+            Some(Purpose::Dispose(object)) => self.settle(object),
+            None => {}
         }
     }
 }

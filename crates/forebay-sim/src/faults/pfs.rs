@@ -5,13 +5,15 @@
 
 use super::history::{Texts, Thing};
 use super::model::Tree;
+use super::pfs_log::PfsLog;
+use super::random::Random;
 use forebay_core::drain::{Naming, Trouble, Work, is_leftover, is_leftover_of};
 use forebay_core::facts::{Attr, LowerEntry, LowerPage, Timestamp};
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind};
 use forebay_core::walk::RESERVED_PREFIX;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// As many names of a directory are read at a time: few, so that listings have several pages.
 const PAGE_ENTRIES: usize = 2;
@@ -25,7 +27,9 @@ const ROOT: Thing = Thing {
 struct Inode {
     thing: Thing,
     contents: u64,
-    /// Time that the drain has given to it.
+    /// Contents that are on the disks of the PFS.
+    durable: u64,
+    /// Time of the contents.
     mtime: i64,
     /// Somebody else has put it there.
     is_foreign: bool,
@@ -43,6 +47,8 @@ pub(super) struct Pfs {
     pub(super) capacity: Option<usize>,
     /// What a drain did that it must not do.
     pub(super) broken: Option<String>,
+    /// Where the power may fail: what is durable.
+    log: Option<PfsLog>,
 }
 
 fn refuse<T>(operation: &'static str, errno: i32) -> Work<T> {
@@ -65,13 +71,86 @@ impl Pfs {
         let inode = Inode {
             thing,
             contents,
-            mtime: -1,
+            durable: contents,
+            mtime: if thing.is_dir() { -1 } else { contents as i64 },
             is_foreign: false,
             is_seen: false,
         };
         self.inodes.insert(self.count, inode);
-        self.names.insert(path, self.count);
+        self.change(vec![(path, Some(self.count))]);
         self.count
+    }
+
+    /// Changes some names at one moment; what is below a renamed directory comes after it.
+    fn change(&mut self, names: Vec<(TreePath, Option<u64>)>) {
+        for (path, number) in &names {
+            match number {
+                Some(number) => drop(self.names.insert(path.clone(), *number)),
+                None => drop(self.names.remove(path)),
+            }
+        }
+        if let Some(log) = &mut self.log {
+            let top = |path: &TreePath| !names.iter().any(|(p, _)| p != path && path.is_within(p));
+            let tops = names.iter().filter(|(path, _)| top(path));
+            let dirs: BTreeSet<_> = tops.map(|(path, _)| path.parent()).collect();
+            log.did(dirs, names);
+        }
+    }
+
+    /// From now on the power may fail. What is there is durable.
+    pub(super) fn may_lose_power(&mut self) {
+        self.log = Some(PfsLog::new(self.names.clone()));
+    }
+
+    /// The power fails: what nobody has synced is there or not.
+    pub(super) fn lose_power(&mut self, random: &mut Random) {
+        if let Some(log) = &mut self.log {
+            self.names = log.lose(random);
+        }
+        for inode in self.inodes.values_mut() {
+            if inode.contents != inode.durable && random.chance(500_000) {
+                inode.contents = inode.durable;
+            }
+            inode.durable = inode.contents;
+        }
+    }
+
+    /// Brings the entries of a directory to the disks.
+    pub(super) fn sync_dir(&mut self, dir: &TreePath) {
+        if let Some(log) = &mut self.log {
+            log.sync_dir(dir);
+        }
+    }
+
+    /// Brings all names to the disks.
+    pub(super) fn sync_names(&mut self) {
+        if let Some(log) = &mut self.log {
+            *log = PfsLog::new(self.names.clone());
+        }
+    }
+
+    /// Brings the contents of a file to the disks.
+    pub(super) fn sync_contents(&mut self, path: &TreePath) {
+        if let Some(inode) = self.inode_mut(path) {
+            inode.durable = inode.contents;
+        }
+    }
+
+    /// Brings the contents of all files to the disks.
+    pub(super) fn sync_all_contents(&mut self) {
+        for inode in self.inodes.values_mut() {
+            inode.durable = inode.contents;
+        }
+    }
+
+    /// What is known by this number holds these contents, durably and under a name for users.
+    pub(super) fn durable_files(&self) -> impl Iterator<Item = (u64, u64)> {
+        let inodes = self.names.iter().filter(|(path, _)| !is_reserved(path));
+        inodes.filter_map(|(_, number)| {
+            let inode = self.inodes.get(number)?;
+            let is_durable = inode.durable == inode.contents && inode.thing.kind == Kind::File;
+            is_durable.then_some((inode.thing.ino, inode.contents))
+        })
     }
 
     fn inode(&self, path: &TreePath) -> Option<&Inode> {
@@ -266,11 +345,14 @@ impl Pfs {
         if self.names.contains_key(to) {
             return refuse("rename", libc::EEXIST);
         }
+        let mut names = Vec::new();
         for path in self.below(from) {
-            if let (Some(number), Some(now)) = (self.names.remove(&path), path.rebase(from, to)) {
-                self.names.insert(now, number);
+            if let (Some(number), Some(now)) = (self.names.get(&path), path.rebase(from, to)) {
+                names.push((now, Some(*number)));
+                names.push((path, None));
             }
         }
+        self.change(names);
         Ok(())
     }
 
@@ -279,7 +361,7 @@ impl Pfs {
             None => refuse("unlink", libc::ENOENT),
             Some(thing) if thing.is_dir() => refuse("unlink", libc::EISDIR),
             Some(_) => {
-                self.names.remove(path);
+                self.change(vec![(path.clone(), None)]);
                 Ok(())
             }
         }
@@ -291,7 +373,7 @@ impl Pfs {
             return refuse("rmdir", libc::ENOTDIR);
         }
         if self.below(path).len() == 1 {
-            self.names.remove(path);
+            self.change(vec![(path.clone(), None)]);
             return Ok(());
         }
         let mut free = aside.clone();
@@ -321,20 +403,32 @@ impl Pfs {
     }
 
     /// A copy under a temporary name. What is there is left over.
-    pub(super) fn copy(&mut self, temporary: &TreePath, thing: Thing, contents: u64) -> Work<()> {
+    pub(super) fn copy(
+        &mut self,
+        temporary: &TreePath,
+        thing: Thing,
+        contents: u64,
+        mtime: i64,
+    ) -> Work<()> {
         if !self.has_dir(temporary) {
             return refuse("create", libc::ENOENT);
         }
-        self.names.remove(temporary);
+        self.forget(temporary);
         if self.is_full() {
             return refuse("create", libc::ENOSPC);
         }
-        self.add(temporary.clone(), thing, contents);
+        let number = self.add(temporary.clone(), thing, contents);
+        if let Some(inode) = self.inodes.get_mut(&number) {
+            inode.durable = 0;
+            inode.mtime = mtime;
+        }
         Ok(())
     }
 
     pub(super) fn forget(&mut self, temporary: &TreePath) {
-        self.names.remove(temporary);
+        if self.names.contains_key(temporary) {
+            self.change(vec![(temporary.clone(), None)]);
+        }
     }
 
     /// Gives a copy its first `most` names. `ours`: may what is under a name be replaced?
@@ -350,7 +444,7 @@ impl Pfs {
         };
         for path in naming.names.iter().take(most) {
             if !self.has_dir(path) || self.get(path).is_some_and(|t| t.is_dir()) {
-                self.names.remove(temporary);
+                self.forget(temporary);
                 return refuse("rename", libc::EISDIR);
             }
             let old = self.inode(path);
@@ -359,8 +453,11 @@ impl Pfs {
                     "a drain has replaced {path}, which somebody else made"
                 ));
             }
-            self.names.insert(path.clone(), copy);
-            self.names.remove(temporary);
+            let mut names = vec![(path.clone(), Some(copy))];
+            if self.names.contains_key(temporary) {
+                names.push((temporary.clone(), None));
+            }
+            self.change(names);
         }
         Ok(())
     }
@@ -389,9 +486,8 @@ impl Pfs {
         };
         let left: Vec<_> = here.filter(|p| is_left(p.name())).cloned().collect();
         for path in &left {
-            for below in self.below(path) {
-                self.names.remove(&below);
-            }
+            let below = self.below(path).into_iter();
+            self.change(below.map(|path| (path, None)).collect());
         }
         left
     }
@@ -406,6 +502,7 @@ impl Pfs {
         if let Some(inode) = self.inodes.get_mut(&number) {
             inode.is_foreign = true;
         }
+        self.sync_last();
         Some(ino)
     }
 
@@ -413,7 +510,15 @@ impl Pfs {
     /// would lie nowhere.
     pub(super) fn leave(&mut self, path: &TreePath) {
         if self.is_foreign(path) && self.get(path).is_some_and(|thing| !thing.is_dir()) {
-            self.names.remove(path);
+            self.change(vec![(path.clone(), None)]);
+            self.sync_last();
+        }
+    }
+
+    /// What others do is durable at once.
+    fn sync_last(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.sync_last();
         }
     }
 }

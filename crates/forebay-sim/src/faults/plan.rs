@@ -10,7 +10,7 @@ pub struct Calm(u32);
 
 impl Calm {
     /// The kinds and their names.
-    const NAMES: [(&'static str, u32); 13] = [
+    const NAMES: [(&'static str, u32); 14] = [
         ("lost", Calm::LOST.0),
         ("doubled", Calm::DOUBLED.0),
         ("slow", Calm::SLOW.0),
@@ -24,6 +24,7 @@ impl Calm {
         ("intruders", Calm::INTRUDERS.0),
         ("tables", Calm::TABLES.0),
         ("links", Calm::LINKS.0),
+        ("power", Calm::POWER.0),
     ];
 
     pub(super) const LOST: Calm = Calm(1);
@@ -40,6 +41,8 @@ impl Calm {
     pub(super) const TABLES: Calm = Calm(1 << 11);
     /// Symbolic links.
     pub(super) const LINKS: Calm = Calm(1 << 12);
+    /// Losses of power.
+    pub(super) const POWER: Calm = Calm(1 << 13);
 
     /// Reads names with commas between them.
     ///

@@ -4,12 +4,13 @@
 //! after a drain only before the last one.
 
 use super::env::Env;
-use super::node::{NEVER_FAILS, Node};
+use super::node::Node;
 use forebay_core::bridge::version;
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectName, PathRecord, Token};
+use forebay_core::recovery;
 use forebay_core::repair::{Survivor, rebuild};
-use forebay_core::table::{Change, Tables, WriteTables};
+use forebay_core::table::{Change, Tables};
 use forebay_tables::Memory;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,6 +25,7 @@ impl Node {
         };
         let spare = |object: &ObjectName| self.spares.contains(object);
         self.is_alive()
+            && self.is_settled_down()
             && self.attempts.is_empty()
             && self.labels.is_empty()
             && self.disk.is_idle()
@@ -43,9 +45,9 @@ impl Node {
         let spares: BTreeSet<_> = self.spares.iter().copied().collect();
         self.crash(env);
         // The register of spare files tells that these were removed.
-        self.disk
-            .objects
-            .retain(|object, _| !spares.contains(object));
+        for object in spares {
+            self.disk.unlink(object);
+        }
         let survivors = self.disk.objects.iter().map(|(object, label)| Survivor {
             object: *object,
             label: label.clone(),
@@ -71,7 +73,9 @@ impl Node {
         let put = |(path, record)| Change::Put { path, record };
         let batch: Vec<_> = rebuilt.records.into_iter().map(put).collect();
         self.tables = Memory::new();
-        self.tables.apply(&batch).expect(NEVER_FAILS);
+        self.apply(&batch);
+        self.apply(&recovery::begun(self.epoch));
+        self.tables_are_durable();
     }
 }
 

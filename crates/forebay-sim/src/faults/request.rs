@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub(super) const ROOT: &[u8] = b"/pfs";
 
 /// What an object of a symbolic link holds, as a number that stands for bytes.
-const TEXT: u64 = 1;
+pub(super) const TEXT: u64 = 1;
 
 /// A request that is not answered yet.
 pub(super) struct Attempt {
@@ -257,12 +257,13 @@ impl Node {
             }
         };
         let was_open = attempt.opened.take();
+        let counts = was_open.is_some_and(|(seen, _)| seen == identity);
         if let Some((_, Some(old))) = was_open {
             self.disk.close(old);
         }
         // A truncation counts only if the same file was open before. A new copy counts from its commit.
-        if truncates && was_open.is_some_and(|(seen, _)| seen == identity) {
-            env.contents.insert(identity, 0);
+        if truncates {
+            env.wrote(identity, 0, counts);
         }
         attempt.opened = Some((identity, fd));
         Ok(())
@@ -309,6 +310,8 @@ impl Node {
             // It is never empty.
             inode = Some(Inode::new(shown, TEXT));
         }
+
+        self.is_unnamed(object);
         attempt.making = Some(Making {
             object,
             what: spec.what,
@@ -337,6 +340,7 @@ impl Node {
                     let contents = if *bytes == 0 { 0 } else { contents };
                     let mut inode = Inode::new(thing.ino, contents);
                     inode.is_staged = true;
+                    inode.mtime = pfs.attr(lower).map_or(0, |attr| attr.mtime.sec);
                     env.copies.insert(object.oid, thing.ino);
                     self.disk.amend(number, inode);
                 }
@@ -347,6 +351,7 @@ impl Node {
         if is_gone {
             self.disk.abandon(number);
             attempt.pending.made(Err(libc::ENOENT));
+            self.settle(object);
             if object.link != 0 {
                 // It was announced and is not made.
                 self.apply(&[Change::Undoom(object)]);
@@ -354,17 +359,27 @@ impl Node {
             return;
         }
         self.disk.finish(number);
+        if matches!(what, NewKind::Staged { .. } | NewKind::Symlink(_)) {
+            self.wrote_contents(object);
+        }
         let fresh = Fresh::new(object, self.disk.identity(object.oid));
-        attempt.pending.made(Ok(fresh));
+        if let Some(attempt) = self.attempts.get_mut(&token) {
+            attempt.pending.made(Ok(fresh));
+        }
     }
 
     fn answer(&mut self, attempt: &Attempt, finish: Finish, env: &mut Env) {
         let opened = attempt.opened;
         for fresh in finish.unused {
+            if fresh.object.link != 0 {
+                // The other names of the file may be gone meanwhile, and the last sync point may know one of them.
+                self.unlink(fresh.object, env);
+                continue;
+            }
             let purpose = if fresh.is_doomed {
                 Purpose::Unlink(fresh.object)
             } else {
-                Purpose::Dispose
+                Purpose::Dispose(fresh.object)
             };
             self.begin(Work::Unlink(fresh.object), purpose, env);
         }

@@ -4,10 +4,11 @@ use super::agree;
 use super::drain;
 use super::env::{Alarm, Env, Event};
 use super::history::{Action, Call, Outcome, Thing};
-use super::linear;
+use super::linear::{self, Left};
 use super::model::Tree;
 use super::node::{NEVER_FAILS, Node};
 use super::pfs::Pfs;
+use super::sync_points::{Asker, SyncPoints};
 use super::trace::Trace;
 use super::workload::Workload;
 use super::{Broken, Plan, Summary};
@@ -15,7 +16,7 @@ use forebay_core::drain::Terms;
 use forebay_core::membership::Membership;
 use forebay_core::ops::Request;
 use forebay_core::path::TreePath;
-use forebay_core::record::{BridgeId, Kind, Token};
+use forebay_core::record::{BridgeId, Kind, ObjectId, Token};
 use forebay_core::table::Tables;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -24,6 +25,8 @@ use std::rc::Rc;
 const STORM_US: u64 = 20_000_000;
 /// Then everything has to become quiet within this time in microseconds.
 const PATIENCE_US: u64 = 30_000_000;
+/// A sync point is done within this time in microseconds, if nothing fails.
+const MOST_SYNC_US: u64 = 10_000;
 /// A run with more events than this goes round in circles.
 const MAX_EVENTS: u64 = 1_000_000;
 
@@ -51,6 +54,19 @@ pub(super) struct World {
     written: u64,
     /// Nobody knows any more what drains have done.
     forgets_drained: bool,
+    losses: Vec<LossOfPower>,
+    /// When operations were answered: time, and moment.
+    answered: Vec<(u64, u64)>,
+}
+
+/// The machine has lost its power.
+struct LossOfPower {
+    /// When, in the order of all events.
+    moment: u64,
+    /// What was answered before is not undone.
+    durable_before: u64,
+    /// What the bridge has shown when it served again.
+    left: Option<Tree>,
 }
 
 impl World {
@@ -63,6 +79,9 @@ impl World {
         let begun = workload.lower.iter().filter(|(_, t)| !t.is_dir());
         env.contents.extend(begun.map(|(_, t)| (t.ino, t.ino)));
         pfs.capacity = env.drain.capacity.map(|room| room + workload.lower.len());
+        if env.power.is_some() {
+            pfs.may_lose_power();
+        }
         let lower = Rc::new(RefCell::new(pfs));
         let habits = env.drain;
         let members = membership.members();
@@ -74,6 +93,10 @@ impl World {
                 node.slow_looks = habits.slow_looks;
                 node.spares_files = habits.spares;
                 node.stage_limit = habits.stage_limit;
+                if let Some(power) = env.power {
+                    node.disk.may_lose_power(power.storage);
+                    node.sync_points = Some(SyncPoints::new(power.storage, power.longest_us));
+                }
                 node
             })
             .collect();
@@ -96,6 +119,8 @@ impl World {
             lower,
             written: 1_000_000,
             forgets_drained: false,
+            losses: Vec::new(),
+            answered: Vec::new(),
         }
     }
 
@@ -117,6 +142,15 @@ impl World {
         if self.env.drain.loses_tables {
             self.env.after(1_000, Event::LoseTables);
         }
+        if let Some(power) = self.env.power {
+            let bridge = self.nodes[0].id;
+            if let Some(delay) = self.env.power_us() {
+                self.env.after(delay, Event::LosePower { bridge });
+            }
+            if power.syncs_us > 0 {
+                self.env.after(power.syncs_us, Event::Sync { bridge });
+            }
+        }
         self.until(STORM_US, |w| {
             w.clients.iter().all(|c| c.left == 0 && c.call.is_none())
         })?;
@@ -129,6 +163,11 @@ impl World {
         self.until(5_000, |_| false)?;
         self.settle()?;
         let before = self.seen()?;
+        if self.env.power.is_some() {
+            self.at(self.nodes[0].id, Node::sync_now);
+            self.lose_power_after_all()?;
+            self.same_tree(&before, "what was synced survives a loss of power")?;
+        }
         if self.env.drain.loses_tables {
             let bridge = self.nodes[0].id;
             self.forgets_drained = !self.nodes[0].labels_tell_all();
@@ -140,6 +179,12 @@ impl World {
         if self.env.drain.drains {
             self.finish_drains()?;
             self.same_tree(&before, "a drain changes nothing that users see")?;
+            if self.env.power.is_some() {
+                self.lose_power_after_all()?;
+                self.same_tree(&before, "what was drained survives a loss of power")?;
+                self.finish_drains()?;
+                self.same_tree(&before, "a drain after a loss of power changes nothing")?;
+            }
         }
         self.check()
     }
@@ -212,7 +257,17 @@ impl World {
                 what: Alarm::Act(number),
             } => self.act(bridge, life, number),
             Event::At { bridge, life, what } => self.at(bridge, |n, e| n.on_alarm(life, what, e)),
-            Event::Start { bridge } => self.at(bridge, Node::start),
+            Event::Start { bridge } => {
+                self.at(bridge, Node::start);
+                self.take_up();
+            }
+            Event::LosePower { bridge } => {
+                if let Some(delay) = self.env.power_us() {
+                    self.lose_power(bridge);
+                    self.env.after(delay, Event::LosePower { bridge });
+                }
+            }
+            Event::Sync { bridge } => self.sync(bridge),
             Event::Crash { bridge } => self.crash(bridge),
             Event::Next { client } => self.next(client),
             Event::Call { client, connection } => self.call(client, connection),
@@ -246,6 +301,9 @@ impl World {
     }
 
     fn crash(&mut self, bridge: BridgeId) {
+        if self.env.loses_power_instead() {
+            return self.lose_power(bridge);
+        }
         self.at(bridge, Node::crash);
         let outage = self.env.outage_us();
         self.env.after(outage, Event::Start { bridge });
@@ -256,6 +314,117 @@ impl World {
                 self.env.after(delay, Event::Hangup { client, connection });
             }
         }
+    }
+
+    /// The machine of a bridge that is alone loses its power, with all clients. So does the PFS.
+    fn lose_power(&mut self, bridge: BridgeId) {
+        let mut durable_before = self.env.durable_before;
+        if let (Some(power), Some(points)) = (self.env.power, &self.nodes[0].sync_points)
+            && !points.has_failed
+            && self.nodes[0].is_alive()
+        {
+            // One sync point was under way, and the next one has just begun.
+            let most_us = power.longest_us + 2 * MOST_SYNC_US;
+            let since_us = points.since_us.map_or(0, |since| self.env.now - since);
+            if since_us > most_us {
+                let text = format!("for {since_us} us nothing has become durable");
+                self.env.broken(text);
+            }
+            let old = self.env.now.saturating_sub(most_us);
+            let count = self.answered.partition_point(|(time, _)| *time < old);
+            if let Some((_, moment)) = self.answered[..count].last() {
+                durable_before = durable_before.max(moment + 1);
+            }
+        }
+        self.at(bridge, Node::lose_power);
+        self.lower.borrow_mut().lose_power(&mut self.env.random);
+        let moment = self.env.moment();
+        match self.losses.last_mut().filter(|last| last.left.is_none()) {
+            // During the recovery: nothing was served in between.
+            Some(last) => last.moment = moment,
+            None => self.losses.push(LossOfPower {
+                moment,
+                durable_before,
+                left: None,
+            }),
+        }
+        let outage = self.env.outage_us();
+        self.env.after(outage, Event::Start { bridge });
+        for client in 0..self.clients.len() {
+            let c = &mut self.clients[client];
+            c.connection += 1;
+            if c.call.take().is_some() {
+                self.env.after(outage + 1, Event::Next { client });
+            }
+        }
+    }
+
+    /// Nothing else happens any more, and the power fails.
+    fn lose_power_after_all(&mut self) -> Result<(), Broken> {
+        self.env.durable_before = self.env.moment() + 1;
+        self.env.next_moment();
+        self.lose_power(self.nodes[0].id);
+        self.settle()
+    }
+
+    /// The bridge serves again after a loss of power: what is there now?
+    fn take_up(&mut self) {
+        let is_waiting = self.losses.last().is_some_and(|loss| loss.left.is_none());
+        if !is_waiting || !self.nodes[0].is_alive() {
+            return;
+        }
+        let pfs = self.lower.borrow();
+        let tree = match agree::tree(&self.nodes, &pfs.tree()) {
+            Ok(tree) => tree,
+            Err((text, _)) => return self.env.broken(text),
+        };
+        let node = &self.nodes[0];
+        let lost = |object| !node.disk.objects.contains_key(object);
+        if let Some((path, _)) = node.records().iter().find(|(_, r)| lost(&r.object)) {
+            let text = format!("after a loss of power {path} has no object");
+            return self.env.broken(text);
+        }
+        let ours = tree.iter().filter(|(_, t)| !pfs.is_foreign_inode(t.ino));
+        let mut files = Vec::new();
+        for (path, thing) in ours {
+            let holds = self.contents_at(path, &pfs);
+            match (thing.kind, holds) {
+                (Kind::File, Some(holds)) => files.push((thing.ino, holds)),
+                (Kind::File | Kind::Symlink, None) | (Kind::Symlink, Some(0)) => {
+                    let text = format!("after a loss of power {path} = {thing} holds {holds:?}");
+                    self.env.broken(text);
+                }
+                _ => {}
+            }
+        }
+        if let Some(wrong) = self.env.took_up(&files) {
+            self.env.broken(format!("after a loss of power {wrong}"));
+        }
+        if let Some(loss) = self.losses.last_mut() {
+            loss.left = Some(tree);
+        }
+    }
+
+    /// Somebody asks for a sync of everything, or of names alone.
+    fn sync(&mut self, bridge: BridgeId) {
+        let Some(power) = self.env.power.filter(|_| !self.env.is_calm()) else {
+            return;
+        };
+        let whole = self.env.random.chance(300_000);
+        if whole {
+            // The kernel of the client does that.
+            self.lower.borrow_mut().sync_all_contents();
+        }
+        let asker = Asker {
+            moment: self.env.moment(),
+            versions: match whole {
+                true => self.env.versions_now(),
+                false => Vec::new(),
+            },
+        };
+        self.at(bridge, |n, e| n.ask_for_sync(asker, whole, e));
+        let delay = self.env.random.between(500, power.syncs_us);
+        self.env.after(delay, Event::Sync { bridge });
     }
 
     /// A client begins its next operation, or has done all.
@@ -341,6 +510,7 @@ impl World {
             return;
         };
         let moment = self.env.moment();
+        self.answered.push((self.env.now, moment));
         let call = &mut self.calls[index];
         let action = call.action.clone();
         let text = outcome.to_string();
@@ -385,7 +555,8 @@ impl World {
         node.note(&mut self.env, || {
             format!("a client writes {contents} to {identity:x}")
         });
-        self.env.contents.insert(identity, contents);
+        self.env.wrote(identity, contents, true);
+        self.sync_file(bridge, oid, identity);
         let times = times - 1;
         if times == 0 && self.env.random.chance(500_000) {
             return self.at(bridge, |n, _| n.disk.close(fd));
@@ -393,6 +564,33 @@ impl World {
         let most = *self.env.random.pick(&[300, 2_000, 8_000]);
         let delay = self.env.random.between(1, most);
         self.env.after(delay, Event::Write { bridge, fd, times });
+    }
+
+    /// A client syncs what it has written, perhaps.
+    fn sync_file(&mut self, bridge: BridgeId, oid: ObjectId, identity: u64) {
+        let Some(power) = self.env.power else {
+            return;
+        };
+        // Times that are older than the contents matter to what was drained before.
+        let records = self.nodes[0].records();
+        let mut records = records.iter().filter(|(_, r)| r.object.oid == oid);
+        let is_drained = records.any(|(_, r)| r.drained.is_some());
+        let chance = if is_drained { 700_000 } else { power.fsyncs };
+        if !self.env.random.chance(chance) {
+            return;
+        }
+        let times = self.env.random.chance(500_000);
+        let mut versions = self.env.versions_now();
+        versions.retain(|(ino, _)| *ino == identity);
+        let moment = self.env.moment();
+        self.at(bridge, |n, e| {
+            n.disk.sync_file(oid, times);
+            n.ask_for_sync(Asker { moment, versions }, false, e);
+        });
+        if is_drained && !times && self.env.power_strikes(900_000) {
+            let delay = self.env.random.between(1, 300);
+            self.env.after(delay, Event::Crash { bridge });
+        }
     }
 
     fn intrude(&mut self) {
@@ -496,7 +694,9 @@ impl World {
         let reserved = self.lower.borrow().reserved();
         let is_released = self.nodes.iter().all(is_released);
         // What was drained before its tables were lost stands in the way of itself.
-        if self.env.drain.intruders || self.forgets_drained || is_released && reserved.is_empty() {
+        // A temporary name that was removed may be back after a loss of power, where no later drain looks.
+        let is_swept = reserved.is_empty() || self.env.counts.losses > 0;
+        if self.env.drain.intruders || self.forgets_drained || is_released && is_swept {
             return Ok(());
         }
         let promise =
@@ -553,8 +753,30 @@ impl World {
             return Ok(());
         }
         let made = |call: &Call| self.env.made.get(&call.token).copied();
-        let first = &self.workload.lower;
-        linear::explain(&self.calls, first, &last, &self.env.texts, made).map_err(|why| {
+        let mut first = &self.workload.lower;
+        let mut calls = &self.calls[..];
+        for loss in &self.losses {
+            let Some(tree) = &loss.left else {
+                continue;
+            };
+            let until = calls.partition_point(|call| call.called <= loss.moment);
+            let left = Left {
+                tree,
+                after: loss.durable_before,
+            };
+            let (before, later) = calls.split_at(until);
+            linear::explain(before, first, left, &self.env.texts, made).map_err(|why| {
+                let promise =
+                    "a loss of power undoes a suffix of what was not synced, and nothing else";
+                Broken::new(promise, why.detail, why.paths)
+            })?;
+            (first, calls) = (tree, later);
+        }
+        let left = Left {
+            tree: &last,
+            after: u64::MAX,
+        };
+        linear::explain(calls, first, left, &self.env.texts, made).map_err(|why| {
             let promise =
                 "every operation takes effect once, at one moment between call and answer";
             Broken::new(promise, why.detail, why.paths)
@@ -609,6 +831,7 @@ impl World {
             operations: self.calls.len() as u64,
             messages: self.env.counts.messages,
             crashes: self.env.counts.crashes,
+            losses: self.env.counts.losses,
         }
     }
 
