@@ -104,16 +104,33 @@ impl Removal {
     }
 }
 
+/// What somebody waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// Everything that was committed before is durable.
+    Durable,
+    /// The contents of all files are durable as well.
+    Whole,
+    /// It is on its way to the disk, and will get there with what the one who asks syncs next: the file system writes
+    /// down once for both. Who was answered looks afterwards whether it is durable.
+    Written,
+}
+
 /// When sync points begin, and for whom. Times are since some moment of the driver. `A` is somebody who waits for one.
 #[derive(Debug)]
 pub struct Syncing<A> {
     longest: Duration,
     askers: Vec<A>,
+    early: Vec<A>,
     whole: bool,
     hurries: bool,
     ended: bool,
     /// When it was seen that something is not durable.
     since: Option<Duration>,
+    /// When it was seen that removed files may go.
+    removed_since: Option<Duration>,
+    /// Removed files don't wait.
+    unlinks: bool,
 }
 
 /// What comes next. One thing at a time.
@@ -123,6 +140,8 @@ pub enum Round<A> {
     Sync {
         /// Who waits for it.
         askers: Vec<A>,
+        /// Who waits until it is written ([`Wish::Written`]).
+        early: Vec<A>,
         /// The contents of all files are to be durable before.
         whole: bool,
     },
@@ -140,20 +159,26 @@ impl<A> Syncing<A> {
         Syncing {
             longest,
             askers: Vec::new(),
+            early: Vec::new(),
             whole: false,
             hurries: false,
             ended: false,
             since: None,
+            removed_since: None,
+            unlinks: false,
         }
     }
 
-    /// Somebody waits until everything that was committed before is durable; with `whole` the contents of all files as well.
-    pub fn ask(&mut self, asker: A, whole: bool) {
-        self.askers.push(asker);
-        self.whole |= whole;
+    /// Somebody waits.
+    pub fn ask(&mut self, asker: A, wish: Wish) {
+        match wish {
+            Wish::Written => self.early.push(asker),
+            Wish::Durable | Wish::Whole => self.askers.push(asker),
+        }
+        self.whole |= wish == Wish::Whole;
     }
 
-    /// There should be a sync point soon, although nobody waits for it.
+    /// There should be a sync point soon, although nobody waits for it, and removed files should go after it.
     pub fn hurry(&mut self) {
         self.hurries = true;
     }
@@ -163,30 +188,42 @@ impl<A> Syncing<A> {
         self.ended = true;
     }
 
-    /// What comes next. `is_durable`: everything that is committed is. `has_removed`: files of removed objects may go.
+    /// What comes next. `is_durable`: everything that is committed is. `has_removed`: files of removed objects may go. They
+    /// go together after a while, since between two syncs of a program they would make the file system write once more.
     pub fn next(&mut self, now: Duration, is_durable: bool, has_removed: bool) -> Round<A> {
-        if self.askers.is_empty() {
+        let unlinks_at = match has_removed {
+            true => Some(*self.removed_since.get_or_insert(now) + self.longest),
+            false => {
+                self.removed_since = None;
+                self.unlinks &= self.hurries;
+                None
+            }
+        };
+        if self.askers.is_empty() && self.early.is_empty() {
             if self.ended {
                 return Round::End;
             }
             if !self.hurries {
-                if has_removed {
+                if unlinks_at.is_some_and(|at| self.unlinks || at <= now) {
                     return Round::Unlink;
                 }
-                if is_durable {
-                    self.since = None;
-                    return Round::Wait(None);
-                }
-                let until = *self.since.get_or_insert(now) + self.longest;
-                if now < until {
-                    return Round::Wait(Some(until));
+                let syncs_at = match is_durable {
+                    true => {
+                        self.since = None;
+                        None
+                    }
+                    false => Some(*self.since.get_or_insert(now) + self.longest),
+                };
+                if syncs_at.is_none_or(|at| now < at) {
+                    return Round::Wait(syncs_at.into_iter().chain(unlinks_at).min());
                 }
             }
         }
         self.since = None;
-        self.hurries = false;
+        self.unlinks |= std::mem::take(&mut self.hurries);
         Round::Sync {
             askers: std::mem::take(&mut self.askers),
+            early: std::mem::take(&mut self.early),
             whole: std::mem::take(&mut self.whole),
         }
     }
@@ -229,17 +266,20 @@ mod tests {
     #[test]
     fn all_who_wait_are_taken_at_once_and_one_who_wants_the_contents_is_enough() {
         let mut syncing = Syncing::new(SECOND);
-        syncing.ask(1, false);
-        syncing.ask(2, true);
-        syncing.ask(3, false);
+        syncing.ask(1, Wish::Durable);
+        syncing.ask(2, Wish::Whole);
+        syncing.ask(3, Wish::Written);
+        syncing.ask(4, Wish::Durable);
         let all = Round::Sync {
-            askers: vec![1, 2, 3],
+            askers: vec![1, 2, 4],
+            early: vec![3],
             whole: true,
         };
         assert_eq!(syncing.next(Duration::ZERO, true, true), all);
-        syncing.ask(4, false);
+        syncing.ask(5, Wish::Written);
         let last = Round::Sync {
-            askers: vec![4],
+            askers: Vec::new(),
+            early: vec![5],
             whole: false,
         };
         assert_eq!(syncing.next(Duration::ZERO, true, false), last);
@@ -248,10 +288,11 @@ mod tests {
     #[test]
     fn who_waits_when_the_end_comes_is_still_taken() {
         let mut syncing = Syncing::new(SECOND);
-        syncing.ask(1, false);
+        syncing.ask(1, Wish::Durable);
         syncing.end();
         let last = Round::Sync {
             askers: vec![1],
+            early: Vec::new(),
             whole: false,
         };
         assert_eq!(syncing.next(Duration::ZERO, true, false), last);
@@ -263,9 +304,9 @@ mod tests {
         let mut syncing: Syncing<()> = Syncing::new(SECOND);
         let sync = Round::Sync {
             askers: Vec::new(),
+            early: Vec::new(),
             whole: false,
         };
-        assert_eq!(syncing.next(SECOND, false, true), Round::Unlink);
         let until = Round::Wait(Some(2 * SECOND));
         assert_eq!(syncing.next(SECOND, false, false), until);
         assert_eq!(syncing.next(SECOND * 3 / 2, false, false), until);
@@ -276,6 +317,26 @@ mod tests {
         assert_eq!(syncing.next(6 * SECOND, false, false), until);
         syncing.hurry();
         assert_eq!(syncing.next(6 * SECOND, false, false), sync);
+    }
+
+    #[test]
+    fn removed_files_go_together_after_a_while_and_at_once_if_somebody_needs_that() {
+        let mut syncing: Syncing<()> = Syncing::new(SECOND);
+        let until = Round::Wait(Some(2 * SECOND));
+        assert_eq!(syncing.next(SECOND, true, true), until);
+        // What was committed later waits for a time of its own.
+        assert_eq!(syncing.next(SECOND * 3 / 2, false, true), until);
+        assert_eq!(syncing.next(2 * SECOND, false, true), Round::Unlink);
+        assert_eq!(syncing.next(2 * SECOND, false, true), Round::Unlink);
+        let until = Round::Wait(Some(SECOND * 5 / 2));
+        assert_eq!(syncing.next(2 * SECOND, false, false), until);
+        syncing.hurry();
+        let sync = syncing.next(2 * SECOND, false, false);
+        assert!(matches!(sync, Round::Sync { .. }), "{sync:?}");
+        assert_eq!(syncing.next(2 * SECOND, true, true), Round::Unlink);
+        assert_eq!(syncing.next(2 * SECOND, true, false), Round::Wait(None));
+        let until = Round::Wait(Some(3 * SECOND));
+        assert_eq!(syncing.next(2 * SECOND, true, true), until);
     }
 
     #[test]

@@ -221,6 +221,14 @@ pub fn pread(fd: c_int, out: &mut [u8], offset: usize) -> Result<usize, Errno> {
     unsafe { call!(libc::SYS_pread64, fd, out.as_mut_ptr(), out.len(), offset) }
 }
 
+/// Asks the kernel to begin to write the pages of a file out: `sync_file_range`. This is advice, and nothing where there are
+/// no pages.
+pub fn begin_write_out(fd: c_int) {
+    const BEGIN: u32 = libc::SYNC_FILE_RANGE_WRITE;
+    // SAFETY: plain integers.
+    let _ = unsafe { call!(libc::SYS_sync_file_range, fd, 0, 0, BEGIN) };
+}
+
 /// Attributes of an open file.
 pub fn fstat(fd: c_int) -> Option<libc::stat> {
     // SAFETY: zeroes are a valid value.

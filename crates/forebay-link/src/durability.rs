@@ -33,6 +33,13 @@ impl Durability {
         }
     }
 
+    /// Does the bridge say that this commit is durable?
+    pub fn is_durable(&self, commit: u64) -> bool {
+        // SAFETY: as in `names`.
+        let page = unsafe { self.page().as_ref() };
+        page.is_some_and(|page| page.is_durable(commit))
+    }
+
     /// Maps `memory`. If that fails, or the memory says nothing, the old mapping stays.
     pub fn map(&self, memory: &OwnFd) {
         let before = self.page();

@@ -236,6 +236,11 @@ impl Link {
         self.durability.names()
     }
 
+    /// True if the bridge says that this commit is durable. This costs no system call.
+    pub fn is_durable(&self, commit: u64) -> bool {
+        self.durability.is_durable(commit)
+    }
+
     /// [`Link::names`]. If that is not known, asks the bridge for the memory that says it. `Unknown` if there is no such
     /// memory to be had.
     pub fn learn_names(&self, config: &Config) -> Names {
@@ -254,22 +259,6 @@ impl Link {
         self.names()
     }
 
-    /// [`Link::begin`] for a caller that finishes the request before it returns. `frame` is an address in the stack frame
-    /// of that caller: if the program jumps out of it, the connection is used again.
-    ///
-    /// # Errors
-    /// As [`Link::begin`].
-    pub fn begin_within<'a>(
-        &'a self,
-        frame: usize,
-        config: &'a Config,
-        request: &mut Request<'_>,
-        message: &'a mut [u8],
-        answer: &'a mut Answer,
-    ) -> Result<Ticket<'a>, Fail> {
-        self.hand_over(Use::Within(frame), config, request, true, message, answer)
-    }
-
     /// Encodes `request` into `message` and hands it over, without waiting for its answer. [`Ticket::finish`] puts the
     /// answer into `answer`. The call waits for the bridge only when a connection gets its lane, once per connection.
     /// [`MAX_REQUEST_BYTES`] are enough for any `message`. The other arguments are those of [`Link::ask`].
@@ -286,23 +275,11 @@ impl Link {
         message: &'a mut [u8],
         answer: &'a mut Answer,
     ) -> Result<Ticket<'a>, Fail> {
-        self.hand_over(Use::Beyond, config, request, cloexec, message, answer)
-    }
-
-    fn hand_over<'a>(
-        &'a self,
-        how_long: Use,
-        config: &'a Config,
-        request: &mut Request<'_>,
-        cloexec: bool,
-        message: &'a mut [u8],
-        answer: &'a mut Answer,
-    ) -> Result<Ticket<'a>, Fail> {
         let own = self.own();
         let exchange = Exchange::new(config, own, request);
         let len = request.encode(message).map_err(|_| libc::ENAMETOOLONG)?;
         let message = &mut message[..len];
-        let mut lease = Lease::take(&self.doors, own.0, how_long);
+        let mut lease = Lease::take(&self.doors, own.0, Use::Beyond);
         let sent = exchange.start(&mut lease, message);
         Ok(Ticket(Some(InFlight {
             link: self,

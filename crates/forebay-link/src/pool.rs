@@ -68,8 +68,6 @@ pub struct Doors {
 pub enum Use {
     /// Until the current call returns. A jump out of that call ends the use, too.
     InThisCall,
-    /// Until the call with the stack frame at this address returns. A jump out of that call ends the use, too.
-    Within(usize),
     /// Beyond the current call, and perhaps by another thread.
     Beyond,
 }
@@ -210,7 +208,6 @@ impl Slot {
         if mine {
             let frame = match how_long {
                 Use::InThisCall => here,
-                Use::Within(frame) => frame,
                 Use::Beyond => 0,
             };
             self.frame.store(frame, Ordering::Relaxed);
@@ -374,18 +371,6 @@ mod tests {
         assert!(slot.enter(1, 6000, Use::InThisCall));
         slot.leave();
         assert!(slot.enter(2, 9000, Use::InThisCall));
-    }
-
-    #[test]
-    fn a_use_within_an_outer_call_goes_on_while_that_call_does() {
-        // SAFETY: all zeroes is a free slot.
-        let slot: Slot = unsafe { core::mem::zeroed() };
-        assert!(slot.enter(1, 5000, Use::Within(7000)));
-        // Calls below the outer one, at any depth.
-        assert!(!slot.enter(1, 6000, Use::InThisCall));
-        assert!(!slot.enter(1, 4000, Use::InThisCall));
-        // After a jump out of it.
-        assert!(slot.enter(1, 8000, Use::InThisCall));
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod common;
 use common::{Peer, Place, encoded};
 use forebay_link::{Answer, Config, Fail, Link};
 use forebay_sys::{DurabilityOwner, DurabilityWords};
-use forebay_wire::{Names, Op, REQUEST_HEADER_BYTES, Reply, ReplyKind, Request};
+use forebay_wire::{Names, Op, Reply, ReplyKind, Request};
 use std::os::fd::AsRawFd;
 
 fn link() -> &'static Link {
@@ -125,34 +125,4 @@ fn a_bridge_that_cannot_be_reached_is_an_error_and_not_a_promise() {
     assert_eq!(link.learn_names(config), Names::Unknown);
     assert_eq!(sync(link, config), Err(Fail::Errno(libc::EIO)));
     assert!(!link.is_attached());
-}
-
-#[test]
-fn a_request_in_flight_within_a_call_leaves_its_connection_to_the_next_one() {
-    // Fewer than after which a connection asks for shared memory.
-    const TIMES: usize = 8;
-    let (config, bridge) = Place::scripted(0, |place| {
-        let peer = place.accept();
-        for _ in 0..TIMES {
-            done(&peer);
-        }
-    });
-    let link = link();
-    for _ in 0..TIMES {
-        let mut message = [0; REQUEST_HEADER_BYTES];
-        let mut answer = Answer::new();
-        let frame = std::ptr::from_ref(&answer) as usize;
-        let ticket = link
-            .begin_within(
-                frame,
-                config,
-                &mut Request::new(Op::Sync),
-                &mut message,
-                &mut answer,
-            )
-            .ok()
-            .unwrap();
-        ticket.finish().unwrap();
-    }
-    bridge.join().unwrap();
 }

@@ -7,7 +7,7 @@
 use crate::ServerHandle;
 use crate::inbox::Arrival;
 use crate::log::{Cause, Log};
-use forebay_core::storage::{LONGEST_UNSYNCED, Round, Storage, Syncing};
+use forebay_core::storage::{LONGEST_UNSYNCED, Round, Storage, Syncing, Wish};
 use forebay_sys::{DurabilityWords, Sys};
 use parking_lot::{Condvar, Mutex};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -113,10 +113,9 @@ impl Durability {
         self.change.notify_one();
     }
 
-    /// Lets a client wait until everything that was committed before is durable; with `whole` the data of all files as
-    /// well. The answer comes as [`Arrival::Synced`].
-    pub(crate) fn ask(&self, asker: Asker, whole: bool) {
-        self.wake(|syncing| syncing.ask(asker, whole));
+    /// Lets a client wait. The answer comes as [`Arrival::Synced`].
+    pub(crate) fn ask(&self, asker: Asker, wish: Wish) {
+        self.wake(|syncing| syncing.ask(asker, wish));
     }
 
     /// Lets the thread end when it has answered all that wait.
@@ -154,13 +153,17 @@ impl Durability {
         let mut has_removed = false;
         loop {
             match self.next(has_removed) {
-                Round::Sync { askers, whole } => {
-                    let status = self.sync(server, whole);
-                    for Asker { shard, key, seq } in askers {
-                        if let Some(inbox) = server.inbox(shard) {
-                            inbox.push(Arrival::Synced { key, seq, status });
-                        }
-                    }
+                Round::Sync {
+                    askers,
+                    mut early,
+                    whole,
+                } => {
+                    let commit = self.last_commit();
+                    let status = self.sync(server, whole, &mut || {
+                        answer(server, std::mem::take(&mut early), 0, commit);
+                    });
+                    answer(server, early, status, commit);
+                    answer(server, askers, status, commit);
                     has_removed = status == 0;
                 }
                 Round::Unlink => has_removed = server.unlink_removed(),
@@ -170,12 +173,14 @@ impl Durability {
         drop(owner);
     }
 
-    /// A sync point: 0, or what a client is told.
-    fn sync(&self, server: &ServerHandle, whole: bool) -> i32 {
-        let outcome = match whole {
-            true => server.sync_contents().and_then(|()| server.sync_point()),
-            false => server.sync_point(),
+    /// A sync point: 0, or what a client is told. `written`: see [`ServerHandle::sync_point_telling`].
+    fn sync(&self, server: &ServerHandle, whole: bool, written: &mut dyn FnMut()) -> i32 {
+        let contents = if whole {
+            server.sync_contents()
+        } else {
+            Ok(())
         };
+        let outcome = contents.and_then(|()| server.sync_point_telling(written));
         match outcome {
             Ok(()) => 0,
             Err(e) => {
@@ -204,6 +209,19 @@ impl Durability {
     }
 }
 
+fn answer(server: &ServerHandle, askers: Vec<Asker>, status: i32, commit: u64) {
+    for Asker { shard, key, seq } in askers {
+        if let Some(inbox) = server.inbox(shard) {
+            inbox.push(Arrival::Synced {
+                key,
+                seq,
+                status,
+                commit,
+            });
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,9 +231,9 @@ mod tests {
         let durability = Durability::new(Storage::Ordered, LONGEST_UNSYNCED).unwrap();
         durability.reached(durability.last_commit());
         durability.committed();
-        assert_eq!(durability.next(true), Round::Unlink);
         let sync = Round::Sync {
             askers: Vec::new(),
+            early: Vec::new(),
             whole: false,
         };
         assert_eq!(durability.next(false), sync);

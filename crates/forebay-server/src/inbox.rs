@@ -23,6 +23,8 @@ pub enum Arrival {
         seq: u32,
         /// 0, or an errno.
         status: i32,
+        /// The last commit that this is about.
+        commit: u64,
     },
     /// A connection that has been admitted.
     Client(Connection),

@@ -278,7 +278,15 @@ impl Namespace {
     /// # Errors
     /// The store failed.
     pub(crate) fn sync(&self) -> Result<(), TableError> {
-        self.tables.below().sync()
+        self.sync_telling(&mut || {})
+    }
+
+    /// [`Namespace::sync`]; `written` as with [`forebay_tables::Journaled::sync_telling`].
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(crate) fn sync_telling(&self, written: &mut dyn FnMut()) -> Result<(), TableError> {
+        self.tables.below().sync_telling(written)
     }
 
     /// A doomed object is unlinked, or was announced and then not made.

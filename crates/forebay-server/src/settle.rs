@@ -75,6 +75,14 @@ impl ServerHandle {
     /// # Errors
     /// The tables or the storage failed. Nothing is lost, and the next sync point tries again.
     pub(crate) fn sync_point(&self) -> Result<(), TableError> {
+        self.sync_point_telling(&mut || {})
+    }
+
+    /// [`ServerHandle::sync_point`]; `written` as with [`forebay_tables::Journaled::sync_telling`].
+    ///
+    /// # Errors
+    /// As [`ServerHandle::sync_point`].
+    pub(crate) fn sync_point_telling(&self, written: &mut dyn FnMut()) -> Result<(), TableError> {
         let wanted = self.durability.last_commit();
         if self.is_settled(wanted) {
             return Ok(());
@@ -85,7 +93,7 @@ impl ServerHandle {
         }
         let now = self.durability.last_commit();
         let removed = self.objects.removed_so_far();
-        if let Err(e) = self.namespace.sync() {
+        if let Err(e) = self.namespace.sync_telling(written) {
             self.objects.keep_removed(removed);
             return Err(e);
         }

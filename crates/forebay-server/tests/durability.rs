@@ -7,7 +7,7 @@ use common::{Place, read, write};
 use forebay_admin::drain::DrainRequest;
 use forebay_client::{Client, Control};
 use forebay_server::{Server, status};
-use forebay_wire::{Op, ReplyKind, Request, WORDS_BYTES};
+use forebay_wire::{Op, ReplyKind, Request, WHOLE, WORDS_BYTES, WRITTEN};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Barrier;
@@ -199,15 +199,44 @@ fn who_hangs_up_while_it_waits_harms_nobody_and_an_end_meanwhile_waits_for_all()
 }
 
 #[test]
+fn who_is_answered_early_can_tell_when_it_is_durable() {
+    let place = Place::new();
+    let server = place.start();
+    let mut client = place.client();
+    let page = Page::of(&mut client);
+    for n in 0..20 {
+        write(&mut client, &format!("file{n}"), b"x");
+        let committed = page.said().committed;
+        let request = Request {
+            arg0: WRITTEN,
+            ..Request::new(Op::Sync)
+        };
+        let commit = client.ask(request).unwrap().aux;
+        assert!(commit >= committed, "{commit} {committed}");
+        // Later commits do not matter to it.
+        write(&mut client, &format!("later{n}"), b"x");
+        let request = Request {
+            arg2: commit,
+            ..Request::new(Op::Sync)
+        };
+        client.ask(request).unwrap();
+        assert!(page.said().durable >= commit);
+    }
+    server.stop().unwrap();
+}
+
+#[test]
 fn a_flag_that_nobody_knows_is_refused() {
     let place = Place::new();
     let server = place.start();
     let mut client = place.client();
-    let request = Request {
-        arg0: 2,
-        ..Request::new(Op::Sync)
-    };
-    assert_eq!(client.ask(request).unwrap_err().errno(), Some(libc::EINVAL));
+    for arg0 in [WHOLE | WRITTEN, 4, u32::MAX] {
+        let request = Request {
+            arg0,
+            ..Request::new(Op::Sync)
+        };
+        assert_eq!(client.ask(request).unwrap_err().errno(), Some(libc::EINVAL));
+    }
     client.sync(false).unwrap();
     server.stop().unwrap();
 }

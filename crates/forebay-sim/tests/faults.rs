@@ -63,7 +63,7 @@ fn seeds_that_once_failed_keep_every_promise() {
 }
 
 /// The runs in which a planted bug has to be found, one after the other. What takes several bridges to go wrong is
-/// looked for first where messages arrive and drains get far, with many operations.
+/// looked for first where messages arrive and drains get far, with many operations, and the rest there last.
 fn runs_to_find(mutation: Mutation) -> Vec<FaultOptions> {
     let plain = FaultOptions {
         mutation: Some(mutation),
@@ -91,7 +91,7 @@ fn runs_to_find(mutation: Mutation) -> Vec<FaultOptions> {
     match mutation {
         m if m.takes_several() => vec![busy, plain],
         m if m.takes_a_power_loss() => vec![plain, powerless],
-        _ => vec![plain],
+        _ => vec![plain, busy],
     }
 }
 

@@ -119,6 +119,7 @@ impl<T: Base> Journaled<T> {
             lap += 2;
             net.absorb(&[lap_change(lap)]);
             below.write_net(&net)?;
+            below.flush()?;
             std::fs::remove_file(&old).map_err(|e| TableError::Failed(format!("journal: {e}")))?;
             is_new = false;
         }
@@ -185,13 +186,26 @@ impl<T: Base> Journaled<T> {
     /// # Errors
     /// The tables failed, or what they rely on could not be made durable. Nothing is lost, and later calls try again.
     pub fn sync(&self) -> Result<(), TableError> {
-        let outcome = self.try_sync(&self.syncing.lock());
+        self.sync_telling(&mut || {})
+    }
+
+    /// [`Journaled::sync`]. `written` is called when all is written, and only its way to the disk is left: whoever
+    /// syncs something else of the same file system now waits for the same disk. It is not called if nothing was left to do.
+    ///
+    /// # Errors
+    /// As [`Journaled::sync`], perhaps after `written`.
+    pub fn sync_telling(&self, written: &mut dyn FnMut()) -> Result<(), TableError> {
+        let outcome = self.try_sync(&self.syncing.lock(), written);
         self.failing.store(outcome.is_err(), Ordering::Relaxed);
         outcome
     }
 
-    fn try_sync(&self, _one: &parking_lot::MutexGuard<'_, ()>) -> Result<(), TableError> {
-        self.write_frozen()?;
+    fn try_sync(
+        &self,
+        _one: &parking_lot::MutexGuard<'_, ()>,
+        written: &mut dyn FnMut(),
+    ) -> Result<(), TableError> {
+        self.write_frozen(&mut || {})?;
         {
             let mut state = self.state.write();
             if state.has_skipped {
@@ -200,10 +214,10 @@ impl<T: Base> Journaled<T> {
             }
             state.freeze(self.settling.get())?;
         }
-        self.write_frozen()
+        self.write_frozen(written)
     }
 
-    fn write_frozen(&self) -> Result<(), TableError> {
+    fn write_frozen(&self, written: &mut dyn FnMut()) -> Result<(), TableError> {
         let Some(frozen) = self.state.read().frozen.clone() else {
             return Ok(());
         };
@@ -211,6 +225,8 @@ impl<T: Base> Journaled<T> {
             settling.prepare()?;
         }
         self.below.write_net(&frozen)?;
+        written();
+        self.below.flush()?;
         self.state.write().frozen = None;
         Ok(())
     }
@@ -219,7 +235,7 @@ impl<T: Base> Journaled<T> {
     fn apply_below(&self, batch: &[Change]) -> Result<(), TableError> {
         let one = self.syncing.lock();
         loop {
-            self.try_sync(&one)?;
+            self.try_sync(&one, &mut || {})?;
             let mut state = self.state.write();
             if state.net.len() > 0 {
                 continue;

@@ -31,6 +31,12 @@ impl Clone for Memory {
 }
 
 impl Memory {
+    /// Takes the content of others.
+    #[cfg(test)]
+    pub(crate) fn become_like(&self, other: &Memory) {
+        *self.0.write() = other.0.read().clone();
+    }
+
     /// Empty tables.
     pub fn new() -> Self {
         Self::default()
@@ -233,6 +239,10 @@ impl Base for Memory {
                 None => inner.meta.remove(key),
             };
         }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), TableError> {
         Ok(())
     }
 }

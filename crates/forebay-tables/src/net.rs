@@ -27,11 +27,17 @@ pub trait Base: WriteTables {
     /// There is none.
     fn admit(&self, batch: &[Change]) -> Result<(), TableError>;
 
-    /// Writes the outcome of batches, all of it or nothing.
+    /// Writes the outcome of batches, all of it or nothing. [`Base::flush`] makes it durable.
     ///
     /// # Errors
     /// The store failed; nothing of it is visible then.
     fn write_net(&self, net: &Net) -> Result<(), TableError>;
+
+    /// Makes everything durable that was written.
+    ///
+    /// # Errors
+    /// The store failed; perhaps it is durable, perhaps not.
+    fn flush(&self) -> Result<(), TableError>;
 
     /// [`Tables::page`] as it is now: `seen` is called as soon as later writes make no difference to it.
     ///

@@ -1,8 +1,8 @@
 //! Tables in RocksDB.
 //!
-//! Each write is on the disk when it returns: the write-ahead log is synced. On file systems that keep the order of
-//! changes of names (ext4, XFS) all that was done to files before the write is on the disk then as well, because the log
-//! has grown, and its new length is a later change than theirs.
+//! A batch is on the disk when its write returns, and a net ([`Base::write_net`]) after [`Base::flush`]: the write-ahead log
+//! is synced. On file systems that keep the order of changes of names (ext4, XFS) all that was done to files before the
+//! write is on the disk then as well, because the log has grown, and its new length is a later change than theirs.
 //!
 //! After a failed write RocksDB accepts no other, so the database is closed and
 //! opened again; see [`Rocks::apply`]. So that this works on a full disk, and
@@ -14,13 +14,15 @@ use forebay_core::batch;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BadRecord, ObjectId, ObjectName, PathRecord};
 use forebay_core::table::{Change, Marks, Order, TableError, Tables, WriteTables};
-use parking_lot::{RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
     DBIterator, DBRecoveryMode, Direction, IteratorMode, LogLevel, Options, ReadOptions,
     WriteBatch, WriteOptions,
 };
 use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -48,9 +50,9 @@ const OBJECT_KEY_BYTES: usize = 20;
 pub struct Rocks {
     dir: PathBuf,
     db: RwLock<State>,
-    write: WriteOptions,
     cache: Cache,
     reserve: Reserve,
+    log: Mutex<Option<Log>>,
 }
 
 /// What RocksDB says as a kind of error. Its errors carry no error number: that there is no space shows in
@@ -75,14 +77,12 @@ impl Rocks {
     /// # Errors
     /// RocksDB can't open it: damaged, locked by another process, no space.
     pub fn open(dir: &Path) -> Result<Self, TableError> {
-        let mut write = WriteOptions::default();
-        write.set_sync(true);
         let rocks = Rocks {
             dir: dir.to_owned(),
             db: RwLock::new(State::Closed),
-            write,
             cache: Cache::new_lru_cache(BLOCK_CACHE_BYTES).map_err(failed)?,
             reserve: Reserve::beside(dir),
+            log: Mutex::default(),
         };
         rocks.open_again()?;
         rocks.reserve.restore();
@@ -122,11 +122,53 @@ impl Rocks {
 
     fn write(
         &self,
+        is_synced: bool,
         encode: impl Fn(&DB) -> Result<WriteBatch, TableError>,
     ) -> Result<(), TableError> {
+        let mut options = WriteOptions::default();
+        options.set_sync(is_synced);
         let open = self.db()?;
         let db = open.db()?;
-        db.write_opt(encode(db)?, &self.write).map_err(failed)
+        db.write_opt(encode(db)?, &options).map_err(failed)
+    }
+
+    /// Writes the pages of the log out, so that the file system can make their place in the file durable together with
+    /// other changes. This is advice: [`Base::flush`] does all that is needed.
+    fn write_log_out(&self) {
+        let mut log = self.log.lock();
+        let has_grown = log.as_mut().is_some_and(Log::has_grown);
+        if !has_grown {
+            *log = Log::last_in(&self.dir);
+        }
+        if let Some(log) = &*log {
+            let _ = forebay_sys::write_out(log.file.as_fd());
+        }
+    }
+}
+
+/// The write-ahead log that RocksDB writes to.
+struct Log {
+    file: File,
+    bytes: u64,
+}
+
+impl Log {
+    fn last_in(dir: &Path) -> Option<Self> {
+        let paths = std::fs::read_dir(dir)
+            .ok()?
+            .flatten()
+            .map(|file| file.path());
+        let logs = paths.filter(|path| path.extension().is_some_and(|e| e == "log"));
+        // Their names are numbers of the same length.
+        let file = File::open(logs.max()?).ok()?;
+        let bytes = file.metadata().ok()?.len();
+        Some(Log { file, bytes })
+    }
+
+    /// Has it grown since the last look? Else it is the last one no more.
+    fn has_grown(&mut self) -> bool {
+        let bytes = self.file.metadata().map_or(0, |m| m.len());
+        std::mem::replace(&mut self.bytes, bytes) < bytes
     }
 }
 
@@ -150,10 +192,18 @@ impl Base for Rocks {
 
     fn write_net(&self, net: &Net) -> Result<(), TableError> {
         let encode = |db: &DB| encode_net(db, net);
-        self.write(encode).or_else(|_| {
+        self.write(false, encode).or_else(|_| {
             self.open_again()?;
-            self.write(encode)
-        })
+            self.write(false, encode)
+        })?;
+        self.write_log_out();
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), TableError> {
+        let flushed = self.db()?.db()?.flush_wal(true).map_err(failed);
+        // A second attempt might succeed without the pages that the first one has dropped. Opening writes them anew.
+        flushed.or_else(|e| self.open_again().and(Err(e)))
     }
 
     fn page_of_now(
@@ -575,10 +625,10 @@ impl WriteTables for Rocks {
     fn apply(&self, batch: &[Change]) -> Result<(), TableError> {
         let encode = |db: &DB| encode(db, batch);
         self.admit(batch)?;
-        self.write(encode).or_else(|_| {
+        self.write(true, encode).or_else(|_| {
             self.open_again()?;
             self.admit(batch)?;
-            self.write(encode)
+            self.write(true, encode)
         })
     }
 }

@@ -58,6 +58,10 @@ pub const DIRECTORY: u32 = 8;
 pub const REMOVE_DIR: u32 = 1;
 /// [`Request::arg0`] of [`Op::Sync`]: the data of all files in the buffer as well, as `syncfs` of their storage.
 pub const WHOLE: u32 = 1;
+/// [`Request::arg0`] of [`Op::Sync`]: the reply comes when the names are on their way to the disk, so that a sync of the
+/// same file system that follows waits together with them. [`Reply::aux`] is then the number of the last commit among them,
+/// for [`DurabilityPage::is_durable`] and [`Request::arg2`].
+pub const WRITTEN: u32 = 2;
 
 /// [`Reply::aux`] of a grant: the descriptor is `O_PATH`, because to open the object
 /// (a FIFO, a device) may block or do something. The client opens `/proc/self/fd/N` with its own flags.

@@ -51,8 +51,8 @@ pub enum Op {
     /// Memory to share beside this connection, for requests with the credentials of this message.
     /// Reply: a grant of that memory, [`crate::LANE_BYTES`] long and all zeroes.
     Lane = 16,
-    /// Makes durable what was committed before: the names of the buffer, and what their records say. `arg0` WHOLE.
-    /// The reply comes when that is done.
+    /// Makes durable what was committed before: the names of the buffer, and what their records say. `arg0` WHOLE
+    /// or WRITTEN. The reply comes when that is done; with `arg2` when this commit is durable.
     Sync = 17,
     /// The memory that says whether names are durable. Reply: a grant of that memory, [`crate::WORDS_BYTES`] long and
     /// read-only. It holds a [`crate::DurabilityPage`].

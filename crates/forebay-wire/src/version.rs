@@ -12,8 +12,9 @@ use crate::{DecodeError, REPLY_HEADER_BYTES, Reply};
 /// addition that the other side may refuse or ignore (an operation that clients can do without, an optional flag) needs
 /// no new version.
 ///
-/// Version 2 has [`crate::Op::Sync`]: without it, a client cannot keep what `fsync` promises.
-pub const PROTOCOL_VERSION: u8 = 2;
+/// Version 2 has [`crate::Op::Sync`]: without it, a client cannot keep what `fsync` promises. Version 3 has
+/// [`crate::WRITTEN`].
+pub const PROTOCOL_VERSION: u8 = 3;
 
 /// [`Reply::status`] when bridge and client speak different versions: `EPROTO` of Linux. The program gets it as the
 /// error of its call.

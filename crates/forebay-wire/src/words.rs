@@ -61,6 +61,11 @@ impl DurabilityPage {
             Names::Pending
         }
     }
+
+    /// Does the page say that this commit is durable?
+    pub fn is_durable(&self, commit: u64) -> bool {
+        self.names() != Names::Unknown && self.durable() >= commit
+    }
 }
 
 /// The bridge's side.

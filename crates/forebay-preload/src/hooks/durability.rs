@@ -12,7 +12,7 @@ use core::ffi::{c_int, c_void};
 use forebay_hook::hooks;
 use forebay_hook::kernel::{self, Errno};
 use forebay_link::{Answer, Config, Fail};
-use forebay_wire::{Names, Op, REQUEST_HEADER_BYTES, Request, WHOLE};
+use forebay_wire::{Names, Op, Request, WHOLE, WRITTEN};
 
 use crate::bridge::LINK;
 use crate::config;
@@ -42,13 +42,6 @@ fn are_left(config: &Config) -> bool {
     LINK.learn_names(config) != Names::Durable
 }
 
-fn request(flags: u32) -> Request<'static> {
-    Request {
-        arg0: flags,
-        ..Request::new(Op::Sync)
-    }
-}
-
 fn errno_of(fail: Fail) -> Errno {
     match fail {
         Fail::Errno(e) => e,
@@ -56,41 +49,39 @@ fn errno_of(fail: Fail) -> Errno {
     }
 }
 
-/// Asks the bridge, and waits.
-fn ask(config: &Config, flags: u32) -> Result<(), Errno> {
+/// Asks the bridge with these flags, and waits; without flags for `commit`, or for all if that is 0. Gives the number of
+/// the last commit that the answer is about.
+fn ask_about(config: &Config, flags: u32, commit: u64) -> Result<u64, Errno> {
+    let mut request = Request {
+        arg0: flags,
+        arg2: commit,
+        ..Request::new(Op::Sync)
+    };
     let mut answer = Answer::new();
-    let asked = LINK.ask(config, &mut request(flags), true, &mut answer);
-    asked.map_err(errno_of)
+    let asked = LINK.ask(config, &mut request, true, &mut answer);
+    asked.map(|()| answer.aux()).map_err(errno_of)
 }
 
-/// Asks the bridge while the kernel is at work. An error of the kernel goes first.
+fn ask(config: &Config, flags: u32) -> Result<(), Errno> {
+    ask_about(config, flags, 0).map(drop)
+}
+
+/// Makes a file durable, and the names of the buffer. Most of the time that takes goes into the journal of the file
+/// system. So everything is written out first, by the kernel what the program has, by the bridge the names. Then both
+/// wait for one commit of that journal, if the file lies on the storage and that is an ext4 or XFS.
 #[inline(never)]
-fn ask_during(config: &Config, flags: u32, kernel: impl FnOnce() -> c_int) -> c_int {
-    let mut message = [0; REQUEST_HEADER_BYTES];
-    let mut answer = Answer::new();
-    let frame = core::ptr::from_ref(&answer) as usize;
-    let begun = LINK.begin_within(
-        frame,
-        config,
-        &mut request(flags),
-        &mut message,
-        &mut answer,
-    );
-    let result = kernel();
-    let why = kernel::errno();
-    let names = match begun.and_then(|ticket| ticket.finish()) {
-        // A signal handler has forked meanwhile, and this is the child.
-        Err(Fail::Errno(libc::ECHILD)) => ask(config, flags),
-        other => other.map_err(errno_of),
-    };
-    match names {
-        _ if result != 0 => {
-            kernel::set_errno(why);
-            result
-        }
-        Ok(()) => result,
-        Err(e) => failed(e),
+fn sync_with_names(config: &Config, fd: c_int, sync: impl FnOnce() -> c_int) -> c_int {
+    kernel::begin_write_out(fd);
+    let written = ask_about(config, WRITTEN, 0);
+    let result = sync();
+    if result != 0 {
+        return result;
     }
+    let names = written.and_then(|commit| match LINK.is_durable(commit) {
+        true => Ok(()),
+        false => ask_about(config, 0, commit).map(drop),
+    });
+    names.map_or_else(failed, |()| result)
 }
 
 /// Makes the names durable that a file was just opened under, for a program that wants each of its writes to be
@@ -111,14 +102,17 @@ hooks! {
         // `fdatasync` makes durable what is needed to read the data again: that includes the name of a new file.
         match bridge_of(fd) {
             None => real(fd),
-            Some(config) => ask_during(config, 0, || real(fd)),
+            Some(config) => sync_with_names(config, fd, || real(fd)),
         }
     }
 
     fn syncfs [real] (fd: c_int) -> c_int {
         match config::get() {
             // The file may be on the PFS. So the bridge is asked for the data of the buffer, too.
-            Some(config) if is_in_buffer(fd) => ask_during(config, WHOLE, || real(fd)),
+            Some(config) if is_in_buffer(fd) => match ask(config, WHOLE) {
+                Ok(()) => real(fd),
+                Err(e) => failed(e),
+            },
             _ => real(fd),
         }
     }

@@ -14,10 +14,11 @@ use crate::wakers::Waker;
 use crate::work::{Stand, Task, Work};
 use forebay_core::bridge::Ticket;
 use forebay_core::facts::Cred;
+use forebay_core::storage::Wish;
 use forebay_sys::Errno;
 use forebay_wire::{
     DecodeError, GRANT_BY_NAME, MAX_REPLY_BYTES, Op, PROTOCOL_VERSION, REPLY_HEADER_BYTES, Reply,
-    ReplyKind, Request, WHOLE, refusal,
+    ReplyKind, Request, WHOLE, WRITTEN, refusal,
 };
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -54,7 +55,7 @@ impl Shard {
                 self.reply(key, request.seq, answered);
             }
             Op::Lane => self.open_lane(key, request.seq, cred),
-            Op::Sync => self.sync(key, request.seq, request.arg0),
+            Op::Sync => self.sync(key, request.seq, request.arg0, request.arg2),
             Op::Words => self.pass_words(key, request.seq),
             Op::Admin => {
                 if cred.uid != 0 && cred.uid != server.uid() {
@@ -107,15 +108,22 @@ impl Shard {
         self.reply(key, seq, answered);
     }
 
-    /// Answers when everything that was committed before is durable. The connection is not read meanwhile.
-    fn sync(&mut self, key: u64, seq: u32, flags: u32) {
-        if flags & !WHOLE != 0 {
-            return self.reply(key, seq, Answered::status(libc::EINVAL));
-        }
+    /// Answers when everything is durable that was committed before, or up to `commit` if that is not 0. The connection is
+    /// not read meanwhile.
+    fn sync(&mut self, key: u64, seq: u32, flags: u32, commit: u64) {
+        let wish = match flags {
+            0 if commit != 0 && self.server.durability.is_durable(commit) => {
+                return self.reply(key, seq, Answered::status(0));
+            }
+            0 => Wish::Durable,
+            WHOLE => Wish::Whole,
+            WRITTEN => Wish::Written,
+            _ => return self.reply(key, seq, Answered::status(libc::EINVAL)),
+        };
         self.stop_reading(key);
         let shard = self.spin.number();
         let asker = Asker { shard, key, seq };
-        self.server.durability.ask(asker, flags & WHOLE != 0);
+        self.server.durability.ask(asker, wish);
     }
 
     /// Passes the memory that says whether names are durable.
@@ -219,8 +227,17 @@ impl Shard {
                     self.go_on(ticket, |work, server| work.take(server, outcome));
                 }
                 Arrival::Woken(ticket) => self.go_on(ticket, |work, _| work.woken()),
-                Arrival::Synced { key, seq, status } => {
-                    self.complete(key, seq, Answered::status(status));
+                Arrival::Synced {
+                    key,
+                    seq,
+                    status,
+                    commit,
+                } => {
+                    let answered = Answered {
+                        aux: commit,
+                        ..Answered::status(status)
+                    };
+                    self.complete(key, seq, answered);
                 }
                 Arrival::Client(connection) => self.own(connection),
             }

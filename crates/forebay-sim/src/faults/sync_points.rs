@@ -13,7 +13,7 @@ use forebay_core::path::TreePath;
 use forebay_core::record::{Kind, ObjectId, ObjectName};
 use forebay_core::recovery::{self, Fate, Loss, Stray};
 use forebay_core::request::{Known, Look};
-use forebay_core::storage::{Removal, Round, Storage, SyncStep, Syncing};
+use forebay_core::storage::{Removal, Round, Storage, SyncStep, Syncing, Wish};
 use forebay_core::table::{Change, Tables, WriteTables};
 use forebay_core::walk::Walk;
 use forebay_tables::Memory;
@@ -153,12 +153,12 @@ impl Node {
     }
 
     /// Somebody waits until everything that was committed is durable.
-    pub(super) fn ask_for_sync(&mut self, asker: Asker, whole: bool, env: &mut Env) {
+    pub(super) fn ask_for_sync(&mut self, asker: Asker, wish: Wish, env: &mut Env) {
         if !self.is_alive() {
             return;
         }
         if let Some(points) = &mut self.sync_points {
-            points.syncing.ask(asker, whole);
+            points.syncing.ask(asker, wish);
             self.alarm(0, Alarm::Syncing, env);
         }
     }
@@ -178,7 +178,7 @@ impl Node {
         }
         let has_removed = !points.free.is_empty();
         match points.syncing.next(now, is_durable, has_removed) {
-            Round::Sync { askers, whole } => self.begin_sync_point(askers, whole, env),
+            Round::Sync { askers, whole, .. } => self.begin_sync_point(askers, whole, env),
             Round::Unlink => {
                 for object in std::mem::take(&mut points.free) {
                     self.unlink_for_good(object, env);

@@ -17,6 +17,7 @@ use forebay_core::membership::Membership;
 use forebay_core::ops::Request;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, Token};
+use forebay_core::storage::Wish;
 use forebay_core::table::Tables;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -422,7 +423,8 @@ impl World {
                 false => Vec::new(),
             },
         };
-        self.at(bridge, |n, e| n.ask_for_sync(asker, whole, e));
+        let wish = if whole { Wish::Whole } else { Wish::Durable };
+        self.at(bridge, |n, e| n.ask_for_sync(asker, wish, e));
         let delay = self.env.random.between(500, power.syncs_us);
         self.env.after(delay, Event::Sync { bridge });
     }
@@ -585,7 +587,7 @@ impl World {
         let moment = self.env.moment();
         self.at(bridge, |n, e| {
             n.disk.sync_file(oid, times);
-            n.ask_for_sync(Asker { moment, versions }, false, e);
+            n.ask_for_sync(Asker { moment, versions }, Wish::Durable, e);
         });
         if is_drained && !times && self.env.power_strikes(900_000) {
             let delay = self.env.random.between(1, 300);
