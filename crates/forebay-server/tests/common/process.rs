@@ -63,7 +63,9 @@ impl Process {
             )
             .spawn()
             .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        // It stays with the child: a bridge that lives for a minute is told of by the harness in it, and ends if nobody
+        // can read that.
+        let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
         let ready = lines.map_while(Result::ok).any(|line| line.contains(READY));
         let process = Process(child, place.socket());
         ready.then_some(process)
