@@ -22,6 +22,8 @@ use std::path::{Path, PathBuf};
 const DATA_LEFT: i32 = 75;
 /// The command that lists what a drain does not.
 const FSCK: &str = "forebay fsck";
+/// With this begins the name of a file that a rebuild puts beside another one whose label has the same path.
+const BESIDE: &str = "conflict-";
 /// Longest text of one fault.
 const SHOWN_BYTES: usize = 600;
 /// Of the operations before the end so many are shown.
@@ -213,7 +215,14 @@ impl<'a> Judge<'a> {
             let is_object = |(path, entry): (&String, &tree::Entry)| {
                 fits(&entry.node.bytes) && said.names_object(path)
             };
-            names.iter().any(|name| said.names(name)) || after.iter().any(is_object)
+            // A rebuild that lost the power has named it, and given it a name that says so.
+            let was_beside = |(path, entry): (&String, &tree::Entry)| {
+                let name = path.rsplit('/').next().unwrap_or(path);
+                name.starts_with(BESIDE) && fits(&entry.node.bytes)
+            };
+            names.iter().any(|name| said.names(name))
+                || after.iter().any(is_object)
+                || self.case.interrupted.is_some() && shown.iter().any(was_beside)
         };
         self.look(&seen, progress, &withheld, &mut verdict)?;
         Ok(verdict)
@@ -308,7 +317,9 @@ impl<'a> Judge<'a> {
             return Ok(());
         }
         let tree = tree::read(root)?;
-        self.say("tree", &format!("{:?}", tree.keys().collect::<Vec<_>>()));
+        for (path, entry) in &tree {
+            self.say("tree", &format!("{path}: {} bytes", entry.node.bytes.len()));
+        }
         verdict.faults.extend(if self.case.is_rebuilt() {
             rebuilt::judge(&self.ops, &self.states, progress, &tree, withheld)
         } else {
