@@ -74,6 +74,9 @@ pub struct DrainStatus {
     pub bytes_done: u64,
     /// Bytes read back from the PFS and found equal.
     pub bytes_verified: u64,
+    /// What was done to bring it to the disks of the PFS, in words; empty before there was a drain.
+    #[serde(default)]
+    pub synced_by: String,
     /// Directories made or changed on the PFS.
     pub dirs: u64,
     /// Names renamed on the PFS.

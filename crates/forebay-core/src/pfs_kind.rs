@@ -1,4 +1,4 @@
-//! Which kinds of file system may make a caller wait.
+//! What is known of a file system by its kind: whether it may make a caller wait, and how what was written gets to its disks.
 
 /// File systems of this machine itself, by `statfs.f_type`: a look at them takes
 /// microseconds and never waits for another machine.
@@ -22,6 +22,56 @@ pub fn may_wait(fs_type: i64) -> bool {
     !LOCAL.contains(&fs_type)
 }
 
+/// How what was written to a file system gets to its disks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncBy {
+    /// It has none: all of it is in memory.
+    Nothing,
+    /// `syncfs` brings everything there.
+    Whole,
+    /// `fsync` of each file and of each directory. What `syncfs` does is not known: FUSE does not hand it on.
+    Each,
+}
+
+/// File systems in memory, by `statfs.f_type`.
+const IN_MEMORY: [i64; 2] = [
+    0x0102_1994, // tmpfs
+    0x8584_58f6, // ramfs
+];
+
+/// File systems whose `syncfs` is known to reach the disks, by `statfs.f_type`. Being local is not enough.
+const SYNCED_AS_A_WHOLE: [i64; 3] = [
+    0xef53,      // ext2, ext3, ext4
+    0x5846_5342, // XFS
+    0x9123_683e, // Btrfs
+];
+
+/// How what is written to a file system of this type gets to its disks.
+pub fn sync_by(fs_type: i64) -> SyncBy {
+    match fs_type {
+        t if IN_MEMORY.contains(&t) => SyncBy::Nothing,
+        t if SYNCED_AS_A_WHOLE.contains(&t) => SyncBy::Whole,
+        _ => SyncBy::Each,
+    }
+}
+
+impl SyncBy {
+    /// What a report says was done.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            SyncBy::Nothing => "nothing to sync: the PFS is in memory",
+            SyncBy::Whole => "syncfs",
+            SyncBy::Each => "fsync of each file and directory",
+        }
+    }
+}
+
+/// Copies that a drain makes at a time if nobody says otherwise. On this machine more do not pay; where each call waits for
+/// another machine they wait together.
+pub fn workers(fs_type: i64) -> u32 {
+    if may_wait(fs_type) { 16 } else { 4 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,6 +89,17 @@ mod tests {
             1,
         ] {
             assert!(may_wait(remote), "{remote:#x}");
+        }
+    }
+
+    #[test]
+    fn a_syncfs_is_trusted_only_where_it_is_known_to_reach_the_disks() {
+        assert_eq!(sync_by(0xef53), SyncBy::Whole);
+        assert_eq!(sync_by(0x5846_5342), SyncBy::Whole);
+        assert_eq!(sync_by(0x0102_1994), SyncBy::Nothing);
+        // Lustre, NFS, FUSE, overlayfs and what is not known.
+        for other in [0x0bd0_0bd0, 0x6969, 0x6573_5546, 0x794c_7630, 1] {
+            assert_eq!(sync_by(other), SyncBy::Each, "{other:#x}");
         }
     }
 }

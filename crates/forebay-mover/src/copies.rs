@@ -1,6 +1,6 @@
 //! Copies on their way to their names: synced, read back and compared, and named.
 
-use crate::copy::{LastDir, Written, remove_temp};
+use crate::copy::{Buffer, LastDir, Written, remove_temp};
 use crate::counters::Counters;
 use crate::ground::Halt;
 use crate::pass::Pass;
@@ -10,6 +10,7 @@ use forebay_core::drain::{self, Copied, Copy, Naming, Temporary, Use, copy_name}
 use forebay_core::facts::Timestamp;
 use forebay_core::label::without_hides;
 use forebay_core::path::TreePath;
+use forebay_core::pfs_kind::SyncBy;
 use forebay_core::record::{ObjectId, ObjectName};
 use forebay_objects::{Shape, shape};
 use forebay_sys::Openers;
@@ -23,7 +24,7 @@ use std::time::Duration;
 use xxhash_rust::xxh3::Xxh3;
 
 /// One read and one write.
-const CHUNK_BYTES: usize = 1 << 20;
+pub(crate) const CHUNK_BYTES: usize = 1 << 20;
 /// From this number of files on, one call syncs them together.
 const SYNC_ALL_FROM: usize = 8;
 /// Pause before another look at files that were open for writing.
@@ -76,7 +77,7 @@ impl Pass<'_> {
         if after_a_pause {
             std::thread::sleep(LOOK_AGAIN);
         }
-        let mut buffer = vec![0; CHUNK_BYTES];
+        let mut buffer = Buffer::new();
         let mut dirs = LastDir::default();
         let mut outcomes = Vec::with_capacity(copies.len());
         for copy in copies {
@@ -116,30 +117,23 @@ impl Pass<'_> {
             .collect()
     }
 
-    /// Puts copies on the disks of the PFS. All writeback is under way by now. Many files are synced by
-    /// one call for the whole file system, because every `fsync` of its own waits for the disk's cache.
+    /// Puts copies on the disks of the PFS. Many files are synced by one call for the whole file system, where that is
+    /// known to do it, because every `fsync` of its own waits for the disk's cache. What they were copied from is made
+    /// durable by the sync point before it is known that they are drained.
     pub(crate) fn sync(&self, oids: &[ObjectId]) -> Vec<drain::Work<()>> {
-        let is_synced = oids.len() >= SYNC_ALL_FROM && self.sync_all(oids);
+        let lower = self.ground.lower;
+        let is_synced = match lower.sync_by() {
+            SyncBy::Nothing => true,
+            SyncBy::Whole => oids.len() >= SYNC_ALL_FROM && lower.sync_whole().is_ok(),
+            SyncBy::Each => false,
+        };
         self.each(oids, |held| {
             if let (Some((file, _)), false) = (&held.file, is_synced) {
                 sys::fsync(file.as_fd()).during("fsync")?;
             }
-            self.ground
-                .objects
-                .write_out(held.object)
-                .during("write out in the buffer")
+            self.ground.objects.distrust_contents([held.object]);
+            Ok(())
         })
-    }
-
-    /// Syncs the file system of the copies; false if that can't be done.
-    fn sync_all(&self, oids: &[ObjectId]) -> bool {
-        let any = {
-            let copies = self.copies.0.lock();
-            let files = oids.iter().filter_map(|oid| copies.get(oid)?.file.as_ref());
-            let mut any = files.filter_map(|(file, _)| file.try_clone().ok());
-            any.next()
-        };
-        any.is_some_and(|file| sys::syncfs(file.as_fd()).is_ok())
     }
 
     pub(crate) fn verify_all(&self, oids: &[ObjectId]) -> Vec<drain::Work<()>> {
@@ -166,7 +160,8 @@ impl Pass<'_> {
         let Some((file, written)) = &held.file else {
             return Ok(());
         };
-        // Otherwise the read would change the access time. Where this is not permitted, the time is set again.
+        // Otherwise the read would change the access time. Where this is not permitted, the time is set again. It ends
+        // reads past the page cache, which ask for alignment.
         let keeps = sys::keep_access_time(file.as_fd()).is_ok();
         let mut sum = Xxh3::new();
         let mut verified = 0;
@@ -188,10 +183,9 @@ impl Pass<'_> {
                 Counters::add(&self.counters.bytes_verified, n as u64);
             }
         }
-        let attr = sys::stat(file.as_fd(), b"").during("stat")?;
+        let size = sys::stat(file.as_fd(), b"").during("stat")?.size;
         let expected: u64 = written.ranges.iter().map(|(start, end)| end - start).sum();
-        let is_same =
-            attr.size == written.size && verified == expected && sum.digest() == written.sum;
+        let is_same = size == written.size && verified == expected && sum.digest() == written.sum;
         if !is_same {
             return Err(Errno::IO).during("verify");
         }
@@ -294,9 +288,9 @@ impl Pass<'_> {
                 .attr(object)
                 .during("stat in the buffer")
         };
-        let before = attr()?;
         if shape(object) != Shape::File {
             // Nodes take no leases.
+            let before = attr()?;
             let is_held = processes::anyone_has((before.dev, before.ino), Openers::Anyone);
             return Ok(if is_held {
                 Use::Held
@@ -304,15 +298,21 @@ impl Pass<'_> {
                 Use::Free(before)
             });
         }
-        let source = self.open_source(object)?;
-        // Opening a file that its owner may not read changes its mode for a moment, and so its change time.
-        let opened = attr()?;
+        let (source, changed) = self.open_source(object)?;
+        // That changes the change time as well.
+        let changed = match changed {
+            Some(before) => Some((before, attr()?)),
+            None => None,
+        };
         match processes::who_uses(&source) {
             InUse::ByOthers => return Ok(Use::Held),
             InUse::ByUs => return Ok(Use::Passing),
             InUse::No => {}
         }
-        let after = attr()?;
+        let after = sys::stat(source.as_fd(), b"").during("stat in the buffer")?;
+        let Some((before, opened)) = changed else {
+            return Ok(Use::Free(after));
+        };
         let is_as_opened = after.ctime == opened.ctime && after.size == opened.size;
         let was_only_opened = (before.size, before.mtime) == (opened.size, opened.mtime);
         let last = if is_as_opened && was_only_opened {

@@ -1,6 +1,6 @@
 //! Copies one object to the PFS under a temporary name.
 
-use crate::copies::Held;
+use crate::copies::{CHUNK_BYTES, Held};
 use crate::counters::Counters;
 use crate::pass::Pass;
 use crate::pfs::{self, During, Work};
@@ -9,10 +9,11 @@ use forebay_core::drain::{Copied, Copy};
 use forebay_core::facts::Attr;
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
+use forebay_core::pfs_kind::SyncBy;
 use forebay_core::record::{Kind, ObjectName};
 use forebay_pfs::Lower;
 use forebay_sys::Openers;
-use forebay_sys::{self as sys, Errno};
+use forebay_sys::{self as sys, Errno, Sys};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -22,6 +23,55 @@ use xxhash_rust::xxh3::Xxh3;
 /// Change times tick this coarsely on old kernels: a file that changed within one tick after we
 /// looked at it would look unchanged.
 const TICK: Duration = Duration::from_millis(20);
+
+/// From this size on a file is written past the page cache, where nobody would look for it.
+const DIRECT_FROM_BYTES: u64 = 8 << 20;
+/// A file of this size is copied without a question after its holes, if it has none to speak of.
+const SMALL_BYTES: u64 = 64 << 10;
+const STAT_BLOCK_BYTES: u64 = 512;
+
+/// Room for one read and one write of [`CHUNK_BYTES`], aligned so that it can go past the page cache.
+pub(crate) struct Buffer(Vec<u8>);
+
+impl Buffer {
+    pub(crate) fn new() -> Self {
+        Buffer(vec![0; CHUNK_BYTES + sys::DIRECT_BLOCK_BYTES])
+    }
+
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        let from = self.0.as_ptr().align_offset(sys::DIRECT_BLOCK_BYTES);
+        &mut self.0[from..][..CHUNK_BYTES]
+    }
+}
+
+/// A new file that is being written.
+struct Target {
+    file: std::fs::File,
+    goes_past_the_cache: bool,
+}
+
+impl Target {
+    /// Writes all of it; past the page cache as long as that is possible.
+    fn write(&mut self, bytes: &[u8], at: u64) -> Work<()> {
+        let block = sys::DIRECT_BLOCK_BYTES;
+        if self.goes_past_the_cache {
+            let is_aligned = bytes.len().is_multiple_of(block) && at.is_multiple_of(block as u64);
+            let written = match is_aligned {
+                true => self.file.write_all_at(bytes, at).map_err(sys::errno_of),
+                false => Err(Errno::INVAL),
+            };
+            match written {
+                Err(Errno::INVAL) => {
+                    sys::go_past_the_cache(self.file.as_fd(), false).during("write")?;
+                    self.goes_past_the_cache = false;
+                }
+                other => return other.during("write"),
+            }
+        }
+        let written = self.file.write_all_at(bytes, at);
+        written.map_err(sys::errno_of).during("write")
+    }
+}
 
 /// What a copy wrote: the ranges with data, and the checksum of ranges and bytes.
 pub(crate) struct Written {
@@ -38,13 +88,13 @@ impl Pass<'_> {
         &self,
         copy: &Copy,
         dirs: &mut LastDir,
-        buffer: &mut [u8],
+        buffer: &mut Buffer,
         held: &mut Option<Held>,
     ) -> Work<Copied> {
         let path = &copy.temporary.path;
         let temp = path.name();
         if copy.kind != Kind::File {
-            let attr = self.wait_a_tick(copy.object)?;
+            let attr = wait_a_tick(|| self.ground.objects.attr(copy.object))?;
             let dir = dirs.parent(self.ground.lower, path)?;
             self.make_other(copy, &attr, dir.as_fd(), temp)?;
             let made = sys::stat(dir.as_fd(), temp).during("stat")?;
@@ -60,25 +110,36 @@ impl Pass<'_> {
                 copy: Identity::of_copy(&made),
             });
         }
-        let source = self.open_source(copy.object)?;
+        let (source, _) = self.open_source(copy.object)?;
         if processes::is_in_use(&source, Openers::Writers) {
             return Ok(Copied::InUse);
         }
-        let attr = self.wait_a_tick(copy.object)?;
+        let source: std::fs::File = source.into();
+        let attr = wait_a_tick(|| sys::stat(source.as_fd(), b""))?;
         let dir = dirs.parent(self.ground.lower, path)?;
-        let file: std::fs::File = create_temp(dir.as_fd(), temp)?.into();
+        let is_mine = (attr.uid, attr.gid) == self.my_ids;
+        // Who may read it in the end may do so now.
+        let mode = if is_mine { attr.mode & 0o777 } else { 0o600 };
+        let file = sys::create_anew(dir.as_fd(), temp, mode).during("create")?;
+        let is_large = attr.size >= DIRECT_FROM_BYTES
+            && self.ground.lower.sync_by() == SyncBy::Whole
+            && sys::go_past_the_cache(file.as_fd(), true).is_ok();
+        let mut target = Target {
+            file: file.into(),
+            goes_past_the_cache: is_large,
+        };
         let outcome = (|| {
-            let Some(written) = self.copy_data(&source, &file, attr.size, buffer)? else {
+            let copied = self.copy_data(&source, &mut target, &attr, buffer.bytes())?;
+            let Some(written) = copied else {
                 return Ok(Err(Copied::Stopped));
             };
             if written.is_short {
                 return Ok(Err(Copied::Short));
             }
-            self.dress(source.as_fd(), file.as_fd(), &attr)?;
-            sys::begin_writeback(file.as_fd());
-            let made = sys::stat(file.as_fd(), b"").during("stat")?;
-            Ok(Ok((written, Identity::of_copy(&made))))
+            let made = self.dress_new(source.as_fd(), target.file.as_fd(), &attr)?;
+            Ok(Ok((written, made)))
         })();
+        let file = target.file;
         match outcome {
             Ok(Ok((written, made))) => {
                 *held = Some(Held {
@@ -100,20 +161,21 @@ impl Pass<'_> {
         }
     }
 
-    /// Opens a backing file for reading, also one that its owner may not read.
-    pub(crate) fn open_source(&self, object: ObjectName) -> Work<OwnedFd> {
+    /// Opens a backing file for reading, also one that its owner may not read: that takes a change of its mode for a moment,
+    /// and the attributes before it are given.
+    pub(crate) fn open_source(&self, object: ObjectName) -> Work<(OwnedFd, Option<Attr>)> {
         let objects = self.ground.objects;
         let flags = libc::O_RDONLY | libc::O_NOFOLLOW;
-        match objects.open_object(object, flags) {
+        let mut before = None;
+        let opened = match objects.open_object(object, flags) {
             Err(Errno::ACCESS) => {
                 objects.never_reuse(object);
                 let path = objects
                     .open_object(object, libc::O_PATH)
                     .during("open in the buffer")?;
-                let mode = sys::stat(path.as_fd(), b"")
-                    .during("stat in the buffer")?
-                    .mode
-                    & 0o7777;
+                let attr = sys::stat(path.as_fd(), b"").during("stat in the buffer")?;
+                let mode = attr.mode & 0o7777;
+                before = Some(attr);
                 let link = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&path));
                 let cwd = sys::open_path(std::path::Path::new("/"), libc::O_PATH)
                     .during("open in the buffer")?;
@@ -124,48 +186,34 @@ impl Pass<'_> {
                 opened
             }
             other => other,
-        }
-        .during("open in the buffer")
-    }
-
-    /// Attributes of an object, taken when its last change is surely over.
-    fn wait_a_tick(&self, object: ObjectName) -> Work<Attr> {
-        let objects = self.ground.objects;
-        let attr = objects.attr(object).during("stat in the buffer")?;
-        let changed = Duration::new(attr.ctime.sec.max(0) as u64, attr.ctime.nsec);
-        let now = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        if let Some(rest) = (changed + TICK).checked_sub(now)
-            && !rest.is_zero()
-        {
-            // A clock that was set back must not stop the drain.
-            std::thread::sleep(rest.min(TICK));
-            return objects.attr(object).during("stat in the buffer");
-        }
-        Ok(attr)
+        };
+        let opened = opened.during("open in the buffer")?;
+        Ok((opened, before))
     }
 
     /// Copies what is not a hole; `None` if the drain was stopped.
     fn copy_data(
         &self,
-        source: &OwnedFd,
-        file: &std::fs::File,
-        size: u64,
+        source: &std::fs::File,
+        target: &mut Target,
+        attr: &Attr,
         buffer: &mut [u8],
     ) -> Work<Option<Written>> {
-        sys::will_read_all(source.as_fd());
-        let from: std::fs::File = source
-            .try_clone()
-            .map_err(sys::errno_of)
-            .during("dup")?
-            .into();
+        let size = attr.size;
+        let is_dense = size <= SMALL_BYTES && size <= attr.blocks * STAT_BLOCK_BYTES;
+        if size > CHUNK_BYTES as u64 {
+            sys::will_read_all(source.as_fd());
+        }
         let mut sum = Xxh3::new();
         let mut ranges = Vec::new();
         let mut is_short = false;
         let mut at = 0;
         while at < size {
-            let Some((start, end)) = sys::next_data(source.as_fd(), at).during("seek")? else {
+            let next = match is_dense {
+                true => Some((at, size)),
+                false => sys::next_data(source.as_fd(), at).during("seek")?,
+            };
+            let Some((start, end)) = next else {
                 break;
             };
             let end = end.min(size);
@@ -181,7 +229,7 @@ impl Pass<'_> {
                 }
                 let want = buffer.len().min((end - pos) as usize);
                 self.throttle.take(want as u64, self.counters);
-                let n = from
+                let n = source
                     .read_at(&mut buffer[..want], pos)
                     .map_err(sys::errno_of)
                     .during("read in the buffer")?;
@@ -190,9 +238,7 @@ impl Pass<'_> {
                     break;
                 }
                 sum.update(&buffer[..n]);
-                file.write_all_at(&buffer[..n], pos)
-                    .map_err(sys::errno_of)
-                    .during("write")?;
+                target.write(&buffer[..n], pos)?;
                 pos += n as u64;
                 Counters::add(&self.counters.bytes_done, n as u64);
             }
@@ -202,7 +248,7 @@ impl Pass<'_> {
             at = end;
         }
         if ranges.last().is_none_or(|&(_, end)| end < size) {
-            sys::set_size(file.as_fd(), size).during("truncate")?;
+            sys::set_size(target.file.as_fd(), size).during("truncate")?;
         }
         Ok(Some(Written {
             size,
@@ -210,6 +256,37 @@ impl Pass<'_> {
             sum: sum.digest(),
             is_short,
         }))
+    }
+
+    /// As [`Pass::dress`], for a file that was just made with its mode if it is our own. Gives what it is known by.
+    fn dress_new(
+        &self,
+        source: BorrowedFd<'_>,
+        target: BorrowedFd<'_>,
+        attr: &Attr,
+    ) -> Work<Identity> {
+        let look = || sys::stat(target, b"").during("stat");
+        let shown = |attr: &Attr| (attr.uid, attr.gid, attr.mode & 0o7777);
+        if (attr.uid, attr.gid) == self.my_ids && attr.mode & 0o7000 == 0 {
+            self.copy_xattrs(source, target)?;
+            sys::set_times(target, b"", Some(attr.atime), Some(attr.mtime)).during("set times")?;
+            let made = look()?;
+            // A directory hands on its group, or an access list.
+            if shown(&made) == shown(attr) {
+                return Ok(Identity::of_copy(&made));
+            }
+        }
+        self.dress(source, target, attr)?;
+        Ok(Identity::of_copy(&look()?))
+    }
+
+    fn copy_xattrs(&self, source: BorrowedFd<'_>, target: BorrowedFd<'_>) -> Work<()> {
+        for name in pfs::copy_xattrs(source, target)? {
+            self.counters.remark(format!(
+                "the PFS does not take the extended attribute {name} of some files"
+            ));
+        }
+        Ok(())
     }
 
     /// Owner, mode, extended attributes and times.
@@ -223,11 +300,7 @@ impl Pass<'_> {
         if (now.uid, now.gid) != (attr.uid, attr.gid) {
             sys::chown(target, b"", attr.uid, attr.gid).during("chown")?;
         }
-        for name in pfs::copy_xattrs(source, target)? {
-            self.counters.remark(format!(
-                "the PFS does not take the extended attribute {name} of some files"
-            ));
-        }
+        self.copy_xattrs(source, target)?;
         sys::chmod(target, attr.mode & 0o7777).during("chmod")?;
         sys::set_times(target, b"", Some(attr.atime), Some(attr.mtime)).during("set times")
     }
@@ -274,9 +347,21 @@ impl LastDir {
     }
 }
 
-/// Makes a new file. Replaces what a killed drain has left under its name.
-fn create_temp(dir: BorrowedFd<'_>, temp: &[u8]) -> Work<OwnedFd> {
-    sys::create_anew(dir, temp).during("create")
+/// Attributes of an object, taken when its last change is surely over.
+fn wait_a_tick(attr: impl Fn() -> Sys<Attr>) -> Work<Attr> {
+    let seen = attr().during("stat in the buffer")?;
+    let changed = Duration::new(seen.ctime.sec.max(0) as u64, seen.ctime.nsec);
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    if let Some(rest) = (changed + TICK).checked_sub(now)
+        && !rest.is_zero()
+    {
+        // A clock that was set back must not stop the drain.
+        std::thread::sleep(rest.min(TICK));
+        return attr().during("stat in the buffer");
+    }
+    Ok(seen)
 }
 
 pub(crate) fn remove_temp(dir: BorrowedFd<'_>, temp: &[u8]) -> Work<()> {

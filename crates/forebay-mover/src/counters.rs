@@ -2,9 +2,11 @@
 
 use forebay_admin::drain::{DrainState, DrainStatus, Left, Reason};
 use forebay_core::drain::{self, Drain, DrainReport, Tally};
+use forebay_core::pfs_kind::SyncBy;
 use forebay_objects::{Withheld, withheld_as};
 use forebay_sys::Errno;
 use parking_lot::Mutex;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -17,6 +19,7 @@ pub struct Counters {
     pub(crate) bytes_done: AtomicU64,
     pub(crate) bytes_verified: AtomicU64,
     stopping: AtomicBool,
+    synced_by: OnceLock<SyncBy>,
     rest: Mutex<Rest>,
 }
 
@@ -38,6 +41,7 @@ impl Counters {
             bytes_done: AtomicU64::new(0),
             bytes_verified: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
+            synced_by: OnceLock::new(),
             rest: Mutex::new(Rest {
                 state: if running {
                     DrainState::Running
@@ -51,6 +55,11 @@ impl Counters {
 
     pub(crate) fn add(counter: &AtomicU64, n: u64) {
         counter.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Notes how what is copied gets to the disks of the PFS.
+    pub(crate) fn syncs_by(&self, by: SyncBy) {
+        let _ = self.synced_by.set(by);
     }
 
     /// Asks the drain to stop.
@@ -124,6 +133,11 @@ impl Counters {
             bytes_total: rest.tally.bytes_total,
             bytes_done: load(&self.bytes_done),
             bytes_verified: load(&self.bytes_verified),
+            synced_by: self
+                .synced_by
+                .get()
+                .map_or("", |by| by.in_words())
+                .to_owned(),
             dirs: rest.tally.dirs,
             renamed: rest.tally.renamed,
             removed: rest.tally.removed,

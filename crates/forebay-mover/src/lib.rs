@@ -23,6 +23,3 @@ pub use ground::{Door, ENV_ABORT_AT, Ground, Halt, Points};
 pub use inventory::{RECORDS_PER_PAGE, take as take_inventory};
 pub use pass::{Pass, release, resume};
 pub use processes::{InUse, who_shows_in_proc, who_uses};
-
-/// Files copied at the same time, if nobody says otherwise.
-pub const DEFAULT_WORKERS: u32 = 4;

@@ -176,12 +176,11 @@ fn ensure_dir(lower: &Lower, path: &TreePath) -> pfs::Work<bool> {
     Ok(false)
 }
 
-/// Brings the entries of a directory to the disks of the PFS.
-pub(crate) fn sync(lower: &Lower, dir: &TreePath) -> Work<()> {
-    lower
-        .sync_dir(dir)
-        .during("fsync directory")
-        .map_err(Trouble::into_core)
+/// See [`drain::Act::SyncDirs`].
+pub(crate) fn sync(lower: &Lower, dirs: &[TreePath]) -> Vec<Work<()>> {
+    let each = lower.sync_dirs(dirs).into_iter();
+    each.map(|did| did.during("fsync directory").map_err(Trouble::into_core))
+        .collect()
 }
 
 /// Removes what earlier drains left in a directory: it holds nothing of value. What can't be removed now will be

@@ -41,6 +41,8 @@ pub struct Pass<'g> {
     pub(crate) points: &'g Points,
     pub(crate) throttle: Throttle,
     pub(crate) copies: Copies,
+    /// User and group of what this process makes.
+    pub(crate) my_ids: (u32, u32),
     terms: Terms,
     choices: Vec<Choice>,
     patience: Duration,
@@ -86,13 +88,14 @@ impl<'g> Pass<'g> {
         counters: &'g Counters,
         points: &'g Points,
     ) -> Self {
-        let workers = request.workers.unwrap_or(crate::DEFAULT_WORKERS).max(1);
+        let workers = request.workers.unwrap_or(ground.lower.workers()).max(1);
         Pass {
             ground,
             counters,
             points,
             throttle: Throttle::new(request.rate),
             copies: Copies::default(),
+            my_ids: sys::my_ids(),
             terms: Terms {
                 keep: request.keep,
                 batches: workers as usize,
@@ -111,6 +114,7 @@ impl<'g> Pass<'g> {
     /// The tables failed, or a test has cut the drain short.
     pub fn run(&self) -> Result<(), Halt> {
         let lower = self.ground.lower;
+        self.counters.syncs_by(lower.sync_by());
         lower.flush_touches();
         lower.times().begin_drain();
         lower.keep_times(&TreePath::root());
@@ -266,6 +270,7 @@ impl<'g> Pass<'g> {
             Act::Copy {
                 copies,
                 after_a_pause,
+                ..
             } => Got::Copies(self.copy_all(copies, *after_a_pause)?),
             Act::Sync(all) => Got::Each(self.sync(all)),
             Act::Verify(all) => Got::Each(self.verify_all(all)),
@@ -277,13 +282,10 @@ impl<'g> Pass<'g> {
             Act::Unhide(all) => Got::Each(all.iter().map(|o| self.unhide(*o)).collect()),
             Act::Dress { path, object } => {
                 self.give_times_back();
+                ground.lower.note_changed(path.clone());
                 Got::Did(self.dress_dir(path, *object).map_err(Trouble::into_core))
             }
-            Act::SyncDirs(dirs) => Got::Each(
-                dirs.iter()
-                    .map(|dir| names::sync(ground.lower, dir))
-                    .collect(),
-            ),
+            Act::SyncDirs(dirs) => Got::Each(names::sync(ground.lower, dirs)),
             Act::Sweep { dirs, of } => {
                 for dir in dirs {
                     names::sweep(ground.lower, dir, *of, self.counters);

@@ -32,6 +32,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// Does anybody else have this open file open for writing, or at all? A lease tells; where the file
 /// system has none, /proc does.
 pub fn is_in_use(file: &OwnedFd, by: Openers) -> bool {
+    let first = sys::is_in_use(file.as_fd(), by);
+    if first == Some(false) {
+        return false;
+    }
     let asked = Instant::now();
     let inode = forebay_sys::stat(file.as_fd(), b"").map(|attr| (attr.dev, attr.ino));
     loop {
@@ -63,19 +67,22 @@ pub enum InUse {
 
 /// Who beside this descriptor has the open file open, for reading or writing? Does not wait.
 pub fn who_uses(file: &OwnedFd) -> InUse {
+    let first = sys::is_in_use(file.as_fd(), Openers::Anyone);
+    if first == Some(false) {
+        return InUse::No;
+    }
     let Ok(attr) = forebay_sys::stat(file.as_fd(), b"") else {
         return InUse::ByOthers;
     };
     let inode = (attr.dev, attr.ino);
-    match sys::is_in_use(file.as_fd(), Openers::Anyone) {
-        Some(false) => InUse::No,
+    match first {
         Some(true) if we_have(inode, file.as_raw_fd()) => InUse::ByUs,
         // This process may have closed its copy since the first question.
         Some(true) => match sys::is_in_use(file.as_fd(), Openers::Anyone) {
             Some(false) => InUse::No,
             _ => InUse::ByOthers,
         },
-        None => in_proc(inode, file.as_raw_fd()),
+        _ => in_proc(inode, file.as_raw_fd()),
     }
 }
 

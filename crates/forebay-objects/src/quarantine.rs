@@ -178,7 +178,7 @@ impl Quarantine {
             Err(e) => return Err(e).during("look at"),
         }
         let temporary = [b".forebay-taken-", &Name::new(object, false)[..]].concat();
-        let file = sys::create_anew(dir, &temporary).during("create")?;
+        let file = sys::create_anew(dir, &temporary, 0o600).during("create")?;
         let outcome = fill(source.as_fd(), file.as_fd(), &attr)
             .and_then(|refused| {
                 move_into_place(dir, &temporary, name).during("rename")?;

@@ -8,6 +8,9 @@ use parking_lot::Mutex;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// From this number of objects on, the whole storage is synced instead of each.
+const SYNC_ALL_FROM: usize = 8;
+
 /// What became of a removed object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retired {
@@ -132,6 +135,13 @@ impl Objects {
     /// Those of the file system. The next call tries again.
     pub fn write_out_own(&self) -> Sys<()> {
         let mut objects = std::mem::take(&mut *self.unsettled.written.lock());
+        if objects.len() >= SYNC_ALL_FROM {
+            let synced = self.sync_all();
+            if synced.is_err() {
+                self.unsettled.written.lock().append(&mut objects);
+            }
+            return synced;
+        }
         while let Some(object) = objects.pop() {
             if let Err(e) = self.write_out(object) {
                 objects.push(object);
@@ -143,8 +153,8 @@ impl Objects {
     }
 
     /// The next sync point writes the contents of these objects out as well.
-    pub fn distrust_contents(&self, objects: &[ObjectName]) {
-        objects.iter().for_each(|o| self.unsettled.wrote(*o));
+    pub fn distrust_contents(&self, objects: impl IntoIterator<Item = ObjectName>) {
+        objects.into_iter().for_each(|o| self.unsettled.wrote(o));
     }
 
     /// Writes the contents of an object out, so that the next sync point finds them on the disk.

@@ -13,7 +13,7 @@ use dir_times::DirTimes;
 use first_names::First;
 use forebay_core::facts::{Attr, LowerPage, Timestamp};
 use forebay_core::path::TreePath;
-use forebay_core::pfs_kind;
+use forebay_core::pfs_kind::{self, SyncBy};
 use forebay_sys::{self as sys, Errno, Sys};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Lower {
     root: OwnedFd,
     may_wait: bool,
+    fs_type: i64,
     /// The kernel has no `openat2`.
     old_kernel: AtomicBool,
     times: DirTimes,
@@ -37,13 +38,11 @@ impl Lower {
     /// Those of the open.
     pub fn open_root(root: &Path, may_wait: Option<bool>) -> Sys<Self> {
         let root = sys::open_path(root, libc::O_PATH | libc::O_DIRECTORY)?;
-        let may_wait = match may_wait {
-            Some(may_wait) => may_wait,
-            None => pfs_kind::may_wait(sys::fs_type(root.as_fd())?),
-        };
+        let fs_type = sys::fs_type(root.as_fd())?;
         Ok(Lower {
             root,
-            may_wait,
+            may_wait: may_wait.unwrap_or_else(|| pfs_kind::may_wait(fs_type)),
+            fs_type,
             old_kernel: AtomicBool::new(false),
             times: DirTimes::default(),
             unsynced: unsynced::Unsynced::default(),
@@ -53,6 +52,16 @@ impl Lower {
     /// True if the file system may block for long, so that an event loop must not call it.
     pub fn may_wait(&self) -> bool {
         self.may_wait
+    }
+
+    /// How what is written there gets to its disks.
+    pub fn sync_by(&self) -> SyncBy {
+        pfs_kind::sync_by(self.fs_type)
+    }
+
+    /// Copies that a drain makes at a time if nobody says otherwise.
+    pub fn workers(&self) -> u32 {
+        pfs_kind::workers(self.fs_type)
     }
 
     /// `O_PATH` descriptor of the root.

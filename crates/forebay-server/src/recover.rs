@@ -76,7 +76,7 @@ pub fn recover(server: &ServerHandle, past: Past) -> Result<Recovered, TableErro
     let mut done = Recovered::default();
     for step in past.steps(None) {
         match step {
-            Step::DistrustContents => server.objects.distrust_contents(&suspects),
+            Step::DistrustContents => server.objects.distrust_contents(suspects.iter().copied()),
             Step::DistrustPfs => server.lower.note_all_changed(),
             Step::LinkWhatIsAhead => link_what_is_ahead(server, &suspects)?,
             Step::SyncPoint => server.namespace.sync()?,

@@ -36,15 +36,15 @@ pub fn open_beneath(dir: BorrowedFd<'_>, path: &[u8], flags: i32) -> Sys<OwnedFd
     retry_on_intr(|| fs::openat2(dir, path, flags, Mode::empty(), stay))
 }
 
-/// Makes a file that only this user may open, for reading and writing. Replaces what has its name.
+/// Makes a file with this mode and opens it for reading and writing. Replaces what has its name.
 ///
 /// # Errors
 /// Those of `unlinkat` and `openat`.
-pub fn create_anew(dir: BorrowedFd<'_>, name: &[u8]) -> Sys<OwnedFd> {
+pub fn create_anew(dir: BorrowedFd<'_>, name: &[u8], mode: u32) -> Sys<OwnedFd> {
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
-    match open(dir, name, flags, 0o600) {
+    match open(dir, name, flags, mode) {
         Err(Errno::EXIST) => match crate::unlink(dir, name, false) {
-            Ok(()) | Err(Errno::NOENT) => open(dir, name, flags, 0o600),
+            Ok(()) | Err(Errno::NOENT) => open(dir, name, flags, mode),
             Err(e) => Err(e),
         },
         other => other,
@@ -109,10 +109,29 @@ pub fn is_locked(path: &Path) -> bool {
         .is_ok_and(|file| fs::flock(file, FlockOperation::NonBlockingLockShared).is_err())
 }
 
-/// Makes reads through this descriptor leave the access time as it is.
+/// Makes reads through this descriptor leave the access time as it is. Undoes [`go_past_the_cache`].
 ///
 /// # Errors
 /// EPERM if the file is another user's.
 pub fn keep_access_time(fd: BorrowedFd<'_>) -> Sys<()> {
     fcntl_setfl(fd, OFlags::NOATIME)
+}
+
+/// Where reads and writes past the page cache have to begin and end, in memory and in the file, in bytes.
+pub const DIRECT_BLOCK_BYTES: usize = 4096;
+
+/// Makes reads and writes through this descriptor go past the page cache, or not any more. They have to be aligned to
+/// [`DIRECT_BLOCK_BYTES`].
+///
+/// # Errors
+/// EINVAL if the file system can't.
+pub fn go_past_the_cache(fd: BorrowedFd<'_>, past: bool) -> Sys<()> {
+    fcntl_setfl(
+        fd,
+        if past {
+            OFlags::DIRECT
+        } else {
+            OFlags::empty()
+        },
+    )
 }

@@ -12,7 +12,7 @@
 
 use crate::Rocks;
 use crate::journal::{Found, Journal, Life};
-use crate::net::{Base, Changed, Net, merge};
+use crate::net::{Base, Changed, Net, merge, nearer};
 use crate::old_journal;
 use forebay_core::batch;
 use forebay_core::encoding::{decode_batch, encode_batch};
@@ -62,6 +62,9 @@ struct State {
     /// Perhaps the tables below have the number of the lap before, which has no entries.
     has_skipped: bool,
 }
+
+/// Entries of the tables below that are read for a page at least.
+const READ_AT_ONCE: usize = if cfg!(test) { 2 } else { 64 };
 
 fn lap_change(lap: u64) -> Change {
     Change::Meta {
@@ -392,12 +395,20 @@ impl<T: Tables + ?Sized> Tables for Over<'_, T> {
 }
 
 impl State {
-    /// What has changed of the records that come after `from` in a walk.
-    fn after(&self, from: Option<&TreePath>, order: Order) -> Changed {
-        let frozen = self.frozen.as_ref();
-        let mut changed = frozen.map_or_else(Changed::new, |net| net.after(from, order));
-        changed.extend(self.net.after(from, order));
-        changed
+    /// What has changed of the records that come after `from` in a walk; see [`Net::after`].
+    fn after(
+        &self,
+        from: Option<&TreePath>,
+        order: Order,
+        most: usize,
+    ) -> (Changed, Option<TreePath>) {
+        let (mut changed, end) = match &self.frozen {
+            Some(frozen) => frozen.after(from, order, most),
+            None => (Changed::new(), None),
+        };
+        let (later, later_end) = self.net.after(from, order, most);
+        changed.extend(later);
+        (changed, nearer(end, later_end, order))
     }
 }
 
@@ -436,9 +447,10 @@ impl<T: Base> Tables for Journaled<T> {
         let mut page = Vec::new();
         // Entries that have gone make a page of the tables below shorter, so one page may take several of theirs.
         while page.len() < limit {
-            let want = limit - page.len();
+            // What is read beyond the page costs less than to begin anew for each entry that has gone.
+            let want = (limit - page.len()).max(READ_AT_ONCE);
             let state = self.state.read();
-            let changed = state.after(from.as_ref(), order);
+            let (changed, end) = state.after(from.as_ref(), order, want);
             // A walk past many keys that have gone takes long, so the lock is dropped as soon as the page is fixed.
             let mut held = Some(state);
             let entries = self
@@ -448,6 +460,7 @@ impl<T: Base> Tables for Journaled<T> {
                 true => None,
                 false => entries.last().map(|(path, _)| path.clone()),
             };
+            let until = nearer(until, end, order);
             page.extend(merge(entries, changed, until.as_ref(), order));
             if until.is_none() {
                 break;

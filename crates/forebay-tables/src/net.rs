@@ -66,14 +66,19 @@ pub(crate) fn merge(
     until: Option<&TreePath>,
     order: Order,
 ) -> Vec<(TreePath, PathRecord)> {
-    if let Some(until) = until.map(TreePath::key) {
-        changed.retain(|key, _| match order {
-            Order::ParentsFirst => *key <= until,
-            Order::ChildrenFirst => *key >= until,
-        });
-    }
+    let until = until.map(TreePath::key);
+    let is_in = |key: &Vec<u8>| match (&until, order) {
+        (None, _) => true,
+        (Some(until), Order::ParentsFirst) => key <= until,
+        (Some(until), Order::ChildrenFirst) => key >= until,
+    };
+    changed.retain(|key, _| is_in(key));
     for (path, record) in entries {
-        let entry = changed.entry(path.key());
+        let key = path.key();
+        if !is_in(&key) {
+            continue;
+        }
+        let entry = changed.entry(key);
         entry.or_insert_with(|| (path, Some(record)));
     }
     let entries = changed.into_values();
@@ -85,6 +90,21 @@ pub(crate) fn merge(
     }
     page
 }
+
+/// Of two ends of a walk the one that comes first; `None` is no end.
+pub(crate) fn nearer(a: Option<TreePath>, b: Option<TreePath>, order: Order) -> Option<TreePath> {
+    let (Some(a), Some(b)) = (&a, &b) else {
+        return a.or(b);
+    };
+    let is_first = match order {
+        Order::ParentsFirst => a.key() <= b.key(),
+        Order::ChildrenFirst => a.key() >= b.key(),
+    };
+    Some(if is_first { a } else { b }.clone())
+}
+
+/// Entries that have gone, for each that is there, after which a look at changes ends.
+const MOST_GONE: usize = 4;
 
 /// One end of a range of keys; open without a path.
 fn key_bound(path: Option<&TreePath>, kind: fn(Vec<u8>) -> Bound<Vec<u8>>) -> Bound<Vec<u8>> {
@@ -176,17 +196,33 @@ impl Net {
         Ok(merged.into_iter().take(limit).collect())
     }
 
-    /// What has changed of the records that come after `from` in a walk.
-    pub(crate) fn after(&self, from: Option<&TreePath>, order: Order) -> Changed {
+    /// What has changed of the records that come after `from` in a walk: not much more than `most` that are there. The path
+    /// after which there may be others.
+    pub(crate) fn after(
+        &self,
+        from: Option<&TreePath>,
+        order: Order,
+        most: usize,
+    ) -> (Changed, Option<TreePath>) {
         let end = key_bound(from, Bound::Excluded);
         let range = match order {
             Order::ParentsFirst => (end, Bound::Unbounded),
             Order::ChildrenFirst => (Bound::Unbounded, end),
         };
-        let changed = self.records.range(range);
-        changed
-            .map(|(key, entry)| (key.clone(), entry.clone()))
-            .collect()
+        let mut range = self.records.range(range);
+        let mut changed = Changed::new();
+        let mut present = 0;
+        while let Some((key, entry)) = match order {
+            Order::ParentsFirst => range.next(),
+            Order::ChildrenFirst => range.next_back(),
+        } {
+            changed.insert(key.clone(), entry.clone());
+            present += usize::from(entry.1.is_some());
+            if present == most || changed.len() == most * MOST_GONE {
+                return (changed, Some(entry.0.clone()));
+            }
+        }
+        (changed, None)
     }
 
     /// [`Tables::names_of`] of `below` with this on top of it.

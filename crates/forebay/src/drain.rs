@@ -90,7 +90,7 @@ pub fn take_and_drain(
         bridge.control.drain(DrainRequest {
             keep: options.keep,
             rate: options.drain_rate,
-            workers: Some(options.drain_workers),
+            workers: options.drain_workers,
             take: take.to_vec(),
             patience_ms: patience.as_millis() as u64,
         })?;

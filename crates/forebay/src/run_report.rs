@@ -395,6 +395,10 @@ pub fn drain_text(d: &Drained) -> String {
         units::rate(s.bytes_done, time),
         units::bytes(s.bytes_verified),
     );
+    if !s.synced_by.is_empty() {
+        text.pop();
+        let _ = write!(text, "; {})", s.synced_by);
+    }
     for (n, one, many) in [
         (s.dirs, "directory", "directories"),
         (s.renamed, "rename", "renames"),

@@ -172,6 +172,8 @@ pub enum Act {
         copies: Vec<Copy>,
         /// All of them were in use a moment ago: wait a little before.
         after_a_pause: bool,
+        /// The directories were noted for this act, which has to be durable first.
+        is_noted_anew: bool,
     },
     /// Bring these copies to the disks of the PFS, and what they were copied from to the disk of the buffer: after a power
     /// loss they are copied again, and must not be older then. [`Got::Each`]. What fails leaves no temporary name.
@@ -215,7 +217,14 @@ impl Act {
     /// Does it change names on the PFS? Then every commit before it has to be durable first: a power loss must not leave a
     /// PFS that the tables do not know.
     pub fn changes_names_of_pfs(&self) -> bool {
-        matches!(self, Act::Copy { .. }) || !self.changed_dirs().is_empty()
+        let makes_temporaries = matches!(
+            self,
+            Act::Copy {
+                is_noted_anew: true,
+                ..
+            }
+        );
+        makes_temporaries || !self.changed_dirs().is_empty()
     }
 
     /// The directories of the PFS whose entries it changes. They have to be synced before any later commit is durable: a

@@ -11,6 +11,7 @@ use super::moves::{STRANGER, is_dir};
 use super::rules::{Update, commit_of, is_changed, is_ours, is_ours_in_place, obstacle, stamp};
 use super::sheet::{Reason, Sheet};
 use super::strand::{Strand, with_outcomes};
+use super::workplaces::Workplaces;
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::identity::Identity;
@@ -20,9 +21,12 @@ use crate::record::{ObjectId, ObjectName, PathRecord, Transit};
 /// A batch is full with so many bytes or objects. Each of them is an open descriptor of the driver.
 pub const BATCH_BYTES: u64 = 32 << 20;
 /// See [`BATCH_BYTES`].
-pub const BATCH_OBJECTS: usize = 256;
-/// Objects that get their names between two commits: a request that changes one of them waits for all.
-pub const PUBLISHED_AT_ONCE: usize = 32;
+pub const BATCH_OBJECTS: usize = 512;
+/// A batch has at least so many, if there are so many: fewer do not pay for its syncs.
+const BATCH_OBJECTS_LEAST: usize = 32;
+/// Objects that get their names between two commits: a request that changes one of them waits for all, and for the disk, since
+/// the first commit has to be durable before.
+pub const PUBLISHED_AT_ONCE: usize = 256;
 /// A file that changes while it is copied gets one more chance.
 pub const COPY_TRIES: u32 = 2;
 
@@ -84,6 +88,8 @@ pub(super) struct CopyBatch {
     /// The directories in which it makes temporary names, and the place where they are noted.
     workplaces: Vec<TreePath>,
     slot: usize,
+    /// They are noted since the batch began.
+    is_noted_anew: bool,
     copies: Vec<Candidate>,
     /// What is being published, with what is to become of it.
     few: Vec<(Candidate, Fate)>,
@@ -106,7 +112,9 @@ impl CopyBatch {
         let mut tasks: Vec<Task> = Vec::new();
         let mut bytes = 0;
         let mut passed_over = Vec::new();
-        while tasks.len() < BATCH_OBJECTS {
+        // All movers get something of what is there.
+        let share = sheet.tasks.len() / sheet.terms.batches;
+        while tasks.len() < share.clamp(BATCH_OBJECTS_LEAST, BATCH_OBJECTS) {
             let Some(task) = sheet.tasks.pop_front() else {
                 break;
             };
@@ -129,6 +137,7 @@ impl CopyBatch {
             state: State::Begin,
             workplaces: Vec::new(),
             slot: sheet.workplaces.take(),
+            is_noted_anew: false,
             copies: Vec::new(),
             few: Vec::new(),
             stale: Vec::new(),
@@ -171,17 +180,29 @@ impl CopyBatch {
             self.state = State::End;
             return Ok(None);
         }
-        let mut dirs: Vec<_> = match facts.is_single() {
-            true => {
-                let names = self.tasks.iter().flat_map(|task| &task.ready);
-                names.map(|(path, _)| path.parent()).collect()
-            }
+        let dirs_of = |tasks: &mut dyn Iterator<Item = &Task>| {
+            let names = tasks.flat_map(|task| &task.ready);
+            let mut dirs: Vec<_> = names.map(|(path, _)| path.parent()).collect();
+            dirs.sort();
+            dirs.dedup();
+            dirs
+        };
+        self.workplaces = match facts.is_single() {
+            true => dirs_of(&mut self.tasks.iter()),
             false => vec![TreePath::root()],
         };
-        dirs.sort();
-        dirs.dedup();
-        self.workplaces = dirs;
-        let note = sheet.workplaces.note(self.slot, &self.workplaces);
+        let note = match sheet.workplaces.has_noted(self.slot, &self.workplaces) {
+            true => None,
+            false => {
+                // Those of the next batches as well: each note has to become durable.
+                if facts.is_single() {
+                    let all = &mut self.tasks.iter().chain(&sheet.tasks);
+                    self.workplaces = dirs_of(all);
+                }
+                Some(Workplaces::note(self.slot, &self.workplaces))
+            }
+        };
+        self.is_noted_anew = note.is_some();
         self.state = match note {
             Some(_) => State::Noting,
             None => State::Start,
@@ -462,6 +483,7 @@ impl CopyBatch {
                 let act = Act::Copy {
                     copies: copies.collect(),
                     after_a_pause: self.after_a_pause,
+                    is_noted_anew: self.is_noted_anew,
                 };
                 (act, State::Copying)
             }

@@ -25,7 +25,7 @@ use crate::table::Order;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Tasks that wait for a batch are looked for ahead of it up to this number.
-const TASKS_AHEAD: usize = 1024;
+const TASKS_AHEAD: usize = 2048;
 
 /// What the driver is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]

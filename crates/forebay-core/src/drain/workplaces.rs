@@ -33,15 +33,20 @@ impl Workplaces {
         slot
     }
 
-    /// The commit before a batch works in these directories; `None` if they are noted.
-    pub(super) fn note(&self, slot: usize, dirs: &[TreePath]) -> Option<Commit> {
+    /// Is it noted that a batch may work in these directories?
+    pub(super) fn has_noted(&self, slot: usize, dirs: &[TreePath]) -> bool {
         let noted = &self.slots[slot].noted;
-        let is_noted = dirs.iter().all(|dir| noted.contains(dir));
-        (!is_noted).then(|| commit(vec![change(slot, dirs)]))
+        dirs.iter().all(|dir| noted.binary_search(dir).is_ok())
     }
 
-    /// It is noted.
+    /// The commit before a batch works in these directories.
+    pub(super) fn note(slot: usize, dirs: &[TreePath]) -> Commit {
+        commit(vec![change(slot, dirs)])
+    }
+
+    /// It is noted. The directories are sorted.
     pub(super) fn noted(&mut self, slot: usize, dirs: Vec<TreePath>) {
+        debug_assert!(dirs.is_sorted());
         self.slots[slot].noted = dirs;
     }
 

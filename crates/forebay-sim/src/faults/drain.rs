@@ -632,7 +632,7 @@ impl Node {
                     } else if let (Act::Sync(_), Some(temporary)) = (act, temporary) {
                         pfs.sync_contents(temporary);
                         if !Mutation::CopiesAreDurableOnThePfsAlone.is(self.mutation) {
-                            self.disk.sync_file(*oid, false);
+                            self.wrote_contents(*oid);
                         }
                     }
                     did

@@ -265,7 +265,7 @@ impl Node {
         self.hold_watermark(past.watermark);
         for step in past.steps(self.mutation) {
             match step {
-                Step::DistrustContents => objects.iter().for_each(|o| self.wrote_contents(*o)),
+                Step::DistrustContents => objects.iter().for_each(|o| self.wrote_contents(o.oid)),
                 Step::DistrustPfs => self.distrust_pfs(),
                 Step::LinkWhatIsAhead => self.link_what_is_ahead(&objects),
                 Step::SyncPoint => self.sync_now(env),

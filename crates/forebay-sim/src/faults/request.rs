@@ -360,7 +360,7 @@ impl Node {
         }
         self.disk.finish(number);
         if matches!(what, NewKind::Staged { .. } | NewKind::Symlink(_)) {
-            self.wrote_contents(object);
+            self.wrote_contents(object.oid);
         }
         let fresh = Fresh::new(object, self.disk.identity(object.oid));
         if let Some(attempt) = self.attempts.get_mut(&token) {

@@ -110,10 +110,11 @@ impl Node {
         points.under_way.is_none() && points.removed.is_empty() && points.free.is_empty()
     }
 
-    /// The bridge itself has written the contents of an object.
-    pub(super) fn wrote_contents(&mut self, object: ObjectName) {
+    /// The bridge itself has written the contents of an object, or copied it to the PFS: they are durable at the next sync
+    /// point.
+    pub(super) fn wrote_contents(&mut self, object: ObjectId) {
         if let Some(points) = &mut self.sync_points {
-            points.own.push(object.oid);
+            points.own.push(object);
         }
     }
 

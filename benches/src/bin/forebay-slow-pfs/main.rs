@@ -1,0 +1,426 @@
+//! A stand-in for a parallel file system: a FUSE mount whose files are in memory, where each call takes a while. As any
+//! ordinary FUSE file system it is never told of a `syncfs`.
+//!
+//! Says `ready` when it is there. When it is unmounted it says in a line of JSON which calls came, and what would be lost if
+//! its machine lost power then: files whose bytes, and directories whose entries, nobody has synced.
+
+mod files;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use files::{Files, Node};
+use fuser::{
+    Config, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig,
+    LockOwner, MountOption, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
+    Request, TimeOrNow, WriteFlags,
+};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+/// A slow file system for measurements and tests.
+#[derive(Parser)]
+#[command(name = "forebay-slow-pfs", version)]
+struct Cli {
+    /// Microseconds that each call takes.
+    #[arg(long, value_name = "N", default_value_t = 300)]
+    latency_us: u64,
+    /// Calls that it serves at a time.
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    at_once: usize,
+    /// Where it is mounted.
+    dir: PathBuf,
+}
+
+/// The kernel keeps attributes and names so long, as libfuse tells it.
+const VALID: Duration = Duration::from_secs(1);
+
+struct Slow {
+    files: Mutex<Files>,
+    latency: Duration,
+    counts: Arc<Mutex<BTreeMap<&'static str, u64>>>,
+}
+
+impl Slow {
+    /// A call has come: it takes its time, and is done.
+    fn call<T>(&self, name: &'static str, work: impl FnOnce(&mut Files) -> T) -> T {
+        std::thread::sleep(self.latency);
+        *lock(&self.counts).entry(name).or_default() += 1;
+        work(&mut lock(&self.files))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn time(time: TimeOrNow) -> SystemTime {
+    match time {
+        TimeOrNow::SpecificTime(at) => at,
+        TimeOrNow::Now => SystemTime::now(),
+    }
+}
+
+fn empty(reply: ReplyEmpty, outcome: Result<(), Errno>) {
+    match outcome {
+        Ok(()) => reply.ok(),
+        Err(e) => reply.error(e),
+    }
+}
+
+fn entry(reply: ReplyEntry, outcome: Result<fuser::FileAttr, Errno>) {
+    match outcome {
+        Ok(attr) => reply.entry(&VALID, &attr, Generation(0)),
+        Err(e) => reply.error(e),
+    }
+}
+
+fn data(reply: ReplyData, outcome: Result<Vec<u8>, Errno>) {
+    match outcome {
+        Ok(bytes) => reply.data(&bytes),
+        Err(e) => reply.error(e),
+    }
+}
+
+fn xattr(reply: ReplyXattr, size: u32, outcome: Result<Vec<u8>, Errno>) {
+    match outcome {
+        Ok(bytes) if size == 0 => reply.size(bytes.len() as u32),
+        Ok(bytes) if bytes.len() > size as usize => reply.error(Errno::ERANGE),
+        Ok(bytes) => reply.data(&bytes),
+        Err(e) => reply.error(e),
+    }
+}
+
+impl Filesystem for Slow {
+    fn init(&mut self, _: &Request, _: &mut KernelConfig) -> io::Result<()> {
+        println!("ready");
+        io::stdout().flush()
+    }
+
+    fn destroy(&mut self) {
+        let (files, dirs) = lock(&self.files).unsynced();
+        let report = serde_json::json!({
+            "calls": *lock(&self.counts), "unsynced_files": files, "unsynced_dirs": dirs,
+            "named_unsynced": lock(&self.files).named_unsynced,
+        });
+        println!("{report}");
+    }
+
+    fn lookup(&self, _: &Request, dir: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        entry(
+            reply,
+            self.call("lookup", |files| {
+                files.entry(dir.0, name).and_then(|ino| files.attr(ino))
+            }),
+        );
+    }
+
+    fn forget(&self, _: &Request, _: INodeNo, _: u64) {}
+
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        match self.call("getattr", |files| files.attr(ino.0)) {
+            Ok(attr) => reply.attr(&VALID, &attr),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn setattr(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<fuser::BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let outcome = self.call("setattr", |files| {
+            let node = files.node(ino.0)?;
+            if let Some(size) = size {
+                node.resize(size)?;
+            }
+            let attr = &mut node.attr;
+            attr.perm = mode.map_or(attr.perm, |mode| (mode & 0o7777) as u16);
+            attr.uid = uid.unwrap_or(attr.uid);
+            attr.gid = gid.unwrap_or(attr.gid);
+            attr.atime = atime.map_or(attr.atime, time);
+            attr.mtime = mtime.map_or(attr.mtime, time);
+            attr.ctime = SystemTime::now();
+            files.attr(ino.0)
+        });
+        match outcome {
+            Ok(attr) => reply.attr(&VALID, &attr),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+        data(reply, self.call("readlink", |files| files.bytes(ino.0)));
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        dir: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let mut node = Node::new(mode, request);
+        node.attr.rdev = rdev;
+        entry(
+            reply,
+            self.call("mknod", |files| files.add(dir.0, name, node)),
+        );
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        dir: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        reply: ReplyEntry,
+    ) {
+        let node = Node::new(mode | libc::S_IFDIR, request);
+        entry(
+            reply,
+            self.call("mkdir", |files| files.add(dir.0, name, node)),
+        );
+    }
+
+    fn unlink(&self, _: &Request, dir: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        empty(
+            reply,
+            self.call("unlink", |files| files.remove(dir.0, name)),
+        );
+    }
+
+    fn rmdir(&self, _: &Request, dir: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        empty(reply, self.call("rmdir", |files| files.remove(dir.0, name)));
+    }
+
+    fn symlink(
+        &self,
+        request: &Request,
+        dir: INodeNo,
+        name: &OsStr,
+        text: &Path,
+        reply: ReplyEntry,
+    ) {
+        let mut node = Node::new(libc::S_IFLNK | 0o777, request);
+        node.set_text(text.as_os_str().as_bytes());
+        entry(
+            reply,
+            self.call("symlink", |files| files.add(dir.0, name, node)),
+        );
+    }
+
+    fn rename(
+        &self,
+        _: &Request,
+        dir: INodeNo,
+        name: &OsStr,
+        to: INodeNo,
+        new: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let outcome = self.call("rename", |files| {
+            if flags.contains(RenameFlags::RENAME_NOREPLACE) && files.entry(to.0, new).is_ok() {
+                return Err(Errno::EEXIST);
+            }
+            if flags.contains(RenameFlags::RENAME_EXCHANGE) {
+                return Err(Errno::EINVAL);
+            }
+            files.rename((dir.0, name), (to.0, new))
+        });
+        empty(reply, outcome);
+    }
+
+    fn link(&self, _: &Request, ino: INodeNo, dir: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        entry(
+            reply,
+            self.call("link", |files| files.link(dir.0, name, ino.0)),
+        );
+    }
+
+    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        self.call("open", |_| {});
+        reply.opened(FileHandle(0), FopenFlags::empty());
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        dir: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        _: i32,
+        reply: ReplyCreate,
+    ) {
+        let node = Node::new(mode | libc::S_IFREG, request);
+        match self.call("create", |files| files.add(dir.0, name, node)) {
+            Ok(attr) => reply.created(
+                &VALID,
+                &attr,
+                Generation(0),
+                FileHandle(0),
+                FopenFlags::empty(),
+            ),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        data(
+            reply,
+            self.call("read", |files| files.read(ino.0, offset, size)),
+        );
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        bytes: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        match self.call("write", |files| files.write(ino.0, offset, bytes)) {
+            Ok(()) => reply.written(bytes.len() as u32),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        self.call("flush", |_| {});
+        reply.ok();
+    }
+
+    fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        empty(reply, self.call("fsync", |files| files.sync(ino.0)));
+    }
+
+    fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        empty(reply, self.call("fsyncdir", |files| files.sync(ino.0)));
+    }
+
+    fn readdir(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let listed = self.call("readdir", |files| files.list(ino.0));
+        let Ok(listed) = listed else {
+            return reply.error(Errno::ENOTDIR);
+        };
+        for (at, (inode, kind, name)) in listed.iter().enumerate().skip(offset as usize) {
+            if reply.add(INodeNo(*inode), at as u64 + 1, *kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        let many = 1 << 30;
+        reply.statfs(many, many, many, many, many, 4096, 255, 4096);
+    }
+
+    fn setxattr(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        _: i32,
+        _: u32,
+        reply: ReplyEmpty,
+    ) {
+        let outcome = self.call("setxattr", |files| {
+            let node = files.node(ino.0)?;
+            node.xattrs.insert(name.to_owned(), value.to_vec());
+            Ok(())
+        });
+        empty(reply, outcome);
+    }
+
+    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let value = self.call("getxattr", |files| {
+            let node = files.node(ino.0)?;
+            node.xattrs.get(name).cloned().ok_or(Errno::ENODATA)
+        });
+        xattr(reply, size, value);
+    }
+
+    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let names = self.call("listxattr", |files| {
+            let names = files.node(ino.0)?.xattrs.keys();
+            Ok(names
+                .flat_map(|name| [name.as_bytes(), &[0]].concat())
+                .collect())
+        });
+        xattr(reply, size, names);
+    }
+
+    fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let outcome = self.call("removexattr", |files| {
+            let removed = files.node(ino.0)?.xattrs.remove(name);
+            removed.map(|_| ()).ok_or(Errno::ENODATA)
+        });
+        empty(reply, outcome);
+    }
+}
+
+fn main() -> Result<()> {
+    let cli = Cli::parse();
+    let slow = Slow {
+        files: Mutex::new(Files::new()),
+        latency: Duration::from_micros(cli.latency_us),
+        counts: Arc::default(),
+    };
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName("slow-pfs".into()),
+        MountOption::DefaultPermissions,
+    ];
+    config.acl = fuser::SessionACL::All;
+    config.n_threads = Some(cli.at_once);
+    config.clone_fd = true;
+    fuser::mount(slow, &cli.dir, &config).with_context(|| format!("FUSE at {}", cli.dir.display()))
+}
