@@ -50,6 +50,9 @@ pub(crate) struct Durability {
     sleeps: AtomicBool,
 }
 
+/// After so many commits the heap is looked through for memory to give back.
+const COMMITS_PER_TRIM: u64 = 16 * 1024;
+
 impl Durability {
     /// Nobody waits. What the bridge before this one has committed may not be durable: that counts as a commit.
     ///
@@ -152,7 +155,12 @@ impl Durability {
         let owner = self.own(&server.log);
         ready();
         let mut has_removed = false;
+        let mut trimmed = self.last_commit();
         loop {
+            if !has_removed && self.last_commit() - trimmed >= COMMITS_PER_TRIM {
+                trimmed = self.last_commit();
+                forebay_sys::trim_heap();
+            }
             match self.next(has_removed) {
                 Round::Sync { askers, whole } => {
                     let status = self.sync(server, whole);

@@ -28,7 +28,7 @@ pub const BLOCKING_THREADS: usize = 16;
 /// gets a fresh one.
 pub const LISTINGS: usize = 256;
 /// Entries of all kept listings in sum.
-pub const LISTING_ENTRIES: usize = 4 << 20;
+pub const LISTING_ENTRIES: usize = 1 << 20;
 /// Entries that one part of a listing asks for; what does not fit the reply comes in the next.
 pub const ENTRIES_PER_REPLY: usize = 1500;
 /// Entries of a PFS directory that a shard reads itself; a larger one is read where it may block.

@@ -281,6 +281,12 @@ impl Namespace {
         self.tables.below().sync()
     }
 
+    /// Gives memory back that is kept for names which may be asked for again.
+    pub(crate) fn give_memory_back(&self) {
+        self.tables.forget();
+        forebay_sys::trim_heap();
+    }
+
     /// A doomed object is unlinked, or was announced and then not made.
     pub fn object_gone(&self, object: ObjectName) {
         self.finished.lock().gone.push(object);

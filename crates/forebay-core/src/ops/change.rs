@@ -47,6 +47,7 @@ impl Context<'_> {
         origin: Option<TreePath>,
         hidden: Option<&Hidden>,
     ) -> Outcome<Fresh> {
+        check_length(&found.path)?;
         self.facts.fresh(&NewObject {
             what,
             label: Label {
@@ -155,6 +156,15 @@ impl Context<'_> {
         plan.touch(&found.dir);
         plan.put(found.path.clone(), record);
         plan
+    }
+}
+
+/// ENAMETOOLONG for a name whose path from the root of the buffer no call takes as a whole. A program can make one with
+/// `mkdir` and `chdir`, but the drain could never bring it to the PFS.
+pub(super) fn check_length(path: &TreePath) -> Outcome<()> {
+    match path.as_bytes().len() > forebay_types::MAX_PATH_BYTES {
+        true => errno(libc::ENAMETOOLONG),
+        false => Ok(()),
     }
 }
 
