@@ -33,6 +33,8 @@ pub const LISTING_ENTRIES: usize = 1 << 20;
 pub const ENTRIES_PER_REPLY: usize = 1500;
 /// Entries of a PFS directory that a shard reads itself; a larger one is read where it may block.
 pub const INLINE_LISTING: usize = 2048;
+/// The same before it is removed: all of them are compared with records then, several times.
+pub const INLINE_REMOVAL: usize = 256;
 /// Bytes that a shard copies itself when it stages a file; a larger one is copied where it may block.
 pub const INLINE_STAGE_BYTES: u64 = 256 << 10;
 /// Pause of a request that lost a race.

@@ -2,7 +2,7 @@
 //! when a name goes, and the bookkeeping that both need.
 
 use super::read::LowerNames;
-use super::{Answer, Context, Decision, Effect};
+use super::{Answer, Context, Decision, Effect, Unseen};
 use crate::access::{SEARCH, WRITE, check_sticky};
 use crate::drain::{OURS, abandon};
 use crate::facts::{Attr, Fresh, Label, NewKind, NewObject, Outcome, errno};
@@ -220,6 +220,7 @@ impl PathRecord {
 pub(super) struct Plan {
     deletes: Vec<Change>,
     puts: Vec<Change>,
+    unseen: Option<Unseen>,
     effects: Vec<Effect>,
 }
 
@@ -236,6 +237,17 @@ impl Plan {
         self.puts.extend(abandon(record));
         self.puts.push(Change::Doom(object));
         self.effects.push(Effect::Remove(object));
+    }
+
+    /// The records below a directory go, for which the plan has a whiteout. Nobody can see them then.
+    pub(super) fn delete_unseen(&mut self, dir: &TreePath, below: &[(TreePath, PathRecord)]) {
+        let records = below.iter().map(|(path, r)| (path.clone(), r.object));
+        let removals = below.iter().map(|(_, r)| Effect::Remove(r.object));
+        self.effects.extend(removals);
+        self.unseen = Some(Unseen {
+            dir: dir.clone(),
+            records: records.collect(),
+        });
     }
 
     /// The record goes, the object stays (it gets another name).
@@ -264,6 +276,7 @@ impl Plan {
         self.deletes.append(&mut self.puts);
         Decision {
             batch: self.deletes,
+            unseen: self.unseen,
             effects: self.effects,
             answer,
         }
@@ -274,6 +287,7 @@ impl Plan {
 pub(super) fn only(answer: Answer) -> Decision {
     Decision {
         batch: vec![],
+        unseen: None,
         effects: vec![],
         answer,
     }
