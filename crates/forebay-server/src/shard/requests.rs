@@ -192,7 +192,10 @@ impl Shard {
             return;
         };
         match stand {
-            Stand::Answered(answered) => self.complete(key, seq, answered),
+            Stand::Answered(answered) => {
+                self.server.durability.has_freed_much();
+                self.complete(key, seq, answered);
+            }
             _ => match self.parking.next_ticket() {
                 Some(ticket) => {
                     let work = Some(work);
