@@ -97,14 +97,14 @@ impl SpeakersPage {
 /// Who speaks of one path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Here {
-    /// The record at this very path, by what it says.
-    same: BTreeSet<Word>,
+    /// What the record at this very path says. Mostly there is nothing else, and it takes no memory of its own.
+    same: [Option<Word>; 2],
     others: BTreeSet<(TreePath, Word)>,
 }
 
 impl Here {
     fn is_empty(&self) -> bool {
-        self.same.is_empty() && self.others.is_empty()
+        self.same == [None; 2] && self.others.is_empty()
     }
 
     fn of(&self, lower: &TreePath) -> impl Iterator<Item = Speaker> {
@@ -113,7 +113,7 @@ impl Here {
             path: path.clone(),
             word,
         };
-        let same = self.same.iter().map(|word| speaker(lower, *word));
+        let same = self.same.iter().flatten().map(|word| speaker(lower, *word));
         let others = self.others.iter().map(|(path, word)| speaker(path, *word));
         same.chain(others).collect::<Vec<_>>().into_iter()
     }
@@ -148,7 +148,7 @@ impl Speakers {
             let Some(lower) = lower else { continue };
             let here = self.at.entry(lower.clone()).or_default();
             if lower == path {
-                here.same.insert(word);
+                here.same[word as usize] = Some(word);
                 continue;
             }
             here.others.insert((path.clone(), word));
@@ -163,7 +163,7 @@ impl Speakers {
     fn forget(&mut self, path: &TreePath) {
         self.in_transit.remove(path);
         if let Some(here) = self.at.get_mut(path) {
-            here.same.clear();
+            here.same = [None; 2];
             if here.is_empty() {
                 self.at.remove(path);
             }
@@ -189,7 +189,7 @@ impl Speakers {
     /// Where in the buffer the thing is that is at `origin` on the PFS, if it was renamed.
     pub fn moved(&self, origin: &TreePath) -> Option<TreePath> {
         let here = self.at.get(origin)?;
-        if here.same.contains(&Word::Origin) {
+        if here.same[Word::Origin as usize].is_some() {
             return Some(origin.clone());
         }
         let mut others = here.others.iter();

@@ -178,40 +178,27 @@ impl Walk<'_> {
     /// The directory at a path that is known to be one (no links, no missing parts),
     /// or ENOENT if it is not one any more. Looks at records only.
     pub fn dir_at(&self, path: &TreePath) -> Outcome<Dir> {
-        // An exact hit needs no look at the ancestors: a record exists only where all of
-        // its ancestors are directories.
-        match self.facts.record(path)? {
-            Some(r) if r.kind == Kind::Dir => {
-                return Ok(Dir {
-                    path: path.clone(),
-                    place: Place::Born(r.object),
-                });
-            }
-            Some(PathRecord {
-                kind: Kind::Moved,
-                origin: Some(origin),
-                ..
-            }) => {
-                return Ok(Dir {
-                    path: path.clone(),
-                    place: Place::Merged(origin),
-                });
-            }
-            Some(_) => return errno(libc::ENOENT),
-            None => {}
-        }
-        let Some((parent, name)) = path.split() else {
+        // A record exists only where all of its ancestors are directories. So the nearest one above tells all.
+        let mut at = path.clone();
+        loop {
+            let place = match self.facts.record(&at)? {
+                None if at.is_root() => Place::Merged(path.clone()),
+                None => {
+                    at = at.parent();
+                    continue;
+                }
+                Some(PathRecord {
+                    kind: Kind::Moved,
+                    origin: Some(origin),
+                    ..
+                }) => Place::Merged(path.rebase(&at, &origin).unwrap_or(origin)),
+                Some(r) if r.kind == Kind::Dir && at == *path => Place::Born(r.object),
+                Some(_) => return errno(libc::ENOENT),
+            };
             return Ok(Dir {
-                path: TreePath::root(),
-                place: Place::Merged(TreePath::root()),
-            });
-        };
-        match self.dir_at(&parent)?.place {
-            Place::Born(_) => errno(libc::ENOENT),
-            Place::Merged(lower) => Ok(Dir {
                 path: path.clone(),
-                place: Place::Merged(lower.join(name)),
-            }),
+                place,
+            });
         }
     }
 

@@ -610,3 +610,32 @@ fn nothing_with_data_is_dropped_whatever_labels_are_lost() {
     let same = |problem: &&Problem| matches!(problem, Problem::SameName { .. });
     assert_eq!(rebuilt.problems.iter().filter(same).count(), 2);
 }
+
+#[test]
+fn a_path_that_no_call_takes_is_refused_when_it_is_made() {
+    let mut w = World::default();
+    let name = "n".repeat(255);
+    let mut dir = name.clone();
+    w.run(mkdir(&dir)).unwrap();
+    while dir.len() + 256 < 4095 {
+        dir = format!("{dir}/{name}");
+        w.run(mkdir(&dir)).unwrap();
+    }
+    let room = 4095 - dir.len() - 1;
+    let longest = format!("{dir}/{}", "l".repeat(room));
+    let longer = format!("{longest}o");
+    assert_eq!(longest.len(), 4095);
+    fails(w.run(mkdir(&longer)), libc::ENAMETOOLONG);
+    fails(w.run(create(&longer)), libc::ENAMETOOLONG);
+    fails(w.run(symlink(&longer, "x")), libc::ENAMETOOLONG);
+    w.run(create("short")).unwrap();
+    fails(w.run(rename("short", &longer)), libc::ENAMETOOLONG);
+    w.run(rename("short", &longest)).unwrap();
+    // Neither does a rename of a directory make one, with what is below it.
+    w.run(mkdir("below")).unwrap();
+    fails(
+        w.run(rename(&name, &format!("below/{name}"))),
+        libc::ENAMETOOLONG,
+    );
+    w.run(stat(&longest)).unwrap();
+}

@@ -285,16 +285,20 @@ impl Objects {
                 grant = wanted.then_some(fd);
                 attr.ino
             }
-            NewKind::Marker | NewKind::Symlink(_) => {
+            NewKind::Marker => {
+                let fd = sys::open(dir, &name, libc::O_WRONLY | create, 0o600)?;
+                put_label(&fd)?;
+                // Nobody sees its attributes.
+                0
+            }
+            NewKind::Symlink(text) => {
                 let fd = sys::open(dir, &name, libc::O_WRONLY | create, 0o600)?;
                 put_label(&fd)?;
                 self.dress(fd.as_fd(), spec, 0o600)?;
                 let ino = sys::stat(fd.as_fd(), b"")?.ino;
-                if let NewKind::Symlink(text) = &spec.what {
-                    use std::io::Write;
-                    std::fs::File::from(fd).write_all(text).map_err(errno_of)?;
-                    self.unsettled.wrote(object);
-                }
+                use std::io::Write;
+                std::fs::File::from(fd).write_all(text).map_err(errno_of)?;
+                self.unsettled.wrote(object);
                 ino
             }
             NewKind::Dir => {

@@ -48,7 +48,14 @@ pub(crate) struct Durability {
     change: Condvar,
     /// The thread sleeps until it is woken: everything is durable.
     sleeps: AtomicBool,
+    /// Memory is to be given back to the system.
+    has_freed: AtomicBool,
 }
+
+/// After so many commits the heap is looked through for memory to give back.
+const COMMITS_PER_TRIM: u64 = 64 * 1024;
+/// After so many if nothing else is to be done.
+const COMMITS_AT_REST: u64 = 1024;
 
 impl Durability {
     /// Nobody waits. What the bridge before this one has committed may not be durable: that counts as a commit.
@@ -66,6 +73,7 @@ impl Durability {
             start: Instant::now(),
             change: Condvar::new(),
             sleeps: AtomicBool::new(false),
+            has_freed: AtomicBool::new(false),
         })
     }
 
@@ -101,6 +109,11 @@ impl Durability {
         if self.sleeps.load(Ordering::SeqCst) {
             self.wake(|_| {});
         }
+    }
+
+    /// Much memory was freed: it is given back when nothing else is to be done.
+    pub(crate) fn has_freed_much(&self) {
+        self.has_freed.store(true, Ordering::Relaxed);
     }
 
     /// Asks for a sync point soon.
@@ -151,7 +164,19 @@ impl Durability {
         let owner = self.own(&server.log);
         ready();
         let mut has_removed = false;
+        let mut trimmed = self.last_commit();
         loop {
+            let last = self.last_commit();
+            let rests = !has_removed && self.is_durable(last);
+            let limit = if rests {
+                COMMITS_AT_REST
+            } else {
+                COMMITS_PER_TRIM
+            };
+            if last - trimmed >= limit || rests && self.has_freed.swap(false, Ordering::Relaxed) {
+                trimmed = last;
+                forebay_sys::trim_heap();
+            }
             match self.next(has_removed) {
                 Round::Sync {
                     askers,

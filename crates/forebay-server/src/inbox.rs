@@ -2,7 +2,7 @@
 //! thread that makes commits durable, and connections that another shard has accepted for it.
 
 use crate::connection::Connection;
-use crate::work::Outcome;
+use crate::work::{Outcome, Stand, Work};
 use forebay_core::bridge::Ticket;
 use forebay_sys::{self as sys, Sys};
 use parking_lot::Mutex;
@@ -13,6 +13,8 @@ use std::sync::Arc;
 pub enum Arrival {
     /// The outcome of a task, for the request that is parked under this ticket.
     Outcome(Ticket, Outcome),
+    /// The request that is parked under this ticket, which was advanced elsewhere, and where it stands.
+    Advanced(Ticket, Box<Work>, Stand),
     /// The event that the request parked under this ticket waited for has happened.
     Woken(Ticket),
     /// What a client wanted to be durable is so, or can't be.

@@ -182,6 +182,7 @@ impl ServerHandle {
     /// Takes the instance, brings its tables in order, and is ready to serve.
     fn open(mut config: Config, mut instance: Instance) -> Result<Self, Error> {
         sys::clear_umask();
+        sys::bound_heap();
         let descriptors = sys::raise_descriptor_limit();
         sys::make_room_for_descriptors(limits::EXPECTED_DESCRIPTORS);
         let log = Log::new(std::mem::replace(

@@ -28,11 +28,13 @@ pub const BLOCKING_THREADS: usize = 16;
 /// gets a fresh one.
 pub const LISTINGS: usize = 256;
 /// Entries of all kept listings in sum.
-pub const LISTING_ENTRIES: usize = 4 << 20;
+pub const LISTING_ENTRIES: usize = 1 << 20;
 /// Entries that one part of a listing asks for; what does not fit the reply comes in the next.
 pub const ENTRIES_PER_REPLY: usize = 1500;
 /// Entries of a PFS directory that a shard reads itself; a larger one is read where it may block.
 pub const INLINE_LISTING: usize = 2048;
+/// The same before it is removed: all of them are compared with records then, several times.
+pub const INLINE_REMOVAL: usize = 256;
 /// Bytes that a shard copies itself when it stages a file; a larger one is copied where it may block.
 pub const INLINE_STAGE_BYTES: u64 = 256 << 10;
 /// Pause of a request that lost a race.

@@ -11,12 +11,13 @@ use crate::limits::MARKS_PER_COMMIT;
 use forebay_core::bridge::{Bridge, Output, Proposal, ReadSet, Sweep, Verdict, version};
 use forebay_core::drain::{self, Commit};
 use forebay_core::membership::Membership;
+use forebay_core::ops::Unseen;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectName, Token};
 use forebay_core::speakers::Speakers;
 use forebay_core::table::{Change, Order, TableError, Tables, WriteTables};
 use forebay_tables::{Cached, Journaled, Rocks};
-use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -144,7 +145,7 @@ impl Namespace {
         self.commits.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Commits a batch decided under `guard`, for the request `token`. Returns false, with nothing changed, if `may_happen`
+    /// Commits a batch decided under `guard`, for the request `token`, and then what nobody can see any more. Returns false, with nothing changed, if `may_happen`
     /// refuses after the commit is announced.
     ///
     /// # Errors
@@ -154,6 +155,7 @@ impl Namespace {
         guard: RwLockUpgradableReadGuard<'_, State>,
         token: Token,
         batch: &[Change],
+        unseen: Option<&Unseen>,
         may_happen: impl FnOnce() -> bool,
     ) -> Result<bool, TableError> {
         let mut state = RwLockUpgradableReadGuard::upgrade(guard);
@@ -164,7 +166,41 @@ impl Namespace {
         }
         self.propose(token, batch)?;
         state.speakers.follow(batch);
+        if let Some(unseen) = unseen {
+            self.commit_unseen(state, unseen)?;
+        }
         Ok(true)
+    }
+
+    /// Takes away what nobody can see, part by part. Nobody else commits meanwhile, and those who look are let in
+    /// between.
+    fn commit_unseen(
+        &self,
+        mut state: RwLockWriteGuard<'_, State>,
+        unseen: &Unseen,
+    ) -> Result<(), TableError> {
+        for part in unseen.parts() {
+            let turn = RwLockWriteGuard::downgrade_to_upgradable(state);
+            if self.tables.below().is_sync_due() {
+                // Else a part would wait for it while nobody can look.
+                self.sync()?;
+            }
+            state = RwLockUpgradableReadGuard::upgrade(turn);
+            self.propose(Token::default(), &part)?;
+            state.speakers.follow(&part);
+        }
+        Ok(())
+    }
+
+    /// Takes away what an earlier life has left of removed directories.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(crate) fn finish_removals(&self) -> Result<(), TableError> {
+        for unseen in Unseen::left(&self.tables)? {
+            self.commit_unseen(self.state.write(), &unseen)?;
+        }
+        Ok(())
     }
 
     /// Commits what a drain has decided without a lock, if everything that it relied on is still so. The
@@ -287,6 +323,12 @@ impl Namespace {
     /// The store failed.
     pub(crate) fn sync_telling(&self, written: &mut dyn FnMut()) -> Result<(), TableError> {
         self.tables.below().sync_telling(written)
+    }
+
+    /// Gives memory back that is kept for names which may be asked for again.
+    pub(crate) fn give_memory_back(&self) {
+        self.tables.forget();
+        forebay_sys::trim_heap();
     }
 
     /// A doomed object is unlinked, or was announced and then not made.

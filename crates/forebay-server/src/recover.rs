@@ -63,6 +63,7 @@ pub struct Recovered {
 /// # Errors
 /// The tables can't be read.
 pub fn recover(server: &ServerHandle, past: Past) -> Result<Recovered, TableError> {
+    server.namespace.finish_removals()?;
     let suspects = match past.suspects() {
         Suspects::None => Vec::new(),
         Suspects::From(first) => {

@@ -87,6 +87,10 @@ impl World for Hand<'_> {
         self.server.lower.times().any_waits() || self.server.objects.has_touched()
     }
 
+    fn commits_in_parts(&self) -> bool {
+        true
+    }
+
     fn next_version(&self) -> u64 {
         self.server.namespace.next_version()
     }

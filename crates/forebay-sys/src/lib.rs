@@ -48,6 +48,7 @@ pub use process::{
     signal_process, take_stdin,
 };
 pub use raw::accounts::{LocalTime, local_time, user_name};
+pub use raw::heap::{bound as bound_heap, trim as trim_heap};
 pub use raw::lane::{LaneMemory, LaneView};
 pub use raw::lease::{Openers, is_in_use, is_opened_once};
 pub use raw::memory::{MappedBytes, MappedWords};

@@ -13,12 +13,12 @@ use std::hash::Hash;
 
 /// Independently locked parts; a power of two.
 const PARTS: usize = 64;
-/// Memory for all records, in bytes, roughly.
-const RECORD_BYTES: usize = 64 << 20;
-/// Memory for all paths of objects, in bytes, roughly.
-const PATH_BYTES: usize = 16 << 20;
-/// Bytes of an entry beside its path.
-const ENTRY_BYTES: usize = 256;
+/// Memory for all records, in bytes.
+const RECORD_BYTES: usize = 16 << 20;
+/// Memory for all paths of objects, in bytes.
+const PATH_BYTES: usize = 4 << 20;
+/// Bytes that the heap needs for a path beside those of the path.
+const HEAP_BYTES: usize = 16;
 
 /// Two generations: what is asked for moves to the young one; when that is
 /// full, the old one is dropped as a whole. Bounded, and no list to maintain.
@@ -41,11 +41,12 @@ impl<K: Hash + Eq, V: Clone> Part<K, V> {
         }
     }
 
-    fn get(&mut self, key: &K, bytes: usize, limit: usize) -> Option<V> {
+    fn get(&mut self, key: &K, cost: impl Fn(&K, &V) -> usize, limit: usize) -> Option<V> {
         if let Some(v) = self.young.get(key) {
             return Some(v.clone());
         }
         let (key, value) = self.old.remove_entry(key)?;
+        let bytes = cost(&key, &value);
         self.insert(key, value.clone(), bytes, limit);
         Some(value)
     }
@@ -68,8 +69,9 @@ impl<K: Hash + Eq, V: Clone> Part<K, V> {
 
     fn forget(&mut self) {
         self.writes += 1;
-        self.young.clear();
-        self.old.clear();
+        // With its memory.
+        self.young = HashMap::new();
+        self.old = HashMap::new();
         self.young_bytes = 0;
     }
 }
@@ -81,8 +83,30 @@ pub struct Cached<T> {
     paths: Vec<Mutex<Part<ObjectName, Option<TreePath>>>>,
 }
 
-fn cost(path: &TreePath) -> usize {
-    path.as_bytes().len() + ENTRY_BYTES
+/// Bytes of an entry of a map in its table, which is half empty at times.
+const fn slot_bytes<K, V>() -> usize {
+    2 * size_of::<(K, V)>()
+}
+
+fn heap_bytes(path: &TreePath) -> usize {
+    path.as_bytes().len() + HEAP_BYTES
+}
+
+/// Bytes of a record in the cache, or of the knowledge that there is none.
+fn cost_of_record(path: &TreePath, record: Option<&PathRecord>) -> usize {
+    let others = record.map_or(0, |r| {
+        [&r.origin, &r.hides]
+            .into_iter()
+            .flatten()
+            .map(heap_bytes)
+            .sum()
+    });
+    slot_bytes::<TreePath, Option<PathRecord>>() + heap_bytes(path) + others
+}
+
+/// Bytes of the path of an object in the cache.
+fn cost_of_path(path: Option<&TreePath>) -> usize {
+    slot_bytes::<ObjectName, Option<TreePath>>() + path.map_or(0, heap_bytes)
 }
 
 /// Not the hash of the map: only to spread names, which differ at their ends.
@@ -113,11 +137,17 @@ impl<T: Tables> Cached<T> {
         &self.below
     }
 
+    /// Gives the memory of the cache back.
+    pub fn forget(&self) {
+        self.records.iter().for_each(|p| p.lock().forget());
+        self.paths.iter().for_each(|p| p.lock().forget());
+    }
+
     fn write_record(&self, path: &TreePath, record: Option<&PathRecord>) {
         self.records[part_of_path(path)].lock().write(
             path.clone(),
             record.cloned(),
-            cost(path),
+            cost_of_record(path, record),
             RECORD_BYTES / PARTS,
         );
     }
@@ -126,7 +156,7 @@ impl<T: Tables> Cached<T> {
         self.paths[part_of_object(object)].lock().write(
             object,
             path.cloned(),
-            path.map_or(ENTRY_BYTES, cost),
+            cost_of_path(path),
             PATH_BYTES / PARTS,
         );
     }
@@ -135,10 +165,11 @@ impl<T: Tables> Cached<T> {
 impl<T: Tables> Tables for Cached<T> {
     fn get(&self, path: &TreePath) -> Result<Option<PathRecord>, TableError> {
         let part = &self.records[part_of_path(path)];
-        let (bytes, limit) = (cost(path), RECORD_BYTES / PARTS);
+        let limit = RECORD_BYTES / PARTS;
         let before = {
             let mut part = part.lock();
-            if let Some(found) = part.get(path, bytes, limit) {
+            let cost = |path: &TreePath, record: &Option<_>| cost_of_record(path, record.as_ref());
+            if let Some(found) = part.get(path, cost, limit) {
                 return Ok(found);
             }
             part.writes
@@ -146,6 +177,7 @@ impl<T: Tables> Tables for Cached<T> {
         let found = self.below.get(path)?;
         let mut part = part.lock();
         if part.writes == before {
+            let bytes = cost_of_record(path, found.as_ref());
             part.insert(path.clone(), found.clone(), bytes, limit);
         }
         Ok(found)
@@ -187,7 +219,8 @@ impl<T: Tables> Tables for Cached<T> {
         let limit = PATH_BYTES / PARTS;
         let before = {
             let mut part = part.lock();
-            if let Some(found) = part.get(&object, ENTRY_BYTES, limit) {
+            let cost = |_: &_, path: &Option<_>| cost_of_path(path.as_ref());
+            if let Some(found) = part.get(&object, cost, limit) {
                 return Ok(found);
             }
             part.writes
@@ -195,7 +228,7 @@ impl<T: Tables> Tables for Cached<T> {
         let found = self.below.path_of(object)?;
         let mut part = part.lock();
         if part.writes == before {
-            let bytes = found.as_ref().map_or(ENTRY_BYTES, cost);
+            let bytes = cost_of_path(found.as_ref());
             part.insert(object, found.clone(), bytes, limit);
         }
         Ok(found)
@@ -218,8 +251,7 @@ impl<T: WriteTables> WriteTables for Cached<T> {
     fn apply(&self, batch: &[Change]) -> Result<(), TableError> {
         if let Err(e) = self.below.apply(batch) {
             // The failed write may have reached the log, so nothing in the cache is known to be right.
-            self.records.iter().for_each(|p| p.lock().forget());
-            self.paths.iter().for_each(|p| p.lock().forget());
+            self.forget();
             return Err(e);
         }
         for change in batch {

@@ -37,9 +37,11 @@ const MARK: &str = "mark";
 const META: &str = "meta";
 
 /// Uncompressed blocks kept in memory.
-const BLOCK_CACHE_BYTES: usize = 64 << 20;
-/// Size of a table in memory before it is written out.
-const WRITE_BUFFER_BYTES: usize = 16 << 20;
+const BLOCK_CACHE_BYTES: usize = 16 << 20;
+/// Size of all tables in memory before the largest is written out.
+const WRITE_BUFFERS_BYTES: usize = 12 << 20;
+/// Size of one of them before it is written out.
+const WRITE_BUFFER_BYTES: usize = 8 << 20;
 /// Logs beyond this size in sum force the oldest memory table out.
 const WAL_LIMIT_BYTES: u64 = 64 << 20;
 const BLOOM_BITS_PER_KEY: f64 = 10.0;
@@ -307,6 +309,7 @@ fn open_database(dir: &Path, cache: &Cache, access: Access) -> Result<DB, TableE
     options.set_block_based_table_factory(&table);
     options.set_compression_type(DBCompressionType::None);
     options.set_write_buffer_size(WRITE_BUFFER_BYTES);
+    options.set_db_write_buffer_size(WRITE_BUFFERS_BYTES);
     options.set_max_total_wal_size(WAL_LIMIT_BYTES);
     // One writer at a time, under the namespace lock: the machinery for more only costs.
     options.set_allow_concurrent_memtable_write(false);

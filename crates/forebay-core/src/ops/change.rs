@@ -2,7 +2,7 @@
 //! when a name goes, and the bookkeeping that both need.
 
 use super::read::LowerNames;
-use super::{Answer, Context, Decision, Effect};
+use super::{Answer, Context, Decision, Effect, Unseen};
 use crate::access::{SEARCH, WRITE, check_sticky};
 use crate::drain::{OURS, abandon};
 use crate::facts::{Attr, Fresh, Label, NewKind, NewObject, Outcome, errno};
@@ -47,6 +47,7 @@ impl Context<'_> {
         origin: Option<TreePath>,
         hidden: Option<&Hidden>,
     ) -> Outcome<Fresh> {
+        check_length(&found.path)?;
         self.facts.fresh(&NewObject {
             what,
             label: Label {
@@ -158,6 +159,15 @@ impl Context<'_> {
     }
 }
 
+/// ENAMETOOLONG for a name whose path from the root of the buffer no call takes as a whole. A program can make one with
+/// `mkdir` and `chdir`, but the drain could never bring it to the PFS.
+pub(super) fn check_length(path: &TreePath) -> Outcome<()> {
+    match path.as_bytes().len() > forebay_types::MAX_PATH_BYTES {
+        true => errno(libc::ENAMETOOLONG),
+        false => Ok(()),
+    }
+}
+
 /// Something on the PFS that is kept from view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hidden {
@@ -210,6 +220,7 @@ impl PathRecord {
 pub(super) struct Plan {
     deletes: Vec<Change>,
     puts: Vec<Change>,
+    unseen: Option<Unseen>,
     effects: Vec<Effect>,
 }
 
@@ -226,6 +237,17 @@ impl Plan {
         self.puts.extend(abandon(record));
         self.puts.push(Change::Doom(object));
         self.effects.push(Effect::Remove(object));
+    }
+
+    /// The records below a directory go, for which the plan has a whiteout. Nobody can see them then.
+    pub(super) fn delete_unseen(&mut self, dir: &TreePath, below: &[(TreePath, PathRecord)]) {
+        let records = below.iter().map(|(path, r)| (path.clone(), r.object));
+        let removals = below.iter().map(|(_, r)| Effect::Remove(r.object));
+        self.effects.extend(removals);
+        self.unseen = Some(Unseen {
+            dir: dir.clone(),
+            records: records.collect(),
+        });
     }
 
     /// The record goes, the object stays (it gets another name).
@@ -254,6 +276,7 @@ impl Plan {
         self.deletes.append(&mut self.puts);
         Decision {
             batch: self.deletes,
+            unseen: self.unseen,
             effects: self.effects,
             answer,
         }
@@ -264,6 +287,7 @@ impl Plan {
 pub(super) fn only(answer: Answer) -> Decision {
     Decision {
         batch: vec![],
+        unseen: None,
         effects: vec![],
         answer,
     }

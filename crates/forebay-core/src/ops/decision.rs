@@ -1,5 +1,6 @@
 //! Requests and decisions as values.
 
+use super::Unseen;
 use crate::facts::Attr;
 use crate::path::TreePath;
 use crate::record::{ObjectName, Token};
@@ -171,6 +172,8 @@ pub enum Effect {
 pub struct Decision {
     /// Table changes, atomic. Empty for reads.
     pub batch: Vec<Change>,
+    /// What goes with the batch, at once or afterwards.
+    pub unseen: Option<Unseen>,
     /// What follows the commit.
     pub effects: Vec<Effect>,
     /// What the client gets.

@@ -13,8 +13,11 @@ mod read;
 mod remove;
 mod rename;
 mod transit;
+mod unseen;
 
 pub use decision::{Answer, Decision, Effect, Entry, GrantTarget, Op, Path, Request, Start};
+
+pub use unseen::Unseen;
 
 pub(crate) use transit::is_reserved;
 

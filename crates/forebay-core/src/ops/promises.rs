@@ -4,6 +4,9 @@ use super::{Answer, Decision, Effect, Op};
 use crate::batch;
 use crate::table::Change;
 
+/// Effects that are looked at: each takes a search.
+const MOST_LOOKED_AT: usize = 1024;
+
 /// Asserts it.
 #[track_caller]
 pub(super) fn assert_kept(op: &Op, decision: &Decision) {
@@ -38,12 +41,16 @@ pub(super) fn assert_kept(op: &Op, decision: &Decision) {
 /// Work on objects after the commit leaves a trace if the bridge dies before it is done.
 #[track_caller]
 fn assert_marked(decision: &Decision) {
-    for effect in &decision.effects {
+    let unseen = decision.unseen.as_ref();
+    for effect in decision.effects.iter().take(MOST_LOOKED_AT) {
         let marked = match effect {
-            Effect::Remove(object) => decision
-                .batch
-                .iter()
-                .any(|c| matches!(c, Change::Doom(o) if o == object)),
+            Effect::Remove(object) => {
+                decision
+                    .batch
+                    .iter()
+                    .any(|c| matches!(c, Change::Doom(o) if o == object))
+                    || unseen.is_some_and(|u| u.records.iter().any(|(_, o)| o == object))
+            }
             Effect::Relabel(object, _) => decision.batch.contains(&Change::Relabel(*object)),
             Effect::Touch(_) => true,
         };
@@ -78,6 +85,7 @@ mod tests {
     fn decision(answer: Answer) -> Decision {
         Decision {
             batch: Vec::new(),
+            unseen: None,
             effects: Vec::new(),
             answer,
         }

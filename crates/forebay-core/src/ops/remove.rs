@@ -8,6 +8,9 @@ use crate::path::TreePath;
 use crate::record::PathRecord;
 use crate::walk::{Follow, Found, Last};
 
+/// So many records below a directory go with it in one batch.
+const UNSEEN_AT_ONCE: usize = 64;
+
 impl Context<'_> {
     pub(super) fn unlink(&self, path: &Path) -> Outcome<Decision> {
         let found = self.walk.resolve(path, Follow::No)?;
@@ -51,13 +54,27 @@ impl Context<'_> {
         }
         self.check_removal(&found.dir, node)?;
         let mut plan = Plan::default();
-        let hidden = self.drop_below(&found, &mut plan)?;
+        let (hidden, below) = self.empty(&found)?;
+        let is_seen = |r: &PathRecord| r.is_visible() || r.transit.is_some();
+        match hidden.is_some() && !below.iter().any(|(_, r)| is_seen(r)) {
+            true if below.len() > UNSEEN_AT_ONCE => plan.delete_unseen(&found.path, &below),
+            _ => below.iter().for_each(|(path, r)| plan.delete(path, r)),
+        }
         self.remove(&found, hidden, plan)
     }
 
     /// Drops the invisible records below an empty directory that goes. Gives what of the PFS is hidden at its path from
     /// then on, with all that is in it.
     pub(super) fn drop_below(&self, found: &Found, plan: &mut Plan) -> Outcome<Option<Hidden>> {
+        let (hidden, below) = self.empty(found)?;
+        for (path, record) in &below {
+            plan.delete(path, record);
+        }
+        Ok(hidden)
+    }
+
+    /// What of the PFS is hidden at the path of an empty directory when it is gone, and the records below it.
+    fn empty(&self, found: &Found) -> Outcome<(Option<Hidden>, Vec<(TreePath, PathRecord)>)> {
         let below = self.check_empty(found)?;
         let mut hidden = self.hidden_at(found);
         // Otherwise what is hidden is something else, in whose place the directory came.
@@ -66,10 +83,7 @@ impl Context<'_> {
             let entries = hidden_in(found, &below);
             hidden.entry = hidden.entry.map(|dir| dir.with_contents(entries));
         }
-        for (path, record) in &below {
-            plan.delete(path, record);
-        }
-        Ok(hidden)
+        Ok((hidden, below))
     }
 
     fn remove(&self, found: &Found, hidden: Option<Hidden>, mut plan: Plan) -> Outcome<Decision> {

@@ -4,7 +4,7 @@
 //! record [`Kind::Moved`] says where it still is, and the drain carries the
 //! rename out.
 
-use super::change::{Hidden, Plan, only, undrained};
+use super::change::{Hidden, Plan, check_length, only, undrained};
 use super::{Answer, Context, Decision, Path};
 use crate::access::WRITE;
 use crate::facts::{NewKind, Outcome, errno};
@@ -130,6 +130,7 @@ impl Context<'_> {
         let Some(node) = &src.node else {
             return errno(libc::ENOENT);
         };
+        check_length(&dst.path)?;
         match (&src.record, node) {
             (Some(record), _) => {
                 plan.forget(&src.path, record.object);
@@ -173,6 +174,7 @@ impl Context<'_> {
             let Some(new_path) = path.rebase(from, to) else {
                 continue;
             };
+            check_length(&new_path)?;
             plan.forget(&path, record.object);
             let moved = PathRecord {
                 version: self.facts.next_version(),

@@ -52,6 +52,8 @@ pub struct Commit {
     pub reads: ReadSet,
     /// What it changes, with the marks that go along.
     pub batch: Vec<Change>,
+    /// What follows the batch before anybody else commits, by a driver of which [`super::World::commits_in_parts`] is true.
+    pub unseen: Option<ops::Unseen>,
     /// The request behind it.
     pub token: Token,
 }

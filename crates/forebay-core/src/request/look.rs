@@ -74,6 +74,11 @@ pub trait World {
     /// Is it still open what became of an earlier try of this request?
     fn is_undecided(&self, token: Token) -> bool;
 
+    /// Does a commit bring along what nobody can see any more, in parts of their own? A bridge that is alone may.
+    fn commits_in_parts(&self) -> bool {
+        false
+    }
+
     /// See [`Mutation`](crate::bridge::Mutation).
     #[doc(hidden)]
     fn planted(&self) -> Option<crate::bridge::Mutation> {

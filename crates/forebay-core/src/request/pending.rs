@@ -124,6 +124,14 @@ impl Pending {
         &self.request
     }
 
+    /// May it have to look at all that is in a directory, to remove that?
+    pub fn removes_a_directory(&self) -> bool {
+        matches!(
+            self.request.op,
+            Op::Unlink { dir: true, .. } | Op::Rename { .. }
+        )
+    }
+
     /// What was obtained for it.
     pub fn known(&self) -> &Known {
         &self.known
@@ -253,6 +261,7 @@ impl Pending {
     ) -> Effect {
         let Decision {
             mut batch,
+            mut unseen,
             effects,
             answer,
         } = decision;
@@ -283,6 +292,13 @@ impl Pending {
         if batch.is_empty() && (reads.records.is_empty() || !self.request.op.compares()) {
             return Effect::Finish(self.finish(Ok(answer)));
         }
+        if let Some(unseen) = &unseen
+            && world.commits_in_parts()
+        {
+            batch.push(unseen.mark());
+        } else if let Some(unseen) = unseen.take() {
+            batch = unseen.in_one(batch);
+        }
         let named = self.named(&batch);
         // What the batch names is doomed no more.
         let doomed = self.fresh.iter().filter(|(_, fresh)| fresh.is_doomed);
@@ -301,6 +317,7 @@ impl Pending {
         Effect::Commit(Commit {
             reads,
             batch,
+            unseen,
             token: self.request.token,
         })
     }

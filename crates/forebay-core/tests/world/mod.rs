@@ -102,7 +102,11 @@ impl World {
 
     fn commit(&mut self, decision: &Decision) {
         let mut puts_began = false;
-        for change in &decision.batch {
+        let batch = match &decision.unseen {
+            Some(unseen) => unseen.in_one(decision.batch.clone()),
+            None => decision.batch.clone(),
+        };
+        for change in &batch {
             match change {
                 Change::Delete { path, object } => {
                     assert!(!puts_began, "deletions come first");

@@ -139,6 +139,7 @@ impl Admin {
                 if let Some(text) = &failure {
                     ground.log.line(format_args!("a drain failed: {text}"));
                 }
+                ground.namespace.give_memory_back();
                 theirs.end(failure);
                 let _last = ground.admin.drain.lock();
                 ground.admin.ended.notify_all();

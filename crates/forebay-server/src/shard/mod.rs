@@ -54,7 +54,8 @@ pub struct Shard {
 
 /// A request that waits for the outcome of an effect.
 struct Parked {
-    work: Box<Work>,
+    /// `None` while it is lent to a thread that may block.
+    work: Option<Box<Work>>,
     key: u64,
     seq: u32,
 }

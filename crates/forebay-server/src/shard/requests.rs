@@ -160,6 +160,10 @@ impl Shard {
             }
             return;
         }
+        let (work, lent) = match &stand {
+            Stand::Long(_) => (None, Some(work)),
+            _ => (Some(work), None),
+        };
         let parked = self.parking.park(Parked { work, key, seq });
         assert_eq!(parked.ok(), Some(ticket), "who wakes it knows its ticket");
         if !was_parked {
@@ -169,6 +173,46 @@ impl Shard {
             Stand::Answered(_) | Stand::Waits => {}
             Stand::Pauses => self.paused.push(ticket),
             Stand::Blocks(task) => self.submit(task, ticket),
+            Stand::Long(task) => {
+                let work = lent.expect("it was not parked");
+                self.lend(work, task, waker);
+            }
+        }
+    }
+
+    /// Hands a request over to a thread that may block.
+    fn lend(&mut self, mut work: Box<Work>, task: Option<Task>, waker: Waker) {
+        let (server, inbox) = (self.server.clone(), self.inbox.clone());
+        let submitted = self.server.pool.submit(move || {
+            let stand = work.advance_long(&server, waker, task);
+            inbox.push(Arrival::Advanced(waker.ticket, work, stand));
+        });
+        if submitted.is_err()
+            && let Some(Parked { key, seq, .. }) = self.parking.take(waker.ticket)
+        {
+            self.complete(key, seq, Answered::status(libc::EAGAIN));
+        }
+    }
+
+    /// Takes a request back that was lent.
+    fn take_back(&mut self, ticket: Ticket, work: Box<Work>, stand: Stand) {
+        let Some(Parked { key, seq, .. }) = self.parking.take(ticket) else {
+            return;
+        };
+        match stand {
+            Stand::Answered(answered) => {
+                self.server.durability.has_freed_much();
+                self.complete(key, seq, answered);
+            }
+            _ => match self.parking.next_ticket() {
+                Some(ticket) => {
+                    let work = Some(work);
+                    let parked = self.parking.park(Parked { work, key, seq });
+                    assert_eq!(parked.ok(), Some(ticket), "there is room for it");
+                    self.paused.push(ticket);
+                }
+                None => self.complete(key, seq, Answered::status(libc::EAGAIN)),
+            },
         }
     }
 
@@ -191,9 +235,18 @@ impl Shard {
 
     /// Goes on with a parked request, after what has happened was told to it.
     pub(super) fn go_on(&mut self, ticket: Ticket, tell: impl FnOnce(&mut Work, &ServerHandle)) {
-        let Some(Parked { mut work, key, seq }) = self.parking.take(ticket) else {
+        if self
+            .parking
+            .get_mut(ticket)
+            .is_some_and(|p| p.work.is_none())
+        {
+            // It is lent, and looks again by itself.
+            return;
+        }
+        let Some(Parked { work, key, seq }) = self.parking.take(ticket) else {
             return;
         };
+        let mut work = work.expect("it is not lent");
         tell(&mut work, &self.server);
         self.advance(work, key, seq, true);
     }
@@ -226,6 +279,7 @@ impl Shard {
                 Arrival::Outcome(ticket, outcome) => {
                     self.go_on(ticket, |work, server| work.take(server, outcome));
                 }
+                Arrival::Advanced(ticket, work, stand) => self.take_back(ticket, work, stand),
                 Arrival::Woken(ticket) => self.go_on(ticket, |work, _| work.woken()),
                 Arrival::Synced {
                     key,

@@ -13,7 +13,7 @@ pub use task::{CopyOf, Outcome, Task};
 use crate::ServerHandle;
 use crate::answer::Answered;
 use crate::follow::follow_up;
-use crate::limits::{INLINE_LISTING, INLINE_STAGE_BYTES};
+use crate::limits::{INLINE_LISTING, INLINE_REMOVAL, INLINE_STAGE_BYTES};
 use crate::log::Cause;
 use crate::wakers::Waker;
 use crate::world::Hand;
@@ -43,6 +43,8 @@ pub struct Work {
     copies: Vec<(ObjectName, CopyOf)>,
     /// What was opened for it.
     opened: Option<OwnedFd>,
+    /// Its steps take long.
+    is_long: bool,
 }
 
 /// Where a request stands.
@@ -51,6 +53,9 @@ pub enum Stand {
     Answered(Answered),
     /// Something is to be done where it may block; then [`Work::take`] its outcome.
     Blocks(Task),
+    /// Its next steps take long: they go where it may block, after this if there is something to be done; see
+    /// [`Work::advance_long`].
+    Long(Option<Task>),
     /// It waits until it is woken; see [`Work::woken`].
     Waits,
     /// It goes on after a short time.
@@ -84,11 +89,43 @@ impl Work {
             made: Vec::new(),
             copies: Vec::new(),
             opened: None,
+            is_long: false,
         }))
     }
 
     /// Goes on until it is answered or has to wait. `waker` is told who waits.
     pub fn advance(&mut self, server: &ServerHandle, waker: Waker) -> Stand {
+        match self.is_long {
+            true => Stand::Long(None),
+            false => self.go_on(server, waker),
+        }
+    }
+
+    /// Goes on where it may block, after `task`.
+    pub fn advance_long(
+        &mut self,
+        server: &ServerHandle,
+        waker: Waker,
+        mut task: Option<Task>,
+    ) -> Stand {
+        loop {
+            if let Some(task) = task.take() {
+                self.take(server, task.run(server));
+            }
+            match self.go_on(server, waker) {
+                Stand::Blocks(next) => task = Some(next),
+                Stand::Long(next) => task = next,
+                // Who wakes it does not find it here, so it looks again a little later.
+                Stand::Waits => {
+                    self.woken();
+                    return Stand::Pauses;
+                }
+                stand => return stand,
+            }
+        }
+    }
+
+    fn go_on(&mut self, server: &ServerHandle, waker: Waker) -> Stand {
         loop {
             if let Some(finish) = self.pending.finish_if_unchanged(server.namespace.moment()) {
                 return Stand::Answered(self.finish(server, finish));
@@ -103,12 +140,22 @@ impl Work {
             match effect {
                 Effect::TakeTurn => {}
                 Effect::Look(look) => {
-                    if self.blocks_on(server, &look) {
-                        return Stand::Blocks(Task::Look(look));
-                    }
-                    let inline = INLINE_LISTING;
-                    match task::look(server, self.session, &look, inline) {
+                    let removes = self.pending.removes_a_directory();
+                    let inline = if removes {
+                        INLINE_REMOVAL
+                    } else {
+                        INLINE_LISTING
+                    };
+                    let looked = match self.blocks_on(server, &look) {
+                        true => None,
+                        false => task::look(server, self.session, &look, inline),
+                    };
+                    match looked {
                         Some(outcome) => self.take(server, Outcome::Looked(outcome)),
+                        None if removes && matches!(look, PfsLook::List { .. }) => {
+                            self.is_long = true;
+                            return Stand::Long(Some(Task::Look(look)));
+                        }
                         None => return Stand::Blocks(Task::Look(look)),
                     }
                 }
@@ -189,14 +236,22 @@ impl Work {
         commit: Commit,
         turn: RwLockUpgradableReadGuard<'_, crate::namespace::State>,
     ) {
-        let Commit { batch, token, .. } = commit;
+        let Commit {
+            batch,
+            unseen,
+            token,
+            ..
+        } = commit;
         let copy = self
             .copies
             .iter()
             .find(|(object, _)| names(&batch, *object));
         let may_happen =
             || copy.is_none_or(|(_, of)| !server.in_place.was_granted_since(of.inode, of.since));
-        match server.namespace.commit(turn, token, &batch, may_happen) {
+        match server
+            .namespace
+            .commit(turn, token, &batch, unseen.as_ref(), may_happen)
+        {
             Ok(false) => {
                 let held = copy.map(|(_, of)| of.lower.clone());
                 self.pending

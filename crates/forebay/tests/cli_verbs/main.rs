@@ -7,6 +7,7 @@ mod bridges;
 mod drain;
 mod durability;
 mod formats;
+mod memory;
 mod neighbours;
 mod one_file;
 mod quarantine;

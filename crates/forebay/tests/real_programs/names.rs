@@ -68,7 +68,7 @@ print(sorted(os.listdir(deepest)))
 relative = grow(".", "r", 4000)
 os.makedirs(relative)
 print(attempt(lambda: open(relative + "/short", "w").write("relative")), attempt(lambda: open(relative + "/short").read()))
-# By way of working directories and descriptors there is no limit at all.
+# By way of working directories and descriptors a path may be longer, up to 4,095 bytes below the buffer.
 os.chdir(new)
 print(os.getcwd() == new)
 print(attempt(lambda: os.makedirs("below/that")), attempt(lambda: open("below/that/leaf", "w").write("leaf")))
@@ -85,6 +85,26 @@ END
     );
     case!()
         .start("o=$(printf 'o%.0s' $(seq 1 190)); p=$o; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18; do p=$p/$o; done; mkdir -p $p; echo old > $p/leaf")
+        .same(&python);
+}
+
+#[test]
+fn a_tree_of_1900_levels_is_made_drained_and_removed() {
+    need!("python3");
+    let python = format!(
+        r#"
+        {PYTHON} - <<'END'
+import os
+for n in range(1900):
+    os.mkdir(str(n % 10)); os.chdir(str(n % 10))
+open("bottom", "w").write("deep")
+print(len(os.getcwd()) - len(os.environ["BUFFER"]))
+END
+        find 0 -name bottom | wc -c; rm -r old; ls
+        "#
+    );
+    case!()
+        .start("p=old; for i in $(seq 1 1900); do p=$p/x; done; mkdir -p $p; echo old > $p/leaf")
         .same(&python);
 }
 

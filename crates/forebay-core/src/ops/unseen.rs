@@ -1,0 +1,86 @@
+//! Records that go with a directory of the PFS: removals of what was in it, in any number.
+//!
+//! Once the directory is gone nobody can see them. So a driver that lets nobody else commit meanwhile takes them away
+//! after the batch, in parts, and those who only look need not wait for all of them. A mark in the batch tells the next
+//! start to go on.
+
+use crate::path::TreePath;
+use crate::record::ObjectName;
+use crate::table::{Change, TableError, Tables};
+
+/// Records of one part.
+pub const RECORDS_PER_PART: usize = 256;
+
+/// Directories with records that are still to go.
+const MARKS: &[u8] = b"ops/unseen/";
+
+/// What nobody can see below a directory that goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unseen {
+    /// The directory. The batch puts a whiteout in its place.
+    pub dir: TreePath,
+    /// All records below it, with their objects.
+    pub records: Vec<(TreePath, ObjectName)>,
+}
+
+impl Unseen {
+    /// Goes with the batch that removes the directory.
+    pub fn mark(&self) -> Change {
+        mark(&self.dir, Some(Vec::new()))
+    }
+
+    /// What follows the batch, part by part. The last one takes the mark away.
+    pub fn parts(&self) -> impl Iterator<Item = Vec<Change>> {
+        let count = self.records.len().div_ceil(RECORDS_PER_PART).max(1);
+        (0..count).map(move |n| {
+            let from = n * RECORDS_PER_PART;
+            let to = self.records.len().min(from + RECORDS_PER_PART);
+            let records = &self.records[from..to];
+            let mut part: Vec<_> = deletions(records).chain(dooms(records)).collect();
+            part.extend((n + 1 == count).then(|| mark(&self.dir, None)));
+            part
+        })
+    }
+
+    /// The batch with all of it.
+    pub fn in_one(&self, batch: Vec<Change>) -> Vec<Change> {
+        let all = deletions(&self.records).chain(batch);
+        all.chain(dooms(&self.records)).collect()
+    }
+
+    /// What an earlier life has left.
+    ///
+    /// # Errors
+    /// The tables failed.
+    pub fn left(tables: &dyn Tables) -> Result<Vec<Self>, TableError> {
+        let mut left = Vec::new();
+        for (key, _) in tables.metas(MARKS)? {
+            let Some(dir) = key.strip_prefix(MARKS).and_then(TreePath::new) else {
+                return Err(TableError::damaged("mark of a removed directory", &key));
+            };
+            let records = tables.subtree(&dir)?.into_iter();
+            let records = records.map(|(path, record)| (path, record.object));
+            let records = records.collect();
+            left.push(Unseen { dir, records });
+        }
+        Ok(left)
+    }
+}
+
+fn mark(dir: &TreePath, value: Option<Vec<u8>>) -> Change {
+    Change::Meta {
+        key: [MARKS, dir.as_bytes()].concat(),
+        value,
+    }
+}
+
+fn deletions(records: &[(TreePath, ObjectName)]) -> impl Iterator<Item = Change> {
+    records.iter().map(|(path, object)| Change::Delete {
+        path: path.clone(),
+        object: *object,
+    })
+}
+
+fn dooms(records: &[(TreePath, ObjectName)]) -> impl Iterator<Item = Change> {
+    records.iter().map(|(_, object)| Change::Doom(*object))
+}
