@@ -73,7 +73,7 @@ impl Bridge {
             match work.advance(&self.server, waker) {
                 Stand::Answered(answered) => break answered,
                 Stand::Blocks(task) => work.take(&self.server, task.run(&self.server)),
-                Stand::Waits | Stand::Pauses => panic!("{:?} waits", request.op),
+                Stand::Waits | Stand::Pauses | Stand::Long(_) => panic!("{:?} waits", request.op),
             }
         };
         let path = request.str1.escape_ascii();
