@@ -70,10 +70,14 @@ impl Bridge {
             ticket: 0,
         };
         let answered = loop {
-            match work.advance(&self.server, waker) {
+            let mut stand = work.advance(&self.server, waker);
+            if let Stand::Long(task) = stand {
+                stand = work.advance_long(&self.server, waker, task);
+            }
+            match stand {
                 Stand::Answered(answered) => break answered,
                 Stand::Blocks(task) => work.take(&self.server, task.run(&self.server)),
-                Stand::Waits | Stand::Pauses | Stand::Long(_) => panic!("{:?} waits", request.op),
+                Stand::Long(_) | Stand::Waits | Stand::Pauses => panic!("{:?} waits", request.op),
             }
         };
         let path = request.str1.escape_ascii();

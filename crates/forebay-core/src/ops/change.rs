@@ -131,7 +131,7 @@ impl Context<'_> {
     }
 
     /// ENOTEMPTY if the directory has visible entries; otherwise the invisible records below it.
-    pub(super) fn check_empty(&self, found: &Found) -> Outcome<Vec<(TreePath, PathRecord)>> {
+    pub(super) fn check_empty(&self, found: &Found) -> Outcome<Below> {
         let below = self.facts.subtree(&found.path)?;
         if below.iter().any(|(_, r)| r.is_visible()) {
             return errno(libc::ENOTEMPTY);
@@ -167,6 +167,9 @@ pub(super) fn check_length(path: &TreePath) -> Outcome<()> {
         false => Ok(()),
     }
 }
+
+/// Records below a directory.
+pub(super) type Below = Vec<(TreePath, PathRecord)>;
 
 /// Something on the PFS that is kept from view.
 #[derive(Debug, Clone, PartialEq, Eq)]

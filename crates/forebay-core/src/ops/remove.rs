@@ -1,14 +1,12 @@
 //! Names that go.
 
-use super::change::{Hidden, Plan};
+use super::change::{Below, Hidden, Plan};
 use super::{Answer, Context, Decision, Path};
 use crate::facts::{Outcome, errno};
 use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::PathRecord;
 use crate::walk::{Follow, Found, Last};
-
-type Records = Vec<(TreePath, PathRecord)>;
 
 /// So many records below a directory go with it in one batch.
 const UNSEEN_AT_ONCE: usize = 64;
@@ -76,7 +74,7 @@ impl Context<'_> {
     }
 
     /// What of the PFS is hidden at the path of an empty directory when it is gone, and the records below it.
-    fn empty(&self, found: &Found) -> Outcome<(Option<Hidden>, Records)> {
+    fn empty(&self, found: &Found) -> Outcome<(Option<Hidden>, Below)> {
         let below = self.check_empty(found)?;
         let mut hidden = self.hidden_at(found);
         // Otherwise what is hidden is something else, in whose place the directory came.
