@@ -69,7 +69,11 @@ impl Shard {
                     self.reply(key, request.seq, answered);
                 }
             }
-            _ => match Work::new(&request, cred) {
+            _ => match Work::new(
+                &request,
+                cred,
+                self.connection(key).map_or(0, |c| c.peer.pid),
+            ) {
                 Ok(work) => self.advance(work, key, request.seq, false),
                 Err(e) => self.reply(key, request.seq, Answered::status(e.raw_os_error())),
             },
@@ -84,7 +88,7 @@ impl Shard {
         };
         let opened = match &connection.lane {
             Some(_) => Err(Errno::ALREADY),
-            None => server.lanes.open(cred),
+            None => server.lanes.open(cred, server.uid()),
         };
         let answered = match opened {
             Ok((lane, memory)) => {
@@ -152,6 +156,7 @@ impl Shard {
             }
             return;
         }
+        let user = work.user();
         let parked = self.parking.park(Parked { work, key, seq });
         assert_eq!(parked.ok(), Some(ticket), "who wakes it knows its ticket");
         if !was_parked {
@@ -160,14 +165,14 @@ impl Shard {
         match stand {
             Stand::Answered(_) | Stand::Waits => {}
             Stand::Pauses => self.paused.push(ticket),
-            Stand::Blocks(task) => self.submit(task, ticket),
+            Stand::Blocks(task) => self.submit(user, task, ticket),
         }
     }
 
     /// Hands a task to a thread that may block.
-    pub(super) fn submit(&mut self, task: Task, ticket: Ticket) {
+    pub(super) fn submit(&mut self, user: u32, task: Task, ticket: Ticket) {
         let (server, inbox) = (self.server.clone(), self.inbox.clone());
-        let submitted = self.server.pool.submit(move || {
+        let submitted = self.server.pool.submit(user, move || {
             inbox.push(Arrival::Outcome(ticket, task.run(&server)));
         });
         if submitted.is_ok() {

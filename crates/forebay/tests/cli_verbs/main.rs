@@ -8,6 +8,7 @@ mod drain;
 mod durability;
 mod formats;
 mod neighbours;
+mod one_buffer;
 mod one_file;
 mod quarantine;
 mod run;
