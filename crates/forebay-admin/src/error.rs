@@ -269,7 +269,7 @@ impl fmt::Display for AdminError {
             } => write!(f, "{operation} {}: {cause}", path.display()),
             AdminError::UnsafeDirectory { path, uid } => write!(
                 f,
-                "{} is not a directory of user {uid} that nobody else can write to",
+                "{} is not a directory of user {uid} that nobody else can write to; let $XDG_RUNTIME_DIR name another place",
                 path.display()
             ),
             AdminError::SocketPathTooLong { path } => {

@@ -18,13 +18,18 @@ pub enum StartFailure {
 #[serde(tag = "start", rename_all = "kebab-case")]
 pub enum StartReport {
     /// The bridge serves.
-    Ready,
+    Ready {
+        /// Lines for people: what they should know of the start.
+        notes: Vec<String>,
+    },
     /// The bridge could not start.
     Failed {
         /// What callers branch on.
         failure: StartFailure,
         /// One line for people.
         message: String,
+        /// What people can do.
+        hint: Option<String>,
     },
 }
 
@@ -47,10 +52,13 @@ mod tests {
     #[test]
     fn a_report_is_one_line_that_comes_back() {
         for report in [
-            StartReport::Ready,
+            StartReport::Ready {
+                notes: vec!["one".into()],
+            },
             StartReport::Failed {
                 failure: StartFailure::InUse,
                 message: "two\nlines, \"quoted\"".into(),
+                hint: None,
             },
         ] {
             let line = report.to_line();

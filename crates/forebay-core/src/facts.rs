@@ -291,6 +291,15 @@ pub trait Facts {
     fn is_held_in_place(&self, _: &TreePath) -> bool {
         false
     }
+    /// The directories above the root of the buffer, which its own modes say nothing about.
+    fn above_root(&self) -> Outcome<Vec<Attr>> {
+        Ok(Vec::new())
+    }
+    /// Has the caller this very file or directory open, or as its working directory? Asked only where it matters: of another
+    /// user, about something that this user could not reach by its path.
+    fn has_open(&self, _: &Attr) -> bool {
+        false
+    }
     /// The new backing object made for this very specification, or `Need::Object`.
     fn fresh(&self, spec: &NewObject) -> Outcome<Fresh>;
     /// Next version number for records.

@@ -17,6 +17,7 @@
 pub mod access;
 pub mod batch;
 pub mod bridge;
+pub mod claim;
 pub mod drain;
 pub mod encoding;
 pub mod facts;
@@ -32,6 +33,7 @@ pub mod record;
 pub mod recovery;
 pub mod repair;
 pub mod request;
+pub mod share;
 pub mod speakers;
 pub mod storage;
 pub mod table;

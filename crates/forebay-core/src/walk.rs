@@ -228,16 +228,49 @@ impl Walk<'_> {
         }
     }
 
-    /// The directory where a path starts.
+    /// The directory where a path starts, if the caller may start there.
     pub fn start(&self, start: &Start) -> Outcome<Dir> {
-        match start {
+        let dir = match start {
             Start::Root => self.dir_at(&TreePath::root()),
             Start::Lower(lower) => self.dir_of_lower(lower),
             Start::Object(object) => match self.facts.path_of(*object)? {
                 Some(path) => self.dir_at(&path),
                 None => errno(libc::ENOENT),
             },
+        }?;
+        self.check_start(&dir.path, || self.dir_attr(&dir))?;
+        Ok(dir)
+    }
+
+    /// May the caller name this without its path? What a message says of a descriptor is a claim. It is believed of those who
+    /// could get one by the path, because nobody keeps them from it, and of those who have one: to POSIX a
+    /// descriptor is a right, also of a process that could not open it any more.
+    pub fn check_start(
+        &self,
+        path: &TreePath,
+        attr: impl FnOnce() -> Outcome<Attr>,
+    ) -> Outcome<()> {
+        // The bridge can do no more than its own user.
+        if self.cred.uid == 0 || self.cred.uid == self.settings.bridge_uid {
+            return Ok(());
         }
+        match self.reaches(path) {
+            Err(Stop::Errno(libc::EACCES)) if self.facts.has_open(&attr()?) => Ok(()),
+            reached => reached,
+        }
+    }
+
+    /// May the caller search all directories on the way to this path, from the root of the system on?
+    fn reaches(&self, path: &TreePath) -> Outcome<()> {
+        for above in self.facts.above_root()? {
+            access::check(self.cred, &above, SEARCH)?;
+        }
+        let mut at = path.clone();
+        while !at.is_root() {
+            at = at.parent();
+            self.check_dir(&self.dir_at(&at)?, SEARCH)?;
+        }
+        Ok(())
     }
 
     /// What `name` is in `dir`: the record and the node.
@@ -429,7 +462,7 @@ impl Walk<'_> {
                             return Err(Stop::Redirect(text));
                         };
                         text = inside.to_vec();
-                        dir = self.dir_at(&TreePath::root())?;
+                        dir = self.start(&Start::Root)?;
                     }
                     rest = text;
                     at = 0;

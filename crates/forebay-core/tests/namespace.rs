@@ -286,6 +286,21 @@ fn slashes_and_dots_at_the_end_mean_what_linux_says() {
 }
 
 #[test]
+fn reserved_names_are_made_by_nobody() {
+    let mut w = World::default();
+    w.run(create("f")).unwrap();
+    w.run(mkdir("d")).unwrap();
+    for name in [".forebay-lock", "d/.forebay-x"] {
+        fails(w.run(create(name)), libc::EPERM);
+        fails(w.run(mkdir(name)), libc::EPERM);
+        fails(w.run(symlink(name, "text")), libc::EPERM);
+        fails(w.run(rename("f", name)), libc::EPERM);
+        fails(w.run(rename("d", ".forebay-y")), libc::EPERM);
+        fails(w.run(stat(name)), libc::ENOENT);
+    }
+}
+
+#[test]
 fn only_those_who_may_change_a_directory_change_it() {
     let mut w = World::default();
     let user = Cred {

@@ -28,6 +28,8 @@ pub struct Lower {
     old_kernel: AtomicBool,
     times: DirTimes,
     unsynced: unsynced::Unsynced,
+    /// The directories above the root, nearest first.
+    above: Vec<OwnedFd>,
 }
 
 impl Lower {
@@ -37,6 +39,14 @@ impl Lower {
     /// # Errors
     /// Those of the open.
     pub fn open_root(root: &Path, may_wait: Option<bool>) -> Sys<Self> {
+        let mut above = Vec::new();
+        for dir in root
+            .ancestors()
+            .skip(1)
+            .filter(|dir| !dir.as_os_str().is_empty())
+        {
+            above.push(sys::open_path(dir, libc::O_PATH | libc::O_DIRECTORY)?);
+        }
         let root = sys::open_path(root, libc::O_PATH | libc::O_DIRECTORY)?;
         let fs_type = sys::fs_type(root.as_fd())?;
         Ok(Lower {
@@ -46,6 +56,7 @@ impl Lower {
             old_kernel: AtomicBool::new(false),
             times: DirTimes::default(),
             unsynced: unsynced::Unsynced::default(),
+            above,
         })
     }
 
@@ -67,6 +78,15 @@ impl Lower {
     /// `O_PATH` descriptor of the root.
     pub fn root(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
+    }
+
+    /// Attributes of the directories above the root. Does not wait.
+    ///
+    /// # Errors
+    /// Those of the file systems.
+    pub fn above_root(&self) -> Sys<Vec<Attr>> {
+        let above = self.above.iter();
+        above.map(|dir| sys::stat_known(dir.as_fd())).collect()
     }
 
     /// `lstat`.

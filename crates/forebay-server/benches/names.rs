@@ -63,7 +63,7 @@ impl Bridge {
             seq: self.seq.fetch_add(1, Ordering::Relaxed) + 1,
             ..request
         };
-        let mut work = Work::new(&request, Arc::new(Cred::default())).unwrap();
+        let mut work = Work::new(&request, Arc::new(Cred::default()), 0).unwrap();
         // No shard is there to be woken: nothing here waits for another request.
         let waker = Waker {
             shard: usize::MAX,

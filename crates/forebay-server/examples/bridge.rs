@@ -13,6 +13,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     if let Some(socket) = args.next() {
         config.socket = socket;
     }
-    run(config, |info| println!("{}", info.socket.display()))?;
+    run(config, |server| {
+        println!("{}", server.info().socket.display())
+    })?;
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Puts a file with these bytes in place of what is there. After a power loss in the middle of it the old one is there, and
@@ -22,6 +23,8 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = File::options()
         .write(true)
         .create_new(true)
+        // The bridge has no umask.
+        .mode(0o600)
         .open(temporary)?;
     file.write_all(bytes)?;
     // Synced before the rename, or the name could lead to an empty file after a power loss.

@@ -2,6 +2,7 @@
 
 use crate::format::FormatError;
 use forebay_admin::AdminError;
+use forebay_core::claim::{Claim, Taken};
 use forebay_core::record::ObjectName;
 use forebay_core::table::TableError;
 use forebay_mover::Halt;
@@ -9,6 +10,17 @@ use forebay_sys::{self as sys, Errno};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// Where a lock is that keeps a buffer from a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Where {
+    /// In the directory itself.
+    Here,
+    /// In one that holds it.
+    Above,
+    /// In one that it holds.
+    Below,
+}
 
 /// Why a bridge can't start, can't be checked, or could not end in order. One clear line.
 #[derive(Debug)]
@@ -33,6 +45,17 @@ pub enum Error {
         holds: PathBuf,
         /// The buffer root that it was to serve.
         asked: PathBuf,
+    },
+    /// Another buffer has the directory, or one above or in it.
+    Locked {
+        /// The buffer root that was to be served.
+        asked: PathBuf,
+        /// Where the lock is.
+        place: Where,
+        /// The directory with the lock.
+        dir: PathBuf,
+        /// What it says, and why it counts. `None`: it can't be read.
+        by: Option<Box<(Claim, Taken)>>,
     },
     /// The buffer would hold itself.
     StorageInBuffer {
@@ -98,6 +121,39 @@ pub enum Error {
 }
 
 impl Error {
+    /// What the user can do, if that is not plain.
+    pub fn hint(&self) -> Option<String> {
+        let Error::Locked { dir, by, .. } = self else {
+            return None;
+        };
+        let unlock = format!("forebay unlock --buffer {}", dir.display());
+        let Some((claim, why)) = by.as_deref() else {
+            return Some(format!("if no buffer has this directory, run: {unlock}"));
+        };
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        let theirs = format!(
+            "--buffer {} --storage {}",
+            text(&claim.root),
+            text(claim.storage_path())
+        );
+        Some(match why {
+            Taken::Running => {
+                format!("use it with {theirs}, or end it first: forebay down {theirs}")
+            }
+            Taken::Undrained => format!(
+                "to bring them to the PFS and free the directory, run: forebay drain {theirs}"
+            ),
+            Taken::Closed => format!(
+                "user {} frees the directory with: forebay drain {theirs}; if that storage is given up for good, run: {unlock}",
+                claim.uid
+            ),
+            Taken::Elsewhere => format!(
+                "on host {} run: forebay drain {theirs}; if that storage is given up for good, run: {unlock}",
+                text(&claim.host)
+            ),
+        })
+    }
+
     pub(crate) fn io(operation: &'static str, path: &Path, cause: impl Into<io::Error>) -> Self {
         Error::Io {
             operation,
@@ -144,6 +200,25 @@ impl fmt::Display for Error {
                 holds.display(),
                 asked.display()
             ),
+            Error::Locked {
+                asked,
+                place,
+                dir,
+                by,
+            } => {
+                let (asked, dir) = (asked.display(), dir.display());
+                match place {
+                    Where::Here => write!(f, "another buffer has {dir}")?,
+                    Where::Above => {
+                        write!(f, "{asked} lies in {dir}, which another buffer has")?;
+                    }
+                    Where::Below => write!(f, "in {asked} lies {dir}, which another buffer has")?,
+                }
+                match by.as_deref() {
+                    Some((claim, why)) => write!(f, " ({claim}): {why}"),
+                    None => f.write_str(": what its lock says can't be read"),
+                }
+            }
             Error::StorageInBuffer { storage, root } => write!(
                 f,
                 "the storage {} lies inside the buffer {}",

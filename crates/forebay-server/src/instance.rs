@@ -7,9 +7,9 @@ use forebay_admin::{BridgeInfo, INFO_FILE, LOCK_FILE};
 use forebay_sys as sys;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::{fs, io, io::Write};
 
 const ROOT_FILE: &str = "root";
 
@@ -61,6 +61,12 @@ fn check_private(dir: &Path) -> Result<(), Error> {
     }
 }
 
+/// See [`Instance::root`].
+pub(crate) fn root_of(instance: &Path) -> Option<PathBuf> {
+    let bytes = fs::read(instance.join(ROOT_FILE)).ok()?;
+    (!bytes.is_empty()).then(|| PathBuf::from(std::ffi::OsString::from_vec(bytes)))
+}
+
 /// An instance directory that this process alone uses.
 pub struct Instance {
     dir: PathBuf,
@@ -80,6 +86,7 @@ impl Instance {
             .create(true)
             .truncate(false)
             .write(true)
+            .mode(0o600)
             .open(&path)
             .map_err(|e| Error::io("can't open", &path, e))?;
         let lock = OwnedFd::from(file);
@@ -99,6 +106,28 @@ impl Instance {
     /// The directory.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// A directory in which whatever is made is for its owner alone, whoever makes it: the bridge has no umask, and RocksDB leaves
+    /// modes to that. Where the file system has no access control lists, the modes of the directories keep others out.
+    ///
+    /// # Errors
+    /// The file system says no.
+    pub(crate) fn private_dir(&self, name: &str) -> Result<PathBuf, Error> {
+        let path = self.dir.join(name);
+        if !path.exists() {
+            make_private(&path)?;
+        }
+        let dir = sys::open_path(&path, libc::O_RDONLY | libc::O_DIRECTORY)
+            .map_err(|e| Error::io("can't open", &path, e))?;
+        // An earlier program has left it open to all.
+        sys::chmod(dir.as_fd(), 0o700).map_err(|e| Error::io("can't change", &path, e))?;
+        // The default list for new entries, as acl(5) and the kernel have it: version 2, then owner, group and others.
+        let entry = |tag: u8, rights: u8| [tag, 0, rights, 0, 0xff, 0xff, 0xff, 0xff];
+        let entries = [entry(0x01, 7), entry(0x04, 0), entry(0x20, 0)].concat();
+        let list = [&[2, 0, 0, 0], &entries[..]].concat();
+        let _ = sys::set_xattr(dir.as_fd(), b"system.posix_acl_default", &list);
+        Ok(path)
     }
 
     /// What stays the same as long as the page cache does that holds the storage.
@@ -122,8 +151,7 @@ impl Instance {
     /// The buffer root that this instance was made for; `None` if that is not written down yet. A power loss may have left
     /// an empty file of a bridge of version 0.1.0: then it had not begun to serve, or the loss took that back as well.
     pub fn root(&self) -> Option<PathBuf> {
-        let bytes = fs::read(self.dir.join(ROOT_FILE)).ok()?;
-        (!bytes.is_empty()).then(|| PathBuf::from(std::ffi::OsString::from_vec(bytes)))
+        root_of(&self.dir)
     }
 
     /// Writes down for which buffer root this is.
@@ -155,7 +183,13 @@ impl Instance {
             .map_err(|e| Error::io("can't write", &self.dir.join(INFO_FILE), e))?;
         // Of no use after a power loss, so it need not survive one. Who can't read it takes it for missing.
         let (path, temporary) = (self.dir.join(INFO_FILE), self.dir.join("bridge.json.new"));
-        fs::write(&temporary, text)
+        fs::OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(&temporary)
+            .and_then(|mut file| file.write_all(&text))
             .and_then(|()| fs::rename(&temporary, &path))
             .map_err(|e| Error::io("can't write", &path, e))
     }

@@ -3,6 +3,7 @@
 
 use crate::limits::LANES;
 use forebay_core::facts::Cred;
+use forebay_core::share::may_take;
 use forebay_sys::{Errno, LaneMemory, LaneView, Sys};
 use forebay_wire::{Attention, LANE_REPLY_BYTES, LaneWords, REPLY_HEADER_BYTES};
 use parking_lot::Mutex;
@@ -83,7 +84,8 @@ impl Drop for Lane {
 /// All lanes of a bridge.
 #[derive(Default)]
 pub struct Lanes {
-    by_number: Mutex<HashMap<u64, LaneView>>,
+    /// Each with its user.
+    by_number: Mutex<HashMap<u64, (u32, LaneView)>>,
     next: AtomicU64,
 }
 
@@ -91,15 +93,17 @@ impl Lanes {
     /// A new lane for requests of `cred`, and the memory to pass to the client.
     ///
     /// # Errors
-    /// ENOSPC: there are as many as there may be; else no memory or no descriptor.
-    pub fn open(self: &Arc<Self>, cred: Arc<Cred>) -> Sys<(Lane, OwnedFd)> {
+    /// ENOSPC: there are as many as there may be, or as this user may have beside those of `owner`; else no memory or no
+    /// descriptor.
+    pub fn open(self: &Arc<Self>, cred: Arc<Cred>, owner: u32) -> Sys<(Lane, OwnedFd)> {
         let mut by_number = self.by_number.lock();
-        if by_number.len() >= LANES {
+        let own = by_number.values().filter(|(uid, _)| *uid == cred.uid);
+        if !may_take(own.count(), by_number.len(), LANES, cred.uid == owner) {
             return Err(Errno::NOSPC);
         }
         let (memory, descriptor) = LaneMemory::new()?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        by_number.insert(number, memory.view());
+        by_number.insert(number, (cred.uid, memory.view()));
         let lane = Lane {
             number,
             memory,
@@ -118,7 +122,7 @@ impl Lanes {
 
     /// See [`LaneWords::forbid_late_opens`].
     pub fn forbid_late_opens(&self) {
-        for lane in self.by_number.lock().values() {
+        for (_, lane) in self.by_number.lock().values() {
             lane.words().forbid_late_opens();
         }
     }

@@ -17,6 +17,7 @@
 
 mod admin;
 mod answer;
+mod claim;
 mod connection;
 mod durability;
 mod durable;
@@ -69,7 +70,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub use admin::take_inventory;
-pub use error::Error;
+pub use claim::unlock;
+pub use error::{Error, Where};
 pub use format::{CURRENT as STORAGE_FORMAT, FormatError};
 pub use instance::make_private;
 
@@ -123,7 +125,7 @@ impl Config {
             .canonicalize()
             .map_err(|e| Error::io("can't find", storage, e))?;
         let instance = instance_dir(&storage, &root);
-        if instance.starts_with(&root) {
+        if sys::is_within(&storage, &root) {
             return Err(Error::StorageInBuffer { storage, root });
         }
         let socket = socket_path(&instance).map_err(Error::Socket)?;
@@ -171,6 +173,8 @@ pub struct ServerHandle {
     pub(crate) epoch: u32,
     pub(crate) started: Instant,
     admin: admin::Admin,
+    pub(crate) hold: claim::Hold,
+    notes: Vec<String>,
     instance: Instance,
     root: PathBuf,
     stop: AtomicBool,
@@ -189,6 +193,13 @@ impl ServerHandle {
             &mut config.log,
             Box::new(std::io::sink()),
         ));
+        let lower = forebay_pfs::Lower::open_root(&config.root, config.pfs_may_wait)
+            .map_err(|e| Error::io("can't open", &config.root, e))?;
+        let lower = Arc::new(lower);
+        let (hold, notes) = claim::Hold::take(lower.clone(), &config.root, instance.dir())?;
+        for note in &notes {
+            log.line(format_args!("{note}"));
+        }
         instance.belong_to(&config.root)?;
         let life = instance.cache_life()?;
         if let Some(before) = instance.bring_up_to_date()? {
@@ -196,7 +207,8 @@ impl ServerHandle {
                 "the storage had format {before} and has format {STORAGE_FORMAT} now"
             ));
         }
-        let tables = Cached::new(Journaled::open(&instance.dir().join("meta"), life)?);
+        let tables = instance.private_dir("meta")?;
+        let tables = Cached::new(Journaled::open(&tables, life)?);
         let past = Past::of(&tables)?;
         let epoch = past.epoch.saturating_add(1);
         tables.apply(&recovery::begun(epoch))?;
@@ -210,9 +222,6 @@ impl ServerHandle {
         let objects = objects::Objects::open(instance.dir(), me, epoch, first)
             .map_err(|e| Error::system("can't open the backing objects", e))?;
         let objects = Arc::new(objects);
-        let lower = forebay_pfs::Lower::open_root(&config.root, config.pfs_may_wait)
-            .map_err(|e| Error::io("can't open", &config.root, e))?;
-        let lower = Arc::new(lower);
         tables.below().settle_with(Arc::new(settle::Footing {
             objects: objects.clone(),
             lower: lower.clone(),
@@ -220,11 +229,12 @@ impl ServerHandle {
         let durability = durability::Durability::new(objects.storage(), config.longest_unsynced)
             .map_err(|e| Error::system("no memory to share with clients", e))?;
         let durability = Arc::new(durability);
-        let limit = (limits::CONNECTIONS as u64).min(
-            descriptors
-                .saturating_sub(limits::RESERVED_DESCRIPTORS)
-                .max(limits::FEWEST_CONNECTIONS),
-        );
+        let room = descriptors
+            .saturating_sub(limits::RESERVED_DESCRIPTORS)
+            .max(limits::FEWEST_CONNECTIONS);
+        let limit =
+            usize::try_from(room).map_or(limits::CONNECTIONS, |n| n.min(limits::CONNECTIONS));
+        let me_uid = sys::my_ids().0;
         let server = ServerHandle {
             namespace: namespace::Namespace::open(tables, me, epoch, durability.clone())?,
             objects,
@@ -233,23 +243,25 @@ impl ServerHandle {
             settings: Settings {
                 root: config.root.as_os_str().as_bytes().to_vec(),
                 stage_limit_bytes: STAGE_LIMIT_BYTES,
-                bridge_uid: sys::my_ids().0,
+                bridge_uid: me_uid,
             },
             log,
             counters: status::Activity::default(),
-            pool: pool::Pool::new(),
+            pool: pool::Pool::new(me_uid),
             listings: listings::Listings::default(),
             in_place: in_place::InPlace::new(epoch > 1),
             passing: passing::Passing::default(),
             turns: Mutex::default(),
             wakers: wakers::Wakers::default(),
-            clients: status::Clients::new(limit),
+            clients: status::Clients::new(limit, me_uid),
             lanes: Arc::default(),
             durability,
             me,
             epoch,
             started: Instant::now(),
             admin: admin::Admin::new(config.stay, config.run),
+            hold,
+            notes,
             instance,
             root: config.root,
             stop: AtomicBool::new(false),
@@ -413,6 +425,11 @@ impl Server {
         &self.info
     }
 
+    /// What the user should know of its start.
+    pub fn notes(&self) -> &[String] {
+        &self.handle.notes
+    }
+
     /// What it serves with.
     pub fn handle(&self) -> &Arc<ServerHandle> {
         &self.handle
@@ -464,10 +481,10 @@ impl Server {
 ///
 /// # Errors
 /// It can't start, or could not end in order.
-pub fn run(config: Config, ready: impl FnOnce(&BridgeInfo)) -> Result<(), Error> {
+pub fn run(config: Config, ready: impl FnOnce(&Server)) -> Result<(), Error> {
     let signals = sys::signals().map_err(|e| Error::system("can't set up signals", e))?;
     let server = start(config)?;
-    ready(server.info());
+    ready(&server);
     while !server.handle.stopping() {
         sys::wait_either(signals.as_fd(), server.handle.stopped.as_fd());
         if sys::is_readable(signals.as_fd()) {

@@ -1,4 +1,5 @@
-//! Every limit of the bridge, with what a client sees when it is reached.
+//! Every limit of the bridge, with what a client sees when it is reached. Of connections, lanes, and requests that wait for a
+//! thread, one user may take only a part: [`forebay_core::share`].
 //!
 //! A granted descriptor is the client's own and counts against its own limit of open
 //! files (EMFILE); what is on its way to clients is bounded by their queues and by the
@@ -13,6 +14,9 @@ pub const CONNECTIONS: usize = 16 * 1024;
 pub const FEWEST_CONNECTIONS: u64 = 64;
 /// Descriptors kept back from connections for backing objects, tables and the PFS.
 pub const RESERVED_DESCRIPTORS: u64 = 1024;
+/// Descriptors of a client among which one is looked for that it says it has, if its user could not open what it leads to. With
+/// more open before it, it is not found (EACCES).
+pub const DESCRIPTORS_LOOKED_AT: usize = 256;
 /// Connections of one process. One more is closed at once, after a reply EMFILE.
 pub const CONNECTIONS_PER_PROCESS: usize = 1024;
 /// Connections that share memory with the bridge, a page each. One more is refused it (ENOSPC) and goes on

@@ -42,7 +42,11 @@ pub fn end(server: &ServerHandle) -> Result<(), TableError> {
         // What stays in the buffer is durable with its contents.
         false => server.sync_contents()?,
     }
-    server.namespace.sync()
+    server.namespace.sync()?;
+    if is_empty {
+        server.hold.release();
+    }
+    Ok(())
 }
 
 /// What was found and done.

@@ -3,8 +3,10 @@
 use crate::ServerHandle;
 use forebay_admin::Status;
 use forebay_core::record::{Kind, PathRecord};
+use forebay_core::share::may_take;
 use forebay_core::table::{Order, TableError, Tables};
 use forebay_mover::RECORDS_PER_PAGE;
+use forebay_sys::Peer;
 use forebay_wire::Op;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -69,7 +71,9 @@ impl Activity {
 /// Connections by process.
 pub struct Clients {
     by_process: Mutex<Door>,
-    limit: u64,
+    limit: usize,
+    /// The user of the bridge.
+    owner: u32,
     count: AtomicU64,
 }
 
@@ -77,6 +81,9 @@ pub struct Clients {
 #[derive(Default)]
 struct Door {
     processes: HashMap<i32, Connections>,
+    /// Connections of each user.
+    users: HashMap<u32, usize>,
+    all: usize,
     is_closed: bool,
 }
 
@@ -98,10 +105,11 @@ pub enum Unwelcome {
 }
 
 impl Clients {
-    /// At most `limit` connections.
-    pub fn new(limit: u64) -> Self {
+    /// At most `limit` connections, of a bridge of the user `owner`.
+    pub fn new(limit: usize, owner: u32) -> Self {
         Clients {
             limit,
+            owner,
             by_process: Mutex::default(),
             count: AtomicU64::new(0),
         }
@@ -111,19 +119,23 @@ impl Clients {
     ///
     /// # Errors
     /// Why it is not served.
-    pub fn admit(&self, pid: i32, per_process: usize) -> Result<(), Unwelcome> {
+    pub fn admit(&self, peer: Peer, per_process: usize) -> Result<(), Unwelcome> {
         let mut door = self.by_process.lock();
         if door.is_closed {
             return Err(Unwelcome::Closed);
         }
-        if self.count.load(Ordering::Relaxed) >= self.limit {
-            return Err(Unwelcome::Limit("there are as many as there may be"));
+        let own = door.users.get(&peer.uid).copied().unwrap_or_default();
+        if !may_take(own, door.all, self.limit, peer.uid == self.owner) {
+            let why = "there are as many as there may be, or as one user may have";
+            return Err(Unwelcome::Limit(why));
         }
-        let connections = door.processes.entry(pid).or_default();
+        let connections = door.processes.entry(peer.pid).or_default();
         if connections.all >= per_process {
             return Err(Unwelcome::Limit("it has as many as one process may have"));
         }
         connections.all += 1;
+        door.all += 1;
+        *door.users.entry(peer.uid).or_default() += 1;
         self.count.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -137,8 +149,16 @@ impl Clients {
     }
 
     /// One less.
-    pub fn leave(&self, pid: i32, control: bool) {
+    pub fn leave(&self, peer: Peer, control: bool) {
+        let pid = peer.pid;
         let mut door = self.by_process.lock();
+        door.all -= 1;
+        if let Some(own) = door.users.get_mut(&peer.uid) {
+            *own -= 1;
+            if *own == 0 {
+                door.users.remove(&peer.uid);
+            }
+        }
         if let Some(connections) = door.processes.get_mut(&pid) {
             connections.all -= 1;
             connections.control -= usize::from(control);

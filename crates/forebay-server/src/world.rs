@@ -1,6 +1,7 @@
 //! What is at hand while a request is decided: tables, backing objects, and a PFS that does not wait.
 
 use crate::ServerHandle;
+use crate::limits::DESCRIPTORS_LOOKED_AT;
 use crate::namespace::State;
 use forebay_core::facts::{Attr, Facts};
 use forebay_core::path::TreePath;
@@ -8,6 +9,7 @@ use forebay_core::record::{BridgeId, ObjectName, Token};
 use forebay_core::request::{Known, Look, World};
 use forebay_core::table::{TableError, Tables};
 use forebay_objects::{Shape, shape};
+use forebay_sys as sys;
 
 /// [`World`] for one step, valid while a lock on the namespace is held.
 pub(crate) struct Hand<'a> {
@@ -15,6 +17,8 @@ pub(crate) struct Hand<'a> {
     pub server: &'a ServerHandle,
     /// What the lock protects.
     pub state: &'a State,
+    /// Process and user that ask.
+    pub caller: (u32, u32),
 }
 
 impl ServerHandle {
@@ -24,6 +28,7 @@ impl ServerHandle {
         let hand = Hand {
             server: self,
             state: &guard,
+            caller: (std::process::id(), self.uid()),
         };
         let known = Known::default();
         f(&Look::new(&hand, &known))
@@ -77,6 +82,16 @@ impl World for Hand<'_> {
     fn lower_link(&self, path: &TreePath) -> Option<Result<Vec<u8>, i32>> {
         let lower = &self.server.lower;
         (!lower.may_wait()).then(|| lower.link_text(path).map_err(|e| e.raw_os_error()))
+    }
+
+    fn above_root(&self) -> Result<Vec<Attr>, i32> {
+        let above = self.server.lower.above_root();
+        above.map_err(|e| e.raw_os_error())
+    }
+
+    fn has_open(&self, what: &Attr) -> bool {
+        let (pid, uid) = self.caller;
+        sys::has_open(pid, uid, (what.dev, what.ino), DESCRIPTORS_LOOKED_AT)
     }
 
     fn is_plain(&self, object: ObjectName) -> bool {

@@ -3,9 +3,12 @@
 
 mod common;
 
+use common::raw::{Raw, Said, request};
 use common::{Place, names, read, write};
 use forebay_admin::AdminError;
 use forebay_client::{Client, Control};
+use forebay_wire::{Base, Op, Request};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::thread;
@@ -31,6 +34,18 @@ fn be(uid: u32, gid: u32, groups: &[u32]) {
         );
         assert_eq!(libc::syscall(libc::SYS_setresgid, keep, gid, keep), 0);
         assert_eq!(libc::syscall(libc::SYS_setresuid, keep, uid, keep), 0);
+    }
+}
+
+/// Changes all user and group ids of this thread for good: of a message without credentials the kernel tells the real ones.
+#[allow(unsafe_code)]
+fn be_for_good(uid: u32) {
+    let none: [u32; 0] = [];
+    // SAFETY: the raw calls change this thread only; no group is read.
+    unsafe {
+        assert_eq!(libc::syscall(libc::SYS_setgroups, 0, none.as_ptr()), 0);
+        assert_eq!(libc::syscall(libc::SYS_setresgid, uid, uid, uid), 0);
+        assert_eq!(libc::syscall(libc::SYS_setresuid, uid, uid, uid), 0);
     }
 }
 
@@ -114,6 +129,142 @@ fn a_process_that_changes_its_user_is_judged_by_the_new_one() {
         });
         server.stop().unwrap();
         assert_eq!(place.problems(), Vec::<String>::new());
+    });
+}
+
+/// The identity of what a descriptor in the buffer leads to, as the library in programs reads it.
+fn object_behind(fd: &OwnedFd) -> u128 {
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).unwrap();
+    u128::from_str_radix(path.file_name().unwrap().to_str().unwrap(), 16).unwrap()
+}
+
+/// Every message that names something below a directory, or the directory itself, by this base. Says which of them were not refused.
+fn not_refused(raw: &Raw, base: Base<'_>) -> Vec<Op> {
+    let flags = (libc::O_CREAT | libc::O_RDWR) as u32;
+    let asked = |op, str1, arg0| Request {
+        client: 1,
+        seq: 1,
+        base1: base,
+        str1,
+        arg0,
+        arg1: 0o666,
+        ..Request::new(op)
+    };
+    let link = Request {
+        base2: base,
+        str2: b"link",
+        ..asked(Op::Link, b"f", 0)
+    };
+    let rename = Request {
+        base2: base,
+        str2: b"g",
+        ..asked(Op::Rename, b"f", 0)
+    };
+    let symlink = Request {
+        str2: b"text",
+        ..asked(Op::Symlink, b"s", 0)
+    };
+    let messages = [
+        asked(Op::Open, b"f", libc::O_RDONLY as u32),
+        asked(Op::Open, b"new", flags),
+        asked(Op::Open, b"", libc::O_RDONLY as u32),
+        asked(Op::Resolve, b"f", 0),
+        asked(Op::Stat, b"f", 0),
+        asked(Op::Stat, b"", 0),
+        asked(Op::Mkdir, b"d", 0),
+        asked(Op::Mknod, b"p", libc::S_IFIFO | 0o666),
+        symlink,
+        link,
+        rename,
+        asked(Op::Unlink, b"f", 0),
+        asked(Op::Readlink, b"l", 0),
+        asked(Op::ReadDir, b"", 0),
+        asked(Op::NameOf, b"", 0),
+        asked(Op::Realpath, b"f", 0),
+    ];
+    let denied = Said::Status(libc::EACCES);
+    let open = messages.iter().filter(|message| raw.ask(message) != denied);
+    open.map(|message| message.op).collect()
+}
+
+#[test]
+fn no_way_to_name_a_directory_leads_around_one_that_may_not_be_searched() {
+    as_root(|| {
+        let place = Place::new();
+        std::fs::create_dir_all(place.root().join("old/sub")).unwrap();
+        std::fs::write(place.root().join("old/sub/f"), "old").unwrap();
+        let mode = |path: &str, mode| {
+            let path = place.root().join(path);
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode("old/sub", 0o777);
+        mode("old", 0o700);
+        let server = place.start();
+        let mut client = place.client();
+        client.mkdir("new", 0o700).unwrap();
+        client.mkdir("new/sub", 0o777).unwrap();
+        write(&mut client, "new/sub/f", b"new");
+        let directory = libc::O_RDONLY | libc::O_DIRECTORY;
+        let new = object_behind(&client.open("new/sub", directory, 0).unwrap());
+        let file = object_behind(&client.open("new/sub/f", libc::O_RDONLY, 0).unwrap());
+        let all = |open: &[Op]| {
+            let raw = Raw::connect(&place.socket()).unwrap();
+            for base in [Base::Lower(b"old/sub"), Base::Object(new)] {
+                assert_eq!(not_refused(&raw, base), open, "{base:?}");
+            }
+            let name = Request {
+                base1: Base::Object(file),
+                ..request(Op::NameOf, b"")
+            };
+            assert_eq!(raw.ask(&name), Said::Status(libc::EACCES));
+        };
+        in_thread(|| {
+            be_for_good(NOBODY);
+            all(&[]);
+        });
+        // They are refused for the directories above, and not for what they are.
+        let opened = client.open("new", directory, 0).unwrap();
+        let permissions = std::fs::Permissions::from_mode(0o711);
+        std::fs::File::from(opened)
+            .set_permissions(permissions)
+            .unwrap();
+        mode("old", 0o711);
+        in_thread(|| {
+            be_for_good(NOBODY);
+            let raw = Raw::connect(&place.socket()).unwrap();
+            for base in [Base::Lower(b"old/sub"), Base::Object(new)] {
+                assert!(not_refused(&raw, base).len() > 10, "{base:?}");
+            }
+        });
+        server.stop().unwrap();
+    });
+}
+
+#[test]
+fn who_may_not_reach_the_buffer_from_outside_may_not_either_by_its_bridge() {
+    as_root(|| {
+        let place = Place::new();
+        let link = place.root().join("around");
+        std::os::unix::fs::symlink(place.root().join("f"), link).unwrap();
+        std::fs::write(place.root().join("f"), "text").unwrap();
+        let mode = |mode| {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(place.path(), permissions).unwrap();
+        };
+        let server = place.start();
+        let reach = || {
+            in_thread(|| {
+                let raw = Raw::connect(&place.socket()).unwrap();
+                be_for_good(NOBODY);
+                ["f", "around", ""].map(|path| raw.ask(&request(Op::Stat, path.as_bytes())))
+            })
+        };
+        mode(0o711);
+        assert_eq!(reach(), [Said::Status(0), Said::Status(0), Said::Status(0)]);
+        mode(0o700);
+        let denied = || Said::Status(libc::EACCES);
+        assert_eq!(reach(), [denied(), denied(), denied()]);
+        server.stop().unwrap();
     });
 }
 

@@ -36,6 +36,15 @@ pub fn stat(dir: BorrowedFd<'_>, name: &[u8]) -> Sys<Attr> {
     }
 }
 
+/// Attributes of `file` as this node knows them: a server is not asked, so this does not wait.
+///
+/// # Errors
+/// Those of `statx`.
+pub fn stat_known(file: BorrowedFd<'_>) -> Sys<Attr> {
+    let flags = at_flags(b"") | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
+    fs::statx(file, c"", flags, StatxFlags::BASIC_STATS).map(|found| attr(&found))
+}
+
 fn attr(x: &Statx) -> Attr {
     let time = |t: StatxTimestamp| Timestamp {
         sec: t.tv_sec,

@@ -16,13 +16,16 @@ mod events;
 mod files;
 mod filesystem;
 mod listing;
+mod mounts;
 mod names;
+mod node;
 mod process;
 mod raw;
 mod xattrs;
 
 pub use attributes::{
     chmod, chmod_at, chown, has_inode_flags, now_coarse, set_times, set_times_to_now, stat,
+    stat_known,
 };
 pub use contents::{
     begin_writeback, copy, forget_pages, fsync, next_data, set_size, sync_names, syncfs, will_need,
@@ -39,9 +42,11 @@ pub use files::{
 };
 pub use filesystem::{cache_life, fs_space, fs_type, space, writes_in_place};
 pub use listing::{RawEntry, read_dir};
+pub use mounts::{ancestors, is_within};
 pub use names::{
     exchange, link, make_dir, mkdir, mknod, readlink, rename, rename_noreplace, symlink, unlink,
 };
+pub use node::{boot_id, has_open, host_name, pid_space, process_started};
 pub use process::{
     Process, adopt_orphans, await_end, clear_umask, die_with_parent, exit_of, leave_terminal,
     live_without_parent, make_room_for_descriptors, my_ids, raise_descriptor_limit, reap,

@@ -9,7 +9,7 @@ use crate::map::Sheet;
 use forebay_core::table::TableError;
 use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -123,6 +123,7 @@ fn top(bytes: &[u8]) -> Option<(u64, Life)> {
 
 fn open(path: &Path) -> Result<(File, Vec<u8>), TableError> {
     let file = File::options()
+        .mode(0o600)
         .read(true)
         .write(true)
         .create(true)

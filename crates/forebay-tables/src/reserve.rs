@@ -6,6 +6,7 @@
 
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -53,6 +54,7 @@ impl Reserve {
 
     fn take(&self) -> std::io::Result<()> {
         let file = File::options()
+            .mode(0o600)
             .create(true)
             .truncate(false)
             .write(true)

@@ -4,6 +4,8 @@
 use forebay_sys as sys;
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Name of the file.
@@ -39,7 +41,13 @@ impl Background {
     /// Writes the file. Not durable: after a power loss there is nothing to go on.
     pub fn save(&self, instance: &Path) -> std::io::Result<()> {
         let (path, temporary) = (instance.join(FILE), instance.join("background.json.new"));
-        fs::write(&temporary, serde_json::to_vec_pretty(self)?)?;
+        let mut file = fs::OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(&temporary)?;
+        file.write_all(&serde_json::to_vec_pretty(self)?)?;
         fs::rename(temporary, path)
     }
 

@@ -12,6 +12,7 @@ use forebay_sys as sys;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -173,7 +174,6 @@ impl Bridge {
     }
 
     fn start(place: &Place, options: &BridgeOptions, until: Until) -> Result<Bridge, Fault> {
-        one_storage_only(place)?;
         let instance = instance_dir(&place.storage, &place.root);
         // Before the bridge is there: its log is in it.
         forebay_server::make_private(&instance).map_err(|e| fault(e.to_string()))?;
@@ -192,9 +192,12 @@ impl Bridge {
             if let Some(bridge) = other_bridge(place, &instance, started)? {
                 return Ok(bridge);
             }
-            let (failure, message) = match try_start(place, until, &log_path)? {
-                StartReport::Ready => match Bridge::find(place)? {
+            let (failure, message, hint) = match try_start(place, until, &log_path)? {
+                StartReport::Ready { notes } => match Bridge::find(place)? {
                     Some(mut bridge) => {
+                        for note in notes {
+                            eprintln!("forebay: {note}");
+                        }
                         bridge.is_ours = true;
                         return Ok(bridge);
                     }
@@ -207,13 +210,18 @@ impl Bridge {
                             .hint(format!("its log is {}", log_path.display())));
                     }
                 },
-                StartReport::Failed { failure, message } => (failure, message),
+                StartReport::Failed {
+                    failure,
+                    message,
+                    hint,
+                } => (failure, message, hint),
             };
             // Another run that looks at the lock is enough for that.
             let is_taken = failure == StartFailure::InUse;
             if !(is_taken && started.elapsed() < OTHER_START) {
+                let its_log = || format!("its log is {}", log_path.display());
                 return Err(fault(format!("the bridge did not start: {message}"))
-                    .hint(format!("its log is {}", log_path.display())));
+                    .hint(hint.unwrap_or_else(its_log)));
             }
         }
     }
@@ -253,25 +261,13 @@ impl Bridge {
     }
 }
 
-/// Two bridges over one directory would not know of each other.
-fn one_storage_only(place: &Place) -> Result<(), Fault> {
-    match running().iter().find(|bridge| bridge.root == place.root) {
-        Some(other) if other.storage() != place.storage => Err(fault(format!(
-            "a bridge with its storage in {} runs over {} already",
-            other.storage().display(),
-            place.root.display()
-        ))
-        .hint("name that storage, or none at all; or end it with `forebay down` first")),
-        _ => Ok(()),
-    }
-}
-
 /// Starts the server process; the descriptor tells how that went.
 fn spawn(place: &Place, until: Until, log_path: &Path) -> Result<(Child, OwnedFd), Fault> {
     let failed = |e| fault(format!("log {}: {}", log_path.display(), plain(&e)));
     let log = fs::OpenOptions::new()
         .create(true)
         .append(true)
+        .mode(0o600)
         .open(log_path)
         .map_err(failed)?;
     let copy = log.try_clone().map_err(failed)?;
@@ -311,13 +307,14 @@ fn try_start(place: &Place, until: Until, log_path: &Path) -> Result<StartReport
     let mut said = String::new();
     let _ = BufReader::new(fs::File::from(ready)).read_line(&mut said);
     let report = StartReport::from_line(&said);
-    if report == Some(StartReport::Ready) {
-        return Ok(StartReport::Ready);
+    if let Some(ready @ StartReport::Ready { .. }) = report {
+        return Ok(ready);
     }
     let status = child.wait().map(|s| s.to_string()).unwrap_or_default();
     Ok(report.unwrap_or_else(|| StartReport::Failed {
         failure: StartFailure::Other,
         message: format!("it ended with {status} before it was ready"),
+        hint: None,
     }))
 }
 

@@ -63,6 +63,8 @@ pub enum Verb {
     Status(StatusArgs),
     /// Bring what is in the buffer to the PFS, also after a crash.
     Drain(DrainArgs),
+    /// Remove the lock of a directory, which a buffer that is given up has left there.
+    Unlock(UnlockArgs),
     /// Check the tables and objects of a bridge that is not running.
     Fsck(FsckArgs),
     /// Show the files that a power loss has left without a name, and take them out or drop them.
@@ -298,6 +300,21 @@ pub enum Side {
     Theirs,
     /// That of the PFS, and that of the buffer beside it.
     Both,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A buffer locks its directory, on all nodes and for all users, until it is drained and its bridge has ended.
+The lock goes by itself with `forebay drain`. Remove it only if the storage that it names is gone or given up:
+what is left there is not drained any more as long as another buffer has the directory. The lock of a
+bridge that runs on this node stays.
+
+Example:
+  forebay unlock --buffer /pfs/me/run7")]
+pub struct UnlockArgs {
+    /// The PFS directory.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub buffer: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         Verb::Down(args) => verbs::down::down(args),
         Verb::Status(args) => verbs::status::status(args),
         Verb::Drain(args) => verbs::drain::drain(args),
+        Verb::Unlock(args) => verbs::unlock::unlock(args),
         Verb::Fsck(args) => verbs::fsck::fsck(args),
         Verb::Quarantine(args) => verbs::quarantine::quarantine(args),
         Verb::Report(args) => verbs::report::report(args, verbose),

@@ -159,14 +159,14 @@ fn usable_storage(dir: &Path, root: &Path) -> Result<PathBuf, Fault> {
     if !dir.is_dir() {
         return Err(fault(format!("storage {shown} is not a directory")).hint(own_hint));
     }
-    if dir.starts_with(root) {
+    if sys::is_within(&dir, root) {
         return Err(fault(format!(
             "storage {shown} lies inside the buffer {}",
             root.display()
         ))
         .hint("the buffer would hold itself; name another place with --storage DIR"));
     }
-    if root.starts_with(&dir) {
+    if sys::is_within(root, &dir) {
         return Err(fault(format!(
             "the buffer {} lies inside the storage {shown}",
             root.display()

@@ -10,8 +10,16 @@ use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{Kind, ObjectName, PathRecord};
 use crate::table::Change;
-use crate::walk::{Dir, Found, Node};
+use crate::walk::{Dir, Found, Node, RESERVED_PREFIX};
 use std::collections::BTreeSet;
+
+/// Names that locks and drains use on the PFS are for nobody else.
+pub(super) fn check_name(found: &Found) -> Outcome<()> {
+    match found.name().starts_with(RESERVED_PREFIX) {
+        true => errno(libc::EPERM),
+        false => Ok(()),
+    }
+}
 
 impl Context<'_> {
     /// Write and search permission in the directory, as every change of its entries needs.
@@ -47,6 +55,7 @@ impl Context<'_> {
         origin: Option<TreePath>,
         hidden: Option<&Hidden>,
     ) -> Outcome<Fresh> {
+        check_name(found)?;
         check_length(&found.path)?;
         self.facts.fresh(&NewObject {
             what,

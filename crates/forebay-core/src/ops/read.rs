@@ -38,7 +38,10 @@ impl Context<'_> {
         let path = match start {
             // Any object has a name, not only a directory.
             Start::Object(object) => match self.facts.path_of(*object)? {
-                Some(path) => path,
+                Some(path) => {
+                    self.walk.check_start(&path, || self.facts.attr(*object))?;
+                    path
+                }
                 None => return errno(libc::ENOENT),
             },
             _ => self.walk.start(start)?.path,

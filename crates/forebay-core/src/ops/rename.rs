@@ -4,7 +4,7 @@
 //! record [`Kind::Moved`] says where it still is, and the drain carries the
 //! rename out.
 
-use super::change::{Hidden, Plan, check_length, only, undrained};
+use super::change::{Hidden, Plan, check_length, check_name, only, undrained};
 use super::{Answer, Context, Decision, Path};
 use crate::access::WRITE;
 use crate::facts::{NewKind, Outcome, errno};
@@ -78,6 +78,7 @@ impl Context<'_> {
             self.check_new_parent(&dst, replaced, &src)?;
             return self.exchange(&src, &dst);
         }
+        check_name(&dst)?;
         let mut plan = Plan::default();
         let hidden = match dst_is_dir {
             true => self.drop_below(&dst, &mut plan)?,

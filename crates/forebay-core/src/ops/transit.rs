@@ -167,6 +167,14 @@ impl Facts for Watch<'_> {
         self.facts.is_held_in_place(path)
     }
 
+    fn above_root(&self) -> Outcome<Vec<Attr>> {
+        self.facts.above_root()
+    }
+
+    fn has_open(&self, what: &Attr) -> bool {
+        self.facts.has_open(what)
+    }
+
     fn fresh(&self, spec: &NewObject) -> Outcome<Fresh> {
         self.facts.fresh(spec)
     }

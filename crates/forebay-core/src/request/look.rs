@@ -56,6 +56,17 @@ pub trait World {
     fn lower(&self, path: &TreePath) -> Option<Result<Option<Attr>, i32>>;
     /// Text of a symbolic link on the PFS; `None` where a look may wait.
     fn lower_link(&self, path: &TreePath) -> Option<Result<Vec<u8>, i32>>;
+    /// See [`Facts::above_root`].
+    ///
+    /// # Errors
+    /// The errno.
+    fn above_root(&self) -> Result<Vec<Attr>, i32> {
+        Ok(Vec::new())
+    }
+    /// See [`Facts::has_open`].
+    fn has_open(&self, _: &Attr) -> bool {
+        false
+    }
     /// Is the object a plain file of this bridge, as opposed to a directory or a node?
     fn is_plain(&self, object: ObjectName) -> bool;
     /// Do times of directories wait to be written, so that `stat` of one would change by itself?
@@ -371,6 +382,14 @@ impl Facts for Look<'_> {
 
     fn is_held_in_place(&self, path: &TreePath) -> bool {
         self.known.is_held_in_place(path)
+    }
+
+    fn above_root(&self) -> Outcome<Vec<Attr>> {
+        self.world.above_root().map_err(Stop::Errno)
+    }
+
+    fn has_open(&self, what: &Attr) -> bool {
+        self.world.has_open(what)
     }
 
     fn fresh(&self, spec: &NewObject) -> Outcome<Fresh> {

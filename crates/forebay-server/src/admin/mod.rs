@@ -132,9 +132,10 @@ impl Admin {
         let started = std::thread::Builder::new()
             .name("drain".into())
             .spawn(move || {
-                let failure = match Pass::new(ground.ground(), &request, &theirs, &points).run() {
-                    Ok(()) => None,
-                    Err(halt) => Some(halt.to_string()),
+                let pass = || Pass::new(ground.ground(), &request, &theirs, &points).run();
+                let failure = match ground.hold.confirm() {
+                    Ok(()) => pass().err().map(|halt| halt.to_string()),
+                    Err(e) => Some(e.to_string()),
                 };
                 if let Some(text) = &failure {
                     ground.log.line(format_args!("a drain failed: {text}"));

@@ -35,7 +35,7 @@ impl Shard {
             return;
         };
         let clients = &self.server.clients;
-        let admitted = clients.admit(connection.peer.pid, CONNECTIONS_PER_PROCESS);
+        let admitted = clients.admit(connection.peer, CONNECTIONS_PER_PROCESS);
         // It is gone without an answer, as with a bridge that has ended: so the client tries again.
         if admitted == Err(Unwelcome::Closed) {
             return;
@@ -44,8 +44,8 @@ impl Shard {
             self.server.log.limited(
                 Cause::Limit,
                 format_args!(
-                    "refused a connection of process {}: {what}",
-                    connection.peer.pid
+                    "refused a connection of process {} of user {}: {what}",
+                    connection.peer.pid, connection.peer.uid
                 ),
             );
             let refusal = Reply::status(0, libc::EMFILE).header();
@@ -98,7 +98,7 @@ impl Shard {
         slot.generation = slot.generation.wrapping_add(1) & GENERATIONS;
         if let Some(connection) = slot.connection.take() {
             let clients = &self.server.clients;
-            clients.leave(connection.peer.pid, connection.control);
+            clients.leave(connection.peer, connection.control);
             self.load.lose(self.spin.number());
             if connection.waiting {
                 self.waiting -= 1;

@@ -163,11 +163,12 @@ impl Shard {
             self.server.lower.flush_touches();
         } else if self.server.lower.times().any_waits() {
             let server = self.server.clone();
+            let own = server.uid();
             // If the queue is full, the next round tries again.
             let _ = self
                 .server
                 .pool
-                .submit(move || server.lower.flush_touches());
+                .submit(own, move || server.lower.flush_touches());
         }
     }
 

@@ -70,7 +70,11 @@ impl Shard {
                     self.reply(key, request.seq, answered);
                 }
             }
-            _ => match Work::new(&request, cred) {
+            _ => match Work::new(
+                &request,
+                cred,
+                self.connection(key).map_or(0, |c| c.peer.pid),
+            ) {
                 Ok(work) => self.advance(work, key, request.seq, false),
                 Err(e) => self.reply(key, request.seq, Answered::status(e.raw_os_error())),
             },
@@ -85,7 +89,7 @@ impl Shard {
         };
         let opened = match &connection.lane {
             Some(_) => Err(Errno::ALREADY),
-            None => server.lanes.open(cred),
+            None => server.lanes.open(cred, server.uid()),
         };
         let answered = match opened {
             Ok((lane, memory)) => {
@@ -160,6 +164,7 @@ impl Shard {
             }
             return;
         }
+        let user = work.user();
         let (work, lent) = match &stand {
             Stand::Long(_) => (None, Some(work)),
             _ => (Some(work), None),
@@ -172,7 +177,7 @@ impl Shard {
         match stand {
             Stand::Answered(_) | Stand::Waits => {}
             Stand::Pauses => self.paused.push(ticket),
-            Stand::Blocks(task) => self.submit(task, ticket),
+            Stand::Blocks(task) => self.submit(user, task, ticket),
             Stand::Long(task) => {
                 let work = lent.expect("it was not parked");
                 self.lend(work, task, waker);
@@ -183,7 +188,7 @@ impl Shard {
     /// Hands a request over to a thread that may block.
     fn lend(&mut self, mut work: Box<Work>, task: Option<Task>, waker: Waker) {
         let (server, inbox) = (self.server.clone(), self.inbox.clone());
-        let submitted = self.server.pool.submit(move || {
+        let submitted = self.server.pool.submit(work.user(), move || {
             let stand = work.advance_long(&server, waker, task);
             inbox.push(Arrival::Advanced(waker.ticket, work, stand));
         });
@@ -217,9 +222,9 @@ impl Shard {
     }
 
     /// Hands a task to a thread that may block.
-    pub(super) fn submit(&mut self, task: Task, ticket: Ticket) {
+    pub(super) fn submit(&mut self, user: u32, task: Task, ticket: Ticket) {
         let (server, inbox) = (self.server.clone(), self.inbox.clone());
-        let submitted = self.server.pool.submit(move || {
+        let submitted = self.server.pool.submit(user, move || {
             inbox.push(Arrival::Outcome(ticket, task.run(&server)));
         });
         if submitted.is_ok() {

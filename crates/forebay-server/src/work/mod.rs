@@ -35,6 +35,8 @@ use std::sync::Arc;
 /// A request in progress, with what belongs to it outside core.
 pub struct Work {
     pending: Pending,
+    /// Process and user that ask.
+    caller: (u32, u32),
     /// Listing session, 0 for none.
     session: u64,
     /// Objects made for it.
@@ -76,8 +78,13 @@ impl Work {
     ///
     /// # Errors
     /// An argument can't be right.
-    pub fn new(message: &forebay_wire::Request<'_>, cred: Arc<Cred>) -> Result<Box<Self>, Errno> {
+    pub fn new(
+        message: &forebay_wire::Request<'_>,
+        cred: Arc<Cred>,
+        pid: i32,
+    ) -> Result<Box<Self>, Errno> {
         let asked = arrival::read(message)?;
+        let who = (u32::try_from(pid).unwrap_or(0), cred.uid);
         let caller = Caller {
             cred,
             by_name: asked.by_name,
@@ -85,12 +92,18 @@ impl Work {
         // In a box, because it is large and moves often.
         Ok(Box::new(Work {
             pending: Pending::new(asked.request, caller),
+            caller: who,
             session: asked.session,
             made: Vec::new(),
             copies: Vec::new(),
             opened: None,
             is_long: false,
         }))
+    }
+
+    /// The user that asks.
+    pub fn user(&self) -> u32 {
+        self.caller.1
     }
 
     /// Goes on until it is answered or has to wait. `waker` is told who waits.
@@ -216,6 +229,7 @@ impl Work {
             let hand = Hand {
                 server,
                 state: &state,
+                caller: self.caller,
             };
             return Step::Free(self.pending.step(&server.settings, &hand, false));
         }
@@ -223,6 +237,7 @@ impl Work {
         let hand = Hand {
             server,
             state: &turn,
+            caller: self.caller,
         };
         match self.pending.step(&server.settings, &hand, true) {
             Effect::Commit(commit) => Step::Commit(commit, turn),

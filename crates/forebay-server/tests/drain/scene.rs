@@ -218,10 +218,11 @@ pub struct Thing {
 /// A tree by its paths.
 pub type Tree = BTreeMap<String, Thing>;
 
-/// What is on the PFS.
+/// What is on the PFS, without the lock of the buffer.
 pub fn tree_of(root: &Path, born: &[&str]) -> Tree {
     let things = forebay_testkit::entries_below(root)
         .into_iter()
+        .filter(|(path, _)| path != Path::new(".forebay-lock"))
         .map(|(path, meta)| {
             let full = root.join(&path);
             let contents = if meta.is_symlink() {

@@ -27,7 +27,11 @@ pub fn bridge(args: &cli::BridgeArgs) -> Result<u8, Fault> {
     let outcome = Config::new(&args.root, &args.storage).and_then(|mut config| {
         config.stay = args.stay;
         config.run = args.run;
-        forebay_server::run(config, |_| say(StartReport::Ready))
+        forebay_server::run(config, |server| {
+            say(StartReport::Ready {
+                notes: server.notes().to_vec(),
+            });
+        })
     });
     match outcome {
         Ok(()) => Ok(exit::OK),
@@ -40,6 +44,7 @@ pub fn bridge(args: &cli::BridgeArgs) -> Result<u8, Fault> {
             say(StartReport::Failed {
                 failure,
                 message: message.clone(),
+                hint: e.hint(),
             });
             Err(fault(message).because(e))
         }

@@ -11,6 +11,7 @@ pub mod report;
 pub mod run;
 pub mod sim;
 pub mod status;
+pub mod unlock;
 pub mod up;
 
 use crate::cli::exit;

@@ -126,8 +126,9 @@ fn one_directory_has_one_storage_at_a_time() {
     stage
         .say(&["run", "--buffer", "pfs", "--storage", "there", "--", "true"])
         .ends_with(125)
-        .tells("a bridge with its storage in ")
-        .tells("/here runs over ");
+        .tells("another buffer has ")
+        .tells("/here, since ")
+        .tells("that bridge runs");
     // While the bridge runs, other verbs find its storage without `--storage`.
     stage.script(&[], "true").ends_with(0);
     stage.say(&["down", "--buffer", "pfs"]).ends_with(0);

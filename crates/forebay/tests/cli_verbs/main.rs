@@ -9,6 +9,7 @@ mod durability;
 mod formats;
 mod memory;
 mod neighbours;
+mod one_buffer;
 mod one_file;
 mod quarantine;
 mod run;

@@ -113,6 +113,9 @@ fn tree(root: &Path) -> BTreeMap<String, String> {
         for entry in fs::read_dir(&dir).unwrap() {
             let path = entry.unwrap().path();
             let name = path.strip_prefix(root).unwrap().display().to_string();
+            if name == ".forebay-lock" {
+                continue;
+            }
             if path.is_dir() {
                 found.insert(name + "/", String::new());
                 dirs.push(path);

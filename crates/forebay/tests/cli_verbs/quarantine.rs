@@ -133,7 +133,11 @@ fn is_untouched(ward: &Ward, id: &str, dir: &Path) {
     assert!(ward.file(id).is_file());
     for entry in fs::read_dir(dir).unwrap() {
         let name = entry.unwrap().file_name();
-        assert!(!name.as_bytes().starts_with(b".forebay"), "{name:?}");
+        let is_lock = name == ".forebay-lock";
+        assert!(
+            is_lock || !name.as_bytes().starts_with(b".forebay"),
+            "{name:?}"
+        );
     }
 }
 

@@ -147,12 +147,15 @@ impl Stage {
         bridges[0]["pid"].as_u64().unwrap().try_into().unwrap()
     }
 
-    /// The names and contents on the PFS.
+    /// The names and contents on the PFS, without the lock of a buffer.
     pub fn on_pfs(&self) -> BTreeMap<String, String> {
         let mut found = BTreeMap::new();
         for entry in fs::read_dir(self.pfs()).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if name == ".forebay-lock" {
+                continue;
+            }
             found.insert(name, fs::read_to_string(&path).unwrap_or_default());
         }
         found
@@ -202,6 +205,13 @@ pub fn kill(signal: &str, pid: u32) {
         .args(["-s", signal, &pid.to_string()])
         .stderr(Stdio::null())
         .status();
+}
+
+/// Waits until a process is gone that is no child of this one.
+pub fn wait_dead(pid: u32) {
+    if let Ok(process) = forebay_sys::Process::open(pid) {
+        process.await_end();
+    }
 }
 
 /// Starts the command, and captures both output streams.

@@ -82,6 +82,7 @@ impl Ledger {
 fn on_pfs(stage: &Stage) -> BTreeMap<String, String> {
     let entries = fs::read_dir(stage.pfs()).unwrap().map(Result::unwrap);
     entries
+        .filter(|entry| entry.file_name() != ".forebay-lock")
         .map(|entry| {
             let holds = match fs::read_to_string(entry.path()) {
                 Ok(text) if text.is_empty() => ".".to_owned(),
