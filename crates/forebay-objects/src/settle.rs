@@ -136,7 +136,8 @@ impl Objects {
     pub fn write_out_own(&self) -> Sys<()> {
         let mut objects = std::mem::take(&mut *self.unsettled.written.lock());
         if objects.len() >= SYNC_ALL_FROM {
-            let synced = self.sync_all();
+            // The names are written next, on the same file system, which empties the cache of the disk.
+            let synced = sys::syncfs(self.spares.register_file());
             if synced.is_err() {
                 self.unsettled.written.lock().append(&mut objects);
             }

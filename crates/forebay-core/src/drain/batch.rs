@@ -26,7 +26,7 @@ pub const BATCH_OBJECTS: usize = 512;
 const BATCH_OBJECTS_LEAST: usize = 32;
 /// Objects that get their names between two commits: a request that changes one of them waits for all, and for the disk, since
 /// the first commit has to be durable before.
-pub const PUBLISHED_AT_ONCE: usize = 256;
+pub const PUBLISHED_AT_ONCE: usize = 128;
 /// A file that changes while it is copied gets one more chance.
 pub const COPY_TRIES: u32 = 2;
 
