@@ -38,13 +38,22 @@ impl Pfs {
     }
 
     /// What came to it.
-    fn unmount(mut self) -> Value {
+    fn unmount(&mut self) -> Value {
         let unmounted = Command::new("umount").arg(&self.at).status();
         assert!(unmounted.expect("umount starts").success());
         let mut report = String::new();
         self.says.read_to_string(&mut report).expect("a report");
         self.process.wait().expect("its end");
         serde_json::from_str(&report).expect("a line of JSON")
+    }
+}
+
+impl Drop for Pfs {
+    fn drop(&mut self) {
+        // After a failure it is still there.
+        let _ = Command::new("umount").arg("-l").arg(&self.at).output();
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
@@ -63,7 +72,7 @@ fn each_file_and_each_directory_is_synced_where_nothing_is_known_of_syncfs() {
     );
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("synced");
     let _ = fs::remove_dir_all(&folder);
-    let pfs = Pfs::mount(folder.join("pfs"));
+    let mut pfs = Pfs::mount(folder.join("pfs"));
     let buffer = pfs.at.join("buffer");
     fs::create_dir(&buffer).expect("the buffer");
     let storage = folder.join("storage");

@@ -75,7 +75,8 @@ fn the_report_names_files_bytes_rates_and_what_is_left() {
         .tells("exit status  7 after")
         .tells("in buffer    2 files created or changed, 2.9 MiB by their sizes; 1 directory")
         .tells("large  2.9 MiB")
-        .tells("read back and compared); 1 directory")
+        .tells("read back and compared; ")
+        .tells("); 1 directory")
         .tells("left         nothing");
     let text = fs::read_to_string(stage.path("report.json")).unwrap();
     let report: Value = serde_json::from_str(&text).unwrap();
