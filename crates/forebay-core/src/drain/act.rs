@@ -117,9 +117,9 @@ pub enum Copied {
 pub struct Naming {
     /// The copy.
     pub temporary: Temporary,
-    /// The first name is given by a rename of the copy, the others by hard links. All of them replace
-    /// what is there.
-    pub names: Vec<TreePath>,
+    /// The first name is given by a rename of the copy, the others by hard links. With each what was seen there, by
+    /// [`Identity::of_copy`]: that is replaced, and if something else is found there that is left alone, with EEXIST.
+    pub names: Vec<(TreePath, Option<Identity>)>,
 }
 
 /// Who has an object open.
@@ -240,7 +240,7 @@ impl Act {
             Act::Remove(path) | Act::MakeDir(path) => vec![path.parent()],
             Act::Name(all) => {
                 let names = all.iter().flat_map(|naming| &naming.names);
-                let mut dirs: Vec<_> = names.map(TreePath::parent).collect();
+                let mut dirs: Vec<_> = names.map(|(path, _)| path.parent()).collect();
                 dirs.sort_unstable();
                 dirs.dedup();
                 dirs

@@ -36,6 +36,8 @@ struct Candidate {
     attr: Attr,
     /// What its copy is known by.
     copy: Identity,
+    /// What was seen on the PFS where its names are to be.
+    seen: Vec<Option<Identity>>,
 }
 
 /// What is to become of a copy that is being published.
@@ -214,7 +216,12 @@ impl CopyBatch {
         for (mut task, copied) in with_outcomes(std::mem::take(&mut self.tasks), copies) {
             match copied {
                 Ok(Copied::Whole { of: attr, copy }) => {
-                    self.copies.push(Candidate { task, attr, copy });
+                    self.copies.push(Candidate {
+                        task,
+                        attr,
+                        copy,
+                        seen: Vec::new(),
+                    });
                 }
                 Ok(Copied::Short) => changed(task, sheet),
                 Ok(Copied::InUse) if sheet.patient && !sheet.stopping => {
@@ -319,6 +326,8 @@ impl CopyBatch {
         let mut seen = seen.into_iter();
         for (candidate, fate) in good(&mut self.few) {
             for ((path, record), found) in candidate.task.ready.iter().zip(seen.by_ref()) {
+                let known = found.as_ref().ok().and_then(Option::as_ref);
+                candidate.seen.push(known.map(Identity::of_copy));
                 match found {
                     Ok(Some(found)) if is_dir(&found) => {
                         *fate = Fate::Failed(Reason::Blocked(STRANGER.to_owned()), true);
@@ -363,8 +372,13 @@ impl CopyBatch {
             for (path, _) in &candidate.task.ready {
                 sheet.note_unsynced(path);
             }
-            if let Err(trouble) = did {
-                *fate = Fate::Failed(Reason::Refused(trouble), false);
+            match did {
+                Ok(()) => {}
+                // It came after the look.
+                Err(trouble) if trouble.errno == libc::EEXIST => {
+                    *fate = Fate::Failed(Reason::Changed, false);
+                }
+                Err(trouble) => *fate = Fate::Failed(Reason::Refused(trouble), false),
             }
         }
         self.state = State::Unhide;
@@ -508,9 +522,12 @@ impl CopyBatch {
                 (Act::Look(paths), State::Looking)
             }
             State::Name => {
-                let namings = good().map(|task| Naming {
-                    temporary: task.temporary(),
-                    names: task.ready.iter().map(|(path, _)| path.clone()).collect(),
+                let namings = self::good(&mut self.few).map(|(candidate, _)| {
+                    let names = candidate.task.ready.iter().map(|(path, _)| path.clone());
+                    Naming {
+                        temporary: candidate.task.temporary(),
+                        names: names.zip(std::mem::take(&mut candidate.seen)).collect(),
+                    }
                 });
                 (Act::Name(namings.collect()), State::Naming)
             }

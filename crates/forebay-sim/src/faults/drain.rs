@@ -648,8 +648,10 @@ impl Node {
                     let record = self.tables.get(path).expect(NEVER_FAILS);
                     record.is_some_and(|r| r.hides.is_some() || r.drained.is_some())
                 };
-                for path in namings.iter().flat_map(|naming| &naming.names) {
-                    if self.membership.is_home(path) && pfs.is_of_others(path, self.known_at(path))
+                for (path, seen) in namings.iter().flat_map(|naming| &naming.names) {
+                    if self.membership.is_home(path)
+                        && pfs.is_still(path, *seen)
+                        && pfs.is_of_others(path, self.known_at(path))
                     {
                         env.broken(format!(
                             "a drain replaces {path}, which somebody else has changed"

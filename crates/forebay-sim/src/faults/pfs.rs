@@ -431,6 +431,11 @@ impl Pfs {
         }
     }
 
+    /// Is there what was seen there?
+    pub(super) fn is_still(&self, path: &TreePath, seen: Option<Identity>) -> bool {
+        self.attr(path).as_ref().map(Identity::of_copy) == seen
+    }
+
     /// Gives a copy its first `most` names. `ours`: may what is under a name be replaced?
     pub(super) fn name(
         &mut self,
@@ -442,10 +447,14 @@ impl Pfs {
         let Some(copy) = self.names.get(temporary).copied() else {
             return refuse("rename", libc::ENOENT);
         };
-        for path in naming.names.iter().take(most) {
+        for (path, seen) in naming.names.iter().take(most) {
             if !self.has_dir(path) || self.get(path).is_some_and(|t| t.is_dir()) {
                 self.forget(temporary);
                 return refuse("rename", libc::EISDIR);
+            }
+            if !self.is_still(path, *seen) {
+                self.forget(temporary);
+                return refuse("rename", libc::EEXIST);
             }
             let old = self.inode(path);
             if old.is_some_and(|i| i.is_foreign && i.is_seen) && !ours(path) {
