@@ -609,6 +609,8 @@ class Soak:
         self.round, self.stage = 0, 0
         self.events, self.started = [], []
         self.pfs = self.storage = None
+        self.sockets = base / "s"
+        self.sockets.mkdir(mode=0o700)
 
     def say(self, text):
         self.events.append(f"{time.monotonic():.3f} {text}")
@@ -671,7 +673,8 @@ class Soak:
     def forebay(self, verb, *options, name=None, tail=()):
         command = [self.args.forebay, verb, "--buffer", self.root, "--storage", self.local, *options, *tail]
         out = self.logs / f"{name or verb}.out"
-        env = {**os.environ, "FOREBAY_RECONNECT_S": "4", "FOREBAY_LOG_DIR": str(self.logs)}
+        # Other bridges of this user are none of ours.
+        env = {**os.environ, "FOREBAY_RECONNECT_S": "4", "FOREBAY_LOG_DIR": str(self.logs), "XDG_RUNTIME_DIR": str(self.sockets)}
         with out.open("wb") as stdout, out.with_suffix(".err").open("wb") as stderr:
             process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=env, cwd="/", start_new_session=True)
         process.out, process.err = out, out.with_suffix(".err")
@@ -911,9 +914,11 @@ class Soak:
             if code == 0:
                 break
             changed = sorted({one["path"] for one in left if one["reason"] == "changed"})
+            appeared = sorted({one["path"] for one in left if one["cause"].startswith("something else has appeared")})
             self.say(f"left: {[(one['path'], one['reason'], one['operation'], one['cause']) for one in left]}")
-            if changed:
+            if changed or appeared:
                 self.take(changed, n)
+                self.move_away(appeared)
                 continue
             vain += 1
             if vain == MOST_VAIN_DRAINS:
@@ -947,6 +952,13 @@ class Soak:
                 loses = side == ("theirs" if claim.is_worker else "ours")
                 if loses and any(covers(path, claim.path) for path in paths):
                     del self.claims[claim.tag]
+
+    def move_away(self, appeared):
+        """What others have made where ours is to come."""
+        for path in appeared:
+            self.say(f"{path} is moved away")
+            self.counts["strangers moved away"] += 1
+            os.rename(self.root / path, self.root / f"{path}.moved{self.round}")
 
     def look_for_claims(self, left):
         """Each acknowledged content is in some file of the PFS, or ours is still in the buffer, and listed."""
