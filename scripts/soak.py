@@ -144,11 +144,11 @@ class Actor:
         write_all(self.at(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND, content(tag, size), sync)
 
     def append_existing(self, path, tag, size):
-        """True if what was appended to is still what the path leads to."""
+        """True if all was appended, and to what the path still leads to."""
         fd = os.open(self.at(path), os.O_WRONLY | os.O_APPEND)
         try:
-            os.write(fd, content(tag, size))
-            return os.fstat(fd).st_ino == os.stat(self.at(path)).st_ino
+            data = content(tag, size)
+            return os.write(fd, data) == len(data) and os.fstat(fd).st_ino == os.stat(self.at(path)).st_ino
         finally:
             os.close(fd)
 
@@ -734,7 +734,7 @@ class Soak:
                 send(pid, sig)
             if pids:
                 self.say(f"{sig.name} to {victim} {pids}")
-                self.counts[f"{sig.name} {victim}"] += 1
+                self.counts[f"{sig.name} {victim}"] += sig != signal.SIGCONT
         elif kind == "drain":
             self.drains.append(self.forebay("drain", *more, name=f"drain{len(self.drains)}"))
             self.drained_from = min(self.drained_from, time.monotonic())
@@ -804,7 +804,7 @@ class Soak:
         outlived = rng.random() < 0.25
         options = rng.choice([[], [], [], ["--no-drain"], ["--keep"]])
         options = options + (["--no-wait"] if outlived and rng.random() < 0.5 else [])
-        options += ["--no-record"] if rng.random() < 0.8 else []
+        options += ["--no-record"]
         events = self.schedule(seconds)
         plan = {"root": str(self.root), "begun": begun, "seconds": seconds, "outlived": outlived, "stop": str(self.logs / "stop")}
         plan["workers"] = [
@@ -916,9 +916,11 @@ class Soak:
             changed = sorted({one["path"] for one in left if one["reason"] == "changed"})
             appeared = sorted({one["path"] for one in left if one["cause"].startswith("something else has appeared")})
             self.say(f"left: {[(one['path'], one['reason'], one['operation'], one['cause']) for one in left]}")
-            if changed or appeared:
+            gone = sorted({one["path"] for one in left if one["operation"] == "open directory" and one["path"].startswith(SHARED)})
+            gone = [path for path in gone if not (self.root / path).parent.exists()]
+            if changed or appeared or gone:
                 self.take(changed, n)
-                self.move_away(appeared)
+                self.make_way(appeared, gone)
                 continue
             vain += 1
             if vain == MOST_VAIN_DRAINS:
@@ -953,12 +955,16 @@ class Soak:
                 if loses and any(covers(path, claim.path) for path in paths):
                     del self.claims[claim.tag]
 
-    def move_away(self, appeared):
-        """What others have made where ours is to come."""
+    def make_way(self, appeared, gone):
+        """Does natively what `--take` does not: for what others have made where ours is to come, and where its directory went."""
         for path in appeared:
             self.say(f"{path} is moved away")
             self.counts["strangers moved away"] += 1
             os.rename(self.root / path, self.root / f"{path}.moved{self.round}")
+        for dir in sorted({(self.root / path).parent for path in gone}):
+            self.say(f"{dir} is made again")
+            self.counts["directories made again"] += 1
+            dir.mkdir()
 
     def look_for_claims(self, left):
         """Each acknowledged content is in some file of the PFS, or ours is still in the buffer, and listed."""
@@ -1008,7 +1014,7 @@ class Soak:
 
     def summary(self):
         lines = [f"{time.monotonic() - self.begun:.0f} s, seed {self.args.seed}, {self.stage} stages"]
-        return "\n".join(lines + [f"  {n:8} {what}" for what, n in sorted(self.counts.items())])
+        return "\n".join(lines + [f"  {n:8} {what}" for what, n in sorted(self.counts.items()) if n])
 
     def soak(self, kinds):
         until = self.begun + self.args.seconds
