@@ -732,6 +732,7 @@ class Soak:
             pids = self.victims(victim)
             for pid in pids:
                 send(pid, sig)
+            self.bridge_ended |= bool(pids) and victim != "worker"
             if pids:
                 self.say(f"{sig.name} to {victim} {pids}")
                 self.counts[f"{sig.name} {victim}"] += sig != signal.SIGCONT
@@ -799,6 +800,7 @@ class Soak:
         self.logs = self.dir / f"round{self.round}"
         self.logs.mkdir()
         self.drains, self.weights, self.drained_from = [], [], float("inf")
+        self.bridge_ended = False
         begun, seconds = time.monotonic() + 0.3, rng.uniform(1.5, 6)
         self.say(f"round {self.round}")
         outlived = rng.random() < 0.25
@@ -942,7 +944,10 @@ class Soak:
         by_side = collections.defaultdict(list)
         for path in changed:
             is_own = not path.startswith(SHARED)
-            # Nobody else was in a worker's own directory. A drain that was killed there may be in doubt.
+            # Nobody else was in a worker's own directory. A bridge that comes after another one may be in doubt: it does not
+            # know what was written in place on the PFS, nor what was in a directory of which a part is gone.
+            if is_own and not self.bridge_ended:
+                raise Broken(f"a drain says that others have changed {path}, and nobody has", {path})
             self.counts["conflicts in doubt" if is_own else "conflicts settled"] += 1
             by_side["ours" if is_own else self.rng.choice(["ours", "theirs", "both"])].append(path)
         for side, paths in by_side.items():

@@ -1,5 +1,6 @@
 //! The PFS as the mover changes it. Each failure names its operation.
 
+use forebay_core::drain::Name;
 use forebay_core::facts::Attr;
 use forebay_core::path::TreePath;
 use forebay_pfs::Lower;
@@ -80,13 +81,36 @@ pub fn rename(lower: &Lower, from: &TreePath, to: &TreePath) -> Work<()> {
         Err(Errno::INVAL | Errno::NOSYS) => {}
         outcome => return outcome.during("rename"),
     }
-    match sys::stat(b.as_fd(), to.name()) {
-        Err(Errno::NOENT) => {
-            sys::rename(a.as_fd(), from.name(), b.as_fd(), to.name()).during("rename")
+    let nothing = |_: &Attr| false;
+    rename_over(a.as_fd(), from.name(), b.as_fd(), to.name(), nothing)
+}
+
+/// Renames a copy in its directory to a name. EEXIST if something is there that it may not replace.
+pub fn give_name(dir: BorrowedFd<'_>, copy: &[u8], name: &Name) -> Work<()> {
+    let to = name.path.name();
+    if name.replaces.is_none() {
+        match sys::rename_noreplace(dir, copy, dir, to) {
+            Err(Errno::INVAL | Errno::NOSYS) => {}
+            outcome => return outcome.during("rename"),
         }
-        Ok(_) => Err(Errno::EXIST).during("rename"),
-        Err(e) => Err(e).during("stat"),
     }
+    rename_over(dir, copy, dir, to, |found| name.may_replace(found))
+}
+
+/// Renames, after a look at what it would replace.
+fn rename_over(
+    dir: BorrowedFd<'_>,
+    from: &[u8],
+    to_dir: BorrowedFd<'_>,
+    to: &[u8],
+    may_replace: impl Fn(&Attr) -> bool,
+) -> Work<()> {
+    match sys::stat(to_dir, to) {
+        Ok(found) if !may_replace(&found) => return Err(Errno::EXIST).during("rename"),
+        Ok(_) | Err(Errno::NOENT) => {}
+        Err(e) => return Err(e).during("stat"),
+    }
+    sys::rename(dir, from, to_dir, to).during("rename")
 }
 
 /// Gives an open file or directory the extended attributes of another one, but for those of Forebay. Returns the names
@@ -94,4 +118,45 @@ pub fn rename(lower: &Lower, from: &TreePath, to: &TreePath) -> Work<()> {
 pub fn copy_xattrs(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Work<Vec<String>> {
     sys::copy_xattrs(from, to, |name| name.starts_with(b"user.forebay."))
         .during("copy extended attributes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_core::identity::Identity;
+    use std::fs;
+
+    #[test]
+    fn a_copy_gets_its_name_only_over_what_the_drain_has_found_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let lower = Lower::open_root(folder.path(), Some(false)).unwrap();
+        let path = TreePath::new(b"name").unwrap();
+        let dir = parent(&lower, &path).unwrap();
+        let found = || Some(Identity::of(&look(&lower, &path).unwrap()?));
+        let give = |replaces| {
+            fs::write(at("copy"), "ours").unwrap();
+            let path = path.clone();
+            let gave = give_name(dir.as_fd(), b"copy", &Name { path, replaces });
+            let errno = gave.map_err(|trouble| trouble.errno);
+            (errno, fs::read_to_string(at("name")).unwrap())
+        };
+        // Nothing was there, and something has come.
+        let before = found();
+        fs::write(at("name"), "theirs").unwrap();
+        assert_eq!(give(before), (Err(Errno::EXIST), "theirs".to_owned()));
+        // It was changed, and replaced.
+        let before = found();
+        fs::write(at("name"), "theirs again").unwrap();
+        assert_eq!(give(before), (Err(Errno::EXIST), "theirs again".to_owned()));
+        let before = found();
+        fs::write(at("other"), "new").unwrap();
+        fs::rename(at("other"), at("name")).unwrap();
+        assert_eq!(give(before), (Err(Errno::EXIST), "new".to_owned()));
+        // Nobody has touched it, or it has gone.
+        assert_eq!(give(found()), (Ok(()), "ours".to_owned()));
+        let before = found();
+        fs::remove_file(at("name")).unwrap();
+        assert_eq!(give(before), (Ok(()), "ours".to_owned()));
+    }
 }

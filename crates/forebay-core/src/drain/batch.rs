@@ -4,7 +4,7 @@
 //! [`PUBLISHED_AT_ONCE`] at a time: marked, looked at once more, named, committed. At no moment is there half
 //! a file under its name.
 
-use super::act::{Act, Commit, Copied, Copy, Got, Naming, Verdict, Work};
+use super::act::{Act, Commit, Copied, Copy, Got, Name, Naming, Verdict, Work};
 use super::contents::Task;
 use super::facts::Facts;
 use super::moves::{STRANGER, is_dir};
@@ -36,6 +36,23 @@ struct Candidate {
     attr: Attr,
     /// What its copy is known by.
     copy: Identity,
+    /// What was found under each of its names.
+    found: Vec<Option<Identity>>,
+}
+
+impl Candidate {
+    fn naming(&self) -> Naming {
+        let ready = self.task.ready.iter().zip(&self.found);
+        Naming {
+            temporary: self.task.temporary(),
+            names: ready
+                .map(|((path, _), found)| Name {
+                    path: path.clone(),
+                    replaces: *found,
+                })
+                .collect(),
+        }
+    }
 }
 
 /// What is to become of a copy that is being published.
@@ -214,7 +231,12 @@ impl CopyBatch {
         for (mut task, copied) in with_outcomes(std::mem::take(&mut self.tasks), copies) {
             match copied {
                 Ok(Copied::Whole { of: attr, copy }) => {
-                    self.copies.push(Candidate { task, attr, copy });
+                    self.copies.push(Candidate {
+                        task,
+                        attr,
+                        copy,
+                        found: Vec::new(),
+                    });
                 }
                 Ok(Copied::Short) => changed(task, sheet),
                 Ok(Copied::InUse) if sheet.patient && !sheet.stopping => {
@@ -318,7 +340,10 @@ impl CopyBatch {
         assert_eq!(names.sum::<usize>(), seen.len(), "one look for each name");
         let mut seen = seen.into_iter();
         for (candidate, fate) in good(&mut self.few) {
+            candidate.found.clear();
             for ((path, record), found) in candidate.task.ready.iter().zip(seen.by_ref()) {
+                let there = found.as_ref().ok().and_then(Option::as_ref);
+                candidate.found.push(there.map(Identity::of));
                 match found {
                     Ok(Some(found)) if is_dir(&found) => {
                         *fate = Fate::Failed(Reason::Blocked(STRANGER.to_owned()), true);
@@ -346,13 +371,17 @@ impl CopyBatch {
 
     /// What is to be replaced was changed: by others?
     fn judge(&mut self, facts: &dyn Facts) {
-        for (_, fate) in &mut self.few {
+        for (candidate, fate) in &mut self.few {
             if let Fate::Suspect(suspect) = fate {
                 let (record, found) = &**suspect;
                 *fate = match is_ours_in_place(record, found, facts) {
                     true => Fate::Good,
                     false => Fate::Failed(Reason::Changed, true),
                 };
+                // Our own programs may go on writing to it.
+                for found in candidate.found.iter_mut().flatten() {
+                    *found = found.leaving();
+                }
             }
         }
         self.state = State::Name;
@@ -363,8 +392,12 @@ impl CopyBatch {
             for (path, _) in &candidate.task.ready {
                 sheet.note_unsynced(path);
             }
-            if let Err(trouble) = did {
-                *fate = Fate::Failed(Reason::Refused(trouble), false);
+            match did {
+                Ok(()) => {}
+                Err(trouble) if trouble.errno == libc::EEXIST => {
+                    *fate = Fate::Failed(Reason::Changed, false);
+                }
+                Err(trouble) => *fate = Fate::Failed(Reason::Refused(trouble), false),
             }
         }
         self.state = State::Unhide;
@@ -508,10 +541,8 @@ impl CopyBatch {
                 (Act::Look(paths), State::Looking)
             }
             State::Name => {
-                let namings = good().map(|task| Naming {
-                    temporary: task.temporary(),
-                    names: task.ready.iter().map(|(path, _)| path.clone()).collect(),
-                });
+                let good = self.few.iter().filter(|(_, fate)| *fate == Fate::Good);
+                let namings = good.map(|(candidate, _)| candidate.naming());
                 (Act::Name(namings.collect()), State::Naming)
             }
             State::Unhide => {
