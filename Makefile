@@ -5,7 +5,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench durable lint fuzz clean
+.PHONY: help setup build demo test bench durable soak lint fuzz clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ bench: build ## ratios to native ext4 and tmpfs, measured side by side; ARGS="--
 
 durable: build ## what waits for the disk (SQLite, PostgreSQL, fsync), natively and in the buffer, in turns
 	benches/durable.py $(ARGS)
+
+soak: build ## kills, full disks, neighbours and a failing PFS for an hour, by root; SECONDS=600 for less
+	scripts/soak.py --seconds $(or $(SECONDS),3600) $(ARGS)
 
 lint: ## formatting, clippy, the rules of the house and the documentation, warnings forbidden
 	cargo fmt --all --check

@@ -3,13 +3,11 @@
 use crate::copy::{Buffer, LastDir, Written, remove_temp};
 use crate::counters::Counters;
 use crate::ground::Halt;
-use crate::names;
 use crate::pass::Pass;
 use crate::pfs::{self, During, Trouble, Work};
 use crate::processes::{self, InUse};
-use forebay_core::drain::{self, Copied, Copy, Naming, Temporary, Use, copy_name};
+use forebay_core::drain::{self, Copied, Copy, Name, Naming, Temporary, Use, copy_name};
 use forebay_core::facts::Timestamp;
-use forebay_core::identity::Identity;
 use forebay_core::label::without_hides;
 use forebay_core::path::TreePath;
 use forebay_core::pfs_kind::SyncBy;
@@ -219,26 +217,27 @@ impl Pass<'_> {
     }
 
     /// All names: the first by a rename of the copy, the others by hard links.
-    fn name(&self, held: &Held, names: &[(TreePath, Option<Identity>)]) -> Work<()> {
-        let Some(((first, seen), others)) = names.split_first() else {
+    fn name(&self, held: &Held, names: &[Name]) -> Work<()> {
+        let Some((first, others)) = names.split_first() else {
             return Ok(());
         };
         assert_eq!(
             held.path.parent(),
-            first.parent(),
+            first.path.parent(),
             "a copy gets its name where it is"
         );
         let dir = held.dir.as_fd();
-        names::take_place(dir, &held.name, first.name(), *seen)?;
+        pfs::give_name(dir, &held.name, first)?;
         let temp = copy_name(held.object.oid);
-        for (path, seen) in others {
-            let other = pfs::parent(self.ground.lower, path)?;
+        for name in others {
+            let other = pfs::parent(self.ground.lower, &name.path)?;
             remove_temp(other.as_fd(), &temp)?;
-            sys::link(dir, first.name(), other.as_fd(), &temp).during("link")?;
-            let named = names::take_place(other.as_fd(), &temp, path.name(), *seen);
+            sys::link(dir, first.path.name(), other.as_fd(), &temp).during("link")?;
+            pfs::give_name(other.as_fd(), &temp, name).inspect_err(|_| {
+                let _ = sys::unlink(other.as_fd(), &temp, false);
+            })?;
             // A rename between two names of one inode leaves both.
             remove_temp(other.as_fd(), &temp)?;
-            named?;
         }
         Ok(())
     }

@@ -10,47 +10,13 @@ use forebay_core::path::TreePath;
 use forebay_core::record::BridgeId;
 use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 type Work<T> = drain::Work<T>;
 
 /// See [`drain::Act::Rename`].
 pub(crate) fn rename(lower: &Lower, from: &TreePath, to: &TreePath) -> Work<()> {
     pfs::rename(lower, from, to).map_err(Trouble::into_core)
-}
-
-/// Gives what is at `temp` the name `name`, in place of what was `seen` there. What others have put there since stays, with
-/// EEXIST. A file system that can't exchange names (Lustre and NFS can't) replaces it.
-pub(crate) fn take_place(
-    dir: BorrowedFd<'_>,
-    temp: &[u8],
-    name: &[u8],
-    seen: Option<Identity>,
-) -> pfs::Work<()> {
-    let replace = || sys::rename(dir, temp, dir, name).during("rename");
-    let Some(seen) = seen else {
-        return match sys::rename_noreplace(dir, temp, dir, name) {
-            Err(Errno::INVAL | Errno::NOSYS) => replace(),
-            outcome => outcome.during("rename"),
-        };
-    };
-    match sys::exchange(dir, temp, name) {
-        Ok(()) => {}
-        // It has gone meanwhile.
-        Err(Errno::NOENT) => return take_place(dir, temp, name, None),
-        Err(Errno::INVAL | Errno::NOSYS) => return replace(),
-        Err(e) => return Err(e).during("rename"),
-    }
-    let came_back = sys::stat(dir, temp).during("stat")?;
-    if Identity::of_copy(&came_back) == seen {
-        return sys::unlink(dir, temp, false).during("unlink");
-    }
-    if sys::exchange(dir, temp, name).is_err() {
-        // Under a name that nobody sweeps.
-        let beside = [name, b".theirs"].concat();
-        sys::rename_noreplace(dir, temp, dir, &beside).during("rename")?;
-    }
-    Err(Errno::EXIST).during("rename")
 }
 
 /// See [`drain::Act::Remove`].
@@ -293,49 +259,6 @@ mod tests {
         assert_eq!(tree.text("dir/in").as_deref(), Some("dir/in"));
         rename(&tree.lower, &path("dir"), &path("free")).unwrap();
         assert_eq!(tree.text("free/in").as_deref(), Some("dir/in"));
-    }
-
-    #[test]
-    fn a_copy_takes_the_place_of_what_was_seen_and_of_nothing_else() {
-        let tree = Tree::new();
-        let dir = std::fs::File::open(tree.folder.path()).unwrap();
-        let seen = |name: &str| {
-            let attr = sys::stat(dir.as_fd(), name.as_bytes()).unwrap();
-            Some(Identity::of_copy(&attr))
-        };
-        let place = |seen| take_place(dir.as_fd(), b"copy", b"name", seen);
-        let refused = |outcome: pfs::Work<()>| {
-            assert_eq!(outcome.unwrap_err().errno, Errno::EXIST);
-            assert_eq!(tree.text("copy").as_deref(), Some("copy"));
-        };
-        for name in ["copy", "name", "other"] {
-            tree.write(name);
-        }
-        // Somebody has made it; has replaced it; has put a directory there; has written to it.
-        refused(place(None));
-        refused(place(seen("other")));
-        assert_eq!(tree.text("name").as_deref(), Some("name"));
-        let before = seen("name");
-        fs::remove_file(tree.folder.path().join("name")).unwrap();
-        fs::create_dir(tree.folder.path().join("name")).unwrap();
-        refused(place(before));
-        assert!(tree.folder.path().join("name").is_dir());
-        fs::remove_dir(tree.folder.path().join("name")).unwrap();
-        tree.write("name");
-        let before = seen("name");
-        fs::write(tree.folder.path().join("name"), "name and more").unwrap();
-        refused(place(before));
-        assert_eq!(tree.text("name").as_deref(), Some("name and more"));
-
-        place(seen("name")).unwrap();
-        assert_eq!(tree.text("name").as_deref(), Some("copy"));
-        assert_eq!(tree.text("copy"), None);
-        // Nobody has left anything there.
-        tree.write("copy");
-        let before = seen("name");
-        fs::remove_file(tree.folder.path().join("name")).unwrap();
-        place(before).unwrap();
-        assert_eq!(tree.text("name").as_deref(), Some("copy"));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The PFS as the mover changes it. Each failure names its operation.
 
+use forebay_core::drain::Name;
 use forebay_core::facts::Attr;
+use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
 use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno};
@@ -76,14 +78,55 @@ pub fn is_dir(attr: &Attr) -> bool {
 /// and NFS can't) is asked first; there, what comes between the question and the rename is replaced.
 pub fn rename(lower: &Lower, from: &TreePath, to: &TreePath) -> Work<()> {
     let (a, b) = (parent(lower, from)?, parent(lower, to)?);
-    match sys::rename_noreplace(a.as_fd(), from.name(), b.as_fd(), to.name()) {
+    rename_free(a.as_fd(), from.name(), b.as_fd(), to.name())
+}
+
+/// Renames a copy in its directory to a name. EEXIST if something is there that it may not replace.
+pub fn give_name(dir: BorrowedFd<'_>, copy: &[u8], name: &Name) -> Work<()> {
+    let to = name.path.name();
+    if name.replaces.is_none() {
+        return rename_free(dir, copy, dir, to);
+    }
+    let found = match sys::stat(dir, to) {
+        Err(Errno::NOENT) => return rename_free(dir, copy, dir, to),
+        found => found.during("stat")?,
+    };
+    if !name.may_replace(&found) {
+        return Err(Errno::EXIST).during("rename");
+    }
+    // What came between the look and this comes back, and is known by that.
+    match sys::exchange(dir, copy, to) {
+        Ok(()) => {}
+        Err(Errno::NOENT) => return rename_free(dir, copy, dir, to),
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            return sys::rename(dir, copy, dir, to).during("rename");
+        }
+        Err(e) => return Err(e).during("rename"),
+    }
+    let back = sys::stat(dir, copy).during("stat")?;
+    if Identity::of_copy(&back) == Identity::of_copy(&found) {
+        return sys::unlink(dir, copy, false).during("unlink");
+    }
+    if sys::exchange(dir, copy, to).is_err() {
+        // Under a name that nobody sweeps.
+        let beside = [to, b".theirs"].concat();
+        sys::rename_noreplace(dir, copy, dir, &beside).during("rename")?;
+    }
+    Err(Errno::EXIST).during("rename")
+}
+
+fn rename_free(
+    from_dir: BorrowedFd<'_>,
+    from: &[u8],
+    to_dir: BorrowedFd<'_>,
+    to: &[u8],
+) -> Work<()> {
+    match sys::rename_noreplace(from_dir, from, to_dir, to) {
         Err(Errno::INVAL | Errno::NOSYS) => {}
         outcome => return outcome.during("rename"),
     }
-    match sys::stat(b.as_fd(), to.name()) {
-        Err(Errno::NOENT) => {
-            sys::rename(a.as_fd(), from.name(), b.as_fd(), to.name()).during("rename")
-        }
+    match sys::stat(to_dir, to) {
+        Err(Errno::NOENT) => sys::rename(from_dir, from, to_dir, to).during("rename"),
         Ok(_) => Err(Errno::EXIST).during("rename"),
         Err(e) => Err(e).during("stat"),
     }
@@ -94,4 +137,44 @@ pub fn rename(lower: &Lower, from: &TreePath, to: &TreePath) -> Work<()> {
 pub fn copy_xattrs(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Work<Vec<String>> {
     sys::copy_xattrs(from, to, |name| name.starts_with(b"user.forebay."))
         .during("copy extended attributes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_copy_gets_its_name_only_over_what_the_drain_has_found_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let lower = Lower::open_root(folder.path(), Some(false)).unwrap();
+        let path = TreePath::new(b"name").unwrap();
+        let dir = parent(&lower, &path).unwrap();
+        let found = || Some(Identity::of(&look(&lower, &path).unwrap()?));
+        let give = |replaces| {
+            fs::write(at("copy"), "ours").unwrap();
+            let path = path.clone();
+            let gave = give_name(dir.as_fd(), b"copy", &Name { path, replaces });
+            let errno = gave.map_err(|trouble| trouble.errno);
+            (errno, fs::read_to_string(at("name")).unwrap())
+        };
+        // Nothing was there, and something has come.
+        let before = found();
+        fs::write(at("name"), "theirs").unwrap();
+        assert_eq!(give(before), (Err(Errno::EXIST), "theirs".to_owned()));
+        // It was changed, and replaced.
+        let before = found();
+        fs::write(at("name"), "theirs again").unwrap();
+        assert_eq!(give(before), (Err(Errno::EXIST), "theirs again".to_owned()));
+        let before = found();
+        fs::write(at("other"), "new").unwrap();
+        fs::rename(at("other"), at("name")).unwrap();
+        assert_eq!(give(before), (Err(Errno::EXIST), "new".to_owned()));
+        // Nobody has touched it, or it has gone.
+        assert_eq!(give(found()), (Ok(()), "ours".to_owned()));
+        let before = found();
+        fs::remove_file(at("name")).unwrap();
+        assert_eq!(give(before), (Ok(()), "ours".to_owned()));
+    }
 }

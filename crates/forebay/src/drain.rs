@@ -55,6 +55,7 @@ impl Drained {
         sum.removed += part.removed;
         sum.seconds += part.seconds;
         sum.remarks.splice(0..0, part.remarks.iter().cloned());
+        sum.refused.splice(0..0, part.refused.iter().cloned());
     }
 }
 
@@ -82,7 +83,7 @@ pub fn take_and_drain(
         // Somebody else's. It may have passed what was written last.
         let status = watcher.watch(bridge)?;
         if watcher.asked_to_stop {
-            return named(bridge, status, naming);
+            return watcher.named(bridge, status, naming);
         }
     }
     let asked = Instant::now();
@@ -95,7 +96,7 @@ pub fn take_and_drain(
             patience_ms: patience.as_millis() as u64,
         })?;
         let status = watcher.watch(bridge)?;
-        let drained = named(bridge, status, naming)?;
+        let drained = watcher.named(bridge, status, naming)?;
         // Another drain that began a moment before ours waits for open files as long as it was told to.
         let is_open = |left: &Left| matches!(left.reason, Reason::Open);
         let goes_on = drained.named.iter().any(is_open) && asked.elapsed() < patience;
@@ -103,21 +104,6 @@ pub fn take_and_drain(
             return Ok(drained);
         }
     }
-}
-
-/// How a drain ended, with names of what it has left.
-fn named(bridge: &mut Bridge, status: DrainStatus, naming: Naming) -> Result<Drained, Fault> {
-    let mut drained = Drained {
-        status,
-        named: Vec::new(),
-    };
-    for left in bridge.control.left()? {
-        if naming == Naming::Some && drained.named.len() == MOST_LINES {
-            break;
-        }
-        drained.named.push(left?);
-    }
-    Ok(drained)
 }
 
 /// Watches a drain until its end.
@@ -157,6 +143,38 @@ impl Watcher {
                 ..
             } => Err(fault("the bridge ends before the drain")),
             status => Ok(status),
+        }
+    }
+
+    /// How a drain ended, with names of what it has left.
+    fn named(
+        &mut self,
+        bridge: &mut Bridge,
+        mut ended: DrainStatus,
+        naming: Naming,
+    ) -> Result<Drained, Fault> {
+        let mut earlier: Option<Drained> = None;
+        loop {
+            let mut drained = Drained {
+                status: ended.clone(),
+                named: Vec::new(),
+            };
+            for left in bridge.control.left()? {
+                if naming == Naming::Some && drained.named.len() == MOST_LINES {
+                    break;
+                }
+                drained.named.push(left?);
+            }
+            // If somebody else has begun another drain since, the list may be of that one.
+            let is_of_this_one = bridge.control.drain_status()? == ended;
+            if let Some(earlier) = &earlier {
+                drained.add(earlier);
+            }
+            if is_of_this_one || self.asked_to_stop {
+                return Ok(drained);
+            }
+            earlier = Some(drained);
+            ended = self.watch(bridge)?;
         }
     }
 

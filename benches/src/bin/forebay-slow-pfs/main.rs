@@ -3,8 +3,11 @@
 //!
 //! Says `ready` when it is there. When it is unmounted it says in a line of JSON which calls came, and what would be lost if
 //! its machine lost power then: files whose bytes, and directories whose entries, nobody has synced.
+//!
+//! Lines on its standard input make all calls fail or hang, see [`weather`].
 
 mod files;
+mod weather;
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -22,6 +25,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
+use weather::{Fate, Weather};
 
 /// A slow file system for measurements and tests.
 #[derive(Parser)]
@@ -43,15 +47,28 @@ const VALID: Duration = Duration::from_secs(1);
 struct Slow {
     files: Mutex<Files>,
     latency: Duration,
+    weather: Weather,
     counts: Arc<Mutex<BTreeMap<&'static str, u64>>>,
 }
 
 impl Slow {
-    /// A call has come: it takes its time, and is done.
-    fn call<T>(&self, name: &'static str, work: impl FnOnce(&mut Files) -> T) -> T {
+    /// A call has come: it takes its time, and is done if the weather allows it.
+    fn call<T>(
+        &self,
+        name: &'static str,
+        work: impl FnOnce(&mut Files) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
         std::thread::sleep(self.latency);
+        let fate = self.weather.pass();
+        if let Fate::Fails(errno) = fate {
+            return Err(errno);
+        }
         *lock(&self.counts).entry(name).or_default() += 1;
-        work(&mut lock(&self.files))
+        let outcome = work(&mut lock(&self.files));
+        match fate {
+            Fate::Lost(errno) => Err(errno),
+            _ => outcome,
+        }
     }
 }
 
@@ -262,8 +279,10 @@ impl Filesystem for Slow {
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        self.call("open", |_| {});
-        reply.opened(FileHandle(0), FopenFlags::empty());
+        match self.call("open", |_| Ok(())) {
+            Ok(()) => reply.opened(FileHandle(0), FopenFlags::empty()),
+            Err(e) => reply.error(e),
+        }
     }
 
     fn create(
@@ -325,8 +344,7 @@ impl Filesystem for Slow {
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        self.call("flush", |_| {});
-        reply.ok();
+        empty(reply, self.call("flush", |_| Ok(())));
     }
 
     fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
@@ -346,8 +364,9 @@ impl Filesystem for Slow {
         mut reply: ReplyDirectory,
     ) {
         let listed = self.call("readdir", |files| files.list(ino.0));
-        let Ok(listed) = listed else {
-            return reply.error(Errno::ENOTDIR);
+        let listed = match listed {
+            Ok(listed) => listed,
+            Err(e) => return reply.error(e),
         };
         for (at, (inode, kind, name)) in listed.iter().enumerate().skip(offset as usize) {
             if reply.add(INodeNo(*inode), at as u64 + 1, *kind, name) {
@@ -409,9 +428,13 @@ impl Filesystem for Slow {
 
 fn main() -> Result<()> {
     let cli = Cli::parse();
+    let weather = Weather::new();
+    let told = weather.clone();
+    std::thread::spawn(move || told.listen(io::stdin().lock()));
     let slow = Slow {
         files: Mutex::new(Files::new()),
         latency: Duration::from_micros(cli.latency_us),
+        weather,
         counts: Arc::default(),
     };
     let mut config = Config::default();

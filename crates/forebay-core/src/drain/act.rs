@@ -117,9 +117,24 @@ pub enum Copied {
 pub struct Naming {
     /// The copy.
     pub temporary: Temporary,
-    /// The first name is given by a rename of the copy, the others by hard links. With each what was seen there, by
-    /// [`Identity::of_copy`]: that is replaced, and if something else is found there that is left alone, with EEXIST.
-    pub names: Vec<(TreePath, Option<Identity>)>,
+    /// The first name is given by a rename of the copy, the others by hard links.
+    pub names: Vec<Name>,
+}
+
+/// A name on the PFS that a copy gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name {
+    /// The name.
+    pub path: TreePath,
+    /// What the drain has found there, and replaces; `None`: nothing.
+    pub replaces: Option<Identity>,
+}
+
+impl Name {
+    /// May it replace this? Since the drain has looked, others may have put something else there.
+    pub fn may_replace(&self, found: &Attr) -> bool {
+        self.replaces.is_some_and(|known| known.is(found))
+    }
 }
 
 /// Who has an object open.
@@ -180,7 +195,8 @@ pub enum Act {
     Sync(Vec<ObjectId>),
     /// Read these copies back and compare: [`Got::Each`]. What fails leaves no temporary name.
     Verify(Vec<ObjectId>),
-    /// Give copies their names: [`Got::Each`]. What fails leaves no temporary name.
+    /// Give copies their names: [`Got::Each`]. A name where something is that it may not replace ([`Name::may_replace`])
+    /// fails with EEXIST; that is looked at last thing before. What fails leaves no temporary name.
     Name(Vec<Naming>),
     /// These copies are of no use: their temporary names go. [`Got::Done`]
     Forget(Vec<Temporary>),
@@ -240,7 +256,7 @@ impl Act {
             Act::Remove(path) | Act::MakeDir(path) => vec![path.parent()],
             Act::Name(all) => {
                 let names = all.iter().flat_map(|naming| &naming.names);
-                let mut dirs: Vec<_> = names.map(|(path, _)| path.parent()).collect();
+                let mut dirs: Vec<_> = names.map(|name| name.path.parent()).collect();
                 dirs.sort_unstable();
                 dirs.dedup();
                 dirs

@@ -4,7 +4,7 @@
 //! [`PUBLISHED_AT_ONCE`] at a time: marked, looked at once more, named, committed. At no moment is there half
 //! a file under its name.
 
-use super::act::{Act, Commit, Copied, Copy, Got, Naming, Verdict, Work};
+use super::act::{Act, Commit, Copied, Copy, Got, Name, Naming, Verdict, Work};
 use super::contents::Task;
 use super::facts::Facts;
 use super::moves::{STRANGER, is_dir};
@@ -36,8 +36,23 @@ struct Candidate {
     attr: Attr,
     /// What its copy is known by.
     copy: Identity,
-    /// What was seen on the PFS where its names are to be.
-    seen: Vec<Option<Identity>>,
+    /// What was found under each of its names.
+    found: Vec<Option<Identity>>,
+}
+
+impl Candidate {
+    fn naming(&self) -> Naming {
+        let ready = self.task.ready.iter().zip(&self.found);
+        Naming {
+            temporary: self.task.temporary(),
+            names: ready
+                .map(|((path, _), found)| Name {
+                    path: path.clone(),
+                    replaces: *found,
+                })
+                .collect(),
+        }
+    }
 }
 
 /// What is to become of a copy that is being published.
@@ -220,7 +235,7 @@ impl CopyBatch {
                         task,
                         attr,
                         copy,
-                        seen: Vec::new(),
+                        found: Vec::new(),
                     });
                 }
                 Ok(Copied::Short) => changed(task, sheet),
@@ -325,9 +340,10 @@ impl CopyBatch {
         assert_eq!(names.sum::<usize>(), seen.len(), "one look for each name");
         let mut seen = seen.into_iter();
         for (candidate, fate) in good(&mut self.few) {
+            candidate.found.clear();
             for ((path, record), found) in candidate.task.ready.iter().zip(seen.by_ref()) {
-                let known = found.as_ref().ok().and_then(Option::as_ref);
-                candidate.seen.push(known.map(Identity::of_copy));
+                let there = found.as_ref().ok().and_then(Option::as_ref);
+                candidate.found.push(there.map(Identity::of));
                 match found {
                     Ok(Some(found)) if is_dir(&found) => {
                         *fate = Fate::Failed(Reason::Blocked(STRANGER.to_owned()), true);
@@ -355,13 +371,17 @@ impl CopyBatch {
 
     /// What is to be replaced was changed: by others?
     fn judge(&mut self, facts: &dyn Facts) {
-        for (_, fate) in &mut self.few {
+        for (candidate, fate) in &mut self.few {
             if let Fate::Suspect(suspect) = fate {
                 let (record, found) = &**suspect;
                 *fate = match is_ours_in_place(record, found, facts) {
                     true => Fate::Good,
                     false => Fate::Failed(Reason::Changed, true),
                 };
+                // Our own programs may go on writing to it.
+                for found in candidate.found.iter_mut().flatten() {
+                    *found = found.leaving();
+                }
             }
         }
         self.state = State::Name;
@@ -374,7 +394,6 @@ impl CopyBatch {
             }
             match did {
                 Ok(()) => {}
-                // It came after the look.
                 Err(trouble) if trouble.errno == libc::EEXIST => {
                     *fate = Fate::Failed(Reason::Changed, false);
                 }
@@ -522,13 +541,8 @@ impl CopyBatch {
                 (Act::Look(paths), State::Looking)
             }
             State::Name => {
-                let namings = self::good(&mut self.few).map(|(candidate, _)| {
-                    let names = candidate.task.ready.iter().map(|(path, _)| path.clone());
-                    Naming {
-                        temporary: candidate.task.temporary(),
-                        names: names.zip(std::mem::take(&mut candidate.seen)).collect(),
-                    }
-                });
+                let good = self.few.iter().filter(|(_, fate)| *fate == Fate::Good);
+                let namings = good.map(|(candidate, _)| candidate.naming());
                 (Act::Name(namings.collect()), State::Naming)
             }
             State::Unhide => {

@@ -77,7 +77,7 @@ mod tests;
 mod workplaces;
 
 pub use act::{
-    Act, Commit, Copied, Copy, Got, Naming, Temporary, Ticket, Trouble, Use, Verdict, Work,
+    Act, Commit, Copied, Copy, Got, Name, Naming, Temporary, Ticket, Trouble, Use, Verdict, Work,
 };
 pub use batch::{BATCH_BYTES, BATCH_OBJECTS, COPY_TRIES, PUBLISHED_AT_ONCE};
 pub use choose::{Choice, Side};

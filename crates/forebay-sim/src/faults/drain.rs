@@ -648,9 +648,10 @@ impl Node {
                     let record = self.tables.get(path).expect(NEVER_FAILS);
                     record.is_some_and(|r| r.hides.is_some() || r.drained.is_some())
                 };
-                for (path, seen) in namings.iter().flat_map(|naming| &naming.names) {
+                for name in namings.iter().flat_map(|naming| &naming.names) {
+                    let path = &name.path;
                     if self.membership.is_home(path)
-                        && pfs.is_still(path, *seen)
+                        && pfs.attr(path).is_some_and(|found| name.may_replace(&found))
                         && pfs.is_of_others(path, self.known_at(path))
                     {
                         env.broken(format!(

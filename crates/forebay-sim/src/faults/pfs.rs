@@ -431,11 +431,6 @@ impl Pfs {
         }
     }
 
-    /// Is there what was seen there?
-    pub(super) fn is_still(&self, path: &TreePath, seen: Option<Identity>) -> bool {
-        self.attr(path).as_ref().map(Identity::of_copy) == seen
-    }
-
     /// Gives a copy its first `most` names. `ours`: may what is under a name be replaced?
     pub(super) fn name(
         &mut self,
@@ -447,17 +442,20 @@ impl Pfs {
         let Some(copy) = self.names.get(temporary).copied() else {
             return refuse("rename", libc::ENOENT);
         };
-        for (path, seen) in naming.names.iter().take(most) {
+        for name in naming.names.iter().take(most) {
+            let path = &name.path;
             if !self.has_dir(path) || self.get(path).is_some_and(|t| t.is_dir()) {
                 self.forget(temporary);
                 return refuse("rename", libc::EISDIR);
             }
-            if !self.is_still(path, *seen) {
+            if self
+                .attr(path)
+                .is_some_and(|found| !name.may_replace(&found))
+            {
                 self.forget(temporary);
                 return refuse("rename", libc::EEXIST);
             }
-            let old = self.inode(path);
-            if old.is_some_and(|i| i.is_foreign && i.is_seen) && !ours(path) {
+            if self.inode(path).is_some_and(|i| i.is_foreign) && !ours(path) {
                 self.broken = Some(format!(
                     "a drain has replaced {path}, which somebody else made"
                 ));

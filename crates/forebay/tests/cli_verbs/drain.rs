@@ -257,3 +257,26 @@ fn a_run_that_ends_during_somebody_elses_drain_is_drained_all_the_same() {
     wait(drain);
     stage.say(&["down", "--buffer", "pfs"]).ends_with(0);
 }
+
+#[test]
+fn what_is_left_is_listed_whoever_else_begins_a_drain() {
+    let stage = Stage::new();
+    stage.say(&["up", "--buffer", "pfs"]).ends_with(0);
+    stage
+        .script(&["--no-drain"], "echo ours > pfs/f")
+        .ends_with(0);
+    fs::write(stage.path("pfs/f"), "not ours").unwrap();
+    for _ in 0..30 {
+        let drains: Vec<_> = (0..4)
+            .map(|_| start(stage.forebay(&["drain", "--buffer", "pfs"])))
+            .collect();
+        for drain in drains {
+            wait(drain)
+                .ends_with(75)
+                .tells("f: something else has appeared there on the PFS");
+        }
+    }
+    stage
+        .say(&["down", "--buffer", "pfs", "--no-drain"])
+        .ends_with(0);
+}

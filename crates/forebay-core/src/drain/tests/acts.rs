@@ -127,7 +127,7 @@ impl World {
             self.pfs.remove(temporary);
             return self.fails("rename");
         }
-        for (path, _) in &naming.names {
+        for path in naming.names.iter().map(|name| &name.path) {
             if self.pfs.get(path) == Some(&Node::Dir) || !self.has_dir(path) {
                 self.pfs.remove(temporary);
                 return self.fails("rename");
