@@ -85,7 +85,7 @@ impl Node {
             Act::Know(dir) => Got::Known(pfs.know(dir)),
             Act::Rename { from, to } => Got::Did(pfs.rename(from, to)),
             Act::Remove(path) | Act::Discard { path, .. }
-                if pfs.is_of_others(path, self.known_at(path)) =>
+                if pfs.is_of_others(path, self.known_at(path, others)) =>
             {
                 env.broken(format!(
                     "a drain removes {path}, which somebody else has changed"
@@ -125,16 +125,14 @@ impl Node {
             }
             Act::Name(namings) => {
                 let ours = |path: &TreePath| {
-                    if !self.membership.is_home(path) {
-                        // Its record is at another bridge.
+                    let Some(home) = self.home_of(path, others) else {
                         return true;
-                    }
-                    let record = self.tables.get(path).expect(NEVER_FAILS);
+                    };
+                    let record = home.tables.get(path).expect(NEVER_FAILS);
                     record.is_some_and(|r| r.hides.is_some() || r.drained.is_some())
                 };
                 for path in namings.iter().flat_map(|naming| &naming.names) {
-                    if self.membership.is_home(path) && pfs.is_of_others(path, self.known_at(path))
-                    {
+                    if pfs.is_of_others(path, self.known_at(path, others)) {
                         env.broken(format!(
                             "a drain replaces {path}, which somebody else has changed"
                         ));
@@ -212,14 +210,23 @@ impl Node {
         }
     }
 
-    /// What the record that hides this path of the PFS, or was drained to it, knows of what is there.
-    fn known_at(&self, lower: &TreePath) -> Option<Identity> {
+    /// What the record that hides this path of the PFS, or was drained to it, knows of what is there. Nobody asks the tables of
+    /// others for a bridge that is dead.
+    fn known_at(&self, lower: &TreePath, others: &[&mut Node]) -> Option<Identity> {
         let speaks = |(path, r): &(TreePath, PathRecord)| r.covers(path).as_ref() == Some(lower);
-        let records = self.records();
-        records
-            .iter()
-            .find(|r| speaks(r))
-            .and_then(|(_, r)| r.replaces)
+        let here = |node: &Node| node.records().into_iter().find(speaks);
+        let found = here(self).or_else(|| others.iter().find_map(|node| here(node)));
+        found.and_then(|(_, r)| r.replaces)
+    }
+
+    /// The bridge that has the record of a path, if it can be asked.
+    fn home_of<'a>(&'a self, path: &TreePath, others: &'a [&mut Node]) -> Option<&'a Node> {
+        let home = self.membership.home(path);
+        if home == self.id {
+            return Some(self);
+        }
+        let mut others = others.iter().map(|node| &**node);
+        others.find(|node| node.id == home)
     }
 }
 

@@ -336,20 +336,6 @@ impl Node {
         }
     }
 
-    /// An act of a drain ends, in the life in which it was begun.
-    pub(super) fn on_act_alarm(
-        &mut self,
-        life: u32,
-        number: u64,
-        others: &mut [&mut Node],
-        env: &mut Env,
-    ) {
-        if life == self.epoch && self.is_alive() {
-            self.on_act(number, others, env);
-            self.run(env);
-        }
-    }
-
     /// An act ends.
     pub(super) fn on_act(&mut self, number: u64, others: &mut [&mut Node], env: &mut Env) {
         let under_way = self.draining.as_mut().and_then(|d| d.acts.remove(&number));

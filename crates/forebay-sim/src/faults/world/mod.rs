@@ -229,12 +229,7 @@ impl World {
             Event::Message { from, to, message } => {
                 self.at(to, |n, e| n.on_message(from, message, e))
             }
-            Event::At {
-                bridge,
-                life,
-                what: Alarm::Act(number),
-            } => self.act(bridge, life, number),
-            Event::At { bridge, life, what } => self.at(bridge, |n, e| n.on_alarm(life, what, e)),
+            Event::At { bridge, life, what } => self.alarm(bridge, life, what),
             Event::Start { bridge } => {
                 self.at(bridge, Node::start);
                 self.take_up();
@@ -269,12 +264,11 @@ impl World {
         }
     }
 
-    /// An act of a drain ends. What it does to an object is done by the bridge that keeps it.
-    fn act(&mut self, bridge: BridgeId, life: u32, number: u64) {
+    fn alarm(&mut self, bridge: BridgeId, life: u32, what: Alarm) {
         let mut others: Vec<_> = self.nodes.iter_mut().collect();
         if let Some(at) = others.iter().position(|n| n.id == bridge) {
             let node = others.swap_remove(at);
-            node.on_act_alarm(life, number, &mut others, &mut self.env);
+            node.on_alarm(life, what, &mut others, &mut self.env);
         }
     }
 

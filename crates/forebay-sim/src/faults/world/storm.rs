@@ -30,7 +30,7 @@ impl World {
         let mut path = self.workload.any_path(&mut self.env.random);
         if self.env.random.chance(500_000) {
             // In the way of something that is to be drained.
-            let records = self.nodes[0].records();
+            let records: Vec<_> = self.nodes.iter().flat_map(Node::records).collect();
             if !records.is_empty() {
                 path = self.env.random.pick(&records).0.clone();
             }
@@ -39,7 +39,9 @@ impl World {
         if self.env.random.chance(300_000) {
             pfs.meddle(&path);
         } else if self.env.random.chance(700_000) {
-            let dir = self.env.random.chance(300_000);
+            // Between the look at the PFS and the commit of another bridge a directory can appear, and another commit puts
+            // something into it. The first one then makes a directory over both.
+            let dir = self.env.random.chance(300_000) && self.nodes.len() == 1;
             let text = self.workload.foreign_link(&path, &mut self.env.random);
             let kind = match (dir, &text) {
                 (true, _) => Kind::Dir,
