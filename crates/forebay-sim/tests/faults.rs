@@ -85,7 +85,7 @@ fn runs_to_find(mutation: Mutation) -> Vec<FaultOptions> {
     let busy = FaultOptions {
         clients: Some(4),
         steps: Some(30),
-        calm: Calm::parse("lost,cut,slow,links").unwrap(),
+        calm: Calm::parse("lost,cut,slow,links,intruders,contents,spares").unwrap(),
         ..plain.clone()
     };
     // More commits between two syncs, of more files with several names.
