@@ -49,14 +49,21 @@ fn seeds_that_once_failed_keep_every_promise() {
         };
         let plain = FaultOptions {
             bridges: words.next().map(|bridges| bridges.parse().unwrap()),
+            clients: words.next().map(|clients| clients.parse().unwrap()),
+            steps: words.next().map(|steps| steps.parse().unwrap()),
+            calm: Calm::parse(words.next().unwrap_or_default()).unwrap(),
             ..options(seed.parse().unwrap(), 1)
         };
-        keeps_promises(&FaultOptions {
-            // Most are older than the losses of power, which make another run of a seed.
-            calm: Calm::parse("power").unwrap(),
-            ..plain.clone()
-        });
         keeps_promises(&plain);
+        if plain.calm == Calm::default() {
+            // Most are older than these kinds of weather, which make another run of a seed.
+            for younger in ["power", "power,intruders,contents,spares"] {
+                keeps_promises(&FaultOptions {
+                    calm: Calm::parse(younger).unwrap(),
+                    ..plain.clone()
+                });
+            }
+        }
         seeds += 1;
     }
     assert!(seeds > 0, "the corpus is not empty");
@@ -78,7 +85,7 @@ fn runs_to_find(mutation: Mutation) -> Vec<FaultOptions> {
     let busy = FaultOptions {
         clients: Some(4),
         steps: Some(30),
-        calm: Calm::parse("lost,cut,slow,links").unwrap(),
+        calm: Calm::parse("lost,cut,slow,links,intruders,contents,spares").unwrap(),
         ..plain.clone()
     };
     // More commits between two syncs, of more files with several names.
@@ -88,10 +95,17 @@ fn runs_to_find(mutation: Mutation) -> Vec<FaultOptions> {
         calm: Calm::parse("links,tables,intruders").unwrap(),
         ..plain.clone()
     };
+    // All faults, and two bridges that often need each other.
+    let crowded = FaultOptions {
+        bridges: Some(2),
+        clients: Some(4),
+        steps: Some(30),
+        ..plain.clone()
+    };
     match mutation {
         m if m.takes_several() => vec![busy, plain],
         m if m.takes_a_power_loss() => vec![plain, powerless],
-        _ => vec![plain, busy],
+        _ => vec![plain, busy, crowded],
     }
 }
 

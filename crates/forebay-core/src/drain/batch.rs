@@ -38,6 +38,8 @@ struct Candidate {
     copy: Identity,
     /// What was found under each of its names.
     found: Vec<Option<Identity>>,
+    /// Its records carry marks of this batch. A mark on any other is of another bridge, and not to be taken away here.
+    is_marked: bool,
 }
 
 impl Candidate {
@@ -236,6 +238,7 @@ impl CopyBatch {
                         attr,
                         copy,
                         found: Vec::new(),
+                        is_marked: false,
                     });
                 }
                 Ok(Copied::Short) => changed(task, sheet),
@@ -312,6 +315,7 @@ impl CopyBatch {
     fn marks_committed(&mut self) {
         let mut marked = std::mem::take(&mut self.marked).into_iter();
         for (candidate, _) in good(&mut self.few) {
+            candidate.is_marked = true;
             for ready in &mut candidate.task.ready {
                 if let Some(now) = marked.next() {
                     assert_eq!(now.0, ready.0, "marks come in the order of the records");
@@ -429,11 +433,8 @@ impl CopyBatch {
     /// What became of the few, and the end of the marks.
     fn conclude(&self, facts: &dyn Facts) -> Option<Commit> {
         let mut updates = Vec::new();
-        for (candidate, fate) in &self.few {
+        for (candidate, fate) in self.few.iter().filter(|(c, _)| c.is_marked) {
             for (path, before) in candidate.task.ready.iter().cloned() {
-                if before.transit.is_none() {
-                    continue;
-                }
                 let mut update = Update::marked(path, before, None);
                 if let (Fate::Good, Some(record)) = (fate, &mut update.after) {
                     record.drained = Some(stamp(&candidate.attr));

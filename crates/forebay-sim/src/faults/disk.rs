@@ -27,8 +27,6 @@ pub(super) struct Inode {
     /// What users know it by, see [`super::pfs`].
     pub(super) identity: u64,
     pub(super) contents: u64,
-    /// It is a copy of a file of the PFS.
-    pub(super) is_staged: bool,
     /// Time of its contents.
     pub(super) mtime: i64,
     /// Counts its changes.
@@ -40,7 +38,6 @@ impl Inode {
         Inode {
             identity,
             contents,
-            is_staged: false,
             mtime: contents as i64,
             changed: 0,
         }

@@ -186,18 +186,18 @@ pub(super) struct Habits {
 
 impl Habits {
     fn of(random: &mut Random, plan: &Plan) -> Self {
-        let single = plan.bridges == 1;
         let may = |kind: Calm| !plan.calm.has(kind);
         Habits {
             drains: random.chance(850_000) && may(Calm::DRAINS),
-            loses_tables: random.chance(300_000) && single && may(Calm::TABLES),
-            intruders: random.chance(200_000) && single && may(Calm::INTRUDERS),
+            // What labels tell is put together for one bridge alone.
+            loses_tables: random.chance(300_000) && plan.bridges == 1 && may(Calm::TABLES),
+            intruders: random.chance(200_000) && may(Calm::INTRUDERS),
             act_us: *random.pick(&[100, 1_000, 3_000]),
             rest_us: *random.pick(&[1_000, 2_000, 10_000]),
             sees_writers: random.chance(500_000),
             slow_looks: random.chance(400_000) && may(Calm::SLOW_PFS),
-            spares: random.chance(350_000) && single,
-            stage_limit: match random.chance(500_000) && single {
+            spares: random.chance(350_000) && may(Calm::SPARES),
+            stage_limit: match random.chance(500_000) && may(Calm::CONTENTS) {
                 true => u64::MAX,
                 false => 0,
             },
@@ -228,6 +228,7 @@ const MOST_LOSSES: u64 = 4;
 impl Power {
     /// Draws from a source of its own: runs without losses of power are what they were before there were any.
     fn of(plan: &Plan, random: &mut Random) -> Option<Self> {
+        // One of several would forget what it has promised the others.
         let is_there = plan.bridges == 1 && random.chance(500_000) && !plan.calm.has(Calm::POWER);
         is_there.then(|| Power {
             storage: *random.pick(&[Storage::Ordered, Storage::Ordered, Storage::Unordered]),
@@ -272,8 +273,10 @@ pub(super) struct Env {
     pub(super) objects: BTreeSet<ObjectName>,
     /// What was written last to what users know by this number.
     pub(super) contents: BTreeMap<u64, u64>,
-    /// Objects that are copies of files of the PFS, with what users know those by.
-    pub(super) copies: BTreeMap<ObjectId, u64>,
+    /// What users know objects by that are not what they were made as: copies of files of the PFS, and files used again.
+    pub(super) identities: BTreeMap<ObjectId, u64>,
+    /// Objects that are copies of files of the PFS, with what was read of those, until a table names them.
+    pub(super) copies: BTreeMap<ObjectId, Option<u64>>,
     /// What symbolic links say.
     pub(super) texts: Texts,
     /// What drains and the PFS do in this seed.
@@ -318,6 +321,7 @@ impl Env {
             made: BTreeMap::new(),
             objects: BTreeSet::new(),
             contents: BTreeMap::new(),
+            identities: BTreeMap::new(),
             copies: BTreeMap::new(),
             texts: Texts::new(),
             drain,
@@ -360,7 +364,10 @@ impl Env {
 
     /// What users know an object by, whichever bridge keeps it.
     pub(super) fn identity(&self, oid: ObjectId) -> u64 {
-        self.copies.get(&oid).copied().unwrap_or_else(|| ino(oid))
+        self.identities
+            .get(&oid)
+            .copied()
+            .unwrap_or_else(|| ino(oid))
     }
 
     /// Somebody has written to what users know by this number. `counts`: that has to be seen from now on.

@@ -18,9 +18,10 @@
 //! under the same token.
 //!
 //! Bridges also drain, release and resume, by core's own machine ([`forebay_core::drain::Drain`]),
-//! while clients are at work: acts take time and fail, the PFS is full, bridges die between any two of them. Below one
-//! bridge alone others put things of their own on the PFS. Its tables are lost and made anew from the labels. Clients write through what they were granted, files of the PFS are
-//! staged, and removed files are used again.
+//! while clients are at work: acts take time and fail, the PFS is full, bridges die between any two of them. Others put things
+//! of their own on the PFS. Clients write through what they were granted, files of the PFS are staged and truncated, also by a
+//! bridge that does not keep them, and removed files are used again. The tables of a bridge that is alone are lost and made
+//! anew from the labels.
 //!
 //! # What is checked
 //!
@@ -51,7 +52,9 @@
 //!
 //! # What is not
 //!
-//! Staging, files used again, tables that are lost and others that change the PFS, with several bridges. What a drain does
+//! Tables that are lost, of one of several bridges: labels are with the bridge that keeps an object, and records with the home
+//! of its path. Hard links and contents in the same run, with several bridges. Writes through a descriptor of another bridge's
+//! object. What a drain does
 //! to an object of another bridge happens there at once, if that is alive. Texts of symbolic
 //! links do not travel: every bridge has all of them at hand. Special files, credentials, directory descriptors,
 //! losses of power of one of several bridges, a journal that is torn, a storage that is new, an object without its label,

@@ -353,7 +353,14 @@ impl Node {
         }
     }
 
-    pub(super) fn on_alarm(&mut self, life: u32, what: Alarm, env: &mut Env) {
+    /// Something at this bridge. What it does to an object of another bridge is done there.
+    pub(super) fn on_alarm(
+        &mut self,
+        life: u32,
+        what: Alarm,
+        others: &mut [&mut Node],
+        env: &mut Env,
+    ) {
         if life != self.epoch || !self.is_alive() {
             return;
         }
@@ -369,9 +376,9 @@ impl Node {
             }
             Alarm::Label(object) => self.ready.push_back(Waiter::Label(object)),
             Alarm::Disk(number) => self.on_disk(number, env),
-            Alarm::Act(number) => self.on_act(number, &mut [], env),
+            Alarm::Act(number) => self.on_act(number, others, env),
             Alarm::Refused(drain, ticket) => self.on_refused(drain, ticket, env),
-            Alarm::Effect(token) => self.late_effect(token, env),
+            Alarm::Effect(token) => self.late_effect(token, others, env),
             Alarm::Syncing => self.go_on_syncing(env),
             Alarm::SyncStep(number) => self.on_sync_step(number, env),
         }
@@ -523,11 +530,12 @@ impl Node {
             env.made.entry(record.token).or_insert(thing);
         }
         self.settle(record.object);
-        let inode = self.disk.inode(record.object.oid);
-        if let Some(inode) = inode.filter(|i| is_shown && i.is_staged) {
-            // What was read of it before it was committed is what it holds.
-            if env.contents.get(&inode.identity) != Some(&inode.contents) {
-                env.wrote(inode.identity, inode.contents, true);
+        // What was read of it before it was committed is what it holds.
+        let copy = env.copies.get_mut(&record.object.oid);
+        if let Some(read) = copy.filter(|_| is_shown).and_then(Option::take) {
+            let identity = env.identity(record.object.oid);
+            if env.contents.get(&identity) != Some(&read) {
+                env.wrote(identity, read, true);
             }
         }
         env.objects.insert(record.object);

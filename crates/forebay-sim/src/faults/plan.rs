@@ -10,7 +10,7 @@ pub struct Calm(u32);
 
 impl Calm {
     /// The kinds and their names.
-    const NAMES: [(&'static str, u32); 14] = [
+    const NAMES: [(&'static str, u32); 16] = [
         ("lost", Calm::LOST.0),
         ("doubled", Calm::DOUBLED.0),
         ("slow", Calm::SLOW.0),
@@ -25,6 +25,8 @@ impl Calm {
         ("tables", Calm::TABLES.0),
         ("links", Calm::LINKS.0),
         ("power", Calm::POWER.0),
+        ("contents", Calm::CONTENTS.0),
+        ("spares", Calm::SPARES.0),
     ];
 
     pub(super) const LOST: Calm = Calm(1);
@@ -43,6 +45,10 @@ impl Calm {
     pub(super) const LINKS: Calm = Calm(1 << 12);
     /// Losses of power.
     pub(super) const POWER: Calm = Calm(1 << 13);
+    /// Files of the PFS that are staged or truncated.
+    pub(super) const CONTENTS: Calm = Calm(1 << 14);
+    /// Removed files that are used again.
+    pub(super) const SPARES: Calm = Calm(1 << 15);
 
     /// Reads names with commas between them.
     ///
@@ -153,13 +159,18 @@ impl Plan {
         let bridges = *random.pick(&[1, 1, 1, 1, 1, 2, 2, 3, 3, 4]);
         let clients = random.between(2, 5) as usize;
         let steps = random.between(6, 30) as u32;
-        let calm = match random.chance(400_000) {
+        let mut calm = match random.chance(400_000) {
             true => options.calm,
             false => options.calm.and(Calm::LINKS),
         };
+        let bridges = options.bridges.unwrap_or(bridges).max(1);
+        // Of several bridges half have hard links instead, see `Workload::of`.
+        if bridges > 1 && random.chance(500_000) {
+            calm = calm.and(Calm::CONTENTS);
+        }
         Plan {
             seed,
-            bridges: options.bridges.unwrap_or(bridges).max(1),
+            bridges,
             clients: options.clients.unwrap_or(clients),
             steps: options.steps.unwrap_or(steps),
             calm,

@@ -8,7 +8,7 @@ use forebay_core::bridge::{Mutation, Proposal, Verdict};
 use forebay_core::facts::{Cred, Fresh, NewKind, NewObject, Settings};
 use forebay_core::ops::{Answer, GrantTarget, Request};
 use forebay_core::path::TreePath;
-use forebay_core::record::{ObjectId, ObjectName, Token};
+use forebay_core::record::{BridgeId, ObjectId, ObjectName, Token};
 use forebay_core::request::{
     Caller, Commit, Effect, Entered, Failure, Finish, Granting, Looked, Pending, PfsLook,
 };
@@ -97,7 +97,10 @@ impl Node {
                 effect @ (Effect::Look(_) | Effect::Grant(_)) => {
                     let is_slow = match &effect {
                         Effect::Look(_) => self.slow_looks,
-                        _ => env.slow_grants,
+                        Effect::Grant(granting) => {
+                            env.slow_grants || self.truncates_elsewhere(granting)
+                        }
+                        _ => false,
                     };
                     if is_slow {
                         attempt.late = Some(effect);
@@ -105,7 +108,7 @@ impl Node {
                         self.alarm(delay, Alarm::Effect(token), env);
                         break;
                     }
-                    self.take_effect(&mut attempt, effect, env);
+                    self.take_effect(&mut attempt, effect, None, env);
                 }
                 Effect::WriteTimes => pending.times_written(),
                 Effect::Enter { path, leaves } => {
@@ -148,7 +151,13 @@ impl Node {
     }
 
     /// Carries out what may take time, now.
-    fn take_effect(&mut self, attempt: &mut Attempt, effect: Effect, env: &mut Env) {
+    fn take_effect(
+        &mut self,
+        attempt: &mut Attempt,
+        effect: Effect,
+        keeper: Option<&mut Node>,
+        env: &mut Env,
+    ) {
         match effect {
             Effect::Look(look) => {
                 let pfs = self.lower.borrow();
@@ -162,21 +171,47 @@ impl Node {
                 attempt.pending.looked(looked);
             }
             Effect::Grant(granting) => {
-                let outcome = self.open(attempt, &granting, env);
+                let outcome = self.open(attempt, &granting, keeper, env);
                 attempt.pending.granted(outcome);
             }
             other => env.broken(format!("{other:?} takes no time")),
         }
     }
 
-    /// What took time is carried out.
-    pub(super) fn late_effect(&mut self, token: Token, env: &mut Env) {
+    /// Is this a truncation that another bridge has to carry out?
+    fn truncates_elsewhere(&self, granting: &Granting) -> bool {
+        granting.flags & libc::O_TRUNC != 0 && self.keeper_of(granting).is_some()
+    }
+
+    /// The other bridge that keeps what is granted.
+    fn keeper_of(&self, granting: &Granting) -> Option<BridgeId> {
+        match &granting.target {
+            GrantTarget::Object(object) => {
+                Some(object.oid.bridge()).filter(|keeper| *keeper != self.id)
+            }
+            GrantTarget::Lower(_) => None,
+        }
+    }
+
+    /// What took time is carried out, unless another bridge has to and is away.
+    pub(super) fn late_effect(&mut self, token: Token, others: &mut [&mut Node], env: &mut Env) {
         let Some(mut attempt) = self.attempts.remove(&token) else {
             return;
         };
         if let Some(effect) = attempt.late.take() {
-            self.take_effect(&mut attempt, effect, env);
-            self.ready.push_back(Waiter::Request(token));
+            let keeper = match &effect {
+                Effect::Grant(granting) => self.keeper_of(granting),
+                _ => None,
+            };
+            let mut others = others.iter_mut().map(|node| &mut **node);
+            let keeper = keeper.and_then(|keeper| others.find(|node| node.id == keeper));
+            if keeper.as_ref().is_some_and(|keeper| !keeper.is_alive()) {
+                attempt.late = Some(effect);
+                self.alarm(1_000, Alarm::Effect(token), env);
+            } else {
+                self.take_effect(&mut attempt, effect, keeper, env);
+                self.ready.push_back(Waiter::Request(token));
+            }
         }
         self.attempts.insert(token, attempt);
     }
@@ -227,16 +262,22 @@ impl Node {
         }
     }
 
-    /// Opens what is granted, if it is there. Objects of other bridges would be opened by them.
+    /// Opens what is granted, if it is there. Objects of other bridges would be opened by them; they are truncated there, and
+    /// nobody gets a descriptor.
     fn open(
         &mut self,
         attempt: &mut Attempt,
         granting: &Granting,
+        keeper: Option<&mut Node>,
         env: &mut Env,
     ) -> Result<(), i32> {
         let truncates = granting.flags & libc::O_TRUNC != 0;
         let (identity, fd) = match &granting.target {
             GrantTarget::Object(object) if object.oid.bridge() != self.id => {
+                if let Some(keeper) = keeper.filter(|_| truncates) {
+                    keeper.disk.attr(*object).ok_or(libc::ENOENT)?;
+                    keeper.disk.write(object.oid, 0);
+                }
                 (env.identity(object.oid), None)
             }
             GrantTarget::Object(object) => {
@@ -294,6 +335,7 @@ impl Node {
         if let Some(object) = spare.flatten() {
             self.disk.reuse(object, spec.label, ino(oid));
             env.copies.remove(&object.oid);
+            env.identities.insert(object.oid, ino(oid));
             let mut fresh = Fresh::new(object, ino(oid));
             fresh.is_doomed = true;
             attempt.pending.made(Ok(fresh));
@@ -339,9 +381,9 @@ impl Node {
                 if let Some((thing, contents)) = found {
                     let contents = if *bytes == 0 { 0 } else { contents };
                     let mut inode = Inode::new(thing.ino, contents);
-                    inode.is_staged = true;
                     inode.mtime = pfs.attr(lower).map_or(0, |attr| attr.mtime.sec);
-                    env.copies.insert(object.oid, thing.ino);
+                    env.identities.insert(object.oid, thing.ino);
+                    env.copies.insert(object.oid, Some(contents));
                     self.disk.amend(number, inode);
                 }
                 found.is_none()
@@ -369,7 +411,11 @@ impl Node {
     }
 
     fn answer(&mut self, attempt: &Attempt, finish: Finish, env: &mut Env) {
-        let opened = attempt.opened;
+        // A descriptor shows what the object is now: it may be a spare one that has become the very file that was asked for.
+        let opened = attempt.opened.map(|(identity, fd)| {
+            let now = fd.and_then(|fd| self.disk.of(fd));
+            (now.map_or(identity, |oid| self.disk.identity(oid)), fd)
+        });
         for fresh in finish.unused {
             if fresh.object.link != 0 {
                 // The other names of the file may be gone meanwhile, and the last sync point may know one of them.

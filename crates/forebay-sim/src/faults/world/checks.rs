@@ -1,0 +1,134 @@
+//! What has to be true in the end.
+
+use super::World;
+use crate::faults::Broken;
+use crate::faults::agree;
+use crate::faults::history::{Call, Thing};
+use crate::faults::linear::{self, Left};
+use crate::faults::model::Tree;
+use crate::faults::node::NEVER_FAILS;
+use crate::faults::pfs::Pfs;
+use forebay_core::path::TreePath;
+use forebay_core::record::Kind;
+use forebay_core::table::Tables;
+
+impl World {
+    /// What users see.
+    pub(super) fn seen(&self) -> Result<Tree, Broken> {
+        let ever = self.env.objects.iter().copied();
+        let tree = self.lower.borrow().tree();
+        agree::check(&self.nodes, &tree, ever).map_err(|(detail, paths)| {
+            let promise =
+                "after the last recovery the tables of all bridges and their objects agree";
+            Broken::new(promise, detail, paths)
+        })
+    }
+
+    pub(super) fn same_tree(&self, before: &Tree, promise: &'static str) -> Result<(), Broken> {
+        let (mut before, mut after) = (before.clone(), self.seen()?);
+        if self.env.drain.intruders {
+            // What others have put on the PFS may show now, also in place of what was drained before.
+            let pfs = self.lower.borrow();
+            let shows = |path: &TreePath, thing: &Thing| {
+                before.get(path) != Some(thing) && pfs.is_foreign_inode(thing.ino)
+            };
+            let showing: Vec<_> = after
+                .iter()
+                .filter(|(path, thing)| shows(path, thing))
+                .map(|(path, _)| path.clone())
+                .collect();
+            for path in showing {
+                after.remove(&path);
+                before.remove(&path);
+            }
+        }
+        if before == after {
+            return Ok(());
+        }
+        let all = before.keys().chain(after.keys());
+        let differs: Vec<_> = all.filter(|p| before.get(*p) != after.get(*p)).collect();
+        let told = |p: &TreePath| format!("{p}: {:?} -> {:?}\n", before.get(p), after.get(p));
+        let detail = differs.iter().map(|p| told(p)).collect();
+        let paths = differs.into_iter().cloned().collect();
+        Err(Broken::new(promise, detail, paths))
+    }
+
+    pub(super) fn check(&mut self) -> Result<(), Broken> {
+        let last = self.seen()?;
+        self.check_contents(&last)?;
+        if self.env.drain.intruders {
+            // Others have changed what clients saw.
+            return Ok(());
+        }
+        let made = |call: &Call| self.env.made.get(&call.token).copied();
+        let mut first = &self.workload.lower;
+        let mut calls = &self.calls[..];
+        for loss in &self.losses {
+            let Some(tree) = &loss.left else {
+                continue;
+            };
+            let until = calls.partition_point(|call| call.called <= loss.moment);
+            let left = Left {
+                tree,
+                after: loss.durable_before,
+            };
+            let (before, later) = calls.split_at(until);
+            linear::explain(before, first, left, &self.env.texts, made).map_err(|why| {
+                let promise =
+                    "a loss of power undoes a suffix of what was not synced, and nothing else";
+                Broken::new(promise, why.detail, why.paths)
+            })?;
+            (first, calls) = (tree, later);
+        }
+        let left = Left {
+            tree: &last,
+            after: u64::MAX,
+        };
+        linear::explain(calls, first, left, &self.env.texts, made).map_err(|why| {
+            let promise =
+                "every operation takes effect once, at one moment between call and answer";
+            Broken::new(promise, why.detail, why.paths)
+        })
+    }
+
+    /// What the file at `path` holds; `None` if there is none.
+    pub(super) fn contents_at(&self, path: &TreePath, pfs: &Pfs) -> Option<u64> {
+        let node = |id| self.nodes.iter().find(|n| n.id == id);
+        let record = |path: &TreePath| {
+            let home = node(self.nodes[0].membership.home(path))?;
+            home.tables.get(path).expect(NEVER_FAILS)
+        };
+        match record(path) {
+            Some(r) if r.kind == Kind::Moved => pfs.contents(&r.origin?),
+            Some(r) => {
+                let oid = r.object.oid;
+                node(oid.bridge())?.disk.inode(oid).map(|i| i.contents)
+            }
+            None => {
+                let mut dir = path.parent();
+                loop {
+                    match record(&dir) {
+                        Some(r) => return pfs.contents(&path.rebase(&dir, &r.origin?)?),
+                        None if dir.is_root() => return pfs.contents(path),
+                        None => dir = dir.parent(),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Every file holds what was written to it last.
+    fn check_contents(&self, last: &Tree) -> Result<(), Broken> {
+        let pfs = self.lower.borrow();
+        for (path, thing) in last.iter().filter(|(_, thing)| thing.kind == Kind::File) {
+            let wanted = self.env.contents.get(&thing.ino).copied().unwrap_or(0);
+            let holds = self.contents_at(path, &pfs);
+            if holds != Some(wanted) && !pfs.is_foreign_inode(thing.ino) {
+                let promise = "nothing that was written is lost";
+                let detail = format!("{path} = {thing} holds {holds:?}, not {wanted}");
+                return Err(Broken::new(promise, detail, vec![path.clone()]));
+            }
+        }
+        Ok(())
+    }
+}
