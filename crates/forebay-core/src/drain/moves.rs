@@ -435,7 +435,9 @@ impl Move {
         {
             after.drained = None;
         }
-        if let (What::Clear, Some(after)) = (self.what, &mut update.after) {
+        // What others have changed was not touched.
+        let is_untouched = matches!(self.outcome, Err(Some(Reason::Changed)));
+        if let (What::Clear, false, Some(after)) = (self.what, is_untouched, &mut update.after) {
             // What failed may have been done.
             after.replaces = after.replaces.map(Identity::doubtful);
         }

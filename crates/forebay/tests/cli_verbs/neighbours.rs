@@ -263,3 +263,21 @@ fn a_decision_about_what_is_no_conflict_is_refused() {
     assert_eq!(code, 1);
     assert!(said.contains("is no path in"), "{said}");
 }
+
+#[test]
+fn a_directory_in_which_a_conflict_was_listed_is_not_removed_with_what_is_theirs() {
+    let scene = Scene::new();
+    scene.inside("rm -r d/*");
+    scene.outside("echo theirs > d/a");
+    let (code, said) = scene.drain(&[]);
+    assert_eq!((code, changed(&said)), (75, vec!["d/a"]), "{said}");
+    scene.inside("rmdir d");
+    scene.outside("echo theirs too > d/c");
+    let (code, said) = scene.drain(&[]);
+    assert_eq!((code, changed(&said)), (75, vec!["d"]), "{said}");
+    let after = tree(&scene.pfs);
+    assert!(
+        holds(&after, "theirs\n") && holds(&after, "theirs too\n"),
+        "{after:?}"
+    );
+}
