@@ -103,9 +103,9 @@ fn runs_to_find(mutation: Mutation) -> Vec<FaultOptions> {
         ..plain.clone()
     };
     match mutation {
-        m if m.takes_several() => vec![busy, plain],
+        m if m.takes_several() => vec![busy, plain, crowded],
         m if m.takes_a_power_loss() => vec![plain, powerless],
-        _ => vec![plain, busy, crowded],
+        _ => vec![plain, busy],
     }
 }
 
