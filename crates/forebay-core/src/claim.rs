@@ -1,4 +1,4 @@
-//! Whose is a directory of the PFS: the lock that a buffer puts into it, and what another buffer makes of it.
+//! Who owns a directory of the PFS: the lock that a buffer puts into it, and what another buffer makes of it.
 //!
 //! The lock is a symbolic link that leads nowhere, [`NAME`] in the directory. Its text says who holds it. The call that
 //! makes it fails if the name is taken, on NFS as well; its text is there with it, so no lock is ever half written; and who
@@ -26,6 +26,8 @@ pub struct Claim {
     pub boot: Vec<u8>,
     /// Identity of the space in which `pid` has a meaning: containers have others.
     pub pid_space: u64,
+    /// Identity of the space in which paths have a meaning: containers and jobs with a `/tmp` of their own have others.
+    pub mount_space: u64,
     /// The bridge.
     pub pid: u32,
     /// When it was started, in clock ticks since the boot: process ids are used again.
@@ -55,6 +57,7 @@ impl Claim {
         word("host", &self.host);
         word("boot", &self.boot);
         word("pids", &number(self.pid_space));
+        word("mounts", &number(self.mount_space));
         word("pid", &number(self.pid.into()));
         word("started", &number(self.pid_started));
         word("since", &number(self.since_s));
@@ -85,6 +88,7 @@ impl Claim {
             host: word("host")?,
             boot: word("boot")?,
             pid_space: number("pids")?,
+            mount_space: number("mounts")?,
             pid: short("pid")?,
             pid_started: number("started")?,
             since_s: number("since")?,
@@ -153,6 +157,8 @@ pub trait Witness {
     fn runs(&self, claim: &Claim) -> bool;
     /// What does its storage hold?
     fn holds(&self, claim: &Claim) -> Held;
+    /// Is the directory that it was made for still where it was?
+    fn is_at_its_place(&self, claim: &Claim) -> bool;
 }
 
 /// Why a lock does not count.
@@ -192,23 +198,29 @@ pub enum Verdict {
 
 /// What `me`, who has the lock of its own storage, makes of a lock that it has found in the directory with the inode number `dir`.
 pub fn judge(found: &Claim, me: &Claim, dir: u64, witness: &impl Witness) -> Verdict {
+    let elsewhere = Verdict::Taken(Taken::Elsewhere);
     if found.dir != dir {
-        return Verdict::Stale(Stale::Copied);
+        // Another mount, or another node, may number the same directory otherwise.
+        return match witness.is_at_its_place(found) {
+            true => Verdict::Stale(Stale::Copied),
+            false => elsewhere,
+        };
     }
     if found.is_of(me) {
         return Verdict::Own;
     }
-    let is_here = found.host == me.host
-        // Processes of an earlier run of the node are gone, in whichever container they were.
-        && (found.boot != me.boot || found.pid_space == me.pid_space);
-    if !is_here {
-        return Verdict::Taken(Taken::Elsewhere);
+    let spaces = |claim: &Claim| (claim.pid_space, claim.mount_space);
+    let is_of_this_run = found.boot == me.boot;
+    if found.host != me.host || is_of_this_run && spaces(found) != spaces(me) {
+        return elsewhere;
     }
-    if found.boot == me.boot && witness.runs(found) {
+    if is_of_this_run && witness.runs(found) {
         return Verdict::Taken(Taken::Running);
     }
     match witness.holds(found) {
-        Held::Gone => Verdict::Stale(Stale::StorageGone),
+        Held::Gone if is_of_this_run => Verdict::Stale(Stale::StorageGone),
+        // After a reboot its disk may not be mounted yet. And another node may have the name of this one.
+        Held::Gone => elsewhere,
         Held::Nothing => Verdict::Stale(Stale::StorageEmpty),
         Held::Something => Verdict::Taken(Taken::Undrained),
         Held::Unknown => Verdict::Taken(Taken::Closed),
@@ -267,6 +279,7 @@ mod tests {
             host: b"node7".to_vec(),
             boot: b"boot-a".to_vec(),
             pid_space: 4,
+            mount_space: 6,
             pid: 4711,
             pid_started: 99,
             since_s: 1_700_000_000,
@@ -296,6 +309,9 @@ mod tests {
         fn holds(&self, _: &Claim) -> Held {
             self.1
         }
+        fn is_at_its_place(&self, _: &Claim) -> bool {
+            self.0
+        }
     }
 
     /// Nothing may be asked of this one: what it knows is of another node.
@@ -307,6 +323,9 @@ mod tests {
         }
         fn holds(&self, claim: &Claim) -> Held {
             panic!("asked for {:?}", claim.instance)
+        }
+        fn is_at_its_place(&self, claim: &Claim) -> bool {
+            panic!("asked for {:?}", claim.root)
         }
     }
 
@@ -352,6 +371,11 @@ mod tests {
             ..claim()
         };
         assert_eq!(judge(&container, &me(), 2, &Nobody), elsewhere);
+        let job = Claim {
+            mount_space: 5,
+            ..claim()
+        };
+        assert_eq!(judge(&job, &me(), 2, &Nobody), elsewhere);
     }
 
     #[test]
@@ -385,13 +409,16 @@ mod tests {
         };
         let found = judge(&before, &me(), 2, &Node(true, Nothing));
         assert_eq!(found, Verdict::Stale(Stale::StorageEmpty));
+        // Its disk may not be mounted yet.
+        let found = judge(&before, &me(), 2, &Node(true, Gone));
+        assert_eq!(found, Verdict::Taken(Taken::Elsewhere));
     }
 
     #[test]
     fn the_lock_in_a_copy_of_a_directory_says_nothing_about_the_copy() {
-        assert_eq!(
-            judge(&claim(), &me(), 3, &Nobody),
-            Verdict::Stale(Stale::Copied)
-        );
+        let verdict = |is_there| judge(&claim(), &me(), 3, &Node(is_there, Held::Unknown));
+        assert_eq!(verdict(true), Verdict::Stale(Stale::Copied));
+        // The same directory, by a mount that numbers it otherwise.
+        assert_eq!(verdict(false), Verdict::Taken(Taken::Elsewhere));
     }
 }

@@ -94,6 +94,7 @@ pub fn give_name(dir: BorrowedFd<'_>, copy: &[u8], name: &Name) -> Work<()> {
     if !name.may_replace(&found) {
         return Err(Errno::EXIST).during("rename");
     }
+    let ours = sys::stat(dir, copy).during("stat")?;
     // What came between the look and this comes back, and is known by that.
     match sys::exchange(dir, copy, to) {
         Ok(()) => {}
@@ -103,17 +104,29 @@ pub fn give_name(dir: BorrowedFd<'_>, copy: &[u8], name: &Name) -> Work<()> {
         }
         Err(e) => return Err(e).during("rename"),
     }
-    let back = sys::stat(dir, copy).during("stat")?;
-    if Identity::of_copy(&back) == Identity::of_copy(&found) {
-        return sys::unlink(dir, copy, false).during("unlink");
+    let is_found = |back: Attr| Identity::of_copy(&back) == Identity::of_copy(&found);
+    match sys::stat(dir, copy) {
+        Ok(back) if is_found(back) => return sys::unlink(dir, copy, false).during("unlink"),
+        _ => {}
     }
-    if sys::exchange(dir, copy, to).is_err() {
-        // Under a name that nobody sweeps.
-        let beside = [to, b".theirs"].concat();
-        sys::rename_noreplace(dir, copy, dir, &beside).during("rename")?;
+    // They get their name back. What they have put there meanwhile, once more, comes back in its place.
+    let _ = sys::exchange(dir, copy, to);
+    let is_ours = |at: Attr| (at.dev, at.ino) == (ours.dev, ours.ino);
+    match sys::stat(dir, copy) {
+        Ok(at) if is_ours(at) => {}
+        Err(Errno::NOENT) => {}
+        // The caller removes the name of the copy: so that gets a name that nobody removes.
+        _ => {
+            let mut names =
+                (1..=MOST_BESIDE).map(|n| [to, format!(".theirs{n}").as_bytes()].concat());
+            names.find(|beside| rename_free(dir, copy, dir, beside).is_ok());
+        }
     }
     Err(Errno::EXIST).during("rename")
 }
+
+/// So many names are tried for what others have put in a place at the last moment.
+const MOST_BESIDE: u32 = 100;
 
 fn rename_free(
     from_dir: BorrowedFd<'_>,

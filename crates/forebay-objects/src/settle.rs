@@ -61,7 +61,8 @@ impl Unsettled {
     }
 
     pub(super) fn wrote(&self, object: ObjectName) {
-        if self.storage != Storage::Volatile {
+        // Elsewhere a sync point needs no list.
+        if self.storage == Storage::Ordered {
             self.written.lock().push(object);
         }
     }

@@ -62,6 +62,11 @@ impl Witness for Node {
         }
         Held::Nothing
     }
+
+    fn is_at_its_place(&self, claim: &Claim) -> bool {
+        let root = Path::new(OsStr::from_bytes(&claim.root));
+        fs::metadata(root).is_ok_and(|found| found.ino() == claim.dir)
+    }
 }
 
 /// The lock of a buffer.
@@ -98,6 +103,7 @@ impl Hold {
             host: sys::host_name(),
             boot: sys::boot_id().map_err(failed)?,
             pid_space: sys::pid_space().map_err(failed)?,
+            mount_space: sys::mount_space().map_err(failed)?,
             pid,
             pid_started: sys::process_started(pid).map_err(failed)?,
             since_s: since.map_or(0, |since| since.as_secs()),
@@ -112,24 +118,29 @@ impl Hold {
             mine,
         };
         let mut notes = Vec::new();
-        hold.acquire(&mut notes)?;
+        let is_new = hold.acquire(&mut notes)?;
         // After that: of two that overlap and come at once, each finds the lock of the other.
         if let Err(e) = hold.check_overlap() {
-            hold.release();
+            // What an earlier life has left is still to be drained.
+            if is_new {
+                hold.release();
+            }
             return Err(e);
         }
         Ok((hold, notes))
     }
 
-    /// Takes the lock, or says why there can be none.
-    fn acquire(&self, notes: &mut Vec<String>) -> Result<(), Error> {
+    /// Takes the lock, or says why there can be none. False if an earlier life of this storage had it.
+    fn acquire(&self, notes: &mut Vec<String>) -> Result<bool, Error> {
         let root = self.lower.root();
         let mine = self.mine.to_text();
+        let mut is_new = true;
         for _ in 0..MOST_TRIES {
             match self.keeping_times(|| sys::symlink(&mine, root, claim::NAME)) {
                 Ok(()) => {
                     let readable = || sys::open_path(&self.root, libc::O_RDONLY);
                     return sys::sync_names(root, readable)
+                        .map(|()| is_new)
                         .map_err(|e| Error::io("can't make durable", &self.root, e));
                 }
                 Err(Errno::EXIST) => {}
@@ -138,13 +149,13 @@ impl Hold {
                         "{} can't be locked ({e}): another buffer over it would not be noticed",
                         self.root.display()
                     ));
-                    return Ok(());
+                    return Ok(is_new);
                 }
             }
             let found = match sys::readlink(root, claim::NAME) {
                 Err(Errno::NOENT) => continue,
                 // A request that NFS has sent twice.
-                Ok(text) if text == mine => return Ok(()),
+                Ok(text) if text == mine => return Ok(is_new),
                 Ok(text) => text,
                 Err(_) => Vec::new(),
             };
@@ -155,7 +166,7 @@ impl Hold {
                 Verdict::Taken(why) => {
                     return Err(self.locked(Where::Here, &self.root, Some((theirs, why))));
                 }
-                Verdict::Own => {}
+                Verdict::Own => is_new = false,
                 Verdict::Stale(why) => notes.push(format!(
                     "took over the lock of {} ({theirs}): {why}",
                     self.root.display()
@@ -218,7 +229,7 @@ impl Hold {
     /// # Errors
     /// [`Error::Locked`]: another buffer has it now.
     pub fn confirm(&self) -> Result<(), Error> {
-        self.acquire(&mut Vec::new())
+        self.acquire(&mut Vec::new()).map(drop)
     }
 
     /// The buffer holds nothing any more: the directory is free.
@@ -253,8 +264,15 @@ fn remove_exactly(root: BorrowedFd<'_>, text: &[u8]) -> Sys<()> {
         other => other?,
     }
     if sys::readlink(root, &aside).as_deref() != Ok(text) {
-        // A link, because that replaces nothing on any file system.
-        let _ = sys::link(root, &aside, root, claim::NAME);
+        // A link replaces nothing on any file system, but not every one has links.
+        return match sys::link(root, &aside, root, claim::NAME) {
+            Err(Errno::PERM | Errno::OPNOTSUPP) => {
+                sys::rename_noreplace(root, &aside, root, claim::NAME)
+            }
+            // Somebody has made a lock meanwhile.
+            Ok(()) | Err(Errno::EXIST) => sys::unlink(root, &aside, false),
+            Err(e) => Err(e),
+        };
     }
     sys::unlink(root, &aside, false)
 }

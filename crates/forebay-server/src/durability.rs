@@ -166,17 +166,6 @@ impl Durability {
         let mut has_removed = false;
         let mut trimmed = self.last_commit();
         loop {
-            let last = self.last_commit();
-            let rests = !has_removed && self.is_durable(last);
-            let limit = if rests {
-                COMMITS_AT_REST
-            } else {
-                COMMITS_PER_TRIM
-            };
-            if last - trimmed >= limit || rests && self.has_freed.swap(false, Ordering::Relaxed) {
-                trimmed = last;
-                forebay_sys::trim_heap();
-            }
             match self.next(has_removed) {
                 Round::Sync {
                     askers,
@@ -193,6 +182,18 @@ impl Durability {
                 }
                 Round::Unlink => has_removed = server.unlink_removed(),
                 Round::Wait(_) | Round::End => break,
+            }
+            // After the round, so that nobody waits for it who has asked by now.
+            let last = self.last_commit();
+            let rests = !has_removed && self.is_durable(last);
+            let limit = if rests {
+                COMMITS_AT_REST
+            } else {
+                COMMITS_PER_TRIM
+            };
+            if last - trimmed >= limit || rests && self.has_freed.swap(false, Ordering::Relaxed) {
+                trimmed = last;
+                forebay_sys::trim_heap();
             }
         }
         drop(owner);

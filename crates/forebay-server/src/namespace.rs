@@ -66,6 +66,8 @@ pub struct Namespace {
     /// Batches committed in this life.
     commits: AtomicU64,
     finished: Mutex<Finished>,
+    /// What nobody can see any more, and is still in the tables. It goes before anything else is committed.
+    unseen: Mutex<Option<Unseen>>,
     durability: Arc<Durability>,
 }
 
@@ -102,6 +104,7 @@ impl Namespace {
             lower_changes: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             finished: Mutex::default(),
+            unseen: Mutex::default(),
             durability,
         })
     }
@@ -145,8 +148,8 @@ impl Namespace {
         self.commits.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Commits a batch decided under `guard`, for the request `token`, and then what nobody can see any more. Returns false, with nothing changed, if `may_happen`
-    /// refuses after the commit is announced.
+    /// Commits a batch decided under `guard`, for the request `token`, and then takes away what nobody can see any more.
+    /// Returns false, with nothing changed, if `may_happen` refuses after the commit is announced.
     ///
     /// # Errors
     /// The store failed; nothing is changed then.
@@ -155,10 +158,10 @@ impl Namespace {
         guard: RwLockUpgradableReadGuard<'_, State>,
         token: Token,
         batch: &[Change],
-        unseen: Option<&Unseen>,
+        unseen: Option<Unseen>,
         may_happen: impl FnOnce() -> bool,
     ) -> Result<bool, TableError> {
-        let mut state = RwLockUpgradableReadGuard::upgrade(guard);
+        let mut state = self.take_unseen_away(RwLockUpgradableReadGuard::upgrade(guard))?;
         // A request that decided before this and compares the number from here on decides anew, after this commit.
         self.commits.fetch_add(1, Ordering::SeqCst);
         if !may_happen() {
@@ -166,30 +169,36 @@ impl Namespace {
         }
         self.propose(token, batch)?;
         state.speakers.follow(batch);
-        if let Some(unseen) = unseen {
-            self.commit_unseen(state, unseen)?;
+        if unseen.is_some() {
+            *self.unseen.lock() = unseen;
+            // The batch is committed whatever becomes of this, and no other one is before this is done.
+            drop(self.take_unseen_away(state));
         }
         Ok(true)
     }
 
-    /// Takes away what nobody can see, part by part. Nobody else commits meanwhile, and those who look are let in
+    /// Takes away what nobody can see any more, part by part. Nobody else commits meanwhile, and those who look are let in
     /// between.
-    fn commit_unseen(
-        &self,
-        mut state: RwLockWriteGuard<'_, State>,
-        unseen: &Unseen,
-    ) -> Result<(), TableError> {
-        for part in unseen.parts() {
+    fn take_unseen_away<'s>(
+        &'s self,
+        mut state: RwLockWriteGuard<'s, State>,
+    ) -> Result<RwLockWriteGuard<'s, State>, TableError> {
+        let mut unseen = self.unseen.lock();
+        while let Some(left) = &mut *unseen {
             let turn = RwLockWriteGuard::downgrade_to_upgradable(state);
             if self.tables.below().is_sync_due() {
-                // Else a part would wait for it while nobody can look.
-                self.sync()?;
+                // Else a part would wait for it while nobody can look. If it fails, there may be room for the part.
+                let _ = self.sync();
             }
             state = RwLockUpgradableReadGuard::upgrade(turn);
+            let part = left.part();
             self.propose(Token::default(), &part)?;
             state.speakers.follow(&part);
+            if left.is_last() {
+                *unseen = None;
+            }
         }
-        Ok(())
+        Ok(state)
     }
 
     /// Takes away what an earlier life has left of removed directories.
@@ -198,7 +207,8 @@ impl Namespace {
     /// The store failed.
     pub(crate) fn finish_removals(&self) -> Result<(), TableError> {
         for unseen in Unseen::left(&self.tables)? {
-            self.commit_unseen(self.state.write(), &unseen)?;
+            *self.unseen.lock() = Some(unseen);
+            drop(self.take_unseen_away(self.state.write())?);
         }
         Ok(())
     }
@@ -213,7 +223,7 @@ impl Namespace {
         commit: &Commit,
         before: impl FnOnce(),
     ) -> Result<drain::Verdict, TableError> {
-        let mut state = self.state.write();
+        let mut state = self.take_unseen_away(self.state.write())?;
         if !commit.still_holds(&self.tables)? {
             return Ok(drain::Verdict::Conflict);
         }

@@ -46,7 +46,7 @@ pub use mounts::{ancestors, is_within};
 pub use names::{
     exchange, link, make_dir, mkdir, mknod, readlink, rename, rename_noreplace, symlink, unlink,
 };
-pub use node::{boot_id, has_open, host_name, pid_space, process_started};
+pub use node::{boot_id, has_open, host_name, mount_space, pid_space, process_started};
 pub use process::{
     Process, adopt_orphans, await_end, clear_umask, die_with_parent, exit_of, leave_terminal,
     live_without_parent, make_room_for_descriptors, my_ids, raise_descriptor_limit, reap,

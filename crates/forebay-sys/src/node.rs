@@ -2,6 +2,7 @@
 
 use crate::{Errno, Sys, errno_of};
 use std::fs;
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -26,6 +27,16 @@ pub fn boot_id() -> Sys<Vec<u8>> {
 /// `/proc` is not there.
 pub fn pid_space() -> Sys<u64> {
     let found = fs::metadata("/proc/self/ns/pid").map_err(errno_of)?;
+    Ok(found.ino())
+}
+
+/// The identity of the space in which paths have the meaning that they have here: the inode number of the mount
+/// namespace.
+///
+/// # Errors
+/// `/proc` is not there.
+pub fn mount_space() -> Sys<u64> {
+    let found = fs::metadata("/proc/self/ns/mnt").map_err(errno_of)?;
     Ok(found.ino())
 }
 
@@ -54,7 +65,12 @@ fn user_of(pid: u32) -> Option<u32> {
 /// `most` descriptors?
 pub fn has_open(pid: u32, user: u32, inode: (u64, u64), most: usize) -> bool {
     let process = Path::new("/proc").join(pid.to_string());
-    let is_it = |path: &Path| fs::metadata(path).is_ok_and(|m| (m.dev(), m.ino()) == inode);
+    // Without a question to a server of files: of what a client has open, any may hang.
+    let is_it = |path: &Path| {
+        let found =
+            crate::open_path(path, libc::O_PATH).and_then(|file| crate::stat_known(file.as_fd()));
+        found.is_ok_and(|at| (at.dev, at.ino) == inode)
+    };
     // The number may come to mean another process meanwhile. One of the same user could be asked for the descriptor.
     let is_of_user = || user_of(pid) == Some(user);
     let open = || {

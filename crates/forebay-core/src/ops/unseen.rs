@@ -29,17 +29,25 @@ impl Unseen {
         mark(&self.dir, Some(Vec::new()))
     }
 
-    /// What follows the batch, part by part. The last one takes the mark away.
-    pub fn parts(&self) -> impl Iterator<Item = Vec<Change>> {
-        let count = self.records.len().div_ceil(RECORDS_PER_PART).max(1);
-        (0..count).map(move |n| {
-            let from = n * RECORDS_PER_PART;
-            let to = self.records.len().min(from + RECORDS_PER_PART);
-            let records = &self.records[from..to];
-            let mut part: Vec<_> = deletions(records).chain(dooms(records)).collect();
-            part.extend((n + 1 == count).then(|| mark(&self.dir, None)));
-            part
-        })
+    /// The next part of what follows the batch. The last one takes the mark away. Nobody may commit anything else before:
+    /// the next start takes away all that is below the directory then.
+    pub fn part(&self) -> Vec<Change> {
+        let from = self.before_part();
+        let records = &self.records[from..];
+        let mut part: Vec<_> = deletions(records).chain(dooms(records)).collect();
+        part.extend((from == 0).then(|| mark(&self.dir, None)));
+        part
+    }
+
+    /// The part was committed. True if it was the last one.
+    pub fn is_last(&mut self) -> bool {
+        let from = self.before_part();
+        self.records.truncate(from);
+        from == 0
+    }
+
+    fn before_part(&self) -> usize {
+        self.records.len().saturating_sub(RECORDS_PER_PART)
     }
 
     /// The batch with all of it.

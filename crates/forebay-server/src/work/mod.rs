@@ -265,7 +265,7 @@ impl Work {
             || copy.is_none_or(|(_, of)| !server.in_place.was_granted_since(of.inode, of.since));
         match server
             .namespace
-            .commit(turn, token, &batch, unseen.as_ref(), may_happen)
+            .commit(turn, token, &batch, unseen, may_happen)
         {
             Ok(false) => {
                 let held = copy.map(|(_, of)| of.lower.clone());

@@ -52,8 +52,9 @@ for n in range(5):
     assert_eq!(view.counter("POSIX_FDSYNCS"), Some(5));
     let text = fs::read_to_string(stage.path("report.json")).unwrap();
     let report: Value = serde_json::from_str(&text).unwrap();
-    let asked = &report["operations"]["sync"];
-    assert_eq!(asked, 5, "{text}");
+    // Once more if the names are not durable yet when the file is.
+    let asked = report["operations"]["sync"].as_u64().unwrap();
+    assert!((5..=10).contains(&asked), "{text}");
 }
 
 #[test]
