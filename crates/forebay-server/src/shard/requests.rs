@@ -20,8 +20,13 @@ use forebay_wire::{
     DecodeError, GRANT_BY_NAME, MAX_REPLY_BYTES, Op, PROTOCOL_VERSION, REPLY_HEADER_BYTES, Reply,
     ReplyKind, Request, WHOLE, WRITTEN, refusal,
 };
+use parking_lot::Mutex;
+use std::fmt::Arguments;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+
+const TOO_MANY_BELOW: Arguments<'_> =
+    format_args!("too many requests wait for the file system below");
 
 impl Shard {
     /// Serves one message.
@@ -186,16 +191,28 @@ impl Shard {
     }
 
     /// Hands a request over to a thread that may block.
-    fn lend(&mut self, mut work: Box<Work>, task: Option<Task>, waker: Waker) {
+    fn lend(&mut self, work: Box<Work>, task: Option<Task>, waker: Waker) {
         let (server, inbox) = (self.server.clone(), self.inbox.clone());
-        let submitted = self.server.pool.submit(work.user(), move || {
-            let stand = work.advance_long(&server, waker, task);
-            inbox.push(Arrival::Advanced(waker.ticket, work, stand));
+        let user = work.user();
+        // It is needed here again if no thread takes it: it may have made something.
+        let lent = Arc::new(Mutex::new(Some(work)));
+        let borrowed = lent.clone();
+        let submitted = self.server.pool.submit(user, move || {
+            if let Some(mut work) = borrowed.lock().take() {
+                let stand = work.advance_long(&server, waker, task);
+                inbox.push(Arrival::Advanced(waker.ticket, work, stand));
+            }
         });
-        if submitted.is_err()
-            && let Some(Parked { key, seq, .. }) = self.parking.take(waker.ticket)
+        if submitted.is_ok() {
+            return;
+        }
+        self.server.log.limited(Cause::Limit, TOO_MANY_BELOW);
+        let work = lent.lock().take();
+        if let (Some(mut work), Some(Parked { key, seq, .. })) =
+            (work, self.parking.take(waker.ticket))
         {
-            self.complete(key, seq, Answered::status(libc::EAGAIN));
+            work.gives_up(&self.server);
+            self.advance(work, key, seq, true);
         }
     }
 
@@ -230,11 +247,7 @@ impl Shard {
         if submitted.is_ok() {
             return;
         }
-        let server = self.server.clone();
-        server.log.limited(
-            Cause::Limit,
-            format_args!("too many requests wait for the file system below"),
-        );
+        self.server.log.limited(Cause::Limit, TOO_MANY_BELOW);
         self.go_on(ticket, |work, server| work.gives_up(server));
     }
 

@@ -342,6 +342,8 @@ impl Work {
 
     /// Ends the request with EAGAIN: the queue for its task is full.
     pub fn gives_up(&mut self, _: &ServerHandle) {
+        // What is left of it takes no time.
+        self.is_long = false;
         self.pending.fails(Failure::Errno(libc::EAGAIN));
     }
 
