@@ -111,8 +111,8 @@ pub enum Wish {
     Durable,
     /// The contents of all files are durable as well.
     Whole,
-    /// It is on its way to the disk, and will get there with what the one who asks syncs next: the file system writes
-    /// down once for both. Who was answered looks afterwards whether it is durable.
+    /// Everything that was committed before is written, but not synced. The asker syncs its own file then, which waits for
+    /// the same commit of the file system's journal, and looks afterwards whether the names are durable.
     Written,
 }
 

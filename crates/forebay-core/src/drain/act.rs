@@ -190,8 +190,9 @@ pub enum Act {
         /// The directories were noted for this act, which has to be durable first.
         is_noted_anew: bool,
     },
-    /// Bring these copies to the disks of the PFS, and what they were copied from to the disk of the buffer: after a power
-    /// loss they are copied again, and must not be older then. [`Got::Each`]. What fails leaves no temporary name.
+    /// Bring these copies to the disks of the PFS: [`Got::Each`]. What they were copied from gets to the disk of the buffer at
+    /// the sync point before they are named: after a power loss it is copied again, and must not be older then. What fails
+    /// leaves no temporary name.
     Sync(Vec<ObjectId>),
     /// Read these copies back and compare: [`Got::Each`]. What fails leaves no temporary name.
     Verify(Vec<ObjectId>),
