@@ -56,6 +56,7 @@ fn every_test_that_a_promise_names_exists() {
     );
     let mut files = Vec::new();
     rust_files(&repository().join("crates"), &mut files);
+    rust_files(&repository().join("benches"), &mut files);
     let missing: Vec<_> = citations
         .iter()
         .filter(|(file, test)| {
