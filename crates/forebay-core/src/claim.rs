@@ -166,8 +166,6 @@ pub trait Witness {
 pub enum Stale {
     /// Somebody has copied the directory with it.
     Copied,
-    /// The process is gone, and its storage with all that was in it.
-    StorageGone,
     /// The process is gone, and its storage holds nothing.
     StorageEmpty,
 }
@@ -181,6 +179,8 @@ pub enum Taken {
     Undrained,
     /// The same, of another user: nobody may look.
     Closed,
+    /// Its bridge does not run, and its storage is not where it was: gone, moved, or not mounted.
+    Missing,
     /// It was made on another node, or in another container: nothing can be known of it from here.
     Elsewhere,
 }
@@ -218,9 +218,7 @@ pub fn judge(found: &Claim, me: &Claim, dir: u64, witness: &impl Witness) -> Ver
         return Verdict::Taken(Taken::Running);
     }
     match witness.holds(found) {
-        Held::Gone if is_of_this_run => Verdict::Stale(Stale::StorageGone),
-        // After a reboot its disk may not be mounted yet. And another node may have the name of this one.
-        Held::Gone => elsewhere,
+        Held::Gone => Verdict::Taken(Taken::Missing),
         Held::Nothing => Verdict::Stale(Stale::StorageEmpty),
         Held::Something => Verdict::Taken(Taken::Undrained),
         Held::Unknown => Verdict::Taken(Taken::Closed),
@@ -246,9 +244,6 @@ impl fmt::Display for Stale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Stale::Copied => "it came with a copy of another directory",
-            Stale::StorageGone => {
-                "its bridge has ended, and its storage is gone with all that was in it"
-            }
             Stale::StorageEmpty => "its bridge has ended, and its storage holds nothing",
         })
     }
@@ -263,6 +258,9 @@ impl fmt::Display for Taken {
             }
             Taken::Closed => {
                 "that bridge does not run, and only its user can tell whether its storage holds files that are not drained"
+            }
+            Taken::Missing => {
+                "that bridge does not run, and its storage is not there: it may be gone, moved, or not mounted"
             }
             Taken::Elsewhere => "from here nobody can tell whether that buffer is still in use",
         })
@@ -394,7 +392,7 @@ mod tests {
         use Held::*;
         let cases = [
             (true, Gone, Verdict::Taken(Taken::Running)),
-            (false, Gone, Verdict::Stale(Stale::StorageGone)),
+            (false, Gone, Verdict::Taken(Taken::Missing)),
             (false, Nothing, Verdict::Stale(Stale::StorageEmpty)),
             (false, Something, Verdict::Taken(Taken::Undrained)),
             (false, Unknown, Verdict::Taken(Taken::Closed)),
@@ -409,9 +407,6 @@ mod tests {
         };
         let found = judge(&before, &me(), 2, &Node(true, Nothing));
         assert_eq!(found, Verdict::Stale(Stale::StorageEmpty));
-        // Its disk may not be mounted yet.
-        let found = judge(&before, &me(), 2, &Node(true, Gone));
-        assert_eq!(found, Verdict::Taken(Taken::Elsewhere));
     }
 
     #[test]

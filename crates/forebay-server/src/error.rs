@@ -147,6 +147,9 @@ impl Error {
                 "user {} frees the directory with: forebay drain {theirs}; if that storage is given up for good, run: {unlock}",
                 claim.uid
             ),
+            Taken::Missing => format!(
+                "when it is there again, run: forebay drain {theirs}; if it is given up for good, run: {unlock}"
+            ),
             Taken::Elsewhere => format!(
                 "on host {} run: forebay drain {theirs}; if that storage is given up for good, run: {unlock}",
                 text(&claim.host)

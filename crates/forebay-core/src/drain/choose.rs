@@ -13,6 +13,7 @@ use crate::identity::Identity;
 use crate::ops::Effect;
 use crate::path::TreePath;
 use crate::record::{Kind, PathRecord};
+use crate::speakers::Word;
 use crate::table::Change;
 use forebay_types::MAX_NAME_BYTES;
 
@@ -113,6 +114,14 @@ impl Choose {
             self.refuse("it replaces nothing on the PFS", sheet);
             return Ok(());
         };
+        let speakers = facts.speakers_of(&theirs)?;
+        if speakers
+            .iter()
+            .any(|s| s.word == Word::Origin && s.path != *path)
+        {
+            self.refuse(IS_RENAMED, sheet);
+            return Ok(());
+        }
         let is_single =
             has_contents(&record) || matches!(record.kind, Kind::Moved | Kind::Whiteout);
         if self.choice.side != Side::Ours && !is_single {
@@ -226,6 +235,10 @@ impl Choose {
 
 /// Why a directory is not chosen about.
 const IS_DIR: &str = "a directory of the buffer is in its place: rename or remove that with `forebay run`, and take theirs then";
+
+/// Why a place is not chosen about out of which something was renamed: the drain would rename theirs.
+const IS_RENAMED: &str =
+    "what was there was renamed in the buffer: move theirs away on the PFS, and drain again";
 
 /// The name of a second version: `NAME.ours`, `NAME.ours-2` and so on.
 fn second_name(name: &[u8], number: u32) -> Vec<u8> {
