@@ -28,7 +28,7 @@ const WITH_DESCRIPTORS: usize = 3;
 const BY_NAME: usize = 2;
 const WRITERS: usize = WITH_DESCRIPTORS + BY_NAME;
 /// A planted bug has to be found within this time.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// How long the attack goes on when nothing is wrong.
 const ATTACK: Duration = Duration::from_secs(4);
 
