@@ -8,6 +8,7 @@
 use crate::facts::{Label, LabelParent};
 use crate::path::TreePath;
 use crate::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
+use crate::table::Change;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -55,8 +56,20 @@ impl fmt::Display for Problem {
 pub struct Rebuilt {
     /// Each path once.
     pub records: Vec<(TreePath, PathRecord)>,
+    /// Objects that have another path now than their labels tell.
+    pub moved: Vec<ObjectName>,
     /// What was not clear.
     pub problems: Vec<Problem>,
+}
+
+impl Rebuilt {
+    /// What makes the tables. The marks tell the next start to write the labels that are wrong now.
+    pub fn into_changes(self) -> Vec<Change> {
+        let records = self.records.into_iter();
+        let puts = records.map(|(path, record)| Change::Put { path, record });
+        puts.chain(self.moved.into_iter().map(Change::Relabel))
+            .collect()
+    }
 }
 
 /// Does an object of this kind only carry its label? Then nothing is lost with it.
@@ -114,6 +127,7 @@ pub fn rebuild(
         let mut path = naming.path(i).unwrap_or_else(|| {
             let name = survivor.label.name.clone();
             rebuilt.problems.push(Problem::LostDirectory { name });
+            rebuilt.moved.push(survivor.object);
             lost(survivor.object)
         });
         if !taken.insert(path.clone()) {
@@ -122,6 +136,7 @@ pub fn rebuild(
             }
             let beside = conflict(&path, survivor.object);
             rebuilt.problems.push(Problem::SameName { path });
+            rebuilt.moved.push(survivor.object);
             path = beside;
             taken.insert(path.clone());
         }

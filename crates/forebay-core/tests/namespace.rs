@@ -8,6 +8,7 @@ use forebay_core::ops::{Answer, GrantTarget, Op};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
 use forebay_core::repair::{self, Problem, Survivor, rebuild};
+use forebay_core::table::Change;
 use forebay_core::walk::Walk;
 use std::collections::BTreeMap;
 use world::{Lower, World, p, path};
@@ -622,6 +623,13 @@ fn nothing_with_data_is_dropped_whatever_labels_are_lost() {
     assert_eq!(paths[&object(2)], repair::conflict(&p("same"), object(2)));
     assert_eq!(paths[&object(1)], repair::conflict(&p("same"), object(1)));
     assert_eq!(paths[&object(4)], repair::lost(object(4)));
+    // Their labels are to be written anew.
+    let mut moved = rebuilt.moved.clone();
+    moved.sort();
+    assert_eq!(moved[..3], [object(1), object(2), object(4)]);
+    let changes = rebuilt.clone().into_changes();
+    let relabels = changes.iter().filter(|c| matches!(c, Change::Relabel(_)));
+    assert_eq!(relabels.count(), moved.len());
     let same = |problem: &&Problem| matches!(problem, Problem::SameName { .. });
     assert_eq!(rebuilt.problems.iter().filter(same).count(), 2);
 }

@@ -109,10 +109,14 @@ hooks! {
     fn syncfs [real] (fd: c_int) -> c_int {
         match config::get() {
             // The file may be on the PFS. So the bridge is asked for the data of the buffer, too.
-            Some(config) if is_in_buffer(fd) => match ask(config, WHOLE) {
-                Ok(()) => real(fd),
-                Err(e) => failed(e),
-            },
+            Some(config) if is_in_buffer(fd) => {
+                let names = ask(config, WHOLE);
+                // The kernel's part is done whatever the bridge says, and its error goes first.
+                match real(fd) {
+                    0 => names.map_or_else(failed, |()| 0),
+                    result => result,
+                }
+            }
             _ => real(fd),
         }
     }

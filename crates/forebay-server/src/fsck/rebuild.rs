@@ -6,7 +6,7 @@ use forebay_core::bridge::version;
 use forebay_core::record::BridgeId;
 use forebay_core::recovery;
 use forebay_core::repair::{self, Survivor};
-use forebay_core::table::{Change, WriteTables};
+use forebay_core::table::WriteTables;
 use forebay_objects::Objects;
 use forebay_sys::{self as sys, Errno};
 use forebay_tables::{Cached, Journaled, Life};
@@ -76,9 +76,8 @@ pub(super) fn rebuild(instance: &Path, life: Life, report: &mut FsckReport) -> R
     let rebuilt = repair::rebuild(survivors, me, |count| version(epoch, count, me));
     let problems = rebuilt.problems.iter().map(ToString::to_string);
     report.problems.extend(problems);
-    let put = |(path, record)| Change::Put { path, record };
-    let batch: Vec<_> = rebuilt.records.into_iter().map(put).collect();
-    report.rebuilt = batch.len();
+    report.rebuilt = rebuilt.records.len();
+    let batch = rebuilt.into_changes();
     {
         let tables = Cached::new(Journaled::open(&new, life)?);
         for part in batch.chunks(RECORDS_PER_BATCH) {

@@ -10,7 +10,7 @@ use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectName, PathRecord, Token};
 use forebay_core::recovery;
 use forebay_core::repair::{Survivor, rebuild};
-use forebay_core::table::{Change, Tables};
+use forebay_core::table::Tables;
 use forebay_tables::Memory;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -70,10 +70,8 @@ impl Node {
                 rebuilt.problems
             ));
         }
-        let put = |(path, record)| Change::Put { path, record };
-        let batch: Vec<_> = rebuilt.records.into_iter().map(put).collect();
         self.tables = Memory::new();
-        self.apply(&batch);
+        self.apply(&rebuilt.into_changes());
         self.apply(&recovery::begun(self.epoch));
         self.tables_are_durable();
     }
