@@ -33,8 +33,11 @@ pub enum SyncBy {
     Each,
 }
 
+/// From this number of files on, one `syncfs` brings them to the disks sooner than an `fsync` of each, where it is trusted.
+pub const SYNCED_TOGETHER_FROM: usize = 8;
+
 /// File systems in memory, by `statfs.f_type`.
-const IN_MEMORY: [i64; 2] = [
+pub(crate) const IN_MEMORY: [i64; 2] = [
     0x0102_1994, // tmpfs
     0x8584_58f6, // ramfs
 ];

@@ -5,6 +5,7 @@
 //! the last sync point tells is unlinked after the next one.
 
 use crate::bridge::Mutation;
+use crate::pfs_kind::IN_MEMORY;
 use std::time::Duration;
 
 /// A commit becomes durable so soon, even if nobody asks for it. The sync point itself takes time as well, and together they
@@ -35,12 +36,6 @@ pub enum SyncStep {
     Names,
 }
 
-/// By `statfs.f_type`.
-const VOLATILE: [i64; 2] = [
-    0x0102_1994, // tmpfs
-    0x8584_58f6, // ramfs
-];
-
 /// By `statfs.f_type`. ext4 is taken to have its journal.
 const ORDERED: [i64; 2] = [
     0xef53,      // ext4
@@ -51,7 +46,7 @@ impl Storage {
     /// The storage on a file system of this type.
     pub fn on(fs_type: i64) -> Self {
         match fs_type {
-            t if VOLATILE.contains(&t) => Storage::Volatile,
+            t if IN_MEMORY.contains(&t) => Storage::Volatile,
             t if ORDERED.contains(&t) => Storage::Ordered,
             _ => Storage::Unordered,
         }

@@ -10,7 +10,7 @@ use forebay_core::drain::{self, Copied, Copy, Name, Naming, Temporary, Use, copy
 use forebay_core::facts::Timestamp;
 use forebay_core::label::without_hides;
 use forebay_core::path::TreePath;
-use forebay_core::pfs_kind::SyncBy;
+use forebay_core::pfs_kind::{SYNCED_TOGETHER_FROM, SyncBy};
 use forebay_core::record::{ObjectId, ObjectName};
 use forebay_objects::{Shape, shape};
 use forebay_sys::Openers;
@@ -25,8 +25,6 @@ use xxhash_rust::xxh3::Xxh3;
 
 /// One read and one write.
 pub(crate) const CHUNK_BYTES: usize = 1 << 20;
-/// From this number of files on, one call syncs them together.
-const SYNC_ALL_FROM: usize = 8;
 /// Pause before another look at files that were open for writing.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
@@ -124,7 +122,7 @@ impl Pass<'_> {
         let lower = self.ground.lower;
         let is_synced = match lower.sync_by() {
             SyncBy::Nothing => true,
-            SyncBy::Whole => oids.len() >= SYNC_ALL_FROM && lower.sync_whole().is_ok(),
+            SyncBy::Whole => oids.len() >= SYNCED_TOGETHER_FROM && lower.sync_whole().is_ok(),
             SyncBy::Each => false,
         };
         self.each(oids, |held| {

@@ -1,15 +1,13 @@
 //! What happens to objects at sync points: what the names rely on gets durable before, and removed files go after.
 
 use super::{Name, Objects, Shape, Slot, shape};
+use forebay_core::pfs_kind::SYNCED_TOGETHER_FROM;
 use forebay_core::record::ObjectName;
 use forebay_core::storage::{Removal, Storage, is_short_of_space};
 use forebay_sys::{self as sys, Errno, Sys};
 use parking_lot::Mutex;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// From this number of objects on, the whole storage is synced instead of each.
-const SYNC_ALL_FROM: usize = 8;
 
 /// What became of a removed object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,7 +134,7 @@ impl Objects {
     /// Those of the file system. The next call tries again.
     pub fn write_out_own(&self) -> Sys<()> {
         let mut objects = std::mem::take(&mut *self.unsettled.written.lock());
-        if objects.len() >= SYNC_ALL_FROM {
+        if objects.len() >= SYNCED_TOGETHER_FROM {
             // The names are written next, on the same file system, which empties the cache of the disk.
             let synced = sys::syncfs(self.spares.register_file());
             if synced.is_err() {
