@@ -181,7 +181,8 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         // A failed test may leave bridges. They are the processes whose arguments name its directory.
-        let mark = self.dir.to_string_lossy().into_owned();
+        // With the slash: the name of this one is the beginning of others.
+        let mark = format!("{}/", self.dir.display());
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else {
                 continue;
