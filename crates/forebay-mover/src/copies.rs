@@ -1,6 +1,6 @@
 //! Copies on their way to their names: synced, read back and compared, and named.
 
-use crate::copy::{Buffer, LastDir, Written, remove_temp};
+use crate::copy::{LastDir, Written, remove_temp};
 use crate::counters::Counters;
 use crate::ground::Halt;
 use crate::pass::Pass;
@@ -75,7 +75,7 @@ impl Pass<'_> {
         if after_a_pause {
             std::thread::sleep(LOOK_AGAIN);
         }
-        let mut buffer = Buffer::new();
+        let mut buffer = vec![0; CHUNK_BYTES];
         let mut dirs = LastDir::default();
         let mut outcomes = Vec::with_capacity(copies.len());
         for copy in copies {
@@ -158,8 +158,7 @@ impl Pass<'_> {
         let Some((file, written)) = &held.file else {
             return Ok(());
         };
-        // Otherwise the read would change the access time. Where this is not permitted, the time is set again. It ends
-        // reads past the page cache, which ask for alignment.
+        // Otherwise the read would change the access time. Where this is not permitted, the time is set again.
         let keeps = sys::keep_access_time(file.as_fd()).is_ok();
         let mut sum = Xxh3::new();
         let mut verified = 0;

@@ -9,7 +9,6 @@ use forebay_core::drain::{Copied, Copy};
 use forebay_core::facts::Attr;
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
-use forebay_core::pfs_kind::SyncBy;
 use forebay_core::record::{Kind, ObjectName};
 use forebay_pfs::Lower;
 use forebay_sys::Openers;
@@ -24,54 +23,9 @@ use xxhash_rust::xxh3::Xxh3;
 /// looked at it would look unchanged.
 const TICK: Duration = Duration::from_millis(20);
 
-/// From this size on a file is written past the page cache, where nobody would look for it.
-const DIRECT_FROM_BYTES: u64 = 8 << 20;
 /// A file of this size is copied without a question after its holes, if it has none to speak of.
 const SMALL_BYTES: u64 = 64 << 10;
 const STAT_BLOCK_BYTES: u64 = 512;
-
-/// Room for one read and one write of [`CHUNK_BYTES`], aligned so that it can go past the page cache.
-pub(crate) struct Buffer(Vec<u8>);
-
-impl Buffer {
-    pub(crate) fn new() -> Self {
-        Buffer(vec![0; CHUNK_BYTES + sys::DIRECT_BLOCK_BYTES])
-    }
-
-    pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        let from = self.0.as_ptr().align_offset(sys::DIRECT_BLOCK_BYTES);
-        &mut self.0[from..][..CHUNK_BYTES]
-    }
-}
-
-/// A new file that is being written.
-struct Target {
-    file: std::fs::File,
-    goes_past_the_cache: bool,
-}
-
-impl Target {
-    /// Writes all of it; past the page cache as long as that is possible.
-    fn write(&mut self, bytes: &[u8], at: u64) -> Work<()> {
-        let block = sys::DIRECT_BLOCK_BYTES;
-        if self.goes_past_the_cache {
-            let is_aligned = bytes.len().is_multiple_of(block) && at.is_multiple_of(block as u64);
-            let written = match is_aligned {
-                true => self.file.write_all_at(bytes, at).map_err(sys::errno_of),
-                false => Err(Errno::INVAL),
-            };
-            match written {
-                Err(Errno::INVAL) => {
-                    sys::go_past_the_cache(self.file.as_fd(), false).during("write")?;
-                    self.goes_past_the_cache = false;
-                }
-                other => return other.during("write"),
-            }
-        }
-        let written = self.file.write_all_at(bytes, at);
-        written.map_err(sys::errno_of).during("write")
-    }
-}
 
 /// What a copy wrote: the ranges with data, and the checksum of ranges and bytes.
 pub(crate) struct Written {
@@ -88,7 +42,7 @@ impl Pass<'_> {
         &self,
         copy: &Copy,
         dirs: &mut LastDir,
-        buffer: &mut Buffer,
+        buffer: &mut [u8],
         held: &mut Option<Held>,
     ) -> Work<Copied> {
         let path = &copy.temporary.path;
@@ -121,25 +75,18 @@ impl Pass<'_> {
         // Who may read it in the end may do so now.
         let mode = if is_mine { attr.mode & 0o777 } else { 0o600 };
         let file = sys::create_anew(dir.as_fd(), temp, mode).during("create")?;
-        let is_large = attr.size >= DIRECT_FROM_BYTES
-            && self.ground.lower.sync_by() == SyncBy::Whole
-            && sys::go_past_the_cache(file.as_fd(), true).is_ok();
-        let mut target = Target {
-            file: file.into(),
-            goes_past_the_cache: is_large,
-        };
+        let target: std::fs::File = file.into();
         let outcome = (|| {
-            let copied = self.copy_data(&source, &mut target, &attr, buffer.bytes())?;
+            let copied = self.copy_data(&source, &target, &attr, buffer)?;
             let Some(written) = copied else {
                 return Ok(Err(Copied::Stopped));
             };
             if written.is_short {
                 return Ok(Err(Copied::Short));
             }
-            let made = self.dress_new(source.as_fd(), target.file.as_fd(), &attr)?;
+            let made = self.dress_new(source.as_fd(), target.as_fd(), &attr)?;
             Ok(Ok((written, made)))
         })();
-        let file = target.file;
         match outcome {
             Ok(Ok((written, made))) => {
                 *held = Some(Held {
@@ -147,7 +94,7 @@ impl Pass<'_> {
                     path: path.clone(),
                     dir,
                     name: temp.to_vec(),
-                    file: Some((file, written)),
+                    file: Some((target, written)),
                 });
                 Ok(Copied::Whole {
                     of: attr,
@@ -195,7 +142,7 @@ impl Pass<'_> {
     fn copy_data(
         &self,
         source: &std::fs::File,
-        target: &mut Target,
+        target: &std::fs::File,
         attr: &Attr,
         buffer: &mut [u8],
     ) -> Work<Option<Written>> {
@@ -238,7 +185,10 @@ impl Pass<'_> {
                     break;
                 }
                 sum.update(&buffer[..n]);
-                target.write(&buffer[..n], pos)?;
+                target
+                    .write_all_at(&buffer[..n], pos)
+                    .map_err(sys::errno_of)
+                    .during("write")?;
                 pos += n as u64;
                 Counters::add(&self.counters.bytes_done, n as u64);
             }
@@ -248,7 +198,7 @@ impl Pass<'_> {
             at = end;
         }
         if ranges.last().is_none_or(|&(_, end)| end < size) {
-            sys::set_size(target.file.as_fd(), size).during("truncate")?;
+            sys::set_size(target.as_fd(), size).during("truncate")?;
         }
         Ok(Some(Written {
             size,

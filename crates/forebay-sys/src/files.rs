@@ -109,29 +109,10 @@ pub fn is_locked(path: &Path) -> bool {
         .is_ok_and(|file| fs::flock(file, FlockOperation::NonBlockingLockShared).is_err())
 }
 
-/// Makes reads through this descriptor leave the access time as it is. Undoes [`go_past_the_cache`].
+/// Makes reads through this descriptor leave the access time as it is.
 ///
 /// # Errors
 /// EPERM if the file is another user's.
 pub fn keep_access_time(fd: BorrowedFd<'_>) -> Sys<()> {
     fcntl_setfl(fd, OFlags::NOATIME)
-}
-
-/// Where reads and writes past the page cache have to begin and end, in memory and in the file, in bytes.
-pub const DIRECT_BLOCK_BYTES: usize = 4096;
-
-/// Makes reads and writes through this descriptor go past the page cache, or not any more. They have to be aligned to
-/// [`DIRECT_BLOCK_BYTES`].
-///
-/// # Errors
-/// EINVAL if the file system can't.
-pub fn go_past_the_cache(fd: BorrowedFd<'_>, past: bool) -> Sys<()> {
-    fcntl_setfl(
-        fd,
-        if past {
-            OFlags::DIRECT
-        } else {
-            OFlags::empty()
-        },
-    )
 }

@@ -37,8 +37,8 @@ pub use events::{
     EVENTS_PER_WAIT, Epoll, Event, drain, eventfd, is_readable, notify, pipe, wait_any, wait_either,
 };
 pub use files::{
-    DIRECT_BLOCK_BYTES, check_access, create_anew, go_past_the_cache, is_locked, keep_access_time,
-    lock_file, open, open_beneath, open_path, scratch_file,
+    check_access, create_anew, is_locked, keep_access_time, lock_file, open, open_beneath,
+    open_path, scratch_file,
 };
 pub use filesystem::{cache_life, fs_space, fs_type, space, writes_in_place};
 pub use listing::{RawEntry, read_dir};
