@@ -72,7 +72,7 @@ impl SyncBy {
 /// Copies that a drain makes at a time if nobody says otherwise. On this machine more do not pay; where each call waits for
 /// another machine they wait together.
 pub fn workers(fs_type: i64) -> u32 {
-    if may_wait(fs_type) { 16 } else { 4 }
+    if may_wait(fs_type) { 32 } else { 4 }
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Copies on their way to their names: synced, read back and compared, and named.
 
-use crate::copy::{LastDir, Written, remove_temp};
+use crate::copy::{Written, remove_temp};
 use crate::counters::Counters;
 use crate::ground::Halt;
 use crate::pass::Pass;
-use crate::pfs::{self, During, Trouble, Work};
+use crate::pfs::{self, During, LastDir, Trouble, Work};
 use crate::processes::{self, InUse};
 use forebay_core::drain::{self, Copied, Copy, Name, Naming, Temporary, Use, copy_name};
 use forebay_core::facts::Timestamp;

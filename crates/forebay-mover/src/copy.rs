@@ -3,19 +3,16 @@
 use crate::copies::{CHUNK_BYTES, Held};
 use crate::counters::Counters;
 use crate::pass::Pass;
-use crate::pfs::{self, During, Work};
+use crate::pfs::{self, During, LastDir, Work};
 use crate::processes;
 use forebay_core::drain::{Copied, Copy};
 use forebay_core::facts::Attr;
 use forebay_core::identity::Identity;
-use forebay_core::path::TreePath;
 use forebay_core::record::{Kind, ObjectName};
-use forebay_pfs::Lower;
 use forebay_sys::Openers;
 use forebay_sys::{self as sys, Errno, Sys};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -276,24 +273,6 @@ impl Pass<'_> {
             sys::chmod_at(dir, temp, attr.mode & 0o7777).during("chmod")?;
         }
         sys::set_times(dir, temp, Some(attr.atime), Some(attr.mtime)).during("set times")
-    }
-}
-
-/// The directory used last: neighbours in the queue mostly share it.
-#[derive(Default)]
-pub(crate) struct LastDir(Option<(TreePath, Arc<OwnedFd>)>);
-
-impl LastDir {
-    fn parent(&mut self, lower: &Lower, path: &TreePath) -> Work<Arc<OwnedFd>> {
-        let parent = path.parent();
-        if let Some((at, dir)) = &self.0
-            && *at == parent
-        {
-            return Ok(dir.clone());
-        }
-        let dir = Arc::new(pfs::parent(lower, path)?);
-        self.0 = Some((parent, dir.clone()));
-        Ok(dir)
     }
 }
 

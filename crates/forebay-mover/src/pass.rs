@@ -4,7 +4,7 @@ use crate::copies::Copies;
 use crate::counters::Counters;
 use crate::crew::{Crew, Job};
 use crate::ground::{Ground, Halt, Points};
-use crate::pfs::{self, Trouble};
+use crate::pfs::{LastDir, Trouble};
 use crate::throttle::Throttle;
 use crate::{names, processes};
 use forebay_admin::drain::{self as admin, DrainRequest, Take};
@@ -259,7 +259,8 @@ impl<'g> Pass<'g> {
             Act::Commit(_) => unreachable!("who asks the machine commits"),
             Act::Examine(objects) => Got::Attrs(objects.iter().map(|o| self.examine(*o)).collect()),
             Act::Look(paths) => {
-                let look = |path| pfs::look(ground.lower, path).map_err(Trouble::into_core);
+                let mut dirs = LastDir::default();
+                let look = |path| dirs.look(ground.lower, path).map_err(Trouble::into_core);
                 Got::Seen(paths.iter().map(look).collect())
             }
             Act::Know(dir) => Got::Known(names::know(ground.lower, dir)),

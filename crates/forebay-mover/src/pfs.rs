@@ -7,6 +7,7 @@ use forebay_core::path::TreePath;
 use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 /// The PFS or the local disk refused something. What was being drained stays in the buffer; the drain goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,20 +53,38 @@ pub fn parent(lower: &Lower, path: &TreePath) -> Work<OwnedFd> {
         .during("open directory")
 }
 
-/// `lstat`; `None` if nothing is there.
-pub fn look(lower: &Lower, path: &TreePath) -> Work<Option<Attr>> {
-    let dir = match parent(lower, path) {
-        Ok(dir) => dir,
-        Err(Trouble {
-            errno: Errno::NOENT | Errno::NOTDIR | Errno::LOOP,
-            ..
-        }) => return Ok(None),
-        Err(e) => return Err(e),
-    };
-    match sys::stat(dir.as_fd(), path.name()) {
-        Ok(attr) => Ok(Some(attr)),
-        Err(Errno::NOENT) => Ok(None),
-        Err(e) => Err(e).during("stat"),
+/// The directory used last: neighbours in the queue mostly share it.
+#[derive(Default)]
+pub(crate) struct LastDir(Option<(TreePath, Arc<OwnedFd>)>);
+
+impl LastDir {
+    pub(crate) fn parent(&mut self, lower: &Lower, path: &TreePath) -> Work<Arc<OwnedFd>> {
+        let at_parent = path.parent();
+        if let Some((at, dir)) = &self.0
+            && *at == at_parent
+        {
+            return Ok(dir.clone());
+        }
+        let dir = Arc::new(parent(lower, path)?);
+        self.0 = Some((at_parent, dir.clone()));
+        Ok(dir)
+    }
+
+    /// `lstat`; `None` if nothing is there.
+    pub(crate) fn look(&mut self, lower: &Lower, path: &TreePath) -> Work<Option<Attr>> {
+        let dir = match self.parent(lower, path) {
+            Ok(dir) => dir,
+            Err(Trouble {
+                errno: Errno::NOENT | Errno::NOTDIR | Errno::LOOP,
+                ..
+            }) => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        match sys::stat(dir.as_fd(), path.name()) {
+            Ok(attr) => Ok(Some(attr)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(e) => Err(e).during("stat"),
+        }
     }
 }
 

@@ -314,9 +314,14 @@ impl Namespace {
     /// The tables have changed; perhaps also if they say that they failed.
     fn told(&self) {
         self.durability.committed();
-        if self.tables.below().is_sync_due() {
+        if self.is_sync_due() {
             self.durability.hurry();
         }
+    }
+
+    /// See [`forebay_tables::Journaled::is_sync_due`].
+    pub(crate) fn is_sync_due(&self) -> bool {
+        self.tables.below().is_sync_due()
     }
 
     /// Makes everything durable that is in the tables.

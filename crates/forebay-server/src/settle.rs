@@ -102,9 +102,10 @@ impl ServerHandle {
         Ok(())
     }
 
-    /// Is everything up to this commit durable? Then what was removed by then may go.
+    /// Is everything up to this commit durable, and nothing else to be written? Then what was removed by then may go.
     fn is_settled(&self, commit: u64) -> bool {
-        if !self.durability.is_durable(commit) {
+        // Where commits need no sync point, the journal has to be emptied all the same.
+        if !self.durability.is_durable(commit) || self.namespace.is_sync_due() {
             return false;
         }
         let removed = self.objects.removed_so_far();

@@ -3,7 +3,7 @@
 mod common;
 
 use common::process::{self, Process};
-use common::{Place, read, write};
+use common::{Folder, Place, read, write};
 use forebay_admin::drain::DrainRequest;
 use forebay_client::{Client, Control};
 use forebay_server::{Server, status};
@@ -97,6 +97,40 @@ fn what_changes_names_counts_as_a_commit_and_is_durable_when_a_client_has_asked(
     assert_eq!(asked(&server, "sync"), 10);
     assert_eq!(asked(&server, "words"), 1);
     server.stop().unwrap();
+}
+
+/// How often the thread of sync points has gone to sleep.
+fn naps(bridge: &Process) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", bridge.id())).unwrap();
+    let read = |task: &std::path::Path, name| std::fs::read_to_string(task.join(name)).unwrap();
+    let paths = tasks.map(|task| task.unwrap().path());
+    let sync = paths.filter(|task| read(task, "comm").trim() == "sync");
+    let status = read(&sync.last().expect("a thread named sync"), "status");
+    let line = status
+        .lines()
+        .find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn a_storage_in_memory_is_not_synced_at_each_commit_when_the_journal_is_half_full() {
+    let place = Place::new();
+    let storage = Folder::within("/dev/shm");
+    let bridge = Process::start_at(&place.root(), storage.path(), &place);
+    let mut client = place.client();
+    let before = naps(&bridge);
+    let commits = 30_000;
+    for n in 0..commits {
+        client
+            .open(&format!("file {n}"), libc::O_CREAT | libc::O_WRONLY, 0o644)
+            .unwrap();
+    }
+    let woken = naps(&bridge) - before;
+    assert!(
+        woken < commits / 10,
+        "woken {woken} times by {commits} commits"
+    );
+    bridge.end();
 }
 
 #[test]

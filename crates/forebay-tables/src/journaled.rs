@@ -216,6 +216,8 @@ impl<T: Base> Journaled<T> {
                 state.has_skipped = false;
             }
             state.freeze(self.settling.get())?;
+            self.is_due
+                .store(state.journal.is_half_full(), Ordering::Relaxed);
         }
         self.write_frozen(written)
     }

@@ -20,13 +20,16 @@ pub struct Folder(PathBuf);
 
 impl Folder {
     pub fn new() -> Self {
+        Self::within(std::env::temp_dir())
+    }
+    pub fn within(dir: impl AsRef<Path>) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!(
             "fby-test-{}-{}",
             std::process::id(),
             COUNT.fetch_add(1, Ordering::Relaxed)
         );
-        let path = std::env::temp_dir().join(name);
+        let path = dir.as_ref().join(name);
         std::fs::create_dir(&path).unwrap();
         Folder(path.canonicalize().unwrap())
     }
