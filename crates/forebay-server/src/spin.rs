@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 const SPIN: Duration = Duration::from_micros(60);
 /// The same where clients have to wait for a processor before they can send the next one.
 const SPIN_CROWDED: Duration = Duration::from_micros(300);
+/// The same after a client has asked for a sync: it waits for the disk, and comes back at once when that is done.
+const SPIN_DISK: Duration = Duration::from_millis(2);
 /// Requests in a row from a client on the shard's own processor after which the shard moves.
 const SHARED: u32 = 4;
 /// Time between two moves to another processor.
@@ -116,10 +118,53 @@ impl Load {
     }
 }
 
+/// Whether looking for a request pays, as far as experience tells.
+struct Worth {
+    average: u32,
+    idle_rounds: u32,
+}
+
+impl Worth {
+    const fn new() -> Self {
+        Worth {
+            average: 1024,
+            idle_rounds: 0,
+        }
+    }
+
+    /// True if it is worth a try.
+    fn is_there(&mut self) -> bool {
+        if self.average >= SPIN_WORTH {
+            return true;
+        }
+        self.idle_rounds += 1;
+        if self.idle_rounds >= SPIN_RETRY {
+            self.idle_rounds = 0;
+            self.average = SPIN_WORTH;
+            return true;
+        }
+        false
+    }
+
+    fn learn(&mut self, paid: bool) {
+        if paid {
+            self.average += (1024 - self.average) / 8;
+        } else {
+            self.average -= self.average / 8;
+        }
+    }
+}
+
 /// What a shard has learnt about spinning.
 pub struct Spin {
-    worth: u32,
-    idle_rounds: u32,
+    /// Looking for the next request.
+    next: Worth,
+    /// Looking for the one after a sync, which a slow disk delays.
+    disk: Worth,
+    /// A client has asked for a sync since the shard last began to look.
+    has_synced: bool,
+    /// It looks for the request after a sync.
+    awaits_disk: bool,
     cores: usize,
     /// Connections that have sent something since the last count.
     fresh: Vec<u64>,
@@ -137,8 +182,10 @@ impl Spin {
     /// Of the shard at place `number`.
     pub fn new(number: usize) -> Self {
         Spin {
-            worth: 1024,
-            idle_rounds: 0,
+            next: Worth::new(),
+            disk: Worth::new(),
+            has_synced: false,
+            awaits_disk: false,
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             fresh: Vec::new(),
             running: Vec::new(),
@@ -150,9 +197,20 @@ impl Spin {
         }
     }
 
-    /// How long to look for the next request.
-    pub fn patience(&self) -> Duration {
-        if self.crowded { SPIN_CROWDED } else { SPIN }
+    /// How long to look for the next request; `None` if that has not paid lately.
+    pub fn patience(&mut self) -> Option<Duration> {
+        let has_synced = std::mem::take(&mut self.has_synced);
+        self.awaits_disk = has_synced && !self.crowded && self.disk.is_there();
+        if self.awaits_disk {
+            return Some(SPIN_DISK);
+        }
+        let patience = if self.crowded { SPIN_CROWDED } else { SPIN };
+        self.next.is_there().then_some(patience)
+    }
+
+    /// Notes that a client has asked for a sync.
+    pub fn note_sync(&mut self) {
+        self.has_synced = true;
     }
 
     /// Its place among the shards.
@@ -188,27 +246,13 @@ impl Spin {
         due
     }
 
-    /// True if spinning is worth a try.
-    pub fn is_worth(&mut self) -> bool {
-        if self.worth >= SPIN_WORTH {
-            return true;
-        }
-        self.idle_rounds += 1;
-        if self.idle_rounds >= SPIN_RETRY {
-            self.idle_rounds = 0;
-            self.worth = SPIN_WORTH;
-            return true;
-        }
-        false
-    }
-
     /// Learns whether a request came in time.
     pub fn learn(&mut self, paid: bool) {
-        if paid {
-            self.worth += (1024 - self.worth) / 8;
-        } else {
-            self.worth -= self.worth / 8;
-        }
+        let worth = match self.awaits_disk {
+            true => &mut self.disk,
+            false => &mut self.next,
+        };
+        worth.learn(paid);
     }
 
     /// Notes a request of a connection, whose client runs on processor `cpu`, if that is known.

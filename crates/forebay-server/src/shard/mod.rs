@@ -201,8 +201,8 @@ impl Shard {
     fn spin(&mut self, events: &mut Vec<Event>) -> Sys<()> {
         let mut now = Instant::now();
         self.spin.note_running(&self.load, now);
-        if self.spin.is_worth() {
-            let mut until = now + self.spin.patience();
+        if let Some(patience) = self.spin.patience() {
+            let mut until = now + patience;
             let mut looks = 0;
             loop {
                 looks += 1;
@@ -216,10 +216,10 @@ impl Shard {
                 if served > 0 {
                     self.spin.learn(true);
                     self.spin.note_running(&self.load, now);
-                    if !self.spin.is_worth() || self.server.stopping() {
-                        break;
+                    match self.spin.patience() {
+                        Some(patience) if !self.server.stopping() => until = now + patience,
+                        _ => break,
                     }
-                    until = now + self.spin.patience();
                 } else if now >= until {
                     self.spin.learn(false);
                     break;
