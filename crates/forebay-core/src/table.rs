@@ -43,6 +43,16 @@ pub enum Change {
     },
 }
 
+impl Change {
+    /// The path whose record it changes, if it changes one.
+    pub fn path(&self) -> Option<&TreePath> {
+        match self {
+            Change::Put { path, .. } | Change::Delete { path, .. } => Some(path),
+            _ => None,
+        }
+    }
+}
+
 /// Unfinished work that survived in the tables.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Marks {

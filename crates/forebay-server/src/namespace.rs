@@ -52,6 +52,92 @@ struct Finished {
     relabeled: HashSet<ObjectName>,
 }
 
+/// What became of a batch.
+pub enum Committed {
+    /// It is committed.
+    Yes,
+    /// It may not happen.
+    Refused,
+    /// It changes something where a directory has gone, and was perhaps decided before all was gone.
+    DecideAgain,
+}
+
+/// Decisions that are made without a lock, and the paths that others have changed meanwhile.
+#[derive(Default)]
+struct Watches {
+    last: u64,
+    under_way: Vec<(u64, Changed)>,
+}
+
+/// What others have changed.
+enum Changed {
+    /// Records of these paths.
+    Paths(Vec<Change>),
+    /// Much, or the PFS.
+    Much,
+}
+
+/// Changes that are noted for one decision.
+const MOST_NOTED: usize = 64 * 1024;
+
+impl Watches {
+    fn begin(&mut self) -> u64 {
+        self.last += 1;
+        self.under_way.push((self.last, Changed::Paths(Vec::new())));
+        self.last
+    }
+
+    fn changed(&mut self, batch: &[Change]) {
+        for (_, changed) in &mut self.under_way {
+            if let Changed::Paths(paths) = changed {
+                paths.extend(batch.iter().filter(|c| c.path().is_some()).cloned());
+                if paths.len() > MOST_NOTED {
+                    *changed = Changed::Much;
+                }
+            }
+        }
+    }
+
+    fn pfs_changed(&mut self) {
+        for (_, changed) in &mut self.under_way {
+            *changed = Changed::Much;
+        }
+    }
+}
+
+/// While it lives, it is noted what others change.
+pub(crate) struct Watch<'n> {
+    namespace: &'n Namespace,
+    number: u64,
+}
+
+impl Watch<'_> {
+    /// Does the decision to remove a directory, made since the watch began, still hold? To be asked under a lock.
+    pub fn holds(&self, unseen: &Unseen) -> bool {
+        self.has_seen(|changes| !unseen.is_touched_by(changes))
+    }
+
+    /// Has nobody changed anything?
+    pub fn is_quiet(&self) -> bool {
+        self.has_seen(<[Change]>::is_empty)
+    }
+
+    fn has_seen(&self, what: impl FnOnce(&[Change]) -> bool) -> bool {
+        let watches = self.namespace.watches.lock();
+        let mut mine = watches.under_way.iter().filter(|(n, _)| *n == self.number);
+        matches!(mine.next(), Some((_, Changed::Paths(changes))) if what(changes))
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        let mut watches = self.namespace.watches.lock();
+        watches
+            .under_way
+            .retain(|(number, _)| *number != self.number);
+    }
+}
+
 /// The namespace of one bridge.
 pub struct Namespace {
     tables: Cached<Journaled<Rocks>>,
@@ -66,8 +152,9 @@ pub struct Namespace {
     /// Batches committed in this life.
     commits: AtomicU64,
     finished: Mutex<Finished>,
-    /// What nobody can see any more, and is still in the tables. It goes before anything else is committed.
-    unseen: Mutex<Option<Unseen>>,
+    /// What nobody can see any more, and is still in the tables.
+    unseen: Mutex<Vec<Unseen>>,
+    watches: Mutex<Watches>,
     durability: Arc<Durability>,
 }
 
@@ -105,6 +192,7 @@ impl Namespace {
             commits: AtomicU64::new(0),
             finished: Mutex::default(),
             unseen: Mutex::default(),
+            watches: Mutex::default(),
             durability,
         })
     }
@@ -144,12 +232,21 @@ impl Namespace {
     /// To be called between the change there and the commit that tells of it.
     pub fn lower_changed(&self) {
         self.lower_changes.fetch_add(1, Ordering::Release);
+        self.watches.lock().pfs_changed();
         // A request that decided before this and has not opened its grant yet decides anew.
         self.commits.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Commits a batch decided under `guard`, for the request `token`, and then takes away what nobody can see any more.
-    /// Returns false, with nothing changed, if `may_happen` refuses after the commit is announced.
+    /// Begins to note what others commit, for a decision without a lock.
+    pub(crate) fn watch(&self) -> Watch<'_> {
+        Watch {
+            namespace: self,
+            number: self.watches.lock().begin(),
+        }
+    }
+
+    /// Commits a batch decided under `guard`, or that still holds under it, for the request `token`, and then takes away
+    /// what nobody can see any more. If the outcome is another one than [`Committed::Yes`], nothing has changed.
     ///
     /// # Errors
     /// The store failed; nothing is changed then.
@@ -160,45 +257,59 @@ impl Namespace {
         batch: &[Change],
         unseen: Option<Unseen>,
         may_happen: impl FnOnce() -> bool,
-    ) -> Result<bool, TableError> {
-        let mut state = self.take_unseen_away(RwLockUpgradableReadGuard::upgrade(guard))?;
+    ) -> Result<Committed, TableError> {
+        let mut state = RwLockUpgradableReadGuard::upgrade(guard);
+        if self
+            .unseen
+            .lock()
+            .iter()
+            .any(|left| left.is_touched_by(batch))
+        {
+            drop(state);
+            self.take_unseen_away(None)?;
+            return Ok(Committed::DecideAgain);
+        }
         // A request that decided before this and compares the number from here on decides anew, after this commit.
         self.commits.fetch_add(1, Ordering::SeqCst);
         if !may_happen() {
-            return Ok(false);
+            return Ok(Committed::Refused);
         }
         self.propose(token, batch)?;
         state.speakers.follow(batch);
-        if unseen.is_some() {
-            *self.unseen.lock() = unseen;
-            // The batch is committed whatever becomes of this, and no other one is before this is done.
-            drop(self.take_unseen_away(state));
+        if let Some(unseen) = unseen {
+            let dir = unseen.dir.clone();
+            self.unseen.lock().push(unseen);
+            drop(state);
+            // The batch is committed whatever becomes of this. Whoever changes something there tries again, and so does
+            // the next start.
+            let _ = self.take_unseen_away(Some(&dir));
         }
-        Ok(true)
+        Ok(Committed::Yes)
     }
 
-    /// Takes away what nobody can see any more, part by part. Nobody else commits meanwhile, and those who look are let in
-    /// between.
-    fn take_unseen_away<'s>(
-        &'s self,
-        mut state: RwLockWriteGuard<'s, State>,
-    ) -> Result<RwLockWriteGuard<'s, State>, TableError> {
-        let mut unseen = self.unseen.lock();
-        while let Some(left) = &mut *unseen {
-            let turn = RwLockWriteGuard::downgrade_to_upgradable(state);
+    /// Takes away what nobody can see any more below `dir`, or below all directories that went; part by part, so that
+    /// others are let in between.
+    fn take_unseen_away(&self, dir: Option<&TreePath>) -> Result<(), TableError> {
+        loop {
             if self.tables.below().is_sync_due() {
-                // Else a part would wait for it while nobody can look. If it fails, there may be room for the part.
+                // Else a part would wait for it under the lock. If it fails, there may be room for the part.
                 let _ = self.sync();
             }
-            state = RwLockUpgradableReadGuard::upgrade(turn);
-            let part = left.part();
+            let mut state = self.state.write();
+            let mut unseen = self.unseen.lock();
+            let is_it = |left: &Unseen| dir.is_none_or(|dir| left.dir == *dir);
+            let Some(at) = unseen.iter().position(is_it) else {
+                return Ok(());
+            };
+            let part = unseen[at].part();
             self.propose(Token::default(), &part)?;
             state.speakers.follow(&part);
-            if left.is_last() {
-                *unseen = None;
+            if unseen[at].is_last() {
+                unseen.swap_remove(at);
             }
+            drop(unseen);
+            RwLockWriteGuard::unlock_fair(state);
         }
-        Ok(state)
     }
 
     /// Takes away what an earlier life has left of removed directories.
@@ -206,11 +317,8 @@ impl Namespace {
     /// # Errors
     /// The store failed.
     pub(crate) fn finish_removals(&self) -> Result<(), TableError> {
-        for unseen in Unseen::left(&self.tables)? {
-            *self.unseen.lock() = Some(unseen);
-            drop(self.take_unseen_away(self.state.write())?);
-        }
-        Ok(())
+        *self.unseen.lock() = Unseen::left(&self.tables)?;
+        self.take_unseen_away(None)
     }
 
     /// Commits what a drain has decided without a lock, if everything that it relied on is still so. The
@@ -223,7 +331,14 @@ impl Namespace {
         commit: &Commit,
         before: impl FnOnce(),
     ) -> Result<drain::Verdict, TableError> {
-        let mut state = self.take_unseen_away(self.state.write())?;
+        let mut state = loop {
+            let state = self.state.write();
+            if self.unseen.lock().is_empty() {
+                break state;
+            }
+            drop(state);
+            self.take_unseen_away(None)?;
+        };
         if !commit.still_holds(&self.tables)? {
             return Ok(drain::Verdict::Conflict);
         }
@@ -236,6 +351,7 @@ impl Namespace {
 
     /// Takes a batch through the transaction layer, with marks that may go.
     fn propose(&self, token: Token, batch: &[Change]) -> Result<(), TableError> {
+        self.watches.lock().changed(batch);
         let marks = self.finished.lock().take(batch);
         let mut all = batch.to_vec();
         all.extend(marks.iter().cloned());

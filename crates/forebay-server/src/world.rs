@@ -11,12 +11,12 @@ use forebay_core::table::{TableError, Tables};
 use forebay_objects::{Shape, shape};
 use forebay_sys as sys;
 
-/// [`World`] for one step, valid while a lock on the namespace is held.
+/// [`World`] for one step.
 pub(crate) struct Hand<'a> {
     /// The bridge.
     pub server: &'a ServerHandle,
-    /// What the lock protects.
-    pub state: &'a State,
+    /// What the lock on the namespace protects, while it is held. Without it facts may be of different moments.
+    pub state: Option<&'a State>,
     /// Process and user that ask.
     pub caller: (u32, u32),
 }
@@ -27,7 +27,7 @@ impl ServerHandle {
         let guard = self.namespace.read();
         let hand = Hand {
             server: self,
-            state: &guard,
+            state: Some(&guard),
             caller: (std::process::id(), self.uid()),
         };
         let known = Known::default();
@@ -57,7 +57,10 @@ impl World for Hand<'_> {
     }
 
     fn moved(&self, origin: &TreePath) -> Option<TreePath> {
-        self.state.moved(origin)
+        match self.state {
+            Some(state) => state.moved(origin),
+            None => self.server.namespace.read().moved(origin),
+        }
     }
 
     fn attr(&self, object: ObjectName) -> Result<Attr, i32> {

@@ -232,7 +232,9 @@ impl<T: Base> Journaled<T> {
         self.below.write_net(&frozen)?;
         written();
         self.below.flush()?;
-        self.state.write().frozen = None;
+        let written = self.state.write().frozen.take();
+        // Not under the lock: it may be large.
+        drop(written);
         Ok(())
     }
 

@@ -1,8 +1,7 @@
 //! Records that go with a directory of the PFS: removals of what was in it, in any number.
 //!
-//! Once the directory is gone nobody can see them. So a driver that lets nobody else commit meanwhile takes them away
-//! after the batch, in parts, and those who only look need not wait for all of them. A mark in the batch tells the next
-//! start to go on.
+//! Once the directory is gone nobody can see them. So a driver takes them away after the batch, in parts, and others need
+//! not wait for all of them, unless they change something there. A mark in the batch tells the next start to go on.
 
 use crate::path::TreePath;
 use crate::record::ObjectName;
@@ -29,8 +28,17 @@ impl Unseen {
         mark(&self.dir, Some(Vec::new()))
     }
 
-    /// The next part of what follows the batch. The last one takes the mark away. Nobody may commit anything else before:
-    /// the next start takes away all that is below the directory then.
+    /// Does a batch change something at the directory, below it or above it? It can't be committed before all records are
+    /// gone: the next start takes away whatever is below the directory then. A decision that was made meanwhile, and before
+    /// the directory was removed, does not hold either if others committed such a batch.
+    pub fn is_touched_by(&self, batch: &[Change]) -> bool {
+        let paths = batch.iter().filter_map(Change::path);
+        paths
+            .into_iter()
+            .any(|path| path.is_within(&self.dir) || self.dir.is_within(path))
+    }
+
+    /// The next part of what follows the batch. The last one takes the mark away.
     pub fn part(&self) -> Vec<Change> {
         let from = self.before_part();
         let records = &self.records[from..];

@@ -132,6 +132,17 @@ impl Pending {
         )
     }
 
+    /// Does it remove a directory, and nothing else?
+    pub fn is_rmdir(&self) -> bool {
+        matches!(self.request.op, Op::Unlink { dir: true, .. })
+    }
+
+    /// The same request from its beginning.
+    #[must_use]
+    pub fn anew(&self) -> Self {
+        Pending::new(self.request.clone(), self.caller.clone())
+    }
+
     /// What was obtained for it.
     pub fn known(&self) -> &Known {
         &self.known

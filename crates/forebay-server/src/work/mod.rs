@@ -15,6 +15,7 @@ use crate::answer::Answered;
 use crate::follow::follow_up;
 use crate::limits::{INLINE_LISTING, INLINE_REMOVAL, INLINE_STAGE_BYTES};
 use crate::log::Cause;
+use crate::namespace::Committed;
 use crate::wakers::Waker;
 use crate::world::Hand;
 use forebay_core::bridge::Verdict;
@@ -47,6 +48,8 @@ pub struct Work {
     opened: Option<OwnedFd>,
     /// Its steps take long.
     is_long: bool,
+    /// Others have changed what it relied on: it decides while nobody else commits.
+    needs_turn: bool,
 }
 
 /// Where a request stands.
@@ -98,6 +101,7 @@ impl Work {
             copies: Vec::new(),
             opened: None,
             is_long: false,
+            needs_turn: false,
         }))
     }
 
@@ -224,11 +228,14 @@ impl Work {
 
     /// One step, under the lock that it needs.
     fn step<'s>(&mut self, server: &'s ServerHandle) -> Step<'s> {
-        if !self.pending.changes() {
+        if self.is_long && self.pending.is_rmdir() && !self.needs_turn {
+            return self.step_free(server);
+        }
+        if !self.pending.changes() && !self.needs_turn {
             let state = server.namespace.read();
             let hand = Hand {
                 server,
-                state: &state,
+                state: Some(&state),
                 caller: self.caller,
             };
             return Step::Free(self.pending.step(&server.settings, &hand, false));
@@ -236,11 +243,43 @@ impl Work {
         let turn = server.namespace.upgradable();
         let hand = Hand {
             server,
-            state: &turn,
+            state: Some(&turn),
             caller: self.caller,
         };
         match self.pending.step(&server.settings, &hand, true) {
             Effect::Commit(commit) => Step::Commit(commit, turn),
+            effect => Step::Free(effect),
+        }
+    }
+
+    /// A decision to remove a large directory takes long, so that it is made while others go on. If they have changed
+    /// something meanwhile that matters, it is made once more while they wait.
+    fn step_free<'s>(&mut self, server: &'s ServerHandle) -> Step<'s> {
+        let watch = server.namespace.watch();
+        let hand = Hand {
+            server,
+            state: None,
+            caller: self.caller,
+        };
+        match self.pending.step(&server.settings, &hand, true) {
+            Effect::Commit(commit) => {
+                let turn = server.namespace.upgradable();
+                let removed = commit.unseen.as_ref();
+                if removed.is_some_and(|unseen| watch.holds(unseen)) {
+                    return Step::Commit(commit, turn);
+                }
+                self.needs_turn = true;
+                self.pending.committed(Verdict::Conflict(Vec::new()));
+                Step::Free(Effect::TakeTurn)
+            }
+            Effect::Finish(finish) if !watch.is_quiet() => {
+                // It may rest on facts of different moments.
+                self.needs_turn = true;
+                let anew = self.pending.anew();
+                self.finish(server, finish);
+                self.pending = anew;
+                Step::Free(Effect::TakeTurn)
+            }
             effect => Step::Free(effect),
         }
     }
@@ -267,12 +306,15 @@ impl Work {
             .namespace
             .commit(turn, token, &batch, unseen, may_happen)
         {
-            Ok(false) => {
+            Ok(Committed::DecideAgain) => {
+                self.pending.committed(Verdict::Conflict(Vec::new()));
+            }
+            Ok(Committed::Refused) => {
                 let held = copy.map(|(_, of)| of.lower.clone());
                 self.pending
                     .held_in_place(held.expect("only a copy is refused"));
             }
-            Ok(true) => {
+            Ok(Committed::Yes) => {
                 server.wake_for(&batch);
                 for fresh in self.pending.committed(Verdict::Committed) {
                     // The descriptor of a new file is still to be granted.
