@@ -132,6 +132,9 @@ pub enum Order {
     ChildrenFirst,
 }
 
+/// Records that [`Tables::subtree`] reads at once.
+const SUBTREE_PAGE: usize = 1024;
+
 /// A named value of the bridge itself.
 pub type KeyValue = (Vec<u8>, Vec<u8>);
 
@@ -167,12 +170,21 @@ pub trait Tables {
         limit: usize,
     ) -> Result<Vec<(TreePath, PathRecord)>, TableError>;
 
-    /// All records strictly below `dir`, parents before children.
+    /// All records strictly below `dir`, parents before children. They are read in pages, so that nobody who writes waits
+    /// for all of them: without a lock on the namespace they may be of different moments.
     ///
     /// # Errors
     /// The store failed or a record is damaged.
     fn subtree(&self, dir: &TreePath) -> Result<Vec<(TreePath, PathRecord)>, TableError> {
-        self.page_below(dir, None, usize::MAX)
+        let mut all: Vec<(TreePath, PathRecord)> = Vec::new();
+        loop {
+            let page = self.page_below(dir, all.last().map(|(path, _)| path), SUBTREE_PAGE)?;
+            let is_last = page.len() < SUBTREE_PAGE;
+            all.extend(page);
+            if is_last {
+                return Ok(all);
+            }
+        }
     }
 
     /// The next records of a walk through the whole table: those that come after `after` in this order, at

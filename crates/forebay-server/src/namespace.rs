@@ -291,8 +291,8 @@ impl Namespace {
     /// others are let in between.
     fn take_unseen_away(&self, dir: Option<&TreePath>) -> Result<(), TableError> {
         loop {
-            if self.tables.below().is_sync_due() {
-                // Else a part would wait for it under the lock. If it fails, there may be room for the part.
+            if self.tables.below().is_sync_near() {
+                // Else this would wait for it under the lock, or others would. If it fails, there may be room for the part.
                 let _ = self.sync();
             }
             let mut state = self.state.write();

@@ -184,6 +184,12 @@ impl<T: Base> Journaled<T> {
         self.is_due.load(Ordering::Relaxed)
     }
 
+    /// Is it time for a sync point, or is one under way? Who writes much waits for its end, and leaves the room of the
+    /// journal to others.
+    pub fn is_sync_near(&self) -> bool {
+        self.is_sync_due() || self.state.read().frozen.is_some()
+    }
+
     /// Makes everything durable that was applied before the call: a sync point.
     ///
     /// # Errors
