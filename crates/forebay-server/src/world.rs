@@ -1,7 +1,7 @@
 //! What is at hand while a request is decided: tables, backing objects, and a PFS that does not wait.
 
 use crate::ServerHandle;
-use crate::limits::DESCRIPTORS_LOOKED_AT;
+use crate::limits::{DESCRIPTORS_LOOKED_AT, INLINE_REMOVAL};
 use crate::namespace::State;
 use forebay_core::facts::{Attr, Facts};
 use forebay_core::path::TreePath;
@@ -19,6 +19,8 @@ pub(crate) struct Hand<'a> {
     pub state: Option<&'a State>,
     /// Process and user that ask.
     pub caller: (u32, u32),
+    /// It may take long.
+    pub is_long: bool,
 }
 
 impl ServerHandle {
@@ -29,6 +31,7 @@ impl ServerHandle {
             server: self,
             state: Some(&guard),
             caller: (std::process::id(), self.uid()),
+            is_long: true,
         };
         let known = Known::default();
         f(&Look::new(&hand, &known))
@@ -103,6 +106,14 @@ impl World for Hand<'_> {
 
     fn times_wait(&self) -> bool {
         self.server.lower.times().any_waits() || self.server.objects.has_touched()
+    }
+
+    fn records_at_once(&self) -> usize {
+        if self.is_long {
+            usize::MAX
+        } else {
+            INLINE_REMOVAL
+        }
     }
 
     fn commits_in_parts(&self) -> bool {

@@ -141,3 +141,51 @@ fn the_next_start_takes_away_what_is_left_of_a_directory_that_is_gone() {
         "no drain yet"
     );
 }
+
+#[test]
+fn a_large_directory_goes_once_while_others_rename_what_is_above_it_and_make_things_in_it() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.root().join("p/d")).unwrap();
+    for n in 0..FILES {
+        std::fs::write(place.root().join("p").join(file(n)), "old").unwrap();
+    }
+    let server = place.start();
+    let mut client = place.client();
+    for n in 0..FILES {
+        client.unlink(format!("p/{}", file(n))).unwrap();
+    }
+    let is_over = AtomicBool::new(false);
+    let made = std::thread::scope(|scope| {
+        let others = [("p", "q"), ("q", "p")].map(|(from, to)| {
+            let (place, is_over) = (&place, &is_over);
+            scope.spawn(move || {
+                let mut client = place.client();
+                let mut made = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    let _ = client.rename(from, to);
+                    if client.mkdir(&format!("{from}/d/{to}"), 0o755).is_ok() {
+                        made += 1;
+                    }
+                    let _ = client.rmdir(&format!("p/d/{to}"));
+                    let _ = client.rmdir(&format!("q/d/{to}"));
+                }
+                made
+            })
+        });
+        let mut tries = 0;
+        while client.rmdir("p/d").is_err() && client.rmdir("q/d").is_err() {
+            tries += 1;
+            assert!(tries < 10_000, "it never goes");
+        }
+        is_over.store(true, Ordering::Relaxed);
+        others.map(|other| other.join().unwrap())
+    });
+    println!("made below it meanwhile: {made:?}");
+    let now = names(&mut client, "").remove(0);
+    assert_eq!(names(&mut client, &now), [] as [&str; 0]);
+    fails(client.stat(format!("{now}/d")), libc::ENOENT);
+    server.stop().unwrap();
+    assert_eq!(Unseen::left(&tables(&place)).unwrap(), []);
+    assert_eq!(place.problems(), Vec::<String>::new());
+    assert_eq!(place.rebuilt(), Vec::<String>::new());
+}

@@ -52,7 +52,7 @@ pub struct Commit {
     pub reads: ReadSet,
     /// What it changes, with the marks that go along.
     pub batch: Vec<Change>,
-    /// What follows the batch before anybody else commits, by a driver of which [`super::World::commits_in_parts`] is true.
+    /// What follows the batch, by a driver of which [`super::World::commits_in_parts`] is true.
     pub unseen: Option<ops::Unseen>,
     /// The request behind it.
     pub token: Token,
@@ -93,6 +93,9 @@ pub struct Finish {
 pub enum Effect {
     /// The decision changes something: step again while holding the turn to commit.
     TakeTurn,
+    /// The decision takes long: step again where that keeps nobody waiting, with a [`super::World`] that reads any number
+    /// of records. Ends in [`super::Pending::woken`].
+    TakesLong,
     /// Look at the PFS; ends in [`super::Pending::looked`].
     Look(PfsLook),
     /// Ask the other bridges ([`crate::bridge::Bridge::fetch`]); ends in [`super::Pending::fetched`].

@@ -85,6 +85,12 @@ pub trait World {
     /// Is it still open what became of an earlier try of this request?
     fn is_undecided(&self, token: Token) -> bool;
 
+    /// So many records below a directory may be read in one step; with more it ends in
+    /// [`Effect::TakesLong`](super::Effect::TakesLong). For a bridge that is alone.
+    fn records_at_once(&self) -> usize {
+        usize::MAX
+    }
+
     /// Does a commit bring along what nobody can see any more, in parts of their own? A bridge that is alone may.
     fn commits_in_parts(&self) -> bool {
         false
@@ -109,6 +115,8 @@ pub struct Look<'a> {
     lists: RefCell<Lists>,
     /// An object was missing that a record names.
     missed: Cell<bool>,
+    /// There were more records than may be read at once.
+    is_much: Cell<bool>,
     /// It depends on what the PFS shows.
     saw_pfs: Cell<bool>,
 }
@@ -136,6 +144,7 @@ impl<'a> Look<'a> {
             has_listed: Cell::new(false),
             lists: RefCell::default(),
             missed: Cell::new(false),
+            is_much: Cell::new(false),
             saw_pfs: Cell::new(false),
         }
     }
@@ -160,6 +169,11 @@ impl<'a> Look<'a> {
     /// True if the PFS was looked at.
     pub(super) fn saw_pfs(&self) -> bool {
         self.saw_pfs.get()
+    }
+
+    /// True if there were more records than may be read at once: there is no decision then.
+    pub(super) fn is_too_much(&self) -> bool {
+        self.is_much.get()
     }
 
     /// True if a record named a missing object. Another bridge may have told of the record before the object
@@ -265,10 +279,17 @@ impl Facts for Look<'_> {
 
     fn subtree(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, PathRecord)>> {
         self.has_listed.set(true);
-        let mut all = self.world.tables().subtree(dir).map_err(fault)?;
+        let tables = self.world.tables();
         if self.world.is_single() {
-            return Ok(all);
+            let most = self.world.records_at_once();
+            if most < usize::MAX {
+                let page = tables.page_below(dir, None, most + 1).map_err(fault)?;
+                self.is_much.set(page.len() > most);
+                return Ok(page);
+            }
+            return tables.subtree(dir).map_err(fault);
         }
+        let mut all = tables.subtree(dir).map_err(fault)?;
         let others = self
             .known
             .others

@@ -156,6 +156,10 @@ impl Work {
             };
             match effect {
                 Effect::TakeTurn => {}
+                Effect::TakesLong => {
+                    self.is_long = true;
+                    return Stand::Long(Some(Task::Nothing));
+                }
                 Effect::Look(look) => {
                     let removes = self.pending.removes_a_directory();
                     let inline = if removes {
@@ -237,6 +241,7 @@ impl Work {
                 server,
                 state: Some(&state),
                 caller: self.caller,
+                is_long: self.is_long,
             };
             return Step::Free(self.pending.step(&server.settings, &hand, false));
         }
@@ -245,6 +250,7 @@ impl Work {
             server,
             state: Some(&turn),
             caller: self.caller,
+            is_long: self.is_long,
         };
         match self.pending.step(&server.settings, &hand, true) {
             Effect::Commit(commit) => Step::Commit(commit, turn),
@@ -260,6 +266,7 @@ impl Work {
             server,
             state: None,
             caller: self.caller,
+            is_long: self.is_long,
         };
         match self.pending.step(&server.settings, &hand, true) {
             Effect::Commit(commit) => {
@@ -353,6 +360,7 @@ impl Work {
         match outcome {
             Outcome::Looked(outcome) => self.pending.looked(outcome),
             Outcome::TimesWritten => self.pending.times_written(),
+            Outcome::Nothing => self.pending.woken(),
             Outcome::Granted(opened) => {
                 let outcome = opened.map(|opened| self.opened = opened.or(self.opened.take()));
                 self.note_descriptors(server, &outcome);

@@ -31,6 +31,8 @@ pub enum Task {
         /// The announced name of a link.
         link: Option<ObjectName>,
     },
+    /// Go on.
+    Nothing,
 }
 
 /// The outcome of a task.
@@ -39,6 +41,8 @@ pub enum Outcome {
     Looked(Result<Looked, i32>),
     /// The times are written.
     TimesWritten,
+    /// It can go on.
+    Nothing,
     /// An open; no descriptor if the client opens the file itself.
     Granted(Result<Option<OwnedFd>, Errno>),
     /// A new object.
@@ -72,6 +76,7 @@ impl Task {
                 server.lower.flush_touches();
                 Outcome::TimesWritten
             }
+            Task::Nothing => Outcome::Nothing,
             Task::Grant(granting) => Outcome::Granted(open(server, &granting)),
             Task::Make { spec, open, link } => match (&spec.what, link) {
                 (NewKind::LinkTo(of), Some(link)) => {

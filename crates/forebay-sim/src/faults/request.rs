@@ -94,6 +94,7 @@ impl Node {
             let pending = &mut attempt.pending;
             match effect {
                 Effect::TakeTurn => env.broken("the turn was held already".to_owned()),
+                Effect::TakesLong => pending.woken(),
                 effect @ (Effect::Look(_) | Effect::Grant(_)) => {
                     let is_slow = match &effect {
                         Effect::Look(_) => self.slow_looks,
