@@ -163,11 +163,11 @@ fn a_large_directory_goes_once_while_others_rename_what_is_above_it_and_make_thi
                 let mut made = 0;
                 while !is_over.load(Ordering::Relaxed) {
                     let _ = client.rename(from, to);
-                    if client.mkdir(&format!("{from}/d/{to}"), 0o755).is_ok() {
+                    if client.mkdir(format!("{from}/d/{to}"), 0o755).is_ok() {
                         made += 1;
                     }
-                    let _ = client.rmdir(&format!("p/d/{to}"));
-                    let _ = client.rmdir(&format!("q/d/{to}"));
+                    let _ = client.rmdir(format!("p/d/{to}"));
+                    let _ = client.rmdir(format!("q/d/{to}"));
                 }
                 made
             })
