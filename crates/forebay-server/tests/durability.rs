@@ -122,7 +122,7 @@ fn a_storage_in_memory_is_not_synced_at_each_commit_when_the_journal_is_half_ful
     let commits = 30_000;
     for n in 0..commits {
         client
-            .open(&format!("file {n}"), libc::O_CREAT | libc::O_WRONLY, 0o644)
+            .open(format!("file {n}"), libc::O_CREAT | libc::O_WRONLY, 0o644)
             .unwrap();
     }
     let woken = naps(&bridge) - before;
