@@ -183,7 +183,11 @@ mod tests {
         let lower = Lower::open_root(folder.path(), Some(false)).unwrap();
         let path = TreePath::new(b"name").unwrap();
         let dir = parent(&lower, &path).unwrap();
-        let found = || Some(Identity::of(&look(&lower, &path).unwrap()?));
+        let found = || {
+            Some(Identity::of(
+                &LastDir::default().look(&lower, &path).unwrap()?,
+            ))
+        };
         let give = |replaces| {
             fs::write(at("copy"), "ours").unwrap();
             let path = path.clone();
