@@ -20,10 +20,18 @@ pub(crate) fn rename(lower: &Lower, from: &TreePath, to: &TreePath) -> Work<()> 
 }
 
 /// See [`drain::Act::Remove`].
-pub(crate) fn remove(lower: &Lower, path: &TreePath) -> Work<()> {
-    let removed = pfs::parent(lower, path)
-        .and_then(|dir| sys::unlink(dir.as_fd(), path.name(), false).during("unlink"));
-    removed.map_err(Trouble::into_core)
+pub(crate) fn remove(lower: &Lower, path: &TreePath, is: Identity) -> Work<()> {
+    let remove = || {
+        let dir = pfs::parent(lower, path)?;
+        let now = sys::stat(dir.as_fd(), path.name()).during("stat")?;
+        // What others put here between this and the next call goes.
+        let removed = match is.is(&now) {
+            true => sys::unlink(dir.as_fd(), path.name(), false),
+            false => Err(Errno::EXIST),
+        };
+        removed.during("unlink")
+    };
+    remove().map_err(Trouble::into_core)
 }
 
 /// See [`drain::Act::Know`].
@@ -262,6 +270,31 @@ mod tests {
         assert_eq!(tree.text("dir/in").as_deref(), Some("dir/in"));
         rename(&tree.lower, &path("dir"), &path("free")).unwrap();
         assert_eq!(tree.text("free/in").as_deref(), Some("dir/in"));
+    }
+
+    #[test]
+    fn what_somebody_has_put_in_place_of_a_file_or_written_to_it_is_not_removed() {
+        let tree = Tree::new();
+        tree.write("file");
+        let seen = sys::stat(tree.lower.root(), b"file").unwrap();
+        let is = Identity::of(&seen);
+        tree.write("new");
+        let at = |name| tree.folder.path().join(name);
+        fs::rename(at("file"), at("aside")).unwrap();
+        fs::rename(at("new"), at("file")).unwrap();
+        let outcome = remove(&tree.lower, &path("file"), is);
+        assert_eq!(errno(outcome), libc::EEXIST);
+        assert_eq!(tree.text("file").as_deref(), Some("new"));
+        fs::rename(at("aside"), at("file")).unwrap();
+        fs::write(at("file"), "theirs now").unwrap();
+        let outcome = remove(&tree.lower, &path("file"), Identity::of_copy(&seen));
+        assert_eq!(errno(outcome), libc::EEXIST);
+        assert_eq!(tree.text("file").as_deref(), Some("theirs now"));
+        let outcome = remove(&tree.lower, &path("gone"), is);
+        assert_eq!(errno(outcome), libc::ENOENT);
+        let now = Identity::of(&sys::stat(tree.lower.root(), b"file").unwrap());
+        remove(&tree.lower, &path("file"), now).unwrap();
+        assert_eq!(tree.text("file"), None);
     }
 
     #[test]

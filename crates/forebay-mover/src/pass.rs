@@ -265,7 +265,7 @@ impl<'g> Pass<'g> {
             }
             Act::Know(dir) => Got::Known(names::know(ground.lower, dir)),
             Act::Rename { from, to } => Got::Did(names::rename(ground.lower, from, to)),
-            Act::Remove(path) => Got::Did(names::remove(ground.lower, path)),
+            Act::Remove { path, is } => Got::Did(names::remove(ground.lower, path, *is)),
             Act::Discard { path, aside } => Got::Did(names::discard(ground.lower, path, aside)),
             Act::MakeDir(path) => Got::Made(names::make_dir(ground.lower, path)),
             Act::Copy {

@@ -170,7 +170,12 @@ pub enum Act {
         to: TreePath,
     },
     /// Remove what is no directory from the PFS: [`Got::Did`].
-    Remove(TreePath),
+    Remove {
+        /// Where it is.
+        path: TreePath,
+        /// What it is. If something else is there now, that stays: EEXIST.
+        is: Identity,
+    },
     /// Take a directory of the PFS away with all that is in it: [`Got::Did`]. If it is not empty it is best
     /// renamed to `aside` (or to that with a number behind it, if it exists): it will be swept.
     Discard {
@@ -254,7 +259,7 @@ impl Act {
                 path: from,
                 aside: to,
             } => vec![from.parent(), to.parent()],
-            Act::Remove(path) | Act::MakeDir(path) => vec![path.parent()],
+            Act::Remove { path, .. } | Act::MakeDir(path) => vec![path.parent()],
             Act::Name(all) => {
                 let names = all.iter().flat_map(|naming| &naming.names);
                 let mut dirs: Vec<_> = names.map(|name| name.path.parent()).collect();

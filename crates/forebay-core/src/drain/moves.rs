@@ -410,7 +410,7 @@ impl Move {
             !target.is_root(),
             "the root of the PFS is hidden by nothing"
         );
-        removal(target, record.object.oid, attr)
+        removal(target, record.object.oid, attr, record.replaces)
     }
 
     fn finish(&mut self, did: Work<()>) {

@@ -123,7 +123,7 @@ impl Strand for Orphan {
                 Some(Act::Look(vec![waits]))
             }
             State::Remove(attr) => {
-                let act = removal(waits, self.oid, attr);
+                let act = removal(waits, self.oid, attr, None);
                 self.state = State::Removing;
                 Some(act)
             }

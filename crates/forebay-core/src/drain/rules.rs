@@ -7,6 +7,7 @@ use super::names::{discarded_name, waiting_path};
 use crate::batch;
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
+use crate::identity::Identity;
 use crate::ops::Effect;
 use crate::path::TreePath;
 use crate::record::{Kind, ObjectId, ObjectName, PathRecord, Stamp, Transit};
@@ -343,14 +344,17 @@ pub(super) fn is_carried(
     }
 }
 
-/// The act that takes what is at `path` away from the PFS. `oid` is the object on whose behalf it goes: it names a
-/// directory that can't go at once.
-pub(super) fn removal(path: TreePath, oid: ObjectId, attr: &Attr) -> Act {
+/// The act that takes what is at `path` away from the PFS, which had these attributes a moment ago and is known by this to
+/// the record that speaks of it, if there is one. `oid` is the object on whose behalf it goes: it names a directory that
+/// can't go at once.
+pub(super) fn removal(path: TreePath, oid: ObjectId, attr: &Attr, known: Option<Identity>) -> Act {
     if is_dir(attr) {
         let aside = TreePath::root().join(&discarded_name(oid));
         Act::Discard { path, aside }
     } else {
-        Act::Remove(path)
+        let known = known.filter(|known| known.is(attr));
+        let is = known.unwrap_or(Identity::of_copy(attr));
+        Act::Remove { path, is }
     }
 }
 

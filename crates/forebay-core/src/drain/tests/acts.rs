@@ -161,7 +161,7 @@ impl World {
                 assert!(!self.pfs.contains_key(to), "{to} is occupied");
                 Got::Did(self.rename_on_pfs(from, to))
             }
-            Act::Remove(path) => {
+            Act::Remove { path, .. } => {
                 assert_ne!(self.pfs.get(path), Some(&Node::Dir), "{path}");
                 Got::Did(self.erase(path))
             }

@@ -53,7 +53,7 @@ impl Node {
         let mut pfs = pfs.borrow_mut();
         let changes_names = matches!(
             act,
-            Act::Rename { .. } | Act::Remove(_) | Act::Discard { .. } | Act::Dress { .. }
+            Act::Rename { .. } | Act::Remove { .. } | Act::Discard { .. } | Act::Dress { .. }
         );
         if let Some(errno) = env.fails_on_pfs() {
             let trouble = Trouble {
@@ -84,7 +84,7 @@ impl Node {
             Act::Look(paths) => Got::Seen(paths.iter().map(|p| Ok(pfs.look(p))).collect()),
             Act::Know(dir) => Got::Known(pfs.know(dir)),
             Act::Rename { from, to } => Got::Did(pfs.rename(from, to)),
-            Act::Remove(path) | Act::Discard { path, .. }
+            Act::Remove { path, .. } | Act::Discard { path, .. }
                 if pfs.is_of_others(path, self.known_at(path, others)) =>
             {
                 env.broken(format!(
@@ -92,7 +92,7 @@ impl Node {
                 ));
                 Got::Did(Ok(()))
             }
-            Act::Remove(path) => Got::Did(pfs.remove(path)),
+            Act::Remove { path, .. } => Got::Did(pfs.remove(path)),
             Act::Discard { path, aside } => Got::Did(pfs.discard(path, aside)),
             Act::MakeDir(path) => Got::Made(pfs.make_dir(path)),
             Act::Copy { copies, .. } => {
