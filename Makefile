@@ -52,11 +52,12 @@ lint: ## formatting, clippy, the rules of the house and the documentation, warni
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --release -p forebay-preload
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --release -p forebay-record
 
-fuzz: ## how to fuzz the wire decoder and the log reader
+fuzz: ## how to fuzz messages, what lies on the storage, and logs
 	@echo "Fuzzing needs a nightly compiler and cargo-fuzz:"
 	@echo "    rustup toolchain install nightly"
 	@echo "    cargo install cargo-fuzz"
 	@echo "    cargo +nightly fuzz run wire -- -max_total_time=600"
+	@echo "    cargo +nightly fuzz run stored fuzz/corpus/stored fuzz/seeds/stored -- -max_total_time=600"
 	@echo "    cargo +nightly fuzz run darshan_log fuzz/corpus/darshan_log fuzz/seeds/darshan_log -- -max_total_time=600"
 	@echo "Seeds that once mattered are kept in fuzz/seeds; add them with: fuzz/corpus/wire fuzz/seeds/wire"
 

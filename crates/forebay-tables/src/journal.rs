@@ -164,6 +164,39 @@ fn look(bytes: &[u8], lap: u64, life: Life) -> Result<(Found, usize), TableError
     Ok((found, end))
 }
 
+/// The payloads of a journal file that begins with `bytes`, in the lap and life that they name. `is_sealed`: checksums
+/// are made right before. For fuzzers.
+#[doc(hidden)]
+pub fn payloads_of_journal(bytes: &[u8], is_sealed: bool) -> Vec<Vec<u8>> {
+    let mut bytes = bytes.to_vec();
+    bytes.resize(bytes.len().max(TOP_BYTES), 0);
+    if is_sealed {
+        bytes[..8].copy_from_slice(&TOP_MARK);
+        let sum = xxh3_64(&bytes[..32]).to_le_bytes();
+        bytes[32..40].copy_from_slice(&sum);
+        let lap = word(&bytes, 8);
+        let mut at = TOP_BYTES;
+        while let Some(header) = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>()) {
+            let len = u32::from_le_bytes(*header) as usize;
+            let from = at + HEADER_BYTES;
+            let Some(payload) = bytes.get(from..).and_then(|rest| rest.get(..len)) else {
+                break;
+            };
+            let sum = xxh3_64_with_seed(payload, seed(lap, MARK[3])).to_le_bytes();
+            bytes[at + 4..at + 8].copy_from_slice(&MARK);
+            bytes[at + 8..from].copy_from_slice(&sum);
+            at = (from + len).next_multiple_of(ALIGNMENT);
+        }
+    }
+    let Some((lap, life)) = top(&bytes) else {
+        return Vec::new();
+    };
+    match look(&bytes, lap, life) {
+        Ok((Found::Whole(entries) | Found::Torn(entries), _)) => entries,
+        _ => Vec::new(),
+    }
+}
+
 impl Journal {
     /// Opens the files `journal.0` and `journal.1` in `dir`, or makes them, and gives what was written in `lap` and in the
     /// one after it. The later of the two goes on, and entries that were torn away are forgotten with all that came after

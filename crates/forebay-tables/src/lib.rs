@@ -29,6 +29,8 @@ mod rocks;
 
 pub use cached::Cached;
 pub use journal::Life;
+#[doc(hidden)]
+pub use journal::payloads_of_journal;
 pub use journaled::{Journaled, Settling};
 pub use memory::Memory;
 pub use net::{Base, Net};
