@@ -58,8 +58,16 @@ pub enum Committed {
     Yes,
     /// It may not happen.
     Refused,
-    /// It changes something where a directory has gone, and was perhaps decided before all was gone.
-    DecideAgain,
+    /// Records below a directory that went have to go first, which is under way.
+    HeldUp,
+}
+
+/// Records that nobody can see any more.
+struct Left {
+    unseen: Unseen,
+    /// Who was taking them away has failed: they go before anything else is committed, since their objects may be used
+    /// again.
+    is_stuck: bool,
 }
 
 /// Decisions that are made without a lock, and the paths that others have changed meanwhile.
@@ -72,13 +80,13 @@ struct Watches {
 /// What others have changed.
 enum Changed {
     /// Records of these paths.
-    Paths(Vec<Change>),
+    Paths(Vec<TreePath>),
     /// Much, or the PFS.
     Much,
 }
 
-/// Changes that are noted for one decision.
-const MOST_NOTED: usize = 64 * 1024;
+/// Paths that are noted for one decision.
+const MOST_NOTED: usize = 4096;
 
 impl Watches {
     fn begin(&mut self) -> u64 {
@@ -90,9 +98,10 @@ impl Watches {
     fn changed(&mut self, batch: &[Change]) {
         for (_, changed) in &mut self.under_way {
             if let Changed::Paths(paths) = changed {
-                paths.extend(batch.iter().filter(|c| c.path().is_some()).cloned());
-                if paths.len() > MOST_NOTED {
-                    *changed = Changed::Much;
+                let new = batch.iter().filter_map(Change::path);
+                match paths.len() + new.clone().count() <= MOST_NOTED {
+                    true => paths.extend(new.cloned()),
+                    false => *changed = Changed::Much,
                 }
             }
         }
@@ -106,30 +115,30 @@ impl Watches {
 }
 
 /// While it lives, it is noted what others change.
-pub(crate) struct Watch<'n> {
+pub(crate) struct OthersNoted<'n> {
     namespace: &'n Namespace,
     number: u64,
 }
 
-impl Watch<'_> {
-    /// Does the decision to remove a directory, made since the watch began, still hold? To be asked under a lock.
-    pub fn holds(&self, unseen: &Unseen) -> bool {
-        self.has_seen(|changes| !unseen.is_touched_by(changes))
+impl OthersNoted<'_> {
+    /// Does the decision to remove a directory, made since the notes began, still hold? To be asked under a lock.
+    pub fn hold(&self, unseen: &Unseen) -> bool {
+        self.are(|paths| !unseen.is_touched_by(paths))
     }
 
     /// Has nobody changed anything?
-    pub fn is_quiet(&self) -> bool {
-        self.has_seen(<[Change]>::is_empty)
+    pub fn are_none(&self) -> bool {
+        self.are(<[TreePath]>::is_empty)
     }
 
-    fn has_seen(&self, what: impl FnOnce(&[Change]) -> bool) -> bool {
+    fn are(&self, what: impl FnOnce(&[TreePath]) -> bool) -> bool {
         let watches = self.namespace.watches.lock();
         let mut mine = watches.under_way.iter().filter(|(n, _)| *n == self.number);
-        matches!(mine.next(), Some((_, Changed::Paths(changes))) if what(changes))
+        matches!(mine.next(), Some((_, Changed::Paths(paths))) if what(paths))
     }
 }
 
-impl Drop for Watch<'_> {
+impl Drop for OthersNoted<'_> {
     fn drop(&mut self) {
         let mut watches = self.namespace.watches.lock();
         watches
@@ -153,7 +162,7 @@ pub struct Namespace {
     commits: AtomicU64,
     finished: Mutex<Finished>,
     /// What nobody can see any more, and is still in the tables.
-    unseen: Mutex<Vec<Unseen>>,
+    unseen: Mutex<Vec<Left>>,
     watches: Mutex<Watches>,
     durability: Arc<Durability>,
 }
@@ -238,8 +247,10 @@ impl Namespace {
     }
 
     /// Begins to note what others commit, for a decision without a lock.
-    pub(crate) fn watch(&self) -> Watch<'_> {
-        Watch {
+    pub(crate) fn note_others(&self) -> OthersNoted<'_> {
+        // What is committed is noted before it is in the tables. While this lock is held there is none in between.
+        let _state = self.state.read();
+        OthersNoted {
             namespace: self,
             number: self.watches.lock().begin(),
         }
@@ -258,17 +269,20 @@ impl Namespace {
         unseen: Option<Unseen>,
         may_happen: impl FnOnce() -> bool,
     ) -> Result<Committed, TableError> {
-        let mut state = RwLockUpgradableReadGuard::upgrade(guard);
-        if self
-            .unseen
-            .lock()
-            .iter()
-            .any(|left| left.is_touched_by(batch))
-        {
-            drop(state);
-            self.take_unseen_away(None)?;
-            return Ok(Committed::DecideAgain);
+        let paths = || batch.iter().filter_map(Change::path);
+        let mut is_stuck = false;
+        let is_held_up = |left: &Left| {
+            is_stuck |= left.is_stuck;
+            left.is_stuck || left.unseen.is_touched_by(paths())
+        };
+        if self.unseen.lock().iter().any(is_held_up) {
+            drop(guard);
+            if is_stuck {
+                self.take_unseen_away(None)?;
+            }
+            return Ok(Committed::HeldUp);
         }
+        let mut state = RwLockUpgradableReadGuard::upgrade(guard);
         // A request that decided before this and compares the number from here on decides anew, after this commit.
         self.commits.fetch_add(1, Ordering::SeqCst);
         if !may_happen() {
@@ -278,11 +292,17 @@ impl Namespace {
         state.speakers.follow(batch);
         if let Some(unseen) = unseen {
             let dir = unseen.dir.clone();
-            self.unseen.lock().push(unseen);
+            self.unseen.lock().push(Left {
+                unseen,
+                is_stuck: false,
+            });
             drop(state);
-            // The batch is committed whatever becomes of this. Whoever changes something there tries again, and so does
-            // the next start.
-            let _ = self.take_unseen_away(Some(&dir));
+            // The batch is committed whatever becomes of this.
+            if self.take_unseen_away(Some(&dir)).is_err() {
+                let mut unseen = self.unseen.lock();
+                let mine = unseen.iter_mut().filter(|left| left.unseen.dir == dir);
+                mine.for_each(|left| left.is_stuck = true);
+            }
         }
         Ok(Committed::Yes)
     }
@@ -297,14 +317,14 @@ impl Namespace {
             }
             let mut state = self.state.write();
             let mut unseen = self.unseen.lock();
-            let is_it = |left: &Unseen| dir.is_none_or(|dir| left.dir == *dir);
+            let is_it = |left: &Left| dir.is_none_or(|dir| left.unseen.dir == *dir);
             let Some(at) = unseen.iter().position(is_it) else {
                 return Ok(());
             };
-            let part = unseen[at].part();
+            let part = unseen[at].unseen.part();
             self.propose(Token::default(), &part)?;
             state.speakers.follow(&part);
-            if unseen[at].is_last() {
+            if unseen[at].unseen.is_last() {
                 unseen.swap_remove(at);
             }
             drop(unseen);
@@ -317,7 +337,12 @@ impl Namespace {
     /// # Errors
     /// The store failed.
     pub(crate) fn finish_removals(&self) -> Result<(), TableError> {
-        *self.unseen.lock() = Unseen::left(&self.tables)?;
+        let left = Unseen::left(&self.tables)?.into_iter();
+        let stuck = |unseen| Left {
+            unseen,
+            is_stuck: true,
+        };
+        *self.unseen.lock() = left.map(stuck).collect();
         self.take_unseen_away(None)
     }
 

@@ -9,6 +9,7 @@ use forebay_core::path::TreePath;
 use forebay_core::record::PathRecord;
 use forebay_core::table::{Change, Tables, WriteTables};
 use forebay_tables::Rocks;
+use forebay_wire::{Op, Request};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -188,4 +189,50 @@ fn a_large_directory_goes_once_while_others_rename_what_is_above_it_and_make_thi
     assert_eq!(Unseen::left(&tables(&place)).unwrap(), []);
     assert_eq!(place.problems(), Vec::<String>::new());
     assert_eq!(place.rebuilt(), Vec::<String>::new());
+}
+
+#[test]
+fn a_rename_of_two_trees_of_which_the_first_is_large_moves_all_of_both() {
+    const MANY: usize = 400;
+    let place = Place::new();
+    let server = place.start();
+    let mut client = place.client();
+    for dir in ["big", "small"] {
+        client.mkdir(dir, 0o755).unwrap();
+    }
+    for n in 0..MANY {
+        write(&mut client, &format!("big/f{n:05}"), b"big");
+    }
+    write(&mut client, "small/f00399", b"small");
+    let exchange = Request {
+        arg0: libc::RENAME_EXCHANGE,
+        str1: b"big",
+        str2: b"small",
+        ..Request::new(Op::Rename)
+    };
+    client.ask(exchange).unwrap();
+    assert_eq!(names(&mut client, "big"), ["f00399"]);
+    assert_eq!(names(&mut client, "small").len(), MANY);
+    assert_eq!(read(&mut client, "big/f00399"), b"small");
+    assert_eq!(read(&mut client, "small/f00399"), b"big");
+    server.stop().unwrap();
+    assert_eq!(place.problems(), Vec::<String>::new());
+}
+
+#[test]
+fn a_directory_with_one_file_behind_many_removals_is_not_empty() {
+    let place = with_files(400);
+    let server = place.start();
+    let mut client = place.client();
+    client.unlink(file(0)).unwrap();
+    for n in 1..399 {
+        client.unlink(file(n)).unwrap();
+    }
+    client.mkdir("other", 0o755).unwrap();
+    write(&mut client, "other/in", b"x");
+    fails(client.rename("other", "d"), libc::ENOTEMPTY);
+    fails(client.rmdir("d"), libc::ENOTEMPTY);
+    assert_eq!(names(&mut client, "d"), [file(399)[2..].to_owned()]);
+    server.stop().unwrap();
+    assert_eq!(place.problems(), Vec::<String>::new());
 }

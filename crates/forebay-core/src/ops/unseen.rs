@@ -28,14 +28,16 @@ impl Unseen {
         mark(&self.dir, Some(Vec::new()))
     }
 
-    /// Does a batch change something at the directory, below it or above it? It can't be committed before all records are
-    /// gone: the next start takes away whatever is below the directory then. A decision that was made meanwhile, and before
-    /// the directory was removed, does not hold either if others committed such a batch.
-    pub fn is_touched_by(&self, batch: &[Change]) -> bool {
-        let paths = batch.iter().filter_map(Change::path);
-        paths
-            .into_iter()
-            .any(|path| path.is_within(&self.dir) || self.dir.is_within(path))
+    /// Is one of these paths that of the directory, or below it, or above it? As long as records are left nobody else may
+    /// change what is there: the next start takes away all that is below the directory.
+    pub fn is_touched_by<'p>(&self, paths: impl IntoIterator<Item = &'p TreePath>) -> bool {
+        let mut paths = paths.into_iter();
+        paths.any(|path| path.is_within(&self.dir) || self.dir.is_within(path))
+    }
+
+    /// Are there so many records that they go in several parts?
+    pub fn is_large(&self) -> bool {
+        self.records.len() > RECORDS_PER_PART
     }
 
     /// The next part of what follows the batch. The last one takes the mark away.

@@ -284,7 +284,7 @@ impl Facts for Look<'_> {
             let most = self.world.records_at_once();
             if most < usize::MAX {
                 let page = tables.page_below(dir, None, most + 1).map_err(fault)?;
-                self.is_much.set(page.len() > most);
+                self.is_much.set(self.is_much.get() || page.len() > most);
                 return Ok(page);
             }
             return tables.subtree(dir).map_err(fault);

@@ -184,6 +184,13 @@ impl Pending {
         self.decides_later();
     }
 
+    /// The commit did not happen, because something has to end first that others do: a later step decides again.
+    pub fn held_up(&mut self) {
+        self.refused();
+        // Waiting is no step.
+        self.steps = 0;
+    }
+
     fn decides_later(&mut self) {
         self.known.decide_anew();
         self.pause = true;

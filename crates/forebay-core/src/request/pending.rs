@@ -307,12 +307,15 @@ impl Pending {
         if batch.is_empty() && (reads.records.is_empty() || !self.request.op.compares()) {
             return Effect::Finish(self.finish(Ok(answer)));
         }
-        if let Some(unseen) = &unseen
-            && world.commits_in_parts()
-        {
-            batch.push(unseen.mark());
-        } else if let Some(unseen) = unseen.take() {
-            batch = unseen.in_one(batch);
+        match &unseen {
+            Some(unseen) if world.commits_in_parts() && unseen.is_large() => {
+                batch.push(unseen.mark());
+            }
+            _ => {
+                if let Some(unseen) = unseen.take() {
+                    batch = unseen.in_one(batch);
+                }
+            }
         }
         let named = self.named(&batch);
         // What the batch names is doomed no more.

@@ -120,7 +120,6 @@ impl Shard {
     /// Answers when everything is durable that was committed before, or up to `commit` if that is not 0. The connection is
     /// not read meanwhile.
     fn sync(&mut self, key: u64, seq: u32, flags: u32, commit: u64) {
-        self.spin.note_sync();
         let wish = match flags {
             0 if commit != 0 && self.server.durability.is_durable(commit) => {
                 return self.reply(key, seq, Answered::status(0));
@@ -130,6 +129,7 @@ impl Shard {
             WRITTEN => Wish::Written,
             _ => return self.reply(key, seq, Answered::status(libc::EINVAL)),
         };
+        self.spin.note_sync();
         self.stop_reading(key);
         let shard = self.spin.number();
         let asker = Asker { shard, key, seq };

@@ -261,7 +261,7 @@ impl Work {
     /// A decision to remove a large directory takes long, so that it is made while others go on. If they have changed
     /// something meanwhile that matters, it is made once more while they wait.
     fn step_free<'s>(&mut self, server: &'s ServerHandle) -> Step<'s> {
-        let watch = server.namespace.watch();
+        let others = server.namespace.note_others();
         let hand = Hand {
             server,
             state: None,
@@ -272,14 +272,14 @@ impl Work {
             Effect::Commit(commit) => {
                 let turn = server.namespace.upgradable();
                 let removed = commit.unseen.as_ref();
-                if removed.is_some_and(|unseen| watch.holds(unseen)) {
+                if removed.is_some_and(|unseen| others.hold(unseen)) {
                     return Step::Commit(commit, turn);
                 }
                 self.needs_turn = true;
                 self.pending.committed(Verdict::Conflict(Vec::new()));
                 Step::Free(Effect::TakeTurn)
             }
-            Effect::Finish(finish) if !watch.is_quiet() => {
+            Effect::Finish(finish) if !others.are_none() => {
                 // It may rest on facts of different moments.
                 self.needs_turn = true;
                 let anew = self.pending.anew();
@@ -313,9 +313,7 @@ impl Work {
             .namespace
             .commit(turn, token, &batch, unseen, may_happen)
         {
-            Ok(Committed::DecideAgain) => {
-                self.pending.committed(Verdict::Conflict(Vec::new()));
-            }
+            Ok(Committed::HeldUp) => self.pending.held_up(),
             Ok(Committed::Refused) => {
                 let held = copy.map(|(_, of)| of.lower.clone());
                 self.pending
