@@ -37,7 +37,8 @@ pub const LISTING_ENTRIES: usize = 1 << 20;
 pub const ENTRIES_PER_REPLY: usize = 1500;
 /// Entries of a PFS directory that a shard reads itself; a larger one is read where it may block.
 pub const INLINE_LISTING: usize = 2048;
-/// The same before it is removed: all of them are compared with records then, several times.
+/// The same before it is removed: all of them are compared with records then, several times. And records below a directory
+/// that a request reads there.
 pub const INLINE_REMOVAL: usize = 256;
 /// Bytes that a shard copies itself when it stages a file; a larger one is copied where it may block.
 pub const INLINE_STAGE_BYTES: u64 = 256 << 10;
@@ -61,5 +62,5 @@ pub const TOUCH_DELAY: Duration = Duration::from_millis(50);
 pub const LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the end of the bridge waits for requests that block.
 pub const STOP_PATIENCE: Duration = Duration::from_secs(30);
-/// Descriptors for which the kernel makes room at the start: clients, and the copies of a drain (1,024 with four movers).
+/// Descriptors for which the kernel makes room at the start: clients, and the copies of a drain (some 2,500 with 32 movers).
 pub const EXPECTED_DESCRIPTORS: u64 = 4096;

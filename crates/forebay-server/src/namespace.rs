@@ -2,9 +2,11 @@
 //!
 //! Reads decide under the shared lock. A change decides under the upgradable
 //! lock, so that nothing it has read can change before it is committed, and
-//! takes the exclusive lock only for the write itself. Work on backing objects
-//! follows after the lock; the marks that make it survive a crash are taken away
-//! by later commits, not by writes of their own.
+//! takes the exclusive lock only for the write itself. A `rmdir` that takes long
+//! decides without a lock, and asks what others have changed meanwhile
+//! ([`OthersNoted`]). Work on backing objects follows after the lock; the marks
+//! that make it survive a crash are taken away by later commits, not by writes of
+//! their own.
 
 use crate::durability::Durability;
 use crate::limits::MARKS_PER_COMMIT;

@@ -93,8 +93,8 @@ pub struct Finish {
 pub enum Effect {
     /// The decision changes something: step again while holding the turn to commit.
     TakeTurn,
-    /// The decision takes long: step again where that keeps nobody waiting, with a [`super::World`] that reads any number
-    /// of records. Ends in [`super::Pending::woken`].
+    /// The decision takes long: step again, not where other requests are served, and with a [`super::World`] that reads any
+    /// number of records.
     TakesLong,
     /// Look at the PFS; ends in [`super::Pending::looked`].
     Look(PfsLook),

@@ -28,7 +28,7 @@ pub struct Known {
     lists: BTreeMap<TreePath, Vec<Arc<LowerPage>>>,
     /// Files that somebody was found to have open.
     held: BTreeSet<TreePath>,
-    /// Attributes of backing objects. A request looks at each once: its steps follow each other within microseconds,
+    /// Attributes of backing objects. A request looks at each once: its steps mostly follow each other within microseconds,
     /// and a look is a system call.
     objects: RefCell<Vec<(ObjectName, Attr)>>,
     /// The file of the PFS that is about to be copied, as it was looked at.

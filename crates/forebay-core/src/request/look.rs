@@ -17,7 +17,8 @@ use crate::table::{TableError, Tables};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-/// What is at hand in a driver. Nothing here waits, and while one step looks at it no commit happens.
+/// What is at hand in a driver. Nothing here waits. While one step looks at it no commit happens that the step could see, or
+/// the driver finds out and steps again.
 pub trait World {
     /// The tables of this bridge.
     fn tables(&self) -> &dyn Tables;

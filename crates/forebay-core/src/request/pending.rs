@@ -205,7 +205,6 @@ impl Pending {
         let look = Look::with_fresh(world, &self.known, &self.fresh);
         let decided = ops::decide(&self.request, &self.caller.cred, settings, &look);
         if look.is_too_much() {
-            self.stage = Stage::Waiting;
             return Effect::TakesLong;
         }
         if look.missed_an_object() {

@@ -158,7 +158,7 @@ impl Work {
                 Effect::TakeTurn => {}
                 Effect::TakesLong => {
                     self.is_long = true;
-                    return Stand::Long(Some(Task::Nothing));
+                    return Stand::Long(None);
                 }
                 Effect::Look(look) => {
                     let removes = self.pending.removes_a_directory();
@@ -235,7 +235,7 @@ impl Work {
         if self.is_long && self.pending.is_rmdir() && !self.needs_turn {
             return self.step_free(server);
         }
-        if !self.pending.changes() && !self.needs_turn {
+        if !self.pending.changes() {
             let state = server.namespace.read();
             let hand = Hand {
                 server,
@@ -358,7 +358,6 @@ impl Work {
         match outcome {
             Outcome::Looked(outcome) => self.pending.looked(outcome),
             Outcome::TimesWritten => self.pending.times_written(),
-            Outcome::Nothing => self.pending.woken(),
             Outcome::Granted(opened) => {
                 let outcome = opened.map(|opened| self.opened = opened.or(self.opened.take()));
                 self.note_descriptors(server, &outcome);

@@ -31,8 +31,6 @@ pub enum Task {
         /// The announced name of a link.
         link: Option<ObjectName>,
     },
-    /// Go on.
-    Nothing,
 }
 
 /// The outcome of a task.
@@ -41,8 +39,6 @@ pub enum Outcome {
     Looked(Result<Looked, i32>),
     /// The times are written.
     TimesWritten,
-    /// It can go on.
-    Nothing,
     /// An open; no descriptor if the client opens the file itself.
     Granted(Result<Option<OwnedFd>, Errno>),
     /// A new object.
@@ -76,7 +72,6 @@ impl Task {
                 server.lower.flush_touches();
                 Outcome::TimesWritten
             }
-            Task::Nothing => Outcome::Nothing,
             Task::Grant(granting) => Outcome::Granted(open(server, &granting)),
             Task::Make { spec, open, link } => match (&spec.what, link) {
                 (NewKind::LinkTo(of), Some(link)) => {

@@ -94,7 +94,7 @@ impl Node {
             let pending = &mut attempt.pending;
             match effect {
                 Effect::TakeTurn => env.broken("the turn was held already".to_owned()),
-                Effect::TakesLong => pending.woken(),
+                Effect::TakesLong => env.broken("any number of records may be read".to_owned()),
                 effect @ (Effect::Look(_) | Effect::Grant(_)) => {
                     let is_slow = match &effect {
                         Effect::Look(_) => self.slow_looks,
