@@ -8,6 +8,7 @@
 //! that belongs into the directory, and that no clock tells. So a lock goes by itself only on the host that holds
 //! the storage ([`judge`]); everywhere else somebody has to say so (`forebay unlock`).
 
+use crate::home::{hash_bytes, mix};
 use std::fmt;
 
 /// The name of the lock in the directory.
@@ -97,6 +98,20 @@ impl Claim {
             root: word("root")?,
             instance: word("instance")?,
         })
+    }
+
+    /// The name that a lock with this text gets while it is being removed. It is the same for all locks of one storage, so
+    /// that each of its lives finds what an earlier one could not remove.
+    pub fn name_aside(text: &[u8]) -> Vec<u8> {
+        let of = match Claim::from_text(text) {
+            Some(claim) => mix(
+                mix(hash_bytes(&claim.host), hash_bytes(&claim.instance)),
+                claim.storage,
+            ),
+            None => hash_bytes(text),
+        };
+        let name = String::from_utf8_lossy(NAME);
+        format!("{name}-{of:016x}").into_bytes()
     }
 
     /// Is this a lock of the same storage, whichever process made it?

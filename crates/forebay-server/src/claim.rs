@@ -121,6 +121,7 @@ impl Hold {
         };
         let mut notes = Vec::new();
         let is_new = hold.acquire(&mut notes)?;
+        hold.sweep();
         // After that: of two that overlap and come at once, each finds the lock of the other.
         if let Err(e) = hold.check_overlap() {
             // What an earlier life has left is still to be drained.
@@ -241,6 +242,18 @@ impl Hold {
         let mine = self.mine.to_text();
         // One that stays is known as stale by what its storage holds.
         let _ = self.keeping_times(|| remove_exactly(self.lower.root(), &mine));
+        self.sweep();
+    }
+
+    /// Removes what could not be removed of a lock of this storage, because the PFS failed or the process died.
+    fn sweep(&self) {
+        let aside = Claim::name_aside(&self.mine.to_text());
+        let root = self.lower.root();
+        let text = sys::readlink(root, &aside).ok();
+        let claim = text.as_deref().and_then(Claim::from_text);
+        if claim.is_some_and(|claim| claim.is_of(&self.mine)) {
+            let _ = self.keeping_times(|| sys::unlink(root, &aside, false));
+        }
     }
 
     /// What happens to the lock does not show in the times of the directory.
@@ -259,7 +272,7 @@ impl Hold {
 /// Removes the lock if it has this text. Another one stays, or is put back: who looks at it in this very moment finds none, which
 /// its holder notices before the next drain.
 fn remove_exactly(root: BorrowedFd<'_>, text: &[u8]) -> Sys<()> {
-    let aside = format!(".forebay-lock-{}-{}", std::process::id(), sys::my_ids().0).into_bytes();
+    let aside = Claim::name_aside(text);
     if sys::readlink(root, claim::NAME).as_deref() != Ok(text) {
         return Ok(());
     }

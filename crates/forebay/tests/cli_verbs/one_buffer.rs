@@ -1,7 +1,9 @@
 //! One directory of the PFS has one buffer at a time, whoever asks, from wherever, by whatever path.
 
 use crate::stage::{Said, Stage, finish, kill, wait_dead};
+use forebay_core::claim::Claim;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -171,6 +173,25 @@ fn the_lock_of_a_killed_bridge_is_no_hindrance_where_nothing_can_be_lost() {
         .tells("it may be gone, moved, or not mounted");
     fs::rename(stage.path("away"), stage.path("storage")).unwrap();
     stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+}
+
+#[test]
+fn what_a_killed_bridge_has_left_of_its_lock_goes_with_the_next() {
+    let stage = Stage::new();
+    undrained(&stage);
+    let lock = stage.pfs().join(LOCK);
+    let text = fs::read_link(&lock).unwrap();
+    let aside = Claim::name_aside(text.as_os_str().as_bytes());
+    let aside = stage.pfs().join(std::ffi::OsStr::from_bytes(&aside));
+    // It died after the rename, and before it removed that.
+    fs::rename(&lock, &aside).unwrap();
+    let of_others = stage.pfs().join(".forebay-lock-0123456789abcdef");
+    symlink("forebay-1 uid=0", &of_others).unwrap();
+    stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+    assert!(!aside.is_symlink());
+    assert!(!lock.is_symlink());
+    assert!(of_others.is_symlink());
+    assert_eq!(fs::read_to_string(stage.pfs().join("f")).unwrap(), "1\n");
 }
 
 #[test]
