@@ -438,7 +438,7 @@ fn the_method_follows_the_locks_of_the_file_system() {
     let lustre = protocol_of(0x0bd0_0bd0);
     assert_eq!(chosen(lustre, 64, 64), (Method::StaticCyclic, 64));
     assert_eq!(chosen(lustre, 48, 64), (Method::StaticCyclic, 32));
-    let group = Method::GroupCyclic(Groups::Concurrent);
+    let group = Method::GroupCyclic(Groups::Sequential);
     assert_eq!(chosen(lustre, 200, 64), (group, 192));
     // A prime number of servers: static-cyclic would leave one aggregator.
     assert_eq!(chosen(lustre, 60, 61), (Method::Aligned, 60));
@@ -448,6 +448,11 @@ fn the_method_follows_the_locks_of_the_file_system() {
     );
     assert_eq!(chosen(protocol_of(0x00c3_6400), 64, 64), (Method::Even, 1));
     assert_eq!(protocol_of(0xef53), LockProtocol::None);
+    assert_eq!(chosen(LockProtocol::None, 64, 1), (Method::Aligned, 64));
+    assert_eq!(
+        chosen(LockProtocol::None, 64, 64),
+        (Method::StaticCyclic, 64)
+    );
     assert_eq!(protocol_of(0x6969), LockProtocol::Unknown);
     assert_eq!(chosen(LockProtocol::Unknown, 64, 64), (Method::Aligned, 64));
 }

@@ -64,38 +64,9 @@ pub fn choose(situation: &Situation) -> Choice {
         layout,
     } = *situation;
     assert!(aggregators > 0, "a collective call has an aggregator");
-    let with = |method, aggregators, reason| Choice {
-        method,
-        aggregators,
-        reason,
-    };
     match protocol {
-        LockProtocol::ServerSide => {
-            let servers = layout.servers;
-            let fitting = fitting_count(Method::StaticCyclic, aggregators, servers);
-            if fitting * 2 < aggregators {
-                with(
-                    Method::Aligned,
-                    aggregators,
-                    "each server keeps its own locks, but no useful number of aggregators divides the servers, so every \
-                     aggregator would meet every server; aligned domains at least share no granule",
-                )
-            } else if fitting <= servers {
-                with(
-                    Method::StaticCyclic,
-                    fitting,
-                    "each server keeps its own locks and there are no more aggregators than servers: each aggregator \
-                     has its servers for itself, and no lock ever moves",
-                )
-            } else {
-                with(
-                    Method::GroupCyclic(Groups::Concurrent),
-                    fitting,
-                    "each server keeps its own locks and several aggregators meet it: each has a contiguous part of \
-                     what the server holds, so a lock moves once for each of them",
-                )
-            }
-        }
+        LockProtocol::ServerSide => by_server(aggregators, layout.servers),
+        LockProtocol::None if layout.servers > 1 => by_server(aggregators, layout.servers),
         LockProtocol::ClientToken => with(
             Method::Aligned,
             aggregators,
@@ -109,12 +80,47 @@ pub fn choose(situation: &Situation) -> Choice {
         LockProtocol::None => with(
             Method::Aligned,
             aggregators,
-            "there are no locks between clients; aligned domains keep partial blocks away from each other",
+            "there is one server and no lock between clients; aligned domains share no block",
         ),
         LockProtocol::Unknown => with(
             Method::Aligned,
             aggregators,
             "the locks of this file system are not known; aligned domains share no granule under any of them",
         ),
+    }
+}
+
+/// Where every server is on its own: as few clients for each as possible.
+fn by_server(aggregators: u32, servers: u32) -> Choice {
+    let fitting = fitting_count(Method::StaticCyclic, aggregators, servers);
+    if fitting * 2 < aggregators {
+        with(
+            Method::Aligned,
+            aggregators,
+            "every server is on its own, but no useful number of aggregators divides the servers, so every aggregator \
+             would meet every server; aligned domains at least share no granule",
+        )
+    } else if fitting <= servers {
+        with(
+            Method::StaticCyclic,
+            fitting,
+            "every server is on its own, and there are no more aggregators than servers: each aggregator has its servers \
+             for itself, and no lock moves",
+        )
+    } else {
+        with(
+            Method::GroupCyclic(Groups::Sequential),
+            fitting,
+            "every server is on its own, and there are more aggregators than servers: groups take turns, so a server has \
+             one client at a time, and a lock moves once for each aggregator",
+        )
+    }
+}
+
+fn with(method: Method, aggregators: u32, reason: &'static str) -> Choice {
+    Choice {
+        method,
+        aggregators,
+        reason,
     }
 }
