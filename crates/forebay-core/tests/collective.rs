@@ -124,6 +124,17 @@ fn inner_ends_of_aligned_domains_are_the_nearest_granule_boundaries() {
 }
 
 #[test]
+fn an_end_in_the_middle_of_a_granule_moves_up_and_a_part_may_be_empty() {
+    let ends = |region: Extent, n| -> Vec<u64> {
+        let domains = FileDomains::new(Method::Aligned, region, n, Layout::new(8, 1));
+        (0..n).map(|a| domains.domain(a).span().end).collect()
+    };
+    assert_eq!(ends(Extent::new(0, 24), 2), [16, 24]);
+    assert_eq!(ends(Extent::new(1, 4), 3), [1, 1, 4]);
+    assert_eq!(ends(Extent::new(5, 9), 4), [8, 8, 8, 9]);
+}
+
+#[test]
 fn stock_romio_divides_a_mebibyte_among_four_in_the_same_way() {
     // Observed by strace: MPICH 4.0.2, 4 processes, with and without striping_unit = 96 KiB.
     let k = 1024;

@@ -273,3 +273,112 @@ impl Space {
         before.map_or(0, |(_, held)| held.end)..after.map_or(u64::MAX, |(start, _)| *start)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const END: u64 = u64::MAX;
+
+    fn table(locks: Locks, is_read: bool) -> LockTable {
+        LockTable::new(locks, Layout::new(4096, 1), is_read)
+    }
+
+    fn at(unit: u64) -> Place {
+        Place { space: 0, unit }
+    }
+
+    /// What a client gets that asks for a unit while others wait for `waiting`, and who loses what.
+    fn ask(
+        table: &mut LockTable,
+        client: usize,
+        unit: u64,
+        waiting: &[u64],
+    ) -> (Range<u64>, Option<(usize, Range<u64>)>) {
+        let verdict = table.judge(at(unit), waiting.iter().copied());
+        table.grant(client, at(unit), &verdict);
+        assert!(table.holds(client, at(unit)));
+        (verdict.granted, verdict.lost)
+    }
+
+    #[test]
+    fn greedy_extents_go_to_the_later_client_from_what_the_holder_asked_for_to_the_end() {
+        let mut t = table(Locks::ServerExtents, false);
+        assert_eq!(ask(&mut t, 0, 5, &[]), (0..END, None));
+        assert_eq!(ask(&mut t, 1, 9, &[]), (9..END, Some((0, 9..END))));
+        assert_eq!(ask(&mut t, 2, 2, &[]), (0..5, Some((0, 0..5))));
+        // What the holder asked for itself: only that, and the holder keeps the rest.
+        assert_eq!(ask(&mut t, 1, 5, &[]), (5..6, Some((0, 5..6))));
+        assert!(t.holds(0, at(6)) && t.holds(0, at(8)) && !t.holds(0, at(9)));
+        // Where the holder is meanwhile does not matter.
+        t.used(at(8));
+        assert_eq!(ask(&mut t, 2, 7, &[]), (7..9, Some((0, 7..9))));
+    }
+
+    #[test]
+    fn a_token_is_divided_where_its_holder_is() {
+        let mut t = table(Locks::Tokens, false);
+        assert_eq!(ask(&mut t, 0, 5, &[]), (0..END, None));
+        t.used(at(8));
+        assert_eq!(ask(&mut t, 1, 7, &[]), (0..8, Some((0, 0..8))));
+        assert_eq!(ask(&mut t, 2, 20, &[]), (20..END, Some((0, 20..END))));
+        assert!(t.holds(0, at(8)) && t.holds(0, at(19)));
+    }
+
+    #[test]
+    fn a_lock_of_lustre_goes_as_a_whole_and_grows_up_to_others() {
+        let mut t = table(Locks::ServerGrown, false);
+        assert_eq!(ask(&mut t, 0, 5, &[]), (0..END, None));
+        assert_eq!(ask(&mut t, 1, 9, &[20]), (0..20, Some((0, 0..END))));
+        assert_eq!(ask(&mut t, 2, 30, &[]), (20..END, None));
+        assert_eq!(ask(&mut t, 3, 12, &[3, 15]), (4..15, Some((1, 0..20))));
+        assert!(!t.holds(1, at(17)));
+    }
+
+    #[test]
+    fn a_lock_of_lustre_grows_less_among_many_others() {
+        let mut t = table(Locks::ServerGrown, false);
+        for client in 0..33 {
+            let unit = 100 * client as u64 + 50;
+            let (granted, lost) = ask(&mut t, client, unit, &[100 * (client as u64 + 1)]);
+            let start = if client > FEW_LOCKS {
+                unit
+            } else {
+                100 * client as u64
+            };
+            assert_eq!(
+                (granted.start, granted.end),
+                (start, 100 * (client as u64 + 1))
+            );
+            assert_eq!(lost, None);
+        }
+        let grown = GROWN_BYTES / 4096;
+        assert_eq!(ask(&mut t, 99, 9000, &[]), (9000..9000 + grown, None));
+    }
+
+    #[test]
+    fn one_lock_for_the_file_goes_from_hand_to_hand_and_readers_share_any() {
+        let mut t = table(Locks::WholeFile, false);
+        let place = t.place(1 << 30).unwrap();
+        assert_eq!(place, at(0));
+        assert_eq!(ask(&mut t, 0, 0, &[]), (0..END, None));
+        assert_eq!(ask(&mut t, 1, 0, &[]), (0..END, Some((0, 0..END))));
+        for (_, locks) in Locks::ALL {
+            let mut t = table(locks, true);
+            assert_eq!(ask(&mut t, 0, 5, &[]).1, None);
+            assert_eq!(ask(&mut t, 1, 5, &[]).1, None);
+            assert!(t.holds(0, at(7)) && t.holds(1, at(7)));
+        }
+    }
+
+    #[test]
+    fn servers_keep_their_own_locks_and_tokens_are_of_the_file() {
+        let layout = Layout::new(4096, 4);
+        let place = |locks: Locks| locks.place(layout, 4096 * 11).map(|p| (p.space, p.unit));
+        assert_eq!(place(Locks::ServerExtents), Some((3, 2)));
+        assert_eq!(place(Locks::ServerGrown), Some((3, 2)));
+        assert_eq!(place(Locks::Tokens), Some((0, 11)));
+        assert_eq!(place(Locks::WholeFile), Some((0, 0)));
+        assert_eq!(place(Locks::None), None);
+    }
+}
