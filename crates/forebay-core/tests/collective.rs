@@ -421,7 +421,7 @@ fn a_fitting_number_of_aggregators_divides_the_servers_or_is_a_multiple_of_them(
                 assert!((1..=available).contains(&n));
                 match method {
                     Method::Even | Method::Aligned => assert_eq!(n, available),
-                    _ => assert!(servers % n == 0 || n % servers == 0),
+                    _ => assert!(servers.is_multiple_of(n) || n.is_multiple_of(servers)),
                 }
             }
         }
