@@ -18,6 +18,7 @@ pub mod access;
 pub mod batch;
 pub mod bridge;
 pub mod claim;
+pub mod collective;
 pub mod drain;
 pub mod encoding;
 pub mod facts;

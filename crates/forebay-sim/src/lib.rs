@@ -1,4 +1,4 @@
-//! Drivers around core that need no machine: the fault simulator.
+//! Drivers around core that need no machine: the fault simulator, and the lock laboratory for collective I/O.
 //!
 //! ```
 //! use forebay_sim::faults::{FaultOptions, run};
@@ -8,4 +8,5 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod collective;
 pub mod faults;

@@ -473,6 +473,24 @@ pub enum SimVerb {
         #[arg(long, value_name = "NAME")]
         mutation: Option<String>,
     },
+    /// Run collective I/O on modelled machines with several kinds of locks: figures 4 to 7 of the SC'08 paper as tables.
+    #[command(
+        after_help = "Examples:\n  forebay sim collective --figure 4 --svg figure4.svg\n  forebay sim collective --print-parameters > mine.txt\n  forebay sim collective --parameters mine.txt\n\ndocs/COLLECTIVE.md says what the figures show and what they do not."
+    )]
+    Collective {
+        /// Only these figures. Default: all of the parameters.
+        #[arg(long = "figure", value_name = "NAME")]
+        figures: Vec<String>,
+        /// Other machines and figures than those that are compiled in.
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        parameters: Option<PathBuf>,
+        /// Draw the figures into this file as well.
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        svg: Option<PathBuf>,
+        /// Print the parameters that are compiled in, with their sources, and end.
+        #[arg(long, exclusive = true)]
+        print_parameters: bool,
+    },
 }
 
 #[derive(Debug, Args)]

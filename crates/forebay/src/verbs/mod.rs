@@ -17,8 +17,9 @@ pub mod up;
 use crate::cli::exit;
 use crate::drain::Drained;
 use crate::error::{Fault, fault};
-use crate::place::Place;
+use crate::place::{Place, plain};
 use forebay_admin::instance_dir;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// The exact command that continues a drain.
@@ -52,6 +53,16 @@ fn instance_of(place: &Place) -> Result<PathBuf, Fault> {
             place.root.display()
         ))
         .hint("name the storage of the run with --storage DIR")),
+    }
+}
+
+/// Prints to standard output. If the reader closes it early, that is no error.
+fn tell(text: &str) -> Result<(), Fault> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+            Err(fault(format!("standard output: {}", plain(&e))))
+        }
+        _ => Ok(()),
     }
 }
 

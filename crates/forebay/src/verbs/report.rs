@@ -3,10 +3,10 @@
 use crate::cli::{self, exit};
 use crate::error::{Fault, fault};
 use crate::place::plain;
+use crate::verbs::tell;
 use forebay_report::findings::Thresholds;
 use forebay_report::{Report, compare};
 use serde_json::Value;
-use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Runs the verb.
@@ -129,14 +129,4 @@ fn limits(file: Option<&Path>) -> Result<Thresholds, Fault> {
 fn save(file: &Path, text: &str) -> Result<(), Fault> {
     std::fs::write(file, text)
         .map_err(|e| fault(format!("--html {}: {}", file.display(), plain(&e))))
-}
-
-/// Prints to standard output. If the reader closes it early, that is no error.
-fn tell(text: &str) -> Result<(), Fault> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
-            Err(fault(format!("standard output: {}", plain(&e))))
-        }
-        _ => Ok(()),
-    }
 }

@@ -2,8 +2,13 @@
 
 use crate::cli::{self, SimVerb, exit};
 use crate::error::{Fault, fault};
+use crate::place::plain;
+use crate::verbs::tell;
+use forebay_sim::collective::{self, Parameters};
 use forebay_sim::faults::{self, Calm, Failure, FaultOptions};
+use std::fs;
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// A longer simulation shows its progress.
@@ -38,7 +43,57 @@ pub fn sim(args: &cli::SimArgs) -> Result<u8, Fault> {
             };
             simulate(&options)
         }
+        SimVerb::Collective {
+            figures,
+            parameters,
+            svg,
+            print_parameters,
+        } => {
+            match print_parameters {
+                true => tell(collective::DEFAULT_PARAMETERS)?,
+                false => laboratory(figures, parameters.as_deref(), svg.as_deref())?,
+            }
+            Ok(exit::OK)
+        }
     }
+}
+
+/// Runs figures of the lock laboratory.
+fn laboratory(names: &[String], file: Option<&Path>, svg: Option<&Path>) -> Result<(), Fault> {
+    let parameters = match file {
+        None => Parameters::default(),
+        Some(file) => {
+            let cannot = |e: String| fault(format!("--parameters {}: {e}", file.display()));
+            let text = fs::read_to_string(file).map_err(|e| cannot(plain(&e)))?;
+            Parameters::parse(&text).map_err(|e| {
+                cannot(e.to_string())
+                    .hint("`forebay sim collective --print-parameters` shows a file that is right")
+            })?
+        }
+    };
+    let known = |name: &&String| !parameters.figures.iter().any(|f| f.name == **name);
+    if let Some(name) = names.iter().find(known) {
+        let all: Vec<_> = parameters.figures.iter().map(|f| f.name.as_str()).collect();
+        let hint = format!("the parameters have: {}", all.join(", "));
+        return Err(fault(format!("--figure {name}: there is no such figure")).hint(hint));
+    }
+    let mut done = Vec::new();
+    for figure in &parameters.figures {
+        if names.is_empty() || names.contains(&figure.name) {
+            let points = collective::run_figure(&parameters, figure);
+            let end = if done.is_empty() { "" } else { "\n" };
+            tell(&format!(
+                "{end}{}",
+                collective::tables(&parameters, figure, &points)
+            ))?;
+            done.push((figure, points));
+        }
+    }
+    if let Some(svg) = svg {
+        fs::write(svg, collective::chart(&parameters, &done))
+            .map_err(|e| fault(format!("--svg {}: {}", svg.display(), plain(&e))))?;
+    }
+    Ok(())
 }
 
 fn simulate(options: &FaultOptions) -> Result<u8, Fault> {

@@ -1,0 +1,239 @@
+//! What one process reads or writes in a collective call, in compressed form.
+//!
+//! A block of a many-dimensional array is thousands of small pieces of the file. As nested strides it is a few
+//! numbers, so every process can know the accesses of all, and nobody has to exchange lists of offsets.
+
+use super::{Extent, MAX_OFFSET};
+use std::fmt;
+
+/// Repetitions of something at a fixed distance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Level {
+    count: u64,
+    stride: u64,
+}
+
+/// Blocks of one size at nested strides, outermost level first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Strided {
+    hull: Extent,
+    block: u64,
+    bytes: u64,
+    levels: Vec<Level>,
+}
+
+/// The bytes of a file that one process reads or writes in one collective call. Its memory holds them in the order of
+/// their offsets.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Access {
+    /// Ascending; each hull ends before the next begins. With each, the bytes of those before it.
+    parts: Vec<(Strided, u64)>,
+}
+
+/// Why a description is no access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccessError {
+    /// Two pieces overlap, or are not in the order of their offsets.
+    Overlap,
+    /// It goes beyond [`MAX_OFFSET`].
+    TooLarge,
+    /// A block of an array does not lie in the array.
+    Outside,
+}
+
+impl fmt::Display for AccessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AccessError::Overlap => {
+                "pieces of an access overlap or are not in the order of offsets"
+            }
+            AccessError::TooLarge => "an access goes beyond the largest offset of a file",
+            AccessError::Outside => "a block does not lie in its array",
+        })
+    }
+}
+
+impl std::error::Error for AccessError {}
+
+impl Access {
+    /// Blocks of `block` bytes from offset `start` on, at nested strides: pairs of count and distance in bytes, outermost
+    /// first. A count or block of 0 is an access without bytes.
+    pub fn strided(start: u64, block: u64, levels: &[(u64, u64)]) -> Result<Self, AccessError> {
+        let mut bytes = block;
+        let mut span = block; // of what the level repeats
+        let mut kept = Vec::new();
+        let mut merged = block; // the block, with the innermost levels that leave no gap
+        for &(count, stride) in levels.iter().rev() {
+            bytes = bytes.checked_mul(count).ok_or(AccessError::TooLarge)?;
+            if bytes == 0 || count == 1 {
+                continue;
+            }
+            if stride < span {
+                return Err(AccessError::Overlap);
+            }
+            if kept.is_empty() && stride == span {
+                merged *= count;
+            } else {
+                kept.push(Level { count, stride });
+            }
+            let more = (count - 1).checked_mul(stride);
+            span = more
+                .and_then(|m| m.checked_add(span))
+                .ok_or(AccessError::TooLarge)?;
+        }
+        if bytes == 0 {
+            return Ok(Access::default());
+        }
+        let end = start.checked_add(span).filter(|&end| end <= MAX_OFFSET);
+        let hull = Extent::new(start, end.ok_or(AccessError::TooLarge)?);
+        kept.reverse();
+        let only = Strided {
+            hull,
+            block: merged,
+            bytes,
+            levels: kept,
+        };
+        Ok(Access {
+            parts: vec![(only, 0)],
+        })
+    }
+
+    /// A block of an array in row-major order (`MPI_Type_create_subarray`): for each dimension, slowest first, the size of
+    /// the array, the size of the block and where it begins, in elements of `element` bytes. The array begins at `origin`.
+    pub fn subarray(
+        origin: u64,
+        dimensions: &[(u64, u64, u64)],
+        element: u64,
+    ) -> Result<Self, AccessError> {
+        let mut start = origin;
+        let mut stride = element;
+        let mut levels = Vec::new();
+        for &(array, block, first) in dimensions.iter().rev() {
+            if first.checked_add(block).is_none_or(|end| end > array) {
+                return Err(AccessError::Outside);
+            }
+            levels.push((block, stride));
+            let step = first.checked_mul(stride).ok_or(AccessError::TooLarge)?;
+            start = start.checked_add(step).ok_or(AccessError::TooLarge)?;
+            stride = stride.checked_mul(array).ok_or(AccessError::TooLarge)?;
+        }
+        levels.reverse();
+        Access::strided(start, element, &levels)
+    }
+
+    /// Several accesses as one: of the same process, in ascending order, each ending before the next begins.
+    pub fn joined(accesses: impl IntoIterator<Item = Access>) -> Result<Self, AccessError> {
+        let mut all = Access::default();
+        for (part, _) in accesses.into_iter().flat_map(|a| a.parts) {
+            let before = all.bytes();
+            if all
+                .parts
+                .last()
+                .is_some_and(|(last, _)| part.hull.start < last.hull.end)
+            {
+                return Err(AccessError::Overlap);
+            }
+            before
+                .checked_add(part.bytes)
+                .ok_or(AccessError::TooLarge)?;
+            all.parts.push((part, before));
+        }
+        Ok(all)
+    }
+
+    /// The aggregate access region of a call: from the first byte that anybody accesses to the last.
+    pub fn region(accesses: &[Access]) -> Extent {
+        let hulls = || accesses.iter().filter_map(Access::hull);
+        let start = hulls().map(|h| h.start).min().unwrap_or(0);
+        Extent::new(start, hulls().map(|h| h.end).max().unwrap_or(start))
+    }
+
+    /// From its first byte to its last; `None` without bytes.
+    pub fn hull(&self) -> Option<Extent> {
+        let (first, last) = (self.parts.first()?, self.parts.last()?);
+        Some(Extent::new(first.0.hull.start, last.0.hull.end))
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> u64 {
+        self.parts
+            .last()
+            .map_or(0, |(part, before)| before + part.bytes)
+    }
+
+    /// How many of its bytes lie before an offset: also the place of that offset in the memory of the process.
+    pub fn bytes_below(&self, offset: u64) -> u64 {
+        let next = self
+            .parts
+            .partition_point(|(part, _)| part.hull.start < offset);
+        match next.checked_sub(1).map(|last| &self.parts[last]) {
+            Some((part, before)) => before + part.bytes_below(offset),
+            None => 0,
+        }
+    }
+
+    /// How many of its bytes lie in an extent.
+    pub fn bytes_within(&self, extent: Extent) -> u64 {
+        match self.hull() {
+            Some(hull) if hull.meets(extent) => {
+                self.bytes_below(extent.end) - self.bytes_below(extent.start)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Its contiguous pieces in an extent, by offset.
+    pub fn pieces_within(&self, extent: Extent) -> impl Iterator<Item = Extent> + '_ {
+        let mut at = extent.start;
+        std::iter::from_fn(move || {
+            let piece = self.piece_from(at).filter(|p| p.start < extent.end)?;
+            at = piece.end.min(extent.end);
+            Some(Extent::new(piece.start, at))
+        })
+    }
+
+    /// The first contiguous piece that ends after an offset, without what lies before the offset.
+    fn piece_from(&self, offset: u64) -> Option<Extent> {
+        let next = self
+            .parts
+            .partition_point(|(part, _)| part.hull.end <= offset);
+        self.parts
+            .get(next)
+            .map(|(part, _)| part.piece_from(offset))
+    }
+}
+
+impl Strided {
+    fn bytes_below(&self, offset: u64) -> u64 {
+        let mut rest = offset.clamp(self.hull.start, self.hull.end) - self.hull.start;
+        let mut inner = self.bytes;
+        let mut below = 0;
+        for level in &self.levels {
+            inner /= level.count;
+            let whole = (rest / level.stride).min(level.count);
+            below += whole * inner;
+            if whole == level.count {
+                return below;
+            }
+            rest -= whole * level.stride;
+        }
+        below + rest.min(self.block)
+    }
+
+    /// As [`Access::piece_from`], for an offset before the end.
+    fn piece_from(&self, offset: u64) -> Extent {
+        assert!(offset < self.hull.end, "a piece after the last one");
+        let mut base = self.hull.start;
+        let mut span = self.hull.bytes();
+        for level in &self.levels {
+            span -= (level.count - 1) * level.stride;
+            let rest = offset.saturating_sub(base);
+            let mut whole = rest / level.stride;
+            if rest - whole * level.stride >= span {
+                whole += 1; // in the gap before the next repetition, which exists: the offset is before the end
+            }
+            base += whole * level.stride;
+        }
+        Extent::new(base.max(offset), base + self.block)
+    }
+}

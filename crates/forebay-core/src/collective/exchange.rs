@@ -1,0 +1,142 @@
+//! The exchange plan: who sends what to whom in which round.
+//!
+//! An aggregator handles at most one buffer of its domain in a round. In a write the processes send it what they have of
+//! that window, then it writes; in a read it reads the window, then sends the parts to their processes. Every process
+//! can work out its own part of the plan from the accesses of all; no lists are exchanged.
+
+use super::{Access, Extent, FileDomain, FileDomains};
+
+/// A contiguous piece of the file that goes between the memory of a process and the buffer of an aggregator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transfer {
+    /// Which bytes of the file.
+    pub file: Extent,
+    /// Where they begin in the memory of the process, in bytes.
+    pub memory: u64,
+    /// Where they begin in the buffer of the aggregator, in bytes.
+    pub buffer: u64,
+}
+
+/// The plan of one collective call.
+#[derive(Debug, Clone)]
+pub struct ExchangePlan<'a> {
+    domains: FileDomains,
+    buffer_bytes: u64,
+    accesses: &'a [Access],
+    /// The first round of each group whose turn it is, and the number of rounds at the end. One entry and the end if
+    /// the groups do not take turns.
+    turns: Vec<u64>,
+}
+
+impl<'a> ExchangePlan<'a> {
+    /// Plans a call in which process number `i` accesses `accesses[i]`.
+    ///
+    /// # Panics
+    /// If the buffer has no byte, or the accesses do not lie in the region of the domains.
+    pub fn new(domains: FileDomains, buffer_bytes: u64, accesses: &'a [Access]) -> Self {
+        assert!(buffer_bytes > 0, "an aggregator has a buffer");
+        let region = domains.region();
+        let inside = |hull: Extent| region.start <= hull.start && hull.end <= region.end;
+        assert!(
+            accesses.iter().filter_map(Access::hull).all(inside),
+            "an access outside {region:?}"
+        );
+        let mut rounds = vec![
+            0;
+            if domains.are_sequential() {
+                domains.groups() as usize
+            } else {
+                1
+            }
+        ];
+        for aggregator in 0..domains.aggregators() {
+            let turn = turn_of(&domains, aggregator);
+            let needed = domains.domain(aggregator).bytes().div_ceil(buffer_bytes);
+            rounds[turn] = needed.max(rounds[turn]);
+        }
+        let mut turns = vec![0];
+        let mut sum = 0;
+        turns.extend(rounds.iter().map(|r| {
+            sum += r;
+            sum
+        }));
+        ExchangePlan {
+            domains,
+            buffer_bytes,
+            accesses,
+            turns,
+        }
+    }
+
+    /// The domains that it follows.
+    pub fn domains(&self) -> &FileDomains {
+        &self.domains
+    }
+
+    /// Rounds of the whole call.
+    pub fn rounds(&self) -> u64 {
+        self.turns[self.turns.len() - 1]
+    }
+
+    /// Does a group of aggregators have its first round now, while all of the group before must have finished?
+    pub fn begins_turn(&self, round: u64) -> bool {
+        round > 0 && self.turns[1..self.turns.len() - 1].contains(&round)
+    }
+
+    /// What an aggregator handles in a round: a part of its domain, at most a buffer; `None` if it has nothing to do.
+    pub fn window(&self, aggregator: u32, round: u64) -> Option<FileDomain> {
+        let turn = turn_of(&self.domains, aggregator);
+        if !(self.turns[turn]..self.turns[turn + 1]).contains(&round) {
+            return None;
+        }
+        let first = (round - self.turns[turn]).checked_mul(self.buffer_bytes)?;
+        self.domains
+            .domain(aggregator)
+            .window(first, self.buffer_bytes)
+    }
+
+    /// Bytes that go between a process and the aggregator of a window.
+    pub fn bytes(&self, process: usize, window: &FileDomain) -> u64 {
+        let access = &self.accesses[process];
+        if !access.hull().is_some_and(|hull| hull.meets(window.span())) {
+            return 0;
+        }
+        window
+            .pieces()
+            .map(|piece| access.bytes_within(piece))
+            .sum()
+    }
+
+    /// The pieces that go between a process and the aggregator of a window, by offset.
+    pub fn transfers<'p>(
+        &'p self,
+        process: usize,
+        window: &FileDomain,
+    ) -> impl Iterator<Item = Transfer> + use<'a, 'p> {
+        let access = &self.accesses[process];
+        let window = *window;
+        let pieces = window
+            .pieces()
+            .flat_map(|piece| access.pieces_within(piece));
+        pieces.map(move |file| Transfer {
+            file,
+            memory: access.bytes_below(file.start),
+            buffer: window.bytes_below(file.start),
+        })
+    }
+
+    /// Processes that exchange anything with the aggregator of a window, and the bytes of all of them.
+    pub fn partners(&self, window: &FileDomain) -> (u64, u64) {
+        let each = (0..self.accesses.len()).map(|process| self.bytes(process, window));
+        each.filter(|&b| b > 0)
+            .fold((0, 0), |(count, sum), b| (count + 1, sum + b))
+    }
+}
+
+/// The number of the turn in which an aggregator works. One without a group has no bytes, so its turn does not matter.
+fn turn_of(domains: &FileDomains, aggregator: u32) -> usize {
+    match domains.are_sequential() {
+        true => domains.group_of(aggregator).unwrap_or(0) as usize,
+        false => 0,
+    }
+}

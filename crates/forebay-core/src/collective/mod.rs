@@ -1,0 +1,78 @@
+//! Collective I/O that fits the locks of the file system (Liao and Choudhary, SC'08).
+//!
+//! In a collective write many processes hold small pieces of one file. In two-phase I/O a few of them, the
+//! *aggregators*, collect the pieces and write them in large runs. Which bytes go to which aggregator decides how
+//! often the file system has to move a lock from one client to another. This room decides that, and nothing else:
+//!
+//! - [`Access`]: what one process reads or writes, as strides, never as a list of every piece.
+//! - [`FileDomains`]: which aggregator has which bytes of the aggregate access region, by one of four methods.
+//! - [`ExchangePlan`]: who sends what to whom in which round.
+//! - [`aggregators`]: which processes are aggregators. [`choose`]: which method fits which locks, with the reason.
+//!
+//! All of it is closed forms: nothing grows with the number of granules in a file.
+//!
+//! ```
+//! use forebay_core::collective::{Access, Extent, ExchangePlan, FileDomains, Layout, Method};
+//! // Two processes, each with every other KiB of 8 KiB; granule 4 KiB; two aggregators.
+//! let of = |rank: u64| Access::strided(rank * 1024, 1024, &[(4, 2048)]).unwrap();
+//! let accesses = [of(0), of(1)];
+//! let layout = Layout::new(4096, 2);
+//! let domains = FileDomains::new(Method::Aligned, Access::region(&accesses), 2, layout);
+//! assert_eq!(domains.domain(1).span(), Extent::new(4096, 8192));
+//! let plan = ExchangePlan::new(domains, 1 << 20, &accesses);
+//! let window = plan.window(1, 0).unwrap();
+//! assert_eq!(plan.bytes(0, &window), 2048);
+//! ```
+
+mod access;
+mod aggregator;
+mod choice;
+mod domain;
+mod exchange;
+
+pub use access::{Access, AccessError};
+pub use aggregator::{aggregators, fitting_count};
+pub use choice::{Choice, LockProtocol, Situation, choose, protocol_of};
+pub use domain::{FileDomain, FileDomains, Groups, Layout, Method};
+pub use exchange::{ExchangePlan, Transfer};
+
+/// The largest end of a file region: offsets of MPI and POSIX are signed.
+pub const MAX_OFFSET: u64 = i64::MAX as u64;
+
+/// The bytes of a file from `start` up to, and without, `end`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Extent {
+    /// Offset of the first byte.
+    pub start: u64,
+    /// Offset after the last byte.
+    pub end: u64,
+}
+
+impl Extent {
+    /// The bytes from `start` up to `end`.
+    ///
+    /// # Panics
+    /// If the end is before the start, or after [`MAX_OFFSET`].
+    pub fn new(start: u64, end: u64) -> Self {
+        assert!(
+            start <= end && end <= MAX_OFFSET,
+            "no extent: {start}..{end}"
+        );
+        Extent { start, end }
+    }
+
+    /// Its length in bytes.
+    pub fn bytes(self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Holds no byte.
+    pub fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+
+    /// Has a byte in common with another one.
+    pub fn meets(self, other: Extent) -> bool {
+        self.start.max(other.start) < self.end.min(other.end)
+    }
+}
