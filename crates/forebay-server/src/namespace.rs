@@ -300,11 +300,7 @@ impl Namespace {
             });
             drop(state);
             // The batch is committed whatever becomes of this.
-            if self.take_unseen_away(Some(&dir)).is_err() {
-                let mut unseen = self.unseen.lock();
-                let mine = unseen.iter_mut().filter(|left| left.unseen.dir == dir);
-                mine.for_each(|left| left.is_stuck = true);
-            }
+            let _ = self.take_unseen_away(Some(&dir));
         }
         Ok(Committed::Yes)
     }
@@ -324,7 +320,10 @@ impl Namespace {
                 return Ok(());
             };
             let part = unseen[at].unseen.part();
-            self.propose(Token::default(), &part)?;
+            if let Err(e) = self.propose(Token::default(), &part) {
+                unseen[at].is_stuck = true;
+                return Err(e);
+            }
             state.speakers.follow(&part);
             if unseen[at].unseen.is_last() {
                 unseen.swap_remove(at);

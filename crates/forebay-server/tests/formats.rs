@@ -10,6 +10,7 @@ mod common;
 use common::{Place, names, read};
 use forebay_server::fsck::{self, FsckReport, Options};
 use forebay_server::{STORAGE_FORMAT, start};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -17,7 +18,8 @@ use std::path::Path;
 use std::process::Command;
 
 /// The sample of a format, laid out for a bridge over a folder of this test.
-fn sample(name: &str) -> Place {
+fn sample(name: &str) -> Sample {
+    let turn = TURN.lock();
     let place = Place::new();
     let archive = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/data")
@@ -37,7 +39,23 @@ fn sample(name: &str) -> Place {
         place.root().as_os_str().as_bytes(),
     )
     .unwrap();
-    place
+    Sample { place, _turn: turn }
+}
+
+/// One test at a time: a process that another one starts has the lock of this one's storage as well, until it executes `tar`.
+static TURN: Mutex<()> = Mutex::new(());
+
+struct Sample {
+    place: Place,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl std::ops::Deref for Sample {
+    type Target = Place;
+
+    fn deref(&self) -> &Place {
+        &self.place
+    }
 }
 
 /// Every file of a storage with its contents.
