@@ -738,11 +738,11 @@ class Soak:
             self.bridge_ended |= bool(pids) and victim != "worker"
             if pids:
                 self.say(f"{sig.name} to {victim} {pids}")
-            # The command may end by that, and then the run drains.
+                self.counts[f"{sig.name} {victim}"] += sig != signal.SIGCONT
+            # The command may end by that, and then the run drains, if it is one that does.
             ends = victim not in ("bridge", "worker") or victim == "worker" and not set(self.worker_pids()) - set(pids)
             if pids and ends and self.drained_from < float("inf"):
                 self.drained_from = min(self.drained_from, time.monotonic())
-                self.counts[f"{sig.name} {victim}"] += sig != signal.SIGCONT
         elif kind == "drain":
             self.drains.append(self.forebay("drain", *more, name=f"drain{len(self.drains)}"))
             self.drained_from = min(self.drained_from, time.monotonic())

@@ -154,10 +154,7 @@ fn give_back_another(
 ) -> pfs::Work<()> {
     let expected = sys::stat(taken.as_fd(), b"").during("stat")?;
     let is_it = |found: Attr| (found.dev, found.ino) == (expected.dev, expected.ino);
-    if pfs::LastDir::default()
-        .look(lower, aside)?
-        .is_none_or(is_it)
-    {
+    if pfs::look(lower, aside)?.is_none_or(is_it) {
         return Ok(());
     }
     pfs::rename(lower, aside, path)?;

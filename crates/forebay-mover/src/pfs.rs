@@ -53,6 +53,11 @@ pub fn parent(lower: &Lower, path: &TreePath) -> Work<OwnedFd> {
         .during("open directory")
 }
 
+/// `lstat`; `None` if nothing is there.
+pub fn look(lower: &Lower, path: &TreePath) -> Work<Option<Attr>> {
+    LastDir::default().look(lower, path)
+}
+
 /// The directory used last: neighbours in the queue mostly share it.
 #[derive(Default)]
 pub(crate) struct LastDir(Option<(TreePath, Arc<OwnedFd>)>);
@@ -70,7 +75,7 @@ impl LastDir {
         Ok(dir)
     }
 
-    /// `lstat`; `None` if nothing is there.
+    /// As [`look`].
     pub(crate) fn look(&mut self, lower: &Lower, path: &TreePath) -> Work<Option<Attr>> {
         let dir = match self.parent(lower, path) {
             Ok(dir) => dir,
@@ -183,11 +188,7 @@ mod tests {
         let lower = Lower::open_root(folder.path(), Some(false)).unwrap();
         let path = TreePath::new(b"name").unwrap();
         let dir = parent(&lower, &path).unwrap();
-        let found = || {
-            Some(Identity::of(
-                &LastDir::default().look(&lower, &path).unwrap()?,
-            ))
-        };
+        let found = || Some(Identity::of(&look(&lower, &path).unwrap()?));
         let give = |replaces| {
             fs::write(at("copy"), "ours").unwrap();
             let path = path.clone();

@@ -13,9 +13,10 @@ use crate::limits::MARKS_PER_COMMIT;
 use forebay_core::bridge::{Bridge, Output, Proposal, ReadSet, Sweep, Verdict, version};
 use forebay_core::drain::{self, Commit};
 use forebay_core::membership::Membership;
-use forebay_core::ops::Unseen;
+use forebay_core::ops::{Leaving, Unseen, Way};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectName, Token};
+use forebay_core::request::{Effect, Meanwhile};
 use forebay_core::speakers::Speakers;
 use forebay_core::table::{Change, Order, TableError, Tables, WriteTables};
 use forebay_tables::{Cached, Journaled, Rocks};
@@ -64,58 +65,6 @@ pub enum Committed {
     HeldUp,
 }
 
-/// Records that nobody can see any more.
-struct Left {
-    unseen: Unseen,
-    /// Who was taking them away has failed: they go before anything else is committed, since their objects may be used
-    /// again.
-    is_stuck: bool,
-}
-
-/// Decisions that are made without a lock, and the paths that others have changed meanwhile.
-#[derive(Default)]
-struct Watches {
-    last: u64,
-    under_way: Vec<(u64, Changed)>,
-}
-
-/// What others have changed.
-enum Changed {
-    /// Records of these paths.
-    Paths(Vec<TreePath>),
-    /// Much, or the PFS.
-    Much,
-}
-
-/// Paths that are noted for one decision.
-const MOST_NOTED: usize = 4096;
-
-impl Watches {
-    fn begin(&mut self) -> u64 {
-        self.last += 1;
-        self.under_way.push((self.last, Changed::Paths(Vec::new())));
-        self.last
-    }
-
-    fn changed(&mut self, batch: &[Change]) {
-        for (_, changed) in &mut self.under_way {
-            if let Changed::Paths(paths) = changed {
-                let new = batch.iter().filter_map(Change::path);
-                match paths.len() + new.clone().count() <= MOST_NOTED {
-                    true => paths.extend(new.cloned()),
-                    false => *changed = Changed::Much,
-                }
-            }
-        }
-    }
-
-    fn pfs_changed(&mut self) {
-        for (_, changed) in &mut self.under_way {
-            *changed = Changed::Much;
-        }
-    }
-}
-
 /// While it lives, it is noted what others change.
 pub(crate) struct OthersNoted<'n> {
     namespace: &'n Namespace,
@@ -123,29 +72,15 @@ pub(crate) struct OthersNoted<'n> {
 }
 
 impl OthersNoted<'_> {
-    /// Does the decision to remove a directory, made since the notes began, still hold? To be asked under a lock.
-    pub fn hold(&self, unseen: &Unseen) -> bool {
-        self.are(|paths| !unseen.is_touched_by(paths))
-    }
-
-    /// Has nobody changed anything?
-    pub fn are_none(&self) -> bool {
-        self.are(<[TreePath]>::is_empty)
-    }
-
-    fn are(&self, what: impl FnOnce(&[TreePath]) -> bool) -> bool {
-        let watches = self.namespace.watches.lock();
-        let mut mine = watches.under_way.iter().filter(|(n, _)| *n == self.number);
-        matches!(mine.next(), Some((_, Changed::Paths(paths))) if what(paths))
+    /// See [`Meanwhile::allows`].
+    pub fn allow(&self, effect: &Effect) -> bool {
+        self.namespace.meanwhile.lock().allows(self.number, effect)
     }
 }
 
 impl Drop for OthersNoted<'_> {
     fn drop(&mut self) {
-        let mut watches = self.namespace.watches.lock();
-        watches
-            .under_way
-            .retain(|(number, _)| *number != self.number);
+        self.namespace.meanwhile.lock().end(self.number);
     }
 }
 
@@ -164,8 +99,9 @@ pub struct Namespace {
     commits: AtomicU64,
     finished: Mutex<Finished>,
     /// What nobody can see any more, and is still in the tables.
-    unseen: Mutex<Vec<Left>>,
-    watches: Mutex<Watches>,
+    leaving: Mutex<Leaving>,
+    /// For decisions that are made without a lock.
+    meanwhile: Mutex<Meanwhile>,
     durability: Arc<Durability>,
 }
 
@@ -202,8 +138,8 @@ impl Namespace {
             lower_changes: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             finished: Mutex::default(),
-            unseen: Mutex::default(),
-            watches: Mutex::default(),
+            leaving: Mutex::default(),
+            meanwhile: Mutex::default(),
             durability,
         })
     }
@@ -243,7 +179,7 @@ impl Namespace {
     /// To be called between the change there and the commit that tells of it.
     pub fn lower_changed(&self) {
         self.lower_changes.fetch_add(1, Ordering::Release);
-        self.watches.lock().pfs_changed();
+        self.meanwhile.lock().pfs_changed();
         // A request that decided before this and has not opened its grant yet decides anew.
         self.commits.fetch_add(1, Ordering::SeqCst);
     }
@@ -254,7 +190,7 @@ impl Namespace {
         let _state = self.state.read();
         OthersNoted {
             namespace: self,
-            number: self.watches.lock().begin(),
+            number: self.meanwhile.lock().begin(),
         }
     }
 
@@ -271,15 +207,10 @@ impl Namespace {
         unseen: Option<Unseen>,
         may_happen: impl FnOnce() -> bool,
     ) -> Result<Committed, TableError> {
-        let paths = || batch.iter().filter_map(Change::path);
-        let mut is_stuck = false;
-        let is_held_up = |left: &Left| {
-            is_stuck |= left.is_stuck;
-            left.is_stuck || left.unseen.is_touched_by(paths())
-        };
-        if self.unseen.lock().iter().any(is_held_up) {
+        let way = self.leaving.lock().way_for(batch);
+        if way != Way::Free {
             drop(guard);
-            if is_stuck {
+            if way == Way::Stuck {
                 self.take_unseen_away(None)?;
             }
             return Ok(Committed::HeldUp);
@@ -294,12 +225,9 @@ impl Namespace {
         state.speakers.follow(batch);
         if let Some(unseen) = unseen {
             let dir = unseen.dir.clone();
-            self.unseen.lock().push(Left {
-                unseen,
-                is_stuck: false,
-            });
+            self.leaving.lock().begin(unseen);
             drop(state);
-            // The batch is committed whatever becomes of this.
+            // The batch is committed whatever becomes of this. If it fails, the next commit does it, or says why it can't.
             let _ = self.take_unseen_away(Some(&dir));
         }
         Ok(Committed::Yes)
@@ -314,21 +242,15 @@ impl Namespace {
                 let _ = self.sync();
             }
             let mut state = self.state.write();
-            let mut unseen = self.unseen.lock();
-            let is_it = |left: &Left| dir.is_none_or(|dir| left.unseen.dir == *dir);
-            let Some(at) = unseen.iter().position(is_it) else {
+            let mut leaving = self.leaving.lock();
+            let Some(part) = leaving.part(dir) else {
                 return Ok(());
             };
-            let part = unseen[at].unseen.part();
-            if let Err(e) = self.propose(Token::default(), &part) {
-                unseen[at].is_stuck = true;
-                return Err(e);
-            }
+            let outcome = self.propose(Token::default(), &part);
+            leaving.part_ended(dir, outcome.is_ok());
+            outcome?;
             state.speakers.follow(&part);
-            if unseen[at].unseen.is_last() {
-                unseen.swap_remove(at);
-            }
-            drop(unseen);
+            drop(leaving);
             RwLockWriteGuard::unlock_fair(state);
         }
     }
@@ -338,12 +260,7 @@ impl Namespace {
     /// # Errors
     /// The store failed.
     pub(crate) fn finish_removals(&self) -> Result<(), TableError> {
-        let left = Unseen::left(&self.tables)?.into_iter();
-        let stuck = |unseen| Left {
-            unseen,
-            is_stuck: true,
-        };
-        *self.unseen.lock() = left.map(stuck).collect();
+        *self.leaving.lock() = Leaving::of_earlier(&self.tables)?;
         self.take_unseen_away(None)
     }
 
@@ -359,7 +276,7 @@ impl Namespace {
     ) -> Result<drain::Verdict, TableError> {
         let mut state = loop {
             let state = self.state.write();
-            if self.unseen.lock().is_empty() {
+            if self.leaving.lock().is_empty() {
                 break state;
             }
             drop(state);
@@ -377,7 +294,7 @@ impl Namespace {
 
     /// Takes a batch through the transaction layer, with marks that may go.
     fn propose(&self, token: Token, batch: &[Change]) -> Result<(), TableError> {
-        self.watches.lock().changed(batch);
+        self.meanwhile.lock().changed(batch);
         let marks = self.finished.lock().take(batch);
         let mut all = batch.to_vec();
         all.extend(marks.iter().cloned());

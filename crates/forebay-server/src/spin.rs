@@ -132,8 +132,8 @@ impl Worth {
         }
     }
 
-    /// True if it is worth a try.
-    fn is_there(&mut self) -> bool {
+    /// True if it is worth a try; now and then it is, whatever experience says.
+    fn try_it(&mut self) -> bool {
         if self.average >= SPIN_WORTH {
             return true;
         }
@@ -200,12 +200,12 @@ impl Spin {
     /// How long to look for the next request; `None` if that has not paid lately.
     pub fn patience(&mut self) -> Option<Duration> {
         let has_synced = std::mem::take(&mut self.has_synced);
-        self.awaits_disk = has_synced && !self.crowded && self.disk.is_there();
+        self.awaits_disk = has_synced && !self.crowded && self.disk.try_it();
         if self.awaits_disk {
             return Some(SPIN_DISK);
         }
         let patience = if self.crowded { SPIN_CROWDED } else { SPIN };
-        self.next.is_there().then_some(patience)
+        self.next.try_it().then_some(patience)
     }
 
     /// Notes that a client has asked for a sync.

@@ -3,7 +3,8 @@
 mod common;
 
 use common::{Place, names, read, write};
-use forebay_client::Client;
+use forebay_admin::drain::DrainRequest;
+use forebay_client::{Client, Control};
 use forebay_core::ops::Unseen;
 use forebay_core::path::TreePath;
 use forebay_core::record::PathRecord;
@@ -156,32 +157,26 @@ fn a_large_directory_goes_once_while_others_rename_what_is_above_it_and_make_thi
         client.unlink(format!("p/{}", file(n))).unwrap();
     }
     let is_over = AtomicBool::new(false);
-    let made = std::thread::scope(|scope| {
-        let others = [("p", "q"), ("q", "p")].map(|(from, to)| {
+    std::thread::scope(|scope| {
+        for (from, to) in [("p", "q"), ("q", "p")] {
             let (place, is_over) = (&place, &is_over);
             scope.spawn(move || {
                 let mut client = place.client();
-                let mut made = 0;
                 while !is_over.load(Ordering::Relaxed) {
                     let _ = client.rename(from, to);
-                    if client.mkdir(format!("{from}/d/{to}"), 0o755).is_ok() {
-                        made += 1;
-                    }
+                    let _ = client.mkdir(format!("{from}/d/{to}"), 0o755);
                     let _ = client.rmdir(format!("p/d/{to}"));
                     let _ = client.rmdir(format!("q/d/{to}"));
                 }
-                made
-            })
-        });
+            });
+        }
         let mut tries = 0;
         while client.rmdir("p/d").is_err() && client.rmdir("q/d").is_err() {
             tries += 1;
             assert!(tries < 10_000, "it never goes");
         }
         is_over.store(true, Ordering::Relaxed);
-        others.map(|other| other.join().unwrap())
     });
-    println!("made below it meanwhile: {made:?}");
     let now = names(&mut client, "").remove(0);
     assert_eq!(names(&mut client, &now), [] as [&str; 0]);
     fails(client.stat(format!("{now}/d")), libc::ENOENT);
@@ -221,18 +216,29 @@ fn a_rename_of_two_trees_of_which_the_first_is_large_moves_all_of_both() {
 
 #[test]
 fn a_directory_with_one_file_behind_many_removals_is_not_empty() {
-    let place = with_files(400);
+    const MANY: usize = 400;
+    let place = Place::new();
     let server = place.start();
     let mut client = place.client();
-    client.unlink(file(0)).unwrap();
-    for n in 1..399 {
-        client.unlink(file(n)).unwrap();
+    client.mkdir("d", 0o755).unwrap();
+    for n in 0..MANY {
+        write(&mut client, &file(n), b"ours");
     }
+    // On the PFS, so that a removal leaves a record.
+    let keep = DrainRequest {
+        keep: true,
+        ..DrainRequest::default()
+    };
+    let mut control = Control::connect(&place.socket()).unwrap();
+    control.drain(keep).unwrap();
+    assert!(control.follow_drain().unwrap().all(|state| state.is_ok()));
+    drop(control);
+    remove_files(&mut client, MANY - 1);
     client.mkdir("other", 0o755).unwrap();
     write(&mut client, "other/in", b"x");
     fails(client.rename("other", "d"), libc::ENOTEMPTY);
     fails(client.rmdir("d"), libc::ENOTEMPTY);
-    assert_eq!(names(&mut client, "d"), [file(399)[2..].to_owned()]);
+    assert_eq!(names(&mut client, "d"), [file(MANY - 1)[2..].to_owned()]);
     server.stop().unwrap();
     assert_eq!(place.problems(), Vec::<String>::new());
 }

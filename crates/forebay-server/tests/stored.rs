@@ -96,14 +96,28 @@ fn what_is_cut_off_or_changed_is_read_or_refused() {
         if let Some(dir) = std::env::var_os("FOREBAY_WRITE_SEEDS") {
             std::fs::write(Path::new(&dir).join(name), bytes).unwrap();
         }
-        anything_stored(bytes);
-        for at in 0..bytes.len() {
-            anything_stored(&bytes[..at]);
-            for bits in [1, 0x80, 0xff] {
-                let mut changed = bytes.clone();
-                changed[at] ^= bits;
-                anything_stored(&changed);
-            }
+        with_all_changes(bytes);
+    }
+}
+
+fn with_all_changes(bytes: &[u8]) {
+    anything_stored(bytes);
+    for at in 0..bytes.len() {
+        anything_stored(&bytes[..at]);
+        for bits in [1, 0x80, 0xff] {
+            let mut changed = bytes.to_vec();
+            changed[at] ^= bits;
+            anything_stored(&changed);
         }
+    }
+}
+
+#[test]
+fn the_seeds_of_the_fuzzer_are_read_or_refused() {
+    let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/stored");
+    let seeds: Vec<_> = std::fs::read_dir(seeds).unwrap().collect();
+    assert!(seeds.len() > 10, "{} seeds", seeds.len());
+    for seed in seeds {
+        with_all_changes(&std::fs::read(seed.unwrap().path()).unwrap());
     }
 }

@@ -17,7 +17,7 @@ mod unseen;
 
 pub use decision::{Answer, Decision, Effect, Entry, GrantTarget, Op, Path, Request, Start};
 
-pub use unseen::Unseen;
+pub use unseen::{Leaving, Unseen, Way};
 
 pub(crate) use transit::is_reserved;
 

@@ -28,8 +28,7 @@ impl Unseen {
         mark(&self.dir, Some(Vec::new()))
     }
 
-    /// Is one of these paths that of the directory, or below it, or above it? As long as records are left nobody else may
-    /// change what is there: the next start takes away all that is below the directory.
+    /// Is one of these paths that of the directory, or below it, or above it?
     pub fn is_touched_by<'p>(&self, paths: impl IntoIterator<Item = &'p TreePath>) -> bool {
         let mut paths = paths.into_iter();
         paths.any(|path| path.is_within(&self.dir) || self.dir.is_within(path))
@@ -85,6 +84,92 @@ impl Unseen {
     }
 }
 
+/// Directories that went, whose records are still going.
+///
+/// As long as records are left nobody else may change what is there: the next start takes away all that is below the
+/// directory. If taking them away has failed, they go before anything else is committed: their objects may be used again.
+#[derive(Debug, Default)]
+pub struct Leaving(Vec<Left>);
+
+#[derive(Debug)]
+struct Left {
+    unseen: Unseen,
+    is_stuck: bool,
+}
+
+/// May a batch be committed, as far as records that are going are concerned?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// It may.
+    Free,
+    /// When those who take records away have done so.
+    HeldUp,
+    /// When somebody has taken all of them away.
+    Stuck,
+}
+
+impl Leaving {
+    /// What an earlier life has left.
+    ///
+    /// # Errors
+    /// The tables failed.
+    pub fn of_earlier(tables: &dyn Tables) -> Result<Self, TableError> {
+        let left = Unseen::left(tables)?.into_iter();
+        let stuck = |unseen| Left {
+            unseen,
+            is_stuck: true,
+        };
+        Ok(Leaving(left.map(stuck).collect()))
+    }
+
+    /// Is nothing left?
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The directory went.
+    pub fn begin(&mut self, unseen: Unseen) {
+        self.0.push(Left {
+            unseen,
+            is_stuck: false,
+        });
+    }
+
+    /// Is the way free for this batch?
+    pub fn way_for(&self, batch: &[Change]) -> Way {
+        let paths = || batch.iter().filter_map(Change::path);
+        if self.0.iter().any(|left| left.is_stuck) {
+            Way::Stuck
+        } else if self.0.iter().any(|l| l.unseen.is_touched_by(paths())) {
+            Way::HeldUp
+        } else {
+            Way::Free
+        }
+    }
+
+    fn find(&self, dir: Option<&TreePath>) -> Option<usize> {
+        let is_it = |left: &Left| dir.is_none_or(|dir| left.unseen.dir == *dir);
+        self.0.iter().position(is_it)
+    }
+
+    /// The next part of what is below `dir`, or below any directory; `None` if nothing is left.
+    pub fn part(&self, dir: Option<&TreePath>) -> Option<Vec<Change>> {
+        self.find(dir).map(|at| self.0[at].unseen.part())
+    }
+
+    /// That part was committed, or could not be.
+    pub fn part_ended(&mut self, dir: Option<&TreePath>, did: bool) {
+        let Some(at) = self.find(dir) else {
+            panic!("a part of {dir:?} that was never given");
+        };
+        if !did {
+            self.0[at].is_stuck = true;
+        } else if self.0[at].unseen.is_last() {
+            self.0.swap_remove(at);
+        }
+    }
+}
+
 fn mark(dir: &TreePath, value: Option<Vec<u8>>) -> Change {
     Change::Meta {
         key: [MARKS, dir.as_bytes()].concat(),
@@ -101,4 +186,75 @@ fn deletions(records: &[(TreePath, ObjectName)]) -> impl Iterator<Item = Change>
 
 fn dooms(records: &[(TreePath, ObjectName)]) -> impl Iterator<Item = Change> {
     records.iter().map(|(_, object)| Change::Doom(*object))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{BridgeId, ObjectId};
+
+    fn path(text: &str) -> TreePath {
+        TreePath::new(text.as_bytes()).unwrap()
+    }
+
+    fn unseen(dir: &str, records: usize) -> Unseen {
+        let object = |n| ObjectName {
+            oid: ObjectId::new(BridgeId(1), 1, n),
+            link: 0,
+        };
+        let below = |n| (path(&format!("{dir}/f{n}")), object(n as u64));
+        Unseen {
+            dir: path(dir),
+            records: (0..records).map(below).collect(),
+        }
+    }
+
+    fn change(at: &str) -> Vec<Change> {
+        let (_, object) = unseen("x", 1).records[0].clone();
+        let path = path(at);
+        vec![Change::Delete { path, object }]
+    }
+
+    #[test]
+    fn who_changes_something_there_waits_until_all_records_have_gone() {
+        let mut leaving = Leaving::default();
+        leaving.begin(unseen("p/d", RECORDS_PER_PART + 1));
+        leaving.begin(unseen("other", 1));
+        for (at, way) in [
+            ("p/d", Way::HeldUp),
+            ("p/d/new", Way::HeldUp),
+            ("p", Way::HeldUp),
+            ("p/e", Way::Free),
+            ("p/dd", Way::Free),
+            ("q", Way::Free),
+        ] {
+            assert_eq!(leaving.way_for(&change(at)), way, "{at}");
+        }
+        let dir = path("p/d");
+        let mut gone = 0;
+        while let Some(part) = leaving.part(Some(&dir)) {
+            assert_eq!(leaving.way_for(&change("p/d/new")), Way::HeldUp);
+            let deleted = |c: &&Change| matches!(c, Change::Delete { .. });
+            gone += part.iter().filter(deleted).count();
+            leaving.part_ended(Some(&dir), true);
+        }
+        assert_eq!(gone, RECORDS_PER_PART + 1);
+        assert_eq!(leaving.way_for(&change("p/d/new")), Way::Free);
+        assert!(!leaving.is_empty(), "the other one");
+    }
+
+    #[test]
+    fn after_a_part_has_failed_all_records_go_before_anything_else() {
+        let mut leaving = Leaving::default();
+        leaving.begin(unseen("d", 1));
+        let dir = path("d");
+        assert!(leaving.part(Some(&dir)).is_some());
+        leaving.part_ended(Some(&dir), false);
+        assert_eq!(leaving.way_for(&change("elsewhere")), Way::Stuck);
+        assert_eq!(leaving.way_for(&[]), Way::Stuck);
+        assert!(leaving.part(None).is_some(), "the same part once more");
+        leaving.part_ended(None, true);
+        assert!(leaving.is_empty());
+        assert_eq!(leaving.way_for(&change("elsewhere")), Way::Free);
+    }
 }

@@ -11,7 +11,8 @@
 //! - **A step sees one moment.** `step` reads the tables through [`World`]; the driver guarantees
 //!   that no commit happens meanwhile. A decision that changes something is only carried out if the
 //!   driver holds the *turn to commit* from the step to the commit; else the step answers
-//!   [`Effect::TakeTurn`]. With several bridges what the decision relied on goes along as a
+//!   [`Effect::TakeTurn`]. A `rmdir` that takes long may be stepped without that; then [`Meanwhile`]
+//!   says whether the driver may carry out what comes back. With several bridges what the decision relied on goes along as a
 //!   [`crate::bridge::ReadSet`] and is checked at its homes.
 //! - **What is opened is looked at again.** A grant is opened after the step, without a lock. If a
 //!   commit has happened meanwhile the machine decides anew, and only the same answer makes the
@@ -21,6 +22,7 @@ mod effect;
 mod grant;
 mod known;
 mod look;
+mod meanwhile;
 mod outcome;
 mod parking;
 mod pending;
@@ -32,6 +34,7 @@ pub use effect::{Caller, Commit, Effect, Failure, Finish, Looked, PfsLook};
 pub use grant::{Form, GRANT_FLAGS, Granting, new_file_flags};
 pub use known::Known;
 pub use look::{Look, World};
+pub use meanwhile::Meanwhile;
 pub use parking::{MAX_PARKED, Parking};
 pub use pending::{MAX_LOST_RACES, MAX_STEPS, Pending};
 pub use turns::{Entered, Turns};

@@ -6,7 +6,7 @@ use super::known::{Known, Lists};
 use super::look::{Look, World};
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Fresh, Need, NewKind, NewObject, Settings, Stop};
-use crate::ops::{self, Answer, Decision, GrantTarget, Op, Request};
+use crate::ops::{self, Answer, Decision, GrantTarget, Op, Request, Unseen};
 use crate::path::TreePath;
 use crate::record::ObjectName;
 use crate::table::Change;
@@ -306,16 +306,11 @@ impl Pending {
         if batch.is_empty() && (reads.records.is_empty() || !self.request.op.compares()) {
             return Effect::Finish(self.finish(Ok(answer)));
         }
-        match &unseen {
-            Some(unseen) if world.commits_in_parts() && unseen.is_large() => {
-                batch.push(unseen.mark());
-            }
-            _ => {
-                if let Some(unseen) = unseen.take() {
-                    batch = unseen.in_one(batch);
-                }
-            }
+        let in_parts = |unseen: &Unseen| world.commits_in_parts() && unseen.is_large();
+        if let Some(unseen) = unseen.take_if(|unseen| !in_parts(unseen)) {
+            batch = unseen.in_one(batch);
         }
+        batch.extend(unseen.as_ref().map(Unseen::mark));
         let named = self.named(&batch);
         // What the batch names is doomed no more.
         let doomed = self.fresh.iter().filter(|(_, fresh)| fresh.is_doomed);

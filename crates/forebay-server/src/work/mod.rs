@@ -268,27 +268,26 @@ impl Work {
             caller: self.caller,
             is_long: self.is_long,
         };
-        match self.pending.step(&server.settings, &hand, true) {
-            Effect::Commit(commit) => {
-                let turn = server.namespace.upgradable();
-                let removed = commit.unseen.as_ref();
-                if removed.is_some_and(|unseen| others.hold(unseen)) {
-                    return Step::Commit(commit, turn);
-                }
-                self.needs_turn = true;
-                self.pending.committed(Verdict::Conflict(Vec::new()));
-                Step::Free(Effect::TakeTurn)
-            }
-            Effect::Finish(finish) if !others.are_none() => {
-                // It may rest on facts of different moments.
-                self.needs_turn = true;
+        let effect = self.pending.step(&server.settings, &hand, true);
+        let commits = matches!(effect, Effect::Commit(_));
+        let turn = commits.then(|| server.namespace.upgradable());
+        if others.allow(&effect) {
+            return match (effect, turn) {
+                (Effect::Commit(commit), Some(turn)) => Step::Commit(commit, turn),
+                (effect, _) => Step::Free(effect),
+            };
+        }
+        drop(turn);
+        self.needs_turn = true;
+        match effect {
+            Effect::Finish(finish) => {
                 let anew = self.pending.anew();
                 self.finish(server, finish);
                 self.pending = anew;
-                Step::Free(Effect::TakeTurn)
             }
-            effect => Step::Free(effect),
+            _ => drop(self.pending.committed(Verdict::Conflict(Vec::new()))),
         }
+        Step::Free(Effect::TakeTurn)
     }
 
     fn commit(
