@@ -8,7 +8,7 @@ const IN_FULL: u64 = 1;
 /// It was renamed in the buffer.
 const LEAVING: u64 = 2;
 const IS_DIR: u64 = 4;
-/// It had several names.
+/// It had several names, or something in it had.
 const SHARED: u64 = 8;
 /// A drain may have removed it already.
 const DOUBTFUL: u64 = 16;
@@ -16,18 +16,22 @@ const FLAGS: u64 = 31;
 /// It can't be told whether it is still where it was.
 const PASSING: u64 = LEAVING | DOUBTFUL;
 const BELOW_BODY: u64 = u32::MAX as u64;
+/// Of a directory: the sum over the contents of what is in it. Above it lies that over names and inode numbers.
+const CONTENTS: u64 = BELOW_BODY & !FLAGS;
 
 /// What an entry was when it was seen.
 ///
 /// A file is known by its inode number, type, size and times. If it has several names, it may change through the others, and
 /// nothing is lost with this one: then it is known by its number alone, as long as it has several. A directory is known by its
-/// inode number and, where that was looked at, by what is in it. The device is no part of it: network file systems get
+/// inode number and, where that was looked at, by what is in it: names, inode numbers and contents, or the first two alone if
+/// one of it had several names. The device is no part of it: network file systems get
 /// another number with each mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {
     ino: u64,
-    /// Flags, and above them for a directory a sum over what is in it, for anything else 27 bits of a hash of its change
-    /// time and 32 of one of its type, size and modification time.
+    /// Flags. Above them for a directory 27 bits of a sum over the contents of what is in it and 32 of one over names and
+    /// inode numbers; for anything else as many of a hash of its change time, and of one of its type, size and modification
+    /// time.
     state: u64,
 }
 
@@ -74,18 +78,22 @@ impl Identity {
         }
     }
 
-    /// What it adds to the directory that it is in, under this name: of a directory what is in it, of anything else
-    /// what is the same however many names it has.
-    fn share(self, name: &[u8]) -> u64 {
-        let body = match self.state & IS_DIR {
-            0 => mix(self.ino, self.state & !BELOW_BODY),
-            _ => mix(IS_DIR, self.state & !FLAGS),
+    /// What it adds to the two sums of the directory that it is in, under this name. Of a file that is the same however many
+    /// names it has; the number of a directory does not count, since it may be one that the drain has made.
+    fn share(self, name: &[u8]) -> (u64, u64) {
+        let (place, contents) = match self.state & IS_DIR {
+            0 => (self.ino, self.state & !BELOW_BODY),
+            _ => (self.state & !BELOW_BODY | IS_DIR, self.state & CONTENTS),
         };
-        mix(hash_bytes(name), body)
+        let name = hash_bytes(name);
+        (
+            mix(name, place) & !BELOW_BODY,
+            mix(name, contents) & CONTENTS,
+        )
     }
 
-    /// Of this directory with these entries in it, in any order. Of it alone if one of them is not known, or is about to
-    /// leave. Anything else than a directory stays what it is.
+    /// Of this directory with these entries in it, in any order. What is about to leave does not count. Of the directory
+    /// alone if one of them is not known. Anything else than a directory stays what it is.
     pub fn with_contents<'a>(
         self,
         entries: impl IntoIterator<Item = (&'a [u8], Option<Identity>)>,
@@ -93,16 +101,32 @@ impl Identity {
         if self.state & IS_DIR == 0 {
             return self;
         }
-        let mut sum = 0u64;
+        let (mut places, mut contents, mut flags) = (0u64, 0u64, self.state & PASSING);
         for (name, entry) in entries {
             let Some(entry) = entry.filter(|e| e.is_lasting()) else {
                 return self;
             };
-            sum = sum.wrapping_add(entry.share(name));
+            if entry.state & LEAVING == 0 {
+                let (place, body) = entry.share(name);
+                places = places.wrapping_add(place);
+                contents = contents.wrapping_add(body) & CONTENTS;
+                flags |= entry.state & SHARED;
+            }
         }
         Identity {
-            state: sum & !FLAGS | self.state & PASSING | IS_DIR | IN_FULL,
+            state: places | contents | flags | IS_DIR | IN_FULL,
             ..self
+        }
+    }
+
+    /// Of a directory in which something else is than was thought.
+    pub fn without_contents(self) -> Self {
+        match self.state & IS_DIR {
+            0 => self,
+            _ => Identity {
+                state: self.state & (PASSING | IS_DIR),
+                ..self
+            },
         }
     }
 
@@ -122,14 +146,28 @@ impl Identity {
         }
     }
 
+    /// Was a drain about to remove it?
+    pub fn is_doubtful(self) -> bool {
+        self.state & DOUBTFUL != 0
+    }
+
+    /// Of what turned out to be still there.
+    pub fn certain(self) -> Self {
+        Identity {
+            state: self.state & !DOUBTFUL,
+            ..self
+        }
+    }
+
     /// Is it a directory of which is known what is in it? Then attributes alone do not tell whether it is the same.
     pub fn has_contents(self) -> bool {
         self.state & (IS_DIR | IN_FULL) == IS_DIR | IN_FULL
     }
 
-    /// Stays it where it is, and is known well enough to be told again?
+    /// Is it known well enough to be told again, or leaves it anyway?
     fn is_lasting(self) -> bool {
-        self.state & (PASSING | SHARED) == 0 && (self.state & IS_DIR == 0 || self.has_contents())
+        self.state & LEAVING != 0
+            || self.state & DOUBTFUL == 0 && (self.state & IS_DIR == 0 || self.has_contents())
     }
 
     /// Is it what has these attributes now, as far as attributes tell?
@@ -157,7 +195,12 @@ impl Identity {
 
     /// Is it the same, wherever it is going?
     pub fn is_same(self, other: Self) -> bool {
-        self.has_number_of(other) && (self.state ^ other.state) & !(PASSING | SHARED) == 0
+        let is_shared_dir = self.state & IS_DIR != 0 && (self.state | other.state) & SHARED != 0;
+        let ignored = match is_shared_dir {
+            true => PASSING | SHARED | CONTENTS,
+            false => PASSING | SHARED,
+        };
+        self.has_number_of(other) && (self.state ^ other.state) & !ignored == 0
     }
 
     fn has_number_of(self, other: Self) -> bool {
@@ -288,20 +331,57 @@ mod tests {
     #[test]
     fn what_is_in_it_is_not_known_if_one_of_it_can_not_be_told_again() {
         let dir = Identity::of(&dir());
-        let mut two = file();
-        two.nlink = 2;
         let unknown = [
             None,
-            Some(Identity::of(&file()).leaving()),
             Some(Identity::of(&file()).doubtful()),
-            Some(Identity::of(&two)),
             Some(dir),
+            Some(dir.doubtful().with_contents([])),
         ];
         for entry in unknown {
             assert_eq!(dir.with_contents([(&b"a"[..], entry)]), dir);
         }
-        let leaving = dir.leaving().with_contents([]);
-        assert_eq!(dir.with_contents([(&b"a"[..], Some(leaving))]), dir);
+    }
+
+    #[test]
+    fn what_leaves_a_directory_is_not_missed_in_it() {
+        let dir = Identity::of(&dir());
+        let a = Identity::of(&file());
+        let stays = dir.with_contents([(&b"a"[..], Some(a))]);
+        for leaving in [a.leaving(), dir.leaving(), dir.leaving().with_contents([])] {
+            let known = dir.with_contents([(&b"a"[..], Some(a)), (b"b", Some(leaving))]);
+            assert!(known.is_same(stays));
+            let alone = dir.with_contents([(&b"b"[..], Some(leaving))]);
+            assert_eq!(alone, dir.with_contents([]));
+        }
+        assert_ne!(stays, dir.with_contents([]));
+        let others = dir.with_contents([(&b"a"[..], Some(a)), (b"new", Some(a))]);
+        assert!(!others.is_same(stays), "others have put something into it");
+    }
+
+    #[test]
+    fn a_file_with_several_names_is_known_in_a_directory_by_its_number() {
+        let dir = Identity::of(&dir());
+        let mut two = file();
+        two.nlink = 2;
+        let known = dir.with_contents([(&b"a"[..], Some(Identity::of(&two)))]);
+        let above = dir.with_contents([(&b"d"[..], Some(known))]);
+        let now = |attr: &Attr| dir.with_contents([(&b"a"[..], Some(Identity::of_copy(attr)))]);
+        let is_known = |now: Identity| {
+            let now_above = dir.with_contents([(&b"d"[..], Some(now))]);
+            assert_eq!(known.is_same(now), above.is_same(now_above));
+            known.is_same(now)
+        };
+        // The other name has gone, or it was changed by it.
+        let mut one = file();
+        one.size += 1;
+        assert!(is_known(now(&one)) && is_known(now(&two)));
+        one.ino += 1;
+        assert!(!is_known(now(&one)));
+        let extra = [
+            (&b"a"[..], Some(Identity::of_copy(&two))),
+            (b"b", Some(Identity::of_copy(&file()))),
+        ];
+        assert!(!is_known(dir.with_contents(extra)));
     }
 
     #[test]

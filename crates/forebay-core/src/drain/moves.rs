@@ -384,13 +384,9 @@ impl Move {
 
     /// What is in the directory that is to go is known.
     fn knows(&mut self, now: Work<Identity>, found: &Attr) {
+        let known = self.marked[0].1.replaces;
         match now {
-            Ok(now)
-                if self.marked[0]
-                    .1
-                    .replaces
-                    .is_some_and(|known| known.is_same(now)) =>
-            {
+            Ok(now) if known.is_some_and(|known| known.is_same(now)) => {
                 self.state = State::Act(self.removal(found));
             }
             Ok(_) => self.changed(),

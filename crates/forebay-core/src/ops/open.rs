@@ -166,14 +166,15 @@ impl Context<'_> {
         attr: &Attr,
         bytes: u64,
     ) -> Outcome<(Plan, ObjectName)> {
-        let hidden = self.hidden_at(found);
+        let mut hidden = self.hidden_at(found);
+        let mut plan = Plan::default();
+        self.settle_left(found, &[], None, &mut [&mut hidden], &mut plan)?;
         let what = NewKind::Staged {
             lower: lower.clone(),
             bytes,
         };
         let owner = (attr.uid, attr.gid, attr.mode);
         let fresh = self.make(found, Kind::File, what, owner, None, hidden.as_ref())?;
-        let mut plan = Plan::default();
         self.drop_record(found, &mut plan);
         plan.put(found.path.clone(), self.record(Kind::File, fresh, hidden));
         Ok((plan, fresh.object))

@@ -80,13 +80,16 @@ impl Context<'_> {
         }
         check_name(&dst)?;
         let mut plan = Plan::default();
-        let hidden = match dst_is_dir {
+        let (mut hidden, below) = match dst_is_dir {
             true => self.drop_below(&dst, &mut plan)?,
-            false => self.hidden_at(&dst),
+            false => (self.hidden_at(&dst), Vec::new()),
         };
+        let mut behind = self.left_behind(&src);
+        let fresh = &mut [&mut hidden, &mut behind];
+        self.settle_left(&dst, &below, Some(&src.path), fresh, &mut plan)?;
         self.drop_record(&dst, &mut plan);
         self.relocate(&src, &dst, hidden, &mut plan)?;
-        self.vacate(&src, self.left_behind(&src), &mut plan)?;
+        self.vacate(&src, behind, &mut plan)?;
         plan.touch(&src.dir);
         plan.touch(&dst.dir);
         Ok(plan.decide(Answer::Done))

@@ -242,6 +242,42 @@ fn a_directory_that_was_removed_stays_if_others_have_put_something_into_it() {
 }
 
 #[test]
+fn a_directory_that_was_removed_after_renames_or_with_links_in_it_stays_if_others_have_put_something_into_it()
+ {
+    // What is done inside, and which directory of the PFS goes by it.
+    let cases = [
+        ("mv d/a moved; rm -r d", "d"),
+        ("mv d/a d/other; rm -r d", "d"),
+        ("mv d/a moved; rm moved; rm -r d", "d"),
+        ("mv d/a moved; rm -r d; rm moved", ""),
+        ("mv d/a moved; echo more >> moved; rm -r d", "d"),
+        ("mv d elsewhere; rm -r elsewhere", "d"),
+        ("mv d e; mv e/a x; rm -r e; mkdir d", "d"),
+        ("rm -r links", "links"),
+    ];
+    for (inside, dir) in cases {
+        for others in [false, true] {
+            let scene = Scene::new();
+            scene.outside("mkdir links second; echo one > links/one; ln links/one second/one; echo two > links/two");
+            scene.inside(inside);
+            if others {
+                scene.outside("for d in d links; do echo theirs > $d/new; done");
+            }
+            // The other name goes as well: what is left has one name only.
+            scene.inside("rm -r second");
+            let (code, said) = scene.drain(&[]);
+            if !others || dir.is_empty() {
+                assert_eq!(code, 0, "{inside}, others: {others}: {said}");
+                continue;
+            }
+            assert_eq!((code, changed(&said)), (75, vec![dir]), "{inside}: {said}");
+            let new = format!("{dir}/new");
+            assert_eq!(tree(&scene.pfs)[&new], "theirs\n", "{inside}: {said}");
+        }
+    }
+}
+
+#[test]
 fn a_decision_about_what_is_no_conflict_is_refused() {
     for (path, why) in [
         ("f", "there is nothing of it in the buffer"),
