@@ -111,6 +111,8 @@ pub enum Reason {
     Changing,
     /// Others have changed on the PFS what it would replace or remove.
     Changed,
+    /// Others have put something there on the PFS that it would replace.
+    Taken,
     /// The PFS or the local disk refused.
     Error,
     /// Another change had to come first, and failed.

@@ -175,6 +175,7 @@ fn words(left: &drain::Left) -> Left {
         drain::Reason::Open => (Reason::Open, "", String::new()),
         drain::Reason::Changing => (Reason::Changing, "", String::new()),
         drain::Reason::Changed => (Reason::Changed, "", String::new()),
+        drain::Reason::Taken => (Reason::Taken, "", String::new()),
         drain::Reason::Stopped => (Reason::Stopped, "", String::new()),
         drain::Reason::Withheld(object) => (Reason::Withheld, "", withheld_as(*object)),
         drain::Reason::Blocked(cause) => (Reason::Blocked, "", cause.clone()),

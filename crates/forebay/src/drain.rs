@@ -3,8 +3,9 @@
 use crate::bridge::Bridge;
 use crate::cli::DrainOptions;
 use crate::error::{Fault, fault};
+use crate::place::Place;
 use crate::units;
-use crate::verbs::shell_word;
+use crate::verbs::{drain_command, quarantine_command, shell_word};
 use forebay_admin::AdminError;
 use forebay_admin::drain::{DrainRequest, DrainState, DrainStatus, Left, Reason, Take};
 use forebay_report::text::printable;
@@ -247,9 +248,8 @@ impl Bar {
     }
 }
 
-/// Prints on standard error what is not on the PFS, and how to continue: `retry` is the command that drains again,
-/// `quarantine` the one that shows what no drain can bring.
-pub fn tell_left(drained: &Drained, retry: &str, quarantine: &str) {
+/// Prints on standard error what is not on the PFS, and how to continue: `retry` is the command that drains again.
+pub fn tell_left(drained: &Drained, place: &Place, retry: &str) {
     for refused in &drained.status.refused {
         eprintln!("forebay: not taken: {}", printable(refused.as_bytes()));
     }
@@ -277,12 +277,16 @@ pub fn tell_left(drained: &Drained, retry: &str, quarantine: &str) {
     }
     let is_withheld = |left: &Left| matches!(left.reason, Reason::Withheld);
     if drained.named.iter().any(is_withheld) {
-        eprintln!("  hint: to see what is in quarantine, run: {quarantine}");
+        eprintln!(
+            "  hint: to see what is in quarantine, run: {}",
+            quarantine_command(place)
+        );
     }
-    let is_changed = |left: &&Left| matches!(left.reason, Reason::Changed);
-    if let Some(left) = drained.named.iter().find(is_changed) {
+    let is_conflict = |left: &&Left| matches!(left.reason, Reason::Changed | Reason::Taken);
+    if let Some(left) = drained.named.iter().find(is_conflict) {
         let path = shell_word(&left.path);
-        eprintln!("  hint: to settle it, run: {retry} --take ours|theirs|both {path}");
+        let settle = drain_command(place);
+        eprintln!("  hint: to settle it, run: {settle} --take ours|theirs|both {path}");
     }
     if n > drained.named.len() as u64 || !drained.named.iter().all(is_withheld) || n == 0 {
         eprintln!("  hint: to go on, run: {retry}");
@@ -296,6 +300,9 @@ pub fn why(left: &Left) -> String {
         Reason::Changing => "it changed while it was copied".to_owned(),
         Reason::Changed => {
             "others have changed it on the PFS since: nothing was touched there".to_owned()
+        }
+        Reason::Taken => {
+            "something else has appeared there on the PFS: it was not touched".to_owned()
         }
         Reason::Stopped => "the drain was stopped before its turn".to_owned(),
         Reason::Withheld => format!(

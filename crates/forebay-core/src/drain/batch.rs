@@ -7,7 +7,7 @@
 use super::act::{Act, Commit, Copied, Copy, Got, Name, Naming, Verdict, Work};
 use super::contents::Task;
 use super::facts::Facts;
-use super::moves::{STRANGER, is_dir};
+use super::moves::is_dir;
 use super::rules::{Update, commit_of, is_changed, is_ours, is_ours_in_place, obstacle, stamp};
 use super::sheet::{Reason, Sheet};
 use super::strand::{Strand, with_outcomes};
@@ -350,12 +350,12 @@ impl CopyBatch {
                 candidate.found.push(there.map(Identity::of));
                 match found {
                     Ok(Some(found)) if is_dir(&found) => {
-                        *fate = Fate::Failed(Reason::Blocked(STRANGER.to_owned()), true);
+                        *fate = Fate::Failed(Reason::Taken, true);
                     }
                     Ok(Some(_))
                         if !is_ours(path, record) && !Mutation::ReplacesStrangers.is(planted) =>
                     {
-                        *fate = Fate::Failed(Reason::Blocked(STRANGER.to_owned()), true);
+                        *fate = Fate::Failed(Reason::Taken, true);
                     }
                     Ok(Some(found))
                         if is_changed(record, &found)

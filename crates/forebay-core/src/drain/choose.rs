@@ -4,7 +4,7 @@ use super::act::{Act, Commit, Got, Trouble, Verdict, Work};
 use super::facts::Facts;
 use super::moves::is_dir;
 use super::orphans::abandon;
-use super::rules::{Update, commit_of, has_contents, lower_dir, read};
+use super::rules::{Update, commit_of, has_contents, lower_dir, read, unsettled};
 use super::sheet::Sheet;
 use super::strand::Strand;
 use crate::bridge::ReadSet;
@@ -110,9 +110,13 @@ impl Choose {
             self.state = State::Wait;
             return Ok(());
         }
-        let Some(theirs) = record.covers(path) else {
-            self.refuse("it replaces nothing on the PFS", sheet);
-            return Ok(());
+        let theirs = match record.covers(path) {
+            Some(theirs) => theirs,
+            None if unsettled(facts, &path.parent(), &mut reads)?.is_none() => path.clone(),
+            None => {
+                self.refuse("its directory is not on the PFS yet", sheet);
+                return Ok(());
+            }
         };
         let speakers = facts.speakers_of(&theirs)?;
         if speakers
@@ -178,6 +182,9 @@ impl Choose {
         if conflict.beside.is_some() && found.next().flatten().is_some() {
             return self.next_name(sheet);
         }
+        if theirs.is_none() && conflict.record.covers(&self.choice.path).is_none() {
+            return self.refuse("it replaces nothing on the PFS", sheet);
+        }
         self.state = match theirs {
             Some(attr) if is_dir(&attr) && self.choice.side == Side::Ours => State::Know(conflict),
             theirs => State::Decide(conflict, theirs.as_ref().map(Identity::of)),
@@ -189,6 +196,7 @@ impl Choose {
             record,
             beside,
             mut reads,
+            theirs,
             ..
         } = conflict;
         let path = self.choice.path.clone();
@@ -218,6 +226,11 @@ impl Choose {
         }
         let after = (self.choice.side == Side::Ours).then(|| PathRecord {
             replaces: now,
+            // A drained one is known by that; anything else hides from now on what it replaces.
+            hides: match record.drained {
+                Some(_) => record.hides.clone(),
+                None => Some(theirs),
+            },
             ..record.clone()
         });
         let note = after.is_none().then(|| abandon(&record)).flatten();

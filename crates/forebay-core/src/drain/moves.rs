@@ -23,9 +23,8 @@ use crate::speakers::Word;
 
 /// Conflicts that one move survives before it is left for the next pass.
 const MAX_CONFLICTS: u32 = 100;
-/// Why something is left that another thing on the PFS stands in the way of.
-pub(super) const STRANGER: &str =
-    "something else has appeared there on the PFS; move it away, or rename one of the two";
+/// Why something is left that was renamed, and is not on the PFS any more.
+const GONE: &str = "others have replaced on the PFS what was renamed in the buffer; move theirs away, or remove ours";
 
 /// What is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -342,14 +341,15 @@ impl Move {
                 if self.known.is_some_and(|known| !known.is_inode_of(found))
                     && !Mutation::ReplacesWhatOthersChanged.is(planted) =>
             {
-                return self.changed();
+                self.outcome = Err(Some(Reason::Blocked(GONE.to_owned())));
+                State::Finish
             }
             (What::Evacuate, Some(way), _) => State::Act(Act::Rename {
                 from: way.from.clone(),
                 to: way.to.clone(),
             }),
             (What::Place, Some(_), [Some(_), Some(_)]) => {
-                self.outcome = Err(Some(Reason::Blocked(STRANGER.to_owned())));
+                self.outcome = Err(Some(Reason::Taken));
                 State::Finish
             }
             (What::Place, Some(way), [Some(_), None]) => State::Act(Act::Rename {

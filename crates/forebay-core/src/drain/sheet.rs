@@ -34,6 +34,8 @@ pub enum Reason {
     Changing,
     /// Others have changed or replaced on the PFS what it would replace or remove.
     Changed,
+    /// Others have put something there that it would replace.
+    Taken,
     /// The PFS or the local disk refused.
     Refused(Trouble),
     /// Something that had to come first did not come about, in words.

@@ -1,6 +1,6 @@
 //! `forebay down`: drains, then ends the bridge.
 
-use super::{drain_code, drain_command, quarantine_command};
+use super::{drain_code, drain_command};
 use crate::bridge::Bridge;
 use crate::cli::{self, exit};
 use crate::drain::{Naming, drain, tell_left};
@@ -46,7 +46,7 @@ pub fn down(args: &cli::DownArgs) -> Result<u8, Fault> {
         println!("stopped the bridge over {}", place.root.display());
     } else {
         let again = drain_command(&place).replacen("drain", "down", 1);
-        tell_left(&drained, &again, &quarantine_command(&place));
+        tell_left(&drained, &place, &again);
     }
     Ok(drain_code(&drained))
 }

@@ -1,6 +1,6 @@
 //! `forebay drain`: brings what is in the buffer to the PFS, by a running bridge or by one that it starts for this.
 
-use super::{drain_code, drain_command, instance_of, quarantine_command};
+use super::{drain_code, drain_command, instance_of};
 use crate::bridge::Bridge;
 use crate::cli::exit;
 use crate::cli::{self, BridgeOptions};
@@ -45,11 +45,7 @@ pub fn drain(args: &cli::DrainArgs) -> Result<u8, Fault> {
         println!("{text:#}");
     } else {
         println!("drained {}", drain_text(&drained));
-        tell_left(
-            &drained,
-            &drain_command(&place),
-            &quarantine_command(&place),
-        );
+        tell_left(&drained, &place, &drain_command(&place));
     }
     match (drain_code(&drained), drained.status.refused.is_empty()) {
         (exit::OK, false) => Ok(exit::FAILURE),

@@ -23,12 +23,12 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// The exact command that continues a drain.
-fn drain_command(place: &Place) -> String {
+pub fn drain_command(place: &Place) -> String {
     command("drain", place)
 }
 
 /// The exact command that lists what is in quarantine.
-fn quarantine_command(place: &Place) -> String {
+pub fn quarantine_command(place: &Place) -> String {
     command("quarantine", place)
 }
 

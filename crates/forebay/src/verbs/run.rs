@@ -1,7 +1,7 @@
 //! `forebay run`: runs a command with the buffer over a directory, waits for the processes that outlive it, then drains
 //! and reports.
 
-use super::{drain_command, quarantine_command};
+use super::drain_command;
 use crate::background::{Background, Outcome};
 use crate::bridge::Bridge;
 use crate::cli::{self, exit};
@@ -399,7 +399,7 @@ impl Run<'_> {
         }
         match &end.drained {
             Some(drained) if !drained.is_complete() => {
-                tell_left(drained, &retry, &quarantine_command(&self.place));
+                tell_left(drained, &self.place, &retry);
                 exit::DATA_LEFT
             }
             _ => self.exit_status(),

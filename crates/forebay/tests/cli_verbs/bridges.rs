@@ -86,6 +86,7 @@ fn a_bridge_does_not_go_down_with_data_that_cannot_be_drained_unless_told_so() {
         .say(&["down", "--buffer", "pfs"])
         .ends_with(75)
         .tells("f: something else has appeared there on the PFS")
+        .tells("hint: to settle it, run: forebay drain --buffer ")
         .tells("hint: to go on, run: forebay down --buffer ");
     assert_eq!(stage.bridges().len(), 1);
     stage

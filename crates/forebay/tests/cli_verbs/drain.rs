@@ -135,7 +135,7 @@ fn the_json_form_has_counters_and_what_is_left() {
     assert_eq!(report["complete"], false);
     assert_eq!(report["counters"]["files_drained"], 1);
     assert_eq!(report["left"][0]["path"], "g");
-    assert_eq!(report["left"][0]["reason"], "blocked");
+    assert_eq!(report["left"][0]["reason"], "taken");
     assert_eq!(report["left"].as_array().unwrap().len(), 1);
 }
 

@@ -278,6 +278,57 @@ fn a_directory_that_was_removed_after_renames_or_with_links_in_it_stays_if_other
 }
 
 #[test]
+fn what_both_have_made_is_settled_for_either_side_or_both() {
+    // What is done inside and outside, the path of the conflict, and what is there for each side.
+    let cases = [
+        ("echo ours > new", "echo theirs > new", "new", "ours\n"),
+        (
+            "echo ours > d/new",
+            "echo theirs > d/new",
+            "d/new",
+            "ours\n",
+        ),
+        ("mv f new", "echo theirs > new", "new", "first\n"),
+        (
+            "echo ours > new",
+            "mkdir new; echo theirs > new/x",
+            "new",
+            "ours\n",
+        ),
+    ];
+    for (inside, outside, path, ours) in cases {
+        for side in ["ours", "theirs", "both"] {
+            let scene = Scene::new();
+            scene.inside(inside);
+            scene.outside(outside);
+            let (code, said) = scene.drain(&[]);
+            assert_eq!(code, 75, "{said}");
+            assert!(said.contains("something else has appeared there"), "{said}");
+            assert!(
+                said.contains(&format!("--take ours|theirs|both {path}")),
+                "{said}"
+            );
+            let (code, said) = scene.drain(&["--take", side, path]);
+            assert_eq!(code, 0, "{inside}, {side}: {said}");
+            let now = tree(&scene.pfs);
+            let second = now.get(&format!("{path}.ours")).map(String::as_str);
+            assert_eq!(second, (side == "both").then_some(ours), "{inside}, {side}");
+            let first = now.get(path).map(String::as_str);
+            assert_eq!(
+                first == Some(ours),
+                side == "ours",
+                "{inside}, {side}: {now:?}"
+            );
+            assert_eq!(
+                holds(&now, "theirs\n"),
+                side != "ours",
+                "{inside}, {side}: {now:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_decision_about_what_is_no_conflict_is_refused() {
     for (path, why) in [
         ("f", "there is nothing of it in the buffer"),
