@@ -922,14 +922,13 @@ class Soak:
             self.look_for_claims([one["path"] for one in left])
             if code == 0:
                 break
-            changed = sorted({one["path"] for one in left if one["reason"] == "changed"})
-            appeared = sorted({one["path"] for one in left if one["cause"].startswith("something else has appeared")})
+            changed = sorted({one["path"] for one in left if one["reason"] in ("changed", "taken")})
             self.say(f"left: {[(one['path'], one['reason'], one['operation'], one['cause']) for one in left]}")
             gone = sorted({one["path"] for one in left if one["operation"] == "open directory" and one["path"].startswith(SHARED)})
             gone = [path for path in gone if not (self.root / path).parent.exists()]
-            if changed or appeared or gone:
+            if changed or gone:
                 self.take(changed, n)
-                self.make_way(appeared, gone)
+                self.make_way(gone)
                 continue
             vain += 1
             if vain == MOST_VAIN_DRAINS:
@@ -967,12 +966,8 @@ class Soak:
                 if loses and any(covers(path, claim.path) for path in paths):
                     del self.claims[claim.tag]
 
-    def make_way(self, appeared, gone):
-        """Does natively what `--take` does not: for what others have made where ours is to come, and where its directory went."""
-        for path in appeared:
-            self.say(f"{path} is moved away")
-            self.counts["strangers moved away"] += 1
-            os.rename(self.root / path, self.root / f"{path}.moved{self.round}")
+    def make_way(self, gone):
+        """Does natively what `--take` does not: directories come back that others have removed under what is ours."""
         for dir in sorted({(self.root / path).parent for path in gone}):
             self.say(f"{dir} is made again")
             self.counts["directories made again"] += 1

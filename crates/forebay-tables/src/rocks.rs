@@ -23,7 +23,7 @@ use rocksdb::{
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -266,6 +266,9 @@ impl Open<'_> {
     }
 }
 
+/// A file system in memory, and the beginning of names there.
+const IN_MEMORY: &str = "/dev/shm";
+const MESSAGES: &str = "forebay-";
 /// Names that are tried for a directory in memory.
 const MOST_NAMES: u32 = 100;
 
@@ -283,13 +286,38 @@ impl MessageLog {
     /// `None` where there is no memory for it. Everybody may write there, so the directory is made here or not used.
     fn new() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
+        Self::sweep();
         (0..MOST_NAMES).find_map(|_| {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
-            let name = format!("forebay-{}-{count}", std::process::id());
-            let dir = Path::new("/dev/shm").join(name);
+            let name = format!("{MESSAGES}{}-{count}", std::process::id());
+            let dir = Path::new(IN_MEMORY).join(name);
             let made = std::fs::DirBuilder::new().mode(0o700).create(&dir);
             made.is_ok().then_some(MessageLog(dir))
         })
+    }
+
+    /// Removes those of processes of this user that were killed while they opened their tables.
+    fn sweep() {
+        let Ok(entries) = std::fs::read_dir(IN_MEMORY) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let parts = name.to_str().and_then(|name| {
+                let (pid, count) = name.strip_prefix(MESSAGES)?.split_once('-')?;
+                Some((pid.parse::<u32>().ok()?, count.parse::<u32>().ok()?))
+            });
+            let Some((pid, _)) = parts else {
+                continue;
+            };
+            let is_gone = !Path::new("/proc").join(pid.to_string()).exists();
+            let own =
+                |meta: std::fs::Metadata| meta.is_dir() && meta.uid() == forebay_sys::my_ids().0;
+            if is_gone && entry.metadata().is_ok_and(own) {
+                // Nothing is lost if it stays.
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
+        }
     }
 }
 
@@ -633,5 +661,27 @@ impl WriteTables for Rocks {
             self.admit(batch)?;
             self.write(true, encode)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_a_process_that_was_killed_go_with_the_next_one_that_opens_tables() {
+        let mut killed = std::process::Command::new("true").spawn().unwrap();
+        killed.wait().unwrap();
+        let of = |pid: u32| Path::new(IN_MEMORY).join(format!("{MESSAGES}{pid}-4711"));
+        let (dead, alive) = (of(killed.id()), of(std::process::id()));
+        for dir in [&dead, &alive] {
+            std::fs::create_dir(dir).unwrap();
+            std::fs::write(dir.join("LOG"), "x").unwrap();
+        }
+        let dir = tempfile::tempdir().unwrap();
+        drop(Rocks::open(dir.path()).unwrap());
+        assert!(!dead.exists());
+        assert!(alive.exists());
+        std::fs::remove_dir_all(&alive).unwrap();
     }
 }
