@@ -51,11 +51,15 @@ pub enum Mutation {
     KilledDrainsAreForgotten,
     KilledCopiesAreForgotten,
     SweepsBeforeNamesAreDurable,
+    OthersAreToldBeforeItIsDurable,
+    LinksElsewhereAreNotMade,
+    MarksOfOthersAreNotDoubted,
+    CopiesElsewhereAreNotSynced,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 43] = [
+    pub const ALL: [Mutation; 47] = [
         Mutation::HomeSkipsVersionCheck,
         Mutation::ReplyBeforeCommit,
         Mutation::RenameAsTwoBatches,
@@ -99,6 +103,10 @@ impl Mutation {
         Mutation::KilledDrainsAreForgotten,
         Mutation::KilledCopiesAreForgotten,
         Mutation::SweepsBeforeNamesAreDurable,
+        Mutation::OthersAreToldBeforeItIsDurable,
+        Mutation::LinksElsewhereAreNotMade,
+        Mutation::MarksOfOthersAreNotDoubted,
+        Mutation::CopiesElsewhereAreNotSynced,
     ];
 
     /// Does it take several bridges to go wrong?
@@ -111,6 +119,10 @@ impl Mutation {
                 | Mutation::LooksOutliveTheirRecords
                 | Mutation::NamesElsewhereAreForgotten
                 | Mutation::SpeakersAreNotChecked
+                | Mutation::OthersAreToldBeforeItIsDurable
+                | Mutation::LinksElsewhereAreNotMade
+                | Mutation::MarksOfOthersAreNotDoubted
+                | Mutation::CopiesElsewhereAreNotSynced
         )
     }
 
@@ -131,6 +143,10 @@ impl Mutation {
                 | Mutation::KilledDrainsAreForgotten
                 | Mutation::KilledCopiesAreForgotten
                 | Mutation::SweepsBeforeNamesAreDurable
+                | Mutation::OthersAreToldBeforeItIsDurable
+                | Mutation::LinksElsewhereAreNotMade
+                | Mutation::MarksOfOthersAreNotDoubted
+                | Mutation::CopiesElsewhereAreNotSynced
         )
     }
 

@@ -175,7 +175,8 @@ impl Net {
             .iter()
             .map(|b| {
                 let table = Table::default();
-                let bridge = Bridge::recover(all.seen_from(*b), 1, &table, 0).unwrap();
+                let mut bridge = Bridge::recover(all.seen_from(*b), 1, &table, 0).unwrap();
+                bridge.durable(u64::MAX);
                 (bridge, table)
             })
             .collect();
@@ -246,6 +247,7 @@ impl Net {
         let membership = self.nodes[at].0.membership().clone();
         let (bridge, table) = &mut self.nodes[at];
         *bridge = Bridge::recover(membership, epoch, table, 0).unwrap();
+        bridge.durable(u64::MAX);
         bridge.tick(1);
         self.drain(at);
     }
