@@ -327,7 +327,7 @@ impl Node {
 
     /// A sync point that its caller waits for: nothing else happens meanwhile.
     pub(super) fn sync_now(&mut self, env: &mut Env) {
-        if self.sync_points.is_none() {
+        if self.sync_points.is_none() || !self.is_alive() {
             return;
         }
         while self.sync_step(false, env) {}
