@@ -437,23 +437,10 @@ impl Node {
             return;
         };
         env.counts.losses += 1;
-        let before = std::mem::replace(&mut self.tables, points.tables.clone());
-        if !self.membership.is_single() {
-            self.forget_made(&before, env);
-        }
+        self.tables = points.tables.clone();
         self.disk.lose_power(&mut env.random);
         self.apply(&[Loss::Power.noted()]);
         self.note(env, || "loses its power".to_owned());
-    }
-
-    /// What requests have made is not there any more where its record is lost.
-    fn forget_made(&self, before: &Memory, env: &mut Env) {
-        for (path, was) in before.subtree(&TreePath::root()).expect(NEVER_FAILS) {
-            let now = self.tables.get(&path).expect(NEVER_FAILS);
-            if now.is_none_or(|now| now.object != was.object) {
-                env.made.remove(&was.token);
-            }
-        }
     }
 
     /// The tables are new, and durable with all that they tell of.

@@ -58,6 +58,7 @@ impl World {
                 ended: self.ended.clone(),
             }),
         }
+        let before: Vec<_> = self.nodes.iter().flat_map(Node::records).collect();
         for bridge in gone {
             if let Some(node) = self.nodes.iter().find(|n| n.id == *bridge) {
                 self.reverted.extend(node.disk.identities());
@@ -69,6 +70,15 @@ impl World {
             let mut pfs = self.lower.borrow_mut();
             pfs.lose_power(&mut self.env.random);
             self.reverted.extend(pfs.identities());
+        }
+        if !is_alone {
+            // What requests have made is not there any more where no record is left of it.
+            let records = self.nodes.iter().flat_map(Node::records);
+            let named: BTreeSet<_> = records.map(|(_, r)| r.object).collect();
+            let lost = before.iter().filter(|(_, r)| !named.contains(&r.object));
+            for (_, record) in lost {
+                self.env.made.remove(&record.token);
+            }
         }
         for (bridge, durable_before) in gone.iter().zip(durable_before) {
             self.end_clients(*bridge, durable_before);
