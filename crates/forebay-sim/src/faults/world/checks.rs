@@ -110,7 +110,11 @@ impl World {
                 ..call.clone()
             })
             .collect();
-        let made = |call: &Call| loss.made.get(&call.token).copied();
+        // What was decided then, and written later, is known by now.
+        let made = |call: &Call| {
+            let made = loss.made.get(&call.token);
+            made.or_else(|| self.env.made.get(&call.token)).copied()
+        };
         let first = &self.workload.lower;
         linear::explain(&calls, first, None, &loss.ended, &self.env.texts, made)
             .map_err(|why| Broken::new(ONCE, why.detail, why.paths))
