@@ -425,9 +425,9 @@ impl Env {
         self.durable_before.get(&bridge).copied().unwrap_or(0)
     }
 
-    /// Nobody needs to know any more what these files have held.
-    pub(super) fn forget_versions(&mut self, is_gone: impl Fn(u64) -> bool) {
-        self.versions.retain(|identity, _| !is_gone(*identity));
+    /// Nobody needs to know any more what files have held.
+    pub(super) fn forget_versions(&mut self) {
+        self.versions.clear();
     }
 
     /// Files hold these contents after a loss of power. Gives what they may not hold, for people.

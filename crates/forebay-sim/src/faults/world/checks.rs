@@ -58,6 +58,7 @@ impl World {
 
     pub(super) fn check(&mut self) -> Result<(), Broken> {
         let last = self.seen()?;
+        self.take_up();
         self.check_contents(&last)?;
         if self.env.drain.intruders {
             // Others have changed what clients saw.

@@ -8,6 +8,7 @@ use crate::faults::history::Thing;
 use crate::faults::model::Tree;
 use crate::faults::node::Node;
 use crate::faults::sync_points::Asker;
+use forebay_core::bridge::Bridge;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectName, Token};
 use forebay_core::storage::Wish;
@@ -41,6 +42,7 @@ impl World {
     }
 
     fn machines_lose_power(&mut self, gone: &[BridgeId]) {
+        self.take_up();
         let is_alone = self.nodes.len() == 1;
         let moment = self.env.moment();
         let durable_before: Vec<_> = gone.iter().map(|b| self.durable_before(*b)).collect();
@@ -152,7 +154,8 @@ impl World {
     pub(super) fn take_up(&mut self) {
         let is_alone = self.nodes.len() == 1;
         let is_back = |node: &Node| node.is_alive() || !self.powerless.contains(&node.id);
-        if self.powerless.is_empty() || !self.nodes.iter().all(is_back) {
+        let is_over = self.powerless.is_empty() && self.reverted.is_empty();
+        if is_over || !self.nodes.iter().all(is_back) {
             return;
         }
         let pfs = self.lower.borrow();
@@ -164,16 +167,16 @@ impl World {
             let text = format!("after a loss of power {path} has no object");
             return self.env.broken(text);
         }
+        if !is_alone {
+            drop(pfs);
+            return self.take_up_files(&tree);
+        }
         let ours = tree.iter().filter(|(_, t)| !pfs.is_foreign_inode(t.ino));
         let mut files = Vec::new();
         for (path, thing) in ours {
             let holds = self.contents_at(path, &pfs);
             match (thing.kind, holds) {
-                (Kind::File, Some(holds)) if is_alone || self.reverted.contains(&thing.ino) => {
-                    files.push((thing.ino, holds));
-                }
-                // A drain may be moving it, where there are several bridges.
-                (Kind::File | Kind::Symlink, None) if !is_alone => {}
+                (Kind::File, Some(holds)) => files.push((thing.ino, holds)),
                 (Kind::File | Kind::Symlink, None) | (Kind::Symlink, Some(0)) => {
                     let text = format!("after a loss of power {path} = {thing} holds {holds:?}");
                     self.env.broken(text);
@@ -184,12 +187,43 @@ impl World {
         if let Some(wrong) = self.env.took_up(&files) {
             self.env.broken(format!("after a loss of power {wrong}"));
         }
-        drop(pfs);
+        self.env.forget_versions();
         self.powerless.clear();
-        let reverted = std::mem::take(&mut self.reverted);
-        self.env.forget_versions(|identity| is_alone || reverted.contains(&identity));
+        self.reverted.clear();
         if let Some(loss) = self.losses.last_mut() {
             loss.left = Some(tree);
+        }
+    }
+
+    /// With several bridges a transaction may be half done. What can't be found yet is looked for later.
+    fn take_up_files(&mut self, tree: &Tree) {
+        self.powerless.clear();
+        let keeper = |id| self.nodes.iter().find(|n| n.id == id);
+        let records = self.nodes.iter().flat_map(Node::records);
+        let mut found = BTreeMap::new();
+        for (path, record) in records {
+            let oid = record.object.oid;
+            match (record.kind, keeper(oid.bridge()).and_then(|n| n.disk.inode(oid))) {
+                (Kind::File, Some(inode)) => drop(found.insert(inode.identity, inode.contents)),
+                (Kind::Symlink, Some(inode)) if inode.contents == 0 => {
+                    let text = format!("after a loss of power the link {path} has no text");
+                    return self.env.broken(text);
+                }
+                _ => {}
+            }
+        }
+        let pfs = self.lower.borrow();
+        let is_quiet = |node: &Node| node.bridge.as_ref().is_some_and(Bridge::is_quiet);
+        let below = tree.iter().filter(|(_, t)| !pfs.is_foreign_inode(t.ino));
+        for (path, thing) in below.filter(|_| self.nodes.iter().all(is_quiet)) {
+            if let (Kind::File, Some(holds)) = (thing.kind, self.contents_at(path, &pfs)) {
+                found.entry(thing.ino).or_insert(holds);
+            }
+        }
+        found.retain(|identity, _| self.reverted.remove(identity));
+        let found: Vec<_> = found.into_iter().collect();
+        if let Some(wrong) = self.env.took_up(&found) {
+            self.env.broken(format!("after a loss of power {wrong}"));
         }
     }
 
