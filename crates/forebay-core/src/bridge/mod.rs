@@ -65,6 +65,7 @@ pub use messages::{
     Ticket, TxnId, Verdict,
 };
 pub use mutation::Mutation;
+pub use recover::rebuilt_of_one;
 pub use sweep::{Found, Sweep, named_elsewhere};
 
 use crate::home::{hash_bytes, mix};
@@ -456,7 +457,7 @@ impl Bridge {
     }
 
     /// Own transactions below this number are finished everywhere.
-    fn settled(&self) -> u64 {
+    pub fn settled(&self) -> u64 {
         match self.txns.keys().next() {
             Some(first) => *first,
             None => u64::from(self.epoch) << 32 | (u64::from(self.count) + 1),

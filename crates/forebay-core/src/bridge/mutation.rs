@@ -55,11 +55,13 @@ pub enum Mutation {
     LinksElsewhereAreNotMade,
     MarksOfOthersAreNotDoubted,
     CopiesElsewhereAreNotSynced,
+    RebuiltTablesForgetWhatIsSettled,
+    RebuiltVersionsComeAgain,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 47] = [
+    pub const ALL: [Mutation; 49] = [
         Mutation::HomeSkipsVersionCheck,
         Mutation::ReplyBeforeCommit,
         Mutation::RenameAsTwoBatches,
@@ -107,6 +109,8 @@ impl Mutation {
         Mutation::LinksElsewhereAreNotMade,
         Mutation::MarksOfOthersAreNotDoubted,
         Mutation::CopiesElsewhereAreNotSynced,
+        Mutation::RebuiltTablesForgetWhatIsSettled,
+        Mutation::RebuiltVersionsComeAgain,
     ];
 
     /// Does it take several bridges to go wrong?
@@ -123,6 +127,8 @@ impl Mutation {
                 | Mutation::LinksElsewhereAreNotMade
                 | Mutation::MarksOfOthersAreNotDoubted
                 | Mutation::CopiesElsewhereAreNotSynced
+                | Mutation::RebuiltTablesForgetWhatIsSettled
+                | Mutation::RebuiltVersionsComeAgain
         )
     }
 

@@ -38,7 +38,7 @@ pub(super) enum Event {
     Intrude,
     /// Somebody asks for a drain, or for its end.
     Drain,
-    /// The tables of a bridge that is alone are lost.
+    /// The tables of a bridge are lost.
     LoseTables,
     /// A client notices that its connection is gone.
     Hangup { client: usize, connection: u32 },
@@ -168,7 +168,7 @@ pub(super) struct Habits {
     pub(super) drains: bool,
     /// Others change the PFS.
     pub(super) intruders: bool,
-    /// Tables of a bridge that is alone are lost.
+    /// Tables of a bridge are lost.
     pub(super) loses_tables: bool,
     /// A drain is told who has a file open.
     pub(super) sees_writers: bool,
@@ -189,8 +189,7 @@ impl Habits {
         let may = |kind: Calm| !plan.calm.has(kind);
         Habits {
             drains: random.chance(850_000) && may(Calm::DRAINS),
-            // What labels tell is put together for one bridge alone.
-            loses_tables: random.chance(300_000) && plan.bridges == 1 && may(Calm::TABLES),
+            loses_tables: random.chance(300_000) && may(Calm::TABLES),
             intruders: random.chance(200_000) && may(Calm::INTRUDERS),
             act_us: *random.pick(&[100, 1_000, 3_000]),
             rest_us: *random.pick(&[1_000, 2_000, 10_000]),

@@ -489,7 +489,7 @@ impl Node {
     }
 
     /// Objects that are kept here while their records are at other homes.
-    fn named_elsewhere(&self) -> Vec<ObjectName> {
+    pub(super) fn named_elsewhere(&self) -> Vec<ObjectName> {
         let named = self.bridge.as_ref().map(|bridge| bridge.named_elsewhere(&self.tables));
         let named = named.map(|named| named.expect(NEVER_FAILS)).unwrap_or_default();
         named.into_iter().map(|(object, _)| object).collect()

@@ -160,9 +160,9 @@ impl World {
             self.same_tree(&before, "what was synced survives a loss of power")?;
         }
         if self.env.drain.loses_tables {
-            let bridge = self.nodes[0].id;
-            self.forgets_drained = !self.nodes[0].labels_tell_all();
-            self.at(bridge, Node::lose_tables);
+            let bridge = self.another(self.nodes[0].id);
+            self.forgets_drained = !self.nodes.iter().all(Node::labels_tell_all);
+            self.lose_tables_of(bridge);
             self.env.after(0, Event::Start { bridge });
             self.settle()?;
             self.same_tree(&before, "tables that were lost come back from the labels")?;
