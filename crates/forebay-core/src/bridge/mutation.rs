@@ -52,16 +52,13 @@ pub enum Mutation {
     KilledCopiesAreForgotten,
     SweepsBeforeNamesAreDurable,
     OthersAreToldBeforeItIsDurable,
-    LinksElsewhereAreNotMade,
-    MarksOfOthersAreNotDoubted,
     CopiesElsewhereAreNotSynced,
-    RebuiltTablesForgetWhatIsSettled,
-    RebuiltVersionsComeAgain,
+    RebuiltTablesForgetWhatIsOver,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 49] = [
+    pub const ALL: [Mutation; 46] = [
         Mutation::HomeSkipsVersionCheck,
         Mutation::ReplyBeforeCommit,
         Mutation::RenameAsTwoBatches,
@@ -106,11 +103,8 @@ impl Mutation {
         Mutation::KilledCopiesAreForgotten,
         Mutation::SweepsBeforeNamesAreDurable,
         Mutation::OthersAreToldBeforeItIsDurable,
-        Mutation::LinksElsewhereAreNotMade,
-        Mutation::MarksOfOthersAreNotDoubted,
         Mutation::CopiesElsewhereAreNotSynced,
-        Mutation::RebuiltTablesForgetWhatIsSettled,
-        Mutation::RebuiltVersionsComeAgain,
+        Mutation::RebuiltTablesForgetWhatIsOver,
     ];
 
     /// Does it take several bridges to go wrong?
@@ -124,11 +118,8 @@ impl Mutation {
                 | Mutation::NamesElsewhereAreForgotten
                 | Mutation::SpeakersAreNotChecked
                 | Mutation::OthersAreToldBeforeItIsDurable
-                | Mutation::LinksElsewhereAreNotMade
-                | Mutation::MarksOfOthersAreNotDoubted
                 | Mutation::CopiesElsewhereAreNotSynced
-                | Mutation::RebuiltTablesForgetWhatIsSettled
-                | Mutation::RebuiltVersionsComeAgain
+                | Mutation::RebuiltTablesForgetWhatIsOver
         )
     }
 
@@ -150,8 +141,6 @@ impl Mutation {
                 | Mutation::KilledCopiesAreForgotten
                 | Mutation::SweepsBeforeNamesAreDurable
                 | Mutation::OthersAreToldBeforeItIsDurable
-                | Mutation::LinksElsewhereAreNotMade
-                | Mutation::MarksOfOthersAreNotDoubted
                 | Mutation::CopiesElsewhereAreNotSynced
         )
     }

@@ -39,10 +39,10 @@ pub fn rebuilt_of_one(
     }
     let moved = rebuilt.moved.into_iter().filter(is_own);
     changes.extend(moved.map(Change::Relabel));
-    // No absence is taken for an earlier one.
-    let floor = u64::from(epoch) << 32;
-    changes.push(persist::set(ABSENCE_FLOOR.to_vec(), floor.to_le_bytes().to_vec()));
-    if !Mutation::RebuiltTablesForgetWhatIsSettled.is(mutation) {
+    if !Mutation::RebuiltTablesForgetWhatIsOver.is(mutation) {
+        // No absence is taken for an earlier one.
+        let floor = (u64::from(epoch) << 32).to_le_bytes().to_vec();
+        changes.push(persist::set(ABSENCE_FLOOR.to_vec(), floor));
         changes.extend(settled.into_iter().map(|(bridge, below)| {
             let key = persist::bridge_key(SETTLED, bridge);
             persist::set(key, below.to_le_bytes().to_vec())

@@ -5,7 +5,7 @@
 
 use super::env::Env;
 use super::node::{NEVER_FAILS, Node};
-use forebay_core::bridge::{self, Bridge, Mutation, rebuilt_of_one, version};
+use forebay_core::bridge::{self, Bridge, rebuilt_of_one, version};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectName, PathRecord, Token};
 use forebay_core::recovery;
@@ -79,7 +79,7 @@ impl Node {
             survivors.extend(told.survivors);
             settled.extend(told.settled);
         }
-        if !self.membership.is_single() && !Mutation::RebuiltVersionsComeAgain.is(self.mutation) {
+        if !self.membership.is_single() {
             self.epoch += 1;
         }
         let mut rebuilt = rebuild(survivors, self.id, |count| {

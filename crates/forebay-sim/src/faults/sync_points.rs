@@ -477,9 +477,6 @@ impl Node {
                 self.relabel_after_loss(object);
             }
         }
-        if Mutation::LinksElsewhereAreNotMade.is(self.mutation) {
-            return;
-        }
         for object in self.named_elsewhere() {
             let others = recovery::lost_name(object, on_disk).unwrap_or_default();
             if let Some(other) = others.first() {
@@ -596,10 +593,8 @@ impl Node {
             }
         }
         self.apply(&changes);
-        if !Mutation::MarksOfOthersAreNotDoubted.is(self.mutation) {
-            for object in self.named_elsewhere() {
-                self.disk.change_time(object.oid);
-            }
+        for object in self.named_elsewhere() {
+            self.disk.change_time(object.oid);
         }
     }
 
