@@ -429,10 +429,15 @@ impl Env {
         self.versions.clear();
     }
 
-    /// Files hold these contents after a loss of power. Gives what they may not hold, for people.
-    pub(super) fn took_up(&mut self, files: &[(u64, u64)]) -> Option<String> {
+    /// Files hold these contents after a loss of power. `is_late`: some may have been written since. Gives what they may not
+    /// hold, for people.
+    pub(super) fn took_up(&mut self, files: &[(u64, u64)], is_late: bool) -> Option<String> {
         let mut wrong = None;
         for (identity, holds) in files {
+            let last = self.versions.get(identity).and_then(|v| v.all.last());
+            if is_late && last == Some(holds) {
+                continue;
+            }
             let may = match self.versions.remove(identity) {
                 Some(v) => [&v.all[v.durable..], &v.undecided].concat(),
                 None => vec![self.contents.get(identity).copied().unwrap_or(0)],

@@ -184,7 +184,7 @@ impl World {
                 _ => {}
             }
         }
-        if let Some(wrong) = self.env.took_up(&files) {
+        if let Some(wrong) = self.env.took_up(&files, false) {
             self.env.broken(format!("after a loss of power {wrong}"));
         }
         self.env.forget_versions();
@@ -197,6 +197,7 @@ impl World {
 
     /// With several bridges a transaction may be half done. What can't be found yet is looked for later.
     fn take_up_files(&mut self, tree: &Tree) {
+        let is_late = self.powerless.is_empty();
         self.powerless.clear();
         let keeper = |id| self.nodes.iter().find(|n| n.id == id);
         let records = self.nodes.iter().flat_map(Node::records);
@@ -222,7 +223,7 @@ impl World {
         }
         found.retain(|identity, _| self.reverted.remove(identity));
         let found: Vec<_> = found.into_iter().collect();
-        if let Some(wrong) = self.env.took_up(&found) {
+        if let Some(wrong) = self.env.took_up(&found, is_late) {
             self.env.broken(format!("after a loss of power {wrong}"));
         }
     }
