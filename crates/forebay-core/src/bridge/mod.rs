@@ -490,7 +490,12 @@ impl Bridge {
         debug_assert_ne!(to, self.me(), "a bridge needs no message to itself");
         // That a transaction is finished everywhere has to be durable before it is told.
         let settled = match body.is_question() {
-            true => return self.push(Output::Send { to, message: Message { settled: 0, body } }),
+            true => {
+                return self.push(Output::Send {
+                    to,
+                    message: Message { settled: 0, body },
+                });
+            }
             false => self.settled(),
         };
         if let Some(peer) = self.peers.get_mut(&to) {

@@ -202,7 +202,8 @@ impl<'a> Search<'a> {
     fn may_be_undone(&self, state: &State, client: usize) -> bool {
         let span = self.pending(state, client);
         let from = self.ended.get(&client);
-        span.zip(from).is_some_and(|(span, from)| span.answered >= *from)
+        span.zip(from)
+            .is_some_and(|(span, from)| span.answered >= *from)
     }
 
     fn pending(&self, state: &State, client: usize) -> Option<&Span<'a>> {

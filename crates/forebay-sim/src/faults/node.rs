@@ -11,7 +11,9 @@ use super::pfs::Pfs;
 use super::request::Attempt;
 use super::sync_points::SyncPoints;
 use super::trace::{self, Way};
-use forebay_core::bridge::{self, Bridge, Fact, Found, Message, Mutation, Output, Ticket, is_of_others};
+use forebay_core::bridge::{
+    self, Bridge, Fact, Found, Message, Mutation, Output, Ticket, is_of_others,
+};
 use forebay_core::drain::DrainReport;
 use forebay_core::facts::Need;
 use forebay_core::membership::Membership;
@@ -79,7 +81,7 @@ pub(super) struct Node {
     waiters: BTreeMap<Ticket, Waiter>,
     purposes: BTreeMap<u64, Purpose>,
     /// Objects of earlier lives that can't be judged yet.
-    suspects: Vec<ObjectName>,
+    pub(super) suspects: Vec<ObjectName>,
     tickets: Ticket,
     pub(super) versions: Cell<u32>,
     pub(super) objects: u64,

@@ -35,6 +35,7 @@ impl Node {
             && self.is_settled_down()
             && self.attempts.is_empty()
             && self.labels.is_empty()
+            && self.suspects.is_empty()
             && self.disk.is_idle()
             && marks.relabel.is_empty()
             && marks.doomed.iter().all(spare)
@@ -50,7 +51,11 @@ impl Node {
     /// What the labels of this bridge tell, and below which number its transactions are over.
     pub(super) fn told(&self) -> Told {
         let doomed = self.tables.marks().expect(NEVER_FAILS).doomed;
-        let labelled = self.disk.objects.iter().filter(|(o, _)| !doomed.contains(o));
+        let labelled = self
+            .disk
+            .objects
+            .iter()
+            .filter(|(o, _)| !doomed.contains(o));
         let survivors = labelled.map(|(object, label)| Survivor {
             object: *object,
             label: label.clone(),
@@ -91,20 +96,28 @@ impl Node {
         self.tables = Memory::new();
         let changes = match self.membership.is_single() {
             true => rebuilt.into_changes(),
-            false => rebuilt_of_one(rebuilt, &self.membership, self.epoch, settled, self.mutation),
+            false => rebuilt_of_one(
+                rebuilt,
+                &self.membership,
+                self.epoch,
+                settled,
+                self.mutation,
+            ),
         };
         self.apply(&changes);
         self.apply(&recovery::begun(self.epoch));
         self.tables_are_durable();
         let after: BTreeMap<_, _> = self.records().into_iter().map(as_labels_tell).collect();
         let anew = changes.iter().filter_map(bridge::named_elsewhere);
-        if before != after || !problems.is_empty() || elsewhere != anew.collect() {
+        let anew: BTreeSet<_> = anew.collect();
+        if before != after || !problems.is_empty() || elsewhere != anew {
             let differs = before.keys().chain(after.keys());
             let differs = differs.filter(|p| before.get(*p) != after.get(*p));
             let told = differs.map(|p| format!("{p}: {:?} -> {:?}\n", before.get(p), after.get(p)));
             let told: String = told.collect();
             env.broken(format!(
-                "what was acknowledged comes back from the labels: {problems:?}\n{told}"
+                "what was acknowledged comes back from the labels: {problems:?}\n{told}\
+                 of its objects at other homes {elsewhere:?} -> {anew:?}"
             ));
         }
     }

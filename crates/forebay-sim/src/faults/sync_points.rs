@@ -175,7 +175,11 @@ impl Node {
         if points.under_way.is_some() {
             return;
         }
-        if self.bridge.as_ref().is_some_and(Bridge::waits_for_sync_point) {
+        if self
+            .bridge
+            .as_ref()
+            .is_some_and(Bridge::waits_for_sync_point)
+        {
             points.syncing.ask(Asker::default(), Wish::Durable);
         }
         let now = Duration::from_micros(env.now);
@@ -319,7 +323,10 @@ impl Node {
     /// Messages to other bridges wait for a sync point, and there is none.
     pub(super) fn hurry_for_others(&self, env: &mut Env) {
         let is_idle = |points: &SyncPoints| points.under_way.is_none();
-        let waits = self.bridge.as_ref().is_some_and(Bridge::waits_for_sync_point);
+        let waits = self
+            .bridge
+            .as_ref()
+            .is_some_and(Bridge::waits_for_sync_point);
         if waits && self.sync_points.as_ref().is_some_and(is_idle) {
             self.alarm(0, Alarm::Syncing, env);
         }
@@ -487,8 +494,13 @@ impl Node {
 
     /// Objects that are kept here while their records are at other homes.
     pub(super) fn named_elsewhere(&self) -> Vec<ObjectName> {
-        let named = self.bridge.as_ref().map(|bridge| bridge.named_elsewhere(&self.tables));
-        let named = named.map(|named| named.expect(NEVER_FAILS)).unwrap_or_default();
+        let named = self
+            .bridge
+            .as_ref()
+            .map(|bridge| bridge.named_elsewhere(&self.tables));
+        let named = named
+            .map(|named| named.expect(NEVER_FAILS))
+            .unwrap_or_default();
         named.into_iter().map(|(object, _)| object).collect()
     }
 

@@ -78,11 +78,13 @@ impl World {
             };
             let (before, later) = calls.split_at(until);
             let ended = &self.ended;
-            linear::explain(before, first, Some(left), ended, &self.env.texts, made).map_err(|why| {
-                let promise =
-                    "a loss of power undoes a suffix of what was not synced, and nothing else";
-                Broken::new(promise, why.detail, why.paths)
-            })?;
+            linear::explain(before, first, Some(left), ended, &self.env.texts, made).map_err(
+                |why| {
+                    let promise =
+                        "a loss of power undoes a suffix of what was not synced, and nothing else";
+                    Broken::new(promise, why.detail, why.paths)
+                },
+            )?;
             (first, calls) = (tree, later);
         }
         for loss in self.losses.iter().filter(|_| self.nodes.len() > 1) {

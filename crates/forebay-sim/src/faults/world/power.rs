@@ -46,7 +46,11 @@ impl World {
         let is_alone = self.nodes.len() == 1;
         let moment = self.env.moment();
         let durable_before: Vec<_> = gone.iter().map(|b| self.durable_before(*b)).collect();
-        match self.losses.last_mut().filter(|last| is_alone && last.left.is_none()) {
+        match self
+            .losses
+            .last_mut()
+            .filter(|last| is_alone && last.left.is_none())
+        {
             // During the recovery: nothing was served in between.
             Some(last) => last.moment = moment,
             None => self.losses.push(LossOfPower {
@@ -91,7 +95,9 @@ impl World {
     fn durable_before(&mut self, bridge: BridgeId) -> u64 {
         let before = self.env.durable_before(bridge);
         let node = self.nodes.iter().find(|n| n.id == bridge);
-        let points = node.filter(|n| n.is_alive()).and_then(|n| n.sync_points.as_ref());
+        let points = node
+            .filter(|n| n.is_alive())
+            .and_then(|n| n.sync_points.as_ref());
         let points = points.filter(|points| !points.has_failed);
         let (Some(power), Some(points)) = (self.env.power, points) else {
             return before;
@@ -204,7 +210,10 @@ impl World {
         let mut found = BTreeMap::new();
         for (path, record) in records {
             let oid = record.object.oid;
-            match (record.kind, keeper(oid.bridge()).and_then(|n| n.disk.inode(oid))) {
+            match (
+                record.kind,
+                keeper(oid.bridge()).and_then(|n| n.disk.inode(oid)),
+            ) {
                 (Kind::File, Some(inode)) => drop(found.insert(inode.identity, inode.contents)),
                 (Kind::Symlink, Some(inode)) if inode.contents == 0 => {
                     let text = format!("after a loss of power the link {path} has no text");
