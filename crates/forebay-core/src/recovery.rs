@@ -114,9 +114,11 @@ pub enum Step {
         /// What nobody names is judged before ([`Stray::fate`]).
         judges: bool,
     },
-    /// Objects whose labels tell of a later rename than the tables are labelled anew.
+    /// Objects whose labels tell of a later rename than the tables are labelled anew, and all whose records are at other homes
+    /// ([`crate::bridge::Bridge::named_elsewhere`]): these can't be asked now.
     RelabelWhatIsAhead,
     /// Marks that say that something is drained are taken away where they are not to be believed ([`undrained_by_loss`]).
+    /// Where other homes have them, the files get another change time instead, so that they look as if written since.
     DoubtWhatWasDrained,
 }
 
@@ -194,18 +196,35 @@ pub fn watermark(settled: u64) -> Change {
     meta(WATERMARK, Some(settled.to_le_bytes().to_vec()))
 }
 
+/// The changes that end the recovery from this `past`. The watermark goes below all that can't be judged yet
+/// ([`crate::bridge::Sweep::undecided`]): the next start has to look at them.
+pub fn recovered(past: &Past, undecided: &[ObjectName]) -> Vec<Change> {
+    let first = undecided.iter().map(|object| object.oid.seq()).min();
+    let lower = first.filter(|first| *first < past.watermark);
+    let mut changes: Vec<_> = lower.map(watermark).into_iter().collect();
+    changes.push(Loss::dealt_with());
+    changes
+}
+
 /// The records of `page` whose objects are not there, each with the other names that its file has. `on_disk` is sorted.
+/// Objects whose records are at other homes ([`crate::bridge::Bridge::named_elsewhere`]) have to be looked for as well: by
+/// [`lost_name`].
 pub fn lost_names<'a>(
     page: &'a [(TreePath, PathRecord)],
     on_disk: &'a [ObjectName],
 ) -> impl Iterator<Item = (&'a TreePath, ObjectName, &'a [ObjectName])> {
     debug_assert!(on_disk.is_sorted());
     page.iter().filter_map(|(path, PathRecord { object, .. })| {
-        let from = on_disk.partition_point(|other| other.oid < object.oid);
-        let names = &on_disk[from..];
-        let names = &names[..names.partition_point(|other| other.oid == object.oid)];
-        (names.binary_search(object).is_err()).then_some((path, *object, names))
+        Some((path, *object, lost_name(*object, on_disk)?))
     })
+}
+
+/// The other names of the file of this object, if the object itself is not there. `on_disk` is sorted.
+pub fn lost_name(object: ObjectName, on_disk: &[ObjectName]) -> Option<&[ObjectName]> {
+    let from = on_disk.partition_point(|other| other.oid < object.oid);
+    let names = &on_disk[from..];
+    let names = &names[..names.partition_point(|other| other.oid == object.oid)];
+    names.binary_search(&object).is_err().then_some(names)
 }
 
 /// The path that a label tells, as far as its directory is known.

@@ -91,7 +91,7 @@ pub fn recover(server: &ServerHandle, past: Past) -> Result<Recovered, TableErro
         }
     }
     server.objects.release_watermark(past.watermark);
-    server.namespace.note(&[Loss::dealt_with()])?;
+    server.namespace.note(&recovery::recovered(&past, &[]))?;
     if !past.clean {
         server.objects.sweep();
     }

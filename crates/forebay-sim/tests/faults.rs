@@ -57,7 +57,7 @@ fn seeds_that_once_failed_keep_every_promise() {
         keeps_promises(&plain);
         if plain.calm == Calm::default() {
             // Most are older than these kinds of weather, which make another run of a seed.
-            for younger in ["power", "power,intruders,contents,spares"] {
+            for younger in ["power", "power,tables", "power,intruders,contents,spares"] {
                 keeps_promises(&FaultOptions {
                     calm: Calm::parse(younger).unwrap(),
                     ..plain.clone()
@@ -95,6 +95,11 @@ fn runs_to_find(mutation: Mutation) -> Vec<FaultOptions> {
         calm: Calm::parse("links,tables,intruders").unwrap(),
         ..plain.clone()
     };
+    // Without losses more operations get far.
+    let without = |calm| FaultOptions {
+        calm: Calm::parse(calm).unwrap(),
+        ..plain.clone()
+    };
     // All faults, and two bridges that often need each other.
     let crowded = FaultOptions {
         bridges: Some(2),
@@ -105,7 +110,12 @@ fn runs_to_find(mutation: Mutation) -> Vec<FaultOptions> {
     match mutation {
         m if m.takes_several() => vec![busy, plain, crowded],
         m if m.takes_a_power_loss() => vec![plain, powerless],
-        _ => vec![plain, busy],
+        _ => vec![
+            plain.clone(),
+            busy,
+            without("power"),
+            without("power,tables"),
+        ],
     }
 }
 

@@ -173,7 +173,7 @@ pub struct Part {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// All transactions of the sender below this number are finished everywhere:
-    /// their outcomes may be forgotten, and what still comes of them is noise.
+    /// their outcomes may be forgotten, and what still comes of them is noise. 0 in a question, which tells nothing.
     pub settled: u64,
     /// What it says.
     pub body: Body,
@@ -323,6 +323,21 @@ pub enum Body {
     },
     /// Only the news in [`Message::settled`].
     Settled,
+}
+
+impl Body {
+    /// Does it only ask, and tell nothing that was committed?
+    pub(super) fn is_question(&self) -> bool {
+        matches!(
+            self,
+            Body::Fetch { .. }
+                | Body::FetchChildren { .. }
+                | Body::FetchBelow { .. }
+                | Body::FetchSpeakers { .. }
+                | Body::FetchNames { .. }
+                | Body::Query { .. }
+        )
+    }
 }
 
 /// What the driver has to do.

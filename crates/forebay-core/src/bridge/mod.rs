@@ -30,6 +30,9 @@
 //!   there the driver answers when a second look has seen the very same records.
 //!   See also [`crate::ops::Op::compares`].
 //!
+//! Nobody is told what a loss of power could take back: a message leaves when everything is durable that was committed
+//! before it ([`Bridge::durable`]).
+//!
 //! What other bridges must not know twice, they know by number: transactions of
 //! a coordinator grow for ever, each participant stores outcomes until the
 //! coordinator says that everything below a number is settled.
@@ -41,6 +44,7 @@ mod absences;
 mod coordinator;
 mod cut;
 mod facts;
+mod held;
 mod locks;
 mod memory;
 mod messages;
@@ -61,7 +65,8 @@ pub use messages::{
     Ticket, TxnId, Verdict,
 };
 pub use mutation::Mutation;
-pub use sweep::{Found, Sweep};
+pub use recover::rebuilt_of_one;
+pub use sweep::{Found, Sweep, named_elsewhere};
 
 use crate::home::{hash_bytes, mix};
 use crate::membership::Membership;
@@ -71,6 +76,7 @@ use crate::speakers::Speakers;
 use crate::table::{Change, TableError, Tables};
 use absences::Absences;
 use coordinator::Txn;
+use held::Held;
 use locks::Locks;
 use memory::{CarriedOut, EndedDirs};
 use participant::Prepared;
@@ -202,6 +208,7 @@ pub struct Bridge {
     speakers: Speakers,
     fetches: BTreeMap<u64, Fetch>,
     waiting: VecDeque<Waiting>,
+    held: Held,
     mutation: Option<Mutation>,
 }
 
@@ -225,6 +232,7 @@ impl Bridge {
             speakers: Speakers::default(),
             fetches: BTreeMap::new(),
             waiting: VecDeque::new(),
+            held: Held::new(),
             mutation: None,
         }
     }
@@ -275,6 +283,7 @@ impl Bridge {
             && self.locks.is_empty()
             && self.fetches.is_empty()
             && self.waiting.is_empty()
+            && self.held.is_empty()
     }
 
     /// The next thing to do, in order. Call until `None` after every other call.
@@ -283,22 +292,47 @@ impl Bridge {
     /// The tables failed; stop this bridge and recover.
     pub fn poll(&mut self, tables: &dyn Tables) -> Result<Option<Output>, TableError> {
         loop {
+            if let Some(out) = self.held.next() {
+                return Ok(Some(out));
+            }
             let Some(item) = self.out.pop_front() else {
                 return Ok(None);
             };
             let out = match item {
-                Item::Out(out) => {
-                    if let (Output::Commit(changes), false) = (&out, self.membership.is_single()) {
-                        self.speakers.follow(changes);
-                    }
-                    Some(out)
-                }
+                Item::Out(out) => Some(out),
                 Item::Read(asker, question) => self.read(asker, question, tables)?,
             };
+            let out = match out {
+                Some(Output::Send { to, message }) => self.held.send(to, message),
+                out => out,
+            };
+            if let (Some(Output::Commit(changes)), false) = (&out, self.membership.is_single()) {
+                self.speakers.follow(changes);
+                self.held.committed();
+            }
             if out.is_some() {
                 return Ok(out);
             }
         }
+    }
+
+    /// How many commits there were, for [`Bridge::durable`].
+    pub fn commits(&self) -> u64 {
+        self.held.commits()
+    }
+
+    /// So many commits are durable: a sync point is done that began when [`Bridge::commits`] said this number. Where nothing
+    /// survives a loss of power, or nothing has to: [`u64::MAX`].
+    pub fn durable(&mut self, commits: u64) {
+        match Mutation::OthersAreToldBeforeItIsDurable.is(self.mutation) {
+            true => self.held.durable(u64::MAX),
+            false => self.held.durable(commits),
+        }
+    }
+
+    /// Do messages wait until what they tell is durable? Then there should be a sync point soon.
+    pub fn waits_for_sync_point(&self) -> bool {
+        !self.held.is_empty()
     }
 
     /// A message from another bridge.
@@ -423,7 +457,7 @@ impl Bridge {
     }
 
     /// Own transactions below this number are finished everywhere.
-    fn settled(&self) -> u64 {
+    pub fn settled(&self) -> u64 {
         match self.txns.keys().next() {
             Some(first) => *first,
             None => u64::from(self.epoch) << 32 | (u64::from(self.count) + 1),
@@ -454,7 +488,16 @@ impl Bridge {
 
     fn send(&mut self, to: BridgeId, body: Body) {
         debug_assert_ne!(to, self.me(), "a bridge needs no message to itself");
-        let settled = self.settled();
+        // That a transaction is finished everywhere has to be durable before it is told.
+        let settled = match body.is_question() {
+            true => {
+                return self.push(Output::Send {
+                    to,
+                    message: Message { settled: 0, body },
+                });
+            }
+            false => self.settled(),
+        };
         if let Some(peer) = self.peers.get_mut(&to) {
             peer.told = settled;
             if matches!(body, Body::Prepare { .. } | Body::Commit { .. }) {

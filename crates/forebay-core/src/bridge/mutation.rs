@@ -51,11 +51,14 @@ pub enum Mutation {
     KilledDrainsAreForgotten,
     KilledCopiesAreForgotten,
     SweepsBeforeNamesAreDurable,
+    OthersAreToldBeforeItIsDurable,
+    CopiesElsewhereAreNotSynced,
+    RebuiltTablesForgetWhatIsOver,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 43] = [
+    pub const ALL: [Mutation; 46] = [
         Mutation::HomeSkipsVersionCheck,
         Mutation::ReplyBeforeCommit,
         Mutation::RenameAsTwoBatches,
@@ -99,6 +102,9 @@ impl Mutation {
         Mutation::KilledDrainsAreForgotten,
         Mutation::KilledCopiesAreForgotten,
         Mutation::SweepsBeforeNamesAreDurable,
+        Mutation::OthersAreToldBeforeItIsDurable,
+        Mutation::CopiesElsewhereAreNotSynced,
+        Mutation::RebuiltTablesForgetWhatIsOver,
     ];
 
     /// Does it take several bridges to go wrong?
@@ -111,6 +117,9 @@ impl Mutation {
                 | Mutation::LooksOutliveTheirRecords
                 | Mutation::NamesElsewhereAreForgotten
                 | Mutation::SpeakersAreNotChecked
+                | Mutation::OthersAreToldBeforeItIsDurable
+                | Mutation::CopiesElsewhereAreNotSynced
+                | Mutation::RebuiltTablesForgetWhatIsOver
         )
     }
 
@@ -131,6 +140,8 @@ impl Mutation {
                 | Mutation::KilledDrainsAreForgotten
                 | Mutation::KilledCopiesAreForgotten
                 | Mutation::SweepsBeforeNamesAreDurable
+                | Mutation::OthersAreToldBeforeItIsDurable
+                | Mutation::CopiesElsewhereAreNotSynced
         )
     }
 

@@ -9,8 +9,47 @@ use super::{Bridge, MAX_EPOCH, Mutation};
 use crate::batch;
 use crate::membership::Membership;
 use crate::path::TreePath;
-use crate::record::{BadRecord, Reader};
-use crate::table::{TableError, Tables};
+use crate::record::{BadRecord, BridgeId, ObjectName, PathRecord, Reader};
+use crate::repair::Rebuilt;
+use crate::table::{Change, TableError, Tables};
+
+/// The tables of one of several bridges, made anew from what the labels of all of them tell. They were read when no transaction
+/// was open: what bridges have promised each other is in no label. `epoch` is a new one, also for the versions of the records,
+/// because others remember older ones as ended. `settled` are the other bridges, each with [`Bridge::settled`]: what still
+/// comes of transactions below that was carried out before.
+pub fn rebuilt_of_one(
+    rebuilt: Rebuilt,
+    membership: &Membership,
+    epoch: u32,
+    settled: impl IntoIterator<Item = (BridgeId, u64)>,
+    mutation: Option<Mutation>,
+) -> Vec<Change> {
+    let me = membership.me();
+    let is_own = |object: &ObjectName| object.oid.bridge() == me;
+    let mut changes = Vec::new();
+    for (path, record) in rebuilt.records {
+        let owner = record.object.oid.bridge();
+        if membership.is_home(&path) {
+            let record = PathRecord { owner, ..record };
+            changes.push(Change::Put { path, record });
+        } else if owner == me {
+            let key = persist::owned_key(record.object);
+            changes.push(persist::set(key, path.as_bytes().to_vec()));
+        }
+    }
+    let moved = rebuilt.moved.into_iter().filter(is_own);
+    changes.extend(moved.map(Change::Relabel));
+    if !Mutation::RebuiltTablesForgetWhatIsOver.is(mutation) {
+        // No absence is taken for an earlier one.
+        let floor = (u64::from(epoch) << 32).to_le_bytes().to_vec();
+        changes.push(persist::set(ABSENCE_FLOOR.to_vec(), floor));
+        changes.extend(settled.into_iter().map(|(bridge, below)| {
+            let key = persist::bridge_key(SETTLED, bridge);
+            persist::set(key, below.to_le_bytes().to_vec())
+        }));
+    }
+    changes
+}
 
 fn damaged(key: &[u8], why: BadRecord) -> TableError {
     TableError::unread("value", format!("key {}", key.escape_ascii()), why)

@@ -5,7 +5,7 @@
 //! names: those whose commit never happened go, those whose commit is undecided
 //! wait, those that a mark speaks of are dealt with as it says.
 
-use super::persist::{owned_key, owned_object, owned_prefix};
+use super::persist::{OWNED, owned_key, owned_object, owned_prefix};
 use super::{Bridge, Mutation};
 use crate::path::TreePath;
 use crate::record::{ObjectId, ObjectName};
@@ -29,8 +29,17 @@ pub struct Sweep {
     pub remove: Vec<ObjectName>,
     /// Label these anew from their records, then apply [`Change::Relabeled`] for each.
     pub relabel: Vec<ObjectName>,
-    /// These can't be judged yet: see [`Bridge::judge`].
+    /// These can't be judged yet: see [`Bridge::judge`]. The watermark stays below them until they are: else the next start would
+    /// not look at them.
     pub undecided: Vec<ObjectName>,
+}
+
+/// The object that this change says has its name at another home.
+pub fn named_elsewhere(change: &Change) -> Option<ObjectName> {
+    match change {
+        Change::Meta { key, value } => owned_object(key).filter(|_| value.is_some()),
+        _ => None,
+    }
 }
 
 impl Bridge {
@@ -93,6 +102,19 @@ impl Bridge {
         names.sort();
         names.dedup();
         Ok(names)
+    }
+
+    /// Objects that are kept here while their records are at other homes, sorted, with their paths.
+    ///
+    /// # Errors
+    /// The tables failed.
+    pub fn named_elsewhere(
+        &self,
+        tables: &dyn Tables,
+    ) -> Result<Vec<(ObjectName, TreePath)>, TableError> {
+        let owned = tables.metas(OWNED)?.into_iter();
+        let named = owned.filter_map(|(key, path)| owned_object(&key).zip(TreePath::new(path)));
+        Ok(named.collect())
     }
 
     /// Plans the work after a crash. `suspects` are the backing objects on the

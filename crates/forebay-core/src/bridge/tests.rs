@@ -175,7 +175,8 @@ impl Net {
             .iter()
             .map(|b| {
                 let table = Table::default();
-                let bridge = Bridge::recover(all.seen_from(*b), 1, &table, 0).unwrap();
+                let mut bridge = Bridge::recover(all.seen_from(*b), 1, &table, 0).unwrap();
+                bridge.durable(u64::MAX);
                 (bridge, table)
             })
             .collect();
@@ -246,6 +247,7 @@ impl Net {
         let membership = self.nodes[at].0.membership().clone();
         let (bridge, table) = &mut self.nodes[at];
         *bridge = Bridge::recover(membership, epoch, table, 0).unwrap();
+        bridge.durable(u64::MAX);
         bridge.tick(1);
         self.drain(at);
     }
@@ -735,4 +737,37 @@ fn a_malformed_batch_in_the_tables_is_damage() {
             Some(TableError::Damaged { what: "value", .. })
         ));
     }
+}
+
+#[test]
+fn nobody_is_told_of_a_commit_before_it_is_durable_and_questions_do_not_wait() {
+    let table = Table::default();
+    let membership = Membership::new(BridgeId(0), vec![BridgeId(0), BridgeId(1)]);
+    let mut bridge = Bridge::recover(membership, 1, &table, 0).unwrap();
+    let mut poll = |bridge: &mut Bridge| -> Vec<Output> {
+        std::iter::from_fn(|| bridge.poll(&table).unwrap()).collect()
+    };
+    let elsewhere = (0..)
+        .map(|i| path(&format!("x{i}")))
+        .find(|p| bridge.membership().home(p) == BridgeId(1))
+        .unwrap();
+    bridge.fetch(1, Need::Record(elsewhere.clone()), 0);
+    let question = poll(&mut bridge);
+    assert!(
+        matches!(question[..], [Output::Send { .. }]),
+        "{question:?}"
+    );
+    let proposal = create(2, &elsewhere, &record(0, 1));
+    bridge.propose(proposal, &table, 0).unwrap();
+    let began = bridge.commits();
+    let first = poll(&mut bridge);
+    assert!(matches!(first[..], [Output::Commit(_)]), "{first:?}");
+    assert!(bridge.waits_for_sync_point());
+    // A sync point that began before the commit says nothing of it.
+    bridge.durable(began);
+    assert_eq!(poll(&mut bridge), []);
+    bridge.durable(bridge.commits());
+    let told = poll(&mut bridge);
+    assert!(matches!(told[..], [Output::Send { .. }]), "{told:?}");
+    assert!(!bridge.waits_for_sync_point());
 }

@@ -186,7 +186,8 @@ pub enum Act {
     },
     /// Make a directory on the PFS that only its owner may use yet; one that is there is fine: [`Got::Made`].
     MakeDir(TreePath),
-    /// Copy to temporary names: [`Got::Copies`].
+    /// Copy to temporary names: [`Got::Copies`]. The bridge that keeps an object brings its contents to the disk before another
+    /// one reads them: after a loss of power it must not hold older ones than the PFS.
     Copy {
         /// What and where to.
         copies: Vec<Copy>,
@@ -261,8 +262,11 @@ impl Act {
             } => vec![from.parent(), to.parent()],
             Act::Remove { path, .. } | Act::MakeDir(path) => vec![path.parent()],
             Act::Name(all) => {
+                // With several bridges a copy is made in another directory than it gets its name in.
+                let from = all.iter().map(|naming| &naming.temporary.path);
                 let names = all.iter().flat_map(|naming| &naming.names);
-                let mut dirs: Vec<_> = names.map(|name| name.path.parent()).collect();
+                let to = names.map(|name| &name.path);
+                let mut dirs: Vec<_> = from.chain(to).map(TreePath::parent).collect();
                 dirs.sort_unstable();
                 dirs.dedup();
                 dirs

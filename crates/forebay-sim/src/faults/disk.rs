@@ -139,6 +139,11 @@ impl Disk {
         }
     }
 
+    /// An inode gets another change time, and nothing else.
+    pub(super) fn change_time(&mut self, oid: ObjectId) {
+        self.touch(oid, None);
+    }
+
     /// Something has changed of an inode; of the name, too, if one is given.
     fn touch(&mut self, oid: ObjectId, name: Option<ObjectName>) {
         self.clock += 1;
@@ -223,6 +228,12 @@ impl Disk {
     /// What users know the object by; 0 for none.
     pub(super) fn identity(&self, oid: ObjectId) -> u64 {
         self.inodes.get(&oid).map_or(0, |i| i.identity)
+    }
+
+    /// What users know files by that are here.
+    pub(super) fn identities(&self) -> impl Iterator<Item = u64> {
+        let files = self.objects.keys().filter(|object| !is_dir(object.oid));
+        files.map(|object| self.identity(object.oid))
     }
 
     pub(super) fn links(&self, oid: ObjectId) -> usize {

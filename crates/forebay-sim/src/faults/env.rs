@@ -38,7 +38,7 @@ pub(super) enum Event {
     Intrude,
     /// Somebody asks for a drain, or for its end.
     Drain,
-    /// The tables of a bridge that is alone are lost.
+    /// The tables of a bridge are lost.
     LoseTables,
     /// A client notices that its connection is gone.
     Hangup { client: usize, connection: u32 },
@@ -54,7 +54,7 @@ pub(super) enum Event {
     Crash { bridge: BridgeId },
     /// A bridge starts.
     Start { bridge: BridgeId },
-    /// The machine of a bridge that is alone loses its power.
+    /// The machine of a bridge loses its power, or all of them do.
     LosePower { bridge: BridgeId },
     /// Somebody asks a bridge for a sync.
     Sync { bridge: BridgeId },
@@ -168,7 +168,7 @@ pub(super) struct Habits {
     pub(super) drains: bool,
     /// Others change the PFS.
     pub(super) intruders: bool,
-    /// Tables of a bridge that is alone are lost.
+    /// Tables of a bridge are lost.
     pub(super) loses_tables: bool,
     /// A drain is told who has a file open.
     pub(super) sees_writers: bool,
@@ -189,8 +189,7 @@ impl Habits {
         let may = |kind: Calm| !plan.calm.has(kind);
         Habits {
             drains: random.chance(850_000) && may(Calm::DRAINS),
-            // What labels tell is put together for one bridge alone.
-            loses_tables: random.chance(300_000) && plan.bridges == 1 && may(Calm::TABLES),
+            loses_tables: random.chance(300_000) && may(Calm::TABLES),
             intruders: random.chance(200_000) && may(Calm::INTRUDERS),
             act_us: *random.pick(&[100, 1_000, 3_000]),
             rest_us: *random.pick(&[1_000, 2_000, 10_000]),
@@ -206,7 +205,7 @@ impl Habits {
     }
 }
 
-/// What the machine of a bridge that is alone does without power.
+/// What the machines of bridges do without power.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Power {
     pub(super) storage: Storage,
@@ -220,6 +219,8 @@ pub(super) struct Power {
     pub(super) syncs_us: u64,
     /// Time between two losses at most.
     pub(super) apart_us: u64,
+    /// How often all machines of several lose it together, in a million.
+    together: u32,
 }
 
 /// Losses of power in one run at most: each takes a search of its own.
@@ -228,8 +229,7 @@ const MOST_LOSSES: u64 = 4;
 impl Power {
     /// Draws from a source of its own: runs without losses of power are what they were before there were any.
     fn of(plan: &Plan, random: &mut Random) -> Option<Self> {
-        // One of several would forget what it has promised the others.
-        let is_there = plan.bridges == 1 && random.chance(500_000) && !plan.calm.has(Calm::POWER);
+        let is_there = random.chance(500_000) && !plan.calm.has(Calm::POWER);
         is_there.then(|| Power {
             storage: *random.pick(&[Storage::Ordered, Storage::Ordered, Storage::Unordered]),
             longest_us: *random.pick(&[2_000, 20_000, 500_000]),
@@ -237,6 +237,7 @@ impl Power {
             fsyncs: *random.pick(&[0, 100_000, 400_000]),
             syncs_us: *random.pick(&[0, 5_000, 40_000]),
             apart_us: *random.pick(&[10_000, 50_000, 300_000]),
+            together: *random.pick(&[0, 300_000, 1_000_000]),
         })
     }
 }
@@ -289,8 +290,8 @@ pub(super) struct Env {
     power_fails: bool,
     /// What files have held, where the power may fail.
     versions: BTreeMap<u64, Versions>,
-    /// What was answered before this moment a loss of power does not undo.
-    pub(super) durable_before: u64,
+    /// What a bridge has answered before this moment a loss of power does not undo.
+    durable_before: BTreeMap<BridgeId, u64>,
     is_calm: bool,
     /// Until when nothing works on the PFS.
     pfs_away: u64,
@@ -329,7 +330,7 @@ impl Env {
             power,
             power_fails: false,
             versions: BTreeMap::new(),
-            durable_before: 0,
+            durable_before: BTreeMap::new(),
             is_calm: false,
             pfs_away: 0,
             cuts: BTreeMap::new(),
@@ -413,12 +414,31 @@ impl Env {
         }
     }
 
-    /// Files hold these contents after a loss of power. Gives what they may not hold, for people.
-    pub(super) fn took_up(&mut self, files: &[(u64, u64)]) -> Option<String> {
-        let mut versions = std::mem::take(&mut self.versions);
+    /// What this bridge has answered before this moment, or before one that was named earlier, is durable.
+    pub(super) fn is_durable_before(&mut self, bridge: BridgeId, moment: u64) {
+        let before = self.durable_before.entry(bridge).or_default();
+        *before = moment.max(*before);
+    }
+
+    pub(super) fn durable_before(&self, bridge: BridgeId) -> u64 {
+        self.durable_before.get(&bridge).copied().unwrap_or(0)
+    }
+
+    /// Nobody needs to know any more what files have held.
+    pub(super) fn forget_versions(&mut self) {
+        self.versions.clear();
+    }
+
+    /// Files hold these contents after a loss of power. `is_late`: some may have been written since. Gives what they may not
+    /// hold, for people.
+    pub(super) fn took_up(&mut self, files: &[(u64, u64)], is_late: bool) -> Option<String> {
         let mut wrong = None;
         for (identity, holds) in files {
-            let may = match versions.remove(identity) {
+            let last = self.versions.get(identity).and_then(|v| v.all.last());
+            if is_late && last == Some(holds) {
+                continue;
+            }
+            let may = match self.versions.remove(identity) {
                 Some(v) => [&v.all[v.durable..], &v.undecided].concat(),
                 None => vec![self.contents.get(identity).copied().unwrap_or(0)],
             };
@@ -439,6 +459,12 @@ impl Env {
         }
         let chance = self.power.map_or(0, |power| power.instead);
         std::mem::take(&mut self.power_fails) || self.random.chance(chance)
+    }
+
+    /// Do all machines lose their power together?
+    pub(super) fn all_lose_power(&mut self) -> bool {
+        let chance = self.power.map_or(0, |power| power.together);
+        self.random.chance(chance)
     }
 
     /// Does the power fail at a moment at which there is most to get wrong?

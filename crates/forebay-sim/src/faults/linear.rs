@@ -12,7 +12,7 @@ use super::history::{Action, Call, Outcome, Texts, Thing};
 use super::model::{Tree, apply, holds, is_dir, place};
 use forebay_core::path::TreePath;
 use std::collections::hash_map::DefaultHasher;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{Hash, Hasher};
 
 /// States that one search looks at, before it gives up.
@@ -73,6 +73,7 @@ struct State {
 
 struct Search<'a> {
     texts: &'a Texts,
+    ended: &'a BTreeMap<usize, u64>,
     clients: Vec<Vec<Span<'a>>>,
     visited: HashSet<u64>,
     /// The state in which most operations had their place.
@@ -88,11 +89,13 @@ pub(super) struct Left<'a> {
 }
 
 /// Explains the `calls`, before which `first` was there, and what is `left` of them. `made` says what a call made, and
-/// `texts` where symbolic links lead.
+/// `texts` where symbolic links lead. Clients that have `ended` with a loss of power may have done nothing of what they were
+/// told at that moment or later: all of it, or a suffix.
 pub(super) fn explain(
     calls: &[Call],
     first: &Tree,
-    left: Left<'_>,
+    left: Option<Left<'_>>,
+    ended: &BTreeMap<usize, u64>,
     texts: &Texts,
     made: impl Fn(&Call) -> Option<Thing>,
 ) -> Result<(), Unexplained> {
@@ -114,11 +117,11 @@ pub(super) fn explain(
             item: item(call, outcome, made(call), &names),
         });
     }
-    clients[count].push(Span {
+    clients[count].extend(left.map(|left| Span {
         called: left.after,
         answered: u64::MAX,
         item: Item::Left(left.tree),
-    });
+    }));
     let start = State {
         at: vec![0; clients.len()],
         found: vec![0; clients.len()],
@@ -126,6 +129,7 @@ pub(super) fn explain(
     };
     let mut search = Search {
         texts,
+        ended,
         clients,
         visited: HashSet::new(),
         best: None,
@@ -194,6 +198,14 @@ fn item<'a>(
 }
 
 impl<'a> Search<'a> {
+    /// May all that is still to come of this client be undone?
+    fn may_be_undone(&self, state: &State, client: usize) -> bool {
+        let span = self.pending(state, client);
+        let from = self.ended.get(&client);
+        span.zip(from)
+            .is_some_and(|(span, from)| span.answered >= *from)
+    }
+
     fn pending(&self, state: &State, client: usize) -> Option<&Span<'a>> {
         self.clients[client].get(state.at[client])
     }
@@ -253,6 +265,7 @@ impl<'a> Search<'a> {
         let is_done = |client| {
             let span = self.pending(&state, client);
             span.is_none_or(|s| matches!(s.item, Item::Maybe(..)))
+                || self.may_be_undone(&state, client)
         };
         if (0..self.clients.len()).all(is_done) {
             return true;
@@ -286,6 +299,16 @@ impl<'a> Search<'a> {
             next.at[client] += 1;
             if self.find(next) {
                 return true;
+            }
+        }
+        for client in 0..self.clients.len() {
+            if self.may_be_undone(&state, client) {
+                let mut next = state.clone();
+                next.at[client] = self.clients[client].len();
+                next.found[client] = 0;
+                if self.find(next) {
+                    return true;
+                }
             }
         }
         false

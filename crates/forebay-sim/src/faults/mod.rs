@@ -20,8 +20,8 @@
 //! Bridges also drain, release and resume, by core's own machine ([`forebay_core::drain::Drain`]),
 //! while clients are at work: acts take time and fail, the PFS is full, bridges die between any two of them. Others put things
 //! of their own on the PFS. Clients write through what they were granted, files of the PFS are staged and truncated, also by a
-//! bridge that does not keep them, and removed files are used again. The tables of a bridge that is alone are lost and made
-//! anew from the labels.
+//! bridge that does not keep them, and removed files are used again. The tables of a bridge are lost and made
+//! anew from the labels of all, while no transaction is open.
 //!
 //! # What is checked
 //!
@@ -50,14 +50,16 @@
 //!   tree in that interval; what was not answered has happened or not. Files hold what was synced last or what was written
 //!   since, no labelled file with contents goes, and what was drained stays.
 //!
+//! - **A loss of power of one of several**, or of all: what was answered before was right then; of each process that ended with
+//!   it a suffix is undone, and nobody else has seen that; all the rest has one order. The PFS loses its power with the last bridge.
+//!
 //! # What is not
 //!
-//! Tables that are lost, of one of several bridges: labels are with the bridge that keeps an object, and records with the home
-//! of its path. Hard links and contents in the same run, with several bridges. Writes through a descriptor of another bridge's
+//! Tables that are lost while a transaction is open: what bridges have promised each other is in no label. Hard links and contents in the same run, with several bridges. Writes through a descriptor of another bridge's
 //! object. What a drain does
 //! to an object of another bridge happens there at once, if that is alive. Texts of symbolic
 //! links do not travel: every bridge has all of them at hand. Special files, credentials, directory descriptors,
-//! losses of power of one of several bridges, a journal that is torn, a storage that is new, an object without its label,
+//! a PFS that loses its power while bridges go on, a journal that is torn, a directory that is removed in parts, a storage that is new, an object without its label,
 //! changes of the membership. Modes: this is `commit`.
 
 mod agree;

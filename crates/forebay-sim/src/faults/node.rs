@@ -11,13 +11,15 @@ use super::pfs::Pfs;
 use super::request::Attempt;
 use super::sync_points::SyncPoints;
 use super::trace::{self, Way};
-use forebay_core::bridge::{Bridge, Fact, Found, Message, Mutation, Output, Ticket, is_of_others};
+use forebay_core::bridge::{
+    self, Bridge, Fact, Found, Message, Mutation, Output, Ticket, is_of_others,
+};
 use forebay_core::drain::DrainReport;
 use forebay_core::facts::Need;
 use forebay_core::membership::Membership;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
-use forebay_core::recovery::{self, Loss, Past, Step, Suspects};
+use forebay_core::recovery::{self, Past, Step, Suspects};
 use forebay_core::request::Turns;
 use forebay_core::speakers::Speakers;
 use forebay_core::table::{Change, Tables, WriteTables};
@@ -79,7 +81,7 @@ pub(super) struct Node {
     waiters: BTreeMap<Ticket, Waiter>,
     purposes: BTreeMap<u64, Purpose>,
     /// Objects of earlier lives that can't be judged yet.
-    suspects: Vec<ObjectName>,
+    pub(super) suspects: Vec<ObjectName>,
     tickets: Ticket,
     pub(super) versions: Cell<u32>,
     pub(super) objects: u64,
@@ -226,7 +228,10 @@ impl Node {
         let membership = self.membership.clone();
         let bridge = Bridge::recover_with(membership, epoch, &self.tables, env.now, self.mutation)
             .expect(NEVER_FAILS);
-        self.bridge = Some(bridge);
+        let bridge = self.bridge.insert(bridge);
+        if self.sync_points.is_none() {
+            bridge.durable(u64::MAX);
+        }
         let past = Past::of(&self.tables).expect(NEVER_FAILS);
         self.apply(&recovery::begun(epoch));
         let marks = self.tables.marks().expect(NEVER_FAILS);
@@ -262,6 +267,7 @@ impl Node {
             // A link has no number of its own by which it would be found.
             Suspects::From(first) => objects.retain(|o| o.link == 0 && o.oid.seq() >= first),
         }
+        self.note(env, || format!("finds {past:?}"));
         self.hold_watermark(past.watermark);
         for step in past.steps(self.mutation) {
             match step {
@@ -275,9 +281,10 @@ impl Node {
             }
         }
         self.release_watermark(past.watermark);
-        if past.loss.is_some() {
-            self.apply(&[Loss::dealt_with()]);
+        for object in self.suspects.clone() {
+            self.is_unnamed(object);
         }
+        self.apply(&recovery::recovered(&past, &self.suspects));
     }
 
     fn sweep(&mut self, suspects: &[ObjectName], judges: bool, env: &mut Env) {
@@ -288,6 +295,7 @@ impl Node {
         let sweep = bridge
             .sweep(suspects.iter().copied(), &self.tables)
             .expect(NEVER_FAILS);
+        self.note(env, || format!("of {suspects:?} finds {sweep:?}"));
         self.suspects = sweep.undecided;
         for object in sweep.remove {
             if judges && !doomed.contains(&object) && self.withhold(object, env) {
@@ -396,18 +404,23 @@ impl Node {
             return;
         };
         bridge.tick(env.now);
-        let mut orphans = Vec::new();
-        self.suspects.retain(|object| {
-            let found = bridge.judge(*object, &self.tables).expect(NEVER_FAILS);
-            if found == Found::Orphan {
-                orphans.push(*object);
+        let suspects = std::mem::take(&mut self.suspects).into_iter();
+        let judge = |o| (o, bridge.judge(o, &self.tables).expect(NEVER_FAILS));
+        for (object, found) in suspects.map(judge).collect::<Vec<_>>() {
+            match found {
+                Found::Undecided => self.suspects.push(object),
+                Found::Named => self.settle(object),
+                Found::Orphan if self.is_doomed(object) => self.unlink(object, env),
+                // It has no mark, so the watermark stays below it until it is gone.
+                Found::Orphan => self.begin(Work::Unlink(object), Purpose::Dispose(object), env),
             }
-            found == Found::Undecided
-        });
-        for object in orphans {
-            self.unlink(object, env);
         }
         self.alarm(TICK_US, Alarm::Tick, env);
+    }
+
+    fn is_doomed(&self, object: ObjectName) -> bool {
+        let doomed = self.tables.marks().expect(NEVER_FAILS).doomed;
+        doomed.contains(&object)
     }
 
     /// Goes on until nothing is left to do now, or the bridge dies.
@@ -421,7 +434,9 @@ impl Node {
                 Some(Waiter::Request(token)) => self.go_on(token, env),
                 Some(Waiter::Label(object)) => self.go_on_labeling(object, env),
                 Some(Waiter::Drain) => self.drive(env),
-                Some(Waiter::DrainFact(..) | Waiter::DrainVerdict(..)) | None => return,
+                Some(Waiter::DrainFact(..) | Waiter::DrainVerdict(..)) | None => {
+                    return self.hurry_for_others(env);
+                }
             }
         }
     }
@@ -514,7 +529,11 @@ impl Node {
                 }
                 Change::Doom(object) => self.unlink(*object, env),
                 Change::Relabel(object) => self.relabel(*object),
-                _ => {}
+                change => {
+                    if let Some(object) = bridge::named_elsewhere(change) {
+                        self.settle(object);
+                    }
+                }
             }
         }
     }

@@ -143,6 +143,11 @@ impl Pfs {
         }
     }
 
+    /// What users know things by that are here.
+    pub(super) fn identities(&self) -> impl Iterator<Item = u64> {
+        self.inodes.values().map(|inode| inode.thing.ino)
+    }
+
     /// What is known by this number holds these contents, durably and under a name for users.
     pub(super) fn durable_files(&self) -> impl Iterator<Item = (u64, u64)> {
         let inodes = self.names.iter().filter(|(path, _)| !is_reserved(path));

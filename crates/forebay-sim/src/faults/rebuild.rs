@@ -4,10 +4,10 @@
 //! after a drain only before the last one.
 
 use super::env::Env;
-use super::node::Node;
-use forebay_core::bridge::version;
+use super::node::{NEVER_FAILS, Node};
+use forebay_core::bridge::{self, Bridge, rebuilt_of_one, version};
 use forebay_core::path::TreePath;
-use forebay_core::record::{ObjectName, PathRecord, Token};
+use forebay_core::record::{BridgeId, ObjectName, PathRecord, Token};
 use forebay_core::recovery;
 use forebay_core::repair::{Survivor, rebuild};
 use forebay_core::table::Tables;
@@ -17,6 +17,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Notes of drains begin so.
 const NOTES: &[u8] = b"drain/";
 
+/// What one bridge has to say when the tables of another one are made anew.
+#[derive(Default)]
+pub(super) struct Told {
+    survivors: Vec<Survivor>,
+    settled: Option<(BridgeId, u64)>,
+}
+
 impl Node {
     /// Do labels and disk tell all that the tables do, but for what was drained?
     pub(super) fn is_settled(&self) -> bool {
@@ -24,10 +31,11 @@ impl Node {
             return false;
         };
         let spare = |object: &ObjectName| self.spares.contains(object);
-        self.is_alive()
+        self.bridge.as_ref().is_some_and(Bridge::is_quiet)
             && self.is_settled_down()
             && self.attempts.is_empty()
             && self.labels.is_empty()
+            && self.suspects.is_empty()
             && self.disk.is_idle()
             && marks.relabel.is_empty()
             && marks.doomed.iter().all(spare)
@@ -40,51 +48,90 @@ impl Node {
             && self.records().iter().all(|(_, r)| r.drained.is_none())
     }
 
-    /// The bridge dies, its tables are lost, and they are made anew before it starts again.
-    pub(super) fn lose_tables(&mut self, env: &mut Env) {
+    /// What the labels of this bridge tell, and below which number its transactions are over.
+    pub(super) fn told(&self) -> Told {
+        let doomed = self.tables.marks().expect(NEVER_FAILS).doomed;
+        let labelled = self
+            .disk
+            .objects
+            .iter()
+            .filter(|(o, _)| !doomed.contains(o));
+        let survivors = labelled.map(|(object, label)| Survivor {
+            object: *object,
+            label: label.clone(),
+            ino: self.disk.identity(object.oid),
+        });
+        Told {
+            survivors: survivors.collect(),
+            settled: self.bridge.as_ref().map(|b| (self.id, b.settled())),
+        }
+    }
+
+    /// The bridge dies, its tables are lost, and they are made anew before it starts again. `others`: what the labels of the
+    /// other bridges tell.
+    pub(super) fn lose_tables(&mut self, others: Vec<Told>, env: &mut Env) {
         let spares: BTreeSet<_> = self.spares.iter().copied().collect();
+        let elsewhere: BTreeSet<_> = self.named_elsewhere().into_iter().collect();
+        let mut survivors = self.told().survivors;
         self.crash(env);
         // The register of spare files tells that these were removed.
         for object in spares {
             self.disk.unlink(object);
         }
-        let survivors = self.disk.objects.iter().map(|(object, label)| Survivor {
-            object: *object,
-            label: label.clone(),
-            ino: self.disk.identity(object.oid),
-        });
-        let rebuilt = rebuild(survivors.collect(), self.id, |count| {
+        survivors.retain(|s| self.disk.objects.contains_key(&s.object));
+        let mut settled = Vec::new();
+        for told in others {
+            survivors.extend(told.survivors);
+            settled.extend(told.settled);
+        }
+        if !self.membership.is_single() {
+            self.epoch += 1;
+        }
+        let mut rebuilt = rebuild(survivors, self.id, |count| {
             version(self.epoch, count, self.id)
         });
         self.note(env, || "loses its tables".to_owned());
-        let told = |(path, record): (TreePath, PathRecord)| (path, as_labels_tell(record));
-        let before: BTreeMap<_, _> = self.records().into_iter().map(told).collect();
-        let after: BTreeMap<_, _> = rebuilt.records.iter().cloned().map(told).collect();
-        if before != after || !rebuilt.problems.is_empty() {
+        let problems = std::mem::take(&mut rebuilt.problems);
+        let before: BTreeMap<_, _> = self.records().into_iter().map(as_labels_tell).collect();
+        self.tables = Memory::new();
+        let changes = match self.membership.is_single() {
+            true => rebuilt.into_changes(),
+            false => rebuilt_of_one(
+                rebuilt,
+                &self.membership,
+                self.epoch,
+                settled,
+                self.mutation,
+            ),
+        };
+        self.apply(&changes);
+        self.apply(&recovery::begun(self.epoch));
+        self.tables_are_durable();
+        let after: BTreeMap<_, _> = self.records().into_iter().map(as_labels_tell).collect();
+        let anew = changes.iter().filter_map(bridge::named_elsewhere);
+        let anew: BTreeSet<_> = anew.collect();
+        if before != after || !problems.is_empty() || elsewhere != anew {
             let differs = before.keys().chain(after.keys());
             let differs = differs.filter(|p| before.get(*p) != after.get(*p));
             let told = differs.map(|p| format!("{p}: {:?} -> {:?}\n", before.get(p), after.get(p)));
             let told: String = told.collect();
             env.broken(format!(
-                "what was acknowledged comes back from the labels: {:?}\n{told}",
-                rebuilt.problems
+                "what was acknowledged comes back from the labels: {problems:?}\n{told}\
+                 of its objects at other homes {elsewhere:?} -> {anew:?}"
             ));
         }
-        self.tables = Memory::new();
-        self.apply(&rebuilt.into_changes());
-        self.apply(&recovery::begun(self.epoch));
-        self.tables_are_durable();
     }
 }
 
 /// A record without what no label says.
-fn as_labels_tell(record: PathRecord) -> PathRecord {
-    PathRecord {
+fn as_labels_tell((path, record): (TreePath, PathRecord)) -> (TreePath, PathRecord) {
+    let record = PathRecord {
         version: 0,
         token: Token::default(),
         replaces: None,
         arriving: None,
         drained: None,
         ..record
-    }
+    };
+    (path, record)
 }

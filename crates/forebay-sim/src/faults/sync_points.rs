@@ -5,12 +5,12 @@
 
 use super::env::{Alarm, Env, Event};
 use super::node::{NEVER_FAILS, Node};
-use forebay_core::bridge::Mutation;
+use forebay_core::bridge::{Bridge, Mutation};
 use forebay_core::drain::Act;
 use forebay_core::facts::{Cred, Facts, Label, Stop};
 use forebay_core::label::is_right;
 use forebay_core::path::TreePath;
-use forebay_core::record::{Kind, ObjectId, ObjectName};
+use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName};
 use forebay_core::recovery::{self, Fate, Loss, Stray};
 use forebay_core::request::{Known, Look};
 use forebay_core::storage::{Removal, Round, Storage, SyncStep, Syncing, Wish};
@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Somebody who waits for a sync point.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Asker {
     /// When it asked.
     pub(super) moment: u64,
@@ -39,6 +39,8 @@ struct UnderWay {
     removed: Vec<ObjectName>,
     left: Vec<SyncStep>,
     commits: u64,
+    /// Of those, what messages to other bridges wait for.
+    told: u64,
 }
 
 /// Nobody knows which commits are durable.
@@ -125,9 +127,10 @@ impl Node {
         }
     }
 
-    /// A commit has named it, or it goes.
+    /// A commit has named it, or it goes. Objects of other bridges may have the same numbers.
     pub(super) fn settle(&mut self, object: ObjectName) {
-        if let Some(points) = &mut self.sync_points {
+        let is_own = object.oid.bridge() == self.id;
+        if let Some(points) = self.sync_points.as_mut().filter(|_| is_own) {
             points.unnamed.remove(&object.oid.seq());
         }
     }
@@ -172,6 +175,13 @@ impl Node {
         if points.under_way.is_some() {
             return;
         }
+        if self
+            .bridge
+            .as_ref()
+            .is_some_and(Bridge::waits_for_sync_point)
+        {
+            points.syncing.ask(Asker::default(), Wish::Durable);
+        }
         let now = Duration::from_micros(env.now);
         let is_durable = points.durable == self.commits;
         if is_durable {
@@ -203,7 +213,7 @@ impl Node {
             if whole {
                 self.disk.sync_all();
             }
-            answer(askers, env);
+            answer(self.id, askers, env);
             return self.alarm(0, Alarm::Syncing, env);
         }
         let spares = std::mem::take(&mut self.spares);
@@ -227,10 +237,11 @@ impl Node {
             removed,
             left: steps.copied().collect(),
             commits: self.commits,
+            told: self.bridge.as_ref().map_or(0, Bridge::commits),
         };
         let number = points.count;
         if Mutation::SyncsAreAnsweredEarly.is(self.mutation) {
-            answer(std::mem::take(&mut under_way.askers), env);
+            answer(self.id, std::mem::take(&mut under_way.askers), env);
         }
         points.under_way = Some(under_way);
         let delay = env.disk_us();
@@ -302,13 +313,28 @@ impl Node {
         points.durable = under_way.commits;
         points.has_failed = false;
         points.since_us = (points.durable != self.commits).then_some(env.now);
-        answer(under_way.askers, env);
+        answer(self.id, under_way.askers, env);
+        if let Some(bridge) = &mut self.bridge {
+            bridge.durable(under_way.told);
+        }
         false
+    }
+
+    /// Messages to other bridges wait for a sync point, and there is none.
+    pub(super) fn hurry_for_others(&self, env: &mut Env) {
+        let is_idle = |points: &SyncPoints| points.under_way.is_none();
+        let waits = self
+            .bridge
+            .as_ref()
+            .is_some_and(Bridge::waits_for_sync_point);
+        if waits && self.sync_points.as_ref().is_some_and(is_idle) {
+            self.alarm(0, Alarm::Syncing, env);
+        }
     }
 
     /// A sync point that its caller waits for: nothing else happens meanwhile.
     pub(super) fn sync_now(&mut self, env: &mut Env) {
-        if self.sync_points.is_none() {
+        if self.sync_points.is_none() || !self.is_alive() {
             return;
         }
         while self.sync_step(false, env) {}
@@ -337,7 +363,7 @@ impl Node {
         if !Mutation::DrainsEndBeforeTheyAreDurable.is(self.mutation) {
             self.sync_now(env);
         }
-        env.durable_before = env.moment();
+        env.is_durable_before(self.id, env.moment());
         let pfs = self.lower.borrow();
         for (identity, contents) in pfs.durable_files() {
             env.synced_contents(identity, contents);
@@ -458,6 +484,24 @@ impl Node {
                 self.relabel_after_loss(object);
             }
         }
+        for object in self.named_elsewhere() {
+            let others = recovery::lost_name(object, on_disk).unwrap_or_default();
+            if let Some(other) = others.first() {
+                self.disk.link_again(*other, object);
+            }
+        }
+    }
+
+    /// Objects that are kept here while their records are at other homes.
+    pub(super) fn named_elsewhere(&self) -> Vec<ObjectName> {
+        let named = self
+            .bridge
+            .as_ref()
+            .map(|bridge| bridge.named_elsewhere(&self.tables));
+        let named = named
+            .map(|named| named.expect(NEVER_FAILS))
+            .unwrap_or_default();
+        named.into_iter().map(|(object, _)| object).collect()
     }
 
     /// A label is written later here: a mark tells a next start of it.
@@ -507,6 +551,9 @@ impl Node {
             if !self.has_right_label(*object, env) {
                 self.relabel_after_loss(*object);
             }
+        }
+        for object in self.named_elsewhere() {
+            self.relabel_after_loss(object);
         }
     }
 
@@ -558,6 +605,9 @@ impl Node {
             }
         }
         self.apply(&changes);
+        for object in self.named_elsewhere() {
+            self.disk.change_time(object.oid);
+        }
     }
 
     /// What the last loss of power has left must be somewhere after the recovery.
@@ -581,9 +631,9 @@ impl Node {
 }
 
 /// They can rely on it now.
-fn answer(askers: Vec<Asker>, env: &mut Env) {
+fn answer(bridge: BridgeId, askers: Vec<Asker>, env: &mut Env) {
     for asker in askers {
-        env.durable_before = env.durable_before.max(asker.moment);
+        env.is_durable_before(bridge, asker.moment);
         for (identity, versions) in asker.versions {
             env.synced(identity, versions);
         }

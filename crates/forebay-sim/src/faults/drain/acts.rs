@@ -106,6 +106,15 @@ impl Node {
                     let Temporary { oid, path } = c.temporary.clone();
                     self.temporaries.insert(oid, path);
                 }
+                for Copy { object, .. } in copies {
+                    let is_own = object.oid.bridge() == self.id;
+                    if is_own || Mutation::CopiesElsewhereAreNotSynced.is(self.mutation) {
+                        continue;
+                    }
+                    if let Some(keeper) = self.keeper_mut(object.oid, others) {
+                        keeper.disk.sync_file(object.oid, false);
+                    }
+                }
                 let mut begun = begun.iter().copied();
                 let one = |c: &Copy| {
                     let keeper = self.keeper(c.object.oid, others);

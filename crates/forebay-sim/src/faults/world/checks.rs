@@ -1,6 +1,7 @@
 //! What has to be true in the end.
 
 use super::World;
+use super::power::LossOfPower;
 use crate::faults::Broken;
 use crate::faults::agree;
 use crate::faults::history::{Call, Thing};
@@ -11,6 +12,8 @@ use crate::faults::pfs::Pfs;
 use forebay_core::path::TreePath;
 use forebay_core::record::Kind;
 use forebay_core::table::Tables;
+
+const ONCE: &str = "every operation takes effect once, at one moment between call and answer";
 
 impl World {
     /// What users see.
@@ -55,6 +58,7 @@ impl World {
 
     pub(super) fn check(&mut self) -> Result<(), Broken> {
         let last = self.seen()?;
+        self.take_up();
         self.check_contents(&last)?;
         if self.env.drain.intruders {
             // Others have changed what clients saw.
@@ -63,7 +67,7 @@ impl World {
         let made = |call: &Call| self.env.made.get(&call.token).copied();
         let mut first = &self.workload.lower;
         let mut calls = &self.calls[..];
-        for loss in &self.losses {
+        for loss in self.losses.iter().filter(|_| self.nodes.len() == 1) {
             let Some(tree) = &loss.left else {
                 continue;
             };
@@ -73,22 +77,50 @@ impl World {
                 after: loss.durable_before,
             };
             let (before, later) = calls.split_at(until);
-            linear::explain(before, first, left, &self.env.texts, made).map_err(|why| {
-                let promise =
-                    "a loss of power undoes a suffix of what was not synced, and nothing else";
-                Broken::new(promise, why.detail, why.paths)
-            })?;
+            let ended = &self.ended;
+            linear::explain(before, first, Some(left), ended, &self.env.texts, made).map_err(
+                |why| {
+                    let promise =
+                        "a loss of power undoes a suffix of what was not synced, and nothing else";
+                    Broken::new(promise, why.detail, why.paths)
+                },
+            )?;
             (first, calls) = (tree, later);
+        }
+        for loss in self.losses.iter().filter(|_| self.nodes.len() > 1) {
+            self.check_until(loss)?;
         }
         let left = Left {
             tree: &last,
             after: u64::MAX,
         };
-        linear::explain(calls, first, left, &self.env.texts, made).map_err(|why| {
-            let promise =
-                "every operation takes effect once, at one moment between call and answer";
+        let ended = &self.ended;
+        linear::explain(calls, first, Some(left), ended, &self.env.texts, made).map_err(|why| {
+            let promise = match ended.is_empty() {
+                true => ONCE,
+                false => "a loss of power undoes a suffix of what each process did, and nobody else has seen it",
+            };
             Broken::new(promise, why.detail, why.paths)
         })
+    }
+
+    /// What was answered before a loss of power was right then, also what the loss has undone.
+    fn check_until(&self, loss: &LossOfPower) -> Result<(), Broken> {
+        let until = self.calls.iter().filter(|c| c.called <= loss.moment);
+        let calls: Vec<_> = until
+            .map(|call| Call {
+                answered: call.answered.clone().filter(|(at, _)| *at <= loss.moment),
+                ..call.clone()
+            })
+            .collect();
+        // What was decided then, and written later, is known by now.
+        let made = |call: &Call| {
+            let made = loss.made.get(&call.token);
+            made.or_else(|| self.env.made.get(&call.token)).copied()
+        };
+        let first = &self.workload.lower;
+        linear::explain(&calls, first, None, &loss.ended, &self.env.texts, made)
+            .map_err(|why| Broken::new(ONCE, why.detail, why.paths))
     }
 
     /// What the file at `path` holds; `None` if there is none.

@@ -3,6 +3,7 @@
 use super::World;
 use crate::faults::env::Event;
 use crate::faults::history::{Action, Call, Outcome};
+use crate::faults::node::Node;
 use crate::faults::sync_points::Asker;
 use forebay_core::ops::Request;
 use forebay_core::record::{BridgeId, ObjectId, Token};
@@ -11,6 +12,8 @@ use forebay_core::storage::Wish;
 /// A program on the node of a bridge, which does one thing after the other.
 pub(super) struct Client {
     pub(super) bridge: BridgeId,
+    /// The number of its process: it is another one after a loss of power of one of several machines.
+    pub(super) lane: usize,
     pub(super) connection: u32,
     /// The call that waits for its answer.
     pub(super) call: Option<usize>,
@@ -32,7 +35,7 @@ impl World {
         c.retry = false;
         c.call = Some(self.calls.len());
         let call = Call {
-            client,
+            client: c.lane,
             bridge: c.bridge,
             action: self.workload.action(&mut self.env.random),
             drains: self.env.drain.drains,
@@ -110,7 +113,7 @@ impl World {
             return;
         };
         let moment = self.env.moment();
-        self.answered.push((self.env.now, moment));
+        self.answered.push((self.env.now, moment, bridge));
         let call = &mut self.calls[index];
         let action = call.action.clone();
         let text = outcome.to_string();
@@ -172,8 +175,8 @@ impl World {
             return;
         };
         // Times that are older than the contents matter to what was drained before.
-        let records = self.nodes[0].records();
-        let mut records = records.iter().filter(|(_, r)| r.object.oid == oid);
+        let mut records = self.nodes.iter().flat_map(Node::records);
+        let mut records = records.by_ref().filter(|(_, r)| r.object.oid == oid);
         let is_drained = records.any(|(_, r)| r.drained.is_some());
         let chance = if is_drained { 700_000 } else { power.fsyncs };
         if !self.env.random.chance(chance) {

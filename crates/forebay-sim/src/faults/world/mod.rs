@@ -18,6 +18,7 @@ use forebay_core::membership::Membership;
 use forebay_core::path::TreePath;
 use forebay_core::record::BridgeId;
 use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use clients::Client;
@@ -43,8 +44,14 @@ pub(super) struct World {
     /// Nobody knows any more what drains have done.
     forgets_drained: bool,
     losses: Vec<LossOfPower>,
-    /// When operations were answered: time, and moment.
-    answered: Vec<(u64, u64)>,
+    /// Clients that a loss of power has ended, where there are several bridges: from which moment on what they were told may
+    /// be undone.
+    ended: BTreeMap<usize, u64>,
+    /// Bridges whose machines have lost their power, until they serve again, and files that this may have taken back.
+    powerless: BTreeSet<BridgeId>,
+    reverted: BTreeSet<u64>,
+    /// When operations were answered: time, moment, and by which bridge.
+    answered: Vec<(u64, u64, BridgeId)>,
 }
 
 impl World {
@@ -80,6 +87,7 @@ impl World {
             .collect();
         let clients = (0..plan.clients)
             .map(|c| Client {
+                lane: c,
                 bridge: members[c % members.len()],
                 connection: 0,
                 call: None,
@@ -98,6 +106,9 @@ impl World {
             written: 1_000_000,
             forgets_drained: false,
             losses: Vec::new(),
+            ended: BTreeMap::new(),
+            powerless: BTreeSet::new(),
+            reverted: BTreeSet::new(),
             answered: Vec::new(),
         }
     }
@@ -142,14 +153,16 @@ impl World {
         self.settle()?;
         let before = self.seen()?;
         if self.env.power.is_some() {
-            self.at(self.nodes[0].id, Node::sync_now);
+            for bridge in self.ids() {
+                self.at(bridge, Node::sync_now);
+            }
             self.lose_power_after_all()?;
             self.same_tree(&before, "what was synced survives a loss of power")?;
         }
         if self.env.drain.loses_tables {
-            let bridge = self.nodes[0].id;
-            self.forgets_drained = !self.nodes[0].labels_tell_all();
-            self.at(bridge, Node::lose_tables);
+            let bridge = self.another(self.nodes[0].id);
+            self.forgets_drained = !self.nodes.iter().all(Node::labels_tell_all);
+            self.lose_tables_of(bridge);
             self.env.after(0, Event::Start { bridge });
             self.settle()?;
             self.same_tree(&before, "tables that were lost come back from the labels")?;
@@ -169,6 +182,14 @@ impl World {
 
     fn ids(&self) -> Vec<BridgeId> {
         self.nodes.iter().map(|n| n.id).collect()
+    }
+
+    /// Any bridge, if this is not the only one.
+    fn another(&mut self, bridge: BridgeId) -> BridgeId {
+        match self.nodes.len() {
+            1 => bridge,
+            bridges => self.nodes[self.env.random.below(bridges as u64) as usize].id,
+        }
     }
 
     fn calm_down(&mut self) {
@@ -237,6 +258,7 @@ impl World {
             Event::LosePower { bridge } => {
                 if let Some(delay) = self.env.power_us() {
                     self.lose_power(bridge);
+                    let bridge = self.another(bridge);
                     self.env.after(delay, Event::LosePower { bridge });
                 }
             }

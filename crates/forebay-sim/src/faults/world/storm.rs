@@ -83,19 +83,32 @@ impl World {
         self.env.after(delay, Event::Drain);
     }
 
-    /// The tables are lost, if they tell nothing at this moment that labels do not.
+    /// The tables of a bridge are lost, if they tell nothing at this moment that labels do not: nor may any bridge have an open
+    /// transaction.
     pub(super) fn lose_tables(&mut self) {
         if self.env.is_calm() {
             return;
         }
-        let node = &self.nodes[0];
+        let bridge = self.another(self.nodes[0].id);
         let is_idle = self.clients.iter().all(|c| c.call.is_none());
-        if is_idle && node.is_settled() && node.labels_tell_all() {
-            let bridge = node.id;
-            self.at(bridge, Node::lose_tables);
+        let mut nodes = self.nodes.iter();
+        let tell_all = |n: &Node| n.id != bridge || n.labels_tell_all();
+        if is_idle && nodes.all(|n| n.is_settled() && tell_all(n)) {
+            self.lose_tables_of(bridge);
             self.crash(bridge);
         }
         let delay = self.env.random.between(100, 3_000);
         self.env.after(delay, Event::LoseTables);
+    }
+
+    pub(super) fn lose_tables_of(&mut self, bridge: BridgeId) {
+        // Whoever reads the labels of all has everything synced before.
+        let others: Vec<_> = self.ids().into_iter().filter(|id| *id != bridge).collect();
+        for id in others {
+            self.at(id, Node::sync_now);
+        }
+        let others = self.nodes.iter().filter(|n| n.id != bridge);
+        let told = others.map(Node::told).collect();
+        self.at(bridge, |n, e| n.lose_tables(told, e));
     }
 }
