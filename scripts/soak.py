@@ -807,13 +807,14 @@ class Soak:
         self.logs = self.dir / f"round{self.round}"
         self.logs.mkdir()
         self.drains, self.weights, self.drained_from = [], [], float("inf")
-        self.bridge_ended = False
         begun, seconds = time.monotonic() + 0.3, rng.uniform(1.5, 6)
         self.say(f"round {self.round}")
         outlived = rng.random() < 0.25
         options = rng.choice([[], [], [], ["--no-drain"], ["--keep"]])
         options = options + (["--no-wait"] if outlived and rng.random() < 0.5 else [])
         options += ["--no-record"]
+        # Another bridge drains then.
+        self.bridge_ended = "--no-drain" in options
         events = self.schedule(seconds)
         plan = {"root": str(self.root), "begun": begun, "seconds": seconds, "outlived": outlived, "stop": str(self.logs / "stop")}
         plan["workers"] = [

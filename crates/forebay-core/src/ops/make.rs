@@ -82,7 +82,7 @@ impl Context<'_> {
         if self.walk.is_dir(&node) {
             return errno(libc::EPERM);
         }
-        let hidden = self.hidden_at(&to);
+        let mut hidden = self.hidden_at(&to);
         let (mut plan, source) = match &node {
             Node::Born(record) => (Plan::default(), record.clone()),
             Node::Lower(lower, attr) => {
@@ -90,7 +90,7 @@ impl Context<'_> {
                 if type_of(attr) != libc::S_IFREG || !self.stages(lower, attr, 0) {
                     return errno(libc::EXDEV);
                 }
-                let (plan, object) = self.staged(&from, lower, attr, attr.size)?;
+                let (plan, object) = self.staged(&from, lower, attr, attr.size, &mut hidden)?;
                 let source = PathRecord {
                     object,
                     ..self.record(Kind::File, crate::facts::Fresh::new(object, 0), None)

@@ -391,6 +391,16 @@ impl Env {
         }
     }
 
+    /// A copy is committed: what was read of it before is what it holds.
+    pub(super) fn copy_counts(&mut self, oid: ObjectId) {
+        if let Some(read) = self.copies.get_mut(&oid).and_then(Option::take) {
+            let identity = self.identity(oid);
+            if self.contents.get(&identity) != Some(&read) {
+                self.wrote(identity, read, true);
+            }
+        }
+    }
+
     /// How many versions there are of each file.
     pub(super) fn versions_now(&self) -> Vec<(u64, usize)> {
         let counts = self.versions.iter().map(|(ino, v)| (*ino, v.all.len()));

@@ -549,13 +549,8 @@ impl Node {
             env.made.entry(record.token).or_insert(thing);
         }
         self.settle(record.object);
-        // What was read of it before it was committed is what it holds.
-        let copy = env.copies.get_mut(&record.object.oid);
-        if let Some(read) = copy.filter(|_| is_shown).and_then(Option::take) {
-            let identity = env.identity(record.object.oid);
-            if env.contents.get(&identity) != Some(&read) {
-                env.wrote(identity, read, true);
-            }
+        if is_shown {
+            env.copy_counts(record.object.oid);
         }
         env.objects.insert(record.object);
     }

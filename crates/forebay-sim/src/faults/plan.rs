@@ -179,6 +179,21 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// The run that the options give which this one prints: a seed may leave out further kinds of bad weather.
+    pub(super) fn as_printed(self) -> Self {
+        let printed = FaultOptions {
+            bridges: Some(self.bridges),
+            clients: Some(self.clients),
+            steps: Some(self.steps),
+            calm: self.calm,
+            mutation: self.mutation,
+            ..FaultOptions::default()
+        };
+        Plan::of(self.seed, &printed)
+    }
+}
+
 /// The options of `forebay sim faults` that give this very run.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -26,7 +26,7 @@ fn try_seeds(shape: Plan, breaks: &impl Fn(&Plan) -> bool, left: &mut u32) -> Op
         }
         *left -= 1;
         let seed = shape.seed.wrapping_add(offset);
-        let candidate = Plan { seed, ..shape };
+        let candidate = Plan { seed, ..shape }.as_printed();
         if breaks(&candidate) {
             return Some(candidate);
         }

@@ -158,6 +158,8 @@ impl World {
         node.note(&mut self.env, || {
             format!("a client writes {contents} to {identity:x}")
         });
+        // Whoever can write to a copy was told that it is committed; the home of its path may hear that later.
+        self.env.copy_counts(oid);
         self.env.wrote(identity, contents, true);
         self.sync_file(bridge, oid, identity);
         let times = times - 1;
