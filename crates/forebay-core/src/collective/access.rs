@@ -161,6 +161,12 @@ impl Access {
             .map_or(0, |(part, before)| before + part.bytes)
     }
 
+    /// How many pieces it has, as far as they are known to be apart.
+    pub fn pieces(&self) -> u64 {
+        let blocks = |(part, _): &(Strided, u64)| part.bytes / part.block;
+        self.parts.iter().map(blocks).sum()
+    }
+
     /// How many of its bytes lie before an offset: also the place of that offset in the memory of the process.
     pub fn bytes_below(&self, offset: u64) -> u64 {
         let next = self
@@ -183,23 +189,20 @@ impl Access {
     }
 
     /// Its contiguous pieces in an extent, by offset.
-    pub fn pieces_within(&self, extent: Extent) -> impl Iterator<Item = Extent> + '_ {
+    pub fn pieces_within(&self, extent: Extent) -> impl Iterator<Item = Extent> + use<'_> {
         let mut at = extent.start;
+        let ended = |(part, _): &(Strided, u64)| part.hull.end <= at;
+        let mut next = self.parts.partition_point(ended);
         std::iter::from_fn(move || {
-            let piece = self.piece_from(at).filter(|p| p.start < extent.end)?;
+            let (part, _) = self.parts.get(next)?;
+            let piece = part.piece_from(at);
+            if piece.start >= extent.end {
+                return None;
+            }
             at = piece.end.min(extent.end);
+            next += usize::from(at >= part.hull.end);
             Some(Extent::new(piece.start, at))
         })
-    }
-
-    /// The first contiguous piece that ends after an offset, without what lies before the offset.
-    fn piece_from(&self, offset: u64) -> Option<Extent> {
-        let next = self
-            .parts
-            .partition_point(|(part, _)| part.hull.end <= offset);
-        self.parts
-            .get(next)
-            .map(|(part, _)| part.piece_from(offset))
     }
 }
 
