@@ -4,14 +4,14 @@
 use std::cell::Cell;
 use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::PoisonError;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use forebay_hook::foreign::{Frame, entry_point};
 use forebay_hook::{Behind, MpiFunction};
 
 use crate::exchange::Direction;
-use crate::file::{self, Opened};
-use crate::mpi::Mpi;
+use crate::file::{self, File, Opened};
+use crate::mpi::{Failed, Mpi};
 use crate::settings;
 use crate::transfer::{Carried, Request};
 
@@ -29,13 +29,21 @@ enum What {
     Close,
     SetView,
     Sync,
-    Transfer {
-        direction: Direction,
-        /// The second argument is an offset.
-        explicit: bool,
-        /// The number of elements is an `MPI_Count`.
-        large: bool,
-    },
+    Transfer(Form),
+    /// The first half of a split collective call: all is done here. The program has to leave the file and its buffer
+    /// alone until the second half.
+    Begin(Form),
+    End,
+}
+
+/// The arguments of a read or write.
+#[derive(Clone, Copy)]
+struct Form {
+    direction: Direction,
+    /// The second argument is an offset.
+    explicit: bool,
+    /// The number of elements is an `MPI_Count`.
+    large: bool,
 }
 
 /// A function under its two names.
@@ -58,13 +66,23 @@ macro_rules! function {
     };
 }
 
+/// The forms of a read or write: with the file pointer and with an offset, with an `int` and with an `MPI_Count`.
 macro_rules! transfers {
-    ($($name:literal $direction:ident $explicit:literal $large:literal)+) => {
-        $(function!($name What::Transfer {
-            direction: Direction::$direction,
-            explicit: $explicit,
-            large: $large,
-        });)+
+    ($($direction:ident $what:ident $pointer:literal $pointer_c:literal $offset:literal $offset_c:literal)+) => {
+        $(
+            function!($pointer What::$what(Form {
+                direction: Direction::$direction, explicit: false, large: false,
+            }));
+            function!($pointer_c What::$what(Form {
+                direction: Direction::$direction, explicit: false, large: true,
+            }));
+            function!($offset What::$what(Form {
+                direction: Direction::$direction, explicit: true, large: false,
+            }));
+            function!($offset_c What::$what(Form {
+                direction: Direction::$direction, explicit: true, large: true,
+            }));
+        )+
     };
 }
 
@@ -73,15 +91,15 @@ function!("File_close" What::Close);
 function!("File_set_view" What::SetView);
 function!("File_sync" What::Sync);
 transfers! {
-    "File_read_all" Read false false
-    "File_read_at_all" Read true false
-    "File_write_all" Write false false
-    "File_write_at_all" Write true false
-    "File_read_all_c" Read false true
-    "File_read_at_all_c" Read true true
-    "File_write_all_c" Write false true
-    "File_write_at_all_c" Write true true
+    Read Transfer "File_read_all" "File_read_all_c" "File_read_at_all" "File_read_at_all_c"
+    Write Transfer "File_write_all" "File_write_all_c" "File_write_at_all" "File_write_at_all_c"
+    Read Begin "File_read_all_begin" "File_read_all_begin_c" "File_read_at_all_begin" "File_read_at_all_begin_c"
+    Write Begin "File_write_all_begin" "File_write_all_begin_c" "File_write_at_all_begin" "File_write_at_all_begin_c"
 }
+function!("File_read_all_end" What::End);
+function!("File_read_at_all_end" What::End);
+function!("File_write_all_end" What::End);
+function!("File_write_at_all_end" What::End);
 
 extern "C" fn through_mpi(frame: &Frame, function: &'static Function) -> usize {
     function.handle(frame, function.names.behind_mpi(frame.caller()))
@@ -107,6 +125,10 @@ impl Drop for Inside {
     }
 }
 
+fn lock(file: &Mutex<File>) -> MutexGuard<'_, File> {
+    file.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Function {
     fn handle(&self, frame: &Frame, behind: Behind) -> usize {
         let real = match behind {
@@ -117,90 +139,135 @@ impl Function {
         };
         // SAFETY: it has the type of the hooked function.
         let native = || unsafe { frame.pass_on(real) };
-        if !settings::is_on() {
+        let inside = settings::is_on().then(Inside::enter).flatten();
+        let Some(inside) = inside else {
             return native();
-        }
-        match (Inside::enter(), &self.what) {
-            (None, _) => native(),
-            (Some(inside), What::Open) => {
-                let result = native();
-                if result as i32 == 0 {
-                    opened(frame);
+        };
+        let done = match self.what {
+            What::Open => open(frame, native),
+            What::Close => close(frame, native),
+            What::SetView => set_view(frame, native),
+            What::Sync => sync(frame, native),
+            What::Transfer(form) => transfer(frame, native, form, false),
+            What::Begin(form) => transfer(frame, native, form, true),
+            What::End => end(frame, native),
+        };
+        drop(inside);
+        match done {
+            Ok(result) => result,
+            // The handler of the program may call MPI, so this comes last.
+            Err(class) => {
+                if let Some(mpi) = Mpi::of(frame.caller()) {
+                    mpi.raise(frame.argument(0), class);
                 }
-                drop(inside);
-                result
-            }
-            (Some(_inside), What::Close) => {
-                // SAFETY: the program keeps the handle there.
-                let handle = unsafe { frame.pointer::<usize>(0).as_ref() };
-                if let Some(file) = handle.and_then(|&handle| file::forget(handle)) {
-                    file.lock().unwrap_or_else(PoisonError::into_inner).close();
-                }
-                native()
-            }
-            (Some(_inside), What::SetView) => {
-                let result = native();
-                if let Some(file) = file::known(frame.argument(0)) {
-                    let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
-                    // SAFETY: the name of a data representation, which the MPI library has just read.
-                    let plain = result as i32 == 0
-                        && unsafe { CStr::from_ptr(frame.pointer::<c_char>(4)) } == c"native";
-                    let displacement = frame.argument(1) as i64;
-                    file.set_view(displacement, frame.argument(2), frame.argument(3), plain);
-                }
-                result
-            }
-            (Some(_inside), What::Sync) => {
-                if let Some(file) = file::known(frame.argument(0)) {
-                    let file = file.lock().unwrap_or_else(PoisonError::into_inner);
-                    let _ = file.sync();
-                }
-                native()
-            }
-            (
-                Some(inside),
-                &What::Transfer {
-                    direction,
-                    explicit,
-                    large,
-                },
-            ) => {
-                let Some(file) = file::known(frame.argument(0)) else {
-                    return native();
-                };
-                let buffer = 1 + usize::from(explicit);
-                let request = Request {
-                    direction,
-                    offset: explicit.then(|| frame.argument(1) as i64),
-                    buffer: frame.pointer(buffer),
-                    count: match large {
-                        true => frame.argument(buffer + 1) as i64,
-                        false => frame.int(buffer + 1).into(),
-                    },
-                    datatype: frame.argument(buffer + 2),
-                };
-                let (mpi, carried) = {
-                    let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
-                    // SAFETY: these are the arguments of the program's call.
-                    (file.mpi, unsafe { file.carry_out(&request) })
-                };
-                let error = match carried {
-                    Ok(Carried::Not) => return native(),
-                    Ok(Carried::Bytes(bytes)) => {
-                        // SAFETY: the status of the program.
-                        unsafe { mpi.set_status(frame.argument(buffer + 3), bytes) };
-                        return 0;
-                    }
-                    Ok(Carried::Error(class)) => class,
-                    Err(crate::mpi::Failed) => mpi.abi.io_error(),
-                };
-                // The handler of the program may call MPI.
-                drop(inside);
-                mpi.raise(frame.argument(0), error);
-                error as usize
+                class as usize
             }
         }
     }
+}
+
+/// The result of a call, or the class of an error of this layer, of which the handler of the file has to hear.
+type Done = Result<usize, i32>;
+
+/// `MPI_File_open(comm, filename, amode, info, &fh)`.
+fn open(frame: &Frame, native: impl FnOnce() -> usize) -> Done {
+    let result = native();
+    if result as i32 == 0 {
+        opened(frame);
+    }
+    Ok(result)
+}
+
+/// `MPI_File_close(&fh)`.
+fn close(frame: &Frame, native: impl FnOnce() -> usize) -> Done {
+    // SAFETY: the program keeps the handle there.
+    let handle = unsafe { frame.pointer::<usize>(0).as_ref() };
+    if let Some(file) = handle.and_then(|&handle| file::forget(handle)) {
+        lock(&file).close();
+    }
+    Ok(native())
+}
+
+/// `MPI_File_set_view(fh, disp, etype, filetype, datarep, info)`.
+fn set_view(frame: &Frame, native: impl FnOnce() -> usize) -> Done {
+    let result = native();
+    if let Some(file) = file::known(frame.argument(0)) {
+        // SAFETY: the name of a data representation, which the MPI library has just read.
+        let plain = result as i32 == 0
+            && unsafe { CStr::from_ptr(frame.pointer::<c_char>(4)) } == c"native";
+        let displacement = frame.argument(1) as i64;
+        lock(&file).set_view(displacement, frame.argument(2), frame.argument(3), plain);
+    }
+    Ok(result)
+}
+
+/// `MPI_File_sync(fh)`.
+fn sync(frame: &Frame, native: impl FnOnce() -> usize) -> Done {
+    let Some(file) = file::known(frame.argument(0)) else {
+        return Ok(native());
+    };
+    let file = lock(&file);
+    let (mpi, synced) = (file.mpi, file.sync());
+    drop(file);
+    match (native(), synced) {
+        (0, Ok(0)) => Ok(0),
+        (0, Ok(class)) => Err(class),
+        (0, Err(Failed)) => Err(mpi.abi.io_error()),
+        (error, _) => Ok(error),
+    }
+}
+
+/// `MPI_File_write_at_all(fh, offset, buf, count, datatype, status)` and its like; without `offset` where the file pointer
+/// counts, without `status` in a first half.
+fn transfer(frame: &Frame, native: impl FnOnce() -> usize, form: Form, is_half: bool) -> Done {
+    let Some(file) = file::known(frame.argument(0)) else {
+        return Ok(native());
+    };
+    let buffer = 1 + usize::from(form.explicit);
+    let request = Request {
+        direction: form.direction,
+        offset: form.explicit.then(|| frame.argument(1) as i64),
+        buffer: frame.pointer(buffer),
+        count: match form.large {
+            true => frame.argument(buffer + 1) as i64,
+            false => frame.int(buffer + 1).into(),
+        },
+        datatype: frame.argument(buffer + 2),
+    };
+    let mut file = lock(&file);
+    let mpi = file.mpi;
+    // SAFETY: these are the arguments of the program's call.
+    match unsafe { file.carry_out(&request) } {
+        Ok(Carried::Not) => {
+            drop(file);
+            Ok(native())
+        }
+        Ok(Carried::Bytes(bytes)) if is_half => {
+            file.begun = Some(bytes);
+            Ok(0)
+        }
+        Ok(Carried::Bytes(bytes)) => {
+            // SAFETY: the status of the program.
+            unsafe { mpi.set_status(frame.argument(buffer + 3), bytes) };
+            Ok(0)
+        }
+        Ok(Carried::Error(class)) => Err(class),
+        Err(Failed) => Err(mpi.abi.io_error()),
+    }
+}
+
+/// `MPI_File_write_all_end(fh, buf, status)` and its like.
+fn end(frame: &Frame, native: impl FnOnce() -> usize) -> Done {
+    let begun = file::known(frame.argument(0)).and_then(|file| {
+        let mut file = lock(&file);
+        file.begun.take().map(|bytes| (file.mpi, bytes))
+    });
+    let Some((mpi, bytes)) = begun else {
+        return Ok(native());
+    };
+    // SAFETY: the status of the program.
+    unsafe { mpi.set_status(frame.argument(2), bytes) };
+    Ok(0)
 }
 
 /// Takes note of a file that was opened.

@@ -98,6 +98,8 @@ pub fn remember(mpi: Mpi, opened: Opened) -> Result<()> {
         modes if modes & read != 0 => Purpose::Read,
         _ => return Err(Failed),
     };
+    // The handle may be that of a file whose close this layer did not see.
+    forget(opened.handle);
     // With one process, or a file that is no array of bytes, all is left to the MPI library. All ranks know this.
     if opened.modes & mpi.abi.foreign_modes != 0 || mpi.size(opened.communicator)? < 2 {
         return Ok(());
@@ -200,12 +202,21 @@ impl File {
         })
     }
 
-    /// Brings what this process wrote as an aggregator to the disks.
-    pub fn sync(&self) -> std::result::Result<(), Errno> {
-        match &self.arranged {
-            Some(Arranged::Here(here)) => here.storage.as_ref().map_or(Ok(()), Storage::sync),
-            _ => Ok(()),
-        }
+    /// Brings what aggregators wrote to the disks. The class of an error on any of them, or 0. Collective.
+    pub fn sync(&self) -> Result<i32> {
+        let Some(Arranged::Here(here)) = &self.arranged else {
+            return Ok(0);
+        };
+        let done = here.storage.as_ref().map_or(Ok(()), Storage::sync);
+        self.agree(done)
+    }
+
+    /// The class of an error on any process, or 0. Collective.
+    pub fn agree(&self, done: std::result::Result<(), Errno>) -> Result<i32> {
+        let class = done
+            .err()
+            .map_or(0, |error| self.mpi.abi.error_class(error));
+        Ok(self.mpi.largest(self.processes, class.into())? as i32)
     }
 
     /// Adds a line about this file to the report, if one is wanted.

@@ -122,14 +122,13 @@ impl File {
         let mut buffers = std::mem::take(&mut self.buffers);
         let outcome = call.perform(request.direction, region, part.access, &mut buffers)?;
         self.buffers = buffers;
-        let class = outcome.err().map_or(0, |error| mpi.abi.error_class(error));
-        let class = mpi.largest(processes, class.into())?;
+        let class = self.agree(outcome)?;
         if let Some(position) = part.position_after {
             mpi.seek(self.handle, position)?;
         }
         Ok(match class {
             0 => Carried::Bytes(moved),
-            class => Carried::Error(class as i32),
+            class => Carried::Error(class),
         })
     }
 

@@ -154,16 +154,14 @@ impl TypeMap {
         let far = || AccessError::TooLarge;
         let span = (count as i64).checked_mul(stride).ok_or_else(far)?;
         span.checked_add(offset).ok_or_else(far)?;
-        if let [run] = element.runs[..] {
-            if run.count == 1 {
-                let offset = offset + run.offset;
-                return self.push(Run {
-                    offset,
-                    block: run.block,
-                    stride,
-                    count,
-                });
-            }
+        if let [run @ Run { count: 1, .. }] = element.runs[..] {
+            let offset = offset + run.offset;
+            return self.push(Run {
+                offset,
+                block: run.block,
+                stride,
+                count,
+            });
         }
         for at in 0..count as i64 {
             for run in &element.runs {

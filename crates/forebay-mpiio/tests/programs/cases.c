@@ -3,7 +3,11 @@
  * layer, the output must be the same.
  *
  * usage: cases FILE FIRST NUMBER     (cases FIRST to FIRST + NUMBER - 1) */
+#ifdef STANDARD_ABI
+#include <mpi_abi.h>
+#else
 #include <mpi.h>
+#endif
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
