@@ -23,7 +23,7 @@ pub struct Buffers {
     /// What goes between an aggregator and processes, as they have it.
     inbox: Vec<u8>,
     /// What goes between a process and aggregators.
-    outbox: Vec<u8>,
+    pub(crate) outbox: Vec<u8>,
     coverage: Coverage,
 }
 
@@ -52,10 +52,10 @@ pub struct Call<'a> {
 }
 
 /// A buffer of at least so many bytes. Old bytes in it are of no meaning.
-fn room(buffer: &mut Vec<u8>, bytes: u64) -> &mut [u8] {
+pub(crate) fn room(buffer: &mut Vec<u8>, bytes: u64) -> &mut [u8] {
     if buffer.len() < bytes as usize {
-        buffer.clear();
-        buffer.resize(bytes as usize, 0);
+        // Pages of zeros come from the kernel when they are touched.
+        *buffer = vec![0; bytes as usize];
     }
     &mut buffer[..bytes as usize]
 }

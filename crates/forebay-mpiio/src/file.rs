@@ -1,7 +1,7 @@
 //! The open files that this layer knows, by the handle of the MPI library, which stays the program's.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_core::collective::{Arrangement, View, Wishes};
@@ -11,7 +11,7 @@ use crate::datatype;
 use crate::exchange::Buffers;
 use crate::mpi::{Communicator, Failed, Mpi, Result};
 use crate::settings;
-use crate::storage::{self, Identity, Purpose, Storage};
+use crate::storage::{self, Purpose, Storage};
 
 static FILES: Mutex<BTreeMap<usize, Arc<Mutex<File>>>> = Mutex::new(BTreeMap::new());
 
@@ -36,20 +36,9 @@ pub struct File {
     pub taken: u64,
     /// Collective calls that it left to the MPI library.
     pub left: u64,
+    /// How collective calls are carried out; `None` if by the MPI library. The same on all ranks, the storage aside.
+    pub here: Option<Arc<Here>>,
     path: PathBuf,
-    /// On rank 0: what the path led to when the file was opened.
-    identity: Option<Identity>,
-    wishes: Wishes,
-    arranged: Option<Arranged>,
-}
-
-/// How collective calls are carried out; the same on all ranks, the storage aside.
-#[derive(Debug)]
-enum Arranged {
-    /// By the MPI library.
-    Native,
-    /// By this layer.
-    Here(Arc<Here>),
 }
 
 /// The arrangement, with the file as an aggregator has it open.
@@ -57,8 +46,15 @@ enum Arranged {
 pub struct Here {
     /// The arrangement.
     pub arrangement: Arrangement,
-    /// With an aggregator: the file.
+    /// With a process that reads and writes: the file. An aggregator without one can't do its work.
     pub storage: Option<Storage>,
+}
+
+impl Here {
+    /// Has this process to read or write the file?
+    pub fn needs_storage(&self, rank: usize) -> bool {
+        self.arrangement.is_free || self.arrangement.aggregators.contains(&(rank as u32))
+    }
 }
 
 fn files() -> MutexGuard<'static, BTreeMap<usize, Arc<Mutex<File>>>> {
@@ -106,27 +102,61 @@ pub fn remember(mpi: Mpi, opened: Opened) -> Result<()> {
     }
     let processes = mpi.split(opened.communicator)?;
     let path = std::path::absolute(&opened.path).unwrap_or(opened.path);
-    let identity = match processes.rank {
-        0 => storage::identify(&path).ok(),
-        _ => None,
-    };
+    let here = arrange(&mpi, processes, &path, purpose, &opened.wishes)?;
     let file = File {
         mpi,
         handle: opened.handle,
         processes,
-        purpose,
         view: Some(View::bytes()),
+        here: here.map(Arc::new),
         buffers: Buffers::default(),
+        purpose,
+        path,
         begun: None,
         taken: 0,
         left: 0,
-        path,
-        identity,
-        wishes: opened.wishes,
-        arranged: None,
     };
     files().insert(opened.handle, Arc::new(Mutex::new(file)));
     Ok(())
+}
+
+/// Agrees with all processes on how collective calls on a file are carried out; `None` if by the MPI library. What rank 0
+/// knows and wants is done. Collective.
+fn arrange(
+    mpi: &Mpi,
+    processes: Communicator,
+    path: &Path,
+    purpose: Purpose,
+    wishes: &Wishes,
+) -> Result<Option<Here>> {
+    let mut mine = vec![crate::node::number(), 0, 0, 0, 0];
+    if processes.rank == 0
+        && let (Ok(identity), false) = (storage::identify(path), wishes.off)
+    {
+        let local = crate::node::aggregators().into();
+        mine[1..].copy_from_slice(&[1, identity.inode, identity.fs_type as u64, local]);
+    }
+    mine.extend(wishes.to_words());
+    let all = mpi.allgather(processes, &mine)?;
+    let [_, wanted, inode, fs_type, local] = all[..5] else {
+        return Err(Failed);
+    };
+    if wanted == 0 {
+        return Ok(None);
+    }
+    let numbers: Vec<u64> = all.chunks(mine.len()).map(|each| each[0]).collect();
+    let node = |number: &u64| numbers.iter().position(|other| other == number);
+    let nodes: Vec<u32> = numbers.iter().filter_map(node).map(|n| n as u32).collect();
+    let wishes = Wishes::from_words(&all[5..mine.len()]);
+    let arrangement = Arrangement::new(&wishes, fs_type as i64, &nodes, local as u32);
+    let mut here = Here {
+        arrangement,
+        storage: None,
+    };
+    if here.needs_storage(processes.rank) {
+        here.storage = Storage::open(path, purpose, inode).ok();
+    }
+    Ok(Some(here))
 }
 
 impl File {
@@ -147,64 +177,9 @@ impl File {
         };
     }
 
-    /// How collective calls on this file are carried out; `None` if by the MPI library. Collective at the first call.
-    pub fn here(&mut self) -> Result<Option<Arc<Here>>> {
-        if self.arranged.is_none() {
-            self.arranged = Some(self.arrange()?);
-        }
-        Ok(match &self.arranged {
-            Some(Arranged::Here(here)) => Some(here.clone()),
-            _ => None,
-        })
-    }
-
-    /// Agrees with all processes. What rank 0 knows and wants is done.
-    fn arrange(&self) -> Result<Arranged> {
-        let (mpi, processes) = (&self.mpi, self.processes);
-        let identity = self.identity.unwrap_or(Identity {
-            inode: 0,
-            fs_type: 0,
-        });
-        let wanted = self.identity.is_some() && !self.wishes.off;
-        let mut mine = vec![
-            crate::node::number(),
-            u64::from(wanted),
-            identity.inode,
-            identity.fs_type as u64,
-            crate::node::aggregators().into(),
-        ];
-        mine.extend(self.wishes.to_words());
-        let all = mpi.allgather(processes, &mine)?;
-        let first = &all[..mine.len()];
-        if first[1] == 0 {
-            return Ok(Arranged::Native);
-        }
-        let numbers: Vec<u64> = all.chunks(mine.len()).map(|each| each[0]).collect();
-        let node = |number: &u64| numbers.iter().position(|other| other == number);
-        let nodes: Vec<u32> = numbers.iter().filter_map(node).map(|n| n as u32).collect();
-        let wishes = Wishes::from_words(&first[5..]);
-        let (inode, fs_type) = (first[2], first[3] as i64);
-        let arrangement = Arrangement::new(&wishes, fs_type, &nodes, first[4] as u32);
-        let mut storage = Ok(None);
-        if arrangement.aggregators.contains(&(processes.rank as u32)) {
-            storage = Storage::open(&self.path, self.purpose, inode).map(Some);
-        }
-        let failed = mpi.largest(processes, storage.is_err().into())?;
-        let here = |storage| {
-            Arranged::Here(Arc::new(Here {
-                arrangement,
-                storage,
-            }))
-        };
-        Ok(match (failed, storage) {
-            (0, Ok(storage)) => here(storage),
-            _ => Arranged::Native,
-        })
-    }
-
     /// Brings what aggregators wrote to the disks. The class of an error on any of them, or 0. Collective.
     pub fn sync(&self) -> Result<i32> {
-        let Some(Arranged::Here(here)) = &self.arranged else {
+        let Some(here) = &self.here else {
             return Ok(0);
         };
         let done = here.storage.as_ref().map_or(Ok(()), Storage::sync);
@@ -221,12 +196,12 @@ impl File {
 
     /// Adds a line about this file to the report, if one is wanted.
     fn report(&self) {
-        let (method, aggregators) = match &self.arranged {
-            Some(Arranged::Here(here)) => {
+        let (method, aggregators) = match &self.here {
+            Some(here) => {
                 let arranged = &here.arrangement;
                 (arranged.method.in_words(), arranged.aggregators.len())
             }
-            _ => ("native", 0),
+            None => ("native", 0),
         };
         settings::report(format_args!(
             "{}\t{method}\t{aggregators} aggregators\t{} calls taken over\t{} left\n",
@@ -241,7 +216,7 @@ impl File {
         if self.processes.rank == 0 {
             self.report();
         }
-        self.arranged = None;
+        self.here = None;
         self.mpi.free(self.processes);
     }
 }

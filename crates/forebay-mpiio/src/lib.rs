@@ -12,6 +12,7 @@
 //! | [`entry`] | the functions that are hooked |
 //! | [`transfer`] | one collective call: take it over or not, status, position, errors |
 //! | [`exchange`] | rounds between processes and aggregators |
+//! | [`alone`] | the same without aggregators |
 //! | [`file`] | open files, and the arrangement that all ranks agree on |
 //! | [`storage`] | the file as aggregators have it open |
 //! | [`datatype`], [`memory`] | data types, and the buffer of the program |
@@ -19,6 +20,7 @@
 //! | [`settings`], [`node`] | environment, hints, this node |
 
 pub mod abi;
+pub mod alone;
 pub mod datatype;
 pub mod entry;
 pub mod exchange;

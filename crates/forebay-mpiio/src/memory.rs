@@ -34,6 +34,21 @@ impl<'a> Memory<'a> {
         Some(self.base.wrapping_offset(offset as isize))
     }
 
+    /// The bytes from number `first` on, if they have no gaps between them.
+    pub fn solid(&self, first: u64, bytes: u64) -> Option<&[u8]> {
+        let at = self.place(first)?;
+        // SAFETY: they lie in the buffer, which the program leaves alone during the call.
+        Some(unsafe { slice::from_raw_parts(at, bytes as usize) })
+    }
+
+    /// The same, to be written.
+    #[expect(clippy::mut_from_ref)]
+    pub fn solid_mut(&self, first: u64, bytes: u64) -> Option<&mut [u8]> {
+        let at = self.place(first)?;
+        // SAFETY: as above; this layer has no other reference to bytes that it reads from a file.
+        Some(unsafe { slice::from_raw_parts_mut(at, bytes as usize) })
+    }
+
     /// Copies bytes of the buffer, from number `first` on.
     pub fn gather(&self, first: u64, to: &mut [u8]) {
         let mut rest = to;

@@ -1,7 +1,7 @@
 //! A collective read or write of the program: whether this layer carries it out, and what the program gets back.
 #![allow(unsafe_code)]
 
-use forebay_core::collective::{Access, Share, TypeMap, Way, way};
+use forebay_core::collective::{Access, Share, Terms, TypeMap, Way, way};
 
 use crate::datatype::{self, Datatype};
 use crate::exchange::{Call, Direction};
@@ -69,16 +69,17 @@ impl File {
         if mpi.atomicity(self.handle)? {
             return Ok(Carried::Not);
         }
-        let Some(here) = self.here()? else {
+        let Some(here) = self.here.clone() else {
             return Ok(Carried::Not);
         };
+        let equipped = here.storage.is_some() || !here.needs_storage(processes.rank);
         let part = self.part(request);
         let size = match (request.direction, &here.storage) {
             (Direction::Read, Some(storage)) => storage.size().map_err(|_| Failed),
             _ => Ok(0),
         };
         let share = part.as_ref().map_or(Share::default(), Part::share);
-        let able = part.is_ok() && size.is_ok();
+        let able = part.is_ok() && size.is_ok() && equipped;
         let mine: [u64; WORDS] = [
             able.into(),
             share.start,
@@ -102,8 +103,15 @@ impl File {
             .chunks(WORDS)
             .map(|one| share_below(one, size))
             .collect();
-        let Way::Exchange(region) = way(&shares, here.arrangement.always) else {
-            return Ok(Carried::Not);
+        let terms = Terms {
+            reads: request.direction == Direction::Read,
+            is_free: here.arrangement.is_free,
+            always: here.arrangement.always,
+        };
+        let region = match way(&shares, terms) {
+            Way::Native => return Ok(Carried::Not),
+            Way::Direct => None,
+            Way::Exchange(region) => Some(region),
         };
         // Nothing behind the end of the file is read. Every part of the access is known to fit.
         if part.access.hull().is_some_and(|hull| hull.end > size) {
@@ -120,7 +128,10 @@ impl File {
             memory: unsafe { Memory::new(request.buffer, &part.datatype) },
         };
         let mut buffers = std::mem::take(&mut self.buffers);
-        let outcome = call.perform(request.direction, region, part.access, &mut buffers)?;
+        let outcome = match region {
+            Some(region) => call.perform(request.direction, region, part.access, &mut buffers)?,
+            None => call.alone(request.direction, &part.access, &mut buffers),
+        };
         self.buffers = buffers;
         let class = self.agree(outcome)?;
         if let Some(position) = part.position_after {

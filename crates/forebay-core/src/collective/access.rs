@@ -59,43 +59,35 @@ impl Access {
     /// Blocks of `block` bytes from offset `start` on, at nested strides: pairs of count and distance in bytes, outermost
     /// first. A count or block of 0 is an access without bytes.
     pub fn strided(start: u64, block: u64, levels: &[(u64, u64)]) -> Result<Self, AccessError> {
-        let mut bytes = block;
-        let mut span = block; // of what the level repeats
-        let mut kept = Vec::new();
-        let mut merged = block; // the block, with the innermost levels that leave no gap
-        for &(count, stride) in levels.iter().rev() {
-            bytes = bytes.checked_mul(count).ok_or(AccessError::TooLarge)?;
-            if bytes == 0 || count == 1 {
-                continue;
-            }
-            if stride < span {
-                return Err(AccessError::Overlap);
-            }
-            if kept.is_empty() && stride == span {
-                merged *= count;
-            } else {
-                kept.push(Level { count, stride });
-            }
-            let more = (count - 1).checked_mul(stride);
-            span = more
-                .and_then(|m| m.checked_add(span))
-                .ok_or(AccessError::TooLarge)?;
+        let mut access = Access::default();
+        access.append(start, block, levels)?;
+        Ok(access)
+    }
+
+    /// Adds blocks as in [`Access::strided`], which begin where the access ends or behind that.
+    pub fn append(
+        &mut self,
+        start: u64,
+        block: u64,
+        levels: &[(u64, u64)],
+    ) -> Result<(), AccessError> {
+        match Strided::new(start, block, levels)? {
+            Some(part) => self.push(part),
+            None => Ok(()),
         }
-        if bytes == 0 {
-            return Ok(Access::default());
+    }
+
+    fn push(&mut self, part: Strided) -> Result<(), AccessError> {
+        let before = self.bytes();
+        let end = self.parts.last().map_or(0, |(last, _)| last.hull.end);
+        if part.hull.start < end {
+            return Err(AccessError::Overlap);
         }
-        let end = start.checked_add(span).filter(|&end| end <= MAX_OFFSET);
-        let hull = Extent::new(start, end.ok_or(AccessError::TooLarge)?);
-        kept.reverse();
-        let only = Strided {
-            hull,
-            block: merged,
-            bytes,
-            levels: kept,
-        };
-        Ok(Access {
-            parts: vec![(only, 0)],
-        })
+        before
+            .checked_add(part.bytes)
+            .ok_or(AccessError::TooLarge)?;
+        self.parts.push((part, before));
+        Ok(())
     }
 
     /// A block of an array in row-major order (`MPI_Type_create_subarray`): for each dimension, slowest first, the size of
@@ -125,18 +117,7 @@ impl Access {
     pub fn joined(accesses: impl IntoIterator<Item = Access>) -> Result<Self, AccessError> {
         let mut all = Access::default();
         for (part, _) in accesses.into_iter().flat_map(|a| a.parts) {
-            let before = all.bytes();
-            if all
-                .parts
-                .last()
-                .is_some_and(|(last, _)| part.hull.start < last.hull.end)
-            {
-                return Err(AccessError::Overlap);
-            }
-            before
-                .checked_add(part.bytes)
-                .ok_or(AccessError::TooLarge)?;
-            all.parts.push((part, before));
+            all.push(part)?;
         }
         Ok(all)
     }
@@ -207,6 +188,43 @@ impl Access {
 }
 
 impl Strided {
+    /// Nested strides; `None` without bytes.
+    fn new(start: u64, block: u64, levels: &[(u64, u64)]) -> Result<Option<Self>, AccessError> {
+        let mut bytes = block;
+        let mut span = block; // of what the level repeats
+        let mut kept = Vec::new();
+        let mut merged = block; // the block, with the innermost levels that leave no gap
+        for &(count, stride) in levels.iter().rev() {
+            bytes = bytes.checked_mul(count).ok_or(AccessError::TooLarge)?;
+            if bytes == 0 || count == 1 {
+                continue;
+            }
+            if stride < span {
+                return Err(AccessError::Overlap);
+            }
+            if kept.is_empty() && stride == span {
+                merged *= count;
+            } else {
+                kept.push(Level { count, stride });
+            }
+            let more = (count - 1).checked_mul(stride);
+            span = more
+                .and_then(|m| m.checked_add(span))
+                .ok_or(AccessError::TooLarge)?;
+        }
+        if bytes == 0 {
+            return Ok(None);
+        }
+        let end = start.checked_add(span).filter(|&end| end <= MAX_OFFSET);
+        kept.reverse();
+        Ok(Some(Strided {
+            hull: Extent::new(start, end.ok_or(AccessError::TooLarge)?),
+            block: merged,
+            bytes,
+            levels: kept,
+        }))
+    }
+
     fn bytes_below(&self, offset: u64) -> u64 {
         let mut rest = offset.clamp(self.hull.start, self.hull.end) - self.hull.start;
         let mut inner = self.bytes;

@@ -141,6 +141,8 @@ pub struct Arrangement {
     pub buffer_bytes: u64,
     /// Whether every call is to be taken over that can be.
     pub always: bool,
+    /// Clients share no locks.
+    pub is_free: bool,
     /// Why this method.
     pub reason: &'static str,
 }
@@ -195,6 +197,7 @@ impl Arrangement {
             layout,
             buffer_bytes: buffer.clamp(1, Self::MAX_BUFFER_BYTES),
             always: wishes.always,
+            is_free: protocol == LockProtocol::None,
             reason,
         }
     }

@@ -34,7 +34,7 @@ pub fn encode(access: &Access, domain: &FileDomain) -> Result<Vec<u8>, AccessErr
 pub fn decode(message: &[u8]) -> Result<Access, AccessError> {
     let mut rest = message;
     let mut end = 0_u64;
-    let mut parts = Vec::new();
+    let mut access = Access::default();
     while !rest.is_empty() {
         let start = end.checked_add(take(&mut rest)?);
         let start = start.ok_or(AccessError::TooLarge)?;
@@ -44,11 +44,10 @@ pub fn decode(message: &[u8]) -> Result<Access, AccessError> {
             0 => (1, 0),
             _ => (take(&mut rest)?, take(&mut rest)?.saturating_add(block)),
         };
-        let part = Access::strided(start, block, &[levels])?;
-        end = part.hull().ok_or(AccessError::Overlap)?.end;
-        parts.push(part);
+        access.append(start, block, &[levels])?;
+        end = access.hull().ok_or(AccessError::Overlap)?.end;
     }
-    Access::joined(parts)
+    Ok(access)
 }
 
 fn put(message: &mut Vec<u8>, mut value: u64) {

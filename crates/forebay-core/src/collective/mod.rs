@@ -48,7 +48,7 @@ pub use exchange::{ExchangePlan, Transfer};
 pub use message::{decode, encode};
 pub use typemap::{Dimension, Run, TypeMap};
 pub use view::View;
-pub use worth::{READ_GAP_BYTES, Share, Way, way};
+pub use worth::{FREE_READ_GAP_BYTES, READ_GAP_BYTES, SIEVE_BYTES, Share, Terms, Way, way};
 
 /// The largest end of a file region: offsets of MPI and POSIX are signed.
 pub const MAX_OFFSET: u64 = i64::MAX as u64;

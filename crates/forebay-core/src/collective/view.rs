@@ -77,50 +77,43 @@ impl View {
         let end = first.checked_add(bytes).ok_or(AccessError::TooLarge)?;
         let (tile, within) = (first / size, first % size);
         let (last, rest) = (end / size, end % size);
-        let mut parts = Vec::new();
+        let mut access = Access::default();
         if tile == last {
-            self.add(&mut parts, tile, within, bytes)?;
-            return Access::joined(parts);
+            self.add(&mut access, tile, within, bytes)?;
+            return Ok(access);
         }
         if within > 0 {
-            self.add(&mut parts, tile, within, size - within)?;
+            self.add(&mut access, tile, within, size - within)?;
         }
         let from = tile + u64::from(within > 0);
         if let [run] = self.tile.runs() {
+            let inner = (run.count, run.stride.max(0) as u64);
+            let levels = [(last - from, self.extent as u64), inner];
             if last > from {
-                let levels = [
-                    (last - from, self.extent as u64),
-                    (run.count, run.stride.max(0) as u64),
-                ];
-                parts.push(Access::strided(
-                    self.place(from, run.offset)?,
-                    run.block,
-                    &levels,
-                )?);
+                access.append(self.place(from, run.offset)?, run.block, &levels)?;
             }
         } else {
             if (last - from).saturating_mul(self.tile.runs().len() as u64) > Self::MAX_PARTS {
                 return Err(AccessError::TooLarge);
             }
             for whole in from..last {
-                self.add(&mut parts, whole, 0, size)?;
+                self.add(&mut access, whole, 0, size)?;
             }
         }
-        self.add(&mut parts, last, 0, rest)?;
-        Access::joined(parts)
+        self.add(&mut access, last, 0, rest)?;
+        Ok(access)
     }
 
     fn add(
         &self,
-        parts: &mut Vec<Access>,
+        access: &mut Access,
         tile: u64,
         first: u64,
         bytes: u64,
     ) -> Result<(), AccessError> {
         for run in self.tile.cut(first, bytes) {
             let start = self.place(tile, run.offset)?;
-            let levels = [(run.count, run.stride.max(0) as u64)];
-            parts.push(Access::strided(start, run.block, &levels)?);
+            access.append(start, run.block, &[(run.count, run.stride.max(0) as u64)])?;
         }
         Ok(())
     }

@@ -7,8 +7,19 @@ const LARGE_PIECE_BYTES: u64 = 1 << 20;
 /// Pieces of at least this size are written on their own if nobody else has bytes between them: 32 KiB.
 const LONE_PIECE_BYTES: u64 = 32 << 10;
 
-/// Reads bridge gaps up to this size: so much is read faster than another read begins. 64 KiB.
+/// Where clients share no locks, a process writes pieces of at least this size on its own: 4 KiB. Smaller ones cost less to
+/// exchange than the calls to write them.
+const FREE_PIECE_BYTES: u64 = 4 << 10;
+/// It reads on its own if all between its first byte and its last is at most this many times what it wants.
+const MAX_SIEVE: u64 = 8;
+
+/// Aggregators bridge gaps up to this size when they read: so much is read faster than another read begins. 64 KiB.
 pub const READ_GAP_BYTES: u64 = 64 << 10;
+/// The same for a process that reads from a file system on its own node: 4 KiB.
+pub const FREE_READ_GAP_BYTES: u64 = 4 << 10;
+/// A process on its own reads at most so much at once if it wants only pieces of it: 512 KiB, which stays in the cache of
+/// the processor until the pieces are picked out.
+pub const SIEVE_BYTES: u64 = 512 << 10;
 
 /// What one process has to do in a collective call, in short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,17 +39,34 @@ pub struct Share {
 pub enum Way {
     /// By the MPI library.
     Native,
+    /// Every process reads or writes its own pieces.
+    Direct,
     /// By aggregators, for the part of the file from the first byte that anybody accesses to the last.
     Exchange(Extent),
 }
 
-/// Decides from the shares of all processes, in the order of ranks. `always` leaves only calls without bytes.
-pub fn way(shares: &[Share], always: bool) -> Way {
+/// What the choice of a way depends on, beside the shares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Terms {
+    /// The call reads.
+    pub reads: bool,
+    /// Clients share no locks, so any process may go to the file at any place.
+    pub is_free: bool,
+    /// Somebody wants the exchange, worth it or not.
+    pub always: bool,
+}
+
+/// Decides from the shares of all processes, in the order of ranks.
+pub fn way(shares: &[Share], terms: Terms) -> Way {
     let with_bytes = || shares.iter().filter(|share| share.bytes > 0);
     let Some(start) = with_bytes().map(|share| share.start).min() else {
         return Way::Native;
     };
     let end = with_bytes().map(|share| share.end).max().unwrap_or(start);
+    let exchange = Way::Exchange(Extent::new(start, end));
+    if terms.always {
+        return exchange;
+    }
     let sum = |of: fn(&Share) -> u64| with_bytes().map(of).fold(0, u64::saturating_add);
     let (bytes, pieces) = (sum(|s| s.bytes), sum(|s| s.pieces).max(1));
     let mut ends = 0;
@@ -49,11 +77,15 @@ pub fn way(shares: &[Share], always: bool) -> Way {
     }
     let lone = pieces == with_bytes().count() as u64;
     let large = bytes / pieces;
-    let own = lone && !mixed || large >= LARGE_PIECE_BYTES || !mixed && large >= LONE_PIECE_BYTES;
-    match own && !always {
-        true => Way::Native,
-        false => Way::Exchange(Extent::new(start, end)),
+    if terms.is_free {
+        // A process that reads all between its first byte and its last needs nobody else.
+        let hulls = sum(|s| s.end - s.start);
+        let dense = hulls / MAX_SIEVE <= bytes;
+        let own = lone || large >= FREE_PIECE_BYTES || terms.reads && dense;
+        return if own { Way::Direct } else { exchange };
     }
+    let own = lone && !mixed || large >= LARGE_PIECE_BYTES || !mixed && large >= LONE_PIECE_BYTES;
+    if own { Way::Native } else { exchange }
 }
 
 #[cfg(test)]
@@ -69,6 +101,16 @@ mod tests {
         }
     }
 
+    const LOCKED: Terms = Terms {
+        reads: false,
+        is_free: false,
+        always: false,
+    };
+    const FREE: Terms = Terms {
+        is_free: true,
+        ..LOCKED
+    };
+
     #[test]
     fn small_pieces_that_are_mixed_are_exchanged() {
         let shares = [
@@ -76,24 +118,29 @@ mod tests {
             Share::default(),
             share(10, 1010, 500, 50),
         ];
-        assert_eq!(way(&shares, false), Way::Exchange(Extent::new(0, 1010)));
+        let exchange = Way::Exchange(Extent::new(0, 1010));
+        assert_eq!(way(&shares, LOCKED), exchange);
+        assert_eq!(way(&shares, FREE), exchange);
+        let reads = Terms {
+            reads: true,
+            ..FREE
+        };
+        assert_eq!(way(&shares, reads), Way::Direct);
+        let sparse = [share(0, 100_000, 500, 50), share(10, 101_010, 500, 50)];
+        assert_eq!(way(&sparse, reads), Way::Exchange(Extent::new(0, 101_010)));
     }
 
     #[test]
     fn one_piece_of_each_process_in_order_needs_no_exchange() {
         let shares = [share(0, 10, 10, 1), share(10, 20, 10, 1)];
-        assert_eq!(way(&shares, false), Way::Native);
-        assert_eq!(way(&[Share::default(); 3], true), Way::Native);
+        assert_eq!(way(&shares, LOCKED), Way::Native);
+        assert_eq!(way(&shares, FREE), Way::Direct);
+        assert_eq!(way(&[Share::default(); 3], FREE), Way::Native);
         let mib = 1 << 20;
-        assert_eq!(
-            way(
-                &[
-                    share(0, 9 * mib, 4 * mib, 4),
-                    share(mib, 10 * mib, 4 * mib, 4)
-                ],
-                false
-            ),
-            Way::Native
-        );
+        let large = [
+            share(0, 9 * mib, 4 * mib, 4),
+            share(mib, 10 * mib, 4 * mib, 4),
+        ];
+        assert_eq!(way(&large, LOCKED), Way::Native);
     }
 }
