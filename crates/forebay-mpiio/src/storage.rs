@@ -2,12 +2,18 @@
 //!
 //! MPI libraries keep no bytes of a file in memory, so both descriptors show one state. Where that is not certain (NFS)
 //! this layer takes over nothing.
+//!
+//! All calls go through libc, so that the path library and the recorder see them as calls of the program.
 
-use std::os::fd::OwnedFd;
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::{self, Mode, OFlags};
-use rustix::io::{self, Errno};
+use rustix::io::Errno;
 
 /// What a path leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,26 +27,40 @@ pub struct Identity {
 /// `NFS_SUPER_MAGIC`: a client may keep old bytes, and MPI libraries lock each access against that.
 const NFS: i64 = 0x6969;
 
+fn errno(error: std::io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
 /// What a path leads to, if this layer can handle it: a regular file, not on NFS.
 pub fn identify(path: &Path) -> Result<Identity, Errno> {
-    let facts = fs::stat(path)?;
-    if fs::FileType::from_raw_mode(facts.st_mode) != fs::FileType::RegularFile {
+    let facts = fs::metadata(path).map_err(errno)?;
+    if !facts.is_file() {
         return Err(Errno::NOTSUP);
     }
-    let fs_type = fs::statfs(path)?.f_type as i64;
-    match fs_type {
+    match fs_type(path)? {
         NFS => Err(Errno::NOTSUP),
-        _ => Ok(Identity {
-            inode: facts.st_ino,
+        fs_type => Ok(Identity {
+            inode: facts.ino(),
             fs_type,
         }),
     }
 }
 
+fn fs_type(path: &Path) -> Result<i64, Errno> {
+    let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::INVAL)?;
+    let mut facts = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the name is a C string, and there is room for the answer.
+    if unsafe { libc::statfs(name.as_ptr(), facts.as_mut_ptr()) } != 0 {
+        return Err(errno(std::io::Error::last_os_error()));
+    }
+    // SAFETY: the call has filled it.
+    Ok(unsafe { facts.assume_init() }.f_type)
+}
+
 /// A file, open for what the program opened it for.
 #[derive(Debug)]
 pub struct Storage {
-    file: OwnedFd,
+    file: File,
 }
 
 /// What a program opened a file for.
@@ -57,14 +77,13 @@ pub enum Purpose {
 impl Storage {
     /// Opens a file that exists, if it is the one with this inode number.
     pub fn open(path: &Path, purpose: Purpose, inode: u64) -> Result<Self, Errno> {
-        let access = match purpose {
-            Purpose::Read => OFlags::RDONLY,
-            Purpose::Write => OFlags::WRONLY,
-            Purpose::Both => OFlags::RDWR,
-        };
-        let flags = access | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-        let file = fs::open(path, flags, Mode::empty())?;
-        match fs::fstat(&file)?.st_ino == inode {
+        let file = OpenOptions::new()
+            .read(purpose != Purpose::Write)
+            .write(purpose != Purpose::Read)
+            .custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK)
+            .open(path)
+            .map_err(errno)?;
+        match file.metadata().map_err(errno)?.ino() == inode {
             true => Ok(Storage { file }),
             false => Err(Errno::STALE),
         }
@@ -72,35 +91,26 @@ impl Storage {
 
     /// Its size in bytes.
     pub fn size(&self) -> Result<u64, Errno> {
-        Ok(fs::fstat(&self.file)?.st_size as u64)
+        Ok(self.file.metadata().map_err(errno)?.len())
     }
 
     /// Writes all bytes at an offset.
     pub fn write(&self, bytes: &[u8], offset: u64) -> Result<(), Errno> {
-        let mut done = 0;
-        while done < bytes.len() {
-            match io::pwrite(&self.file, &bytes[done..], offset + done as u64) {
-                Ok(0) => return Err(Errno::IO),
-                Ok(more) => done += more,
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        self.file.write_all_at(bytes, offset).map_err(errno)
     }
 
     /// Fills a buffer from an offset on. Bytes after the end of the file are zeros.
     pub fn read(&self, to: &mut [u8], offset: u64) -> Result<(), Errno> {
         let mut done = 0;
         while done < to.len() {
-            match io::pread(&self.file, &mut to[done..], offset + done as u64) {
+            match self.file.read_at(&mut to[done..], offset + done as u64) {
                 Ok(0) => {
                     to[done..].fill(0);
                     break;
                 }
                 Ok(more) => done += more,
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(errno(error)),
             }
         }
         Ok(())
@@ -108,6 +118,6 @@ impl Storage {
 
     /// Brings what was written to the disks.
     pub fn sync(&self) -> Result<(), Errno> {
-        fs::fsync(&self.file)
+        self.file.sync_all().map_err(errno)
     }
 }
