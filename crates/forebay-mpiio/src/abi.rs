@@ -14,6 +14,8 @@ pub struct Abi {
     pub int64: usize,
     /// `MPI_MAX`.
     pub max: usize,
+    /// `MPI_COMM_NULL`.
+    pub comm_null: usize,
     /// `MPI_INFO_NULL`.
     pub info_null: usize,
     /// `MPI_DATATYPE_NULL`.
@@ -92,6 +94,7 @@ const COMBINERS: [Combiner; 16] = [
 static OMPI_BYTE: Symbol = Symbol::elsewhere("ompi_mpi_byte");
 static OMPI_INT64: Symbol = Symbol::elsewhere("ompi_mpi_int64_t");
 static OMPI_MAX: Symbol = Symbol::elsewhere("ompi_mpi_op_max");
+static OMPI_COMM_NULL: Symbol = Symbol::elsewhere("ompi_mpi_comm_null");
 static OMPI_INFO_NULL: Symbol = Symbol::elsewhere("ompi_mpi_info_null");
 static OMPI_DATATYPE_NULL: Symbol = Symbol::elsewhere("ompi_mpi_datatype_null");
 
@@ -104,6 +107,7 @@ impl Abi {
                 byte: 0x4c00_010d,
                 int64: 0x4c00_083a,
                 max: 0x5800_0001,
+                comm_null: 0x0400_0000,
                 info_null: 0x1c00_0000,
                 datatype_null: 0x0c00_0000,
                 status_ignore: 1,
@@ -120,6 +124,7 @@ impl Abi {
                 byte: OMPI_BYTE.for_caller(caller)?,
                 int64: OMPI_INT64.for_caller(caller)?,
                 max: OMPI_MAX.for_caller(caller)?,
+                comm_null: OMPI_COMM_NULL.for_caller(caller)?,
                 info_null: OMPI_INFO_NULL.for_caller(caller)?,
                 datatype_null: OMPI_DATATYPE_NULL.for_caller(caller)?,
                 status_ignore: 0,
@@ -136,6 +141,7 @@ impl Abi {
                 byte: 0x247,
                 int64: 0x258,
                 max: 0x23,
+                comm_null: 0x100,
                 info_null: 0x130,
                 datatype_null: 0x200,
                 status_ignore: 0,

@@ -172,9 +172,8 @@ type Done = Result<usize, i32>;
 /// `MPI_File_open(comm, filename, amode, info, &fh)`.
 fn open(frame: &Frame, native: impl FnOnce() -> usize) -> Done {
     let result = native();
-    if result as i32 == 0 {
-        opened(frame);
-    }
+    // A file that is not remembered is left to the MPI library.
+    let _ = opened(frame, result as i32 == 0);
     Ok(result)
 }
 
@@ -270,11 +269,17 @@ fn end(frame: &Frame, native: impl FnOnce() -> usize) -> Done {
     Ok(0)
 }
 
-/// Takes note of a file that was opened.
-fn opened(frame: &Frame) {
-    let Some(mpi) = Mpi::of(frame.caller()) else {
-        return;
-    };
+/// Takes note of a file that was opened on all ranks. One that only some could open stays unknown on all.
+fn opened(frame: &Frame, succeeded: bool) -> Result<(), Failed> {
+    let mpi = Mpi::of(frame.caller()).ok_or(Failed)?;
+    let communicator = frame.argument(0);
+    // With one process all is left to the MPI library.
+    if mpi.abi.handle(communicator) == mpi.abi.comm_null
+        || mpi.size(communicator)? < 2
+        || !mpi.all_succeeded(communicator, succeeded)?
+    {
+        return Ok(());
+    }
     // SAFETY: the MPI library has just opened a file of this name, and put its handle there.
     let (name, handle) = unsafe {
         let name = CStr::from_ptr(frame.pointer::<c_char>(1)).to_bytes();
@@ -282,11 +287,10 @@ fn opened(frame: &Frame) {
     };
     let opened = Opened {
         handle,
-        communicator: frame.argument(0),
+        communicator,
         path: OsStr::from_bytes(forebay_count::mpiio::path(name)).into(),
         modes: frame.int(2),
         wishes: settings::wishes(&mpi, frame.argument(3)),
     };
-    // A file that is not remembered is left to the MPI library.
-    let _ = file::remember(mpi, opened);
+    file::remember(mpi, opened)
 }

@@ -96,8 +96,8 @@ pub fn remember(mpi: Mpi, opened: Opened) -> Result<()> {
     };
     // The handle may be that of a file whose close this layer did not see.
     forget(opened.handle);
-    // With one process, or a file that is no array of bytes, all is left to the MPI library. All ranks know this.
-    if opened.modes & mpi.abi.foreign_modes != 0 || mpi.size(opened.communicator)? < 2 {
+    // What is no array of bytes is left to the MPI library. All ranks know this.
+    if opened.modes & mpi.abi.foreign_modes != 0 {
         return Ok(());
     }
     let processes = mpi.split(opened.communicator)?;

@@ -119,6 +119,16 @@ impl Mpi {
         if error == 0 { Ok(()) } else { Err(Failed) }
     }
 
+    /// Has a call of all processes of the program's communicator succeeded on all of them? Collective.
+    pub fn all_succeeded(&self, communicator: usize, here: bool) -> Result<bool> {
+        let processes = Communicator {
+            handle: communicator,
+            rank: 0,
+            size: 0,
+        };
+        Ok(self.largest(processes, (!here).into())? == 0)
+    }
+
     /// Number of processes in a communicator of the program.
     pub fn size(&self, communicator: usize) -> Result<usize> {
         let mut size = 0_i32;

@@ -1,7 +1,7 @@
 //! A collective read or write of the program: whether this layer carries it out, and what the program gets back.
 #![allow(unsafe_code)]
 
-use forebay_core::collective::{Access, Share, Terms, TypeMap, Way, way};
+use forebay_core::collective::{Access, MAX_PIECES, Share, Terms, TypeMap, Way, way};
 
 use crate::datatype::{self, Datatype};
 use crate::exchange::{Call, Direction};
@@ -173,12 +173,16 @@ impl File {
         let first = u64::try_from(position).map_err(|_| Failed)?;
         let first = first.checked_mul(view.element_bytes()).ok_or(Failed)?;
         let after = position.checked_add(elements as i64).ok_or(Failed)?;
+        let access = view.access(first, bytes)?;
+        if access.pieces() > MAX_PIECES {
+            return Err(Failed);
+        }
         Ok(Part {
             datatype,
             position_after: request.offset.is_none().then_some(after),
             first,
             bytes,
-            access: view.access(first, bytes)?,
+            access,
         })
     }
 }

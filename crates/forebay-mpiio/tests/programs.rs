@@ -147,6 +147,16 @@ fn a_write_to_a_file_opened_for_reading_fails_as_without_the_layer() {
 }
 
 #[test]
+fn a_file_that_is_not_there_is_an_error_on_every_rank() {
+    with_each(|mpi| {
+        let stage = Stage::new();
+        let each = ["rank 0", "rank 1", "rank 2"].map(|rank| format!("{rank}: no such file"));
+        let said = said(mpi, &stage, true, &stage.path("file"), "missing");
+        assert_eq!(said, each.into());
+    });
+}
+
+#[test]
 fn a_killed_rank_ends_the_program() {
     with_each(|mpi| {
         let stage = Stage::new();

@@ -2,7 +2,10 @@
 
 use super::{Access, AccessError, FileDomain, Run, TypeMap};
 
-/// The part of an access that lies in a domain, as bytes for a message.
+/// With no more pieces than this an access can always be told: a domain cuts a piece into at most three runs.
+pub const MAX_PIECES: u64 = TypeMap::MAX_RUNS as u64 / 4;
+
+/// The part of an access that lies in a domain, as bytes for a message. Fails only beyond [`MAX_PIECES`].
 pub fn encode(access: &Access, domain: &FileDomain) -> Result<Vec<u8>, AccessError> {
     let mut map = TypeMap::default();
     let Some(hull) = access.hull() else {

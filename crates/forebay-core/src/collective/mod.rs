@@ -45,7 +45,7 @@ pub use choice::{Choice, LockProtocol, Situation, choose, protocol_of};
 pub use coverage::Coverage;
 pub use domain::{FileDomain, FileDomains, Groups, Layout, Method};
 pub use exchange::{ExchangePlan, Transfer};
-pub use message::{decode, encode};
+pub use message::{MAX_PIECES, decode, encode};
 pub use typemap::{Dimension, Run, TypeMap};
 pub use view::View;
 pub use worth::{FREE_READ_GAP_BYTES, READ_GAP_BYTES, SIEVE_BYTES, Share, Terms, Way, way};

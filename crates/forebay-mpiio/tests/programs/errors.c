@@ -2,6 +2,7 @@
  * usage: errors FILE full        writes small pieces until the disk is full
  *        errors FILE end         reads behind the end of a file: prints bytes read by each rank
  *        errors FILE readonly    writes to a file that was opened for reading
+ *        errors FILE missing     opens a file that is not there
  *        errors FILE killed      a rank is killed between two calls */
 #include <mpi.h>
 #include <signal.h>
@@ -30,6 +31,13 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (!strcmp(argv[2], "missing")) {
+        result = MPI_File_open(MPI_COMM_WORLD, argv[1], MPI_MODE_RDONLY, MPI_INFO_NULL, &file);
+        MPI_Error_class(result, &class);
+        printf("rank %d: %s\n", rank, class == MPI_ERR_NO_SUCH_FILE ? "no such file" : "another class");
+        MPI_Finalize();
+        return 0;
+    }
     int readonly = !strcmp(argv[2], "readonly");
     if (readonly && rank == 0) fclose(fopen(argv[1], "w"));
     MPI_Barrier(MPI_COMM_WORLD);
