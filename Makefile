@@ -5,15 +5,15 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench durable soak lint fuzz clean
+.PHONY: help setup build demo test bench collective durable soak lint fuzz clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install the Debian packages that all the rest needs
 	@scripts/setup.sh test
 
-build: ## target/release/forebay, libforebay_preload.so and libforebay_record.so
+build: ## target/release/forebay, libforebay_preload.so, libforebay_record.so and libforebay_mpiio.so
 	@scripts/setup.sh build
 	cargo build --release --workspace --exclude forebay-preload --exclude forebay-record
 	@# On their own: they are no_std, and features that other crates switch on must not reach them.
@@ -28,12 +28,16 @@ test: build ## unit tests, the fault simulator, and real programs under `forebay
 	@scripts/setup.sh test
 	cargo build --release -p forebay-preload
 	cargo build --release -p forebay-record
+	cargo build --release -p forebay-mpiio
 	cargo test --workspace --exclude forebay-preload --exclude forebay-record
 
 bench: build ## ratios to native ext4 and tmpfs, measured side by side; ARGS="--rounds 3" for less
 	target/release/forebay-bench $(ARGS)
 	target/release/forebay-collect-bench
 	target/release/forebay-record-bench
+
+collective: build ## collective writes and reads with the collective layer and without it, in turns
+	benches/collective.py $(ARGS)
 
 durable: build ## what waits for the disk (SQLite, PostgreSQL, fsync), natively and in the buffer, in turns
 	benches/durable.py $(ARGS)

@@ -12,6 +12,7 @@
 //! | [`hooks!`], [`Real`] | a hook of a libc function, and the next definition of that function |
 //! | [`preload_library!`] | what linker and compiler require of a preload library |
 //! | [`foreign`] | hooks of functions in libraries that come with the program |
+//! | [`MpiFunction`] | the two names of an MPI function |
 //! | [`mpi_abi`] | handles and constants of the MPI libraries |
 //! | [`kernel`], [`thread`] | system calls, and the calling thread |
 //! | [`fork`] | state that a child must not inherit |
@@ -38,12 +39,14 @@ pub mod fork;
 mod frame;
 pub mod kernel;
 pub mod mpi_abi;
+mod mpi_function;
 pub mod path;
 pub mod shebang;
 pub mod stdio_mode;
 mod symbol;
 pub mod thread;
 
+pub use mpi_function::{Behind, MpiFunction};
 pub use symbol::Real;
 
 /// Defines hooks of libc functions.

@@ -27,6 +27,29 @@ static COMM_SIZE: Symbol = Symbol::elsewhere("PMPI_Comm_size");
 static TYPE_SIZE: Symbol = Symbol::elsewhere("PMPI_Type_size");
 static TYPE_SIZE_X: Symbol = Symbol::elsewhere("PMPI_Type_size_x");
 
+/// The libraries with the same handles and constants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// MPICH and its kin: Intel MPI, Cray MPICH, MVAPICH.
+    Mpich,
+    /// Open MPI.
+    OpenMpi,
+    /// Any library of the standard ABI.
+    Standard,
+}
+
+/// The family of the MPI library that `caller` uses.
+pub fn family(caller: usize) -> Family {
+    // A library of the standard ABI reports its ABI version, and lacks one function of the older ABIs.
+    if STANDARD.for_caller(caller).is_some() && STANDARD_HAS_NOT.for_caller(caller).is_none() {
+        Family::Standard
+    } else if OPEN_MPI_WORLD.for_caller(caller).is_some() {
+        Family::OpenMpi
+    } else {
+        Family::Mpich
+    }
+}
+
 /// The constants of one MPI library.
 struct Constants {
     comm_world: usize,
@@ -38,8 +61,7 @@ struct Constants {
 
 /// The constants of the MPI library that `caller` uses.
 fn constants(caller: usize) -> Constants {
-    // A library of the standard ABI reports its ABI version, and lacks one function of the older ABIs.
-    if STANDARD.for_caller(caller).is_some() && STANDARD_HAS_NOT.for_caller(caller).is_none() {
+    if family(caller) == Family::Standard {
         return Constants {
             comm_world: 0x101,
             info_null: 0x130,

@@ -157,6 +157,9 @@ pub struct RunArgs {
     pub no_record: bool,
     #[command(flatten)]
     pub record: RecordOptions,
+    /// Load the collective layer, which carries out collective reads and writes of MPI programs (docs/COLLECTIVE.md).
+    #[arg(long)]
+    pub collective: bool,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,

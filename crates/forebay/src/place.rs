@@ -198,6 +198,11 @@ pub fn recorder_library() -> Result<PathBuf, Fault> {
     library(program::RECORDER, "FOREBAY_RECORDER")
 }
 
+/// The path of the collective layer.
+pub fn collective_library() -> Result<PathBuf, Fault> {
+    library(program::COLLECTIVE, "FOREBAY_MPIIO")
+}
+
 /// The path of a library that comes with this program. The environment variable `variable` overrides it.
 fn library(name: &str, variable: &str) -> Result<PathBuf, Fault> {
     let mut searched = Vec::new();

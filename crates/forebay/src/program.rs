@@ -13,6 +13,9 @@ pub const PRELOAD: &str = "libforebay_preload.so";
 /// File name of the recorder.
 pub const RECORDER: &str = "libforebay_record.so";
 
+/// File name of the collective layer.
+pub const COLLECTIVE: &str = "libforebay_mpiio.so";
+
 /// Adds libraries to those that the dynamic linker loads before libc.
 pub fn load(command: &mut Command, libraries: &[&Path]) {
     let mut list = std::env::var_os("LD_PRELOAD");

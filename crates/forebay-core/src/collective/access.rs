@@ -59,43 +59,35 @@ impl Access {
     /// Blocks of `block` bytes from offset `start` on, at nested strides: pairs of count and distance in bytes, outermost
     /// first. A count or block of 0 is an access without bytes.
     pub fn strided(start: u64, block: u64, levels: &[(u64, u64)]) -> Result<Self, AccessError> {
-        let mut bytes = block;
-        let mut span = block; // of what the level repeats
-        let mut kept = Vec::new();
-        let mut merged = block; // the block, with the innermost levels that leave no gap
-        for &(count, stride) in levels.iter().rev() {
-            bytes = bytes.checked_mul(count).ok_or(AccessError::TooLarge)?;
-            if bytes == 0 || count == 1 {
-                continue;
-            }
-            if stride < span {
-                return Err(AccessError::Overlap);
-            }
-            if kept.is_empty() && stride == span {
-                merged *= count;
-            } else {
-                kept.push(Level { count, stride });
-            }
-            let more = (count - 1).checked_mul(stride);
-            span = more
-                .and_then(|m| m.checked_add(span))
-                .ok_or(AccessError::TooLarge)?;
+        let mut access = Access::default();
+        access.append(start, block, levels)?;
+        Ok(access)
+    }
+
+    /// Adds blocks as in [`Access::strided`], which begin where the access ends or behind that.
+    pub fn append(
+        &mut self,
+        start: u64,
+        block: u64,
+        levels: &[(u64, u64)],
+    ) -> Result<(), AccessError> {
+        match Strided::new(start, block, levels)? {
+            Some(part) => self.push(part),
+            None => Ok(()),
         }
-        if bytes == 0 {
-            return Ok(Access::default());
+    }
+
+    fn push(&mut self, part: Strided) -> Result<(), AccessError> {
+        let before = self.bytes();
+        let end = self.parts.last().map_or(0, |(last, _)| last.hull.end);
+        if part.hull.start < end {
+            return Err(AccessError::Overlap);
         }
-        let end = start.checked_add(span).filter(|&end| end <= MAX_OFFSET);
-        let hull = Extent::new(start, end.ok_or(AccessError::TooLarge)?);
-        kept.reverse();
-        let only = Strided {
-            hull,
-            block: merged,
-            bytes,
-            levels: kept,
-        };
-        Ok(Access {
-            parts: vec![(only, 0)],
-        })
+        before
+            .checked_add(part.bytes)
+            .ok_or(AccessError::TooLarge)?;
+        self.parts.push((part, before));
+        Ok(())
     }
 
     /// A block of an array in row-major order (`MPI_Type_create_subarray`): for each dimension, slowest first, the size of
@@ -125,18 +117,7 @@ impl Access {
     pub fn joined(accesses: impl IntoIterator<Item = Access>) -> Result<Self, AccessError> {
         let mut all = Access::default();
         for (part, _) in accesses.into_iter().flat_map(|a| a.parts) {
-            let before = all.bytes();
-            if all
-                .parts
-                .last()
-                .is_some_and(|(last, _)| part.hull.start < last.hull.end)
-            {
-                return Err(AccessError::Overlap);
-            }
-            before
-                .checked_add(part.bytes)
-                .ok_or(AccessError::TooLarge)?;
-            all.parts.push((part, before));
+            all.push(part)?;
         }
         Ok(all)
     }
@@ -161,6 +142,12 @@ impl Access {
             .map_or(0, |(part, before)| before + part.bytes)
     }
 
+    /// How many pieces it has, as far as they are known to be apart.
+    pub fn pieces(&self) -> u64 {
+        let blocks = |(part, _): &(Strided, u64)| part.bytes / part.block;
+        self.parts.iter().map(blocks).sum()
+    }
+
     /// How many of its bytes lie before an offset: also the place of that offset in the memory of the process.
     pub fn bytes_below(&self, offset: u64) -> u64 {
         let next = self
@@ -183,27 +170,61 @@ impl Access {
     }
 
     /// Its contiguous pieces in an extent, by offset.
-    pub fn pieces_within(&self, extent: Extent) -> impl Iterator<Item = Extent> + '_ {
+    pub fn pieces_within(&self, extent: Extent) -> impl Iterator<Item = Extent> + use<'_> {
         let mut at = extent.start;
+        let ended = |(part, _): &(Strided, u64)| part.hull.end <= at;
+        let mut next = self.parts.partition_point(ended);
         std::iter::from_fn(move || {
-            let piece = self.piece_from(at).filter(|p| p.start < extent.end)?;
+            let (part, _) = self.parts.get(next)?;
+            let piece = part.piece_from(at);
+            if piece.start >= extent.end {
+                return None;
+            }
             at = piece.end.min(extent.end);
+            next += usize::from(at >= part.hull.end);
             Some(Extent::new(piece.start, at))
         })
-    }
-
-    /// The first contiguous piece that ends after an offset, without what lies before the offset.
-    fn piece_from(&self, offset: u64) -> Option<Extent> {
-        let next = self
-            .parts
-            .partition_point(|(part, _)| part.hull.end <= offset);
-        self.parts
-            .get(next)
-            .map(|(part, _)| part.piece_from(offset))
     }
 }
 
 impl Strided {
+    /// Nested strides; `None` without bytes.
+    fn new(start: u64, block: u64, levels: &[(u64, u64)]) -> Result<Option<Self>, AccessError> {
+        let mut bytes = block;
+        let mut span = block; // of what the level repeats
+        let mut kept = Vec::new();
+        let mut merged = block; // the block, with the innermost levels that leave no gap
+        for &(count, stride) in levels.iter().rev() {
+            bytes = bytes.checked_mul(count).ok_or(AccessError::TooLarge)?;
+            if bytes == 0 || count == 1 {
+                continue;
+            }
+            if stride < span {
+                return Err(AccessError::Overlap);
+            }
+            if kept.is_empty() && stride == span {
+                merged *= count;
+            } else {
+                kept.push(Level { count, stride });
+            }
+            let more = (count - 1).checked_mul(stride);
+            span = more
+                .and_then(|m| m.checked_add(span))
+                .ok_or(AccessError::TooLarge)?;
+        }
+        if bytes == 0 {
+            return Ok(None);
+        }
+        let end = start.checked_add(span).filter(|&end| end <= MAX_OFFSET);
+        kept.reverse();
+        Ok(Some(Strided {
+            hull: Extent::new(start, end.ok_or(AccessError::TooLarge)?),
+            block: merged,
+            bytes,
+            levels: kept,
+        }))
+    }
+
     fn bytes_below(&self, offset: u64) -> u64 {
         let mut rest = offset.clamp(self.hull.start, self.hull.end) - self.hull.start;
         let mut inner = self.bytes;

@@ -153,8 +153,13 @@ impl FileDomain {
 
     /// Its contiguous pieces, by offset.
     pub fn pieces(&self) -> impl Iterator<Item = Extent> + use<> {
+        self.pieces_from(self.span.start)
+    }
+
+    /// Its contiguous pieces from an offset on, the first without what lies before it.
+    pub fn pieces_from(&self, offset: u64) -> impl Iterator<Item = Extent> + use<> {
         let domain = *self;
-        let mut at = self.span.start;
+        let mut at = self.span.start.max(offset.min(self.span.end));
         std::iter::from_fn(move || {
             let piece = domain.piece_from(at)?;
             at = piece.end;
@@ -178,6 +183,9 @@ impl FileDomain {
 
     /// Bytes below an offset if the span were the whole file.
     fn cyclic_below(&self, offset: u64) -> u64 {
+        if self.cycle == 1 {
+            return offset;
+        }
         let period = self.block * self.cycle;
         let rest = (offset % period).saturating_sub(self.residue * self.block);
         offset / period * self.block + rest.min(self.block)

@@ -107,6 +107,26 @@ impl<'a> ExchangePlan<'a> {
             .sum()
     }
 
+    /// The same bytes as ranges of the memory of the process: begin and length of each, ascending.
+    pub fn memory<'p>(
+        &'p self,
+        process: usize,
+        window: &FileDomain,
+    ) -> impl Iterator<Item = (u64, u64)> + use<'a, 'p> {
+        let access = &self.accesses[process];
+        let hull = access.hull();
+        let start = hull.map_or(u64::MAX, |hull| hull.start);
+        let end = hull.map_or(0, |hull| hull.end);
+        let pieces = window.pieces_from(start);
+        pieces
+            .take_while(move |piece| piece.start < end)
+            .filter_map(|piece| {
+                let begin = access.bytes_below(piece.start);
+                let bytes = access.bytes_below(piece.end) - begin;
+                (bytes > 0).then_some((begin, bytes))
+            })
+    }
+
     /// The pieces that go between a process and the aggregator of a window, by offset.
     pub fn transfers<'p>(
         &'p self,
@@ -115,13 +135,19 @@ impl<'a> ExchangePlan<'a> {
     ) -> impl Iterator<Item = Transfer> + use<'a, 'p> {
         let access = &self.accesses[process];
         let window = *window;
-        let pieces = window
-            .pieces()
-            .flat_map(|piece| access.pieces_within(piece));
-        pieces.map(move |file| Transfer {
-            file,
-            memory: access.bytes_below(file.start),
-            buffer: window.bytes_below(file.start),
+        window.pieces().flat_map(move |piece| {
+            // In a piece of the window, buffer and file have the same distances; memory has the pieces one by one.
+            let shift = piece.start - window.bytes_below(piece.start);
+            let mut memory = None;
+            access.pieces_within(piece).map(move |file| {
+                let at = memory.unwrap_or_else(|| access.bytes_below(file.start));
+                memory = Some(at + file.bytes());
+                Transfer {
+                    file,
+                    memory: at,
+                    buffer: file.start - shift,
+                }
+            })
         })
     }
 

@@ -7,6 +7,8 @@
 //! - [`Access`]: what one process reads or writes, as strides, never as a list of every piece.
 //! - [`FileDomains`]: which aggregator has which bytes of the aggregate access region, by one of four methods.
 //! - [`ExchangePlan`]: who sends what to whom in which round.
+//! - [`TypeMap`], [`View`]: where the bytes of MPI data types lie, and what a process sees of a file.
+//! - [`way`]: whether a call is worth an exchange at all. [`Coverage`]: which bytes of a buffer hold data.
 //! - [`aggregators`]: which processes are aggregators. [`choose`]: which method fits which locks, with the reason.
 //!
 //! All of it is closed forms: nothing grows with the number of granules in a file.
@@ -26,15 +28,27 @@
 
 mod access;
 mod aggregator;
+mod arrange;
 mod choice;
+mod coverage;
 mod domain;
 mod exchange;
+mod message;
+mod typemap;
+mod view;
+mod worth;
 
 pub use access::{Access, AccessError};
 pub use aggregator::{aggregators, fitting_count};
+pub use arrange::{Arrangement, SETTINGS, Wishes};
 pub use choice::{Choice, LockProtocol, Situation, choose, protocol_of};
+pub use coverage::Coverage;
 pub use domain::{FileDomain, FileDomains, Groups, Layout, Method};
 pub use exchange::{ExchangePlan, Transfer};
+pub use message::{MAX_PIECES, decode, encode};
+pub use typemap::{Dimension, Run, TypeMap};
+pub use view::View;
+pub use worth::{FREE_READ_GAP_BYTES, READ_GAP_BYTES, SIEVE_BYTES, Share, Terms, Way, way};
 
 /// The largest end of a file region: offsets of MPI and POSIX are signed.
 pub const MAX_OFFSET: u64 = i64::MAX as u64;

@@ -1,8 +1,6 @@
 //! MPI: which rank this process is, and what goes through `MPI_File_*`.
 //!
-//! Both names of a function are exported, `MPI_x` and `PMPI_x`, because Fortran bindings call the one or the other,
-//! depending on the library. A call counts when it leaves for the library itself. If another tool stands between (its
-//! `MPI_x` is not the library's), the call counts when the tool calls `PMPI_x`.
+//! A call counts when it leaves for the library itself ([`MpiFunction`]).
 //!
 //! | module | what it does |
 //! |---|---|
@@ -12,14 +10,12 @@
 mod entry;
 pub mod file;
 
-use core::sync::atomic::{AtomicU8, Ordering};
-
 use forebay_count::heat::Direction;
 use forebay_count::mpiio::Mode;
 
 use crate::sink;
-use forebay_hook::foreign::{Frame, Symbol, same_object};
-use forebay_hook::mpi_abi;
+use forebay_hook::foreign::Frame;
+use forebay_hook::{Behind, MpiFunction, mpi_abi};
 
 /// `MPI_SUCCESS` in every ABI.
 const SUCCESS: i32 = 0;
@@ -46,43 +42,25 @@ enum What {
 
 /// A function under its two names.
 struct Function {
-    mpi: Symbol,
-    pmpi: Symbol,
+    names: MpiFunction,
     what: What,
-    /// [`UNKNOWN`], [`LIBRARY`] or [`TOOL`].
-    after_mpi: AtomicU8,
 }
-
-const UNKNOWN: u8 = 0;
-/// The library comes behind `MPI_x`.
-const LIBRARY: u8 = 1;
-/// Another tool comes behind `MPI_x`, which will call `PMPI_x`.
-const TOOL: u8 = 2;
 
 impl Function {
     const fn new(mpi: &str, pmpi: &str, what: What) -> Self {
         Function {
-            mpi: Symbol::next(mpi),
-            pmpi: Symbol::next(pmpi),
+            names: MpiFunction::new(mpi, pmpi),
             what,
-            after_mpi: AtomicU8::new(UNKNOWN),
         }
     }
 
-    fn is_tool(&self, next: usize, library: usize) -> bool {
-        if next == library {
-            return false;
+    fn handle(&self, frame: &Frame, behind: Behind) -> usize {
+        match behind {
+            // SAFETY: the tool's function has the type of the library's.
+            Behind::Tool(next) => unsafe { frame.pass_on(next) },
+            Behind::Library(real) => self.perform(frame, real),
+            Behind::Nothing => MISSING,
         }
-        let mut known = self.after_mpi.load(Ordering::Relaxed);
-        if known == UNKNOWN {
-            known = if same_object(next, library) {
-                LIBRARY
-            } else {
-                TOOL
-            };
-            self.after_mpi.store(known, Ordering::Relaxed);
-        }
-        known == TOOL
     }
 
     /// Calls `real` and counts the call.
@@ -121,24 +99,12 @@ impl Function {
 
 /// Handles a call of `MPI_x`.
 extern "C" fn through_mpi(frame: &Frame, function: &'static Function) -> usize {
-    let next = function.mpi.for_caller(frame.caller());
-    let library = function.pmpi.for_caller(frame.caller());
-    match (next, library) {
-        // SAFETY: the tool's function has the type of the library's.
-        (Some(next), Some(library)) if function.is_tool(next, library) => unsafe {
-            frame.pass_on(next)
-        },
-        (_, Some(real)) | (Some(real), None) => function.perform(frame, real),
-        (None, None) => MISSING,
-    }
+    function.handle(frame, function.names.behind_mpi(frame.caller()))
 }
 
 /// Handles a call of `PMPI_x`.
 extern "C" fn through_pmpi(frame: &Frame, function: &'static Function) -> usize {
-    match function.pmpi.for_caller(frame.caller()) {
-        Some(real) => function.perform(frame, real),
-        None => MISSING,
-    }
+    function.handle(frame, function.names.behind_pmpi(frame.caller()))
 }
 
 /// Asks MPI, which is initialized now, which rank this is.

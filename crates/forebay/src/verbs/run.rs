@@ -20,7 +20,7 @@ use forebay_core::path::below;
 use forebay_sys as sys;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -59,7 +59,10 @@ struct Ended {
 /// Only before the command is started. Later errors are printed and change the exit code.
 pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
     let place = place::settle(&args.place)?;
-    let preload = place::preload_library()?;
+    let mut libraries = vec![place::preload_library()?];
+    if args.collective {
+        libraries.push(place::collective_library()?);
+    }
     if let Some(report) = &args.report {
         // Open the file now: a failure after hours of work would be worse.
         std::fs::OpenOptions::new()
@@ -94,7 +97,7 @@ pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
         return Err(fault("interrupted before the command was started"));
     }
     let mut recorder = recorder_for(args, &place, verbose);
-    match start(args, &place, &bridge, &preload, recorder.as_mut()) {
+    match start(args, &place, &bridge, &libraries, recorder.as_mut()) {
         Ok(child) => {
             let ended = watch(child, args, &place, &mut bridge);
             if let Some(recorder) = &mut recorder {
@@ -455,12 +458,12 @@ fn drained(
     })
 }
 
-/// Starts the command with the preload library. The error is an exit code and a message of one line.
+/// Starts the command with libraries, and the recorder before them. The error is an exit code and a message of one line.
 fn start(
     args: &cli::RunArgs,
     place: &Place,
     bridge: &Bridge,
-    preload: &Path,
+    libraries: &[PathBuf],
     mut recorder: Option<&mut Recorder>,
 ) -> Result<Child, (u8, String)> {
     let (program, arguments) = args
@@ -469,7 +472,7 @@ fn start(
         .ok_or((exit::NOT_STARTED, "no command".to_owned()))?;
     let mut command = command_for(program, place);
     command.args(arguments);
-    let mut libraries = vec![preload];
+    let mut libraries: Vec<&Path> = libraries.iter().map(PathBuf::as_path).collect();
     if let Some(recorder) = &mut recorder {
         recorder.starts();
         recorder.tell(&mut command);

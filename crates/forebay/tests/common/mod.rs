@@ -12,6 +12,7 @@
 //! | `FOREBAY_BIN` | the executable under test instead of the one cargo has built |
 //! | `FOREBAY_PRELOAD` | the preload library instead of `target/release/libforebay_preload.so` |
 //! | `FOREBAY_RECORDER` | the recorder instead of `target/release/libforebay_record.so` |
+//! | `FOREBAY_MPIIO` | the collective layer instead of `target/release/libforebay_mpiio.so` |
 //! | `FOREBAY_TEST_DIR` | where the trees are made; must be on a real disk (default `target/tmp`) |
 //! | `FOREBAY_TEST_KEEP` | keep the trees of tests that pass, too |
 
@@ -97,6 +98,11 @@ pub fn preload() -> PathBuf {
 /// The recorder under test.
 pub fn recorder() -> PathBuf {
     library("forebay-record", "FOREBAY_RECORDER")
+}
+
+/// The collective layer under test.
+pub fn collective() -> PathBuf {
+    library("forebay-mpiio", "FOREBAY_MPIIO")
 }
 
 /// The path of a crate's library, unless an environment variable names another one.
@@ -372,8 +378,11 @@ exit $code
         let (wrapper, output, hooked) = self.prepare(script);
         let preload = preload();
         let started = SystemTime::now();
-        let ran = self
-            .script_command(OsStr::new("timeout"))
+        let mut command = self.script_command(OsStr::new("timeout"));
+        if self.options.iter().any(|option| option == "--collective") {
+            command.env("FOREBAY_MPIIO", collective());
+        }
+        let ran = command
             .args(["-k", "20", &(self.limit_s + 60).to_string()])
             .arg(forebay())
             .arg("run")

@@ -56,6 +56,12 @@ fn open_mpi_writes_and_reads_one_file_from_four_ranks() {
 }
 
 #[test]
+fn open_mpi_with_the_collective_layer_writes_and_reads_one_file_from_four_ranks() {
+    need!("mpiexec.openmpi", "mpicc.openmpi");
+    c(&OPEN_MPI, case!().options(["--collective"]));
+}
+
+#[test]
 fn open_mpi_with_romio_writes_and_reads_one_file_from_four_ranks() {
     need!("mpiexec.openmpi", "mpicc.openmpi");
     c(

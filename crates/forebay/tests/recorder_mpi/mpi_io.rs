@@ -3,7 +3,7 @@
 use forebay_count::Kind;
 use forebay_count::read::End;
 
-use crate::common::need;
+use crate::common::{self, need};
 use crate::tables::{MPICH, Mpi, OPEN_MPI, Process, Stage};
 
 const RANKS: u32 = 3;
@@ -105,9 +105,15 @@ fn posix_bytes(processes: &[&Process], name: &str) -> i64 {
 }
 
 fn c(mpi: &Mpi, options: &[&str]) {
+    c_under(mpi, options, &[]);
+}
+
+/// Runs the C program with the first words of a command before it.
+fn c_under(mpi: &Mpi, options: &[&str], before: &[&str]) {
     let stage = Stage::new();
     let program = stage.compile(mpi.c, "mpi_files.c", &[]);
-    let mut command = vec![program.as_str(), stage.dir()];
+    let mut command = before.to_vec();
+    command.extend([program.as_str(), stage.dir()]);
     command.extend(options);
     let recorded = stage.ranks(mpi, RANKS, &command).succeeded();
     let ranks = recorded.by_rank();
@@ -134,6 +140,27 @@ fn c(mpi: &Mpi, options: &[&str]) {
         i64::from(RANKS) * 4020
     );
     assert_eq!(posix_bytes(&ranks, &stage.path("two")), 2 * 900);
+}
+
+#[test]
+fn every_call_is_counted_in_front_of_the_collective_layer() {
+    need!("mpiexec.openmpi", "mpicc.openmpi");
+    let (recorder, layer) = (common::recorder(), common::collective());
+    let preload = format!("LD_PRELOAD={}:{}", recorder.display(), layer.display());
+    let always = "FOREBAY_COLLECTIVE_HINTS=forebay_collective=always";
+    c_under(&OPEN_MPI, &[], &["env", &preload, always]);
+}
+
+/// Behind the layer it sees what the layer passes on. The program must not notice the order.
+#[test]
+fn the_recorder_may_stand_behind_the_collective_layer() {
+    need!("mpiexec.openmpi", "mpicc.openmpi");
+    let stage = Stage::new();
+    let program = stage.compile(OPEN_MPI.c, "mpi_files.c", &[]);
+    let (recorder, layer) = (common::recorder(), common::collective());
+    let preload = format!("LD_PRELOAD={}:{}", layer.display(), recorder.display());
+    let command = ["env", &preload, &program, stage.dir()];
+    stage.ranks(&OPEN_MPI, RANKS, &command).succeeded();
 }
 
 #[test]

@@ -1,0 +1,264 @@
+//! Settings of a file, as hints and the environment give them, and the arrangement that follows from them.
+
+use super::{
+    Groups, Layout, LockProtocol, Method, Situation, aggregators, choose, fitting_count,
+    protocol_of,
+};
+
+/// What a program or user asks for. `None` where nobody said anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wishes {
+    /// Take over nothing.
+    pub off: bool,
+    /// Take over every call that can be, worth it or not.
+    pub always: bool,
+    /// The most aggregators (`cb_nodes`).
+    pub aggregators: Option<u32>,
+    /// The most aggregators on a node (`cb_config_list = *:N`).
+    pub per_node: Option<u32>,
+    /// Bytes of an aggregator's buffer (`cb_buffer_size`).
+    pub buffer_bytes: Option<u64>,
+    /// Bytes of a stripe (`striping_unit`).
+    pub stripe_bytes: Option<u64>,
+    /// Servers of the file (`striping_factor`).
+    pub servers: Option<u32>,
+    /// The file-domain method (`forebay_partition`, `forebay_groups`).
+    pub method: Option<Method>,
+}
+
+/// The names of all settings that [`Wishes::set`] knows.
+pub const SETTINGS: [&str; 10] = [
+    "forebay_collective",
+    "romio_cb_read",
+    "romio_cb_write",
+    "cb_nodes",
+    "cb_config_list",
+    "cb_buffer_size",
+    "striping_unit",
+    "striping_factor",
+    "forebay_partition",
+    "forebay_groups",
+];
+
+impl Wishes {
+    /// Takes over one setting. A name or value that makes no sense is left out, as MPI does with hints.
+    pub fn set(&mut self, name: &str, value: &str) {
+        let value = value.trim();
+        let number = || value.parse::<u64>().ok().filter(|&n| n > 0);
+        let count = || number().map(|n| n.min(u32::MAX.into()) as u32);
+        match name {
+            "forebay_collective" => {
+                self.off = value == "off";
+                self.always = value == "always";
+            }
+            "romio_cb_write" | "romio_cb_read" => self.off |= value == "disable",
+            "cb_nodes" => self.aggregators = count().or(self.aggregators),
+            "cb_config_list" => {
+                let all = value.strip_prefix("*:").map(str::trim);
+                let number = all.and_then(|n| match n {
+                    "*" => Some(u32::MAX),
+                    n => n.parse().ok().filter(|&n| n > 0),
+                });
+                self.per_node = number.or(self.per_node);
+            }
+            "cb_buffer_size" => self.buffer_bytes = number().or(self.buffer_bytes),
+            "striping_unit" => self.stripe_bytes = number().or(self.stripe_bytes),
+            "striping_factor" => self.servers = count().or(self.servers),
+            "forebay_partition" => {
+                self.method = match value {
+                    "even" => Some(Method::Even),
+                    "aligned" => Some(Method::Aligned),
+                    "static-cyclic" => Some(Method::StaticCyclic),
+                    "group-cyclic" => Some(Method::GroupCyclic(Groups::Concurrent)),
+                    _ => self.method,
+                }
+            }
+            "forebay_groups" => {
+                if let Some(Method::GroupCyclic(groups)) = &mut self.method {
+                    match value {
+                        "sequential" => *groups = Groups::Sequential,
+                        "concurrent" => *groups = Groups::Concurrent,
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What stands for "nobody said anything" in [`Wishes::to_words`].
+const UNSAID: u64 = u64::MAX;
+
+impl Wishes {
+    /// Words for a message to processes that have not been asked.
+    pub fn to_words(&self) -> [u64; 7] {
+        let method = |m| {
+            Method::ALL
+                .iter()
+                .position(|&other| other == m)
+                .map(|at| at as u64)
+        };
+        let small = |n: Option<u32>| n.map_or(UNSAID, u64::from);
+        [
+            u64::from(self.off) | u64::from(self.always) << 1,
+            small(self.aggregators),
+            small(self.per_node),
+            self.buffer_bytes.unwrap_or(UNSAID),
+            self.stripe_bytes.unwrap_or(UNSAID),
+            small(self.servers),
+            self.method.and_then(method).unwrap_or(UNSAID),
+        ]
+    }
+
+    /// The wishes that [`Wishes::to_words`] made words of.
+    pub fn from_words(words: &[u64]) -> Self {
+        let word = |at: usize| words.get(at).copied().filter(|&w| w != UNSAID);
+        let small = |at| word(at).map(|w| w as u32);
+        Wishes {
+            off: word(0).is_some_and(|w| w & 1 != 0),
+            always: word(0).is_some_and(|w| w & 2 != 0),
+            aggregators: small(1),
+            per_node: small(2),
+            buffer_bytes: word(3),
+            stripe_bytes: word(4),
+            servers: small(5),
+            method: word(6).and_then(|at| Method::ALL.get(at as usize).copied()),
+        }
+    }
+}
+
+/// How the collective calls on a file are carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arrangement {
+    /// The file-domain method.
+    pub method: Method,
+    /// The ranks that are aggregators, ascending.
+    pub aggregators: Vec<u32>,
+    /// How the file lies on the servers.
+    pub layout: Layout,
+    /// Bytes that an aggregator handles in a round.
+    pub buffer_bytes: u64,
+    /// Whether every call is to be taken over that can be.
+    pub always: bool,
+    /// Clients share no locks.
+    pub is_free: bool,
+    /// Why this method.
+    pub reason: &'static str,
+}
+
+impl Arrangement {
+    /// Buffers are 16 MiB unless somebody asks for another size, as in ROMIO.
+    pub const BUFFER_BYTES: u64 = 16 << 20;
+    /// The largest buffer: lengths of messages are signed 32-bit numbers.
+    pub const MAX_BUFFER_BYTES: u64 = 1 << 30;
+    /// The granule of a file system that does not tell: 1 MiB.
+    const GRANULE_BYTES: u64 = 1 << 20;
+
+    /// Arranges a file on a file system of this `statfs.f_type`, `nodes[i]` being the node of rank `i`. `local` is the
+    /// number of aggregators on a node where clients have no locks to share.
+    ///
+    /// # Panics
+    /// If there is no process.
+    pub fn new(wishes: &Wishes, fs_type: i64, nodes: &[u32], local: u32) -> Self {
+        let granule = wishes.stripe_bytes.unwrap_or(Self::GRANULE_BYTES);
+        let layout = Layout::new(
+            granule.clamp(1, Layout::MAX_GRANULE_BYTES),
+            wishes.servers.unwrap_or(1),
+        );
+        let protocol = protocol_of(fs_type);
+        let default = if protocol == LockProtocol::None {
+            local.max(1)
+        } else {
+            1
+        };
+        let per_node = wishes.per_node.unwrap_or(default);
+        let most = wishes.aggregators.unwrap_or(u32::MAX);
+        let available = aggregators(nodes, per_node, most).len() as u32;
+        let (method, number, reason) = match wishes.method {
+            Some(method) => (
+                method,
+                fitting_count(method, available, layout.servers),
+                "it was asked for",
+            ),
+            None => {
+                let choice = choose(&Situation {
+                    protocol,
+                    aggregators: available,
+                    layout,
+                });
+                (choice.method, choice.aggregators, choice.reason)
+            }
+        };
+        let buffer = wishes.buffer_bytes.unwrap_or(Self::BUFFER_BYTES);
+        Arrangement {
+            method,
+            aggregators: aggregators(nodes, per_node, number),
+            layout,
+            buffer_bytes: buffer.clamp(1, Self::MAX_BUFFER_BYTES),
+            always: wishes.always,
+            is_free: protocol == LockProtocol::None,
+            reason,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXT4: i64 = 0xef53;
+    const LUSTRE: i64 = 0x0bd0_0bd0;
+
+    #[test]
+    fn hints_in_any_order_are_kept_and_nonsense_is_not() {
+        let mut wishes = Wishes::default();
+        for (name, value) in [
+            ("forebay_collective", "always"),
+            ("cb_nodes", "3"),
+            ("cb_nodes", "many"),
+            ("cb_config_list", "*:2"),
+            ("cb_buffer_size", " 4096 "),
+            ("forebay_partition", "group-cyclic"),
+            ("forebay_groups", "sequential"),
+            ("striping_unit", "-4"),
+            ("colour", "blue"),
+        ] {
+            wishes.set(name, value);
+        }
+        let expected = Wishes {
+            always: true,
+            aggregators: Some(3),
+            per_node: Some(2),
+            buffer_bytes: Some(4096),
+            method: Some(Method::GroupCyclic(Groups::Sequential)),
+            ..Wishes::default()
+        };
+        assert_eq!(wishes, expected);
+        assert_eq!(Wishes::from_words(&wishes.to_words()), wishes);
+    }
+
+    #[test]
+    fn a_node_has_one_aggregator_where_locks_are_shared() {
+        let nodes = [0, 0, 0, 1, 1, 1];
+        let on = |fs_type| Arrangement::new(&Wishes::default(), fs_type, &nodes, 2).aggregators;
+        assert_eq!(on(LUSTRE), [0, 3]);
+        assert_eq!(on(EXT4), [0, 1, 3, 4]);
+    }
+
+    #[test]
+    fn what_is_asked_for_is_done() {
+        let wishes = Wishes {
+            aggregators: Some(4),
+            per_node: Some(8),
+            stripe_bytes: Some(4096),
+            servers: Some(2),
+            method: Some(Method::StaticCyclic),
+            ..Wishes::default()
+        };
+        let arranged = Arrangement::new(&wishes, EXT4, &[0; 5], 1);
+        assert_eq!(arranged.aggregators, [0, 1, 2, 3]);
+        assert_eq!(arranged.method, Method::StaticCyclic);
+        assert_eq!(arranged.layout, Layout::new(4096, 2));
+    }
+}

@@ -1,0 +1,222 @@
+//! The open files that this layer knows, by the handle of the MPI library, which stays the program's.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use forebay_core::collective::{Arrangement, View, Wishes};
+use rustix::io::Errno;
+
+use crate::datatype;
+use crate::exchange::Buffers;
+use crate::mpi::{Communicator, Failed, Mpi, Result};
+use crate::settings;
+use crate::storage::{self, Purpose, Storage};
+
+static FILES: Mutex<BTreeMap<usize, Arc<Mutex<File>>>> = Mutex::new(BTreeMap::new());
+
+/// An open file.
+#[derive(Debug)]
+pub struct File {
+    /// The MPI library.
+    pub mpi: Mpi,
+    /// The handle of the program.
+    pub handle: usize,
+    /// The processes that have opened it, in a communicator of this layer.
+    pub processes: Communicator,
+    /// What the program opened it for.
+    pub purpose: Purpose,
+    /// The view of this process, if this layer understands it.
+    pub view: Option<View>,
+    /// Buffers that are kept from call to call.
+    pub buffers: Buffers,
+    /// A split collective call of this layer that has begun: the bytes that it moved.
+    pub begun: Option<u64>,
+    /// Collective calls that this layer carried out.
+    pub taken: u64,
+    /// Collective calls that it left to the MPI library.
+    pub left: u64,
+    /// How collective calls are carried out; `None` if by the MPI library. The same on all ranks, the storage aside.
+    pub here: Option<Arc<Here>>,
+    path: PathBuf,
+}
+
+/// The arrangement, with the file as an aggregator has it open.
+#[derive(Debug)]
+pub struct Here {
+    /// The arrangement.
+    pub arrangement: Arrangement,
+    /// With a process that reads and writes: the file. An aggregator without one can't do its work.
+    pub storage: Option<Storage>,
+}
+
+impl Here {
+    /// Has this process to read or write the file?
+    pub fn needs_storage(&self, rank: usize) -> bool {
+        self.arrangement.is_free || self.arrangement.aggregators.contains(&(rank as u32))
+    }
+}
+
+fn files() -> MutexGuard<'static, BTreeMap<usize, Arc<Mutex<File>>>> {
+    FILES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The file of a handle, if this layer knows it.
+pub fn known(handle: usize) -> Option<Arc<Mutex<File>>> {
+    files().get(&handle).cloned()
+}
+
+/// Forgets a file.
+pub fn forget(handle: usize) -> Option<Arc<Mutex<File>>> {
+    files().remove(&handle)
+}
+
+/// What a program has opened.
+pub struct Opened {
+    /// The handle that it got.
+    pub handle: usize,
+    /// Its communicator.
+    pub communicator: usize,
+    /// The path.
+    pub path: PathBuf,
+    /// The modes.
+    pub modes: i32,
+    /// What hints and environment ask for.
+    pub wishes: Wishes,
+}
+
+/// Remembers a file that all processes of a communicator have opened. Collective.
+pub fn remember(mpi: Mpi, opened: Opened) -> Result<()> {
+    let [read, write, both] = mpi.abi.access_modes;
+    let purpose = match opened.modes {
+        modes if modes & both != 0 => Purpose::Both,
+        modes if modes & write != 0 => Purpose::Write,
+        modes if modes & read != 0 => Purpose::Read,
+        _ => return Err(Failed),
+    };
+    // The handle may be that of a file whose close this layer did not see.
+    forget(opened.handle);
+    // What is no array of bytes is left to the MPI library. All ranks know this.
+    if opened.modes & mpi.abi.foreign_modes != 0 {
+        return Ok(());
+    }
+    let processes = mpi.split(opened.communicator)?;
+    let path = std::path::absolute(&opened.path).unwrap_or(opened.path);
+    let here = arrange(&mpi, processes, &path, purpose, &opened.wishes)?;
+    let file = File {
+        mpi,
+        handle: opened.handle,
+        processes,
+        view: Some(View::bytes()),
+        here: here.map(Arc::new),
+        buffers: Buffers::default(),
+        purpose,
+        path,
+        begun: None,
+        taken: 0,
+        left: 0,
+    };
+    files().insert(opened.handle, Arc::new(Mutex::new(file)));
+    Ok(())
+}
+
+/// Agrees with all processes on how collective calls on a file are carried out; `None` if by the MPI library. What rank 0
+/// knows and wants is done. Collective.
+fn arrange(
+    mpi: &Mpi,
+    processes: Communicator,
+    path: &Path,
+    purpose: Purpose,
+    wishes: &Wishes,
+) -> Result<Option<Here>> {
+    let mut mine = vec![crate::node::number(), 0, 0, 0, 0];
+    if processes.rank == 0
+        && let (Ok(identity), false) = (storage::identify(path), wishes.off)
+    {
+        let local = crate::node::aggregators().into();
+        mine[1..].copy_from_slice(&[1, identity.inode, identity.fs_type as u64, local]);
+    }
+    mine.extend(wishes.to_words());
+    let all = mpi.allgather(processes, &mine)?;
+    let [_, wanted, inode, fs_type, local] = all[..5] else {
+        return Err(Failed);
+    };
+    if wanted == 0 {
+        return Ok(None);
+    }
+    let numbers: Vec<u64> = all.chunks(mine.len()).map(|each| each[0]).collect();
+    let node = |number: &u64| numbers.iter().position(|other| other == number);
+    let nodes: Vec<u32> = numbers.iter().filter_map(node).map(|n| n as u32).collect();
+    let wishes = Wishes::from_words(&all[5..mine.len()]);
+    let arrangement = Arrangement::new(&wishes, fs_type as i64, &nodes, local as u32);
+    let mut here = Here {
+        arrangement,
+        storage: None,
+    };
+    if here.needs_storage(processes.rank) {
+        here.storage = Storage::open(path, purpose, inode).ok();
+    }
+    Ok(Some(here))
+}
+
+impl File {
+    /// Sets the view of this process.
+    pub fn set_view(&mut self, displacement: i64, element: usize, tile: usize, native: bool) {
+        let understand = || -> Result<View> {
+            let displacement = u64::try_from(displacement).map_err(|_| Failed)?;
+            let element = datatype::take_apart(&self.mpi, element)?.map.bytes();
+            let tile = datatype::take_apart(&self.mpi, tile)?;
+            if element == 0 {
+                return Err(Failed);
+            }
+            Ok(View::new(displacement, element, tile.map, tile.extent)?)
+        };
+        self.view = match native {
+            true => understand().ok(),
+            false => None,
+        };
+    }
+
+    /// Brings what aggregators wrote to the disks. The class of an error on any of them, or 0. Collective.
+    pub fn sync(&self) -> Result<i32> {
+        let Some(here) = &self.here else {
+            return Ok(0);
+        };
+        let done = here.storage.as_ref().map_or(Ok(()), Storage::sync);
+        self.agree(done)
+    }
+
+    /// The class of an error on any process, or 0. Collective.
+    pub fn agree(&self, done: std::result::Result<(), Errno>) -> Result<i32> {
+        let class = done
+            .err()
+            .map_or(0, |error| self.mpi.abi.error_class(error));
+        Ok(self.mpi.largest(self.processes, class.into())? as i32)
+    }
+
+    /// Adds a line about this file to the report, if one is wanted.
+    fn report(&self) {
+        let (method, aggregators) = match &self.here {
+            Some(here) => {
+                let arranged = &here.arrangement;
+                (arranged.method.in_words(), arranged.aggregators.len())
+            }
+            None => ("native", 0),
+        };
+        settings::report(format_args!(
+            "{}\t{method}\t{aggregators} aggregators\t{} calls taken over\t{} left\n",
+            self.path.display(),
+            self.taken,
+            self.left
+        ));
+    }
+
+    /// Gives back what belongs to this file. Collective.
+    pub fn close(&mut self) {
+        if self.processes.rank == 0 {
+            self.report();
+        }
+        self.here = None;
+        self.mpi.free(self.processes);
+    }
+}

@@ -1,0 +1,33 @@
+//! The collective layer: carries out the collective reads and writes of unmodified MPI programs.
+//!
+//! A preload library. It takes over blocking collective reads and writes where an exchange pays, and leaves all else to
+//! the MPI library, whose handles stay the program's. Policy is in [`forebay_core::collective`]; this crate asks the MPI
+//! library what a call means, moves bytes between processes, and reads and writes the file. One library serves MPICH,
+//! Open MPI and the standard ABI: handles are words, constants are looked up ([`abi`]).
+//!
+//! Whether a call is taken over is decided from what all ranks say, so all of them decide alike.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`entry`] | the functions that are hooked |
+//! | [`transfer`] | one collective call: take it over or not, status, position, errors |
+//! | [`exchange`] | rounds between processes and aggregators |
+//! | [`alone`] | the same without aggregators |
+//! | [`file`] | open files, and the arrangement that all ranks agree on |
+//! | [`storage`] | the file as aggregators have it open |
+//! | [`datatype`], [`memory`] | data types, and the buffer of the program |
+//! | [`mpi`], [`abi`] | calls and constants of the MPI library |
+//! | [`settings`], [`node`] | environment, hints, this node |
+
+pub mod abi;
+pub mod alone;
+pub mod datatype;
+pub mod entry;
+pub mod exchange;
+pub mod file;
+pub mod memory;
+pub mod mpi;
+pub mod node;
+pub mod settings;
+pub mod storage;
+pub mod transfer;

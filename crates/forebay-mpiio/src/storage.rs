@@ -1,0 +1,123 @@
+//! The file as aggregators read and write it: through a descriptor of their own.
+//!
+//! MPI libraries keep no bytes of a file in memory, so both descriptors show one state. Where that is not certain (NFS)
+//! this layer takes over nothing.
+//!
+//! All calls go through libc, so that the path library and the recorder see them as calls of the program.
+
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::io::Errno;
+
+/// What a path leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// Inode number.
+    pub inode: u64,
+    /// `statfs.f_type`.
+    pub fs_type: i64,
+}
+
+/// `NFS_SUPER_MAGIC`: a client may keep old bytes, and MPI libraries lock each access against that.
+const NFS: i64 = 0x6969;
+
+fn errno(error: std::io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
+/// What a path leads to, if this layer can handle it: a regular file, not on NFS.
+pub fn identify(path: &Path) -> Result<Identity, Errno> {
+    let facts = fs::metadata(path).map_err(errno)?;
+    if !facts.is_file() {
+        return Err(Errno::NOTSUP);
+    }
+    match fs_type(path)? {
+        NFS => Err(Errno::NOTSUP),
+        fs_type => Ok(Identity {
+            inode: facts.ino(),
+            fs_type,
+        }),
+    }
+}
+
+fn fs_type(path: &Path) -> Result<i64, Errno> {
+    let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::INVAL)?;
+    let mut facts = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the name is a C string, and there is room for the answer.
+    if unsafe { libc::statfs(name.as_ptr(), facts.as_mut_ptr()) } != 0 {
+        return Err(errno(std::io::Error::last_os_error()));
+    }
+    // SAFETY: the call has filled it.
+    Ok(unsafe { facts.assume_init() }.f_type)
+}
+
+/// A file, open for what the program opened it for.
+#[derive(Debug)]
+pub struct Storage {
+    file: File,
+}
+
+/// What a program opened a file for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// `MPI_MODE_RDONLY`.
+    Read,
+    /// `MPI_MODE_WRONLY`.
+    Write,
+    /// `MPI_MODE_RDWR`.
+    Both,
+}
+
+impl Storage {
+    /// Opens a file that exists, if it is the one with this inode number.
+    pub fn open(path: &Path, purpose: Purpose, inode: u64) -> Result<Self, Errno> {
+        let file = OpenOptions::new()
+            .read(purpose != Purpose::Write)
+            .write(purpose != Purpose::Read)
+            .custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK)
+            .open(path)
+            .map_err(errno)?;
+        match file.metadata().map_err(errno)?.ino() == inode {
+            true => Ok(Storage { file }),
+            false => Err(Errno::STALE),
+        }
+    }
+
+    /// Its size in bytes.
+    pub fn size(&self) -> Result<u64, Errno> {
+        Ok(self.file.metadata().map_err(errno)?.len())
+    }
+
+    /// Writes all bytes at an offset.
+    pub fn write(&self, bytes: &[u8], offset: u64) -> Result<(), Errno> {
+        self.file.write_all_at(bytes, offset).map_err(errno)
+    }
+
+    /// Fills a buffer from an offset on. Bytes after the end of the file are zeros.
+    pub fn read(&self, to: &mut [u8], offset: u64) -> Result<(), Errno> {
+        let mut done = 0;
+        while done < to.len() {
+            match self.file.read_at(&mut to[done..], offset + done as u64) {
+                Ok(0) => {
+                    to[done..].fill(0);
+                    break;
+                }
+                Ok(more) => done += more,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(errno(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings what was written to the disks.
+    pub fn sync(&self) -> Result<(), Errno> {
+        self.file.sync_all().map_err(errno)
+    }
+}

@@ -1,0 +1,216 @@
+//! A collective read or write of the program: whether this layer carries it out, and what the program gets back.
+#![allow(unsafe_code)]
+
+use forebay_core::collective::{Access, MAX_PIECES, Share, Terms, TypeMap, Way, way};
+
+use crate::datatype::{self, Datatype};
+use crate::exchange::{Call, Direction};
+use crate::file::File;
+use crate::memory::Memory;
+use crate::mpi::{Failed, Result};
+use crate::storage::Purpose;
+
+/// The arguments of a collective read or write.
+#[derive(Debug, Clone, Copy)]
+pub struct Request {
+    /// Read or write.
+    pub direction: Direction,
+    /// The explicit offset, in elements of the view; else the individual file pointer counts.
+    pub offset: Option<i64>,
+    /// The buffer.
+    pub buffer: *mut u8,
+    /// Elements in the buffer.
+    pub count: i64,
+    /// Their type.
+    pub datatype: usize,
+}
+
+/// What became of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carried {
+    /// Nothing: the MPI library is to do it. All ranks get this.
+    Not,
+    /// So many bytes were moved.
+    Bytes(u64),
+    /// An error of this class occurred on some rank. All ranks get it.
+    Error(i32),
+}
+
+/// What this process has to do.
+struct Part {
+    datatype: Datatype,
+    /// The file pointer to set in the end.
+    position_after: Option<i64>,
+    first: u64,
+    bytes: u64,
+    access: Access,
+}
+
+/// Words of a share in a message.
+const WORDS: usize = 6;
+
+impl File {
+    /// Carries out a call, if that is worth it. Collective.
+    ///
+    /// # Safety
+    /// The arguments are those of the program's call.
+    pub unsafe fn carry_out(&mut self, request: &Request) -> Result<Carried> {
+        // SAFETY: the caller's promise.
+        let carried = unsafe { self.try_to_carry_out(request) };
+        match carried {
+            Ok(Carried::Not) => self.left += 1,
+            _ => self.taken += 1,
+        }
+        carried
+    }
+
+    unsafe fn try_to_carry_out(&mut self, request: &Request) -> Result<Carried> {
+        let (mpi, processes) = (self.mpi, self.processes);
+        if mpi.atomicity(self.handle)? {
+            return Ok(Carried::Not);
+        }
+        let Some(here) = self.here.clone() else {
+            return Ok(Carried::Not);
+        };
+        let equipped = here.storage.is_some() || !here.needs_storage(processes.rank);
+        let part = self.part(request);
+        let size = match (request.direction, &here.storage) {
+            (Direction::Read, Some(storage)) => storage.size().map_err(|_| Failed),
+            _ => Ok(0),
+        };
+        let share = part.as_ref().map_or(Share::default(), Part::share);
+        let able = part.is_ok() && size.is_ok() && equipped;
+        let mine: [u64; WORDS] = [
+            able.into(),
+            share.start,
+            share.end,
+            share.bytes,
+            share.pieces,
+            size.unwrap_or(0),
+        ];
+        let all = mpi.allgather(processes, &mine)?;
+        let Some(mut part) = part
+            .ok()
+            .filter(|_| all.chunks(WORDS).all(|one| one[0] == 1))
+        else {
+            return Ok(Carried::Not);
+        };
+        let size = match request.direction {
+            Direction::Read => all.chunks(WORDS).map(|one| one[5]).max().unwrap_or(0),
+            Direction::Write => u64::MAX,
+        };
+        let shares: Vec<Share> = all
+            .chunks(WORDS)
+            .map(|one| share_below(one, size))
+            .collect();
+        let terms = Terms {
+            reads: request.direction == Direction::Read,
+            is_free: here.arrangement.is_free,
+            always: here.arrangement.always,
+        };
+        let region = match way(&shares, terms) {
+            Way::Native => return Ok(Carried::Not),
+            Way::Direct => None,
+            Way::Exchange(region) => Some(region),
+        };
+        // Nothing behind the end of the file is read. Every part of the access is known to fit.
+        if part.access.hull().is_some_and(|hull| hull.end > size) {
+            let visible = part.access.bytes_below(size);
+            let view = self.view.as_ref().ok_or(Failed)?;
+            part.access = view.access(part.first, visible)?;
+        }
+        let moved = part.access.bytes();
+        let call = Call {
+            mpi: &mpi,
+            processes,
+            here: &here,
+            // SAFETY: this is what the program says of its buffer.
+            memory: unsafe { Memory::new(request.buffer, &part.datatype) },
+        };
+        let mut buffers = std::mem::take(&mut self.buffers);
+        let outcome = match region {
+            Some(region) => call.perform(request.direction, region, part.access, &mut buffers)?,
+            None => call.alone(request.direction, &part.access, &mut buffers),
+        };
+        self.buffers = buffers;
+        let class = self.agree(outcome)?;
+        if let Some(position) = part.position_after {
+            mpi.seek(self.handle, position)?;
+        }
+        Ok(match class {
+            0 => Carried::Bytes(moved),
+            class => Carried::Error(class),
+        })
+    }
+
+    /// What this process has to do. Fails if this layer can't do it, or MPI has something to say about it.
+    fn part(&self, request: &Request) -> Result<Part> {
+        let (mpi, view) = (&self.mpi, self.view.as_ref().ok_or(Failed)?);
+        let forbidden = match request.direction {
+            Direction::Read => Purpose::Write,
+            Direction::Write => Purpose::Read,
+        };
+        let count = u64::try_from(request.count).map_err(|_| Failed)?;
+        if self.purpose == forbidden || self.begun.is_some() {
+            return Err(Failed);
+        }
+        let datatype = match count {
+            0 => Datatype {
+                map: TypeMap::default(),
+                extent: 0,
+            },
+            _ => datatype::take_apart(mpi, request.datatype)?,
+        };
+        let bytes = datatype.map.bytes().checked_mul(count).ok_or(Failed)?;
+        let elements = bytes / view.element_bytes();
+        if bytes % view.element_bytes() != 0 {
+            return Err(Failed);
+        }
+        let position = match request.offset {
+            Some(offset) => offset,
+            None => mpi.position(self.handle)?,
+        };
+        let first = u64::try_from(position).map_err(|_| Failed)?;
+        let first = first.checked_mul(view.element_bytes()).ok_or(Failed)?;
+        let after = position.checked_add(elements as i64).ok_or(Failed)?;
+        let access = view.access(first, bytes)?;
+        if access.pieces() > MAX_PIECES {
+            return Err(Failed);
+        }
+        Ok(Part {
+            datatype,
+            position_after: request.offset.is_none().then_some(after),
+            first,
+            bytes,
+            access,
+        })
+    }
+}
+
+impl Part {
+    fn share(&self) -> Share {
+        let Some(hull) = self.access.hull() else {
+            return Share::default();
+        };
+        Share {
+            start: hull.start,
+            end: hull.end,
+            bytes: self.bytes,
+            pieces: self.access.pieces(),
+        }
+    }
+}
+
+/// The share in a message, as far as it lies before the end of a file of this size.
+fn share_below(words: &[u64], size: u64) -> Share {
+    let share = Share {
+        start: words[1],
+        end: words[2].min(size),
+        bytes: words[3],
+        pieces: words[4],
+    };
+    match share.start < share.end {
+        true => share,
+        false => Share::default(),
+    }
+}

@@ -1,0 +1,193 @@
+//! Compiles MPI programs, and runs them with and without the collective layer.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `FOREBAY_MPIIO` | the library under test instead of the one that cargo has built with the tests |
+//! | `FOREBAY_TEST_DIR` | where programs and files are made (default `target/tmp`) |
+//! | `FOREBAY_STANDARD_MPI` | the folder of an MPI library of the standard ABI, with `bin`, `include` and `lib` |
+
+// Each test binary uses its own part of this.
+#![allow(dead_code)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Seconds after which a program counts as hung; the machine may be shared.
+const LIMIT_S: &str = "400";
+
+/// Ranks of different tests do not compete: MPI libraries poll while they wait.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// An MPI library: how it compiles, and how it starts ranks.
+#[derive(Debug, Clone)]
+pub struct Mpi {
+    pub c: Vec<String>,
+    pub start: Vec<String>,
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+fn installed(program: &str) -> Result<(), String> {
+    let found = Command::new("which")
+        .arg(program)
+        .stdout(Stdio::null())
+        .status();
+    match found.is_ok_and(|status| status.success()) {
+        true => Ok(()),
+        false => Err(format!(
+            "{program} is not installed (scripts/setup.sh test installs it)"
+        )),
+    }
+}
+
+pub fn mpich() -> Result<Mpi, String> {
+    installed("mpicc.mpich")?;
+    Ok(Mpi {
+        c: words("mpicc.mpich"),
+        start: words("mpiexec.mpich"),
+    })
+}
+
+pub fn open_mpi() -> Result<Mpi, String> {
+    installed("mpicc.openmpi")?;
+    Ok(Mpi {
+        c: words("mpicc.openmpi"),
+        start: words("mpiexec.openmpi --allow-run-as-root --oversubscribe"),
+    })
+}
+
+/// A library of the standard ABI, from `pip download mpich`, say. No distribution has one yet.
+pub fn standard() -> Result<Mpi, String> {
+    let root = std::env::var("FOREBAY_STANDARD_MPI")
+        .map_err(|_| "FOREBAY_STANDARD_MPI names no MPI library of the standard ABI".to_owned())?;
+    let compile = format!(
+        "gcc -D_GNU_SOURCE -DSTANDARD_ABI -I{root}/include -L{root}/lib -Wl,-rpath,{root}/lib -l:libmpi_abi.so.1"
+    );
+    Ok(Mpi {
+        c: words(&compile),
+        start: words(&format!("{root}/bin/mpiexec")),
+    })
+}
+
+/// The library under test.
+pub fn library() -> PathBuf {
+    if let Some(path) = std::env::var_os("FOREBAY_MPIIO") {
+        return path.into();
+    }
+    let program = std::env::current_exe().expect("the test program has a path");
+    let deps = program.parent().expect("it lies in a folder");
+    let path = deps.join("libforebay_mpiio.so");
+    assert!(path.exists(), "{} is missing", path.display());
+    path
+}
+
+/// A folder for one test, removed when the test passes.
+pub struct Stage {
+    dir: PathBuf,
+}
+
+/// What a program said.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Stage {
+    pub fn new() -> Stage {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let base = std::env::var_os("FOREBAY_TEST_DIR")
+            .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let dir = base.join(format!("mpiio.{}.{number}", std::process::id()));
+        fs::create_dir_all(&dir).expect("make the folder of the test");
+        Stage { dir }
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.dir.join(name).display().to_string()
+    }
+
+    /// Compiles a program of `tests/programs`. Returns its path.
+    pub fn compile(&self, compiler: &[String], source: &str) -> String {
+        let stem = Path::new(source).file_stem().expect("a source has a name");
+        let out = self.path(&stem.to_string_lossy());
+        let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+        let built = Command::new(&compiler[0])
+            .current_dir(&self.dir)
+            .args(["-O1", "-g", "-o", &out])
+            .arg(programs.join(source))
+            .args(&compiler[1..])
+            .output()
+            .expect("run the compiler");
+        let said = String::from_utf8_lossy(&built.stderr);
+        assert!(built.status.success(), "{source}: {said}");
+        out
+    }
+
+    /// Runs ranks of a program, with the layer or without it.
+    pub fn run(&self, mpi: &Mpi, ranks: u32, layer: bool, command: &[&str]) -> Ran {
+        self.run_with(mpi, ranks, layer, command, &[])
+    }
+
+    pub fn run_with(
+        &self,
+        mpi: &Mpi,
+        ranks: u32,
+        layer: bool,
+        command: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Ran {
+        let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+        let mut ran = Command::new("timeout");
+        ran.args(["-k", "5", LIMIT_S])
+            .args(&mpi.start)
+            .args(["-n", &ranks.to_string(), "env"]);
+        if layer {
+            ran.arg(format!("LD_PRELOAD={}", library().display()));
+        }
+        let out = ran
+            .args(
+                environment
+                    .iter()
+                    .map(|(name, value)| format!("{name}={value}")),
+            )
+            .args(command)
+            // Another process' memory may not be read in a container.
+            .env("OMPI_MCA_btl_vader_single_copy_mechanism", "none")
+            .env("OMPI_MCA_mpi_yield_when_idle", "1")
+            .current_dir(&self.dir)
+            .stdin(Stdio::null())
+            .output()
+            .expect("run timeout");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ran {
+            code: out.status.code(),
+            out: text(&out.stdout),
+            err: text(&out.stderr),
+        }
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let _ = fs::remove_dir_all(&self.dir);
+        }
+    }
+}
+
+impl Ran {
+    /// Checks that the program succeeded.
+    #[track_caller]
+    pub fn succeeded(self) -> Self {
+        assert_eq!(self.code, Some(0), "{}\n{}", self.out, self.err);
+        self
+    }
+}

@@ -1,0 +1,115 @@
+//! Random calls give the same with and without the layer: bytes of the file, statuses, positions, what is read.
+//!
+//! `tests/programs/cases.c` also works out what the file must hold. Where the MPI library itself is wrong about that
+//! (OMPIO 4.1 is, now and then), only the layer has to be right.
+//!
+//! `FOREBAY_CASES` sets the number of cases for each MPI library.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use common::{Mpi, Stage};
+
+/// Cases for each MPI library.
+fn cases() -> u32 {
+    let set = std::env::var("FOREBAY_CASES").ok();
+    set.and_then(|n| n.parse().ok()).unwrap_or(1000)
+}
+
+/// Cases are run in chunks, so that a hang is found soon.
+const CHUNK: u32 = 250;
+
+/// The lines of a run by number of the case.
+fn by_case(out: &str) -> Vec<(u32, &str)> {
+    let number = |line: &str| {
+        let end = line.find(['.', ':'])?;
+        line[..end].parse().ok()
+    };
+    let mut all: Vec<(u32, &str)> = out
+        .lines()
+        .map(|line| (number(line).unwrap_or(u32::MAX), line))
+        .collect();
+    all.sort_by_key(|&(case, _)| case);
+    all
+}
+
+/// The cases in which the program found a wrong byte.
+fn wrong(lines: &[(u32, &str)]) -> BTreeSet<u32> {
+    let is_wrong = |line: &&(u32, &str)| line.1.contains("wrong");
+    lines.iter().filter(is_wrong).map(|line| line.0).collect()
+}
+
+/// Runs cases in both ways and compares. Returns how many calls the layer took over.
+fn compare(mpi: &Mpi, ranks: u32, first: u32, number: u32, hints: &str) -> u64 {
+    let stage = Stage::new();
+    let program = stage.compile(&mpi.c, "cases.c");
+    let report = stage.path("report");
+    let environment = [
+        ("FOREBAY_COLLECTIVE_REPORT", report.as_str()),
+        ("FOREBAY_COLLECTIVE_HINTS", hints),
+    ];
+    let (file, end) = (stage.path("file"), first + number);
+    for begin in (first..end).step_by(CHUNK as usize) {
+        let (begin, chunk) = (begin.to_string(), CHUNK.min(end - begin).to_string());
+        let command = [program.as_str(), &file, &begin, &chunk];
+        let native = stage.run(mpi, ranks, false, &command).succeeded();
+        let layer = stage
+            .run_with(mpi, ranks, true, &command, &environment)
+            .succeeded();
+        let (native, layer) = (by_case(&native.out), by_case(&layer.out));
+        let (native_wrong, layer_wrong) = (wrong(&native), wrong(&layer));
+        // What the layer leaves to a library that is wrong stays wrong.
+        let worse: Vec<_> = layer_wrong.difference(&native_wrong).collect();
+        assert!(worse.is_empty(), "wrong bytes in the cases {worse:?}");
+        assert!(native_wrong.len() < 10, "{} cases", native_wrong.len());
+        let right = |lines: &[(u32, &str)]| -> Vec<String> {
+            let keep = lines.iter().filter(|line| !native_wrong.contains(&line.0));
+            keep.map(|line| line.1.to_owned()).collect()
+        };
+        for (one, other) in right(&native).iter().zip(&right(&layer)) {
+            assert_eq!(one, other, "native (left) and with the layer (right)");
+        }
+        assert_eq!(right(&native).len(), right(&layer).len());
+    }
+    let report = fs::read_to_string(report).expect("the layer was loaded");
+    let taken = |line: &str| -> u64 {
+        let count = line.split('\t').nth(3).and_then(|f| f.split(' ').next());
+        count
+            .and_then(|n| n.parse().ok())
+            .expect("a count of calls")
+    };
+    report.lines().map(taken).sum()
+}
+
+/// Half of the cases with every call taken over that can be, half with the rule.
+fn same(mpi: &Mpi, ranks: u32) {
+    let half = cases() / 2;
+    let always = compare(mpi, ranks, 1, half, "forebay_collective=always");
+    let some = compare(mpi, ranks, 1_000_000, half, "");
+    eprintln!("{always} and {some} calls taken over in {half} cases each");
+    assert!(always > u64::from(half), "{always} calls taken over");
+    assert!(some > u64::from(half / 4), "{some} calls taken over");
+}
+
+#[test]
+fn mpich_gives_the_same_with_the_layer() {
+    match common::mpich() {
+        Ok(mpi) => same(&mpi, 2),
+        Err(reason) => forebay_testkit::skip(&reason),
+    }
+}
+
+#[test]
+fn open_mpi_gives_the_same_with_the_layer() {
+    match common::open_mpi() {
+        Ok(mpi) => same(&mpi, 4),
+        Err(reason) => forebay_testkit::skip(&reason),
+    }
+}
+
+#[test]
+fn a_library_of_the_standard_abi_gives_the_same_with_the_layer() {
+    same(&forebay_testkit::optional_data!(common::standard()), 2);
+}

@@ -1,0 +1,171 @@
+//! Real programs under the layer: Fortran, HDF5, and programs whose calls fail.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use common::{Mpi, Stage};
+use forebay_testkit::{skip, skip_unless};
+
+/// Runs a test with each MPI library of the distribution.
+fn with_each(test: fn(&Mpi)) {
+    for mpi in [common::mpich(), common::open_mpi()] {
+        match mpi {
+            Ok(mpi) => test(&mpi),
+            Err(reason) => skip(&reason),
+        }
+    }
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Calls that the layer took over, by its report.
+fn taken(report: &str) -> u64 {
+    let report = fs::read_to_string(report).expect("the layer was loaded");
+    let count =
+        |line: &str| -> Option<u64> { line.split('\t').nth(3)?.split(' ').next()?.parse().ok() };
+    report.lines().filter_map(count).sum()
+}
+
+const EXCHANGE: (&str, &str) = ("FOREBAY_COLLECTIVE_HINTS", "forebay_collective=always");
+
+#[test]
+fn fortran_programs_of_all_three_kinds_are_served() {
+    with_each(|mpi| {
+        let fortran = mpi.c[0].replace("mpicc", "mpif90");
+        for kind in ["INCLUDE", "MODULE", "F08"] {
+            let stage = Stage::new();
+            let define = format!("-D{kind}");
+            let compiler = [fortran.clone(), define, "-fallow-argument-mismatch".into()];
+            let program = stage.compile(&compiler, "strided.F90");
+            let (native, layer) = (stage.path("native"), stage.path("layer"));
+            let report = stage.path("report");
+            let ran = stage.run(mpi, 2, false, &[&program, &native]).succeeded();
+            assert_eq!(ran.out, "");
+            let environment = [EXCHANGE, ("FOREBAY_COLLECTIVE_REPORT", report.as_str())];
+            let ran = stage.run_with(mpi, 2, true, &[&program, &layer], &environment);
+            assert_eq!(ran.succeeded().out, "", "{kind} {fortran}");
+            assert_eq!(taken(&report), 3, "{kind} {fortran}");
+            assert!(fs::read(native).unwrap() == fs::read(layer).unwrap());
+        }
+    });
+}
+
+#[test]
+fn hdf5_files_are_the_same_for_readers_with_and_without_the_layer() {
+    with_each(|mpi| {
+        let name = mpi.c[0].replace("mpicc.", "hdf5-");
+        let flags = Command::new("pkg-config")
+            .args(["--cflags", "--libs", &name])
+            .output();
+        let flags = match flags {
+            Ok(out) if out.status.success() => String::from_utf8_lossy(&out.stdout).into_owned(),
+            _ => return skip(&format!("{name} is not installed")),
+        };
+        let stage = Stage::new();
+        let compiler = [mpi.c.clone(), words(&flags)].concat();
+        let program = stage.compile(&compiler, "columns.c");
+        let report = stage.path("report");
+        for (writer, reader) in [(true, false), (false, true)] {
+            let file = stage.path(&format!("{writer}.h5"));
+            let environment = [EXCHANGE, ("FOREBAY_COLLECTIVE_REPORT", report.as_str())];
+            let run = |layer, what| {
+                let command = [program.as_str(), &file, what];
+                stage
+                    .run_with(mpi, 3, layer, &command, &environment)
+                    .succeeded()
+            };
+            run(writer, "write");
+            assert_eq!(run(reader, "read").out.matches("0 wrong").count(), 3);
+        }
+        assert!(taken(&report) >= 2, "{} calls taken over", taken(&report));
+    });
+}
+
+/// What the ranks of `errors.c` said, each line once.
+fn said(mpi: &Mpi, stage: &Stage, layer: bool, file: &str, what: &str) -> BTreeSet<String> {
+    let program = stage.compile(&mpi.c, "errors.c");
+    let command = [program.as_str(), file, what];
+    let ran = stage
+        .run_with(mpi, 3, layer, &command, &[EXCHANGE])
+        .succeeded();
+    ran.out.lines().map(str::to_owned).collect()
+}
+
+fn lines<const N: usize>(lines: [&str; N]) -> BTreeSet<String> {
+    lines.map(str::to_owned).into()
+}
+
+#[test]
+fn every_rank_hears_of_a_full_disk() {
+    skip_unless!(rustix::process::geteuid().is_root(), "only root can mount");
+    with_each(|mpi| {
+        let stage = Stage::new();
+        let small = stage.path("small");
+        fs::create_dir(&small).unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=1m", "none", &small])
+            .status();
+        if !mounted.is_ok_and(|status| status.success()) {
+            return skip("a tmpfs can't be mounted");
+        }
+        let said = said(mpi, &stage, true, &format!("{small}/file"), "full");
+        let _ = Command::new("umount").arg(&small).status();
+        let each = ["rank 0", "rank 1", "rank 2"].map(|rank| format!("{rank}: no space, heard 1"));
+        assert_eq!(said, each.into());
+    });
+}
+
+#[test]
+fn a_read_ends_where_the_file_ends() {
+    with_each(|mpi| {
+        let stage = Stage::new();
+        let expected = [
+            "rank 0: 16010 bytes",
+            "rank 1: 16000 bytes",
+            "rank 2: 16000 bytes",
+        ];
+        let said = said(mpi, &stage, true, &stage.path("file"), "end");
+        assert_eq!(said, lines(expected));
+    });
+}
+
+#[test]
+fn a_write_to_a_file_opened_for_reading_fails_as_without_the_layer() {
+    with_each(|mpi| {
+        let stage = Stage::new();
+        let file = stage.path("file");
+        let native = said(mpi, &stage, false, &file, "readonly");
+        assert_eq!(said(mpi, &stage, true, &file, "readonly"), native);
+        assert_eq!(native.len(), 3);
+    });
+}
+
+#[test]
+fn a_file_that_is_not_there_is_an_error_on_every_rank() {
+    with_each(|mpi| {
+        let stage = Stage::new();
+        let each = ["rank 0", "rank 1", "rank 2"].map(|rank| format!("{rank}: no such file"));
+        let said = said(mpi, &stage, true, &stage.path("file"), "missing");
+        assert_eq!(said, each.into());
+    });
+}
+
+#[test]
+fn a_killed_rank_ends_the_program() {
+    with_each(|mpi| {
+        let stage = Stage::new();
+        let program = stage.compile(&mpi.c, "errors.c");
+        let command = [program.as_str(), &stage.path("file"), "killed"];
+        let ran = stage.run_with(mpi, 3, true, &command, &[EXCHANGE]);
+        // 124 and 137 are those of a program that hung.
+        let code = ran.code.expect("timeout has an exit code");
+        assert!(code != 0 && code != 124, "{code}: {}", ran.err);
+        assert!(Path::new(&stage.path("file")).exists());
+    });
+}
