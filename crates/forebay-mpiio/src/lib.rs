@@ -13,7 +13,7 @@
 //! | [`transfer`] | one collective call: take it over or not, status, position, errors |
 //! | [`exchange`] | rounds between processes and aggregators |
 //! | [`alone`] | the same without aggregators |
-//! | [`file`] | open files, and the arrangement that all ranks agree on |
+//! | [`mod@file`] | open files, and the arrangement that all ranks agree on |
 //! | [`storage`] | the file as aggregators have it open |
 //! | [`datatype`], [`memory`] | data types, and the buffer of the program |
 //! | [`mpi`], [`abi`] | calls and constants of the MPI library |

@@ -744,7 +744,7 @@ fn nobody_is_told_of_a_commit_before_it_is_durable_and_questions_do_not_wait() {
     let table = Table::default();
     let membership = Membership::new(BridgeId(0), vec![BridgeId(0), BridgeId(1)]);
     let mut bridge = Bridge::recover(membership, 1, &table, 0).unwrap();
-    let mut poll = |bridge: &mut Bridge| -> Vec<Output> {
+    let poll = |bridge: &mut Bridge| -> Vec<Output> {
         std::iter::from_fn(|| bridge.poll(&table).unwrap()).collect()
     };
     let elsewhere = (0..)
