@@ -10,7 +10,7 @@ use forebay_hook::foreign::{Frame, entry_point};
 use forebay_hook::{Behind, MpiFunction};
 
 use crate::exchange::Direction;
-use crate::file::{self, File, Opened};
+use crate::file::{self, Begun, File, Opened};
 use crate::mpi::{Failed, Mpi};
 use crate::settings;
 use crate::transfer::{Carried, Request};
@@ -235,6 +235,8 @@ fn transfer(frame: &Frame, native: impl FnOnce() -> usize, form: Form, is_half: 
     };
     let mut file = lock(&file);
     let mpi = file.mpi;
+    // A program need not end what has failed.
+    file.begun = file.begun.filter(|begun| *begun != Begun::Failed);
     // SAFETY: these are the arguments of the program's call.
     match unsafe { file.carry_out(&request) } {
         Ok(Carried::Not) => {
@@ -242,7 +244,7 @@ fn transfer(frame: &Frame, native: impl FnOnce() -> usize, form: Form, is_half: 
             Ok(native())
         }
         Ok(Carried::Bytes(bytes)) if is_half => {
-            file.begun = Some(bytes);
+            file.begun = Some(Begun::Moved(bytes));
             Ok(0)
         }
         Ok(Carried::Bytes(bytes)) => {
@@ -250,8 +252,14 @@ fn transfer(frame: &Frame, native: impl FnOnce() -> usize, form: Form, is_half: 
             unsafe { mpi.set_status(frame.argument(buffer + 3), bytes) };
             Ok(0)
         }
-        Ok(Carried::Error(class)) => Err(class),
-        Err(Failed) => Err(mpi.abi.io_error()),
+        failed => {
+            // The MPI library knows nothing of a first half, and must not see the second.
+            file.begun = file.begun.or(is_half.then_some(Begun::Failed));
+            match failed {
+                Ok(Carried::Error(class)) => Err(class),
+                _ => Err(mpi.abi.io_error()),
+            }
+        }
     }
 }
 
@@ -259,10 +267,14 @@ fn transfer(frame: &Frame, native: impl FnOnce() -> usize, form: Form, is_half: 
 fn end(frame: &Frame, native: impl FnOnce() -> usize) -> Done {
     let begun = file::known(frame.argument(0)).and_then(|file| {
         let mut file = lock(&file);
-        file.begun.take().map(|bytes| (file.mpi, bytes))
+        file.begun.take().map(|begun| (file.mpi, begun))
     });
-    let Some((mpi, bytes)) = begun else {
+    let Some((mpi, begun)) = begun else {
         return Ok(native());
+    };
+    let bytes = match begun {
+        Begun::Moved(bytes) => bytes,
+        Begun::Failed => 0,
     };
     // SAFETY: the status of the program.
     unsafe { mpi.set_status(frame.argument(2), bytes) };
@@ -273,22 +285,29 @@ fn end(frame: &Frame, native: impl FnOnce() -> usize) -> Done {
 fn opened(frame: &Frame, succeeded: bool) -> Result<(), Failed> {
     let mpi = Mpi::of(frame.caller()).ok_or(Failed)?;
     let communicator = frame.argument(0);
-    // With one process all is left to the MPI library.
-    if mpi.abi.handle(communicator) == mpi.abi.comm_null
-        || mpi.size(communicator)? < 2
-        || !mpi.all_succeeded(communicator, succeeded)?
-    {
+    if succeeded {
+        // The handle may be that of a file whose close this layer did not see.
+        // SAFETY: the MPI library has just put it there.
+        file::forget(unsafe { *frame.pointer::<usize>(4) });
+    }
+    if mpi.abi.handle(communicator) == mpi.abi.comm_null || mpi.size(communicator)? < 2 {
+        // With one process all is left to the MPI library.
         return Ok(());
     }
-    // SAFETY: the MPI library has just opened a file of this name, and put its handle there.
-    let (name, handle) = unsafe {
-        let name = CStr::from_ptr(frame.pointer::<c_char>(1)).to_bytes();
-        (name, *frame.pointer::<usize>(4))
-    };
+    // SAFETY: a file of this name was opened.
+    let name = succeeded.then(|| unsafe { CStr::from_ptr(frame.pointer::<c_char>(1)).to_bytes() });
+    // A prefix names a driver in one MPI library, and is a part of the name in another.
+    let name = name.filter(|name| forebay_count::mpiio::path(name) == *name);
+    if !mpi.all_succeeded(communicator, name.is_some())? {
+        return Ok(());
+    }
+    let name = name.ok_or(Failed)?;
+    // SAFETY: as above.
+    let handle = unsafe { *frame.pointer::<usize>(4) };
     let opened = Opened {
         handle,
         communicator,
-        path: OsStr::from_bytes(forebay_count::mpiio::path(name)).into(),
+        path: OsStr::from_bytes(name).into(),
         modes: frame.int(2),
         wishes: settings::wishes(&mpi, frame.argument(3)),
     };

@@ -30,8 +30,8 @@ pub struct File {
     pub view: Option<View>,
     /// Buffers that are kept from call to call.
     pub buffers: Buffers,
-    /// A split collective call of this layer that has begun: the bytes that it moved.
-    pub begun: Option<u64>,
+    /// A split collective call of this layer that has begun.
+    pub begun: Option<Begun>,
     /// Collective calls that this layer carried out.
     pub taken: u64,
     /// Collective calls that it left to the MPI library.
@@ -66,6 +66,15 @@ pub fn known(handle: usize) -> Option<Arc<Mutex<File>>> {
     files().get(&handle).cloned()
 }
 
+/// The first half of a split collective call, in which all is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begun {
+    /// So many bytes were moved.
+    Moved(u64),
+    /// It has told its error.
+    Failed,
+}
+
 /// Forgets a file.
 pub fn forget(handle: usize) -> Option<Arc<Mutex<File>>> {
     files().remove(&handle)
@@ -94,8 +103,6 @@ pub fn remember(mpi: Mpi, opened: Opened) -> Result<()> {
         modes if modes & read != 0 => Purpose::Read,
         _ => return Err(Failed),
     };
-    // The handle may be that of a file whose close this layer did not see.
-    forget(opened.handle);
     // What is no array of bytes is left to the MPI library. All ranks know this.
     if opened.modes & mpi.abi.foreign_modes != 0 {
         return Ok(());
@@ -130,18 +137,18 @@ fn arrange(
     wishes: &Wishes,
 ) -> Result<Option<Here>> {
     let mut mine = vec![crate::node::number(), 0, 0, 0, 0];
-    if processes.rank == 0
-        && let (Ok(identity), false) = (storage::identify(path), wishes.off)
-    {
+    if let (Ok(identity), false) = (storage::identify(path), wishes.off && processes.rank == 0) {
         let local = crate::node::aggregators().into();
         mine[1..].copy_from_slice(&[1, identity.inode, identity.fs_type as u64, local]);
     }
     mine.extend(wishes.to_words());
     let all = mpi.allgather(processes, &mine)?;
-    let [_, wanted, inode, fs_type, local] = all[..5] else {
+    let [_, _, inode, fs_type, local] = all[..5] else {
         return Err(Failed);
     };
-    if wanted == 0 {
+    // Where a file lies on the disk of one node, others may see it by NFS.
+    let is_same = |each: &[u64]| each[1] == 1 && each[3] == fs_type;
+    if !all.chunks(mine.len()).all(is_same) {
         return Ok(None);
     }
     let numbers: Vec<u64> = all.chunks(mine.len()).map(|each| each[0]).collect();

@@ -35,6 +35,7 @@ symbols! {
     GET_ATOMICITY "PMPI_File_get_atomicity"
     GET_CONTENTS "PMPI_Type_get_contents"
     GET_ENVELOPE "PMPI_Type_get_envelope"
+    GET_ENVELOPE_C "PMPI_Type_get_envelope_c"
     GET_EXTENT "PMPI_Type_get_extent"
     GET_POSITION "PMPI_File_get_position"
     INFO_GET "PMPI_Info_get"
@@ -370,6 +371,15 @@ impl Mpi {
             &raw mut types as usize,
             &raw mut combiner as usize,
         ];
+        // Of a type that was made with large counts the question below is an error, which may end the program.
+        let mut large = [0_i64; 4];
+        let [a, b, c, d] = large.each_mut().map(|count| &raw mut *count as usize);
+        let question = [datatype, a, b, c, d, &raw mut combiner as usize];
+        // SAFETY: MPI_Type_get_envelope_c(type, MPI_Count *, MPI_Count *, MPI_Count *, MPI_Count *, int *); a library
+        // without it has no such types.
+        if unsafe { self.call(&GET_ENVELOPE_C, &question) }.is_ok() && large[2] != 0 {
+            return Err(Failed);
+        }
         // SAFETY: MPI_Type_get_envelope(type, int *, int *, int *, int *).
         unsafe { self.call(&GET_ENVELOPE, &arguments)? };
         let mut contents = Contents {

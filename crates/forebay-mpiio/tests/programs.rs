@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -167,5 +167,55 @@ fn a_killed_rank_ends_the_program() {
         let code = ran.code.expect("timeout has an exit code");
         assert!(code != 0 && code != 124, "{code}: {}", ran.err);
         assert!(Path::new(&stage.path("file")).exists());
+    });
+}
+
+/// What `traps.c` says, and the files that it leaves, each with its bytes.
+fn trap(mpi: &Mpi, layer: bool, what: &str) -> (BTreeSet<String>, BTreeMap<String, Vec<u8>>) {
+    let stage = Stage::new();
+    let program = stage.compile(&mpi.c, "traps.c");
+    let dir = stage.path("dir");
+    fs::create_dir(&dir).unwrap();
+    fs::write(format!("{dir}/file"), "before").unwrap();
+    let script = format!("cd '{dir}' && exec '{program}' file {what}");
+    let ran = stage
+        .run_with(mpi, 2, layer, &["sh", "-c", &script], &[EXCHANGE])
+        .succeeded();
+    let files = fs::read_dir(&dir).unwrap().map(|entry| {
+        let entry = entry.unwrap();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        (name, fs::read(entry.path()).unwrap())
+    });
+    (
+        ran.out.lines().map(str::to_owned).collect(),
+        files.collect(),
+    )
+}
+
+#[test]
+fn a_name_with_a_prefix_means_what_the_mpi_library_makes_of_it() {
+    with_each(|mpi| assert_eq!(trap(mpi, true, "prefix"), trap(mpi, false, "prefix")));
+}
+
+#[test]
+fn types_made_with_large_counts_work_as_without_the_layer() {
+    with_each(|mpi| {
+        let with = trap(mpi, true, "large");
+        assert_eq!(with, trap(mpi, false, "large"));
+        assert_eq!(with.0, lines(["rank 0: done", "rank 1: done"]));
+        assert_eq!(with.1["file"].len(), 2 * 2000 * 32);
+    });
+}
+
+#[test]
+fn a_split_call_that_has_failed_can_be_ended_and_the_next_one_works() {
+    with_each(|mpi| {
+        let (said, files) = trap(mpi, true, "split");
+        assert_eq!(said, lines(["rank 0: done", "rank 1: done"]));
+        let mut expected = Vec::new();
+        for _ in 0..2000 {
+            expected.extend([[b'a'; 32], [b'b'; 32]].concat());
+        }
+        assert!(files["file"] == expected);
     });
 }

@@ -1,0 +1,57 @@
+/* What the layer has to leave alone, or to take over as a whole.
+ * usage: traps FILE prefix     writes to "sfs:FILE" in the working directory
+ *        traps FILE large      data of a type that was made with large counts (as a view MPICH 4.0 itself takes none)
+ *        traps FILE split      a split write for which there is no space, and one for which there is */
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+enum { PIECES = 2000, BYTES = 32 };
+
+int main(int argc, char **argv) {
+    static char mine[PIECES * BYTES];
+    char name[300];
+    int rank, size, failed = 0;
+    MPI_File file;
+    MPI_Datatype tile, block;
+    MPI_Status status;
+    if (argc != 3) return 2;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    snprintf(name, sizeof name, "%s%s", strcmp(argv[2], "prefix") ? "" : "sfs:", argv[1]);
+    failed = MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
+    if (!failed) {
+        MPI_Type_contiguous(BYTES, MPI_BYTE, &block);
+        MPI_Type_create_resized(block, 0, (MPI_Aint)BYTES * size, &tile);
+#if MPI_VERSION >= 4
+        if (!strcmp(argv[2], "large")) MPI_Type_contiguous_c(BYTES, MPI_BYTE, &block);
+#endif
+        MPI_Type_commit(&block);
+        MPI_Type_commit(&tile);
+        MPI_File_set_view(file, (MPI_Offset)rank * BYTES, MPI_BYTE, tile, "native", MPI_INFO_NULL);
+        memset(mine, 'a' + rank, sizeof mine);
+        if (!strcmp(argv[2], "split")) {
+            struct rlimit limit, small;
+            signal(SIGXFSZ, SIG_IGN);
+            getrlimit(RLIMIT_FSIZE, &limit);
+            small = limit;
+            small.rlim_cur = 4096;
+            setrlimit(RLIMIT_FSIZE, &small);
+            failed = !MPI_File_write_all_begin(file, mine, sizeof mine, MPI_BYTE);
+            MPI_File_write_all_end(file, mine, &status);
+            setrlimit(RLIMIT_FSIZE, &limit);
+            MPI_File_seek(file, 0, MPI_SEEK_SET);
+            failed |= MPI_File_write_all_begin(file, mine, sizeof mine, MPI_BYTE);
+            failed |= MPI_File_write_all_end(file, mine, &status);
+        } else {
+            failed = MPI_File_write_all(file, mine, PIECES, block, &status);
+        }
+        MPI_File_close(&file);
+    }
+    printf("rank %d: %s\n", rank, failed ? "failed" : "done");
+    MPI_Finalize();
+    return 0;
+}
