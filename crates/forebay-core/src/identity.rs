@@ -79,17 +79,20 @@ impl Identity {
     }
 
     /// What it adds to the two sums of the directory that it is in, under this name. Of a file that is the same however many
-    /// names it has; the number of a directory does not count, since it may be one that the drain has made.
+    /// names it has; the number of a directory does not count, since it may be one that the drain has made. What is in a
+    /// directory adds as much for each thing by itself, so that one can come in later ([`Identity::with_also`]).
     fn share(self, name: &[u8]) -> (u64, u64) {
-        let (place, contents) = match self.state & IS_DIR {
-            0 => (self.ino, self.state & !BELOW_BODY),
-            _ => (self.state & !BELOW_BODY | IS_DIR, self.state & CONTENTS),
-        };
-        let name = hash_bytes(name);
-        (
-            mix(name, place) & !BELOW_BODY,
-            mix(name, contents) & CONTENTS,
-        )
+        let hash = hash_bytes(name);
+        if self.state & IS_DIR == 0 {
+            let contents = self.state & !BELOW_BODY;
+            return (
+                mix(hash, self.ino) & !BELOW_BODY,
+                mix(hash, contents) & CONTENTS,
+            );
+        }
+        let (places, contents) = lifted((self.state & !BELOW_BODY, self.state & CONTENTS), name);
+        let itself = mix(hash, IS_DIR) & !BELOW_BODY;
+        (places.wrapping_add(itself), contents)
     }
 
     /// Of this directory with these entries in it, in any order. What is about to leave does not count. Of the directory
@@ -107,9 +110,7 @@ impl Identity {
                 return self;
             };
             if entry.state & LEAVING == 0 {
-                let (place, body) = entry.share(name);
-                places = places.wrapping_add(place);
-                contents = contents.wrapping_add(body) & CONTENTS;
+                (places, contents) = sum((places, contents), entry.share(name));
                 flags |= entry.state & SHARED;
             }
         }
@@ -119,8 +120,34 @@ impl Identity {
         }
     }
 
+    /// Of this directory if this is in it too, at this path below it, in directories that it already has.
+    pub fn with_also<'a>(
+        self,
+        path: impl DoubleEndedIterator<Item = &'a [u8]>,
+        entry: Identity,
+    ) -> Self {
+        let mut path = path.rev();
+        let Some(name) = path.next().filter(|_| self.has_contents()) else {
+            return self;
+        };
+        if !entry.is_lasting() {
+            return self.without_contents();
+        }
+        if entry.state & LEAVING != 0 {
+            return self;
+        }
+        let share = path.fold(entry.share(name), lifted);
+        let sums = (self.state & !BELOW_BODY, self.state & CONTENTS);
+        let (places, contents) = sum(sums, share);
+        let flags = self.state & FLAGS | entry.state & SHARED;
+        Identity {
+            state: places | contents | flags,
+            ..self
+        }
+    }
+
     /// Of a directory in which something else is than was thought.
-    pub fn without_contents(self) -> Self {
+    fn without_contents(self) -> Self {
         match self.state & IS_DIR {
             0 => self,
             _ => Identity {
@@ -189,8 +216,12 @@ impl Identity {
 
     /// Is it this inode, whatever has become of it?
     pub fn is_inode_of(self, now: &Attr) -> bool {
-        let now = Self::new(now, false);
-        self.has_number_of(now) && (self.state ^ now.state) & IS_DIR == 0
+        self.is_same_inode(Self::new(now, false))
+    }
+
+    /// Are the two of one inode, whatever has become of it?
+    pub fn is_same_inode(self, other: Self) -> bool {
+        self.has_number_of(other) && (self.state ^ other.state) & IS_DIR == 0
     }
 
     /// Is it the same, wherever it is going?
@@ -220,9 +251,47 @@ impl Identity {
     }
 }
 
+/// The two sums of a directory with something more in it.
+fn sum(sums: (u64, u64), share: (u64, u64)) -> (u64, u64) {
+    let contents = sums.1.wrapping_add(share.1) & CONTENTS;
+    (sums.0.wrapping_add(share.0), contents)
+}
+
+/// What this adds to the sums of the directory above, if it adds so much to those of the directory of this name. A product, so
+/// that it is the same for a sum and for its parts.
+fn lifted((place, contents): (u64, u64), name: &[u8]) -> (u64, u64) {
+    let factor = hash_bytes(name) | 1;
+    (
+        place.wrapping_mul(factor),
+        contents.wrapping_mul(factor) & CONTENTS,
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_comes_into_a_directory_later_is_as_if_it_had_been_there() {
+        let (dir, empty) = (Identity::of(&dir()), Identity::of(&dir()).with_contents([]));
+        let (a, b) = (Identity::of(&file()), Identity::of(&file()).leaving());
+        let in_it = |name: &'static [u8], entry| (name, Some(entry));
+        let sub = dir.with_contents([in_it(b"a", a)]);
+        let whole = dir.with_contents([in_it(b"a", a), in_it(b"sub", sub)]);
+        let later = dir.with_contents([in_it(b"a", a), in_it(b"sub", empty)]);
+        assert!(!later.is_same(whole));
+        let path = || [&b"sub"[..], b"a"].into_iter();
+        assert_eq!(later.with_also(path(), a), whole);
+        assert_eq!(later.with_also(path(), b), later, "it leaves anyway");
+        let deeper = dir.with_contents([in_it(b"d", whole)]);
+        let deep = [&b"d"[..], b"sub", b"a"].into_iter();
+        assert_eq!(
+            dir.with_contents([in_it(b"d", later)]).with_also(deep, a),
+            deeper
+        );
+        assert!(!later.with_also(path(), dir).has_contents());
+        assert_eq!(dir.with_also(path(), a), dir, "what is in it is not known");
+    }
 
     fn file() -> Attr {
         let mut attr = Attr {

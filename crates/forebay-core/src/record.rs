@@ -113,7 +113,8 @@ pub struct PathRecord {
     /// What is replaced on the PFS when this is drained: the entry at `hides`, or at its own path once it is drained.
     /// `None`: nothing is, or nobody knows.
     pub replaces: Option<Identity>,
-    /// The copy that is getting its name on the PFS just now.
+    /// What gets its name here on the PFS: the copy, while a drain names it; of something renamed itself, whatever becomes of
+    /// it under its new name.
     pub arriving: Option<Box<Identity>>,
     /// The request that made this path name this object.
     pub token: Token,
@@ -129,6 +130,20 @@ impl PathRecord {
     /// Does a program see something here?
     pub fn is_visible(&self) -> bool {
         self.kind != Kind::Whiteout
+    }
+
+    /// This, which lies at `origin` on the PFS and was to leave, stays there until what the record hides goes: that, or a
+    /// directory above it.
+    pub(crate) fn keeps(&mut self, origin: &TreePath, known: Identity) {
+        let hides = self.hides.as_ref();
+        let below = hides.map_or(0, |hides| hides.components().count());
+        let path = origin.components().skip(below).collect::<Vec<_>>();
+        self.replaces = match self.replaces {
+            // Others may have replaced it.
+            Some(before) if path.is_empty() && !before.is_same_inode(known) => Some(before),
+            _ if path.is_empty() => Some(known),
+            before => before.map(|before| before.with_also(path.into_iter(), known)),
+        };
     }
 
     /// The place on the PFS that it keeps from view, or was drained to, if it is at `path`.

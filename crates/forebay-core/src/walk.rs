@@ -202,23 +202,29 @@ impl Walk<'_> {
         }
     }
 
-    /// Where the PFS directory `lower` is in the buffer now.
-    fn dir_of_lower(&self, lower: &TreePath) -> Outcome<Dir> {
+    /// The path in the buffer at which this directory of the PFS would show, if nothing is in its place: directories above it
+    /// may have been renamed.
+    pub(crate) fn path_of_lower(&self, lower: &TreePath) -> Outcome<TreePath> {
         let mut at = lower.clone();
-        let path = loop {
+        loop {
             if let Some(now) = self.facts.moved(&at)? {
                 // `lower` is within `at` by construction.
-                break lower.rebase(&at, &now).unwrap_or(now);
+                return Ok(lower.rebase(&at, &now).unwrap_or(now));
             }
             if at.is_root() {
-                if is_reserved(lower) {
-                    // It waits for its removal: it is in the namespace no more.
-                    return errno(libc::ENOENT);
-                }
-                break lower.clone();
+                return Ok(lower.clone());
             }
             at = at.parent();
-        };
+        }
+    }
+
+    /// Where the PFS directory `lower` is in the buffer now.
+    fn dir_of_lower(&self, lower: &TreePath) -> Outcome<Dir> {
+        let path = self.path_of_lower(lower)?;
+        if path == *lower && is_reserved(lower) {
+            // It waits for its removal: it is in the namespace no more.
+            return errno(libc::ENOENT);
+        }
         let dir = self.dir_at(&path)?;
         if dir.place == Place::Merged(lower.clone()) {
             Ok(dir)

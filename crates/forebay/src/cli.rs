@@ -270,7 +270,8 @@ pub struct StatusArgs {
 Works with a running bridge, or starts one for the purpose.
 Exit status: 75 if data could not be drained, 1 if something that --take names could not be settled.
 
-What others have changed on the PFS is not replaced or removed. The drain lists it, and --take settles it:
+What others have changed on the PFS, or made under a name that the buffer needs, is not replaced or removed. The
+drain lists it, and --take settles it:
 ours (what is on the PFS goes), theirs (what is in the buffer goes), or both (PATH stays theirs, and
 ours gets the name PATH.ours).
 

@@ -6,7 +6,7 @@ use crate::speakers::{Lowers, SpeakersPart};
 use crate::table::Change;
 
 use super::facts::Fact;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The driver's own number for something that it waits for.
 pub type Ticket = u64;
@@ -98,7 +98,7 @@ pub struct ReadSet {
     /// Directories that a drain is about to make on the PFS, each with the number of its absence before it had a
     /// record: who saw no record then, and sees the directory now, must decide again.
     pub appearing: Vec<(TreePath, u64)>,
-    /// Directories whose records get another version by a drain, with the one that they had. Who relied on that decides
+    /// Directories that stay, and whose records get another version, with the one that they had. Who relied on that decides
     /// again: a later end of the directory speaks of its last version alone.
     pub superseded: Vec<(TreePath, u64)>,
 }
@@ -119,6 +119,29 @@ impl ReadSet {
             absence: if record.is_none() { absence } else { 0 },
         };
         self.records.insert(path.clone(), seen);
+    }
+
+    /// Notes which of the directories that it has read stay, and get other versions with this batch.
+    pub(crate) fn supersede(&mut self, batch: &[Change]) {
+        let deleted: BTreeSet<_> = batch
+            .iter()
+            .filter_map(|change| match change {
+                Change::Delete { path, .. } => Some(path),
+                _ => None,
+            })
+            .collect();
+        for change in batch {
+            if let Change::Put { path, .. } = change
+                && let Some(Seen {
+                    version: Some(version),
+                    dir: true,
+                    ..
+                }) = self.records.get(path)
+                && !deleted.contains(path)
+            {
+                self.superseded.push((path.clone(), *version));
+            }
+        }
     }
 }
 

@@ -38,6 +38,8 @@ struct Candidate {
     copy: Identity,
     /// What was found under each of its names.
     found: Vec<Option<Identity>>,
+    /// The name under which others have put something.
+    taken_at: Option<TreePath>,
     /// Its records carry marks of this batch. A mark on any other is of another bridge, and not to be taken away here.
     is_marked: bool,
 }
@@ -238,6 +240,7 @@ impl CopyBatch {
                         attr,
                         copy,
                         found: Vec::new(),
+                        taken_at: None,
                         is_marked: false,
                     });
                 }
@@ -348,25 +351,29 @@ impl CopyBatch {
             for ((path, record), found) in candidate.task.ready.iter().zip(seen.by_ref()) {
                 let there = found.as_ref().ok().and_then(Option::as_ref);
                 candidate.found.push(there.map(Identity::of));
-                match found {
-                    Ok(Some(found)) if is_dir(&found) => {
-                        *fate = Fate::Failed(Reason::Taken, true);
-                    }
+                let trusts = |bug: Mutation| bug.is(planted);
+                let now = match found {
+                    Ok(Some(found)) if is_dir(&found) => Fate::Failed(Reason::Taken, true),
                     Ok(Some(_))
-                        if !is_ours(path, record) && !Mutation::ReplacesStrangers.is(planted) =>
+                        if !is_ours(path, record) && !trusts(Mutation::ReplacesStrangers) =>
                     {
-                        *fate = Fate::Failed(Reason::Taken, true);
+                        Fate::Failed(Reason::Taken, true)
                     }
                     Ok(Some(found))
                         if is_changed(record, &found)
-                            && !Mutation::ReplacesWhatOthersChanged.is(planted) =>
+                            && !trusts(Mutation::ReplacesWhatOthersChanged) =>
                     {
-                        if *fate == Fate::Good {
-                            *fate = Fate::Suspect(Box::new((record.clone(), found)));
-                        }
+                        Fate::Suspect(Box::new((record.clone(), found)))
                     }
-                    Ok(_) => {}
-                    Err(trouble) => *fate = Fate::Failed(Reason::Refused(trouble), true),
+                    Ok(_) => continue,
+                    Err(trouble) => Fate::Failed(Reason::Refused(trouble), true),
+                };
+                // Whatever failed before a suspicion stays, and the first name of which it is so.
+                let is_worse = *fate == Fate::Good
+                    || matches!(fate, Fate::Suspect(_)) && matches!(now, Fate::Failed(..));
+                if is_worse {
+                    candidate.taken_at = Some(path.clone());
+                    *fate = now;
                 }
             }
         }
@@ -456,7 +463,7 @@ impl CopyBatch {
     fn forget(&mut self, sheet: &mut Sheet) -> Option<Act> {
         let mut useless = Vec::new();
         for (candidate, fate) in std::mem::take(&mut self.few) {
-            let Candidate { task, .. } = candidate;
+            let Candidate { task, taken_at, .. } = candidate;
             match fate {
                 Fate::Good => {
                     sheet.tally.files_drained += 1;
@@ -468,7 +475,7 @@ impl CopyBatch {
                 }
                 Fate::Suspect(_) => unreachable!("it is judged before anything is named"),
                 Fate::Failed(reason, has_temporary) => {
-                    task.give_up(&reason, sheet);
+                    task.give_up_at(taken_at.as_ref(), &reason, sheet);
                     if has_temporary {
                         useless.push(task.temporary());
                     }

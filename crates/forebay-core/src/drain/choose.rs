@@ -4,7 +4,7 @@ use super::act::{Act, Commit, Got, Trouble, Verdict, Work};
 use super::facts::Facts;
 use super::moves::is_dir;
 use super::orphans::abandon;
-use super::rules::{Update, commit_of, has_contents, lower_dir, read, unsettled};
+use super::rules::{Update, commit_of, has_contents, lower_dir, read, speakers_of, unsettled};
 use super::sheet::Sheet;
 use super::strand::Strand;
 use crate::bridge::ReadSet;
@@ -50,7 +50,7 @@ enum State {
     Looking(Conflict),
     Know(Conflict),
     Knowing(Conflict),
-    /// The identity is that of what is on the PFS; `None`: nothing is.
+    /// What is known of what is on the PFS; `None`: nothing is.
     Decide(Conflict, Option<Identity>),
     Committing,
     End,
@@ -64,6 +64,8 @@ struct Conflict {
     theirs: TreePath,
     /// Where what was renamed is on the PFS.
     origin: Option<TreePath>,
+    /// What is there now.
+    renamed: Option<Attr>,
     /// A second name, and where it is on the PFS.
     beside: Option<(TreePath, TreePath)>,
     reads: ReadSet,
@@ -119,11 +121,10 @@ impl Choose {
             }
         };
         let speakers = facts.speakers_of(&theirs)?;
-        if speakers
-            .iter()
-            .any(|s| s.word == Word::Origin && s.path != *path)
-        {
-            self.refuse(IS_RENAMED, sheet);
+        let mut renamed = speakers.iter().filter(|s| s.word == Word::Origin);
+        if let Some(renamed) = renamed.find(|s| s.path != *path) {
+            let why = format!("what was there is now {}: choose about that", renamed.path);
+            self.refuse(&why, sheet);
             return Ok(());
         }
         let is_single =
@@ -147,6 +148,7 @@ impl Choose {
         self.state = State::Look(Conflict {
             theirs,
             origin: record.origin.clone(),
+            renamed: None,
             record,
             beside,
             reads,
@@ -162,7 +164,7 @@ impl Choose {
         }
     }
 
-    fn looked(&mut self, conflict: Conflict, seen: Vec<Work<Option<Attr>>>, sheet: &mut Sheet) {
+    fn looked(&mut self, mut conflict: Conflict, seen: Vec<Work<Option<Attr>>>, sheet: &mut Sheet) {
         let mut found = Vec::new();
         for look in seen {
             match look {
@@ -172,18 +174,28 @@ impl Choose {
         }
         let mut found = found.into_iter();
         let theirs = found.next().flatten();
-        let origin = conflict
-            .origin
-            .as_ref()
-            .and_then(|_| found.next().flatten());
-        if self.choice.side != Side::Ours && origin.is_some_and(|attr| is_dir(&attr)) {
+        conflict.renamed = match conflict.origin {
+            Some(_) => found.next().flatten(),
+            None => None,
+        };
+        let is_replaced = conflict.is_origin_replaced();
+        let renames_dir = !is_replaced && conflict.renamed.as_ref().is_some_and(is_dir);
+        if self.choice.side != Side::Ours && renames_dir {
             return self.refuse(IS_DIR, sheet);
+        }
+        if self.choice.side == Side::Both && is_replaced {
+            return self.refuse(IS_REPLACED, sheet);
         }
         if conflict.beside.is_some() && found.next().flatten().is_some() {
             return self.next_name(sheet);
         }
-        if theirs.is_none() && conflict.record.covers(&self.choice.path).is_none() {
+        let covers = conflict.record.covers(&self.choice.path).is_some();
+        if theirs.is_none() && !covers && !is_replaced {
             return self.refuse("it replaces nothing on the PFS", sheet);
+        }
+        let is_their_dir = theirs.as_ref().is_some_and(is_dir);
+        if is_their_dir && conflict.record.kind == Kind::Dir && conflict.record.hides.is_none() {
+            return self.refuse(BOTH_DIRS, sheet);
         }
         self.state = match theirs {
             Some(attr) if is_dir(&attr) && self.choice.side == Side::Ours => State::Know(conflict),
@@ -191,26 +203,82 @@ impl Choose {
         };
     }
 
-    fn decide(&self, conflict: Conflict, now: Option<Identity>, facts: &dyn Facts) -> Commit {
-        let Conflict {
-            record,
-            beside,
-            mut reads,
-            theirs,
-            ..
-        } = conflict;
+    /// The record that keeps from view what lies at this place of the PFS, if somebody has renamed it from there.
+    fn keeper(
+        &self,
+        facts: &dyn Facts,
+        origin: &TreePath,
+        reads: &mut ReadSet,
+    ) -> Outcome<Option<(TreePath, PathRecord)>> {
+        let mut lower = origin.clone();
+        while !lower.is_root() {
+            let speakers = speakers_of(facts, &lower, reads)?;
+            if let Some(keeper) = speakers.into_iter().find(|s| s.word == Word::Hides)
+                && keeper.path != self.choice.path
+            {
+                let record = read(facts, &keeper.path, reads)?;
+                return Ok(record.map(|record| (keeper.path, record)));
+            }
+            lower = lower.parent();
+        }
+        Ok(None)
+    }
+
+    /// What has to change in the record that keeps from view what was renamed; `None` if nothing has. `is_ours`: it is renamed
+    /// all the same.
+    fn update_of_keeper(
+        conflict: &Conflict,
+        keeper: Option<(TreePath, PathRecord)>,
+        is_ours: bool,
+    ) -> Option<Update> {
+        let (Some(origin), Some(attr), Some((path, before))) =
+            (&conflict.origin, &conflict.renamed, keeper)
+        else {
+            return None;
+        };
+        let mut record = before.clone();
+        let hides_it = before.hides.as_ref() == Some(origin);
+        let known = Identity::of(attr);
+        let after = match (conflict.is_origin_replaced(), is_ours) {
+            // That of others shows again where it is.
+            (true, false) if hides_it && before.kind == Kind::Whiteout => None,
+            (true, true) if hides_it => {
+                record.replaces = Some(known.leaving());
+                Some(record)
+            }
+            (false, false) => {
+                record.keeps(origin, known);
+                Some(record)
+            }
+            _ => return None,
+        };
+        Some(Update {
+            path,
+            before,
+            after,
+        })
+    }
+
+    /// `None`: a record that has to change as well is in transit.
+    fn decide(
+        &self,
+        conflict: Conflict,
+        now: Option<Identity>,
+        facts: &dyn Facts,
+    ) -> Outcome<Option<Commit>> {
+        let mut reads = conflict.reads.clone();
         let path = self.choice.path.clone();
-        if let Some((second, _)) = beside {
-            reads.saw(&path, Some(&record));
-            let object = record.object;
+        if let Some((second, _)) = conflict.beside {
+            reads.saw(&path, Some(&conflict.record));
+            let object = conflict.record.object;
             let put = PathRecord {
                 version: facts.next_version(),
                 hides: None,
                 replaces: None,
                 drained: None,
-                ..record
+                ..conflict.record
             };
-            return Commit {
+            return Ok(Some(Commit {
                 reads,
                 batch: vec![
                     Change::Delete { path, object },
@@ -222,16 +290,30 @@ impl Choose {
                 ],
                 effects: vec![Effect::Relabel(object, second)],
                 forbids_late_opens: true,
-            };
+            }));
         }
-        let after = (self.choice.side == Side::Ours).then(|| PathRecord {
-            replaces: now,
-            // A drained one is known by that; anything else hides from now on what it replaces.
-            hides: match record.drained {
-                Some(_) => record.hides.clone(),
-                None => Some(theirs),
+        let is_ours = self.choice.side == Side::Ours;
+        let keeper = match &conflict.origin {
+            Some(origin) => self.keeper(facts, origin, &mut reads)?,
+            None => None,
+        };
+        if keeper.as_ref().is_some_and(|(_, r)| r.transit.is_some()) {
+            return Ok(None);
+        }
+        let other = Self::update_of_keeper(&conflict, keeper, is_ours);
+        let is_replaced = conflict.is_origin_replaced();
+        let record = conflict.record;
+        let after = is_ours.then(|| match (is_replaced, &conflict.renamed) {
+            (true, Some(attr)) => PathRecord {
+                arriving: Some(Box::new(Identity::of(attr).leaving())),
+                ..record.clone()
             },
-            ..record.clone()
+            _ => PathRecord {
+                replaces: now,
+                hides: Some(conflict.theirs),
+                drained: None,
+                ..record.clone()
+            },
         });
         let note = after.is_none().then(|| abandon(&record)).flatten();
         let update = Update {
@@ -239,19 +321,34 @@ impl Choose {
             before: record,
             after,
         };
-        let (mut commit, _) = commit_of(facts, reads, vec![update], Vec::new());
+        let updates = other.into_iter().chain([update]).collect();
+        let (mut commit, _) = commit_of(facts, reads, updates, Vec::new());
         commit.batch.extend(note);
         commit.forbids_late_opens = true;
-        commit
+        Ok(Some(commit))
+    }
+}
+
+impl Conflict {
+    /// Was something renamed, and others have put something else where it was?
+    fn is_origin_replaced(&self) -> bool {
+        let known = self.record.arriving.as_ref();
+        let found = self
+            .renamed
+            .as_ref()
+            .filter(|_| self.record.kind == Kind::Moved);
+        found.is_some_and(|attr| known.is_some_and(|known| !known.is(attr)))
     }
 }
 
 /// Why a directory is not chosen about.
-const IS_DIR: &str = "a directory of the buffer is in its place: rename or remove that with `forebay run`, and take theirs then";
+const IS_DIR: &str = "it is a directory of the buffer: move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
 
-/// Why a place is not chosen about out of which something was renamed: the drain would rename theirs.
-const IS_RENAMED: &str =
-    "what was there was renamed in the buffer: move theirs away on the PFS, and drain again";
+/// Why a directory on both sides is not chosen about.
+const BOTH_DIRS: &str = "it is a directory on both sides, and stays: choose about what is in it";
+
+/// Why it is not kept on both sides what others have replaced.
+const IS_REPLACED: &str = "what was renamed is no longer there: take ours, and what is there now is renamed, or theirs, and that stays where it is";
 
 /// The name of a second version: `NAME.ours`, `NAME.ours-2` and so on.
 fn second_name(name: &[u8], number: u32) -> Vec<u8> {
@@ -303,9 +400,13 @@ impl Strand for Choose {
                     return Ok(Some(know));
                 }
                 State::Decide(conflict, now) => {
-                    let commit = self.decide(conflict.clone(), *now, facts);
-                    self.state = State::Committing;
-                    return Ok(Some(Act::Commit(commit)));
+                    match self.decide(conflict.clone(), *now, facts)? {
+                        Some(commit) => {
+                            self.state = State::Committing;
+                            return Ok(Some(Act::Commit(commit)));
+                        }
+                        None => self.state = State::Wait,
+                    }
                 }
                 State::End => return Ok(None),
                 _ => unreachable!("it waits for its outcome"),

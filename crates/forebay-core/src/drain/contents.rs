@@ -44,8 +44,17 @@ impl Task {
     }
 
     pub(super) fn give_up(&self, reason: &Reason, sheet: &mut Sheet) {
+        self.give_up_at(None, reason, sheet);
+    }
+
+    /// Gives up because of one of its names. Without it the others get no copy either.
+    pub(super) fn give_up_at(&self, at: Option<&TreePath>, reason: &Reason, sheet: &mut Sheet) {
         for (path, _) in &self.ready {
-            sheet.leave(path, self.bytes, reason.clone());
+            let reason = match at.filter(|at| *at != path) {
+                Some(at) => Reason::Blocked(format!("{at} is another name of it")),
+                None => reason.clone(),
+            };
+            sheet.leave(path, self.bytes, reason);
         }
         sheet.count_done();
     }

@@ -10,7 +10,7 @@ use super::names::waiting_path;
 use super::rules::{
     OURS, Update, all_speakers, commit_of, has_to_leave, holds_something_hidden,
     holds_something_moved, is_carried, is_changed, is_ours_in_place, is_replaced, obstacle, read,
-    relocated, removal, speakers_of,
+    relocated, removal,
 };
 use super::sheet::{Reason, Sheet};
 use super::strand::Strand;
@@ -23,8 +23,6 @@ use crate::speakers::Word;
 
 /// Conflicts that one move survives before it is left for the next pass.
 const MAX_CONFLICTS: u32 = 100;
-/// Why something is left that was renamed, and is not on the PFS any more.
-const GONE: &str = "others have replaced on the PFS what was renamed in the buffer; move theirs away, or remove ours";
 
 /// What is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +80,7 @@ pub(super) struct Move {
     what: What,
     state: State,
     way: Option<Way>,
-    /// What lay at the place that it leaves, when it was renamed.
+    /// What was renamed, at the place that it leaves.
     known: Option<Identity>,
     /// What the mark relies on.
     reads: ReadSet,
@@ -94,6 +92,8 @@ pub(super) struct Move {
     makes_dir: bool,
     /// What failed may have been done all the same.
     is_doubtful: bool,
+    /// The directory may have been made before.
+    was_made: bool,
     outcome: Result<(), Option<Reason>>,
     tries: u32,
 }
@@ -111,6 +111,7 @@ impl Move {
             is_unmarked: false,
             makes_dir: what == What::MakeDir,
             is_doubtful: false,
+            was_made: false,
             outcome: Ok(()),
             tries: 0,
         }
@@ -155,13 +156,7 @@ impl Move {
             self.state = State::End;
             return Ok(());
         };
-        self.known = None;
-        for speaker in speakers_of(facts, &from, &mut self.reads)? {
-            if speaker.word == Word::Hides {
-                let hiding = facts.record(&speaker.path)?;
-                self.known = hiding.and_then(|hiding| hiding.replaces);
-            }
-        }
+        self.known = record.arriving.as_deref().copied();
         self.carry(record, Way { from, to }, facts)
     }
 
@@ -295,11 +290,13 @@ impl Move {
         if let Some(cause) = obstacle(facts, &self.path, &mut self.reads)? {
             return self.leave(cause, sheet);
         }
-        if record.drained.is_some() {
+        self.was_made = record.drained.is_some();
+        if self.was_made && record.drained != Some(OURS) {
             // It is known to be there; perhaps it is no more.
             self.is_unmarked = true;
             self.state = State::Act(Act::MakeDir(self.path.clone()));
         } else {
+            // Whoever looks whether it is there, because that is not known, waits.
             self.state = State::Mark;
         }
         self.marked = vec![(self.path.clone(), record)];
@@ -338,10 +335,10 @@ impl Move {
             // A pass that died in between has done it.
             (What::Evacuate, Some(_), [_, Some(_)]) => State::Finish,
             (What::Evacuate, Some(_), [Some(found), _])
-                if self.known.is_some_and(|known| !known.is_inode_of(found))
+                if self.known.is_some_and(|known| !known.is(found))
                     && !Mutation::ReplacesWhatOthersChanged.is(planted) =>
             {
-                self.outcome = Err(Some(Reason::Blocked(GONE.to_owned())));
+                self.outcome = Err(Some(Reason::Changed));
                 State::Finish
             }
             (What::Evacuate, Some(way), _) => State::Act(Act::Rename {
@@ -426,9 +423,8 @@ impl Move {
     /// The record as it is when the work has failed. Of a directory that may be there it goes on saying so.
     fn unmarks(&self, path: TreePath, record: PathRecord) -> Update {
         let mut update = Update::marked(path, record, None);
-        if let (What::MakeDir, false, Some(after)) =
-            (self.what, self.is_doubtful, &mut update.after)
-        {
+        let may_be_there = self.is_doubtful || self.was_made;
+        if let (What::MakeDir, false, Some(after)) = (self.what, may_be_there, &mut update.after) {
             after.drained = None;
         }
         // What others have changed was not touched.

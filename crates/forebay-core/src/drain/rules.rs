@@ -375,7 +375,11 @@ impl Update {
     pub(super) fn marked(path: TreePath, before: PathRecord, transit: Option<Transit>) -> Self {
         let after = Some(PathRecord {
             transit,
-            arriving: None,
+            // What was renamed stays what it is.
+            arriving: before
+                .arriving
+                .clone()
+                .filter(|_| before.kind == Kind::Moved),
             ..before.clone()
         });
         Update {
@@ -500,6 +504,7 @@ pub(super) fn relocated(
             } else if let Some(record) = &mut after {
                 // Through a directory made in the buffer the PFS does not show.
                 record.drained = Some(OURS);
+                record.replaces = record.arriving.as_deref().copied();
             }
         }
         updates.push(Update {

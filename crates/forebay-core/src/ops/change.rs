@@ -1,10 +1,11 @@
 //! Building blocks of decisions: what a new record hides, what stays behind
 //! when a name goes, and the bookkeeping that both need.
 
+use super::hidden::{Below, Hidden};
 use super::read::LowerNames;
 use super::{Answer, Context, Decision, Effect, Unseen};
 use crate::access::{SEARCH, WRITE, check_sticky};
-use crate::drain::{OURS, abandon};
+use crate::drain::abandon;
 use crate::facts::{Attr, Fresh, Label, NewKind, NewObject, Outcome, errno};
 use crate::identity::Identity;
 use crate::path::TreePath;
@@ -92,18 +93,6 @@ impl Context<'_> {
         }
     }
 
-    /// What of the PFS a new thing at `found` would hide.
-    pub(super) fn hidden_at(&self, found: &Found) -> Option<Hidden> {
-        match (&found.record, &found.node) {
-            (Some(r), _) => hidden_by(r, &found.path),
-            (None, Some(Node::Lower(lower, attr))) => Some(Hidden {
-                path: lower.clone(),
-                entry: Some(Identity::of(attr)),
-            }),
-            (None, _) => None,
-        }
-    }
-
     /// Takes the record at `found` out of the tables, with its object; nothing to do if there is none.
     pub(super) fn drop_record(&self, found: &Found, plan: &mut Plan) {
         if let Some(r) = &found.record {
@@ -177,41 +166,11 @@ pub(super) fn check_length(path: &TreePath) -> Outcome<()> {
     }
 }
 
-/// Records below a directory.
-pub(super) type Below = Vec<(TreePath, PathRecord)>;
-
-/// Something on the PFS that is kept from view.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Hidden {
-    pub(super) path: TreePath,
-    /// What it was when it was last seen.
-    pub(super) entry: Option<Identity>,
-}
-
 fn parts(hidden: Option<Hidden>) -> (Option<TreePath>, Option<Identity>) {
     match hidden {
         Some(Hidden { path, entry }) => (Some(path), entry),
         None => (None, None),
     }
-}
-
-/// What of the PFS a record keeps from view, if it is at `path`.
-pub(super) fn hidden_by(record: &PathRecord, path: &TreePath) -> Option<Hidden> {
-    let path = record.covers(path)?;
-    let entry = match record.kind {
-        Kind::Dir if record.hides.is_none() => Some(match record.drained {
-            // The PFS may have refused to make it.
-            Some(OURS) => Identity::MADE_DIR.doubtful(),
-            _ => Identity::MADE_DIR,
-        }),
-        _ => record.replaces,
-    };
-    Some(Hidden { path, entry })
-}
-
-/// The record after a move from `path`. It is no longer drained; a drained copy at `path` becomes hidden.
-pub(super) fn undrained(record: &PathRecord, path: &TreePath) -> PathRecord {
-    record.clone().over(hidden_by(record, path))
 }
 
 impl PathRecord {
@@ -239,6 +198,21 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn put(&mut self, path: TreePath, record: PathRecord) {
         self.puts.push(Change::Put { path, record });
+    }
+
+    /// The record that it puts to keep this place of the PFS from view.
+    pub(super) fn hiding(&mut self, lower: &TreePath) -> Option<&mut PathRecord> {
+        self.puts.iter_mut().find_map(|change| match change {
+            Change::Put { record, .. } if record.hides.as_ref() == Some(lower) => Some(record),
+            _ => None,
+        })
+    }
+
+    /// Does it change what is at this path?
+    pub(super) fn changes(&self, at: &TreePath) -> bool {
+        self.deletes.iter().chain(&self.puts).any(
+            |change| matches!(change, Change::Delete { path, .. } | Change::Put { path, .. } if path == at),
+        )
     }
 
     /// The record goes and its backing object with it.

@@ -82,7 +82,7 @@ impl Context<'_> {
         if self.walk.is_dir(&node) {
             return errno(libc::EPERM);
         }
-        let mut hidden = self.hidden_at(&to);
+        let hidden = self.hidden_at(&to);
         let (mut plan, source) = match &node {
             Node::Born(record) => (Plan::default(), record.clone()),
             Node::Lower(lower, attr) => {
@@ -90,7 +90,7 @@ impl Context<'_> {
                 if type_of(attr) != libc::S_IFREG || !self.stages(lower, attr, 0) {
                     return errno(libc::EXDEV);
                 }
-                let (plan, object) = self.staged(&from, lower, attr, attr.size, &mut hidden)?;
+                let (plan, object) = self.staged(&from, lower, attr, attr.size)?;
                 let source = PathRecord {
                     object,
                     ..self.record(Kind::File, crate::facts::Fresh::new(object, 0), None)
@@ -115,6 +115,9 @@ impl Context<'_> {
         self.drop_record(&to, &mut plan);
         plan.touch(&to.dir);
         plan.put(to.path.clone(), self.record(source.kind, fresh, hidden));
+        if matches!(node, Node::Lower(..)) {
+            self.settle_origin(&from, &Vec::new(), &mut plan)?;
+        }
         Ok(plan.decide(Answer::Done))
     }
 }

@@ -6,6 +6,7 @@
 
 mod change;
 mod decision;
+mod hidden;
 mod make;
 mod open;
 mod promises;

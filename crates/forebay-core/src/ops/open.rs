@@ -1,6 +1,6 @@
 //! Opening, creating, and descriptors for operations on the object itself.
 
-use super::change::{Hidden, Plan, only, type_of};
+use super::change::{Plan, only, type_of};
 use super::read::follow_if;
 use super::{Answer, Context, Decision, GrantTarget, Path};
 use crate::access::{self, READ, WRITE};
@@ -151,25 +151,25 @@ impl Context<'_> {
         } else {
             attr.size
         };
-        let (plan, object) = self.staged(found, lower, attr, bytes, &mut None)?;
+        let (mut plan, object) = self.staged(found, lower, attr, bytes)?;
+        self.settle_origin(found, &Vec::new(), &mut plan)?;
         Ok(plan.decide(Answer::Grant {
             target: GrantTarget::Object(object),
             flags,
         }))
     }
 
-    /// The change that puts a staged copy of `lower` at `found`. `also` is hidden by another new record of the decision.
+    /// The change that puts a staged copy of `lower` at `found`, without what is known of `lower` from then on
+    /// ([`Context::settle_origin`]).
     pub(super) fn staged(
         &self,
         found: &Found,
         lower: &TreePath,
         attr: &Attr,
         bytes: u64,
-        also: &mut Option<Hidden>,
     ) -> Outcome<(Plan, ObjectName)> {
-        let mut hidden = self.hidden_at(found);
+        let hidden = self.hidden_at(found);
         let mut plan = Plan::default();
-        self.settle_left(found, &[], None, &mut [&mut hidden, also], &mut plan)?;
         let what = NewKind::Staged {
             lower: lower.clone(),
             bytes,
@@ -198,7 +198,8 @@ impl Context<'_> {
             Node::Lower(lower, attr) => {
                 if for_write && type_of(attr) == libc::S_IFREG && self.stages(lower, attr, 0) {
                     access::check(self.cred, attr, WRITE)?;
-                    let (plan, object) = self.staged(&found, lower, attr, attr.size, &mut None)?;
+                    let (mut plan, object) = self.staged(&found, lower, attr, attr.size)?;
+                    self.settle_origin(&found, &Vec::new(), &mut plan)?;
                     return Ok(plan.decide(Answer::Grant {
                         target: GrantTarget::Object(object),
                         flags: o_path,

@@ -4,7 +4,8 @@
 //! record [`Kind::Moved`] says where it still is, and the drain carries the
 //! rename out.
 
-use super::change::{Hidden, Plan, check_length, check_name, only, undrained};
+use super::change::{Plan, check_length, check_name, only};
+use super::hidden::{Contents, Hidden, Moving};
 use super::{Answer, Context, Decision, Path};
 use crate::access::WRITE;
 use crate::facts::{NewKind, Outcome, errno};
@@ -76,20 +77,20 @@ impl Context<'_> {
             && exchange
         {
             self.check_new_parent(&dst, replaced, &src)?;
-            return self.exchange(&src, &dst);
+            return self.exchange((&src, is_dir), (&dst, dst_is_dir));
         }
         check_name(&dst)?;
         let mut plan = Plan::default();
-        let (mut hidden, below) = match dst_is_dir {
+        let (hidden, below) = match dst_is_dir {
             true => self.drop_below(&dst, &mut plan)?,
             false => (self.hidden_at(&dst), Vec::new()),
         };
-        let mut behind = self.left_behind(&src);
-        let fresh = &mut [&mut hidden, &mut behind];
-        self.settle_left(&dst, &below, Some(&src.path), fresh, &mut plan)?;
+        let moving = self.moving(&src, is_dir)?;
+        let behind = self.left_behind(&src, &moving)?;
         self.drop_record(&dst, &mut plan);
-        self.relocate(&src, &dst, hidden, &mut plan)?;
+        self.relocate(&src, &dst, &moving, hidden, &mut plan)?;
         self.vacate(&src, behind, &mut plan)?;
+        self.settle_origin(&dst, &below, &mut plan)?;
         plan.touch(&src.dir);
         plan.touch(&dst.dir);
         Ok(plan.decide(Answer::Done))
@@ -104,20 +105,13 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// What of the PFS is to be hidden where something has been renamed.
-    fn left_behind(&self, src: &Found) -> Option<Hidden> {
-        let mut hidden = self.hidden_at(src)?;
-        if src.record.is_none() {
-            // It is what is renamed.
-            hidden.entry = hidden.entry.map(Identity::leaving);
-        }
-        Some(hidden)
-    }
-
-    fn exchange(&self, a: &Found, b: &Found) -> Outcome<Decision> {
+    /// Each of the two comes with whether it is a directory.
+    fn exchange(&self, a: (&Found, bool), b: (&Found, bool)) -> Outcome<Decision> {
         let mut plan = Plan::default();
-        self.relocate(a, b, self.left_behind(b), &mut plan)?;
-        self.relocate(b, a, self.left_behind(a), &mut plan)?;
+        let (from_a, from_b) = (self.moving(a.0, a.1)?, self.moving(b.0, b.1)?);
+        let (a, b) = (a.0, b.0);
+        self.relocate(a, b, &from_a, self.left_behind(b, &from_b)?, &mut plan)?;
+        self.relocate(b, a, &from_b, self.left_behind(a, &from_a)?, &mut plan)?;
         plan.touch(&a.dir);
         plan.touch(&b.dir);
         Ok(plan.decide(Answer::Done))
@@ -128,6 +122,7 @@ impl Context<'_> {
         &self,
         src: &Found,
         dst: &Found,
+        moving: &Moving,
         hidden: Option<Hidden>,
         plan: &mut Plan,
     ) -> Outcome<()> {
@@ -146,7 +141,7 @@ impl Context<'_> {
                 plan.relabel(moved.object, &dst.path);
                 plan.put(dst.path.clone(), moved);
             }
-            (None, Node::Lower(lower, _)) => {
+            (None, Node::Lower(lower, attr)) => {
                 let fresh = self.make(
                     dst,
                     Kind::Moved,
@@ -158,6 +153,7 @@ impl Context<'_> {
                 let record = PathRecord {
                     ino: 0,
                     origin: Some(lower.clone()),
+                    arriving: Some(Box::new(Identity::of(attr).leaving())),
                     ..self.record(Kind::Moved, fresh, hidden)
                 };
                 plan.put(dst.path.clone(), record);
@@ -165,24 +161,34 @@ impl Context<'_> {
             // A born node is known by its record.
             (None, Node::Born(_)) => return errno(libc::ENOENT),
         }
-        if self.walk.is_dir(node) {
-            self.relocate_below(&src.path, &dst.path, plan)?;
-        }
-        Ok(())
+        self.relocate_below(&src.path, &dst.path, moving, plan)
     }
 
     /// Moves the records below a renamed directory. All of them are one batch, because a reader must not find the
     /// directory at both paths or at none. So its size is that of the subtree; no constant bounds it.
-    fn relocate_below(&self, from: &TreePath, to: &TreePath, plan: &mut Plan) -> Outcome<()> {
-        for (path, record) in self.facts.subtree(from)? {
+    fn relocate_below(
+        &self,
+        from: &TreePath,
+        to: &TreePath,
+        moving: &Moving,
+        plan: &mut Plan,
+    ) -> Outcome<()> {
+        let contents = Contents::of(&moving.below);
+        for (path, record) in &moving.below {
             let Some(new_path) = path.rebase(from, to) else {
                 continue;
             };
             check_length(&new_path)?;
-            plan.forget(&path, record.object);
+            let hidden = self.hidden_below(path, record, &contents)?;
+            let hidden = hidden.filter(|hidden| !moving.takes(&hidden.path));
+            if record.kind == Kind::Whiteout && hidden.is_none() {
+                plan.delete(path, record);
+                continue;
+            }
+            plan.forget(path, record.object);
             let moved = PathRecord {
                 version: self.facts.next_version(),
-                ..undrained(&record, &path)
+                ..record.clone().over(hidden)
             };
             if moved.hides != record.hides {
                 plan.relabel(moved.object, &new_path);

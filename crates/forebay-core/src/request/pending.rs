@@ -268,7 +268,7 @@ impl Pending {
     fn decided(
         &mut self,
         decision: Decision,
-        reads: ReadSet,
+        mut reads: ReadSet,
         settings: &Settings,
         world: &dyn World,
         may_commit: bool,
@@ -305,6 +305,9 @@ impl Pending {
         // An answer that relies on nothing, or on what was there at one moment, needs no proposal.
         if batch.is_empty() && (reads.records.is_empty() || !self.request.op.compares()) {
             return Effect::Finish(self.finish(Ok(answer)));
+        }
+        if !self.known.is_alone {
+            reads.supersede(&batch);
         }
         let in_parts = |unseen: &Unseen| world.commits_in_parts() && unseen.is_large();
         if let Some(unseen) = unseen.take_if(|unseen| !in_parts(unseen)) {

@@ -1,0 +1,222 @@
+//! What of the PFS a decision keeps from view, and what that is known by.
+//!
+//! Whatever goes from a name may still be on the PFS there until a drain has removed it. The record that keeps it from
+//! view has its [`Identity`]: what others have made of it since is not removed.
+
+use super::Context;
+use super::change::Plan;
+use crate::drain::OURS;
+use crate::facts::Outcome;
+use crate::identity::Identity;
+use crate::path::TreePath;
+use crate::record::{Kind, PathRecord};
+use crate::walk::{Found, Node};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Records below a directory.
+pub(super) type Below = Vec<(TreePath, PathRecord)>;
+
+/// Something on the PFS that is kept from view.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Hidden {
+    pub(super) path: TreePath,
+    /// What it was when it was last seen.
+    pub(super) entry: Option<Identity>,
+}
+
+/// What of the PFS a record keeps from view, if it is at `path`.
+pub(super) fn hidden_by(record: &PathRecord, path: &TreePath) -> Option<Hidden> {
+    let path = record.covers(path)?;
+    let entry = match record.kind {
+        Kind::Dir if record.hides.is_none() => Some(match record.drained {
+            // The PFS may have refused to make it.
+            Some(OURS) => Identity::MADE_DIR.doubtful(),
+            _ => Identity::MADE_DIR,
+        }),
+        _ => record.replaces,
+    };
+    Some(Hidden { path, entry })
+}
+
+/// Is it a directory that a drain has made at its own place?
+fn is_made(record: &PathRecord) -> bool {
+    record.kind == Kind::Dir && record.hides.is_none() && record.drained.is_some()
+}
+
+/// The records below a directory, by the directory that they are in.
+pub(super) struct Contents<'a>(BTreeMap<TreePath, Vec<(&'a TreePath, &'a PathRecord)>>);
+
+impl<'a> Contents<'a> {
+    pub(super) fn of(below: &'a Below) -> Self {
+        let mut dirs = BTreeMap::<_, Vec<_>>::new();
+        for (path, record) in below {
+            dirs.entry(path.parent()).or_default().push((path, record));
+        }
+        Contents(dirs)
+    }
+}
+
+/// What is below a directory that is renamed.
+pub(super) struct Moving {
+    pub(super) below: Below,
+    /// Directories among it, and itself, that a drain had made. They go from the PFS with all that was drained into them.
+    made: BTreeSet<TreePath>,
+}
+
+impl Moving {
+    /// Is this hidden with a directory that goes as a whole?
+    pub(super) fn takes(&self, hidden: &TreePath) -> bool {
+        let mut at = hidden.clone();
+        while !at.is_root() {
+            at = at.parent();
+            if self.made.contains(&at) {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl Context<'_> {
+    /// What of the PFS a new thing at `found` would hide.
+    pub(super) fn hidden_at(&self, found: &Found) -> Option<Hidden> {
+        match (&found.record, &found.node) {
+            // What is hidden is what is seen, whoever has put it there.
+            (record, Some(Node::Lower(lower, attr))) if is_at(record.as_ref(), found, lower) => {
+                Some(Hidden {
+                    path: lower.clone(),
+                    entry: Some(Identity::of(attr)),
+                })
+            }
+            (Some(record), _) => hidden_by(record, &found.path),
+            (None, _) => None,
+        }
+    }
+
+    /// What of the PFS is to be hidden where something has been renamed.
+    pub(super) fn left_behind(&self, src: &Found, moving: &Moving) -> Outcome<Option<Hidden>> {
+        let Some(mut hidden) = self.hidden_at(src) else {
+            return Ok(None);
+        };
+        let is_itself = matches!(&src.node, Some(Node::Lower(lower, _)) if is_at(src.record.as_ref(), src, lower));
+        hidden.entry = match hidden.entry {
+            Some(entry) if is_itself => Some(entry.leaving()),
+            Some(entry) if moving.made.contains(&src.path) => Some(self.with_contents(
+                entry,
+                &src.path,
+                &src.path,
+                &Contents::of(&moving.below),
+            )?),
+            entry => entry,
+        };
+        Ok(Some(hidden))
+    }
+
+    /// What is below something that is renamed.
+    pub(super) fn moving(&self, src: &Found, is_dir: bool) -> Outcome<Moving> {
+        let below = match is_dir {
+            true => self.facts.subtree(&src.path)?,
+            false => Vec::new(),
+        };
+        let itself = src.record.iter().map(|record| (&src.path, record));
+        let all = itself.chain(below.iter().map(|(path, record)| (path, record)));
+        let made = all.filter(|(_, record)| is_made(record));
+        Ok(Moving {
+            made: made.map(|(path, _)| path.clone()).collect(),
+            below,
+        })
+    }
+
+    /// What of the PFS a record at `path`, below something that is renamed, hides from then on: what it was drained to, too.
+    pub(super) fn hidden_below(
+        &self,
+        path: &TreePath,
+        record: &PathRecord,
+        contents: &Contents<'_>,
+    ) -> Outcome<Option<Hidden>> {
+        let Some(mut hidden) = hidden_by(record, path) else {
+            return Ok(None);
+        };
+        if let Some(entry) = hidden.entry.filter(|_| is_made(record)) {
+            hidden.entry = Some(self.with_contents(entry, &hidden.path, path, contents)?);
+        }
+        Ok(Some(hidden))
+    }
+
+    /// A directory of the PFS at `place`, with what the records below its path `dir` in the buffer cover of it.
+    pub(super) fn with_contents(
+        &self,
+        entry: Identity,
+        place: &TreePath,
+        dir: &TreePath,
+        contents: &Contents<'_>,
+    ) -> Outcome<Identity> {
+        let mut entries = Vec::new();
+        for (path, record) in contents.0.get(dir).into_iter().flatten() {
+            // What keeps something else from view has nothing in this place.
+            let hidden = hidden_by(record, path).filter(|h| h.path == place.join(path.name()));
+            let Some(Hidden { path: at, entry }) = hidden else {
+                continue;
+            };
+            let is_doubtful = entry.is_some_and(Identity::is_doubtful);
+            if is_doubtful && self.facts.lower(&at)?.is_none() {
+                continue;
+            }
+            let known = match entry.map(Identity::certain) {
+                // It leaves before the directory goes.
+                Some(known) if record.origin.as_ref() == Some(&at) => Some(known.leaving()),
+                Some(known) if is_made(record) => {
+                    Some(self.with_contents(known, &at, path, contents)?)
+                }
+                known => known,
+            };
+            entries.push((path.name(), known));
+        }
+        Ok(entry.with_contents(entries))
+    }
+
+    /// What was renamed, and is removed, replaced or copied by this plan, may lie on the PFS where it was before, kept from
+    /// view by a record there or above. Nobody changes it by another name any more, so that record knows it from now on as it
+    /// is. `below` are the invisible records below what goes. To be called when the plan is complete otherwise.
+    pub(super) fn settle_origin(
+        &self,
+        found: &Found,
+        below: &Below,
+        plan: &mut Plan,
+    ) -> Outcome<()> {
+        let origin = found.record.as_ref().and_then(|r| r.origin.as_ref());
+        let (Some(origin), Some(Node::Lower(_, attr))) = (origin, &found.node) else {
+            return Ok(());
+        };
+        let contents = Contents::of(below);
+        let known = self.with_contents(Identity::of(attr), origin, &found.path, &contents)?;
+        let mut lower = origin.clone();
+        while !lower.is_root() {
+            if let Some(record) = plan.hiding(&lower) {
+                record.keeps(origin, known);
+                return Ok(());
+            }
+            let at = self.walk.path_of_lower(&lower.parent())?.join(lower.name());
+            let record = self.facts.record(&at)?;
+            let record = record.filter(|r| r.hides.as_ref() == Some(&lower));
+            if let Some(mut record) = record.filter(|_| !plan.changes(&at)) {
+                record.keeps(origin, known);
+                record.version = self.facts.next_version();
+                plan.put(at, record);
+                return Ok(());
+            }
+            lower = lower.parent();
+        }
+        Ok(())
+    }
+}
+
+/// Is this place of the PFS the one that would be kept from view at `found`? Then that is what is seen there.
+fn is_at(record: Option<&PathRecord>, found: &Found, lower: &TreePath) -> bool {
+    match record {
+        Some(record) => {
+            record.hides.is_none() && record.covers(&found.path).as_ref() == Some(lower)
+        }
+        None => true,
+    }
+}
