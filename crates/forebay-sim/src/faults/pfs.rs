@@ -3,6 +3,8 @@
 //! An inode has an *identity* beside its number: what users see as the same file before and after it was drained.
 //! A number stands for the bytes of a file. What others put there is remembered as foreign.
 
+mod neighbour;
+
 use super::history::{Texts, Thing};
 use super::model::Tree;
 use super::pfs_log::PfsLog;
@@ -49,6 +51,8 @@ pub(super) struct Pfs {
     pub(super) broken: Option<String>,
     /// Where the power may fail: what is durable.
     log: Option<PfsLog>,
+    /// So many changes of names by drains are left before one is refused.
+    refuses_after: Option<u32>,
 }
 
 fn refuse<T>(operation: &'static str, errno: i32) -> Work<T> {
