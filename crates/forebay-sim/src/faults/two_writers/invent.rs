@@ -29,7 +29,11 @@ pub(super) fn beginning(random: &mut Random) -> (Script, u64) {
 }
 
 /// The next step of a script, which is taken; `None` if none was found.
-pub(super) fn next(play: &mut Play, random: &mut Random, steps: &mut Vec<Step>) -> Result<(), Broken> {
+pub(super) fn next(
+    play: &mut Play,
+    random: &mut Random,
+    steps: &mut Vec<Step>,
+) -> Result<(), Broken> {
     for _ in 0..TRIES {
         let Some(step) = any(play, random)? else {
             continue;
@@ -111,6 +115,13 @@ fn they(play: &Play, random: &mut Random) -> Option<Act> {
         8..=12 => Act::Replace(old, kind),
         13..=15 => Act::Write(old),
         16..=17 => Act::Remove(old),
-        _ => Act::Rename(old, if random.chance(500_000) { new } else { random.pick(&there).clone() }),
+        _ => Act::Rename(
+            old,
+            if random.chance(500_000) {
+                new
+            } else {
+                random.pick(&there).clone()
+            },
+        ),
     })
 }

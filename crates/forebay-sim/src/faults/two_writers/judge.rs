@@ -1,6 +1,6 @@
 //! What has to be true in the end, whatever the records knew.
 
-use super::play::{Play, View};
+use super::play::{Play, Theirs, View};
 use crate::faults::Broken;
 use crate::faults::history::Thing;
 use forebay_core::drain::DrainReport;
@@ -10,6 +10,7 @@ use forebay_core::walk::RESERVED_PREFIX;
 const THEIRS: &str = "nothing of others is destroyed";
 const TAKEN: &str = "what others have made is not given another name";
 const WAITS: &str = "what others have made does not stay under a name of a drain";
+const EMPTY: &str = "an empty directory that others have made stays";
 const OURS: &str = "what programs have made is on the PFS, or stays in the buffer";
 const LISTED: &str = "what a drain does not bring to the PFS is listed";
 const REPORT: &str = "a drain that says that all is released has brought everything";
@@ -63,36 +64,39 @@ impl Play {
 
     fn keeps_theirs(&self) -> Result<(), Broken> {
         let pfs = self.world.pfs();
-        for (number, theirs) in &self.theirs {
-            let holds = |at: u64| pfs.version(at).is_some_and(|(_, c)| c == theirs.contents);
-            let names: Vec<_> = pfs
-                .numbers()
-                .filter(|(_, at)| match theirs.is_placed {
-                    true => at == number,
-                    false => holds(*at),
-                })
-                .map(|(path, _)| path.clone())
-                .collect();
-            let is_there = match theirs.is_placed {
-                true => names.iter().any(|path| theirs.at.contains(path)),
-                false => names.iter().any(|path| !is_reserved(path)),
+        let is_dir = |theirs: &Theirs| theirs.thing.is_dir();
+        let files = self.theirs.iter().filter(|(_, theirs)| !is_dir(theirs));
+        let dirs = self.theirs.iter().filter(|(_, theirs)| is_dir(theirs));
+        for (number, theirs) in files.chain(dirs) {
+            // Nothing else holds what their files hold.
+            let is_it = |at: u64| match is_dir(theirs) {
+                true => at == *number,
+                false => pfs.version(at).is_some_and(|(_, c)| c == theirs.contents),
             };
-            let is_same = theirs.thing.is_dir() || holds(*number) || !theirs.is_placed;
-            if !is_there || !is_same {
-                let paths: Vec<_> = theirs.at.iter().cloned().collect();
-                let detail = format!(
-                    "the neighbour's {} at {} is at {}",
-                    told(Some(&(theirs.thing, theirs.contents))),
-                    all(&paths),
-                    all(&names)
-                );
-                let promise = match () {
-                    () if names.is_empty() || !is_same => THEIRS,
-                    () if names.iter().all(is_reserved) => WAITS,
-                    () => TAKEN,
-                };
-                return Err(Broken::new(promise, detail, paths));
+            let names = pfs.numbers().filter(|(_, at)| is_it(*at));
+            let names: Vec<_> = names.map(|(path, _)| path.clone()).collect();
+            let is_there = |path: &TreePath| match theirs.is_placed {
+                true => theirs.at.contains(path),
+                false => !is_reserved(path),
+            };
+            if names.iter().any(is_there) {
+                continue;
             }
+            let promise = match () {
+                // Files come first: nothing else of theirs was in it.
+                () if names.is_empty() && is_dir(theirs) => EMPTY,
+                () if names.is_empty() => THEIRS,
+                () if names.iter().all(is_reserved) => WAITS,
+                () => TAKEN,
+            };
+            let paths: Vec<_> = theirs.at.iter().cloned().collect();
+            let detail = format!(
+                "the neighbour's {} at {} is at {}",
+                told(Some(&(theirs.thing, theirs.contents))),
+                all(&paths),
+                all(&names)
+            );
+            return Err(Broken::new(promise, detail, paths));
         }
         Ok(())
     }
@@ -151,7 +155,9 @@ fn said(report: &DrainReport) -> String {
         return "the drain says that all is released".to_owned();
     }
     let left = report.left.iter();
-    let left: Vec<_> = left.map(|l| format!("{}: {:?}", l.path, l.reason)).collect();
+    let left: Vec<_> = left
+        .map(|l| format!("{}: {:?}", l.path, l.reason))
+        .collect();
     let kept = report.kept_because.as_deref().unwrap_or("nothing");
     format!("the drain lists {left:?} and keeps copies because of {kept}")
 }

@@ -89,7 +89,9 @@ pub fn search(options: &NeighbourOptions, progress: &mut dyn FnMut(u64)) -> Sear
             let quarrel = smallest(Some(seed), script, broken, options.mutation, &membership);
             let verbs = quarrel.script.steps.iter().map(verb).collect();
             let known = kinds.entry((quarrel.promise.clone(), verbs));
-            known.and_modify(|(count, _)| *count += 1).or_insert((1, quarrel));
+            known
+                .and_modify(|(count, _)| *count += 1)
+                .or_insert((1, quarrel));
             if !options.goes_on {
                 break;
             }
@@ -99,7 +101,9 @@ pub fn search(options: &NeighbourOptions, progress: &mut dyn FnMut(u64)) -> Sear
         }
     }
     search.kinds = kinds.into_values().collect();
-    search.kinds.sort_by_key(|(_, q)| (q.promise.clone(), q.script.steps.len()));
+    search
+        .kinds
+        .sort_by_key(|(_, q)| (q.promise.clone(), q.script.steps.len()));
     search
 }
 
@@ -128,7 +132,9 @@ fn quarrel(seed: Option<u64>, script: Script, broken: Broken) -> Quarrel {
 fn verb(step: &Step) -> String {
     let text = step.to_string();
     let words = text.split(' ');
-    words.take(if text.starts_with("they") { 2 } else { 1 }).collect()
+    words
+        .take(if text.starts_with("they") { 2 } else { 1 })
+        .collect()
 }
 
 /// The script of a seed, and what came of it.

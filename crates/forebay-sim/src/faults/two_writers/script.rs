@@ -156,9 +156,7 @@ fn step(words: &[&str]) -> Option<Step> {
         ["unlink", p] => Step::Call(Action::Unlink(path(p)?)),
         ["rmdir", p] => Step::Call(Action::Rmdir(path(p)?)),
         ["rename", a, b] => Step::Call(Action::Rename(path(a)?, path(b)?, 0)),
-        ["exchange", a, b] => {
-            Step::Call(Action::Rename(path(a)?, path(b)?, libc::RENAME_EXCHANGE))
-        }
+        ["exchange", a, b] => Step::Call(Action::Rename(path(a)?, path(b)?, libc::RENAME_EXCHANGE)),
         ["remove", p] => Step::RemoveAll(path(p)?),
         ["drain", rest @ ..] => {
             let (keep, rest) = match rest {

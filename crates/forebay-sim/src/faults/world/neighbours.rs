@@ -42,6 +42,7 @@ impl World {
         env.drain.stage_limit = stage_limit;
         let mut world = World::with(&plan, membership, env, Workload::none(lower));
         world.writes = Some(1);
+        world.lower.borrow_mut().is_judged_later = true;
         let bridge = world.nodes[0].id;
         world.env.after(0, Event::Start { bridge });
         world.settle()?;
@@ -112,9 +113,8 @@ impl World {
 
     /// What users see, whatever else is so.
     pub(in crate::faults) fn shown(&self) -> Result<Tree, Broken> {
-        agree::tree(&self.nodes, &self.lower.borrow().tree()).map_err(|(detail, paths)| {
-            Broken::new("the tables describe a tree", detail, paths)
-        })
+        agree::tree(&self.nodes, &self.lower.borrow().tree())
+            .map_err(|(detail, paths)| Broken::new("the tables describe a tree", detail, paths))
     }
 
     /// Tables and objects agree, and every file holds what was written to it last, where nobody has taken anything away below.
