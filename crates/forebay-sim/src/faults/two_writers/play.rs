@@ -34,8 +34,8 @@ pub(super) struct Play {
     pub(super) theirs: BTreeMap<u64, Theirs>,
     /// What the neighbour has removed, replaced or overwritten: what users know it by, and its contents.
     pub(super) undone: BTreeSet<(u64, u64)>,
-    /// The neighbour has done something.
-    pub(super) has_neighbour: bool,
+    /// Where inodes were before the neighbour renamed them for the first time.
+    homes: BTreeMap<u64, TreePath>,
     /// All that the neighbour did was to make new names where users saw them appear.
     pub(super) only_adds: bool,
     /// The neighbour has taken something away that may be needed below what is in the buffer.
@@ -63,7 +63,7 @@ impl Play {
             world: World::step_by_step(lower, stage_limit, mutation, membership)?,
             theirs: BTreeMap::new(),
             undone: BTreeSet::new(),
-            has_neighbour: false,
+            homes: BTreeMap::new(),
             only_adds: true,
             takes_away: false,
             had_refusal: false,
@@ -292,7 +292,6 @@ impl Play {
         };
         let now = pfs.version(number);
         drop(pfs);
-        self.has_neighbour = true;
         for (number, (thing, contents)) in gone {
             let was = self.theirs.remove(&number);
             self.undone.insert((thing.ino, contents));
@@ -301,7 +300,13 @@ impl Play {
                 self.theirs.insert(number, Theirs { contents, ..was });
             }
         }
+        // What it renames away and back is as it was.
+        let is_back = match act {
+            Act::Rename(from, to) => self.homes.entry(number).or_insert_with(|| from.clone()) == to,
+            _ => false,
+        };
         if !matches!(act, Act::Remove(_))
+            && !is_back
             && let Some((thing, contents)) = now
         {
             self.theirs.entry(number).or_insert(Theirs {
