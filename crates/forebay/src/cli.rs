@@ -477,6 +477,25 @@ pub enum SimVerb {
         #[arg(long, value_name = "NAME")]
         mutation: Option<String>,
     },
+    /// Let programs in a buffer and a neighbour on the PFS change one tree, step after step, and check that nothing of either is lost.
+    #[command(
+        after_help = "Examples:\n  forebay sim neighbours --seeds 20000\n  forebay sim neighbours --seed 17 --seeds 1\n  forebay sim neighbours --script 'start d/ d/a; rename d/a x; they write d/a; drain keep'"
+    )]
+    Neighbours {
+        /// Number of seeds: one script each.
+        #[arg(long, value_name = "N", default_value_t = 20_000)]
+        seeds: u64,
+        /// The first seed.
+        #[arg(long, value_name = "SEED", default_value_t = 1)]
+        seed: u64,
+        /// Run this script instead, whose steps have semicolons between them.
+        #[arg(long, value_name = "TEXT", conflicts_with_all = ["seeds", "seed"])]
+        script: Option<String>,
+        /// A planted bug that the simulator has to find.
+        #[cfg(feature = "planted-bugs")]
+        #[arg(long, value_name = "NAME")]
+        mutation: Option<String>,
+    },
     /// Run collective I/O on modelled machines with several kinds of locks: figures 4 to 7 of the SC'08 paper as tables.
     #[command(
         after_help = "Examples:\n  forebay sim collective --figure 4 --svg figure4.svg\n  forebay sim collective --print-parameters > mine.txt\n  forebay sim collective --parameters mine.txt\n\ndocs/COLLECTIVE.md says what the figures show and what they do not."

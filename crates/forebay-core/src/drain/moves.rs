@@ -80,6 +80,8 @@ pub(super) struct Move {
     what: What,
     state: State,
     way: Option<Way>,
+    /// Where it goes in the end, if nothing of ours is there or on the way.
+    end: Option<TreePath>,
     /// What was renamed, at the place that it leaves.
     known: Option<Identity>,
     /// What the mark relies on.
@@ -105,6 +107,7 @@ impl Move {
             what,
             state: State::Begin,
             way: None,
+            end: None,
             known: None,
             reads: ReadSet::default(),
             marked: Vec::new(),
@@ -157,6 +160,10 @@ impl Move {
             return Ok(());
         };
         self.known = record.arriving.as_deref().copied();
+        // As far as it can be told now: only the placement comes when all is out of the way.
+        let is_free = obstacle(facts, &self.path, &mut ReadSet::default())?.is_none();
+        let end = self.path.clone();
+        self.end = (is_free && record.hides.is_none() && end != from).then_some(end);
         self.carry(record, Way { from, to }, facts)
     }
 
@@ -311,9 +318,10 @@ impl Move {
                 Act::MakeDir(self.path.clone())
             }
             (_, Some(way)) => {
-                let paths = vec![way.from.clone(), way.to.clone()];
+                let end = self.end.iter().filter(|_| self.what == What::Evacuate);
+                let paths = [&way.from, &way.to].into_iter().chain(end);
                 self.state = State::Looking;
-                Act::Look(paths)
+                Act::Look(paths.cloned().collect())
             }
             (_, None) => {
                 let target = self.marked[0].1.hides.clone();
@@ -333,12 +341,17 @@ impl Move {
         }
         self.state = match (self.what, &self.way, &found[..]) {
             // A pass that died in between has done it.
-            (What::Evacuate, Some(_), [_, Some(_)]) => State::Finish,
-            (What::Evacuate, Some(_), [Some(found), _])
+            (What::Evacuate, Some(_), [_, Some(_), ..]) => State::Finish,
+            (What::Evacuate, Some(_), [Some(found), _, ..])
                 if self.known.is_some_and(|known| !known.is(found))
                     && !Mutation::ReplacesWhatOthersChanged.is(planted) =>
             {
                 self.outcome = Err(Some(Reason::Changed));
+                State::Finish
+            }
+            // It would wait for its name out of sight of those who know it by the old one.
+            (What::Evacuate, Some(_), [_, _, Some(_)]) => {
+                self.outcome = Err(Some(Reason::Taken));
                 State::Finish
             }
             (What::Evacuate, Some(way), _) => State::Act(Act::Rename {

@@ -59,19 +59,21 @@ impl<'a> Contents<'a> {
 /// What is below a directory that is renamed.
 pub(super) struct Moving {
     pub(super) below: Below,
-    /// Directories among it, and itself, that a drain had made. They go from the PFS with all that was drained into them.
+    /// Directories among it, and itself, that a drain had made: they go from the PFS with all that was drained into them.
     made: BTreeSet<TreePath>,
+    /// What was renamed into it: that leaves before, with all that was drained into it.
+    renamed: BTreeSet<TreePath>,
 }
 
 impl Moving {
-    /// Is this hidden with a directory that goes as a whole?
-    pub(super) fn takes(&self, hidden: &TreePath) -> bool {
-        let mut at = hidden.clone();
-        while !at.is_root() {
-            at = at.parent();
+    /// Does the record at this path hide something in a directory that goes as a whole?
+    pub(super) fn takes(&self, path: &TreePath, hidden: &TreePath) -> bool {
+        let mut at = path.parent();
+        while !at.is_root() && !self.renamed.contains(&at) {
             if self.made.contains(&at) {
-                return true;
+                return hidden.is_within(&at);
             }
+            at = at.parent();
         }
         false
     }
@@ -120,9 +122,13 @@ impl Context<'_> {
         };
         let itself = src.record.iter().map(|record| (&src.path, record));
         let all = itself.chain(below.iter().map(|(path, record)| (path, record)));
-        let made = all.filter(|(_, record)| is_made(record));
+        let paths = |is_meant: fn(&PathRecord) -> bool| {
+            let meant = all.clone().filter(|(_, record)| is_meant(record));
+            meant.map(|(path, _)| path.clone()).collect()
+        };
         Ok(Moving {
-            made: made.map(|(path, _)| path.clone()).collect(),
+            made: paths(is_made),
+            renamed: paths(|record| record.kind == Kind::Moved),
             below,
         })
     }

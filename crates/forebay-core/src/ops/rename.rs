@@ -180,7 +180,7 @@ impl Context<'_> {
             };
             check_length(&new_path)?;
             let hidden = self.hidden_below(path, record, &contents)?;
-            let hidden = hidden.filter(|hidden| !moving.takes(&hidden.path));
+            let hidden = hidden.filter(|hidden| !moving.takes(path, &hidden.path));
             if record.kind == Kind::Whiteout && hidden.is_none() {
                 plan.delete(path, record);
                 continue;

@@ -83,6 +83,7 @@ mod runner;
 mod shrink;
 mod sync_points;
 mod trace;
+pub mod two_writers;
 mod workload;
 mod world;
 

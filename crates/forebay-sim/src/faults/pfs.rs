@@ -3,6 +3,8 @@
 //! An inode has an *identity* beside its number: what users see as the same file before and after it was drained.
 //! A number stands for the bytes of a file. What others put there is remembered as foreign.
 
+mod neighbour;
+
 use super::history::{Texts, Thing};
 use super::model::Tree;
 use super::pfs_log::PfsLog;
@@ -49,6 +51,10 @@ pub(super) struct Pfs {
     pub(super) broken: Option<String>,
     /// Where the power may fail: what is durable.
     log: Option<PfsLog>,
+    /// So many changes of names by drains are left before one is refused.
+    refuses_after: Option<u32>,
+    /// Somebody else judges in the end what has become of what others have made.
+    pub(super) is_judged_later: bool,
 }
 
 fn refuse<T>(operation: &'static str, errno: i32) -> Work<T> {
@@ -294,6 +300,9 @@ impl Pfs {
         let (Some(attr), Some(known)) = (self.attr(path), known) else {
             return false;
         };
+        if self.is_judged_later {
+            return false;
+        }
         let is_seen = |path: &TreePath| self.inode(path).is_some_and(|i| i.is_foreign && i.is_seen);
         let is_another = match known.has_contents() && self.get(path).is_some_and(|t| t.is_dir()) {
             true => self.identity(path).is_ok_and(|now| !known.is_same(now)),
@@ -460,7 +469,8 @@ impl Pfs {
                 self.forget(temporary);
                 return refuse("rename", libc::EEXIST);
             }
-            if self.inode(path).is_some_and(|i| i.is_foreign) && !ours(path) {
+            let is_foreign = self.is_foreign(path) && !self.is_judged_later;
+            if is_foreign && !ours(path) {
                 self.broken = Some(format!(
                     "a drain has replaced {path}, which somebody else made"
                 ));

@@ -66,6 +66,11 @@ impl Calm {
         Ok(calm)
     }
 
+    /// No bad weather at all.
+    pub(super) fn all() -> Self {
+        Calm::kinds().fold(Calm::default(), Calm::and)
+    }
+
     /// Each kind by itself.
     pub(super) fn kinds() -> impl Iterator<Item = Calm> {
         Calm::NAMES.iter().map(|(_, bit)| Calm(*bit))

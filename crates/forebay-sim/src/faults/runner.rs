@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Seeds that are under way, or wait for one before them, at a time.
 const SEEDS_AT_ONCE: u64 = 256;
-const NO_ASSERTION: &str = "policy asserts what must hold, and it holds";
+pub(super) const NO_ASSERTION: &str = "policy asserts what must hold, and it holds";
 
 /// What became of one seed.
 struct Ran {

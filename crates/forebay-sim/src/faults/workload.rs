@@ -103,6 +103,20 @@ impl Workload {
         }
     }
 
+    /// Nobody does anything by itself over a PFS that holds this.
+    pub(super) fn none(lower: Tree) -> Self {
+        Workload {
+            paths: Vec::new(),
+            lower,
+            lower_texts: Texts::new(),
+            links: 0,
+            first: Vec::new(),
+            weights: [0; 11],
+            truncates: false,
+            pause_us: 0,
+        }
+    }
+
     pub(super) fn pause_us(&self, random: &mut Random) -> u64 {
         random.between(1, 1 + self.pause_us)
     }

@@ -5,6 +5,7 @@ use crate::error::{Fault, fault};
 use crate::place::plain;
 use crate::verbs::tell;
 use forebay_sim::collective::{self, Parameters};
+use forebay_sim::faults::two_writers::{self, NeighbourOptions, Script};
 use forebay_sim::faults::{self, Calm, Failure, FaultOptions};
 use std::fs;
 use std::io::{IsTerminal, Write};
@@ -42,6 +43,27 @@ pub fn sim(args: &cli::SimArgs) -> Result<u8, Fault> {
                 ..FaultOptions::default()
             };
             simulate(&options)
+        }
+        SimVerb::Neighbours {
+            seeds,
+            seed,
+            script,
+            #[cfg(feature = "planted-bugs")]
+            mutation,
+        } => {
+            let options = NeighbourOptions {
+                first_seed: *seed,
+                seeds: *seeds,
+                #[cfg(feature = "planted-bugs")]
+                mutation: mutation.as_deref().map(mutation_of).transpose()?,
+                #[cfg(not(feature = "planted-bugs"))]
+                mutation: None,
+                goes_on: true,
+            };
+            match script {
+                Some(text) => play(text, &options),
+                None => neighbours(&options),
+            }
         }
         SimVerb::Collective {
             figures,
@@ -96,28 +118,52 @@ fn laboratory(names: &[String], file: Option<&Path>, svg: Option<&Path>) -> Resu
     Ok(())
 }
 
-fn simulate(options: &FaultOptions) -> Result<u8, Fault> {
-    let begin = Instant::now();
-    let shows = std::io::stderr().is_terminal() && !options.trace;
-    let per_second = |done: u64| done as f64 / begin.elapsed().as_secs_f64().max(0.001);
-    let mut progress = |done: u64| {
-        if shows && begin.elapsed() > QUIET {
-            let all = options.seeds;
-            eprint!(
-                "\r{done} of {all} seeds, {:.0} per second ",
-                per_second(done)
-            );
+/// How far a simulation is, on a terminal.
+struct Progress {
+    begin: Instant,
+    shows: bool,
+}
+
+impl Progress {
+    fn begin(shows: bool) -> Self {
+        Progress {
+            begin: Instant::now(),
+            shows: shows && std::io::stderr().is_terminal(),
+        }
+    }
+
+    fn per_second(&self, done: u64) -> f64 {
+        done as f64 / self.begin.elapsed().as_secs_f64().max(0.001)
+    }
+
+    fn is_long(&self) -> bool {
+        self.shows && self.begin.elapsed() > QUIET
+    }
+
+    fn tell(&self, done: u64, all: u64) {
+        if self.is_long() {
+            let per_second = self.per_second(done);
+            eprint!("\r{done} of {all} seeds, {per_second:.0} per second ");
             let _ = std::io::stderr().flush();
         }
-    };
-    let outcome = faults::run_with_progress(options, &mut std::io::stdout(), &mut progress);
-    if shows && begin.elapsed() > QUIET {
-        eprint!("\r\x1b[K");
     }
+
+    fn end(&self) {
+        if self.is_long() {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+fn simulate(options: &FaultOptions) -> Result<u8, Fault> {
+    let progress = Progress::begin(!options.trace);
+    let mut tell = |done: u64| progress.tell(done, options.seeds);
+    let outcome = faults::run_with_progress(options, &mut std::io::stdout(), &mut tell);
+    progress.end();
     match outcome {
         Ok(summary) => {
             println!("{summary}");
-            println!("{:.0} seeds per second", per_second(summary.seeds));
+            println!("{:.0} seeds per second", progress.per_second(summary.seeds));
             Ok(exit::OK)
         }
         Err(Failure::Broken {
@@ -130,6 +176,42 @@ fn simulate(options: &FaultOptions) -> Result<u8, Fault> {
             Err(fault(format!("seed {seed} broke: {promise}")).hint(again))
         }
         Err(e @ Failure::Output(_)) => Err(fault(e.to_string())),
+    }
+}
+
+/// Looks for scripts of two writers that break a promise, and shows the smallest of each kind.
+fn neighbours(options: &NeighbourOptions) -> Result<u8, Fault> {
+    let progress = Progress::begin(true);
+    let mut hear = |done: u64| progress.tell(done, options.seeds);
+    let found = two_writers::search(options, &mut hear);
+    progress.end();
+    for (count, quarrel) in &found.kinds {
+        tell(&format!("{quarrel}\n{count} of this kind\n\n"))?;
+    }
+    let per_second = progress.per_second(found.scripts);
+    let (scripts, steps) = (found.scripts, found.steps);
+    tell(&format!(
+        "{scripts} scripts, {steps} steps; {per_second:.0} scripts per second\n"
+    ))?;
+    match &found.kinds[..] {
+        [] => Ok(exit::OK),
+        [(_, first), ..] => {
+            let kinds = found.kinds.len();
+            let again = format!("forebay sim neighbours --script '{}'", first.script);
+            Err(fault(format!("{kinds} kinds of scripts break a promise")).hint(again))
+        }
+    }
+}
+
+/// Runs one script of two writers.
+fn play(text: &str, options: &NeighbourOptions) -> Result<u8, Fault> {
+    let script: Script = text.parse().map_err(|e| fault(format!("--script: {e}")))?;
+    match two_writers::play(&script, options.mutation) {
+        Ok(()) => {
+            tell("every promise was kept\n")?;
+            Ok(exit::OK)
+        }
+        Err(quarrel) => Err(fault(quarrel.to_string())),
     }
 }
 

@@ -55,7 +55,8 @@ impl Node {
             act,
             Act::Rename { .. } | Act::Remove { .. } | Act::Discard { .. } | Act::Dress { .. }
         );
-        if let Some(errno) = env.fails_on_pfs() {
+        let refuses = |pfs: &mut Pfs| changes_names.then(|| pfs.refuses()).flatten();
+        if let Some(errno) = env.fails_on_pfs().or_else(|| refuses(&mut pfs)) {
             let trouble = Trouble {
                 operation: "on the PFS",
                 errno,

@@ -150,7 +150,7 @@ impl World {
     }
 
     /// Every file holds what was written to it last.
-    fn check_contents(&self, last: &Tree) -> Result<(), Broken> {
+    pub(super) fn check_contents(&self, last: &Tree) -> Result<(), Broken> {
         let pfs = self.lower.borrow();
         for (path, thing) in last.iter().filter(|(_, thing)| thing.kind == Kind::File) {
             let wanted = self.env.contents.get(&thing.ino).copied().unwrap_or(0);

@@ -104,7 +104,10 @@ impl World {
             return;
         }
         if let Some(fd) = fd {
-            let times = self.env.random.below(6).saturating_sub(1) as u32;
+            let times = match self.writes {
+                Some(times) => times,
+                None => self.env.random.below(6).saturating_sub(1) as u32,
+            };
             let delay = self.env.random.between(1, 4_000);
             self.env.after(delay, Event::Write { bridge, fd, times });
         }

@@ -2,6 +2,7 @@
 
 mod checks;
 mod clients;
+mod neighbours;
 mod power;
 mod storm;
 
@@ -22,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use clients::Client;
+pub(super) use neighbours::is_done;
 use power::LossOfPower;
 
 /// The faults end after this time, or when all clients have finished before, in microseconds.
@@ -41,6 +43,8 @@ pub(super) struct World {
     lower: Rc<RefCell<Pfs>>,
     /// Counts what clients write.
     written: u64,
+    /// So often a client writes to what it has opened; `None`: by chance.
+    writes: Option<u32>,
     /// Nobody knows any more what drains have done.
     forgets_drained: bool,
     losses: Vec<LossOfPower>,
@@ -59,6 +63,10 @@ impl World {
     pub(super) fn new(plan: &Plan, membership: &Membership, trace: bool) -> Self {
         let mut env = Env::new(plan, Trace::new(trace));
         let workload = Workload::of(&mut env.random, plan);
+        World::with(plan, membership, env, workload)
+    }
+
+    fn with(plan: &Plan, membership: &Membership, mut env: Env, workload: Workload) -> Self {
         env.texts.extend(workload.lower_texts.clone());
         let mut pfs = Pfs::of(&workload.lower);
         let begun = workload.lower.iter().filter(|(_, t)| !t.is_dir());
@@ -104,6 +112,7 @@ impl World {
             workload,
             lower,
             written: 1_000_000,
+            writes: None,
             forgets_drained: false,
             losses: Vec::new(),
             ended: BTreeMap::new(),

@@ -1,0 +1,98 @@
+//! What a neighbour does on the PFS, who knows nothing of bridges.
+
+use super::{Inode, Pfs};
+use crate::faults::history::Thing;
+use forebay_core::path::TreePath;
+use forebay_core::record::Kind;
+
+impl Pfs {
+    /// The number of the inode at `path`: another one for each that ever was, whatever users know it by.
+    pub(in crate::faults) fn number(&self, path: &TreePath) -> Option<u64> {
+        self.names.get(path).copied()
+    }
+
+    /// The inode of this number.
+    fn of_number(&self, number: u64) -> Option<&Inode> {
+        self.inodes.get(&number)
+    }
+
+    /// What users know an inode by, and its contents.
+    pub(in crate::faults) fn version(&self, number: u64) -> Option<(Thing, u64)> {
+        self.of_number(number).map(|i| (i.thing, i.contents))
+    }
+
+    /// All names with the numbers of their inodes.
+    pub(in crate::faults) fn numbers(&self) -> impl Iterator<Item = (&TreePath, u64)> {
+        self.names.iter().map(|(path, number)| (path, *number))
+    }
+
+    /// Is there nothing in this directory?
+    fn is_empty_dir(&self, path: &TreePath) -> bool {
+        self.get(path).is_some_and(|t| t.is_dir()) && self.below(path).len() == 1
+    }
+
+    /// The neighbour removes a file or an empty directory, whoever made it; the number of its inode.
+    pub(in crate::faults) fn take_away(&mut self, path: &TreePath) -> Option<u64> {
+        let number = self.number(path).filter(|_| !path.is_root())?;
+        let is_dir = self.get(path)?.is_dir();
+        if is_dir && !self.is_empty_dir(path) {
+            return None;
+        }
+        self.change(vec![(path.clone(), None)]);
+        self.sync_last();
+        Some(number)
+    }
+
+    /// The neighbour makes something at `path`; the number of its inode.
+    pub(in crate::faults) fn put(&mut self, path: &TreePath, kind: Kind) -> Option<u64> {
+        self.intrude(path, kind)?;
+        self.number(path)
+    }
+
+    /// The neighbour writes to a file in place; the number of its inode and what it holds now.
+    pub(in crate::faults) fn scribble(&mut self, path: &TreePath) -> Option<(u64, u64)> {
+        let is_file = self.get(path).is_some_and(|t| t.kind == Kind::File);
+        let number = self.number(path).filter(|_| is_file)?;
+        self.meddle(path);
+        // The next thing that is made does not hold the same.
+        self.count += 1;
+        Some((number, self.contents(path)?))
+    }
+
+    /// The neighbour renames a file, also over another one; the number of its inode.
+    pub(in crate::faults) fn put_over(&mut self, from: &TreePath, to: &TreePath) -> Option<u64> {
+        let is_file = |path| self.get(path).is_some_and(|t| t.kind == Kind::File);
+        let number = self.number(from).filter(|_| is_file(from))?;
+        let fits = self.has_dir(to) && (is_file(to) || !self.names.contains_key(to));
+        if !fits || self.number(to) == Some(number) {
+            return None;
+        }
+        self.change(vec![(to.clone(), Some(number)), (from.clone(), None)]);
+        self.sync_last();
+        if let Some(inode) = self.inodes.get_mut(&number) {
+            inode.is_foreign = true;
+            inode.is_seen = false;
+        }
+        Some(number)
+    }
+
+    /// After so many changes of names by drains the PFS refuses one.
+    pub(in crate::faults) fn refuse_after(&mut self, changes: Option<u32>) {
+        self.refuses_after = changes;
+    }
+
+    /// The errno with which the PFS refuses this change of a name.
+    pub(in crate::faults) fn refuses(&mut self) -> Option<i32> {
+        match &mut self.refuses_after {
+            Some(0) => {
+                self.refuses_after = None;
+                Some(libc::EIO)
+            }
+            Some(left) => {
+                *left -= 1;
+                None
+            }
+            None => None,
+        }
+    }
+}

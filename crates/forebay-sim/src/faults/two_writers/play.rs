@@ -1,0 +1,331 @@
+//! Carries out a script, and remembers what is the neighbour's.
+
+use super::script::{Act, Script, Step};
+use crate::faults::history::{Action, Call, Outcome, Thing};
+use crate::faults::model::{self, Tree};
+use crate::faults::pfs::Pfs;
+use crate::faults::world::{World, is_done};
+use crate::faults::{Broken, Mutation};
+use forebay_core::drain::DrainReport;
+use forebay_core::membership::Membership;
+use forebay_core::path::TreePath;
+use forebay_core::record::Kind;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What users see, with what files hold.
+pub(super) type View = BTreeMap<TreePath, (Thing, u64)>;
+
+/// An inode that the neighbour has put where it is, or written to.
+#[derive(Debug, Clone)]
+pub(super) struct Theirs {
+    pub(super) thing: Thing,
+    /// Of a file. Nothing else ever holds the same.
+    pub(super) contents: u64,
+    /// It has put it there. Else it has only written.
+    pub(super) is_placed: bool,
+    /// Where it may be: its own path, and that path below directories that the buffer has renamed.
+    pub(super) at: BTreeSet<TreePath>,
+}
+
+/// A script under way.
+pub(super) struct Play {
+    pub(super) world: World,
+    /// What is the neighbour's, by the number of its inode on the PFS.
+    pub(super) theirs: BTreeMap<u64, Theirs>,
+    /// What the neighbour has removed, replaced or overwritten: what users know it by, and its contents.
+    pub(super) undone: BTreeSet<(u64, u64)>,
+    /// Where inodes were before the neighbour renamed them for the first time.
+    homes: BTreeMap<u64, TreePath>,
+    /// All that the neighbour did was to make new names where users saw them appear.
+    pub(super) only_adds: bool,
+    /// The neighbour has taken something away that may be needed below what is in the buffer.
+    takes_away: bool,
+    /// The PFS has refused something.
+    pub(super) had_refusal: bool,
+}
+
+impl Play {
+    pub(super) fn begin(
+        script: &Script,
+        mutation: Option<Mutation>,
+        membership: &Membership,
+    ) -> Result<Self, Broken> {
+        let mut lower = Tree::new();
+        for (path, is_dir) in &script.start {
+            if model::is_dir(&lower, &path.parent()) {
+                let ino = 100 + lower.len() as u64;
+                let kind = if *is_dir { Kind::Dir } else { Kind::File };
+                lower.insert(path.clone(), Thing { ino, kind });
+            }
+        }
+        let stage_limit = if script.stages { u64::MAX } else { 0 };
+        Ok(Play {
+            world: World::step_by_step(lower, stage_limit, mutation, membership)?,
+            theirs: BTreeMap::new(),
+            undone: BTreeSet::new(),
+            homes: BTreeMap::new(),
+            only_adds: true,
+            takes_away: false,
+            had_refusal: false,
+        })
+    }
+
+    /// What users see now.
+    pub(super) fn view(&self) -> Result<View, Broken> {
+        let shown = self.world.shown()?;
+        let with_contents = |(path, thing): (TreePath, Thing)| {
+            let contents = match thing.is_dir() {
+                true => 0,
+                false => self.world.holds(&path).unwrap_or(0),
+            };
+            (path, (thing, contents))
+        };
+        Ok(shown.into_iter().map(with_contents).collect())
+    }
+
+    /// Carries out a step; false if it could not be, or if nobody may judge it afterwards.
+    pub(super) fn take(&mut self, step: &Step) -> Result<bool, Broken> {
+        let did = match step {
+            Step::Call(action) => self.call(action)?,
+            Step::RemoveAll(path) => self.remove_all(path)?,
+            Step::Drain { keep, refused } => {
+                self.had_refusal |= refused.is_some();
+                self.drain(*keep, *refused)?;
+                true
+            }
+            Step::Restart => {
+                let before = self.view()?;
+                self.world.restart()?;
+                self.same_view(&before, "a bridge that starts again shows what it showed")?;
+                true
+            }
+            Step::They(act) => self.they(act)?,
+        };
+        self.follow_renames();
+        if !self.takes_away {
+            self.world.is_whole()?;
+        }
+        Ok(did)
+    }
+
+    /// Does a user see something of the neighbour's at a path, or below?
+    pub(super) fn shows_theirs(&self, view: &View, path: &TreePath) -> bool {
+        let mut below = view.iter().filter(|(p, _)| p.is_within(path));
+        below.any(|(_, shown)| self.is_theirs(*shown))
+    }
+
+    /// Is what users see this something of the neighbour's?
+    pub(super) fn is_theirs(&self, (thing, contents): (Thing, u64)) -> bool {
+        self.theirs.values().any(|t| match t.thing.is_dir() {
+            true => t.thing == thing,
+            false => !thing.is_dir() && t.contents == contents,
+        })
+    }
+
+    fn call(&mut self, action: &Action) -> Result<bool, Broken> {
+        let before = self.view()?;
+        let destroys = match action {
+            Action::Mkdir(_) => Vec::new(),
+            Action::Link(old, _) => vec![old.clone()],
+            other => other.paths(),
+        };
+        if destroys.iter().any(|path| self.shows_theirs(&before, path)) {
+            return Ok(false);
+        }
+        let (call, made) = self.world.ask(action.clone())?;
+        self.does_what_it_says(&before, &call, made)?;
+        if let (Action::Rename(old, new, flags), true) = (action, is_done(&call)) {
+            self.rename_theirs(old, new);
+            if *flags == libc::RENAME_EXCHANGE {
+                self.rename_theirs(new, old);
+            }
+        }
+        Ok(is_done(&call))
+    }
+
+    /// What is the neighbour's below a directory that a program renames may go with it.
+    fn rename_theirs(&mut self, old: &TreePath, new: &TreePath) {
+        for theirs in self.theirs.values_mut() {
+            let below = theirs.at.iter().filter(|at| *at != old);
+            let moved: Vec<_> = below.filter_map(|at| at.rebase(old, new)).collect();
+            theirs.at.extend(moved);
+        }
+    }
+
+    /// What is below a directory that the buffer shows elsewhere may come there.
+    fn follow_renames(&mut self) {
+        for (path, record) in self.world.all_records() {
+            if let (Kind::Moved, Some(origin)) = (record.kind, &record.origin) {
+                self.rename_theirs(origin, &path);
+            }
+        }
+    }
+
+    /// Users see the change that they were told, and no other.
+    fn does_what_it_says(
+        &self,
+        before: &View,
+        call: &Call,
+        made: Option<Thing>,
+    ) -> Result<(), Broken> {
+        if self.takes_away {
+            // What lay in a directory that is gone may show again in the next one of that name.
+            return Ok(());
+        }
+        let mut after = self.view()?;
+        // What it made way for may show now.
+        after.retain(|path, shown| before.get(path) == Some(shown) || !self.is_theirs(*shown));
+        let [before, after] = [before, &after].map(|view| -> Tree {
+            let things = view.iter().map(|(path, (thing, _))| (path.clone(), *thing));
+            things.collect()
+        });
+        let outcome = call.answered.as_ref().map(|(_, outcome)| outcome);
+        let expected = match outcome {
+            Some(Outcome::Done | Outcome::Opened(_)) => {
+                let texts = BTreeMap::new();
+                model::apply(call, made, &before, &texts).unwrap_or_else(|| before.clone())
+            }
+            _ => before,
+        };
+        if expected == after {
+            return Ok(());
+        }
+        let detail = format!("{}: {outcome:?} {expected:?} -> {after:?}", call.action);
+        let promise = "a call changes what users see as it says";
+        Err(Broken::new(promise, detail, call.action.paths()))
+    }
+
+    fn remove_all(&mut self, path: &TreePath) -> Result<bool, Broken> {
+        let view = self.view()?;
+        if self.shows_theirs(&view, path) {
+            return Ok(false);
+        }
+        let below = view.iter().filter(|(p, _)| p.is_within(path));
+        let below: Vec<_> = below.map(|(p, (thing, _))| (p.clone(), *thing)).collect();
+        for (path, thing) in below.iter().rev() {
+            let action = match thing.is_dir() {
+                true => Action::Rmdir(path.clone()),
+                false => Action::Unlink(path.clone()),
+            };
+            self.call(&action)?;
+        }
+        Ok(!below.is_empty())
+    }
+
+    /// A whole pass, in which users see nothing change.
+    pub(super) fn drain(
+        &mut self,
+        keep: bool,
+        refused: Option<u32>,
+    ) -> Result<DrainReport, Broken> {
+        let before = self.view()?;
+        let report = self.world.drain_once(keep, refused)?;
+        self.same_view(&before, "a drain changes nothing that users see")?;
+        Ok(report)
+    }
+
+    /// Users see what they saw, but for what the neighbour has taken away itself.
+    fn same_view(&self, before: &View, promise: &'static str) -> Result<(), Broken> {
+        let after = self.view()?;
+        let told = |shown: Option<&(Thing, u64)>| match shown {
+            Some((thing, contents)) => format!("{thing} with {contents}"),
+            None => "nothing".to_owned(),
+        };
+        for path in before.keys().chain(after.keys()) {
+            let (was, is) = (before.get(path), after.get(path));
+            let is_undone =
+                |(thing, contents): &(Thing, u64)| self.undone.contains(&(thing.ino, *contents));
+            let both_dirs = |(was, _): &(Thing, u64)| {
+                was.is_dir() && is.is_some_and(|now| now.0.is_dir() && self.is_theirs(*now))
+            };
+            let may = match was {
+                Some(was) => is_undone(was) || both_dirs(was),
+                None => is.is_some_and(|now| self.is_theirs(*now)),
+            };
+            if was != is && !may {
+                let detail = format!("{path}: {} -> {}", told(was), told(is));
+                return Err(Broken::new(promise, detail, vec![path.clone()]));
+            }
+        }
+        Ok(())
+    }
+
+    fn they(&mut self, act: &Act) -> Result<bool, Broken> {
+        let before = self.view()?;
+        let is_recorded: BTreeSet<_> = self.world.all_records().into_iter().map(|r| r.0).collect();
+        let mut gone = Vec::new();
+        let mut pfs = self.world.pfs_mut();
+        let versions = |pfs: &Pfs, path: &TreePath| {
+            let number = pfs.number(path)?;
+            Some((number, pfs.version(number)?))
+        };
+        let (is_placed, number, at) = match act {
+            Act::Make(path, kind) => (true, pfs.put(path, *kind), path),
+            Act::Replace(path, kind) => {
+                let was = versions(&pfs, path);
+                let is_gone = pfs.take_away(path).is_some();
+                gone.extend(was.filter(|_| is_gone));
+                let number = if is_gone { pfs.put(path, *kind) } else { None };
+                (true, number, path)
+            }
+            Act::Write(path) => {
+                let was = versions(&pfs, path);
+                let wrote = pfs.scribble(path);
+                gone.extend(was.filter(|_| wrote.is_some()));
+                (false, wrote.map(|(number, _)| number), path)
+            }
+            Act::Remove(path) => {
+                let was = versions(&pfs, path);
+                let number = pfs.take_away(path);
+                gone.extend(was.filter(|_| number.is_some()));
+                (false, number, path)
+            }
+            Act::Rename(from, to) => {
+                let was = [versions(&pfs, from), versions(&pfs, to)];
+                let number = pfs.put_over(from, to);
+                gone.extend(was.into_iter().flatten().filter(|_| number.is_some()));
+                (true, number, to)
+            }
+        };
+        let Some(number) = number else {
+            return Ok(false);
+        };
+        let now = pfs.version(number);
+        drop(pfs);
+        for (number, (thing, contents)) in gone {
+            let was = self.theirs.remove(&number);
+            self.undone.insert((thing.ino, contents));
+            // What it has put there itself is where it was when it writes to it.
+            if let (Act::Write(_), Some(was), Some((_, contents))) = (act, was, now) {
+                self.theirs.insert(number, Theirs { contents, ..was });
+            }
+        }
+        // What it renames away and back is as it was.
+        let is_back = match act {
+            Act::Rename(from, to) => self.homes.entry(number).or_insert_with(|| from.clone()) == to,
+            _ => false,
+        };
+        if !matches!(act, Act::Remove(_))
+            && !is_back
+            && let Some((thing, contents)) = now
+        {
+            self.theirs.entry(number).or_insert(Theirs {
+                thing,
+                contents,
+                is_placed,
+                at: BTreeSet::from([at.clone()]),
+            });
+        }
+        self.takes_away |= !matches!(act, Act::Make(..) | Act::Write(_));
+        let appears = || -> Result<bool, Broken> {
+            let after = self.view()?;
+            let is_new = |(path, shown): (&TreePath, &(Thing, u64))| {
+                let is_it = now.is_some_and(|(thing, _)| thing == shown.0);
+                is_it && !before.contains_key(path) && !is_recorded.contains(path)
+            };
+            Ok(matches!(act, Act::Make(..)) && after.iter().any(is_new))
+        };
+        self.only_adds = self.only_adds && appears()?;
+        Ok(true)
+    }
+}
