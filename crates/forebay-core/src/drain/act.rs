@@ -1,5 +1,6 @@
 //! What a drain asks of its driver, and what comes back.
 
+use super::rules::OURS;
 use crate::bridge::{Fact, ReadSet};
 use crate::facts::{Attr, Need};
 use crate::identity::Identity;
@@ -53,11 +54,16 @@ impl Commit {
         Ok(true)
     }
 
-    /// True if requests must look at the PFS anew: the commit removes a record, or turns one into [`Kind::Moved`].
+    /// True if requests must look at the PFS anew: the commit removes a record, turns one into [`Kind::Moved`], or says that a
+    /// directory has been made.
     pub fn uncovers(&self) -> bool {
         self.batch.iter().any(|change| match change {
             Change::Delete { .. } => true,
-            Change::Put { record, .. } => record.kind == Kind::Moved,
+            Change::Put { record, .. } => match record.kind {
+                Kind::Moved => true,
+                Kind::Dir => record.drained == Some(OURS),
+                _ => false,
+            },
             _ => false,
         })
     }
