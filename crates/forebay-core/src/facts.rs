@@ -326,4 +326,6 @@ pub struct Settings {
     pub stage_limit_bytes: u64,
     /// The user that runs the bridge.
     pub bridge_uid: u32,
+    /// So many records below a directory of the PFS go with it in one batch; of more each part has so many.
+    pub removed_at_once: usize,
 }

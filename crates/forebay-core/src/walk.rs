@@ -11,6 +11,7 @@ use crate::facts::{Attr, Cred, Facts, LabelParent, Outcome, Settings, Stop, errn
 use crate::ops::{Path, Start, is_reserved};
 use crate::path::{TreePath, below};
 use crate::record::{Kind, ObjectName, PathRecord};
+use forebay_types::START_MOVED;
 
 /// Names that the drain uses on the PFS begin with this; they are not part of the namespace.
 pub const RESERVED_PREFIX: &[u8] = b".forebay-";
@@ -238,7 +239,10 @@ impl Walk<'_> {
     pub fn start(&self, start: &Start) -> Outcome<Dir> {
         let dir = match start {
             Start::Root => self.dir_at(&TreePath::root()),
-            Start::Lower(lower) => self.dir_of_lower(lower),
+            Start::Lower(lower) => match self.dir_of_lower(lower) {
+                Err(Stop::Errno(libc::ENOENT)) => errno(START_MOVED),
+                found => found,
+            },
             Start::Object(object) => match self.facts.path_of(*object)? {
                 Some(path) => self.dir_at(&path),
                 None => errno(libc::ENOENT),

@@ -508,6 +508,7 @@ fn survivors(w: &World) -> Vec<Survivor> {
         root: b"/pfs/run".to_vec(),
         stage_limit_bytes: 1000,
         bridge_uid: 0,
+        removed_at_once: 256,
     };
     let walk = Walk {
         cred: &world::root(),

@@ -114,7 +114,7 @@ fn a_directory_that_is_known_by_its_place_on_the_pfs_is_waited_for_at_both_place
     // What is on its way out is in the namespace no more.
     w.table.get_mut(&p("moved")).unwrap().transit = None;
     let gone = w.run(below(waiting)).unwrap_err();
-    assert_eq!(gone, Stop::Errno(libc::ENOENT));
+    assert_eq!(gone, Stop::Errno(forebay_types::START_MOVED));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use forebay_hook::path::{self, Glance, Spot};
-use forebay_wire::{Base, MAX_PATH_BYTES, Op, Request};
+use forebay_wire::{Base, MAX_PATH_BYTES, Op, Request, START_MOVED};
 
 use crate::bridge::LINK;
 use crate::config;
@@ -467,7 +467,9 @@ unsafe fn route_slow<R: Outcome>(
     // Few and small buffers: a thread may have little stack.
     let mut scratch = Scratch::new();
     let mut answer = Answer::new();
-    for turn in 0..MAX_REDIRECTS {
+    let mut looks = Looks::default();
+    let (mut turn, mut redirects) = (0, 0);
+    while redirects < MAX_REDIRECTS {
         // SAFETY: the caller's promise, or a path that `Scratch::keep` ended with a NUL.
         let bytes = unsafe { kernel::bytes(path) };
         let target = match turn {
@@ -480,7 +482,11 @@ unsafe fn route_slow<R: Outcome>(
         if bytes.len() > MAX_PATH_BYTES {
             return failed(libc::ENAMETOOLONG);
         }
-        match ours(&target, &mut answer) {
+        let done = match ours(&target, &mut answer) {
+            Err(Fail::Errno(START_MOVED)) if looks.again() => continue,
+            done => done.map_err(found_nothing),
+        };
+        match done {
             Ok(value) => return value,
             // A removed directory that is still open, or is the working directory, still exists for the kernel.
             Err(Fail::Errno(libc::ENOENT)) if bytes == b"." => return native(dirfd, path),
@@ -488,8 +494,33 @@ unsafe fn route_slow<R: Outcome>(
             Err(Fail::Redirect) => {
                 path = scratch.keep(answer.body());
                 dirfd = libc::AT_FDCWD;
+                (turn, redirects) = (1, redirects + 1);
             }
         }
     }
     failed(libc::ELOOP)
+}
+
+/// Looks at the path of a directory of which the bridge says that it is not where the last look has found it. A drain that
+/// renames it does so twice.
+#[derive(Default)]
+pub struct Looks(u32);
+
+impl Looks {
+    /// Is another one due?
+    pub fn again(&mut self) -> bool {
+        self.0 += 1;
+        self.0 < MOST_LOOKS
+    }
+}
+
+/// More of them find nothing else: the directory was removed.
+const MOST_LOOKS: u32 = 8;
+
+/// What a program is told in place of [`START_MOVED`].
+pub fn found_nothing(fail: Fail) -> Fail {
+    match fail {
+        Fail::Errno(START_MOVED) => Fail::Errno(libc::ENOENT),
+        other => other,
+    }
 }

@@ -88,6 +88,8 @@ pub fn check_format(instance: &Path) -> Result<(), Error> {
 const EVENT_LOOPS: usize = 2;
 /// PFS files up to this size are staged when they are opened for writing; larger ones are written in place.
 const STAGE_LIMIT_BYTES: u64 = 1 << 30;
+/// So many records below a directory of the PFS go with it in one commit, which others wait for.
+const REMOVED_AT_ONCE: usize = 256;
 
 /// How a bridge runs.
 pub struct Config {
@@ -244,6 +246,7 @@ impl ServerHandle {
                 root: config.root.as_os_str().as_bytes().to_vec(),
                 stage_limit_bytes: STAGE_LIMIT_BYTES,
                 bridge_uid: me_uid,
+                removed_at_once: REMOVED_AT_ONCE,
             },
             log,
             counters: status::Activity::default(),

@@ -8,6 +8,7 @@
 //! that make it survive a crash are taken away by later commits, not by writes of
 //! their own.
 
+use crate::REMOVED_AT_ONCE;
 use crate::durability::Durability;
 use crate::limits::MARKS_PER_COMMIT;
 use forebay_core::bridge::{Bridge, Output, Proposal, ReadSet, Sweep, Verdict, version};
@@ -260,7 +261,7 @@ impl Namespace {
     /// # Errors
     /// The store failed.
     pub(crate) fn finish_removals(&self) -> Result<(), TableError> {
-        *self.leaving.lock() = Leaving::of_earlier(&self.tables)?;
+        *self.leaving.lock() = Leaving::of_earlier(&self.tables, REMOVED_AT_ONCE)?;
         self.take_unseen_away(None)
     }
 

@@ -114,6 +114,7 @@ fn died_in_between() -> Place {
     let mark = Unseen {
         dir: d(),
         records: Vec::new(),
+        per_part: 1,
     };
     let left = below.into_iter().skip(FILES / 2);
     let mut batch: Vec<_> = left
@@ -135,7 +136,7 @@ fn the_next_start_takes_away_what_is_left_of_a_directory_that_is_gone() {
     server.stop().unwrap();
     let tables = tables(&place);
     assert_eq!(tables.subtree(&d()).unwrap().len(), 0);
-    assert_eq!(Unseen::left(&tables).unwrap(), []);
+    assert_eq!(Unseen::left(&tables, 1).unwrap(), []);
     drop(tables);
     assert_eq!(place.problems(), Vec::<String>::new());
     assert!(
@@ -181,7 +182,7 @@ fn a_large_directory_goes_once_while_others_rename_what_is_above_it_and_make_thi
     assert_eq!(names(&mut client, &now), [] as [&str; 0]);
     fails(client.stat(format!("{now}/d")), libc::ENOENT);
     server.stop().unwrap();
-    assert_eq!(Unseen::left(&tables(&place)).unwrap(), []);
+    assert_eq!(Unseen::left(&tables(&place), 1).unwrap(), []);
     assert_eq!(place.problems(), Vec::<String>::new());
     assert_eq!(place.rebuilt(), Vec::<String>::new());
 }

@@ -57,7 +57,11 @@ fn seeds_that_once_failed_keep_every_promise() {
         keeps_promises(&plain);
         if plain.calm == Calm::default() {
             // Most are older than these kinds of weather, which make another run of a seed.
-            for younger in ["power", "power,tables", "power,intruders,contents,spares"] {
+            for younger in [
+                "removers,power",
+                "removers,power,tables",
+                "removers,power,intruders,contents,spares",
+            ] {
                 keeps_promises(&FaultOptions {
                     calm: Calm::parse(younger).unwrap(),
                     ..plain.clone()

@@ -25,7 +25,7 @@ mod request;
 mod version;
 mod words;
 
-pub use forebay_types::{ATTR_BYTES, Attr, MAX_NAME_BYTES, MAX_PATH_BYTES, Timestamp};
+pub use forebay_types::{ATTR_BYTES, Attr, MAX_NAME_BYTES, MAX_PATH_BYTES, START_MOVED, Timestamp};
 pub use lane::{
     Attention, LANE_BYTES, LANE_REPLY_BYTES, LANE_REQUEST_BYTES, LanePage, LaneWords, Seen, Turned,
     Word,

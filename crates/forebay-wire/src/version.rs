@@ -13,8 +13,8 @@ use crate::{DecodeError, REPLY_HEADER_BYTES, Reply};
 /// no new version.
 ///
 /// Version 2 has [`crate::Op::Sync`]: without it, a client cannot keep what `fsync` promises. Version 3 has
-/// [`crate::WRITTEN`].
-pub const PROTOCOL_VERSION: u8 = 3;
+/// [`crate::WRITTEN`]. Version 4 answers [`crate::START_MOVED`].
+pub const PROTOCOL_VERSION: u8 = 4;
 
 /// [`Reply::status`] when bridge and client speak different versions: `EPROTO` of Linux. The program gets it as the
 /// error of its call.

@@ -23,6 +23,7 @@ pub enum Mutation {
     PagesLoseAName,
     SparesStayDoomed,
     LinksAreNotAnnounced,
+    RemovalsAreNotWaitedFor,
     ReleasesWithoutAProbe,
     ReleasesOneOfSeveralNames,
     ResumeForgetsRenames,
@@ -58,7 +59,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 46] = [
+    pub const ALL: [Mutation; 47] = [
         Mutation::HomeSkipsVersionCheck,
         Mutation::ReplyBeforeCommit,
         Mutation::RenameAsTwoBatches,
@@ -74,6 +75,7 @@ impl Mutation {
         Mutation::PagesLoseAName,
         Mutation::SparesStayDoomed,
         Mutation::LinksAreNotAnnounced,
+        Mutation::RemovalsAreNotWaitedFor,
         Mutation::ReleasesWithoutAProbe,
         Mutation::ReleasesOneOfSeveralNames,
         Mutation::ResumeForgetsRenames,

@@ -226,13 +226,14 @@ impl Plan {
     }
 
     /// The records below a directory go, for which the plan has a whiteout. Nobody can see them then.
-    pub(super) fn delete_unseen(&mut self, dir: &TreePath, below: &[(TreePath, PathRecord)]) {
+    pub(super) fn delete_unseen(&mut self, dir: &TreePath, below: &Below, per_part: usize) {
         let records = below.iter().map(|(path, r)| (path.clone(), r.object));
         let removals = below.iter().map(|(_, r)| Effect::Remove(r.object));
         self.effects.extend(removals);
         self.unseen = Some(Unseen {
             dir: dir.clone(),
             records: records.collect(),
+            per_part,
         });
     }
 

@@ -7,9 +7,6 @@ use crate::facts::{Outcome, errno};
 use crate::record::PathRecord;
 use crate::walk::{Follow, Found, Last};
 
-/// So many records below a directory go with it in one batch.
-const UNSEEN_AT_ONCE: usize = 64;
-
 impl Context<'_> {
     pub(super) fn unlink(&self, path: &Path) -> Outcome<Decision> {
         let found = self.walk.resolve(path, Follow::No)?;
@@ -54,9 +51,12 @@ impl Context<'_> {
         self.check_removal(&found.dir, node)?;
         let mut plan = Plan::default();
         let (hidden, below) = self.empty(&found)?;
+        let at_once = self.walk.settings.removed_at_once;
         let is_seen = |r: &PathRecord| r.is_visible() || r.transit.is_some();
         match hidden.is_some() && !below.iter().any(|(_, r)| is_seen(r)) {
-            true if below.len() > UNSEEN_AT_ONCE => plan.delete_unseen(&found.path, &below),
+            true if below.len() > at_once => {
+                plan.delete_unseen(&found.path, &below, at_once.max(1));
+            }
             _ => below.iter().for_each(|(path, r)| plan.delete(path, r)),
         }
         self.remove(&found, hidden, &below, plan)

@@ -7,9 +7,6 @@ use crate::path::TreePath;
 use crate::record::ObjectName;
 use crate::table::{Change, TableError, Tables};
 
-/// Records of one part.
-pub const RECORDS_PER_PART: usize = 256;
-
 /// Directories with records that are still to go.
 const MARKS: &[u8] = b"ops/unseen/";
 
@@ -20,6 +17,8 @@ pub struct Unseen {
     pub dir: TreePath,
     /// All records below it, with their objects.
     pub records: Vec<(TreePath, ObjectName)>,
+    /// Records of one part.
+    pub per_part: usize,
 }
 
 impl Unseen {
@@ -32,11 +31,6 @@ impl Unseen {
     pub fn is_touched_by<'p>(&self, paths: impl IntoIterator<Item = &'p TreePath>) -> bool {
         let mut paths = paths.into_iter();
         paths.any(|path| path.is_within(&self.dir) || self.dir.is_within(path))
-    }
-
-    /// Are there so many records that they go in several parts?
-    pub fn is_large(&self) -> bool {
-        self.records.len() > RECORDS_PER_PART
     }
 
     /// The next part of what follows the batch. The last one takes the mark away.
@@ -56,7 +50,7 @@ impl Unseen {
     }
 
     fn before_part(&self) -> usize {
-        self.records.len().saturating_sub(RECORDS_PER_PART)
+        self.records.len().saturating_sub(self.per_part)
     }
 
     /// The batch with all of it.
@@ -65,11 +59,11 @@ impl Unseen {
         all.chain(dooms(&self.records)).collect()
     }
 
-    /// What an earlier life has left.
+    /// What an earlier life has left, to go in parts of so many records.
     ///
     /// # Errors
     /// The tables failed.
-    pub fn left(tables: &dyn Tables) -> Result<Vec<Self>, TableError> {
+    pub fn left(tables: &dyn Tables, per_part: usize) -> Result<Vec<Self>, TableError> {
         let mut left = Vec::new();
         for (key, _) in tables.metas(MARKS)? {
             let Some(dir) = key.strip_prefix(MARKS).and_then(TreePath::new) else {
@@ -78,7 +72,11 @@ impl Unseen {
             let records = tables.subtree(&dir)?.into_iter();
             let records = records.map(|(path, record)| (path, record.object));
             let records = records.collect();
-            left.push(Unseen { dir, records });
+            left.push(Unseen {
+                dir,
+                records,
+                per_part,
+            });
         }
         Ok(left)
     }
@@ -109,12 +107,12 @@ pub enum Way {
 }
 
 impl Leaving {
-    /// What an earlier life has left.
+    /// What an earlier life has left, to go in parts of so many records.
     ///
     /// # Errors
     /// The tables failed.
-    pub fn of_earlier(tables: &dyn Tables) -> Result<Self, TableError> {
-        let left = Unseen::left(tables)?.into_iter();
+    pub fn of_earlier(tables: &dyn Tables, per_part: usize) -> Result<Self, TableError> {
+        let left = Unseen::left(tables, per_part)?.into_iter();
         let stuck = |unseen| Left {
             unseen,
             is_stuck: true,
@@ -206,6 +204,7 @@ mod tests {
         Unseen {
             dir: path(dir),
             records: (0..records).map(below).collect(),
+            per_part: 2,
         }
     }
 
@@ -218,7 +217,7 @@ mod tests {
     #[test]
     fn who_changes_something_there_waits_until_all_records_have_gone() {
         let mut leaving = Leaving::default();
-        leaving.begin(unseen("p/d", RECORDS_PER_PART + 1));
+        leaving.begin(unseen("p/d", 5));
         leaving.begin(unseen("other", 1));
         for (at, way) in [
             ("p/d", Way::HeldUp),
@@ -238,7 +237,7 @@ mod tests {
             gone += part.iter().filter(deleted).count();
             leaving.part_ended(Some(&dir), true);
         }
-        assert_eq!(gone, RECORDS_PER_PART + 1);
+        assert_eq!(gone, 5);
         assert_eq!(leaving.way_for(&change("p/d/new")), Way::Free);
         assert!(!leaving.is_empty(), "the other one");
     }

@@ -92,6 +92,7 @@ mod tests {
             root: b"/pfs".to_vec(),
             stage_limit_bytes: 0,
             bridge_uid: 7,
+            removed_at_once: 256,
         };
         let cred = Cred {
             uid,

@@ -99,6 +99,7 @@ mod tests {
         let unseen = |dir| Unseen {
             dir: path(dir),
             records: Vec::new(),
+            per_part: 1,
         };
         Effect::Commit(Commit {
             reads: ReadSet::default(),

@@ -309,8 +309,7 @@ impl Pending {
         if !self.known.is_alone {
             reads.supersede(&batch);
         }
-        let in_parts = |unseen: &Unseen| world.commits_in_parts() && unseen.is_large();
-        if let Some(unseen) = unseen.take_if(|unseen| !in_parts(unseen)) {
+        if let Some(unseen) = unseen.take_if(|_| !world.commits_in_parts()) {
             batch = unseen.in_one(batch);
         }
         batch.extend(unseen.as_ref().map(Unseen::mark));

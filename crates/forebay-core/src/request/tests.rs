@@ -132,6 +132,7 @@ impl Hand {
             root: b"/pfs".to_vec(),
             stage_limit_bytes: 1 << 20,
             bridge_uid: 0,
+            removed_at_once: 256,
         };
         match pending.step(&settings, self, pending.changes()) {
             Effect::TakeTurn => {
@@ -598,6 +599,7 @@ fn what_is_known_of_others_is_asked_for_by_its_need() {
         root: b"/pfs".to_vec(),
         stage_limit_bytes: 0,
         bridge_uid: 0,
+        removed_at_once: 256,
     };
     let mut p = pending(Op::Mkdir {
         path: path("d"),

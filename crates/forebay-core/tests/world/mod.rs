@@ -79,6 +79,7 @@ impl World {
             root: b"/pfs/run".to_vec(),
             stage_limit_bytes: 1000,
             bridge_uid: 0,
+            removed_at_once: 256,
         };
         let decision = match decide(&request, cred, &settings, self) {
             Ok(decision) => decision,

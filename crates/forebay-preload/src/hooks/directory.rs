@@ -9,12 +9,12 @@ use core::ffi::{c_int, c_long, c_void};
 use core::ptr::null_mut;
 
 use forebay_hook::hooks;
-use forebay_wire::{DirEntries, MAX_REPLY_BYTES, Op, REPLY_HEADER_BYTES};
+use forebay_wire::{DirEntries, MAX_REPLY_BYTES, Op, REPLY_HEADER_BYTES, START_MOVED};
 use libc::{AT_FDCWD, DIR, dirent64};
 
 use super::{Path, open};
 use crate::bridge::LINK;
-use crate::locate::{self, Scratch, failed, forget_fd, route};
+use crate::locate::{self, Looks, Scratch, failed, forget_fd, found_nothing, route};
 use forebay_hook::kernel::{self, Errno, OwnFd, call};
 use forebay_link::Fail;
 
@@ -147,18 +147,25 @@ impl Stream {
             (self.parts, self.room) = (larger.cast(), room);
         }
         let mut scratch = Scratch::new();
-        let target = locate::locate_fd(self.fd, &mut scratch).ok_or(libc::EBADF)?;
-        let mut request = target.request(Op::ReadDir);
-        request.arg2 = self.session;
-        request.str2 = self.last_name();
-        // SAFETY: made large enough above.
-        let got = unsafe {
-            LINK.ask_long(
-                target.config,
-                &mut request,
-                self.parts.add(self.filled),
-                MAX_REPLY_BYTES,
-            )
+        let mut looks = Looks::default();
+        let got = loop {
+            let target = locate::locate_fd(self.fd, &mut scratch).ok_or(libc::EBADF)?;
+            let mut request = target.request(Op::ReadDir);
+            request.arg2 = self.session;
+            request.str2 = self.last_name();
+            // SAFETY: made large enough above.
+            let got = unsafe {
+                LINK.ask_long(
+                    target.config,
+                    &mut request,
+                    self.parts.add(self.filled),
+                    MAX_REPLY_BYTES,
+                )
+            };
+            match got {
+                Err(Fail::Errno(START_MOVED)) if looks.again() => {}
+                got => break got.map_err(found_nothing),
+            }
         };
         let (len, session) = match got {
             Ok(part) => part,

@@ -3,12 +3,15 @@
 use core::ffi::{c_int, c_uint};
 
 use forebay_hook::hooks;
-use forebay_wire::{FOLLOW, MAX_PATH_BYTES, Op, REMOVE_DIR};
+use forebay_wire::{FOLLOW, MAX_PATH_BYTES, Op, REMOVE_DIR, START_MOVED};
 use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, S_IFIFO};
 
 use super::{Path, identity, outcome};
 use crate::bridge;
-use crate::locate::{LEAST_ADDRESS, Scratch, Target, failed, is_alias, locate, may_be_mine, route};
+use crate::locate::{
+    LEAST_ADDRESS, Looks, Scratch, Target, failed, found_nothing, is_alias, locate, may_be_mine,
+    route,
+};
 use forebay_hook::kernel::{self, call};
 use forebay_link::{Answer, Fail};
 
@@ -96,17 +99,24 @@ fn two_paths_slow(
     if old_path.len().max(new_path.len()) > MAX_PATH_BYTES {
         return failed(libc::ENAMETOOLONG);
     }
-    let old = locate(old.0, old_path, &mut room1);
-    let new = locate(new.0, new_path, &mut room2);
-    let (old, new) = match (old, new) {
-        (None, None) => return native(),
-        (Some(old), Some(new)) => (old, new),
-        _ => return failed(libc::EXDEV),
+    let mut looks = Looks::default();
+    let asked = loop {
+        let old = locate(old.0, old_path, &mut room1);
+        let new = locate(new.0, new_path, &mut room2);
+        let (old, new) = match (old, new) {
+            (None, None) => return native(),
+            (Some(old), Some(new)) => (old, new),
+            _ => return failed(libc::EXDEV),
+        };
+        let mut request = old.request(op);
+        (request.base2, request.str2, request.arg0) = (new.base, new.rel, flags);
+        let mut answer = Answer::new();
+        match bridge::ask(old.config, &mut request, true, &mut answer) {
+            Err(Fail::Errno(START_MOVED)) if looks.again() => {}
+            asked => break asked.map_err(found_nothing),
+        }
     };
-    let mut request = old.request(op);
-    (request.base2, request.str2, request.arg0) = (new.base, new.rel, flags);
-    let mut answer = Answer::new();
-    match bridge::ask(old.config, &mut request, true, &mut answer) {
+    match asked {
         Ok(()) => 0,
         Err(Fail::Errno(e)) => failed(e),
         Err(Fail::Redirect) => failed(libc::EXDEV),

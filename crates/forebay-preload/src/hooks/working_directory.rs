@@ -7,13 +7,13 @@ use core::ffi::{c_char, c_int};
 use core::ptr::null_mut;
 
 use forebay_hook::hooks;
-use forebay_wire::{Base, DIRECTORY, MAX_PATH_BYTES, Op, Request};
+use forebay_wire::{Base, DIRECTORY, MAX_PATH_BYTES, Op, Request, START_MOVED};
 use libc::AT_FDCWD;
 
 use super::links::give;
 use super::{Path, outcome};
 use crate::bridge;
-use crate::locate::{self, Outcome, Scratch, failed, route};
+use crate::locate::{self, Looks, Outcome, Scratch, failed, found_nothing, route};
 use forebay_hook::kernel::call;
 use forebay_link::{Answer, Fail};
 
@@ -27,15 +27,21 @@ fn moved(result: c_int) -> c_int {
 /// The path of the working directory, if that is in the buffer; `None` if it is elsewhere.
 fn name_of_cwd(answer: &mut Answer) -> Option<Result<(), Fail>> {
     let mut scratch = Scratch::new();
-    let target = locate::locate_fd(AT_FDCWD, &mut scratch)?;
-    if target.base == Base::Root {
-        return None;
+    let mut looks = Looks::default();
+    loop {
+        let target = locate::locate_fd(AT_FDCWD, &mut scratch)?;
+        if target.base == Base::Root {
+            return None;
+        }
+        let mut request = Request {
+            base1: target.base,
+            ..Request::new(Op::NameOf)
+        };
+        match bridge::ask(target.config, &mut request, true, answer) {
+            Err(Fail::Errno(START_MOVED)) if looks.again() => {}
+            asked => return Some(asked.map_err(found_nothing)),
+        }
     }
-    let mut request = Request {
-        base1: target.base,
-        ..Request::new(Op::NameOf)
-    };
-    Some(bridge::ask(target.config, &mut request, true, answer))
 }
 
 /// `getcwd`. The path goes into the caller's buffer of `size` bytes, or into a new one if `out` is null.

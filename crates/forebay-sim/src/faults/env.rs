@@ -76,6 +76,8 @@ pub(super) enum Alarm {
     Refused(u64, u64),
     /// What took time for a request is carried out.
     Effect(Token),
+    /// Records that nobody can see any more go.
+    Part,
     /// It may be time for a sync point.
     Syncing,
     /// A step of the sync point of this number is done.
@@ -180,6 +182,8 @@ pub(super) struct Habits {
     pub(super) slow_looks: bool,
     pub(super) spares: bool,
     pub(super) stage_limit: u64,
+    /// So many records go with a directory of the PFS in one batch.
+    pub(super) removed_at_once: usize,
     /// Things for which the PFS has room.
     pub(super) capacity: Option<usize>,
 }
@@ -200,6 +204,7 @@ impl Habits {
                 true => u64::MAX,
                 false => 0,
             },
+            removed_at_once: [usize::MAX, 0, 1][(plan.seed % 3) as usize],
             capacity: (random.chance(150_000) && may(Calm::PFS_FAILS)).then_some(6),
         }
     }

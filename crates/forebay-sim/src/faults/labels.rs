@@ -112,7 +112,7 @@ fn label_now(
     let Some(record) = look.record(path)?.filter(|r| r.object == object) else {
         return Ok(None);
     };
-    let settings = settings(0);
+    let settings = settings(0, usize::MAX);
     let walk = Walk {
         cred: &Cred::default(),
         settings: &settings,

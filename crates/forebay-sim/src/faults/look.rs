@@ -120,6 +120,10 @@ impl World for Hand<'_> {
         self.pfs_changes
     }
 
+    fn commits_in_parts(&self) -> bool {
+        self.bridge.membership().is_single()
+    }
+
     fn planted(&self) -> Option<Mutation> {
         self.mutation
     }

@@ -59,7 +59,7 @@
 //! object. What a drain does
 //! to an object of another bridge happens there at once, if that is alive. Texts of symbolic
 //! links do not travel: every bridge has all of them at hand. Special files, credentials, directory descriptors,
-//! a PFS that loses its power while bridges go on, a journal that is torn, a directory that is removed in parts, a storage that is new, an object without its label,
+//! a PFS that loses its power while bridges go on, a journal that is torn, a storage that is new, an object without its label,
 //! changes of the membership. Modes: this is `commit`.
 
 mod agree;
@@ -69,6 +69,7 @@ mod drain;
 mod env;
 mod history;
 mod labels;
+mod leaving;
 mod linear;
 mod look;
 mod model;

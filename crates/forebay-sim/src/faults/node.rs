@@ -17,6 +17,7 @@ use forebay_core::bridge::{
 use forebay_core::drain::DrainReport;
 use forebay_core::facts::Need;
 use forebay_core::membership::Membership;
+use forebay_core::ops::Leaving;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
 use forebay_core::recovery::{self, Past, Step, Suspects};
@@ -67,6 +68,10 @@ pub(super) struct Node {
     pub(super) slow_looks: bool,
     /// Files of the PFS up to this size are staged.
     pub(super) stage_limit: u64,
+    /// So many records go with a directory of the PFS in one batch.
+    pub(super) removed_at_once: usize,
+    /// Records that nobody can see any more.
+    pub(super) leaving: Leaving,
     /// Removed files are used again.
     pub(super) spares_files: bool,
     pub(super) tables: Memory,
@@ -139,6 +144,8 @@ impl Node {
             turns: Turns::default(),
             slow_looks: false,
             stage_limit: 0,
+            removed_at_once: usize::MAX,
+            leaving: Leaving::default(),
             spares_files: false,
             draining: None,
             drains: 0,
@@ -167,6 +174,7 @@ impl Node {
             && self.disk.is_idle()
             && self.disk.is_closed()
             && self.spares.is_empty()
+            && self.leaving.is_empty()
             && self.is_settled_down()
     }
 
@@ -210,6 +218,7 @@ impl Node {
         self.waiters.clear();
         self.purposes.clear();
         self.turns = Turns::default();
+        self.leaving = Leaving::default();
         self.suspects.clear();
     }
 
@@ -260,6 +269,7 @@ impl Node {
         if past.loss.is_some() {
             self.note_survivors();
         }
+        self.finish_removals();
         let mut objects: Vec<_> = self.disk.objects.keys().copied().collect();
         match past.suspects() {
             Suspects::All => {}
@@ -387,6 +397,7 @@ impl Node {
             Alarm::Act(number) => self.on_act(number, others, env),
             Alarm::Refused(drain, ticket) => self.on_refused(drain, ticket, env),
             Alarm::Effect(token) => self.late_effect(token, others, env),
+            Alarm::Part => self.remove_part(env),
             Alarm::Syncing => self.go_on_syncing(env),
             Alarm::SyncStep(number) => self.on_sync_step(number, env),
         }

@@ -10,7 +10,7 @@ pub struct Calm(u32);
 
 impl Calm {
     /// The kinds and their names.
-    const NAMES: [(&'static str, u32); 16] = [
+    const NAMES: [(&'static str, u32); 17] = [
         ("lost", Calm::LOST.0),
         ("doubled", Calm::DOUBLED.0),
         ("slow", Calm::SLOW.0),
@@ -27,6 +27,7 @@ impl Calm {
         ("power", Calm::POWER.0),
         ("contents", Calm::CONTENTS.0),
         ("spares", Calm::SPARES.0),
+        ("removers", Calm::REMOVERS.0),
     ];
 
     pub(super) const LOST: Calm = Calm(1);
@@ -49,6 +50,8 @@ impl Calm {
     pub(super) const CONTENTS: Calm = Calm(1 << 14);
     /// Removed files that are used again.
     pub(super) const SPARES: Calm = Calm(1 << 15);
+    /// Clients that remove whole directories of the PFS, and make them again.
+    pub(super) const REMOVERS: Calm = Calm(1 << 16);
 
     /// Reads names with commas between them.
     ///

@@ -33,6 +33,7 @@ impl Node {
         let spare = |object: &ObjectName| self.spares.contains(object);
         self.bridge.as_ref().is_some_and(Bridge::is_quiet)
             && self.is_settled_down()
+            && self.leaving.is_empty()
             && self.attempts.is_empty()
             && self.labels.is_empty()
             && self.suspects.is_empty()

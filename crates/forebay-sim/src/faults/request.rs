@@ -42,12 +42,13 @@ struct Making {
     what: NewKind,
 }
 
-/// Settings of the simulated buffer, in which PFS files up to this size are staged.
-pub(super) fn settings(stage_limit_bytes: u64) -> Settings {
+/// Settings of the simulated buffer, in which PFS files up to this size are staged, and so many records go with a directory.
+pub(super) fn settings(stage_limit_bytes: u64, removed_at_once: usize) -> Settings {
     Settings {
         root: ROOT.to_vec(),
         stage_limit_bytes,
         bridge_uid: 0,
+        removed_at_once,
     }
 }
 
@@ -141,6 +142,7 @@ impl Node {
                     self.alarm(delay, Alarm::Again(token), env);
                     break;
                 }
+                Effect::Commit(commit) if self.is_held_up(&commit.batch) => pending.held_up(),
                 Effect::Commit(commit) => {
                     self.propose(commit, env);
                     break;
@@ -221,11 +223,14 @@ impl Node {
         let pfs = self.lower.borrow();
         let hand = self.hand(self.bridge.as_ref()?, &pfs, env);
         // Nothing else happens between a step and the commit that it asks for.
-        let settings = settings(self.stage_limit);
+        let settings = settings(self.stage_limit, self.removed_at_once);
         Some(attempt.pending.step(&settings, &hand, true))
     }
 
     fn propose(&mut self, commit: Commit, env: &mut Env) {
+        if let Some(unseen) = commit.unseen {
+            self.begin_removal(unseen, env);
+        }
         let proposal = Proposal {
             ticket: self.ticket(Waiter::Request(commit.token)),
             reads: commit.reads,

@@ -577,7 +577,7 @@ impl Node {
         let known = Known::default();
         let look = Look::new(&hand, &known);
         let facts: &dyn Facts = &look;
-        let settings = super::request::settings(0);
+        let settings = super::request::settings(0, usize::MAX);
         let walk = Walk {
             cred: &Cred::default(),
             settings: &settings,

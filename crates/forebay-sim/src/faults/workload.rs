@@ -23,8 +23,8 @@ pub(super) struct Workload {
     pub(super) lower_texts: Texts,
     /// How often an action is one for the sake of symbolic links, in a million.
     links: u32,
-    /// Directories that clients make first.
-    first: Vec<TreePath>,
+    /// What clients do first, the last one before the others.
+    first: Vec<Action>,
     /// How often each action is taken, in the order of [`Workload::action`].
     weights: [u64; 11],
     truncates: bool,
@@ -47,7 +47,8 @@ impl Workload {
                 paths.push(path(format!("{top}{tag}/{sub}/z")));
             }
         }
-        let first: Vec<_> = paths.iter().filter(|p| p.depth() == 1).cloned().collect();
+        let tops = paths.iter().filter(|p| p.depth() == 1);
+        let mut first: Vec<_> = tops.cloned().map(Action::Mkdir).collect();
         let lower = if random.chance(if is_single { 750_000 } else { 500_000 }) {
             pfs(&paths, random)
         } else {
@@ -73,6 +74,10 @@ impl Workload {
             // A copy can get its first name on the PFS and not the second, in a directory that another bridge could not make.
             // The drain takes back the marks of both, and the next one finds a stranger under the first.
             weights[3] = 0;
+        }
+        // Drawn from the seed alone: all other runs stay what they are.
+        if is_single && plan.seed % 8 == 5 && !plan.calm.has(Calm::REMOVERS) {
+            first.splice(..0, removals(&lower));
         }
         // There has to be something, and someone has to look.
         weights[0] += 1;
@@ -136,8 +141,8 @@ impl Workload {
 
     /// The next thing that a client does.
     pub(super) fn action(&mut self, random: &mut Random) -> Action {
-        if let Some(dir) = self.first.pop() {
-            return Action::Mkdir(dir);
+        if let Some(action) = self.first.pop() {
+            return action;
         }
         let a = random.pick(&self.paths).clone();
         let b = random.pick(&self.paths).clone();
@@ -196,6 +201,30 @@ fn text(path: &TreePath, target: &TreePath, random: &mut Random) -> Vec<u8> {
         9..=11 if path.parent() == target.parent() => target.name().to_vec(),
         _ => [&b"../".repeat(path.depth() - 1)[..], target.as_bytes()].concat(),
     }
+}
+
+/// The directories of the PFS go with all that is in them, and come again; the first action last.
+fn removals(lower: &Tree) -> Vec<Action> {
+    let mut actions = Vec::new();
+    let tops = lower
+        .iter()
+        .filter(|(path, thing)| path.depth() == 1 && thing.is_dir());
+    for (top, _) in tops {
+        let below = || lower.iter().filter(|(path, _)| path.is_within(top));
+        // Several clients take them at once, so a directory may not be empty yet.
+        for _ in 0..3 {
+            actions.extend(below().rev().map(|(path, thing)| match thing.is_dir() {
+                true => Action::Rmdir(path.clone()),
+                false => Action::Unlink(path.clone()),
+            }));
+        }
+        actions.extend(below().map(|(path, thing)| match thing.is_dir() {
+            true => Action::Mkdir(path.clone()),
+            false => Action::Create(path.clone(), 0),
+        }));
+    }
+    actions.reverse();
+    actions
 }
 
 /// Some of the paths, as files and directories of a PFS. Parents come before their children.

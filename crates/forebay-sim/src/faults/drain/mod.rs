@@ -9,7 +9,7 @@ mod ground;
 use super::env::{Alarm, Env};
 use super::node::{NEVER_FAILS, Node, Waiter};
 use super::random::Random;
-use forebay_core::bridge::{self, Fact, Proposal, ReadSet};
+use forebay_core::bridge::{self, Fact, Proposal};
 use forebay_core::drain::{
     Act, Commit, Copy, Drain, DrainReport, Got, Next, Terms, Ticket, Verdict,
 };
@@ -389,25 +389,15 @@ impl Node {
 
     /// Commits if what it relies on is so; `None` if the bridge has died.
     fn commit_of_drain(&mut self, commit: &Commit, env: &mut Env) -> Option<Verdict> {
+        self.remove_all_parts(env);
         if !commit.still_holds(&self.tables).expect(NEVER_FAILS) {
             return Some(Verdict::Conflict);
         }
         if commit.uncovers() {
             self.pfs_changes += 1;
         }
-        let proposal = Proposal {
-            ticket: self.ticket(Waiter::Drain),
-            reads: ReadSet::default(),
-            batch: commit.batch.clone(),
-            token: Token::default(),
-            uncovers: commit.uncovers(),
-        };
-        let bridge = self.bridge.as_mut()?;
-        bridge
-            .propose(proposal, &self.tables, env.now)
-            .expect(NEVER_FAILS);
-        self.carry_out_all(env);
-        self.is_alive().then_some(Verdict::Committed)
+        let did = self.commit_alone(commit.batch.clone(), commit.uncovers(), env);
+        did.then_some(Verdict::Committed)
     }
 }
 

@@ -86,6 +86,7 @@ impl World {
                 node.slow_looks = habits.slow_looks;
                 node.spares_files = habits.spares;
                 node.stage_limit = habits.stage_limit;
+                node.removed_at_once = habits.removed_at_once;
                 if let Some(power) = env.power {
                     node.disk.may_lose_power(power.storage);
                     node.sync_points = Some(SyncPoints::new(power.storage, power.longest_us));

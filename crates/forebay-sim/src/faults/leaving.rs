@@ -1,0 +1,79 @@
+//! Records that go with a directory of the PFS in parts, as by a server: others commit in between.
+
+use super::env::{Alarm, Env};
+use super::node::{NEVER_FAILS, Node, Waiter};
+use forebay_core::bridge::{Mutation, Proposal, ReadSet};
+use forebay_core::ops::{Leaving, Unseen, Way};
+use forebay_core::record::Token;
+use forebay_core::table::Change;
+
+impl Node {
+    /// Does this batch have to wait until such records have gone?
+    pub(super) fn is_held_up(&self, batch: &[Change]) -> bool {
+        self.leaving.way_for(batch) != Way::Free
+            && !Mutation::RemovalsAreNotWaitedFor.is(self.mutation)
+    }
+
+    /// A directory goes with the batch that is proposed now.
+    pub(super) fn begin_removal(&mut self, unseen: Unseen, env: &mut Env) {
+        self.leaving.begin(unseen);
+        let delay = env.random.between(1, 200_000);
+        self.alarm(delay, Alarm::Part, env);
+    }
+
+    /// The next part goes.
+    pub(super) fn remove_part(&mut self, env: &mut Env) {
+        let Some(part) = self.leaving.part(None) else {
+            return;
+        };
+        // If the bridge dies, the next life begins with what is in the tables.
+        self.leaving.part_ended(None, true);
+        self.commit_alone(part, false, env);
+        if !self.leaving.is_empty() {
+            let delay = env.random.between(1, 200_000);
+            self.alarm(delay, Alarm::Part, env);
+        }
+    }
+
+    /// All that is left goes, before something that relies on it.
+    pub(super) fn remove_all_parts(&mut self, env: &mut Env) {
+        while let Some(part) = self.leaving.part(None) {
+            self.leaving.part_ended(None, true);
+            self.commit_alone(part, false, env);
+        }
+    }
+
+    /// What an earlier life has left goes, before anything is served.
+    pub(super) fn finish_removals(&mut self) {
+        let per_part = self.removed_at_once.max(1);
+        self.leaving = Leaving::of_earlier(&self.tables, per_part).expect(NEVER_FAILS);
+        while let Some(part) = self.leaving.part(None) {
+            self.apply(&part);
+            self.leaving.part_ended(None, true);
+        }
+    }
+
+    /// Commits what relies on nothing; false if the bridge has died.
+    pub(super) fn commit_alone(
+        &mut self,
+        batch: Vec<Change>,
+        uncovers: bool,
+        env: &mut Env,
+    ) -> bool {
+        let proposal = Proposal {
+            ticket: self.ticket(Waiter::Drain),
+            reads: ReadSet::default(),
+            batch,
+            token: Token::default(),
+            uncovers,
+        };
+        let Some(bridge) = &mut self.bridge else {
+            return false;
+        };
+        bridge
+            .propose(proposal, &self.tables, env.now)
+            .expect(NEVER_FAILS);
+        self.carry_out_all(env);
+        self.is_alive()
+    }
+}
