@@ -80,7 +80,7 @@ impl Identity {
 
     /// What it adds to the two sums of the directory that it is in, under this name. Of a file that is the same however many
     /// names it has; the number of a directory does not count, since it may be one that the drain has made. What is in a
-    /// directory adds as much for each thing by itself, so that one can come in later ([`Identity::with_also`]).
+    /// directory adds as much for each thing by itself, so that one can be added later ([`Identity::with_also`]).
     fn share(self, name: &[u8]) -> (u64, u64) {
         let hash = hash_bytes(name);
         if self.state & IS_DIR == 0 {
@@ -120,7 +120,8 @@ impl Identity {
         }
     }
 
-    /// Of this directory if this is in it too, at this path below it, in directories that it already has.
+    /// Of this directory with `entry` added at `path` below it; the directories on the way are in it already. Of the directory
+    /// alone if `entry` is not known well enough.
     pub fn with_also<'a>(
         self,
         path: impl DoubleEndedIterator<Item = &'a [u8]>,
@@ -146,7 +147,7 @@ impl Identity {
         }
     }
 
-    /// Of a directory in which something else is than was thought.
+    /// Of a directory known by its number alone.
     fn without_contents(self) -> Self {
         match self.state & IS_DIR {
             0 => self,
@@ -161,6 +162,14 @@ impl Identity {
     pub fn leaving(self) -> Self {
         Identity {
             state: self.state | LEAVING,
+            ..self
+        }
+    }
+
+    /// Of something that was to leave, and stays.
+    pub fn staying(self) -> Self {
+        Identity {
+            state: self.state & !LEAVING,
             ..self
         }
     }

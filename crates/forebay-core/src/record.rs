@@ -113,8 +113,8 @@ pub struct PathRecord {
     /// What is replaced on the PFS when this is drained: the entry at `hides`, or at its own path once it is drained.
     /// `None`: nothing is, or nobody knows.
     pub replaces: Option<Identity>,
-    /// What gets its name here on the PFS: the copy, while a drain names it; of something renamed itself, whatever becomes of
-    /// it under its new name.
+    /// Of a file: the copy that a drain is naming. Of [`Kind::Moved`]: what was renamed, known by its inode number; `None` for a
+    /// directory that has opened, and in tables of older versions.
     pub arriving: Option<Box<Identity>>,
     /// The request that made this path name this object.
     pub token: Token,
@@ -132,8 +132,8 @@ impl PathRecord {
         self.kind != Kind::Whiteout
     }
 
-    /// This, which lies at `origin` on the PFS and was to leave, stays there until what the record hides goes: that, or a
-    /// directory above it.
+    /// What lies at `origin` on the PFS will not be renamed away after all. It goes with what this record hides, which is it or
+    /// a directory above it.
     pub(crate) fn keeps(&mut self, origin: &TreePath, known: Identity) {
         let hides = self.hides.as_ref();
         let below = hides.map_or(0, |hides| hides.components().count());

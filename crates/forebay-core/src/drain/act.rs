@@ -55,7 +55,7 @@ impl Commit {
     }
 
     /// True if requests must look at the PFS anew: the commit removes a record, turns one into [`Kind::Moved`], or says that a
-    /// directory has been made.
+    /// directory has been made, or is about to be.
     pub fn uncovers(&self) -> bool {
         self.batch.iter().any(|change| match change {
             Change::Delete { .. } => true,

@@ -368,7 +368,7 @@ impl CopyBatch {
                     Ok(_) => continue,
                     Err(trouble) => Fate::Failed(Reason::Refused(trouble), true),
                 };
-                // Whatever failed before a suspicion stays, and the first name of which it is so.
+                // A failure outranks a suspicion; of two alike the first stays.
                 let is_worse = *fate == Fate::Good
                     || matches!(fate, Fate::Suspect(_)) && matches!(now, Fate::Failed(..));
                 if is_worse {
@@ -389,6 +389,9 @@ impl CopyBatch {
                     true => Fate::Good,
                     false => Fate::Failed(Reason::Changed, true),
                 };
+                if *fate == Fate::Good {
+                    candidate.taken_at = None;
+                }
                 // Our own programs may go on writing to it.
                 for found in candidate.found.iter_mut().flatten() {
                     *found = found.leaving();

@@ -3,7 +3,7 @@
 use super::act::{Act, Commit, Got, Trouble, Verdict, Work};
 use super::facts::Facts;
 use super::moves::is_dir;
-use super::orphans::abandon;
+use super::orphans::is_waiting;
 use super::rules::{Update, commit_of, has_contents, lower_dir, read, speakers_of, unsettled};
 use super::sheet::Sheet;
 use super::strand::Strand;
@@ -65,7 +65,11 @@ struct Conflict {
     /// Where what was renamed is on the PFS.
     origin: Option<TreePath>,
     /// What is there now.
-    renamed: Option<Attr>,
+    at_origin: Option<Attr>,
+    /// There are records below it.
+    has_below: bool,
+    /// What was renamed away from where their version is.
+    went_to: Option<TreePath>,
     /// A second name, and where it is on the PFS.
     beside: Option<(TreePath, TreePath)>,
     reads: ReadSet,
@@ -121,12 +125,9 @@ impl Choose {
             }
         };
         let speakers = facts.speakers_of(&theirs)?;
-        let mut renamed = speakers.iter().filter(|s| s.word == Word::Origin);
-        if let Some(renamed) = renamed.find(|s| s.path != *path) {
-            let why = format!("what was there is now {}: choose about that", renamed.path);
-            self.refuse(&why, sheet);
-            return Ok(());
-        }
+        let mut renamed = speakers.into_iter().filter(|s| s.word == Word::Origin);
+        let went_to = renamed.find(|s| s.path != *path).map(|s| s.path);
+        let has_below = !facts.below(path)?.is_empty();
         let is_single =
             has_contents(&record) || matches!(record.kind, Kind::Moved | Kind::Whiteout);
         if self.choice.side != Side::Ours && !is_single {
@@ -148,7 +149,9 @@ impl Choose {
         self.state = State::Look(Conflict {
             theirs,
             origin: record.origin.clone(),
-            renamed: None,
+            at_origin: None,
+            has_below,
+            went_to,
             record,
             beside,
             reads,
@@ -174,18 +177,14 @@ impl Choose {
         }
         let mut found = found.into_iter();
         let theirs = found.next().flatten();
-        conflict.renamed = match conflict.origin {
+        conflict.at_origin = match conflict.origin {
             Some(_) => found.next().flatten(),
             None => None,
         };
+        if let Some(why) = conflict.refusal(self.choice.side) {
+            return self.refuse(&why, sheet);
+        }
         let is_replaced = conflict.is_origin_replaced();
-        let renames_dir = !is_replaced && conflict.renamed.as_ref().is_some_and(is_dir);
-        if self.choice.side != Side::Ours && renames_dir {
-            return self.refuse(IS_DIR, sheet);
-        }
-        if self.choice.side == Side::Both && is_replaced {
-            return self.refuse(IS_REPLACED, sheet);
-        }
         if conflict.beside.is_some() && found.next().flatten().is_some() {
             return self.next_name(sheet);
         }
@@ -231,23 +230,23 @@ impl Choose {
         keeper: Option<(TreePath, PathRecord)>,
         is_ours: bool,
     ) -> Option<Update> {
-        let (Some(origin), Some(attr), Some((path, before))) =
-            (&conflict.origin, &conflict.renamed, keeper)
-        else {
+        let (Some(origin), Some((path, before))) = (&conflict.origin, keeper) else {
             return None;
         };
         let mut record = before.clone();
         let hides_it = before.hides.as_ref() == Some(origin);
-        let known = Identity::of(attr);
+        let now = conflict.at_origin.as_ref().map(Identity::of);
         let after = match (conflict.is_origin_replaced(), is_ours) {
-            // That of others shows again where it is.
-            (true, false) if hides_it && before.kind == Kind::Whiteout => None,
+            // It shows again where it is.
+            (_, false) if hides_it && before.kind == Kind::Whiteout => None,
             (true, true) if hides_it => {
-                record.replaces = Some(known.leaving());
+                record.replaces = now.map(Identity::leaving);
                 Some(record)
             }
+            // Others may have changed it since it was renamed.
             (false, false) => {
-                record.keeps(origin, known);
+                let then = conflict.record.arriving.as_deref();
+                record.keeps(origin, then.map(|then| then.staying()).or(now)?);
                 Some(record)
             }
             _ => return None,
@@ -303,7 +302,7 @@ impl Choose {
         let other = Self::update_of_keeper(&conflict, keeper, is_ours);
         let is_replaced = conflict.is_origin_replaced();
         let record = conflict.record;
-        let after = is_ours.then(|| match (is_replaced, &conflict.renamed) {
+        let after = is_ours.then(|| match (is_replaced, &conflict.at_origin) {
             (true, Some(attr)) => PathRecord {
                 arriving: Some(Box::new(Identity::of(attr).leaving())),
                 ..record.clone()
@@ -315,7 +314,6 @@ impl Choose {
                 ..record.clone()
             },
         });
-        let note = after.is_none().then(|| abandon(&record)).flatten();
         let update = Update {
             path,
             before: record,
@@ -323,21 +321,39 @@ impl Choose {
         };
         let updates = other.into_iter().chain([update]).collect();
         let (mut commit, _) = commit_of(facts, reads, updates, Vec::new());
-        commit.batch.extend(note);
         commit.forbids_late_opens = true;
         Ok(Some(commit))
     }
 }
 
 impl Conflict {
-    /// Was something renamed, and others have put something else where it was?
+    /// Was something renamed, and others have removed it where it was, or put something else there?
     fn is_origin_replaced(&self) -> bool {
         let known = self.record.arriving.as_ref();
-        let found = self
-            .renamed
-            .as_ref()
-            .filter(|_| self.record.kind == Kind::Moved);
-        found.is_some_and(|attr| known.is_some_and(|known| !known.is(attr)))
+        self.record.kind == Kind::Moved
+            && self
+                .at_origin
+                .as_ref()
+                .is_none_or(|attr| known.is_some_and(|known| !known.is(attr)))
+    }
+
+    /// Why nothing is decided for this side, if so.
+    fn refusal(&self, side: Side) -> Option<String> {
+        let is_ours = side == Side::Ours;
+        let is_replaced = self.is_origin_replaced();
+        let is_dir = self.at_origin.as_ref().is_some_and(is_dir);
+        let why = match &self.went_to {
+            Some(path) if !is_replaced => {
+                return Some(format!("what was there is now {path}: choose about that"));
+            }
+            _ if !is_ours && (self.has_below || is_dir && !is_replaced) => IS_DIR,
+            _ if side == Side::Both && is_replaced => IS_REPLACED,
+            _ if is_ours && is_replaced && self.at_origin.is_none() => IS_GONE,
+            _ if is_ours && is_replaced && self.has_below && !is_dir => IS_NO_DIR,
+            _ if side == Side::Theirs && is_waiting(&self.record) && !is_replaced => WAITS,
+            _ => return None,
+        };
+        Some(why.to_owned())
     }
 }
 
@@ -347,7 +363,16 @@ const IS_DIR: &str = "it is a directory of the buffer: move what is theirs out o
 /// Why a directory on both sides is not chosen about.
 const BOTH_DIRS: &str = "it is a directory on both sides, and stays: choose about what is in it";
 
-/// Why it is not kept on both sides what others have replaced.
+/// Why nothing is renamed that is not there.
+const IS_GONE: &str = "others have removed what was renamed: take theirs";
+
+/// Why something is not renamed in the place of a directory.
+const IS_NO_DIR: &str = "what is there in the place of the renamed directory is none, and there are changes below it: remove or move them with `forebay run`";
+
+/// Why what was renamed does not go back.
+const WAITS: &str = "what was renamed waits on the PFS for this name: take ours or both, or remove it with `forebay run`";
+
+/// Why `both` is refused when others have replaced what was renamed.
 const IS_REPLACED: &str = "what was renamed is no longer there: take ours, and what is there now is renamed, or theirs, and that stays where it is";
 
 /// The name of a second version: `NAME.ours`, `NAME.ours-2` and so on.

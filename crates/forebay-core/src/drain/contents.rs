@@ -47,7 +47,7 @@ impl Task {
         self.give_up_at(None, reason, sheet);
     }
 
-    /// Gives up because of one of its names. Without it the others get no copy either.
+    /// Gives up because of the name `at`: a file is copied under all its names or none.
     pub(super) fn give_up_at(&self, at: Option<&TreePath>, reason: &Reason, sheet: &mut Sheet) {
         for (path, _) in &self.ready {
             let reason = match at.filter(|at| *at != path) {

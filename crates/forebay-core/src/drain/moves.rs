@@ -10,7 +10,7 @@ use super::names::waiting_path;
 use super::rules::{
     OURS, Update, all_speakers, commit_of, has_to_leave, holds_something_hidden,
     holds_something_moved, is_carried, is_changed, is_ours_in_place, is_replaced, obstacle, read,
-    relocated, removal,
+    relocated, removal, speakers_of,
 };
 use super::sheet::{Reason, Sheet};
 use super::strand::Strand;
@@ -160,7 +160,17 @@ impl Move {
             return Ok(());
         };
         self.known = record.arriving.as_deref().copied();
-        // As far as it can be told now: only the placement comes when all is out of the way.
+        if self.known.is_none() {
+            // Tables of older versions have it where it was hidden.
+            for speaker in speakers_of(facts, &from, &mut self.reads)? {
+                if speaker.word == Word::Hides {
+                    let hiding = facts.record(&speaker.path)?;
+                    let known = hiding.and_then(|hiding| hiding.replaces);
+                    self.known = known.map(Identity::leaving);
+                }
+            }
+        }
+        // A guess: the placement looks again.
         let is_free = obstacle(facts, &self.path, &mut ReadSet::default())?.is_none();
         let end = self.path.clone();
         self.end = (is_free && record.hides.is_none() && end != from).then_some(end);
@@ -303,7 +313,7 @@ impl Move {
             self.is_unmarked = true;
             self.state = State::Act(Act::MakeDir(self.path.clone()));
         } else {
-            // Whoever looks whether it is there, because that is not known, waits.
+            // A request that would move or remove it waits: whether it is there is not certain.
             self.state = State::Mark;
         }
         self.marked = vec![(self.path.clone(), record)];
@@ -340,16 +350,26 @@ impl Move {
             }
         }
         self.state = match (self.what, &self.way, &found[..]) {
+            // Somebody else has taken the name under which it was to wait.
+            (What::Evacuate, Some(way), [_, Some(waits), ..]) if !self.is_renamed(waits) => {
+                let cause = format!("{} is in the way, and nothing of this buffer", way.to);
+                self.outcome = Err(Some(Reason::Blocked(cause)));
+                State::Finish
+            }
             // A pass that died in between has done it.
             (What::Evacuate, Some(_), [_, Some(_), ..]) => State::Finish,
+            // Others have removed it.
+            (What::Evacuate, Some(_), [None, None, ..]) => {
+                self.outcome = Err(Some(Reason::Changed));
+                State::Finish
+            }
             (What::Evacuate, Some(_), [Some(found), _, ..])
-                if self.known.is_some_and(|known| !known.is(found))
-                    && !Mutation::ReplacesWhatOthersChanged.is(planted) =>
+                if !self.is_renamed(found) && !Mutation::ReplacesWhatOthersChanged.is(planted) =>
             {
                 self.outcome = Err(Some(Reason::Changed));
                 State::Finish
             }
-            // It would wait for its name out of sight of those who know it by the old one.
+            // Put aside, it would have neither its old name nor its new one.
             (What::Evacuate, Some(_), [_, _, Some(_)]) => {
                 self.outcome = Err(Some(Reason::Taken));
                 State::Finish
@@ -377,6 +397,11 @@ impl Move {
             (What::Clear, _, [Some(attr)]) => return self.clear(attr, planted),
             _ => State::Finish,
         };
+    }
+
+    /// Can it be what was renamed?
+    fn is_renamed(&self, found: &Attr) -> bool {
+        self.known.is_none_or(|known| known.is(found))
     }
 
     /// What is hidden goes, if it is what was hidden.

@@ -9,22 +9,29 @@ use super::act::{Act, Commit, Got, Verdict, Work};
 use super::facts::Facts;
 use super::names::{waiting_path, waits_under};
 use super::rules::{holds_something_moved, removal};
-use super::sheet::Sheet;
+use super::sheet::{Reason, Sheet};
 use super::strand::Strand;
 use crate::bridge::ReadSet;
 use crate::facts::{Attr, Outcome};
+use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{Kind, ObjectId, PathRecord};
-use crate::table::Change;
+use crate::table::{Change, KeyValue};
 
 /// Notes begin so; the waiting name follows.
 pub(super) const NOTES: &[u8] = b"drain/orphan/";
 
-/// The change that goes into the batch in which this record goes, if there has to be one.
-pub fn abandon(record: &PathRecord) -> Option<Change> {
+/// The change that goes into the batch in which this record goes, if there has to be one. `known` is what waits, if that was
+/// looked at.
+pub fn abandon(record: &PathRecord, known: Option<Identity>) -> Option<Change> {
     let waits = waiting_path(record.object.oid);
-    let is_waiting = record.kind == Kind::Moved && record.origin.as_ref() == Some(&waits);
-    is_waiting.then(|| note(&waits, Some(Vec::new())))
+    let value = known.map(|known| known.encode().to_vec());
+    is_waiting(record).then(|| note(&waits, Some(value.unwrap_or_default())))
+}
+
+/// Does what was renamed wait on the PFS for its final name?
+pub(super) fn is_waiting(record: &PathRecord) -> bool {
+    record.kind == Kind::Moved && record.origin == Some(waiting_path(record.object.oid))
 }
 
 fn note(waits: &TreePath, value: Option<Vec<u8>>) -> Change {
@@ -40,6 +47,9 @@ enum State {
     Asking,
     Look,
     Looking,
+    /// What is in it?
+    Know(Attr),
+    Knowing(Attr),
     Remove(Attr),
     Removing,
     Forget,
@@ -50,17 +60,39 @@ enum State {
 /// Removes one thing that nobody waits for.
 pub(super) struct Orphan {
     oid: ObjectId,
+    /// What was there when it was abandoned.
+    known: Option<Identity>,
     state: State,
 }
 
 impl Orphan {
-    /// For a note with this key; `None` if it is none.
-    pub(super) fn noted(key: &[u8]) -> Option<Self> {
+    /// For this note; `None` if it is none.
+    pub(super) fn noted((key, value): &KeyValue) -> Option<Self> {
         let oid = waits_under(key.strip_prefix(NOTES)?)?;
+        // Those of older versions know nothing.
+        let known = value[..].try_into().ok().map(Identity::decode);
         Some(Orphan {
             oid,
+            known,
             state: State::Begin,
         })
+    }
+
+    /// What is there now is this.
+    fn found(&mut self, now: Attr, sheet: &mut Sheet) {
+        match self.known {
+            Some(known) if !known.is_inode_of(&now) => self.changed(sheet),
+            Some(known) if known.has_contents() => self.state = State::Know(now),
+            _ => self.state = State::Remove(now),
+        }
+    }
+
+    /// Others have put something there. The note stays until they have taken it away.
+    fn changed(&mut self, sheet: &mut Sheet) {
+        let waits = waiting_path(self.oid);
+        let cause = "others have changed what was renamed here and then removed: what is theirs in it has to be moved away on the PFS";
+        sheet.leave(&waits, 0, Reason::Blocked(cause.to_owned()));
+        self.state = State::End;
     }
 
     fn removed(&mut self, did: Work<()>, sheet: &mut Sheet) {
@@ -86,11 +118,16 @@ impl Strand for Orphan {
             (State::Asking, Got::Verdict(Verdict::Committed)) => self.state = State::Look,
             (State::Asking, Got::Verdict(Verdict::Conflict)) => {}
             (State::Looking, Got::Seen(seen)) => match seen.into_iter().next() {
-                Some(Ok(Some(attr))) => self.state = State::Remove(attr),
+                Some(Ok(Some(attr))) => self.found(attr, sheet),
                 Some(Ok(None)) => self.state = State::Forget,
                 Some(Err(trouble)) => self.removed(Err(trouble), sheet),
                 None => {}
             },
+            (State::Knowing(attr), Got::Known(Ok(now))) => match self.known {
+                Some(known) if !known.is_same(now) => self.changed(sheet),
+                _ => self.state = State::Remove(attr),
+            },
+            (State::Knowing(_), Got::Known(Err(trouble))) => self.removed(Err(trouble), sheet),
             (State::Removing, Got::Did(did)) => self.removed(did, sheet),
             (State::Forgetting, Got::Verdict(Verdict::Committed)) => {}
             (State::Forgetting, Got::Verdict(Verdict::Conflict)) => self.state = State::Forget,
@@ -121,6 +158,10 @@ impl Strand for Orphan {
             State::Look => {
                 self.state = State::Looking;
                 Some(Act::Look(vec![waits]))
+            }
+            State::Know(attr) => {
+                self.state = State::Knowing(*attr);
+                Some(Act::Know(waits))
             }
             State::Remove(attr) => {
                 let act = removal(waits, self.oid, attr, None);

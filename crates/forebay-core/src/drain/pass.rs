@@ -21,7 +21,7 @@ use crate::facts::{Outcome, Stop};
 use crate::path::TreePath;
 use crate::record::{BridgeId, Kind, PathRecord};
 use crate::speakers::Word;
-use crate::table::Order;
+use crate::table::{KeyValue, Order};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Tasks that wait for a batch are looked for ahead of it up to this number.
@@ -64,7 +64,7 @@ pub struct Drain {
     /// Notes of workplaces that were found at the beginning.
     found_notes: Vec<Vec<u8>>,
     /// Notes of orphans that are still to be looked at.
-    orphans: Vec<Vec<u8>>,
+    orphans: Vec<KeyValue>,
     /// What is chosen about changes of others.
     choices: Vec<Choice>,
     /// What an earlier program has noted instead of marks.
@@ -449,11 +449,11 @@ impl Drain {
     fn begin_orphan(&mut self, facts: &dyn Facts) -> Outcome<()> {
         if !std::mem::replace(&mut self.has_begun, true) {
             let notes = facts.notes(orphans::NOTES)?;
-            self.orphans = notes.into_iter().map(|(key, _)| key).collect();
+            self.orphans = notes;
         }
         match self.orphans.pop() {
-            Some(key) => {
-                if let Some(orphan) = Orphan::noted(&key) {
+            Some(note) => {
+                if let Some(orphan) = Orphan::noted(&note) {
                     self.start(orphan);
                 }
             }

@@ -180,8 +180,9 @@ impl Resume {
     fn told(&self, record: &PathRecord, found: &[Option<Attr>]) -> Told {
         match (record.kind, &record.origin, found) {
             // What was pulled aside waits under a name that nobody else gives, whatever has come to its old place.
-            (Kind::Moved, Some(from), [gone, Some(_)])
-                if gone.is_none() || *from != waiting_path(record.object.oid) =>
+            (Kind::Moved, Some(from), [gone, Some(there)])
+                if (gone.is_none() || *from != waiting_path(record.object.oid))
+                    && record.arriving.as_ref().is_none_or(|known| known.is(there)) =>
             {
                 Told::Arrived {
                     from: from.clone(),

@@ -1,5 +1,4 @@
-//! Building blocks of decisions: what a new record hides, what stays behind
-//! when a name goes, and the bookkeeping that both need.
+//! Building blocks of decisions: plans, names, permissions and labels.
 
 use super::hidden::{Below, Hidden};
 use super::read::LowerNames;
@@ -208,6 +207,21 @@ impl Plan {
         })
     }
 
+    /// The record goes, and what waits for its name on the PFS is this.
+    pub(super) fn abandons(&mut self, record: &PathRecord, known: Identity) {
+        let key_of = |change: &Change| match change {
+            Change::Meta { key, .. } => Some(key.clone()),
+            _ => None,
+        };
+        if let Some(note) = abandon(record, Some(known)) {
+            let same = self
+                .puts
+                .iter_mut()
+                .find(|put| key_of(put) == key_of(&note));
+            *same.expect("a record that waits leaves a note") = note;
+        }
+    }
+
     /// Does it change what is at this path?
     pub(super) fn changes(&self, at: &TreePath) -> bool {
         self.deletes.iter().chain(&self.puts).any(
@@ -220,7 +234,7 @@ impl Plan {
         let object = record.object;
         self.forget(path, object);
         // The thing may wait on the PFS under its waiting name. The note tells the drain to remove it.
-        self.puts.extend(abandon(record));
+        self.puts.extend(abandon(record, None));
         self.puts.push(Change::Doom(object));
         self.effects.push(Effect::Remove(object));
     }

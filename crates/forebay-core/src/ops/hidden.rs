@@ -159,18 +159,20 @@ impl Context<'_> {
     ) -> Outcome<Identity> {
         let mut entries = Vec::new();
         for (path, record) in contents.0.get(dir).into_iter().flatten() {
-            // What keeps something else from view has nothing in this place.
+            // A record that hides another place says nothing of this one.
             let hidden = hidden_by(record, path).filter(|h| h.path == place.join(path.name()));
             let Some(Hidden { path: at, entry }) = hidden else {
                 continue;
             };
+            if record.origin.as_ref() == Some(&at) {
+                // It leaves before the directory goes.
+                continue;
+            }
             let is_doubtful = entry.is_some_and(Identity::is_doubtful);
             if is_doubtful && self.facts.lower(&at)?.is_none() {
                 continue;
             }
             let known = match entry.map(Identity::certain) {
-                // It leaves before the directory goes.
-                Some(known) if record.origin.as_ref() == Some(&at) => Some(known.leaving()),
                 Some(known) if is_made(record) => {
                     Some(self.with_contents(known, &at, path, contents)?)
                 }
@@ -194,8 +196,16 @@ impl Context<'_> {
         let (Some(origin), Some(Node::Lower(_, attr))) = (origin, &found.node) else {
             return Ok(());
         };
+        let renamed = found.record.as_ref().and_then(|r| r.arriving.as_ref());
+        if renamed.is_some_and(|renamed| !renamed.is(attr)) {
+            // Others have replaced it.
+            return Ok(());
+        }
         let contents = Contents::of(below);
         let known = self.with_contents(Identity::of(attr), origin, &found.path, &contents)?;
+        if let Some(record) = &found.record {
+            plan.abandons(record, known);
+        }
         let mut lower = origin.clone();
         while !lower.is_root() {
             if let Some(record) = plan.hiding(&lower) {

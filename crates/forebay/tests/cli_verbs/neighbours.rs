@@ -379,9 +379,11 @@ struct Sequence {
 }
 
 const KEEP: &str = "drain --keep";
+/// The others act here, and not at the end.
+const OTHERS: &str = "others";
 
 /// Each lost theirs, with exit status 0, or would have been refused without a reason.
-const SEQUENCES: [Sequence; 9] = [
+const SEQUENCES: [Sequence; 10] = [
     // A new name in a directory that the drain has made has an identity as well.
     Sequence {
         inside: &["mkdir n; mv d/a n/x", KEEP, "rm n/x"],
@@ -442,6 +444,13 @@ const SEQUENCES: [Sequence; 9] = [
         theirs: "d/new",
         listed: &["d"],
     },
+    // What others have put in the place of something renamed does not become ours when that is removed.
+    Sequence {
+        inside: &["mv d/a x; rm -r d", OTHERS, "echo new > y; mv y x"],
+        outside: "rm -f d/a; echo theirs > d/a",
+        theirs: "d/a",
+        listed: &["d"],
+    },
     Sequence {
         inside: &["mv e/s x; mv -T e x; rm -r x"],
         outside: "echo theirs > e/s/new",
@@ -459,10 +468,12 @@ fn what_others_do_after_renames_and_kept_drains_is_not_lost_and_without_them_not
             for step in case.inside {
                 match *step {
                     KEEP => assert_eq!(scene.drain(&["--keep"]).0, 0),
+                    OTHERS if others => scene.outside(case.outside),
+                    OTHERS => {}
                     script => scene.inside(script),
                 }
             }
-            if others {
+            if others && !case.inside.contains(&OTHERS) {
                 scene.outside(case.outside);
             }
             let (code, said) = scene.drain(&[]);
@@ -553,4 +564,68 @@ fn of_a_file_with_several_names_the_one_that_others_have_taken_is_hinted() {
     let (code, said) = scene.drain(&["--take", "ours", "m"]);
     assert_eq!(code, 0, "{said}");
     assert_eq!(tree(&scene.pfs)["m"], "ours\n");
+}
+
+#[test]
+fn their_side_of_a_renamed_file_leaves_it_where_others_have_changed_it() {
+    let scene = Scene::new();
+    scene.inside("mv d/a f");
+    scene.outside("echo theirs >> d/a; echo theirs > f");
+    let (code, said) = scene.drain(&[]);
+    assert_eq!(code, 75, "{said}");
+    let (code, said) = scene.drain(&["--take", "theirs", "f"]);
+    assert_eq!(code, 0, "{said}");
+    let now = tree(&scene.pfs);
+    assert_eq!(
+        (now["d/a"].as_str(), now["f"].as_str()),
+        ("a\ntheirs\n", "theirs\n")
+    );
+}
+
+#[test]
+fn what_was_renamed_and_removed_by_others_is_let_go() {
+    for outside in ["rm d/a", "rm -r d"] {
+        let scene = Scene::new();
+        scene.inside("mv d/a x");
+        scene.outside(outside);
+        let (code, said) = scene.drain(&[]);
+        assert_eq!((code, changed(&said)), (75, vec!["x"]), "{said}");
+        let (code, said) = scene.drain(&["--take", "theirs", "x"]);
+        assert_eq!(code, 0, "{outside}: {said}");
+        assert!(!scene.pfs.join("x").exists());
+    }
+}
+
+#[test]
+fn of_a_renamed_directory_that_others_have_replaced_nothing_is_lost() {
+    for side in ["ours", "theirs", "both"] {
+        let scene = Scene::new();
+        scene.inside("mv d x; echo mine > x/new; echo more >> x/b");
+        scene.outside("mv d old; echo theirs > d");
+        let (code, said) = scene.drain(&[]);
+        assert_eq!(code, 75, "{said}");
+        let (code, said) = scene.drain(&["--take", side, "x"]);
+        assert_eq!(code, 75, "{side}: {said}");
+        assert_eq!(tree(&scene.pfs)["d"], "theirs\n");
+    }
+}
+
+#[test]
+fn a_file_under_a_name_of_the_drain_is_not_taken_for_what_was_renamed() {
+    let scene = Scene::new();
+    scene.inside("mv d/a x");
+    // As another buffer over the same directory has left it, or somebody else has made it.
+    for n in 0..16 {
+        let name = format!(".forebay-000000010000000100000000000010{n:02x}.moved");
+        fs::write(scene.pfs.join(name), "not ours\n").unwrap();
+    }
+    let (code, said) = scene.drain(&[]);
+    assert_eq!(code, 75, "{said}");
+    assert!(
+        said.contains("is in the way, and nothing of this buffer"),
+        "{said}"
+    );
+    let now = tree(&scene.pfs);
+    assert_eq!(now["d/a"], "a\n");
+    assert!(!now.contains_key("x"), "{now:?}");
 }

@@ -129,7 +129,7 @@ impl World {
         if let Some(Change::Meta {
             key,
             value: Some(value),
-        }) = abandon(&gone)
+        }) = abandon(&gone, None)
         {
             self.notes.insert(key, value);
         }
