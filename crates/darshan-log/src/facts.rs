@@ -8,7 +8,7 @@
 //! | 8 | length of the rest, little endian |
 //! | length | zlib stream of the following, all little endian |
 //! | 4, 4, 8 | version (1), bytes of a file (at least 32), number of files |
-//! | 32 each | record id; size at the first open, -1 if unknown (8); flags (4); ranks that used it (4), the lowest (4), the highest (4) |
+//! | 40 each | record id; size at the first open, -1 if unknown (8); flags (4); ranks that used it (4), the lowest (4), the highest (4); files that the record sums, 0 if it is that of one file (8; missing in entries of 32 bytes) |
 //! | 4 | bytes of the lines |
 //! | length | lines `key=value`, as in the metadata of the job |
 //!
@@ -24,7 +24,9 @@ use crate::{Error, Log, Region, Result};
 
 const MAGIC: &[u8; 8] = b"FBFACTS1";
 const VERSION: u32 = 1;
-const FILE_BYTES: usize = 32;
+const FILE_BYTES: usize = 40;
+/// Bytes of a file without [`FileFacts::summed`].
+const LEAST_FILE_BYTES: usize = 32;
 const CREATED: u32 = 1;
 const EXISTED: u32 = 2;
 /// Facts that need more memory are refused; it is enough for 8 million files.
@@ -45,6 +47,8 @@ pub struct FileFacts {
     pub lowest_rank: u32,
     /// The highest of them.
     pub highest_rank: u32,
+    /// For a record that stands for several files: how many. A file that several ranks have used counts for each.
+    pub summed: Option<u64>,
 }
 
 /// All facts of a log.
@@ -93,6 +97,7 @@ impl Facts {
             for word in [flags, file.ranks, file.lowest_rank, file.highest_rank] {
                 plain.extend(word.to_le_bytes());
             }
+            plain.extend(file.summed.unwrap_or(0).to_le_bytes());
         }
         let mut text = String::new();
         for (key, value) in &self.lines {
@@ -158,8 +163,8 @@ fn parse(plain: &[u8]) -> std::result::Result<Facts, String> {
     }
     let file_bytes = words.u32()? as usize;
     let count = words.u64()?;
-    let room = (plain.len() / file_bytes.max(FILE_BYTES)) as u64;
-    if file_bytes < FILE_BYTES || count > room {
+    let room = (plain.len() / file_bytes.max(LEAST_FILE_BYTES)) as u64;
+    if file_bytes < LEAST_FILE_BYTES || count > room {
         return Err(format!("{count} files of {file_bytes} bytes do not fit"));
     }
     let mut facts = Facts::default();
@@ -178,6 +183,7 @@ fn parse(plain: &[u8]) -> std::result::Result<Facts, String> {
             ranks: file.u32()?,
             lowest_rank: file.u32()?,
             highest_rank: file.u32()?,
+            summed: file.u64().ok().filter(|files| *files > 0),
         });
     }
     facts.files.sort_by_key(|file| file.id);
@@ -225,6 +231,7 @@ mod tests {
             ranks: 3,
             lowest_rank: 1,
             highest_rank: u32::MAX,
+            summed: size_at_open.is_none().then_some(7),
         };
         Facts {
             files: vec![

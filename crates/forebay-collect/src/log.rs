@@ -134,7 +134,9 @@ where
             }
         }
         let entries = members.iter().flat_map(|&at| &job.tables.images[at].files);
-        is_folded |= entries.clone().any(|e| e.kind == kind && e.is_folded);
+        is_folded |= entries
+            .clone()
+            .any(|e| e.kind == kind && e.folded.is_some());
     }
     for record in shared.into_values().filter_map(Reducer::finish) {
         writer.record::<M>(&record)?;

@@ -85,8 +85,8 @@ pub struct Entry {
     pub bytes: (u64, u64),
     /// When it was first opened, in nanoseconds since 1970; 0 if never.
     pub opened_ns: u64,
-    /// True if the record stands for several files.
-    pub is_folded: bool,
+    /// `Some` if the record stands for several files: how many.
+    pub folded: Option<u64>,
     /// Bytes in the file when it was first opened, if known.
     pub size_at_open: Option<u64>,
     /// True if this process created it, if known.
@@ -341,7 +341,7 @@ fn entry_of(file: &File<'_, '_>, table: &Table<'_>) -> Option<Entry> {
         } else {
             table.realtime(opened_ns)
         },
-        is_folded: file.folded.is_some(),
+        folded: file.folded,
         size_at_open: facts.size_at_open,
         created: facts.created,
     })

@@ -1,6 +1,7 @@
 //! Findings about the data itself: what the numbers leave out.
 
 use super::{Confidence, Finding, Severity, Subject};
+use crate::model::Coverage;
 use crate::units::{bytes, percent};
 
 /// All rules on the data.
@@ -10,6 +11,8 @@ pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
         partial(subject),
         coverage(subject),
         losses(subject),
+        condensed(subject),
+        contradictions(subject),
     ]
     .into_iter()
     .flatten()
@@ -60,7 +63,7 @@ fn partial(subject: &Subject) -> Option<Finding> {
 }
 
 fn coverage(subject: &Subject) -> Option<Finding> {
-    let coverage = subject.job.coverage?;
+    let coverage = subject.job.coverage.filter(Coverage::is_known)?;
     let unseen = coverage.total.saturating_sub(coverage.seen);
     if coverage.share() >= subject.limits.coverage_share
         || unseen < subject.limits.coverage_unseen_bytes
@@ -89,13 +92,42 @@ fn losses(subject: &Subject) -> Option<Finding> {
         return None;
     }
     let mut finding = about_data(
-        "condensed-data",
-        "Part of the data is condensed or was not recorded".to_owned(),
+        "lost-data",
+        "Part of the job was not recorded: numbers are lower bounds".to_owned(),
     );
     finding.evidence = subject.job.losses.clone();
     finding.advice =
-        "Sums hold what was recorded; for single files record again with more memory (--memory)."
-            .to_owned();
+        "Record again, with more memory (--memory) if calls are in totals only.".to_owned();
+    Some(finding)
+}
+
+fn condensed(subject: &Subject) -> Option<Finding> {
+    if subject.job.condensed.is_empty() {
+        return None;
+    }
+    let mut finding = about_data(
+        "condensed-data",
+        "Files are summed by directory, because the recorder's memory was full; totals are exact"
+            .to_owned(),
+    );
+    finding.evidence = subject.job.condensed.clone();
+    finding.advice =
+        "For all files one by one record again with more memory (--memory).".to_owned();
+    Some(finding)
+}
+
+/// Fires on a job whose numbers contradict each other, which is a defect of the report, or a log that is not true.
+fn contradictions(subject: &Subject) -> Option<Finding> {
+    let broken = crate::identities::broken(subject.job, subject.account);
+    if broken.is_empty() {
+        return None;
+    }
+    let mut finding = about_data(
+        "contradiction",
+        "The numbers of this report contradict each other: do not rely on them".to_owned(),
+    );
+    finding.evidence = broken;
+    finding.advice = "Please report this, with the log.".to_owned();
     Some(finding)
 }
 

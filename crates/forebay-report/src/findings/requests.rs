@@ -43,6 +43,14 @@ impl Direction {
     }
 }
 
+/// The same of single files. Of a sum over several files it is not known which request came behind which.
+fn single<'a>(
+    subject: &'a Subject,
+    counts: fn(Interface) -> bool,
+) -> impl Iterator<Item = &'a FileUse> {
+    lowest(subject, counts).filter(|one| !subject.job.files[one.file].is_rest())
+}
+
 /// All rules on requests that reach the file system.
 pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -241,7 +249,7 @@ fn jumps(one: &FileUse, flow: &Flow) -> u64 {
 
 fn random(subject: &Subject, direction: Direction) -> Option<Finding> {
     let limits = subject.limits;
-    let hits: Vec<&FileUse> = lowest(subject, Interface::has_pattern)
+    let hits: Vec<&FileUse> = single(subject, Interface::has_pattern)
         .filter(|one| {
             let flow = direction.of(one);
             flow.ops > 0 && jumps(one, flow) as f64 >= limits.random_share * flow.ops as f64
@@ -314,7 +322,8 @@ fn misaligned(subject: &Subject) -> Option<Finding> {
                 && total.misaligned as f64 >= limits.misaligned_share * total.ops() as f64
         })
         .collect();
-    let misaligned: u64 = hits.iter().map(|one| one.total.misaligned).sum();
+    let of_file = |one: &FileUse| one.total.misaligned.min(one.total.ops());
+    let misaligned: u64 = hits.iter().map(|one| of_file(one)).sum();
     if misaligned < limits.min_requests {
         return None;
     }
@@ -323,7 +332,7 @@ fn misaligned(subject: &Subject) -> Option<Finding> {
         let total = &one.total;
         let block = total.alignment as f64;
         let request = share(total.write.bytes as f64, total.write.ops as f64);
-        total.write.seconds * share(total.misaligned as f64, total.ops() as f64) * 0.5 * block
+        total.write.seconds * share(of_file(one) as f64, total.ops() as f64) * 0.5 * block
             / (block + request)
     });
     let mut finding = Finding::of_loss(
@@ -351,7 +360,7 @@ fn misaligned(subject: &Subject) -> Option<Finding> {
             });
         format!(
             "{} of {} off the {} block{stripes}",
-            number(one.total.misaligned),
+            number(of_file(one)),
             number(one.total.ops()),
             bytes(one.total.alignment)
         )
@@ -364,7 +373,7 @@ fn misaligned(subject: &Subject) -> Option<Finding> {
 
 fn switches(subject: &Subject) -> Option<Finding> {
     let limits = subject.limits;
-    let hits: Vec<&FileUse> = lowest(subject, |interface| {
+    let hits: Vec<&FileUse> = single(subject, |interface| {
         matches!(interface, Interface::Posix | Interface::Dfs)
     })
     .filter(|one| {

@@ -16,7 +16,7 @@ use darshan_log::{
     CounterModule, Daos, Dfs, DxtMpiio, DxtPosix, DxtRecord, H5d, Heatmap, Log, Lustre, Module,
     MpiIo, PnetcdfVar, Posix, Record, Stdio, derive, record_id,
 };
-use facts::{file_system, note_job, note_modules};
+use facts::{file_system, has_exact_sums, launches, note_job, note_modules};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use timeline::Canvas;
 use trace::Thinner;
@@ -175,6 +175,7 @@ impl Intake {
                 ranks,
                 is_mpi,
             });
+            job.launches.extend(launches(log, is_mpi, job.ranks, ranks));
             seats.push(Seat {
                 first_rank: job.ranks,
                 ranks,
@@ -230,7 +231,7 @@ impl Intake {
             self.job.files.push(File {
                 name: printable(name),
                 fs: file_system(log, name),
-                is_rest: name.ends_with(b"/<other files>"),
+                rest: name.ends_with(REST_NAME.as_bytes()).then_some(1),
                 is_std_stream: std_streams.contains(&id)
                     || (name.starts_with(b"<STD") && name.ends_with(b">")),
                 ..File::default()
@@ -262,6 +263,9 @@ impl Intake {
             if let Some(at) = self.ids.get(&fact.id) {
                 self.job.files[*at].size_at_open = fact.size_at_open;
                 self.job.files[*at].created = fact.created;
+                if let (Some(rest), Some(files)) = (&mut self.job.files[*at].rest, fact.summed) {
+                    *rest = files;
+                }
             }
         }
         for (key, value) in &facts.lines {
@@ -379,7 +383,9 @@ impl Intake {
             .layers
             .remove(&interface)
             .unwrap_or_else(|| LayerBuilder::new(interface));
-        layer.is_partial |= module.partial;
+        let is_condensed = module.partial && has_exact_sums(log);
+        layer.is_condensed |= is_condensed;
+        layer.is_partial |= module.partial && !is_condensed;
         let mut error = None;
         let mut found = 0;
         let records = log.records::<M>().map_while(|record| {
@@ -444,11 +450,20 @@ impl Intake {
         of: fn(&Record<M>) -> u64,
     ) {
         for record in log.records::<M>().map_while(Result::ok) {
-            let container = self.ids.get(&of(&record)).copied();
+            let by_id = self.ids.get(&of(&record)).copied();
+            let container = by_id.or_else(|| self.container_by_name(log.names.bytes(record.id)?));
             if let Some(file) = self.ids.get(&record.id) {
                 self.job.files[*file].container = container;
             }
         }
+    }
+
+    /// The file of a data set by its name, `FILE:DATASET`: older records don't have its id.
+    fn container_by_name(&self, name: &[u8]) -> Option<usize> {
+        let colons = (0..name.len()).rev().filter(|at| name[*at] == b':');
+        colons
+            .filter_map(|at| self.ids.get(&record_id(&name[..at])).copied())
+            .next()
     }
 
     /// Spreads bytes evenly between first and last time, for interfaces without a heat map or a trace.
@@ -532,8 +547,25 @@ impl Intake {
             ));
         }
         self.job.settle_layers();
+        if self.job.run_seconds <= 0.0 {
+            self.job.run_seconds = last_sign_of_life(&self.job);
+        }
         self.job
     }
+}
+
+/// The last time that a record notes, for a job whose end was never written.
+fn last_sign_of_life(job: &Job) -> f64 {
+    let uses = job.layers.iter().flat_map(|layer| &layer.uses);
+    let spans = uses.flat_map(|one| {
+        let total = &one.total;
+        [total.in_use, total.read.span, total.write.span, total.span]
+    });
+    spans
+        .flatten()
+        .flat_map(|(first, last)| [first, last])
+        .filter(|time| time.is_finite())
+        .fold(0.0, f64::max)
 }
 
 /// Bin width and end of the first heat map.

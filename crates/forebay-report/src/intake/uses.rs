@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 pub(super) struct LayerBuilder {
     interface: Interface,
     pub(super) is_partial: bool,
+    pub(super) is_condensed: bool,
     uses: BTreeMap<usize, FileUse>,
     total_bytes: f64,
     /// Seconds of the slowest rank on files of its own, over all logs.
@@ -25,6 +26,7 @@ impl LayerBuilder {
         LayerBuilder {
             interface,
             is_partial: false,
+            is_condensed: false,
             uses: BTreeMap::new(),
             total_bytes: 0.0,
             unique_seconds: 0.0,
@@ -48,6 +50,7 @@ impl LayerBuilder {
             meta_seconds: counters.meta_seconds,
             bytes_read: counters.read.bytes,
             bytes_written: counters.write.bytes,
+            in_use: counters.in_use,
         });
         one.total.add(&counters);
     }
@@ -70,6 +73,7 @@ impl LayerBuilder {
             write_seconds: counters.write.seconds,
             meta_seconds: counters.meta_seconds,
             bytes: counters.bytes(),
+            in_use: counters.in_use,
             slowest,
             fastest,
         });
@@ -126,6 +130,7 @@ impl LayerBuilder {
             uses: self.uses.into_values().collect(),
             by_slowest,
             is_partial: self.is_partial,
+            is_condensed: self.is_condensed,
         }
     }
 
