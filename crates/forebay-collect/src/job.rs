@@ -115,6 +115,11 @@ impl<'r> Job<'r> {
             .map(|of| of.iter().map(|&at| &self.tables.images[at]).collect())
     }
 
+    /// The role of each process, with its tables in the order of time.
+    pub fn roles(&self) -> impl Iterator<Item = (Role, Vec<&Image>)> {
+        self.ranks.roles.iter().copied().zip(self.by_process())
+    }
+
     /// Names of the machines.
     pub fn hosts(&self) -> BTreeSet<&str> {
         let of_notes = self.notes.iter().map(|note| note.host.as_str());
@@ -201,7 +206,8 @@ fn process_of<'i>(images: impl Iterator<Item = &'i Image> + Clone) -> Process {
             key: key.unwrap_or(0),
             ..claim
         }),
-        io_ns: io_ns(images),
+        io_ns: io_ns(images.clone()),
+        call_ns: images.map(Image::call_ns).fold(0, u64::saturating_add),
     }
 }
 

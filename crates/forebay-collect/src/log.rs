@@ -6,6 +6,7 @@ use crate::heatmap::Axis;
 use crate::job::Job;
 use crate::merge::Seen;
 use crate::mounts;
+use crate::programs;
 use crate::sharing::FileUsers;
 use darshan_log::facts::Facts;
 use darshan_log::{
@@ -68,6 +69,7 @@ pub fn write<W: Write + Seek>(job: &Job, sink: W) -> Result<W, Error> {
     let trailer = Facts {
         files: facts,
         lines: all_lines,
+        programs: programs::of(job),
     };
     writer.trailing(&trailer.encode())?;
     Ok(writer.finish()?.0)

@@ -180,6 +180,7 @@ mod tests {
             kind: Kind::Posix,
             id,
             bytes: (0, 0),
+            call_ns: 0,
             opened_ns: 0,
             folded: None,
             size_at_open: None,

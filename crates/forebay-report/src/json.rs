@@ -52,6 +52,7 @@ pub(crate) fn report(report: &Report) -> Value {
         "interfaces": job.layers.iter().map(|one| layer(report, one)).collect::<Vec<_>>(),
         "slowest_files": report.slowest_files(SLOW_FILES).iter()
             .map(|(layer, one)| file(report, layer, one)).collect::<Vec<_>>(),
+        "programs": job.programs,
         "findings": report.findings,
         "unexplained": report.unexplained,
     })

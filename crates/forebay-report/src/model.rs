@@ -5,8 +5,10 @@
 //! is condensed before it gets here.
 
 mod layers;
+mod programs;
 mod timeline;
 
+pub use programs::Program;
 pub use timeline::{Segment, Timeline, TimelineSource, Trace};
 
 use serde::Serialize;
@@ -565,6 +567,8 @@ pub struct Job {
     pub losses: Vec<String>,
     /// What could not be read of the logs; printable sentences.
     pub damage: Vec<String>,
+    /// The programs that it has run, parents before children; empty if the logger did not note them.
+    pub programs: Vec<Program>,
     /// Modules, by name.
     pub modules: Vec<ModuleFacts>,
     /// Files.

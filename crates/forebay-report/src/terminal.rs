@@ -101,10 +101,14 @@ fn head(page: &mut Page, report: &Report) {
     let nodes = job.nodes.map_or("unknown number of nodes".to_owned(), |n| {
         units::count(n.into(), "node", "nodes")
     });
+    let programs = match job.programs.len() as u64 {
+        0 | 1 => String::new(),
+        n => format!(" ({} programs run)", number(n)),
+    };
     page.row(
         "job",
         &format!(
-            "{}, {} on {nodes}, uid {}",
+            "{}, {}{programs} on {nodes}, uid {}",
             job.job_id,
             units::count(job.ranks.into(), "process", "processes"),
             job.uid
@@ -215,8 +219,10 @@ fn slowest_text(report: &Report) -> String {
     let Some(slowest) = account.slowest else {
         return "no time was measured".to_owned();
     };
+    let program = report.job.program_of(slowest.rank);
+    let program = program.map_or(String::new(), |name| format!(" ({})", shorten(name, 24)));
     let mut text = format!(
-        "{} {}: {} in I/O, {} of the run time",
+        "{} {}{program}: {} in I/O, {} of the run time",
         who(report),
         slowest.rank,
         units::seconds(slowest.seconds),

@@ -1,7 +1,8 @@
 //! Reads what a log says about its job, beside counters.
 
-use crate::model::{Coverage, Job, ModuleFacts};
+use crate::model::{Coverage, Job, ModuleFacts, Program};
 use crate::text::printable;
+use darshan_log::facts::ProgramEnd;
 use darshan_log::{Log, ModuleId};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -128,6 +129,29 @@ pub(super) fn note_modules(job: &mut Job, log: &Log) {
                 is_unknown: !module.is_decoded(),
             }),
         }
+    }
+}
+
+/// A program of a log, in the log's own numbers.
+pub(super) fn program(one: &darshan_log::facts::Program) -> Program {
+    let end = match one.end {
+        ProgramEnd::Unknown => "unknown".to_owned(),
+        ProgramEnd::Exited(code) => format!("exit {code}"),
+        ProgramEnd::Executed => "executed the next program".to_owned(),
+        ProgramEnd::Killed => "killed".to_owned(),
+        ProgramEnd::Runs => "still running".to_owned(),
+    };
+    Program {
+        parent: None,
+        pid: one.pid,
+        rank: None,
+        end,
+        start_seconds: 0.0,
+        end_seconds: 0.0,
+        bytes_read: one.bytes_read,
+        bytes_written: one.bytes_written,
+        call_seconds: one.call_ns as f64 / 1e9,
+        command: printable(one.command.as_bytes()),
     }
 }
 

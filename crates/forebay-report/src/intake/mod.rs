@@ -71,7 +71,7 @@ pub fn job(logs: &[NamedLog]) -> Job {
     let mut intake = Intake::new(&order);
     for (named, seat) in order.iter().zip(intake.seats.clone()) {
         intake.note_names(named.log);
-        intake.add_facts(named.log);
+        intake.add_facts(named.log, seat);
         intake.add_heatmaps(named.log, seat);
         intake.add_trace::<DxtPosix>(named.log, seat, Interface::Posix);
         intake.add_trace::<DxtMpiio>(named.log, seat, Interface::MpiIo);
@@ -253,7 +253,7 @@ impl Intake {
         self.job.damage.push(format!("{what}: {error}"));
     }
 
-    fn add_facts(&mut self, log: &Log) {
+    fn add_facts(&mut self, log: &Log, seat: Seat) {
         let facts = match log.facts() {
             Ok(Some(facts)) => facts,
             Ok(None) => return,
@@ -268,6 +268,15 @@ impl Intake {
                 }
             }
         }
+        let first = self.job.programs.len();
+        let programs = facts.programs.iter().map(|one| Program {
+            parent: one.parent.map(|parent| first + parent as usize),
+            rank: one.rank.map(|rank| seat.rank(rank.into())),
+            start_seconds: one.start_ns as f64 / 1e9 + seat.shift,
+            end_seconds: one.end_ns as f64 / 1e9 + seat.shift,
+            ..facts::program(one)
+        });
+        self.job.programs.extend(programs);
         for (key, value) in &facts.lines {
             let (key, value) = (printable(key.as_bytes()), printable(value.as_bytes()));
             self.job.metadata.entry(key).or_insert(value);
