@@ -100,6 +100,12 @@ impl<'r> Job<'r> {
         self.last_images().filter(is_abnormal).count() as u64
     }
 
+    /// How many processes executed a program at last that has left no table.
+    pub fn unrecorded(&self) -> u64 {
+        let executed = |image: &&Image| image.end == End::Exec && !image.is_alive;
+        self.last_images().filter(executed).count() as u64
+    }
+
     /// Tables of processes that only started others.
     pub fn launchers(&self) -> impl Iterator<Item = &Image> {
         let launchers = self.ranks.roles.iter().zip(&self.images);

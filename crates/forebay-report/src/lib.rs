@@ -160,6 +160,12 @@ impl Report {
         terminal::short(self)
     }
 
+    /// One line for the end of a run: what was moved, the time in I/O, and the most costly finding. A job of which
+    /// nothing, or only a part, was recorded says so first.
+    pub fn one_line(&self) -> String {
+        terminal::one_line(self)
+    }
+
     /// The report as one self-contained HTML page.
     pub fn html(&self) -> String {
         html::page(self)

@@ -528,7 +528,7 @@ impl Coverage {
             <= self
                 .total
                 .saturating_add(self.total / 10)
-                .saturating_add(1 << 20)
+                .saturating_add(64 << 10)
     }
 }
 

@@ -81,6 +81,40 @@ pub(crate) fn short(report: &Report) -> String {
     page.0
 }
 
+/// Columns of the title of a finding in one line.
+const TITLE: usize = 70;
+
+/// The most important of all, in one line.
+pub(crate) fn one_line(report: &Report) -> String {
+    let account = &report.account;
+    let loud = report
+        .findings
+        .iter()
+        .find(|one| matches!(one.code, "nothing-recorded" | "lost-data" | "contradiction"));
+    let mut text = loud.map_or(String::new(), |one| {
+        format!("{}; ", one.title.to_uppercase())
+    });
+    let _ = write!(
+        text,
+        "read {}, wrote {}, {}",
+        bytes(account.moved.bytes_read),
+        bytes(account.moved.bytes_written),
+        units::count(account.moved.files, "file", "files")
+    );
+    if account.slowest.is_some() {
+        let _ = write!(text, "; {}", slowest_text(report));
+    }
+    if let Some(finding) = report.costly().first() {
+        let _ = write!(
+            text,
+            "; {}: {}",
+            finding.cost_text(&report.job),
+            shorten(&finding.title, TITLE)
+        );
+    }
+    text
+}
+
 /// The word for a rank. Processes that know nothing of each other are no ranks.
 fn who(report: &Report) -> &'static str {
     if report.job.is_mpi() {

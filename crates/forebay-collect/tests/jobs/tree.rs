@@ -42,3 +42,19 @@ fn a_log_says_who_started_whom_and_how_each_ended() {
     assert_eq!(programs[1].start_ns, 11 * MS as i64);
     assert_eq!(log.job.nprocs, 1);
 }
+
+#[test]
+fn a_program_that_was_executed_and_left_no_table_is_counted() {
+    let mut stage = Stage::new();
+    let mut env = image(10, 1, "env");
+    env.end = (2, 0);
+    stage.table(&env, |_| {});
+    let (_, log) = stage.collect();
+    assert_eq!(log.job.metadata.get("unrecorded"), Some("1"));
+    let mut sim = env.then("sim");
+    sim.end = (1, 0);
+    stage.table(&sim, |_| {});
+    std::fs::remove_file(stage.dir.join("job.darshan")).unwrap();
+    let (_, log) = stage.collect();
+    assert_eq!(log.job.metadata.get("unrecorded"), None);
+}

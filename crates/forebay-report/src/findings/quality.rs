@@ -2,12 +2,14 @@
 
 use super::{Confidence, Finding, Severity, Subject};
 use crate::model::Coverage;
+use crate::terminal::coverage_text;
 use crate::units::{bytes, percent};
 
 /// All rules on the data.
 pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
     [
         damage(subject),
+        nothing_recorded(subject),
         partial(subject),
         coverage(subject),
         losses(subject),
@@ -83,6 +85,38 @@ fn coverage(subject: &Subject) -> Option<Finding> {
         bytes(coverage.total)
     )];
     finding.advice = "Look for statically linked programs, io_uring or direct system calls: the recorder misses them."
+        .to_owned();
+    Some(finding)
+}
+
+/// Bytes that a process reads without any I/O of its own: its libraries.
+const START_BYTES: u64 = 64 << 10;
+
+/// Fires on a job that did I/O of which no file is in the log, or whose processes left nothing at all.
+fn nothing_recorded(subject: &Subject) -> Option<Finding> {
+    let job = subject.job;
+    let has_files = job
+        .layers
+        .iter()
+        .flat_map(|layer| &layer.uses)
+        .any(|one| !job.files[one.file].is_std_stream && one.total.opens + one.total.ops() > 0);
+    let processes: Option<u64> = job
+        .metadata
+        .get("processes")
+        .and_then(|text| text.parse().ok());
+    let unseen = job
+        .coverage
+        .map_or(0, |coverage| coverage.total.saturating_sub(coverage.seen));
+    let is_much = unseen > START_BYTES * processes.unwrap_or(1).max(1);
+    let title = match processes {
+        Some(0) => "Nothing was recorded: no process of this job left a count",
+        _ if !has_files && is_much => "Nothing was recorded of what this job read and wrote",
+        _ => return None,
+    };
+    let mut finding = about_data("nothing-recorded", title.to_owned());
+    finding.evidence = job.coverage.iter().map(coverage_text).collect();
+    finding.advice = "The program did not load the recorder: it is linked statically, was started with an LD_PRELOAD of \
+                      its own or in a sandbox, or makes its own system calls."
         .to_owned();
     Some(finding)
 }

@@ -545,6 +545,63 @@ fn low_coverage_is_said_below_nine_tenths_if_it_is_about_more_than_libraries() {
 }
 
 #[test]
+fn a_job_of_which_nothing_was_recorded_says_so_loudly() {
+    let mut job = plain_job(1);
+    is_silent(&job, "nothing-recorded");
+    job.metadata.insert("processes".to_owned(), "0".to_owned());
+    let found = fires(&job, "nothing-recorded");
+    assert_eq!(found.severity, Severity::Data);
+    let report = crate::Report::new(job.clone(), &Thresholds::default());
+    assert!(
+        report.one_line().starts_with("NOTHING WAS RECORDED"),
+        "{}",
+        report.one_line()
+    );
+    // A process reads its libraries; more than that is I/O that nobody saw.
+    job.metadata.insert("processes".to_owned(), "2".to_owned());
+    is_silent(&job, "nothing-recorded");
+    let unseen = |total| Some(Coverage { seen: 0, total });
+    job.coverage = unseen(128 << 10);
+    is_silent(&job, "nothing-recorded");
+    job.coverage = unseen((128 << 10) + 1);
+    fires(&job, "nothing-recorded");
+    by_rank(
+        &mut job,
+        Interface::Stdio,
+        "<STDOUT>",
+        0,
+        writes(1, 10, 0.0),
+    );
+    fires(&job, "nothing-recorded");
+    by_rank(&mut job, Interface::Posix, "/pfs/a", 0, writes(1, 10, 0.0));
+    is_silent(&job, "nothing-recorded");
+}
+
+#[test]
+fn more_seen_than_the_kernel_counted_is_no_coverage_of_100_percent() {
+    let mut job = plain_job(1);
+    let report = |job: &Job| crate::Report::new(job.clone(), &Thresholds::default()).text();
+    job.coverage = Some(Coverage {
+        seen: 800 << 20,
+        total: 10_000,
+    });
+    assert!(
+        report(&job).contains("unknown: 800 MiB recorded"),
+        "{}",
+        report(&job)
+    );
+    job.coverage = Some(Coverage {
+        seen: 99,
+        total: 100,
+    });
+    assert!(
+        report(&job).contains("99 %: 99 B recorded"),
+        "{}",
+        report(&job)
+    );
+}
+
+#[test]
 fn condensed_data_is_said() {
     let mut job = mpi_job(1);
     is_silent(&job, "condensed-data");

@@ -54,7 +54,7 @@ const CONDENSED: [&str; 3] = [
 
 /// Counts of what is missing, under their names in the metadata. A process that was killed is none of them, because its
 /// counters outlive it.
-const MISSING: [(&str, &str, &str); 2] = [
+const MISSING: [(&str, &str, &str); 3] = [
     (
         "ranks_missing",
         "rank of the launch left no record",
@@ -64,6 +64,11 @@ const MISSING: [(&str, &str, &str); 2] = [
         "outlived",
         "process was still running when the log was written",
         "processes were still running when the log was written",
+    ),
+    (
+        "unrecorded",
+        "program was executed and left no count: it did not load the recorder",
+        "programs were executed and left no count: they did not load the recorder",
     ),
 ];
 

@@ -68,7 +68,7 @@ fn the_report_names_files_bytes_rates_and_what_is_left() {
     let stage = Stage::new();
     stage
         .script(
-            &["--report", "report.json"],
+            &["--verbose", "--report", "report.json"],
             "head -c 3000000 /dev/zero > pfs/large; echo x > pfs/small; mkdir pfs/d; exit 7",
         )
         .ends_with(7)
