@@ -439,6 +439,8 @@ pub struct File {
     pub fs: String,
     /// Stripe size in bytes and count, on Lustre.
     pub stripes: Option<(u64, u64)>,
+    /// Numbers of the storage targets that hold it, on Lustre; empty if there are many.
+    pub targets: Vec<u32>,
     /// Size at the first open, if the recorder noted it.
     pub size_at_open: Option<u64>,
     /// Whether the job created it, if the recorder noted it.

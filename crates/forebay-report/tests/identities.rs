@@ -104,6 +104,14 @@ fn the_logs_that_come_with_pydarshan_obey_the_identities() {
     let report = &read(std::slice::from_ref(hdf5.unwrap())).unwrap()[0];
     assert_eq!(report.account.moved.bytes_read, 4_202_504);
     assert_eq!(report.account.moved.files, 1);
+    // Files on OST 14 took 47 times as long as those on others.
+    let slow = logs
+        .iter()
+        .find(|log| log.ends_with("example_logs/sample-badost.darshan"));
+    let report = &read(std::slice::from_ref(slow.unwrap())).unwrap()[0];
+    let slow = report.costly();
+    let slow = slow.iter().find(|one| one.code == "slow-target").unwrap();
+    assert!(slow.title.contains("OST 14 is slow"), "{slow:#?}");
     // Eight threads wait for pipes, 24 minutes each: no rank is in metadata for 764 % of the run.
     let pipes = logs
         .iter()

@@ -7,6 +7,7 @@
 
 mod balance;
 mod collective;
+mod layers;
 mod loss;
 mod metadata;
 mod quality;
@@ -132,7 +133,7 @@ pub fn find(job: &Job, account: &Account, limits: &Thresholds) -> Vec<Finding> {
         account,
         limits,
     };
-    let rules: [fn(&Subject) -> Vec<Finding>; 8] = [
+    let rules: [fn(&Subject) -> Vec<Finding>; 9] = [
         quality::rules,
         requests::rules,
         rereads::rules,
@@ -140,6 +141,7 @@ pub fn find(job: &Job, account: &Account, limits: &Thresholds) -> Vec<Finding> {
         balance::rules,
         collective::rules,
         timeline::rules,
+        layers::rules,
         requests::layer_rules,
     ];
     let mut found: Vec<Finding> = rules.iter().flat_map(|rule| rule(&subject)).collect();

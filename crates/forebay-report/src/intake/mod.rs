@@ -34,6 +34,8 @@ pub struct NamedLog<'a> {
 const MOST_RANKS: u32 = 1 << 21;
 /// Most that all counters of a job add up to; more is damage. So no sum in the report can overflow.
 const MOST_COUNTED: u128 = 1 << 60;
+/// Most storage targets of a file that are kept. With more, no single one makes the file slow.
+const MOST_TARGETS: usize = 4;
 /// Most hosts that are kept.
 const MOST_HOSTS: usize = 100_000;
 
@@ -511,6 +513,13 @@ impl Intake {
             if let (Some(at), Some(component)) =
                 (self.ids.get(&record.id), record.components.last())
             {
+                if record.osts.len() <= MOST_TARGETS {
+                    let numbers = record
+                        .osts
+                        .iter()
+                        .filter_map(|ost| u32::try_from(*ost).ok());
+                    self.job.files[*at].targets = numbers.collect();
+                }
                 self.job.files[*at].stripes = Some((
                     natural(component.stripe_size),
                     natural(component.stripe_count),
