@@ -4,6 +4,7 @@ use super::loss::{Part, slowest_path};
 use super::{Confidence, Finding, Subject, buffer_setting, requests};
 use crate::model::{FileUse, Sharing};
 use crate::units::{self, bytes, number, percent, share};
+use std::collections::BTreeSet;
 
 /// All rules on metadata.
 pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
@@ -149,7 +150,12 @@ fn many_small_files(subject: &Subject) -> Option<Finding> {
         .filter(|one| mean_bytes(subject, one) < limits.small_file_bytes)
         .collect();
     let ranks = f64::from(subject.job.ranks.max(1));
-    let files: u64 = small.iter().map(|one| count(one)).sum();
+    // POSIX and C streams may both have used a file.
+    let distinct: BTreeSet<usize> = small.iter().map(|one| one.file).collect();
+    let files: u64 = distinct
+        .into_iter()
+        .map(|file| subject.job.files[file].count())
+        .sum();
     let per_rank = files as f64 / ranks;
     if per_rank < limits.files_per_rank {
         return None;

@@ -84,7 +84,7 @@ pub(super) fn launches(log: &Log, is_mpi: bool, first: u32, ranks: u32) -> Vec<R
     let end = first.saturating_add(ranks);
     let sizes = log.job.metadata.get("launches");
     let Some(sizes) = sizes.filter(|text| !text.is_empty()) else {
-        return if is_mpi { vec![first..end] } else { Vec::new() };
+        return is_mpi.then_some(first..end).into_iter().collect();
     };
     let mut at = first;
     let mut found = Vec::new();
