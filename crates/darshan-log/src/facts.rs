@@ -8,11 +8,17 @@
 //! | 8 | length of the rest, little endian |
 //! | length | zlib stream of the following, all little endian |
 //! | 4, 4, 8 | version (1), bytes of a file (at least 32), number of files |
-//! | 32 each | record id; size at the first open, -1 if unknown (8); flags (4); ranks that used it (4), the lowest (4), the highest (4) |
+//! | 40 each | record id; size at the first open, -1 if unknown (8); flags (4); ranks that used it (4), the lowest (4), the highest (4); files that the record sums, 0 if it is that of one file (8; missing in entries of 32 bytes) |
 //! | 4 | bytes of the lines |
 //! | length | lines `key=value`, as in the metadata of the job |
+//! | 4, 4 | number of programs, bytes of a program without its command (at least 64); both missing in older logs |
+//! | 64 + length each | a program, see [`Program`]: parent (4, `u32::MAX` for none), pid (4), rank (4, `u32::MAX` for none), end (4), code (4), bytes of its command (4), start (8), end (8), bytes read (8), written (8), nanoseconds in calls (8); command |
 //!
 //! Flags: 1 if the job created the file, 2 if it was there before, neither if that is unknown.
+
+mod programs;
+
+pub use programs::{Program, ProgramEnd};
 
 use std::io::{Read, Write};
 
@@ -24,7 +30,9 @@ use crate::{Error, Log, Region, Result};
 
 const MAGIC: &[u8; 8] = b"FBFACTS1";
 const VERSION: u32 = 1;
-const FILE_BYTES: usize = 32;
+const FILE_BYTES: usize = 40;
+/// Bytes of a file without [`FileFacts::summed`].
+const LEAST_FILE_BYTES: usize = 32;
 const CREATED: u32 = 1;
 const EXISTED: u32 = 2;
 /// Facts that need more memory are refused; it is enough for 8 million files.
@@ -45,6 +53,8 @@ pub struct FileFacts {
     pub lowest_rank: u32,
     /// The highest of them.
     pub highest_rank: u32,
+    /// For a record that stands for several files: how many. A file that several ranks have used counts for each.
+    pub summed: Option<u64>,
 }
 
 /// All facts of a log.
@@ -62,6 +72,8 @@ pub struct Facts {
     pub files: Vec<FileFacts>,
     /// Facts about the job that its metadata had no room for.
     pub lines: Vec<(String, String)>,
+    /// The programs that the job has run, parents before children.
+    pub programs: Vec<Program>,
 }
 
 impl Facts {
@@ -93,6 +105,7 @@ impl Facts {
             for word in [flags, file.ranks, file.lowest_rank, file.highest_rank] {
                 plain.extend(word.to_le_bytes());
             }
+            plain.extend(file.summed.unwrap_or(0).to_le_bytes());
         }
         let mut text = String::new();
         for (key, value) in &self.lines {
@@ -100,6 +113,7 @@ impl Facts {
         }
         plain.extend((text.len() as u32).to_le_bytes());
         plain.extend(text.as_bytes());
+        programs::encode(&self.programs, &mut plain);
         let mut out = MAGIC.to_vec();
         let packed = compress(&plain);
         out.extend((packed.len() as u64).to_le_bytes());
@@ -158,8 +172,8 @@ fn parse(plain: &[u8]) -> std::result::Result<Facts, String> {
     }
     let file_bytes = words.u32()? as usize;
     let count = words.u64()?;
-    let room = (plain.len() / file_bytes.max(FILE_BYTES)) as u64;
-    if file_bytes < FILE_BYTES || count > room {
+    let room = (plain.len() / file_bytes.max(LEAST_FILE_BYTES)) as u64;
+    if file_bytes < LEAST_FILE_BYTES || count > room {
         return Err(format!("{count} files of {file_bytes} bytes do not fit"));
     }
     let mut facts = Facts::default();
@@ -178,6 +192,7 @@ fn parse(plain: &[u8]) -> std::result::Result<Facts, String> {
             ranks: file.u32()?,
             lowest_rank: file.u32()?,
             highest_rank: file.u32()?,
+            summed: file.u64().ok().filter(|files| *files > 0),
         });
     }
     facts.files.sort_by_key(|file| file.id);
@@ -187,6 +202,9 @@ fn parse(plain: &[u8]) -> std::result::Result<Facts, String> {
     facts.lines = lines
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .collect();
+    if !words.0.is_empty() {
+        facts.programs = programs::decode(&mut words)?;
+    }
     Ok(facts)
 }
 
@@ -194,6 +212,10 @@ fn parse(plain: &[u8]) -> std::result::Result<Facts, String> {
 struct Unread<'b>(&'b [u8]);
 
 impl<'b> Unread<'b> {
+    fn i64(&mut self) -> std::result::Result<i64, String> {
+        self.u64().map(|word| word as i64)
+    }
+
     fn bytes(&mut self, n: usize) -> std::result::Result<&'b [u8], String> {
         let (bytes, rest) = self.0.split_at_checked(n).ok_or("cut off")?;
         self.0 = rest;
@@ -225,6 +247,7 @@ mod tests {
             ranks: 3,
             lowest_rank: 1,
             highest_rank: u32::MAX,
+            summed: size_at_open.is_none().then_some(7),
         };
         Facts {
             files: vec![
@@ -233,6 +256,25 @@ mod tests {
                 file(u64::MAX, Some(1 << 40), Some(false)),
             ],
             lines: vec![("a".into(), "b=c".into()), ("d".into(), String::new())],
+            programs: vec![
+                Program {
+                    pid: 10,
+                    command: "bash job.sh".into(),
+                    ..Program::default()
+                },
+                Program {
+                    parent: Some(0),
+                    pid: u32::MAX,
+                    rank: Some(3),
+                    end: ProgramEnd::Exited(-7),
+                    start_ns: -5,
+                    end_ns: i64::MAX,
+                    bytes_read: u64::MAX,
+                    bytes_written: 1,
+                    call_ns: 2,
+                    command: "cat \u{e4}".into(),
+                },
+            ],
         }
     }
 

@@ -26,6 +26,7 @@ pub fn lines(job: &Job, files: &[FileFacts]) -> Lines {
         job.abnormal_ends(),
     );
     lines.add_if(job.alive() > 0, "outlived", job.alive());
+    lines.add_if(job.unrecorded() > 0, "unrecorded", job.unrecorded());
     let launches: Vec<String> = job
         .ranks
         .launches

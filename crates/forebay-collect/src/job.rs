@@ -100,6 +100,12 @@ impl<'r> Job<'r> {
         self.last_images().filter(is_abnormal).count() as u64
     }
 
+    /// How many processes executed a program at last that has left no table.
+    pub fn unrecorded(&self) -> u64 {
+        let executed = |image: &&Image| image.end == End::Exec && !image.is_alive;
+        self.last_images().filter(executed).count() as u64
+    }
+
     /// Tables of processes that only started others.
     pub fn launchers(&self) -> impl Iterator<Item = &Image> {
         let launchers = self.ranks.roles.iter().zip(&self.images);
@@ -113,6 +119,11 @@ impl<'r> Job<'r> {
         self.images
             .iter()
             .map(|of| of.iter().map(|&at| &self.tables.images[at]).collect())
+    }
+
+    /// The role of each process, with its tables in the order of time.
+    pub fn roles(&self) -> impl Iterator<Item = (Role, Vec<&Image>)> {
+        self.ranks.roles.iter().copied().zip(self.by_process())
     }
 
     /// Names of the machines.
@@ -201,7 +212,8 @@ fn process_of<'i>(images: impl Iterator<Item = &'i Image> + Clone) -> Process {
             key: key.unwrap_or(0),
             ..claim
         }),
-        io_ns: io_ns(images),
+        io_ns: io_ns(images.clone()),
+        call_ns: images.map(Image::call_ns).fold(0, u64::saturating_add),
     }
 }
 

@@ -24,6 +24,7 @@ pub mod merge;
 pub mod metadata;
 pub mod mounts;
 pub mod naming;
+mod programs;
 pub mod ranks;
 pub mod recording;
 mod sharing;

@@ -6,6 +6,7 @@ use crate::heatmap::Axis;
 use crate::job::Job;
 use crate::merge::Seen;
 use crate::mounts;
+use crate::programs;
 use crate::sharing::FileUsers;
 use darshan_log::facts::Facts;
 use darshan_log::{
@@ -68,6 +69,7 @@ pub fn write<W: Write + Seek>(job: &Job, sink: W) -> Result<W, Error> {
     let trailer = Facts {
         files: facts,
         lines: all_lines,
+        programs: programs::of(job),
     };
     writer.trailing(&trailer.encode())?;
     Ok(writer.finish()?.0)
@@ -134,7 +136,9 @@ where
             }
         }
         let entries = members.iter().flat_map(|&at| &job.tables.images[at].files);
-        is_folded |= entries.clone().any(|e| e.kind == kind && e.is_folded);
+        is_folded |= entries
+            .clone()
+            .any(|e| e.kind == kind && e.folded.is_some());
     }
     for record in shared.into_values().filter_map(Reducer::finish) {
         writer.record::<M>(&record)?;

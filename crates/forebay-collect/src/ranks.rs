@@ -3,9 +3,11 @@
 //! - A process that says which rank it is (by MPI, or a launcher's environment) is that rank. Its children and what
 //!   it executes belong to the same rank.
 //! - Every launch in the job (two `mpirun` in a script) gets a range of ranks of its own, in the order of start.
-//! - A process outside of any launch that has done I/O (`prep.py` before `mpirun`) gets a rank of its own, after those
-//!   of launches, in the order in which the programs began. A job without launches has no other ranks.
+//! - Processes outside of any launch (`prep.py` before `mpirun`) are gathered into workers by [`workers`]. Each worker
+//!   gets a rank, after those of launches, in the order in which they began. A job without launches has no other ranks.
 //! - A process that only starts others (`mpirun`, its proxies, the shell around it) is no rank.
+
+mod workers;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -47,6 +49,8 @@ pub struct Process {
     pub claim: Option<Claim>,
     /// When the first of its programs with a record began, in nanoseconds since 1970; `None` if none has one.
     pub io_ns: Option<u64>,
+    /// Nanoseconds that its calls on files took, of all threads together.
+    pub call_ns: u64,
 }
 
 /// What a process is in the log.
@@ -80,7 +84,7 @@ pub struct Ranks {
     pub roles: Vec<Role>,
     /// The launches, in the order of their ranks.
     pub launches: Vec<Launch>,
-    /// How many processes outside of launches have a rank each. Their ranks follow those of the launches.
+    /// How many workers there are outside of launches. Their ranks follow those of the launches.
     pub single: u32,
 }
 
@@ -160,20 +164,32 @@ pub fn assign(processes: &[Process]) -> Ranks {
     }
     tree.children_follow(&mut roles);
     let above = tree.above_ranks(&roles);
-    let mut single = 0;
-    let mut by_io = tree.in_start_order();
-    by_io.sort_by_key(|&at| processes[at].io_ns);
-    for at in by_io {
+    let mut outside = Vec::new();
+    for at in tree.in_order() {
         let process = &processes[at];
         if roles[at] != Role::Silent {
             continue;
         }
-        if is_any(process, LAUNCHERS) || (above.contains(&at) && is_any(process, WRAPPERS)) {
+        let is_wrapper = is_any(process, WRAPPERS);
+        if is_any(process, LAUNCHERS) || (is_wrapper && above.contains(&at)) {
             roles[at] = Role::Launcher;
-        } else if process.io_ns.is_some() && first + single < MOST_RANKS {
-            roles[at] = Role::Rank(first + single);
-            single += 1;
         }
+        outside.push(workers::Member {
+            at,
+            parent: tree.parent[at],
+            is_launcher: roles[at] == Role::Launcher,
+            is_wrapper,
+        });
+    }
+    let mut single = 0;
+    for worker in workers::gather(processes, &outside) {
+        if first + single >= MOST_RANKS {
+            break;
+        }
+        for at in worker {
+            roles[at] = Role::Rank(first + single);
+        }
+        single += 1;
     }
     Ranks {
         roles,
@@ -232,6 +248,13 @@ impl<'p> Tree<'p> {
     /// The process and all above it. It ends, because a parent is always before its child in [`order`].
     fn upwards(&self, from: usize) -> impl Iterator<Item = usize> + '_ {
         std::iter::successors(Some(from), |&at| self.parent[at])
+    }
+
+    /// All processes, parents before their children.
+    fn in_order(&self) -> Vec<usize> {
+        let mut all: Vec<usize> = (0..self.processes.len()).collect();
+        all.sort_by_key(|&at| order(&self.processes[at]));
+        all
     }
 
     fn in_start_order(&self) -> Vec<usize> {

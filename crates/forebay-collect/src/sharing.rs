@@ -42,6 +42,8 @@ struct Origin {
     opened_ns: u64,
     size: Option<u64>,
     created: Option<bool>,
+    /// For a record that stands for several files: how many.
+    summed: u64,
 }
 
 impl FileUsers {
@@ -69,10 +71,15 @@ impl FileUsers {
         let ends = &self.launch_ends;
         let record = self.records.entry((entry.kind, entry.id)).or_default();
         record.add(rank, ends);
-        if matches!(entry.kind, Kind::Posix | Kind::Stdio | Kind::Mpiio) && !entry.is_folded {
+        if matches!(entry.kind, Kind::Posix | Kind::Stdio | Kind::Mpiio) {
             let (users, origin) = self.files.entry(entry.id).or_default();
             users.add(rank, ends);
-            origin.see(entry);
+            match entry.folded {
+                // What goes through MPI-IO goes through POSIX again.
+                Some(files) if entry.kind != Kind::Mpiio => origin.summed += files,
+                Some(_) => {}
+                None => origin.see(entry),
+            }
         }
     }
 
@@ -107,6 +114,7 @@ impl FileUsers {
                 ranks: users.count,
                 lowest_rank: users.lowest,
                 highest_rank: users.highest,
+                summed: (origin.summed > 0).then_some(origin.summed),
             })
             .collect();
         facts.sort_by_key(|file| file.id);
@@ -154,6 +162,7 @@ impl Origin {
                 opened_ns: entry.opened_ns,
                 size: entry.size_at_open,
                 created: entry.created.or(self.created),
+                summed: self.summed,
             };
         } else {
             self.created = self.created.or(entry.created);
@@ -171,8 +180,9 @@ mod tests {
             kind: Kind::Posix,
             id,
             bytes: (0, 0),
+            call_ns: 0,
             opened_ns: 0,
-            is_folded: false,
+            folded: None,
             size_at_open: None,
             created: None,
         }

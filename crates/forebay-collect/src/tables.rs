@@ -83,10 +83,12 @@ pub struct Entry {
     pub id: u64,
     /// Bytes read and written.
     pub bytes: (u64, u64),
+    /// Nanoseconds that calls on it took, of all threads together.
+    pub call_ns: u64,
     /// When it was first opened, in nanoseconds since 1970; 0 if never.
     pub opened_ns: u64,
-    /// True if the record stands for several files.
-    pub is_folded: bool,
+    /// `Some` if the record stands for several files: how many.
+    pub folded: Option<u64>,
     /// Bytes in the file when it was first opened, if known.
     pub size_at_open: Option<u64>,
     /// True if this process created it, if known.
@@ -231,17 +233,25 @@ impl Image {
         }
     }
 
+    /// Bytes that its calls have read from files and written to them.
+    pub fn file_bytes(&self) -> (u64, u64) {
+        let direct = |entry: &&Entry| matches!(entry.kind, Kind::Posix | Kind::Stdio);
+        let files = self.files.iter().filter(direct).map(|entry| entry.bytes);
+        files.fold((0, 0), added)
+    }
+
     /// Bytes that the recorder has seen: of files, of paths that are left out, and of what is no file.
     pub fn seen_bytes(&self) -> (u64, u64) {
         let bulk = [self.excluded, self.no_files, self.unplaced];
+        let bulk = bulk.iter().map(|t| (t.bytes_read, t.bytes_written));
+        bulk.fold(self.file_bytes(), added)
+    }
+
+    /// Nanoseconds that its calls on files took, of all threads together.
+    pub fn call_ns(&self) -> u64 {
         let direct = |entry: &&Entry| matches!(entry.kind, Kind::Posix | Kind::Stdio);
-        let files = self.files.iter().filter(direct).map(|entry| entry.bytes);
-        bulk.iter()
-            .map(|t| (t.bytes_read, t.bytes_written))
-            .chain(files)
-            .fold((0, 0), |a, b| {
-                (a.0.saturating_add(b.0), a.1.saturating_add(b.1))
-            })
+        let times = self.files.iter().filter(direct).map(|entry| entry.call_ns);
+        times.fold(0, u64::saturating_add)
     }
 
     /// True if it has records of this interface.
@@ -275,6 +285,10 @@ impl Image {
         });
         Ok(())
     }
+}
+
+fn added(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
+    (a.0.saturating_add(b.0), a.1.saturating_add(b.1))
 }
 
 /// Name of the program without directories; for a Python program that of its script or module.
@@ -326,22 +340,28 @@ fn entry_of(file: &File<'_, '_>, table: &Table<'_>) -> Option<Entry> {
     let facts = file.facts();
     let value = |at: usize| ints.get(at).map_or(0, |word| word.load(Relaxed));
     let bytes = layout.bytes.map_or((0, 0), |(r, w)| (value(r), value(w)));
+    let times = record.times();
+    let time = |at: usize| times.get(at).map_or(0, |word| word.load(Relaxed));
+    let call_ns = layout.times.map_or(0, |t| {
+        let parts = [t.read, t.write, t.meta].map(time);
+        parts.into_iter().fold(0, u64::saturating_add)
+    });
     let opened = layout
         .fcounters
         .iter()
         .position(|name| name.ends_with("OPEN_START_TIMESTAMP"));
-    let opened_ns = opened.and_then(|at| record.times().get(at));
-    let opened_ns = opened_ns.map_or(0, |word| word.load(Relaxed));
+    let opened_ns = opened.map_or(0, time);
     (ints.len() == layout.counters.len()).then(|| Entry {
         kind: file.kind,
         id: file.id,
         bytes,
+        call_ns,
         opened_ns: if opened_ns == 0 {
             0
         } else {
             table.realtime(opened_ns)
         },
-        is_folded: file.folded.is_some(),
+        folded: file.folded,
         size_at_open: facts.size_at_open,
         created: facts.created,
     })

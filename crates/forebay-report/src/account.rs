@@ -2,10 +2,15 @@
 //!
 //! Bytes are counted at the *lowest* interface that saw a file, because these went to the file system. Time is counted
 //! at the *highest* one, because the program waited for that. So MPI-IO over POSIX is never counted twice.
+//!
+//! Times are by the wall clock: where calls of threads overlap, a rank was in I/O no longer than its files were in use,
+//! and never longer than the job ran.
 
-use crate::model::{FileUse, Interface, Job, RankShare, Sharing};
+use crate::busy::{self, Claim};
+use crate::model::{FileUse, Interface, Job, RankShare, Sharing, join};
 use crate::units::share;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Files and bytes of a job, or of one class of its files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -24,9 +29,12 @@ impl Moved {
         self.bytes_read + self.bytes_written
     }
 
-    /// Adds a use of a file. `is_counted` keeps a file that POSIX and STDIO calls used from counting twice.
-    fn add(&mut self, one: &FileUse, is_counted: &mut bool) {
-        self.files += u64::from(!std::mem::replace(is_counted, true));
+    /// Adds a use of `files` files. `is_counted` keeps a file that POSIX and STDIO calls used from counting twice. What
+    /// was only asked for (stat) is no file that the job used.
+    fn add(&mut self, one: &FileUse, files: u64, is_counted: &mut bool) {
+        if one.total.opens + one.total.ops() > 0 && !std::mem::replace(is_counted, true) {
+            self.files += files;
+        }
         self.bytes_read += one.total.read.bytes;
         self.bytes_written += one.total.write.bytes;
     }
@@ -73,6 +81,13 @@ pub struct Account {
     pub ranks: Vec<RankShare>,
     /// The rank with most seconds in I/O; `None` if no time was measured.
     pub slowest: Option<SlowestRank>,
+    /// Seconds of the run in which the job was in I/O: where ranks wait for each other those of the slowest rank, else
+    /// those in which any process was.
+    pub io_seconds: f64,
+    /// Most that the calls of one rank add up to, as a multiple of its seconds in I/O: more than 1 if threads overlap.
+    pub overlap: f64,
+    /// Bytes on standard streams, which are in no sum.
+    pub std_streams: u64,
     /// Files and bytes by class at the highest interfaces, in the order of [`Sharing::ALL`].
     pub sharing: Vec<(Sharing, Moved)>,
 }
@@ -86,29 +101,42 @@ impl Account {
         };
         let mut seen = vec![[false; 2]; job.files.len()];
         for one in job.layers.iter().flat_map(|layer| &layer.uses) {
-            if job.files[one.file].is_std_stream {
+            let file = &job.files[one.file];
+            if file.is_std_stream {
+                account.std_streams += one.total.bytes();
                 continue;
             }
+            // A data set that counts for itself is part of a file, whose others may count, too.
+            let counted = &mut seen[file.container.unwrap_or(one.file)];
             if one.is_lowest {
-                account.moved.add(one, &mut seen[one.file][0]);
+                account.moved.add(one, file.count(), &mut counted[0]);
             }
-            if one.is_highest {
+            if one.is_highest && !file.is_rest() {
                 let class = account.sharing.iter_mut().find(|(c, _)| *c == one.sharing);
                 let class = class.expect("every class has a row");
-                class.1.add(one, &mut seen[one.file][1]);
+                class.1.add(one, 1, &mut counted[1]);
             }
         }
-        account.ranks = rank_shares(job, |_, one| one.is_highest);
+        let wanted = |_, one: &FileUse| one.is_highest;
+        let (ranks, overlap) = wall_shares(job, wanted);
+        account.ranks = ranks;
+        account.overlap = overlap;
         account.time = mean_split(&account.ranks, job.run_seconds);
         account.slowest = slowest(&account.ranks);
+        account.io_seconds = io_seconds(job, &account.ranks, wanted);
         account
     }
 
-    /// MiB/s of the job: bytes over the I/O time of the slowest rank. `None` without time or bytes.
+    /// MiB/s of the job: bytes over the seconds in which it was in I/O. `None` without time or bytes.
     pub fn mib_per_second(&self) -> Option<f64> {
-        let seconds = self.slowest?.seconds;
-        (seconds > 0.0 && self.moved.bytes() > 0)
-            .then(|| self.moved.bytes() as f64 / f64::from(1 << 20) / seconds)
+        (self.io_seconds > 0.0 && self.moved.bytes() > 0)
+            .then(|| self.moved.bytes() as f64 / f64::from(1 << 20) / self.io_seconds)
+    }
+
+    /// True if [`io_seconds`](Self::io_seconds) may count a second twice, because processes did I/O at the same time, now
+    /// and then. The speed is a lower bound then.
+    pub fn may_overlap(&self, job: &Job) -> bool {
+        job.ranks > 1 && job.launches.len() != 1
     }
 
     /// MiB/s per compute node (MSST'11); `None` if the number of nodes is unknown.
@@ -156,8 +184,172 @@ fn slowest(ranks: &[RankShare]) -> Option<SlowestRank> {
         .max_by(|a, b| a.seconds.total_cmp(&b.seconds).then(b.rank.cmp(&a.rank)))
 }
 
-/// Seconds and bytes of every rank, over the uses that `wanted` picks.
+/// Seconds by the wall clock and bytes of every rank, over the uses that `wanted` picks.
 pub fn rank_shares(job: &Job, wanted: impl Fn(Interface, &FileUse) -> bool) -> Vec<RankShare> {
+    wall_shares(job, wanted).0
+}
+
+/// The shares of all ranks, and [`Account::overlap`].
+fn wall_shares(job: &Job, wanted: impl Fn(Interface, &FileUse) -> bool) -> (Vec<RankShare>, f64) {
+    let mut shares = summed_shares(job, &wanted);
+    let own = own_data_seconds(job, &wanted);
+    let shared = shared_data_seconds(job, &wanted);
+    let mut overlap = 1.0f64;
+    for share in &mut shares {
+        let (calls, data) = (share.seconds(), share.read_seconds + share.write_seconds);
+        let at = share.rank as usize;
+        let most = own[at] + shared.get(at).copied().unwrap_or(0.0);
+        let factor = if data > most { most / data } else { 1.0 };
+        share.read_seconds *= factor;
+        share.write_seconds *= factor;
+        let whole = share.seconds();
+        if whole > job.run_seconds {
+            let factor = job.run_seconds / whole;
+            share.read_seconds *= factor;
+            share.write_seconds *= factor;
+            share.meta_seconds *= factor;
+        }
+        if share.seconds() > 0.0 {
+            overlap = overlap.max(calls / share.seconds());
+        }
+    }
+    (shares, overlap)
+}
+
+/// By rank: most seconds that it can have been reading and writing the files that the log keeps apart by rank.
+fn own_data_seconds(job: &Job, wanted: &impl Fn(Interface, &FileUse) -> bool) -> Vec<f64> {
+    let mut seconds = vec![0.0; job.ranks as usize];
+    let mut claims: Vec<(u32, Claim)> = Vec::new();
+    for one in uses(job, wanted) {
+        for share in &one.by_rank {
+            let data = share.read_seconds + share.write_seconds;
+            match share.in_use {
+                Some(span) if data > 0.0 => {
+                    claims.push((share.rank, Claim::new(span, data, job.run_seconds)));
+                }
+                _ => {
+                    if let Some(mine) = seconds.get_mut(share.rank as usize) {
+                        *mine += data;
+                    }
+                }
+            }
+        }
+    }
+    claims.sort_by_key(|(rank, _)| *rank);
+    for of_rank in claims.chunk_by(|a, b| a.0 == b.0) {
+        let joined = busy::join(of_rank.iter().map(|(_, claim)| *claim).collect());
+        if let Some(mine) = seconds.get_mut(of_rank[0].0 as usize) {
+            *mine += busy::seconds(&joined);
+        }
+    }
+    seconds
+}
+
+/// By rank: most seconds that it can have been reading and writing the files whose ranks the logger has summed, which is
+/// the length of the spans in which these were in use.
+fn shared_data_seconds(job: &Job, wanted: &impl Fn(Interface, &FileUse) -> bool) -> Vec<f64> {
+    let mut spans: BTreeMap<(u32, u32), Vec<Claim>> = BTreeMap::new();
+    for sum in uses(job, wanted).flat_map(|one| &one.reduced) {
+        let span = sum.in_use.unwrap_or((0.0, f64::INFINITY));
+        let claim = Claim::new(span, f64::INFINITY, job.run_seconds);
+        let of_log = spans.entry((sum.first_rank, sum.ranks)).or_default();
+        of_log.push(claim);
+    }
+    let mut seconds = vec![0.0; job.ranks as usize];
+    for ((first, ranks), claims) in spans {
+        let length = busy::seconds(&busy::join(claims));
+        let range = first as usize..first.saturating_add(ranks).min(job.ranks) as usize;
+        for mine in seconds.get_mut(range).into_iter().flatten() {
+            *mine += length;
+        }
+    }
+    seconds
+}
+
+fn uses<'j>(
+    job: &'j Job,
+    wanted: &impl Fn(Interface, &FileUse) -> bool,
+) -> impl Iterator<Item = &'j FileUse> {
+    let layers = job.layers.iter();
+    layers.flat_map(move |layer| {
+        let of_layer = layer.uses.iter();
+        of_layer.filter(move |one| wanted(layer.interface, one))
+    })
+}
+
+/// Seconds of the run in which the job was in I/O, [`Account::io_seconds`].
+fn io_seconds(
+    job: &Job,
+    shares: &[RankShare],
+    wanted: impl Fn(Interface, &FileUse) -> bool,
+) -> f64 {
+    let run = job.run_seconds;
+    // For every rank the launch that it is part of, if others wait for it.
+    let mut launch_of: Vec<Option<usize>> = vec![None; job.ranks as usize];
+    for (at, launch) in job.launches.iter().enumerate() {
+        let ranks = launch.start as usize..launch.end.min(job.ranks) as usize;
+        for one in launch_of.get_mut(ranks).into_iter().flatten() {
+            *one = Some(at);
+        }
+    }
+    let mut spans: Vec<Option<(f64, f64)>> = vec![None; job.launches.len()];
+    let (mut data, mut metadata) = (Vec::new(), Vec::new());
+    for one in uses(job, &wanted) {
+        for share in &one.by_rank {
+            let launch = launch_of.get(share.rank as usize).copied().flatten();
+            let seconds = share.read_seconds + share.write_seconds;
+            claim(
+                (share.in_use, seconds, share.meta_seconds),
+                launch.map(|at| &mut spans[at]),
+                run,
+                (&mut data, &mut metadata),
+            );
+        }
+        for sum in &one.reduced {
+            let launch = launch_of.get(sum.first_rank as usize).copied().flatten();
+            let seconds = sum.read_seconds + sum.write_seconds;
+            claim(
+                (sum.in_use, seconds, sum.meta_seconds),
+                launch.map(|at| &mut spans[at]),
+                run,
+                (&mut data, &mut metadata),
+            );
+        }
+    }
+    for (launch, span) in job.launches.iter().zip(spans) {
+        let ranks = launch.start as usize..launch.end.min(job.ranks) as usize;
+        let shares = shares.get(ranks).unwrap_or_default();
+        let slowest = shares.iter().map(RankShare::seconds).fold(0.0, f64::max);
+        let claim = Claim::new(span.unwrap_or((0.0, run)), slowest, run);
+        data.push(claim.stretched(run));
+    }
+    let all = busy::seconds(&busy::join(data)) + busy::seconds(&busy::join(metadata));
+    let slowest = shares.iter().map(RankShare::seconds).fold(0.0, f64::max);
+    all.max(slowest).min(run)
+}
+
+/// Notes what was done with a file: in the span of its launch, or else as claims of its own.
+fn claim(
+    (in_use, data_seconds, meta_seconds): (Option<(f64, f64)>, f64, f64),
+    launch: Option<&mut Option<(f64, f64)>>,
+    run: f64,
+    (data, metadata): (&mut Vec<Claim>, &mut Vec<Claim>),
+) {
+    if let Some(span) = launch {
+        *span = join(*span, in_use);
+        return;
+    }
+    let span = in_use.unwrap_or((0.0, run));
+    if data_seconds > 0.0 {
+        data.push(Claim::new(span, data_seconds, run));
+    }
+    if meta_seconds > 0.0 {
+        metadata.push(Claim::new(span, meta_seconds, run).stretched(run));
+    }
+}
+
+/// Seconds and bytes of every rank as the log sums them, whatever overlaps.
+fn summed_shares(job: &Job, wanted: &impl Fn(Interface, &FileUse) -> bool) -> Vec<RankShare> {
     let n = job.ranks as usize;
     // Sums over ranges of ranks are added at their borders only: a job may have many ranks and many shared files.
     let mut borders = vec![[0.0f64; 5]; n + 1];
@@ -167,36 +359,34 @@ pub fn rank_shares(job: &Job, wanted: impl Fn(Interface, &FileUse) -> bool) -> V
             ..RankShare::default()
         })
         .collect();
-    for layer in &job.layers {
-        for one in layer.uses.iter().filter(|one| wanted(layer.interface, one)) {
-            for share in &one.by_rank {
-                if let Some(mine) = shares.get_mut(share.rank as usize) {
-                    mine.add(share);
-                }
+    for one in uses(job, wanted) {
+        for share in &one.by_rank {
+            if let Some(mine) = shares.get_mut(share.rank as usize) {
+                mine.add(share);
             }
-            let bytes = one.total.bytes().max(1) as f64;
-            for reduced in &one.reduced {
-                let (others, slowest) = rank_parts(reduced);
-                let mean_bytes = reduced.bytes as f64 / f64::from(reduced.ranks.max(1));
-                let mean = [
-                    reduced.read_seconds * others,
-                    reduced.write_seconds * others,
-                    reduced.meta_seconds * others,
-                    mean_bytes * one.total.read.bytes as f64 / bytes,
-                    mean_bytes * one.total.write.bytes as f64 / bytes,
-                ];
-                let first = (reduced.first_rank as usize).min(n);
-                let end = (first + reduced.ranks as usize).min(n);
-                for (i, value) in mean.iter().enumerate() {
-                    borders[first][i] += value;
-                    borders[end][i] -= value;
-                }
-                if let Some(share) = shares.get_mut(reduced.slowest.rank as usize) {
-                    let beyond = slowest - others;
-                    share.read_seconds += reduced.read_seconds * beyond;
-                    share.write_seconds += reduced.write_seconds * beyond;
-                    share.meta_seconds += reduced.meta_seconds * beyond;
-                }
+        }
+        let bytes = one.total.bytes().max(1) as f64;
+        for reduced in &one.reduced {
+            let (others, slowest) = rank_parts(reduced);
+            let mean_bytes = reduced.bytes as f64 / f64::from(reduced.ranks.max(1));
+            let mean = [
+                reduced.read_seconds * others,
+                reduced.write_seconds * others,
+                reduced.meta_seconds * others,
+                mean_bytes * one.total.read.bytes as f64 / bytes,
+                mean_bytes * one.total.write.bytes as f64 / bytes,
+            ];
+            let first = (reduced.first_rank as usize).min(n);
+            let end = (first + reduced.ranks as usize).min(n);
+            for (i, value) in mean.iter().enumerate() {
+                borders[first][i] += value;
+                borders[end][i] -= value;
+            }
+            if let Some(share) = shares.get_mut(reduced.slowest.rank as usize) {
+                let beyond = slowest - others;
+                share.read_seconds += reduced.read_seconds * beyond;
+                share.write_seconds += reduced.write_seconds * beyond;
+                share.meta_seconds += reduced.meta_seconds * beyond;
             }
         }
     }
@@ -239,5 +429,132 @@ fn without_rounding_dust(shares: &mut [RankShare]) {
                 *value = 0.0;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Counters;
+    use crate::sample::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// Writes of so many seconds into a file that is in use from `start` to `end`.
+    fn written(bytes: u64, seconds: f64, start: f64, end: f64) -> Counters {
+        Counters {
+            in_use: Some((start, end)),
+            ..writes(1, bytes, seconds)
+        }
+    }
+
+    /// A job of processes without MPI; each wrote 100 MiB in 2 s, from its time on.
+    fn writers(starts: &[f64]) -> Account {
+        let mut job = plain_job(starts.len() as u32);
+        for (rank, start) in (0..).zip(starts) {
+            let counters = written(100 * MIB, 2.0, *start, start + 2.0);
+            by_rank(
+                &mut job,
+                Interface::Posix,
+                &format!("/pfs/{rank}"),
+                rank,
+                counters,
+            );
+        }
+        Account::of(&job)
+    }
+
+    fn about(value: f64, expected: f64) {
+        assert!((value - expected).abs() < 1e-6, "{value} is not {expected}");
+    }
+
+    #[test]
+    fn the_speed_of_processes_is_that_of_the_time_in_which_any_was_in_io() {
+        about(writers(&[0.0]).mib_per_second().unwrap(), 50.0);
+        about(
+            writers(&[0.0, 10.0, 20.0, 30.0]).mib_per_second().unwrap(),
+            50.0,
+        );
+        about(
+            writers(&[0.0, 0.0, 0.0, 0.0]).mib_per_second().unwrap(),
+            200.0,
+        );
+        about(
+            writers(&[0.0, 0.0, 9.0, 9.0]).mib_per_second().unwrap(),
+            100.0,
+        );
+    }
+
+    #[test]
+    fn the_speed_of_ranks_is_that_of_the_slowest_and_launches_follow_each_other() {
+        let mut job = mpi_job(4);
+        for rank in 0..4 {
+            let start = if rank < 2 { 0.0 } else { 50.0 };
+            let counters = written(100 * MIB, 1.0 + f64::from(rank % 2), start, start + 40.0);
+            by_rank(
+                &mut job,
+                Interface::Posix,
+                &format!("/pfs/{rank}"),
+                rank,
+                counters,
+            );
+        }
+        about(Account::of(&job).io_seconds, 2.0);
+        job.launches = vec![0..2, 2..4];
+        about(Account::of(&job).io_seconds, 4.0);
+    }
+
+    #[test]
+    fn threads_that_write_at_the_same_time_take_no_longer_than_their_files_were_in_use() {
+        let mut job = plain_job(1);
+        for thread in 0..64 {
+            let mut counters = written(MIB, 3.0, 10.0, 14.0);
+            counters.meta_seconds = 0.01;
+            by_rank(
+                &mut job,
+                Interface::Posix,
+                &format!("/pfs/{thread}"),
+                0,
+                counters,
+            );
+        }
+        let account = Account::of(&job);
+        about(account.slowest.unwrap().seconds, 4.64);
+        about(account.overlap, 64.0 * 3.01 / 4.64);
+        about(account.time.io() + account.time.other, job.run_seconds);
+        // A file that was never closed may have been in use until the end.
+        for one in &mut job.layers[0].uses {
+            one.by_rank[0].in_use = Some((10.0, f64::INFINITY));
+        }
+        about(Account::of(&job).slowest.unwrap().seconds, 90.64);
+    }
+
+    #[test]
+    fn no_share_exceeds_the_run_whatever_the_log_says() {
+        let mut job = plain_job(1);
+        let mut counters = written(MIB, 1e12, 0.0, 1e12);
+        counters.meta_seconds = 1e12;
+        by_rank(&mut job, Interface::Posix, "/pfs/a", 0, counters);
+        let account = Account::of(&job);
+        about(account.slowest_share(&job), 1.0);
+        about(account.io_seconds, job.run_seconds);
+        about(account.time.other, 0.0);
+    }
+
+    #[test]
+    fn standard_streams_are_counted_apart() {
+        let mut job = plain_job(1);
+        by_rank(
+            &mut job,
+            Interface::Stdio,
+            "<STDOUT>",
+            0,
+            writes(1, 322, 0.0),
+        );
+        let account = Account::of(&job);
+        assert_eq!(
+            (account.moved, account.std_streams),
+            (Moved::default(), 322)
+        );
     }
 }

@@ -37,6 +37,7 @@ pub(crate) fn report(report: &Report) -> Value {
             "share": coverage.share(),
         })),
         "moved": moved(&account.moved),
+        "io_seconds": account.io_seconds,
         "mib_per_second": account.mib_per_second(),
         "mib_per_second_per_node": account.mib_per_second_per_node(job),
         "time": split(&account.time),
@@ -51,7 +52,9 @@ pub(crate) fn report(report: &Report) -> Value {
         "interfaces": job.layers.iter().map(|one| layer(report, one)).collect::<Vec<_>>(),
         "slowest_files": report.slowest_files(SLOW_FILES).iter()
             .map(|(layer, one)| file(report, layer, one)).collect::<Vec<_>>(),
+        "programs": job.programs,
         "findings": report.findings,
+        "unexplained": report.unexplained,
     })
 }
 
@@ -78,6 +81,7 @@ fn layer(report: &Report, layer: &Layer) -> Value {
     value["interface"] = json!(layer.interface.name());
     value["files"] = json!(layer.uses.len());
     value["partial"] = json!(layer.is_partial);
+    value["condensed"] = json!(layer.is_condensed);
     value["by_slowest"] = json!(layer.by_slowest);
     value["mean_rank"] = split(&split_of(&report.job, layer.interface));
     value

@@ -15,9 +15,11 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
+mod busy;
 mod compare;
 pub mod findings;
 mod html;
+mod identities;
 pub mod intake;
 mod json;
 pub mod model;
@@ -46,6 +48,8 @@ pub struct Report {
     pub account: Account,
     /// Its findings: those about the data first, then by seconds lost.
     pub findings: Vec<Finding>,
+    /// What is known, and what not, if I/O takes much of the run and no finding says why.
+    pub unexplained: Option<String>,
 }
 
 /// A log that can't be read at all.
@@ -132,10 +136,12 @@ impl Report {
     pub fn new(job: Job, limits: &Thresholds) -> Self {
         let account = Account::of(&job);
         let findings = findings::find(&job, &account, limits);
+        let unexplained = findings::unexplained(&job, &account, &findings, limits);
         Report {
             job,
             account,
             findings,
+            unexplained,
         }
     }
 
@@ -152,6 +158,12 @@ impl Report {
     /// At most 12 rows (`  name         text`), to be shown at the end of a run.
     pub fn short_text(&self) -> String {
         terminal::short(self)
+    }
+
+    /// One line for the end of a run: what was moved, the time in I/O, and the most costly finding. A job of which
+    /// nothing, or only a part, was recorded says so first.
+    pub fn one_line(&self) -> String {
+        terminal::one_line(self)
     }
 
     /// The report as one self-contained HTML page.

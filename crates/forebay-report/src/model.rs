@@ -4,8 +4,11 @@
 //! with files and ranks, not with operations. What has no bound in a log (trace segments, heat map cells of many ranks)
 //! is condensed before it gets here.
 
+mod layers;
+mod programs;
 mod timeline;
 
+pub use programs::Program;
 pub use timeline::{Segment, Timeline, TimelineSource, Trace};
 
 use serde::Serialize;
@@ -158,6 +161,9 @@ pub struct Counters {
     pub meta_seconds: f64,
     /// First open and last close, seconds since the job's start.
     pub span: Option<(f64, f64)>,
+    /// First and last time at which the file was in use, seconds since the job's start. The end is infinite if the file
+    /// was never closed. `None` if no time was noted.
+    pub in_use: Option<(f64, f64)>,
     /// Most frequent request sizes and their counts; the list is incomplete.
     pub common: Vec<(u64, u64)>,
 }
@@ -227,6 +233,7 @@ impl Counters {
         self.alignment = self.alignment.max(other.alignment);
         self.meta_seconds += other.meta_seconds;
         self.span = join(self.span, other.span);
+        self.in_use = join(self.in_use, other.in_use);
         for &(size, count) in &other.common {
             match self.common.iter_mut().find(|known| known.0 == size) {
                 Some(known) => known.1 = known.1.saturating_add(count),
@@ -281,6 +288,9 @@ pub struct RankShare {
     pub bytes_read: u64,
     /// Bytes written.
     pub bytes_written: u64,
+    /// [`Counters::in_use`] of its files.
+    #[serde(skip)]
+    pub in_use: Option<(f64, f64)>,
 }
 
 impl RankShare {
@@ -301,6 +311,7 @@ impl RankShare {
         self.meta_seconds += other.meta_seconds;
         self.bytes_read += other.bytes_read;
         self.bytes_written += other.bytes_written;
+        self.in_use = join(self.in_use, other.in_use);
     }
 }
 
@@ -330,6 +341,8 @@ pub struct Reduced {
     pub meta_seconds: f64,
     /// Bytes of both directions.
     pub bytes: u64,
+    /// [`Counters::in_use`] of all ranks together.
+    pub in_use: Option<(f64, f64)>,
     /// The slowest rank.
     pub slowest: Extreme,
     /// The fastest rank.
@@ -391,8 +404,10 @@ pub struct Layer {
     pub uses: Vec<FileUse>,
     /// Darshan's `agg_time_by_slowest` in seconds and `agg_perf_by_slowest` in MiB/s, as far as they exist.
     pub by_slowest: Option<BySlowest>,
-    /// True if the logger ran out of memory here, so that numbers are lower bounds.
+    /// True if the logger ran out of memory here and counted no further files, so that numbers are lower bounds.
     pub is_partial: bool,
+    /// True if the logger ran out of memory here and summed files. Sums are exact.
+    pub is_condensed: bool,
 }
 
 /// Darshan's derived rate: bytes over the I/O time of the slowest rank.
@@ -424,17 +439,40 @@ pub struct File {
     pub fs: String,
     /// Stripe size in bytes and count, on Lustre.
     pub stripes: Option<(u64, u64)>,
+    /// Numbers of the storage targets that hold it, on Lustre; empty if there are many.
+    pub targets: Vec<u32>,
     /// Size at the first open, if the recorder noted it.
     pub size_at_open: Option<u64>,
     /// Whether the job created it, if the recorder noted it.
     pub created: Option<bool>,
     /// True for a standard stream.
     pub is_std_stream: bool,
-    /// True if it stands for several files that a recorder short of memory has summed.
-    pub is_rest: bool,
+    /// `Some` if it stands for several files of a directory, which a recorder short of memory has summed: how many. If
+    /// several ranks have summed the same files, these count for each of them.
+    pub rest: Option<u64>,
     /// For a data set of HDF5 or PnetCDF, the index of the file that holds it, if that is among the files.
     pub container: Option<usize>,
 }
+
+impl File {
+    /// True if it stands for several files.
+    pub fn is_rest(&self) -> bool {
+        self.rest.is_some()
+    }
+
+    /// How many files it stands for.
+    pub fn count(&self) -> u64 {
+        self.rest.unwrap_or(1)
+    }
+
+    /// The directory of the files that a sum stands for, with a `/` at its end.
+    fn summed_directory(&self) -> Option<&str> {
+        self.name.strip_suffix(REST_NAME).filter(|_| self.is_rest())
+    }
+}
+
+/// What follows the directory in the name of a record that stands for several files.
+pub const REST_NAME: &str = "<other files>";
 
 /// A module found in a log.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -445,7 +483,7 @@ pub struct ModuleFacts {
     pub version: u32,
     /// Number of records.
     pub records: u64,
-    /// True if the logger ran out of memory here.
+    /// True if the logger ran out of memory here and counted no further files.
     pub is_partial: bool,
     /// True if the report can't read its records.
     pub is_unknown: bool,
@@ -484,6 +522,16 @@ impl Coverage {
             (self.seen as f64 / self.total as f64).min(1.0)
         }
     }
+
+    /// False if the recorder saw more than the kernel had counted at the last look, as in jobs that were killed. Then
+    /// nothing is known of the share.
+    pub fn is_known(&self) -> bool {
+        self.seen
+            <= self
+                .total
+                .saturating_add(self.total / 10)
+                .saturating_add(64 << 10)
+    }
 }
 
 /// A job: all processes of one launch, or of several launches with the same job id.
@@ -499,6 +547,8 @@ pub struct Job {
     pub uid: i64,
     /// Processes.
     pub ranks: u32,
+    /// Ranges of ranks that were launched together and wait for each other.
+    pub launches: Vec<std::ops::Range<u32>>,
     /// Start, seconds since 1970 (UTC).
     pub start: f64,
     /// From the start to the end, seconds.
@@ -513,10 +563,14 @@ pub struct Job {
     pub metadata: BTreeMap<String, String>,
     /// Coverage, if the recorder noted it.
     pub coverage: Option<Coverage>,
-    /// What the recorder had to condense or could not see; printable sentences.
+    /// What the recorder had to condense, without a loss to any sum; printable.
+    pub condensed: Vec<String>,
+    /// What the recorder could not count; printable.
     pub losses: Vec<String>,
     /// What could not be read of the logs; printable sentences.
     pub damage: Vec<String>,
+    /// The programs that it has run, parents before children; empty if the logger did not note them.
+    pub programs: Vec<Program>,
     /// Modules, by name.
     pub modules: Vec<ModuleFacts>,
     /// Files.
@@ -535,40 +589,6 @@ impl Job {
         self.layers
             .iter()
             .find(|layer| layer.interface == interface)
-    }
-
-    /// Decides at which interface each file's bytes and time count, see [`FileUse::is_lowest`].
-    ///
-    /// MPI-IO lies over POSIX and DFS. HDF5 and PnetCDF lie over the calls on their container. DFS lies over DAOS
-    /// objects, whose ids say nothing about files.
-    pub fn settle_layers(&mut self) {
-        let mut has_base = vec![false; self.files.len()];
-        let mut has_mpi_io = vec![false; self.files.len()];
-        let mut has_dfs = false;
-        for layer in &self.layers {
-            for one in &layer.uses {
-                match layer.interface {
-                    Interface::MpiIo => has_mpi_io[one.file] = true,
-                    Interface::Hdf5 | Interface::Pnetcdf => {}
-                    _ => has_base[one.file] = true,
-                }
-            }
-            has_dfs |= layer.interface == Interface::Dfs && !layer.uses.is_empty();
-        }
-        for layer in &mut self.layers {
-            for one in &mut layer.uses {
-                let container = self.files[one.file].container;
-                let below = container.is_some_and(|file| has_base[file] || has_mpi_io[file]);
-                (one.is_lowest, one.is_highest) = match layer.interface {
-                    Interface::MpiIo => (!has_base[one.file], true),
-                    Interface::Hdf5 | Interface::Pnetcdf => (!below, !below),
-                    Interface::Daos => (!has_dfs, !has_dfs),
-                    Interface::Posix | Interface::Stdio | Interface::Dfs => {
-                        (true, !has_mpi_io[one.file])
-                    }
-                };
-            }
-        }
     }
 
     /// True if the program is known to use MPI.

@@ -16,6 +16,7 @@ pub fn mpi_job(ranks: u32) -> Job {
         job_id: 4711,
         uid: 1000,
         ranks,
+        launches: std::iter::once(0..ranks).collect(),
         start: 1_700_000_000.0,
         run_seconds: 100.0,
         ..Job::default()
@@ -26,6 +27,7 @@ pub fn mpi_job(ranks: u32) -> Job {
 pub fn plain_job(ranks: u32) -> Job {
     let mut job = mpi_job(ranks);
     job.logs[0].is_mpi = false;
+    job.launches.clear();
     job
 }
 
@@ -50,6 +52,7 @@ fn add_use(job: &mut Job, interface: Interface, one: FileUse) {
                 uses: Vec::new(),
                 by_slowest: None,
                 is_partial: false,
+                is_condensed: false,
             });
             job.layers.sort_by_key(|layer| layer.interface);
             let at = job.layers.iter().position(|l| l.interface == interface);
@@ -85,6 +88,7 @@ pub fn by_rank(job: &mut Job, interface: Interface, name: &str, rank: u32, total
         meta_seconds: total.meta_seconds,
         bytes_read: total.read.bytes,
         bytes_written: total.write.bytes,
+        in_use: total.in_use,
     };
     let one = FileUse {
         file,
@@ -110,6 +114,7 @@ pub fn by_all(job: &mut Job, interface: Interface, name: &str, slowest: Extreme,
         write_seconds: total.write.seconds,
         meta_seconds: total.meta_seconds,
         bytes: total.bytes(),
+        in_use: total.in_use,
         slowest,
         fastest: Extreme::default(),
     };

@@ -2,8 +2,8 @@
 
 use crate::Report;
 use crate::account::{Moved, TimeSplit, split_of};
-use crate::findings::{Finding, Severity, lost_share};
-use crate::model::{BUCKET_NAMES, FileUse, Interface, Layer, Sharing};
+use crate::findings::Severity;
+use crate::model::{BUCKET_NAMES, Coverage, FileUse, Interface, Layer, Sharing};
 use crate::text::{shorten, wrap};
 use crate::units::{self, bytes, number, percent, share};
 use std::fmt::Write as _;
@@ -49,23 +49,13 @@ pub(crate) fn screen(report: &Report, all: bool) -> String {
     page.0
 }
 
-/// A few rows for the end of `forebay run`.
+/// A few rows for the end of `forebay run`: what was moved, the time in I/O, what the numbers leave out, and the most
+/// costly finding.
 pub(crate) fn short(report: &Report) -> String {
     let mut page = Page(String::new());
     page.row("I/O", &moved(report));
-    page.row("I/O time", &time(report));
-    let account = &report.account;
-    if let Some(slowest) = account.slowest {
-        page.row(
-            "slowest",
-            &format!(
-                "{} {}: {} in I/O, {} of the run time",
-                who(report),
-                slowest.rank,
-                units::seconds(slowest.seconds),
-                percent(account.slowest_share(&report.job))
-            ),
-        );
+    if report.account.slowest.is_some() {
+        page.row("I/O time", &slowest_text(report));
     }
     for finding in report
         .findings
@@ -76,17 +66,53 @@ pub(crate) fn short(report: &Report) -> String {
         page.row("note", &finding.title);
     }
     let costly = report.costly();
-    for (i, finding) in costly.iter().take(FINDINGS).enumerate() {
-        let name = if i == 0 { "findings" } else { "" };
-        page.row(
-            name,
-            &format!("{}: {}", lost(finding, report), finding.title),
+    let Some(first) = costly.first() else {
+        page.row("findings", &nothing_found(report));
+        return page.0;
+    };
+    let more = match costly.len() - 1 {
+        0 => String::new(),
+        n => format!(" ({n} more: forebay report)"),
+    };
+    page.row(
+        "findings",
+        &format!("{}: {}{more}", first.cost_text(&report.job), first.title),
+    );
+    page.0
+}
+
+/// Columns of the title of a finding in one line.
+const TITLE: usize = 70;
+
+/// The most important of all, in one line.
+pub(crate) fn one_line(report: &Report) -> String {
+    let account = &report.account;
+    let loud = report
+        .findings
+        .iter()
+        .find(|one| matches!(one.code, "nothing-recorded" | "lost-data" | "contradiction"));
+    let mut text = loud.map_or(String::new(), |one| {
+        format!("{}; ", one.title.to_uppercase())
+    });
+    let _ = write!(
+        text,
+        "read {}, wrote {}, {}",
+        bytes(account.moved.bytes_read),
+        bytes(account.moved.bytes_written),
+        units::count(account.moved.files, "file", "files")
+    );
+    if account.slowest.is_some() {
+        let _ = write!(text, "; {}", slowest_text(report));
+    }
+    if let Some(finding) = report.costly().first() {
+        let _ = write!(
+            text,
+            "; {}: {}",
+            finding.cost_text(&report.job),
+            shorten(&finding.title, TITLE)
         );
     }
-    if costly.is_empty() {
-        page.row("findings", "none that cost time");
-    }
-    page.0
+    text
 }
 
 /// The word for a rank. Processes that know nothing of each other are no ranks.
@@ -109,10 +135,14 @@ fn head(page: &mut Page, report: &Report) {
     let nodes = job.nodes.map_or("unknown number of nodes".to_owned(), |n| {
         units::count(n.into(), "node", "nodes")
     });
+    let programs = match job.programs.len() as u64 {
+        0 | 1 => String::new(),
+        n => format!(" ({} programs run)", number(n)),
+    };
     page.row(
         "job",
         &format!(
-            "{}, {} on {nodes}, uid {}",
+            "{}, {}{programs} on {nodes}, uid {}",
             job.job_id,
             units::count(job.ranks.into(), "process", "processes"),
             job.uid
@@ -157,24 +187,35 @@ fn moved(report: &Report) -> String {
     if report.job.layers.is_empty() {
         return "none recorded".to_owned();
     }
+    let counts = |one: &FileUse| one.is_lowest && !report.job.files[one.file].is_std_stream;
     let lowest: Vec<&str> = report
         .job
         .layers
         .iter()
-        .filter(|layer| layer.uses.iter().any(|one| one.is_lowest))
+        .filter(|layer| layer.uses.iter().any(counts))
         .map(|layer| layer.interface.name())
         .collect();
+    let mut about = if lowest.is_empty() {
+        String::new()
+    } else {
+        format!(" (counted at {})", lowest.join(" + "))
+    };
+    if report.account.std_streams > 0 {
+        about += &format!(
+            "; besides {} on standard streams",
+            bytes(report.account.std_streams)
+        );
+    }
     let at_least = if report.job.layers.iter().any(|layer| layer.is_partial) {
         "at least "
     } else {
         ""
     };
     format!(
-        "read {at_least}{}, wrote {at_least}{}, {} (counted at {})",
+        "read {at_least}{}, wrote {at_least}{}, {}{about}",
         bytes(bytes_read),
         bytes(bytes_written),
         units::count(files, "file", "files"),
-        lowest.join(" + ")
     )
 }
 
@@ -196,47 +237,82 @@ fn time(report: &Report) -> String {
     )
 }
 
+/// What the speed covers.
+pub(crate) fn while_in_io(report: &Report) -> String {
+    let seconds = units::seconds(report.account.io_seconds);
+    match (report.job.launches.len(), report.job.ranks) {
+        (1, _) => format!("while the slowest rank does I/O ({seconds})"),
+        (_, 0 | 1) => format!("while the process does I/O ({seconds})"),
+        _ => format!("while any process does I/O ({seconds})"),
+    }
+}
+
+/// The slowest rank, and how much of the run it is in I/O.
+fn slowest_text(report: &Report) -> String {
+    let account = &report.account;
+    let Some(slowest) = account.slowest else {
+        return "no time was measured".to_owned();
+    };
+    let program = report.job.program_of(slowest.rank);
+    let program = program.map_or(String::new(), |name| format!(" ({})", shorten(name, 24)));
+    let mut text = format!(
+        "{} {}{program}: {} in I/O, {} of the run time",
+        who(report),
+        slowest.rank,
+        units::seconds(slowest.seconds),
+        percent(account.slowest_share(&report.job))
+    );
+    if account.overlap >= OVERLAP {
+        text += &format!(
+            " (calls of threads overlap, up to {:.0} at once)",
+            account.overlap
+        );
+    }
+    text
+}
+
+/// A rank whose calls add up to this many times its seconds in I/O has threads that are worth a word.
+const OVERLAP: f64 = 1.5;
+
 fn facts(page: &mut Page, report: &Report) {
     let (job, account) = (&report.job, &report.account);
     page.row("moved", &moved(report));
     page.row(
         "speed",
         &account.mib_per_second().map_or("-".to_owned(), |rate| {
-            let per_node = account.mib_per_second_per_node(job).map_or(
-                "per node unknown (the log has no number of nodes)".to_owned(),
-                |rate| format!("{rate:.1} MiB/s per node"),
-            );
+            let per_node = account
+                .mib_per_second_per_node(job)
+                .map_or("per node unknown".to_owned(), |rate| {
+                    format!("{rate:.1} MiB/s per node")
+                });
+            let at_least = if account.may_overlap(job) {
+                "at least "
+            } else {
+                ""
+            };
             format!(
-                "{rate:.1} MiB/s while the slowest {} does I/O; {per_node}",
-                who(report)
+                "{at_least}{rate:.1} MiB/s {}; {per_node}",
+                while_in_io(report)
             )
         }),
     );
     page.row("time", &time(report));
-    page.row(
-        "slowest",
-        &account
-            .slowest
-            .map_or("no time was measured".to_owned(), |slowest| {
-                format!(
-                    "{} {}: {} in I/O, {} of the run time",
-                    who(report),
-                    slowest.rank,
-                    units::seconds(slowest.seconds),
-                    percent(account.slowest_share(job))
-                )
-            }),
-    );
+    page.row("slowest", &slowest_text(report));
     if let Some(coverage) = job.coverage {
-        page.row(
-            "coverage",
-            &format!(
-                "{}: {} recorded of {} that the kernel counted",
-                percent(coverage.share()),
-                bytes(coverage.seen),
-                bytes(coverage.total)
-            ),
-        );
+        page.row("coverage", &coverage_text(&coverage));
+    }
+}
+
+/// How much of the kernel's count was recorded.
+pub(crate) fn coverage_text(coverage: &Coverage) -> String {
+    let (seen, total) = (bytes(coverage.seen), bytes(coverage.total));
+    if coverage.is_known() {
+        format!(
+            "{}: {seen} recorded of {total} that the kernel counted",
+            percent(coverage.share())
+        )
+    } else {
+        format!("unknown: {seen} recorded, the kernel's count ({total}) is older")
     }
 }
 
@@ -409,12 +485,12 @@ fn slow_file(report: &Report, layer: &Layer, one: &FileUse) -> String {
     )
 }
 
-fn lost(finding: &Finding, report: &Report) -> String {
-    format!(
-        "up to {} ({} of the run)",
-        units::seconds(finding.seconds_lost.unwrap_or(0.0)),
-        percent(lost_share(finding, &report.job))
-    )
+/// What is known if no finding is costly. A job that spends much of its run in I/O is never told that this costs nothing.
+pub(crate) fn nothing_found(report: &Report) -> String {
+    let Some(unexplained) = &report.unexplained else {
+        return "none: no known pattern costs this job time".to_owned();
+    };
+    unexplained.clone()
 }
 
 fn findings(page: &mut Page, report: &Report, all: bool) {
@@ -439,7 +515,7 @@ fn findings(page: &mut Page, report: &Report, all: bool) {
         costly.iter().copied().take(FINDINGS).collect()
     };
     if shown.is_empty() {
-        page.line("Findings: nothing that costs this job time.");
+        page.row("findings", &nothing_found(report));
         return;
     }
     let rest = report.timed().len() - shown.len();
@@ -454,7 +530,7 @@ fn findings(page: &mut Page, report: &Report, all: bool) {
     for finding in shown {
         page.row(
             &finding.severity.name().to_uppercase(),
-            &format!("{}: {}", lost(finding, report), finding.title),
+            &format!("{}: {}", finding.cost_text(&report.job), finding.title),
         );
         if all {
             for evidence in &finding.evidence {

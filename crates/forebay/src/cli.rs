@@ -149,6 +149,9 @@ pub struct RunArgs {
     /// Do not wait longer than two seconds for processes that outlive CMD. The bridge serves them in the background.
     #[arg(long)]
     pub no_wait: bool,
+    /// Print no report, unless data is left, a process goes on, or the bridge has died. With -v the report has all details.
+    #[arg(short, long)]
+    pub quiet: bool,
     /// Also write the report to this file, as JSON.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub report: Option<PathBuf>,

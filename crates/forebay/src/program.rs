@@ -24,7 +24,23 @@ pub fn load(command: &mut Command, libraries: &[&Path]) {
     }
     if let Some(list) = list {
         command.env("LD_PRELOAD", list);
+        let asked = std::env::var_os(ASAN_OPTIONS).unwrap_or_default();
+        command.env(ASAN_OPTIONS, with_asan(&asked));
     }
+}
+
+/// Environment variable: options of the runtime of AddressSanitizer, separated by colons.
+const ASAN_OPTIONS: &str = "ASAN_OPTIONS";
+
+/// Lets a program built with AddressSanitizer run though other libraries are loaded before its runtime, which refuses
+/// that. Our libraries allocate nothing, so nothing is lost to it. What the user asks for comes later and counts.
+fn with_asan(asked: &OsStr) -> OsString {
+    let mut options = OsString::from("verify_asan_link_order=0");
+    if !asked.is_empty() {
+        options.push(":");
+        options.push(asked);
+    }
+    options
 }
 
 /// The list in `LD_PRELOAD` with one further entry at its end. So a tool that must come first stays first. Only the
@@ -80,6 +96,15 @@ mod tests {
         assert_eq!(with(""), "/x/lib.so");
         assert_eq!(with("libasan.so"), "libasan.so:/x/lib.so");
         assert_eq!(with("a.so /x/lib.so"), "a.so:/x/lib.so");
+    }
+
+    #[test]
+    fn what_the_user_asks_of_address_sanitizer_stays() {
+        assert_eq!(with_asan(OsStr::new("")), "verify_asan_link_order=0");
+        assert_eq!(
+            with_asan(OsStr::new("detect_leaks=0")),
+            "verify_asan_link_order=0:detect_leaks=0"
+        );
     }
 
     #[test]

@@ -93,6 +93,11 @@ impl BridgeCounters {
     }
 }
 
+/// `  name         text`
+fn row(out: &mut String, name: &str, text: &str) {
+    let _ = writeln!(out, "  {name:<12} {text}");
+}
+
 /// The log of a run, and what it says about its I/O.
 #[derive(Debug)]
 pub struct Logged {
@@ -155,17 +160,82 @@ pub struct RunReport<'r> {
 }
 
 impl RunReport<'_> {
-    /// The report for people.
+    /// The report for people in five rows, and further ones if something did not go as usual.
+    pub fn summary(&self) -> String {
+        let mut out = String::new();
+        let mut line = |name: &str, text: String| row(&mut out, name, &text);
+        line("exit status", self.exit_text());
+        if self.restarts > 0 {
+            line("bridge", self.restarts_text());
+        }
+        for (name, text) in self.drain_rows() {
+            line(name, text);
+        }
+        if let Some(log) = self.log {
+            line("log", log_text(&log.collected));
+            for remark in &log.collected.remarks {
+                line("", format!("  {remark}"));
+            }
+            if let Some(job) = &log.job {
+                line("I/O", job.one_line());
+            }
+        }
+        out
+    }
+
+    /// True if all went as usual: nobody misses this report.
+    pub fn is_uneventful(&self) -> bool {
+        let is_drained =
+            |drained: &Drained| drained.is_complete() && drained.status.remarks.is_empty();
+        self.going_on.is_empty() && self.restarts == 0 && self.drained.is_none_or(is_drained)
+    }
+
+    fn exit_text(&self) -> String {
+        format!("{} after {}", self.exit_status, units::duration(self.wall))
+    }
+
+    fn restarts_text(&self) -> String {
+        format!(
+            "died {} and was started again; operations are those since then",
+            units::count(self.restarts.into(), "time", "times")
+        )
+    }
+
+    /// What was drained, what is left, and who goes on: names and texts of rows.
+    fn drain_rows(&self) -> Vec<(&'static str, String)> {
+        let mut rows = Vec::new();
+        match self.drained {
+            None => rows.push(("drained", format!("not asked for; later: {}", self.retry))),
+            Some(d) => {
+                rows.push(("drained", drain_text(d)));
+                let remarks = d.status.remarks.iter();
+                rows.extend(remarks.map(|remark| ("", format!("  {remark}"))));
+                let left = match self.going_on {
+                    [_, ..] if d.is_complete() => "nothing so far".to_owned(),
+                    _ => left_text(d),
+                };
+                rows.push(("left", left));
+            }
+        }
+        if !self.going_on.is_empty() {
+            rows.push(("goes on", outliving::text(self.going_on)));
+            let then = match self.drained {
+                None => "  they keep the bridge; `forebay status` shows it",
+                Some(_) => {
+                    "  they keep the bridge; when they have ended it drains what they have done since, and `forebay status` shows it"
+                }
+            };
+            rows.push(("", then.to_owned()));
+        }
+        rows
+    }
+
+    /// The whole report for people.
     pub fn text(&self) -> String {
         let mut out = String::from("forebay report\n");
-        let mut line = |name: &str, text: String| {
-            let _ = writeln!(out, "  {name:<12} {text}");
-        };
+        let mut line = |name: &str, text: String| row(&mut out, name, &text);
         line("command", self.command.join(" "));
-        line(
-            "exit status",
-            format!("{} after {}", self.exit_status, units::duration(self.wall)),
-        );
+        line("exit status", self.exit_text());
         line("buffer", self.buffer.display().to_string());
         line("storage", storage_text(self.storage));
         let ops: Vec<String> = self
@@ -183,13 +253,7 @@ impl RunReport<'_> {
             },
         );
         if self.restarts > 0 {
-            line(
-                "bridge",
-                format!(
-                    "died {} and was started again; operations are those since then",
-                    units::count(self.restarts.into(), "time", "times")
-                ),
-            );
+            line("bridge", self.restarts_text());
         }
         let inv = self.inventory;
         line(
@@ -260,29 +324,8 @@ impl RunReport<'_> {
                 line("", format!("  {remark}"));
             }
         }
-        match self.drained {
-            None => line("drained", format!("not asked for; later: {}", self.retry)),
-            Some(d) => {
-                line("drained", drain_text(d));
-                for remark in &d.status.remarks {
-                    line("", format!("  {remark}"));
-                }
-                let left = match self.going_on {
-                    [_, ..] if d.is_complete() => "nothing so far".to_owned(),
-                    _ => left_text(d),
-                };
-                line("left", left);
-            }
-        }
-        if !self.going_on.is_empty() {
-            line("goes on", outliving::text(self.going_on));
-            line(
-                "",
-                match self.drained {
-                    None => "  they keep the bridge; `forebay status` shows it".to_owned(),
-                    Some(_) => "  they keep the bridge; when they have ended it drains what they have done since, and `forebay status` shows it".to_owned(),
-                },
-            );
+        for (name, text) in self.drain_rows() {
+            line(name, text);
         }
         if let Some(job) = self.log.and_then(|log| log.job.as_ref()) {
             out.push_str(&job.short_text());

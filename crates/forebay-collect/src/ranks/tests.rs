@@ -14,7 +14,18 @@ fn process(pid: u32, parent_pid: u32, program: &str) -> Process {
         programs: vec![program.to_owned()],
         claim: None,
         io_ns: Some(u64::from(pid) * 1000),
+        call_ns: 50 * MS,
     }
+}
+
+const MS: u64 = 1_000_000;
+
+/// The same with another life and other I/O.
+fn lived(mut process: Process, (first, last): (u64, u64), call_ns: u64) -> Process {
+    (process.first_ns, process.last_ns) = (first * MS, last * MS);
+    process.io_ns = Some(process.first_ns);
+    process.call_ns = call_ns;
+    process
 }
 
 fn rank(mut process: Process, rank: u32, size: u32, key: u64) -> Process {
@@ -28,7 +39,7 @@ fn rank(mut process: Process, rank: u32, size: u32, key: u64) -> Process {
 }
 
 fn silent(mut process: Process) -> Process {
-    process.io_ns = None;
+    (process.io_ns, process.call_ns) = (None, 0);
     process
 }
 
@@ -37,14 +48,14 @@ const fn r(rank: u32) -> Role {
 }
 
 #[test]
-fn without_launches_every_process_with_io_is_a_rank_in_start_order() {
+fn without_launches_processes_that_work_side_by_side_are_ranks_in_start_order() {
     let job = [
         process(30, 10, "sort"),
         silent(process(10, 1, "bash")),
         process(20, 10, "cat"),
     ];
     let ranks = assign(&job);
-    assert_eq!(ranks.roles, [r(1), Role::Silent, r(0)]);
+    assert_eq!(ranks.roles, [r(1), r(0), r(0)]);
     assert_eq!((ranks.count(), ranks.single), (2, 2));
 }
 
@@ -53,8 +64,75 @@ fn a_shell_that_becomes_the_last_program_of_its_script_counts_from_that() {
     let mut shell = process(10, 1, "bash");
     shell.programs.push("post.py".to_owned());
     shell.io_ns = Some(30_000);
-    let job = [shell, process(20, 10, "prep.py")];
-    assert_eq!(assign(&job).roles, [r(1), r(0)]);
+    let aside = process(20, 10, "prep.py");
+    let job = [shell, aside, process(21, 10, "aside.py")];
+    assert_eq!(assign(&job).roles, [r(2), r(0), r(1)]);
+}
+
+#[test]
+fn commands_one_after_the_other_are_one_process_and_side_by_side_they_are_several() {
+    let shell = || silent(process(10, 1, "bash"));
+    let dd = |pid, from, to| lived(process(pid, 10, "dd"), (from, to), 90 * MS);
+    let job = [shell(), dd(20, 0, 100), dd(21, 100, 200), dd(22, 201, 300)];
+    assert_eq!(assign(&job).roles, [r(0); 4]);
+    let job = [shell(), dd(20, 0, 100), dd(21, 50, 200), dd(22, 201, 300)];
+    let ranks = assign(&job);
+    assert_eq!(ranks.roles, [r(0), r(0), r(1), r(1)]);
+    assert_eq!(ranks.count(), 2);
+}
+
+#[test]
+fn helpers_are_folded_into_the_program_that_started_them() {
+    // A program that writes, and two pipes of `cat` on the way.
+    let main = lived(process(10, 1, "sim.py"), (0, 1000), 700 * MS);
+    let cat = |pid, at| lived(process(pid, 10, "cat"), (at, at + 10), 2 * MS);
+    let job = [
+        main.clone(),
+        cat(20, 100),
+        cat(21, 105),
+        cat(22, 500),
+        cat(23, 505),
+    ];
+    assert_eq!(assign(&job).roles, [r(0); 5]);
+    // The shim before an interpreter, with helpers of its own, and the workers that it starts.
+    let mut job = vec![lived(process(10, 1, "bash"), (0, 1000), MS)];
+    job.push(lived(process(11, 10, "dirname"), (1, 2), 0));
+    job.push(lived(process(12, 10, "uname"), (1, 3), 0));
+    for pid in 20..24 {
+        job.push(lived(process(pid, 10, "worker"), (100, 900), 500 * MS));
+    }
+    let ranks = assign(&job);
+    assert_eq!(ranks.roles, [r(0), r(0), r(0), r(0), r(1), r(2), r(3)]);
+}
+
+#[test]
+fn a_main_program_that_works_beside_its_pool_is_a_rank_too() {
+    let job = [
+        lived(process(10, 1, "train.py"), (0, 1000), 100 * MS),
+        lived(process(11, 10, "train.py"), (100, 900), 500 * MS),
+        lived(process(12, 10, "train.py"), (100, 900), 500 * MS),
+    ];
+    assert_eq!(assign(&job).roles, [r(0), r(1), r(2)]);
+}
+
+#[test]
+fn processes_that_come_and_go_in_turns_are_as_many_workers_as_ran_at_once() {
+    let mut job = vec![silent(process(10, 1, "xargs"))];
+    for n in 0..40u32 {
+        let at = u64::from(n / 4) * 100;
+        job.push(lived(process(20 + n, 10, "gzip"), (at, at + 90), 50 * MS));
+    }
+    assert_eq!(assign(&job).count(), 4);
+}
+
+#[test]
+fn two_hundred_processes_that_do_nothing_are_one() {
+    let mut job = vec![silent(process(10, 1, "bash"))];
+    for n in 0..200u32 {
+        let at = u64::from(n);
+        job.push(lived(process(20 + n, 10, "true"), (at, at + 2), 1000));
+    }
+    assert_eq!(assign(&job).count(), 1);
 }
 
 #[test]
@@ -240,5 +318,5 @@ fn processes_that_are_each_others_parent_do_not_hang() {
         process(11, 10, "b"),
         process(12, 12, "c"),
     ];
-    assert_eq!(assign(&job).roles, [r(0), r(1), r(2)]);
+    assert_eq!(assign(&job).roles, [r(0), r(0), r(1)]);
 }

@@ -4,3 +4,4 @@ mod damage;
 mod joined;
 mod pydarshan;
 mod stage;
+mod tree;

@@ -58,7 +58,8 @@ fn straggler_shared(subject: &Subject) -> Option<Finding> {
         .layers
         .iter()
         .flat_map(|layer| real_files(subject, layer))
-        .filter(|one| one.is_highest && one.ranks > 1);
+        .filter(|one| one.is_highest && one.ranks > 1)
+        .filter(|one| !subject.job.files[one.file].is_rest());
     for one in uses {
         let Some(slowest) = one.slowest() else {
             continue;

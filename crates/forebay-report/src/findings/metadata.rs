@@ -4,6 +4,7 @@ use super::loss::{Part, slowest_path};
 use super::{Confidence, Finding, Subject, buffer_setting, requests};
 use crate::model::{FileUse, Sharing};
 use crate::units::{self, bytes, number, percent, share};
+use std::collections::BTreeSet;
 
 /// All rules on metadata.
 pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
@@ -12,6 +13,7 @@ pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
         repeated_opens(subject),
         many_small_files(subject),
         file_per_process(subject),
+        waiting_opens(subject),
     ]
     .into_iter()
     .flatten()
@@ -26,7 +28,8 @@ fn lowest<'a>(subject: &'a Subject) -> impl Iterator<Item = &'a FileUse> {
 /// Fires on jobs that spend much of their I/O time in metadata. One open and one close of each file are needed; the
 /// rest could go.
 fn metadata_time(subject: &Subject) -> Option<Finding> {
-    let total = lowest(subject).fold((0u64, 0u64, 0u64, 0.0, 0.0), |sum, one| {
+    let calls = || lowest(subject).filter(|one| !is_waited_for(subject, one));
+    let total = calls().fold((0u64, 0u64, 0u64, 0.0, 0.0), |sum, one| {
         let t = &one.total;
         (
             sum.0 + t.opens,
@@ -44,7 +47,7 @@ fn metadata_time(subject: &Subject) -> Option<Finding> {
     {
         return None;
     }
-    let loss = slowest_path(subject, lowest(subject), Part::Metadata, |one| {
+    let loss = slowest_path(subject, calls(), Part::Metadata, |one| {
         let t = &one.total;
         let operations = (t.opens * 2 + t.stats + t.seeks).max(2);
         t.meta_seconds * (1.0 - 2.0 / operations as f64)
@@ -96,7 +99,7 @@ fn opens_per_rank(one: &FileUse) -> f64 {
 fn repeated_opens(subject: &Subject) -> Option<Finding> {
     let limits = subject.limits;
     let hits: Vec<&FileUse> = lowest(subject)
-        .filter(|one| !subject.job.files[one.file].is_rest)
+        .filter(|one| !subject.job.files[one.file].is_rest())
         .filter(|one| opens_per_rank(one) >= limits.opens_per_rank)
         .collect();
     let opens: u64 = hits.iter().map(|one| one.total.opens).sum();
@@ -132,14 +135,28 @@ fn repeated_opens(subject: &Subject) -> Option<Finding> {
     Some(finding)
 }
 
+/// Mean bytes of the files of a record.
+fn mean_bytes(subject: &Subject, one: &FileUse) -> f64 {
+    one.total.bytes() as f64 / subject.job.files[one.file].count().max(1) as f64
+}
+
 fn many_small_files(subject: &Subject) -> Option<Finding> {
     let limits = subject.limits;
+    let count = |one: &FileUse| subject.job.files[one.file].count();
     let small: Vec<&FileUse> = lowest(subject)
-        .filter(|one| one.sharing == Sharing::Unique)
-        .filter(|one| (one.total.bytes() as f64) < limits.small_file_bytes)
+        .filter(|one| one.sharing == Sharing::Unique || subject.job.files[one.file].is_rest())
+        // What was only asked for (stat), and directories that were listed, are no files.
+        .filter(|one| one.total.opens > 0 && !is_waited_for(subject, one))
+        .filter(|one| mean_bytes(subject, one) < limits.small_file_bytes)
         .collect();
     let ranks = f64::from(subject.job.ranks.max(1));
-    let per_rank = small.len() as f64 / ranks;
+    // POSIX and C streams may both have used a file.
+    let distinct: BTreeSet<usize> = small.iter().map(|one| one.file).collect();
+    let files: u64 = distinct
+        .into_iter()
+        .map(|file| subject.job.files[file].count())
+        .sum();
+    let per_rank = files as f64 / ranks;
     if per_rank < limits.files_per_rank {
         return None;
     }
@@ -151,8 +168,8 @@ fn many_small_files(subject: &Subject) -> Option<Finding> {
         "many-small-files",
         format!(
             "Many small files: {} with {} on average",
-            number(small.len() as u64),
-            bytes(moved / small.len().max(1) as u64)
+            number(files),
+            bytes(moved / files.max(1))
         ),
         &loss,
         "measured metadata time of these files x (1 - 1 / files per rank), as if each rank had one"
@@ -169,7 +186,70 @@ fn many_small_files(subject: &Subject) -> Option<Finding> {
             units::seconds(one.total.meta_seconds)
         )
     });
-    finding.advice = "Put many small things into one container (HDF5, ADIOS, tar, a database, a packed data set)."
+    let code: u64 = small
+        .iter()
+        .filter(|one| one.total.write.ops == 0 && is_code(&subject.job.files[one.file].name))
+        .map(|one| count(one))
+        .sum();
+    finding.advice = if code * 2 > files {
+        "Most of them are parts of a program (modules, libraries): keep the program on node-local storage, in a container \
+         image, or in one archive."
+    } else {
+        "Put many small things into one container (HDF5, ADIOS, tar, a database, a packed data set)."
+    }
+    .to_owned();
+    Some(finding)
+}
+
+/// True for the name of a file that a program is made of.
+fn is_code(name: &str) -> bool {
+    let file = name.rsplit('/').next().unwrap_or_default();
+    let has_ending = [
+        ".py", ".pyc", ".pyi", ".so", ".jar", ".class", ".jl", ".R", ".js",
+    ];
+    has_ending.iter().any(|ending| file.ends_with(ending)) || file.contains(".so.")
+}
+
+/// True if calls that open the file, or ask for it, take so long that they wait for something: the other end of a pipe,
+/// a lock, a file system that hangs.
+fn is_waited_for(subject: &Subject, one: &FileUse) -> bool {
+    let total = &one.total;
+    let calls = total.opens + total.stats + total.seeks;
+    total.meta_seconds >= subject.limits.waiting_seconds * calls.max(1) as f64
+}
+
+fn waiting_opens(subject: &Subject) -> Option<Finding> {
+    let hits: Vec<&FileUse> = lowest(subject)
+        .filter(|one| is_waited_for(subject, one))
+        .collect();
+    let loss = slowest_path(subject, hits.iter().copied(), Part::Metadata, |one| {
+        one.total.meta_seconds
+    });
+    let opens: u64 = hits.iter().map(|one| one.total.opens).sum();
+    let waited: f64 = hits.iter().map(|one| one.total.meta_seconds).sum();
+    let mut finding = Finding::not_estimated(
+        "waiting-opens",
+        format!(
+            "{} of {} took {} on average: they waited",
+            units::count(opens, "open", "opens"),
+            units::count(hits.len() as u64, "file", "files"),
+            units::seconds(share(waited, opens.max(1) as f64))
+        ),
+        hits.first().map(|_| loss.seconds)?,
+    );
+    finding.evidence = vec![format!(
+        "each call on them took {} or longer",
+        units::seconds(subject.limits.waiting_seconds)
+    )];
+    finding.files = loss.evidence(subject, |one| {
+        format!(
+            "{} in {}",
+            units::seconds(one.total.meta_seconds),
+            units::count(one.total.opens, "open", "opens")
+        )
+    });
+    finding.advice = "If these are pipes, the time is that of the program at the other end, and no cost of I/O. Else look \
+                      at the metadata server, or at locks."
         .to_owned();
     Some(finding)
 }

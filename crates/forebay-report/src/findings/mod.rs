@@ -7,6 +7,7 @@
 
 mod balance;
 mod collective;
+mod layers;
 mod loss;
 mod metadata;
 mod quality;
@@ -14,8 +15,10 @@ mod requests;
 mod rereads;
 mod thresholds;
 mod timeline;
+mod unexplained;
 
 pub use thresholds::Thresholds;
+pub(crate) use unexplained::unexplained;
 
 use loss::Loss;
 
@@ -94,8 +97,11 @@ pub struct Finding {
     pub title: String,
     /// How much it matters; [`find`] sets it.
     pub severity: Severity,
-    /// Estimate of the seconds that the slowest rank lost; `None` for findings about the data.
+    /// Estimate of the seconds that the slowest rank lost; `None` for findings about the data, and where no estimate
+    /// can be defended.
     pub seconds_lost: Option<f64>,
+    /// Where the loss is not estimated: the seconds of the slowest rank that the finding is about.
+    pub concerned_seconds: Option<f64>,
     /// Formula of the estimate, with its assumptions.
     pub estimate: String,
     /// How far the estimate can be trusted.
@@ -127,7 +133,7 @@ pub fn find(job: &Job, account: &Account, limits: &Thresholds) -> Vec<Finding> {
         account,
         limits,
     };
-    let rules: [fn(&Subject) -> Vec<Finding>; 8] = [
+    let rules: [fn(&Subject) -> Vec<Finding>; 9] = [
         quality::rules,
         requests::rules,
         rereads::rules,
@@ -135,12 +141,14 @@ pub fn find(job: &Job, account: &Account, limits: &Thresholds) -> Vec<Finding> {
         balance::rules,
         collective::rules,
         timeline::rules,
+        layers::rules,
         requests::layer_rules,
     ];
     let mut found: Vec<Finding> = rules.iter().flat_map(|rule| rule(&subject)).collect();
     for finding in &mut found {
         settle(finding, job, account, limits);
     }
+    found.retain(|one| one.weight() >= LEAST_SECONDS || one.severity == Severity::Data);
     found.sort_by(|a, b| {
         (a.severity != Severity::Data)
             .cmp(&(b.severity != Severity::Data))
@@ -149,6 +157,7 @@ pub fn find(job: &Job, account: &Account, limits: &Thresholds) -> Vec<Finding> {
                     .unwrap_or(0.0)
                     .total_cmp(&a.seconds_lost.unwrap_or(0.0)),
             )
+            .then(b.weight().total_cmp(&a.weight()))
             .then(a.code.cmp(b.code))
     });
     found
@@ -157,15 +166,18 @@ pub fn find(job: &Job, account: &Account, limits: &Thresholds) -> Vec<Finding> {
 /// Sets the severity by the share of the run time. The seconds lost are limited to those that the slowest rank spent in
 /// I/O.
 fn settle(finding: &mut Finding, job: &Job, account: &Account, limits: &Thresholds) {
-    let Some(seconds) = finding.seconds_lost else {
+    let spent = account.slowest.map_or(0.0, |slowest| slowest.seconds);
+    let most = spent.max(0.0).min(job.run_seconds);
+    for seconds in [&mut finding.seconds_lost, &mut finding.concerned_seconds] {
+        *seconds = seconds.map(|seconds| seconds.clamp(0.0, most));
+    }
+    if finding.seconds_lost.is_none() && finding.concerned_seconds.is_none() {
         finding.severity = Severity::Data;
         return;
-    };
-    let spent = account.slowest.map_or(0.0, |slowest| slowest.seconds);
-    let seconds = seconds.clamp(0.0, spent.max(0.0)).min(job.run_seconds);
-    finding.seconds_lost = Some(seconds);
-    let share = units::share(seconds, job.run_seconds);
-    finding.severity = if share >= limits.high_share {
+    }
+    let share = units::share(finding.weight(), job.run_seconds);
+    // What nobody can say the price of is not called severe.
+    finding.severity = if share >= limits.high_share && finding.seconds_lost.is_some() {
         Severity::High
     } else if share >= limits.medium_share {
         Severity::Medium
@@ -176,10 +188,8 @@ fn settle(finding: &mut Finding, job: &Job, account: &Account, limits: &Threshol
     };
 }
 
-/// The share of the run time that a finding lost, for texts.
-pub fn lost_share(finding: &Finding, job: &Job) -> f64 {
-    units::share(finding.seconds_lost.unwrap_or(0.0), job.run_seconds)
-}
+/// Less than this many seconds are no finding.
+const LEAST_SECONDS: f64 = 1e-3;
 
 /// The command that puts Forebay's buffer under the job; `None` for jobs on several nodes, which it can't serve.
 fn buffer_setting(subject: &Subject, effect: &str) -> Option<String> {
@@ -202,12 +212,39 @@ impl Finding {
             title,
             severity: Severity::Note,
             seconds_lost: Some(seconds_lost),
+            concerned_seconds: None,
             estimate: String::new(),
             confidence: Confidence::Medium,
             evidence: Vec::new(),
             files: Vec::new(),
             advice: String::new(),
             setting: None,
+        }
+    }
+
+    /// A finding whose loss can't be estimated; it is about this many seconds of the slowest rank.
+    fn not_estimated(code: &'static str, title: String, concerned_seconds: f64) -> Self {
+        Finding {
+            seconds_lost: None,
+            concerned_seconds: Some(concerned_seconds),
+            estimate: "not estimated".to_owned(),
+            confidence: Confidence::Low,
+            ..Finding::new(code, title, 0.0)
+        }
+    }
+
+    /// The seconds by which it is judged.
+    fn weight(&self) -> f64 {
+        self.seconds_lost.or(self.concerned_seconds).unwrap_or(0.0)
+    }
+
+    /// What it costs, in a few words.
+    pub(crate) fn cost_text(&self, job: &Job) -> String {
+        let share = units::percent(units::share(self.weight(), job.run_seconds));
+        let seconds = units::seconds(self.weight());
+        match self.seconds_lost {
+            Some(_) => format!("up to {seconds} ({share} of the run)"),
+            None => format!("not estimated, about {seconds} ({share} of the run)"),
         }
     }
 

@@ -1,15 +1,20 @@
 //! Findings about the data itself: what the numbers leave out.
 
 use super::{Confidence, Finding, Severity, Subject};
+use crate::model::Coverage;
+use crate::terminal::coverage_text;
 use crate::units::{bytes, percent};
 
 /// All rules on the data.
 pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
     [
         damage(subject),
+        nothing_recorded(subject),
         partial(subject),
         coverage(subject),
         losses(subject),
+        condensed(subject),
+        contradictions(subject),
     ]
     .into_iter()
     .flatten()
@@ -60,7 +65,7 @@ fn partial(subject: &Subject) -> Option<Finding> {
 }
 
 fn coverage(subject: &Subject) -> Option<Finding> {
-    let coverage = subject.job.coverage?;
+    let coverage = subject.job.coverage.filter(Coverage::is_known)?;
     let unseen = coverage.total.saturating_sub(coverage.seen);
     if coverage.share() >= subject.limits.coverage_share
         || unseen < subject.limits.coverage_unseen_bytes
@@ -84,18 +89,79 @@ fn coverage(subject: &Subject) -> Option<Finding> {
     Some(finding)
 }
 
+/// Bytes that a process reads without any I/O of its own: its libraries.
+const START_BYTES: u64 = 64 << 10;
+
+/// Fires on a job that did I/O of which no file is in the log, or whose processes left nothing at all.
+fn nothing_recorded(subject: &Subject) -> Option<Finding> {
+    let job = subject.job;
+    let has_files = job
+        .layers
+        .iter()
+        .flat_map(|layer| &layer.uses)
+        .any(|one| !job.files[one.file].is_std_stream && one.total.opens + one.total.ops() > 0);
+    let processes: Option<u64> = job
+        .metadata
+        .get("processes")
+        .and_then(|text| text.parse().ok());
+    let unseen = job
+        .coverage
+        .map_or(0, |coverage| coverage.total.saturating_sub(coverage.seen));
+    let is_much = unseen > START_BYTES * processes.unwrap_or(1).max(1);
+    let title = match processes {
+        Some(0) => "Nothing was recorded: no process of this job left a count",
+        _ if !has_files && is_much => "Nothing was recorded of what this job read and wrote",
+        _ => return None,
+    };
+    let mut finding = about_data("nothing-recorded", title.to_owned());
+    finding.evidence = job.coverage.iter().map(coverage_text).collect();
+    finding.advice = "The program did not load the recorder: it is linked statically, was started with an LD_PRELOAD of \
+                      its own or in a sandbox, or makes its own system calls."
+        .to_owned();
+    Some(finding)
+}
+
 fn losses(subject: &Subject) -> Option<Finding> {
     if subject.job.losses.is_empty() {
         return None;
     }
     let mut finding = about_data(
-        "condensed-data",
-        "Part of the data is condensed or was not recorded".to_owned(),
+        "lost-data",
+        "Part of the job was not recorded: numbers are lower bounds".to_owned(),
     );
     finding.evidence = subject.job.losses.clone();
     finding.advice =
-        "Sums hold what was recorded; for single files record again with more memory (--memory)."
-            .to_owned();
+        "Record again, with more memory (--memory) if calls are in totals only.".to_owned();
+    Some(finding)
+}
+
+fn condensed(subject: &Subject) -> Option<Finding> {
+    if subject.job.condensed.is_empty() {
+        return None;
+    }
+    let mut finding = about_data(
+        "condensed-data",
+        "Files are summed by directory, because the recorder's memory was full; totals are exact"
+            .to_owned(),
+    );
+    finding.evidence = subject.job.condensed.clone();
+    finding.advice =
+        "For all files one by one record again with more memory (--memory).".to_owned();
+    Some(finding)
+}
+
+/// Fires on a job whose numbers contradict each other, which is a defect of the report, or a log that is not true.
+fn contradictions(subject: &Subject) -> Option<Finding> {
+    let broken = crate::identities::broken(subject.job, subject.account);
+    if broken.is_empty() {
+        return None;
+    }
+    let mut finding = about_data(
+        "contradiction",
+        "The numbers of this report contradict each other: do not rely on them".to_owned(),
+    );
+    finding.evidence = broken;
+    finding.advice = "Please report this, with the log.".to_owned();
     Some(finding)
 }
 

@@ -1,9 +1,10 @@
 //! Rules about requests: small, misaligned, random, alternating, synced, through C streams.
 
 use super::loss::{Loss, Part, real_files, slowest_path};
-use super::{Confidence, Finding, Subject, Thresholds, buffer_setting};
+use super::{Confidence, Finding, Subject, Thresholds, buffer_setting, layers};
 use crate::model::{FileUse, Flow, Interface, Sharing};
 use crate::units::{self, bytes, number, percent, share};
+use std::collections::HashMap;
 
 /// Number of buckets up to 100 KiB. The next one holds requests of 101 KiB, but also those of exactly 1 MiB, so it
 /// can't count as small.
@@ -41,6 +42,14 @@ impl Direction {
             &one.total.read
         }
     }
+}
+
+/// The same of single files. Of a sum over several files it is not known which request came behind which.
+fn single<'a>(
+    subject: &'a Subject,
+    counts: fn(Interface) -> bool,
+) -> impl Iterator<Item = &'a FileUse> {
+    lowest(subject, counts).filter(|one| !subject.job.files[one.file].is_rest())
 }
 
 /// All rules on requests that reach the file system.
@@ -95,6 +104,19 @@ fn small_bytes(flow: &Flow) -> f64 {
     sum.min(flow.bytes as f64)
 }
 
+/// The uses of files at MPI-IO.
+fn above<'a>(subject: &'a Subject) -> HashMap<usize, &'a FileUse> {
+    let layer = subject.job.layer(Interface::MpiIo);
+    let uses = layer.into_iter().flat_map(|layer| &layer.uses);
+    uses.map(|one| (one.file, one)).collect()
+}
+
+/// True if the reads of a file are those of MPI-IO's own writes (data sieving), for which the program can do nothing.
+fn is_sieved(above: &HashMap<usize, &FileUse>, one: &FileUse) -> bool {
+    let mpi_io = above.get(&one.file);
+    mpi_io.is_some_and(|mpi_io| layers::reads_for_writes(one, mpi_io))
+}
+
 /// The cost of all requests in the model, as a multiple of moving one byte: each costs its bytes and a constant.
 fn cost(ops: u64, bytes: u64, limits: &Thresholds) -> f64 {
     ops as f64 * limits.request_cost_bytes + bytes as f64
@@ -136,7 +158,9 @@ fn common_sizes(loss: &Loss) -> Option<String> {
 
 fn small(subject: &Subject, direction: Direction, is_shared: bool) -> Option<Finding> {
     let limits = subject.limits;
+    let above = above(subject);
     let hits: Vec<&FileUse> = lowest(subject, Interface::has_sizes)
+        .filter(|one| direction.is_write || !is_sieved(&above, one))
         .filter(|one| (one.sharing != Sharing::Unique) == is_shared)
         .filter(|one| {
             let flow = direction.of(one);
@@ -159,6 +183,12 @@ fn small(subject: &Subject, direction: Direction, is_shared: bool) -> Option<Fin
         )
     });
     let is_mpi_io = hits.iter().any(|one| !one.is_highest);
+    let is_collective = |one: &&FileUse| {
+        above
+            .get(&one.file)
+            .is_some_and(|up| layers::is_collective(up))
+    };
+    let is_collective = hits.iter().any(is_collective);
     let (code, place) = match (direction.is_write, is_shared) {
         (false, false) => ("small-reads", "files of a single rank"),
         (false, true) => ("small-reads-shared", "shared files"),
@@ -198,7 +228,13 @@ fn small(subject: &Subject, direction: Direction, is_shared: bool) -> Option<Fin
             units::seconds(flow.seconds / f64::from(one.ranks.max(1)))
         )
     });
-    finding.advice = small_advice(direction, is_shared, is_mpi_io, subject);
+    finding.advice = if is_collective {
+        "The program's calls are collective already, but small requests reach the file system: set the hints \
+         romio_cb_read and romio_cb_write to enable, and cb_buffer_size to 16 MiB."
+            .to_owned()
+    } else {
+        small_advice(direction, is_shared, is_mpi_io, subject)
+    };
     if direction.is_write {
         finding.setting = buffer_setting(
             subject,
@@ -241,7 +277,9 @@ fn jumps(one: &FileUse, flow: &Flow) -> u64 {
 
 fn random(subject: &Subject, direction: Direction) -> Option<Finding> {
     let limits = subject.limits;
-    let hits: Vec<&FileUse> = lowest(subject, Interface::has_pattern)
+    let above = above(subject);
+    let hits: Vec<&FileUse> = single(subject, Interface::has_pattern)
+        .filter(|one| direction.is_write || !is_sieved(&above, one))
         .filter(|one| {
             let flow = direction.of(one);
             flow.ops > 0 && jumps(one, flow) as f64 >= limits.random_share * flow.ops as f64
@@ -314,7 +352,8 @@ fn misaligned(subject: &Subject) -> Option<Finding> {
                 && total.misaligned as f64 >= limits.misaligned_share * total.ops() as f64
         })
         .collect();
-    let misaligned: u64 = hits.iter().map(|one| one.total.misaligned).sum();
+    let of_file = |one: &FileUse| one.total.misaligned.min(one.total.ops());
+    let misaligned: u64 = hits.iter().map(|one| of_file(one)).sum();
     if misaligned < limits.min_requests {
         return None;
     }
@@ -323,7 +362,7 @@ fn misaligned(subject: &Subject) -> Option<Finding> {
         let total = &one.total;
         let block = total.alignment as f64;
         let request = share(total.write.bytes as f64, total.write.ops as f64);
-        total.write.seconds * share(total.misaligned as f64, total.ops() as f64) * 0.5 * block
+        total.write.seconds * share(of_file(one) as f64, total.ops() as f64) * 0.5 * block
             / (block + request)
     });
     let mut finding = Finding::of_loss(
@@ -351,7 +390,7 @@ fn misaligned(subject: &Subject) -> Option<Finding> {
             });
         format!(
             "{} of {} off the {} block{stripes}",
-            number(one.total.misaligned),
+            number(of_file(one)),
             number(one.total.ops()),
             bytes(one.total.alignment)
         )
@@ -364,7 +403,7 @@ fn misaligned(subject: &Subject) -> Option<Finding> {
 
 fn switches(subject: &Subject) -> Option<Finding> {
     let limits = subject.limits;
-    let hits: Vec<&FileUse> = lowest(subject, |interface| {
+    let hits: Vec<&FileUse> = single(subject, |interface| {
         matches!(interface, Interface::Posix | Interface::Dfs)
     })
     .filter(|one| {

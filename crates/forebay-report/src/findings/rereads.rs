@@ -17,7 +17,7 @@ pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
 
 /// Uses of single files. A record that stands for many files is left out, because its extent is that of the longest.
 fn single_files<'a>(subject: &'a Subject) -> impl Iterator<Item = &'a FileUse> {
-    lowest(subject, Interface::has_pattern).filter(|one| !subject.job.files[one.file].is_rest)
+    lowest(subject, Interface::has_pattern).filter(|one| !subject.job.files[one.file].is_rest())
 }
 
 /// How often a rank reads each byte of the file, on average.

@@ -28,6 +28,14 @@ pub struct Thresholds {
     pub switch_share: f64,
     /// Share of the I/O time that is metadata.
     pub metadata_share: f64,
+    /// Seconds of a call that opens a file, or asks for it, from which on it waits for something else.
+    pub waiting_seconds: f64,
+    /// Share of the run time in I/O from which on a report never says that nothing costs time.
+    pub unexplained_share: f64,
+    /// Bytes written below MPI-IO, as a multiple of those that the program writes.
+    pub amplified_writes: f64,
+    /// Time of the files of a storage target, as a multiple of the median.
+    pub slow_target: f64,
     /// Opens of a file by the same rank.
     pub opens_per_rank: f64,
     /// Files of a rank.
@@ -86,6 +94,10 @@ impl Default for Thresholds {
             random_share: 0.2,
             switch_share: 0.1,
             metadata_share: 0.3,
+            waiting_seconds: 10.0,
+            unexplained_share: 0.2,
+            amplified_writes: 1.5,
+            slow_target: 3.0,
             opens_per_rank: 10.0,
             files_per_rank: 100.0,
             small_file_bytes: 1_048_576.0,

@@ -6,6 +6,7 @@
 
 mod compare;
 mod data;
+mod programs;
 mod sections;
 
 use crate::Report;
@@ -31,7 +32,7 @@ pub(crate) fn page(report: &Report) -> String {
     let data = data::of_report(report);
     let has_trace = !job.traces.is_empty();
     let body = html! {
-        (navigation(has_trace))
+        (navigation(has_trace, job.programs.len() > 1))
         header .job { (sections::head(report)) }
         main #main {
             (sections::cards(report))
@@ -43,6 +44,7 @@ pub(crate) fn page(report: &Report) -> String {
             (sections::sharing(report))
             (sections::slowest(report))
             (sections::files(&data.files_remark))
+            (programs::programs(job))
             @if has_trace { (sections::trace()) }
             (sections::about(report))
         }
@@ -86,7 +88,7 @@ fn digest(text: &str) -> String {
     base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text))
 }
 
-fn navigation(has_trace: bool) -> Markup {
+fn navigation(has_trace: bool, has_programs: bool) -> Markup {
     html! {
         nav aria-label="Sections" {
             ul {
@@ -96,6 +98,7 @@ fn navigation(has_trace: bool) -> Markup {
                 li { a href="#sizes" { "Sizes" } }
                 li { a href="#sharing" { "Sharing" } }
                 li { a href="#files" { "Files" } }
+                @if has_programs { li { a href="#programs" { "Programs" } } }
                 @if has_trace { li { a href="#trace" { "Trace" } } }
                 li { a href="#about" { "About this report" } }
             }

@@ -2,8 +2,9 @@
 
 use crate::Report;
 use crate::account::{TimeSplit, split_of};
-use crate::findings::{Finding, Severity, lost_share};
+use crate::findings::{Finding, Severity};
 use crate::model::{BUCKET_NAMES, Job, Layer, Timeline};
+use crate::terminal::{coverage_text, nothing_found, while_in_io};
 use crate::units::{self, bytes, number, percent, share};
 use maud::{Markup, html};
 
@@ -73,7 +74,7 @@ pub(super) fn cards(report: &Report) -> Markup {
                     @if let Some(rate) = account.mib_per_second_per_node(job) { (mib(rate)) " MiB/s per compute node" }
                     @else { "per compute node: unknown, the log has no number of nodes" }
                 }
-                p .hint { "bytes over the I/O time of the slowest " (who) }
+                p .hint { (while_in_io(report)) }
             }
             section .card {
                 h3 { "Time of a mean " (who) }
@@ -170,7 +171,7 @@ pub(super) fn findings(report: &Report) -> Markup {
         section aria-labelledby="findings" {
             h2 #findings { "Findings" }
             @if costly.is_empty() {
-                p { "No known pattern costs this job noticeable time." }
+                p { (nothing_found(report)) }
             } @else {
                 p .hint { "By seconds lost: how much quicker the slowest rank would have been, estimated from the job's own "
                     "times. Estimates overlap and don't add up. Select one for evidence and advice." }
@@ -187,13 +188,12 @@ pub(super) fn findings(report: &Report) -> Markup {
 }
 
 fn finding(report: &Report, one: &Finding, is_open: bool) -> Markup {
-    let lost = units::seconds(one.seconds_lost.unwrap_or(0.0));
     html! {
         li {
             details .finding .(one.severity.name()) open[is_open] {
                 summary {
                     span .level { (one.severity.name()) }
-                    span .lost { "up to " (lost) ", " (percent(lost_share(one, &report.job))) }
+                    span .lost { (one.cost_text(&report.job)) }
                     span { (one.title) }
                 }
                 div .body {
@@ -524,7 +524,7 @@ pub(super) fn about(report: &Report) -> Markup {
                         "and the fastest and slowest rank only." }
                     p { "Seconds lost are estimates with a stated formula; they say where to look first, not what a change will bring." }
                     @if let Some(coverage) = job.coverage {
-                        p { "Coverage: " (percent(coverage.share())) ", " (bytes(coverage.seen)) " recorded of " (bytes(coverage.total)) " that the kernel counted." }
+                        p { "Coverage: " (coverage_text(&coverage)) "." }
                     } @else {
                         p { "Coverage is unknown: this log does not say how many bytes the kernel counted. mmap, io_uring and direct "
                             "system calls may be missing." }

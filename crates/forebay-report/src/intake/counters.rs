@@ -25,6 +25,9 @@ pub(super) struct Places {
     read_span: Option<(usize, usize)>,
     write_span: Option<(usize, usize)>,
     open_close: Option<(usize, usize)>,
+    /// All points in time.
+    starts: Vec<usize>,
+    ends: Vec<usize>,
     longest: [Option<usize>; 2],
 }
 
@@ -95,6 +98,14 @@ impl Places {
             read_span: span("READ_START_TIMESTAMP", "READ_END_TIMESTAMP"),
             write_span: span("WRITE_START_TIMESTAMP", "WRITE_END_TIMESTAMP"),
             open_close: span("OPEN_START_TIMESTAMP", "CLOSE_END_TIMESTAMP"),
+            starts: ["OPEN", "READ", "WRITE", "CLOSE"]
+                .iter()
+                .filter_map(|what| float(&format!("{what}_START_TIMESTAMP")))
+                .collect(),
+            ends: ["OPEN", "READ", "WRITE", "CLOSE"]
+                .iter()
+                .filter_map(|what| float(&format!("{what}_END_TIMESTAMP")))
+                .collect(),
             longest: [float("MAX_READ_TIME"), float("MAX_WRITE_TIME")],
         }
     }
@@ -179,6 +190,7 @@ impl Places {
             alignment: self.alignment.map_or(0, |at| natural(record.counters[at])),
             meta_seconds: time(times.map(|t| t.meta)),
             span: span(self.open_close),
+            in_use: self.in_use(record, shift),
             common: record
                 .common_accesses()
                 .into_iter()
@@ -186,6 +198,25 @@ impl Places {
                 .filter(|(size, _)| *size > 0)
                 .collect(),
         }
+    }
+
+    /// First and last time at which the file was in use. A file that was never closed may have been in use until the end.
+    fn in_use(&self, record: &RecordView, shift: f64) -> Option<(f64, f64)> {
+        let noted = |places: &[usize]| -> Vec<f64> {
+            let times = places.iter().map(|at| seconds(record.fcounters[*at]));
+            times.filter(|time| *time > 0.0).collect()
+        };
+        let (starts, ends) = (noted(&self.starts), noted(&self.ends));
+        let first = starts.iter().chain(&ends).copied().reduce(f64::min)?;
+        let is_closed = self
+            .open_close
+            .is_none_or(|(_, close)| seconds(record.fcounters[close]) > 0.0);
+        let last = if is_closed {
+            ends.iter().chain(&starts).copied().fold(first, f64::max)
+        } else {
+            f64::INFINITY
+        };
+        Some((first + shift, last + shift))
     }
 
     /// Slowest and fastest rank of a record that is a sum over ranks.

@@ -1,9 +1,11 @@
 //! Reads what a log says about its job, beside counters.
 
-use crate::model::{Coverage, Job, ModuleFacts};
+use crate::model::{Coverage, Job, ModuleFacts, Program};
 use crate::text::printable;
+use darshan_log::facts::ProgramEnd;
 use darshan_log::{Log, ModuleId};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 pub(super) fn note_job(job: &mut Job, log: &Log) {
     job.exe = printable(log.exe.trim_end().as_bytes());
@@ -24,31 +26,78 @@ pub(super) fn note_job(job: &mut Job, log: &Log) {
             .retain(|host| !host.starts_with('+') && !host.is_empty());
     }
     job.coverage = coverage(&job.metadata);
-    if let Some(text) = job
-        .metadata
-        .get("degraded")
+    let degraded = job.metadata.get("degraded").cloned().unwrap_or_default();
+    for what in degraded
+        .split("; ")
         .filter(|text| !text.is_empty() && *text != "0")
     {
-        job.losses.push(format!(
-            "the recorder ran out of memory and summed files: {text}"
-        ));
+        if CONDENSED.iter().any(|text| what.ends_with(text)) {
+            job.condensed.push(what.to_owned());
+        } else {
+            job.losses.push(what.to_owned());
+        }
     }
-    for (key, what) in MISSING {
-        if let Some(count) = job.metadata.get(key).filter(|count| *count != "0") {
-            job.losses.push(format!("{count} {what}"));
+    for (key, one, many) in MISSING {
+        let count = job.metadata.get(key).and_then(|text| text.parse().ok());
+        if let Some(count) = count.filter(|count| *count > 0) {
+            job.losses.push(crate::units::count(count, one, many));
         }
     }
 }
 
-/// Counts of what is missing, under their names in the metadata.
-const MISSING: [(&str, &str); 3] = [
-    ("ranks_missing", "ranks of the launch left no record"),
+/// Ends of the parts of `degraded` that leave all sums exact.
+const CONDENSED: [&str; 3] = [
+    "files summed up by directory",
+    "of these perhaps twice",
+    "records with uncertain common values",
+];
+
+/// Counts of what is missing, under their names in the metadata. A process that was killed is none of them, because its
+/// counters outlive it.
+const MISSING: [(&str, &str, &str); 3] = [
+    (
+        "ranks_missing",
+        "rank of the launch left no record",
+        "ranks of the launch left no record",
+    ),
     (
         "outlived",
+        "process was still running when the log was written",
         "processes were still running when the log was written",
     ),
-    ("abnormal_ends", "processes did not end by themselves"),
+    (
+        "unrecorded",
+        "program was executed and left no count: it did not load the recorder",
+        "programs were executed and left no count: they did not load the recorder",
+    ),
 ];
+
+/// True if the logger sums files when its memory is full, and loses none: Forebay's recorder does.
+pub(super) fn has_exact_sums(log: &Log) -> bool {
+    let library = log.job.metadata.get("lib_ver");
+    library.is_some_and(|version| version.starts_with("forebay-"))
+}
+
+/// The ranges of ranks that were launched together, of a log with these ranks. `launches` in its metadata has the sizes
+/// of launches, in the order of ranks; a log of Darshan is one launch.
+pub(super) fn launches(log: &Log, is_mpi: bool, first: u32, ranks: u32) -> Vec<Range<u32>> {
+    let end = first.saturating_add(ranks);
+    let sizes = log.job.metadata.get("launches");
+    let Some(sizes) = sizes.filter(|text| !text.is_empty()) else {
+        return is_mpi.then_some(first..end).into_iter().collect();
+    };
+    let mut at = first;
+    let mut found = Vec::new();
+    for size in sizes.split(',') {
+        // A list that was cut ends with the number of entries left out.
+        let Ok(size) = size.parse::<u32>() else { break };
+        let next = at.saturating_add(size).min(end);
+        found.push(at..next);
+        at = next;
+    }
+    found.retain(|launch| launch.len() > 1);
+    found
+}
 
 /// `coverage_read=SEEN/TOTAL` and `coverage_written=SEEN/TOTAL`, bytes.
 fn coverage(metadata: &BTreeMap<String, String>) -> Option<Coverage> {
@@ -70,21 +119,49 @@ fn coverage(metadata: &BTreeMap<String, String>) -> Option<Coverage> {
 pub(super) fn note_modules(job: &mut Job, log: &Log) {
     for module in log.modules() {
         let name = module.id.name().to_owned();
+        let is_partial = module.partial && (is_trace(module.id) || !has_exact_sums(log));
         let name = match module.id {
             ModuleId::Unknown(number) => format!("module {number}"),
             _ => name,
         };
         match job.modules.iter_mut().find(|known| known.name == name) {
-            Some(known) => known.is_partial |= module.partial,
+            Some(known) => known.is_partial |= is_partial,
             None => job.modules.push(ModuleFacts {
                 name,
                 version: module.version,
                 records: 0,
-                is_partial: module.partial,
+                is_partial,
                 is_unknown: !module.is_decoded(),
             }),
         }
     }
+}
+
+/// A program of a log, in the log's own numbers.
+pub(super) fn program(one: &darshan_log::facts::Program) -> Program {
+    let end = match one.end {
+        ProgramEnd::Unknown => "unknown".to_owned(),
+        ProgramEnd::Exited(code) => format!("exit {code}"),
+        ProgramEnd::Executed => "executed the next program".to_owned(),
+        ProgramEnd::Killed => "killed".to_owned(),
+        ProgramEnd::Runs => "still running".to_owned(),
+    };
+    Program {
+        parent: None,
+        pid: one.pid,
+        rank: None,
+        end,
+        start_seconds: 0.0,
+        end_seconds: 0.0,
+        bytes_read: one.bytes_read,
+        bytes_written: one.bytes_written,
+        call_seconds: one.call_ns as f64 / 1e9,
+        command: printable(one.command.as_bytes()),
+    }
+}
+
+fn is_trace(id: ModuleId) -> bool {
+    matches!(id, ModuleId::DxtPosix | ModuleId::DxtMpiio)
 }
 
 /// Type of the file system whose mount point is the longest prefix of the name.

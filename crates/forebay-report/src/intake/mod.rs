@@ -16,7 +16,7 @@ use darshan_log::{
     CounterModule, Daos, Dfs, DxtMpiio, DxtPosix, DxtRecord, H5d, Heatmap, Log, Lustre, Module,
     MpiIo, PnetcdfVar, Posix, Record, Stdio, derive, record_id,
 };
-use facts::{file_system, note_job, note_modules};
+use facts::{file_system, has_exact_sums, launches, note_job, note_modules};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use timeline::Canvas;
 use trace::Thinner;
@@ -34,6 +34,8 @@ pub struct NamedLog<'a> {
 const MOST_RANKS: u32 = 1 << 21;
 /// Most that all counters of a job add up to; more is damage. So no sum in the report can overflow.
 const MOST_COUNTED: u128 = 1 << 60;
+/// Most storage targets of a file that are kept. With more, no single one makes the file slow.
+const MOST_TARGETS: usize = 4;
 /// Most hosts that are kept.
 const MOST_HOSTS: usize = 100_000;
 
@@ -71,7 +73,7 @@ pub fn job(logs: &[NamedLog]) -> Job {
     let mut intake = Intake::new(&order);
     for (named, seat) in order.iter().zip(intake.seats.clone()) {
         intake.note_names(named.log);
-        intake.add_facts(named.log);
+        intake.add_facts(named.log, seat);
         intake.add_heatmaps(named.log, seat);
         intake.add_trace::<DxtPosix>(named.log, seat, Interface::Posix);
         intake.add_trace::<DxtMpiio>(named.log, seat, Interface::MpiIo);
@@ -175,6 +177,7 @@ impl Intake {
                 ranks,
                 is_mpi,
             });
+            job.launches.extend(launches(log, is_mpi, job.ranks, ranks));
             seats.push(Seat {
                 first_rank: job.ranks,
                 ranks,
@@ -230,7 +233,7 @@ impl Intake {
             self.job.files.push(File {
                 name: printable(name),
                 fs: file_system(log, name),
-                is_rest: name.ends_with(b"/<other files>"),
+                rest: name.ends_with(REST_NAME.as_bytes()).then_some(1),
                 is_std_stream: std_streams.contains(&id)
                     || (name.starts_with(b"<STD") && name.ends_with(b">")),
                 ..File::default()
@@ -252,7 +255,7 @@ impl Intake {
         self.job.damage.push(format!("{what}: {error}"));
     }
 
-    fn add_facts(&mut self, log: &Log) {
+    fn add_facts(&mut self, log: &Log, seat: Seat) {
         let facts = match log.facts() {
             Ok(Some(facts)) => facts,
             Ok(None) => return,
@@ -262,8 +265,20 @@ impl Intake {
             if let Some(at) = self.ids.get(&fact.id) {
                 self.job.files[*at].size_at_open = fact.size_at_open;
                 self.job.files[*at].created = fact.created;
+                if let (Some(rest), Some(files)) = (&mut self.job.files[*at].rest, fact.summed) {
+                    *rest = files;
+                }
             }
         }
+        let first = self.job.programs.len();
+        let programs = facts.programs.iter().map(|one| Program {
+            parent: one.parent.map(|parent| first + parent as usize),
+            rank: one.rank.map(|rank| seat.rank(rank.into())),
+            start_seconds: one.start_ns as f64 / 1e9 + seat.shift,
+            end_seconds: one.end_ns as f64 / 1e9 + seat.shift,
+            ..facts::program(one)
+        });
+        self.job.programs.extend(programs);
         for (key, value) in &facts.lines {
             let (key, value) = (printable(key.as_bytes()), printable(value.as_bytes()));
             self.job.metadata.entry(key).or_insert(value);
@@ -379,7 +394,9 @@ impl Intake {
             .layers
             .remove(&interface)
             .unwrap_or_else(|| LayerBuilder::new(interface));
-        layer.is_partial |= module.partial;
+        let is_condensed = module.partial && has_exact_sums(log);
+        layer.is_condensed |= is_condensed;
+        layer.is_partial |= module.partial && !is_condensed;
         let mut error = None;
         let mut found = 0;
         let records = log.records::<M>().map_while(|record| {
@@ -444,11 +461,20 @@ impl Intake {
         of: fn(&Record<M>) -> u64,
     ) {
         for record in log.records::<M>().map_while(Result::ok) {
-            let container = self.ids.get(&of(&record)).copied();
+            let by_id = self.ids.get(&of(&record)).copied();
+            let container = by_id.or_else(|| self.container_by_name(log.names.bytes(record.id)?));
             if let Some(file) = self.ids.get(&record.id) {
                 self.job.files[*file].container = container;
             }
         }
+    }
+
+    /// The file of a data set by its name, `FILE:DATASET`: older records don't have its id.
+    fn container_by_name(&self, name: &[u8]) -> Option<usize> {
+        let colons = (0..name.len()).rev().filter(|at| name[*at] == b':');
+        colons
+            .filter_map(|at| self.ids.get(&record_id(&name[..at])).copied())
+            .next()
     }
 
     /// Spreads bytes evenly between first and last time, for interfaces without a heat map or a trace.
@@ -487,6 +513,13 @@ impl Intake {
             if let (Some(at), Some(component)) =
                 (self.ids.get(&record.id), record.components.last())
             {
+                if record.osts.len() <= MOST_TARGETS {
+                    let numbers = record
+                        .osts
+                        .iter()
+                        .filter_map(|ost| u32::try_from(*ost).ok());
+                    self.job.files[*at].targets = numbers.collect();
+                }
                 self.job.files[*at].stripes = Some((
                     natural(component.stripe_size),
                     natural(component.stripe_count),
@@ -532,8 +565,25 @@ impl Intake {
             ));
         }
         self.job.settle_layers();
+        if self.job.run_seconds <= 0.0 {
+            self.job.run_seconds = last_sign_of_life(&self.job);
+        }
         self.job
     }
+}
+
+/// The last time that a record notes, for a job whose end was never written.
+fn last_sign_of_life(job: &Job) -> f64 {
+    let uses = job.layers.iter().flat_map(|layer| &layer.uses);
+    let spans = uses.flat_map(|one| {
+        let total = &one.total;
+        [total.in_use, total.read.span, total.write.span, total.span]
+    });
+    spans
+        .flatten()
+        .flat_map(|(first, last)| [first, last])
+        .filter(|time| time.is_finite())
+        .fold(0.0, f64::max)
 }
 
 /// Bin width and end of the first heat map.

@@ -3,13 +3,16 @@
 use super::counters::seconds;
 use crate::model::*;
 use darshan_log::Derived;
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 /// A layer that is being filled.
 pub(super) struct LayerBuilder {
     interface: Interface,
     pub(super) is_partial: bool,
-    uses: BTreeMap<usize, FileUse>,
+    pub(super) is_condensed: bool,
+    uses: Vec<FileUse>,
+    /// By file its place in `uses`. A job may have very many, and this takes the least memory.
+    places: HashMap<usize, usize>,
     total_bytes: f64,
     /// Seconds of the slowest rank on files of its own, over all logs.
     unique_seconds: f64,
@@ -25,7 +28,9 @@ impl LayerBuilder {
         LayerBuilder {
             interface,
             is_partial: false,
-            uses: BTreeMap::new(),
+            is_condensed: false,
+            uses: Vec::new(),
+            places: HashMap::new(),
             total_bytes: 0.0,
             unique_seconds: 0.0,
             shared_seconds: 0.0,
@@ -48,6 +53,7 @@ impl LayerBuilder {
             meta_seconds: counters.meta_seconds,
             bytes_read: counters.read.bytes,
             bytes_written: counters.write.bytes,
+            in_use: counters.in_use,
         });
         one.total.add(&counters);
     }
@@ -70,6 +76,7 @@ impl LayerBuilder {
             write_seconds: counters.write.seconds,
             meta_seconds: counters.meta_seconds,
             bytes: counters.bytes(),
+            in_use: counters.in_use,
             slowest,
             fastest,
         });
@@ -77,16 +84,20 @@ impl LayerBuilder {
     }
 
     fn of_file(&mut self, file: usize) -> &mut FileUse {
-        self.uses.entry(file).or_insert_with(|| FileUse {
-            file,
-            ranks: 0,
-            sharing: Sharing::Unique,
-            total: Counters::default(),
-            by_rank: Vec::new(),
-            reduced: Vec::new(),
-            is_lowest: true,
-            is_highest: true,
-        })
+        let at = *self.places.entry(file).or_insert_with(|| {
+            self.uses.push(FileUse {
+                file,
+                ranks: 0,
+                sharing: Sharing::Unique,
+                total: Counters::default(),
+                by_rank: Vec::new(),
+                reduced: Vec::new(),
+                is_lowest: true,
+                is_highest: true,
+            });
+            self.uses.len() - 1
+        });
+        &mut self.uses[at]
     }
 
     /// Adds what Darshan's tools derive of one log.
@@ -105,7 +116,8 @@ impl LayerBuilder {
 
     pub(super) fn finish(mut self, ranks: u32) -> Layer {
         let by_slowest = self.by_slowest();
-        for one in self.uses.values_mut() {
+        self.uses.sort_unstable_by_key(|one| one.file);
+        for one in &mut self.uses {
             merge_ranks(&mut one.by_rank);
             let summed: u32 = one
                 .reduced
@@ -123,9 +135,10 @@ impl LayerBuilder {
         }
         Layer {
             interface: self.interface,
-            uses: self.uses.into_values().collect(),
+            uses: self.uses,
             by_slowest,
             is_partial: self.is_partial,
+            is_condensed: self.is_condensed,
         }
     }
 

@@ -4,6 +4,8 @@
     reason = "each test program uses another part of the common ones"
 )]
 
+pub mod random;
+
 use darshan_log::counters::{mpiio, posix};
 use darshan_log::{
     DxtPosix, DxtRecord, Heatmap, HeatmapRecord, Job, Log, LogWriter, Lustre, LustreComponent,

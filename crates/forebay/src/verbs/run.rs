@@ -394,7 +394,11 @@ impl Run<'_> {
             log,
             retry: &retry,
         };
-        eprint!("{}", report.text());
+        if self.verbose {
+            eprint!("{}", report.text());
+        } else if !self.args.quiet || !report.is_uneventful() {
+            eprint!("{}", report.summary());
+        }
         if let Some(path) = &self.args.report
             && let Err(e) = report.save(path)
         {

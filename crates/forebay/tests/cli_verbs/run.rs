@@ -40,10 +40,55 @@ fn standard_output_is_the_commands_alone_and_its_input_arrives() {
     let said = finish(command).ends_with(0);
     assert_eq!(said.out, "from standard input\n");
     assert!(
-        said.err.starts_with("to standard error\nforebay report\n"),
+        said.err
+            .starts_with("to standard error\n  exit status  0 after "),
         "{}",
         said.err
     );
+}
+
+#[test]
+fn a_run_ends_with_five_rows_or_with_none_and_says_what_is_left_in_any_case() {
+    let stage = Stage::new();
+    let said = stage.script(&[], "echo one > pfs/a").ends_with(0);
+    let names: Vec<&str> = said
+        .err
+        .lines()
+        .map(|line| line.get(2..14).unwrap_or(line).trim())
+        .collect();
+    assert_eq!(
+        names,
+        ["exit status", "drained", "left", "log", "I/O"],
+        "{}",
+        said.err
+    );
+    let said = stage.script(&["-q"], "echo two > pfs/a").ends_with(0);
+    assert_eq!(said.err, "");
+    assert_eq!(stage.on_pfs()["a"], "two\n");
+    let all = stage.script(&["-q", "-v"], "true").ends_with(0);
+    for name in ["  buffer  ", "  in buffer ", "  system calls "] {
+        assert!(all.err.contains(name), "{name} in {}", all.err);
+    }
+}
+
+#[test]
+fn programs_with_address_sanitizer_run() {
+    let stage = Stage::new();
+    fs::write(
+        stage.path("a.c"),
+        "#include <stdio.h>\nint main(void) { FILE *f = fopen(\"pfs/f\", \"w\"); fputs(\"text\", f); return fclose(f); }\n",
+    )
+    .unwrap();
+    let compiled = std::process::Command::new("gcc")
+        .args(["-fsanitize=address", "a.c", "-o", "a"])
+        .current_dir(stage.path(""))
+        .output();
+    forebay_testkit::skip_unless!(
+        compiled.is_ok_and(|compiled| compiled.status.success()),
+        "gcc cannot build with -fsanitize=address"
+    );
+    stage.script(&[], "./a").ends_with(0).tells("wrote 4 B");
+    assert_eq!(stage.on_pfs()["f"], "text");
 }
 
 #[test]
@@ -68,7 +113,7 @@ fn the_report_names_files_bytes_rates_and_what_is_left() {
     let stage = Stage::new();
     stage
         .script(
-            &["--report", "report.json"],
+            &["--verbose", "--report", "report.json"],
             "head -c 3000000 /dev/zero > pfs/large; echo x > pfs/small; mkdir pfs/d; exit 7",
         )
         .ends_with(7)

@@ -98,7 +98,7 @@ fn uneven_bytes_cost_only_what_the_busiest_rank_is_slower() {
     };
     // The mean of 10, 10, 10 and 30 is 15: exactly half of the most.
     about(fires(&with_one(30, 3.0), "uneven-bytes").seconds_lost, 1.5);
-    about(fires(&with_one(30, 1.0), "uneven-bytes").seconds_lost, 0.0);
+    is_silent(&with_one(30, 1.0), "uneven-bytes");
     is_silent(&with_one(29, 3.0), "uneven-bytes");
 }
 
@@ -246,7 +246,7 @@ fn a_rank_that_is_late_at_the_end_is_found() {
     about(fires(&with_late(14, 20.0), "idle-tail").seconds_lost, 5.0);
     is_silent(&with_late(13, 20.0), "idle-tail");
     // A rank that writes a line at the end, but spends no more time in I/O than the others.
-    about(fires(&with_late(90, 1.0), "idle-tail").seconds_lost, 0.0);
+    is_silent(&with_late(90, 1.0), "idle-tail");
     let mut estimated = with_late(14, 20.0);
     estimated.timelines[0].source = TimelineSource::Timestamps;
     is_silent(&estimated, "idle-tail");
