@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use forebay_core::collective::{Arrangement, View, Wishes};
 use rustix::io::Errno;
 
-use crate::datatype;
+use crate::datatype::{self, Unfit};
 use crate::exchange::Buffers;
-use crate::mpi::{Communicator, Failed, Mpi, Result};
+use crate::mpi::{Communicator, Failed, Mpi};
 use crate::settings;
 use crate::storage::{self, Purpose, Storage};
 
@@ -95,7 +95,7 @@ pub struct Opened {
 }
 
 /// Remembers a file that all processes of a communicator have opened. Collective.
-pub fn remember(mpi: Mpi, opened: Opened) -> Result<()> {
+pub fn remember(mpi: Mpi, opened: Opened) -> Result<(), Failed> {
     let [read, write, both] = mpi.abi.access_modes;
     let purpose = match opened.modes {
         modes if modes & both != 0 => Purpose::Both,
@@ -135,7 +135,7 @@ fn arrange(
     path: &Path,
     purpose: Purpose,
     wishes: &Wishes,
-) -> Result<Option<Here>> {
+) -> Result<Option<Here>, Failed> {
     let mut mine = vec![crate::node::number(), 0, 0, 0, 0];
     if let (Ok(identity), false) = (storage::identify(path), wishes.off && processes.rank == 0) {
         let local = crate::node::aggregators().into();
@@ -151,9 +151,12 @@ fn arrange(
     if !all.chunks(mine.len()).all(is_same) {
         return Ok(None);
     }
-    let numbers: Vec<u64> = all.chunks(mine.len()).map(|each| each[0]).collect();
-    let node = |number: &u64| numbers.iter().position(|other| other == number);
-    let nodes: Vec<u32> = numbers.iter().filter_map(node).map(|n| n as u32).collect();
+    let mut known = BTreeMap::new();
+    let node = |each: &[u64]| {
+        let next = known.len() as u32;
+        *known.entry(each[0]).or_insert(next)
+    };
+    let nodes: Vec<u32> = all.chunks(mine.len()).map(node).collect();
     let wishes = Wishes::from_words(&all[5..mine.len()]);
     let arrangement = Arrangement::new(&wishes, fs_type as i64, &nodes, local as u32);
     let mut here = Here {
@@ -169,12 +172,12 @@ fn arrange(
 impl File {
     /// Sets the view of this process.
     pub fn set_view(&mut self, displacement: i64, element: usize, tile: usize, native: bool) {
-        let understand = || -> Result<View> {
-            let displacement = u64::try_from(displacement).map_err(|_| Failed)?;
+        let understand = || -> Result<View, Unfit> {
+            let displacement = u64::try_from(displacement).map_err(|_| Unfit)?;
             let element = datatype::take_apart(&self.mpi, element)?.map.bytes();
             let tile = datatype::take_apart(&self.mpi, tile)?;
             if element == 0 {
-                return Err(Failed);
+                return Err(Unfit);
             }
             Ok(View::new(displacement, element, tile.map, tile.extent)?)
         };
@@ -185,7 +188,7 @@ impl File {
     }
 
     /// Brings what aggregators wrote to the disks. The class of an error on any of them, or 0. Collective.
-    pub fn sync(&self) -> Result<i32> {
+    pub fn sync(&self) -> Result<i32, Failed> {
         let Some(here) = &self.here else {
             return Ok(0);
         };
@@ -194,7 +197,7 @@ impl File {
     }
 
     /// The class of an error on any process, or 0. Collective.
-    pub fn agree(&self, done: std::result::Result<(), Errno>) -> Result<i32> {
+    pub fn agree(&self, done: Result<(), Errno>) -> Result<i32, Failed> {
         let class = done
             .err()
             .map_or(0, |error| self.mpi.abi.error_class(error));

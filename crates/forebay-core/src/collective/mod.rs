@@ -85,6 +85,19 @@ impl Extent {
         self.start == self.end
     }
 
+    /// Its two halves, cut at a multiple of `granule` if there is one inside. One byte has no halves.
+    pub fn halves(self, granule: u64) -> Option<(Extent, Extent)> {
+        let middle = self.start + self.bytes() / 2;
+        let rounded = middle - middle % granule;
+        let cut = if rounded > self.start {
+            rounded
+        } else {
+            middle
+        };
+        let inside = self.start < cut && cut < self.end;
+        inside.then(|| (Extent::new(self.start, cut), Extent::new(cut, self.end)))
+    }
+
     /// Has a byte in common with another one.
     pub fn meets(self, other: Extent) -> bool {
         self.start.max(other.start) < self.end.min(other.end)
