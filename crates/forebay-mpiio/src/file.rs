@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_core::collective::{Arrangement, View, Wishes};
+use forebay_core::collective::{Arrangement, MeasuredLocks, View, Wishes};
 use rustix::io::Errno;
 
 use crate::datatype::{self, Unfit};
@@ -136,16 +136,20 @@ fn arrange(
     purpose: Purpose,
     wishes: &Wishes,
 ) -> Result<Option<Here>, Failed> {
-    let mut mine = vec![crate::node::number(), 0, 0, 0, 0];
+    let mut mine = vec![crate::node::number(), 0, 0, 0, 0, 0, 0, 0];
     if let (Ok(identity), false) = (storage::identify(path), wishes.off && processes.rank == 0) {
         let local = crate::node::aggregators().into();
-        mine[1..].copy_from_slice(&[1, identity.inode, identity.fs_type as u64, local]);
+        let first = processes.rank == 0;
+        let measured = first.then(|| settings::measured(identity.device)).flatten();
+        mine[1..5].copy_from_slice(&[1, identity.inode, identity.fs_type as u64, local]);
+        mine[5..].copy_from_slice(&MeasuredLocks::to_words(measured));
     }
     mine.extend(wishes.to_words());
     let all = mpi.allgather(processes, &mine)?;
-    let [_, _, inode, fs_type, local] = all[..5] else {
+    let [_, _, inode, fs_type, local, protocol, granule, servers] = all[..8] else {
         return Err(Failed);
     };
+    let measured = MeasuredLocks::from_words([protocol, granule, servers]);
     // Where a file lies on the disk of one node, others may see it by NFS.
     let is_same = |each: &[u64]| each[1] == 1 && each[3] == fs_type;
     if !all.chunks(mine.len()).all(is_same) {
@@ -157,8 +161,8 @@ fn arrange(
         *known.entry(each[0]).or_insert(next)
     };
     let nodes: Vec<u32> = all.chunks(mine.len()).map(node).collect();
-    let wishes = Wishes::from_words(&all[5..mine.len()]);
-    let arrangement = Arrangement::new(&wishes, fs_type as i64, &nodes, local as u32);
+    let wishes = Wishes::from_words(&all[8..mine.len()]);
+    let arrangement = Arrangement::new(&wishes, fs_type as i64, measured, &nodes, local as u32);
     let mut here = Here {
         arrangement,
         storage: None,
@@ -206,15 +210,21 @@ impl File {
 
     /// Adds a line about this file to the report, if one is wanted.
     fn report(&self) {
-        let (method, aggregators) = match &self.here {
+        let (method, aggregators, locks) = match &self.here {
             Some(here) => {
                 let arranged = &here.arrangement;
-                (arranged.method.in_words(), arranged.aggregators.len())
+                let source = arranged.source.in_words();
+                let locks = format!("{}, {source}", arranged.protocol.name());
+                (
+                    arranged.method.in_words(),
+                    arranged.aggregators.len(),
+                    locks,
+                )
             }
-            None => ("native", 0),
+            None => ("native", 0, "unknown".to_owned()),
         };
         settings::report(format_args!(
-            "{}\t{method}\t{aggregators} aggregators\t{} calls taken over\t{} left\n",
+            "{}\t{method}\t{aggregators} aggregators\t{} calls taken over\t{} left\tlocks: {locks}\n",
             self.path.display(),
             self.taken,
             self.left

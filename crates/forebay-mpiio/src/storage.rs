@@ -23,6 +23,8 @@ pub struct Identity {
     pub inode: u64,
     /// `statfs.f_type`.
     pub fs_type: i64,
+    /// Major and minor number of the device.
+    pub device: (u32, u32),
 }
 
 /// `NFS_SUPER_MAGIC`: a client may keep old bytes, and MPI libraries lock each access against that.
@@ -43,6 +45,7 @@ pub fn identify(path: &Path) -> Result<Identity, Errno> {
         fs_type => Ok(Identity {
             inode: facts.ino(),
             fs_type,
+            device: (libc::major(facts.dev()), libc::minor(facts.dev())),
         }),
     }
 }

@@ -4,10 +4,12 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
 use common::{Mpi, Stage};
+use forebay_core::collective::{LockProtocol, MeasuredLocks, mount_name};
 use forebay_testkit::{skip, skip_unless};
 
 /// Runs a test with each MPI library of the distribution.
@@ -242,6 +244,50 @@ fn an_error_handler_may_leave_by_longjmp() {
         let with = trap(mpi, true, "jump");
         assert_eq!(with, trap(mpi, false, "jump"));
         assert_eq!(with.0, lines(["rank 0: done", "rank 1: done"]));
+    });
+}
+
+#[test]
+fn what_the_probe_has_measured_decides_the_method_and_hints_go_over_it() {
+    with_each(|mpi| {
+        let stage = Stage::new();
+        let device = fs::metadata(stage.path("")).unwrap().dev();
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let mount = mount_name(&mounts, (libc::major(device), libc::minor(device))).unwrap();
+        let measured = MeasuredLocks {
+            protocol: LockProtocol::ServerSide,
+            granule_bytes: Some(4096),
+            servers: Some(2),
+            write_nanos: 1,
+            handover_nanos: 1,
+        };
+        let (kept, report) = (stage.path("locks"), stage.path("report"));
+        fs::write(&kept, measured.to_line(&mount)).unwrap();
+        let program = stage.compile(&mpi.c, "errors.c");
+        let run = |file: &str, hints| {
+            let environment = [
+                ("FOREBAY_LOCKS", kept.as_str()),
+                ("FOREBAY_COLLECTIVE_REPORT", report.as_str()),
+                ("FOREBAY_COLLECTIVE_HINTS", hints),
+            ];
+            let command = [program.as_str(), &stage.path(file), "end"];
+            stage
+                .run_with(mpi, 3, true, &command, &environment)
+                .succeeded();
+        };
+        run("one", "");
+        run("other", "forebay_locks=token");
+        let report = fs::read_to_string(&report).unwrap();
+        let of = |file: &str| -> Vec<&str> {
+            let line = report.lines().find(|line| line.contains(file)).unwrap();
+            line.split('\t').collect()
+        };
+        let (one, other) = (of("/one"), of("/other"));
+        assert_eq!(
+            (one[1], one[5]),
+            ("static-cyclic", "locks: server, measured")
+        );
+        assert_eq!((other[1], other[5]), ("aligned", "locks: token, asked for"));
     });
 }
 
