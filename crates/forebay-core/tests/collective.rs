@@ -6,6 +6,7 @@ use forebay_core::collective::{
     MAX_OFFSET, Method, Situation, aggregators, choose, fitting_count, protocol_of,
 };
 use forebay_core::home::mix;
+use std::collections::BTreeSet;
 
 /// Random numbers that are the same in every build.
 struct Numbers(u64, u64);
@@ -229,6 +230,18 @@ fn a_file_of_eight_exbibytes_is_divided_as_fast_as_a_small_one() {
     }
 }
 
+/// A block of an array in row-major order: with each dimension, slowest first, the elements of the array and of the block,
+/// and where the block begins.
+fn block_of_array(origin: u64, dimensions: &[(u64, u64, u64)], element: u64) -> Access {
+    let (mut start, mut stride, mut levels) = (origin, element, Vec::new());
+    for &(array, block, first) in dimensions.iter().rev() {
+        levels.insert(0, (block, stride));
+        start += first * stride;
+        stride *= array;
+    }
+    Access::strided(start, element, &levels).unwrap()
+}
+
 /// The bytes of an access, in the order of memory.
 fn bytes_of(access: &Access) -> Vec<u64> {
     let all = Extent::new(0, MAX_OFFSET);
@@ -262,7 +275,7 @@ fn strides_describe_the_bytes_of_an_array_block() {
             .map(|&e| origin + (e - origin) * element)
             .flat_map(|start| start..start + element)
             .collect();
-        let access = Access::subarray(origin, &dimensions, element).unwrap();
+        let access = block_of_array(origin, &dimensions, element);
         let about = format!("seed {seed}: {dimensions:?}");
         assert_eq!(bytes_of(&access), expected, "{about}");
         assert_eq!(access.bytes(), expected.len() as u64);
@@ -288,13 +301,13 @@ fn what_is_no_access_is_refused() {
     let too_large = Err(AccessError::TooLarge);
     assert_eq!(Access::strided(MAX_OFFSET, 1, &[]), too_large);
     assert_eq!(Access::strided(0, 8, &[(u64::MAX, u64::MAX)]), too_large);
-    assert_eq!(
-        Access::subarray(0, &[(4, 3, 2)], 1),
-        Err(AccessError::Outside)
-    );
-    let of = |start| Access::strided(start, 8, &[(2, 16)]).unwrap();
-    assert_eq!(Access::joined([of(0), of(20)]), overlap);
-    assert_eq!(Access::joined([of(0), of(24)]).unwrap().bytes(), 32);
+    let mut access = Access::strided(0, 8, &[(2, 16)]).unwrap();
+    let before = access.clone();
+    let refused = access.append(20, 8, &[(2, 16)]);
+    assert_eq!(refused, Err(AccessError::Overlap));
+    assert_eq!(access, before);
+    access.append(24, 8, &[(2, 16)]).unwrap();
+    assert_eq!(access.bytes(), 32);
     assert_eq!(Access::strided(0, 0, &[(5, 1)]), Ok(Access::default()));
     assert_eq!(Access::region(&[Access::default()]), Extent::new(0, 0));
 }
@@ -310,18 +323,16 @@ fn accesses(r: &mut Numbers) -> Vec<Access> {
         let of = |p: u64| Access::strided(origin + p * block, block, &[(rows, row)]).unwrap();
         return (0..processes).map(of).collect();
     }
-    let mut lists = vec![Vec::new(); processes as usize];
+    let mut all = vec![Access::default(); processes as usize];
     let mut at = origin;
     for _ in 0..r.below(60) {
         at += r.below(2) * r.below(30);
         let length = r.below(40);
-        lists[r.below(processes) as usize].push(Access::strided(at, length, &[]).unwrap());
+        let process = &mut all[r.below(processes) as usize];
+        process.append(at, length, &[]).unwrap();
         at += length;
     }
-    lists
-        .into_iter()
-        .map(|l| Access::joined(l).unwrap())
-        .collect()
+    all
 }
 
 #[test]
@@ -341,6 +352,7 @@ fn a_plan_delivers_each_byte_once_to_its_owner_within_the_buffer() {
                 .map(|a| vec![false; a.bytes() as usize])
                 .collect();
             let orders: Vec<_> = accesses.iter().map(bytes_of).collect();
+            let mut at_work = vec![BTreeSet::new(); accesses.len()];
             for round in 0..plan.rounds() {
                 let mut groups = Vec::new();
                 for a in 0..n {
@@ -350,7 +362,6 @@ fn a_plan_delivers_each_byte_once_to_its_owner_within_the_buffer() {
                     assert!(window.bytes() <= buffer, "{about}");
                     groups.push(domains.group_of(a));
                     let mut filled = vec![false; window.bytes() as usize];
-                    let (mut partners, mut sum) = (0, 0);
                     for p in 0..accesses.len() {
                         let mut bytes = 0;
                         for t in plan.transfers(p, &window) {
@@ -366,10 +377,11 @@ fn a_plan_delivers_each_byte_once_to_its_owner_within_the_buffer() {
                             bytes += t.file.bytes();
                         }
                         assert_eq!(plan.bytes(p, &window), bytes, "{about}");
-                        partners += u64::from(bytes > 0);
-                        sum += bytes;
+                        if bytes > 0 {
+                            at_work[p].insert(round);
+                            at_work[a as usize % accesses.len()].insert(round);
+                        }
                     }
-                    assert_eq!(plan.partners(&window), (partners, sum), "{about}");
                 }
                 if domains.are_sequential() {
                     groups.dedup();
@@ -377,8 +389,47 @@ fn a_plan_delivers_each_byte_once_to_its_owner_within_the_buffer() {
                 }
             }
             assert!(delivered.iter().flatten().all(|&d| d), "{about}");
+            // Aggregator number `a` is process number `a`, as far as there are so many.
+            for (p, expected) in at_work
+                .iter()
+                .enumerate()
+                .filter(|_| n as usize <= accesses.len())
+            {
+                let own = (p < n as usize).then_some(p as u32);
+                let rounds: Vec<u64> = plan.rounds_with_work(p, own).collect();
+                assert!(
+                    rounds.iter().eq(expected),
+                    "{about}: process {p}: {rounds:?} {expected:?}"
+                );
+            }
         }
     }
+}
+
+#[test]
+fn a_file_that_is_almost_empty_has_few_rounds_with_work() {
+    let far = 1 << 61;
+    let of = |at| Access::strided(at, 100, &[(3, far)]).unwrap();
+    let accesses = [of(0), of(500)];
+    for method in Method::ALL {
+        let layout = Layout::new(64, 2);
+        let domains = FileDomains::new(method, Access::region(&accesses), 4, layout);
+        let plan = ExchangePlan::new(domains, 1000, &accesses);
+        assert!(plan.rounds() > 1 << 40);
+        let rounds = plan.rounds_with_work(0, Some(0)).count();
+        assert!((1..=6).contains(&rounds), "{method:?}: {rounds}");
+    }
+}
+
+#[test]
+fn halves_meet_at_a_granule_if_there_is_one_between() {
+    let halves = |start, end, granule| Extent::new(start, end).halves(granule);
+    let both = |a, b, c| Some((Extent::new(a, b), Extent::new(b, c)));
+    assert_eq!(halves(10, 110, 16), both(10, 48, 110));
+    assert_eq!(halves(10, 16, 16), both(10, 13, 16));
+    assert_eq!(halves(10, 12, 1 << 20), both(10, 11, 12));
+    assert_eq!(halves(10, 11, 16), None);
+    assert_eq!(halves(10, 10, 16), None);
 }
 
 #[test]
@@ -389,8 +440,8 @@ fn groups_that_take_turns_begin_one_after_the_other() {
     let plan = ExchangePlan::new(domains, 80, &accesses);
     // Two groups of 320 bytes, 160 for each aggregator, two rounds each.
     assert_eq!(plan.rounds(), 4);
-    let turns: Vec<_> = (0..4).map(|r| plan.begins_turn(r)).collect();
-    assert_eq!(turns, [false, false, true, false]);
+    let turns: Vec<_> = (0..4).map(|r| plan.turn_of(r)).collect();
+    assert_eq!((turns, plan.turns()), (vec![0, 0, 1, 1], 2));
     let at_work = |round| -> Vec<u32> {
         (0..4)
             .filter(|&a| plan.window(a, round).is_some())

@@ -20,6 +20,10 @@ pub struct Abi {
     pub info_null: usize,
     /// `MPI_DATATYPE_NULL`.
     pub datatype_null: usize,
+    /// `MPI_ERRORS_RETURN`.
+    pub errors_return: usize,
+    /// `MPI_PROC_NULL`.
+    pub proc_null: i32,
     /// `MPI_STATUS_IGNORE` and `MPI_STATUSES_IGNORE`.
     pub status_ignore: usize,
     /// `MPI_SEEK_SET`.
@@ -32,70 +36,62 @@ pub struct Abi {
     pub access_modes: [i32; 3],
     /// Modes in which this layer takes over nothing: `MPI_MODE_APPEND`, `_SEQUENTIAL`.
     pub foreign_modes: i32,
-    /// The numbers of the combiners, in the order of [`Combiner`].
+    /// The numbers of the combiners, in the order of [`Combiner`], three of Fortran in the end.
     combiners: [i32; 16],
     /// Classes of errors: `MPI_ERR_ACCESS`, `_IO`, `_NO_SPACE`, `_QUOTA`, `_READ_ONLY`, `_NO_MEM`.
     pub errors: [i32; 6],
 }
 
-/// How a data type was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Combiner {
-    /// It is predefined.
-    Named,
-    /// `MPI_Type_dup`.
-    Dup,
-    /// `MPI_Type_contiguous`.
-    Contiguous,
-    /// `MPI_Type_vector`.
-    Vector,
-    /// `MPI_Type_create_hvector`.
-    Hvector,
-    /// `MPI_Type_indexed`.
-    Indexed,
-    /// `MPI_Type_create_hindexed`.
-    Hindexed,
-    /// `MPI_Type_create_indexed_block`.
-    IndexedBlock,
-    /// `MPI_Type_create_hindexed_block`.
-    HindexedBlock,
-    /// `MPI_Type_create_struct`.
-    Struct,
-    /// `MPI_Type_create_subarray`.
-    Subarray,
-    /// `MPI_Type_create_darray`.
-    Darray,
-    /// `MPI_Type_create_resized`.
-    Resized,
-    /// `MPI_Type_create_f90_real` and its like, which are predefined in all but name.
-    Fortran,
+/// A list of combiners, in the order of their numbers in [`Abi`].
+macro_rules! combiners {
+    ($($(#[$about:meta])* $name:ident)+) => {
+        /// How a data type was made.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Combiner {
+            $($(#[$about])* $name,)+
+            /// `MPI_Type_create_f90_real` and its like, which are predefined in all but name.
+            Fortran,
+        }
+
+        const COMBINERS: &[Combiner] = &[$(Combiner::$name),+];
+    };
 }
 
-use Combiner::*;
-const COMBINERS: [Combiner; 16] = [
-    Named,
-    Dup,
-    Contiguous,
-    Vector,
-    Hvector,
-    Indexed,
-    Hindexed,
-    IndexedBlock,
-    HindexedBlock,
-    Struct,
-    Subarray,
-    Darray,
-    Resized,
-    Fortran,
-    Fortran,
-    Fortran,
-];
+combiners! {
+    /// It is predefined.
+    Named
+    /// `MPI_Type_dup`.
+    Dup
+    /// `MPI_Type_contiguous`.
+    Contiguous
+    /// `MPI_Type_vector`.
+    Vector
+    /// `MPI_Type_create_hvector`.
+    Hvector
+    /// `MPI_Type_indexed`.
+    Indexed
+    /// `MPI_Type_create_hindexed`.
+    Hindexed
+    /// `MPI_Type_create_indexed_block`.
+    IndexedBlock
+    /// `MPI_Type_create_hindexed_block`.
+    HindexedBlock
+    /// `MPI_Type_create_struct`.
+    Struct
+    /// `MPI_Type_create_subarray`.
+    Subarray
+    /// `MPI_Type_create_darray`.
+    Darray
+    /// `MPI_Type_create_resized`.
+    Resized
+}
 
 static OMPI_BYTE: Symbol = Symbol::elsewhere("ompi_mpi_byte");
 static OMPI_INT64: Symbol = Symbol::elsewhere("ompi_mpi_int64_t");
 static OMPI_MAX: Symbol = Symbol::elsewhere("ompi_mpi_op_max");
 static OMPI_COMM_NULL: Symbol = Symbol::elsewhere("ompi_mpi_comm_null");
 static OMPI_INFO_NULL: Symbol = Symbol::elsewhere("ompi_mpi_info_null");
+static OMPI_ERRORS_RETURN: Symbol = Symbol::elsewhere("ompi_mpi_errors_return");
 static OMPI_DATATYPE_NULL: Symbol = Symbol::elsewhere("ompi_mpi_datatype_null");
 
 impl Abi {
@@ -110,6 +106,8 @@ impl Abi {
                 comm_null: 0x0400_0000,
                 info_null: 0x1c00_0000,
                 datatype_null: 0x0c00_0000,
+                errors_return: 0x5400_0001,
+                proc_null: -1,
                 status_ignore: 1,
                 seek_set: 600,
                 order_c: 56,
@@ -127,6 +125,8 @@ impl Abi {
                 comm_null: OMPI_COMM_NULL.for_caller(caller)?,
                 info_null: OMPI_INFO_NULL.for_caller(caller)?,
                 datatype_null: OMPI_DATATYPE_NULL.for_caller(caller)?,
+                errors_return: OMPI_ERRORS_RETURN.for_caller(caller)?,
+                proc_null: -2,
                 status_ignore: 0,
                 seek_set: 600,
                 order_c: 0,
@@ -144,6 +144,8 @@ impl Abi {
                 comm_null: 0x100,
                 info_null: 0x130,
                 datatype_null: 0x200,
+                errors_return: 0x143,
+                proc_null: -3,
                 status_ignore: 0,
                 seek_set: 403,
                 order_c: 12,
@@ -161,7 +163,7 @@ impl Abi {
     /// The combiner with a number; `None` if this layer does not know it.
     pub fn combiner(&self, number: i32) -> Option<Combiner> {
         let at = self.combiners.iter().position(|&known| known == number);
-        at.map(|at| COMBINERS[at])
+        at.map(|at| COMBINERS.get(at).copied().unwrap_or(Combiner::Fortran))
     }
 
     /// A handle without the bits of a register that are not part of it.

@@ -3,14 +3,27 @@
 use forebay_core::collective::{AccessError, Dimension, TypeMap};
 
 use crate::abi::Combiner;
-use crate::mpi::{Contents, Failed, Mpi, Result};
+use crate::mpi::{Contents, Failed, Mpi};
 
 /// Types in types in types: deeper ones are left to the MPI library.
 const MAX_DEPTH: u32 = 64;
 
-impl From<AccessError> for Failed {
-    fn from(_: AccessError) -> Failed {
-        Failed
+/// This layer leaves something to the MPI library: it does not understand it, or MPI has to say what is wrong with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unfit;
+
+/// What is understood, or not.
+type Result<T> = std::result::Result<T, Unfit>;
+
+impl From<AccessError> for Unfit {
+    fn from(_: AccessError) -> Unfit {
+        Unfit
+    }
+}
+
+impl From<Failed> for Unfit {
+    fn from(_: Failed) -> Unfit {
+        Unfit
     }
 }
 
@@ -26,7 +39,7 @@ pub struct Datatype {
 /// Takes a type apart. Fails for types that this layer leaves to the MPI library.
 pub fn take_apart(mpi: &Mpi, datatype: usize) -> Result<Datatype> {
     if mpi.abi.handle(datatype) == mpi.abi.datatype_null {
-        return Err(Failed);
+        return Err(Unfit);
     }
     take_apart_at(mpi, datatype, &mpi.contents(datatype)?, 0)
 }
@@ -38,14 +51,14 @@ fn is_predefined(mpi: &Mpi, contents: &Contents) -> bool {
 
 fn take_apart_at(mpi: &Mpi, datatype: usize, contents: &Contents, depth: u32) -> Result<Datatype> {
     if depth > MAX_DEPTH {
-        return Err(Failed);
+        return Err(Unfit);
     }
     let extent = mpi.extent(datatype)?;
     if is_predefined(mpi, contents) {
         let size = mpi.type_size(datatype)?;
         // Pairs like MPI_SHORT_INT have a gap inside. So have the markers MPI_LB and MPI_UB, which have no bytes.
         if size == 0 || size as i64 != extent {
-            return Err(Failed);
+            return Err(Unfit);
         }
         let map = TypeMap::contiguous(size);
         return Ok(Datatype { map, extent });
@@ -61,13 +74,13 @@ fn take_apart_at(mpi: &Mpi, datatype: usize, contents: &Contents, depth: u32) ->
     // All of them are looked at, so that all are freed.
     let inner: Vec<Result<Datatype>> = contents.types.iter().map(inside).collect();
     let inner: Vec<Datatype> = inner.into_iter().collect::<Result<_>>()?;
-    let combiner = mpi.abi.combiner(contents.combiner).ok_or(Failed)?;
+    let combiner = mpi.abi.combiner(contents.combiner).ok_or(Unfit)?;
     let map = build(mpi, combiner, contents, &inner)?;
     Ok(Datatype { map, extent })
 }
 
 fn number(value: i64) -> Result<u64> {
-    u64::try_from(value).map_err(|_| Failed)
+    u64::try_from(value).map_err(|_| Unfit)
 }
 
 fn build(
@@ -81,12 +94,12 @@ fn build(
         addresses,
         ..
     } = contents;
-    let integer = |at: usize| integers.get(at).copied().ok_or(Failed);
-    let address = |at: usize| addresses.get(at).copied().ok_or(Failed);
+    let integer = |at: usize| integers.get(at).copied().ok_or(Unfit);
+    let address = |at: usize| addresses.get(at).copied().ok_or(Unfit);
     let Datatype {
         map: element,
         extent,
-    } = inner.first().ok_or(Failed)?;
+    } = inner.first().ok_or(Unfit)?;
     let extent = *extent;
     let mut map = TypeMap::default();
     match combiner {
@@ -94,7 +107,7 @@ fn build(
         Combiner::Contiguous => map.place(element, 0, number(integer(0)?)?, extent)?,
         Combiner::Vector | Combiner::Hvector => {
             let stride = match combiner {
-                Combiner::Vector => integer(2)?.checked_mul(extent).ok_or(Failed)?,
+                Combiner::Vector => integer(2)?.checked_mul(extent).ok_or(Unfit)?,
                 _ => address(0)?,
             };
             let block = TypeMap::repeated(element, number(integer(1)?)?, extent)?;
@@ -115,7 +128,7 @@ fn build(
                     Combiner::IndexedBlock => (integer(1)?, integer(2 + at)?.checked_mul(extent)),
                     _ => (integer(1)?, Some(address(at)?)),
                 };
-                map.place(element, place.ok_or(Failed)?, number(length)?, extent)?;
+                map.place(element, place.ok_or(Unfit)?, number(length)?, extent)?;
             }
         }
         Combiner::Struct => {
@@ -136,7 +149,7 @@ fn build(
             return Ok(TypeMap::subarray(element, extent, &dimensions?)?);
         }
         Combiner::Darray => return darray(mpi, integers, element, extent),
-        Combiner::Named | Combiner::Fortran => return Err(Failed),
+        Combiner::Named | Combiner::Fortran => return Err(Unfit),
     }
     Ok(map)
 }
@@ -149,7 +162,7 @@ fn slowest_first(dimensions: usize, c_order: bool) -> impl Iterator<Item = usize
 /// `MPI_Type_create_darray`: its integers are processes, rank, dimensions, sizes, distributions, their arguments,
 /// processes in each dimension, order.
 fn darray(mpi: &Mpi, integers: &[i64], element: &TypeMap, extent: i64) -> Result<TypeMap> {
-    let integer = |at: usize| integers.get(at).copied().ok_or(Failed);
+    let integer = |at: usize| integers.get(at).copied().ok_or(Unfit);
     let dimensions = number(integer(2)?)? as usize;
     let part = |which: usize, at: usize| integer(3 + which * dimensions + at);
     // Ranks are dealt out in row-major order, whatever the order of the array is.
@@ -174,7 +187,7 @@ fn darray(mpi: &Mpi, integers: &[i64], element: &TypeMap, extent: i64) -> Result
         } else if kind == cyclic {
             1
         } else {
-            return Err(Failed);
+            return Err(Unfit);
         };
         Ok(Dimension {
             elements,

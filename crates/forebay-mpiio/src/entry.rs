@@ -115,7 +115,16 @@ struct Inside;
 impl Inside {
     fn enter() -> Option<Inside> {
         let free = INSIDE.with(|inside| !inside.replace(true));
-        free.then_some(Inside)
+        free.then(|| Inside)
+    }
+
+    /// Lets the MPI library do what the program asks for. It may call an error handler of the program, and that may leave by
+    /// `longjmp`: this thread is not in a call of the layer meanwhile.
+    fn leave(&self, call: impl FnOnce() -> usize) -> usize {
+        INSIDE.with(|inside| inside.set(false));
+        let result = call();
+        INSIDE.with(|inside| inside.set(true));
+        result
     }
 }
 
@@ -138,11 +147,12 @@ impl Function {
             Behind::Nothing => return MISSING,
         };
         // SAFETY: it has the type of the hooked function.
-        let native = || unsafe { frame.pass_on(real) };
+        let pass_on = || unsafe { frame.pass_on(real) };
         let inside = settings::is_on().then(Inside::enter).flatten();
         let Some(inside) = inside else {
-            return native();
+            return pass_on();
         };
+        let native = || inside.leave(pass_on);
         let done = match self.what {
             What::Open => open(frame, native),
             What::Close => close(frame, native),

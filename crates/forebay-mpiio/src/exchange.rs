@@ -1,8 +1,14 @@
 //! One collective call: processes and aggregators exchange bytes in rounds, aggregators read or write the file.
 //!
-//! Nobody waits for all others between rounds. Whoever fails to read or write goes on with the exchange, so that nobody
-//! waits for it, and says so in the end.
+//! Between rounds nobody waits for all others, unless groups of aggregators take turns. Whoever fails to read or write goes
+//! on with the exchange, so that nobody waits for it, and says so in the end.
+//!
+//! An aggregator has at most, with buffers of `n` bytes: its part of the file (`n`), what waits to be put together or to be
+//! sent (`n`), a bit for each byte (`n / 8`), and the lists of what processes access (`n`, or 1 KiB for each process if that
+//! is more). A call whose lists are longer is carried out in parts.
 #![allow(unsafe_code)]
+
+use std::ops::Range;
 
 use forebay_core::collective::{
     Access, Coverage, ExchangePlan, Extent, FileDomain, FileDomains, READ_GAP_BYTES, Transfer,
@@ -12,7 +18,7 @@ use rustix::io::Errno;
 
 use crate::file::Here;
 use crate::memory::Memory;
-use crate::mpi::{Communicator, Mpi, Requests, Result};
+use crate::mpi::{Communicator, Failed, Mpi, Requests, Result};
 use crate::storage::Storage;
 
 /// Memory that is kept from call to call, because fresh pages are slow.
@@ -67,43 +73,88 @@ impl Call<'_> {
         &self,
         direction: Direction,
         region: Extent,
-        mine: Access,
+        mine: &mut Access,
         buffers: &mut Buffers,
     ) -> Result<Outcome> {
         let arranged = &self.here.arrangement;
         let aggregators = arranged.aggregators.len() as u32;
-        let domains = FileDomains::new(arranged.method, region, aggregators, arranged.layout);
-        let accesses = self.tell(&domains, mine)?;
-        let plan = ExchangePlan::new(domains, arranged.buffer_bytes, &accesses);
         let mut outcome = Ok(());
-        for round in 0..plan.rounds() {
-            if plan.begins_turn(round) {
-                self.mpi.barrier(self.processes)?;
+        let mut parts = vec![region];
+        while let Some(part) = parts.pop() {
+            let domains = FileDomains::new(arranged.method, part, aggregators, arranged.layout);
+            let halves = part.halves(arranged.layout.granule_bytes);
+            match (self.tell(&domains, mine, halves.is_some())?, halves) {
+                (None, Some((first, second))) => parts.extend([second, first]),
+                (told, _) => {
+                    let mut accesses = told.ok_or(Failed)?;
+                    accesses[self.processes.rank] = std::mem::take(mine);
+                    let done = self.perform_told(direction, domains, &accesses, buffers)?;
+                    outcome = outcome.and(done);
+                    *mine = std::mem::take(&mut accesses[self.processes.rank]);
+                }
             }
+        }
+        Ok(outcome)
+    }
+
+    /// Carries out a part of the call of which each process knows what it has to.
+    fn perform_told(
+        &self,
+        direction: Direction,
+        domains: FileDomains,
+        accesses: &[Access],
+        buffers: &mut Buffers,
+    ) -> Result<Outcome> {
+        let rank = self.processes.rank;
+        let plan = ExchangePlan::new(domains, self.here.arrangement.buffer_bytes, accesses);
+        let mut outcome = Ok(());
+        let mut turn = 0;
+        for round in plan.rounds_with_work(rank, self.own_number()) {
+            self.take_turns(&mut turn, plan.turn_of(round))?;
             let done = match direction {
                 Direction::Write => self.write_round(&plan, round, buffers)?,
                 Direction::Read => self.read_round(&plan, round, buffers)?,
             };
             outcome = outcome.and(done);
         }
+        self.take_turns(&mut turn, plan.turns() - 1)?;
         Ok(outcome)
     }
 
+    /// Waits for all processes before each turn up to this one.
+    fn take_turns(&self, turn: &mut usize, to: usize) -> Result<()> {
+        while *turn < to {
+            self.mpi.barrier(self.processes)?;
+            *turn += 1;
+        }
+        Ok(())
+    }
+
     /// Tells each aggregator what this process has in its domain. Returns the accesses of all processes as far as this
-    /// one has to know them.
-    fn tell(&self, domains: &FileDomains, mine: Access) -> Result<Vec<Access>> {
+    /// one has to know them; `None` on all processes if those are more than one aggregator can hold and `may_refuse`.
+    fn tell(
+        &self,
+        domains: &FileDomains,
+        mine: &Access,
+        may_refuse: bool,
+    ) -> Result<Option<Vec<Access>>> {
         let Communicator { rank, size, .. } = self.processes;
         let mut messages = Vec::new();
         let mut lengths = vec![0; size];
         for (number, to) in self.aggregators() {
             let message = match to == rank {
                 true => Vec::new(),
-                false => encode(&mine, &domains.domain(number))?,
+                false => encode(mine, &domains.domain(number)).map_err(|_| Failed)?,
             };
             lengths[to] = message.len() as u64;
             messages.push((to, message));
         }
         let lengths = self.mpi.alltoall(self.processes, &lengths)?;
+        let told_bytes = lengths.iter().sum::<u64>() as i64;
+        let most = list_bytes(self.here.arrangement.buffer_bytes, size);
+        if self.mpi.largest(self.processes, told_bytes)? > most as i64 && may_refuse {
+            return Ok(None);
+        }
         let mut requests = self.mpi.requests();
         let mut told: Vec<Vec<u8>> = lengths.iter().map(|&n| vec![0; n as usize]).collect();
         for (from, message) in told.iter_mut().enumerate().filter(|(_, m)| !m.is_empty()) {
@@ -117,11 +168,12 @@ impl Call<'_> {
             unsafe { self.mpi.send(self.processes, *to, from, &mut requests)? };
         }
         self.mpi.wait(&mut requests)?;
-        let decoded: std::result::Result<Vec<Access>, _> =
-            told.iter().map(|message| decode(message)).collect();
-        let mut accesses = decoded?;
-        accesses[rank] = mine;
-        Ok(accesses)
+        let decoded = told.iter().map(|message| decode(message));
+        Ok(Some(
+            decoded
+                .collect::<std::result::Result<_, _>>()
+                .map_err(|_| Failed)?,
+        ))
     }
 
     /// The aggregators: number and rank of each.
@@ -130,13 +182,16 @@ impl Call<'_> {
         (0..).zip(ranks.iter().map(|&rank| rank as usize))
     }
 
+    /// The number of this process as an aggregator, if it is one.
+    fn own_number(&self) -> Option<u32> {
+        let mut all = self.aggregators();
+        all.find_map(|(number, rank)| (rank == self.processes.rank).then_some(number))
+    }
+
     /// What this process is to read or write in a round, if it is an aggregator.
     fn own_window(&self, plan: &ExchangePlan, round: u64) -> Option<(FileDomain, &Storage)> {
         let storage = self.here.storage.as_ref()?;
-        let (number, _) = self
-            .aggregators()
-            .find(|&(_, rank)| rank == self.processes.rank)?;
-        Some((plan.window(number, round)?, storage))
+        Some((plan.window(self.own_number()?, round)?, storage))
     }
 
     /// What goes between this process and other aggregators in a round.
@@ -144,7 +199,6 @@ impl Call<'_> {
         let rank = self.processes.rank;
         let others = self.aggregators().filter(|&(_, to)| to != rank);
         let mut parcels = Vec::new();
-        let mut staged = 0;
         for (number, other) in others {
             let Some(window) = plan.window(number, round) else {
                 continue;
@@ -166,12 +220,13 @@ impl Call<'_> {
                     other,
                     bytes,
                     direct,
-                    staged,
+                    staged: 0,
                     ranges,
                 });
-                staged += if direct.is_none() { bytes } else { 0 };
             }
         }
+        // These are bytes of this process, of which it has a copy at most.
+        batches(&mut parcels, u64::MAX);
         parcels
     }
 
@@ -183,7 +238,6 @@ impl Call<'_> {
         buffer: &mut [u8],
     ) -> Vec<Parcel> {
         let mut parcels = Vec::new();
-        let mut staged = 0;
         for other in (0..self.processes.size).filter(|&other| other != self.processes.rank) {
             let mut transfers = plan.transfers(other, window);
             let Some(first) = transfers.next() else {
@@ -197,10 +251,9 @@ impl Call<'_> {
                 other,
                 bytes,
                 direct,
-                staged,
+                staged: 0,
                 ranges: Vec::new(),
             });
-            staged += if direct.is_none() { bytes } else { 0 };
         }
         parcels
     }
@@ -247,14 +300,21 @@ impl Call<'_> {
         buffers: &mut Buffers,
     ) -> Result<Outcome> {
         let own = self.own_window(plan, round);
-        let mut requests = self.mpi.requests();
-        let mut arriving = Vec::new();
         let size = own.map_or(0, |(window, _)| window.bytes());
         let buffer = room(&mut buffers.window, size);
-        if let Some((window, _)) = &own {
-            arriving = self.with_processes(plan, window, buffer);
+        let mut arriving = match &own {
+            Some((window, _)) => self.with_processes(plan, window, buffer),
+            None => Vec::new(),
+        };
+        let batches = batches(&mut arriving, self.here.arrangement.buffer_bytes);
+        let inbox = room(&mut buffers.inbox, largest(&arriving, &batches));
+        let (mut receives, mut sends) = (self.mpi.requests(), self.mpi.requests());
+        if let Some(first) = batches.first() {
+            // Before anything is sent: what arrives finds its place.
+            // SAFETY: it goes into `buffer` and `inbox`, which are left alone until the wait is over. Of bytes that several
+            // processes write, MPI leaves open whose stay.
+            unsafe { self.begin(false, &arriving[first.clone()], inbox, &mut receives)? };
         }
-        let inbox = room(&mut buffers.inbox, staged(&arriving));
         let leaving = self.with_aggregators(plan, round);
         let outbox = room(&mut buffers.outbox, staged(&leaving));
         for parcel in leaving.iter().filter(|parcel| parcel.direct.is_none()) {
@@ -265,41 +325,46 @@ impl Call<'_> {
                 rest = later;
             }
         }
-        // SAFETY: what arrives goes to places of its own in `buffer` and `inbox`; they and `outbox` are left alone until
-        // the wait is over. The program keeps its buffer during the call.
-        unsafe {
-            self.begin(false, &arriving, inbox, &mut requests)?;
-            self.begin(true, &leaving, outbox, &mut requests)?;
-        }
-        self.mpi.wait(&mut requests)?;
+        // SAFETY: `outbox` is left alone until the wait is over. The program keeps its buffer during the call.
+        unsafe { self.begin(true, &leaving, outbox, &mut sends)? };
         let Some((window, storage)) = own else {
-            return Ok(Ok(()));
+            return self.mpi.wait(&mut sends).map(Ok);
         };
         let coverage = &mut buffers.coverage;
         coverage.clear(size);
+        for (number, batch) in batches.into_iter().enumerate() {
+            let batch = &arriving[batch];
+            if number > 0 {
+                // SAFETY: as for the first batch, whose bytes are where they belong now.
+                unsafe { self.begin(false, batch, inbox, &mut receives)? };
+            }
+            self.mpi.wait(&mut receives)?;
+            for parcel in batch {
+                let mut rest = match parcel.direct {
+                    Some(_) => &inbox[..0],
+                    None => &inbox[parcel.in_stage()],
+                };
+                for transfer in plan.transfers(parcel.other, &window) {
+                    if parcel.direct.is_none() {
+                        let (now, later) = rest.split_at(transfer.file.bytes() as usize);
+                        buffer[place(&transfer)].copy_from_slice(now);
+                        rest = later;
+                    }
+                    coverage.add(transfer.buffer, transfer.file.bytes());
+                }
+            }
+        }
         for transfer in plan.transfers(self.processes.rank, &window) {
             self.memory
                 .gather(transfer.memory, &mut buffer[place(&transfer)]);
             coverage.add(transfer.buffer, transfer.file.bytes());
         }
-        for parcel in &arriving {
-            let mut rest = match parcel.direct {
-                Some(_) => &inbox[..0],
-                None => &inbox[parcel.in_stage()],
-            };
-            for transfer in plan.transfers(parcel.other, &window) {
-                if parcel.direct.is_none() {
-                    let (now, later) = rest.split_at(transfer.file.bytes() as usize);
-                    buffer[place(&transfer)].copy_from_slice(now);
-                    rest = later;
-                }
-                coverage.add(transfer.buffer, transfer.file.bytes());
-            }
-        }
         let write = |(begin, end, offset): (u64, u64, u64)| {
             storage.write(&buffer[begin as usize..end as usize], offset)
         };
-        Ok(in_file(&window, coverage, 0).try_for_each(write))
+        let outcome = in_file(&window, coverage, 0).try_for_each(write);
+        self.mpi.wait(&mut sends)?;
+        Ok(outcome)
     }
 
     fn read_round(
@@ -308,16 +373,16 @@ impl Call<'_> {
         round: u64,
         buffers: &mut Buffers,
     ) -> Result<Outcome> {
-        let mut requests = self.mpi.requests();
+        let (mut receives, mut sends) = (self.mpi.requests(), self.mpi.requests());
         let arriving = self.with_aggregators(plan, round);
         let inbox = room(&mut buffers.outbox, staged(&arriving));
         // SAFETY: what arrives goes to places of its own in the program's buffer and in `inbox`, which is left alone
         // until the wait is over.
-        unsafe { self.begin(false, &arriving, inbox, &mut requests)? };
+        unsafe { self.begin(false, &arriving, inbox, &mut receives)? };
         let mut outcome = Ok(());
         if let Some((window, storage)) = self.own_window(plan, round) {
             let buffer = room(&mut buffers.window, window.bytes());
-            let leaving = self.with_processes(plan, &window, buffer);
+            let mut leaving = self.with_processes(plan, &window, buffer);
             let coverage = &mut buffers.coverage;
             coverage.clear(window.bytes());
             let others = leaving.iter().map(|parcel| parcel.other);
@@ -330,24 +395,28 @@ impl Call<'_> {
                 storage.read(&mut buffer[begin as usize..end as usize], offset)
             };
             outcome = in_file(&window, coverage, READ_GAP_BYTES).try_for_each(read);
-            let outbox = room(&mut buffers.inbox, staged(&leaving));
-            for parcel in leaving.iter().filter(|parcel| parcel.direct.is_none()) {
-                let mut rest = &mut outbox[parcel.in_stage()];
-                for transfer in plan.transfers(parcel.other, &window) {
-                    let (now, later) = rest.split_at_mut(transfer.file.bytes() as usize);
-                    now.copy_from_slice(&buffer[place(&transfer)]);
-                    rest = later;
+            let batches = batches(&mut leaving, self.here.arrangement.buffer_bytes);
+            let outbox = room(&mut buffers.inbox, largest(&leaving, &batches));
+            for batch in batches {
+                let batch = &leaving[batch];
+                for parcel in batch.iter().filter(|parcel| parcel.direct.is_none()) {
+                    let mut rest = &mut outbox[parcel.in_stage()];
+                    for transfer in plan.transfers(parcel.other, &window) {
+                        let (now, later) = rest.split_at_mut(transfer.file.bytes() as usize);
+                        now.copy_from_slice(&buffer[place(&transfer)]);
+                        rest = later;
+                    }
                 }
+                // SAFETY: `buffer` and `outbox` are left as they are until the wait is over.
+                unsafe { self.begin(true, batch, outbox, &mut sends)? };
+                self.mpi.wait(&mut sends)?;
             }
-            // SAFETY: `buffer` and `outbox` are left as they are until the wait is over.
-            unsafe { self.begin(true, &leaving, outbox, &mut requests)? };
             for transfer in plan.transfers(self.processes.rank, &window) {
                 self.memory
                     .scatter(transfer.memory, &buffer[place(&transfer)]);
             }
-            self.mpi.wait(&mut requests)?;
         }
-        self.mpi.wait(&mut requests)?;
+        self.mpi.wait(&mut receives)?;
         for parcel in arriving.iter().filter(|parcel| parcel.direct.is_none()) {
             let mut rest = &inbox[parcel.in_stage()];
             for &(begin, bytes) in &parcel.ranges {
@@ -373,7 +442,7 @@ struct Parcel {
 }
 
 impl Parcel {
-    fn in_stage(&self) -> std::ops::Range<usize> {
+    fn in_stage(&self) -> Range<usize> {
         self.staged as usize..(self.staged + self.bytes) as usize
     }
 }
@@ -384,8 +453,44 @@ fn staged(parcels: &[Parcel]) -> u64 {
     staged.map(|parcel| parcel.bytes).sum()
 }
 
+/// Cuts parcels into batches that fill at most `most` bytes of the stage each, or hold one parcel, and says for each parcel
+/// where it begins there.
+fn batches(parcels: &mut [Parcel], most: u64) -> Vec<Range<usize>> {
+    let mut batches = Vec::new();
+    let (mut first, mut filled) = (0, 0);
+    for (number, parcel) in parcels.iter_mut().enumerate() {
+        let bytes = if parcel.direct.is_none() {
+            parcel.bytes
+        } else {
+            0
+        };
+        if filled > 0 && filled + bytes > most {
+            batches.push(first..number);
+            (first, filled) = (number, 0);
+        }
+        parcel.staged = filled;
+        filled += bytes;
+    }
+    if first < parcels.len() {
+        batches.push(first..parcels.len());
+    }
+    batches
+}
+
+/// Bytes of the stage that the largest batch needs.
+fn largest(parcels: &[Parcel], batches: &[Range<usize>]) -> u64 {
+    let each = batches.iter().map(|batch| staged(&parcels[batch.clone()]));
+    each.max().unwrap_or(0)
+}
+
+/// The most bytes of messages about accesses that an aggregator takes at once. A piece takes at least 2 bytes in a message, and
+/// at most 32 times that when the message is decoded.
+fn list_bytes(buffer_bytes: u64, processes: usize) -> u64 {
+    (buffer_bytes / 32).max(32 * processes as u64)
+}
+
 /// Where a piece lies in the buffer of the aggregator.
-fn place(transfer: &Transfer) -> std::ops::Range<usize> {
+fn place(transfer: &Transfer) -> Range<usize> {
     transfer.buffer as usize..(transfer.buffer + transfer.file.bytes()) as usize
 }
 

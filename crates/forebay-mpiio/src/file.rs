@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_core::collective::{Arrangement, View, Wishes};
+use forebay_core::collective::{Arrangement, MeasuredLocks, View, Wishes};
 use rustix::io::Errno;
 
-use crate::datatype;
+use crate::datatype::{self, Unfit};
 use crate::exchange::Buffers;
-use crate::mpi::{Communicator, Failed, Mpi, Result};
+use crate::mpi::{Communicator, Failed, Mpi};
 use crate::settings;
 use crate::storage::{self, Purpose, Storage};
 
@@ -95,7 +95,7 @@ pub struct Opened {
 }
 
 /// Remembers a file that all processes of a communicator have opened. Collective.
-pub fn remember(mpi: Mpi, opened: Opened) -> Result<()> {
+pub fn remember(mpi: Mpi, opened: Opened) -> Result<(), Failed> {
     let [read, write, both] = mpi.abi.access_modes;
     let purpose = match opened.modes {
         modes if modes & both != 0 => Purpose::Both,
@@ -135,27 +135,34 @@ fn arrange(
     path: &Path,
     purpose: Purpose,
     wishes: &Wishes,
-) -> Result<Option<Here>> {
-    let mut mine = vec![crate::node::number(), 0, 0, 0, 0];
+) -> Result<Option<Here>, Failed> {
+    let mut mine = vec![crate::node::number(), 0, 0, 0, 0, 0, 0, 0];
     if let (Ok(identity), false) = (storage::identify(path), wishes.off && processes.rank == 0) {
         let local = crate::node::aggregators().into();
-        mine[1..].copy_from_slice(&[1, identity.inode, identity.fs_type as u64, local]);
+        let first = processes.rank == 0;
+        let measured = first.then(|| settings::measured(identity.device)).flatten();
+        mine[1..5].copy_from_slice(&[1, identity.inode, identity.fs_type as u64, local]);
+        mine[5..].copy_from_slice(&MeasuredLocks::to_words(measured));
     }
     mine.extend(wishes.to_words());
     let all = mpi.allgather(processes, &mine)?;
-    let [_, _, inode, fs_type, local] = all[..5] else {
+    let [_, _, inode, fs_type, local, protocol, granule, servers] = all[..8] else {
         return Err(Failed);
     };
+    let measured = MeasuredLocks::from_words([protocol, granule, servers]);
     // Where a file lies on the disk of one node, others may see it by NFS.
     let is_same = |each: &[u64]| each[1] == 1 && each[3] == fs_type;
     if !all.chunks(mine.len()).all(is_same) {
         return Ok(None);
     }
-    let numbers: Vec<u64> = all.chunks(mine.len()).map(|each| each[0]).collect();
-    let node = |number: &u64| numbers.iter().position(|other| other == number);
-    let nodes: Vec<u32> = numbers.iter().filter_map(node).map(|n| n as u32).collect();
-    let wishes = Wishes::from_words(&all[5..mine.len()]);
-    let arrangement = Arrangement::new(&wishes, fs_type as i64, &nodes, local as u32);
+    let mut known = BTreeMap::new();
+    let node = |each: &[u64]| {
+        let next = known.len() as u32;
+        *known.entry(each[0]).or_insert(next)
+    };
+    let nodes: Vec<u32> = all.chunks(mine.len()).map(node).collect();
+    let wishes = Wishes::from_words(&all[8..mine.len()]);
+    let arrangement = Arrangement::new(&wishes, fs_type as i64, measured, &nodes, local as u32);
     let mut here = Here {
         arrangement,
         storage: None,
@@ -169,12 +176,12 @@ fn arrange(
 impl File {
     /// Sets the view of this process.
     pub fn set_view(&mut self, displacement: i64, element: usize, tile: usize, native: bool) {
-        let understand = || -> Result<View> {
-            let displacement = u64::try_from(displacement).map_err(|_| Failed)?;
+        let understand = || -> Result<View, Unfit> {
+            let displacement = u64::try_from(displacement).map_err(|_| Unfit)?;
             let element = datatype::take_apart(&self.mpi, element)?.map.bytes();
             let tile = datatype::take_apart(&self.mpi, tile)?;
             if element == 0 {
-                return Err(Failed);
+                return Err(Unfit);
             }
             Ok(View::new(displacement, element, tile.map, tile.extent)?)
         };
@@ -185,7 +192,7 @@ impl File {
     }
 
     /// Brings what aggregators wrote to the disks. The class of an error on any of them, or 0. Collective.
-    pub fn sync(&self) -> Result<i32> {
+    pub fn sync(&self) -> Result<i32, Failed> {
         let Some(here) = &self.here else {
             return Ok(0);
         };
@@ -194,7 +201,7 @@ impl File {
     }
 
     /// The class of an error on any process, or 0. Collective.
-    pub fn agree(&self, done: std::result::Result<(), Errno>) -> Result<i32> {
+    pub fn agree(&self, done: Result<(), Errno>) -> Result<i32, Failed> {
         let class = done
             .err()
             .map_or(0, |error| self.mpi.abi.error_class(error));
@@ -203,15 +210,21 @@ impl File {
 
     /// Adds a line about this file to the report, if one is wanted.
     fn report(&self) {
-        let (method, aggregators) = match &self.here {
+        let (method, aggregators, locks) = match &self.here {
             Some(here) => {
                 let arranged = &here.arrangement;
-                (arranged.method.in_words(), arranged.aggregators.len())
+                let source = arranged.source.in_words();
+                let locks = format!("{}, {source}", arranged.protocol.name());
+                (
+                    arranged.method.in_words(),
+                    arranged.aggregators.len(),
+                    locks,
+                )
             }
-            None => ("native", 0),
+            None => ("native", 0, "unknown".to_owned()),
         };
         settings::report(format_args!(
-            "{}\t{method}\t{aggregators} aggregators\t{} calls taken over\t{} left\n",
+            "{}\t{method}\t{aggregators} aggregators\t{} calls taken over\t{} left\tlocks: {locks}\n",
             self.path.display(),
             self.taken,
             self.left

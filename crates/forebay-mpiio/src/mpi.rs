@@ -30,6 +30,7 @@ symbols! {
     CALL_ERRHANDLER "PMPI_File_call_errhandler"
     COMM_FREE "PMPI_Comm_free"
     COMM_RANK "PMPI_Comm_rank"
+    COMM_SET_ERRHANDLER "PMPI_Comm_set_errhandler"
     COMM_SIZE "PMPI_Comm_size"
     COMM_SPLIT "PMPI_Comm_split"
     GET_ATOMICITY "PMPI_File_get_atomicity"
@@ -42,6 +43,7 @@ symbols! {
     IRECV "PMPI_Irecv"
     ISEND "PMPI_Isend"
     SEEK "PMPI_File_seek"
+    SEND "PMPI_Send"
     SET_CANCELLED "PMPI_Status_set_cancelled"
     SET_ELEMENTS "PMPI_Status_set_elements_x"
     TYPE_FREE "PMPI_Type_free"
@@ -138,16 +140,18 @@ impl Mpi {
         Ok(size as usize)
     }
 
-    /// A communicator with the processes of another one. Nothing that the program has attached to that one is copied.
-    /// Collective.
+    /// A communicator with the processes of another one. Nothing that the program has attached to that one is copied, and
+    /// none of its error handlers is called: such a handler need not return. Collective.
     pub fn split(&self, communicator: usize) -> Result<Communicator> {
         let mut rank = 0_i32;
         let mut handle = 0_usize;
-        // SAFETY: MPI_Comm_rank(comm, int *); MPI_Comm_split(comm, color, key, MPI_Comm *).
+        // SAFETY: MPI_Comm_rank(comm, int *); MPI_Comm_split(comm, color, key, MPI_Comm *);
+        // MPI_Comm_set_errhandler(comm, errhandler).
         unsafe {
             self.call(&COMM_RANK, &[communicator, &raw mut rank as usize])?;
             let out = &raw mut handle as usize;
             self.call(&COMM_SPLIT, &[communicator, 0, rank as usize, out])?;
+            self.call(&COMM_SET_ERRHANDLER, &[handle, self.abi.errors_return])?;
         }
         Ok(Communicator {
             handle,
@@ -199,6 +203,15 @@ impl Mpi {
         // SAFETY: MPI_Allreduce of one number.
         unsafe { self.call(&ALLREDUCE, &[from, to, 1, int64, max, communicator.handle])? };
         Ok(largest)
+    }
+
+    /// Fails if a data type is not committed. No function tells; so an element of it is sent to nobody.
+    pub fn check_committed(&self, communicator: Communicator, datatype: usize) -> Result<()> {
+        let nothing = 0_u64;
+        let (from, nobody) = (&raw const nothing as usize, self.abi.proc_null as usize);
+        let arguments = [from, 1, datatype, nobody, TAG, communicator.handle];
+        // SAFETY: MPI_Send(buf, count, type, MPI_PROC_NULL, tag, comm), which reads nothing.
+        unsafe { self.call(&SEND, &arguments) }
     }
 
     /// Waits for all processes. Collective.

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::sync::OnceLock;
 
-use forebay_core::collective::{SETTINGS, Wishes};
+use forebay_core::collective::{MeasuredLocks, SETTINGS, Wishes, measurements_file, mount_name};
 
 use crate::mpi::Mpi;
 
@@ -35,6 +35,29 @@ pub fn is_on() -> bool {
         let value = std::env::var(SWITCH).unwrap_or_default();
         !matches!(value.as_str(), "off" | "0" | "no")
     })
+}
+
+/// What `forebay probe` has measured of the file system on a device.
+pub fn measured(device: (u32, u32)) -> Option<MeasuredLocks> {
+    let path = measurements_file(|name| std::env::var(name).ok())?;
+    let kept = read(&path)?;
+    let mounts = read("/proc/self/mountinfo")?;
+    MeasuredLocks::find(&kept, &mount_name(&mounts, device)?)
+}
+
+/// A text, read without libc: the recorder is not to count it as I/O of the program.
+fn read(path: &str) -> Option<String> {
+    use rustix::fs::{Mode, OFlags};
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let (mut text, mut part) = (Vec::new(), [0; 8192]);
+    loop {
+        match rustix::io::read(&file, &mut part) {
+            Ok(0) => return String::from_utf8(text).ok(),
+            Ok(bytes) => text.extend(&part[..bytes]),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
 }
 
 /// What is wished for a file that the program opens with these hints.

@@ -1,7 +1,7 @@
 //! The file as aggregators read and write it: through a descriptor of their own.
 //!
-//! MPI libraries keep no bytes of a file in memory, so both descriptors show one state. Where that is not certain (NFS)
-//! this layer takes over nothing.
+//! MPI libraries keep no bytes of a file in memory, and on one node all descriptors share the pages of the kernel. On
+//! another node they show what the file system shows there. NFS may show old bytes, so this layer takes over nothing there.
 //!
 //! All calls go through libc, so that the path library and the recorder see them as calls of the program.
 
@@ -9,6 +9,7 @@
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -22,6 +23,8 @@ pub struct Identity {
     pub inode: u64,
     /// `statfs.f_type`.
     pub fs_type: i64,
+    /// Major and minor number of the device.
+    pub device: (u32, u32),
 }
 
 /// `NFS_SUPER_MAGIC`: a client may keep old bytes, and MPI libraries lock each access against that.
@@ -42,6 +45,7 @@ pub fn identify(path: &Path) -> Result<Identity, Errno> {
         fs_type => Ok(Identity {
             inode: facts.ino(),
             fs_type,
+            device: (libc::major(facts.dev()), libc::minor(facts.dev())),
         }),
     }
 }
@@ -89,9 +93,17 @@ impl Storage {
         }
     }
 
-    /// Its size in bytes.
+    /// Its size in bytes, as the server of the file system has it: a client may keep an old one for a while.
     pub fn size(&self) -> Result<u64, Errno> {
-        Ok(self.file.metadata().map_err(errno)?.len())
+        let mut facts = std::mem::MaybeUninit::<libc::statx>::uninit();
+        let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_FORCE_SYNC;
+        let (fd, mask) = (self.file.as_raw_fd(), libc::STATX_SIZE);
+        // SAFETY: an empty name stands for the descriptor, and there is room for the answer.
+        if unsafe { libc::statx(fd, c"".as_ptr(), flags, mask, facts.as_mut_ptr()) } != 0 {
+            return Err(errno(std::io::Error::last_os_error()));
+        }
+        // SAFETY: the call has filled it.
+        Ok(unsafe { facts.assume_init() }.stx_size)
     }
 
     /// Writes all bytes at an offset.

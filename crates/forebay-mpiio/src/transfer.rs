@@ -3,11 +3,11 @@
 
 use forebay_core::collective::{Access, MAX_PIECES, Share, Terms, TypeMap, Way, way};
 
-use crate::datatype::{self, Datatype};
+use crate::datatype::{self, Datatype, Unfit};
 use crate::exchange::{Call, Direction};
 use crate::file::File;
 use crate::memory::Memory;
-use crate::mpi::{Failed, Result};
+use crate::mpi::Failed;
 use crate::storage::Purpose;
 
 /// The arguments of a collective read or write.
@@ -54,7 +54,7 @@ impl File {
     ///
     /// # Safety
     /// The arguments are those of the program's call.
-    pub unsafe fn carry_out(&mut self, request: &Request) -> Result<Carried> {
+    pub unsafe fn carry_out(&mut self, request: &Request) -> Result<Carried, Failed> {
         // SAFETY: the caller's promise.
         let carried = unsafe { self.try_to_carry_out(request) };
         match carried {
@@ -64,18 +64,18 @@ impl File {
         carried
     }
 
-    unsafe fn try_to_carry_out(&mut self, request: &Request) -> Result<Carried> {
+    unsafe fn try_to_carry_out(&mut self, request: &Request) -> Result<Carried, Failed> {
         let (mpi, processes) = (self.mpi, self.processes);
-        if mpi.atomicity(self.handle)? {
-            return Ok(Carried::Not);
-        }
         let Some(here) = self.here.clone() else {
             return Ok(Carried::Not);
         };
+        if mpi.atomicity(self.handle)? {
+            return Ok(Carried::Not);
+        }
         let equipped = here.storage.is_some() || !here.needs_storage(processes.rank);
         let part = self.part(request);
         let size = match (request.direction, &here.storage) {
-            (Direction::Read, Some(storage)) => storage.size().map_err(|_| Failed),
+            (Direction::Read, Some(storage)) => storage.size().map_err(|_| Unfit),
             _ => Ok(0),
         };
         let share = part.as_ref().map_or(Share::default(), Part::share);
@@ -117,7 +117,7 @@ impl File {
         if part.access.hull().is_some_and(|hull| hull.end > size) {
             let visible = part.access.bytes_below(size);
             let view = self.view.as_ref().ok_or(Failed)?;
-            part.access = view.access(part.first, visible)?;
+            part.access = view.access(part.first, visible).map_err(|_| Failed)?;
         }
         let moved = part.access.bytes();
         let call = Call {
@@ -129,7 +129,9 @@ impl File {
         };
         let mut buffers = std::mem::take(&mut self.buffers);
         let outcome = match region {
-            Some(region) => call.perform(request.direction, region, part.access, &mut buffers)?,
+            Some(region) => {
+                call.perform(request.direction, region, &mut part.access, &mut buffers)?
+            }
             None => call.alone(request.direction, &part.access, &mut buffers),
         };
         self.buffers = buffers;
@@ -144,38 +146,41 @@ impl File {
     }
 
     /// What this process has to do. Fails if this layer can't do it, or MPI has something to say about it.
-    fn part(&self, request: &Request) -> Result<Part> {
-        let (mpi, view) = (&self.mpi, self.view.as_ref().ok_or(Failed)?);
+    fn part(&self, request: &Request) -> Result<Part, Unfit> {
+        let (mpi, view) = (&self.mpi, self.view.as_ref().ok_or(Unfit)?);
         let forbidden = match request.direction {
             Direction::Read => Purpose::Write,
             Direction::Write => Purpose::Read,
         };
-        let count = u64::try_from(request.count).map_err(|_| Failed)?;
+        let count = u64::try_from(request.count).map_err(|_| Unfit)?;
         if self.purpose == forbidden || self.begun.is_some() {
-            return Err(Failed);
+            return Err(Unfit);
         }
         let datatype = match count {
             0 => Datatype {
                 map: TypeMap::default(),
                 extent: 0,
             },
-            _ => datatype::take_apart(mpi, request.datatype)?,
+            _ => {
+                mpi.check_committed(self.processes, request.datatype)?;
+                datatype::take_apart(mpi, request.datatype)?
+            }
         };
-        let bytes = datatype.map.bytes().checked_mul(count).ok_or(Failed)?;
+        let bytes = datatype.map.bytes().checked_mul(count).ok_or(Unfit)?;
         let elements = bytes / view.element_bytes();
         if bytes % view.element_bytes() != 0 {
-            return Err(Failed);
+            return Err(Unfit);
         }
         let position = match request.offset {
             Some(offset) => offset,
             None => mpi.position(self.handle)?,
         };
-        let first = u64::try_from(position).map_err(|_| Failed)?;
-        let first = first.checked_mul(view.element_bytes()).ok_or(Failed)?;
-        let after = position.checked_add(elements as i64).ok_or(Failed)?;
+        let first = u64::try_from(position).map_err(|_| Unfit)?;
+        let first = first.checked_mul(view.element_bytes()).ok_or(Unfit)?;
+        let after = position.checked_add(elements as i64).ok_or(Unfit)?;
         let access = view.access(first, bytes)?;
         if access.pieces() > MAX_PIECES {
-            return Err(Failed);
+            return Err(Unfit);
         }
         Ok(Part {
             datatype,

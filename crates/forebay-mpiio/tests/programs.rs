@@ -4,10 +4,12 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
 use common::{Mpi, Stage};
+use forebay_core::collective::{LockProtocol, MeasuredLocks, mount_name};
 use forebay_testkit::{skip, skip_unless};
 
 /// Runs a test with each MPI library of the distribution.
@@ -178,9 +180,16 @@ fn trap(mpi: &Mpi, layer: bool, what: &str) -> (BTreeSet<String>, BTreeMap<Strin
     fs::create_dir(&dir).unwrap();
     fs::write(format!("{dir}/file"), "before").unwrap();
     let script = format!("cd '{dir}' && exec '{program}' file {what}");
+    let report = stage.path("report");
+    let environment = [EXCHANGE, ("FOREBAY_COLLECTIVE_REPORT", report.as_str())];
     let ran = stage
-        .run_with(mpi, 2, layer, &["sh", "-c", &script], &[EXCHANGE])
+        .run_with(mpi, 2, layer, &["sh", "-c", &script], &environment)
         .succeeded();
+    if what == "jump" && layer {
+        assert_eq!(taken(&report), 1, "after the jump the layer goes on");
+        let closed = fs::read_to_string(&report).unwrap().lines().count();
+        assert_eq!(closed, 2, "it has seen that both files were closed");
+    }
     let files = fs::read_dir(&dir).unwrap().map(|entry| {
         let entry = entry.unwrap();
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -218,4 +227,107 @@ fn a_split_call_that_has_failed_can_be_ended_and_the_next_one_works() {
         }
         assert!(files["file"] == expected);
     });
+}
+
+#[test]
+fn a_type_that_was_not_committed_is_the_error_that_the_mpi_library_makes_of_it() {
+    with_each(|mpi| {
+        let with = trap(mpi, true, "raw");
+        assert_eq!(with, trap(mpi, false, "raw"));
+        assert_eq!(with.0, lines(["rank 0: failed", "rank 1: failed"]));
+    });
+}
+
+#[test]
+fn an_error_handler_may_leave_by_longjmp() {
+    with_each(|mpi| {
+        let with = trap(mpi, true, "jump");
+        assert_eq!(with, trap(mpi, false, "jump"));
+        assert_eq!(with.0, lines(["rank 0: done", "rank 1: done"]));
+    });
+}
+
+#[test]
+fn what_the_probe_has_measured_decides_the_method_and_hints_go_over_it() {
+    with_each(|mpi| {
+        let stage = Stage::new();
+        let device = fs::metadata(stage.path("")).unwrap().dev();
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let mount = mount_name(&mounts, (libc::major(device), libc::minor(device))).unwrap();
+        let measured = MeasuredLocks {
+            protocol: LockProtocol::ServerSide,
+            granule_bytes: Some(4096),
+            servers: Some(2),
+            write_nanos: 1,
+            handover_nanos: 1,
+        };
+        let (kept, report) = (stage.path("locks"), stage.path("report"));
+        fs::write(&kept, measured.to_line(&mount)).unwrap();
+        let program = stage.compile(&mpi.c, "errors.c");
+        let run = |file: &str, hints| {
+            let environment = [
+                ("FOREBAY_LOCKS", kept.as_str()),
+                ("FOREBAY_COLLECTIVE_REPORT", report.as_str()),
+                ("FOREBAY_COLLECTIVE_HINTS", hints),
+            ];
+            let command = [program.as_str(), &stage.path(file), "end"];
+            stage
+                .run_with(mpi, 3, true, &command, &environment)
+                .succeeded();
+        };
+        run("one", "");
+        run("other", "forebay_locks=token");
+        let report = fs::read_to_string(&report).unwrap();
+        let of = |file: &str| -> Vec<&str> {
+            let line = report.lines().find(|line| line.contains(file)).unwrap();
+            line.split('\t').collect()
+        };
+        let (one, other) = (of("/one"), of("/other"));
+        assert_eq!(
+            (one[1], one[5]),
+            ("static-cyclic", "locks: server, measured")
+        );
+        assert_eq!((other[1], other[5]), ("aligned", "locks: token, asked for"));
+    });
+}
+
+/// Runs `bounds.c` under the layer. Returns how many MiB more the aggregator took than another rank.
+fn more_memory(mpi: &Mpi, ranks: u32, what: &str) -> i64 {
+    let stage = Stage::new();
+    let program = stage.compile(&mpi.c, "bounds.c");
+    let command = [program.as_str(), &stage.path("file"), what];
+    let ran = stage
+        .run_with(mpi, ranks, true, &command, &[EXCHANGE])
+        .succeeded();
+    let right = ran.out.lines().filter(|line| line.ends_with(": right"));
+    assert_eq!(right.count(), ranks as usize, "{}", ran.out);
+    let mut more = ran
+        .out
+        .lines()
+        .filter_map(|line| line.strip_prefix("more memory: "));
+    let more = more.next().and_then(|line| line.strip_suffix(" MiB"));
+    more.and_then(|n| n.parse().ok()).expect("a number of MiB")
+}
+
+#[test]
+fn ranks_that_read_the_same_bytes_take_two_buffers_of_the_aggregator() {
+    with_each(|mpi| {
+        // The buffer is 64 MiB. A stage for every rank would take 224 MiB more.
+        let more = more_memory(mpi, 8, "same");
+        assert!(more < 2 * 64 + 32, "{more} MiB");
+    });
+}
+
+#[test]
+fn lists_of_irregular_pieces_do_not_fill_the_memory_of_the_aggregator() {
+    with_each(|mpi| {
+        // The lists of all ranks at once are 20 MiB.
+        let more = more_memory(mpi, 8, "irregular");
+        assert!(more < 8, "{more} MiB");
+    });
+}
+
+#[test]
+fn what_nobody_accesses_between_far_pieces_costs_nothing() {
+    with_each(|mpi| assert!(more_memory(mpi, 2, "far") < 8));
 }

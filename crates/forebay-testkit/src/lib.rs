@@ -18,6 +18,7 @@
 use std::fs::Metadata;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Skips the test unless a condition holds. The reason is a format string with its arguments.
 ///
@@ -45,6 +46,20 @@ macro_rules! optional_data {
             }
         }
     };
+}
+
+/// A new folder for one test, `NAME.PROCESS.NUMBER`, in the one that `FOREBAY_TEST_DIR` names or else in `otherwise`, which is
+/// `env!("CARGO_TARGET_TMPDIR")` of the test.
+///
+/// # Panics
+/// If it can't be made.
+pub fn new_folder(otherwise: &str, name: &str) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let base = std::env::var_os("FOREBAY_TEST_DIR").unwrap_or_else(|| otherwise.into());
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let dir = Path::new(&base).join(format!("{name}.{}.{number}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("make the folder of the test");
+    dir.canonicalize().expect("it is there")
 }
 
 /// Prints why a test is skipped. The caller then returns from the test.

@@ -71,6 +71,8 @@ pub enum Verb {
     Quarantine(QuarantineArgs),
     /// Show where the I/O time of a job went, from its Darshan logs.
     Report(ReportArgs),
+    /// Measure which locks a file system has between its clients, for collective I/O.
+    Probe(ProbeArgs),
     /// Run the simulators.
     Sim(SimArgs),
     /// Print a completion script for a shell.
@@ -81,6 +83,12 @@ pub enum Verb {
     /// Run the server process.
     #[command(hide = true)]
     Bridge(BridgeArgs),
+    /// Write for `forebay probe` as one of its clients.
+    #[command(hide = true)]
+    ProbeClient {
+        /// The directory in which it writes.
+        dir: PathBuf,
+    },
 }
 
 /// The options that say where the buffer is.
@@ -439,6 +447,40 @@ pub struct ReportArgs {
     /// JSON file with other limits for findings; docs/REPORT.md names them.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub rules: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Two processes write small pieces into files of DIR in turns. What a write takes longer than one to a file
+of its own, the process has waited for the other one to give up a lock. Processes of one node that use one mount are
+one client for the file system, which takes no locks from itself: to see locks, let the second one
+run on another node, or use another mount.
+
+What is seen is kept, for each mounted file system, in $FOREBAY_LOCKS (default: ~/.cache/forebay/locks), where
+the collective layer looks for it.
+Exit status: 1 if the times say nothing clear.
+
+Examples:
+  forebay probe /pfs/me --via 'ssh node2'
+  forebay probe /pfs/me --via 'srun -N1 -n1 -w node2' --json
+  forebay probe /mnt/client1 --also /mnt/client2
+  forebay probe --known                       what is known by the type of a file system")]
+pub struct ProbeArgs {
+    /// A directory of the file system. Files are made in it, and removed.
+    #[arg(value_name = "DIR", required_unless_present = "known", value_hint = ValueHint::DirPath)]
+    pub dir: Option<PathBuf>,
+    /// The same directory, as the second process sees it.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub also: Option<PathBuf>,
+    /// A command that starts the second process elsewhere; the program and its arguments are added.
+    #[arg(long, value_name = "CMD")]
+    pub via: Option<String>,
+    /// Print the table of known file systems, and end.
+    #[arg(long, conflicts_with_all = ["dir", "also", "via"])]
+    pub known: bool,
+    /// Print JSON, for scripts.
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

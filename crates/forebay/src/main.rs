@@ -48,6 +48,8 @@ fn main() -> ExitCode {
         Verb::Fsck(args) => verbs::fsck::fsck(args),
         Verb::Quarantine(args) => verbs::quarantine::quarantine(args),
         Verb::Report(args) => verbs::report::report(args, verbose),
+        Verb::Probe(args) => verbs::probe::probe(args),
+        Verb::ProbeClient { dir } => verbs::probe_client::probe_client(dir),
         Verb::Sim(args) => verbs::sim::sim(args),
         Verb::Bridge(args) => verbs::bridge::bridge(args),
         Verb::Completions { shell } => {

@@ -6,12 +6,65 @@ use std::ffi::{OsStr, OsString};
 use std::time::SystemTime;
 
 const ROOT: u64 = 1;
+/// The largest file in bytes.
+const MAX_SIZE: u64 = i64::MAX as u64;
+/// Bytes of a page.
+const PAGE: u64 = 64 << 10;
+
+/// The bytes of a file. Pages that nobody has written take no memory.
+#[derive(Default)]
+struct Bytes {
+    size: u64,
+    pages: BTreeMap<u64, Vec<u8>>,
+}
+
+impl Bytes {
+    fn resize(&mut self, size: u64) {
+        let kept = size.div_ceil(PAGE);
+        self.pages.split_off(&kept);
+        if let Some(last) = self.pages.get_mut(&(size / PAGE)) {
+            last[(size % PAGE) as usize..].fill(0);
+        }
+        self.size = size;
+    }
+
+    fn read(&self, offset: u64, bytes: u64) -> Vec<u8> {
+        let end = offset.saturating_add(bytes).min(self.size);
+        let mut all = Vec::new();
+        let mut at = offset;
+        while at < end {
+            let (within, more) = ((at % PAGE) as usize, (PAGE - at % PAGE).min(end - at));
+            match self.pages.get(&(at / PAGE)) {
+                Some(page) => all.extend(&page[within..within + more as usize]),
+                None => all.resize(all.len() + more as usize, 0),
+            }
+            at += more;
+        }
+        all
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) {
+        let (mut at, mut rest) = (offset, bytes);
+        while !rest.is_empty() {
+            let within = (at % PAGE) as usize;
+            let (now, later) = rest.split_at(rest.len().min(PAGE as usize - within));
+            let page = self.pages.entry(at / PAGE);
+            let page = page.or_insert_with(|| vec![0; PAGE as usize]);
+            page[within..within + now.len()].copy_from_slice(now);
+            at += now.len() as u64;
+            rest = later;
+        }
+        if !bytes.is_empty() {
+            self.size = self.size.max(at);
+        }
+    }
+}
 
 /// A file, a directory or whatever.
 pub(crate) struct Node {
     pub(crate) attr: FileAttr,
     pub(crate) xattrs: BTreeMap<OsString, Vec<u8>>,
-    bytes: Vec<u8>,
+    bytes: Bytes,
     entries: BTreeMap<OsString, u64>,
     /// It has changed since it was synced.
     is_unsynced: bool,
@@ -57,7 +110,7 @@ impl Node {
                 flags: 0,
             },
             xattrs: BTreeMap::new(),
-            bytes: Vec::new(),
+            bytes: Bytes::default(),
             entries: BTreeMap::new(),
             is_unsynced: true,
         }
@@ -68,19 +121,22 @@ impl Node {
     }
 
     pub(crate) fn set_text(&mut self, text: &[u8]) {
-        self.bytes = text.to_vec();
+        self.bytes = Bytes::default();
+        self.bytes.write(0, text);
         self.resized();
     }
 
     pub(crate) fn resize(&mut self, size: u64) -> Result<(), Errno> {
-        let size = usize::try_from(size).map_err(|_| Errno::EFBIG)?;
-        self.bytes.resize(size, 0);
+        if size > MAX_SIZE {
+            return Err(Errno::EFBIG);
+        }
+        self.bytes.resize(size);
         self.resized();
         Ok(())
     }
 
     fn resized(&mut self) {
-        self.attr.size = self.bytes.len() as u64;
+        self.attr.size = self.bytes.size;
         self.attr.blocks = self.attr.size.div_ceil(512);
         self.changed();
     }
@@ -202,7 +258,7 @@ impl Files {
             Err(_) => {}
         }
         let node = self.node(ino)?;
-        if node.is_unsynced && !node.is_dir() && !node.bytes.is_empty() {
+        if node.is_unsynced && !node.is_dir() && node.bytes.size > 0 {
             self.named_unsynced += 1;
         }
         let from = self.node(dir)?;
@@ -217,24 +273,21 @@ impl Files {
     }
 
     pub(crate) fn bytes(&mut self, ino: u64) -> Result<Vec<u8>, Errno> {
-        Ok(self.node(ino)?.bytes.clone())
+        let bytes = &self.node(ino)?.bytes;
+        Ok(bytes.read(0, bytes.size))
     }
 
     pub(crate) fn read(&mut self, ino: u64, offset: u64, size: u32) -> Result<Vec<u8>, Errno> {
-        let bytes = &self.node(ino)?.bytes;
-        let from = (offset as usize).min(bytes.len());
-        let end = from.saturating_add(size as usize).min(bytes.len());
-        Ok(bytes[from..end].to_vec())
+        Ok(self.node(ino)?.bytes.read(offset, size.into()))
     }
 
     pub(crate) fn write(&mut self, ino: u64, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
         let node = self.node(ino)?;
-        let from = usize::try_from(offset).map_err(|_| Errno::EFBIG)?;
-        let end = from.checked_add(bytes.len()).ok_or(Errno::EFBIG)?;
-        if node.bytes.len() < end {
-            node.bytes.resize(end, 0);
+        let end = offset.checked_add(bytes.len() as u64);
+        if end.is_none_or(|end| end > MAX_SIZE) {
+            return Err(Errno::EFBIG);
         }
-        node.bytes[from..end].copy_from_slice(bytes);
+        node.bytes.write(offset, bytes);
         node.resized();
         Ok(())
     }
@@ -254,5 +307,46 @@ impl Files {
             all.push((ino, self.attr(ino)?.kind, name));
         }
         Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_hold_what_a_plain_list_of_bytes_holds() {
+        let (mut bytes, mut plain) = (Bytes::default(), Vec::new());
+        let mut seed = 3_u64;
+        let mut below = |n: u64| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1);
+            (seed >> 33) % n
+        };
+        for step in 0..300 {
+            let (at, length) = (below(5 * PAGE), below(2 * PAGE));
+            match below(4) {
+                0 => {
+                    bytes.resize(at);
+                    plain.resize(at as usize, 0);
+                }
+                1 => {
+                    let from = (at as usize).min(plain.len());
+                    let to = ((at + length) as usize).clamp(from, plain.len());
+                    assert!(bytes.read(at, length) == plain[from..to], "step {step}");
+                }
+                _ => {
+                    let written = vec![step as u8; length as usize];
+                    if plain.len() < at as usize + written.len() && !written.is_empty() {
+                        plain.resize(at as usize + written.len(), 0);
+                    }
+                    bytes.write(at, &written);
+                    if !written.is_empty() {
+                        plain[at as usize..at as usize + written.len()].copy_from_slice(&written);
+                    }
+                }
+            }
+            assert_eq!(bytes.size, plain.len() as u64, "step {step}");
+        }
+        assert!(bytes.read(0, bytes.size) == plain);
     }
 }

@@ -5,13 +5,19 @@
 //! its machine lost power then: files whose bytes, and directories whose entries, nobody has synced.
 //!
 //! Lines on its standard input make all calls fail or hang, see [`weather`].
+//!
+//! Mounted in several places it stands in for several clients, which share the files. With `--locks` they share locks too,
+//! see [`locks`].
 
 mod files;
+mod locks;
 mod weather;
 
 use anyhow::{Context, Result};
 use clap::Parser;
 use files::{Files, Node};
+use forebay_core::collective::Layout;
+use forebay_sim::collective::Locks;
 use fuser::{
     Config, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig,
     LockOwner, MountOption, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -37,15 +43,37 @@ struct Cli {
     /// Calls that it serves at a time.
     #[arg(long, value_name = "N", default_value_t = 32)]
     at_once: usize,
-    /// Where it is mounted.
-    dir: PathBuf,
+    /// The locks of its clients: server-extents, server-grown, tokens, whole-file or none.
+    #[arg(long, value_name = "KIND", default_value = "none", value_parser = parse_locks)]
+    locks: Locks,
+    /// Bytes of a granule of the locks, and of a stripe.
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
+    granule: u64,
+    /// Servers, each with the locks of its stripes.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    servers: u32,
+    /// Microseconds that it takes a client to give up a lock.
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    handover_us: u64,
+    /// Where it is mounted: once for each client.
+    #[arg(required = true)]
+    dirs: Vec<PathBuf>,
+}
+
+fn parse_locks(name: &str) -> Result<Locks, String> {
+    let known = Locks::ALL.iter().find(|(known, _)| *known == name);
+    known
+        .map(|(_, locks)| *locks)
+        .ok_or_else(|| format!("no such locks: {name}"))
 }
 
 /// The kernel keeps attributes and names so long, as libfuse tells it.
 const VALID: Duration = Duration::from_secs(1);
 
 struct Slow {
-    files: Mutex<Files>,
+    client: usize,
+    files: Arc<Mutex<Files>>,
+    locks: Arc<locks::FileLocks>,
     latency: Duration,
     weather: Weather,
     counts: Arc<Mutex<BTreeMap<&'static str, u64>>>,
@@ -115,11 +143,17 @@ fn xattr(reply: ReplyXattr, size: u32, outcome: Result<Vec<u8>, Errno>) {
 
 impl Filesystem for Slow {
     fn init(&mut self, _: &Request, _: &mut KernelConfig) -> io::Result<()> {
-        println!("ready");
+        // The last client says so.
+        if self.client == 0 {
+            println!("ready");
+        }
         io::stdout().flush()
     }
 
     fn destroy(&mut self) {
+        if self.client > 0 {
+            return;
+        }
         let (files, dirs) = lock(&self.files).unsynced();
         let report = serde_json::json!({
             "calls": *lock(&self.counts), "unsynced_files": files, "unsynced_dirs": dirs,
@@ -337,6 +371,10 @@ impl Filesystem for Slow {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        let given_up = self
+            .locks
+            .wait(self.client, ino.0, offset, bytes.len() as u64);
+        *lock(&self.counts).entry("lock given up").or_default() += given_up;
         match self.call("write", |files| files.write(ino.0, offset, bytes)) {
             Ok(()) => reply.written(bytes.len() as u32),
             Err(e) => reply.error(e),
@@ -431,11 +469,18 @@ fn main() -> Result<()> {
     let weather = Weather::new();
     let told = weather.clone();
     std::thread::spawn(move || told.listen(io::stdin().lock()));
-    let slow = Slow {
-        files: Mutex::new(Files::new()),
+    let files = Arc::new(Mutex::new(Files::new()));
+    let layout = Layout::new(cli.granule, cli.servers);
+    let handover = Duration::from_micros(cli.handover_us);
+    let locks = Arc::new(locks::FileLocks::new(cli.locks, layout, handover));
+    let counts: Arc<Mutex<_>> = Arc::default();
+    let slow = |client| Slow {
+        client,
+        files: Arc::clone(&files),
+        locks: Arc::clone(&locks),
         latency: Duration::from_micros(cli.latency_us),
-        weather,
-        counts: Arc::default(),
+        weather: weather.clone(),
+        counts: Arc::clone(&counts),
     };
     let mut config = Config::default();
     config.mount_options = vec![
@@ -445,5 +490,13 @@ fn main() -> Result<()> {
     config.acl = fuser::SessionACL::All;
     config.n_threads = Some(cli.at_once);
     config.clone_fd = true;
-    fuser::mount(slow, &cli.dir, &config).with_context(|| format!("FUSE at {}", cli.dir.display()))
+    let (first, others) = cli.dirs.split_first().context("no directory")?;
+    let failed = |dir: &Path| format!("FUSE at {}", dir.display());
+    // It ends when the first directory is unmounted; dropped sessions unmount the others.
+    let mut sessions = Vec::new();
+    for (dir, client) in others.iter().zip(1..) {
+        let session = fuser::spawn_mount(slow(client), dir, &config);
+        sessions.push(session.with_context(|| failed(dir))?);
+    }
+    fuser::mount(slow(0), first, &config).with_context(|| failed(first))
 }

@@ -37,7 +37,7 @@ pub enum AccessError {
     Overlap,
     /// It goes beyond [`MAX_OFFSET`].
     TooLarge,
-    /// A block of an array does not lie in the array.
+    /// Something does not lie where it should: it begins before the file, or is no whole message.
     Outside,
 }
 
@@ -48,7 +48,9 @@ impl fmt::Display for AccessError {
                 "pieces of an access overlap or are not in the order of offsets"
             }
             AccessError::TooLarge => "an access goes beyond the largest offset of a file",
-            AccessError::Outside => "a block does not lie in its array",
+            AccessError::Outside => {
+                "an access begins before its file, or its description is not whole"
+            }
         })
     }
 }
@@ -88,38 +90,6 @@ impl Access {
             .ok_or(AccessError::TooLarge)?;
         self.parts.push((part, before));
         Ok(())
-    }
-
-    /// A block of an array in row-major order (`MPI_Type_create_subarray`): for each dimension, slowest first, the size of
-    /// the array, the size of the block and where it begins, in elements of `element` bytes. The array begins at `origin`.
-    pub fn subarray(
-        origin: u64,
-        dimensions: &[(u64, u64, u64)],
-        element: u64,
-    ) -> Result<Self, AccessError> {
-        let mut start = origin;
-        let mut stride = element;
-        let mut levels = Vec::new();
-        for &(array, block, first) in dimensions.iter().rev() {
-            if first.checked_add(block).is_none_or(|end| end > array) {
-                return Err(AccessError::Outside);
-            }
-            levels.push((block, stride));
-            let step = first.checked_mul(stride).ok_or(AccessError::TooLarge)?;
-            start = start.checked_add(step).ok_or(AccessError::TooLarge)?;
-            stride = stride.checked_mul(array).ok_or(AccessError::TooLarge)?;
-        }
-        levels.reverse();
-        Access::strided(start, element, &levels)
-    }
-
-    /// Several accesses as one: of the same process, in ascending order, each ending before the next begins.
-    pub fn joined(accesses: impl IntoIterator<Item = Access>) -> Result<Self, AccessError> {
-        let mut all = Access::default();
-        for (part, _) in accesses.into_iter().flat_map(|a| a.parts) {
-            all.push(part)?;
-        }
-        Ok(all)
     }
 
     /// The aggregate access region of a call: from the first byte that anybody accesses to the last.

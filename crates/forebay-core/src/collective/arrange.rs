@@ -1,9 +1,10 @@
 //! Settings of a file, as hints and the environment give them, and the arrangement that follows from them.
 
 use super::{
-    Groups, Layout, LockProtocol, Method, Situation, aggregators, choose, fitting_count,
-    protocol_of,
+    Groups, Layout, LockProtocol, MeasuredLocks, Method, Situation, aggregators, choose,
+    fitting_count, protocol_of,
 };
+use crate::pfs_kind;
 
 /// What a program or user asks for. `None` where nobody said anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,10 +25,12 @@ pub struct Wishes {
     pub servers: Option<u32>,
     /// The file-domain method (`forebay_partition`, `forebay_groups`).
     pub method: Option<Method>,
+    /// The locks of the file system (`forebay_locks`).
+    pub locks: Option<LockProtocol>,
 }
 
 /// The names of all settings that [`Wishes::set`] knows.
-pub const SETTINGS: [&str; 10] = [
+pub const SETTINGS: [&str; 11] = [
     "forebay_collective",
     "romio_cb_read",
     "romio_cb_write",
@@ -38,6 +41,7 @@ pub const SETTINGS: [&str; 10] = [
     "striping_factor",
     "forebay_partition",
     "forebay_groups",
+    "forebay_locks",
 ];
 
 impl Wishes {
@@ -73,6 +77,7 @@ impl Wishes {
                     _ => self.method,
                 }
             }
+            "forebay_locks" => self.locks = LockProtocol::named(value).or(self.locks),
             "forebay_groups" => {
                 if let Some(Method::GroupCyclic(groups)) = &mut self.method {
                     match value {
@@ -92,7 +97,7 @@ const UNSAID: u64 = u64::MAX;
 
 impl Wishes {
     /// Words for a message to processes that have not been asked.
-    pub fn to_words(&self) -> [u64; 7] {
+    pub fn to_words(&self) -> [u64; 8] {
         let method = |m| {
             Method::ALL
                 .iter()
@@ -108,6 +113,7 @@ impl Wishes {
             self.stripe_bytes.unwrap_or(UNSAID),
             small(self.servers),
             self.method.and_then(method).unwrap_or(UNSAID),
+            self.locks.map_or(UNSAID, LockProtocol::number),
         ]
     }
 
@@ -124,6 +130,29 @@ impl Wishes {
             stripe_bytes: word(4),
             servers: small(5),
             method: word(6).and_then(|at| Method::ALL.get(at as usize).copied()),
+            locks: word(7).and_then(LockProtocol::numbered),
+        }
+    }
+}
+
+/// Where the locks of a file system are known from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockSource {
+    /// Somebody has said so.
+    Asked,
+    /// `forebay probe` has measured them.
+    Measured,
+    /// The type of the file system.
+    Type,
+}
+
+impl LockSource {
+    /// For a report.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            LockSource::Asked => "asked for",
+            LockSource::Measured => "measured",
+            LockSource::Type => "by the type of the file system",
         }
     }
 }
@@ -141,8 +170,12 @@ pub struct Arrangement {
     pub buffer_bytes: u64,
     /// Whether every call is to be taken over that can be.
     pub always: bool,
-    /// Clients share no locks.
+    /// The file system is one of this node, and has no locks between clients.
     pub is_free: bool,
+    /// The locks of the file system.
+    pub protocol: LockProtocol,
+    /// Where they are known from.
+    pub source: LockSource,
     /// Why this method.
     pub reason: &'static str,
 }
@@ -155,23 +188,34 @@ impl Arrangement {
     /// The granule of a file system that does not tell: 1 MiB.
     const GRANULE_BYTES: u64 = 1 << 20;
 
-    /// Arranges a file on a file system of this `statfs.f_type`, `nodes[i]` being the node of rank `i`. `local` is the
-    /// number of aggregators on a node where clients have no locks to share.
+    /// Arranges a file on a file system of this `statfs.f_type` that `forebay probe` may have measured, `nodes[i]` being the
+    /// node of rank `i`. `local` is the number of aggregators on a node where clients have no locks to share.
     ///
     /// # Panics
     /// If there is no process.
-    pub fn new(wishes: &Wishes, fs_type: i64, nodes: &[u32], local: u32) -> Self {
-        let granule = wishes.stripe_bytes.unwrap_or(Self::GRANULE_BYTES);
+    pub fn new(
+        wishes: &Wishes,
+        fs_type: i64,
+        measured: Option<MeasuredLocks>,
+        nodes: &[u32],
+        local: u32,
+    ) -> Self {
+        let (protocol, source) = match (wishes.locks, measured) {
+            (Some(protocol), _) => (protocol, LockSource::Asked),
+            (None, Some(measured)) => (measured.protocol, LockSource::Measured),
+            (None, None) => (protocol_of(fs_type), LockSource::Type),
+        };
+        let granule = wishes
+            .stripe_bytes
+            .or(measured.and_then(|m| m.granule_bytes));
+        let granule = granule.unwrap_or(Self::GRANULE_BYTES);
+        let servers = wishes.servers.or(measured.and_then(|m| m.servers));
         let layout = Layout::new(
             granule.clamp(1, Layout::MAX_GRANULE_BYTES),
-            wishes.servers.unwrap_or(1),
+            servers.unwrap_or(1),
         );
-        let protocol = protocol_of(fs_type);
-        let default = if protocol == LockProtocol::None {
-            local.max(1)
-        } else {
-            1
-        };
+        let is_free = protocol == LockProtocol::None && !pfs_kind::may_wait(fs_type);
+        let default = if is_free { local.max(1) } else { 1 };
         let per_node = wishes.per_node.unwrap_or(default);
         let most = wishes.aggregators.unwrap_or(u32::MAX);
         let available = aggregators(nodes, per_node, most).len() as u32;
@@ -197,7 +241,9 @@ impl Arrangement {
             layout,
             buffer_bytes: buffer.clamp(1, Self::MAX_BUFFER_BYTES),
             always: wishes.always,
-            is_free: protocol == LockProtocol::None,
+            is_free,
+            protocol,
+            source,
             reason,
         }
     }
@@ -241,9 +287,37 @@ mod tests {
     #[test]
     fn a_node_has_one_aggregator_where_locks_are_shared() {
         let nodes = [0, 0, 0, 1, 1, 1];
-        let on = |fs_type| Arrangement::new(&Wishes::default(), fs_type, &nodes, 2).aggregators;
+        let on =
+            |fs_type| Arrangement::new(&Wishes::default(), fs_type, None, &nodes, 2).aggregators;
         assert_eq!(on(LUSTRE), [0, 3]);
         assert_eq!(on(EXT4), [0, 1, 3, 4]);
+    }
+
+    #[test]
+    fn what_was_measured_goes_over_the_type_and_what_is_asked_for_over_both() {
+        let measured = MeasuredLocks {
+            protocol: LockProtocol::ServerSide,
+            granule_bytes: Some(1 << 18),
+            servers: Some(2),
+            write_nanos: 1,
+            handover_nanos: 1,
+        };
+        const FUSE: i64 = 0x6573_5546;
+        let nodes = [0, 1, 2, 3];
+        let on = |wishes: &Wishes| Arrangement::new(wishes, FUSE, Some(measured), &nodes, 1);
+        let arranged = on(&Wishes::default());
+        assert_eq!(arranged.source, LockSource::Measured);
+        assert_eq!(arranged.layout, Layout::new(1 << 18, 2));
+        assert_eq!(arranged.method, Method::GroupCyclic(Groups::Sequential));
+        let mut wishes = Wishes::default();
+        wishes.set("forebay_locks", "token");
+        wishes.set("forebay_locks", "nonsense");
+        wishes.set("striping_unit", "4096");
+        assert_eq!(Wishes::from_words(&wishes.to_words()), wishes);
+        let arranged = on(&wishes);
+        assert_eq!(arranged.source, LockSource::Asked);
+        assert_eq!(arranged.layout, Layout::new(4096, 2));
+        assert_eq!(arranged.method, Method::Aligned);
     }
 
     #[test]
@@ -256,7 +330,7 @@ mod tests {
             method: Some(Method::StaticCyclic),
             ..Wishes::default()
         };
-        let arranged = Arrangement::new(&wishes, EXT4, &[0; 5], 1);
+        let arranged = Arrangement::new(&wishes, EXT4, None, &[0; 5], 1);
         assert_eq!(arranged.aggregators, [0, 1, 2, 3]);
         assert_eq!(arranged.method, Method::StaticCyclic);
         assert_eq!(arranged.layout, Layout::new(4096, 2));

@@ -2,33 +2,7 @@
 
 use super::domain::{Groups, Layout, Method};
 use super::fitting_count;
-use crate::pfs_kind;
-
-/// Who keeps the locks of a file, and for what part of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LockProtocol {
-    /// Every I/O server keeps the locks of its own part of the file (Lustre).
-    ServerSide,
-    /// The first client holds a token for a range of the whole file, and later ones negotiate with it (GPFS).
-    ClientToken,
-    /// Two writers of one file always exclude each other (capabilities of CephFS).
-    WholeFile,
-    /// No locks between clients: a local file system.
-    None,
-    /// Not known.
-    Unknown,
-}
-
-/// The protocol of a file system, by `statfs.f_type`.
-pub fn protocol_of(fs_type: i64) -> LockProtocol {
-    match fs_type {
-        0x0bd0_0bd0 => LockProtocol::ServerSide,
-        0x4750_4653 => LockProtocol::ClientToken,
-        0x00c3_6400 => LockProtocol::WholeFile,
-        local if !pfs_kind::may_wait(local) => LockProtocol::None,
-        _ => LockProtocol::Unknown,
-    }
-}
+use super::locks::LockProtocol;
 
 /// What a choice depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +45,11 @@ pub fn choose(situation: &Situation) -> Choice {
             Method::Aligned,
             aggregators,
             "tokens cover ranges of the whole file: with one contiguous aligned range an aggregator negotiates once",
+        ),
+        LockProtocol::Granules => with(
+            Method::Aligned,
+            aggregators,
+            "every granule has a lock of its own: aligned domains share none",
         ),
         LockProtocol::WholeFile => with(
             Method::Even,

@@ -4,7 +4,10 @@
 //! that window, then it writes; in a read it reads the window, then sends the parts to their processes. Every process
 //! can work out its own part of the plan from the accesses of all; no lists are exchanged.
 
-use super::{Access, Extent, FileDomain, FileDomains};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::{Access, Extent, FileDomain, FileDomains, MAX_OFFSET};
 
 /// A contiguous piece of the file that goes between the memory of a process and the buffer of an aggregator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,18 +32,12 @@ pub struct ExchangePlan<'a> {
 }
 
 impl<'a> ExchangePlan<'a> {
-    /// Plans a call in which process number `i` accesses `accesses[i]`.
+    /// Plans what process number `i` accesses by `accesses[i]`, as far as that lies in the region of the domains.
     ///
     /// # Panics
-    /// If the buffer has no byte, or the accesses do not lie in the region of the domains.
+    /// If the buffer has no byte.
     pub fn new(domains: FileDomains, buffer_bytes: u64, accesses: &'a [Access]) -> Self {
         assert!(buffer_bytes > 0, "an aggregator has a buffer");
-        let region = domains.region();
-        let inside = |hull: Extent| region.start <= hull.start && hull.end <= region.end;
-        assert!(
-            accesses.iter().filter_map(Access::hull).all(inside),
-            "an access outside {region:?}"
-        );
         let mut rounds = vec![
             0;
             if domains.are_sequential() {
@@ -73,14 +70,72 @@ impl<'a> ExchangePlan<'a> {
         &self.domains
     }
 
+    /// Processes of the call.
+    pub fn processes(&self) -> usize {
+        self.accesses.len()
+    }
+
     /// Rounds of the whole call.
     pub fn rounds(&self) -> u64 {
         self.turns[self.turns.len() - 1]
     }
 
-    /// Does a group of aggregators have its first round now, while all of the group before must have finished?
-    pub fn begins_turn(&self, round: u64) -> bool {
-        round > 0 && self.turns[1..self.turns.len() - 1].contains(&round)
+    /// Turns that groups of aggregators take; one if they do not.
+    pub fn turns(&self) -> usize {
+        self.turns.len() - 1
+    }
+
+    /// The turn of a round. It begins when all processes have done their rounds of the turn before.
+    pub fn turn_of(&self, round: u64) -> usize {
+        self.turns.partition_point(|&first| first <= round) - 1
+    }
+
+    /// The rounds in which a process has anything to do, ascending: it accesses bytes that an aggregator handles then, or it is
+    /// aggregator number `own`, and others do. Long stretches of the file that nobody accesses cost nothing.
+    pub fn rounds_with_work(
+        &self,
+        process: usize,
+        own: Option<u32>,
+    ) -> impl Iterator<Item = u64> + '_ {
+        let as_process = (0..self.domains.aggregators()).map(|a| (process, a));
+        let as_aggregator = own
+            .into_iter()
+            .flat_map(|a| (0..self.accesses.len()).map(move |p| (p, a)));
+        let pairs = as_process.chain(as_aggregator);
+        let mut next: BinaryHeap<_> = pairs
+            .filter_map(|(p, a)| Some(Reverse((self.next_round(p, a, 0)?, p, a))))
+            .collect();
+        std::iter::from_fn(move || {
+            let Reverse((round, ..)) = *next.peek()?;
+            while let Some(&Reverse((same, p, a))) = next.peek()
+                && same == round
+            {
+                next.pop();
+                let later = self.next_round(p, a, round + 1);
+                next.extend(later.map(|later| Reverse((later, p, a))));
+            }
+            Some(round)
+        })
+    }
+
+    /// The first round from `from` on in which bytes go between a process and an aggregator.
+    fn next_round(&self, process: usize, aggregator: u32, from: u64) -> Option<u64> {
+        let access = &self.accesses[process];
+        let domain = self.domains.domain(aggregator);
+        let first = self.turns[turn_of(&self.domains, aggregator)];
+        let position = from.saturating_sub(first).checked_mul(self.buffer_bytes)?;
+        if position >= domain.bytes() {
+            return None;
+        }
+        let mut offset = domain.offset_of(position);
+        loop {
+            let rest = Extent::new(offset, MAX_OFFSET);
+            let accessed = access.pieces_within(rest).next()?.start;
+            offset = domain.pieces_from(accessed).next()?.start;
+            if offset == accessed {
+                return Some(first + domain.bytes_below(offset) / self.buffer_bytes);
+            }
+        }
     }
 
     /// What an aggregator handles in a round: a part of its domain, at most a buffer; `None` if it has nothing to do.
@@ -149,13 +204,6 @@ impl<'a> ExchangePlan<'a> {
                 }
             })
         })
-    }
-
-    /// Processes that exchange anything with the aggregator of a window, and the bytes of all of them.
-    pub fn partners(&self, window: &FileDomain) -> (u64, u64) {
-        let each = (0..self.accesses.len()).map(|process| self.bytes(process, window));
-        each.filter(|&b| b > 0)
-            .fold((0, 0), |(count, sum), b| (count + 1, sum + b))
     }
 }
 

@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn every_aggregator_learns_its_part_and_nothing_else() {
-        let access = Access::subarray(3, &[(9, 4, 2), (8, 3, 5), (50, 20, 7)], 3).unwrap();
+        let access = Access::strided(2574, 60, &[(4, 1200), (3, 150)]).unwrap();
         let region = access.hull().unwrap();
         for method in Method::ALL {
             let domains = FileDomains::new(method, region, 3, Layout::new(64, 2));

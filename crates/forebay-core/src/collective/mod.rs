@@ -10,6 +10,7 @@
 //! - [`TypeMap`], [`View`]: where the bytes of MPI data types lie, and what a process sees of a file.
 //! - [`way`]: whether a call is worth an exchange at all. [`Coverage`]: which bytes of a buffer hold data.
 //! - [`aggregators`]: which processes are aggregators. [`choose`]: which method fits which locks, with the reason.
+//! - [`KNOWN_FILE_SYSTEMS`]: which file systems have which locks. [`judge`]: what measured times say of them.
 //!
 //! All of it is closed forms: nothing grows with the number of granules in a file.
 //!
@@ -33,19 +34,29 @@ mod choice;
 mod coverage;
 mod domain;
 mod exchange;
+mod locks;
 mod message;
+mod probe;
 mod typemap;
 mod view;
 mod worth;
 
 pub use access::{Access, AccessError};
 pub use aggregator::{aggregators, fitting_count};
-pub use arrange::{Arrangement, SETTINGS, Wishes};
-pub use choice::{Choice, LockProtocol, Situation, choose, protocol_of};
+pub use arrange::{Arrangement, LockSource, SETTINGS, Wishes};
+pub use choice::{Choice, Situation, choose};
 pub use coverage::Coverage;
 pub use domain::{FileDomain, FileDomains, Groups, Layout, Method};
 pub use exchange::{ExchangePlan, Transfer};
+pub use locks::{
+    KNOWN_FILE_SYSTEMS, KnownFileSystem, LockProtocol, MeasuredLocks, file_system_name,
+    measurements_file, mount_name, protocol_of,
+};
 pub use message::{MAX_PIECES, decode, encode};
+pub use probe::{
+    Judgement, MAX_REPEATS, Pattern, Sample, Seen, TURNS, WRITE_BYTES, Wait, first_patterns,
+    further_patterns, judge,
+};
 pub use typemap::{Dimension, Run, TypeMap};
 pub use view::View;
 pub use worth::{FREE_READ_GAP_BYTES, READ_GAP_BYTES, SIEVE_BYTES, Share, Terms, Way, way};
@@ -83,6 +94,19 @@ impl Extent {
     /// Holds no byte.
     pub fn is_empty(self) -> bool {
         self.start == self.end
+    }
+
+    /// Its two halves, cut at a multiple of `granule` if there is one inside. One byte has no halves.
+    pub fn halves(self, granule: u64) -> Option<(Extent, Extent)> {
+        let middle = self.start + self.bytes() / 2;
+        let rounded = middle - middle % granule;
+        let cut = if rounded > self.start {
+            rounded
+        } else {
+            middle
+        };
+        let inside = self.start < cut && cut < self.end;
+        inside.then(|| (Extent::new(self.start, cut), Extent::new(cut, self.end)))
     }
 
     /// Has a byte in common with another one.

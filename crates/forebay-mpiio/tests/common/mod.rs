@@ -13,7 +13,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Seconds after which a program counts as hung; the machine may be shared.
 const LIMIT_S: &str = "400";
@@ -101,12 +100,7 @@ pub struct Ran {
 
 impl Stage {
     pub fn new() -> Stage {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let base = std::env::var_os("FOREBAY_TEST_DIR")
-            .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let dir = base.join(format!("mpiio.{}.{number}", std::process::id()));
-        fs::create_dir_all(&dir).expect("make the folder of the test");
+        let dir = forebay_testkit::new_folder(env!("CARGO_TARGET_TMPDIR"), "mpiio");
         Stage { dir }
     }
 

@@ -359,6 +359,22 @@ static void set_view(MPI_File file, View *view) {
     MPI_File_set_view(file, view->displacement, view->element, view->tile, "native", MPI_INFO_NULL);
 }
 
+/* A collective read or write in one of its four forms. */
+#define COLLECTIVE(name)                                                                                            \
+    do {                                                                                                            \
+        if (split && explicit) {                                                                                    \
+            MPI_File_##name##_at_all_begin(file, offset, buffer.from, buffer.count, buffer.type);                   \
+            result = MPI_File_##name##_at_all_end(file, buffer.from, &status);                                      \
+        } else if (split) {                                                                                         \
+            MPI_File_##name##_all_begin(file, buffer.from, buffer.count, buffer.type);                              \
+            result = MPI_File_##name##_all_end(file, buffer.from, &status);                                         \
+        } else if (explicit) {                                                                                      \
+            result = MPI_File_##name##_at_all(file, offset, buffer.from, buffer.count, buffer.type, &status);       \
+        } else {                                                                                                    \
+            result = MPI_File_##name##_all(file, buffer.from, buffer.count, buffer.type, &status);                  \
+        }                                                                                                           \
+    } while (0)
+
 static void run_case(const char *path, int number) {
     Dice dice = {(uint64_t)number * 1000003}, own = {(uint64_t)number * 1000003 + 77 + rank};
     MPI_File file;
@@ -413,26 +429,10 @@ static void run_case(const char *path, int number) {
         int split = what == 4 || what == 8;
         if (is_read && what != 10) {
             name = split ? "read split" : "read";
-            if (split) {
-                result = explicit ? MPI_File_read_at_all_begin(file, offset, buffer.from, buffer.count, buffer.type)
-                                  : MPI_File_read_all_begin(file, buffer.from, buffer.count, buffer.type);
-                result = explicit ? MPI_File_read_at_all_end(file, buffer.from, &status)
-                                  : MPI_File_read_all_end(file, buffer.from, &status);
-            } else {
-                result = explicit ? MPI_File_read_at_all(file, offset, buffer.from, buffer.count, buffer.type, &status)
-                                  : MPI_File_read_all(file, buffer.from, buffer.count, buffer.type, &status);
-            }
+            COLLECTIVE(read);
         } else if (what < 5) {
             name = split ? "write split" : "write";
-            if (split) {
-                result = explicit ? MPI_File_write_at_all_begin(file, offset, buffer.from, buffer.count, buffer.type)
-                                  : MPI_File_write_all_begin(file, buffer.from, buffer.count, buffer.type);
-                result = explicit ? MPI_File_write_at_all_end(file, buffer.from, &status)
-                                  : MPI_File_write_all_end(file, buffer.from, &status);
-            } else {
-                result = explicit ? MPI_File_write_at_all(file, offset, buffer.from, buffer.count, buffer.type, &status)
-                                  : MPI_File_write_all(file, buffer.from, buffer.count, buffer.type, &status);
-            }
+            COLLECTIVE(write);
         } else if (what == 9) {
             name = "write alone";
             result = MPI_File_write_at(file, offset, buffer.from, buffer.count, buffer.type, &status);

@@ -1,14 +1,36 @@
 /* What the layer has to leave alone, or to take over as a whole.
  * usage: traps FILE prefix     writes to "sfs:FILE" in the working directory
  *        traps FILE large      data of a type that was made with large counts (as a view MPICH 4.0 itself takes none)
- *        traps FILE split      a split write for which there is no space, and one for which there is */
+ *        traps FILE split      a split write for which there is no space, and one for which there is
+ *        traps FILE raw        data of a type that was not committed
+ *        traps FILE jump       a handler leaves the error of a write to a file that was opened for reading by longjmp */
 #include <mpi.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 
 enum { PIECES = 2000, BYTES = 32 };
+
+static jmp_buf back;
+static void leap(MPI_File *file, int *code, ...) {
+    longjmp(back, 1);
+}
+
+/* Returns whether the handler was called. */
+static int jump(const char *name, const char *bytes) {
+    volatile int jumped = 0;
+    MPI_File file;
+    MPI_Errhandler handler;
+    MPI_File_create_errhandler(leap, &handler);
+    MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDONLY, MPI_INFO_NULL, &file);
+    MPI_File_set_errhandler(file, handler);
+    if (setjmp(back)) jumped = 1;
+    else MPI_File_write_all(file, bytes, BYTES, MPI_BYTE, MPI_STATUS_IGNORE);
+    MPI_File_close(&file);
+    return jumped;
+}
 
 int main(int argc, char **argv) {
     static char mine[PIECES * BYTES];
@@ -21,6 +43,7 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (!strcmp(argv[2], "jump") && !jump(argv[1], mine)) printf("rank %d: no error\n", rank);
     snprintf(name, sizeof name, "%s%s", strcmp(argv[2], "prefix") ? "" : "sfs:", argv[1]);
     failed = MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
     if (!failed) {
@@ -29,7 +52,7 @@ int main(int argc, char **argv) {
 #if MPI_VERSION >= 4
         if (!strcmp(argv[2], "large")) MPI_Type_contiguous_c(BYTES, MPI_BYTE, &block);
 #endif
-        MPI_Type_commit(&block);
+        if (strcmp(argv[2], "raw")) MPI_Type_commit(&block);
         MPI_Type_commit(&tile);
         MPI_File_set_view(file, (MPI_Offset)rank * BYTES, MPI_BYTE, tile, "native", MPI_INFO_NULL);
         memset(mine, 'a' + rank, sizeof mine);

@@ -78,13 +78,15 @@ fn array_blocks(side: u64, processes: u32) -> Vec<Access> {
     let grid = grid(processes);
     let of = |process: u32| {
         let mut rest = process;
-        let mut dimensions = [(0, 0, 0); 3];
-        for (dimension, count) in dimensions.iter_mut().zip(grid).rev() {
-            let here = u64::from(rest % count);
+        let (mut start, mut stride) = (0, ELEMENT_BYTES);
+        let mut levels = [(side, 0); 3];
+        for (level, count) in levels.iter_mut().zip(grid).rev() {
+            level.1 = stride;
+            start += u64::from(rest % count) * side * stride;
+            stride *= u64::from(count) * side;
             rest /= count;
-            *dimension = (u64::from(count) * side, side, here * side);
         }
-        Access::subarray(0, &dimensions, ELEMENT_BYTES).expect("the file is small enough")
+        Access::strided(start, ELEMENT_BYTES, &levels).expect("the file is small enough")
     };
     (0..processes).map(of).collect()
 }

@@ -109,7 +109,7 @@ struct Space {
 
 /// All locks of one file. A run only reads or only writes.
 #[derive(Debug)]
-pub(super) struct LockTable {
+pub struct LockTable {
     locks: Locks,
     layout: Layout,
     is_read: bool,
@@ -118,7 +118,7 @@ pub(super) struct LockTable {
 
 impl LockTable {
     /// Nobody holds a lock.
-    pub(super) fn new(locks: Locks, layout: Layout, is_read: bool) -> Self {
+    pub fn new(locks: Locks, layout: Layout, is_read: bool) -> Self {
         LockTable {
             locks,
             layout,
@@ -130,6 +130,20 @@ impl LockTable {
     /// The place of the lock that an access needs; `None` if it needs none.
     pub(super) fn place(&self, offset: u64) -> Option<Place> {
         self.locks.place(self.layout, offset)
+    }
+
+    /// Gives a client the lock that it needs at an offset. Did another client have to give it up?
+    pub fn take(&mut self, client: usize, offset: u64) -> bool {
+        let Some(place) = self.place(offset) else {
+            return false;
+        };
+        if self.holds(client, place) {
+            self.used(place);
+            return false;
+        }
+        let verdict = self.judge(place, std::iter::empty());
+        self.grant(client, place, &verdict);
+        verdict.lost.is_some()
     }
 
     /// Does a client hold the lock at a place?

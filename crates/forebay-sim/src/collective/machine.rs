@@ -102,7 +102,10 @@ impl<'a> Schedule<'a> {
         let exchange = |round| {
             let windows = (0..plan.domains().aggregators()).filter_map(|a| plan.window(a, round));
             let cost = windows.map(|window| {
-                let (partners, bytes) = plan.partners(&window);
+                let each = (0..plan.processes()).map(|process| plan.bytes(process, &window));
+                let (partners, bytes) = each
+                    .filter(|&bytes| bytes > 0)
+                    .fold((0, 0), |(count, sum), bytes| (count + 1, sum + bytes));
                 transfer(bytes, system.network_mb_s) + partners * micros(system.message_us)
             });
             cost.max().unwrap_or(0)
@@ -409,7 +412,9 @@ impl Run<'_> {
     /// turns, and in a read, it waits for its servers first.
     fn finish_if_done(&mut self, client: usize) {
         let plan = self.schedule.plan;
-        let waits = self.direction == Direction::Read || plan.begins_turn(self.round);
+        let is_next_turn =
+            self.round > 0 && plan.turn_of(self.round) > plan.turn_of(self.round - 1);
+        let waits = self.direction == Direction::Read || is_next_turn;
         let c = &mut self.clients[client];
         assert!(c.is_at_work && c.pieces.is_empty(), "a round ends once");
         if waits && !c.flights.is_empty() {

@@ -37,7 +37,7 @@ mod report;
 
 pub use benchmark::{Point, choice, measure, run_figure};
 pub use chart::chart;
-pub use locks::Locks;
+pub use locks::{LockTable, Locks};
 pub use machine::{Direction, Outcome, System};
 pub use parameters::{DEFAULT_PARAMETERS, Figure, ParameterError, Parameters};
 pub use report::tables;

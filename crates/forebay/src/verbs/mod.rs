@@ -5,6 +5,8 @@ pub mod collect;
 pub mod down;
 pub mod drain;
 pub mod fsck;
+pub mod probe;
+pub mod probe_client;
 pub mod quarantine;
 pub mod record;
 pub mod report;

@@ -43,15 +43,8 @@ pub struct Stage {
 
 impl Stage {
     pub fn new() -> Stage {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let base = std::env::var_os("FOREBAY_TEST_DIR")
-            .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let dir = base.join(format!("recorder_mpi.{}.{number}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        Stage {
-            dir: dir.canonicalize().unwrap(),
-        }
+        let dir = forebay_testkit::new_folder(env!("CARGO_TARGET_TMPDIR"), "recorder_mpi");
+        Stage { dir }
     }
 
     pub fn dir(&self) -> &str {

@@ -1,0 +1,68 @@
+//! The stand-in for a parallel file system, mounted for a test.
+
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+/// The command that is tested: what FOREBAY_BIN says, or that of `make build`, which has its libraries beside it.
+pub fn forebay() -> PathBuf {
+    let told = std::env::var_os("FOREBAY_BIN").map(PathBuf::from);
+    told.unwrap_or_else(|| {
+        Path::new(env!("CARGO_BIN_EXE_forebay-slow-pfs")).with_file_name("../release/forebay")
+    })
+}
+
+/// Can the stand-in be mounted, and is the command there?
+pub fn is_possible() -> bool {
+    forebay_testkit::is_root() && Path::new("/dev/fuse").exists() && forebay().exists()
+}
+
+/// A mounted stand-in.
+pub struct Pfs {
+    /// Where each client has it.
+    pub at: Vec<PathBuf>,
+    process: Child,
+    says: BufReader<ChildStdout>,
+}
+
+impl Pfs {
+    /// Mounts it in one directory for each client.
+    pub fn mount(at: Vec<PathBuf>, options: &[&str]) -> Self {
+        for dir in &at {
+            fs::create_dir_all(dir).expect("a place to mount at");
+        }
+        let mut process = Command::new(env!("CARGO_BIN_EXE_forebay-slow-pfs"))
+            .args(["--latency-us", "0"])
+            .args(options)
+            .args(&at)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the stand-in starts");
+        let mut says = BufReader::new(process.stdout.take().expect("a pipe"));
+        says.read_line(&mut String::new()).expect("it is there");
+        Pfs { at, process, says }
+    }
+
+    /// What came to it.
+    pub fn unmount(&mut self) -> Value {
+        let unmounted = Command::new("umount").arg(&self.at[0]).status();
+        assert!(unmounted.expect("umount starts").success());
+        let mut report = String::new();
+        self.says.read_to_string(&mut report).expect("a report");
+        self.process.wait().expect("its end");
+        serde_json::from_str(&report).expect("a line of JSON")
+    }
+}
+
+impl Drop for Pfs {
+    fn drop(&mut self) {
+        // After a failure it is still there.
+        for dir in &self.at {
+            let _ = Command::new("umount").arg("-l").arg(dir).output();
+        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,147 @@
+//! `forebay probe`, and the collective layer, on a file system whose clients share locks.
+
+mod common;
+
+use common::{Pfs, forebay, is_possible};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Two clients of a stand-in with these options, in a folder of this name.
+fn two_clients(name: &str, options: &[&str]) -> (PathBuf, Pfs) {
+    let folder = forebay_testkit::new_folder(env!("CARGO_TARGET_TMPDIR"), name);
+    let at = ["one", "other"].map(|client| folder.join(client));
+    let pfs = Pfs::mount(at.into(), options);
+    (folder, pfs)
+}
+
+/// What the probe says in JSON, and where it keeps the result.
+fn probe(folder: &Path, arguments: &[&Path]) -> (Value, PathBuf) {
+    let kept = folder.join("locks");
+    let output = Command::new(forebay())
+        .args([Path::new("probe"), Path::new("--json")])
+        .args(arguments)
+        .env("FOREBAY_LOCKS", &kept)
+        .output()
+        .expect("the command starts");
+    let said = serde_json::from_slice(&output.stdout);
+    (said.unwrap_or_else(|e| panic!("{e}: {output:?}")), kept)
+}
+
+#[test]
+fn two_clients_that_share_locks_are_seen_and_the_result_is_kept() {
+    forebay_testkit::skip_unless!(
+        is_possible(),
+        "this needs root, FUSE and {}",
+        forebay().display()
+    );
+    let cases = [
+        ("tokens", 1, "token", Some(1 << 18)),
+        ("server-extents", 4, "server", Some(1 << 18)),
+        ("whole-file", 1, "whole-file", None),
+        ("none", 1, "none", None),
+    ];
+    for (kind, servers, expected, granule) in cases {
+        let servers = servers.to_string();
+        let options = [
+            "--locks",
+            kind,
+            "--servers",
+            &servers,
+            "--granule",
+            "262144",
+        ];
+        let (folder, mut pfs) = two_clients(
+            "probe",
+            &[&options[..], &["--handover-us", "5000"]].concat(),
+        );
+        let (said, kept) = probe(&folder, &[&pfs.at[0], Path::new("--also"), &pfs.at[1]]);
+        assert_eq!(said["clients"], 2, "{said:#}");
+        let left = fs::read_dir(&pfs.at[0]).expect("the directory").count();
+        assert_eq!(left, 0, "files are left");
+        // Where the machine is so busy that the times say nothing, the probe has to say so.
+        if said["seen"] == "unclear" {
+            eprintln!("{kind}: {}", said["reason"]);
+            assert!(!kept.exists());
+        } else {
+            assert_eq!(said["seen"], expected, "{said:#}");
+            assert_eq!(said["granule_bytes"].as_u64(), granule, "{said:#}");
+            let kept = fs::read_to_string(kept).expect("it is kept");
+            let begin = format!("fuse slow-pfs\t{expected}\t");
+            assert!(kept.starts_with(&begin), "{kept}");
+        }
+        let given_up = &pfs.unmount()["calls"]["lock given up"];
+        assert_eq!(
+            given_up.as_u64().unwrap_or(0) > 100,
+            kind != "none",
+            "{given_up}"
+        );
+        let _ = fs::remove_dir_all(folder);
+    }
+}
+
+#[test]
+fn one_client_says_that_two_nodes_may_differ_and_keeps_nothing() {
+    forebay_testkit::skip_unless!(
+        is_possible(),
+        "this needs root, FUSE and {}",
+        forebay().display()
+    );
+    let (folder, pfs) = two_clients("alone", &["--locks", "tokens"]);
+    let (said, kept) = probe(&folder, &[&pfs.at[0]]);
+    assert_eq!(said["clients"], 1, "{said:#}");
+    let seen = said["seen"].as_str().expect("a word");
+    assert!(["one-client", "unclear"].contains(&seen), "{said:#}");
+    assert!(!kept.exists());
+    drop(pfs);
+    let _ = fs::remove_dir_all(folder);
+}
+
+#[test]
+fn a_collective_read_sees_what_another_client_has_just_added() {
+    let layer = forebay().with_file_name("libforebay_mpiio.so");
+    let has_mpi = Command::new("mpicc.openmpi")
+        .arg("--version")
+        .output()
+        .is_ok();
+    forebay_testkit::skip_unless!(
+        is_possible() && layer.exists() && has_mpi,
+        "this needs root, FUSE, Open MPI and {}",
+        layer.display()
+    );
+    let (folder, pfs) = two_clients("grown", &[]);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/grown.c");
+    let program = folder.join("grown");
+    let built = Command::new("mpicc.openmpi")
+        .arg("-o")
+        .arg(&program)
+        .arg(source)
+        .status();
+    assert!(built.expect("the compiler starts").success());
+    let start = [
+        "-k",
+        "5",
+        "100",
+        "mpiexec.openmpi",
+        "--allow-run-as-root",
+        "--oversubscribe",
+        "-n",
+        "2",
+        "env",
+    ];
+    let output = Command::new("timeout")
+        .args(start)
+        .arg(format!("LD_PRELOAD={}", layer.display()))
+        .arg("FOREBAY_COLLECTIVE_HINTS=forebay_collective=always")
+        .arg(&program)
+        .args(pfs.at.iter().map(|dir| dir.join("file")))
+        .env("OMPI_MCA_btl_vader_single_copy_mechanism", "none")
+        .env("OMPI_MCA_mpi_yield_when_idle", "1")
+        .output()
+        .expect("timeout starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(said, "16000 bytes\n16000 bytes\n", "{output:?}");
+    drop(pfs);
+    let _ = fs::remove_dir_all(folder);
+}

@@ -1,0 +1,168 @@
+//! The probe of lock behaviour tells the protocols of the lock laboratory apart, by noisy times alone.
+
+use forebay_core::collective::{
+    Layout, LockProtocol, MAX_REPEATS, Pattern, Sample, Seen, TURNS, Wait, first_patterns,
+    further_patterns, judge,
+};
+use forebay_core::home::mix;
+use forebay_sim::collective::{LockTable, Locks};
+
+/// A machine: its locks, and what writes cost, in nanoseconds.
+struct Machine {
+    locks: Locks,
+    layout: Layout,
+    write: u64,
+    handover: u64,
+    seed: u64,
+    drawn: u64,
+}
+
+impl Machine {
+    fn below(&mut self, n: u64) -> u64 {
+        self.drawn += 1;
+        mix(self.seed, self.drawn) % n
+    }
+
+    /// A time around `nanos`: mostly up to a fifth longer, one in ten up to five times as long.
+    fn noisy(&mut self, nanos: u64) -> u64 {
+        let spike = self.below(10) == 0;
+        let most = if spike { 4 * nanos } else { nanos / 5 };
+        nanos + self.below(most + 1)
+    }
+
+    fn measure(&mut self, pattern: Pattern) -> Sample {
+        let mut files = [0, 1].map(|_| LockTable::new(self.locks, self.layout, false));
+        let mut nanos = Vec::new();
+        for (turn, client) in (0..TURNS).flat_map(|turn| [(turn, 0), (turn, 1)]) {
+            let (file, offset) = pattern.place(client, turn);
+            let waits = files[file as usize].take(client as usize, offset);
+            let handover = if waits { self.handover } else { 0 };
+            let time = self.write + handover;
+            nanos.push(self.noisy(time));
+        }
+        Sample { pattern, nanos }
+    }
+
+    /// What the probe makes of it. As the driver does, it measures again what is unclear.
+    fn probe(&mut self) -> Seen {
+        let mut samples: Vec<Sample> = Vec::new();
+        for round in 0..2 {
+            let patterns = match round {
+                0 => first_patterns(),
+                _ => further_patterns(&samples),
+            };
+            samples.extend(patterns.into_iter().map(|pattern| self.measure(pattern)));
+            for _ in 0..MAX_REPEATS {
+                let judged = judge(&samples, 2).patterns;
+                for (at, _) in judged
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, p)| p.2 == Wait::Unclear)
+                {
+                    samples[at] = self.measure(samples[at].pattern);
+                }
+            }
+        }
+        judge(&samples, 2).seen
+    }
+}
+
+fn probed(locks: Locks, layout: Layout, seed: u64) -> Seen {
+    let mut machine = Machine {
+        locks,
+        layout,
+        write: 100_000 + mix(seed, 901) % 400_000,
+        handover: 800_000 + mix(seed, 902) % 5_000_000,
+        seed,
+        drawn: 0,
+    };
+    machine.probe()
+}
+
+#[test]
+fn every_lock_manager_is_recognised_with_its_granule_and_its_servers() {
+    for seed in 0..60 {
+        for (name, locks) in Locks::ALL {
+            for (granule, servers) in [(16, 2), (20, 4), (20, 3), (18, 8), (22, 5), (20, 1)] {
+                let layout = Layout::new(1 << granule, servers);
+                let about = format!("{name}, seed {seed}, {layout:?}");
+                let Seen::Locks(measured) = probed(locks, layout, seed) else {
+                    panic!("{about}: nothing recognised");
+                };
+                let on_servers = locks.protocol() == LockProtocol::ServerSide;
+                // With one server a lock of the server is one of the whole file.
+                let expected = match (on_servers, servers, locks) {
+                    (true, 1, Locks::ServerGrown) => LockProtocol::WholeFile,
+                    (true, 1, _) => LockProtocol::ClientToken,
+                    _ => locks.protocol(),
+                };
+                assert_eq!(measured.protocol, expected, "{about}");
+                let has_granule = matches!(
+                    expected,
+                    LockProtocol::ServerSide | LockProtocol::ClientToken
+                );
+                let granule = has_granule.then_some(layout.granule_bytes);
+                assert_eq!(measured.granule_bytes, granule, "{about}");
+                let counted = (expected == LockProtocol::ServerSide).then_some(servers);
+                assert_eq!(measured.servers, counted, "{about}");
+            }
+        }
+    }
+}
+
+#[test]
+fn many_servers_are_recognised_and_a_divisor_of_their_number_is_found() {
+    for (servers, divisor) in [(64, 8), (16, 8), (12, 12), (9, 3), (60, 0)] {
+        let layout = Layout::new(1 << 20, servers);
+        let Seen::Locks(measured) = probed(Locks::ServerExtents, layout, 5) else {
+            panic!("{servers}: nothing recognised");
+        };
+        assert_eq!(measured.protocol, LockProtocol::ServerSide, "{servers}");
+        assert_eq!(measured.servers.unwrap_or(0), divisor, "{servers}");
+    }
+}
+
+#[test]
+fn one_client_sees_no_locks_and_says_that_two_nodes_may_differ() {
+    let layout = Layout::new(1 << 20, 1);
+    let mut machine = Machine {
+        locks: Locks::None,
+        layout,
+        write: 5_000,
+        handover: 0,
+        seed: 3,
+        drawn: 0,
+    };
+    let samples: Vec<_> = first_patterns()
+        .into_iter()
+        .map(|pattern| machine.measure(pattern))
+        .collect();
+    let judged = judge(&samples, 1);
+    assert_eq!(judged.seen, Seen::OneClient);
+    assert!(judged.reason.contains("two nodes may differ"));
+}
+
+#[test]
+fn times_of_pure_chance_are_no_protocol() {
+    for seed in 0..200 {
+        let chance = |pattern, number: u64| {
+            // Each write takes 0.1 ms or 5 ms.
+            let time = |at: u64| {
+                if mix(seed, number * 100 + at).is_multiple_of(2) {
+                    100_000
+                } else {
+                    5_000_000
+                }
+            };
+            Sample {
+                pattern,
+                nanos: (0..24_u64).map(time).collect(),
+            }
+        };
+        let patterns = first_patterns().into_iter().zip(0_u64..);
+        let mut samples: Vec<_> = patterns.map(|(p, number)| chance(p, number)).collect();
+        samples[0].nanos = vec![100_000; 24];
+        let seen = judge(&samples, 2).seen;
+        assert_eq!(seen, Seen::Unclear, "seed {seed}");
+    }
+}

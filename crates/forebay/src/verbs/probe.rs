@@ -1,0 +1,440 @@
+//! `forebay probe`: measures which locks a file system has. [`forebay_core::collective`] says where to write and what the
+//! times mean; this verb has two processes write there, and keeps the result for the collective layer.
+
+use crate::cli::{self, exit};
+use crate::error::{Fault, fault};
+use crate::place::plain;
+use crate::units;
+use crate::verbs::{shell_word, tell};
+use forebay_core::collective::{
+    Choice, Judgement, KNOWN_FILE_SYSTEMS, Layout, LockProtocol, MAX_REPEATS, MeasuredLocks,
+    Pattern, Sample, Seen, Situation, TURNS, Wait, choose, file_system_name, first_patterns,
+    further_patterns, judge, measurements_file, mount_name, protocol_of,
+};
+use forebay_sys as sys;
+use serde_json::{Value, json};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A longer probe shows its progress.
+const QUIET: Duration = Duration::from_secs(2);
+/// Aggregators of the example that the report gives.
+const EXAMPLE_AGGREGATORS: u32 = 16;
+
+/// Runs the verb.
+pub fn probe(args: &cli::ProbeArgs) -> Result<u8, Fault> {
+    let Some(dir) = args.dir.as_deref().filter(|_| !args.known) else {
+        tell(&match args.json {
+            true => format!("{:#}\n", known_json()),
+            false => known_text(),
+        })?;
+        return Ok(exit::OK);
+    };
+    let place = Place::of(dir)?;
+    let mut probe = Probe::start(args, &place)?;
+    let judged = probe.measure();
+    probe.clean();
+    let judged = judged?;
+    let kept = match (&judged.seen, &place.mount) {
+        (Seen::Locks(measured), Some(mount)) => Some(keep(mount, measured)?),
+        _ => None,
+    };
+    let found = Found {
+        place,
+        clients: probe.clients(),
+        judged,
+        kept,
+    };
+    tell(&match args.json {
+        true => format!("{:#}\n", found.json()),
+        false => found.text(),
+    })?;
+    Ok(match found.judged.seen {
+        Seen::Unclear => exit::FAILURE,
+        _ => exit::OK,
+    })
+}
+
+/// The file system that is measured.
+struct Place {
+    dir: PathBuf,
+    fs_type: i64,
+    /// What stands for it on all of its clients.
+    mount: Option<String>,
+}
+
+impl Place {
+    fn of(dir: &Path) -> Result<Self, Fault> {
+        let cannot = |e: std::io::Error| fault(format!("{}: {}", dir.display(), plain(&e)));
+        let dir = dir.canonicalize().map_err(cannot)?;
+        let opened = File::open(&dir).map_err(cannot)?;
+        let device = opened.metadata().map_err(cannot)?.dev();
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        Ok(Place {
+            fs_type: sys::fs_type(opened.as_fd()).map_err(|e| cannot(e.into()))?,
+            mount: mount_name(&mounts, (libc::major(device), libc::minor(device))),
+            dir,
+        })
+    }
+
+    fn name(&self) -> String {
+        let known = file_system_name(self.fs_type).map(str::to_owned);
+        known.unwrap_or_else(|| format!("type {:#x}", self.fs_type))
+    }
+}
+
+/// One of the two processes.
+struct Client {
+    process: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+    /// Which client of the file system it is.
+    identity: String,
+}
+
+impl Client {
+    fn start(via: Option<&str>, dir: &Path) -> Result<Self, Fault> {
+        let exe = std::env::current_exe()
+            .map_err(|e| fault(format!("the path of this program: {}", plain(&e))))?;
+        let words =
+            [&exe, Path::new("probe-client"), dir].map(|p| shell_word(&p.to_string_lossy()));
+        let line = format!("{} {}", via.unwrap_or("exec"), words.join(" "));
+        let cannot = |e: std::io::Error| fault(format!("{line}: {}", plain(&e)));
+        let mut process = Command::new("sh")
+            .args(["-c", &line])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(cannot)?;
+        let (to, from) = (process.stdin.take(), process.stdout.take());
+        let (Some(to), Some(from)) = (to, from) else {
+            return Err(fault(format!("{line}: no pipe")));
+        };
+        let mut client = Client {
+            process,
+            to,
+            from: BufReader::new(from),
+            identity: String::new(),
+        };
+        client.identity = client.says()?;
+        Ok(client)
+    }
+
+    fn says(&mut self) -> Result<String, Fault> {
+        let mut line = String::new();
+        match self.from.read_line(&mut line) {
+            Ok(bytes) if bytes > 0 => Ok(line.trim_end().to_owned()),
+            _ => Err(fault("a client of the probe has ended too early")),
+        }
+    }
+
+    /// Has it write a page. Returns nanoseconds, or why it could not.
+    fn write(&mut self, name: &str, offset: u64) -> Result<Result<u64, String>, Fault> {
+        writeln!(self.to, "{name} {offset}")
+            .map_err(|e| fault(format!("a client of the probe: {}", plain(&e))))?;
+        let said = self.says()?;
+        let number = said.parse::<u64>();
+        Ok(number.map_err(|_| said.trim_start_matches("error ").to_owned()))
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A measurement.
+struct Probe {
+    clients: [Client; 2],
+    dir: PathBuf,
+    /// Files that were made.
+    names: Vec<String>,
+    begin: Instant,
+}
+
+impl Probe {
+    fn start(args: &cli::ProbeArgs, place: &Place) -> Result<Self, Fault> {
+        let other = match (&args.also, &args.via) {
+            // On another node the path need not be there.
+            (Some(dir), Some(_)) => dir.clone(),
+            (Some(dir), None) => Place::of(dir)?.dir,
+            (None, _) => place.dir.clone(),
+        };
+        let clients = [
+            Client::start(None, &place.dir)?,
+            Client::start(args.via.as_deref(), &other)?,
+        ];
+        Ok(Probe {
+            clients,
+            dir: place.dir.clone(),
+            names: Vec::new(),
+            begin: Instant::now(),
+        })
+    }
+
+    /// How many clients of the file system the two processes are.
+    fn clients(&self) -> u32 {
+        let [one, other] = &self.clients;
+        1 + u32::from(one.identity != other.identity)
+    }
+
+    fn measure(&mut self) -> Result<Judgement, Fault> {
+        let mut samples = Vec::new();
+        self.add(&mut samples, first_patterns())?;
+        let further = further_patterns(&samples);
+        self.add(&mut samples, further)?;
+        if std::io::stderr().is_terminal() && self.begin.elapsed() > QUIET {
+            eprint!("\r\x1b[K");
+        }
+        Ok(judge(&samples, self.clients()))
+    }
+
+    /// Measures patterns, those whose times are unclear several times.
+    fn add(&mut self, samples: &mut Vec<Sample>, patterns: Vec<Pattern>) -> Result<(), Fault> {
+        for pattern in patterns {
+            samples.extend(self.sample(pattern)?);
+        }
+        for _ in 0..MAX_REPEATS {
+            let judged = judge(samples, 2).patterns;
+            let unclear =
+                |(_, (_, _, wait)): &(usize, &(Pattern, u64, Wait))| *wait == Wait::Unclear;
+            for (at, &(pattern, ..)) in judged.iter().enumerate().filter(unclear) {
+                if let Some(again) = self.sample(pattern)? {
+                    samples[at] = again;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The times of a pattern; `None` if the file system has no files as large as that.
+    fn sample(&mut self, pattern: Pattern) -> Result<Option<Sample>, Fault> {
+        let first = self.names.len();
+        let unique = std::process::id();
+        let names = [first, first + 1].map(|n| format!(".forebay-probe.{unique}.{n}"));
+        self.names.extend(names.clone());
+        let mut nanos = Vec::new();
+        for (turn, client) in (0..TURNS).flat_map(|turn| [(turn, 0), (turn, 1)]) {
+            let (file, offset) = pattern.place(client, turn);
+            let (client, name) = (&mut self.clients[client as usize], &names[file as usize]);
+            match (client.write(name, offset)?, pattern) {
+                (Ok(time), _) => nanos.push(time),
+                (Err(_), Pattern::Interleaved { .. } | Pattern::Strided { .. }) => return Ok(None),
+                (Err(text), _) => {
+                    return Err(fault(format!("{}: {text}", self.dir.join(name).display())));
+                }
+            }
+        }
+        if std::io::stderr().is_terminal() && self.begin.elapsed() > QUIET {
+            eprint!("\r{} patterns measured ", self.names.len() / 2);
+        }
+        Ok(Some(Sample { pattern, nanos }))
+    }
+
+    /// Removes the files.
+    fn clean(&self) {
+        for name in &self.names {
+            let _ = fs::remove_file(self.dir.join(name));
+        }
+    }
+}
+
+/// Keeps a measurement for the collective layer. Returns where.
+fn keep(mount: &str, measured: &MeasuredLocks) -> Result<PathBuf, Fault> {
+    let path = measurements_file(|name| std::env::var(name).ok())
+        .ok_or_else(|| fault("no place to keep the result").hint("set FOREBAY_LOCKS to a file"))?;
+    let path = PathBuf::from(path);
+    let cannot = |e: std::io::Error| fault(format!("{}: {}", path.display(), plain(&e)));
+    let dir = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(dir).map_err(cannot)?;
+    let before = fs::read_to_string(&path).unwrap_or_default();
+    let others = before
+        .lines()
+        .filter(|line| MeasuredLocks::from_line(line).is_some_and(|(of, _)| of != mount));
+    let mut text: String = others.flat_map(|line| [line, "\n"]).collect();
+    text += &measured.to_line(mount);
+    text.push('\n');
+    let mut new = tempfile::NamedTempFile::new_in(dir).map_err(cannot)?;
+    new.write_all(text.as_bytes()).map_err(cannot)?;
+    new.persist(&path).map_err(|e| cannot(e.error))?;
+    Ok(path)
+}
+
+/// What was found.
+struct Found {
+    place: Place,
+    clients: u32,
+    judged: Judgement,
+    kept: Option<PathBuf>,
+}
+
+impl Found {
+    /// The locks that the collective layer goes by.
+    fn locks(&self) -> (LockProtocol, Option<&MeasuredLocks>) {
+        match &self.judged.seen {
+            Seen::Locks(measured) => (measured.protocol, Some(measured)),
+            _ => (protocol_of(self.place.fs_type), None),
+        }
+    }
+
+    fn choice(&self) -> Choice {
+        let (protocol, measured) = self.locks();
+        let granule = measured.and_then(|m| m.granule_bytes).unwrap_or(1 << 20);
+        let servers = measured.and_then(|m| m.servers).unwrap_or(1);
+        choose(&Situation {
+            protocol,
+            aggregators: EXAMPLE_AGGREGATORS,
+            layout: Layout::new(granule.clamp(1, Layout::MAX_GRANULE_BYTES), servers),
+        })
+    }
+
+    fn seen(&self) -> &'static str {
+        match &self.judged.seen {
+            Seen::Locks(measured) => measured.protocol.name(),
+            Seen::OneClient => "one-client",
+            Seen::Unclear => "unclear",
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self.judged.seen {
+            Seen::OneClient if protocol_of(self.place.fs_type) == LockProtocol::None => {
+                "no lock traffic, as the type of the file system says"
+            }
+            _ => self.judged.reason,
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut rows = vec![
+            ("file system", {
+                let mount = self.place.mount.as_deref().unwrap_or("mount not known");
+                format!("{} ({mount})", self.place.name())
+            }),
+            ("known", {
+                let protocol = protocol_of(self.place.fs_type).name();
+                match about(self.place.fs_type) {
+                    Some(about) => format!("{protocol}: {about}"),
+                    None => protocol.to_owned(),
+                }
+            }),
+            (
+                "clients",
+                match self.clients {
+                    1 => "1: both processes use one mount on one node".to_owned(),
+                    _ => "2".to_owned(),
+                },
+            ),
+            (
+                "seen",
+                match &self.judged.seen {
+                    Seen::OneClient => self.reason().to_owned(),
+                    _ => format!("{}: {}", self.seen(), self.judged.reason),
+                },
+            ),
+        ];
+        if let (_, Some(measured)) = self.locks() {
+            if let Some(granule) = measured.granule_bytes {
+                rows.push(("granule", units::bytes(granule)));
+            }
+            if let Some(servers) = measured.servers {
+                rows.push(("servers", format!("{servers}, or a multiple")));
+            }
+            let time = |nanos| units::duration(Duration::from_nanos(nanos));
+            let mut costs = time(measured.write_nanos);
+            if measured.handover_nanos > 0 {
+                let more = time(measured.handover_nanos);
+                costs += &format!("; {more} more when the other client has to give up a lock");
+            }
+            rows.push(("a write", costs));
+        }
+        let choice = self.choice();
+        rows.push((
+            "method",
+            format!(
+                "{} with {} of {EXAMPLE_AGGREGATORS} aggregators: {}",
+                choice.method.in_words(),
+                choice.aggregators,
+                choice.reason
+            ),
+        ));
+        rows.push((
+            "kept",
+            match &self.kept {
+                Some(path) => format!("{}, for the collective layer", path.display()),
+                None => {
+                    "nothing: the collective layer goes by the type of the file system".to_owned()
+                }
+            },
+        ));
+        let mut text = format!("forebay probe {}\n", self.place.dir.display());
+        for (name, value) in rows {
+            text += &format!("  {name:<12} {value}\n");
+        }
+        text
+    }
+
+    fn json(&self) -> Value {
+        let seconds = |nanos: u64| nanos as f64 / 1e9;
+        let pattern = |&(pattern, median, wait): &(Pattern, u64, Wait)| {
+            let (name, bytes, step) = match pattern {
+                Pattern::Apart => ("apart", None, None),
+                Pattern::Fixed { distance } => ("fixed", Some(distance), None),
+                Pattern::Interleaved { block } => ("interleaved", Some(block), None),
+                Pattern::Strided { block, step } => ("strided", Some(block), Some(step)),
+            };
+            let wait = match wait {
+                Wait::Free => "free",
+                Wait::Waits => "waits",
+                Wait::Unclear => "unclear",
+            };
+            json!({
+                "pattern": name, "bytes": bytes, "step": step, "median_seconds": seconds(median), "wait": wait,
+            })
+        };
+        let (_, measured) = self.locks();
+        let choice = self.choice();
+        json!({
+            "dir": self.place.dir,
+            "file_system": self.place.name(),
+            "fs_type": self.place.fs_type,
+            "mount": self.place.mount,
+            "known": { "protocol": protocol_of(self.place.fs_type).name(), "about": about(self.place.fs_type) },
+            "clients": self.clients,
+            "seen": self.seen(),
+            "reason": self.reason(),
+            "granule_bytes": measured.and_then(|m| m.granule_bytes),
+            "servers": measured.and_then(|m| m.servers),
+            "write_seconds": measured.map(|m| seconds(m.write_nanos)),
+            "handover_seconds": measured.map(|m| seconds(m.handover_nanos)),
+            "method": { "name": choice.method.in_words(), "reason": choice.reason,
+                        "of_aggregators": EXAMPLE_AGGREGATORS, "aggregators": choice.aggregators },
+            "patterns": self.judged.patterns.iter().map(pattern).collect::<Vec<_>>(),
+            "kept": self.kept,
+        })
+    }
+}
+
+fn about(fs_type: i64) -> Option<&'static str> {
+    let of = KNOWN_FILE_SYSTEMS.iter().find(|fs| fs.fs_type == fs_type);
+    of.map(|fs| fs.about)
+}
+
+fn known_text() -> String {
+    let row = |name: &str, locks: &str, about: &str| format!("{name:<12} {locks:<12} {about}\n");
+    let rows = KNOWN_FILE_SYSTEMS.iter();
+    let rows = rows.map(|fs| row(fs.name, fs.protocol.name(), fs.about));
+    row("type", "locks", "").trim_end().to_owned() + "\n" + &rows.collect::<String>()
+}
+
+fn known_json() -> Value {
+    let row = |fs: &forebay_core::collective::KnownFileSystem| json!({ "name": fs.name, "fs_type": fs.fs_type, "protocol": fs.protocol.name(), "about": fs.about });
+    KNOWN_FILE_SYSTEMS.iter().map(row).collect()
+}
