@@ -3,7 +3,7 @@
 use super::{Interface, Job};
 
 impl Job {
-    /// Decides at which interface each file's bytes and time count, see [`FileUse::is_lowest`].
+    /// Decides at which interface each file's bytes and time count, see [`super::FileUse::is_lowest`].
     ///
     /// MPI-IO lies over POSIX and DFS. HDF5 and PnetCDF lie over the calls on their container. DFS lies over DAOS
     /// objects. What a lower interface may have counted without saying for which file (DAOS objects, DFS, sums over the
