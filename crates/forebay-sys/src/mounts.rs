@@ -45,6 +45,24 @@ fn path(field: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
+/// True if a file system of the type `kind` is mounted at `at`, and nothing over it.
+pub fn is_mounted(at: &Path, kind: &str) -> bool {
+    let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let topmost = text
+        .split(|&b| b == b'\n')
+        .rfind(|line| mount(line).is_some_and(|mount| mount.at == at));
+    let kind_of = |line: &[u8]| {
+        let end = line.windows(3).position(|w| w == b" - ")?;
+        line[end + 3..]
+            .split(|&b| b == b' ')
+            .next()
+            .map(<[u8]>::to_vec)
+    };
+    topmost
+        .and_then(kind_of)
+        .is_some_and(|found| found == kind.as_bytes())
+}
+
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let found = fs::metadata(path).ok()?;
     Some((found.dev(), found.ino()))
@@ -118,6 +136,13 @@ mod tests {
         assert_eq!(found.dir, Path::new("/mnt 1"));
         assert_eq!(found.at, Path::new("/mnt\t2\\"));
         assert!(mount(b"36 35").is_none());
+    }
+
+    #[test]
+    fn the_type_of_a_mount_is_known() {
+        assert!(is_mounted(Path::new("/proc"), "proc"));
+        assert!(!is_mounted(Path::new("/proc"), "fuse.forebay"));
+        assert!(!is_mounted(Path::new("/proc/self"), "proc"));
     }
 
     #[test]

@@ -28,6 +28,7 @@ Examples:
   forebay run --buffer . --storage /local/nvme --report report.json -- python3 post.py
   forebay record -- mpirun -n 64 ./sim     only the log, no buffer
   forebay up --buffer /pfs/me/run7         a bridge that outlives runs
+  forebay mount --buffer /pfs/me/run7 /mnt/run7    the same buffer as a mount
   forebay status --json
   forebay drain --buffer /pfs/me/run7      also after a crash
   forebay quarantine --buffer /pfs/me/run7 what a power loss has left without a name
@@ -57,6 +58,10 @@ pub enum Verb {
     Collect(CollectArgs),
     /// Start a bridge that outlives runs.
     Up(UpArgs),
+    /// Mount the buffer at a directory, for shells and for programs that no library can be loaded into.
+    Mount(MountArgs),
+    /// Take away what `forebay mount` has mounted.
+    Umount(UmountArgs),
     /// Drain, then stop the bridge of a directory.
     Down(DownArgs),
     /// List bridges with their directories, and how much data is not on the PFS yet.
@@ -81,6 +86,12 @@ pub enum Verb {
     /// Run the server process.
     #[command(hide = true)]
     Bridge(BridgeArgs),
+    /// Serve a mount whose connection is standard input.
+    #[command(hide = true)]
+    ServeMount(ServeMountArgs),
+    /// Mount the buffer in a namespace of its own, and become a command.
+    #[command(hide = true)]
+    Enter(EnterArgs),
 }
 
 /// The options that say where the buffer is.
@@ -160,8 +171,83 @@ pub struct RunArgs {
     /// Load the collective layer, which carries out collective reads and writes of MPI programs (docs/COLLECTIVE.md).
     #[arg(long)]
     pub collective: bool,
+    /// How CMD gets the buffer: a library that is loaded into its processes, or a mount over the directory that all
+    /// programs see, also static ones and those in Go (docs/MOUNT.md).
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Via::Preload)]
+    pub via: Via,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<OsString>,
+}
+
+/// How programs get the buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Via {
+    /// A library that the dynamic linker loads.
+    Preload,
+    /// A FUSE mount in a mount namespace of the command; needs root.
+    Mount,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The mount serves processes of the user who has mounted it, and needs root for now. It starts a bridge if none runs.
+Unmount it with `forebay umount MOUNTPOINT`, `umount` or `fusermount3 -u`; what was written stays in the
+buffer until `forebay drain`.
+
+Examples:
+  forebay mount --buffer /pfs/me/run7 /mnt/run7
+  forebay umount /mnt/run7 && forebay drain --buffer /pfs/me/run7")]
+pub struct MountArgs {
+    #[command(flatten)]
+    pub place: PlaceArgs,
+    #[command(flatten)]
+    pub bridge: BridgeOptions,
+    /// Serve the mount until it is unmounted, instead of doing so in the background.
+    #[arg(long)]
+    pub foreground: bool,
+    /// Standard input is a pipe. The mount writes one line to it when it is there, or the reason why it is not.
+    #[arg(long, hide = true, requires = "foreground")]
+    pub ready_on_stdin: bool,
+    /// A directory outside of the buffer directory.
+    #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+    pub mountpoint: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  forebay umount /mnt/run7")]
+pub struct UmountArgs {
+    /// Where `forebay mount` has mounted a buffer.
+    #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+    pub mountpoint: PathBuf,
+    /// Take it away although somebody uses it. Files that are open go on until they are closed.
+    #[arg(long)]
+    pub lazy: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ServeMountArgs {
+    /// The socket of the bridge.
+    #[arg(long)]
+    pub socket: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct EnterArgs {
+    /// Number of the descriptor of `/dev/fuse`.
+    #[arg(long)]
+    pub fuse: i32,
+    /// Number of the descriptor of a pipe, into which a byte goes when it is mounted.
+    #[arg(long)]
+    pub mounted: i32,
+    /// The buffer root, over which it is mounted.
+    #[arg(long)]
+    pub root: PathBuf,
+    /// What the command gets as LD_PRELOAD.
+    #[arg(long)]
+    pub preload: Option<OsString>,
+    /// The command and its arguments.
+    #[arg(last = true, required = true)]
     pub command: Vec<OsString>,
 }
 

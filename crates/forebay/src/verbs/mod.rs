@@ -5,6 +5,7 @@ pub mod collect;
 pub mod down;
 pub mod drain;
 pub mod fsck;
+pub mod mount;
 pub mod quarantine;
 pub mod record;
 pub mod report;
