@@ -7,6 +7,11 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+/// The type of the mounts, as `/proc/self/mountinfo` shows it.
+const KIND: &str = "fuse.forebay";
+/// What the source of a shared mount begins with. The process that serves it follows.
+const SOURCE: &str = "forebay:";
+
 /// An open `/dev/fuse`, which becomes one connection to the kernel when it is mounted.
 #[derive(Debug)]
 pub struct Device(OwnedFd);
@@ -71,7 +76,11 @@ impl Device {
             self.0.as_raw_fd()
         );
         let options = CString::new(options).map_err(|_| Errno::INVAL)?;
-        mount("forebay", at, "fuse.forebay", flags, options.as_c_str())
+        let source = match place {
+            Place::Shared => format!("{SOURCE}{}", std::process::id()),
+            Place::Private => "forebay".to_owned(),
+        };
+        mount(source, at, KIND, flags, options.as_c_str())
     }
 }
 
@@ -86,4 +95,11 @@ pub fn unmount(at: &Path, lazy: bool) -> Sys<()> {
         false => UnmountFlags::empty(),
     };
     rustix::mount::unmount(at, how | UnmountFlags::NOFOLLOW)
+}
+
+/// The process that serves the shared mount at `at`; 0 for a private one, `None` if nothing of this kind is mounted there.
+pub fn server_of(at: &Path) -> Option<u32> {
+    let (kind, source) = sys::mounted(at)?;
+    let server = source.strip_prefix(SOURCE).and_then(|pid| pid.parse().ok());
+    (kind == KIND).then(|| server.unwrap_or(0))
 }

@@ -32,5 +32,5 @@ mod protocol;
 mod reply;
 mod server;
 
-pub use device::{Device, Place, unmount};
+pub use device::{Device, Place, server_of, unmount};
 pub use server::{Error, Server};

@@ -45,22 +45,15 @@ fn path(field: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-/// True if a file system of the type `kind` is mounted at `at`, and nothing over it.
-pub fn is_mounted(at: &Path, kind: &str) -> bool {
+/// Type and source of the topmost file system that is mounted at `at`, as the kernel shows them.
+pub fn mounted(at: &Path) -> Option<(String, String)> {
     let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let topmost = text
-        .split(|&b| b == b'\n')
-        .rfind(|line| mount(line).is_some_and(|mount| mount.at == at));
-    let kind_of = |line: &[u8]| {
-        let end = line.windows(3).position(|w| w == b" - ")?;
-        line[end + 3..]
-            .split(|&b| b == b' ')
-            .next()
-            .map(<[u8]>::to_vec)
-    };
-    topmost
-        .and_then(kind_of)
-        .is_some_and(|found| found == kind.as_bytes())
+    let mut lines = text.split(|&b| b == b'\n');
+    let topmost = lines.rfind(|line| mount(line).is_some_and(|mount| mount.at == at))?;
+    let end = topmost.windows(3).position(|w| w == b" - ")?;
+    let mut fields = topmost[end + 3..].split(|&b| b == b' ');
+    let mut field = || Some(String::from_utf8_lossy(fields.next()?).into_owned());
+    Some((field()?, field()?))
 }
 
 fn identity(path: &Path) -> Option<(u64, u64)> {
@@ -140,9 +133,9 @@ mod tests {
 
     #[test]
     fn the_type_of_a_mount_is_known() {
-        assert!(is_mounted(Path::new("/proc"), "proc"));
-        assert!(!is_mounted(Path::new("/proc"), "fuse.forebay"));
-        assert!(!is_mounted(Path::new("/proc/self"), "proc"));
+        let (kind, _) = mounted(Path::new("/proc")).unwrap();
+        assert_eq!(kind, "proc");
+        assert_eq!(mounted(Path::new("/proc/self")), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::error::{Fault, fault};
 use crate::place::{self, Place, plain};
 use crate::program;
 use forebay_admin::instance_dir;
-use forebay_fuse::{Device, Place as Seen, Server, unmount};
+use forebay_fuse::{Device, Place as Seen, Server, server_of, unmount};
 use forebay_sys as sys;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,12 +18,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
-/// The type of the mounts, as `/proc/self/mountinfo` shows it.
-const KIND: &str = "fuse.forebay";
+/// The name of this program, as `/proc/PID/comm` shows it.
+const PROGRAM: &str = "forebay";
 /// What a mount in the background says when it is there.
 const READY: &str = "ready";
 /// Longest time between two looks for a signal, which may come just before a wait begins.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// Longest wait for the process of a mount, which has its bridge end.
+const LAST_WORDS: Duration = Duration::from_secs(10);
 /// How often a bridge that has died is started again.
 const MOST_RESTARTS: u32 = 10;
 
@@ -231,9 +233,14 @@ pub fn umount(args: &cli::UmountArgs) -> Result<u8, Fault> {
         (Some(Ok(parent)), Some(name)) => parent.join(name),
         _ => absolute,
     };
-    if !sys::is_mounted(&at, KIND) {
+    let Some(pid) = server_of(&at) else {
         return Err(fault(format!("{shown} is no mount of a buffer")));
-    }
+    };
+    // If it has died, its number may be somebody else's.
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let server = sys::Process::open(pid)
+        .ok()
+        .filter(|_| name.trim_end() == PROGRAM);
     unmount(&at, args.lazy).map_err(|e| {
         let failed = fault(format!("{shown}: {}", plain(&e.into())));
         match e {
@@ -241,6 +248,10 @@ pub fn umount(args: &cli::UmountArgs) -> Result<u8, Fault> {
             _ => failed,
         }
     })?;
+    if let Some(server) = server.filter(|_| !args.lazy) {
+        // So that a drain which follows need not share the bridge with it.
+        sys::wait_any(&[server], LAST_WORDS);
+    }
     Ok(exit::OK)
 }
 
