@@ -80,7 +80,6 @@ pub struct Request<'a> {
 
 /// New attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct Setattr {
     /// Which of the fields count ([`set`]).
     pub valid: u32,
@@ -95,7 +94,6 @@ pub struct Setattr {
 
 /// What a request asks for. Names are single components of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Call<'a> {
     Init {
         major: u32,

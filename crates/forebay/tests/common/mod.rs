@@ -30,7 +30,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-use tree::Tree;
+use tree::{Tree, remove_tree};
 
 /// A script that takes longer counts as hung. The limit is generous, because the machine may be shared.
 const LIMIT_S: u32 = 240;
@@ -437,7 +437,7 @@ exit $code
         assert!(
             // Without this check, a library that hooks nothing would pass.
             hooks.trim().parse::<u32>().unwrap_or(0) > 0
-                || self.is_mounted()
+                || self.options.iter().any(|option| option == "mount")
                 || std::env::var_os("FOREBAY_TEST_UNHOOKED").is_some(),
             "the preload library is not in the script's process; forebay said:\n{said}"
         );
@@ -599,26 +599,4 @@ impl Drop for Case {
 pub fn tail(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(40)..].join("\n")
-}
-
-/// Removes a tree, even if the test left modes that forbid it, and however deep it is.
-fn remove_tree(dir: &Path) {
-    if dir.symlink_metadata().is_err() {
-        return;
-    }
-    let removed = || {
-        Command::new("rm")
-            .arg("-rf")
-            .arg(dir)
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success())
-    };
-    if !removed() {
-        let _ = Command::new("chmod")
-            .args(["-R", "u+rwx"])
-            .arg(dir)
-            .status();
-        removed();
-    }
 }
