@@ -256,3 +256,44 @@ END
     assert_eq!(outcome.text(), expected, "{}", outcome.forebay_said);
     case.passes();
 }
+
+#[test]
+fn storage_on_another_file_system_does_not_show() {
+    need_fuse!();
+    let apart = tempfile::tempdir_in("/dev/shm");
+    let Ok(storage) = apart else {
+        return forebay_testkit::skip("no /dev/shm");
+    };
+    let pfs = tempfile::tempdir_in("/var/tmp").expect("a folder on a disk");
+    let script = r#"
+        mkdir -p new/dir; for n in $(seq 1 40); do echo $n > new/dir/$n; done; ln new/dir/1 new/hard
+        echo more >> old/3; mv old/5 new/moved
+        echo devices $(find . -printf '%D\n' | sort -u | wc -l)
+        echo shared $(find . -links 1 -printf '%i\n' | sort | uniq -d | wc -l) $(find . -type d -printf '%i\n' | sort | uniq -d | wc -l)
+        echo entries $(find . -xdev | wc -l) $(tar --one-file-system -cf - . | tar -tf - | wc -l)
+        for dir in . new new/dir old; do
+            ls -iU "$dir" | while read -r ino name; do [ "$(stat -c %i "$dir/$name")" = "$ino" ] || echo "$dir/$name"; done
+        done
+        stat -c %h new/hard
+    "#;
+    fs::create_dir(pfs.path().join("old")).expect("make a folder");
+    for n in 1..=60 {
+        fs::write(pfs.path().join(format!("old/{n}")), "of the PFS").expect("write a file");
+    }
+    let ran = Command::new(common::forebay())
+        .args(["run", "--no-record", "--via", "mount", "--buffer"])
+        .arg(pfs.path())
+        .arg("--storage")
+        .arg(storage.path())
+        .args(["--", "bash", "-c", script])
+        .current_dir(pfs.path())
+        .output()
+        .expect("run forebay");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    let told = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(
+        said, "devices 1\nshared 0 0\nentries 105 105\n2\n",
+        "{told}"
+    );
+    assert!(ran.status.success(), "{told}");
+}
