@@ -225,10 +225,20 @@ import mmap, os, subprocess, sys
 f = open("mapped", "w+b"); f.write(b"a" * 4096); f.flush()
 m = mmap.mmap(f.fileno(), 4096)
 plain = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
-look = "import mmap,sys; f=open(sys.argv[1],'r+b'); m=mmap.mmap(f.fileno(),4096); print(m[0:3], f.read(3)); m[0:3]=b'ccc'"
-m[0:3] = b"bbb"
-print(subprocess.run(["python3", "-c", look, sys.argv[1] + "/mapped"], env=plain, capture_output=True, text=True).stdout)
-print(m[0:3], os.pread(f.fileno(), 3, 0))
+look = """
+import mmap, os, sys
+f = open(sys.argv[1], "r+b"); m = mmap.mmap(f.fileno(), 4096)
+for line in sys.stdin:
+    if line.strip(): m[0:3] = line.strip().encode()
+    print(m[0:3], os.pread(f.fileno(), 3, 0), flush=True)
+"""
+pipe = subprocess.PIPE
+there = subprocess.Popen(["python3", "-c", look, sys.argv[1] + "/mapped"], env=plain, stdin=pipe, stdout=pipe, text=True)
+def other(text=""):
+    there.stdin.write(text + "\n"); there.stdin.flush()
+    print(there.stdout.readline().strip(), m[0:3], os.pread(f.fileno(), 3, 0))
+other(); m[0:3] = b"bbb"; other(); other("ccc"); os.pwrite(f.fileno(), b"ddd", 0); other()
+there.stdin.close(); there.wait()
 END
     "#;
     let forebay = |arguments: &[&OsStr]| {
@@ -252,41 +262,62 @@ END
         || forebay(&["umount".as_ref(), at]),
     );
     let expected = "1\n1\n2\n1\n2\n3\n4\n5\n1000\nend\nfile\nfile\nfile\nhere\nNo such file or directory\n\
-                    b'bbb' b'bbb'\n\nb'ccc' b'ccc'\n";
+                    b'aaa' b'aaa' b'aaa' b'aaa'\nb'bbb' b'bbb' b'bbb' b'bbb'\n\
+                    b'ccc' b'ccc' b'ccc' b'ccc'\nb'ddd' b'ddd' b'ddd' b'ddd'\n";
     assert_eq!(outcome.text(), expected, "{}", outcome.forebay_said);
     case.passes();
+}
+
+/// A file system in memory, as long as this value lives.
+struct Tmpfs(tempfile::TempDir);
+
+impl Tmpfs {
+    fn new() -> Tmpfs {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=64m", "tmpfs"])
+            .arg(dir.path())
+            .status();
+        assert!(mounted.expect("run mount").success());
+        Tmpfs(dir)
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
 }
 
 #[test]
 fn storage_on_another_file_system_does_not_show() {
     need_fuse!();
-    let apart = tempfile::tempdir_in("/dev/shm");
-    let Ok(storage) = apart else {
-        return forebay_testkit::skip("no /dev/shm");
-    };
-    let pfs = tempfile::tempdir_in("/var/tmp").expect("a folder on a disk");
+    // Both count their inodes from one, so numbers would be the same.
+    let (storage, pfs) = (Tmpfs::new(), Tmpfs::new());
     let script = r#"
         mkdir -p new/dir; for n in $(seq 1 40); do echo $n > new/dir/$n; done; ln new/dir/1 new/hard
         echo more >> old/3; mv old/5 new/moved
         echo devices $(find . -printf '%D\n' | sort -u | wc -l)
         echo shared $(find . -links 1 -printf '%i\n' | sort | uniq -d | wc -l) $(find . -type d -printf '%i\n' | sort | uniq -d | wc -l)
         echo entries $(find . -xdev | wc -l) $(tar --one-file-system -cf - . | tar -tf - | wc -l)
-        for dir in . new new/dir old; do
-            ls -iU "$dir" | while read -r ino name; do [ "$(stat -c %i "$dir/$name")" = "$ino" ] || echo "$dir/$name"; done
-        done
+        python3 -c '
+import os
+for folder in (".", "new", "new/dir", "old"):
+    for entry in os.scandir(folder):
+        if entry.inode() != os.lstat(entry.path).st_ino: print(entry.path)'
         stat -c %h new/hard
     "#;
-    fs::create_dir(pfs.path().join("old")).expect("make a folder");
+    fs::create_dir(pfs.0.path().join("old")).expect("make a folder");
     for n in 1..=60 {
-        fs::write(pfs.path().join(format!("old/{n}")), "of the PFS").expect("write a file");
+        fs::write(pfs.0.path().join(format!("old/{n}")), "of the PFS").expect("write a file");
     }
     let ran = Command::new(common::forebay())
         .args(["run", "--no-record", "--via", "mount", "--buffer"])
-        .arg(pfs.path())
+        .arg(pfs.0.path())
         .arg("--storage")
-        .arg(storage.path())
+        .arg(storage.0.path())
         .args(["--", "bash", "-c", script])
-        .current_dir(pfs.path())
+        .current_dir(pfs.0.path())
         .output()
         .expect("run forebay");
     let said = String::from_utf8_lossy(&ran.stdout);
