@@ -45,6 +45,17 @@ fn path(field: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
+/// Type and source of the topmost file system that is mounted at `at`, as the kernel shows them.
+pub fn mounted(at: &Path) -> Option<(String, String)> {
+    let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let mut lines = text.split(|&b| b == b'\n');
+    let topmost = lines.rfind(|line| mount(line).is_some_and(|mount| mount.at == at))?;
+    let end = topmost.windows(3).position(|w| w == b" - ")?;
+    let mut fields = topmost[end + 3..].split(|&b| b == b' ');
+    let mut field = || Some(String::from_utf8_lossy(fields.next()?).into_owned());
+    Some((field()?, field()?))
+}
+
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let found = fs::metadata(path).ok()?;
     Some((found.dev(), found.ino()))
@@ -118,6 +129,13 @@ mod tests {
         assert_eq!(found.dir, Path::new("/mnt 1"));
         assert_eq!(found.at, Path::new("/mnt\t2\\"));
         assert!(mount(b"36 35").is_none());
+    }
+
+    #[test]
+    fn the_type_of_a_mount_is_known() {
+        let (kind, _) = mounted(Path::new("/proc")).unwrap();
+        assert_eq!(kind, "proc");
+        assert_eq!(mounted(Path::new("/proc/self")), None);
     }
 
     #[test]

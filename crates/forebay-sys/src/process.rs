@@ -8,7 +8,7 @@ use rustix::process::{
     self, Pid, PidfdFlags, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitOptions, getegid,
     geteuid, getppid, getrlimit, pidfd_open, setrlimit,
 };
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 /// Effective user and group of this process.
@@ -55,6 +55,16 @@ pub fn take_stdin() -> Sys<OwnedFd> {
     let nothing = open_path(Path::new("/dev/null"), libc::O_RDONLY)?;
     rustix::stdio::dup2_stdin(nothing)?;
     Ok(given)
+}
+
+/// Leaves a descriptor open in the programs that this process starts from now on. Gives its number, by which
+/// [`crate::inherited_descriptor`] takes it over.
+///
+/// # Errors
+/// Those of `fcntl`.
+pub fn pass_on(fd: BorrowedFd<'_>) -> Sys<i32> {
+    rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())?;
+    Ok(fd.as_raw_fd())
 }
 
 fn pid(number: u32) -> Sys<Pid> {

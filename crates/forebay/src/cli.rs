@@ -1,5 +1,9 @@
 //! The command line: verbs, options, examples. [`crate::verbs`] carries the verbs out.
 
+mod mount;
+
+pub use mount::{EnterArgs, MountArgs, ServeMountArgs, UmountArgs, Via};
+
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -28,6 +32,7 @@ Examples:
   forebay run --buffer . --storage /local/nvme --report report.json -- python3 post.py
   forebay record -- mpirun -n 64 ./sim     only the log, no buffer
   forebay up --buffer /pfs/me/run7         a bridge that outlives runs
+  forebay mount --buffer /pfs/me/run7 /mnt/run7    the same buffer as a mount
   forebay status --json
   forebay drain --buffer /pfs/me/run7      also after a crash
   forebay quarantine --buffer /pfs/me/run7 what a power loss has left without a name
@@ -57,6 +62,10 @@ pub enum Verb {
     Collect(CollectArgs),
     /// Start a bridge that outlives runs.
     Up(UpArgs),
+    /// Mount the buffer at a directory, for shells and for programs that no library can be loaded into.
+    Mount(MountArgs),
+    /// Take away what `forebay mount` has mounted.
+    Umount(UmountArgs),
     /// Drain, then stop the bridge of a directory.
     Down(DownArgs),
     /// List bridges with their directories, and how much data is not on the PFS yet.
@@ -89,6 +98,12 @@ pub enum Verb {
         /// The directory in which it writes.
         dir: PathBuf,
     },
+    /// Serve a mount whose connection is standard input.
+    #[command(hide = true)]
+    ServeMount(ServeMountArgs),
+    /// Mount the buffer in a namespace of its own, and become a command.
+    #[command(hide = true)]
+    Enter(EnterArgs),
 }
 
 /// The options that say where the buffer is.
@@ -171,6 +186,10 @@ pub struct RunArgs {
     /// Load the collective layer, which carries out collective reads and writes of MPI programs (docs/COLLECTIVE.md).
     #[arg(long)]
     pub collective: bool,
+    /// How CMD gets the buffer: a library that is loaded into its processes, or a mount over the directory that all
+    /// programs see, also static ones and those in Go (docs/MOUNT.md).
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Via::Preload)]
+    pub via: Via,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,

@@ -41,6 +41,10 @@ fn main() -> ExitCode {
         Verb::Record(args) => verbs::record::record(args, verbose),
         Verb::Collect(args) => verbs::collect::collect(args),
         Verb::Up(args) => verbs::up::up(args, verbose),
+        Verb::Mount(args) => verbs::mount::mount(args),
+        Verb::Umount(args) => verbs::mount::umount(args),
+        Verb::ServeMount(args) => verbs::mount::serve(args),
+        Verb::Enter(args) => verbs::mount::enter(args),
         Verb::Down(args) => verbs::down::down(args),
         Verb::Status(args) => verbs::status::status(args),
         Verb::Drain(args) => verbs::drain::drain(args),
@@ -67,7 +71,7 @@ fn main() -> ExitCode {
         Err(fault) => {
             fault.tell(verbose);
             ExitCode::from(match cli.verb {
-                Verb::Run(_) | Verb::Record(_) => exit::NOT_STARTED,
+                Verb::Run(_) | Verb::Record(_) | Verb::Enter(_) => exit::NOT_STARTED,
                 _ => exit::FAILURE,
             })
         }

@@ -4,7 +4,7 @@ use crate::cli::exit;
 use crate::place::plain;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 
@@ -65,14 +65,23 @@ fn with_entry(list: Option<OsString>, entry: &Path) -> OsString {
 
 /// Starts the command. The error is an exit code and a message of one line.
 pub fn spawn(mut command: Command) -> Result<Child, (u8, String)> {
-    command.spawn().map_err(|e| {
-        let code = match e.kind() {
-            std::io::ErrorKind::NotFound => exit::NOT_FOUND,
-            _ => exit::NOT_EXECUTABLE,
-        };
-        let program = command.get_program().to_string_lossy();
-        (code, format!("{program}: {}", plain(&e)))
-    })
+    command.spawn().map_err(|e| not_started(&command, &e))
+}
+
+/// Becomes the command. Returns only if that fails, an exit code and a message of one line.
+pub fn become_it(mut command: Command) -> (u8, String) {
+    let e = command.exec();
+    not_started(&command, &e)
+}
+
+/// Why a command was not started: an exit code and a message of one line.
+fn not_started(command: &Command, e: &std::io::Error) -> (u8, String) {
+    let code = match e.kind() {
+        std::io::ErrorKind::NotFound => exit::NOT_FOUND,
+        _ => exit::NOT_EXECUTABLE,
+    };
+    let program = command.get_program().to_string_lossy();
+    (code, format!("{program}: {}", plain(e)))
 }
 
 /// The exit status that a shell would give.

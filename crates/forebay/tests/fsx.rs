@@ -96,3 +96,14 @@ fn fsx_with_mmap_finds_no_fault_in_160_000_more() {
     need!("fsx");
     exercise(case!(), MAPS, &[15, 16, 17, 18], 20_000);
 }
+
+/// Fewer, because each look at the file asks the server of the mount.
+#[test]
+fn fsx_with_mmap_finds_no_fault_in_16_000_operations_through_the_mount() {
+    need!("fsx");
+    forebay_testkit::skip_unless!(
+        forebay_testkit::is_root() && std::path::Path::new("/dev/fuse").exists(),
+        "a mount needs root and /dev/fuse"
+    );
+    exercise(case!().via("mount"), MAPS, &[11, 12], 4_000);
+}

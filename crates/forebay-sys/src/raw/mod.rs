@@ -4,6 +4,7 @@
 //! | module | call | why here |
 //! |---|---|---|
 //! | `accounts` | `getpwuid_r`, `localtime_r` | databases of the C library: no system calls |
+//! | `fuse` | ioctls of `/dev/fuse`, `unshare`, descriptors by number | not in `rustix`, or for the caller to answer for |
 //! | `heap` | `mallopt`, `malloc_trim` | functions of the C library |
 //! | `inode` | `FS_IOC_FSGETXATTR` | not in `rustix` |
 //! | `lane`, `memory`, `words` | `mmap` of shared memory | `rustix` has the call, but only this module can promise that the memory is used rightly |
@@ -18,6 +19,7 @@
 #![allow(unsafe_code)]
 
 pub mod accounts;
+pub mod fuse;
 pub mod heap;
 pub mod inode;
 pub mod lane;

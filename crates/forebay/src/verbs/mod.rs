@@ -5,6 +5,7 @@ pub mod collect;
 pub mod down;
 pub mod drain;
 pub mod fsck;
+pub mod mount;
 pub mod probe;
 pub mod probe_client;
 pub mod quarantine;

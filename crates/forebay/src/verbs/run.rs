@@ -1,7 +1,7 @@
 //! `forebay run`: runs a command with the buffer over a directory, waits for the processes that outlive it, then drains
 //! and reports.
 
-use super::drain_command;
+use super::{drain_command, mount};
 use crate::background::{Background, Outcome};
 use crate::bridge::Bridge;
 use crate::cli::{self, exit};
@@ -59,7 +59,11 @@ struct Ended {
 /// Only before the command is started. Later errors are printed and change the exit code.
 pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
     let place = place::settle(&args.place)?;
-    let mut libraries = vec![place::preload_library()?];
+    let mut libraries = Vec::new();
+    match args.via {
+        cli::Via::Preload => libraries.push(place::preload_library()?),
+        cli::Via::Mount => mount::check_privilege()?,
+    }
     if args.collective {
         libraries.push(place::collective_library()?);
     }
@@ -474,7 +478,10 @@ fn start(
         .command
         .split_first()
         .ok_or((exit::NOT_STARTED, "no command".to_owned()))?;
-    let mut command = command_for(program, place);
+    let mut command = match args.via {
+        cli::Via::Preload => command_for(program, place),
+        cli::Via::Mount => Command::new(program),
+    };
     command.args(arguments);
     let mut libraries: Vec<&Path> = libraries.iter().map(PathBuf::as_path).collect();
     if let Some(recorder) = &mut recorder {
@@ -483,6 +490,13 @@ fn start(
         libraries.insert(0, recorder.library());
     }
     program::load(&mut command, &libraries);
+    if args.via == cli::Via::Mount {
+        let child = mount::spawn(&command, &place.root, bridge.socket())?;
+        if let Some(recorder) = recorder {
+            recorder.started(child.id());
+        }
+        return Ok(child);
+    }
     command.env(forebay_wire::ENV_BUFFER, &place.root);
     match &place.alias {
         Some(alias) => command.env(forebay_wire::ENV_ALIAS, alias),

@@ -14,6 +14,7 @@
 //! | `FOREBAY_RECORDER` | the recorder instead of `target/release/libforebay_record.so` |
 //! | `FOREBAY_MPIIO` | the collective layer instead of `target/release/libforebay_mpiio.so` |
 //! | `FOREBAY_TEST_DIR` | where the trees are made; must be on a real disk (default `target/tmp`) |
+//! | `FOREBAY_TEST_VIA` | `mount`: run the scripts of all tests with `--via mount` |
 //! | `FOREBAY_TEST_KEEP` | keep the trees of tests that pass, too |
 
 // Each test binary uses its own part of this.
@@ -29,7 +30,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-use tree::Tree;
+use tree::{Tree, remove_tree};
 
 /// A script that takes longer counts as hung. The limit is generous, because the machine may be shared.
 const LIMIT_S: u32 = 240;
@@ -186,12 +187,13 @@ impl Case {
         // Other users must reach the tree when a test changes its user.
         use std::os::unix::fs::PermissionsExt;
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).expect("chmod own folder");
+        let via = std::env::var_os("FOREBAY_TEST_VIA");
         Case {
             name: name.to_owned(),
             dir,
             tmp,
             limit_s: LIMIT_S,
-            options: Vec::new(),
+            options: via.map_or_else(Vec::new, |how| vec!["--via".into(), how]),
             changing_contents: Vec::new(),
             afterwards: None,
             expected_code: 0,
@@ -226,6 +228,18 @@ impl Case {
     pub fn options<const N: usize>(mut self, options: [&str; N]) -> Case {
         self.options.extend(options.map(OsString::from));
         self
+    }
+
+    /// Gives the buffer to the script by a mount, or by the library.
+    pub fn via(self, how: &str) -> Case {
+        self.options(["--via", how])
+    }
+
+    /// True if no library is loaded into the script's processes.
+    fn is_mounted(&self) -> bool {
+        self.options
+            .windows(2)
+            .any(|pair| pair == ["--via", "mount"])
     }
 
     /// Names files whose contents are not compared, because they hold times, inode numbers or random bytes.
@@ -375,7 +389,18 @@ exit $code
 
     /// Runs the script on a copy of the start tree under `forebay run`.
     pub fn buffered(&self, script: &str) -> Outcome {
+        self.buffered_between(script, || {}, || {})
+    }
+
+    /// As [`Case::buffered`], with something to do when the tree is there, and when the run has ended.
+    pub fn buffered_between(
+        &self,
+        script: &str,
+        before: impl FnOnce(),
+        after: impl FnOnce(),
+    ) -> Outcome {
         let (wrapper, output, hooked) = self.prepare(script);
+        before();
         let preload = preload();
         let started = SystemTime::now();
         let mut command = self.script_command(OsStr::new("timeout"));
@@ -406,11 +431,13 @@ exit $code
             String::from_utf8_lossy(&ran.stdout),
             String::from_utf8_lossy(&ran.stderr)
         );
+        after();
         self.no_process_is_left();
         let hooks = fs::read_to_string(&hooked).unwrap_or_default();
         assert!(
             // Without this check, a library that hooks nothing would pass.
             hooks.trim().parse::<u32>().unwrap_or(0) > 0
+                || self.options.iter().any(|option| option == "mount")
                 || std::env::var_os("FOREBAY_TEST_UNHOOKED").is_some(),
             "the preload library is not in the script's process; forebay said:\n{said}"
         );
@@ -572,26 +599,4 @@ impl Drop for Case {
 pub fn tail(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(40)..].join("\n")
-}
-
-/// Removes a tree, even if the test left modes that forbid it, and however deep it is.
-fn remove_tree(dir: &Path) {
-    if dir.symlink_metadata().is_err() {
-        return;
-    }
-    let removed = || {
-        Command::new("rm")
-            .arg("-rf")
-            .arg(dir)
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success())
-    };
-    if !removed() {
-        let _ = Command::new("chmod")
-            .args(["-R", "u+rwx"])
-            .arg(dir)
-            .status();
-        removed();
-    }
 }

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 /// Most differences that a message lists.
@@ -241,4 +241,26 @@ fn xattrs_of(dir: &Path) -> String {
     let mut blocks: Vec<&str> = text.split("\n\n").map(str::trim).collect();
     blocks.sort_unstable();
     blocks.join("\n\n").trim().to_owned()
+}
+
+/// Removes a tree, even if the test left modes that forbid it, and however deep it is.
+pub fn remove_tree(dir: &Path) {
+    if dir.symlink_metadata().is_err() {
+        return;
+    }
+    let removed = || {
+        Command::new("rm")
+            .arg("-rf")
+            .arg(dir)
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    if !removed() {
+        let _ = Command::new("chmod")
+            .args(["-R", "u+rwx"])
+            .arg(dir)
+            .status();
+        removed();
+    }
 }

@@ -1,0 +1,216 @@
+//! Requests about open files.
+
+use crate::door::{look, proc_path};
+use crate::nodes::Identity;
+use crate::reply::{Reply, opened};
+use crate::server::{OpenFile, Outcome, Worker, locked};
+use forebay_sys::{self as sys, Errno, Sys};
+use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::io::retry_on_intr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Set-user-id, and set-group-id of a file that its group may execute.
+fn without_privileges(mode: u32) -> u32 {
+    let group = libc::S_ISGID | libc::S_IXGRP;
+    match mode & group == group {
+        true => mode & !(libc::S_ISUID | libc::S_ISGID),
+        false => mode & !libc::S_ISUID,
+    }
+}
+
+/// Clears the bits by which a program gets privileges, before somebody without any changes the file.
+pub fn drop_privileges(file: BorrowedFd<'_>) -> Sys<()> {
+    let mode = sys::stat(file, b"")?.mode & 0o7777;
+    match without_privileges(mode) {
+        kept if kept == mode => Ok(()),
+        kept => sys::chmod(file, kept),
+    }
+}
+
+impl Worker<'_> {
+    fn file(&self, handle: u64) -> Sys<Arc<OpenFile>> {
+        let found = locked(&self.server.files).get(&handle).cloned();
+        found.ok_or(Errno::BADF)
+    }
+
+    /// The descriptor of an open file.
+    pub fn open_descriptor(&self, handle: u64) -> Sys<Arc<OwnedFd>> {
+        Ok(self.file(handle)?.file.clone())
+    }
+
+    pub fn open(&mut self, node: u64, flags: i32, kill_suidgid: bool) -> Outcome {
+        let file = self.granted(node, flags)?;
+        if kill_suidgid {
+            drop_privileges(file.as_fd())?;
+        }
+        self.opened(Reply::new(), node, file, flags)
+    }
+
+    /// Opens what the node stands for. If its name leads to something else, because others have renamed it or because
+    /// the bridge has just staged it, the kernel looks the path up anew (ESTALE).
+    fn granted(&mut self, node: u64, flags: i32) -> Sys<OwnedFd> {
+        let (identity, names) = self.whereabouts(node)?;
+        for (parent, name) in names {
+            let Ok(start) = self.start(parent) else {
+                continue;
+            };
+            if flags & libc::O_TRUNC != 0 {
+                // The wrong file must not lose its contents.
+                match self.door.stat(&start, &name) {
+                    Ok(attr) if Identity::of(&attr) == identity => {}
+                    _ => continue,
+                }
+            }
+            match self.door.open_file(&start, &name, flags, 0) {
+                Ok(file) if look(file.as_fd())?.1 == identity => return Ok(file),
+                Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        // A file without a name, which somebody opens again through /proc.
+        let open = locked(&self.server.nodes)
+            .any_open(node)
+            .ok_or(Errno::STALE)?;
+        sys::open_path(
+            Path::new(&proc_path(open.as_fd())),
+            flags & !libc::O_NOFOLLOW,
+        )
+    }
+
+    pub fn create(&mut self, parent: u64, name: &[u8], flags: i32, mode: u32) -> Outcome {
+        let start = self.start(parent)?;
+        let flags = flags | libc::O_CREAT;
+        let file = self.door.open_file(&start, name, flags, mode & 0o7777)?;
+        let (attr, identity) = look(file.as_fd())?;
+        let name = (parent, name.to_vec());
+        let node = locked(&self.server.nodes).looked_up(identity, name, None);
+        let entry = Reply::entry(node, &self.server.shown(&attr));
+        self.opened(entry, node, file, flags).inspect_err(|_| {
+            locked(&self.server.nodes).forget(node, 1);
+        })
+    }
+
+    /// Adds an open file to an answer. The kernel reads and writes it itself if it can. If not, it must not keep pages,
+    /// because others change the file past it.
+    fn opened(&mut self, reply: Reply, node: u64, file: OwnedFd, flags: i32) -> Outcome {
+        let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
+        if writes && flags & libc::O_DSYNC != 0 {
+            // Each write is to be durable before it returns, and so must the name be.
+            self.door.sync(0)?;
+        }
+        let (server, file) = (self.server, Arc::new(file));
+        let back = || {
+            let wanted = server.passthrough.load(Ordering::Relaxed);
+            let id = wanted.then(|| sys::fuse_backing_open(server.device.as_fd(), file.as_fd()));
+            id?.ok()
+        };
+        let backing = locked(&server.nodes).opened(node, &file, back);
+        let handle = server.handle();
+        let backed = backing.is_some();
+        locked(&server.files).insert(handle, Arc::new(OpenFile { node, file, backed }));
+        let how = match backed {
+            true => opened::PASSTHROUGH,
+            false => opened::DIRECT_IO | opened::PARALLEL_DIRECT_WRITES,
+        };
+        Ok(reply.open(handle, how | opened::NO_FLUSH, backing.unwrap_or(0)))
+    }
+
+    pub fn release(&mut self, handle: u64) -> Outcome {
+        if let Some(open) = locked(&self.server.files).remove(&handle) {
+            let unused = locked(&self.server.nodes).closed(open.node, &open.file, open.backed);
+            if let Some(id) = unused {
+                sys::fuse_backing_close(self.server.device.as_fd(), id);
+            }
+        }
+        Ok(Reply::new())
+    }
+
+    pub fn read(&mut self, handle: u64, offset: u64, size: u32) -> Outcome {
+        let file = self.open_descriptor(handle)?;
+        Reply::filled(size as usize, |room| {
+            let mut filled = 0;
+            // A file gives all that there is, and fewer bytes only at its end.
+            while filled < room.len() {
+                let at = offset + filled as u64;
+                match retry_on_intr(|| rustix::io::pread(&file, &mut room[filled..], at))? {
+                    0 => break,
+                    n => filled += n,
+                }
+            }
+            Ok(filled)
+        })
+    }
+
+    pub fn write(&mut self, handle: u64, offset: u64, data: &[u8], kill_suidgid: bool) -> Outcome {
+        let file = self.open_descriptor(handle)?;
+        if kill_suidgid {
+            drop_privileges(file.as_fd())?;
+        }
+        // With O_APPEND the kernel ignores the offset, which this server can't know better.
+        let written = retry_on_intr(|| rustix::io::pwrite(&file, data, offset))?;
+        Ok(Reply::size(written))
+    }
+
+    pub fn fsync(&mut self, handle: u64, data_only: bool) -> Outcome {
+        let file = self.open_descriptor(handle)?;
+        match data_only {
+            true => rustix::fs::fdatasync(&file)?,
+            false => rustix::fs::fsync(&file)?,
+        }
+        self.door.sync(0)?;
+        Ok(Reply::new())
+    }
+
+    pub fn fallocate(&mut self, handle: u64, offset: u64, length: u64, mode: u32) -> Outcome {
+        let file = self.open_descriptor(handle)?;
+        let how = FallocateFlags::from_bits_retain(mode);
+        retry_on_intr(|| rustix::fs::fallocate(&file, how, offset, length))?;
+        Ok(Reply::new())
+    }
+
+    /// Where data or a hole begins. Other places the kernel finds itself.
+    pub fn lseek(&mut self, handle: u64, offset: u64, whence: u32) -> Outcome {
+        let file = self.open_descriptor(handle)?;
+        let to = match whence as i32 {
+            libc::SEEK_DATA => SeekFrom::Data(offset),
+            libc::SEEK_HOLE => SeekFrom::Hole(offset),
+            _ => return Err(Errno::INVAL),
+        };
+        Ok(Reply::offset(rustix::fs::seek(&file, to)?))
+    }
+
+    pub fn copy_file_range(&mut self, from: (u64, u64), to: (u64, u64), length: u64) -> Outcome {
+        let (source, target) = (self.open_descriptor(from.0)?, self.open_descriptor(to.0)?);
+        let (mut read, mut written) = (from.1, to.1);
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let copied = rustix::fs::copy_file_range(
+            &source,
+            Some(&mut read),
+            &target,
+            Some(&mut written),
+            // The answer has 32 bits.
+            length.min(1 << 30),
+        )?;
+        Ok(Reply::size(copied))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_privileges;
+
+    #[test]
+    fn a_file_that_somebody_changes_gives_no_privileges() {
+        assert_eq!(without_privileges(0o4755), 0o755);
+        assert_eq!(without_privileges(0o2755), 0o755);
+        assert_eq!(
+            without_privileges(0o2745),
+            0o2745,
+            "mandatory locking, not privileges"
+        );
+        assert_eq!(without_privileges(0o1644), 0o1644);
+    }
+}

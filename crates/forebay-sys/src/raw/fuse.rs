@@ -1,0 +1,86 @@
+//! Calls on `/dev/fuse`, and a mount namespace of this process.
+
+use super::check;
+use crate::Sys;
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+/// `FUSE_DEV_IOC_BACKING_OPEN`.
+const BACKING_OPEN: u64 = 0x4010_e501;
+/// `FUSE_DEV_IOC_BACKING_CLOSE`.
+const BACKING_CLOSE: u64 = 0x4004_e502;
+
+/// `struct fuse_backing_map` of <linux/fuse.h>.
+#[repr(C)]
+struct BackingMap {
+    fd: i32,
+    flags: u32,
+    padding: u64,
+}
+
+/// Tells the kernel of a file that it may read and write itself for an open file of this FUSE connection. Gives the
+/// number by which an answer to an open names it.
+///
+/// # Errors
+/// EPERM without CAP_SYS_ADMIN, ELOOP if the file is on a stacked file system, ENOTTY if the kernel does not know this.
+pub fn fuse_backing_open(fuse: BorrowedFd<'_>, file: BorrowedFd<'_>) -> Sys<u32> {
+    let map = BackingMap {
+        fd: file.as_raw_fd(),
+        flags: 0,
+        padding: 0,
+    };
+    // SAFETY: the call reads a structure of this size.
+    let id = check(unsafe { libc::ioctl(fuse.as_raw_fd(), BACKING_OPEN as _, &raw const map) })?;
+    Ok(id.unsigned_abs())
+}
+
+/// Takes the number of [`fuse_backing_open`] back. Files that are open go on.
+pub fn fuse_backing_close(fuse: BorrowedFd<'_>, id: u32) {
+    // SAFETY: the call reads one number. It fails only for a number that was taken back already.
+    unsafe { libc::ioctl(fuse.as_raw_fd(), BACKING_CLOSE as _, &raw const id) };
+}
+
+/// Gives this process a mount namespace of its own. It must have one thread, so that all of it is in there.
+///
+/// # Errors
+/// EPERM without CAP_SYS_ADMIN.
+pub fn unshare_mounts() -> Sys<()> {
+    // SAFETY: descriptors stay as they are; only mounts get apart.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS) }
+}
+
+/// Takes over a descriptor that this program was started with, by its number. It closes on exec from now on.
+///
+/// # Errors
+/// EBADF if no descriptor has this number.
+///
+/// # Panics
+/// For a standard stream, which the standard library owns.
+pub fn inherited_descriptor(number: RawFd) -> Sys<OwnedFd> {
+    assert!(number > 2, "a standard stream");
+    // SAFETY: plain integers. It fails if the descriptor is not there.
+    check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    // SAFETY: it is open, and whoever started this program has left it to the caller.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+const _: () = assert!(size_of::<BackingMap>() == 16);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Errno;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn what_is_no_fuse_connection_takes_no_backing_file() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let refused = fuse_backing_open(file.as_fd(), file.as_fd());
+        assert_eq!(refused, Err(Errno::NOTTY));
+    }
+
+    #[test]
+    fn a_descriptor_that_is_not_there_is_not_taken_over() {
+        assert_eq!(inherited_descriptor(RawFd::MAX).err(), Some(Errno::BADF));
+    }
+}

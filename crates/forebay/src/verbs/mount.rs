@@ -1,0 +1,366 @@
+//! `forebay mount` and `forebay umount`, and the two processes by which `forebay run --via mount` mounts: one serves, the
+//! other one enters the namespace and becomes the command.
+
+use super::drain_command;
+use crate::bridge::Bridge;
+use crate::cli::{self, exit};
+use crate::error::{Fault, fault};
+use crate::place::{self, Place, plain};
+use crate::program;
+use forebay_admin::instance_dir;
+use forebay_fuse::{Device, Place as Seen, Server, server_of, unmount};
+use forebay_sys as sys;
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+/// The name of this program, as `/proc/PID/comm` shows it.
+const PROGRAM: &str = "forebay";
+/// What a mount in the background says when it is there.
+const READY: &str = "ready";
+/// Longest time between two looks for a signal, which may come just before a wait begins.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// Longest wait for the process of a mount, which has its bridge end.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+/// How often a bridge that has died is started again.
+const MOST_RESTARTS: u32 = 10;
+
+/// Refuses users who may not mount.
+pub fn check_privilege() -> Result<(), Fault> {
+    match sys::my_ids().0 {
+        0 => Ok(()),
+        _ => Err(fault("a mount of the buffer needs root for now")
+            .hint("as an ordinary user, use `forebay run` with --via preload")),
+    }
+}
+
+fn device() -> Result<Device, Fault> {
+    Device::open().map_err(|e| {
+        fault(format!("/dev/fuse: {}", plain(&e.into())))
+            .hint("load the kernel module: modprobe fuse")
+    })
+}
+
+/// Checks a mount point, which must have nothing to do with the buffer directory: its drain goes there.
+fn mountpoint(at: &Path, place: &Place) -> Result<PathBuf, Fault> {
+    let shown = at.display();
+    let at = fs::canonicalize(at).map_err(|e| fault(format!("{shown}: {}", plain(&e))))?;
+    if !at.is_dir() {
+        return Err(fault(format!("{shown} is not a directory")));
+    }
+    let instance = instance_dir(&place.storage, &place.root);
+    for (dir, what) in [
+        (&place.root, "the buffer directory"),
+        (&instance, "the storage"),
+    ] {
+        if sys::is_within(&at, dir) || sys::is_within(dir, &at) {
+            return Err(fault(format!("{shown} and {what} {} overlap", dir.display()))
+                .hint("name a directory elsewhere; to have the buffer over its own directory, use `forebay run --via mount`"));
+        }
+    }
+    Ok(at)
+}
+
+/// Runs the verb `mount`.
+pub fn mount(args: &cli::MountArgs) -> Result<u8, Fault> {
+    if !args.foreground {
+        return in_background(args);
+    }
+    let ready = match args.ready_on_stdin {
+        true => Some(sys::take_stdin().map_err(|e| fault("standard input").because(e))?),
+        false => None,
+    };
+    let mut ready = ready.map(File::from);
+    let served = serve_at_mountpoint(args, || {
+        if let Some(mut pipe) = ready.take() {
+            // Whoever has started it may be gone.
+            let _ = writeln!(pipe, "{READY}");
+        }
+    });
+    if let (Err(e), Some(mut pipe)) = (&served, ready) {
+        let _ = writeln!(pipe, "{e}");
+    }
+    served
+}
+
+/// Starts the same verb in the background, and waits until the mount is there.
+fn in_background(args: &cli::MountArgs) -> Result<u8, Fault> {
+    check_privilege()?;
+    let place = place::settle(&args.place)?;
+    let at = mountpoint(&args.mountpoint, &place)?;
+    let instance = instance_dir(&place.storage, &place.root);
+    forebay_server::make_private(&instance).map_err(|e| fault(e.to_string()))?;
+    let log_path = instance.join("mount.log");
+    let failed = |e: std::io::Error| fault(format!("log {}: {}", log_path.display(), plain(&e)));
+    let log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(&log_path)
+        .map_err(failed)?;
+    let copy = log.try_clone().map_err(failed)?;
+    let (reader, writer) = sys::pipe().map_err(|e| fault("cannot make a pipe").because(e))?;
+    let mut command = own_command()?;
+    command
+        .current_dir("/")
+        .args(["mount", "--foreground", "--ready-on-stdin", "--buffer"])
+        .arg(&place.root)
+        .arg("--storage")
+        .arg(&place.storage)
+        .arg(&at)
+        .stdin(writer)
+        .stdout(copy)
+        .stderr(log);
+    if let Some(dir) = &args.bridge.log_dir {
+        command.arg("--log-dir").arg(dir);
+    }
+    sys::in_new_session(&mut command);
+    command
+        .spawn()
+        .map_err(|e| fault("cannot start the process of the mount").because(e))?;
+    drop(command);
+    let mut said = String::new();
+    let _ = BufReader::new(File::from(reader)).read_line(&mut said);
+    match said.trim_end() {
+        READY => Ok(exit::OK),
+        "" => Err(fault("the process of the mount has died")
+            .hint(format!("its log is {}", log_path.display()))),
+        why => Err(fault(why)),
+    }
+}
+
+/// This program, for a process that outlives this one.
+fn own_command() -> Result<Command, Fault> {
+    let exe =
+        std::env::current_exe().map_err(|e| fault("cannot find my own executable").because(e))?;
+    let mut command = Command::new(exe);
+    // Under a buffer it would be its own client.
+    command.env_remove("LD_PRELOAD");
+    Ok(command)
+}
+
+/// Mounts and serves until the mount is gone, or until it is told to end.
+fn serve_at_mountpoint(args: &cli::MountArgs, ready: impl FnOnce()) -> Result<u8, Fault> {
+    check_privilege()?;
+    let place = place::settle(&args.place)?;
+    let at = mountpoint(&args.mountpoint, &place)?;
+    sys::watch_signals();
+    sys::raise_descriptor_limit();
+    let mut bridge = Bridge::attach(&place, &args.bridge)?;
+    let server = Server::new(device()?, bridge.socket()).map_err(|e| fault(e.to_string()))?;
+    let done = sys::eventfd().map_err(|e| fault("eventfd").because(e))?;
+    server
+        .device()
+        .mount(&at, Seen::Shared)
+        .map_err(|e| fault(format!("{}: {}", at.display(), plain(&e.into()))))?;
+    ready();
+    let served = std::thread::scope(|scope| {
+        let serving = scope.spawn(|| {
+            let served = server.serve();
+            sys::notify(done.as_fd());
+            served
+        });
+        let watched = watch(&at, &place, args, &mut bridge, done.as_fd());
+        if let Err(e) = watched {
+            e.tell(false);
+            // Programs that wait for an answer would wait for as long as the bridge is away. They get ENOTCONN.
+            let _ = unmount(&at, true);
+            std::process::exit(exit::FAILURE.into());
+        }
+        serving.join()
+    });
+    if let Ok(Err(e)) = served {
+        return Err(fault(e.to_string()));
+    }
+    if bridge.control.inventory()?.is_dirty() {
+        println!("what was written is in {}", place.storage.display());
+        println!("to bring it to the PFS, run: {}", drain_command(&place));
+    }
+    bridge.detach()?;
+    Ok(exit::OK)
+}
+
+/// Waits until nothing is served any more (`done`). Unmounts at a signal. A bridge that has died is started again.
+fn watch(
+    at: &Path,
+    place: &Place,
+    args: &cli::MountArgs,
+    bridge: &mut Bridge,
+    done: BorrowedFd<'_>,
+) -> Result<(), Fault> {
+    let (mut signals, mut restarts) = (0, 0);
+    while !sys::is_readable(done) {
+        let Ok(process) = sys::Process::open(bridge.pid) else {
+            restarts += 1;
+            if restarts > MOST_RESTARTS {
+                return Err(fault("the bridge has died again and again"));
+            }
+            *bridge = Bridge::attach(place, &args.bridge)?;
+            continue;
+        };
+        if process.has_ended() {
+            // If it was a child, its id stays taken until it is reaped.
+            sys::reap(bridge.pid);
+            restarts += 1;
+            if restarts > MOST_RESTARTS {
+                return Err(fault("the bridge has died again and again"));
+            }
+            *bridge = Bridge::attach(place, &args.bridge)?;
+            continue;
+        }
+        if sys::signals_seen() > signals {
+            signals = sys::signals_seen();
+            // It may be gone already, and this process waits only for files that are open.
+            let _ = unmount(at, true);
+        }
+        sys::wait_any(&[process.as_fd(), done], LOOK_AGAIN);
+    }
+    Ok(())
+}
+
+/// Runs the verb `umount`.
+pub fn umount(args: &cli::UmountArgs) -> Result<u8, Fault> {
+    let shown = args.mountpoint.display();
+    // The last component is not looked up: a mount whose server has died gives only errors.
+    let absolute = std::path::absolute(&args.mountpoint)
+        .map_err(|e| fault(format!("{shown}: {}", plain(&e))))?;
+    let parent = absolute.parent().map(fs::canonicalize);
+    let at = match (parent, absolute.file_name()) {
+        (Some(Ok(parent)), Some(name)) => parent.join(name),
+        _ => absolute,
+    };
+    let Some(pid) = server_of(&at) else {
+        return Err(fault(format!("{shown} is no mount of a buffer")));
+    };
+    // If it has died, its number may be somebody else's.
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let server = sys::Process::open(pid)
+        .ok()
+        .filter(|_| name.trim_end() == PROGRAM);
+    unmount(&at, args.lazy).map_err(|e| {
+        let failed = fault(format!("{shown}: {}", plain(&e.into())));
+        match e {
+            sys::Errno::BUSY => failed.hint("end those who use it, or use --lazy"),
+            _ => failed,
+        }
+    })?;
+    if let Some(server) = server.filter(|_| !args.lazy) {
+        // So that a drain which follows need not share the bridge with it.
+        sys::wait_any(&[server], LAST_WORDS);
+    }
+    Ok(exit::OK)
+}
+
+/// Runs the verb `serve-mount`: serves the mount of a run, until no process of its namespace is left.
+pub fn serve(args: &cli::ServeMountArgs) -> Result<u8, Fault> {
+    let device = sys::take_stdin().map_err(|e| fault("standard input").because(e))?;
+    sys::raise_descriptor_limit();
+    let server =
+        Server::new(Device::from(device), &args.socket).map_err(|e| fault(e.to_string()))?;
+    server.serve().map_err(|e| fault(e.to_string()))?;
+    Ok(exit::OK)
+}
+
+/// Starts `command` with a mount over `root` that it and its descendants see, and the process that serves it. That one is not a
+/// child of the command, which may wait for all of its children. The error is an exit code and a message of one line.
+pub fn spawn(command: &Command, root: &Path, socket: &Path) -> Result<Child, (u8, String)> {
+    let failed = |what: &str, e: std::io::Error| {
+        let text = format!("{what}: {}", plain(&e));
+        (exit::NOT_STARTED, text)
+    };
+    let refused = |e: Fault| (exit::NOT_STARTED, e.message);
+    let device = device().map_err(refused)?;
+    let (mounted, say) = sys::pipe().map_err(|e| failed("a pipe", e.into()))?;
+    let number = |fd: BorrowedFd<'_>| {
+        let number = sys::pass_on(fd).map_err(|e| failed("a descriptor", e.into()))?;
+        Ok(number.to_string())
+    };
+    let mut enter = own_command().map_err(refused)?;
+    enter
+        .args(["enter", "--fuse", &number(device.as_fd())?])
+        .args(["--mounted", &number(say.as_fd())?, "--root"])
+        .arg(root);
+    for (name, value) in command.get_envs() {
+        match (name.to_str(), value) {
+            // It is for the command, not for this program.
+            (Some("LD_PRELOAD"), Some(list)) => {
+                enter.arg("--preload").arg(list);
+            }
+            (_, Some(value)) => {
+                enter.env(name, value);
+            }
+            (_, None) => {
+                enter.env_remove(name);
+            }
+        }
+    }
+    enter
+        .arg("--")
+        .arg(command.get_program())
+        .args(command.get_args());
+    let child = program::spawn(enter)?;
+    drop(say);
+    // The connection has no requests to read before it is mounted. At the end of the pipe it was not, and the child has
+    // said why.
+    if matches!(File::from(mounted).read(&mut [0]), Ok(1)) {
+        let mut server = own_command().map_err(refused)?;
+        server
+            .current_dir("/")
+            .args(["serve-mount", "--socket"])
+            .arg(socket)
+            .stdin(device.into_descriptor());
+        sys::in_new_session(&mut server);
+        // Without it the command gets ENOTCONN.
+        if let Err(e) = server.spawn() {
+            eprintln!("forebay: {}", failed("the server of the mount", e).1);
+        }
+    }
+    Ok(child)
+}
+
+/// Runs the verb `enter`.
+///
+/// # Errors
+/// The mount could not be made.
+pub fn enter(args: &cli::EnterArgs) -> Result<u8, Fault> {
+    let device = sys::inherited_descriptor(args.fuse)
+        .map(Device::from)
+        .map_err(|e| fault("the descriptor of /dev/fuse").because(e))?;
+    let working_directory = std::env::current_dir();
+    device.mount(&args.root, Seen::Private).map_err(|e| {
+        fault(format!(
+            "cannot mount the buffer over {}: {}",
+            args.root.display(),
+            plain(&e.into())
+        ))
+        .hint("use --via preload")
+    })?;
+    // The connection ends when its server does, and then nobody waits for answers.
+    drop(device);
+    let mounted = sys::inherited_descriptor(args.mounted).map(File::from);
+    mounted
+        .map_err(std::io::Error::from)
+        .and_then(|mut pipe| pipe.write_all(&[1]))
+        .map_err(|e| fault("cannot tell that the mount is there").because(e))?;
+    if let Ok(path) = working_directory {
+        // Otherwise the command would be below the mount.
+        std::env::set_current_dir(&path)
+            .map_err(|e| fault(format!("{}: {}", path.display(), plain(&e))))?;
+    }
+    let (program, arguments) = args
+        .command
+        .split_first()
+        .ok_or_else(|| fault("no command"))?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    if let Some(list) = &args.preload {
+        command.env("LD_PRELOAD", list);
+    }
+    let (code, message) = program::become_it(command);
+    eprintln!("forebay: {message}");
+    Ok(code)
+}
