@@ -2,6 +2,7 @@
 
 use forebay_admin::drain::{DrainState, DrainStatus, Left, Reason};
 use forebay_core::drain::{self, Drain, DrainReport, Tally};
+use forebay_core::path::TreePath;
 use forebay_core::pfs_kind::SyncBy;
 use forebay_objects::{Withheld, withheld_as};
 use forebay_sys::Errno;
@@ -12,6 +13,10 @@ use std::time::Instant;
 
 /// Most remarks that are kept; further ones are dropped.
 const MOST_REMARKS: usize = 20;
+
+/// Why a directory that was to go is listed.
+const CAME_BACK: &str =
+    "others have changed it on the PFS while it was removed: what they did there is kept";
 
 /// Counters of one drain.
 pub struct Counters {
@@ -29,6 +34,8 @@ struct Rest {
     seconds: f64,
     tally: Tally,
     report: DrainReport,
+    /// See [`Counters::came_back`].
+    came_back: Vec<TreePath>,
     remarks: Vec<String>,
     failure: Option<String>,
 }
@@ -87,6 +94,23 @@ impl Counters {
         let mut rest = self.rest.lock();
         rest.tally = drain.tally();
         rest.report = drain.report().clone();
+        for path in std::mem::take(&mut rest.came_back) {
+            let report = &mut rest.report;
+            report.left_count += 1;
+            let at = report.left.partition_point(|left| left.path <= path);
+            let reason = drain::Reason::Blocked(CAME_BACK.to_owned());
+            let left = drain::Left {
+                path,
+                bytes: 0,
+                reason,
+            };
+            report.left.insert(at, left);
+        }
+    }
+
+    /// Notes that this is on the PFS again: a directory that was to go, with what others have put into it since.
+    pub(crate) fn came_back(&self, path: TreePath) {
+        self.rest.lock().came_back.push(path);
     }
 
     /// Adds what is in quarantine: it was not the work of the drain, and is not on the PFS either.
@@ -95,6 +119,11 @@ impl Counters {
         for file in all {
             report.withhold(file.path_or_lost(), file.bytes, file.object);
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn take_back_list(&self) -> Vec<TreePath> {
+        std::mem::take(&mut self.rest.lock().came_back)
     }
 
     pub(crate) fn remark(&self, text: String) {
@@ -198,7 +227,6 @@ fn words(left: &drain::Left) -> Left {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_core::path::TreePath;
 
     #[test]
     fn a_million_entries_are_listed_in_parts_without_a_gap() {

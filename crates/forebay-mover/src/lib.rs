@@ -5,6 +5,7 @@
 //! [`processes`] tell what programs have open.
 #![forbid(unsafe_code)]
 
+mod aside;
 mod copies;
 mod copy;
 mod counters;

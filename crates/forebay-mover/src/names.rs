@@ -1,8 +1,9 @@
 //! Names change on the PFS, and directories come and go.
 
+use crate::aside;
 use crate::counters::Counters;
 use crate::pfs::{self, During, Trouble};
-use crate::removal;
+use crate::removal::{self, Spared, Touched};
 use forebay_core::drain::{self, is_leftover, is_leftover_of};
 use forebay_core::facts::Attr;
 use forebay_core::identity::Identity;
@@ -15,18 +16,25 @@ use std::os::fd::{AsFd, OwnedFd};
 type Work<T> = drain::Work<T>;
 
 /// See [`drain::Act::Rename`].
-pub(crate) fn rename(lower: &Lower, from: &TreePath, to: &TreePath) -> Work<()> {
-    pfs::rename(lower, from, to).map_err(Trouble::into_core)
+pub(crate) fn rename(lower: &Lower, from: &TreePath, to: &TreePath, touched: &Touched) -> Work<()> {
+    pfs::rename(lower, from, to).map_err(Trouble::into_core)?;
+    if let Ok(Some(moved)) = pfs::look(lower, to) {
+        touched.note(&moved);
+    }
+    Ok(())
 }
 
 /// See [`drain::Act::Remove`].
-pub(crate) fn remove(lower: &Lower, path: &TreePath, is: Identity) -> Work<()> {
+pub(crate) fn remove(lower: &Lower, path: &TreePath, is: Identity, touched: &Touched) -> Work<()> {
     let remove = || {
         let dir = pfs::parent(lower, path)?;
         let now = sys::stat(dir.as_fd(), path.name()).during("stat")?;
         // What others put here between this and the next call goes.
         let removed = match is.is(&now) {
-            true => sys::unlink(dir.as_fd(), path.name(), false),
+            true => {
+                touched.note(&now);
+                sys::unlink(dir.as_fd(), path.name(), false)
+            }
             false => Err(Errno::EXIST),
         };
         removed.during("unlink")
@@ -100,14 +108,16 @@ fn known(lower: &Lower, dir: &TreePath) -> pfs::Work<Identity> {
 }
 
 /// See [`drain::Act::Discard`].
-pub(crate) fn discard(lower: &Lower, path: &TreePath, aside: &TreePath) -> Work<()> {
-    take_away(lower, path, aside).map_err(Trouble::into_core)
+pub(crate) fn discard(
+    lower: &Lower,
+    path: &TreePath,
+    aside: &TreePath,
+    touched: &Touched,
+) -> Work<()> {
+    take_away(lower, path, aside, touched).map_err(Trouble::into_core)
 }
 
-/// Some other name is free after at most so many: each drain that was killed in a discard leaves one behind.
-const MOST_ASIDE: u32 = 10_000;
-
-fn take_away(lower: &Lower, path: &TreePath, aside: &TreePath) -> pfs::Work<()> {
+fn take_away(lower: &Lower, path: &TreePath, aside: &TreePath, touched: &Touched) -> pfs::Work<()> {
     let dir = pfs::parent(lower, path)?;
     // A file that somebody has put in its place is not ours to take away.
     let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
@@ -116,32 +126,28 @@ fn take_away(lower: &Lower, path: &TreePath, aside: &TreePath) -> pfs::Work<()> 
     if sys::unlink(dir.as_fd(), path.name(), true).is_ok() {
         return Ok(());
     }
-    match put_aside(lower, path, aside) {
+    let ino = sys::stat(taken.as_fd(), b"").during("stat")?.ino;
+    match aside::put(lower, path, ino, aside) {
         Ok(aside) => give_back_another(lower, &taken, path, &aside),
         // Another parent takes write permission on the directory itself, removal does not.
-        Err(Trouble {
-            errno: Errno::ACCESS | Errno::PERM | Errno::XDEV,
-            ..
-        }) => removal::remove_dir(dir.as_fd(), path.name()),
-        Err(e) => Err(e),
-    }
-}
-
-/// Renames to `aside`, or to that with a number behind it: an earlier drain may have left one there. Gives the name.
-fn put_aside(lower: &Lower, path: &TreePath, aside: &TreePath) -> pfs::Work<TreePath> {
-    let mut free = aside.clone();
-    for n in 1..=MOST_ASIDE {
-        match pfs::rename(lower, path, &free) {
-            Err(Trouble {
-                errno: Errno::EXIST,
+        Err((
+            Trouble {
+                errno: Errno::ACCESS | Errno::PERM | Errno::XDEV,
                 ..
-            }) => {}
-            outcome => return outcome.map(|()| free),
-        }
-        let name = [aside.name(), format!("{n}").as_bytes()].concat();
-        free = aside.parent().join(&name);
+            },
+            note,
+        )) => match note.map(|note| note.since) {
+            None => removal::remove_dir(dir.as_fd(), path.name()),
+            Some(since) => {
+                let spared = Spared { since, touched };
+                match removal::remove_dir_but(dir.as_fd(), path.name(), &spared)? {
+                    true => Ok(()),
+                    false => Err(Errno::NOTEMPTY).during("rmdir"),
+                }
+            }
+        },
+        Err((e, _)) => Err(e),
     }
-    Err(Errno::EXIST).during("rename")
 }
 
 /// Puts back what is aside if it is not the directory that was to be taken away: somebody has put something else in
@@ -157,7 +163,7 @@ fn give_back_another(
     if pfs::look(lower, aside)?.is_none_or(is_it) {
         return Ok(());
     }
-    pfs::rename(lower, aside, path)?;
+    aside::put_back(lower, aside, path)?;
     Err(Errno::NOTDIR).during("rename")
 }
 
@@ -191,10 +197,16 @@ pub(crate) fn sync(lower: &Lower, dirs: &[TreePath]) -> Vec<Work<()>> {
         .collect()
 }
 
-/// Removes what earlier drains left in a directory: it holds nothing of value. What can't be removed now will be
-/// at the next drain.
-pub(crate) fn sweep(lower: &Lower, dir: &TreePath, of: Option<BridgeId>, counters: &Counters) {
-    let Ok(dir) = lower.open(dir, libc::O_RDONLY | libc::O_DIRECTORY) else {
+/// Removes what earlier drains left in a directory: it holds nothing of value but what others have put into a directory
+/// since it was put [`aside`], and that comes back. What can't be removed now will be at the next drain.
+pub(crate) fn sweep(
+    lower: &Lower,
+    at: &TreePath,
+    of: Option<BridgeId>,
+    touched: &Touched,
+    counters: &Counters,
+) {
+    let Ok(dir) = lower.open(at, libc::O_RDONLY | libc::O_DIRECTORY) else {
         return;
     };
     let mut entries = Vec::new();
@@ -204,7 +216,12 @@ pub(crate) fn sweep(lower: &Lower, dir: &TreePath, of: Option<BridgeId>, counter
         None => is_leftover(name),
     };
     for entry in entries.iter().filter(|e| is_left(&e.name)) {
-        if let Err(e) = removal::remove_tree(dir.as_fd(), &entry.name) {
+        let swept = match &entry.name {
+            name if aside::is_aside(name) => aside::sweep(lower, &at.join(name), touched, counters),
+            name if aside::is_note(name) => aside::sweep_note(lower, at, name),
+            name => removal::remove_tree(dir.as_fd(), name),
+        };
+        if let Err(e) = swept {
             counters.remark(format!(
                 "{} could not be removed from the PFS ({}: {})",
                 String::from_utf8_lossy(&entry.name),
@@ -259,13 +276,19 @@ mod tests {
         tree.write("dir/in");
         fs::create_dir(tree.folder.path().join("empty")).unwrap();
         for (from, to) in [("ours", "theirs"), ("dir", "empty"), ("dir", "theirs")] {
-            let outcome = rename(&tree.lower, &path(from), &path(to));
+            let outcome = rename(&tree.lower, &path(from), &path(to), &Touched::default());
             assert_eq!(errno(outcome), libc::EEXIST, "{from} to {to}");
         }
         assert_eq!(tree.text("ours").as_deref(), Some("ours"));
         assert_eq!(tree.text("theirs").as_deref(), Some("theirs"));
         assert_eq!(tree.text("dir/in").as_deref(), Some("dir/in"));
-        rename(&tree.lower, &path("dir"), &path("free")).unwrap();
+        rename(
+            &tree.lower,
+            &path("dir"),
+            &path("free"),
+            &Touched::default(),
+        )
+        .unwrap();
         assert_eq!(tree.text("free/in").as_deref(), Some("dir/in"));
     }
 
@@ -279,18 +302,23 @@ mod tests {
         let at = |name| tree.folder.path().join(name);
         fs::rename(at("file"), at("aside")).unwrap();
         fs::rename(at("new"), at("file")).unwrap();
-        let outcome = remove(&tree.lower, &path("file"), is);
+        let outcome = remove(&tree.lower, &path("file"), is, &Touched::default());
         assert_eq!(errno(outcome), libc::EEXIST);
         assert_eq!(tree.text("file").as_deref(), Some("new"));
         fs::rename(at("aside"), at("file")).unwrap();
         fs::write(at("file"), "theirs now").unwrap();
-        let outcome = remove(&tree.lower, &path("file"), Identity::of_copy(&seen));
+        let outcome = remove(
+            &tree.lower,
+            &path("file"),
+            Identity::of_copy(&seen),
+            &Touched::default(),
+        );
         assert_eq!(errno(outcome), libc::EEXIST);
         assert_eq!(tree.text("file").as_deref(), Some("theirs now"));
-        let outcome = remove(&tree.lower, &path("gone"), is);
+        let outcome = remove(&tree.lower, &path("gone"), is, &Touched::default());
         assert_eq!(errno(outcome), libc::ENOENT);
         let now = Identity::of(&sys::stat(tree.lower.root(), b"file").unwrap());
-        remove(&tree.lower, &path("file"), now).unwrap();
+        remove(&tree.lower, &path("file"), now, &Touched::default()).unwrap();
         assert_eq!(tree.text("file"), None);
     }
 
@@ -300,11 +328,21 @@ mod tests {
         tree.write("file");
         std::os::unix::fs::symlink("elsewhere", tree.folder.path().join("link")).unwrap();
         for name in ["file", "link"] {
-            let outcome = discard(&tree.lower, &path(name), &path(".forebay-aside"));
+            let outcome = discard(
+                &tree.lower,
+                &path(name),
+                &path(".forebay-aside"),
+                &Touched::default(),
+            );
             assert_eq!(errno(outcome), libc::ENOTDIR, "{name}");
             assert!(tree.folder.path().join(name).symlink_metadata().is_ok());
         }
-        let outcome = discard(&tree.lower, &path("gone"), &path(".forebay-aside"));
+        let outcome = discard(
+            &tree.lower,
+            &path("gone"),
+            &path(".forebay-aside"),
+            &Touched::default(),
+        );
         assert_eq!(errno(outcome), libc::ENOENT);
         assert!(!tree.folder.path().join(".forebay-aside").exists());
     }
@@ -335,8 +373,20 @@ mod tests {
             tree.write(name);
         }
         fs::create_dir(tree.folder.path().join("empty")).unwrap();
-        discard(&tree.lower, &path("empty"), &path("aside")).unwrap();
-        discard(&tree.lower, &path("dir"), &path("aside")).unwrap();
+        discard(
+            &tree.lower,
+            &path("empty"),
+            &path("aside"),
+            &Touched::default(),
+        )
+        .unwrap();
+        discard(
+            &tree.lower,
+            &path("dir"),
+            &path("aside"),
+            &Touched::default(),
+        )
+        .unwrap();
         assert_eq!(tree.text("aside/a").as_deref(), Some("aside/a"));
         assert_eq!(tree.text("aside1/b").as_deref(), Some("aside1/b"));
         assert_eq!(tree.text("aside2/c").as_deref(), Some("dir/c"));

@@ -5,6 +5,7 @@ use crate::counters::Counters;
 use crate::crew::{Crew, Job};
 use crate::ground::{Ground, Halt, Points};
 use crate::pfs::{LastDir, Trouble};
+use crate::removal::Touched;
 use crate::throttle::Throttle;
 use crate::{names, processes};
 use forebay_admin::drain::{self as admin, DrainRequest, Take};
@@ -41,6 +42,8 @@ pub struct Pass<'g> {
     pub(crate) points: &'g Points,
     pub(crate) throttle: Throttle,
     pub(crate) copies: Copies,
+    /// What it has touched on the PFS in passing.
+    touched: Touched,
     /// User and group of what this process makes.
     pub(crate) my_ids: (u32, u32),
     terms: Terms,
@@ -95,6 +98,7 @@ impl<'g> Pass<'g> {
             points,
             throttle: Throttle::new(request.rate),
             copies: Copies::default(),
+            touched: Touched::default(),
             my_ids: sys::my_ids(),
             terms: Terms {
                 keep: request.keep,
@@ -264,9 +268,15 @@ impl<'g> Pass<'g> {
                 Got::Seen(paths.iter().map(look).collect())
             }
             Act::Know(dir) => Got::Known(names::know(ground.lower, dir)),
-            Act::Rename { from, to } => Got::Did(names::rename(ground.lower, from, to)),
-            Act::Remove { path, is } => Got::Did(names::remove(ground.lower, path, *is)),
-            Act::Discard { path, aside } => Got::Did(names::discard(ground.lower, path, aside)),
+            Act::Rename { from, to } => {
+                Got::Did(names::rename(ground.lower, from, to, &self.touched))
+            }
+            Act::Remove { path, is } => {
+                Got::Did(names::remove(ground.lower, path, *is, &self.touched))
+            }
+            Act::Discard { path, aside } => {
+                Got::Did(names::discard(ground.lower, path, aside, &self.touched))
+            }
             Act::MakeDir(path) => Got::Made(names::make_dir(ground.lower, path)),
             Act::Copy {
                 copies,
@@ -289,7 +299,7 @@ impl<'g> Pass<'g> {
             Act::SyncDirs(dirs) => Got::Each(names::sync(ground.lower, dirs)),
             Act::Sweep { dirs, of } => {
                 for dir in dirs {
-                    names::sweep(ground.lower, dir, *of, self.counters);
+                    names::sweep(ground.lower, dir, *of, &self.touched, self.counters);
                 }
                 Got::Done
             }

@@ -150,7 +150,7 @@ pub fn give_name(dir: BorrowedFd<'_>, copy: &[u8], name: &Name) -> Work<()> {
 }
 
 /// So many names are tried for what others have put in a place at the last moment.
-const MOST_BESIDE: u32 = 100;
+pub(crate) const MOST_BESIDE: u32 = 100;
 
 fn rename_free(
     from_dir: BorrowedFd<'_>,

@@ -1,8 +1,49 @@
 //! Removes what is of no value any more from the PFS, however deep it is.
 
-use crate::pfs::{During, Trouble, Work};
+use crate::pfs::{During, Trouble, Work, is_dir};
+use forebay_core::facts::{Attr, Timestamp};
 use forebay_sys::{self as sys, Errno};
+use parking_lot::Mutex;
+use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Files of which the drain itself has renamed or removed a name: that changes the time of change (`ctime`) of those
+/// with other names. Device and number of their inodes.
+#[derive(Default)]
+pub(crate) struct Touched(Mutex<HashSet<(u64, u64)>>);
+
+impl Touched {
+    /// A name of this is about to go, or has moved.
+    pub(crate) fn note(&self, attr: &Attr) {
+        if attr.nlink > 1 && !is_dir(attr) {
+            self.0.lock().insert((attr.dev, attr.ino));
+        }
+    }
+
+    fn has(&self, attr: &Attr) -> bool {
+        self.0.lock().contains(&(attr.dev, attr.ino))
+    }
+}
+
+/// What a removal leaves: what others have put there, or changed there, since a moment.
+pub(crate) struct Spared<'t> {
+    /// The moment, by the clock of the PFS.
+    pub(crate) since: Timestamp,
+    /// What the drain itself has touched.
+    pub(crate) touched: &'t Touched,
+}
+
+impl Spared<'_> {
+    fn has(&self, attr: &Attr) -> bool {
+        let since = self.since;
+        if is_dir(attr) {
+            // The times of an old one may be those of a removal that was killed: others count by what they put into it.
+            // One that was moved here has a new `ctime` alone.
+            return attr.btime >= since || (attr.ctime >= since && attr.mtime < since);
+        }
+        attr.ctime >= since && !(attr.mtime < since && self.touched.has(attr))
+    }
+}
 
 /// A directory that is being emptied.
 struct Level {
@@ -23,17 +64,32 @@ pub(crate) fn remove_tree(dir: BorrowedFd<'_>, name: &[u8]) -> Work<()> {
 }
 
 /// As [`remove_tree`], for a directory: what is none is not removed (ENOTDIR).
-///
+pub(crate) fn remove_dir(dir: BorrowedFd<'_>, name: &[u8]) -> Work<()> {
+    remove(dir, name, None).map(drop)
+}
+
+/// As [`remove_dir`], but leaves what is spared, and the directories around it. False: something is left.
+pub(crate) fn remove_dir_but(dir: BorrowedFd<'_>, name: &[u8], spared: &Spared<'_>) -> Work<bool> {
+    remove(dir, name, Some(spared))
+}
+
 /// Others choose how deep the tree is. So this is a loop, and has one directory of the tree open at a time: it comes
 /// back by `..`, and looks whether that is where it came from.
-pub(crate) fn remove_dir(dir: BorrowedFd<'_>, name: &[u8]) -> Work<()> {
-    let Some((mut at, top)) = enter(dir, name)? else {
-        return Ok(());
+fn remove(dir: BorrowedFd<'_>, name: &[u8], spared: Option<&Spared<'_>>) -> Work<bool> {
+    let Some((mut at, top)) = enter(dir, name, spared)? else {
+        return Ok(true);
+    };
+    let is_gone = |emptied: Work<()>| match emptied {
+        Ok(()) => Ok(true),
+        Err(e) if spared.is_some() && matches!(e.errno, Errno::NOTEMPTY | Errno::EXIST) => {
+            Ok(false)
+        }
+        Err(e) => Err(e),
     };
     let mut levels = vec![top];
     while let Some(level) = levels.last_mut() {
         if let Some(name) = level.dirs.pop() {
-            if let Some((inner, level)) = enter(at.as_fd(), &name)? {
+            if let Some((inner, level)) = enter(at.as_fd(), &name, spared)? {
                 levels.push(level);
                 at = inner;
             }
@@ -42,18 +98,22 @@ pub(crate) fn remove_dir(dir: BorrowedFd<'_>, name: &[u8]) -> Work<()> {
         let emptied = levels.pop();
         let name = emptied.map(|level| level.name).unwrap_or_default();
         match levels.last() {
-            None => remove_empty(dir, &name)?,
+            None => return is_gone(remove_empty(dir, &name)),
             Some(above) => {
                 at = leave(&at, above.inode)?;
-                remove_empty(at.as_fd(), &name)?;
+                is_gone(remove_empty(at.as_fd(), &name))?;
             }
         }
     }
-    Ok(())
+    unreachable!("the last level is the first one")
 }
 
-/// Opens a directory and removes everything in it but directories. `None` if it is gone.
-fn enter(dir: BorrowedFd<'_>, name: &[u8]) -> Work<Option<(OwnedFd, Level)>> {
+/// Opens a directory and removes everything in it but directories, and but what is spared. `None` if it is gone.
+fn enter(
+    dir: BorrowedFd<'_>,
+    name: &[u8],
+    spared: Option<&Spared<'_>>,
+) -> Work<Option<(OwnedFd, Level)>> {
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
     let inner = match sys::open(dir, name, flags, 0) {
         Ok(fd) => fd,
@@ -70,6 +130,16 @@ fn enter(dir: BorrowedFd<'_>, name: &[u8]) -> Work<Option<(OwnedFd, Level)>> {
     let mut dirs = Vec::new();
     let mut is_unlocked = false;
     for entry in entries {
+        if let Some(spared) = spared {
+            match sys::stat(inner.as_fd(), &entry.name) {
+                Ok(attr) if spared.has(&attr) => continue,
+                Ok(attr) => spared.touched.note(&attr),
+                Err(Errno::NOENT) => continue,
+                // It shows when it is to be removed.
+                Err(Errno::ACCESS) => {}
+                Err(e) => return Err(e).during("stat"),
+            }
+        }
         let mut removed = is_removed(inner.as_fd(), &entry.name);
         if let Err(Trouble {
             errno: Errno::ACCESS,
