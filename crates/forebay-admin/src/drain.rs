@@ -121,6 +121,8 @@ pub enum Reason {
     Stopped,
     /// It is in quarantine since a power loss.
     Withheld,
+    /// It was made past the buffer, and the drain does not touch it.
+    Stray,
 }
 
 /// One thing that is not on the PFS.
@@ -134,7 +136,8 @@ pub struct Left {
     pub reason: Reason,
     /// The operation that failed, such as `fsync` or `rename`.
     pub operation: String,
-    /// The error text of the system; for what is in quarantine its name there.
+    /// The error text of the system; for what is in quarantine its name there; for a
+    /// stray where it lies in the storage.
     pub cause: String,
 }
 

@@ -228,12 +228,16 @@ impl Pass<'_> {
     }
 
     fn copy_xattrs(&self, source: BorrowedFd<'_>, target: BorrowedFd<'_>) -> Work<()> {
-        for name in pfs::copy_xattrs(source, target)? {
+        self.remark_on(pfs::copy_xattrs(source, target)?);
+        Ok(())
+    }
+
+    fn remark_on(&self, refused_xattrs: Vec<String>) {
+        for name in refused_xattrs {
             self.counters.remark(format!(
                 "the PFS does not take the extended attribute {name} of some files"
             ));
         }
-        Ok(())
     }
 
     /// Owner, mode, extended attributes and times.
@@ -263,12 +267,22 @@ impl Pass<'_> {
                 .during("read in the buffer")?;
             sys::symlink(&text, dir, temp).during("symlink")?;
         } else {
-            sys::mknod(dir, temp, attr.mode, attr.rdev).during("mknod")?;
+            // Beside an access list the group's bits are its mask: others may use it when the list is there.
+            sys::mknod(dir, temp, attr.mode & !0o077, attr.rdev).during("mknod")?;
         }
         let now = sys::stat(dir, temp).during("stat")?;
         if (now.uid, now.gid) != (attr.uid, attr.gid) {
             sys::chown(dir, temp, attr.uid, attr.gid).during("chown")?;
         }
+        let by_path = libc::O_PATH | libc::O_NOFOLLOW;
+        let source = self.ground.objects.open_object(copy.object, by_path);
+        let source = source.during("open in the buffer")?;
+        let target = sys::open(dir, temp, by_path, 0).during("open")?;
+        self.remark_on(pfs::copy_xattrs_of_path(
+            copy.kind,
+            source.as_fd(),
+            target.as_fd(),
+        )?);
         if copy.kind == Kind::Special {
             sys::chmod_at(dir, temp, attr.mode & 0o7777).during("chmod")?;
         }

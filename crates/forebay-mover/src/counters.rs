@@ -4,9 +4,13 @@ use forebay_admin::drain::{DrainState, DrainStatus, Left, Reason};
 use forebay_core::drain::{self, Drain, DrainReport, Tally};
 use forebay_core::path::TreePath;
 use forebay_core::pfs_kind::SyncBy;
-use forebay_objects::{Withheld, withheld_as};
+use forebay_core::record::ObjectName;
+use forebay_objects::{Withheld, path_of_dir, withheld_as};
 use forebay_sys::Errno;
 use parking_lot::Mutex;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -25,6 +29,8 @@ pub struct Counters {
     pub(crate) bytes_verified: AtomicU64,
     stopping: AtomicBool,
     synced_by: OnceLock<SyncBy>,
+    /// The instance directory, which has the backing objects.
+    instance: OnceLock<PathBuf>,
     rest: Mutex<Rest>,
 }
 
@@ -49,6 +55,7 @@ impl Counters {
             bytes_verified: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             synced_by: OnceLock::new(),
+            instance: OnceLock::new(),
             rest: Mutex::new(Rest {
                 state: if running {
                     DrainState::Running
@@ -67,6 +74,20 @@ impl Counters {
     /// Notes how what is copied gets to the disks of the PFS.
     pub(crate) fn syncs_by(&self, by: SyncBy) {
         let _ = self.synced_by.set(by);
+    }
+
+    /// Notes where backing objects are.
+    pub(crate) fn keeps_objects_in(&self, instance: &Path) {
+        let _ = self.instance.set(instance.to_owned());
+    }
+
+    /// Where something that was made past the buffer lies.
+    fn place_of_stray(&self, dir: ObjectName, name: &[u8]) -> String {
+        let instance = self.instance.get().cloned().unwrap_or_default();
+        let place = instance
+            .join(path_of_dir(dir))
+            .join(OsStr::from_bytes(name));
+        place.to_string_lossy().into_owned()
     }
 
     /// Asks the drain to stop.
@@ -194,33 +215,38 @@ impl Counters {
     pub fn left_from(&self, from: usize, limit: usize) -> Vec<Left> {
         let rest = self.rest.lock();
         let list = rest.report.left.iter();
+        let words = |left| self.words(left);
         list.skip(from).take(limit).map(words).collect()
     }
-}
 
-/// An entry of the list as a control message shows it.
-fn words(left: &drain::Left) -> Left {
-    let (reason, operation, cause) = match &left.reason {
-        drain::Reason::Open => (Reason::Open, "", String::new()),
-        drain::Reason::Changing => (Reason::Changing, "", String::new()),
-        drain::Reason::Changed => (Reason::Changed, "", String::new()),
-        drain::Reason::Taken => (Reason::Taken, "", String::new()),
-        drain::Reason::Stopped => (Reason::Stopped, "", String::new()),
-        drain::Reason::Withheld(object) => (Reason::Withheld, "", withheld_as(*object)),
-        drain::Reason::Blocked(cause) => (Reason::Blocked, "", cause.clone()),
-        drain::Reason::Refused(trouble) => {
-            let cause = Errno::from_raw_os_error(trouble.errno).to_string();
-            let text = cause.split_once(" (os error").map(|(text, _)| text);
-            let cause = text.unwrap_or(&cause).to_owned();
-            (Reason::Error, trouble.operation, cause)
+    /// An entry of the list as a control message shows it.
+    fn words(&self, left: &drain::Left) -> Left {
+        let (reason, operation, cause) = match &left.reason {
+            drain::Reason::Open => (Reason::Open, "", String::new()),
+            drain::Reason::Changing => (Reason::Changing, "", String::new()),
+            drain::Reason::Changed => (Reason::Changed, "", String::new()),
+            drain::Reason::Taken => (Reason::Taken, "", String::new()),
+            drain::Reason::Stopped => (Reason::Stopped, "", String::new()),
+            drain::Reason::Withheld(object) => (Reason::Withheld, "", withheld_as(*object)),
+            drain::Reason::Stray(dir) => {
+                let place = self.place_of_stray(*dir, left.path.name());
+                (Reason::Stray, "", place)
+            }
+            drain::Reason::Blocked(cause) => (Reason::Blocked, "", cause.clone()),
+            drain::Reason::Refused(trouble) => {
+                let cause = Errno::from_raw_os_error(trouble.errno).to_string();
+                let text = cause.split_once(" (os error").map(|(text, _)| text);
+                let cause = text.unwrap_or(&cause).to_owned();
+                (Reason::Error, trouble.operation, cause)
+            }
+        };
+        Left {
+            path: left.path.to_string(),
+            bytes: left.bytes,
+            reason,
+            operation: operation.to_owned(),
+            cause,
         }
-    };
-    Left {
-        path: left.path.to_string(),
-        bytes: left.bytes,
-        reason,
-        operation: operation.to_owned(),
-        cause,
     }
 }
 

@@ -4,12 +4,14 @@ use crate::copies::Copies;
 use crate::counters::Counters;
 use crate::crew::{Crew, Job};
 use crate::ground::{Ground, Halt, Points};
-use crate::pfs::{LastDir, Trouble};
+use crate::pfs::{During, LastDir, Trouble};
 use crate::removal::Touched;
 use crate::throttle::Throttle;
 use crate::{names, processes};
 use forebay_admin::drain::{self as admin, DrainRequest, Take};
-use forebay_core::drain::{Act, Choice, Drain, DrainReport, Got, Next, Side, Terms, Verdict};
+use forebay_core::drain::{
+    Act, Choice, Drain, DrainReport, Got, Next, Side, Stray, Terms, Verdict,
+};
 use forebay_core::ops::Effect;
 use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
@@ -119,6 +121,7 @@ impl<'g> Pass<'g> {
     pub fn run(&self) -> Result<(), Halt> {
         let lower = self.ground.lower;
         self.counters.syncs_by(lower.sync_by());
+        self.counters.keeps_objects_in(self.ground.instance);
         lower.flush_touches();
         lower.times().begin_drain();
         lower.keep_times(&TreePath::root());
@@ -262,6 +265,9 @@ impl<'g> Pass<'g> {
             }
             Act::Commit(_) => unreachable!("who asks the machine commits"),
             Act::Examine(objects) => Got::Attrs(objects.iter().map(|o| self.examine(*o)).collect()),
+            Act::ListBacking(objects) => {
+                Got::Strays(objects.iter().map(|o| self.strays(*o)).collect())
+            }
             Act::Look(paths) => {
                 let mut dirs = LastDir::default();
                 let look = |path| dirs.look(ground.lower, path).map_err(Trouble::into_core);
@@ -329,6 +335,14 @@ impl<'g> Pass<'g> {
             operation: "stat in the buffer",
             errno: errno.raw_os_error(),
         })
+    }
+
+    /// What is in a backing directory.
+    fn strays(&self, object: ObjectName) -> forebay_core::drain::Work<Vec<Stray>> {
+        let entries = self.ground.objects.entries(object);
+        entries
+            .during("list directory in the buffer")
+            .map_err(Trouble::into_core)
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

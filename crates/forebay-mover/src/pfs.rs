@@ -4,6 +4,7 @@ use forebay_core::drain::Name;
 use forebay_core::facts::Attr;
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
+use forebay_core::record::Kind;
 use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -174,6 +175,20 @@ fn rename_free(
 pub fn copy_xattrs(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Work<Vec<String>> {
     sys::copy_xattrs(from, to, |name| name.starts_with(b"user.forebay."))
         .during("copy extended attributes")
+}
+
+/// As [`copy_xattrs`], for `O_PATH` descriptors of a symbolic link or a node. A link has no access list: the file
+/// that keeps its text may have one.
+pub fn copy_xattrs_of_path(
+    kind: Kind,
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+) -> Work<Vec<String>> {
+    let is_left_out = |name: &[u8]| {
+        name.starts_with(b"user.forebay.")
+            || kind == Kind::Symlink && name.starts_with(b"system.posix_acl_")
+    };
+    sys::copy_xattrs_of_path(from, to, is_left_out).during("copy extended attributes")
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //! what programs write. The crate does not know what a record means.
 //!
 //! `obj/<folder>/<id>` is a file, `<id>.node` beside it a FIFO, socket or device,
-//! and `<id>.<k>` a further hard link. `dir/<folder>/<id>/` is a directory, always
-//! empty. The lowest two bits of an object's sequence number say which of these
+//! and `<id>.<k>` a further hard link. `dir/<folder>/<id>/` is a directory, empty
+//! but for what was made in it past the buffer. The lowest two bits of an object's sequence number say which of these
 //! the object is, so that its id alone gives its path.
 #![forbid(unsafe_code)]
 
@@ -34,8 +34,10 @@ use parking_lot::{Mutex, RwLock};
 use settle::Unsettled;
 use spare::Spares;
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -81,7 +83,16 @@ fn folder_path(folder: Folder) -> String {
 
 /// Path of an object's backing file below the instance directory.
 pub fn path_of_file(object: ObjectName) -> Vec<u8> {
-    let folder = folder_path((Shape::File, folder_of(object.oid.seq())));
+    path_of(Shape::File, object)
+}
+
+/// Path of a backing directory below the instance directory.
+pub fn path_of_dir(object: ObjectName) -> PathBuf {
+    OsString::from_vec(path_of(Shape::Dir, object)).into()
+}
+
+fn path_of(shape: Shape, object: ObjectName) -> Vec<u8> {
+    let folder = folder_path((shape, folder_of(object.oid.seq())));
     [folder.as_bytes(), b"/", &Name::new(object, false)].concat()
 }
 

@@ -1,6 +1,7 @@
 //! Lists everything on local storage, for a start after a crash and for checks.
 
 use super::{Objects, Shape, parse_name, shape};
+use forebay_core::drain::Stray;
 use forebay_core::record::ObjectName;
 use forebay_sys::{self as sys, Sys, errno_of};
 use std::os::fd::AsFd;
@@ -40,6 +41,23 @@ impl Objects {
             }
         }
         Ok(found)
+    }
+
+    /// What is in a backing directory: the bridge makes nothing there, so it was made past the buffer.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn entries(&self, dir: ObjectName) -> Sys<Vec<Stray>> {
+        let fd = self.open_object(dir, libc::O_RDONLY | libc::O_DIRECTORY)?;
+        // The access time is that of the program.
+        let _ = sys::keep_access_time(fd.as_fd());
+        let mut entries = Vec::new();
+        while sys::read_dir(fd.as_fd(), &mut entries)? {}
+        let stray = |entry: sys::RawEntry| Stray {
+            bytes: sys::stat(fd.as_fd(), &entry.name).map_or(0, |attr| attr.size),
+            name: entry.name,
+        };
+        Ok(entries.into_iter().map(stray).collect())
     }
 
     /// The greatest folder number in use.

@@ -63,4 +63,7 @@ pub use raw::queue::is_received;
 pub use raw::session::{fork, in_new_session};
 pub use raw::signals::{pass_signals_to, signals, signals_seen, watch_signals};
 pub use raw::words::{DurabilityOwner, DurabilityWords};
-pub use xattrs::{copy_xattrs, get_xattr, has_only_xattr, list_xattr, remove_xattr, set_xattr};
+pub use xattrs::{
+    copy_xattrs, copy_xattrs_of_path, get_xattr, has_only_xattr, list_xattr, remove_xattr,
+    set_xattr,
+};

@@ -3,7 +3,7 @@
 use crate::{Errno, Sys};
 use rustix::fs::{self, XattrFlags};
 use std::mem::MaybeUninit;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Largest value, and largest list of names, that Linux allows for extended attributes.
 const XATTR_BYTES: usize = 64 << 10;
@@ -66,7 +66,52 @@ pub fn copy_xattrs(
     to: BorrowedFd<'_>,
     is_left_out: impl Fn(&[u8]) -> bool,
 ) -> Sys<Vec<String>> {
-    let names = match list_xattr(from) {
+    copy_each(
+        list_xattr(from),
+        |name| get_xattr(from, name),
+        |name, value| set_xattr(to, name, value),
+        is_left_out,
+    )
+}
+
+/// As [`copy_xattrs`], for descriptors that were opened with `O_PATH`: of symbolic links, FIFOs, sockets and devices.
+/// Needs `/proc`.
+///
+/// # Errors
+/// Those of [`copy_xattrs`].
+pub fn copy_xattrs_of_path(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    is_left_out: impl Fn(&[u8]) -> bool,
+) -> Sys<Vec<String>> {
+    // The kernel follows such a link to the very thing, also to a symbolic link.
+    let link = |fd: BorrowedFd<'_>| format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let (from, to) = (link(from), link(to));
+    let mut names = vec![0u8; XATTR_BYTES];
+    let names = fs::listxattr(from.as_str(), &mut names[..]).map(|len| names[..len].to_vec());
+    let get = |name: &[u8]| {
+        let mut value = vec![0u8; XATTR_BYTES];
+        match fs::getxattr(from.as_str(), name, &mut value[..]) {
+            Ok(len) => {
+                value.truncate(len);
+                Ok(Some(value))
+            }
+            Err(Errno::NODATA) => Ok(None),
+            Err(e) => Err(e),
+        }
+    };
+    let set =
+        |name: &[u8], value: &[u8]| fs::setxattr(to.as_str(), name, value, XattrFlags::empty());
+    copy_each(names, get, set, is_left_out)
+}
+
+fn copy_each(
+    names: Sys<Vec<u8>>,
+    get: impl Fn(&[u8]) -> Sys<Option<Vec<u8>>>,
+    set: impl Fn(&[u8], &[u8]) -> Sys<()>,
+    is_left_out: impl Fn(&[u8]) -> bool,
+) -> Sys<Vec<String>> {
+    let names = match names {
         Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
         names => names?,
     };
@@ -76,10 +121,10 @@ pub fn copy_xattrs(
         if name == b"security.selinux" || is_left_out(name) {
             continue;
         }
-        let Some(value) = get_xattr(from, name)? else {
+        let Some(value) = get(name)? else {
             continue;
         };
-        match set_xattr(to, name, &value) {
+        match set(name, &value) {
             Err(Errno::OPNOTSUPP | Errno::PERM) => {
                 refused.push(String::from_utf8_lossy(name).into_owned());
             }

@@ -282,13 +282,25 @@ pub fn tell_left(drained: &Drained, place: &Place, retry: &str) {
             quarantine_command(place)
         );
     }
+    let is_stray = |left: &Left| matches!(left.reason, Reason::Stray);
+    if drained.named.iter().any(is_stray) {
+        eprintln!(
+            "  hint: move what was made past the buffer to its place by hand, then run: {retry}"
+        );
+    }
     let is_conflict = |left: &&Left| matches!(left.reason, Reason::Changed | Reason::Taken);
     if let Some(left) = drained.named.iter().find(is_conflict) {
         let path = shell_word(&left.path);
         let settle = drain_command(place);
         eprintln!("  hint: to settle it, run: {settle} --take ours|theirs|both {path}");
     }
-    if n > drained.named.len() as u64 || !drained.named.iter().all(is_withheld) || n == 0 {
+    if n > drained.named.len() as u64
+        || !drained
+            .named
+            .iter()
+            .all(|left| is_withheld(left) || is_stray(left))
+        || n == 0
+    {
         eprintln!("  hint: to go on, run: {retry}");
     }
 }
@@ -309,6 +321,10 @@ pub fn why(left: &Left) -> String {
             "in quarantine as {} since a power loss: forebay quarantine shows it",
             left.cause
         ),
+        Reason::Stray => {
+            let place = printable(left.cause.as_bytes());
+            format!("made past the buffer, it lies in {place}")
+        }
         Reason::Blocked => left.cause.clone(),
         Reason::Error => format!("{}: {}", left.operation, left.cause),
     }

@@ -154,6 +154,16 @@ pub enum Use {
     Passing,
 }
 
+/// An entry of a backing directory. The bridge makes none there: the kernel or a program has, without a call that the
+/// library saw.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stray {
+    /// Its name in the directory.
+    pub name: Vec<u8>,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
 /// Something that the driver has to do. Several may be under way at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Act {
@@ -164,6 +174,8 @@ pub enum Act {
     Commit(Commit),
     /// `fstat` of backing objects, with what is still to be written to them: [`Got::Attrs`].
     Examine(Vec<ObjectName>),
+    /// List these backing directories: [`Got::Strays`].
+    ListBacking(Vec<ObjectName>),
     /// `lstat` on the PFS: [`Got::Seen`].
     Look(Vec<TreePath>),
     /// What a directory of the PFS is known by, with all that is in it ([`Identity::with_contents`]): [`Got::Known`].
@@ -280,6 +292,7 @@ impl Act {
             Act::Fetch(_)
             | Act::Commit(_)
             | Act::Examine(_)
+            | Act::ListBacking(_)
             | Act::Look(_)
             | Act::Know(_)
             | Act::Copy { .. }
@@ -304,6 +317,7 @@ pub enum Got {
     Fetched(Box<Fact>),
     Verdict(Verdict),
     Attrs(Vec<Work<Attr>>),
+    Strays(Vec<Work<Vec<Stray>>>),
     Seen(Vec<Work<Option<Attr>>>),
     Known(Work<Identity>),
     Did(Work<()>),

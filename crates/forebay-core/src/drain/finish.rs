@@ -1,8 +1,8 @@
 //! The end of a pass: attributes of directories, what is on the disks of the PFS, and what is left.
 
-use super::act::{Act, Got, Trouble, Verdict, Work};
+use super::act::{Act, Got, Stray, Trouble, Verdict, Work};
 use super::facts::Facts;
-use super::rules::{Update, commit_of, is_dirty, stamp, unsettled};
+use super::rules::{OURS, Update, commit_of, is_dirty, stamp, unsettled};
 use super::sheet::Sheet;
 use super::strand::{Strand, with_outcomes};
 use crate::bridge::ReadSet;
@@ -19,6 +19,8 @@ enum DressState {
     Examining,
     Look,
     Looking,
+    ListBacking,
+    ListingBacking,
     Next,
     Dressing(Box<Wearer>),
     Dressed(Box<Wearer>),
@@ -32,10 +34,14 @@ struct Wearer {
     record: PathRecord,
     attr: Attr,
     found: Option<Attr>,
+    has_strays: bool,
 }
 
 /// Gives the directories made in the buffer their attributes, for one page of records. Children come
 /// before parents: a directory may be one that even its owner can't search.
+///
+/// A backing directory is empty, unless something was made in it past the buffer. Then it never counts as drained. What is
+/// made there after the look changes its change time, and so makes it dirty.
 pub(super) struct Dress {
     entries: Vec<(TreePath, PathRecord)>,
     attrs: Vec<Attr>,
@@ -75,7 +81,25 @@ impl Dress {
                 record,
                 attr,
                 found: found.ok().flatten(),
+                has_strays: false,
             });
+        }
+    }
+
+    fn listed(&mut self, lists: Vec<Work<Vec<Stray>>>, sheet: &mut Sheet) {
+        let wearers = std::mem::take(&mut self.wearers);
+        for (mut wearer, list) in with_outcomes(wearers, lists) {
+            match list {
+                Ok(strays) => {
+                    wearer.has_strays = !strays.is_empty();
+                    if wearer.has_strays {
+                        sheet.note_strays(&wearer.path, wearer.record.object, strays);
+                    }
+                    self.wearers.push_back(wearer);
+                }
+                // Without its stamp it is dirty, and is listed as left.
+                Err(trouble) => sheet.refuse(&wearer.path, 0, trouble),
+            }
         }
     }
 }
@@ -84,7 +108,8 @@ impl Wearer {
     /// True if the PFS already shows its attributes. Every entry that came or went has changed its times.
     fn is_dressed(&self) -> bool {
         let shown = |attr: &Attr| (attr.mode & 0o7777, attr.mtime);
-        self.record.drained == Some(stamp(&self.attr))
+        !self.has_strays
+            && self.record.drained == Some(stamp(&self.attr))
             && self.found.as_ref().map(shown) == Some(shown(&self.attr))
     }
 }
@@ -98,6 +123,10 @@ impl Strand for Dress {
             }
             (DressState::Looking, Got::Seen(seen)) => {
                 self.looked(seen);
+                self.state = DressState::ListBacking;
+            }
+            (DressState::ListingBacking, Got::Strays(lists)) => {
+                self.listed(lists, sheet);
                 self.state = DressState::Next;
             }
             (DressState::Dressing(wearer), Got::Did(Ok(()))) => {
@@ -132,6 +161,11 @@ impl Strand for Dress {
                     let paths = self.entries.iter().map(|(path, _)| path.clone());
                     return Ok(Some(Act::Look(paths.collect())));
                 }
+                DressState::ListBacking => {
+                    self.state = DressState::ListingBacking;
+                    let objects = self.wearers.iter().map(|wearer| wearer.record.object);
+                    return Ok(Some(Act::ListBacking(objects.collect())));
+                }
                 DressState::Next => {
                     let Some(first) = self.wearers.front() else {
                         return Ok(None);
@@ -156,7 +190,10 @@ impl Strand for Dress {
                         path: wearer.path.clone(),
                         before: wearer.record.clone(),
                         after: Some(PathRecord {
-                            drained: Some(stamp(&wearer.attr)),
+                            drained: Some(match wearer.has_strays {
+                                true => OURS,
+                                false => stamp(&wearer.attr),
+                            }),
                             ..wearer.record.clone()
                         }),
                     };

@@ -38,7 +38,8 @@
 //!    file in place of a directory need no special case.
 //! 3. Renamed things take their final names and directories come into being, parents first.
 //! 4. Contents are copied, verified and named.
-//! 5. Directories get their attributes, children first; changed directories are synced.
+//! 5. Directories get their attributes, children first; changed directories are synced. What was made in a backing
+//!    directory past the buffer is noted: such a directory stays dirty.
 //! 6. What is left is listed.
 //! 7. If nothing is left, the buffered copies go, each by itself (`release`).
 //!
@@ -77,7 +78,8 @@ mod tests;
 mod workplaces;
 
 pub use act::{
-    Act, Commit, Copied, Copy, Got, Name, Naming, Temporary, Ticket, Trouble, Use, Verdict, Work,
+    Act, Commit, Copied, Copy, Got, Name, Naming, Stray, Temporary, Ticket, Trouble, Use, Verdict,
+    Work,
 };
 pub use batch::{BATCH_BYTES, BATCH_OBJECTS, COPY_TRIES, PUBLISHED_AT_ONCE};
 pub use choose::{Choice, Side};

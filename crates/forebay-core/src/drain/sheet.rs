@@ -1,6 +1,6 @@
 //! What all strands of one pass share: what was asked for, what has been done, and what is left.
 
-use super::act::Trouble;
+use super::act::{Stray, Trouble};
 use super::contents::Task;
 use super::workplaces::Workplaces;
 use crate::bridge::Mutation;
@@ -44,6 +44,8 @@ pub enum Reason {
     Stopped,
     /// A recovery has put this object into quarantine: no name leads to it.
     Withheld(ObjectName),
+    /// It was made past the buffer: it lies under its name in this backing directory, and no record knows it.
+    Stray(ObjectName),
 }
 
 /// One thing that is not on the PFS.
@@ -125,6 +127,8 @@ pub(super) struct Sheet {
     pub(super) tally: Tally,
     /// The first reason for each thing that failed.
     failed: BTreeMap<TreePath, Left>,
+    /// What was made past the buffer, by its directory.
+    strays: BTreeMap<TreePath, (ObjectName, Vec<Stray>)>,
     /// Directories that could not be synced.
     unsyncable: BTreeMap<TreePath, Left>,
     pub(super) report: DrainReport,
@@ -153,6 +157,7 @@ impl Sheet {
             planted: None,
             tally: Tally::default(),
             failed: BTreeMap::new(),
+            strays: BTreeMap::new(),
             unsyncable: BTreeMap::new(),
             report: DrainReport::default(),
             unsynced: BTreeSet::new(),
@@ -181,8 +186,25 @@ impl Sheet {
         self.leave(path, bytes, Reason::Refused(trouble));
     }
 
-    /// This is dirty at the end of the pass.
+    /// These entries of the backing directory of `dir` were made past the buffer.
+    pub(super) fn note_strays(&mut self, dir: &TreePath, object: ObjectName, strays: Vec<Stray>) {
+        self.strays.insert(dir.clone(), (object, strays));
+    }
+
+    /// This is dirty at the end of the pass. A directory that only holds strays is not named beside them.
     pub(super) fn list_left(&mut self, path: &TreePath, bytes: u64) {
+        if let Some((object, strays)) = self.strays.remove(path) {
+            for stray in strays {
+                self.count_left(Left {
+                    path: path.join(&stray.name),
+                    bytes: stray.bytes,
+                    reason: Reason::Stray(object),
+                });
+            }
+            if !self.failed.contains_key(path) {
+                return;
+            }
+        }
         let unknown = match self.stopping {
             true => Reason::Stopped,
             false => Reason::Changing,
@@ -206,6 +228,7 @@ impl Sheet {
     /// Ends the list. A failure that was not listed has disappeared since.
     pub(super) fn close_list(&mut self) {
         self.failed.clear();
+        self.strays.clear();
         for (_, left) in std::mem::take(&mut self.unsyncable) {
             self.count_left(left);
         }

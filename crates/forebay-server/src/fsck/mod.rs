@@ -5,18 +5,21 @@ mod rebuild;
 use crate::follow;
 use crate::instance::Instance;
 use crate::{Config, Error, ServerHandle, recover};
+use forebay_core::drain::Stray;
 use forebay_core::facts::{Facts, Label, LabelParent};
 use forebay_core::path::TreePath;
 use forebay_core::record::{Kind, ObjectId, ObjectName, PathRecord};
 use forebay_core::recovery::Past;
 use forebay_core::repair::{Survivor, is_marker, lost, record_of};
 use forebay_core::table::{Change, Tables};
-use forebay_objects::{Shape, shape};
+use forebay_objects::{Shape, path_of_dir, shape};
 use forebay_sys::Errno;
 use forebay_tables::Journaled;
 use rebuild::rebuild;
 use serde::Serialize;
 use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// What to do beside looking.
@@ -208,6 +211,26 @@ fn place_of(
         .then_some(path))
 }
 
+/// What lies in a backing directory although it was made past the buffer, one sentence each.
+fn strays(server: &ServerHandle, dir: ObjectName) -> Result<Vec<String>, Error> {
+    let tables = server.namespace.tables();
+    let path = tables.path_of(dir)?.unwrap_or_else(|| lost(dir));
+    let entries = match server.objects.entries(dir) {
+        Ok(entries) => entries,
+        Err(e) => return Ok(vec![format!("{path}: can't be listed: {e}")]),
+    };
+    let place = server.instance.dir().join(path_of_dir(dir));
+    let told = |stray: Stray| {
+        let name = OsStr::from_bytes(&stray.name);
+        format!(
+            "{}: made past the buffer, it lies in {}",
+            path.join(&stray.name),
+            place.join(name).display()
+        )
+    };
+    Ok(entries.into_iter().map(told).collect())
+}
+
 fn look(
     server: &ServerHandle,
     facts: &dyn Facts,
@@ -301,6 +324,11 @@ fn look(
         match entry {
             Err(path) => find(format!("{path} is no backing object"), None),
             Ok((object, _)) => {
+                if shape(object) == Shape::Dir {
+                    for text in strays(server, object)? {
+                        find(text, None);
+                    }
+                }
                 if !is_named(object)? {
                     find(
                         format!("backing object {object} has no name"),

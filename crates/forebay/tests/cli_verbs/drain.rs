@@ -280,3 +280,35 @@ fn what_is_left_is_listed_whoever_else_begins_a_drain() {
         .say(&["down", "--buffer", "pfs", "--no-drain"])
         .ends_with(0);
 }
+
+#[test]
+fn fifos_devices_and_links_keep_their_xattrs_and_rights() {
+    let stage = Stage::new();
+    let natively = |script: &str| {
+        let mut shell = stage.command("sh");
+        shell.args(["-c", script]);
+        finish(shell)
+    };
+    // A link and a device may have what only root sees.
+    let roots = "mknod pfs/dev c 1 3; setfattr -n trusted.a -v 1 pfs/dev
+        ln -s to pfs/link; setfattr -h -n trusted.a -v 1 pfs/link
+        getfattr -hdm- pfs/dev pfs/link";
+    let is_root = natively(&format!("{roots}; rm -f pfs/*")).code == 0;
+    let make = "mkfifo -m 600 pfs/pipe; setfacl -m u:77:rw pfs/pipe";
+    let shown = "getfacl -ncp pfs/*; getfattr -hdm trusted pfs/*; stat -c '%n %A' pfs/*";
+    let all = match is_root {
+        true => format!("{make}; {roots} > /dev/null"),
+        false => make.to_owned(),
+    };
+    let native = natively(&format!("{all}; {shown}; rm pfs/*")).out;
+    assert!(
+        native.contains("user:77:rw-\ngroup::---\nmask::rw-"),
+        "{native}"
+    );
+    assert_eq!(
+        native.matches("trusted.a").count(),
+        2 * usize::from(is_root)
+    );
+    stage.script(&[], &all).ends_with(0);
+    assert_eq!(natively(shown).out, native);
+}

@@ -11,6 +11,7 @@ mod memory;
 mod neighbours;
 mod one_buffer;
 mod one_file;
+mod past_the_buffer;
 mod quarantine;
 mod run;
 mod stage;

@@ -145,6 +145,10 @@ impl World {
             Act::Fetch(need) => panic!("one bridge needs nothing of others: {need:?}"),
             Act::Commit(commit) => Got::Verdict(self.commit(commit)),
             Act::Examine(objects) => Got::Attrs(objects.iter().map(|o| self.attr(o.oid)).collect()),
+            Act::ListBacking(objects) => {
+                let strays = |o: &ObjectName| self.strays.get(&o.oid).cloned().unwrap_or_default();
+                Got::Strays(objects.iter().map(|o| Ok(strays(o))).collect())
+            }
             Act::Look(paths) if self.blind > 0 => {
                 self.blind -= 1;
                 let refused = Trouble {

@@ -201,3 +201,45 @@ fn what_was_renamed_out_of_a_directory_that_moves_has_labels_to_be_written_in_it
     // What lies in a directory made in the buffer names that one.
     assert_eq!(labels, [p("x/new"), p("y/new"), p("y/x")]);
 }
+
+#[test]
+fn what_was_made_past_the_buffer_is_named_in_every_pass_and_keeps_its_directory_until_it_goes() {
+    let mut world = World::default();
+    world.create(&p("d"), Node::Dir);
+    world.create(&p("d/f"), Node::File(1));
+    // The directory is drained once, and keeps its record.
+    assert!(drive_while(
+        &mut Drain::new(Terms {
+            keep: true,
+            ..terms(1)
+        }),
+        &mut world,
+        |_, _| true
+    ));
+    let object = world.records[&p("d")].object;
+    let core = Stray {
+        name: b"core".to_vec(),
+        bytes: 4096,
+    };
+    world.strays.insert(object.oid, vec![core]);
+    for _ in 0..2 {
+        let mut drain = Drain::new(terms(1));
+        assert!(drive_while(&mut drain, &mut world, |_, _| true));
+        let report = drain.report();
+        let left = Left {
+            path: p("d/core"),
+            bytes: 4096,
+            reason: Reason::Stray(object),
+        };
+        assert_eq!(report.left, [left]);
+        assert_eq!((report.left_count, report.left_bytes), (1, 4096));
+        assert!(!report.released);
+        assert_eq!(world.records[&p("d")].kind, Kind::Dir);
+    }
+    world.strays.clear();
+    let mut drain = Drain::new(terms(1));
+    assert!(drive_while(&mut drain, &mut world, |_, _| true));
+    assert_eq!(drain.report().left, []);
+    assert!(drain.report().released);
+    assert!(world.records.is_empty());
+}

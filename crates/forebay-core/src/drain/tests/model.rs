@@ -81,6 +81,8 @@ pub(super) struct World {
     pub(super) notes: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Objects that somebody has open.
     pub(super) open: BTreeSet<ObjectId>,
+    /// What was made in backing directories past the buffer.
+    pub(super) strays: BTreeMap<ObjectId, Vec<Stray>>,
     /// Modes of directories on the PFS, and what changed last in them.
     pub(super) dressed: BTreeMap<TreePath, i64>,
     pub(super) next: Cell<u64>,

@@ -82,6 +82,12 @@ impl Node {
                 let one = |o: &ObjectName| examine(self.keeper(o.oid, others), *o);
                 Got::Attrs(objects.iter().map(one).collect())
             }
+            // The programs of the simulator make nothing past the buffer.
+            Act::ListBacking(objects) => {
+                let one =
+                    |o: &ObjectName| self.keeper(o.oid, others).map(|_| Vec::new()).ok_or(AWAY);
+                Got::Strays(objects.iter().map(one).collect())
+            }
             Act::Look(paths) => Got::Seen(paths.iter().map(|p| Ok(pfs.look(p))).collect()),
             Act::Know(dir) => Got::Known(pfs.know(dir)),
             Act::Rename { from, to } => Got::Did(pfs.rename(from, to)),
