@@ -5,7 +5,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench collective durable soak lint fuzz clean
+.PHONY: help setup build demo test bench collective coll-perf durable soak lint fuzz clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ bench: build ## ratios to native ext4 and tmpfs, measured side by side; ARGS="--
 
 collective: build ## collective writes and reads with the collective layer and without it, in turns
 	benches/collective.py $(ARGS)
+
+coll-perf: build ## a 3-D array in blocks by stock ROMIO, OMPIO and the four methods; ARGS="--locks tokens" for clients with locks, by root
+	benches/coll_perf.py $(ARGS)
 
 durable: build ## what waits for the disk (SQLite, PostgreSQL, fsync), natively and in the buffer, in turns
 	benches/durable.py $(ARGS)

@@ -36,7 +36,7 @@ impl Call<'_> {
         let mut memory = 0;
         for mut piece in mine.pieces_within(hull) {
             if let Some(bytes) = self.memory.solid(memory, piece.bytes()) {
-                storage.write(bytes, piece.start)?;
+                buffers.meter.time(|| storage.write(bytes, piece.start))?;
                 memory += piece.bytes();
                 continue;
             }
@@ -44,7 +44,7 @@ impl Call<'_> {
                 let bytes = piece.bytes().min(most);
                 let buffer = room(&mut buffers.outbox, bytes);
                 self.memory.gather(memory, buffer);
-                storage.write(buffer, piece.start)?;
+                buffers.meter.time(|| storage.write(buffer, piece.start))?;
                 memory += bytes;
                 piece = Extent::new(piece.start + bytes, piece.end);
             }
@@ -78,7 +78,7 @@ impl Call<'_> {
                 continue;
             }
             let buffer = room(&mut buffers.outbox, end - first.start);
-            storage.read(buffer, first.start)?;
+            buffers.meter.time(|| storage.read(buffer, first.start))?;
             for piece in &group {
                 let at = (piece.start - first.start) as usize;
                 let bytes = &buffer[at..at + piece.bytes() as usize];
@@ -98,14 +98,14 @@ impl Call<'_> {
         buffers: &mut Buffers,
     ) -> Result<u64, Errno> {
         if let Some(bytes) = self.memory.solid_mut(memory, piece.bytes()) {
-            storage.read(bytes, piece.start)?;
+            buffers.meter.time(|| storage.read(bytes, piece.start))?;
             return Ok(memory + piece.bytes());
         }
         let (mut rest, mut memory) = (piece, memory);
         while !rest.is_empty() {
             let bytes = rest.bytes().min(self.here.arrangement.buffer_bytes);
             let buffer = room(&mut buffers.outbox, bytes);
-            storage.read(buffer, rest.start)?;
+            buffers.meter.time(|| storage.read(buffer, rest.start))?;
             self.memory.scatter(memory, buffer);
             memory += bytes;
             rest = Extent::new(rest.start + bytes, rest.end);

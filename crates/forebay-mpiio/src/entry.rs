@@ -6,6 +6,7 @@ use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use forebay_core::collective::Wishes;
 use forebay_hook::foreign::{Frame, entry_point};
 use forebay_hook::{Behind, MpiFunction};
 
@@ -28,6 +29,7 @@ enum What {
     Open,
     Close,
     SetView,
+    SetInfo,
     Sync,
     Transfer(Form),
     /// The first half of a split collective call: all is done here. The program has to leave the file and its buffer
@@ -89,6 +91,7 @@ macro_rules! transfers {
 function!("File_open" What::Open);
 function!("File_close" What::Close);
 function!("File_set_view" What::SetView);
+function!("File_set_info" What::SetInfo);
 function!("File_sync" What::Sync);
 transfers! {
     Read Transfer "File_read_all" "File_read_all_c" "File_read_at_all" "File_read_at_all_c"
@@ -157,6 +160,7 @@ impl Function {
             What::Open => open(frame, native),
             What::Close => close(frame, native),
             What::SetView => set_view(frame, native),
+            What::SetInfo => set_info(frame, native),
             What::Sync => sync(frame, native),
             What::Transfer(form) => transfer(frame, native, form, false),
             What::Begin(form) => transfer(frame, native, form, true),
@@ -205,7 +209,20 @@ fn set_view(frame: &Frame, native: impl FnOnce() -> usize) -> Done {
         let plain = result as i32 == 0
             && unsafe { CStr::from_ptr(frame.pointer::<c_char>(4)) } == c"native";
         let displacement = frame.argument(1) as i64;
-        lock(&file).set_view(displacement, frame.argument(2), frame.argument(3), plain);
+        let mut file = lock(&file);
+        file.set_view(displacement, frame.argument(2), frame.argument(3), plain);
+        if result as i32 == 0 {
+            file.take_hints(frame.argument(5));
+        }
+    }
+    Ok(result)
+}
+
+/// `MPI_File_set_info(fh, info)`.
+fn set_info(frame: &Frame, native: impl FnOnce() -> usize) -> Done {
+    let result = native();
+    if let (Some(file), 0) = (file::known(frame.argument(0)), result as i32) {
+        lock(&file).take_hints(frame.argument(1));
     }
     Ok(result)
 }
@@ -314,12 +331,14 @@ fn opened(frame: &Frame, succeeded: bool) -> Result<(), Failed> {
     let name = name.ok_or(Failed)?;
     // SAFETY: as above.
     let handle = unsafe { *frame.pointer::<usize>(4) };
+    let mut asked = Wishes::default();
+    settings::take_hints(&mpi, frame.argument(3), &mut asked);
     let opened = Opened {
         handle,
         communicator,
         path: OsStr::from_bytes(name).into(),
         modes: frame.int(2),
-        wishes: settings::wishes(&mpi, frame.argument(3)),
+        asked,
     };
     file::remember(mpi, opened)
 }

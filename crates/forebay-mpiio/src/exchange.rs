@@ -16,6 +16,7 @@ use forebay_core::collective::{
 };
 use rustix::io::Errno;
 
+use crate::explain::Meter;
 use crate::file::Here;
 use crate::memory::Memory;
 use crate::mpi::{Communicator, Failed, Mpi, Requests, Result};
@@ -31,6 +32,20 @@ pub struct Buffers {
     /// What goes between a process and aggregators.
     pub(crate) outbox: Vec<u8>,
     coverage: Coverage,
+    /// What was done with them.
+    pub(crate) meter: Meter,
+}
+
+impl Buffers {
+    /// What this process has done with the file.
+    pub fn meter(&self) -> Meter {
+        let rooms = [&self.window, &self.inbox, &self.outbox];
+        let rooms: usize = rooms.into_iter().map(Vec::len).sum();
+        Meter {
+            buffer_bytes: rooms as u64 + self.coverage.most_bytes(),
+            ..self.meter
+        }
+    }
 }
 
 /// How an aggregator got on with the file.
@@ -111,6 +126,7 @@ impl Call<'_> {
         let mut turn = 0;
         for round in plan.rounds_with_work(rank, self.own_number()) {
             self.take_turns(&mut turn, plan.turn_of(round))?;
+            buffers.meter.rounds += 1;
             let done = match direction {
                 Direction::Write => self.write_round(&plan, round, buffers)?,
                 Direction::Read => self.read_round(&plan, round, buffers)?,
@@ -359,8 +375,9 @@ impl Call<'_> {
                 .gather(transfer.memory, &mut buffer[place(&transfer)]);
             coverage.add(transfer.buffer, transfer.file.bytes());
         }
+        let meter = &mut buffers.meter;
         let write = |(begin, end, offset): (u64, u64, u64)| {
-            storage.write(&buffer[begin as usize..end as usize], offset)
+            meter.time(|| storage.write(&buffer[begin as usize..end as usize], offset))
         };
         let outcome = in_file(&window, coverage, 0).try_for_each(write);
         self.mpi.wait(&mut sends)?;
@@ -391,8 +408,9 @@ impl Call<'_> {
                     coverage.add(transfer.buffer, transfer.file.bytes());
                 }
             }
+            let meter = &mut buffers.meter;
             let read = |(begin, end, offset): (u64, u64, u64)| {
-                storage.read(&mut buffer[begin as usize..end as usize], offset)
+                meter.time(|| storage.read(&mut buffer[begin as usize..end as usize], offset))
             };
             outcome = in_file(&window, coverage, READ_GAP_BYTES).try_for_each(read);
             let batches = batches(&mut leaving, self.here.arrangement.buffer_bytes);

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use crate::datatype::{self, Unfit};
 use crate::exchange::Buffers;
+use crate::explain::{Explanation, Tally};
 use crate::mpi::{Communicator, Failed, Mpi};
 use crate::settings;
 use crate::storage::{self, Purpose, Storage};
@@ -32,10 +33,14 @@ pub struct File {
     pub buffers: Buffers,
     /// A split collective call of this layer that has begun.
     pub begun: Option<Begun>,
-    /// Collective calls that this layer carried out.
-    pub taken: u64,
-    /// Collective calls that it left to the MPI library.
-    pub left: u64,
+    /// What became of its collective calls.
+    pub tally: Tally,
+    /// What hints of the program ask for.
+    asked: Wishes,
+    /// They have changed since the file was arranged. Only what rank 0 has here counts.
+    pub is_outdated: bool,
+    /// The file is to be explained when it is closed. The same on all ranks.
+    explains: bool,
     /// How collective calls are carried out; `None` if by the MPI library. The same on all ranks, the storage aside.
     pub here: Option<Arc<Here>>,
     path: PathBuf,
@@ -90,8 +95,8 @@ pub struct Opened {
     pub path: PathBuf,
     /// The modes.
     pub modes: i32,
-    /// What hints and environment ask for.
-    pub wishes: Wishes,
+    /// What its hints ask for.
+    pub asked: Wishes,
 }
 
 /// Remembers a file that all processes of a communicator have opened. Collective.
@@ -109,7 +114,7 @@ pub fn remember(mpi: Mpi, opened: Opened) -> Result<(), Failed> {
     }
     let processes = mpi.split(opened.communicator)?;
     let path = std::path::absolute(&opened.path).unwrap_or(opened.path);
-    let here = arrange(&mpi, processes, &path, purpose, &opened.wishes)?;
+    let (here, explains) = arrange(&mpi, processes, &path, purpose, opened.asked)?;
     let file = File {
         mpi,
         handle: opened.handle,
@@ -120,40 +125,59 @@ pub fn remember(mpi: Mpi, opened: Opened) -> Result<(), Failed> {
         purpose,
         path,
         begun: None,
-        taken: 0,
-        left: 0,
+        tally: Tally::default(),
+        asked: opened.asked,
+        is_outdated: false,
+        explains,
     };
     files().insert(opened.handle, Arc::new(Mutex::new(file)));
     Ok(())
 }
 
-/// Agrees with all processes on how collective calls on a file are carried out; `None` if by the MPI library. What rank 0
-/// knows and wants is done. Collective.
+/// Agrees with all processes on how collective calls on a file are carried out, `None` if by the MPI library, and on whether
+/// the file is to be explained. What rank 0 knows and wants is done. Collective.
 fn arrange(
     mpi: &Mpi,
     processes: Communicator,
     path: &Path,
     purpose: Purpose,
-    wishes: &Wishes,
-) -> Result<Option<Here>, Failed> {
-    let mut mine = vec![crate::node::number(), 0, 0, 0, 0, 0, 0, 0];
-    if let (Ok(identity), false) = (storage::identify(path), wishes.off && processes.rank == 0) {
+    asked: Wishes,
+) -> Result<(Option<Here>, bool), Failed> {
+    let first = processes.rank == 0;
+    let wishes = match first {
+        true => settings::wishes(asked, path),
+        false => Wishes::default(),
+    };
+    let explains = settings::explains().into();
+    let mut mine = vec![crate::node::number(), 0, 0, 0, 0, 0, 0, 0, explains];
+    if let (Ok(identity), false) = (storage::identify(path), wishes.off) {
         let local = crate::node::aggregators().into();
-        let first = processes.rank == 0;
         let measured = first.then(|| settings::measured(identity.device)).flatten();
         mine[1..5].copy_from_slice(&[1, identity.inode, identity.fs_type as u64, local]);
-        mine[5..].copy_from_slice(&MeasuredLocks::to_words(measured));
+        mine[5..8].copy_from_slice(&MeasuredLocks::to_words(measured));
     }
     mine.extend(wishes.to_words());
     let all = mpi.allgather(processes, &mine)?;
-    let [_, _, inode, fs_type, local, protocol, granule, servers] = all[..8] else {
+    let [
+        _,
+        _,
+        inode,
+        fs_type,
+        local,
+        protocol,
+        granule,
+        servers,
+        explains,
+    ] = all[..9]
+    else {
         return Err(Failed);
     };
     let measured = MeasuredLocks::from_words([protocol, granule, servers]);
     // Where a file lies on the disk of one node, others may see it by NFS.
     let is_same = |each: &[u64]| each[1] == 1 && each[3] == fs_type;
+    let explains = explains == 1;
     if !all.chunks(mine.len()).all(is_same) {
-        return Ok(None);
+        return Ok((None, explains));
     }
     let mut known = BTreeMap::new();
     let node = |each: &[u64]| {
@@ -161,7 +185,7 @@ fn arrange(
         *known.entry(each[0]).or_insert(next)
     };
     let nodes: Vec<u32> = all.chunks(mine.len()).map(node).collect();
-    let wishes = Wishes::from_words(&all[8..mine.len()]);
+    let wishes = Wishes::from_words(&all[9..mine.len()]);
     let arrangement = Arrangement::new(&wishes, fs_type as i64, measured, &nodes, local as u32);
     let mut here = Here {
         arrangement,
@@ -170,10 +194,29 @@ fn arrange(
     if here.needs_storage(processes.rank) {
         here.storage = Storage::open(path, purpose, inode).ok();
     }
-    Ok(Some(here))
+    Ok((Some(here), explains))
 }
 
 impl File {
+    /// Takes note of hints that the program gives for the open file. They count from the next collective call on.
+    pub fn take_hints(&mut self, info: usize) {
+        self.is_outdated |= settings::take_hints(&self.mpi, info, &mut self.asked);
+    }
+
+    /// Arranges the file anew, by what rank 0 is asked for now. Collective.
+    pub fn rearrange(&mut self) -> Result<(), Failed> {
+        let (here, _) = arrange(
+            &self.mpi,
+            self.processes,
+            &self.path,
+            self.purpose,
+            self.asked,
+        )?;
+        self.here = here.map(Arc::new);
+        self.is_outdated = false;
+        Ok(())
+    }
+
     /// Sets the view of this process.
     pub fn set_view(&mut self, displacement: i64, element: usize, tile: usize, native: bool) {
         let understand = || -> Result<View, Unfit> {
@@ -226,9 +269,26 @@ impl File {
         settings::report(format_args!(
             "{}\t{method}\t{aggregators} aggregators\t{} calls taken over\t{} left\tlocks: {locks}\n",
             self.path.display(),
-            self.taken,
-            self.left
+            self.tally.taken(),
+            self.tally.left()
         ));
+    }
+
+    /// Tells what became of the calls, if that is wanted. Collective.
+    fn explain(&self) -> Result<(), Failed> {
+        if self.explains {
+            let mine = self.buffers.meter().to_words();
+            let meters = self.mpi.allgather(self.processes, &mine)?;
+            if self.processes.rank == 0 {
+                settings::explain(&Explanation {
+                    path: &self.path,
+                    arrangement: self.here.as_ref().map(|here| &here.arrangement),
+                    tally: self.tally,
+                    meters: &meters,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Gives back what belongs to this file. Collective.
@@ -236,6 +296,8 @@ impl File {
         if self.processes.rank == 0 {
             self.report();
         }
+        // Nobody waits for an explanation that fails.
+        let _ = self.explain();
         self.here = None;
         self.mpi.free(self.processes);
     }

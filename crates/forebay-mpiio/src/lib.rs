@@ -17,6 +17,7 @@
 //! | [`storage`] | the file as aggregators have it open |
 //! | [`datatype`], [`memory`] | data types, and the buffer of the program |
 //! | [`mpi`], [`abi`] | calls and constants of the MPI library |
+//! | [`explain`] | what became of the calls on a file |
 //! | [`settings`], [`node`] | environment, hints, this node |
 
 pub mod abi;
@@ -24,6 +25,7 @@ pub mod alone;
 pub mod datatype;
 pub mod entry;
 pub mod exchange;
+pub mod explain;
 pub mod file;
 pub mod memory;
 pub mod mpi;

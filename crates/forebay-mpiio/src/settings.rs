@@ -1,10 +1,12 @@
 //! What the environment and the program ask for.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use forebay_core::collective::{MeasuredLocks, SETTINGS, Wishes, measurements_file, mount_name};
 
+use crate::explain::Explanation;
 use crate::mpi::Mpi;
 
 /// Switches the layer off in a process. All processes of a program must have the same.
@@ -12,20 +14,46 @@ const SWITCH: &str = "FOREBAY_COLLECTIVE";
 /// Settings by name, `name=value;name=value`. They go over the hints of the program.
 const HINTS: &str = "FOREBAY_COLLECTIVE_HINTS";
 
+/// A file with settings for paths, which go over the hints of the program, and below those of [`HINTS`].
+const POLICY: &str = "FOREBAY_COLLECTIVE_POLICY";
+
 /// A file that gets a line for each file of a program that is closed: what the layer did with it.
 const REPORT: &str = "FOREBAY_COLLECTIVE_REPORT";
+/// Where each file of a program that is closed is explained: `-` for the standard error, or a file; JSON if its name ends so.
+const EXPLAIN: &str = "FOREBAY_COLLECTIVE_EXPLAIN";
 
 /// Adds a line to the report.
 pub fn report(line: std::fmt::Arguments) {
-    let Some(path) = std::env::var_os(REPORT) else {
-        return;
-    };
+    if let Some(path) = std::env::var_os(REPORT) {
+        append(Path::new(&path), &line.to_string());
+    }
+}
+
+/// Are files to be explained?
+pub fn explains() -> bool {
+    std::env::var_os(EXPLAIN).is_some_and(|to| !to.is_empty())
+}
+
+/// Explains a file.
+pub fn explain(explanation: &Explanation) {
+    let to = std::env::var_os(EXPLAIN).unwrap_or_default();
+    match Path::new(&to) {
+        to if to == Path::new("-") => {
+            // Nobody else can be told.
+            let _ = std::io::stderr().write_all(explanation.to_text().as_bytes());
+        }
+        to if to.extension().is_some_and(|e| e == "json") => append(to, &explanation.to_json()),
+        to => append(to, &explanation.to_text()),
+    }
+}
+
+fn append(path: &Path, text: &str) {
     let file = std::fs::OpenOptions::new()
         .append(true)
         .create(true)
         .open(path);
     // A report that can't be written is not worth failing a program.
-    let _ = file.and_then(|mut file| file.write_all(line.to_string().as_bytes()));
+    let _ = file.and_then(|mut file| file.write_all(text.as_bytes()));
 }
 
 /// Is the layer switched on?
@@ -60,17 +88,25 @@ fn read(path: &str) -> Option<String> {
     }
 }
 
-/// What is wished for a file that the program opens with these hints.
-pub fn wishes(mpi: &Mpi, info: usize) -> Wishes {
-    let mut wishes = Wishes::default();
+/// Takes over the hints in an info object of the program. Returns whether there was any that this layer knows.
+pub fn take_hints(mpi: &Mpi, info: usize, wishes: &mut Wishes) -> bool {
+    let mut any = false;
     for name in SETTINGS {
         if let Some(value) = mpi.hint(info, name) {
             wishes.set(name, &value);
+            any = true;
         }
     }
-    let hints = std::env::var(HINTS).unwrap_or_default();
-    for (name, value) in hints.split(';').filter_map(|hint| hint.split_once('=')) {
-        wishes.set(name.trim(), value);
+    any
+}
+
+/// What is wished for a file for which the program asks `asked`.
+pub fn wishes(asked: Wishes, path: &Path) -> Wishes {
+    let mut wishes = asked;
+    let policy = std::env::var(POLICY).ok().and_then(|policy| read(&policy));
+    if let (Some(policy), Some(path)) = (policy, path.to_str()) {
+        wishes.set_by_policy(&policy, path);
     }
+    wishes.set_all(&std::env::var(HINTS).unwrap_or_default());
     wishes
 }

@@ -1,6 +1,8 @@
 //! A collective read or write of the program: whether this layer carries it out, and what the program gets back.
 #![allow(unsafe_code)]
 
+use std::time::Instant;
+
 use forebay_core::collective::{Access, MAX_PIECES, Share, Terms, TypeMap, Way, way};
 
 use crate::datatype::{self, Datatype, Unfit};
@@ -46,8 +48,8 @@ struct Part {
     access: Access,
 }
 
-/// Words of a share in a message.
-const WORDS: usize = 6;
+/// Words of a share in a message; the last one says that the file has to be arranged anew.
+const WORDS: usize = 7;
 
 impl File {
     /// Carries out a call, if that is worth it. Collective.
@@ -55,21 +57,13 @@ impl File {
     /// # Safety
     /// The arguments are those of the program's call.
     pub unsafe fn carry_out(&mut self, request: &Request) -> Result<Carried, Failed> {
-        // SAFETY: the caller's promise.
-        let carried = unsafe { self.try_to_carry_out(request) };
-        match carried {
-            Ok(Carried::Not) => self.left += 1,
-            _ => self.taken += 1,
-        }
-        carried
-    }
-
-    unsafe fn try_to_carry_out(&mut self, request: &Request) -> Result<Carried, Failed> {
         let (mpi, processes) = (self.mpi, self.processes);
         let Some(here) = self.here.clone() else {
+            self.tally.unfit += 1;
             return Ok(Carried::Not);
         };
         if mpi.atomicity(self.handle)? {
+            self.tally.atomic += 1;
             return Ok(Carried::Not);
         }
         let equipped = here.storage.is_some() || !here.needs_storage(processes.rank);
@@ -87,12 +81,19 @@ impl File {
             share.bytes,
             share.pieces,
             size.unwrap_or(0),
+            self.is_outdated.into(),
         ];
         let all = mpi.allgather(processes, &mine)?;
+        if all[WORDS - 1] == 1 {
+            self.rearrange()?;
+            // SAFETY: the caller's promise.
+            return unsafe { self.carry_out(request) };
+        }
         let Some(mut part) = part
             .ok()
             .filter(|_| all.chunks(WORDS).all(|one| one[0] == 1))
         else {
+            self.tally.unfit += 1;
             return Ok(Carried::Not);
         };
         let size = match request.direction {
@@ -109,10 +110,24 @@ impl File {
             always: here.arrangement.always,
         };
         let region = match way(&shares, terms) {
-            Way::Native => return Ok(Carried::Not),
-            Way::Direct => None,
-            Way::Exchange(region) => Some(region),
+            Way::Native => {
+                self.tally.as_good += 1;
+                return Ok(Carried::Not);
+            }
+            Way::Direct => {
+                self.tally.direct += 1;
+                None
+            }
+            Way::Exchange(region) => {
+                self.tally.exchanged += 1;
+                let largest = self.tally.largest.filter(|l| l.bytes() >= region.bytes());
+                self.tally.largest = largest.or(Some(region));
+                Some(region)
+            }
         };
+        self.tally.pieces += shares.iter().map(|share| share.pieces).sum::<u64>();
+        self.tally.bytes += shares.iter().map(|share| share.bytes).sum::<u64>();
+        let begin = Instant::now();
         // Nothing behind the end of the file is read. Every part of the access is known to fit.
         if part.access.hull().is_some_and(|hull| hull.end > size) {
             let visible = part.access.bytes_below(size);
@@ -134,6 +149,7 @@ impl File {
             }
             None => call.alone(request.direction, &part.access, &mut buffers),
         };
+        buffers.meter.call_nanos += begin.elapsed().as_nanos() as u64;
         self.buffers = buffers;
         let class = self.agree(outcome)?;
         if let Some(position) = part.position_after {

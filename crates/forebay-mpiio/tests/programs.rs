@@ -291,6 +291,94 @@ fn what_the_probe_has_measured_decides_the_method_and_hints_go_over_it() {
     });
 }
 
+/// A number or a string in a line of JSON, by its name.
+fn value<'a>(json: &'a str, name: &str) -> &'a str {
+    let (_, rest) = json
+        .split_once(&format!("\"{name}\":"))
+        .unwrap_or_else(|| panic!("no {name} in {json}"));
+    let end = match rest.strip_prefix('"') {
+        Some(text) => text.find('"').map(|at| at + 2),
+        None => rest.find([',', '}']),
+    };
+    rest[..end.unwrap_or(rest.len())].trim_matches('"')
+}
+
+#[test]
+fn a_file_is_explained_and_its_hints_do_the_same_again() {
+    with_each(|mpi| {
+        let stage = Stage::new();
+        let program = stage.compile(&mpi.c, "errors.c");
+        let explained = stage.path("explained.json");
+        let run = |hints: &str, to: &str| {
+            let environment = [
+                ("FOREBAY_COLLECTIVE_EXPLAIN", to),
+                ("FOREBAY_COLLECTIVE_HINTS", hints),
+            ];
+            let command = [program.as_str(), &stage.path("file"), "end"];
+            let ran = stage.run_with(mpi, 3, true, &command, &environment);
+            ran.succeeded().err
+        };
+        let hints = "forebay_collective=always;forebay_locks=token;striping_unit=4096;cb_config_list=*:2;cb_buffer_size=65536";
+        let text = run(hints, "-");
+        for part in [
+            "forebay collective ",
+            "2 carried out: 2 by aggregators",
+            "token, asked for",
+            "aligned, 2 aggregators of 3 ranks",
+            "domains    rank 0: ",
+            "conflicts  even          at most 2 of 3 lock requests",
+            "static-cyclic at most 46 of 47 lock requests",
+            "hints      FOREBAY_COLLECTIVE_HINTS=",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        run(hints, &explained);
+        let first = fs::read_to_string(&explained).unwrap();
+        run(value(&first, "hints"), &explained);
+        let both = fs::read_to_string(&explained).unwrap();
+        let lines: Vec<&str> = both.lines().collect();
+        assert_eq!(lines.len(), 2, "{both}");
+        for name in [
+            "method",
+            "exchanged",
+            "granule_bytes",
+            "cb_buffer_size",
+            "pieces",
+            "locks",
+        ] {
+            assert_eq!(value(lines[0], name), value(lines[1], name), "{name}");
+        }
+        assert_eq!(value(lines[0], "pieces"), "12000");
+        let number = |name| value(lines[0], name).parse::<f64>().unwrap();
+        assert!(number("rounds") >= 2.0 && number("seconds") > 0.0);
+        assert!((0.0..=1.0).contains(&number("file_share")), "{both}");
+    });
+}
+
+#[test]
+fn hints_for_an_open_file_count_from_the_next_call_on_also_if_only_rank_0_gives_them() {
+    with_each(|mpi| {
+        let stage = Stage::new();
+        let program = stage.compile(&mpi.c, "traps.c");
+        let explained = stage.path("explained.json");
+        let (file, policy) = (stage.path("file"), stage.path("policy"));
+        fs::write(&policy, format!("{} cb_buffer_size=8192\n", stage.path(""))).unwrap();
+        let environment = [
+            EXCHANGE,
+            ("FOREBAY_COLLECTIVE_EXPLAIN", explained.as_str()),
+            ("FOREBAY_COLLECTIVE_POLICY", policy.as_str()),
+        ];
+        let command = [program.as_str(), &file, "hints"];
+        let ran = stage.run_with(mpi, 2, true, &command, &environment);
+        assert_eq!(ran.succeeded().out.matches("done").count(), 2);
+        let explained = fs::read_to_string(&explained).unwrap();
+        assert_eq!(value(&explained, "method"), "even");
+        assert_eq!(value(&explained, "locks"), "token");
+        assert_eq!(value(&explained, "cb_buffer_size"), "8192");
+        assert_eq!(value(&explained, "exchanged"), "2");
+    });
+}
+
 /// Runs `bounds.c` under the layer. Returns how many MiB more the aggregator took than another rank.
 fn more_memory(mpi: &Mpi, ranks: u32, what: &str) -> i64 {
     let stage = Stage::new();

@@ -190,6 +190,10 @@ pub struct RunArgs {
     /// programs see, also static ones and those in Go (docs/MOUNT.md).
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Via::Preload)]
     pub via: Via,
+    /// With --collective: say for each file what became of its collective calls, which method was chosen and why. On the
+    /// standard error, or into FILE; as JSON if its name ends in .json.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", requires = "collective")]
+    pub explain: Option<PathBuf>,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,

@@ -92,6 +92,83 @@ impl Wishes {
     }
 }
 
+impl Wishes {
+    /// What to ask for so that a file is arranged like this again.
+    pub fn repeating(arranged: &Arrangement) -> Self {
+        Wishes {
+            always: arranged.always,
+            aggregators: Some(arranged.aggregators.len() as u32),
+            buffer_bytes: Some(arranged.buffer_bytes),
+            stripe_bytes: Some(arranged.layout.granule_bytes),
+            servers: Some(arranged.layout.servers),
+            method: Some(arranged.method),
+            locks: Some(arranged.protocol),
+            ..Wishes::default()
+        }
+    }
+
+    /// As settings, `name=value;name=value`.
+    pub fn in_hints(&self) -> String {
+        let mut all: Vec<(&str, String)> = Vec::new();
+        if self.off || self.always {
+            let value = if self.off { "off" } else { "always" };
+            all.push(("forebay_collective", value.to_owned()));
+        }
+        if let Some(method) = self.method {
+            let (name, groups) = match method {
+                Method::GroupCyclic(Groups::Sequential) => ("group-cyclic", Some("sequential")),
+                Method::GroupCyclic(Groups::Concurrent) => ("group-cyclic", Some("concurrent")),
+                method => (method.in_words(), None),
+            };
+            all.push(("forebay_partition", name.to_owned()));
+            all.extend(groups.map(|groups| ("forebay_groups", groups.to_owned())));
+        }
+        let nodes = |n: u32| match n {
+            u32::MAX => "*:*".to_owned(),
+            n => format!("*:{n}"),
+        };
+        let settings = [
+            ("forebay_locks", self.locks.map(|l| l.name().to_owned())),
+            ("cb_nodes", self.aggregators.map(|n| n.to_string())),
+            ("cb_config_list", self.per_node.map(nodes)),
+            ("cb_buffer_size", self.buffer_bytes.map(|n| n.to_string())),
+            ("striping_unit", self.stripe_bytes.map(|n| n.to_string())),
+            ("striping_factor", self.servers.map(|n| n.to_string())),
+        ];
+        all.extend(
+            settings
+                .into_iter()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
+        let each = all.iter().map(|(name, value)| format!("{name}={value}"));
+        each.collect::<Vec<_>>().join(";")
+    }
+
+    /// Takes over settings of the form `name=value;name=value`.
+    pub fn set_all(&mut self, hints: &str) {
+        for (name, value) in hints.split(';').filter_map(|hint| hint.split_once('=')) {
+            self.set(name.trim(), value);
+        }
+    }
+
+    /// Takes over what a policy says of a file: lines with a path and settings. A line is about the file with this path, and
+    /// about all below it; `*` is about every file. Later lines go over earlier ones. `#` begins a comment.
+    pub fn set_by_policy(&mut self, policy: &str, path: &str) {
+        for line in policy.lines().map(str::trim) {
+            // A path may have blanks, settings have none.
+            let Some((of, hints)) = line.rsplit_once(char::is_whitespace) else {
+                continue;
+            };
+            let of = of.trim_end().trim_end_matches('/');
+            let below = || path.strip_prefix(of);
+            let is_about = of == "*" || below().is_some_and(|b| b.is_empty() || b.starts_with('/'));
+            if is_about && !line.starts_with('#') {
+                self.set_all(hints);
+            }
+        }
+    }
+}
+
 /// What stands for "nobody said anything" in [`Wishes::to_words`].
 const UNSAID: u64 = u64::MAX;
 
@@ -282,6 +359,55 @@ mod tests {
         };
         assert_eq!(wishes, expected);
         assert_eq!(Wishes::from_words(&wishes.to_words()), wishes);
+    }
+
+    #[test]
+    fn what_was_arranged_can_be_asked_for_again() {
+        for method in Method::ALL {
+            let wishes = Wishes {
+                method: Some(method),
+                servers: Some(2),
+                ..Wishes::default()
+            };
+            let nodes = [0, 1, 2, 3];
+            let first = Arrangement::new(&wishes, LUSTRE, None, &nodes, 1);
+            let mut again = Wishes::default();
+            again.set_all(&Wishes::repeating(&first).in_hints());
+            let second = Arrangement::new(&again, LUSTRE, None, &nodes, 1);
+            let comparable = |a: &Arrangement| {
+                (
+                    a.method,
+                    a.aggregators.clone(),
+                    a.layout,
+                    a.buffer_bytes,
+                    a.protocol,
+                )
+            };
+            assert_eq!(comparable(&first), comparable(&second));
+        }
+        let wishes = Wishes {
+            off: true,
+            per_node: Some(u32::MAX),
+            ..Wishes::default()
+        };
+        assert_eq!(
+            wishes.in_hints(),
+            "forebay_collective=off;cb_config_list=*:*"
+        );
+    }
+
+    #[test]
+    fn a_policy_is_about_paths_and_later_lines_go_over_earlier_ones() {
+        let policy = "# for all\n* cb_nodes=8\n\n/pfs/my run/ cb_nodes=4;striping_unit=4096\n/pfs/my run/big.dat\tcb_nodes=2\nnonsense\n#* cb_nodes=1";
+        let of = |path| {
+            let mut wishes = Wishes::default();
+            wishes.set_by_policy(policy, path);
+            (wishes.aggregators, wishes.stripe_bytes)
+        };
+        assert_eq!(of("/elsewhere"), (Some(8), None));
+        assert_eq!(of("/pfs/my run/x/y"), (Some(4), Some(4096)));
+        assert_eq!(of("/pfs/my run/big.dat"), (Some(2), Some(4096)));
+        assert_eq!(of("/pfs/my runs/x"), (Some(8), None));
     }
 
     #[test]

@@ -11,8 +11,9 @@
 //! - [`way`]: whether a call is worth an exchange at all. [`Coverage`]: which bytes of a buffer hold data.
 //! - [`aggregators`]: which processes are aggregators. [`choose`]: which method fits which locks, with the reason.
 //! - [`KNOWN_FILE_SYSTEMS`]: which file systems have which locks. [`judge`]: what measured times say of them.
+//! - [`lock_traffic`]: how often locks move in a call, by each method. It looks at every granule.
 //!
-//! All of it is closed forms: nothing grows with the number of granules in a file.
+//! All else is closed forms: nothing grows with the number of granules in a file.
 //!
 //! ```
 //! use forebay_core::collective::{Access, Extent, ExchangePlan, FileDomains, Layout, Method};
@@ -37,6 +38,7 @@ mod exchange;
 mod locks;
 mod message;
 mod probe;
+mod traffic;
 mod typemap;
 mod view;
 mod worth;
@@ -57,6 +59,7 @@ pub use probe::{
     Judgement, MAX_REPEATS, Pattern, Sample, Seen, TURNS, WRITE_BYTES, Wait, first_patterns,
     further_patterns, judge,
 };
+pub use traffic::{LockTraffic, lock_traffic};
 pub use typemap::{Dimension, Run, TypeMap};
 pub use view::View;
 pub use worth::{FREE_READ_GAP_BYTES, READ_GAP_BYTES, SIEVE_BYTES, Share, Terms, Way, way};

@@ -3,6 +3,7 @@
  *        traps FILE large      data of a type that was made with large counts (as a view MPICH 4.0 itself takes none)
  *        traps FILE split      a split write for which there is no space, and one for which there is
  *        traps FILE raw        data of a type that was not committed
+ *        traps FILE hints      hints of rank 0 alone: locks with the view, a method afterwards
  *        traps FILE jump       a handler leaves the error of a write to a file that was opened for reading by longjmp */
 #include <mpi.h>
 #include <setjmp.h>
@@ -56,6 +57,17 @@ int main(int argc, char **argv) {
         MPI_Type_commit(&tile);
         MPI_File_set_view(file, (MPI_Offset)rank * BYTES, MPI_BYTE, tile, "native", MPI_INFO_NULL);
         memset(mine, 'a' + rank, sizeof mine);
+        if (!strcmp(argv[2], "hints")) {
+            MPI_Info info;
+            MPI_Info_create(&info);
+            if (rank == 0) MPI_Info_set(info, "forebay_locks", "token");
+            MPI_File_set_view(file, (MPI_Offset)rank * BYTES, MPI_BYTE, tile, "native", info);
+            if (rank == 0) MPI_Info_set(info, "forebay_partition", "even");
+            MPI_File_write_all(file, mine, PIECES, block, &status);
+            MPI_File_seek(file, 0, MPI_SEEK_SET);
+            MPI_File_set_info(file, info);
+            MPI_Info_free(&info);
+        }
         if (!strcmp(argv[2], "split")) {
             struct rlimit limit, small;
             signal(SIGXFSZ, SIG_IGN);

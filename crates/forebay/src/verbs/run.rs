@@ -502,6 +502,14 @@ fn start(
         Some(alias) => command.env(forebay_wire::ENV_ALIAS, alias),
         None => command.env_remove(forebay_wire::ENV_ALIAS),
     };
+    if let Some(to) = &args.explain {
+        let to = match to.to_str() {
+            Some("-") => to.clone(),
+            // Ranks may have other working directories.
+            _ => std::path::absolute(to).unwrap_or_else(|_| to.clone()),
+        };
+        command.env("FOREBAY_COLLECTIVE_EXPLAIN", to);
+    }
     command.env(forebay_wire::ENV_SOCKET, bridge.socket());
     command.env(forebay_wire::ENV_STORAGE, &bridge.instance);
     // MPI ranks on this host inherit these variables, because `mpiexec` of MPICH and of Open MPI passes

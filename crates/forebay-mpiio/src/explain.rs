@@ -1,0 +1,394 @@
+//! What became of the collective calls on a file, for a reader: numbers, predicted lock conflicts of all methods, what was
+//! chosen and why, and hints to copy.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Instant;
+
+use forebay_core::collective::{
+    Arrangement, Extent, FileDomain, FileDomains, Groups, LockTraffic, Method, Wishes,
+    fitting_count, lock_traffic,
+};
+
+/// Domains that a text lists; there may be thousands.
+const MAX_DOMAINS: usize = 8;
+
+/// What one process has done with the file.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Meter {
+    /// Rounds of exchanges in which it had anything to do.
+    pub rounds: u64,
+    /// Reads and writes of the file.
+    pub file_calls: u64,
+    /// Nanoseconds in them.
+    pub file_nanos: u64,
+    /// Nanoseconds in all calls that this layer carried out.
+    pub call_nanos: u64,
+    /// The most bytes that its buffers took.
+    pub buffer_bytes: u64,
+}
+
+impl Meter {
+    /// Has one read or write of the file done, and counts it.
+    pub fn time<T>(&mut self, call: impl FnOnce() -> T) -> T {
+        let begin = Instant::now();
+        let done = call();
+        self.file_nanos += begin.elapsed().as_nanos() as u64;
+        self.file_calls += 1;
+        done
+    }
+
+    /// Words of a message.
+    pub const WORDS: usize = 5;
+
+    /// Words for a message.
+    pub fn to_words(self) -> [u64; Self::WORDS] {
+        [
+            self.rounds,
+            self.file_calls,
+            self.file_nanos,
+            self.call_nanos,
+            self.buffer_bytes,
+        ]
+    }
+
+    /// The meter in the words of a message.
+    fn from_words(words: &[u64]) -> Self {
+        Meter {
+            rounds: words[0],
+            file_calls: words[1],
+            file_nanos: words[2],
+            call_nanos: words[3],
+            buffer_bytes: words[4],
+        }
+    }
+}
+
+/// What became of the calls of a file. All of it is the same on all ranks.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tally {
+    /// Calls that aggregators carried out.
+    pub exchanged: u64,
+    /// Calls in which every rank read or wrote its own pieces.
+    pub direct: u64,
+    /// Calls left to the MPI library because that is as good.
+    pub as_good: u64,
+    /// Calls left to it in atomic mode.
+    pub atomic: u64,
+    /// Calls left to it because of what they are: types, views, arguments.
+    pub unfit: u64,
+    /// Pieces of all ranks in the calls that were carried out.
+    pub pieces: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The part of the file of the largest exchange.
+    pub largest: Option<Extent>,
+}
+
+impl Tally {
+    /// Calls that this layer carried out.
+    pub fn taken(&self) -> u64 {
+        self.exchanged + self.direct
+    }
+
+    /// Calls that it left to the MPI library.
+    pub fn left(&self) -> u64 {
+        self.as_good + self.atomic + self.unfit
+    }
+}
+
+/// All that is told of a file.
+pub struct Explanation<'a> {
+    /// Its path.
+    pub path: &'a Path,
+    /// How its calls are carried out; `None` if by the MPI library.
+    pub arrangement: Option<&'a Arrangement>,
+    /// What became of them.
+    pub tally: Tally,
+    /// The meters of all ranks, as words one behind the other.
+    pub meters: &'a [u64],
+}
+
+/// A method with its aggregators and what it does to the locks of the largest exchange.
+struct Prediction {
+    method: Method,
+    aggregators: u32,
+    traffic: Option<LockTraffic>,
+}
+
+impl Explanation<'_> {
+    fn meters(&self) -> impl Iterator<Item = Meter> + '_ {
+        self.meters.chunks(Meter::WORDS).map(Meter::from_words)
+    }
+
+    fn sum(&self, of: fn(Meter) -> u64) -> u64 {
+        self.meters().map(of).sum()
+    }
+
+    fn most(&self, of: fn(Meter) -> u64) -> u64 {
+        self.meters().map(of).max().unwrap_or(0)
+    }
+
+    /// Nanoseconds in calls of the slowest rank, and the share of them that it spent with the file.
+    fn time(&self) -> (u64, f64) {
+        let slowest = self.meters().max_by_key(|meter| meter.call_nanos);
+        let slowest = slowest.unwrap_or_default();
+        let share = slowest.file_nanos as f64 / slowest.call_nanos.max(1) as f64;
+        (slowest.call_nanos, share)
+    }
+
+    fn domains(&self) -> Option<FileDomains> {
+        let arranged = self.arrangement?;
+        let number = arranged.aggregators.len() as u32;
+        Some(FileDomains::new(
+            arranged.method,
+            self.tally.largest?,
+            number,
+            arranged.layout,
+        ))
+    }
+
+    fn predictions(&self) -> Vec<Prediction> {
+        let (Some(arranged), Some(region)) = (self.arrangement, self.tally.largest) else {
+            return Vec::new();
+        };
+        let available = arranged.aggregators.len() as u32;
+        let predict = |method| {
+            let aggregators = fitting_count(method, available, arranged.layout.servers);
+            let domains = FileDomains::new(method, region, aggregators, arranged.layout);
+            Prediction {
+                method,
+                aggregators,
+                traffic: lock_traffic(&domains, arranged.protocol),
+            }
+        };
+        let four = [
+            Method::Even,
+            Method::Aligned,
+            Method::StaticCyclic,
+            Method::GroupCyclic(Groups::Concurrent),
+        ];
+        four.into_iter().map(predict).collect()
+    }
+
+    /// Settings with which every run does the same.
+    fn hints(&self) -> Option<String> {
+        let arranged = self.arrangement?;
+        Some(Wishes::repeating(arranged).in_hints())
+    }
+
+    /// For a terminal.
+    pub fn to_text(&self) -> String {
+        let mut text = format!("forebay collective {}\n", self.path.display());
+        let mut row = |name: &str, value: String| {
+            // A string takes whatever is written to it.
+            let _ = writeln!(text, "  {name:<10} {value}");
+        };
+        let tally = self.tally;
+        row(
+            "calls",
+            format!(
+                "{} carried out: {} by aggregators, {} by each rank for itself; {} left to the MPI library: {} as good there, {} in \
+                 atomic mode, {} of a kind that is left",
+                tally.taken(),
+                tally.exchanged,
+                tally.direct,
+                tally.left(),
+                tally.as_good,
+                tally.atomic,
+                tally.unfit
+            ),
+        );
+        let Some(arranged) = self.arrangement else {
+            row(
+                "chosen",
+                "the MPI library: the file is left to it as a whole".to_owned(),
+            );
+            return text;
+        };
+        let granule = arranged.layout.granule_bytes;
+        row(
+            "locks",
+            format!(
+                "{}, {}; granule {granule} bytes, servers {}",
+                arranged.protocol.name(),
+                arranged.source.in_words(),
+                arranged.layout.servers
+            ),
+        );
+        row(
+            "chosen",
+            format!(
+                "{}, {} aggregators of {} ranks, buffers of {} bytes: {}",
+                arranged.method.in_words(),
+                arranged.aggregators.len(),
+                self.meters().count(),
+                arranged.buffer_bytes,
+                arranged.reason
+            ),
+        );
+        row(
+            "moved",
+            format!(
+                "{} pieces, {} bytes, with {} reads and writes of the file in {} rounds; buffers of at most {} bytes",
+                tally.pieces,
+                tally.bytes,
+                self.sum(|m| m.file_calls),
+                self.most(|m| m.rounds),
+                self.most(|m| m.buffer_bytes)
+            ),
+        );
+        let (nanos, share) = self.time();
+        row(
+            "time",
+            format!(
+                "{:.6} s in calls on the slowest rank: file {:.0} %, exchange {:.0} %",
+                nanos as f64 / 1e9,
+                100.0 * share,
+                100.0 * (1.0 - share)
+            ),
+        );
+        let domains = self.domains();
+        let shown = domains.iter().flat_map(each_domain).take(MAX_DOMAINS);
+        for (number, (domain, rank)) in shown.zip(&arranged.aggregators).enumerate() {
+            let name = if number == 0 { "domains" } else { "" };
+            let span = domain.span();
+            let value = format!("{} bytes in {}..{}", domain.bytes(), span.start, span.end);
+            row(name, format!("rank {rank}: {value}"));
+        }
+        let more = arranged.aggregators.len().saturating_sub(MAX_DOMAINS);
+        if more > 0 && domains.is_some() {
+            row("", format!("and {more} more"));
+        }
+        for (number, prediction) in self.predictions().iter().enumerate() {
+            let name = if number == 0 { "conflicts" } else { "" };
+            let method = prediction.method.in_words();
+            let said = match prediction.traffic {
+                Some(LockTraffic {
+                    requests,
+                    conflicts,
+                }) => format!("at most {conflicts} of {requests} lock requests"),
+                None => "not known".to_owned(),
+            };
+            row(
+                name,
+                format!(
+                    "{method:<13} {said}, {} aggregators (predicted for a write)",
+                    prediction.aggregators
+                ),
+            );
+        }
+        if let Some(hints) = self.hints() {
+            row("hints", format!("FOREBAY_COLLECTIVE_HINTS=\"{hints}\""));
+            row("policy", format!("{} {hints}", self.path.display()));
+        }
+        text
+    }
+
+    /// One line of JSON.
+    pub fn to_json(&self) -> String {
+        let tally = self.tally;
+        let (nanos, share) = self.time();
+        let mut json = format!(
+            "{{\"path\":{},\"ranks\":{},\"calls\":{{\"exchanged\":{},\"direct\":{},\"left_as_good\":{},\"left_atomic\":{},\"left_unfit\":{}}},\
+             \"pieces\":{},\"bytes\":{},\"file_calls\":{},\"rounds\":{},\"buffer_bytes\":{},\"seconds\":{},\"file_share\":{}",
+            quoted(&self.path.to_string_lossy()),
+            self.meters().count(),
+            tally.exchanged,
+            tally.direct,
+            tally.as_good,
+            tally.atomic,
+            tally.unfit,
+            tally.pieces,
+            tally.bytes,
+            self.sum(|m| m.file_calls),
+            self.most(|m| m.rounds),
+            self.most(|m| m.buffer_bytes),
+            nanos as f64 / 1e9,
+            share
+        );
+        // A string takes whatever is written to it.
+        if let Some(arranged) = self.arrangement {
+            let _ = write!(
+                json,
+                ",\"method\":{},\"reason\":{},\"aggregators\":{:?},\"locks\":{},\"locks_known\":{},\"granule_bytes\":{},\"servers\":{},\
+                 \"cb_buffer_size\":{}",
+                quoted(arranged.method.in_words()),
+                quoted(arranged.reason),
+                arranged.aggregators,
+                quoted(arranged.protocol.name()),
+                quoted(arranged.source.in_words()),
+                arranged.layout.granule_bytes,
+                arranged.layout.servers,
+                arranged.buffer_bytes
+            );
+        }
+        let domains = self.domains();
+        let domains = domains.iter().flat_map(each_domain).map(|domain| {
+            let span = domain.span();
+            format!(
+                "{{\"bytes\":{},\"start\":{},\"end\":{}}}",
+                domain.bytes(),
+                span.start,
+                span.end
+            )
+        });
+        let _ = write!(
+            json,
+            ",\"domains\":[{}]",
+            domains.collect::<Vec<_>>().join(",")
+        );
+        let predictions = self.predictions();
+        let predictions = predictions.iter().map(|prediction| {
+            let (requests, conflicts) = match prediction.traffic {
+                Some(traffic) => (traffic.requests.to_string(), traffic.conflicts.to_string()),
+                None => ("null".to_owned(), "null".to_owned()),
+            };
+            let method = quoted(prediction.method.in_words());
+            let aggregators = prediction.aggregators;
+            format!(
+                "{{\"method\":{method},\"aggregators\":{aggregators},\"requests\":{requests},\"conflicts\":{conflicts}}}"
+            )
+        });
+        let _ = write!(
+            json,
+            ",\"predicted\":[{}]",
+            predictions.collect::<Vec<_>>().join(",")
+        );
+        if let Some(hints) = self.hints() {
+            let _ = write!(json, ",\"hints\":{}", quoted(&hints));
+        }
+        json + "}\n"
+    }
+}
+
+fn each_domain(domains: &FileDomains) -> impl Iterator<Item = FileDomain> + '_ {
+    (0..domains.aggregators()).map(|number| domains.domain(number))
+}
+
+/// A string of JSON.
+fn quoted(text: &str) -> String {
+    let mut all = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => all.extend(['\\', c]),
+            c if (c as u32) < 0x20 => {
+                let _ = write!(all, "\\u{:04x}", c as u32);
+            }
+            c => all.push(c),
+        }
+    }
+    all.push('"');
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn a_path_of_any_kind_is_a_string_of_json() {
+        assert_eq!(quoted("/a b"), "\"/a b\"");
+        assert_eq!(quoted("\"\\\n"), "\"\\\"\\\\\\u000a\"");
+    }
+}
