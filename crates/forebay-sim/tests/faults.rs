@@ -112,7 +112,17 @@ fn runs_to_find(mutation: Mutation) -> Vec<FaultOptions> {
         ..plain.clone()
     };
     match mutation {
-        m if m.takes_several() => vec![busy, plain, crowded],
+        m if m.takes_several() => {
+            let pair = FaultOptions {
+                bridges: Some(2),
+                ..busy.clone()
+            };
+            let many = FaultOptions {
+                bridges: Some(4),
+                ..busy.clone()
+            };
+            vec![busy, plain, crowded, pair, many]
+        }
         m if m.takes_a_power_loss() => vec![plain, powerless],
         _ => vec![
             plain.clone(),

@@ -10,7 +10,7 @@ use super::names::waiting_path;
 use super::rules::{
     OURS, Update, all_speakers, commit_of, has_to_leave, holds_something_hidden,
     holds_something_moved, is_carried, is_changed, is_ours_in_place, is_replaced, obstacle, read,
-    relocated, removal, speakers_of,
+    relocated, removal, speakers_of, unsettled,
 };
 use super::sheet::{Reason, Sheet};
 use super::strand::Strand;
@@ -171,9 +171,13 @@ impl Move {
             }
         }
         // A guess: the placement looks again.
-        let is_free = obstacle(facts, &self.path, &mut ReadSet::default())?.is_none();
         let end = self.path.clone();
-        self.end = (is_free && record.hides.is_none() && end != from).then_some(end);
+        let reads = &mut ReadSet::default();
+        let is_free = match &record.hides {
+            None => obstacle(facts, &end, reads)?.is_none(),
+            Some(hides) => *hides == end && unsettled(facts, &end.parent(), reads)?.is_none(),
+        };
+        self.end = (is_free && end != from).then_some(end);
         self.carry(record, Way { from, to }, facts)
     }
 
@@ -370,8 +374,8 @@ impl Move {
                 State::Finish
             }
             // Put aside, it would have neither its old name nor its new one.
-            (What::Evacuate, Some(_), [_, _, Some(_)]) => {
-                self.outcome = Err(Some(Reason::Taken));
+            (What::Evacuate, Some(_), [_, _, Some(end)]) if self.is_taken(end).is_some() => {
+                self.outcome = Err(self.is_taken(end));
                 State::Finish
             }
             (What::Evacuate, Some(way), _) => State::Act(Act::Rename {
@@ -402,6 +406,16 @@ impl Move {
     /// Can it be what was renamed?
     fn is_renamed(&self, found: &Attr) -> bool {
         self.known.is_none_or(|known| known.is(found))
+    }
+
+    /// Why it can't get its name where this is; `None`: this is what goes before, as far as its inode number tells.
+    fn is_taken(&self, end: &Attr) -> Option<Reason> {
+        let (_, record) = &self.marked[0];
+        match record.replaces.filter(|_| record.hides.is_some()) {
+            None if record.hides.is_none() => Some(Reason::Taken),
+            Some(known) if !known.is_inode_of(end) => Some(Reason::Changed),
+            _ => None,
+        }
     }
 
     /// What is hidden goes, if it is what was hidden.

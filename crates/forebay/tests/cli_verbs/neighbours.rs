@@ -570,7 +570,7 @@ fn of_a_file_with_several_names_the_one_that_others_have_taken_is_hinted() {
 fn their_side_of_a_renamed_file_leaves_it_where_others_have_changed_it() {
     let scene = Scene::new();
     scene.inside("mv d/a f");
-    scene.outside("echo theirs >> d/a; echo theirs > f");
+    scene.outside("echo theirs >> d/a; rm f; echo theirs > f");
     let (code, said) = scene.drain(&[]);
     assert_eq!(code, 75, "{said}");
     let (code, said) = scene.drain(&["--take", "theirs", "f"]);
