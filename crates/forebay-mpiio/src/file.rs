@@ -198,9 +198,12 @@ fn arrange(
 }
 
 impl File {
-    /// Takes note of hints that the program gives for the open file. They count from the next collective call on.
+    /// Takes note of hints that the program gives for the open file. They count from the next collective call on. HDF5 gives
+    /// the same ones with each view.
     pub fn take_hints(&mut self, info: usize) {
-        self.is_outdated |= settings::take_hints(&self.mpi, info, &mut self.asked);
+        let before = self.asked;
+        settings::take_hints(&self.mpi, info, &mut self.asked);
+        self.is_outdated |= self.asked != before;
     }
 
     /// Arranges the file anew, by what rank 0 is asked for now. Collective.

@@ -88,16 +88,13 @@ fn read(path: &str) -> Option<String> {
     }
 }
 
-/// Takes over the hints in an info object of the program. Returns whether there was any that this layer knows.
-pub fn take_hints(mpi: &Mpi, info: usize, wishes: &mut Wishes) -> bool {
-    let mut any = false;
+/// Takes over the hints in an info object of the program.
+pub fn take_hints(mpi: &Mpi, info: usize, wishes: &mut Wishes) {
     for name in SETTINGS {
         if let Some(value) = mpi.hint(info, name) {
             wishes.set(name, &value);
-            any = true;
         }
     }
-    any
 }
 
 /// What is wished for a file for which the program asks `asked`.
