@@ -44,7 +44,7 @@ fn without_its_server_a_mount_gives_an_error_and_what_was_written_arrives() {
         echo before > before; sync before
         exec 3> open; echo 1 >&3
         for server in $(pid_of 'serve-mount --socket'); do
-            ls -l /proc/$server/fd | grep -q "$OUTSIDE/../run\|${{PWD}}" && kill -9 $server
+            ls -l /proc/$server/fd 2>/dev/null | grep -q "$OUTSIDE/../run\|${{PWD}}" && kill -9 $server
         done
         cat before 2>&1 | sed 's/.*: //'; echo more 2>/dev/null > more || echo "status $?"
         "#
