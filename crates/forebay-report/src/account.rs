@@ -7,7 +7,7 @@
 //! and never longer than the job ran.
 
 use crate::busy::{self, Claim};
-use crate::model::{FileUse, Interface, Job, RankShare, Sharing, join};
+use crate::model::{Counters, FileUse, Interface, Job, Layer, RankShare, Sharing, join};
 use crate::units::share;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -88,6 +88,8 @@ pub struct Account {
     pub overlap: f64,
     /// Bytes on standard streams, which are in no sum.
     pub std_streams: u64,
+    /// Sums over all files of each interface, in the order of [`Job::layers`].
+    pub totals: Vec<Counters>,
     /// Files and bytes by class at the highest interfaces, in the order of [`Sharing::ALL`].
     pub sharing: Vec<(Sharing, Moved)>,
 }
@@ -97,6 +99,7 @@ impl Account {
     pub fn of(job: &Job) -> Self {
         let mut account = Account {
             sharing: Sharing::ALL.map(|class| (class, Moved::default())).to_vec(),
+            totals: job.layers.iter().map(Layer::total).collect(),
             ..Account::default()
         };
         let mut seen = vec![[false; 2]; job.files.len()];
@@ -295,25 +298,18 @@ fn io_seconds(
     let mut spans: Vec<Option<(f64, f64)>> = vec![None; job.launches.len()];
     let (mut data, mut metadata) = (Vec::new(), Vec::new());
     for one in uses(job, &wanted) {
-        for share in &one.by_rank {
-            let launch = launch_of.get(share.rank as usize).copied().flatten();
+        let shares = one.by_rank.iter().map(|share| {
             let seconds = share.read_seconds + share.write_seconds;
-            claim(
-                (share.in_use, seconds, share.meta_seconds),
-                launch.map(|at| &mut spans[at]),
-                run,
-                (&mut data, &mut metadata),
-            );
-        }
-        for sum in &one.reduced {
-            let launch = launch_of.get(sum.first_rank as usize).copied().flatten();
+            (share.rank, (share.in_use, seconds, share.meta_seconds))
+        });
+        let sums = one.reduced.iter().map(|sum| {
             let seconds = sum.read_seconds + sum.write_seconds;
-            claim(
-                (sum.in_use, seconds, sum.meta_seconds),
-                launch.map(|at| &mut spans[at]),
-                run,
-                (&mut data, &mut metadata),
-            );
+            (sum.first_rank, (sum.in_use, seconds, sum.meta_seconds))
+        });
+        for (rank, times) in shares.chain(sums) {
+            let launch = launch_of.get(rank as usize).copied().flatten();
+            let span = launch.map(|at| &mut spans[at]);
+            claim(times, span, run, (&mut data, &mut metadata));
         }
     }
     for (launch, span) in job.launches.iter().zip(spans) {

@@ -49,12 +49,14 @@ pub(crate) fn report(report: &Report) -> Value {
         }).collect::<Vec<_>>(),
         // The last bucket has no bound.
         "size_bucket_bounds": &darshan_log::SIZE_BUCKETS[..9],
-        "interfaces": job.layers.iter().map(|one| layer(report, one)).collect::<Vec<_>>(),
+        "interfaces": job.layers.iter().zip(&account.totals)
+            .map(|(one, total)| layer(report, one, total)).collect::<Vec<_>>(),
         "slowest_files": report.slowest_files(SLOW_FILES).iter()
             .map(|(layer, one)| file(report, layer, one)).collect::<Vec<_>>(),
         "programs": job.programs,
         "findings": report.findings,
         "unexplained": report.unexplained,
+        "plots": report.plots(),
     })
 }
 
@@ -75,9 +77,8 @@ fn split(time: &TimeSplit) -> Value {
     })
 }
 
-fn layer(report: &Report, layer: &Layer) -> Value {
-    let total = layer.total();
-    let mut value = counters(&total);
+fn layer(report: &Report, layer: &Layer, total: &Counters) -> Value {
+    let mut value = counters(total);
     value["interface"] = json!(layer.interface.name());
     value["files"] = json!(layer.uses.len());
     value["partial"] = json!(layer.is_partial);

@@ -23,6 +23,7 @@ mod identities;
 pub mod intake;
 mod json;
 pub mod model;
+pub mod plots;
 #[cfg(test)]
 mod sample;
 mod terminal;
@@ -36,6 +37,7 @@ use darshan_log::{Log, OpenOptions};
 use findings::{Finding, Severity, Thresholds};
 use intake::NamedLog;
 use model::{FileUse, Job, Layer};
+use plots::Plots;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -174,6 +176,11 @@ impl Report {
     /// The report as JSON for scripts; docs/REPORT.md has the schema.
     pub fn json(&self) -> serde_json::Value {
         json::report(self)
+    }
+
+    /// What the pictures of the page draw.
+    pub fn plots(&self) -> Plots {
+        Plots::of(&self.job, &self.account)
     }
 
     /// Findings about time, most seconds first.

@@ -234,6 +234,9 @@ impl Counters {
         self.meta_seconds += other.meta_seconds;
         self.span = join(self.span, other.span);
         self.in_use = join(self.in_use, other.in_use);
+        if other.common.is_empty() {
+            return;
+        }
         for &(size, count) in &other.common {
             match self.common.iter_mut().find(|known| known.0 == size) {
                 Some(known) => known.1 = known.1.saturating_add(count),

@@ -333,8 +333,7 @@ fn interfaces(page: &mut Page, report: &Report) {
         "read/write/meta",
         "slowest",
     ]));
-    for layer in &job.layers {
-        let total = layer.total();
+    for (layer, total) in job.layers.iter().zip(&report.account.totals) {
         let split = split_of(job, layer.interface);
         let mark = if layer.is_partial { "*" } else { "" };
         let rate = layer
@@ -418,13 +417,8 @@ fn details(page: &mut Page, report: &Report) {
         classes.join("; ")
     };
     page.row("sharing", &sharing);
-    for layer in report
-        .job
-        .layers
-        .iter()
-        .filter(|layer| !layer.interface.is_library())
-    {
-        let total = layer.total();
+    let layers = report.job.layers.iter().zip(&report.account.totals);
+    for (layer, total) in layers.filter(|(layer, _)| !layer.interface.is_library()) {
         for (noun, flow) in [("reads", &total.read), ("writes", &total.write)] {
             if let Some(text) = sizes(&flow.sizes) {
                 page.row(

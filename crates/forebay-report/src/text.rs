@@ -22,7 +22,7 @@ pub fn printable(bytes: &[u8]) -> String {
 }
 
 /// True for control characters, line separators, bidirectional controls, zero-width characters, tags.
-fn is_deceptive(c: char) -> bool {
+pub fn is_deceptive(c: char) -> bool {
     c.is_control()
         || matches!(u32::from(c),
             0xad | 0x61c | 0x180e | 0x200b..=0x200f | 0x2028..=0x202e | 0x2060..=0x206f

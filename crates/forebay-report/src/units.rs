@@ -43,7 +43,8 @@ pub fn seconds(s: f64) -> String {
         if s < 3600 {
             format!("{} min {:02} s", s / 60, s % 60)
         } else {
-            format!("{} h {:02} min", s / 3600, s % 3600 / 60)
+            let minutes = s.saturating_add(30) / 60;
+            format!("{} h {:02} min", minutes / 60, minutes % 60)
         }
     }
 }
@@ -135,6 +136,8 @@ mod tests {
         assert_eq!(seconds(12.34), "12.3 s");
         assert_eq!(seconds(245.0), "4 min 05 s");
         assert_eq!(seconds(7380.0), "2 h 03 min");
+        assert_eq!(seconds(7379.0), "2 h 03 min");
+        assert!(seconds(f64::INFINITY).ends_with(" min"));
     }
 
     #[test]

@@ -233,6 +233,14 @@ impl Finding {
         }
     }
 
+    /// The same with the seconds of `loss`, and the reason why no loss can be estimated.
+    fn not_estimated_for(code: &'static str, title: String, loss: &Loss, why: &str) -> Self {
+        Finding {
+            estimate: format!("not estimated: {why}; {}", loss.where_lost()),
+            ..Finding::not_estimated(code, title, loss.seconds)
+        }
+    }
+
     /// The seconds by which it is judged.
     fn weight(&self) -> f64 {
         self.seconds_lost.or(self.concerned_seconds).unwrap_or(0.0)

@@ -290,30 +290,39 @@ fn random(subject: &Subject, direction: Direction) -> Option<Finding> {
         return None;
     }
     let all: u64 = hits.iter().map(|one| direction.of(one).ops).sum();
+    let title = format!(
+        "Random {}: {} of {} go backwards in their file",
+        direction.noun,
+        number(total),
+        number(all)
+    );
     let loss = slowest_path(subject, hits.iter().copied(), direction.part, |one| {
         let flow = direction.of(one);
-        request_seconds(flow, jumps(one, flow) as f64, limits)
-    });
-    let mut finding = Finding::of_loss(
         if direction.is_write {
-            "random-writes"
+            flow.seconds * share(jumps(one, flow) as f64, flow.ops as f64)
         } else {
-            "random-reads"
-        },
-        format!(
-            "Random {}: {} of {} go backwards in their file",
-            direction.noun,
-            number(total),
-            number(all)
-        ),
-        &loss,
-        format!(
-            "time to {} x fixed cost of the requests that jump; {}; read-ahead and write-behind would hide it in \
-         ascending order",
-            direction.verb,
-            model(limits)
-        ),
-    );
+            request_seconds(flow, jumps(one, flow) as f64, limits)
+        }
+    });
+    let mut finding = if direction.is_write {
+        // Measured: behind a page cache the order of writes costs next to nothing, without one a seek each.
+        Finding::not_estimated_for(
+            "random-writes",
+            title,
+            &loss,
+            "a log does not tell whether a cache has put the writes in order",
+        )
+    } else {
+        Finding::of_loss(
+            "random-reads",
+            title,
+            &loss,
+            format!(
+                "time to read x fixed cost of the requests that jump; {}; read-ahead would hide it in ascending order",
+                model(limits)
+            ),
+        )
+    };
     finding.confidence = Confidence::Low;
     finding.evidence = vec![format!(
         "{} of the {} in {} start before the end of the previous one",
@@ -365,18 +374,19 @@ fn misaligned(subject: &Subject) -> Option<Finding> {
         total.write.seconds * share(of_file(one) as f64, total.ops() as f64) * 0.5 * block
             / (block + request)
     });
-    let mut finding = Finding::of_loss(
-        "misaligned-writes",
-        format!(
-            "Misaligned access to shared files: {} of {} requests start inside a block",
-            number(misaligned),
-            number(ops)
-        ),
-        &loss,
-        "time to write x share of misaligned requests x 1/2 x block / (block + mean request): a shared block is \
-         locked and transferred twice".to_owned(),
+    let title = format!(
+        "Misaligned access to shared files: {} of {} requests start inside a block",
+        number(misaligned),
+        number(ops)
     );
-    finding.confidence = Confidence::Low;
+    // Measured: where processes of one node share a page cache, nothing is gained by blocks of their own.
+    let mut finding = Finding::not_estimated_for(
+        "misaligned-writes",
+        title,
+        &loss,
+        "what a block of two ranks costs depends on the locks of the file system; if each is transferred twice, time to \
+         write x share of misaligned requests x 1/2 x block / (block + mean request)",
+    );
     finding.evidence = vec![format!(
         "{} of the requests to {} written by several ranks",
         percent(share(misaligned as f64, ops as f64)),
@@ -455,6 +465,18 @@ fn switches(subject: &Subject) -> Option<Finding> {
     Some(finding)
 }
 
+/// Seconds in fsync, which a log adds to those of writes. The longest write is that of a write alone, so that all writes
+/// together took no more than so many of the longest.
+fn sync_seconds(one: &FileUse) -> f64 {
+    let (write, syncs) = (&one.total.write, one.total.syncs as f64);
+    let as_a_write = write.seconds * share(syncs, syncs + write.ops as f64);
+    if write.longest <= 0.0 {
+        return as_a_write;
+    }
+    let measured = write.seconds - write.ops as f64 * write.longest;
+    as_a_write.max(measured)
+}
+
 fn syncs(subject: &Subject) -> Option<Finding> {
     let limits = subject.limits;
     let hits: Vec<&FileUse> = lowest(subject, Interface::has_pattern)
@@ -468,10 +490,7 @@ fn syncs(subject: &Subject) -> Option<Finding> {
         return None;
     }
     let writes: u64 = hits.iter().map(|one| one.total.write.ops).sum();
-    let loss = slowest_path(subject, hits.iter().copied(), Part::Write, |one| {
-        let total = &one.total;
-        total.write.seconds * share(total.syncs as f64, (total.syncs + total.write.ops) as f64)
-    });
+    let loss = slowest_path(subject, hits.iter().copied(), Part::Write, sync_seconds);
     let mut finding = Finding::of_loss(
         "frequent-fsync",
         format!(
@@ -480,8 +499,8 @@ fn syncs(subject: &Subject) -> Option<Finding> {
             units::count(writes, "write", "writes")
         ),
         &loss,
-        "time to write (which includes fsync) x fsyncs / (fsyncs + writes): an fsync is assumed to cost as much as a \
-        write, so the loss is rather larger".to_owned(),
+        "time to write (which includes fsync) less the writes, each taken for as long as the longest one; at least \
+         x fsyncs / (fsyncs + writes), as if an fsync cost as much as a write".to_owned(),
     );
     finding.evidence = vec![format!(
         "in {}",
@@ -499,9 +518,6 @@ fn syncs(subject: &Subject) -> Option<Finding> {
     Some(finding)
 }
 
-/// Bytes in the buffer of a C stream, and so in each request that it makes.
-const STREAM_BUFFER: u64 = 4096;
-
 fn stdio_bulk(subject: &Subject) -> Option<Finding> {
     let limits = subject.limits;
     let layer = subject.job.layer(Interface::Stdio)?;
@@ -513,33 +529,20 @@ fn stdio_bulk(subject: &Subject) -> Option<Finding> {
         return None;
     }
     let loss = slowest_path(subject, real_files(subject, layer), Part::Data, |one| {
-        let total = &one.total;
-        let mean = total.bytes() / total.ops().max(1);
-        let requests = total.bytes() / mean.max(STREAM_BUFFER);
-        let gathered = (total.bytes() as f64 / limits.gathered_bytes).ceil();
-        let fewer = (requests as f64 - gathered).max(0.0);
-        (total.read.seconds + total.write.seconds)
-            * share(
-                fewer * limits.request_cost_bytes,
-                cost(requests, total.bytes(), limits),
-            )
+        one.total.read.seconds + one.total.write.seconds
     });
-    let mut finding = Finding::of_loss(
-        "stdio-bulk",
-        format!(
-            "Bulk data through C streams: {}, {} of all bytes",
-            bytes(moved),
-            percent(share(moved as f64, all as f64))
-        ),
-        &loss,
-        format!(
-            "time in fread and fwrite x cost of their requests (4 KiB each, or the mean size of the calls if larger) \
-         beyond their cost when gathered into {}; {}",
-            bytes(limits.gathered_bytes as u64),
-            model(limits)
-        ),
+    let title = format!(
+        "Bulk data through C streams: {}, {} of all bytes",
+        bytes(moved),
+        percent(share(moved as f64, all as f64))
     );
-    finding.confidence = Confidence::Low;
+    // Measured: over a page cache, the same bytes in large calls take as long; over a file system without one they do not.
+    let mut finding = Finding::not_estimated_for(
+        "stdio-bulk",
+        title,
+        &loss,
+        "a log has no requests of streams, only calls that fill a buffer",
+    );
     finding.evidence =
         vec!["streams copy through a small buffer, and cannot be shared between ranks".to_owned()];
     finding.files = loss.evidence(subject, |one| {

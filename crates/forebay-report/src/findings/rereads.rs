@@ -3,7 +3,7 @@
 
 use super::loss::{Part, slowest_path};
 use super::requests::lowest;
-use super::{Confidence, Finding, Subject};
+use super::{Finding, Subject};
 use crate::model::{FileUse, Interface};
 use crate::units::{self, bytes, share};
 
@@ -83,23 +83,23 @@ fn read_by_many(subject: &Subject) -> Option<Finding> {
         return None;
     }
     let loss = slowest_path(subject, hits.iter().copied(), Part::Read, |one| {
-        0.5 * one.total.read.seconds * (1.0 - 1.0 / times(one))
+        one.total.read.seconds * (1.0 - 1.0 / times(one))
     });
     let extents = hits
         .iter()
         .fold(0u64, |sum, one| sum.saturating_add(one.total.extent()));
-    let mut finding = Finding::of_loss(
-        "read-by-many",
-        format!(
-            "Several ranks read the same data: {} from files of {}",
-            bytes(read),
-            bytes(extents)
-        ),
-        &loss,
-        "1/2 x time to read x (1 - file extent / bytes read): half of the time is assumed to be competition for the \
-         same bytes".to_owned(),
+    let title = format!(
+        "Several ranks read the same data: {} from files of {}",
+        bytes(read),
+        bytes(extents)
     );
-    finding.confidence = Confidence::Low;
+    // Measured: on one node the page cache serves all but the first; many nodes compete for one server.
+    let mut finding = Finding::not_estimated_for(
+        "read-by-many",
+        title,
+        &loss,
+        "a log does not tell whether ranks compete for the bytes or share a cache",
+    );
     finding.evidence = vec![format!(
         "{} touched by more than one rank, read {:.1} times in all",
         units::count(hits.len() as u64, "file", "files"),

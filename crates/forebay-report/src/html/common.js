@@ -28,7 +28,7 @@ function seconds(s) {
   s = Math.round(s);
   const two = (n) => String(n).padStart(2, "0");
   return s < 3600 ? Math.floor(s / 60) + " min " + two(s % 60) + " s"
-    : Math.floor(s / 3600) + " h " + two(Math.floor((s % 3600) / 60)) + " min";
+    : Math.floor((s + 30) / 3600) + " h " + two(Math.floor((s + 30) / 60) % 60) + " min";
 }
 
 const number = (n) => n.toLocaleString("en-US");

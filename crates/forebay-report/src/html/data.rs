@@ -5,8 +5,8 @@ use crate::model::{FileUse, Interface, Job, Sharing, Timeline, Trace};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
-/// Most files in the page. A browser stays quick with that many.
-const MOST_FILES: usize = 100_000;
+/// Most files in the page, so that it stays below a megabyte; the pictures and tables count all of them.
+const MOST_FILES: usize = 5_000;
 /// Interfaces by their number in the data.
 const INTERFACES: [Interface; 7] = [
     Interface::Posix,
@@ -32,7 +32,7 @@ pub(super) fn of_report(report: &Report) -> PageData {
     let left_out = rows.1;
     let files_remark = if left_out > 0 {
         format!(
-            "The {} files with most seconds and bytes; {} more are left out.",
+            "The {} files with most seconds and bytes; {} more are left out here, and in all sums and pictures.",
             crate::units::number(MOST_FILES as u64),
             crate::units::number(left_out as u64)
         )
@@ -123,14 +123,21 @@ struct Row<'a> {
 
 /// The most important files, in the order of the job, and how many are left out.
 fn rows(job: &Job) -> (Vec<Row<'_>>, usize) {
-    let mut by_file: HashMap<usize, Row> = HashMap::new();
+    let (chosen, left_out) = chosen_files(job);
+    let mut rows: Vec<Row> = chosen
+        .iter()
+        .map(|file| Row {
+            file: *file,
+            slowest: -1,
+            ..Row::default()
+        })
+        .collect();
     for layer in &job.layers {
         for one in &layer.uses {
-            let row = by_file.entry(one.file).or_insert_with(|| Row {
-                file: one.file,
-                slowest: -1,
-                ..Row::default()
-            });
+            let Ok(at) = chosen.binary_search(&one.file) else {
+                continue;
+            };
+            let row = &mut rows[at];
             row.uses.push((layer.interface, one));
             row.opens += one.total.opens;
             if one.is_lowest {
@@ -151,19 +158,36 @@ fn rows(job: &Job) -> (Vec<Row<'_>>, usize) {
             }
         }
     }
-    let mut rows: Vec<Row> = by_file.into_values().collect();
-    let left_out = rows.len().saturating_sub(MOST_FILES);
-    if left_out > 0 {
-        rows.sort_by(|a, b| {
-            b.seconds
-                .total_cmp(&a.seconds)
-                .then((b.read + b.written).cmp(&(a.read + a.written)))
-                .then(a.file.cmp(&b.file))
-        });
-        rows.truncate(MOST_FILES);
-    }
-    rows.sort_by_key(|row| row.file);
     (rows, left_out)
+}
+
+/// The files with most seconds and bytes, in ascending order, and how many others there are.
+fn chosen_files(job: &Job) -> (Vec<usize>, usize) {
+    // Seconds of the slowest rank, bytes; `None` for a file that nothing was done with.
+    let mut weights: Vec<Option<(f64, u64)>> = vec![None; job.files.len()];
+    for one in job.layers.iter().flat_map(|layer| &layer.uses) {
+        let weight = weights[one.file].get_or_insert_default();
+        if one.is_highest {
+            weight.0 = weight.0.max(one.slowest().unwrap_or_default().seconds);
+        }
+        if one.is_lowest {
+            weight.1 += one.total.bytes();
+        }
+    }
+    let mut used: Vec<(usize, f64, u64)> = (0..)
+        .zip(weights)
+        .filter_map(|(file, weight)| weight.map(|(seconds, bytes)| (file, seconds, bytes)))
+        .collect();
+    let left_out = used.len().saturating_sub(MOST_FILES);
+    if left_out > 0 {
+        used.select_nth_unstable_by(MOST_FILES - 1, |a, b| {
+            b.1.total_cmp(&a.1).then(b.2.cmp(&a.2)).then(a.0.cmp(&b.0))
+        });
+        used.truncate(MOST_FILES);
+    }
+    let mut chosen: Vec<usize> = used.into_iter().map(|(file, ..)| file).collect();
+    chosen.sort_unstable();
+    (chosen, left_out)
 }
 
 /// Gives texts numbers in the order of their first use, so that repeated ones are stored once.

@@ -6,6 +6,7 @@
 
 mod compare;
 mod data;
+mod pictures;
 mod programs;
 mod sections;
 
@@ -30,14 +31,17 @@ pub(crate) fn page(report: &Report) -> String {
     let job = &report.job;
     let title = format!("I/O of {}", crate::text::shorten(&job.exe, 60));
     let data = data::of_report(report);
+    let plots = report.plots();
     let has_trace = !job.traces.is_empty();
     let body = html! {
-        (navigation(has_trace, job.programs.len() > 1))
+        (navigation(!job.layers.is_empty(), has_trace, job.programs.len() > 1))
         header .job { (sections::head(report)) }
         main #main {
             (sections::cards(report))
             (sections::notices(report))
-            (sections::findings(report))
+            (pictures::overview(report, &plots))
+            (sections::findings(report, &plots))
+            (pictures::access(report, &plots))
             (sections::timeline(report))
             (sections::interfaces(report))
             (sections::sizes(report))
@@ -88,11 +92,13 @@ fn digest(text: &str) -> String {
     base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text))
 }
 
-fn navigation(has_trace: bool, has_programs: bool) -> Markup {
+fn navigation(has_io: bool, has_trace: bool, has_programs: bool) -> Markup {
     html! {
         nav aria-label="Sections" {
             ul {
+                li { a href="#pictures" { "Pictures" } }
                 li { a href="#findings" { "Findings" } }
+                @if has_io { li { a href="#access" { "Access" } } }
                 li { a href="#timeline" { "Timeline" } }
                 li { a href="#interfaces" { "Interfaces" } }
                 li { a href="#sizes" { "Sizes" } }

@@ -1,9 +1,11 @@
 //! The parts of the page that need no script: all but the drawings and the table of all files.
 
+use super::pictures::{self, value};
 use crate::Report;
 use crate::account::{TimeSplit, split_of};
 use crate::findings::{Finding, Severity};
 use crate::model::{BUCKET_NAMES, Job, Layer, Timeline};
+use crate::plots::Plots;
 use crate::terminal::{coverage_text, nothing_found, while_in_io};
 use crate::units::{self, bytes, number, percent, share};
 use maud::{Markup, html};
@@ -61,42 +63,35 @@ pub(super) fn cards(report: &Report) -> Markup {
             section .card {
                 h3 { "Moved" }
                 div .figure { (at_least) (bytes(account.moved.bytes())) }
-                p { "read " (bytes(account.moved.bytes_read)) ", wrote " (bytes(account.moved.bytes_written)) ", "
-                    (units::count(account.moved.files, "file", "files")) }
-                p .hint { "at the lowest interface that saw a file, so nothing counts twice" }
+                p { "read " (value("/moved/bytes_read", account.moved.bytes_read, &bytes(account.moved.bytes_read)))
+                    ", wrote " (value("/moved/bytes_written", account.moved.bytes_written, &bytes(account.moved.bytes_written)))
+                    ", " (value("/moved/files", account.moved.files, &number(account.moved.files)))
+                    (if account.moved.files == 1 { " file" } else { " files" }) }
             }
             section .card {
                 h3 { "Speed" }
                 div .figure {
-                    @if let Some(rate) = account.mib_per_second() { (mib(rate)) " MiB/s" } @else { "-" }
+                    @if let Some(rate) = account.mib_per_second() { (value("/mib_per_second", rate, &mib(rate))) " MiB/s" } @else { "-" }
                 }
-                p {
-                    @if let Some(rate) = account.mib_per_second_per_node(job) { (mib(rate)) " MiB/s per compute node" }
-                    @else { "per compute node: unknown, the log has no number of nodes" }
+                p { (while_in_io(report)) }
+                @if let Some(rate) = account.mib_per_second_per_node(job) {
+                    p { (value("/mib_per_second_per_node", rate, &mib(rate))) " MiB/s per compute node" }
                 }
-                p .hint { (while_in_io(report)) }
             }
             section .card {
                 h3 { "Time of a mean " (who) }
                 div .figure { (percent(share(account.time.io(), job.run_seconds))) " in I/O" }
-                (time_bar(&account.time, job.run_seconds))
                 p { (split_text(&account.time, job.run_seconds)) }
             }
             section .card {
                 h3 { "Slowest " (who) }
                 @if let Some(slowest) = account.slowest {
-                    div .figure { (units::seconds(slowest.seconds)) }
-                    p { (who) " " (slowest.rank) ", " (percent(account.slowest_share(job))) " of the run time" }
+                    div .figure { (value("/slowest_rank/seconds", slowest.seconds, &units::seconds(slowest.seconds))) }
+                    p { (who) " " (value("/slowest_rank/rank", slowest.rank, &slowest.rank.to_string())) ", " (percent(account.slowest_share(job))) " of the run time" }
                 } @else {
                     div .figure { "-" }
                     p { "no time was measured" }
                 }
-                p .hint { "the others wait for it where they are synchronized" }
-            }
-        }
-        ul .legend aria-label="Key of the time bars" {
-            @for (fill, name) in [("fill-read", "read"), ("fill-write", "write"), ("fill-meta", "metadata (open, close, stat, seek)"), ("fill-other", "not in I/O")] {
-                li { svg width="22" height="12" aria-hidden="true" { rect class=(fill) width="22" height="12" {} } (name) }
             }
         }
     }
@@ -153,16 +148,14 @@ pub(super) fn notices(report: &Report) -> Markup {
     html! {
         @for finding in report.findings.iter().filter(|one| one.severity == Severity::Data) {
             section .notice aria-label="About the data" {
-                strong { (finding.title) }
-                ul { @for evidence in &finding.evidence { li { (evidence) } } }
-                p { (finding.advice) }
+                p { strong { (finding.title) } @for evidence in &finding.evidence { "; " (evidence) } ". " (finding.advice) }
             }
         }
     }
 }
 
 /// All findings, the most costly ones open.
-pub(super) fn findings(report: &Report) -> Markup {
+pub(super) fn findings(report: &Report, plots: &Plots) -> Markup {
     let timed = report.timed();
     let (costly, notes): (Vec<&Finding>, Vec<&Finding>) = timed
         .into_iter()
@@ -175,19 +168,19 @@ pub(super) fn findings(report: &Report) -> Markup {
             } @else {
                 p .hint { "By seconds lost: how much quicker the slowest rank would have been, estimated from the job's own "
                     "times. Estimates overlap and don't add up. Select one for evidence and advice." }
-                ol .findings { @for (i, one) in costly.iter().enumerate() { (finding(report, one, i < OPEN_FINDINGS)) } }
+                ol .findings { @for (i, one) in costly.iter().enumerate() { (finding(report, plots, one, i < OPEN_FINDINGS)) } }
             }
             @if !notes.is_empty() {
                 details {
                     summary { (units::count(notes.len() as u64, "pattern", "patterns")) " that cost this job next to nothing" }
-                    ol .findings { @for one in notes { (finding(report, one, false)) } }
+                    ol .findings { @for one in notes { (finding(report, plots, one, false)) } }
                 }
             }
         }
     }
 }
 
-fn finding(report: &Report, one: &Finding, is_open: bool) -> Markup {
+fn finding(report: &Report, plots: &Plots, one: &Finding, is_open: bool) -> Markup {
     html! {
         li {
             details .finding .(one.severity.name()) open[is_open] {
@@ -198,6 +191,7 @@ fn finding(report: &Report, one: &Finding, is_open: bool) -> Markup {
                 }
                 div .body {
                     p .advice { (one.advice) }
+                    (pictures::of_finding(report, plots, one))
                     @if let Some(setting) = &one.setting { p { "With Forebay: " code { (setting) } } }
                     @if !one.evidence.is_empty() { ul { @for evidence in &one.evidence { li { (evidence) } } } }
                     @if !one.files.is_empty() {
@@ -296,7 +290,7 @@ pub(super) fn interfaces(report: &Report) -> Markup {
                         }
                         th .text scope="col" { "share of the run time" }
                     } }
-                    tbody { @for layer in &job.layers { (interface_row(job, layer)) } }
+                    tbody { @for (at, layer) in job.layers.iter().enumerate() { (interface_row(report, at, layer)) } }
                 } }
                 @if job.layers.iter().any(|layer| layer.is_partial) {
                     p { "* incomplete: the recorder ran out of memory, numbers are lower bounds" }
@@ -306,8 +300,8 @@ pub(super) fn interfaces(report: &Report) -> Markup {
     }
 }
 
-fn interface_row(job: &Job, layer: &Layer) -> Markup {
-    let total = layer.total();
+fn interface_row(report: &Report, at: usize, layer: &Layer) -> Markup {
+    let (job, total) = (&report.job, &report.account.totals[at]);
     let split = split_of(job, layer.interface);
     let seconds = |value: f64| {
         if value >= 0.000_5 {
@@ -318,15 +312,18 @@ fn interface_row(job: &Job, layer: &Layer) -> Markup {
             "0".to_owned()
         }
     };
+    let cell = |field: &str, n: u64, text: fn(u64) -> String| {
+        value(&format!("/interfaces/{at}/{field}"), n, &text(n))
+    };
     html! {
         tr {
             th .text scope="row" { (layer.interface.name()) @if layer.is_partial { "*" } }
-            td { (number(layer.uses.len() as u64)) }
-            td { (number(total.opens)) }
-            td { (number(total.read.ops)) }
-            td { (bytes(total.read.bytes)) }
-            td { (number(total.write.ops)) }
-            td { (bytes(total.write.bytes)) }
+            td { (cell("files", layer.uses.len() as u64, number)) }
+            td { (cell("opens", total.opens, number)) }
+            td { (cell("read/ops", total.read.ops, number)) }
+            td { (cell("read/bytes", total.read.bytes, bytes)) }
+            td { (cell("write/ops", total.write.ops, number)) }
+            td { (cell("write/bytes", total.write.bytes, bytes)) }
             td { (seconds(split.read)) }
             td { (seconds(split.write)) }
             td { (seconds(split.metadata)) }
@@ -338,47 +335,47 @@ fn interface_row(job: &Job, layer: &Layer) -> Markup {
 
 /// Histograms of request sizes and the most common sizes.
 pub(super) fn sizes(report: &Report) -> Markup {
-    let layers: Vec<(&Layer, [u64; 10], [u64; 10])> = report
-        .job
-        .layers
-        .iter()
-        .map(|layer| (layer, layer.total()))
-        .map(|(layer, total)| (layer, total.read.sizes, total.write.sizes))
-        .filter(|(_, read, write)| read.iter().chain(write).any(|n| *n > 0))
+    let all = report.account.totals.iter().enumerate();
+    let counted: Vec<usize> = all
+        .filter(|(_, total)| pictures::has_sizes(total))
+        .map(|(at, _)| at)
         .collect();
     html! {
         section aria-labelledby="sizes" {
             h2 #sizes { "Access sizes" }
             p .hint { "How many requests had which size. Sizes on a border count below it: exactly 1 MiB is in 100 KiB-1 MiB." }
-            @if layers.is_empty() { p { "No interface in this log counts sizes of requests." } }
-            div .columns { @for (layer, read, write) in layers { (histogram(layer, &read, &write)) } }
+            @if counted.is_empty() { p { "No interface in this log counts sizes of requests." } }
+            div .columns { @for at in counted { (histogram(report, at)) } }
         }
     }
 }
 
-fn histogram(layer: &Layer, read: &[u64; 10], write: &[u64; 10]) -> Markup {
-    let most = read.iter().chain(write).copied().max().unwrap_or(0).max(1);
-    let total = layer.total();
-    let bar = |n: u64, fill: &str| {
-        let width = if n > 0 {
-            (n as f64 / most as f64 * 118.0).max(1.5)
-        } else {
-            0.0
-        };
-        html! { svg .bar width="120" height="12" aria-hidden="true" { @if n > 0 { rect class=(fill) x="1" y="1" width=(format!("{width:.1}")) height="10" {} } } }
+fn histogram(report: &Report, at: usize) -> Markup {
+    let (layer, total) = (&report.job.layers[at], &report.account.totals[at]);
+    let cell = |way: &str, bucket: usize, n: u64| {
+        value(
+            &format!("/interfaces/{at}/{way}/sizes/{bucket}"),
+            n,
+            &number(n),
+        )
     };
     html! {
         div {
-            table {
-                caption { strong { (layer.interface.name()) } " requests by size" }
-                thead { tr { th .text scope="col" { "size" } th scope="col" { "reads" } th { span .soft { "" } } th scope="col" { "writes" } th {} } }
-                tbody { @for (at, name) in BUCKET_NAMES.iter().enumerate() { tr {
-                    th .text scope="row" { (name) }
-                    td { (number(read[at])) }
-                    td { (bar(read[at], "fill-read")) }
-                    td { (number(write[at])) }
-                    td { (bar(write[at], "fill-write")) }
-                } } }
+            h3 { (layer.interface.name()) " requests by size" }
+            (pictures::histogram(report, at))
+            details {
+                summary { "The same in numbers" }
+                table {
+                    thead { tr { th .text scope="col" { "size" } th scope="col" { "reads" } th scope="col" { "writes" } } }
+                    tbody { @for (bucket, name) in BUCKET_NAMES.iter().enumerate() {
+                        @let (reads, writes) = (total.read.sizes[bucket], total.write.sizes[bucket]);
+                        @if reads + writes > 0 { tr {
+                            th .text scope="row" { (name) }
+                            td { (cell("read", bucket, reads)) }
+                            td { (cell("write", bucket, writes)) }
+                        } }
+                    } }
+                }
             }
             @if !total.common.is_empty() {
                 table {

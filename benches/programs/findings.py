@@ -1,0 +1,339 @@
+#!/usr/bin/python3
+"""Programs that have the problem that a finding of `forebay report` is about, and the same mended.
+
+    findings.py NAME prepare|bad|mended DIR       one process, or several that it starts
+    mpiexec -n 2 findings.py NAME ...             names that begin with mpi-
+
+Both forms produce the same bytes or read the same. `prepare` makes the files that they read; it is not measured.
+"""
+
+import ctypes
+import os
+import random
+import sys
+
+MIB = 1 << 20
+RECORDS = 300_000
+RECORD = b"x" * 100
+WORKERS = 2
+
+
+def opened(folder, name, flags=os.O_CREAT | os.O_WRONLY):
+    return os.open(f"{folder}/{name}", flags, 0o644)
+
+
+def make(folder, name, size):
+    fd = opened(folder, name)
+    block = os.urandom(MIB)
+    for _ in range(size // MIB):
+        os.write(fd, block)
+    os.fsync(fd)
+    os.close(fd)
+
+
+def forget(folder, name):
+    """Takes a file out of the page cache, so that both forms read it from the disk."""
+    fd = opened(folder, name, os.O_RDONLY)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+
+
+def in_workers(work):
+    """Runs it in some processes at once."""
+    pids = []
+    for rank in range(WORKERS):
+        pid = os.fork()
+        if pid == 0:
+            work(rank)
+            os._exit(0)
+        pids.append(pid)
+    for pid in pids:
+        assert os.waitpid(pid, 0)[1] == 0
+
+
+def small_writes(folder, mended):
+    fd = opened(folder, "log")
+    held = bytearray()
+    for _ in range(RECORDS):
+        if mended:
+            held += RECORD
+            if len(held) >= 4 * MIB:
+                os.write(fd, held)
+                held.clear()
+        else:
+            os.write(fd, RECORD)
+    os.write(fd, held)
+    os.close(fd)
+
+
+def small_reads(folder, mended):
+    fd = opened(folder, "input", os.O_RDONLY)
+    held, at, count = b"", 0, 0
+    while True:
+        if mended:
+            if at >= len(held):
+                held, at = os.read(fd, 4 * MIB), 0
+            piece = held[at : at + 128]
+            at += 128
+        else:
+            piece = os.read(fd, 128)
+        if not piece:
+            break
+        count += 1
+    os.close(fd)
+    assert count == 32 * MIB // 128
+
+
+def random_reads(folder, mended):
+    forget(folder, "input")
+    blocks = list(range(32 * MIB // 4096))
+    random.Random(1).shuffle(blocks)
+    if mended:
+        blocks.sort()
+    fd = opened(folder, "input", os.O_RDONLY)
+    for block in blocks:
+        os.pread(fd, 4096, block * 4096)
+    os.close(fd)
+
+
+def random_writes(folder, mended):
+    blocks = list(range(16 * MIB // 4096))
+    random.Random(1).shuffle(blocks)
+    if mended:
+        blocks.sort()
+    fd = opened(folder, "out")
+    data = b"y" * 4096
+    for block in blocks:
+        os.pwrite(fd, data, block * 4096)
+    os.fsync(fd)
+    os.close(fd)
+
+
+def read_write_switches(folder, mended):
+    fd = opened(folder, "input", os.O_RDWR)
+    records = range(0, 16 * MIB, 256)
+    if mended:
+        data = os.pread(fd, 16 * MIB, 0)
+        os.pwrite(fd, b"".join(data[at : at + 256][::-1] for at in records), 0)
+    else:
+        for at in records:
+            os.pwrite(fd, os.pread(fd, 256, at)[::-1], at)
+    os.close(fd)
+
+
+def repeated_reads(folder, mended):
+    fd = opened(folder, "input", os.O_RDONLY)
+    data = bytearray(64 * MIB)
+    view = memoryview(data)
+    for epoch in range(20):
+        if epoch == 0 or not mended:
+            for at in range(0, 64 * MIB, MIB):
+                os.preadv(fd, [view[at : at + MIB]], at)
+    os.close(fd)
+
+
+def read_by_many(folder, mended):
+    size = 128 * MIB
+    forget(folder, "input")
+
+    def work(rank):
+        fd = opened(folder, "input", os.O_RDONLY)
+        part = size // WORKERS if mended else size
+        for at in range(0, part, MIB):
+            os.pread(fd, MIB, (rank * part + at) % size if mended else at)
+        os.close(fd)
+
+    in_workers(work)
+
+
+def frequent_fsync(folder, mended):
+    fd = opened(folder, "journal")
+    for _ in range(500):
+        os.write(fd, RECORD)
+        if not mended:
+            os.fsync(fd)
+    os.fsync(fd)
+    os.close(fd)
+
+
+def stdio_bulk(folder, mended):
+    libc = ctypes.CDLL(None)
+    libc.fopen.restype = ctypes.c_void_p
+    block = b"z" * 1024
+    if mended:
+        fd = opened(folder, "stream")
+        for _ in range(64):
+            os.write(fd, block * 4096)
+        os.close(fd)
+        return
+    stream = ctypes.c_void_p(libc.fopen(f"{folder}/stream".encode(), b"w"))
+    for _ in range(256 * MIB // 1024):
+        libc.fwrite(block, 1, 1024, stream)
+    libc.fclose(stream)
+
+
+def metadata_time(folder, mended):
+    """A stat storm: does the file exist? 200,000 times."""
+    path = f"{folder}/input"
+    size = None
+    for _ in range(200_000):
+        if size is None or not mended:
+            size = os.stat(path).st_size
+    assert size
+
+
+def repeated_opens(folder, mended):
+    fd = None
+    for _ in range(40_000):
+        if fd is None or not mended:
+            fd = opened(folder, "log", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        os.write(fd, RECORD)
+        if not mended:
+            os.close(fd)
+    if mended:
+        os.close(fd)
+
+
+def many_small_files(folder, mended):
+    one = opened(folder, "all") if mended else None
+    for n in range(10_000):
+        fd = one if mended else opened(folder, f"part{n:05}")
+        os.write(fd, RECORD * 20)
+        if not mended:
+            os.close(fd)
+    if mended:
+        os.close(one)
+
+
+def misaligned_writes(folder, mended):
+    """Blocks of two processes, side by side in one file: off and on the block of the file system."""
+    shift = 0 if mended else 100
+
+    def work(rank):
+        fd = opened(folder, "shared")
+        data = b"r" * 4096
+        for n in range(20_000):
+            os.pwrite(fd, data, (n * WORKERS + rank) * 4096 + shift)
+        os.close(fd)
+
+    in_workers(work)
+
+
+def h5_small_writes(folder, mended):
+    """Rows that are appended to a data set one by one, beside blocks of rows."""
+    import h5py
+    import numpy
+
+    rows, columns = 30_000, 16
+    values = numpy.arange(rows * columns, dtype="f8").reshape(rows, columns)
+    with h5py.File(f"{folder}/table.h5", "w") as file:
+        table = file.create_dataset("table", (rows, columns), "f8")
+        step = rows // 10 if mended else 1
+        for at in range(0, rows, step):
+            table[at : at + step] = values[at : at + step]
+
+
+def mpi_file(folder, name, info=None):
+    from mpi4py import MPI
+
+    mode = MPI.MODE_CREATE | MPI.MODE_RDWR
+    return MPI.COMM_WORLD, MPI.File.Open(MPI.COMM_WORLD, f"{folder}/{name}", mode, info or MPI.INFO_NULL)
+
+
+def mpi_independent_writes(folder, mended):
+    """Ranks write interleaved small blocks of a shared file: each for itself, and all together."""
+    from mpi4py import MPI
+
+    comm, file = mpi_file(folder, "shared")
+    ranks, rank = comm.Get_size(), comm.Get_rank()
+    block, steps = 512, 20_000
+    kind = MPI.BYTE.Create_vector(steps, block, block * ranks).Commit()
+    data = bytes([rank]) * (block * steps)
+    if mended:
+        file.Set_view(rank * block, MPI.BYTE, kind)
+        file.Write_all(data)
+    else:
+        for step in range(steps):
+            file.Write_at((step * ranks + rank) * block, data[:block])
+    file.Close()
+
+
+def mpi_straggler(folder, mended):
+    """One rank writes all pieces of a shared file while the other waits; and equal parts."""
+    comm, file = mpi_file(folder, "shared")
+    ranks, rank = comm.Get_size(), comm.Get_rank()
+    data = b"s" * 4096
+    pieces = 60_000
+    if mended:
+        mine = range(rank * pieces // ranks, (rank + 1) * pieces // ranks)
+    else:
+        mine = range(pieces if rank == 0 else 0)
+    for at in mine:
+        file.Write_at(at * 4096, data)
+    comm.Barrier()
+    file.Close()
+
+
+def import_many(folder, mended):
+    """Many modules, beside one that holds the same."""
+    sys.path.insert(0, f"{folder}/modules")
+    sys.dont_write_bytecode = True
+    if mended:
+        __import__("all_of_them")
+    else:
+        for n in range(1000):
+            __import__(f"m{n:04}")
+
+
+def prepare(name, folder):
+    sizes = {
+        "small-reads": 32 * MIB,
+        "random-reads": 32 * MIB,
+        "read-write-switches": 16 * MIB,
+        "repeated-reads": 64 * MIB,
+        "read-by-many": 128 * MIB,
+        "metadata-time": MIB,
+    }
+    if name in sizes:
+        make(folder, "input", sizes[name])
+    if name == "import-storm":
+        os.mkdir(f"{folder}/modules")
+        code = [f"class C{n}:\n    value = {n}\n" for n in range(1000)]
+        for n, text in enumerate(code):
+            with open(f"{folder}/modules/m{n:04}.py", "w") as file:
+                file.write(text)
+        with open(f"{folder}/modules/all_of_them.py", "w") as file:
+            file.write("".join(code))
+
+
+PROGRAMS = {
+    "small-writes": small_writes,
+    "small-reads": small_reads,
+    "random-reads": random_reads,
+    "random-writes": random_writes,
+    "read-write-switches": read_write_switches,
+    "repeated-reads": repeated_reads,
+    "read-by-many": read_by_many,
+    "frequent-fsync": frequent_fsync,
+    "stdio-bulk": stdio_bulk,
+    "metadata-time": metadata_time,
+    "repeated-opens": repeated_opens,
+    "many-small-files": many_small_files,
+    "misaligned-writes": misaligned_writes,
+    "import-storm": import_many,
+    "h5-small-writes": h5_small_writes,
+    "mpi-independent-writes": mpi_independent_writes,
+    "mpi-straggler": mpi_straggler,
+}
+
+
+def main():
+    name, form, folder = sys.argv[1:]
+    if form == "prepare":
+        prepare(name, folder)
+    else:
+        PROGRAMS[name](folder, form == "mended")
+
+
+if __name__ == "__main__":
+    main()

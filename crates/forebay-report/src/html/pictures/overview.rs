@@ -1,0 +1,147 @@
+//! The first screen: where the seconds of I/O went.
+
+use super::{
+    Drawn, access, canvas, figure, grid, grid_labels, labels_below, over_time, rank_word, ranks,
+    row, row_bar, scale, time, value,
+};
+use crate::Report;
+use crate::model::{BUCKET_NAMES, Counters};
+use crate::plots::Plots;
+use crate::text::shorten;
+use crate::units::{number, seconds};
+use maud::{Markup, html};
+
+/// Files in the picture of slow ones.
+const SLOW_FILES: usize = 5;
+/// Height of the columns of sizes, pixels.
+const HEIGHT: f64 = 130.0;
+/// Space above the highest column.
+const TOP: f64 = 14.0;
+/// The bounds between two buckets of sizes, as short as axes need them.
+const BOUNDS: [&str; 9] = ["100", "1K", "10K", "100K", "1M", "4M", "10M", "100M", "1G"];
+
+/// All pictures of the first screen.
+pub(in crate::html) fn section(report: &Report, plots: &Plots) -> Markup {
+    let is_empty = report.job.layers.is_empty();
+    html! {
+        section aria-label="Pictures" #pictures {
+            @if is_empty {
+                p .nothing { "This log holds no I/O, so there is nothing to draw." }
+            } @else {
+                ul .legend aria-label="Key of the pictures" {
+                    @for (fill, name) in [("fill-read", "read"), ("fill-write", "write"),
+                        ("fill-meta", "metadata (open, close, stat, seek)"), ("fill-other", "not in I/O")] {
+                        li { svg width="22" height="12" aria-hidden="true" { rect class=(fill) width="22" height="12" {} } (name) }
+                    }
+                }
+                div .pictures {
+                    (over_time::picture(report, plots.over_time.as_ref()))
+                    (time::picture(report))
+                    (sizes(report))
+                    @if plots.ranks.len() > 1 { (ranks::picture(report, &plots.ranks)) } @else { (access::operations(report)) }
+                    (slowest_files(report))
+                }
+            }
+        }
+    }
+}
+
+/// The place of the lowest interface that had requests whose sizes were counted.
+pub(super) fn interface_with_sizes(report: &Report) -> Option<usize> {
+    report.account.totals.iter().position(has_sizes)
+}
+
+/// True if sizes of requests were counted.
+pub(in crate::html) fn has_sizes(total: &Counters) -> bool {
+    let mut sizes = total.read.sizes.iter().chain(&total.write.sizes);
+    sizes.any(|n| *n > 0)
+}
+
+fn sizes(report: &Report) -> Markup {
+    let title = "Sizes of requests in bytes";
+    let Some(at) = interface_with_sizes(report) else {
+        let says = html! { "No interface of this log counts sizes of requests." };
+        return figure("", title, &says, &html! {});
+    };
+    let total = &report.account.totals[at];
+    let small: u64 = total.read.sizes[..4]
+        .iter()
+        .chain(&total.write.sizes[..4])
+        .sum();
+    let all: u64 = total.read.sizes.iter().chain(&total.write.sizes).sum();
+    let says = html! {
+        (number(all)) " requests at " (report.job.layers[at].interface.name()) ", "
+        (crate::units::percent(crate::units::share(small as f64, all as f64))) " of them up to 100 KiB"
+    };
+    figure("", title, &says, &histogram(report, at))
+}
+
+/// Requests by size at the interface that stands at `at` in the job.
+pub(in crate::html) fn histogram(report: &Report, at: usize) -> Markup {
+    let total = &report.account.totals[at];
+    let ways = [
+        ("fill-read", "read", &total.read.sizes, 0.8),
+        ("fill-write", "write", &total.write.sizes, 5.1),
+    ];
+    let most = ways
+        .iter()
+        .flat_map(|(_, _, sizes, _)| *sizes)
+        .copied()
+        .max();
+    let most = most.unwrap_or(0).max(1) as f64;
+    let (base, pixels) = (TOP + HEIGHT, HEIGHT / most);
+    let labels: Vec<(f64, String)> = (1u8..)
+        .zip(BOUNDS)
+        .map(|(at, name)| (f64::from(at) * 10.0, name.to_owned()))
+        .collect();
+    let ticks = scale::counts(most, 3);
+    let content = html! {
+        (grid(&ticks, base, pixels))
+        g data-side="height" data-scale=(pixels) {
+            @for (fill, way, sizes, shift) in ways {
+                @for (bucket, count) in sizes.iter().enumerate() {
+                    (Drawn {
+                        pointer: &format!("/interfaces/{at}/{way}/sizes/{bucket}"),
+                        value: *count as f64,
+                        title: &format!("{} {way}s of {}", number(*count), BUCKET_NAMES[bucket]),
+                    }.upright(fill, (bucket as f64 * 10.0 + shift, 4.1), base, pixels).0)
+                }
+            }
+        }
+        (grid_labels(&ticks, base, pixels))
+        (labels_below(&labels, base + 14.0))
+    };
+    let says = format!(
+        "Requests by size at {}, in bytes",
+        report.job.layers[at].interface.name()
+    );
+    canvas(base + 18.0, &says, &content)
+}
+
+fn slowest_files(report: &Report) -> Markup {
+    let files = report.slowest_files(SLOW_FILES);
+    let who = rank_word(report.job.is_mpi());
+    let most = files.first().and_then(|(_, one)| one.slowest());
+    let most = most.map_or(0.0, |one| one.seconds);
+    if most <= 0.0 {
+        let says = html! { "No time was measured on any file." };
+        return figure("", "Slowest files", &says, &html! {});
+    }
+    let scale = 100.0 / most;
+    let says = html! { "seconds of the slowest " (who) " on each" };
+    let picture = html! {
+        @for (at, (layer, one)) in files.iter().enumerate() {
+            @let slowest = one.slowest().unwrap_or_default();
+            @let name = &report.job.files[one.file].name;
+            @let title = format!("{name}: {who} {} {} at {}", slowest.rank, seconds(slowest.seconds), layer.interface.name());
+            @let pointer = format!("/slowest_files/{at}/slowest/seconds");
+            @let drawn = Drawn { pointer: &pointer, value: slowest.seconds, title: &title };
+            (row(
+                &html! { span .name title=(name) { (shorten(name, 42)) } },
+                &row_bar(&title, scale, &drawn.along("fill-time", 0.0, (1.0, 12.0), scale).0),
+                &value(&pointer, slowest.seconds, &seconds(slowest.seconds)),
+            ))
+        }
+    };
+    figure("wide-labels", "Slowest files", &says, &picture)
+}

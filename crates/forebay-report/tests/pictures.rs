@@ -1,0 +1,93 @@
+//! What the page draws and says is what the JSON says: read by Python's own parsers of HTML and XML.
+
+mod common;
+
+use common::{Sketch, full_job, logs_below, random};
+use darshan_log::Log;
+use forebay_report::{Report, of_log, read};
+use forebay_testkit::{optional_data, sample_logs};
+use std::path::Path;
+use std::process::Command;
+
+/// Random logs whose pages are compared.
+const SEEDS: u64 = 25;
+
+/// Bars and numbers that were compared; `None` if there is no Python.
+#[track_caller]
+fn compared(report: &Report, what: &str) -> Option<(u64, u64)> {
+    let dir = tempfile::tempdir().unwrap();
+    let (page, json) = (dir.path().join("page.html"), dir.path().join("report.json"));
+    std::fs::write(&page, report.html()).unwrap();
+    std::fs::write(&json, report.json().to_string()).unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pictures.py");
+    let Ok(done) = Command::new("python3")
+        .arg(script)
+        .arg(page)
+        .arg(json)
+        .output()
+    else {
+        forebay_testkit::skip("python3 is not installed");
+        return None;
+    };
+    let (out, err) = (
+        String::from_utf8_lossy(&done.stdout),
+        String::from_utf8_lossy(&done.stderr),
+    );
+    assert!(done.status.success(), "{what}: {err}");
+    let mut counts = out.split_whitespace().map(|n| n.parse().unwrap());
+    Some((counts.next().unwrap(), counts.next().unwrap()))
+}
+
+#[test]
+fn bars_and_numbers_of_the_page_are_those_of_the_json() {
+    let Some((bars, numbers)) = compared(&full_job().report(), "a full job") else {
+        return;
+    };
+    assert!(bars > 100 && numbers > 40, "{bars} bars, {numbers} numbers");
+}
+
+#[test]
+fn a_job_without_io_has_a_page_that_says_so() {
+    let report = Sketch::new(4, "idle").report();
+    assert!(report.html().contains("there is nothing to draw"));
+    let Some((bars, _)) = compared(&report, "an idle job") else {
+        return;
+    };
+    assert_eq!(bars, 0);
+}
+
+#[test]
+fn five_hundred_ranks_are_drawn_in_groups() {
+    let mut sketch = Sketch::new(512, "many");
+    for rank in 0..512 {
+        sketch.own_file(format!("/pfs/out.{rank}").as_bytes(), rank % 40, 10, 4096);
+    }
+    sketch.diagonal_heatmap();
+    let report = sketch.report();
+    assert_eq!(report.plots().ranks.len(), 64);
+    assert!(report.html().len() < 1 << 20);
+    compared(&report, "512 ranks");
+}
+
+#[test]
+fn pages_of_random_logs_say_what_their_json_says() {
+    for seed in 0..SEEDS {
+        let (bytes, _) = random::log(seed);
+        let report = of_log("random.darshan", &Log::from_bytes(bytes).unwrap());
+        if compared(&report, &format!("seed {seed}")).is_none() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn pages_of_all_sample_logs_say_what_their_json_says() {
+    let samples = optional_data!(sample_logs());
+    for path in logs_below(&samples) {
+        for report in read(std::slice::from_ref(&path)).unwrap() {
+            if compared(&report, &path.display().to_string()).is_none() {
+                return;
+            }
+        }
+    }
+}
