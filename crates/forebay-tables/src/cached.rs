@@ -10,21 +10,28 @@ use forebay_core::table::{Change, Marks, Order, TableError, Tables, WriteTables}
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::Hash;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Independently locked parts; a power of two.
 const PARTS: usize = 64;
 /// Memory for all records, in bytes.
-const RECORD_BYTES: usize = 16 << 20;
+const RECORD_BYTES: usize = 12 << 20;
 /// Memory for all paths of objects, in bytes.
 const PATH_BYTES: usize = 4 << 20;
 /// Bytes that the heap needs for a path beside those of the path.
 const HEAP_BYTES: usize = 16;
 
+/// What is kept for a key, with the bytes that it takes in all.
+struct Kept<V> {
+    value: V,
+    bytes: u32,
+}
+
 /// Two generations: what is asked for moves to the young one; when that is
 /// full, the old one is dropped as a whole. Bounded, and no list to maintain.
 struct Part<K, V> {
-    young: HashMap<K, V>,
-    old: HashMap<K, V>,
+    young: HashMap<K, Kept<V>>,
+    old: HashMap<K, Kept<V>>,
     young_bytes: usize,
     /// Counts the writes that passed here, so that an answer which was read
     /// before a write is not kept after it.
@@ -41,19 +48,20 @@ impl<K: Hash + Eq, V: Clone> Part<K, V> {
         }
     }
 
-    fn get(&mut self, key: &K, cost: impl Fn(&K, &V) -> usize, limit: usize) -> Option<V> {
-        if let Some(v) = self.young.get(key) {
-            return Some(v.clone());
+    fn get(&mut self, key: &K, limit: usize) -> Option<V> {
+        if let Some(kept) = self.young.get(key) {
+            return Some(kept.value.clone());
         }
-        let (key, value) = self.old.remove_entry(key)?;
-        let bytes = cost(&key, &value);
-        self.insert(key, value.clone(), bytes, limit);
+        let (key, kept) = self.old.remove_entry(key)?;
+        let value = kept.value.clone();
+        self.keep(key, kept, limit);
         Some(value)
     }
 
-    fn insert(&mut self, key: K, value: V, bytes: usize, limit: usize) {
-        if self.young.insert(key, value).is_none() {
-            self.young_bytes += bytes;
+    fn keep(&mut self, key: K, kept: Kept<V>, limit: usize) {
+        self.young_bytes += kept.bytes as usize;
+        if let Some(before) = self.young.insert(key, kept) {
+            self.young_bytes -= before.bytes as usize;
         }
         if self.young_bytes > limit / 2 {
             self.old = std::mem::take(&mut self.young);
@@ -61,10 +69,28 @@ impl<K: Hash + Eq, V: Clone> Part<K, V> {
         }
     }
 
+    fn insert(&mut self, key: K, value: V, bytes: usize, limit: usize) {
+        let bytes = u32::try_from(bytes).expect("a path is short");
+        self.keep(key, Kept { value, bytes }, limit);
+    }
+
     fn write(&mut self, key: K, value: V, bytes: usize, limit: usize) {
         self.writes += 1;
         self.old.remove(&key);
         self.insert(key, value, bytes, limit);
+    }
+
+    /// The value of a key has changed, and is not kept before somebody asks for it.
+    fn has_changed(&mut self, key: &K) {
+        self.writes += 1;
+        if !self.old.is_empty() {
+            self.old.remove(key);
+        }
+        if !self.young.is_empty()
+            && let Some(before) = self.young.remove(key)
+        {
+            self.young_bytes -= before.bytes as usize;
+        }
     }
 
     fn forget(&mut self) {
@@ -79,13 +105,14 @@ impl<K: Hash + Eq, V: Clone> Part<K, V> {
 /// Other tables with a cache before them. All access has to go through it.
 pub struct Cached<T> {
     below: T,
-    records: Vec<Mutex<Part<TreePath, Option<PathRecord>>>>,
+    /// In boxes: most of what is known is that there is no record.
+    records: Vec<Mutex<Part<TreePath, Option<Box<PathRecord>>>>>,
     paths: Vec<Mutex<Part<ObjectName, Option<TreePath>>>>,
 }
 
 /// Bytes of an entry of a map in its table, which is half empty at times.
 const fn slot_bytes<K, V>() -> usize {
-    2 * size_of::<(K, V)>()
+    2 * size_of::<(K, Kept<V>)>()
 }
 
 fn heap_bytes(path: &TreePath) -> usize {
@@ -94,14 +121,11 @@ fn heap_bytes(path: &TreePath) -> usize {
 
 /// Bytes of a record in the cache, or of the knowledge that there is none.
 fn cost_of_record(path: &TreePath, record: Option<&PathRecord>) -> usize {
-    let others = record.map_or(0, |r| {
-        [&r.origin, &r.hides]
-            .into_iter()
-            .flatten()
-            .map(heap_bytes)
-            .sum()
+    let of_record = record.map_or(0, |r| {
+        let others = [&r.origin, &r.hides].into_iter().flatten();
+        size_of::<PathRecord>() + HEAP_BYTES + others.map(heap_bytes).sum::<usize>()
     });
-    slot_bytes::<TreePath, Option<PathRecord>>() + heap_bytes(path) + others
+    slot_bytes::<TreePath, Option<Box<PathRecord>>>() + heap_bytes(path) + of_record
 }
 
 /// Bytes of the path of an object in the cache.
@@ -109,13 +133,9 @@ fn cost_of_path(path: Option<&TreePath>) -> usize {
     slot_bytes::<ObjectName, Option<TreePath>>() + path.map_or(0, heap_bytes)
 }
 
-/// Not the hash of the map: only to spread names, which differ at their ends.
+/// Names that differ in a few digits only have to be spread evenly as well: the fullest part decides what is forgotten.
 fn part_of_path(path: &TreePath) -> usize {
-    let tail = path.as_bytes().iter().rev().take(8);
-    let mix = tail.fold(path.as_bytes().len(), |h, &b| {
-        h.wrapping_mul(31).wrapping_add(usize::from(b))
-    });
-    mix % PARTS
+    xxh3_64(path.as_bytes()) as usize % PARTS
 }
 
 fn part_of_object(object: ObjectName) -> usize {
@@ -146,19 +166,17 @@ impl<T: Tables> Cached<T> {
     fn write_record(&self, path: &TreePath, record: Option<&PathRecord>) {
         self.records[part_of_path(path)].lock().write(
             path.clone(),
-            record.cloned(),
+            record.cloned().map(Box::new),
             cost_of_record(path, record),
             RECORD_BYTES / PARTS,
         );
     }
 
-    fn write_path(&self, object: ObjectName, path: Option<&TreePath>) {
-        self.paths[part_of_object(object)].lock().write(
-            object,
-            path.cloned(),
-            cost_of_path(path),
-            PATH_BYTES / PARTS,
-        );
+    /// Few ask for the path of an object, so it is not kept before somebody does.
+    fn path_has_changed(&self, object: ObjectName) {
+        self.paths[part_of_object(object)]
+            .lock()
+            .has_changed(&object);
     }
 }
 
@@ -168,9 +186,8 @@ impl<T: Tables> Tables for Cached<T> {
         let limit = RECORD_BYTES / PARTS;
         let before = {
             let mut part = part.lock();
-            let cost = |path: &TreePath, record: &Option<_>| cost_of_record(path, record.as_ref());
-            if let Some(found) = part.get(path, cost, limit) {
-                return Ok(found);
+            if let Some(found) = part.get(path, limit) {
+                return Ok(found.map(|record| *record));
             }
             part.writes
         };
@@ -178,7 +195,8 @@ impl<T: Tables> Tables for Cached<T> {
         let mut part = part.lock();
         if part.writes == before {
             let bytes = cost_of_record(path, found.as_ref());
-            part.insert(path.clone(), found.clone(), bytes, limit);
+            let kept = found.clone().map(Box::new);
+            part.insert(path.clone(), kept, bytes, limit);
         }
         Ok(found)
     }
@@ -219,8 +237,7 @@ impl<T: Tables> Tables for Cached<T> {
         let limit = PATH_BYTES / PARTS;
         let before = {
             let mut part = part.lock();
-            let cost = |_: &_, path: &Option<_>| cost_of_path(path.as_ref());
-            if let Some(found) = part.get(&object, cost, limit) {
+            if let Some(found) = part.get(&object, limit) {
                 return Ok(found);
             }
             part.writes
@@ -258,15 +275,50 @@ impl<T: WriteTables> WriteTables for Cached<T> {
             match change {
                 Change::Put { path, record } => {
                     self.write_record(path, Some(record));
-                    self.write_path(record.object, Some(path));
+                    self.path_has_changed(record.object);
                 }
                 Change::Delete { path, object } => {
                     self.write_record(path, None);
-                    self.write_path(*object, None);
+                    self.path_has_changed(*object);
                 }
                 _ => {}
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_differ_in_digits_only_fill_all_parts_alike() {
+        let mut names = [0; PARTS];
+        for dir in 0..4 {
+            for file in 0..3000 {
+                let path = format!("run/process-{dir}/file.{file:06}");
+                names[part_of_path(&TreePath::new(path.into_bytes()).unwrap())] += 1;
+            }
+        }
+        let average = names.iter().sum::<usize>() / PARTS;
+        assert!(names.iter().all(|n| *n < average * 3 / 2), "{names:?}");
+    }
+
+    #[test]
+    fn what_takes_the_place_of_something_smaller_counts_with_all_its_bytes() {
+        let mut part = Part::new();
+        part.insert(1, "absent", 100, 2000);
+        part.write(1, "present", 400, 2000);
+        assert_eq!(part.young_bytes, 400);
+        part.has_changed(&1);
+        assert_eq!(part.young_bytes, 0);
+        for key in 0..4 {
+            part.write(key, "present", 400, 2000);
+        }
+        assert_eq!((part.young.len(), part.old.len()), (1, 3));
+        assert_eq!(part.get(&0, 2000), Some("present"));
+        assert_eq!((part.young.len(), part.old.len()), (2, 2));
+        assert_eq!(part.young_bytes, 800);
     }
 }

@@ -19,6 +19,7 @@ use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
     DBIterator, DBRecoveryMode, Direction, IteratorMode, LogLevel, Options, ReadOptions,
     WriteBatch, WriteOptions,
+    perf::{self, PerfStatsLevel},
 };
 use std::collections::HashMap;
 use std::fs::File;
@@ -113,6 +114,8 @@ impl Rocks {
     }
 
     fn db(&self) -> Result<Open<'_>, TableError> {
+        // RocksDB counts each comparison of keys, by thread, if it is not told otherwise: a tenth of a write.
+        perf::set_perf_stats(PerfStatsLevel::Disable);
         let guard = self.db.read();
         if !matches!(*guard, State::Closed) {
             return Ok(Open(guard));
@@ -269,6 +272,14 @@ impl Open<'_> {
 /// A file system in memory, and the beginning of names there.
 const IN_MEMORY: &str = "/dev/shm";
 const MESSAGES: &str = "forebay-";
+
+/// The beginning of names of processes that this one can see: a number says something only in its PID namespace, and those of
+/// other containers may share the memory.
+fn own_messages() -> String {
+    let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |meta| meta.ino());
+    format!("{MESSAGES}{namespace:x}-")
+}
+
 /// Names that are tried for a directory in memory.
 const MOST_NAMES: u32 = 100;
 
@@ -289,7 +300,7 @@ impl MessageLog {
         Self::sweep();
         (0..MOST_NAMES).find_map(|_| {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
-            let name = format!("{MESSAGES}{}-{count}", std::process::id());
+            let name = format!("{}{}-{count}", own_messages(), std::process::id());
             let dir = Path::new(IN_MEMORY).join(name);
             let made = std::fs::DirBuilder::new().mode(0o700).create(&dir);
             made.is_ok().then_some(MessageLog(dir))
@@ -301,19 +312,20 @@ impl MessageLog {
         let Ok(entries) = std::fs::read_dir(IN_MEMORY) else {
             return;
         };
+        let own = own_messages();
         for entry in entries.flatten() {
             let name = entry.file_name();
             let parts = name.to_str().and_then(|name| {
-                let (pid, count) = name.strip_prefix(MESSAGES)?.split_once('-')?;
+                let (pid, count) = name.strip_prefix(&own)?.split_once('-')?;
                 Some((pid.parse::<u32>().ok()?, count.parse::<u32>().ok()?))
             });
             let Some((pid, _)) = parts else {
                 continue;
             };
             let is_gone = !Path::new("/proc").join(pid.to_string()).exists();
-            let own =
+            let is_own =
                 |meta: std::fs::Metadata| meta.is_dir() && meta.uid() == forebay_sys::my_ids().0;
-            if is_gone && entry.metadata().is_ok_and(own) {
+            if is_gone && entry.metadata().is_ok_and(is_own) {
                 // Nothing is lost if it stays.
                 let _ = std::fs::remove_dir_all(entry.path());
             }
@@ -672,16 +684,21 @@ mod tests {
     fn messages_of_a_process_that_was_killed_go_with_the_next_one_that_opens_tables() {
         let mut killed = std::process::Command::new("true").spawn().unwrap();
         killed.wait().unwrap();
-        let of = |pid: u32| Path::new(IN_MEMORY).join(format!("{MESSAGES}{pid}-4711"));
+        let of = |pid: u32| Path::new(IN_MEMORY).join(format!("{}{pid}-4711", own_messages()));
         let (dead, alive) = (of(killed.id()), of(std::process::id()));
-        for dir in [&dead, &alive] {
+        // Its number means nothing here.
+        let elsewhere = format!("{MESSAGES}0-{}-4711", killed.id());
+        let elsewhere = Path::new(IN_MEMORY).join(elsewhere);
+        for dir in [&dead, &alive, &elsewhere] {
             std::fs::create_dir(dir).unwrap();
             std::fs::write(dir.join("LOG"), "x").unwrap();
         }
         let dir = tempfile::tempdir().unwrap();
         drop(Rocks::open(dir.path()).unwrap());
         assert!(!dead.exists());
-        assert!(alive.exists());
-        std::fs::remove_dir_all(&alive).unwrap();
+        for dir in [&alive, &elsewhere] {
+            assert!(dir.exists());
+            std::fs::remove_dir_all(dir).unwrap();
+        }
     }
 }
