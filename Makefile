@@ -29,7 +29,7 @@ test: build ## unit tests, the fault simulator, and real programs under `forebay
 	cargo build --release -p forebay-preload
 	cargo build --release -p forebay-record
 	cargo build --release -p forebay-mpiio
-	cargo test --workspace --exclude forebay-preload --exclude forebay-record
+	cargo test --workspace --exclude forebay-preload --exclude forebay-record --no-fail-fast
 
 bench: build ## ratios to native ext4 and tmpfs, measured side by side; ARGS="--rounds 3" for less
 	target/release/forebay-bench $(ARGS)

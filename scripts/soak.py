@@ -582,6 +582,7 @@ class Mount:
 
     def weather(self, line):
         print(line, file=self.served.stdin, flush=True)
+        self.served.stdout.readline()
 
     def end(self):
         for _ in range(20):

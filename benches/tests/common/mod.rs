@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
@@ -37,12 +37,23 @@ impl Pfs {
             .args(["--latency-us", "0"])
             .args(options)
             .args(&at)
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("the stand-in starts");
         let mut says = BufReader::new(process.stdout.take().expect("a pipe"));
         says.read_line(&mut String::new()).expect("it is there");
         Pfs { at, process, says }
+    }
+
+    #[allow(dead_code)] // not every test changes it
+    /// What becomes of all calls from now on: a line as in `weather.rs`.
+    pub fn set_weather(&mut self, line: &str) {
+        let mut stdin = self.process.stdin.as_ref().expect("a pipe");
+        writeln!(stdin, "{line}").expect("it listens");
+        let mut answer = String::new();
+        self.says.read_line(&mut answer).expect("an answer");
+        assert_eq!(answer, format!("from now on: {line}\n"));
     }
 
     /// What came to it.

@@ -130,6 +130,9 @@ pub enum Reason {
 pub struct Left {
     /// Its path below the buffer root. Bytes that are no UTF-8 are replaced.
     pub path: String,
+    /// The path as it is, if that is not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_bytes: Option<Vec<u8>>,
     /// Its size in bytes.
     pub bytes: u64,
     /// The kind of reason.
@@ -139,6 +142,13 @@ pub struct Left {
     /// The error text of the system; for what is in quarantine its name there; for a
     /// stray where it lies in the storage.
     pub cause: String,
+}
+
+impl Left {
+    /// Its path below the buffer root, byte by byte.
+    pub fn exact_path(&self) -> &[u8] {
+        self.path_bytes.as_deref().unwrap_or(self.path.as_bytes())
+    }
 }
 
 /// A file and its size.

@@ -50,7 +50,7 @@ pub use start::{StartFailure, StartReport};
 pub use status::Status;
 
 /// Version of all messages in this crate. Raise it when a message changes so that the other side would misread it.
-/// In version 1 the answer was one JSON message.
-pub const VERSION: u32 = 2;
+/// In version 1 the answer was one JSON message; up to version 2 a [`Status`] also counted what was in the buffer.
+pub const VERSION: u32 = 3;
 /// The version of a peer whose messages name none.
 pub const VERSION_WITHOUT_NUMBER: u32 = 1;

@@ -235,20 +235,20 @@ mod tests {
         assert_eq!(decoded, Err(NoRequest::Version(7)));
         let refusal = decoded.unwrap_err().refusal();
         assert_eq!(refusal.kind, RefusalKind::Version);
-        assert!(refusal.message.contains("version 2"), "{refusal:?}");
+        assert!(refusal.message.contains("version 3"), "{refusal:?}");
         assert!(refusal.message.contains("version 7"), "{refusal:?}");
         assert!(!refusal.message.contains('\n'));
         // A message of version 1.
         let decoded = Request::decode(br#"{"cmd":"stop"}"#);
         assert_eq!(decoded, Err(NoRequest::Version(1)));
         // A message that a later version may send.
-        let decoded = Request::decode(br#"{"version":3,"request":{"stop":{}},"more":[1]}"#);
+        let decoded = Request::decode(br#"{"version":4,"request":{"stop":{}},"more":[1]}"#);
         assert!(decoded.is_err());
     }
 
     #[test]
     fn a_request_of_a_newer_peer_is_unknown_and_not_malformed() {
-        let decoded = Request::decode(br#"{"version":2,"request":"dance","with":{"whom":[1,2]}}"#);
+        let decoded = Request::decode(br#"{"version":3,"request":"dance","with":{"whom":[1,2]}}"#);
         assert_eq!(decoded, Err(NoRequest::Unknown("dance".into())));
         assert_eq!(
             decoded.unwrap_err().refusal().kind,
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn garbage_is_no_request() {
         let long = [
-            &b"{\"version\":2,\"request\":\"status\",\"x\":\""[..],
+            &b"{\"version\":3,\"request\":\"status\",\"x\":\""[..],
             &[b'x'; 5000],
             b"\"}",
         ];
@@ -270,11 +270,11 @@ mod tests {
             b"{",
             b"[]",
             b"null",
-            b"{\"version\":2}",
+            b"{\"version\":3}",
             b"{\"version\":-1,\"request\":\"stop\"}",
-            b"{\"version\":2,\"request\":\"attach\"}",
-            b"{\"version\":2,\"request\":\"attach\",\"pid\":-1}",
-            b"{\"version\":2,\"request\":\"set-stay\",\"stay\":1}",
+            b"{\"version\":3,\"request\":\"attach\"}",
+            b"{\"version\":3,\"request\":\"attach\",\"pid\":-1}",
+            b"{\"version\":3,\"request\":\"set-stay\",\"stay\":1}",
             &long.concat(),
             &deep,
         ] {

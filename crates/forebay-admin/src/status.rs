@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The state of a bridge, for people and scripts.
+/// The state of a bridge, for people and scripts. What is in the buffer is in [`crate::drain::Inventory`], which takes
+/// longer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Process id.
@@ -35,16 +36,4 @@ pub struct Status {
     pub staged_files: u64,
     /// Bytes of these files.
     pub staged_bytes: u64,
-    /// Names of regular files whose data is in the buffer.
-    pub files: u64,
-    /// Bytes in these files.
-    pub file_bytes: u64,
-    /// Directories made in the buffer.
-    pub directories: u64,
-    /// Symbolic links, FIFOs, sockets and devices made in the buffer.
-    pub others: u64,
-    /// Entries of the PFS that were renamed or removed in the buffer, but not yet on the PFS.
-    pub pending_below: u64,
-    /// Names that have not been drained since they were made or moved.
-    pub undrained: u64,
 }

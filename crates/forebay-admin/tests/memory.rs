@@ -39,6 +39,7 @@ const MOST_BYTES: usize = 1 << 20;
 fn left(n: u64) -> Left {
     Left {
         path: format!("results/rank{:04}/step{n:07}.h5", n % 1000),
+        path_bytes: None,
         bytes: n,
         reason: Reason::Error,
         operation: "fsync".into(),

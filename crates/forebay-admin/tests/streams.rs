@@ -38,7 +38,7 @@ fn frame(kind: u8, contents: &str) -> Vec<u8> {
 }
 
 fn head() -> Vec<u8> {
-    frame(1, r#"{"version":2}"#)
+    frame(1, r#"{"version":3}"#)
 }
 
 /// An answer with the items 1 and 2.
@@ -74,7 +74,7 @@ fn another_version_is_one_line_that_names_both() {
     assert!(matches!(error, AdminError::Version { theirs: 9, .. }));
     let line = error.to_string();
     assert!(
-        line.contains("version 9") && line.contains("version 2"),
+        line.contains("version 9") && line.contains("version 3"),
         "{line}"
     );
     assert!(

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// ```no_run
 /// use forebay_client::Control;
 /// let mut control = Control::connect("/run/user/1000/forebay/0123456789abcdef".as_ref())?;
-/// println!("{} files", control.status()?.files);
+/// println!("for {} s", control.status()?.uptime_s);
 /// for left in control.left()? {
 ///     println!("{}", left?.path);
 /// }

@@ -1,7 +1,7 @@
 //! File operations of a client, named after the system calls.
 
 use crate::{Answer, Client, Error, Result, path_of};
-use forebay_wire::{Attr, DirEntries, NOFOLLOW, Op, REMOVE_DIR, ReplyKind, Request, WHOLE};
+use forebay_wire::{Attr, Base, DirEntries, NOFOLLOW, Op, REMOVE_DIR, ReplyKind, Request, WHOLE};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
@@ -230,13 +230,24 @@ impl Client {
     /// # Errors
     /// As `opendir(3)`, and as [`Client::ask`].
     pub fn list(&mut self, path: impl AsRef<[u8]>) -> Result<Vec<Entry>> {
+        let mut entries = self.list_at(Base::Root, path.as_ref())?;
+        entries.retain(|e| e.name != b"." && e.name != b"..");
+        Ok(entries)
+    }
+
+    /// All entries of the directory at a path from `base`, with "." and "..".
+    ///
+    /// # Errors
+    /// As [`Client::list`].
+    pub fn list_at(&mut self, base: Base<'_>, path: &[u8]) -> Result<Vec<Entry>> {
         let mut entries = Vec::<Entry>::new();
         let mut session = 0;
         loop {
             let last = entries.last().map_or(&b""[..], |e| &e.name);
             let request = Request {
                 arg2: session,
-                str1: path.as_ref(),
+                base1: base,
+                str1: path,
                 str2: last,
                 ..Request::new(Op::ReadDir)
             };
@@ -249,10 +260,8 @@ impl Client {
             }));
             session = answer.aux;
             if session == 0 || entries.len() == before {
-                break;
+                return Ok(entries);
             }
         }
-        entries.retain(|e| e.name != b"." && e.name != b"..");
-        Ok(entries)
     }
 }

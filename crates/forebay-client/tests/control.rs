@@ -82,7 +82,7 @@ fn a_bridge_of_the_first_version_is_told_apart_in_one_line_that_names_both() {
     assert!(matches!(error, AdminError::Version { theirs: 1, .. }));
     let line = error.to_string();
     assert!(
-        line.contains("version 1") && line.contains("version 2"),
+        line.contains("version 1") && line.contains("version 3"),
         "{line}"
     );
     assert!(!line.contains('\n'), "{line}");
@@ -92,13 +92,13 @@ fn a_bridge_of_the_first_version_is_told_apart_in_one_line_that_names_both() {
 fn a_bridge_of_a_version_to_come_is_told_apart_too() {
     let error = ask(
         |client, request| {
-            let head = br#"{"version":3}"#;
+            let head = br#"{"version":4}"#;
             let bytes = [&[head.len() as u8, 0, 0, 0, 1][..], head].concat();
             stream(client, request, &bytes);
         },
         None,
     );
-    assert!(matches!(error, AdminError::Version { theirs: 3, .. }));
+    assert!(matches!(error, AdminError::Version { theirs: 4, .. }));
 }
 
 #[test]

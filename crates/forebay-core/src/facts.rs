@@ -278,6 +278,10 @@ pub trait Facts {
     fn attr(&self, object: ObjectName) -> Outcome<Attr>;
     /// Text that a backing symbolic link holds.
     fn link_text(&self, object: ObjectName) -> Outcome<Vec<u8>>;
+    /// Is there something in a backing directory? The bridge makes nothing there, so it was made past the buffer.
+    fn has_strays(&self, _dir: ObjectName) -> Outcome<bool> {
+        Ok(false)
+    }
     /// `lstat` on the PFS.
     fn lower(&self, path: &TreePath) -> Outcome<Option<Attr>>;
     /// Text of a symbolic link on the PFS.

@@ -113,7 +113,7 @@ pub struct PathRecord {
     /// What is replaced on the PFS when this is drained: the entry at `hides`, or at its own path once it is drained.
     /// `None`: nothing is, or nobody knows.
     pub replaces: Option<Identity>,
-    /// Of a file: the copy that a drain is naming. Of [`Kind::Moved`]: what was renamed, known by its inode number; `None` for a
+    /// Of a file: the copy that a drain is naming, or has tried to name when the PFS did not say whether it got there. Of [`Kind::Moved`]: what was renamed, known by its inode number; `None` for a
     /// directory that has opened, and in tables of older versions.
     pub arriving: Option<Box<Identity>>,
     /// The request that made this path name this object.

@@ -1,11 +1,11 @@
 //! Asks the bridge. Each thread has a door of its own.
 
 use crate::nodes::Identity;
-use forebay_client::{Answer, Client, Error};
+use forebay_client::{Answer, Client, Entry, Error};
 use forebay_hook::path::{Spot, classify};
 use forebay_sys::{self as sys, Errno, Sys};
 use forebay_types::Attr;
-use forebay_wire::{Base, DirEntries, NOFOLLOW, Op, Request, START_MOVED};
+use forebay_wire::{Base, NOFOLLOW, Op, Request, START_MOVED};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -38,14 +38,6 @@ impl Start {
             Start::Lower(path) => Base::Lower(path),
         }
     }
-}
-
-/// An entry of a listing.
-#[derive(Debug, Clone)]
-pub struct Entry {
-    pub name: Vec<u8>,
-    pub ino: u64,
-    pub dtype: u8,
 }
 
 /// The path by which a descriptor of this process can be opened again.
@@ -158,28 +150,8 @@ impl Door {
 
     /// All entries of a directory, `.` and `..` included.
     pub fn list(&mut self, dir: &Start) -> Sys<Vec<Entry>> {
-        let mut entries = Vec::<Entry>::new();
-        let mut session = 0;
-        loop {
-            let last = entries.last().map_or(&b""[..], |e| &e.name);
-            let request = Request {
-                arg2: session,
-                base1: dir.base(),
-                str2: last,
-                ..Request::new(Op::ReadDir)
-            };
-            let answer = self.ask(request)?;
-            let before = entries.len();
-            entries.extend(DirEntries::new(&answer.body).map(|e| Entry {
-                name: e.name.to_vec(),
-                ino: e.ino,
-                dtype: e.dtype,
-            }));
-            session = answer.aux;
-            if session == 0 || entries.len() == before {
-                return Ok(entries);
-            }
-        }
+        let listed = self.client.list_at(dir.base(), b"");
+        listed.map_err(|e| errno_of(&e))
     }
 
     /// The inodes at these names, several asked for at a time; `None` for a name that is gone.

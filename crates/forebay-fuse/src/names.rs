@@ -134,7 +134,7 @@ impl Worker<'_> {
     }
 
     /// A whole listing, with the inode numbers that `stat` shows.
-    fn list(&mut self, node: u64) -> forebay_sys::Sys<Vec<crate::door::Entry>> {
+    fn list(&mut self, node: u64) -> forebay_sys::Sys<Vec<forebay_client::Entry>> {
         let start = match self.start(node) {
             Ok(start) => start,
             // A directory that was removed has no entries.

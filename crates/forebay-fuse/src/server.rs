@@ -66,7 +66,7 @@ pub struct OpenFile {
 /// An open directory: what its last listing has shown, inode numbers as programs see them.
 #[derive(Default)]
 pub struct OpenDir {
-    pub listing: Mutex<Option<Vec<crate::door::Entry>>>,
+    pub listing: Mutex<Option<Vec<forebay_client::Entry>>>,
 }
 
 /// Serves one mount.

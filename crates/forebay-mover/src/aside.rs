@@ -8,7 +8,7 @@
 use crate::counters::Counters;
 use crate::pfs::{self, During, MOST_BESIDE, Trouble, Work};
 use crate::removal::{self, Spared, Touched};
-use forebay_core::drain::{discarded_name, leftover_of};
+use forebay_core::drain::{DISCARDED_NOTE as NOTE, discarded_name, leftover_of};
 use forebay_core::facts::Timestamp;
 use forebay_core::path::TreePath;
 use forebay_pfs::Lower;
@@ -16,8 +16,6 @@ use forebay_sys::{self as sys, Errno};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Ends the name of the note about what is aside.
-const NOTE: &[u8] = b".from";
 /// Some other name is free after at most so many: each drain that was killed in a discard leaves one behind.
 const MOST_ASIDE: u32 = 10_000;
 /// The clocks by which file systems stamp files tick more often than this.
@@ -38,9 +36,13 @@ pub(crate) fn is_aside(name: &[u8]) -> bool {
     starts && !name.ends_with(NOTE)
 }
 
+/// The name of the note about what is aside.
+pub(crate) fn note_name(aside: &[u8]) -> Vec<u8> {
+    [aside, NOTE].concat()
+}
+
 fn note_path(aside: &TreePath) -> TreePath {
-    let name = [aside.name(), NOTE].concat();
-    aside.parent().join(&name)
+    aside.parent().join(&note_name(aside.name()))
 }
 
 impl Note {
@@ -101,14 +103,24 @@ fn origin(text: &[u8]) -> Option<(TreePath, u64)> {
     Some((TreePath::new(&text[slash + 1..])?, ino))
 }
 
+/// Why nothing is aside.
+pub(crate) enum Refused {
+    /// It is not what it was.
+    Check(Trouble),
+    /// The PFS has refused the rename; what the note said.
+    Rename(Trouble, Option<Note>),
+}
+
 /// Renames the directory at `path`, which has this inode number, to `aside`, or to that with a number behind it: an
-/// earlier drain may have left one there. Gives the name, or what the note said if the rename was refused.
+/// earlier drain may have left one there. Gives the name. `check` looks whether it still is what it was: after the note is
+/// there, so that nothing is older than the note and was not seen.
 pub(crate) fn put(
     lower: &Lower,
     path: &TreePath,
     ino: u64,
     aside: &TreePath,
-) -> Result<TreePath, (Trouble, Option<Note>)> {
+    check: impl Fn() -> Work<()>,
+) -> Result<TreePath, Refused> {
     let exists = |trouble: &Trouble| trouble.errno == Errno::EXIST;
     for n in 0..=MOST_ASIDE {
         let free = match n {
@@ -124,12 +136,16 @@ pub(crate) fn put(
             // The directory itself tells the moment as well as it can.
             Err(_) => None,
         };
+        if let Err(trouble) = check() {
+            Note::forget(lower, &free);
+            return Err(Refused::Check(trouble));
+        }
         match pfs::rename(lower, path, &free) {
             Ok(()) => return Ok(free),
             Err(trouble) => {
                 Note::forget(lower, &free);
                 if !exists(&trouble) {
-                    return Err((trouble, note));
+                    return Err(Refused::Rename(trouble, note));
                 }
             }
         }
@@ -138,7 +154,7 @@ pub(crate) fn put(
         operation: "rename",
         errno: Errno::EXIST,
     };
-    Err((full, None))
+    Err(Refused::Rename(full, None))
 }
 
 /// Undoes [`put`], because it was not the directory that is to go.
@@ -234,6 +250,8 @@ pub(crate) fn is_note(name: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::names;
+    use forebay_core::drain;
+    use forebay_core::identity::Identity;
     use forebay_core::record::ObjectId;
     use std::fs::{self, File};
     use std::path::{Path, PathBuf};
@@ -278,9 +296,18 @@ mod tests {
         }
 
         fn discard(&self, path: &str) {
+            self.discard_what(path, None).unwrap();
+        }
+
+        fn discard_what(&self, path: &str, is: Option<Identity>) -> drain::Work<()> {
             let aside = TreePath::root().join(&discarded_name(ObjectId(7)));
             let path = TreePath::new(path).unwrap();
-            names::discard(&self.lower, &path, &aside, &self.touched).unwrap();
+            names::discard(&self.lower, &path, is, &aside, &self.touched)
+        }
+
+        fn known(&self, path: &str) -> Option<Identity> {
+            let path = TreePath::new(path).unwrap();
+            Some(names::know(&self.lower, &path).unwrap())
         }
 
         /// What is aside, as others reach it who are in it.
@@ -299,7 +326,8 @@ mod tests {
                 None,
                 &self.touched,
                 &self.counters,
-            );
+            )
+            .unwrap();
             assert_eq!(self.counters.status().remarks, [""; 0]);
             let mut found = Vec::new();
             let mut dirs = vec![self.folder.path().to_owned()];
@@ -315,6 +343,46 @@ mod tests {
             }
             found.sort();
             found
+        }
+    }
+
+    #[test]
+    fn what_others_put_into_it_after_it_was_known_stays() {
+        for scene in scenes() {
+            let known = scene.known("up/d");
+            scene.write("up/d/s/late");
+            let refused = scene.discard_what("up/d", known).unwrap_err();
+            assert_eq!(refused.errno, libc::EEXIST);
+            assert!(scene.at("up/d/s/late").exists());
+            let names = scene.sweep();
+            assert!(
+                !names.iter().any(|name| name.contains(".forebay")),
+                "{names:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_others_put_into_it_while_it_is_put_aside_is_not_removed() {
+        for scene in scenes() {
+            let known = scene.known("up/d");
+            std::thread::scope(|scope| {
+                let late = scope.spawn(|| {
+                    // As soon as the note shows, or the directory is gone.
+                    let is_note = |name: &[u8]| is_note(name);
+                    let has_note = || {
+                        let mut all = fs::read_dir(scene.folder.path()).unwrap();
+                        all.any(|e| is_note(e.unwrap().file_name().as_encoded_bytes()))
+                    };
+                    while !has_note() && scene.at("up/d").exists() {}
+                    fs::write(scene.at("up/d/s/late"), "late").is_ok()
+                });
+                let outcome = scene.discard_what("up/d", known);
+                let names = scene.sweep();
+                let is_made = late.join().unwrap();
+                let is_there = names.iter().any(|name| name.ends_with("/late"));
+                assert!(!is_made || is_there, "{outcome:?}: {names:?}");
+            });
         }
     }
 

@@ -6,12 +6,12 @@ use crate::ground::Halt;
 use crate::pass::Pass;
 use crate::pfs::{self, During, LastDir, Trouble, Work};
 use crate::processes::{self, InUse};
-use forebay_core::drain::{self, Copied, Copy, Name, Naming, Temporary, Use, copy_name};
+use forebay_core::drain::{self, Copied, Copy, Name, Naming, Temporary, Use};
 use forebay_core::facts::Timestamp;
 use forebay_core::label::without_hides;
 use forebay_core::path::TreePath;
 use forebay_core::pfs_kind::{SYNCED_TOGETHER_FROM, SyncBy};
-use forebay_core::record::{ObjectId, ObjectName};
+use forebay_core::record::{Kind, ObjectId, ObjectName};
 use forebay_objects::{Shape, shape};
 use forebay_sys::Openers;
 use forebay_sys::{self as sys, Errno};
@@ -38,13 +38,6 @@ pub(crate) struct Held {
     pub(crate) name: Vec<u8>,
     /// The temporary file, still open, and what was written to it.
     pub(crate) file: Option<(std::fs::File, Written)>,
-}
-
-impl Held {
-    /// Removes the temporary name. If that fails, the next drain removes it.
-    fn discard(&self) {
-        let _ = sys::unlink(self.dir.as_fd(), &self.name, false);
-    }
 }
 
 /// All copies under temporary names.
@@ -93,7 +86,7 @@ impl Pass<'_> {
         Ok(outcomes)
     }
 
-    /// Does something with each of the copies. A copy for which it fails is removed.
+    /// Does something with each of the copies.
     fn each(
         &self,
         oids: &[ObjectId],
@@ -104,10 +97,7 @@ impl Pass<'_> {
                 return missing();
             };
             let did = work(&held);
-            match did {
-                Ok(()) => self.copies.put(held),
-                Err(_) => held.discard(),
-            }
+            self.copies.put(held);
             did
         };
         oids.iter()
@@ -205,8 +195,8 @@ impl Pass<'_> {
                 }
                 None => missing(),
             };
-            if let (Some(held), Err(_)) = (&held, &named) {
-                held.discard();
+            if let (Some(held), Err(_)) = (held, &named) {
+                self.copies.put(held);
             }
             outcomes.push(named.map_err(Trouble::into_core));
         }
@@ -225,25 +215,32 @@ impl Pass<'_> {
         );
         let dir = held.dir.as_fd();
         pfs::give_name(dir, &held.name, first)?;
-        let temp = copy_name(held.object.oid);
+        let temp = &held.name;
         for name in others {
             let other = pfs::parent(self.ground.lower, &name.path)?;
-            remove_temp(other.as_fd(), &temp)?;
-            sys::link(dir, first.path.name(), other.as_fd(), &temp).during("link")?;
-            pfs::give_name(other.as_fd(), &temp, name).inspect_err(|_| {
-                let _ = sys::unlink(other.as_fd(), &temp, false);
-            })?;
+            remove_temp(other.as_fd(), temp)?;
+            sys::link(dir, first.path.name(), other.as_fd(), temp).during("link")?;
+            pfs::give_name(other.as_fd(), temp, name)?;
             // A rename between two names of one inode leaves both.
-            remove_temp(other.as_fd(), &temp)?;
+            remove_temp(other.as_fd(), temp)?;
         }
         Ok(())
     }
 
-    pub(crate) fn forget(&self, all: &[Temporary]) {
-        for temporary in all {
-            if let Some(held) = self.copies.take(temporary.oid) {
-                held.discard();
-            }
+    pub(crate) fn forget(&self, all: &[Temporary]) -> Vec<drain::Work<()>> {
+        let one = |temporary: &Temporary| {
+            self.copies.take(temporary.oid);
+            self.remove(&temporary.path).map_err(Trouble::into_core)
+        };
+        all.iter().map(one).collect()
+    }
+
+    /// Removes a temporary name, if it is there.
+    fn remove(&self, path: &TreePath) -> Work<()> {
+        match pfs::parent(self.ground.lower, path) {
+            Ok(dir) => remove_temp(dir.as_fd(), path.name()),
+            Err(trouble) if trouble.is_absence() => Ok(()),
+            Err(trouble) => Err(trouble),
         }
     }
 
@@ -264,14 +261,15 @@ impl Pass<'_> {
         let objects = self.ground.objects;
         let attr = objects.attr(object).during("stat in the buffer")?;
         let flags = libc::O_RDONLY | libc::O_DIRECTORY;
-        let source = objects
-            .open_object(object, flags)
-            .during("open in the buffer")?;
-        let target = self
-            .ground
-            .lower
-            .open(path, flags)
-            .during("open directory")?;
+        let source = objects.open_object(object, flags);
+        let target = self.ground.lower.open(path, flags);
+        if [source.as_ref().err(), target.as_ref().err()].contains(&Some(&Errno::ACCESS)) {
+            // Its owner may not read it, here or there.
+            let dir = pfs::parent(self.ground.lower, path)?;
+            return self.dress_by_path(object, Kind::Dir, dir.as_fd(), path.name(), &attr);
+        }
+        let source = source.during("open in the buffer")?;
+        let target = target.during("open directory")?;
         self.dress(source.as_fd(), target.as_fd(), &attr)
     }
 

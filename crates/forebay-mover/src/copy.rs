@@ -99,6 +99,7 @@ impl Pass<'_> {
                 })
             }
             other => {
+                // At once, because the next one may need the space. The drain makes sure of it later.
                 let _ = sys::unlink(dir.as_fd(), temp, false);
                 other.map(|useless| useless.err().unwrap_or(Copied::Short))
             }
@@ -270,23 +271,37 @@ impl Pass<'_> {
             // Beside an access list the group's bits are its mask: others may use it when the list is there.
             sys::mknod(dir, temp, attr.mode & !0o077, attr.rdev).during("mknod")?;
         }
-        let now = sys::stat(dir, temp).during("stat")?;
+        self.dress_by_path(copy.object, copy.kind, dir, temp, attr)
+    }
+
+    /// As [`Pass::dress`], for what can't be opened: what `name` in a directory of the PFS is.
+    pub(crate) fn dress_by_path(
+        &self,
+        object: ObjectName,
+        kind: Kind,
+        dir: BorrowedFd<'_>,
+        name: &[u8],
+        attr: &Attr,
+    ) -> Work<()> {
+        let now = sys::stat(dir, name).during("stat")?;
         if (now.uid, now.gid) != (attr.uid, attr.gid) {
-            sys::chown(dir, temp, attr.uid, attr.gid).during("chown")?;
+            sys::chown(dir, name, attr.uid, attr.gid).during("chown")?;
         }
         let by_path = libc::O_PATH | libc::O_NOFOLLOW;
-        let source = self.ground.objects.open_object(copy.object, by_path);
+        let source = self.ground.objects.open_object(object, by_path);
         let source = source.during("open in the buffer")?;
-        let target = sys::open(dir, temp, by_path, 0).during("open")?;
-        self.remark_on(pfs::copy_xattrs_of_path(
-            copy.kind,
-            source.as_fd(),
-            target.as_fd(),
-        )?);
-        if copy.kind == Kind::Special {
-            sys::chmod_at(dir, temp, attr.mode & 0o7777).during("chmod")?;
+        let target = sys::open(dir, name, by_path, 0).during("open")?;
+        match pfs::copy_xattrs_of_path(kind, source.as_fd(), target.as_fd()) {
+            // Those of users can be read only by who may read the directory.
+            Err(trouble) if kind == Kind::Dir && trouble.errno == Errno::ACCESS => {
+                self.remark_on(vec!["user.*".to_owned()]);
+            }
+            refused => self.remark_on(refused?),
         }
-        sys::set_times(dir, temp, Some(attr.atime), Some(attr.mtime)).during("set times")
+        if kind != Kind::Symlink {
+            sys::chmod_at(dir, name, attr.mode & 0o7777).during("chmod")?;
+        }
+        sys::set_times(dir, name, Some(attr.atime), Some(attr.mtime)).during("set times")
     }
 }
 

@@ -240,8 +240,11 @@ impl Counters {
                 (Reason::Error, trouble.operation, cause)
             }
         };
+        let bytes = left.path.as_bytes();
+        let is_text = std::str::from_utf8(bytes).is_ok();
         Left {
             path: left.path.to_string(),
+            path_bytes: (!is_text).then(|| bytes.to_vec()),
             bytes: left.bytes,
             reason,
             operation: operation.to_owned(),

@@ -11,7 +11,7 @@ use forebay_core::table::Order;
 /// Number of largest files that are named.
 const NAMED_FILES: usize = 10;
 /// Records that a walk over all of them reads at a time.
-pub const RECORDS_PER_PAGE: usize = 256;
+const RECORDS_PER_PAGE: usize = 256;
 /// Files that are kept until the list is cut to [`NAMED_FILES`].
 const KEPT_FILES: usize = 100 * NAMED_FILES;
 

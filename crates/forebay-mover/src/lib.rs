@@ -21,6 +21,6 @@ mod throttle;
 
 pub use counters::Counters;
 pub use ground::{Door, ENV_ABORT_AT, Ground, Halt, Points};
-pub use inventory::{RECORDS_PER_PAGE, take as take_inventory};
+pub use inventory::take as take_inventory;
 pub use pass::{Pass, release, resume};
 pub use processes::{InUse, who_shows_in_proc, who_uses};

@@ -1,6 +1,6 @@
 //! Names change on the PFS, and directories come and go.
 
-use crate::aside;
+use crate::aside::{self, Refused};
 use crate::counters::Counters;
 use crate::pfs::{self, During, Trouble};
 use crate::removal::{self, Spared, Touched};
@@ -11,7 +11,7 @@ use forebay_core::path::TreePath;
 use forebay_core::record::BridgeId;
 use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 type Work<T> = drain::Work<T>;
 
@@ -111,13 +111,20 @@ fn known(lower: &Lower, dir: &TreePath) -> pfs::Work<Identity> {
 pub(crate) fn discard(
     lower: &Lower,
     path: &TreePath,
+    is: Option<Identity>,
     aside: &TreePath,
     touched: &Touched,
 ) -> Work<()> {
-    take_away(lower, path, aside, touched).map_err(Trouble::into_core)
+    take_away(lower, path, is, aside, touched).map_err(Trouble::into_core)
 }
 
-fn take_away(lower: &Lower, path: &TreePath, aside: &TreePath, touched: &Touched) -> pfs::Work<()> {
+fn take_away(
+    lower: &Lower,
+    path: &TreePath,
+    is: Option<Identity>,
+    aside: &TreePath,
+    touched: &Touched,
+) -> pfs::Work<()> {
     let dir = pfs::parent(lower, path)?;
     // A file that somebody has put in its place is not ours to take away.
     let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
@@ -127,10 +134,14 @@ fn take_away(lower: &Lower, path: &TreePath, aside: &TreePath, touched: &Touched
         return Ok(());
     }
     let ino = sys::stat(taken.as_fd(), b"").during("stat")?.ino;
-    match aside::put(lower, path, ino, aside) {
+    let check = || match is {
+        Some(is) if !is.is_same(known(lower, path)?) => Err(Errno::EXIST).during("rename"),
+        _ => Ok(()),
+    };
+    match aside::put(lower, path, ino, aside, check) {
         Ok(aside) => give_back_another(lower, &taken, path, &aside),
         // Another parent takes write permission on the directory itself, removal does not.
-        Err((
+        Err(Refused::Rename(
             Trouble {
                 errno: Errno::ACCESS | Errno::PERM | Errno::XDEV,
                 ..
@@ -146,7 +157,7 @@ fn take_away(lower: &Lower, path: &TreePath, aside: &TreePath, touched: &Touched
                 }
             }
         },
-        Err((e, _)) => Err(e),
+        Err(Refused::Rename(e, _) | Refused::Check(e)) => Err(e),
     }
 }
 
@@ -198,19 +209,29 @@ pub(crate) fn sync(lower: &Lower, dirs: &[TreePath]) -> Vec<Work<()>> {
 }
 
 /// Removes what earlier drains left in a directory: it holds nothing of value but what others have put into a directory
-/// since it was put [`aside`], and that comes back. What can't be removed now will be at the next drain.
+/// since it was put [`aside`], and that comes back. Gives the first failure; what can't be removed now will be at the next
+/// drain. What others have given such a name is no failure, nor is a directory that may not be listed: both get a remark.
 pub(crate) fn sweep(
     lower: &Lower,
     at: &TreePath,
     of: Option<BridgeId>,
     touched: &Touched,
     counters: &Counters,
-) {
-    let Ok(dir) = lower.open(at, libc::O_RDONLY | libc::O_DIRECTORY) else {
-        return;
+) -> Result<(), Trouble> {
+    let dir = match lower.open(at, libc::O_RDONLY | libc::O_DIRECTORY) {
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+        Err(Errno::ACCESS) => {
+            counters.remark(format!(
+                "{at}: may not be listed, so what a drain may have left there stays"
+            ));
+            return Ok(());
+        }
+        dir => dir.during("open to remove what a drain has left")?,
     };
     let mut entries = Vec::new();
-    while let Ok(true) = sys::read_dir(dir.as_fd(), &mut entries) {}
+    while sys::read_dir(dir.as_fd(), &mut entries).during("list to remove what a drain has left")? {
+    }
+    let mut outcome = Ok(());
     let is_left = |name: &[u8]| match of {
         Some(maker) => is_leftover_of(name, maker),
         None => is_leftover(name),
@@ -228,8 +249,23 @@ pub(crate) fn sweep(
                 e.operation,
                 e.errno
             ));
+            if is_own(dir.as_fd(), &entry.name) {
+                outcome = outcome.and(Err(e));
+            }
         }
     }
+    outcome
+}
+
+/// Has this user made the name? What is aside may be of anybody; the note about it is our own.
+fn is_own(dir: BorrowedFd<'_>, name: &[u8]) -> bool {
+    let (me, _) = sys::my_ids();
+    let owner = |name: &[u8]| sys::stat(dir, name).map(|attr| attr.uid);
+    let made_by = match aside::is_aside(name) {
+        true => owner(&aside::note_name(name)).or_else(|_| owner(name)),
+        false => owner(name),
+    };
+    me == 0 || made_by.is_ok_and(|uid| uid == me)
 }
 
 #[cfg(test)]
@@ -331,6 +367,7 @@ mod tests {
             let outcome = discard(
                 &tree.lower,
                 &path(name),
+                None,
                 &path(".forebay-aside"),
                 &Touched::default(),
             );
@@ -340,6 +377,7 @@ mod tests {
         let outcome = discard(
             &tree.lower,
             &path("gone"),
+            None,
             &path(".forebay-aside"),
             &Touched::default(),
         );
@@ -376,6 +414,7 @@ mod tests {
         discard(
             &tree.lower,
             &path("empty"),
+            None,
             &path("aside"),
             &Touched::default(),
         )
@@ -383,6 +422,7 @@ mod tests {
         discard(
             &tree.lower,
             &path("dir"),
+            None,
             &path("aside"),
             &Touched::default(),
         )

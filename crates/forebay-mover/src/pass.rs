@@ -280,8 +280,9 @@ impl<'g> Pass<'g> {
             Act::Remove { path, is } => {
                 Got::Did(names::remove(ground.lower, path, *is, &self.touched))
             }
-            Act::Discard { path, aside } => {
-                Got::Did(names::discard(ground.lower, path, aside, &self.touched))
+            Act::Discard { path, is, aside } => {
+                let touched = &self.touched;
+                Got::Did(names::discard(ground.lower, path, *is, aside, touched))
             }
             Act::MakeDir(path) => Got::Made(names::make_dir(ground.lower, path)),
             Act::Copy {
@@ -292,10 +293,7 @@ impl<'g> Pass<'g> {
             Act::Sync(all) => Got::Each(self.sync(all)),
             Act::Verify(all) => Got::Each(self.verify_all(all)),
             Act::Name(namings) => Got::Each(self.name_all(namings)?),
-            Act::Forget(all) => {
-                self.forget(all);
-                Got::Done
-            }
+            Act::Forget(all) => Got::Each(self.forget(all)),
             Act::Unhide(all) => Got::Each(all.iter().map(|o| self.unhide(*o)).collect()),
             Act::Dress { path, object } => {
                 self.give_times_back();
@@ -304,10 +302,11 @@ impl<'g> Pass<'g> {
             }
             Act::SyncDirs(dirs) => Got::Each(names::sync(ground.lower, dirs)),
             Act::Sweep { dirs, of } => {
-                for dir in dirs {
-                    names::sweep(ground.lower, dir, *of, &self.touched, self.counters);
-                }
-                Got::Done
+                let one = |dir| {
+                    let swept = names::sweep(ground.lower, dir, *of, &self.touched, self.counters);
+                    swept.map_err(Trouble::into_core)
+                };
+                Got::Each(dirs.iter().map(one).collect())
             }
             Act::Probe(all) => {
                 self.give_times_back();

@@ -20,6 +20,11 @@ pub struct Trouble {
 }
 
 impl Trouble {
+    /// Is it that nothing is there?
+    pub(crate) fn is_absence(self) -> bool {
+        matches!(self.errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
+    }
+
     /// The same failure as a type of core.
     pub(crate) fn into_core(self) -> forebay_core::drain::Trouble {
         forebay_core::drain::Trouble {

@@ -1,6 +1,7 @@
 //! Removes what is of no value any more from the PFS, however deep it is.
 
 use crate::pfs::{During, Trouble, Work, is_dir};
+use forebay_core::drain::is_of_others_since;
 use forebay_core::facts::{Attr, Timestamp};
 use forebay_sys::{self as sys, Errno};
 use parking_lot::Mutex;
@@ -35,13 +36,7 @@ pub(crate) struct Spared<'t> {
 
 impl Spared<'_> {
     fn has(&self, attr: &Attr) -> bool {
-        let since = self.since;
-        if is_dir(attr) {
-            // The times of an old one may be those of a removal that was killed: others count by what they put into it.
-            // One that was moved here has a new `ctime` alone.
-            return attr.btime >= since || (attr.ctime >= since && attr.mtime < since);
-        }
-        attr.ctime >= since && !(attr.mtime < since && self.touched.has(attr))
+        is_of_others_since(self.since, attr, || self.touched.has(attr))
     }
 }
 

@@ -3,8 +3,8 @@
 use super::{Objects, Shape, parse_name, shape};
 use forebay_core::drain::Stray;
 use forebay_core::record::ObjectName;
-use forebay_sys::{self as sys, Sys, errno_of};
-use std::os::fd::AsFd;
+use forebay_sys::{self as sys, Errno, Sys, errno_of};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 impl Objects {
@@ -43,14 +43,26 @@ impl Objects {
         Ok(found)
     }
 
-    /// What is in a backing directory: the bridge makes nothing there, so it was made past the buffer.
+    /// A backing directory, to be listed; `None` if its owner may not read it: then nobody knows what is in it.
+    fn open_dir(&self, dir: ObjectName) -> Sys<Option<OwnedFd>> {
+        let fd = match self.open_object(dir, libc::O_RDONLY | libc::O_DIRECTORY) {
+            Err(Errno::ACCESS) => return Ok(None),
+            fd => fd?,
+        };
+        // The access time is that of the program.
+        let _ = sys::keep_access_time(fd.as_fd());
+        Ok(Some(fd))
+    }
+
+    /// What is in a backing directory: the bridge makes nothing there, so it was made past the buffer. Nothing, if its owner may
+    /// not read it.
     ///
     /// # Errors
     /// Those of the file system.
     pub fn entries(&self, dir: ObjectName) -> Sys<Vec<Stray>> {
-        let fd = self.open_object(dir, libc::O_RDONLY | libc::O_DIRECTORY)?;
-        // The access time is that of the program.
-        let _ = sys::keep_access_time(fd.as_fd());
+        let Some(fd) = self.open_dir(dir)? else {
+            return Ok(Vec::new());
+        };
         let mut entries = Vec::new();
         while sys::read_dir(fd.as_fd(), &mut entries)? {}
         let stray = |entry: sys::RawEntry| Stray {
@@ -58,6 +70,19 @@ impl Objects {
             name: entry.name,
         };
         Ok(entries.into_iter().map(stray).collect())
+    }
+
+    /// Is there something in a backing directory that its owner may read?
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn has_entries(&self, dir: ObjectName) -> Sys<bool> {
+        let Some(fd) = self.open_dir(dir)? else {
+            return Ok(false);
+        };
+        let mut entries = Vec::new();
+        while entries.is_empty() && sys::read_dir(fd.as_fd(), &mut entries)? {}
+        Ok(!entries.is_empty())
     }
 
     /// The greatest folder number in use.

@@ -75,27 +75,27 @@ impl Objects {
     /// Takes a removed object out of use that the last sync point may know.
     pub(super) fn retire_known(&self, object: ObjectName) -> Sys<Retired> {
         let _one = self.unsettled.retiring.lock();
-        let links = match shape(object) {
-            Shape::Dir => 1,
-            Shape::File | Shape::Node => self.attr(object).map_or(1, |attr| attr.nlink),
+        let links_by_name = || self.attr(object).map_or(1, |attr| attr.nlink);
+        let removal = match shape(object) {
+            Shape::Dir => Removal::of(1, || false),
+            Shape::Node => Removal::of(links_by_name(), || false),
+            Shape::File => match self.open_object(object, libc::O_RDONLY | libc::O_NONBLOCK) {
+                Ok(fd) => {
+                    let links = sys::stat(fd.as_fd(), b"").map_or(1, |attr| attr.nlink);
+                    Removal::of(links, || !sys::was_opened_once(fd))
+                }
+                Err(Errno::NOENT) => Removal::of(1, || false),
+                // Nobody can tell.
+                Err(_) => Removal::of(links_by_name(), || true),
+            },
         };
-        let is_open = || shape(object) == Shape::File && self.is_open_elsewhere(object);
-        match Removal::of(links, is_open) {
+        match removal {
             Removal::AtOnce => self.remove(object).map(|()| Retired::Gone),
             Removal::Now => Ok(Retired::InUse),
             Removal::Later => {
                 self.retire_later(object);
                 Ok(Retired::Waits)
             }
-        }
-    }
-
-    fn is_open_elsewhere(&self, object: ObjectName) -> bool {
-        match self.open_object(object, libc::O_RDONLY | libc::O_NONBLOCK) {
-            Ok(fd) => !sys::is_opened_once(fd.as_fd()),
-            Err(Errno::NOENT) => false,
-            // Nobody can tell.
-            Err(_) => true,
         }
     }
 

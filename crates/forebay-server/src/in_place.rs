@@ -94,6 +94,17 @@ impl InPlace {
             .insert((attr.dev, attr.ino), Grant { number, at });
     }
 
+    /// Notes that a client is about to change the file by its path (`truncate`): what is no regular file is not written in place.
+    pub fn note_change(&self, file: &OwnedFd) {
+        let Ok(attr) = sys::stat(file.as_fd(), b"") else {
+            return;
+        };
+        let mut grants = self.0.lock();
+        if attr.mode & libc::S_IFMT == libc::S_IFREG && grants.written.len() < REMEMBERED {
+            grants.written.insert((attr.dev, attr.ino));
+        }
+    }
+
     /// True if the file may have been granted after that number of grants.
     pub fn was_granted_since(&self, inode: Inode, since: u64) -> bool {
         let grants = self.0.lock();

@@ -2,10 +2,7 @@
 
 use crate::ServerHandle;
 use forebay_admin::Status;
-use forebay_core::record::{Kind, PathRecord};
 use forebay_core::share::may_take;
-use forebay_core::table::{Order, TableError, Tables};
-use forebay_mover::RECORDS_PER_PAGE;
 use forebay_sys::Peer;
 use forebay_wire::Op;
 use parking_lot::Mutex;
@@ -199,15 +196,12 @@ fn programs(door: &Door) -> Vec<u32> {
     programs.map(|(pid, _)| pid.unsigned_abs()).collect()
 }
 
-/// Takes stock: looks at every record and its object.
-///
-/// # Errors
-/// The tables can't be read.
-pub fn take(server: &ServerHandle) -> Result<Status, TableError> {
+/// The state of the bridge. It takes no time that depends on how much is in the buffer.
+pub fn take(server: &ServerHandle) -> Status {
     let (space_bytes, free_bytes) = server.objects.space().unwrap_or_default();
     let counters = &server.counters;
     let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
-    let mut status = Status {
+    Status {
         pid: std::process::id(),
         epoch: server.epoch,
         uptime_s: server.started.elapsed().as_secs(),
@@ -226,38 +220,5 @@ pub fn take(server: &ServerHandle) -> Result<Status, TableError> {
         grants: load(&counters.grants),
         staged_files: load(&counters.staged_files),
         staged_bytes: load(&counters.staged_bytes),
-        files: 0,
-        file_bytes: 0,
-        directories: 0,
-        others: 0,
-        pending_below: 0,
-        undrained: 0,
-    };
-    let tables = server.namespace.tables();
-    let mut after = None;
-    loop {
-        let page = tables.page(after.as_ref(), Order::ParentsFirst, RECORDS_PER_PAGE)?;
-        let Some((last, _)) = page.last() else { break };
-        after = Some(last.clone());
-        for (_, record) in page.iter().filter(|(path, _)| !path.is_root()) {
-            count(server, record, &mut status);
-        }
-    }
-    Ok(status)
-}
-
-fn count(server: &ServerHandle, record: &PathRecord, status: &mut Status) {
-    if record.drained.is_none() {
-        status.undrained += 1;
-    }
-    match record.kind {
-        Kind::File => {
-            status.files += 1;
-            // A file that was removed since counts as empty.
-            status.file_bytes += server.objects.attr(record.object).map_or(0, |a| a.size);
-        }
-        Kind::Dir => status.directories += 1,
-        Kind::Symlink | Kind::Special => status.others += 1,
-        Kind::Moved | Kind::Whiteout => status.pending_below += 1,
     }
 }

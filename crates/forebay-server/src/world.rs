@@ -80,6 +80,13 @@ impl World for Hand<'_> {
             .map_err(|e| e.raw_os_error())
     }
 
+    fn has_strays(&self, dir: ObjectName) -> Result<bool, i32> {
+        self.server
+            .objects
+            .has_entries(dir)
+            .map_err(|e| e.raw_os_error())
+    }
+
     fn lower(&self, path: &TreePath) -> Option<Result<Option<Attr>, i32>> {
         let lower = &self.server.lower;
         (!lower.may_wait()).then(|| lower.attr(path).map_err(|e| e.raw_os_error()))

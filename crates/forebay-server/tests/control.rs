@@ -37,7 +37,7 @@ fn every_request_has_its_answer() {
     write(&mut place.client(), "d1", b"12345");
     let mut control = Control::connect(&place.socket()).unwrap();
     assert_eq!(control.socket(), place.socket());
-    assert_eq!(control.status().unwrap().files, 1);
+    assert_eq!(control.status().unwrap().root, place.root());
     let inventory = control.inventory().unwrap();
     assert_eq!((inventory.dirty_files, inventory.dirty_bytes), (1, 5));
     assert_eq!(control.drain_status().unwrap().state, DrainState::Idle);
@@ -158,7 +158,7 @@ fn another_version_is_refused_in_one_line_that_names_both_and_changes_nothing() 
     let refusal = error.refusal().unwrap();
     assert_eq!(refusal.kind, RefusalKind::Version);
     assert!(refusal.message.contains("version 77"), "{refusal:?}");
-    assert!(refusal.message.contains("version 2"), "{refusal:?}");
+    assert!(refusal.message.contains("version 3"), "{refusal:?}");
     assert!(!refusal.message.contains('\n'), "{refusal:?}");
     // The first version reads its answer from the reply.
     let first = say(&mut client, br#"{"cmd":"stop"}"#);
@@ -166,7 +166,7 @@ fn another_version_is_refused_in_one_line_that_names_both_and_changes_nothing() 
     let said: serde_json::Value = serde_json::from_slice(&first.body).unwrap();
     let line = said["error"].as_str().unwrap();
     assert!(
-        line.contains("version 2") && line.contains("version 1"),
+        line.contains("version 3") && line.contains("version 1"),
         "{line}"
     );
     assert!(!server.handle().stopping());
@@ -180,7 +180,7 @@ fn what_is_no_request_of_this_version_is_refused_by_its_kind() {
     let mut client = place.client();
     let dance = say(
         &mut client,
-        br#"{"version":2,"request":"dance","partner":1}"#,
+        br#"{"version":3,"request":"dance","partner":1}"#,
     );
     let error = error_of(dance);
     assert_eq!(error.refusal().unwrap().kind, RefusalKind::UnknownRequest);
@@ -264,7 +264,7 @@ fn a_caller_that_sends_into_its_answer_harms_itself_alone() {
     let (server, mut control) = with_left(&place, 100);
     let mut client = place.client();
     for _ in 0..100 {
-        let answer = say(&mut client, br#"{"version":2,"request":"left"}"#);
+        let answer = say(&mut client, br#"{"version":3,"request":"left"}"#);
         let mut stream = UnixStream::from(answer.fd.unwrap());
         let _ = stream.write_all(&[0xff; 100]);
         let mut bytes = Vec::new();
@@ -282,7 +282,7 @@ fn there_are_only_so_many_answers_at_the_same_time() {
     let mut held = Vec::new();
     let refused = loop {
         let request = Request {
-            str1: br#"{"version":2,"request":"left"}"#,
+            str1: br#"{"version":3,"request":"left"}"#,
             ..Request::new(Op::Admin)
         };
         match client.ask(request) {

@@ -58,7 +58,7 @@ impl Page {
 }
 
 fn asked(server: &Server, op: &str) -> u64 {
-    let status = status::take(server.handle()).unwrap();
+    let status = status::take(server.handle());
     let found = status.operations.iter().find(|(name, _)| **name == *op);
     found.map_or(0, |(_, count)| *count)
 }

@@ -18,7 +18,13 @@ const DESTROYED: &str = "nothing of others is destroyed";
 const LOST: &str = "nothing that was written is lost";
 
 /// Planted bugs that one bridge shows in good weather, and the promise that each breaks.
-const BUGS: [(Mutation, &str); 7] = [
+const BUGS: [(Mutation, &str); 10] = [
+    (Mutation::RemovedDirsForgetContents, DESTROYED),
+    (Mutation::OriginsAreNotSettled, DESTROYED),
+    (
+        Mutation::ChoicesAreNotRefused,
+        "a drain that says that all is released has brought everything",
+    ),
     (Mutation::ReplacesStrangers, DESTROYED),
     (Mutation::ReplacesWhatOthersChanged, DESTROYED),
     (
@@ -84,7 +90,8 @@ fn scripts_end_as_they_are_listed() {
         assert!(["keeps", "breaks"].contains(&verdict), "{line}");
         count += 1;
         match (verdict, play(&script(text), None)) {
-            ("keeps", Ok(())) | ("breaks", Err(_)) => {}
+            ("keeps", Ok(())) => {}
+            ("breaks", Err(quarrel)) if OPEN.contains(&quarrel.promise.as_str()) => {}
             (_, Ok(())) => wrong.push(format!("keeps every promise now: {text}")),
             (_, Err(quarrel)) => wrong.push(quarrel.to_string()),
         }

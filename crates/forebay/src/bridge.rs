@@ -25,6 +25,8 @@ const FIRST_ANSWER: Duration = Duration::from_secs(5);
 const LOST_STARTS: u32 = 5;
 /// Longest time between two calls of what is done while a program runs.
 const MEANWHILE_EVERY: Duration = Duration::from_secs(2);
+/// The end of a bridge may take so long before somebody is told that it does.
+const END_PATIENCE: Duration = Duration::from_secs(2);
 /// Pause between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -168,7 +170,11 @@ impl Bridge {
         if life.ending
             && let Some(process) = process
         {
-            process.await_end();
+            sys::wait_any(&[&process], END_PATIENCE);
+            if !process.has_ended() {
+                eprintln!("forebay: waiting until the bridge has removed its copies and ended");
+                process.await_end();
+            }
         }
         Ok(!life.runs.contains(&me))
     }

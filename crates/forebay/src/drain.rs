@@ -5,7 +5,7 @@ use crate::cli::DrainOptions;
 use crate::error::{Fault, fault};
 use crate::place::Place;
 use crate::units;
-use crate::verbs::{drain_command, quarantine_command, shell_word};
+use crate::verbs::{drain_command, quarantine_command, shell_path};
 use forebay_admin::AdminError;
 use forebay_admin::drain::{DrainRequest, DrainState, DrainStatus, Left, Reason, Take};
 use forebay_report::text::printable;
@@ -290,7 +290,7 @@ pub fn tell_left(drained: &Drained, place: &Place, retry: &str) {
     }
     let is_conflict = |left: &&Left| matches!(left.reason, Reason::Changed | Reason::Taken);
     if let Some(left) = drained.named.iter().find(is_conflict) {
-        let path = shell_word(&left.path);
+        let path = shell_path(left.exact_path());
         let settle = drain_command(place);
         eprintln!("  hint: to settle it, run: {settle} --take ours|theirs|both {path}");
     }

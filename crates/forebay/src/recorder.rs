@@ -183,7 +183,9 @@ pub fn write_log(recordings: Vec<Recording>, log: Option<&Path>) -> Result<Colle
 
 /// The command that makes a log of these directories.
 fn collect_command(dirs: &[&Path]) -> String {
-    let words = dirs.iter().map(|dir| shell_word(&dir.to_string_lossy()));
+    let words = dirs
+        .iter()
+        .map(|dir| shell_word(dir.as_os_str().as_encoded_bytes()));
     format!("forebay collect {}", words.collect::<Vec<_>>().join(" "))
 }
 

@@ -11,6 +11,7 @@ use forebay_admin::AdminError;
 use forebay_admin::drain::{DrainState, Inventory, Left};
 use forebay_collect::Collected;
 use forebay_core::lifetime::Holding;
+use forebay_report::text::printable;
 use forebay_sys as sys;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -209,7 +210,9 @@ impl RunReport<'_> {
             Some(d) => {
                 rows.push(("drained", drain_text(d)));
                 let remarks = d.status.remarks.iter();
-                rows.extend(remarks.map(|remark| ("", format!("  {remark}"))));
+                rows.extend(
+                    remarks.map(|remark| ("", format!("  {}", printable(remark.as_bytes())))),
+                );
                 let left = match self.going_on {
                     [_, ..] if d.is_complete() => "nothing so far".to_owned(),
                     _ => left_text(d),

@@ -4,7 +4,7 @@
 //! Says `ready` when it is there. When it is unmounted it says in a line of JSON which calls came, and what would be lost if
 //! its machine lost power then: files whose bytes, and directories whose entries, nobody has synced.
 //!
-//! Lines on its standard input make all calls fail or hang, see [`weather`].
+//! Lines on its standard input make all calls fail or hang, see [`weather`]. Each is answered with a line.
 //!
 //! Mounted in several places it stands in for several clients, which share the files. With `--locks` they share locks too,
 //! see [`locks`].

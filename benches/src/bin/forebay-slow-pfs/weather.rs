@@ -71,12 +71,15 @@ impl Weather {
         Weather(Arc::new((Mutex::new(state), Condvar::new())))
     }
 
-    /// Does what the lines say. Returns at their end; what the last one said goes on.
+    /// Does what the lines say, and answers each one with a line. Returns at their end; what the last one said goes on.
     pub(crate) fn listen(&self, lines: impl BufRead) {
         for text in lines.lines().map_while(Result::ok) {
             match parse(&text) {
-                Some(line) => self.set(line),
-                None => eprintln!("forebay-slow-pfs: {text:?} is no weather"),
+                Some(line) => {
+                    self.set(line);
+                    println!("from now on: {text}");
+                }
+                None => println!("{text:?} is no weather"),
             }
         }
     }

@@ -18,7 +18,7 @@ pub const MAX_ENDED_DIRS: usize = 1 << 16;
 
 /// Requests that share one value in the tables. Writing their neighbours again costs less
 /// than a key for each.
-const REQUESTS_PER_VALUE: usize = 16;
+pub(super) const REQUESTS_PER_VALUE: usize = 16;
 
 /// The last requests that changed something, so that a repeated one is recognised
 /// although others have changed the same names since.

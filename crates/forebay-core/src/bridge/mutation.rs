@@ -55,11 +55,15 @@ pub enum Mutation {
     OthersAreToldBeforeItIsDurable,
     CopiesElsewhereAreNotSynced,
     RebuiltTablesForgetWhatIsOver,
+    RemovedDirsForgetContents,
+    OriginsAreNotSettled,
+    ChoicesAreNotRefused,
+    FailuresLeaveNoDoubt,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 47] = [
+    pub const ALL: [Mutation; 51] = [
         Mutation::HomeSkipsVersionCheck,
         Mutation::ReplyBeforeCommit,
         Mutation::RenameAsTwoBatches,
@@ -107,6 +111,10 @@ impl Mutation {
         Mutation::OthersAreToldBeforeItIsDurable,
         Mutation::CopiesElsewhereAreNotSynced,
         Mutation::RebuiltTablesForgetWhatIsOver,
+        Mutation::RemovedDirsForgetContents,
+        Mutation::OriginsAreNotSettled,
+        Mutation::ChoicesAreNotRefused,
+        Mutation::FailuresLeaveNoDoubt,
     ];
 
     /// Does it take several bridges to go wrong?
@@ -122,6 +130,16 @@ impl Mutation {
                 | Mutation::OthersAreToldBeforeItIsDurable
                 | Mutation::CopiesElsewhereAreNotSynced
                 | Mutation::RebuiltTablesForgetWhatIsOver
+        )
+    }
+
+    /// Does it take somebody who works on the PFS to go wrong?
+    pub fn takes_a_neighbour(self) -> bool {
+        matches!(
+            self,
+            Mutation::RemovedDirsForgetContents
+                | Mutation::OriginsAreNotSettled
+                | Mutation::ChoicesAreNotRefused
         )
     }
 

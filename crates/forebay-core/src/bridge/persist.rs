@@ -1,5 +1,6 @@
 //! What the transaction layer keeps in the tables, as named values, and its encoding.
 
+use super::memory::REQUESTS_PER_VALUE;
 use super::messages::{Part, Stand, TxnId};
 use crate::encoding::{changes, count, path, put_bytes, put_changes, put_count, put_token, token};
 use crate::path::TreePath;
@@ -202,8 +203,12 @@ pub(super) fn ended_dir(key: &[u8]) -> Result<(TreePath, u64), BadRecord> {
 }
 
 /// Requests that were carried out, each with its number in the order of all.
+/// Bytes for the requests that share a value, each a number and a token.
+const CARRIED_OUT_BYTES: usize = REQUESTS_PER_VALUE * 20;
+
 pub(super) fn encode_carried_out<'a>(requests: impl Iterator<Item = &'a (u64, Token)>) -> Vec<u8> {
-    let mut w = Vec::new();
+    // Made for each commit.
+    let mut w = Vec::with_capacity(CARRIED_OUT_BYTES);
     for (number, token) in requests {
         w.extend_from_slice(&number.to_le_bytes());
         put_token(&mut w, *token);

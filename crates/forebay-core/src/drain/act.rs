@@ -199,12 +199,16 @@ pub enum Act {
     Discard {
         /// The directory.
         path: TreePath,
+        /// What it is with all that is in it, if that is known. If it is not that any more, it stays: EEXIST. What is changed
+        /// later comes back.
+        is: Option<Identity>,
         /// A name for what is on its way out.
         aside: TreePath,
     },
     /// Make a directory on the PFS that only its owner may use yet; one that is there is fine: [`Got::Made`].
     MakeDir(TreePath),
-    /// Copy to temporary names: [`Got::Copies`]. The bridge that keeps an object brings its contents to the disk before another
+    /// Copy to temporary names: [`Got::Copies`]. What fails may leave its name, here as in the acts that follow: [`Act::Forget`]
+    /// takes it away. The bridge that keeps an object brings its contents to the disk before another
     /// one reads them: after a loss of power it must not hold older ones than the PFS.
     Copy {
         /// What and where to.
@@ -215,15 +219,15 @@ pub enum Act {
         is_noted_anew: bool,
     },
     /// Bring these copies to the disks of the PFS: [`Got::Each`]. What they were copied from gets to the disk of the buffer at
-    /// the sync point before they are named: after a power loss it is copied again, and must not be older then. What fails
-    /// leaves no temporary name.
+    /// the sync point before they are named: after a power loss it is copied again, and must not be older then.
     Sync(Vec<ObjectId>),
-    /// Read these copies back and compare: [`Got::Each`]. What fails leaves no temporary name.
+    /// Read these copies back and compare: [`Got::Each`].
     Verify(Vec<ObjectId>),
     /// Give copies their names: [`Got::Each`]. A name where something is that it may not replace ([`Name::may_replace`])
-    /// fails with EEXIST; that is looked at last thing before. What fails leaves no temporary name.
+    /// fails with EEXIST; that is looked at last thing before.
     Name(Vec<Naming>),
-    /// These copies are of no use: their temporary names go. [`Got::Done`]
+    /// These copies are of no use: their temporary names go, wherever making them has stopped. [`Got::Each`]: it is certain that
+    /// the name is not there.
     Forget(Vec<Temporary>),
     /// Clear `hides` in the labels of these objects: [`Got::Each`].
     Unhide(Vec<ObjectName>),
@@ -236,7 +240,8 @@ pub enum Act {
     },
     /// Bring the entries of these directories of the PFS to its disks: [`Got::Each`].
     SyncDirs(Vec<TreePath>),
-    /// Remove from these directories of the PFS what an interrupted drain has left: [`Got::Done`].
+    /// Remove from these directories of the PFS what an interrupted drain has left: [`Got::Each`]. One that is not there holds
+    /// nothing.
     Sweep {
         /// Which directories.
         dirs: Vec<TreePath>,
@@ -277,6 +282,7 @@ impl Act {
             | Act::Discard {
                 path: from,
                 aside: to,
+                ..
             } => vec![from.parent(), to.parent()],
             Act::Remove { path, .. } | Act::MakeDir(path) => vec![path.parent()],
             Act::Name(all) => {

@@ -4,11 +4,14 @@
 //! [`PUBLISHED_AT_ONCE`] at a time: marked, looked at once more, named, committed. At no moment is there half
 //! a file under its name.
 
-use super::act::{Act, Commit, Copied, Copy, Got, Name, Naming, Verdict, Work};
+use super::act::{Act, Commit, Copied, Copy, Got, Name, Naming, Temporary, Trouble, Verdict, Work};
 use super::contents::Task;
 use super::facts::Facts;
-use super::moves::is_dir;
-use super::rules::{Update, commit_of, is_changed, is_ours, is_ours_in_place, obstacle, stamp};
+use super::moves::{is_dir, may_be_done};
+use super::resume::MOST_LOOKS;
+use super::rules::{
+    OURS, Update, commit_of, is_changed, is_ours, is_ours_in_place, obstacle, stamp,
+};
 use super::sheet::{Reason, Sheet};
 use super::strand::{Strand, with_outcomes};
 use super::workplaces::Workplaces;
@@ -36,15 +39,38 @@ struct Candidate {
     attr: Attr,
     /// What its copy is known by.
     copy: Identity,
+    /// For each of its names: an earlier copy that may have got there.
+    earlier: Vec<Option<Identity>>,
     /// What was found under each of its names.
     found: Vec<Option<Identity>>,
     /// The name under which others have put something.
     taken_at: Option<TreePath>,
+    /// After a failure, for each of its names: has the copy got there? `None`: nobody can say.
+    placed: Vec<Option<bool>>,
     /// Its records carry marks of this batch. A mark on any other is of another bridge, and not to be taken away here.
     is_marked: bool,
 }
 
 impl Candidate {
+    /// Writes down what is known of the nth of its names after a failure.
+    fn failed(&self, n: usize, path: &TreePath, record: &mut PathRecord) {
+        let placed = match self.placed.get(n) {
+            None | Some(Some(false)) => return,
+            Some(Some(true)) => true,
+            // Where nothing of ours was, it counts as there: else it would show when the record goes.
+            Some(None) => !is_ours(path, record),
+        };
+        if placed {
+            record.drained = Some(OURS);
+            record.replaces = Some(self.copy);
+            record.hides = None;
+        } else {
+            // The one or the other is there.
+            record.replaces = self.found[n].or(record.replaces);
+            record.arriving = Some(Box::new(self.copy));
+        }
+    }
+
     fn naming(&self) -> Naming {
         let ready = self.task.ready.iter().zip(&self.found);
         Naming {
@@ -67,8 +93,10 @@ enum Fate {
     Suspect(Box<(PathRecord, Attr)>),
     /// The object or its records have changed.
     Stale,
-    /// It has failed; is its temporary name still there?
-    Failed(Reason, bool),
+    /// Giving it its names has failed, but may have been done.
+    Unclear(Trouble),
+    /// It has failed.
+    Failed(Reason),
 }
 
 enum State {
@@ -90,6 +118,10 @@ enum State {
     Judge,
     Name,
     Naming,
+    LookAgain,
+    Pause,
+    Pausing,
+    LookingAgain,
     Unhide,
     Unhiding,
     Again,
@@ -114,8 +146,12 @@ pub(super) struct CopyBatch {
     copies: Vec<Candidate>,
     /// What is being published, with what is to become of it.
     few: Vec<(Candidate, Fate)>,
+    /// What was looked at after the last failure to give names.
+    looks: u32,
     /// Tasks that changed while they were copied, until their copies are gone.
     stale: Vec<Task>,
+    /// Temporary names that may be there and are of no use.
+    useless: Vec<Temporary>,
     /// Objects whose labels could not be written: the last commit asks for it.
     unlabelled: Vec<ObjectName>,
     /// The records that a commit marks.
@@ -161,7 +197,9 @@ impl CopyBatch {
             is_noted_anew: false,
             copies: Vec::new(),
             few: Vec::new(),
+            looks: 0,
             stale: Vec::new(),
+            useless: Vec::new(),
             unlabelled: Vec::new(),
             marked: Vec::new(),
         })
@@ -218,7 +256,8 @@ impl CopyBatch {
                 // Those of the next batches as well: each note has to become durable.
                 if facts.is_single() {
                     let all = &mut self.tasks.iter().chain(&sheet.tasks);
-                    self.workplaces = dirs_of(all);
+                    let dirs = dirs_of(all);
+                    self.workplaces = sheet.workplaces.with_doubtful(self.slot, dirs);
                 }
                 Some(Workplaces::note(self.slot, &self.workplaces))
             }
@@ -235,23 +274,38 @@ impl CopyBatch {
         for (mut task, copied) in with_outcomes(std::mem::take(&mut self.tasks), copies) {
             match copied {
                 Ok(Copied::Whole { of: attr, copy }) => {
+                    let earlier = task
+                        .ready
+                        .iter()
+                        .map(|(_, r)| r.arriving.as_deref().copied());
                     self.copies.push(Candidate {
+                        earlier: earlier.collect(),
                         task,
                         attr,
                         copy,
                         found: Vec::new(),
                         taken_at: None,
+                        placed: Vec::new(),
                         is_marked: false,
                     });
                 }
-                Ok(Copied::Short) => changed(task, sheet),
+                Ok(Copied::Short) => {
+                    self.useless.extend(task.temporaries());
+                    self.stale.push(task);
+                }
                 Ok(Copied::InUse) if sheet.patient && !sheet.stopping => {
                     task.in_use = true;
                     sheet.tasks.push_back(task);
                 }
                 Ok(Copied::InUse) => task.give_up(&Reason::Open, sheet),
-                Ok(Copied::Stopped) => task.give_up(&Reason::Stopped, sheet),
-                Err(trouble) => task.give_up(&Reason::Refused(trouble), sheet),
+                Ok(Copied::Stopped) => {
+                    self.useless.extend(task.temporaries());
+                    task.give_up(&Reason::Stopped, sheet);
+                }
+                Err(trouble) => {
+                    self.useless.extend(task.temporaries());
+                    task.give_up(&Reason::Refused(trouble), sheet);
+                }
             }
         }
     }
@@ -261,7 +315,10 @@ impl CopyBatch {
         for (candidate, did) in with_outcomes(std::mem::take(&mut self.copies), each) {
             match did {
                 Ok(()) => self.copies.push(candidate),
-                Err(trouble) => candidate.task.give_up(&Reason::Refused(trouble), sheet),
+                Err(trouble) => {
+                    self.useless.extend(candidate.task.temporaries());
+                    candidate.task.give_up(&Reason::Refused(trouble), sheet);
+                }
             }
         }
     }
@@ -286,7 +343,7 @@ impl CopyBatch {
                 if facts.record(path)?.as_ref() != Some(record) || record.transit.is_some() {
                     fate = Fate::Stale;
                 } else if let Some(cause) = obstacle(facts, path, &mut reads)? {
-                    fate = Fate::Failed(Reason::Blocked(cause), true);
+                    fate = Fate::Failed(Reason::Blocked(cause));
                 }
             }
             if fate == Fate::Good {
@@ -335,7 +392,7 @@ impl CopyBatch {
                 Ok(attr) if stamp(&attr) == stamp(&candidate.attr) => {}
                 Ok(now) if Mutation::PublishesWhatHasChanged.is(planted) => candidate.attr = now,
                 Ok(_) => *fate = Fate::Stale,
-                Err(trouble) => *fate = Fate::Failed(Reason::Refused(trouble), true),
+                Err(trouble) => *fate = Fate::Failed(Reason::Refused(trouble)),
             }
         }
         self.state = State::Look;
@@ -348,25 +405,28 @@ impl CopyBatch {
         let mut seen = seen.into_iter();
         for (candidate, fate) in good(&mut self.few) {
             candidate.found.clear();
-            for ((path, record), found) in candidate.task.ready.iter().zip(seen.by_ref()) {
+            let names = candidate.task.ready.iter().zip(&candidate.earlier);
+            for (((path, record), earlier), found) in names.zip(seen.by_ref()) {
+                let is_earlier = |now: &Attr| earlier.is_some_and(|copy| copy.is(now));
                 let there = found.as_ref().ok().and_then(Option::as_ref);
                 candidate.found.push(there.map(Identity::of));
                 let trusts = |bug: Mutation| bug.is(planted);
                 let now = match found {
-                    Ok(Some(found)) if is_dir(&found) => Fate::Failed(Reason::Taken, true),
+                    Ok(Some(found)) if is_dir(&found) => Fate::Failed(Reason::Taken),
                     Ok(Some(_))
                         if !is_ours(path, record) && !trusts(Mutation::ReplacesStrangers) =>
                     {
-                        Fate::Failed(Reason::Taken, true)
+                        Fate::Failed(Reason::Taken)
                     }
                     Ok(Some(found))
                         if is_changed(record, &found)
+                            && !is_earlier(&found)
                             && !trusts(Mutation::ReplacesWhatOthersChanged) =>
                     {
                         Fate::Suspect(Box::new((record.clone(), found)))
                     }
                     Ok(_) => continue,
-                    Err(trouble) => Fate::Failed(Reason::Refused(trouble), true),
+                    Err(trouble) => Fate::Failed(Reason::Refused(trouble)),
                 };
                 // A failure outranks a suspicion; of two alike the first stays.
                 let is_worse = *fate == Fate::Good
@@ -387,7 +447,7 @@ impl CopyBatch {
                 let (record, found) = &**suspect;
                 *fate = match is_ours_in_place(record, found, facts) {
                     true => Fate::Good,
-                    false => Fate::Failed(Reason::Changed, true),
+                    false => Fate::Failed(Reason::Changed),
                 };
                 if *fate == Fate::Good {
                     candidate.taken_at = None;
@@ -409,12 +469,61 @@ impl CopyBatch {
             match did {
                 Ok(()) => {}
                 Err(trouble) if trouble.errno == libc::EEXIST => {
-                    *fate = Fate::Failed(Reason::Changed, false);
+                    *fate = Fate::Failed(Reason::Changed);
                 }
-                Err(trouble) => *fate = Fate::Failed(Reason::Refused(trouble), false),
+                Err(trouble) if may_be_done(trouble.errno) => *fate = Fate::Unclear(trouble),
+                Err(trouble) => *fate = Fate::Failed(Reason::Refused(trouble)),
             }
         }
-        self.state = State::Unhide;
+        self.looks = 0;
+        self.state = State::LookAgain;
+    }
+
+    fn unclear(&mut self) -> impl Iterator<Item = (&mut Candidate, &mut Fate)> {
+        let few = self.few.iter_mut().map(|(c, fate)| (c, fate));
+        few.filter(|(_, fate)| matches!(fate, Fate::Unclear(_)))
+    }
+
+    /// Looks where nobody knows whether a copy has got its name.
+    fn look_again(&mut self) -> Option<Act> {
+        let names = self.unclear().flat_map(|(c, _)| &c.task.ready);
+        let paths: Vec<_> = names.map(|(path, _)| path.clone()).collect();
+        self.state = match paths.is_empty() {
+            true => State::Unhide,
+            false => State::LookingAgain,
+        };
+        (!paths.is_empty()).then_some(Act::Look(paths))
+    }
+
+    /// What has its names has them, whatever was said of it.
+    fn looked_again(&mut self, seen: Vec<Work<Option<Attr>>>) {
+        self.looks += 1;
+        let is_last = self.looks == MOST_LOOKS;
+        let mut seen = seen.into_iter();
+        let mut useless = Vec::new();
+        for (candidate, fate) in self.unclear() {
+            let copy = candidate.copy;
+            let is_placed = |found: Work<Option<Attr>>| {
+                let found = found.ok()?;
+                Some(found.is_some_and(|there| copy.is(&there)))
+            };
+            let names = seen.by_ref().take(candidate.task.ready.len());
+            candidate.placed = names.map(is_placed).collect();
+            let is_known = candidate.placed.iter().all(Option::is_some);
+            if candidate.placed.iter().all(|placed| *placed == Some(true)) {
+                // What was in its place may have got the temporary name.
+                useless.extend(candidate.task.temporaries());
+                *fate = Fate::Good;
+            } else if let (true, Fate::Unclear(trouble)) = (is_known || is_last, &*fate) {
+                *fate = Fate::Failed(Reason::Refused(*trouble));
+            }
+        }
+        self.useless.extend(useless);
+        let is_clear = self.unclear().next().is_none();
+        self.state = match is_clear {
+            true => State::Unhide,
+            false => State::Pause,
+        };
     }
 
     /// Objects whose labels still say what their names have replaced.
@@ -442,29 +551,39 @@ impl CopyBatch {
 
     /// What became of the few, and the end of the marks.
     fn conclude(&self, facts: &dyn Facts) -> Option<Commit> {
-        let mut updates = Vec::new();
+        let (mut updates, mut labels) = (Vec::new(), Vec::new());
         for (candidate, fate) in self.few.iter().filter(|(c, _)| c.is_marked) {
-            for (path, before) in candidate.task.ready.iter().cloned() {
+            for (n, (path, before)) in candidate.task.ready.iter().cloned().enumerate() {
                 let mut update = Update::marked(path, before, None);
-                if let (Fate::Good, Some(record)) = (fate, &mut update.after) {
-                    record.drained = Some(stamp(&candidate.attr));
-                    record.replaces = Some(candidate.copy);
-                    // The new name has replaced what was hidden, and the label says so already.
-                    record.hides = None;
-                    if !self.unlabelled.contains(&record.object) {
-                        update.before.hides = None;
+                match (fate, &mut update.after) {
+                    (Fate::Good, Some(record)) => {
+                        record.drained = Some(stamp(&candidate.attr));
+                        record.replaces = Some(candidate.copy);
+                        // The new name has replaced what was hidden, and the label says so already.
+                        record.hides = None;
+                        if !self.unlabelled.contains(&record.object) {
+                            update.before.hides = None;
+                        }
                     }
+                    (Fate::Failed(_), Some(record)) => {
+                        let hid = record.hides.clone();
+                        candidate.failed(n, &update.path, record);
+                        if record.hides != hid {
+                            labels.push((update.path.clone(), record.object));
+                        }
+                    }
+                    _ => {}
                 }
                 updates.push(update);
             }
         }
-        let (commit, _) = commit_of(facts, ReadSet::default(), updates, Vec::new());
+        let (commit, _) = commit_of(facts, ReadSet::default(), updates, labels);
         (!commit.batch.is_empty()).then_some(commit)
     }
 
     /// The copies that were not named, and what is told of all.
     fn forget(&mut self, sheet: &mut Sheet) -> Option<Act> {
-        let mut useless = Vec::new();
+        let mut useless = std::mem::take(&mut self.useless);
         for (candidate, fate) in std::mem::take(&mut self.few) {
             let Candidate { task, taken_at, .. } = candidate;
             match fate {
@@ -473,15 +592,15 @@ impl CopyBatch {
                     sheet.count_done();
                 }
                 Fate::Stale => {
-                    useless.push(task.temporary());
+                    useless.extend(task.temporaries());
                     self.stale.push(task);
                 }
-                Fate::Suspect(_) => unreachable!("it is judged before anything is named"),
-                Fate::Failed(reason, has_temporary) => {
+                Fate::Suspect(_) | Fate::Unclear(_) => {
+                    unreachable!("it is known what it is before the end")
+                }
+                Fate::Failed(reason) => {
                     task.give_up_at(taken_at.as_ref(), &reason, sheet);
-                    if has_temporary {
-                        useless.push(task.temporary());
-                    }
+                    useless.extend(task.temporaries());
                 }
             }
         }
@@ -531,15 +650,11 @@ impl CopyBatch {
                 };
                 (act, State::Copying)
             }
-            State::Sync if self.copies.is_empty() => {
-                self.state = State::End;
+            State::Sync | State::Verify if self.copies.is_empty() => {
+                self.state = State::Mark;
                 return None;
             }
             State::Sync => (Act::Sync(self.oids()), State::Syncing),
-            State::Verify if self.copies.is_empty() => {
-                self.state = State::End;
-                return None;
-            }
             State::Verify => (Act::Verify(self.oids()), State::Verifying),
             State::Check | State::Look | State::Name | State::Unhide if good().next().is_none() => {
                 self.state = State::Finish;
@@ -556,6 +671,8 @@ impl CopyBatch {
                 let namings = good.map(|(candidate, _)| candidate.naming());
                 (Act::Name(namings.collect()), State::Naming)
             }
+            State::LookAgain => return self.look_again(),
+            State::Pause => (Act::Pause, State::Pausing),
             State::Unhide => {
                 let hiding = self.hiding();
                 if hiding.is_empty() {
@@ -606,6 +723,10 @@ impl Strand for CopyBatch {
             (State::Examining, Got::Attrs(attrs)) => self.examined(attrs, sheet.planted),
             (State::Looking, Got::Seen(seen)) => self.looked(seen, sheet.planted),
             (State::Naming, Got::Each(each)) => self.named(each, sheet),
+            (State::LookingAgain, Got::Seen(seen)) => {
+                self.looked_again(seen);
+            }
+            (State::Pausing, Got::Done) => self.state = State::LookAgain,
             (State::Unhiding, Got::Each(each)) => {
                 let hiding = with_outcomes(self.hiding(), each);
                 let failed = hiding.filter(|(_, did)| did.is_err());
@@ -616,7 +737,10 @@ impl Strand for CopyBatch {
             (State::Finishing, Got::Verdict(Verdict::Committed)) => self.state = State::Forget,
             // Nothing else can change this, so the store refused; try again.
             (State::Finishing, Got::Verdict(Verdict::Conflict)) => self.state = State::Finish,
-            (State::Forgetting, Got::Done) => {
+            (State::Forgetting, Got::Each(each)) => {
+                if each.iter().any(Result::is_err) {
+                    sheet.workplaces.doubt(self.slot);
+                }
                 // Not earlier: another batch may take them at once, and an object has one copy at a time.
                 for task in std::mem::take(&mut self.stale) {
                     changed(task, sheet);
@@ -632,7 +756,10 @@ impl Strand for CopyBatch {
             let act = match self.state {
                 State::Begin => self.begin(facts, sheet)?,
                 State::Mark if self.few.is_empty() && self.copies.is_empty() => {
-                    self.state = State::End;
+                    self.state = match self.useless.is_empty() {
+                        true => State::End,
+                        false => State::Forget,
+                    };
                     None
                 }
                 State::Mark => self.mark(facts)?,

@@ -1,18 +1,18 @@
 //! Somebody decides between what is in the buffer and what others have made of it on the PFS.
 
-use super::act::{Act, Commit, Got, Trouble, Verdict, Work};
+use super::act::{Act, Commit, Got, Trouble, Use, Verdict, Work};
 use super::facts::Facts;
 use super::moves::is_dir;
 use super::orphans::is_waiting;
 use super::rules::{Update, commit_of, has_contents, lower_dir, read, speakers_of, unsettled};
 use super::sheet::Sheet;
 use super::strand::Strand;
-use crate::bridge::ReadSet;
+use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::identity::Identity;
 use crate::ops::Effect;
 use crate::path::TreePath;
-use crate::record::{Kind, PathRecord};
+use crate::record::{Kind, PathRecord, Transit};
 use crate::speakers::Word;
 use crate::table::Change;
 use forebay_types::MAX_NAME_BYTES;
@@ -52,6 +52,15 @@ enum State {
     Knowing(Conflict),
     /// What is known of what is on the PFS; `None`: nothing is.
     Decide(Conflict, Option<Identity>),
+    Marking(Conflict, Option<Identity>),
+    Probe(Conflict, Option<Identity>),
+    Probing(Conflict, Option<Identity>),
+    /// Only the bridge itself has it open.
+    Pause(Conflict, Option<Identity>),
+    Pausing(Conflict, Option<Identity>),
+    /// The mark goes, and why nothing was decided; `None`: it is tried again.
+    Unmark(Option<&'static str>),
+    Unmarking(Option<&'static str>),
     Committing,
     End,
 }
@@ -81,6 +90,8 @@ pub(super) struct Choose {
     /// The number of the second name.
     number: u32,
     tries: u32,
+    /// The record with its mark, while it has one.
+    marked: Option<PathRecord>,
     state: State,
 }
 
@@ -90,6 +101,7 @@ impl Choose {
             choice,
             number: 1,
             tries: 0,
+            marked: None,
             state: State::Begin,
         }
     }
@@ -103,6 +115,16 @@ impl Choose {
     fn fail(&mut self, trouble: Trouble, sheet: &mut Sheet) {
         let error = std::io::Error::from_raw_os_error(trouble.errno);
         self.refuse(&format!("{}: {error}", trouble.operation), sheet);
+    }
+
+    /// Do contents of the buffer go with the decision, and is it not known yet that nobody has them open? As with a release
+    /// (`drain::release`) that is known once they are marked.
+    fn gives_up_contents(&self, record: &PathRecord) -> bool {
+        self.choice.side == Side::Theirs && has_contents(record) && record.transit.is_none()
+    }
+
+    fn update(&self, record: PathRecord, transit: Option<Transit>) -> Update {
+        Update::marked(self.choice.path.clone(), record, transit)
     }
 
     fn begin(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<()> {
@@ -181,7 +203,9 @@ impl Choose {
             Some(_) => found.next().flatten(),
             None => None,
         };
-        if let Some(why) = conflict.refusal(self.choice.side) {
+        if let Some(why) = conflict.refusal(self.choice.side)
+            && !Mutation::ChoicesAreNotRefused.is(sheet.planted)
+        {
             return self.refuse(&why, sheet);
         }
         let is_replaced = conflict.is_origin_replaced();
@@ -343,7 +367,8 @@ impl Conflict {
         let is_replaced = self.is_origin_replaced();
         let is_dir = self.at_origin.as_ref().is_some_and(is_dir);
         let why = match &self.went_to {
-            Some(path) if !is_replaced => {
+            // It would show in two places.
+            Some(path) if !is_replaced || side == Side::Theirs => {
                 return Some(format!("what was there is now {path}: choose about that"));
             }
             _ if !is_ours && (self.has_below || is_dir && !is_replaced) => IS_DIR,
@@ -367,7 +392,14 @@ const BOTH_DIRS: &str = "it is a directory on both sides, and stays: choose abou
 const IS_GONE: &str = "others have removed what was renamed: take theirs";
 
 /// Why something is not renamed in the place of a directory.
-const IS_NO_DIR: &str = "what is there in the place of the renamed directory is none, and there are changes below it: remove or move them with `forebay run`";
+const IS_NO_DIR: &str = "others have put something else in the place of the renamed directory, and there are changes below it: put the directory back on the PFS, and drain again";
+
+/// Why what is in the buffer does not go.
+const IS_OPEN: &str = "a program has it open: what it writes would be lost; try again when it has ended, or take ours or both";
+
+/// Why what is in the buffer does not go, if that was not to be seen.
+const IS_UNKNOWN: &str =
+    "the storage does not say whether a program has it open: try again, or take ours or both";
 
 /// Why what was renamed does not go back.
 const WAITS: &str = "what was renamed waits on the PFS for this name: take ours or both, or remove it with `forebay run`";
@@ -394,8 +426,43 @@ impl Strand for Choose {
                 self.state = State::Decide(conflict, Some(now));
             }
             (State::Knowing(_), Got::Known(Err(trouble))) => self.fail(trouble, sheet),
+            (State::Marking(mut conflict, now), Got::Verdict(Verdict::Committed)) => {
+                conflict
+                    .record
+                    .clone_from(self.marked.as_ref().expect("it has its mark"));
+                self.state = State::Probe(conflict, now);
+            }
+            (State::Marking(..), Got::Verdict(Verdict::Conflict)) => {
+                self.marked = None;
+                self.state = State::Wait;
+            }
+            (State::Probing(conflict, now), Got::Users(users)) => {
+                self.state = match users[..] {
+                    [Ok(Use::Free(_))] => State::Decide(conflict, now),
+                    [Ok(Use::Passing)] if self.tries < MOST_TRIES => State::Pause(conflict, now),
+                    [Err(_)] => State::Unmark(Some(IS_UNKNOWN)),
+                    _ => State::Unmark(Some(IS_OPEN)),
+                };
+            }
+            (State::Pausing(conflict, now), Got::Done) => self.state = State::Probe(conflict, now),
+            (State::Unmarking(why), Got::Verdict(Verdict::Committed)) => {
+                self.marked = None;
+                match why {
+                    Some(why) => self.refuse(why, sheet),
+                    None => self.state = State::Wait,
+                }
+            }
+            // Nothing else can change this, so the store refused; try again.
+            (State::Unmarking(why), Got::Verdict(Verdict::Conflict)) => {
+                self.state = State::Unmark(why);
+            }
             (State::Committing, Got::Verdict(Verdict::Committed)) => {}
-            (State::Committing, Got::Verdict(Verdict::Conflict)) => self.state = State::Wait,
+            (State::Committing, Got::Verdict(Verdict::Conflict)) => {
+                self.state = match self.marked {
+                    Some(_) => State::Unmark(None),
+                    None => State::Wait,
+                };
+            }
             (_, got) => unreachable!("{got:?} answers nothing that was asked"),
         }
     }
@@ -423,6 +490,33 @@ impl Strand for Choose {
                     let know = Act::Know(conflict.theirs.clone());
                     self.state = State::Knowing(conflict.clone());
                     return Ok(Some(know));
+                }
+                State::Decide(conflict, now) if self.gives_up_contents(&conflict.record) => {
+                    let record = conflict.record.clone();
+                    let update = self.update(record, Some(Transit::Releasing));
+                    let reads = conflict.reads.clone();
+                    let (mut commit, marked) = commit_of(facts, reads, vec![update], Vec::new());
+                    commit.forbids_late_opens = true;
+                    self.marked = marked.into_iter().next().map(|(_, record)| record);
+                    self.state = State::Marking(conflict.clone(), *now);
+                    return Ok(Some(Act::Commit(commit)));
+                }
+                State::Probe(conflict, now) => {
+                    let probe = Act::Probe(vec![conflict.record.object]);
+                    self.state = State::Probing(conflict.clone(), *now);
+                    return Ok(Some(probe));
+                }
+                State::Pause(conflict, now) => {
+                    self.tries += 1;
+                    self.state = State::Pausing(conflict.clone(), *now);
+                    return Ok(Some(Act::Pause));
+                }
+                State::Unmark(why) => {
+                    let marked = self.marked.clone().expect("it has its mark");
+                    let updates = vec![self.update(marked, None)];
+                    let (commit, _) = commit_of(facts, ReadSet::default(), updates, Vec::new());
+                    self.state = State::Unmarking(*why);
+                    return Ok(Some(Act::Commit(commit)));
                 }
                 State::Decide(conflict, now) => {
                     match self.decide(conflict.clone(), *now, facts)? {

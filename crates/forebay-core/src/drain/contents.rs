@@ -34,13 +34,21 @@ impl Task {
     }
 
     pub(super) fn temporary(&self) -> Temporary {
-        let Some((name, _)) = self.ready.first() else {
+        let Some(first) = self.temporaries().next() else {
             panic!("a task of {} that has no name is copied", self.oid());
         };
-        Temporary {
+        first
+    }
+
+    /// All temporary names that it can have.
+    pub(super) fn temporaries(&self) -> impl Iterator<Item = Temporary> {
+        let one = |(name, _): &(TreePath, PathRecord)| Temporary {
             oid: self.oid(),
             path: copy_path(name, self.oid(), self.maker),
-        }
+        };
+        let mut all: Vec<_> = self.ready.iter().map(one).collect();
+        all.dedup();
+        all.into_iter()
     }
 
     pub(super) fn give_up(&self, reason: &Reason, sheet: &mut Sheet) {

@@ -30,14 +30,14 @@
 //!
 //! # What it does, in this order
 //!
-//! 0. Ends the transit of records that an earlier pass has left ([`Drain::resume`]), and sweeps temporary names.
-//!    Then decides what somebody has chosen about changes of others ([`Choice`]).
+//! 0. Ends the transit of records that an earlier pass has left ([`Drain::resume`]), decides what somebody has chosen about
+//!    changes of others ([`Choice`]), and sweeps temporary names.
 //! 1. Everything that was renamed goes to a waiting name, what lies deepest first (*evacuate*).
 //!    What waits already, although nothing speaks of it any more, goes.
 //! 2. What is hidden goes away (*clear*). No round can destroy what a later one needs: swaps, chains and a
 //!    file in place of a directory need no special case.
 //! 3. Renamed things take their final names and directories come into being, parents first.
-//! 4. Contents are copied, verified and named.
+//! 4. Contents are copied, verified and named. Where a temporary name may be left, it is looked for.
 //! 5. Directories get their attributes, children first; changed directories are synced. What was made in a backing
 //!    directory past the buffer is noted: such a directory stays dirty.
 //! 6. What is left is listed.
@@ -85,11 +85,12 @@ pub use batch::{BATCH_BYTES, BATCH_OBJECTS, COPY_TRIES, PUBLISHED_AT_ONCE};
 pub use choose::{Choice, Side};
 pub use facts::Facts;
 pub use names::{
-    copy_name, discarded_name, is_leftover, is_leftover_of, leftover_of, waiting_name, waits_under,
+    DISCARDED_NOTE, copy_name, discarded_name, is_leftover, is_leftover_of, leftover_of,
+    waiting_name, waits_under,
 };
 pub use orphans::abandon;
 pub use pass::{Drain, Next};
 pub use release::RELEASED_AT_ONCE;
 pub(crate) use rules::OURS;
-pub use rules::{is_dirty, stamp};
+pub use rules::{is_dirty, is_of_others_since, stamp};
 pub use sheet::{DrainReport, Left, MOST_LEFT, Reason, Tally, Terms};

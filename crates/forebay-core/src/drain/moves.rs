@@ -7,6 +7,7 @@
 use super::act::{Act, Got, Trouble, Verdict, Work};
 use super::facts::Facts;
 use super::names::waiting_path;
+use super::resume::MOST_LOOKS;
 use super::rules::{
     OURS, Update, all_speakers, commit_of, has_to_leave, holds_something_hidden,
     holds_something_moved, is_carried, is_changed, is_ours_in_place, is_replaced, obstacle, read,
@@ -67,6 +68,8 @@ enum State {
     Acting,
     /// The PFS says that it has failed, and may have done it.
     Doubt,
+    DoubtLater,
+    DoubtPausing,
     Doubting,
     Finish,
     Finishing,
@@ -94,6 +97,8 @@ pub(super) struct Move {
     makes_dir: bool,
     /// What failed may have been done all the same.
     is_doubtful: bool,
+    /// Looks that the PFS has refused.
+    looks: u32,
     /// The directory may have been made before.
     was_made: bool,
     outcome: Result<(), Option<Reason>>,
@@ -114,6 +119,7 @@ impl Move {
             is_unmarked: false,
             makes_dir: what == What::MakeDir,
             is_doubtful: false,
+            looks: 0,
             was_made: false,
             outcome: Ok(()),
             tries: 0,
@@ -146,19 +152,29 @@ impl Move {
             };
         }
         match self.what {
-            What::Evacuate => self.begin_evacuation(record, facts),
+            What::Evacuate => self.begin_evacuation(record, facts, sheet),
             What::Clear => self.begin_clearance(record, facts, sheet),
             What::Place => self.begin_placement(record, facts, sheet),
             What::MakeDir => self.begin_dir(record, facts, sheet),
         }
     }
 
-    fn begin_evacuation(&mut self, record: PathRecord, facts: &dyn Facts) -> Outcome<()> {
+    fn begin_evacuation(
+        &mut self,
+        record: PathRecord,
+        facts: &dyn Facts,
+        sheet: &mut Sheet,
+    ) -> Outcome<()> {
         let way = has_to_leave(facts, &self.path, &record, &mut self.reads)?;
         let Some((from, to)) = way else {
             self.state = State::End;
             return Ok(());
         };
+        // Later nobody would know where that is.
+        if let Some(dir) = sheet.workplaces.unswept_in(&from) {
+            let cause = format!("what an earlier drain has left in {dir} could not be removed");
+            return self.leave(cause, sheet);
+        }
         self.known = record.arriving.as_deref().copied();
         if self.known.is_none() {
             // Tables of older versions have it where it was hidden.
@@ -588,7 +604,7 @@ fn after(what: What, before: &PathRecord) -> Option<PathRecord> {
 }
 
 /// Does a network file system say so of what it has done, when the answer was lost?
-fn may_be_done(errno: i32) -> bool {
+pub(super) fn may_be_done(errno: i32) -> bool {
     matches!(
         errno,
         libc::EIO | libc::ETIMEDOUT | libc::EINTR | libc::ESTALE | libc::EREMOTEIO | libc::ENOTCONN
@@ -629,7 +645,16 @@ impl Strand for Move {
                 if did.is_ok() {
                     self.note(sheet);
                 }
-                self.finish(did);
+                let is_unclear = did.is_err_and(|trouble| may_be_done(trouble.errno));
+                match did {
+                    Err(trouble) if self.what == What::Clear && trouble.errno == libc::EEXIST => {
+                        self.changed();
+                    }
+                    did => self.finish(did),
+                }
+                if is_unclear && self.way.is_some() {
+                    self.state = State::Doubt;
+                }
             }
             (State::Acting, Got::Made(made)) => {
                 if made.is_ok() {
@@ -647,6 +672,23 @@ impl Strand for Move {
                     }
                     self.state = State::End;
                 }
+            }
+            (State::Doubting, Got::Seen(seen))
+                if self.looks < MOST_LOOKS && seen.iter().any(Result::is_err) =>
+            {
+                self.looks += 1;
+                self.state = State::DoubtLater;
+            }
+            (State::DoubtPausing, Got::Done) => self.state = State::Doubt,
+            (State::Doubting, Got::Seen(seen)) if self.way.is_some() => {
+                // What has got there has got there, whatever was said of it.
+                if let [Ok(None), Ok(Some(there))] = &seen[..]
+                    && self.is_renamed(there)
+                {
+                    self.note(sheet);
+                    self.outcome = Ok(());
+                }
+                self.state = State::Finish;
             }
             (State::Doubting, Got::Seen(seen)) => {
                 // What can't be seen may be there.
@@ -714,9 +756,17 @@ impl Strand for Move {
                     self.state = State::Acting;
                     return Ok(Some(act));
                 }
+                State::DoubtLater => {
+                    self.state = State::DoubtPausing;
+                    return Ok(Some(Act::Pause));
+                }
                 State::Doubt => {
                     self.state = State::Doubting;
-                    return Ok(Some(Act::Look(vec![self.path.clone()])));
+                    let paths = match &self.way {
+                        Some(way) => vec![way.from.clone(), way.to.clone()],
+                        None => vec![self.path.clone()],
+                    };
+                    return Ok(Some(Act::Look(paths)));
                 }
                 State::Finish => {
                     if let Some(act) = self.conclude(facts, sheet)? {

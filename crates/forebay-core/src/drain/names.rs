@@ -12,6 +12,8 @@ const WAITING: &str = ".moved";
 const COPY: &str = ".tmp";
 /// Ends the name of a directory that is on its way out; a number may follow.
 const DISCARDED: &str = ".gone";
+/// Ends the name of the note about what waits for its removal.
+pub const DISCARDED_NOTE: &[u8] = b".from";
 
 /// The name under which a renamed thing waits in the root of the PFS directory.
 pub fn waiting_name(oid: ObjectId) -> Vec<u8> {
@@ -77,14 +79,22 @@ pub fn is_leftover(name: &[u8]) -> bool {
 /// The object that left this name behind, if it is a leftover.
 pub fn leftover_of(name: &[u8]) -> Option<ObjectId> {
     let (oid, suffix) = reserved_parts(name)?;
-    let is_leftover = maker_of(oid, suffix).is_some() || suffix.starts_with(DISCARDED.as_bytes());
+    let is_leftover = maker_of(oid, suffix).is_some() || is_discarded(suffix);
     is_leftover.then_some(oid)
 }
 
 /// Is this a name that an interrupted drain of this bridge may have left, or that any drain is done with?
 pub fn is_leftover_of(name: &[u8], maker: BridgeId) -> bool {
-    reserved_parts(name).is_some_and(|(oid, suffix)| {
-        maker_of(oid, suffix) == Some(maker) || suffix.starts_with(DISCARDED.as_bytes())
+    reserved_parts(name)
+        .is_some_and(|(oid, suffix)| maker_of(oid, suffix) == Some(maker) || is_discarded(suffix))
+}
+
+/// Of what waits for its removal, maybe beside others with a number, or of the note about it.
+fn is_discarded(suffix: &[u8]) -> bool {
+    let rest = suffix.strip_prefix(DISCARDED.as_bytes());
+    rest.is_some_and(|rest| {
+        let number = rest.strip_suffix(DISCARDED_NOTE).unwrap_or(rest);
+        number.iter().all(u8::is_ascii_digit)
     })
 }
 

@@ -24,9 +24,13 @@ pub(super) const NOTES: &[u8] = b"drain/orphan/";
 /// The change that goes into the batch in which this record goes, if there has to be one. `known` is what waits, if that was
 /// looked at.
 pub fn abandon(record: &PathRecord, known: Option<Identity>) -> Option<Change> {
-    let waits = waiting_path(record.object.oid);
-    let value = known.map(|known| known.encode().to_vec());
-    is_waiting(record).then(|| note(&waits, Some(value.unwrap_or_default())))
+    is_waiting(record).then(|| {
+        let value = known.map(|known| known.encode().to_vec());
+        note(
+            &waiting_path(record.object.oid),
+            Some(value.unwrap_or_default()),
+        )
+    })
 }
 
 /// Does what was renamed wait on the PFS for its final name?

@@ -15,7 +15,8 @@ use super::round::Round;
 use super::rules::{PAGE, has_contents};
 use super::sheet::{DrainReport, Sheet, Tally, Terms};
 use super::strand::{Once, Strand};
-use super::{orphans, resume, workplaces};
+use super::workplaces::{self, Sweep};
+use super::{orphans, resume};
 use crate::bridge::{Heard, Mutation, is_of_others};
 use crate::facts::{Outcome, Stop};
 use crate::path::TreePath;
@@ -259,7 +260,7 @@ impl Drain {
             Round::Sweep => self.begin_sweep(facts)?,
             Round::SweepAgain => {
                 let of = sweeper(facts);
-                self.once(|| Once::sweep(vec![TreePath::root()], of));
+                self.once(|| Sweep::new(vec![TreePath::root()], of));
             }
             Round::Evacuate => self.begin_evacuation(facts)?,
             Round::Orphans => self.begin_orphan(facts)?,
@@ -273,13 +274,7 @@ impl Drain {
                 _ => None,
             })?,
             Round::Contents => return self.begin_contents(facts),
-            Round::Tidy => {
-                let found = std::mem::take(&mut self.found_notes);
-                match self.sheet.workplaces.forget(&found) {
-                    Some(commit) => self.start(Once::commit(commit)),
-                    None => self.advance(Round::Dress),
-                }
-            }
+            Round::Tidy => self.tidy(facts),
             Round::Dress => self.begin_page(facts, Order::ChildrenFirst, |page| {
                 Box::new(Dress::new(page))
             })?,
@@ -316,6 +311,24 @@ impl Drain {
         Ok(true)
     }
 
+    /// Takes the notes of workplaces away, unless something may be left there. The next pass begins with the notes.
+    fn tidy(&mut self, facts: &dyn Facts) {
+        let is_sure = Mutation::FailuresLeaveNoDoubt.is(self.sheet.planted);
+        let workplaces = &mut self.sheet.workplaces;
+        if !self.sheet.stopping && workplaces.is_doubtful() && !is_sure {
+            let dirs = workplaces.take_doubtful();
+            return self.start(Sweep::new(dirs, sweeper(facts)));
+        }
+        if workplaces.has_leftovers() && !is_sure {
+            return self.advance(Round::Dress);
+        }
+        let found = std::mem::take(&mut self.found_notes);
+        match workplaces.forget(&found) {
+            Some(commit) => self.start(Once::commit(commit)),
+            None => self.advance(Round::Dress),
+        }
+    }
+
     fn is_left_out(&self) -> bool {
         let is_stopped = self.sheet.stopping && self.round.is_optional();
         // What is under way in the contents is waited for.
@@ -349,7 +362,7 @@ impl Drain {
     }
 
     /// A round that is one strand.
-    fn once(&mut self, strand: impl FnOnce() -> Once) {
+    fn once<S: Strand + 'static>(&mut self, strand: impl FnOnce() -> S) {
         if self.has_begun {
             self.advance(self.round.after());
         } else {
@@ -416,7 +429,7 @@ impl Drain {
         dirs.dedup();
         self.found_notes = found;
         self.has_begun = true;
-        self.start(Once::sweep(dirs, sweeper(facts)));
+        self.start(Sweep::new(dirs, sweeper(facts)));
         Ok(())
     }
 

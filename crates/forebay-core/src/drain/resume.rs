@@ -324,10 +324,10 @@ impl Strand for Resume {
                                     }
                                     Told::NotMade => after.drained = None,
                                     // What is hidden may have been removed.
-                                    Told::Nothing => {
+                                    Told::Nothing if record.transit != Some(Transit::Releasing) => {
                                         after.replaces = record.replaces.map(Identity::doubtful);
                                     }
-                                    Told::Arrived { .. } => {}
+                                    Told::Nothing | Told::Arrived { .. } => {}
                                 }
                             }
                             let mut updates = vec![update];

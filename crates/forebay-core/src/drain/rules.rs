@@ -6,7 +6,7 @@ use super::moves::is_dir;
 use super::names::{discarded_name, waiting_path};
 use crate::batch;
 use crate::bridge::{Mutation, ReadSet};
-use crate::facts::{Attr, Outcome};
+use crate::facts::{Attr, Outcome, Timestamp};
 use crate::identity::Identity;
 use crate::ops::Effect;
 use crate::path::TreePath;
@@ -60,10 +60,26 @@ pub(super) fn is_ours(path: &TreePath, record: &PathRecord) -> bool {
     record.hides.as_ref() == Some(path) || record.drained.is_some()
 }
 
-/// True if what is found on the PFS is not what this record was made over, or what was drained. Others have changed it
-/// since, so it is not touched.
+/// True if what is found on the PFS is not what this record was made over, what was drained, or a copy that may have got there.
+/// Others have changed it since, so it is not touched.
 pub(super) fn is_changed(record: &PathRecord, found: &Attr) -> bool {
-    record.replaces.is_some_and(|known| !known.is(found))
+    let is_copy = has_contents(record) && record.arriving.as_ref().is_some_and(|c| c.is(found));
+    !is_copy && record.replaces.is_some_and(|known| !known.is(found))
+}
+
+/// True if what is found in a directory that was put aside at this moment, by the clock of the PFS, came there or was changed
+/// there later. `is_touched`: has the drain itself removed or renamed another name of it since?
+pub fn is_of_others_since(
+    moment: Timestamp,
+    found: &Attr,
+    is_touched: impl FnOnce() -> bool,
+) -> bool {
+    if is_dir(found) {
+        // The times of an old one may be those of a removal that was killed: others count by what they put into it. One that
+        // was moved here has a new `ctime` alone.
+        return found.btime >= moment || (found.ctime >= moment && found.mtime < moment);
+    }
+    found.ctime >= moment && !(found.mtime < moment && is_touched())
 }
 
 /// True if our own programs can have changed what was found there, and nobody has replaced it.
@@ -350,7 +366,8 @@ pub(super) fn is_carried(
 pub(super) fn removal(path: TreePath, oid: ObjectId, attr: &Attr, known: Option<Identity>) -> Act {
     if is_dir(attr) {
         let aside = TreePath::root().join(&discarded_name(oid));
-        Act::Discard { path, aside }
+        let is = known.filter(|known| known.has_contents());
+        Act::Discard { path, is, aside }
     } else {
         let known = known.filter(|known| known.is(attr));
         let is = known.unwrap_or(Identity::of_copy(attr));

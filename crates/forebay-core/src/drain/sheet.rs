@@ -129,8 +129,8 @@ pub(super) struct Sheet {
     failed: BTreeMap<TreePath, Left>,
     /// What was made past the buffer, by its directory.
     strays: BTreeMap<TreePath, (ObjectName, Vec<Stray>)>,
-    /// Directories that could not be synced.
-    unsyncable: BTreeMap<TreePath, Left>,
+    /// Directories of the PFS that could not be synced.
+    unsyncable: BTreeMap<TreePath, Trouble>,
     pub(super) report: DrainReport,
     /// Directories of the PFS whose entries are not known to be on its disks.
     unsynced: BTreeSet<TreePath>,
@@ -229,8 +229,17 @@ impl Sheet {
     pub(super) fn close_list(&mut self) {
         self.failed.clear();
         self.strays.clear();
-        for (_, left) in std::mem::take(&mut self.unsyncable) {
-            self.count_left(left);
+        let listed: BTreeSet<_> = self.report.left.iter().map(|l| l.path.clone()).collect();
+        let mut dirs = self.workplaces.unswept().clone();
+        dirs.append(&mut self.unsyncable);
+        for (dir, trouble) in dirs {
+            if !listed.contains(&dir) {
+                self.count_left(Left {
+                    path: dir,
+                    bytes: 0,
+                    reason: Reason::Refused(trouble),
+                });
+            }
         }
         self.report.left.sort_by(|a, b| a.path.cmp(&b.path));
     }
@@ -255,12 +264,7 @@ impl Sheet {
     }
 
     pub(super) fn cannot_sync(&mut self, dir: &TreePath, trouble: Trouble) {
-        let left = Left {
-            path: dir.clone(),
-            bytes: 0,
-            reason: Reason::Refused(trouble),
-        };
-        self.unsyncable.entry(dir.clone()).or_insert(left);
+        self.unsyncable.entry(dir.clone()).or_insert(trouble);
     }
 
     /// An object is drained or given up.

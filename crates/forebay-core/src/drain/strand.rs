@@ -4,8 +4,6 @@ use super::act::{Act, Commit, Got, Verdict};
 use super::facts::Facts;
 use super::sheet::Sheet;
 use crate::facts::Outcome;
-use crate::path::TreePath;
-use crate::record::BridgeId;
 
 /// One piece of work. It has at most one act under way.
 pub(super) trait Strand: Send {
@@ -40,10 +38,6 @@ pub(super) struct Once(Option<Act>, Act);
 impl Once {
     pub(super) fn new(act: Act) -> Self {
         Once(Some(act.clone()), act)
-    }
-
-    pub(super) fn sweep(dirs: Vec<TreePath>, of: Option<BridgeId>) -> Self {
-        Once::new(Act::Sweep { dirs, of })
     }
 
     pub(super) fn commit(commit: Commit) -> Self {

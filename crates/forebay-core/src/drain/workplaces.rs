@@ -1,10 +1,15 @@
-//! The directories of the PFS in which batches make temporary names, written down before they do: a
-//! pass after one that was killed removes what is left in them.
+//! The directories of the PFS in which batches make temporary names, written down before they do: what is left in them is
+//! removed at the end of the pass, or by the next one, if this one was killed.
 
-use super::act::Commit;
+use super::act::{Act, Commit, Got, Trouble, Work};
+use super::facts::Facts;
+use super::sheet::Sheet;
+use super::strand::{Strand, with_outcomes};
 use crate::facts::{Outcome, Stop};
 use crate::path::TreePath;
+use crate::record::BridgeId;
 use crate::table::Change;
+use std::collections::BTreeMap;
 
 /// Names of the notes in the tables begin so. Each batch has its own, so that none overtakes another.
 pub(super) const NOTES: &[u8] = b"drain/workplaces";
@@ -13,11 +18,15 @@ pub(super) const NOTES: &[u8] = b"drain/workplaces";
 #[derive(Debug, Default)]
 pub(super) struct Workplaces {
     slots: Vec<Slot>,
+    /// Directories that could not be swept.
+    unswept: BTreeMap<TreePath, Trouble>,
 }
 
 #[derive(Debug, Default)]
 struct Slot {
     is_taken: bool,
+    /// A temporary name could not be removed there.
+    is_doubtful: bool,
     noted: Vec<TreePath>,
 }
 
@@ -39,6 +48,19 @@ impl Workplaces {
         dirs.iter().all(|dir| noted.binary_search(dir).is_ok())
     }
 
+    /// These directories, and those in which something may be left: the next note takes the place of an older one, maybe that
+    /// of an earlier pass.
+    pub(super) fn with_doubtful(&self, slot: usize, mut dirs: Vec<TreePath>) -> Vec<TreePath> {
+        dirs.extend(self.unswept.keys().cloned());
+        let slot = &self.slots[slot];
+        if slot.is_doubtful {
+            dirs.extend(slot.noted.iter().cloned());
+        }
+        dirs.sort_unstable();
+        dirs.dedup();
+        dirs
+    }
+
     /// The commit before a batch works in these directories.
     pub(super) fn note(slot: usize, dirs: &[TreePath]) -> Commit {
         commit(vec![change(slot, dirs)])
@@ -50,7 +72,53 @@ impl Workplaces {
         self.slots[slot].noted = dirs;
     }
 
-    /// A batch has ended, and has left nothing behind.
+    /// The batch of this place could not remove a temporary name.
+    pub(super) fn doubt(&mut self, slot: usize) {
+        self.slots[slot].is_doubtful = true;
+    }
+
+    /// The directories in which a temporary name may be left: to be swept, once.
+    pub(super) fn take_doubtful(&mut self) -> Vec<TreePath> {
+        let doubtful = self.slots.iter_mut().filter(|slot| slot.is_doubtful);
+        let mut dirs = Vec::new();
+        for slot in doubtful {
+            slot.is_doubtful = false;
+            dirs.extend(slot.noted.iter().cloned());
+        }
+        dirs.sort_unstable();
+        dirs.dedup();
+        dirs
+    }
+
+    /// Is there a name left to remove where nobody has looked since?
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.slots.iter().any(|slot| slot.is_doubtful)
+    }
+
+    /// What became of what is left over in this directory.
+    fn swept(&mut self, dir: &TreePath, did: Work<()>) {
+        match did {
+            Ok(()) => self.unswept.remove(dir),
+            Err(trouble) => self.unswept.insert(dir.clone(), trouble),
+        };
+    }
+
+    /// Directories in which something may be left over, and why it is.
+    pub(super) fn unswept(&self) -> &BTreeMap<TreePath, Trouble> {
+        &self.unswept
+    }
+
+    /// A directory in this one, or this one itself, that could not be swept.
+    pub(super) fn unswept_in(&self, dir: &TreePath) -> Option<&TreePath> {
+        self.unswept.keys().find(|unswept| unswept.is_within(dir))
+    }
+
+    /// May something be left over?
+    pub(super) fn has_leftovers(&self) -> bool {
+        self.is_doubtful() || !self.unswept.is_empty()
+    }
+
+    /// A batch has ended.
     pub(super) fn give_back(&mut self, slot: usize) {
         self.slots[slot].is_taken = false;
     }
@@ -91,6 +159,44 @@ fn commit(batch: Vec<Change>) -> Commit {
     }
 }
 
+/// Removes what was left over in some directories.
+pub(super) struct Sweep {
+    dirs: Vec<TreePath>,
+    of: Option<BridgeId>,
+    has_asked: bool,
+}
+
+impl Sweep {
+    pub(super) fn new(dirs: Vec<TreePath>, of: Option<BridgeId>) -> Self {
+        Sweep {
+            dirs,
+            of,
+            has_asked: false,
+        }
+    }
+}
+
+impl Strand for Sweep {
+    fn take(&mut self, got: Got, sheet: &mut Sheet) {
+        let Got::Each(each) = got else {
+            unreachable!("{got:?} answers nothing that was asked");
+        };
+        for (dir, did) in with_outcomes(&self.dirs, each) {
+            sheet.workplaces.swept(dir, did);
+        }
+    }
+
+    fn next(&mut self, _facts: &dyn Facts, _sheet: &mut Sheet) -> Outcome<Option<Act>> {
+        if std::mem::replace(&mut self.has_asked, true) {
+            return Ok(None);
+        }
+        Ok(Some(Act::Sweep {
+            dirs: self.dirs.clone(),
+            of: self.of,
+        }))
+    }
+}
+
 /// Reads one of the notes.
 pub(super) fn read(key: &[u8], bytes: &[u8]) -> Outcome<Vec<TreePath>> {
     let paths = bytes.split(|&b| b == 0).map(|path| {
@@ -98,4 +204,74 @@ pub(super) fn read(key: &[u8], bytes: &[u8]) -> Outcome<Vec<TreePath>> {
         TreePath::new(path).ok_or_else(damaged)
     });
     paths.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sheet::{Reason, Terms};
+    use super::*;
+
+    const TROUBLE: Trouble = Trouble {
+        operation: "unlink",
+        errno: libc::EIO,
+    };
+
+    fn path(text: &str) -> TreePath {
+        TreePath::new(text.as_bytes()).unwrap()
+    }
+
+    fn sheet() -> Sheet {
+        Sheet::new(Terms {
+            keep: false,
+            batches: 1,
+            patient: false,
+        })
+    }
+
+    fn sweep(sheet: &mut Sheet, dir: &TreePath, did: Work<()>) {
+        Sweep::new(vec![dir.clone()], None).take(Got::Each(vec![did]), sheet);
+    }
+
+    fn listed(mut sheet: Sheet) -> Vec<TreePath> {
+        sheet.close_list();
+        let left = sheet.report.left.into_iter();
+        left.map(|left| left.path).collect()
+    }
+
+    #[test]
+    fn a_place_that_is_taken_again_keeps_the_directories_in_doubt() {
+        let mut places = Workplaces::default();
+        let slot = places.take();
+        places.noted(slot, vec![path("a")]);
+        places.doubt(slot);
+        places.give_back(slot);
+        assert_eq!(places.take(), slot);
+        let dirs = places.with_doubtful(slot, vec![path("b")]);
+        assert_eq!(dirs, [path("a"), path("b")]);
+        places.noted(slot, dirs.clone());
+        assert_eq!(places.take_doubtful(), dirs);
+        assert!(!places.has_leftovers());
+    }
+
+    #[test]
+    fn what_can_not_be_swept_is_listed_once_until_it_is_swept() {
+        let dir = path("d");
+        let mut failing = sheet();
+        sweep(&mut failing, &dir, Err(TROUBLE));
+        assert!(failing.workplaces.has_leftovers());
+        assert_eq!(failing.workplaces.unswept_in(&path("d")), Some(&dir));
+        // Another failure there, which has disappeared since, hides nothing.
+        failing.leave(&dir, 0, Reason::Open);
+        assert_eq!(listed(failing), std::slice::from_ref(&dir));
+        let mut twice = sheet();
+        sweep(&mut twice, &dir, Err(TROUBLE));
+        twice.leave(&dir, 0, Reason::Open);
+        twice.list_left(&dir, 0);
+        assert_eq!(listed(twice), std::slice::from_ref(&dir));
+        let mut mended = sheet();
+        sweep(&mut mended, &dir, Err(TROUBLE));
+        sweep(&mut mended, &dir, Ok(()));
+        assert!(!mended.workplaces.has_leftovers());
+        assert_eq!(listed(mended), []);
+    }
 }

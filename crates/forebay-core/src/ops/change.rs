@@ -133,6 +133,12 @@ impl Context<'_> {
         if below.iter().any(|(_, r)| r.is_visible()) {
             return errno(libc::ENOTEMPTY);
         }
+        if let Some(Node::Born(record)) = &found.node
+            && self.facts.has_strays(record.object)?
+        {
+            // It would be lost.
+            return errno(libc::ENOTEMPTY);
+        }
         if let Some(Node::Lower(lower, _)) = &found.node {
             let hidden: BTreeSet<&TreePath> = below.iter().map(|(path, _)| path).collect();
             let mut names = LowerNames::new(self.facts, lower, None);

@@ -134,8 +134,8 @@ pub struct Entry {
 pub enum Answer {
     /// Success, nothing to say.
     Done,
-    /// A descriptor: open the target with these `O_*` flags (never `O_CREAT`), `O_PATH` among them
-    /// where only the identity is wanted.
+    /// A descriptor: open the target with these `O_*` flags (never `O_CREAT`), `O_PATH` among them where only the identity is
+    /// wanted. Beside `O_PATH` the access mode says what the client is going to do by the path of the descriptor.
     Grant {
         /// What to open.
         target: GrantTarget,

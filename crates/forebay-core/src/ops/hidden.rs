@@ -5,6 +5,7 @@
 
 use super::Context;
 use super::change::Plan;
+use crate::bridge::Mutation;
 use crate::drain::OURS;
 use crate::facts::Outcome;
 use crate::identity::Identity;
@@ -47,7 +48,7 @@ fn is_made(record: &PathRecord) -> bool {
 pub(super) struct Contents<'a>(BTreeMap<TreePath, Vec<(&'a TreePath, &'a PathRecord)>>);
 
 impl<'a> Contents<'a> {
-    pub(super) fn of(below: &'a Below) -> Self {
+    pub(super) fn of(below: &'a [(TreePath, PathRecord)]) -> Self {
         let mut dirs = BTreeMap::<_, Vec<_>>::new();
         for (path, record) in below {
             dirs.entry(path.parent()).or_default().push((path, record));
@@ -134,13 +135,16 @@ impl Context<'_> {
     }
 
     /// What of the PFS a record at `path`, below something that is renamed, hides from then on: what it was drained to, too.
+    /// Nothing, if that goes with a directory as a whole.
     pub(super) fn hidden_below(
         &self,
         path: &TreePath,
         record: &PathRecord,
+        moving: &Moving,
         contents: &Contents<'_>,
     ) -> Outcome<Option<Hidden>> {
-        let Some(mut hidden) = hidden_by(record, path) else {
+        let hidden = hidden_by(record, path);
+        let Some(mut hidden) = hidden.filter(|hidden| !moving.takes(path, &hidden.path)) else {
             return Ok(None);
         };
         if let Some(entry) = hidden.entry.filter(|_| is_made(record)) {
@@ -157,6 +161,9 @@ impl Context<'_> {
         dir: &TreePath,
         contents: &Contents<'_>,
     ) -> Outcome<Identity> {
+        if Mutation::RemovedDirsForgetContents.is_in(|| self.facts.planted()) {
+            return Ok(entry);
+        }
         let mut entries = Vec::new();
         for (path, record) in contents.0.get(dir).into_iter().flatten() {
             // A record that hides another place says nothing of this one.
@@ -189,13 +196,16 @@ impl Context<'_> {
     pub(super) fn settle_origin(
         &self,
         found: &Found,
-        below: &Below,
+        below: &[(TreePath, PathRecord)],
         plan: &mut Plan,
     ) -> Outcome<()> {
         let origin = found.record.as_ref().and_then(|r| r.origin.as_ref());
         let (Some(origin), Some(Node::Lower(_, attr))) = (origin, &found.node) else {
             return Ok(());
         };
+        if Mutation::OriginsAreNotSettled.is_in(|| self.facts.planted()) {
+            return Ok(());
+        }
         let renamed = found.record.as_ref().and_then(|r| r.arriving.as_ref());
         if renamed.is_some_and(|renamed| !renamed.is(attr)) {
             // Others have replaced it.

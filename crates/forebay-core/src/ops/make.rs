@@ -87,7 +87,7 @@ impl Context<'_> {
             Node::Born(record) => (Plan::default(), record.clone()),
             Node::Lower(lower, attr) => {
                 // A second name needs one object for both: bring the file into the buffer first.
-                if type_of(attr) != libc::S_IFREG || !self.stages(lower, attr, 0) {
+                if type_of(attr) != libc::S_IFREG || !self.stages(lower, attr, 0)? {
                     return errno(libc::EXDEV);
                 }
                 let (plan, object) = self.staged(&from, lower, attr, attr.size)?;
@@ -116,7 +116,7 @@ impl Context<'_> {
         plan.touch(&to.dir);
         plan.put(to.path.clone(), self.record(source.kind, fresh, hidden));
         if matches!(node, Node::Lower(..)) {
-            self.settle_origin(&from, &Vec::new(), &mut plan)?;
+            self.settle_origin(&from, &[], &mut plan)?;
         }
         Ok(plan.decide(Answer::Done))
     }

@@ -3,7 +3,7 @@
 use super::change::{Plan, only, type_of};
 use super::read::follow_if;
 use super::{Answer, Context, Decision, GrantTarget, Path};
-use crate::access::{self, READ, WRITE};
+use crate::access::{self, READ, SEARCH, WRITE};
 use crate::facts::{Attr, NewKind, Outcome, Stop, errno};
 use crate::path::TreePath;
 use crate::record::{Kind, ObjectName};
@@ -109,7 +109,7 @@ impl Context<'_> {
             },
             Node::Lower(lower, attr) => match type_of(attr) {
                 libc::S_IFLNK => errno(libc::ELOOP),
-                libc::S_IFREG if write && self.stages(lower, attr, flags) => {
+                libc::S_IFREG if write && self.stages(lower, attr, flags)? => {
                     self.stage(found, lower, attr, flags)
                 }
                 libc::S_IFREG | libc::S_IFDIR => {
@@ -138,10 +138,25 @@ impl Context<'_> {
 
     /// True if the file is copied into the buffer. Not: large files (unless truncated), files with several names on
     /// the PFS, and files that somebody has open in place. A copy would part one name, or one user, from the others.
-    pub(super) fn stages(&self, lower: &TreePath, attr: &Attr, flags: i32) -> bool {
-        attr.nlink <= 1
+    /// Nor what the drain could not put back as it was.
+    pub(super) fn stages(&self, lower: &TreePath, attr: &Attr, flags: i32) -> Outcome<bool> {
+        Ok(attr.nlink <= 1
             && (flags & libc::O_TRUNC != 0 || attr.size <= self.settings.stage_limit_bytes)
             && !self.facts.is_held_in_place(lower)
+            && self.can_put_back(lower, attr)?)
+    }
+
+    /// Can the user of the bridge make a file there that has the owner and the group of this one, and put it in its place? Who
+    /// is not root serves nobody else, so the caller is that user.
+    fn can_put_back(&self, lower: &TreePath, attr: &Attr) -> Outcome<bool> {
+        if self.settings.bridge_uid == 0 {
+            return Ok(true);
+        }
+        if attr.uid != self.settings.bridge_uid || !self.cred.in_group(attr.gid) {
+            return Ok(false);
+        }
+        let dir = self.facts.lower(&lower.parent())?;
+        Ok(dir.is_some_and(|dir| access::may(self.cred, &dir, WRITE | SEARCH)))
     }
 
     /// Copies a PFS file into the buffer, so that it can be written there.
@@ -152,7 +167,7 @@ impl Context<'_> {
             attr.size
         };
         let (mut plan, object) = self.staged(found, lower, attr, bytes)?;
-        self.settle_origin(found, &Vec::new(), &mut plan)?;
+        self.settle_origin(found, &[], &mut plan)?;
         Ok(plan.decide(Answer::Grant {
             target: GrantTarget::Object(object),
             flags,
@@ -196,16 +211,17 @@ impl Context<'_> {
         match &node {
             Node::Born(record) => Ok(grant(GrantTarget::Object(record.object), o_path)),
             Node::Lower(lower, attr) => {
-                if for_write && type_of(attr) == libc::S_IFREG && self.stages(lower, attr, 0) {
+                if for_write && type_of(attr) == libc::S_IFREG && self.stages(lower, attr, 0)? {
                     access::check(self.cred, attr, WRITE)?;
                     let (mut plan, object) = self.staged(&found, lower, attr, attr.size)?;
-                    self.settle_origin(&found, &Vec::new(), &mut plan)?;
+                    self.settle_origin(&found, &[], &mut plan)?;
                     return Ok(plan.decide(Answer::Grant {
                         target: GrantTarget::Object(object),
                         flags: o_path,
                     }));
                 }
-                Ok(grant(GrantTarget::Lower(lower.clone()), o_path))
+                let mode = if for_write { libc::O_WRONLY } else { 0 };
+                Ok(grant(GrantTarget::Lower(lower.clone()), o_path | mode))
             }
         }
     }

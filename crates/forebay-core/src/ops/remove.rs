@@ -4,6 +4,7 @@ use super::change::Plan;
 use super::hidden::{Below, Contents, Hidden};
 use super::{Answer, Context, Decision, Path};
 use crate::facts::{Outcome, errno};
+use crate::path::TreePath;
 use crate::record::PathRecord;
 use crate::walk::{Follow, Found, Last};
 
@@ -30,7 +31,7 @@ impl Context<'_> {
         }
         self.check_removal(&found.dir, node)?;
         let hidden = self.hidden_at(&found);
-        self.remove(&found, hidden, &Vec::new(), Plan::default())
+        self.remove(&found, hidden, &[], Plan::default())
     }
 
     pub(super) fn rmdir(&self, path: &Path) -> Outcome<Decision> {
@@ -96,7 +97,7 @@ impl Context<'_> {
         &self,
         found: &Found,
         hidden: Option<Hidden>,
-        below: &Below,
+        below: &[(TreePath, PathRecord)],
         mut plan: Plan,
     ) -> Outcome<Decision> {
         self.drop_record(found, &mut plan);

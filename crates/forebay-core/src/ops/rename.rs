@@ -179,8 +179,7 @@ impl Context<'_> {
                 continue;
             };
             check_length(&new_path)?;
-            let hidden = self.hidden_below(path, record, &contents)?;
-            let hidden = hidden.filter(|hidden| !moving.takes(path, &hidden.path));
+            let hidden = self.hidden_below(path, record, moving, &contents)?;
             if record.kind == Kind::Whiteout && hidden.is_none() {
                 plan.delete(path, record);
                 continue;

@@ -147,6 +147,10 @@ impl Facts for Watch<'_> {
         self.facts.link_text(object)
     }
 
+    fn has_strays(&self, dir: ObjectName) -> Outcome<bool> {
+        self.facts.has_strays(dir)
+    }
+
     fn lower(&self, path: &TreePath) -> Outcome<Option<Attr>> {
         self.facts.lower(path)
     }

@@ -16,7 +16,15 @@ type Source = (u64, Timestamp);
 /// [`ReadSet::ranges`].
 pub(super) type Lists = BTreeMap<Listed, u64>;
 
-/// Facts that were not at hand and have been obtained.
+/// How records and lists stood.
+#[derive(Debug, Default)]
+struct Stood {
+    /// Records of this bridge are read anew in each step.
+    records: BTreeMap<TreePath, Stand>,
+    listed: Lists,
+}
+
+/// Facts that were not at hand and have been obtained. Those of few requests are in boxes: each request allocates this.
 #[derive(Debug, Default)]
 pub struct Known {
     /// Count of changes of the PFS by this bridge when the looks below were taken.
@@ -37,14 +45,12 @@ pub struct Known {
     copied: Vec<(ObjectName, Option<Source>)>,
     /// What other bridges said.
     pub(super) others: Heard,
-    /// How the records stood in the steps that looked at the PFS: records of this bridge are read anew in each step.
-    stands: BTreeMap<TreePath, Stand>,
-    /// What was listed in these steps.
-    listed: Lists,
+    /// What the steps that looked at the PFS saw beside it.
+    stood: Option<Box<Stood>>,
     /// This bridge is alone in its namespace.
     pub(super) is_alone: bool,
     /// What the first of two looks has seen.
-    pub(super) first_look: Option<(ReadSet, Lists)>,
+    pub(super) first_look: Option<Box<(ReadSet, Lists)>>,
 }
 
 impl Known {
@@ -60,8 +66,7 @@ impl Known {
     pub(super) fn decide_anew(&mut self) {
         self.others.forget();
         self.first_look = None;
-        self.stands.clear();
-        self.listed.clear();
+        self.stood = None;
         if !self.is_alone {
             self.forget_pfs();
         }
@@ -70,12 +75,16 @@ impl Known {
     /// Has a record changed since the PFS was looked at for this decision? Notes how they stand.
     pub(super) fn is_outdated_by(&mut self, reads: &ReadSet, lists: &Lists) -> bool {
         let mut changed = false;
+        if reads.records.is_empty() && lists.is_empty() {
+            return false;
+        }
+        let stood = self.stood.get_or_insert_default();
         for (path, seen) in &reads.records {
-            let before = self.stands.insert(path.clone(), seen.stand());
+            let before = stood.records.insert(path.clone(), seen.stand());
             changed |= before.is_some_and(|before| before != seen.stand());
         }
         for (of, seen) in lists {
-            let before = self.listed.insert(of.clone(), *seen);
+            let before = stood.listed.insert(of.clone(), *seen);
             changed |= before.is_some_and(|before| before != *seen);
         }
         let saw_pfs = !self.attrs.get_mut().is_empty()
@@ -85,7 +94,7 @@ impl Known {
     }
 
     /// Forgets what was seen of the PFS.
-    fn forget_pfs(&mut self) {
+    pub(super) fn forget_pfs(&mut self) {
         self.attrs.get_mut().clear();
         self.links.get_mut().clear();
         self.lists.clear();

@@ -53,6 +53,13 @@ pub trait World {
     /// # Errors
     /// The errno.
     fn link_text(&self, object: ObjectName) -> Result<Vec<u8>, i32>;
+    /// See [`Facts::has_strays`].
+    ///
+    /// # Errors
+    /// The errno.
+    fn has_strays(&self, _dir: ObjectName) -> Result<bool, i32> {
+        Ok(false)
+    }
     /// `lstat` on the PFS; `None` where a look may wait.
     fn lower(&self, path: &TreePath) -> Option<Result<Option<Attr>, i32>>;
     /// Text of a symbolic link on the PFS; `None` where a look may wait.
@@ -347,6 +354,11 @@ impl Facts for Look<'_> {
     fn link_text(&self, object: ObjectName) -> Outcome<Vec<u8>> {
         let text = self.world.link_text(object);
         text.map_err(|e| self.missing(object, e))
+    }
+
+    fn has_strays(&self, dir: ObjectName) -> Outcome<bool> {
+        let has = self.world.has_strays(dir);
+        has.map_err(|e| self.missing(dir, e))
     }
 
     fn lower(&self, path: &TreePath) -> Outcome<Option<Attr>> {

@@ -30,6 +30,14 @@ impl Pending {
             (PfsLook::Attr(path), Ok(Looked::Attr(attr))) => self.known.put_attr(path, attr),
             (PfsLook::Link(path), Ok(Looked::Link(text))) => self.known.put_link(path, text),
             (PfsLook::List { dir, .. }, Ok(Looked::List(page))) => self.known.put_list(dir, page),
+            // A drain may have moved it since its record was read.
+            (_, Err(libc::ENOENT | libc::ENOTDIR | libc::EINVAL | libc::ELOOP))
+                if self.lost_looks < MAX_LOST_RACES =>
+            {
+                self.lost_looks += 1;
+                self.known.forget_pfs();
+                self.known.decide_anew();
+            }
             (_, Err(e)) => self.stage = Stage::Over(Err(Failure::Errno(e))),
             (look, outcome) => panic!("asked for {look:?} and told {outcome:?}"),
         }

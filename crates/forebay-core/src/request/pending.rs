@@ -58,6 +58,8 @@ pub struct Pending {
     /// Since it last waited for a mark of another bridge.
     pub(super) steps: u32,
     pub(super) lost_races: u32,
+    /// Looks at the PFS that have found nothing where something was to be.
+    pub(super) lost_looks: u32,
     times_written: bool,
     pub(super) copy_turn: Option<TreePath>,
     /// When the last decision was made.
@@ -65,7 +67,7 @@ pub struct Pending {
     pub(super) form: Form,
     reopen: bool,
     /// What is open while something is waited for.
-    kept_open: Option<Stage>,
+    kept_open: Option<Box<Stage>>,
     /// Since something was opened, what others say has been forgotten once.
     looks_again: bool,
     pub(super) follow: Vec<ops::Effect>,
@@ -108,6 +110,7 @@ impl Pending {
             pause: false,
             steps: 0,
             lost_races: 0,
+            lost_looks: 0,
             times_written: false,
             copy_turn: None,
             moment: 0,
@@ -174,7 +177,7 @@ impl Pending {
         match std::mem::replace(&mut self.stage, Stage::Ready) {
             Stage::Ready => {
                 if let Some(open) = self.kept_open.take() {
-                    self.stage = open;
+                    self.stage = *open;
                 }
             }
             Stage::Open(open) => {
@@ -250,14 +253,14 @@ impl Pending {
         saw_pfs: bool,
         world: &dyn World,
     ) -> bool {
-        match &self.known.first_look {
+        match self.known.first_look.as_deref() {
             Some((first, listed)) if first == reads && listed == lists => true,
             Some(_) if saw_pfs && !Mutation::LooksOutliveTheirRecords.is_in(|| world.planted()) => {
                 self.known.decide_anew();
                 false
             }
             _ if by_looks => {
-                self.known.first_look = Some((reads.clone(), lists.clone()));
+                self.known.first_look = Some(Box::new((reads.clone(), lists.clone())));
                 self.known.forget_others();
                 false
             }
@@ -422,7 +425,7 @@ impl Pending {
         // A new object is asked for only to put its record into the tables.
         self.changes |= matches!(need, Need::Object(_));
         if let open @ Stage::Open(_) = std::mem::replace(&mut self.stage, Stage::Waiting) {
-            self.kept_open = Some(open);
+            self.kept_open = Some(Box::new(open));
         }
         match need {
             Need::Lower(path) => self.look_at(PfsLook::Attr(path)),

@@ -201,7 +201,7 @@ impl Admin {
         ends: &mut bool,
     ) -> Outcome {
         match request {
-            Request::Status => answer.item(&status::take(server)?)?,
+            Request::Status => answer.item(&status::take(server))?,
             Request::Stop => {
                 *ends = true;
                 answer.item(&())?;

@@ -52,6 +52,10 @@ pub struct Work {
     needs_turn: bool,
 }
 
+/// glibc keeps freed blocks up to this size at hand, by thread. A request takes one.
+const MOST_WORK_BYTES: usize = 1032;
+const _: () = assert!(size_of::<Work>() <= MOST_WORK_BYTES);
+
 /// Where a request stands.
 pub enum Stand {
     /// It is answered.

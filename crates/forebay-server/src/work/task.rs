@@ -127,10 +127,16 @@ fn open(server: &ServerHandle, granting: &Granting) -> Result<Option<OwnedFd>, E
         GrantTarget::Object(object) => server.objects.open_object(*object, granting.flags),
         GrantTarget::Lower(path) => {
             server.lower.flush_touch(path);
-            let file = server.lower.open(path, granting.flags)?;
+            let writes = granting.flags & libc::O_ACCMODE != libc::O_RDONLY;
             if granting.flags & libc::O_PATH == 0 {
-                let writes = granting.flags & libc::O_ACCMODE != libc::O_RDONLY;
+                let file = server.lower.open(path, granting.flags)?;
                 server.in_place.note(&file, writes);
+                return Ok(Some(file));
+            }
+            // The kernel refuses an access mode beside O_PATH; here it says what the client is going to do.
+            let file = server.lower.open(path, granting.flags & !libc::O_ACCMODE)?;
+            if writes {
+                server.in_place.note_change(&file);
             }
             Ok(file)
         }

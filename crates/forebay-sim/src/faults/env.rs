@@ -263,6 +263,7 @@ pub(super) struct Counts {
     pub(super) messages: u64,
     pub(super) crashes: u64,
     pub(super) losses: u64,
+    pub(super) rebuilds: u64,
     pub(super) events: u64,
 }
 
@@ -300,6 +301,8 @@ pub(super) struct Env {
     is_calm: bool,
     /// Until when nothing works on the PFS.
     pfs_away: u64,
+    /// Until then it answers.
+    pfs_answers: u64,
     /// Bridges that can't reach each other, and until when.
     cuts: BTreeMap<(BridgeId, BridgeId), u64>,
     /// What should never happen, once it has.
@@ -338,6 +341,7 @@ impl Env {
             durable_before: BTreeMap::new(),
             is_calm: false,
             pfs_away: 0,
+            pfs_answers: 0,
             cuts: BTreeMap::new(),
             fault: None,
             queue: BTreeMap::new(),
@@ -588,8 +592,22 @@ impl Env {
         self.random.between(10, self.drain.act_us)
     }
 
+    /// Of work on the PFS that has failed like this: was it done, and the answer alone lost, as a network file system loses
+    /// it? Then the PFS can be asked soon after.
+    pub(super) fn is_answer_lost(&mut self, errno: i32) -> bool {
+        let is_lost =
+            errno == libc::EIO && self.now >= self.pfs_away && self.random.chance(500_000);
+        if is_lost {
+            self.pfs_answers = self.now + 2_000;
+        }
+        is_lost
+    }
+
     /// The errno with which this work on the PFS fails, if it does.
     pub(super) fn fails_on_pfs(&mut self) -> Option<i32> {
+        if self.now < self.pfs_answers {
+            return None;
+        }
         if self.now < self.pfs_away {
             return Some(libc::EIO);
         }

@@ -217,6 +217,13 @@ impl Pfs {
             .collect()
     }
 
+    /// Names that a drain has made and that hold nothing of value.
+    pub(super) fn leftovers(&self) -> Vec<TreePath> {
+        let paths = self.names.keys().filter(|p| !p.is_root());
+        let leftovers = paths.filter(|p| is_leftover(p.name()));
+        leftovers.cloned().collect()
+    }
+
     fn has_dir(&self, path: &TreePath) -> bool {
         self.get(&path.parent()).is_some_and(|t| t.is_dir())
     }
@@ -459,14 +466,12 @@ impl Pfs {
         for name in naming.names.iter().take(most) {
             let path = &name.path;
             if !self.has_dir(path) || self.get(path).is_some_and(|t| t.is_dir()) {
-                self.forget(temporary);
                 return refuse("rename", libc::EISDIR);
             }
             if self
                 .attr(path)
                 .is_some_and(|found| !name.may_replace(&found))
             {
-                self.forget(temporary);
                 return refuse("rename", libc::EEXIST);
             }
             let is_foreign = self.is_foreign(path) && !self.is_judged_later;

@@ -92,6 +92,7 @@ impl Node {
             version(self.epoch, count, self.id)
         });
         self.note(env, || "loses its tables".to_owned());
+        env.counts.rebuilds += 1;
         let problems = std::mem::take(&mut rebuilt.problems);
         let before: BTreeMap<_, _> = self.records().into_iter().map(as_labels_tell).collect();
         self.tables = Memory::new();

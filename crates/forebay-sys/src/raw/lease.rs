@@ -2,7 +2,7 @@
 
 use super::check;
 use crate::{Errno, Sys};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// `fcntl` command of <asm-generic/fcntl.h>.
 const F_SETSIG: libc::c_int = 10;
@@ -49,11 +49,15 @@ pub fn is_opened_once(fd: BorrowedFd<'_>) -> bool {
     lease(libc::F_WRLCK).is_ok() && lease(libc::F_UNLCK).is_ok()
 }
 
+/// [`is_opened_once`] for a descriptor that is closed now. That ends the lease, without a call of its own.
+pub fn was_opened_once(fd: OwnedFd) -> bool {
+    control(fd.as_fd(), libc::F_SETLEASE, libc::F_WRLCK).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs::File;
-    use std::os::fd::AsFd;
 
     #[test]
     fn a_lease_sees_writers_and_readers_and_is_given_back() {
@@ -71,6 +75,18 @@ mod tests {
         drop(reader);
         assert_eq!(is_in_use(fresh.as_fd(), Openers::Anyone), Some(false));
         assert!(is_opened_once(fresh.as_fd()));
+        // If a lease were left, this open would wait for it.
+        File::options().write(true).open(&path).unwrap();
+    }
+
+    #[test]
+    fn a_lease_ends_with_the_descriptor_that_was_asked() {
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        let path = dir.path().join("file");
+        File::create(&path).unwrap();
+        let [first, second] = [0; 2].map(|_| File::open(&path).unwrap());
+        assert!(!was_opened_once(first.into()), "the second one is open");
+        assert!(was_opened_once(second.into()));
         // If a lease were left, this open would wait for it.
         File::options().write(true).open(&path).unwrap();
     }

@@ -22,6 +22,7 @@ use crate::drain::Drained;
 use crate::error::{Fault, fault};
 use crate::place::{Place, plain};
 use forebay_admin::instance_dir;
+use forebay_report::text::is_deceptive;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -37,7 +38,7 @@ pub fn quarantine_command(place: &Place) -> String {
 
 /// The exact command of a verb for this buffer.
 fn command(verb: &str, place: &Place) -> String {
-    let quoted = |path: &Path| shell_word(&path.to_string_lossy());
+    let quoted = |path: &Path| shell_word(path.as_os_str().as_encoded_bytes());
     format!(
         "forebay {verb} --buffer {} --storage {}",
         quoted(&place.root),
@@ -70,12 +71,24 @@ fn tell(text: &str) -> Result<(), Fault> {
 }
 
 /// Quotes a word for a shell, if it needs quotes.
-pub fn shell_word(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
+pub fn shell_word(word: impl AsRef<[u8]>) -> String {
+    let word = word.as_ref();
+    let is_plain = |c: &u8| c.is_ascii_alphanumeric() || b"/._-+=:,@%".contains(c);
+    match std::str::from_utf8(word) {
+        Ok(text) if !word.is_empty() && word.iter().all(is_plain) => text.to_owned(),
+        Ok(text) if !text.contains(is_deceptive) => {
+            format!("'{}'", text.replace('\'', r"'\''"))
+        }
+        // Nothing that a terminal obeys.
+        _ => format!("$'{}'", word.escape_ascii()),
+    }
+}
+
+/// A path as an argument that is no option, quoted for a shell.
+pub fn shell_path(path: &[u8]) -> String {
+    match path {
+        [b'-', ..] => shell_word([b"./", path].concat()),
+        path => shell_word(path),
     }
 }
 
@@ -90,7 +103,7 @@ fn drain_code(drained: &Drained) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use super::shell_word;
+    use super::{shell_path, shell_word};
 
     #[test]
     fn a_word_with_spaces_or_quotes_survives_the_shell() {
@@ -98,5 +111,18 @@ mod tests {
         assert_eq!(shell_word("a b"), "'a b'");
         assert_eq!(shell_word("it's"), r"'it'\''s'");
         assert_eq!(shell_word(""), "''");
+        assert_eq!(shell_word("größe"), "'größe'");
+    }
+
+    #[test]
+    fn a_word_that_a_terminal_obeys_or_that_is_no_text_is_written_in_escapes() {
+        assert_eq!(shell_word("\x1b[2Jit's\n"), r"$'\x1b[2Jit\'s\n'");
+        assert_eq!(shell_word(b"\xff a"), r"$'\xff a'");
+    }
+
+    #[test]
+    fn a_path_that_looks_like_an_option_is_none() {
+        assert_eq!(shell_path(b"--take"), "./--take");
+        assert_eq!(shell_path(b"d/-x"), "d/-x");
     }
 }

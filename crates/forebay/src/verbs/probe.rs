@@ -5,7 +5,7 @@ use crate::cli::{self, exit};
 use crate::error::{Fault, fault};
 use crate::place::plain;
 use crate::units;
-use crate::verbs::{shell_word, tell};
+use crate::verbs::tell;
 use forebay_core::collective::{
     Choice, Judgement, KNOWN_FILE_SYSTEMS, Layout, LockProtocol, MAX_REPEATS, MeasuredLocks,
     Pattern, Sample, Seen, Situation, TURNS, Wait, choose, file_system_name, first_patterns,
@@ -101,12 +101,13 @@ impl Client {
     fn start(via: Option<&str>, dir: &Path) -> Result<Self, Fault> {
         let exe = std::env::current_exe()
             .map_err(|e| fault(format!("the path of this program: {}", plain(&e))))?;
-        let words =
-            [&exe, Path::new("probe-client"), dir].map(|p| shell_word(&p.to_string_lossy()));
-        let line = format!("{} {}", via.unwrap_or("exec"), words.join(" "));
+        let line = format!("{} \"$@\"", via.unwrap_or("exec"));
         let cannot = |e: std::io::Error| fault(format!("{line}: {}", plain(&e)));
         let mut process = Command::new("sh")
-            .args(["-c", &line])
+            .args(["-c", &line, "sh"])
+            .arg(&exe)
+            .arg("probe-client")
+            .arg(dir)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

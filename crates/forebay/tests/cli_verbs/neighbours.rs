@@ -1,9 +1,10 @@
 //! Others who work on the PFS while it is buffered: nothing of theirs is destroyed, nothing of ours is lost, and the drain
 //! says what it did not do.
 
-use crate::stage::Stage;
+use crate::stage::{Stage, finish, start, wait};
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -223,6 +224,69 @@ fn a_conflict_is_settled_for_either_side() {
         assert_eq!(tree(&scene.pfs)["f"], stays);
         assert_eq!(scene.view()["f"], stays);
     }
+}
+
+#[test]
+fn the_hint_settles_a_conflict_whatever_its_name_is() {
+    let scene = Scene::new();
+    let names: [&[u8]; 6] = [
+        b"f",
+        b"-x",
+        b"a b",
+        b"it's \"q\" $HOME",
+        b"\x1b[2J\n",
+        b"\xff",
+    ];
+    let path = |name: &[u8]| scene.pfs.join(std::ffi::OsStr::from_bytes(name));
+    for name in names {
+        fs::write(path(name), "first\n").unwrap();
+    }
+    scene.inside("for n in *; do [ -d \"$n\" ] || echo ours >> \"./$n\"; done");
+    for name in names {
+        fs::write(path(name), "theirs\n").unwrap();
+    }
+    for settled in 0..names.len() {
+        let (code, said) = scene.drain(&[]);
+        assert_eq!(code, 75, "{said}");
+        assert_eq!(changed(&said).len(), names.len() - settled, "{said}");
+        assert!(!said.contains('\x1b'), "{said:?}");
+        let hint = said
+            .lines()
+            .find_map(|l| l.split_once("to settle it, run: "))
+            .unwrap();
+        let hint = hint.1.replace("ours|theirs|both", "theirs");
+        let words = format!("forebay() {{ \"$FOREBAY\" \"$@\"; }}; {hint}");
+        let mut bash = scene.stage.command("bash");
+        bash.args(["-c", &words]);
+        let said = finish(bash);
+        assert!(!said.err.contains("not taken"), "{hint}: {said:?}");
+    }
+    let (code, said) = scene.drain(&[]);
+    assert_eq!(code, 0, "{said}");
+    for name in names {
+        assert_eq!(fs::read_to_string(path(name)).unwrap(), "theirs\n");
+    }
+}
+
+#[test]
+fn a_file_that_a_program_writes_is_not_given_up_for_theirs() {
+    let scene = Scene::new();
+    let stage = &scene.stage;
+    let mut run = stage.forebay(&["run", "--no-drain", "--no-record", "--buffer", scene.root()]);
+    let script = "exec 3>> \"$0/f\"; echo one >&3; : > started; while [ ! -e go ]; do sleep 0.02; done; echo two >&3";
+    run.args(["--", "sh", "-c", script, scene.root()]);
+    let run = start(run);
+    stage.wait_for_file("started");
+    scene.outside("echo theirs >> f");
+    let (code, said) = scene.drain(&["--take", "theirs", "f"]);
+    assert_eq!(code, 75, "{said}");
+    assert!(said.contains("f: a program has it open"), "{said}");
+    fs::write(stage.path("go"), "").unwrap();
+    wait(run).ends_with(0);
+    assert_eq!(scene.view()["f"], "first\none\ntwo\n");
+    let (code, said) = scene.drain(&["--take", "theirs", "f"]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(tree(&scene.pfs)["f"], "first\ntheirs\n");
 }
 
 #[test]
@@ -607,6 +671,17 @@ fn of_a_renamed_directory_that_others_have_replaced_nothing_is_lost() {
         let (code, said) = scene.drain(&["--take", side, "x"]);
         assert_eq!(code, 75, "{side}: {said}");
         assert_eq!(tree(&scene.pfs)["d"], "theirs\n");
+        // As the refusal says. Meanwhile nobody could see that `d/b` was still there.
+        scene.outside("mv d theirs; mv old d");
+        let (code, said) = scene.drain(&["--take", "ours", "x"]);
+        assert_eq!(code, 75, "{side}: {said}");
+        let (code, said) = scene.drain(&["--take", "ours", "x/b"]);
+        assert_eq!(code, 0, "{side}: {said}");
+        let now = tree(&scene.pfs);
+        assert_eq!(
+            (now["x/new"].as_str(), now["x/b"].as_str()),
+            ("mine\n", "b\nmore\n")
+        );
     }
 }
 

@@ -53,6 +53,27 @@ fn what_is_made_through_links_of_proc_is_named_kept_and_checked_until_somebody_m
 }
 
 #[test]
+fn a_directory_with_something_that_was_made_past_the_buffer_is_not_removed() {
+    let stage = Stage::new();
+    let script = "cd pfs; mkdir d other; (cd d; echo precious > /proc/self/cwd/result)
+        if rmdir d; then exit 3; fi
+        if mv -T other d; then exit 4; fi
+        if rm -r d; then exit 5; fi
+        rmdir other";
+    let said = stage.script(&[], script).ends_with(75);
+    assert_eq!(
+        said.err.matches("Directory not empty").count(),
+        3,
+        "{}",
+        said.err
+    );
+    let result = place(&said.err, "d/result");
+    assert_eq!(fs::read_to_string(&result).unwrap(), "precious\n");
+    fs::rename(&result, stage.path("pfs/result")).unwrap();
+    stage.script(&[], "rmdir pfs/d").ends_with(0);
+}
+
+#[test]
 fn a_list_of_what_the_profiler_of_libc_has_written_is_in_the_report() {
     let stage = Stage::new();
     fs::write(stage.path("m.c"), "int main(void) { return 0; }").unwrap();

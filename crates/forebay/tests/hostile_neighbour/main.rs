@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod shared;
 #[path = "../cli_verbs/stage.rs"]
 mod stage;
 
@@ -20,6 +21,7 @@ macro_rules! as_root {
         forebay_testkit::skip_unless!(forebay_testkit::is_root(), "only root can be several users");
     };
 }
+use as_root;
 
 /// A command of this user.
 fn user(stage: &Stage, uid: u32, program: impl AsRef<std::ffi::OsStr>) -> Command {

@@ -213,7 +213,7 @@ impl World {
                 for temporary in all {
                     self.pfs.remove(&temporary.path);
                 }
-                Got::Done
+                Got::Each(all.iter().map(|_| Ok(())).collect())
             }
             Act::Unhide(all) => {
                 for object in all {
@@ -245,7 +245,7 @@ impl World {
                         self.pfs.remove(&path);
                     }
                 }
-                Got::Done
+                Got::Each(dirs.iter().map(|_| Ok(())).collect())
             }
             Act::Probe(all) => {
                 let by = |o: &ObjectName| match self.open.contains(&o.oid) {

@@ -56,12 +56,28 @@ impl Node {
             Act::Rename { .. } | Act::Remove { .. } | Act::Discard { .. } | Act::Dress { .. }
         );
         let refuses = |pfs: &mut Pfs| changes_names.then(|| pfs.refuses()).flatten();
-        if let Some(errno) = env.fails_on_pfs().or_else(|| refuses(&mut pfs)) {
+        let fails = env.fails_on_pfs();
+        if let Some(errno) = fails.or_else(|| refuses(&mut pfs)) {
             let trouble = Trouble {
                 operation: "on the PFS",
                 errno,
             };
+            let is_done = fails.is_some_and(|errno| env.is_answer_lost(errno));
             match act {
+                Act::Rename { .. }
+                | Act::Remove { .. }
+                | Act::Discard { .. }
+                | Act::Dress { .. }
+                | Act::MakeDir(_)
+                    if is_done =>
+                {
+                    drop(pfs);
+                    return match self.carry_out_on_pfs(act, begun, others, env) {
+                        Got::Did(_) => Got::Did(Err(trouble)),
+                        Got::Made(_) => Got::Made(Err(trouble)),
+                        other => other,
+                    };
+                }
                 _ if changes_names => return Got::Did(Err(trouble)),
                 Act::MakeDir(_) => return Got::Made(Err(trouble)),
                 Act::Look(paths) => {
@@ -73,6 +89,19 @@ impl Node {
                 _ => {}
             }
         }
+        drop(pfs);
+        self.carry_out_on_pfs(act, begun, others, env)
+    }
+
+    fn carry_out_on_pfs(
+        &mut self,
+        act: &Act,
+        begun: &[Option<Attr>],
+        others: &mut [&mut Node],
+        env: &mut Env,
+    ) -> Got {
+        let pfs = self.lower.clone();
+        let mut pfs = pfs.borrow_mut();
         match act {
             Act::Fetch(_) | Act::Commit(_) => {
                 env.broken(format!("one bridge alone carries out {act:?}"));
@@ -106,7 +135,7 @@ impl Node {
                 Got::Did(Ok(()))
             }
             Act::Remove { path, .. } => Got::Did(pfs.remove(path)),
-            Act::Discard { path, aside } => Got::Did(pfs.discard(path, aside)),
+            Act::Discard { path, aside, .. } => Got::Did(pfs.discard(path, aside)),
             Act::MakeDir(path) => Got::Made(pfs.make_dir(path)),
             Act::Copy { copies, .. } => {
                 for c in copies {
@@ -133,9 +162,7 @@ impl Node {
                 let one = |oid: &ObjectId| {
                     let did = fails(env);
                     let temporary = self.temporaries.get(oid);
-                    if let (Err(_), Some(temporary)) = (&did, temporary) {
-                        pfs.forget(temporary);
-                    } else if let (Act::Sync(_), Some(temporary)) = (act, temporary) {
+                    if let (Ok(()), Act::Sync(_), Some(temporary)) = (&did, act, temporary) {
                         pfs.sync_contents(temporary);
                         if !Mutation::CopiesAreDurableOnThePfsAlone.is(self.mutation) {
                             self.wrote_contents(*oid);
@@ -171,15 +198,23 @@ impl Node {
                     };
                     pfs.name(naming, most, ours)
                 });
-                let named = named.collect();
+                let mut named: Vec<_> = named.collect();
+                for did in &mut named {
+                    if env.fails_on_pfs().is_some_and(|e| env.is_answer_lost(e)) {
+                        *did = Err(Trouble {
+                            operation: "rename",
+                            errno: libc::EIO,
+                        });
+                    }
+                }
                 if let Some(text) = pfs.broken.take() {
                     env.broken(text);
                 }
                 Got::Each(named)
             }
             Act::Forget(all) => {
-                all.iter().for_each(|t| pfs.forget(&t.path));
-                Got::Done
+                let mut one = |t: &Temporary| fails(env).inspect(|()| pfs.forget(&t.path));
+                Got::Each(all.iter().map(&mut one).collect())
             }
             Act::Unhide(all) => {
                 let mut unhide = |object: &ObjectName| {
@@ -209,16 +244,21 @@ impl Node {
                 Got::Each(dirs.iter().map(|_| Ok(())).collect())
             }
             Act::Sweep { dirs, of } => {
-                for path in dirs.iter().flat_map(|dir| pfs.sweep(dir, *of)) {
-                    let is_made = |node: &&&mut Node| node.temporaries.values().any(|t| *t == path);
-                    if let Some(maker) = others.iter().find(is_made) {
-                        let maker = maker.id.0;
-                        env.broken(format!(
-                            "a sweep removes {path}, which bridge {maker} makes"
-                        ));
+                let mut one = |dir: &TreePath| {
+                    fails(env)?;
+                    for path in pfs.sweep(dir, *of) {
+                        let is_made =
+                            |node: &&&mut Node| node.temporaries.values().any(|t| *t == path);
+                        if let Some(maker) = others.iter().find(is_made) {
+                            let maker = maker.id.0;
+                            env.broken(format!(
+                                "a sweep removes {path}, which bridge {maker} makes"
+                            ));
+                        }
                     }
-                }
-                Got::Done
+                    Ok(())
+                };
+                Got::Each(dirs.iter().map(&mut one).collect())
             }
             Act::Probe(objects) => {
                 let by = |o: &ObjectName| -> Work<Use> {
@@ -286,7 +326,11 @@ fn copy(
     begun: Option<Attr>,
     env: &mut Env,
 ) -> Work<Copied> {
-    fails(env)?;
+    // Before it has begun, or after.
+    let did = fails(env);
+    if did.is_err() && env.random.chance(500_000) {
+        did?;
+    }
     let disk = &keeper.ok_or(AWAY)?.disk;
     if env.drain.sees_writers && disk.is_open(copy.object.oid) {
         return Ok(Copied::InUse);
@@ -302,6 +346,7 @@ fn copy(
     };
     let mtime = attr.mtime.sec;
     pfs.copy(&copy.temporary.path, thing, inode.contents, mtime)?;
+    did?;
     let made = pfs.attr(&copy.temporary.path).unwrap_or_default();
     Ok(Copied::Whole {
         of: attr,

@@ -11,7 +11,7 @@ use super::node::{NEVER_FAILS, Node, Waiter};
 use super::random::Random;
 use forebay_core::bridge::{self, Fact, Proposal};
 use forebay_core::drain::{
-    Act, Commit, Copy, Drain, DrainReport, Got, Next, Terms, Ticket, Verdict,
+    Act, Choice, Commit, Copy, Drain, DrainReport, Got, Next, Terms, Ticket, Verdict,
 };
 use forebay_core::facts::{Attr, Need};
 use forebay_core::record::{Kind, ObjectName, Token};
@@ -52,11 +52,16 @@ impl Node {
 
     /// Begins a drain, if none is at work.
     pub(super) fn begin_drain(&mut self, terms: Terms, env: &mut Env) {
+        self.begin_choosing(terms, Vec::new(), env);
+    }
+
+    /// A drain that begins with decisions.
+    pub(super) fn begin_choosing(&mut self, terms: Terms, choices: Vec<Choice>, env: &mut Env) {
         if !self.is_alive() || self.is_draining() {
             return;
         }
         self.note(env, || format!("begins to drain, {terms:?}"));
-        self.set_draining(Drain::new(terms), false);
+        self.set_draining(Drain::new(terms).choosing(choices), false);
         self.releases_some = false;
         self.drive(env);
         self.run(env);
@@ -181,6 +186,18 @@ impl Node {
         // A release of some files says it of these files.
         if report.released && !self.releases_some && !self.is_empty() {
             env.broken("a drain says that all is released, and records are left".to_owned());
+        }
+        // Others may have moved a copy away, a loss of power may have brought it back, rebuilt tables know nothing of it, and
+        // another bridge may be making it.
+        let is_known = env.counts.losses == 0 && env.counts.rebuilds == 0;
+        let is_alone = !env.drain.intruders && is_known && self.membership.is_single();
+        if report.released && !self.releases_some && is_alone {
+            let leftovers = self.lower.borrow().leftovers();
+            if let Some(path) = leftovers.first() {
+                env.broken(format!(
+                    "a drain says that all is released, and has left {path} on the PFS"
+                ));
+            }
         }
         self.report = Some(report);
     }

@@ -59,6 +59,17 @@ impl Pfs {
         Some((number, self.contents(path)?))
     }
 
+    /// Somebody has decided for what is here, and below, whatever programs have written last.
+    pub(in crate::faults) fn decide_for(&mut self, place: &TreePath) {
+        let within = self.names.iter().filter(|(path, _)| path.is_within(place));
+        let numbers: Vec<_> = within.map(|(_, number)| *number).collect();
+        for number in numbers {
+            if let Some(inode) = self.inodes.get_mut(&number) {
+                inode.is_foreign = true;
+            }
+        }
+    }
+
     /// The neighbour renames a file, also over another one; the number of its inode.
     pub(in crate::faults) fn put_over(&mut self, from: &TreePath, to: &TreePath) -> Option<u64> {
         let is_file = |path| self.get(path).is_some_and(|t| t.kind == Kind::File);

@@ -6,6 +6,7 @@ use super::script::{Act, START, Script, Step, entry, path};
 use crate::faults::Broken;
 use crate::faults::history::Action;
 use crate::faults::random::Random;
+use forebay_core::drain::Side;
 use forebay_core::path::TreePath;
 use forebay_core::record::Kind;
 
@@ -25,7 +26,7 @@ pub(super) fn beginning(random: &mut Random) -> (Script, u64) {
         stages: random.chance(500_000),
         steps: Vec::new(),
     };
-    (script, random.between(2, 7))
+    (script, random.between(2, 9))
 }
 
 /// The next step of a script, which is taken; `None` if none was found.
@@ -49,6 +50,10 @@ pub(super) fn next(
 }
 
 fn any(play: &Play, random: &mut Random) -> Result<Option<Step>, Broken> {
+    if !play.conflicts.is_empty() && random.chance(300_000) {
+        let side = *random.pick(&[Side::Ours, Side::Theirs, Side::Both]);
+        return Ok(Some(Step::Take(side, random.pick(&play.conflicts).clone())));
+    }
     Ok(match random.below(100) {
         0..=41 => call(play, random)?.map(Step::Call),
         42..=49 => existing(play, random)?.map(Step::RemoveAll),

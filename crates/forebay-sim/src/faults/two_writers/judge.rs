@@ -54,7 +54,7 @@ impl Play {
         let report = self.drain(false, None)?;
         self.keeps_theirs()?;
         self.brings_ours(&before, &report)?;
-        let is_undisturbed = self.only_adds && !self.had_refusal;
+        let is_undisturbed = self.only_adds && !self.had_refusal && !self.has_chosen;
         if is_undisturbed && !report.released {
             let paths = report.left.iter().map(|left| left.path.clone()).collect();
             return Err(Broken::new(REFUSED, said(&report), paths));

@@ -110,10 +110,16 @@ pub fn search(options: &NeighbourOptions, progress: &mut dyn FnMut(u64)) -> Sear
 /// Carries out a script as it is.
 ///
 /// # Errors
-/// The promise that it breaks.
+/// The promise that it breaks. One is that each step can be taken: without it the script shows nothing.
 pub fn play(script: &Script, mutation: Option<Mutation>) -> Result<(), Quarrel> {
-    run(script, mutation, &alone()).map_err(|broken| quarrel(None, script.clone(), broken))
+    let played = run(script, mutation, &alone()).and_then(|left_out| match left_out {
+        None => Ok(()),
+        Some(step) => Err(Broken::new(ALL_STEPS, step, Vec::new())),
+    });
+    played.map_err(|broken| quarrel(None, script.clone(), broken))
 }
+
+const ALL_STEPS: &str = "each step of the script can be taken";
 
 fn alone() -> Membership {
     Membership::new(BridgeId(0), vec![BridgeId(0)])
@@ -153,18 +159,27 @@ fn one(seed: u64, mutation: Option<Mutation>, of: &Membership) -> (Script, Resul
     (script, result)
 }
 
-fn run(script: &Script, mutation: Option<Mutation>, of: &Membership) -> Result<(), Broken> {
+/// Gives the first step that could not be taken, if there is one.
+fn run(
+    script: &Script,
+    mutation: Option<Mutation>,
+    of: &Membership,
+) -> Result<Option<String>, Broken> {
     without_panic(|| {
         let mut play = Play::begin(script, mutation, of)?;
+        let mut left_out = None;
         for step in &script.steps {
-            play.take(step)?;
+            if !play.take(step)? {
+                left_out.get_or_insert_with(|| step.to_string());
+            }
         }
-        play.end()
+        play.end()?;
+        Ok(left_out)
     })
 }
 
 /// An assertion of policy that fails is a broken promise.
-fn without_panic(run: impl FnOnce() -> Result<(), Broken>) -> Result<(), Broken> {
+fn without_panic<T>(run: impl FnOnce() -> Result<T, Broken>) -> Result<T, Broken> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));

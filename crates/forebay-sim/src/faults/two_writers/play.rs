@@ -6,7 +6,7 @@ use crate::faults::model::{self, Tree};
 use crate::faults::pfs::Pfs;
 use crate::faults::world::{World, is_done};
 use crate::faults::{Broken, Mutation};
-use forebay_core::drain::DrainReport;
+use forebay_core::drain::{Choice, DrainReport, Left, Reason, Side};
 use forebay_core::membership::Membership;
 use forebay_core::path::TreePath;
 use forebay_core::record::Kind;
@@ -42,6 +42,10 @@ pub(super) struct Play {
     takes_away: bool,
     /// The PFS has refused something.
     pub(super) had_refusal: bool,
+    /// A decision was carried out: somebody has said that something may go.
+    pub(super) has_chosen: bool,
+    /// What the last drain has listed because of others.
+    pub(super) conflicts: Vec<TreePath>,
 }
 
 impl Play {
@@ -67,6 +71,8 @@ impl Play {
             only_adds: true,
             takes_away: false,
             had_refusal: false,
+            has_chosen: false,
+            conflicts: Vec::new(),
         })
     }
 
@@ -91,6 +97,10 @@ impl Play {
             Step::Drain { keep, refused } => {
                 self.had_refusal |= refused.is_some();
                 self.drain(*keep, *refused)?;
+                true
+            }
+            Step::Take(side, path) => {
+                self.choose(*side, path)?;
                 true
             }
             Step::Restart => {
@@ -219,14 +229,89 @@ impl Play {
         refused: Option<u32>,
     ) -> Result<DrainReport, Broken> {
         let before = self.view()?;
-        let report = self.world.drain_once(keep, refused)?;
+        let report = self.world.drain_once(Vec::new(), keep, refused)?;
+        self.note_conflicts(&report);
         self.same_view(&before, "a drain changes nothing that users see")?;
         Ok(report)
     }
 
+    fn note_conflicts(&mut self, report: &DrainReport) {
+        let is_conflict = |left: &&Left| matches!(left.reason, Reason::Changed | Reason::Taken);
+        let conflicts = report.left.iter().filter(is_conflict);
+        self.conflicts = conflicts.map(|left| left.path.clone()).collect();
+    }
+
+    /// Somebody decides about a path. What is refused changes nothing; else what was decided against may go, and what lies at no
+    /// place of which the decision speaks stays as it was.
+    fn choose(&mut self, side: Side, path: &TreePath) -> Result<(), Broken> {
+        let before = self.view()?;
+        let records = self.world.all_records();
+        let record = records.into_iter().find(|(at, _)| at == path);
+        let hides = record.iter().flat_map(|(_, r)| [&r.hides, &r.origin]);
+        let mut places: Vec<_> = hides.flatten().cloned().collect();
+        places.push(path.clone());
+        let choice = Choice {
+            path: path.clone(),
+            side,
+        };
+        let report = self.world.drain_once(vec![choice], true, None)?;
+        self.note_conflicts(&report);
+        if !report.refused.is_empty() {
+            return self.same_view(&before, "a decision that is refused changes nothing");
+        }
+        self.has_chosen = true;
+        let is_meant = |at: &TreePath| places.iter().any(|place| at.is_within(place));
+        if side == Side::Ours {
+            let theirs = std::mem::take(&mut self.theirs);
+            for (number, theirs) in theirs {
+                if theirs.at.iter().any(is_meant) {
+                    self.undone.insert((theirs.thing.ino, theirs.contents));
+                } else {
+                    self.theirs.insert(number, theirs);
+                }
+            }
+        }
+        if side != Side::Ours {
+            let mut pfs = self.world.pfs_mut();
+            places.iter().for_each(|place| pfs.decide_for(place));
+        }
+        if side == Side::Theirs {
+            let ours = before.get(path);
+            self.undone
+                .extend(ours.map(|(thing, contents)| (thing.ino, *contents)));
+        }
+        let after = self.view()?;
+        if side == Side::Both {
+            let ours = before.get(path).filter(|shown| !self.is_theirs(**shown));
+            if let Some(ours) = ours.filter(|ours| !after.values().any(|now| now == *ours)) {
+                let promise = "of two versions that are both taken none is lost";
+                let detail = format!("{path} was {} with {}", ours.0, ours.1);
+                return Err(Broken::new(promise, detail, vec![path.clone()]));
+            }
+        }
+        let is_second = |at: &TreePath| {
+            let name = [path.name(), b".ours"].concat();
+            side == Side::Both && at.parent() == path.parent() && at.name().starts_with(&name)
+        };
+        let elsewhere = |view: View| -> View {
+            let is_elsewhere = |at: &TreePath| !is_meant(at) && !is_second(at);
+            view.into_iter()
+                .filter(|(at, _)| is_elsewhere(at))
+                .collect()
+        };
+        self.same(
+            &elsewhere(before),
+            &elsewhere(after),
+            "a decision changes nothing of which it does not speak",
+        )
+    }
+
     /// Users see what they saw, but for what the neighbour has taken away itself.
     fn same_view(&self, before: &View, promise: &'static str) -> Result<(), Broken> {
-        let after = self.view()?;
+        self.same(before, &self.view()?, promise)
+    }
+
+    fn same(&self, before: &View, after: &View, promise: &'static str) -> Result<(), Broken> {
         let told = |shown: Option<&(Thing, u64)>| match shown {
             Some((thing, contents)) => format!("{thing} with {contents}"),
             None => "nothing".to_owned(),

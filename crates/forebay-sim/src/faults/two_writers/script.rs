@@ -1,6 +1,7 @@
 //! What happens, one step after the other, as a value and as text.
 
 use crate::faults::history::Action;
+use forebay_core::drain::Side;
 use forebay_core::path::TreePath;
 use forebay_core::record::Kind;
 use std::fmt;
@@ -27,6 +28,8 @@ pub(super) enum Step {
     RemoveAll(TreePath),
     /// A whole pass of a drain. After `refused` changes of names the PFS refuses one.
     Drain { keep: bool, refused: Option<u32> },
+    /// Somebody decides what becomes of a path; a drain that keeps copies does it.
+    Take(Side, TreePath),
     /// The bridge dies and starts again.
     Restart,
     /// The neighbour.
@@ -58,6 +61,17 @@ pub(super) fn path(text: &str) -> Option<TreePath> {
 pub(super) fn entry(text: &str) -> Option<(TreePath, bool)> {
     let name = text.strip_suffix('/');
     Some((path(name.unwrap_or(text))?, name.is_some()))
+}
+
+const SIDES: [(Side, &str); 3] = [
+    (Side::Ours, "ours"),
+    (Side::Theirs, "theirs"),
+    (Side::Both, "both"),
+];
+
+fn side_word(side: Side) -> &'static str {
+    let found = SIDES.iter().find(|(of, _)| *of == side);
+    found.map_or("", |(_, word)| word)
 }
 
 fn word(kind: Kind) -> &'static str {
@@ -94,6 +108,7 @@ impl fmt::Display for Step {
                     None => Ok(()),
                 }
             }
+            Step::Take(side, p) => write!(f, "take {} {p}", side_word(*side)),
             Step::Restart => f.write_str("restart"),
             Step::They(act) => write!(f, "{act}"),
         }
@@ -169,6 +184,10 @@ fn step(words: &[&str]) -> Option<Step> {
                 _ => return None,
             };
             Step::Drain { keep, refused }
+        }
+        ["take", side, p] => {
+            let (side, _) = SIDES.iter().find(|(_, word)| word == side)?;
+            Step::Take(*side, path(p)?)
         }
         ["restart"] => Step::Restart,
         ["they", "make", what, p] => Step::They(Act::Make(path(p)?, kind(what)?)),

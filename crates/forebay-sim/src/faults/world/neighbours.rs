@@ -11,7 +11,7 @@ use crate::faults::random::Random;
 use crate::faults::trace::Trace;
 use crate::faults::workload::Workload;
 use crate::faults::{Broken, Mutation, agree};
-use forebay_core::drain::{DrainReport, Terms};
+use forebay_core::drain::{Choice, DrainReport, Terms};
 use forebay_core::membership::Membership;
 use forebay_core::path::TreePath;
 use forebay_core::record::{PathRecord, Token};
@@ -79,9 +79,10 @@ impl World {
         Ok((call, self.env.made.get(&token).copied()))
     }
 
-    /// A whole pass. `refused`: after so many changes of names the PFS refuses one.
+    /// A whole pass, which begins with these decisions. `refused`: after so many changes of names the PFS refuses one.
     pub(in crate::faults) fn drain_once(
         &mut self,
+        choices: Vec<Choice>,
         keep: bool,
         refused: Option<u32>,
     ) -> Result<DrainReport, Broken> {
@@ -94,7 +95,7 @@ impl World {
         };
         self.at(self.nodes[0].id, |node, env| {
             node.report = None;
-            node.begin_drain(terms, env);
+            node.begin_choosing(terms, choices, env);
         });
         self.settle()?;
         self.lower.borrow_mut().refuse_after(None);
