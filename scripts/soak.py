@@ -912,6 +912,8 @@ class Soak:
     def settle(self):
         """Drains until everything is on the PFS, and settles conflicts."""
         vain = 0
+        # By path: the side that is tried first.
+        self.first_sides = {}
         for n in range(MOST_DRAINS):
             process = self.forebay("drain", "--json", name=f"last{n}")
             code = self.await_end(process, "forebay drain")
@@ -924,13 +926,15 @@ class Soak:
             self.look_for_claims([one["path"] for one in left])
             if code == 0:
                 break
-            changed = sorted({one["path"] for one in left if one["reason"] in ("changed", "taken")})
+            gone = {one["path"] for one in left if one["reason"] == "no-directory" and one["path"].startswith(SHARED)}
+            gone = {path for path in gone if not (self.root / path).parent.exists()}
+            made_again = sorted(path for path in gone if self.rng.random() < 0.5)
+            changed = {one["path"] for one in left if one["reason"] in ("changed", "taken")}
+            changed = sorted(changed | gone.difference(made_again))
             self.say(f"left: {[(one['path'], one['reason'], one['operation'], one['cause']) for one in left]}")
-            gone = sorted({one["path"] for one in left if one["operation"] == "open directory" and one["path"].startswith(SHARED)})
-            gone = [path for path in gone if not (self.root / path).parent.exists()]
-            if changed or gone:
+            if changed or made_again:
                 self.take(changed, n)
-                self.make_way(gone)
+                self.make_way(made_again)
                 continue
             vain += 1
             if vain == MOST_VAIN_DRAINS:
@@ -948,7 +952,8 @@ class Soak:
                 raise Broken(f"forebay fsck after a complete drain ends with {fsck.returncode}: {fsck.stdout}{fsck.stderr}")
 
     def take(self, changed, n):
-        """Settles conflicts, each for a side by chance."""
+        """Settles conflicts, each for a side by chance. What is refused for one side is tried for the next."""
+        sides = ["ours", "theirs", "both"]
         by_side = collections.defaultdict(list)
         for path in changed:
             is_own = not path.startswith(SHARED)
@@ -957,7 +962,8 @@ class Soak:
             if is_own and not self.bridge_ended:
                 raise Broken(f"a drain says that others have changed {path}, and nobody has", {path})
             self.counts["conflicts in doubt" if is_own else "conflicts settled"] += 1
-            by_side["ours" if is_own else self.rng.choice(["ours", "theirs", "both"])].append(path)
+            first = self.first_sides.setdefault(path, self.rng.randrange(len(sides)))
+            by_side["ours" if is_own else sides[(first + n) % len(sides)]].append(path)
         for side, paths in by_side.items():
             process = self.forebay("drain", "--json", "--take", side, *paths, name=f"take{n}-{side}")
             code = self.await_end(process, f"forebay drain --take {side}")

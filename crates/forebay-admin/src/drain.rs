@@ -113,6 +113,9 @@ pub enum Reason {
     Changed,
     /// Others have put something there on the PFS that it would replace.
     Taken,
+    /// Others have removed or renamed on the PFS the directory that it would be in.
+    #[serde(rename = "no-directory")]
+    NoDirectory,
     /// The PFS or the local disk refused.
     Error,
     /// Another change had to come first, and failed.

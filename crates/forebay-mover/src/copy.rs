@@ -46,7 +46,9 @@ impl Pass<'_> {
         let temp = path.name();
         if copy.kind != Kind::File {
             let attr = wait_a_tick(|| self.ground.objects.attr(copy.object))?;
-            let dir = dirs.parent(self.ground.lower, path)?;
+            let Some(dir) = dirs.parent_if_there(self.ground.lower, path)? else {
+                return Ok(Copied::NoDirectory);
+            };
             self.make_other(copy, &attr, dir.as_fd(), temp)?;
             let made = sys::stat(dir.as_fd(), temp).during("stat")?;
             *held = Some(Held {
@@ -67,7 +69,9 @@ impl Pass<'_> {
         }
         let source: std::fs::File = source.into();
         let attr = wait_a_tick(|| sys::stat(source.as_fd(), b""))?;
-        let dir = dirs.parent(self.ground.lower, path)?;
+        let Some(dir) = dirs.parent_if_there(self.ground.lower, path)? else {
+            return Ok(Copied::NoDirectory);
+        };
         let is_mine = (attr.uid, attr.gid) == self.my_ids;
         // Who may read it in the end may do so now.
         let mode = if is_mine { attr.mode & 0o777 } else { 0o600 };

@@ -226,6 +226,7 @@ impl Counters {
             drain::Reason::Changing => (Reason::Changing, "", String::new()),
             drain::Reason::Changed => (Reason::Changed, "", String::new()),
             drain::Reason::Taken => (Reason::Taken, "", String::new()),
+            drain::Reason::NoDirectory => (Reason::NoDirectory, "", String::new()),
             drain::Reason::Stopped => (Reason::Stopped, "", String::new()),
             drain::Reason::Withheld(object) => (Reason::Withheld, "", withheld_as(*object)),
             drain::Reason::Stray(dir) => {

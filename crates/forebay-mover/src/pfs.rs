@@ -81,15 +81,26 @@ impl LastDir {
         Ok(dir)
     }
 
-    /// As [`look`].
-    pub(crate) fn look(&mut self, lower: &Lower, path: &TreePath) -> Work<Option<Attr>> {
-        let dir = match self.parent(lower, path) {
-            Ok(dir) => dir,
+    /// [`LastDir::parent`]; `None`: there is no such directory.
+    pub(crate) fn parent_if_there(
+        &mut self,
+        lower: &Lower,
+        path: &TreePath,
+    ) -> Work<Option<Arc<OwnedFd>>> {
+        match self.parent(lower, path) {
+            Ok(dir) => Ok(Some(dir)),
             Err(Trouble {
                 errno: Errno::NOENT | Errno::NOTDIR | Errno::LOOP,
                 ..
-            }) => return Ok(None),
-            Err(e) => return Err(e),
+            }) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// As [`look`].
+    pub(crate) fn look(&mut self, lower: &Lower, path: &TreePath) -> Work<Option<Attr>> {
+        let Some(dir) = self.parent_if_there(lower, path)? else {
+            return Ok(None);
         };
         match sys::stat(dir.as_fd(), path.name()) {
             Ok(attr) => Ok(Some(attr)),

@@ -201,7 +201,7 @@ impl WriteTables for Memory {
 }
 
 impl Base for Memory {
-    fn admit(&self, _batch: &[Change]) -> Result<(), TableError> {
+    fn admit(&self, _adds: &dyn Fn() -> Result<bool, TableError>) -> Result<(), TableError> {
         Ok(())
     }
 

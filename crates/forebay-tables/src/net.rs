@@ -21,11 +21,12 @@ pub struct Net {
 
 /// Tables that take the outcome of many batches at once.
 pub trait Base: WriteTables {
-    /// Is there space for what a batch would write, as far as that can be known before?
+    /// Is there space for a batch, as far as that can be known before? `adds` tells whether it adds names: those wait
+    /// for space, while what changes or removes a name may use the last room.
     ///
     /// # Errors
-    /// There is none.
-    fn admit(&self, batch: &[Change]) -> Result<(), TableError>;
+    /// There is none, or `adds` could not tell.
+    fn admit(&self, adds: &dyn Fn() -> Result<bool, TableError>) -> Result<(), TableError>;
 
     /// Writes the outcome of batches, all of it or nothing. [`Base::flush`] makes it durable.
     ///
@@ -54,6 +55,19 @@ pub trait Base: WriteTables {
         seen();
         page
     }
+}
+
+/// Does a batch add names to these tables, and remove none?
+pub(crate) fn adds_names(tables: &impl Tables, batch: &[Change]) -> Result<bool, TableError> {
+    let mut adds = false;
+    for change in batch {
+        match change {
+            Change::Delete { .. } => return Ok(false),
+            Change::Put { path, .. } if !adds => adds = tables.get(path)?.is_none(),
+            _ => {}
+        }
+    }
+    Ok(adds)
 }
 
 /// Records by [`TreePath::key`]; `None` where one has gone.

@@ -8,7 +8,7 @@
 //! opened again; see [`Rocks::apply`]. So that this works on a full disk, and
 //! removals as well, some space is kept back, see [`crate::reserve`].
 
-use crate::net::{Base, Net};
+use crate::net::{Base, Net, adds_names};
 use crate::reserve::Reserve;
 use forebay_core::batch;
 use forebay_core::path::TreePath;
@@ -87,8 +87,9 @@ impl Rocks {
             reserve: Reserve::beside(dir),
             log: Mutex::default(),
         };
-        rocks.open_again()?;
+        // To open the database takes room.
         rocks.reserve.restore();
+        rocks.open_again()?;
         Ok(rocks)
     }
 
@@ -178,13 +179,13 @@ impl Log {
 }
 
 impl Base for Rocks {
-    fn admit(&self, batch: &[Change]) -> Result<(), TableError> {
+    fn admit(&self, adds: &dyn Fn() -> Result<bool, TableError>) -> Result<(), TableError> {
         if !self.reserve.is_released() {
             return Ok(());
         }
         let restored = self.reserve.restore();
         if matches!(*self.db.read(), State::Open(_)) {
-            return match restored || !only_adds(batch) {
+            return match restored || !adds()? {
                 true => Ok(()),
                 false => Err(TableError::no_space()),
             };
@@ -473,13 +474,6 @@ fn encode_net(db: &DB, net: &Net) -> Result<WriteBatch, TableError> {
     Ok(writes)
 }
 
-/// True if a batch only adds to the tables. Then it has to wait for space; a batch that takes
-/// something away does not.
-fn only_adds(batch: &[Change]) -> bool {
-    let has = |what: fn(&Change) -> bool| batch.iter().any(what);
-    has(|c| matches!(c, Change::Put { .. })) && !has(|c| matches!(c, Change::Delete { .. }))
-}
-
 /// The first key greater than all that begin with `prefix`.
 fn end_of_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let keep = prefix.iter().rposition(|&b| b != 0xff)?;
@@ -667,10 +661,11 @@ impl WriteTables for Rocks {
     /// that was written in spite of the error is only written again.
     fn apply(&self, batch: &[Change]) -> Result<(), TableError> {
         let encode = |db: &DB| encode(db, batch);
-        self.admit(batch)?;
+        let adds = || adds_names(self, batch);
+        self.admit(&adds)?;
         self.write(true, encode).or_else(|_| {
             self.open_again()?;
-            self.admit(batch)?;
+            self.admit(&adds)?;
             self.write(true, encode)
         })
     }

@@ -305,7 +305,7 @@ impl Disk {
 }
 
 impl Base for Disk {
-    fn admit(&self, _batch: &[Change]) -> Result<(), TableError> {
+    fn admit(&self, _adds: &dyn Fn() -> Result<bool, TableError>) -> Result<(), TableError> {
         Ok(())
     }
     fn write_net(&self, net: &Net) -> Result<(), TableError> {

@@ -256,16 +256,24 @@ pub fn tell_left(drained: &Drained, place: &Place, retry: &str) {
     if drained.is_complete() {
         return;
     }
-    if let Some(failure) = &drained.status.failure {
-        eprintln!("forebay: the drain failed: {failure}");
-    }
     // The list of the bridge may be cut, but the counters are complete.
     let (n, bytes) = (drained.status.left, drained.status.left_bytes);
-    eprintln!(
-        "forebay: {} ({}) left in the buffer, not on the PFS yet; nothing is lost:",
-        units::count(n, "thing", "things"),
-        units::bytes(bytes),
-    );
+    match &drained.status.failure {
+        Some(failure) if n == 0 => eprintln!(
+            "forebay: the drain failed: {failure}\n\
+             forebay: what is left in the buffer was not counted; nothing is lost:"
+        ),
+        failure => {
+            if let Some(failure) = failure {
+                eprintln!("forebay: the drain failed: {failure}");
+            }
+            eprintln!(
+                "forebay: {} ({}) left in the buffer, not on the PFS yet; nothing is lost:",
+                units::count(n, "thing", "things"),
+                units::bytes(bytes),
+            );
+        }
+    }
     for left in drained.named.iter().take(MOST_LINES) {
         eprintln!("  {}: {}", printable(left.path.as_bytes()), why(left));
     }
@@ -286,6 +294,14 @@ pub fn tell_left(drained: &Drained, place: &Place, retry: &str) {
     if drained.named.iter().any(is_stray) {
         eprintln!(
             "  hint: move what was made past the buffer to its place by hand, then run: {retry}"
+        );
+    }
+    let is_homeless = |left: &&Left| matches!(left.reason, Reason::NoDirectory);
+    if let Some(left) = drained.named.iter().find(is_homeless) {
+        let path = shell_path(left.exact_path());
+        let settle = drain_command(place);
+        eprintln!(
+            "  hint: make its directory on the PFS again; or, to drain it to a directory above under another name, or to give it up, run: {settle} --take both|theirs {path}"
         );
     }
     let is_conflict = |left: &&Left| matches!(left.reason, Reason::Changed | Reason::Taken);
@@ -315,6 +331,9 @@ pub fn why(left: &Left) -> String {
         }
         Reason::Taken => {
             "something else has appeared there on the PFS: it was not touched".to_owned()
+        }
+        Reason::NoDirectory => {
+            "its directory is not on the PFS any more: others have removed or renamed it".to_owned()
         }
         Reason::Stopped => "the drain was stopped before its turn".to_owned(),
         Reason::Withheld => format!(

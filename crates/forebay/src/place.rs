@@ -4,6 +4,7 @@ use crate::bridge;
 use crate::cli;
 use crate::error::{Fault, fault};
 use crate::program;
+use forebay_admin::instance_dir;
 use forebay_core::path::{TreePath, below};
 use forebay_sys as sys;
 use std::ffi::OsString;
@@ -173,9 +174,16 @@ fn usable_storage(dir: &Path, root: &Path) -> Result<PathBuf, Fault> {
         ))
         .hint("name a directory beside it with --storage DIR"));
     }
-    let file = sys::open_path(&dir, libc::O_RDONLY | libc::O_DIRECTORY)
-        .and_then(|dir| sys::scratch_file(dir.as_fd()))
-        .map_err(|e| fault(format!("storage {shown}: {}", plain(&e.into()))).hint(own_hint))?;
+    let made = sys::open_path(&dir, libc::O_RDONLY | libc::O_DIRECTORY)
+        .and_then(|dir| sys::scratch_file(dir.as_fd()));
+    let file = match made {
+        // What is in the buffer can be drained from a full disk, and has shown that the storage is fit.
+        Err(sys::Errno::NOSPC | sys::Errno::DQUOT) if instance_dir(&dir, root).exists() => {
+            return Ok(dir);
+        }
+        made => made
+            .map_err(|e| fault(format!("storage {shown}: {}", plain(&e.into()))).hint(own_hint))?,
+    };
     sys::set_xattr(file.as_fd(), b"user.forebay.probe", b"1").map_err(|e| {
         fault(format!(
             "storage {shown} does not keep user xattrs ({})",

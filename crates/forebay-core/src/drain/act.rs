@@ -116,6 +116,8 @@ pub enum Copied {
     InUse,
     /// The drain is being stopped. There is no copy.
     Stopped,
+    /// The directory that it would get its name in is not on the PFS. There is no copy.
+    NoDirectory,
 }
 
 /// A copy that gets its names.

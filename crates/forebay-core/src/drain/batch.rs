@@ -302,6 +302,7 @@ impl CopyBatch {
                     self.useless.extend(task.temporaries());
                     task.give_up(&Reason::Stopped, sheet);
                 }
+                Ok(Copied::NoDirectory) => task.give_up(&Reason::NoDirectory, sheet),
                 Err(trouble) => {
                     self.useless.extend(task.temporaries());
                     task.give_up(&Reason::Refused(trouble), sheet);

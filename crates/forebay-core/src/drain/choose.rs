@@ -43,6 +43,9 @@ const MOST_TRIES: u32 = 100;
 const MOST_NAMES: u32 = 1000;
 
 enum State {
+    /// Looks which directories above it are on the PFS.
+    Climb,
+    Climbing(Vec<TreePath>),
     Begin,
     Wait,
     Waiting,
@@ -79,6 +82,8 @@ struct Conflict {
     has_below: bool,
     /// What was renamed away from where their version is.
     went_to: Option<TreePath>,
+    /// The directory that it is in is not on the PFS any more.
+    is_homeless: bool,
     /// A second name, and where it is on the PFS.
     beside: Option<(TreePath, TreePath)>,
     reads: ReadSet,
@@ -89,6 +94,8 @@ pub(super) struct Choose {
     choice: Choice,
     /// The number of the second name.
     number: u32,
+    /// The lowest directory above it that is on the PFS, or will be there.
+    home: TreePath,
     tries: u32,
     /// The record with its mark, while it has one.
     marked: Option<PathRecord>,
@@ -98,11 +105,12 @@ pub(super) struct Choose {
 impl Choose {
     pub(super) fn new(choice: Choice) -> Self {
         Choose {
-            choice,
             number: 1,
+            home: choice.path.parent(),
             tries: 0,
             marked: None,
-            state: State::Begin,
+            state: State::Climb,
+            choice,
         }
     }
 
@@ -127,8 +135,41 @@ impl Choose {
         Update::marked(self.choice.path.clone(), record, transit)
     }
 
+    /// The directories above it that are on the PFS if nobody has removed them, the lowest first, each with its place there.
+    fn ladder(&self, facts: &dyn Facts) -> Outcome<Vec<(TreePath, TreePath)>> {
+        let mut ladder = Vec::new();
+        let mut dir = self.choice.path.parent();
+        while !dir.is_root() {
+            let reads = &mut ReadSet::default();
+            let lower = match read(facts, &dir, reads)? {
+                Some(made) if made.kind == Kind::Dir => {
+                    (made.drained.is_some() && made.hides.is_none()).then(|| dir.clone())
+                }
+                _ => lower_dir(facts, &dir, reads)?,
+            };
+            let above = dir.parent();
+            ladder.extend(lower.map(|lower| (dir, lower)));
+            dir = above;
+        }
+        Ok(ladder)
+    }
+
+    fn climbed(&mut self, ladder: Vec<TreePath>, seen: Vec<Work<Option<Attr>>>, sheet: &mut Sheet) {
+        self.home = self.choice.path.parent();
+        for (dir, look) in ladder.into_iter().zip(seen) {
+            match look {
+                // The last one that is not there is the highest.
+                Ok(found) if !found.as_ref().is_some_and(is_dir) => self.home = dir.parent(),
+                Ok(_) => {}
+                Err(trouble) => return self.fail(trouble, sheet),
+            }
+        }
+        self.state = State::Begin;
+    }
+
     fn begin(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<()> {
         let path = &self.choice.path;
+        let is_homeless = self.home != path.parent();
         let mut reads = ReadSet::default();
         let Some(record) = read(facts, path, &mut reads)? else {
             self.refuse("there is nothing of it in the buffer", sheet);
@@ -140,7 +181,9 @@ impl Choose {
         }
         let theirs = match record.covers(path) {
             Some(theirs) => theirs,
-            None if unsettled(facts, &path.parent(), &mut reads)?.is_none() => path.clone(),
+            None if is_homeless || unsettled(facts, &path.parent(), &mut reads)?.is_none() => {
+                path.clone()
+            }
             None => {
                 self.refuse("its directory is not on the PFS yet", sheet);
                 return Ok(());
@@ -152,13 +195,19 @@ impl Choose {
         let has_below = !facts.below(path)?.is_empty();
         let is_single =
             has_contents(&record) || matches!(record.kind, Kind::Moved | Kind::Whiteout);
-        if self.choice.side != Side::Ours && !is_single {
-            self.refuse(IS_DIR, sheet);
+        let refusal = match self.choice.side {
+            Side::Ours => is_homeless.then_some(IS_HOMELESS),
+            Side::Theirs if is_homeless => has_below.then_some(IS_HOMELESS),
+            Side::Both if is_homeless => (!has_contents(&record)).then_some(IS_HOMELESS),
+            _ => (!is_single).then_some(IS_DIR),
+        };
+        if let Some(why) = refusal {
+            self.refuse(why, sheet);
             return Ok(());
         }
         let mut beside = None;
         if self.choice.side == Side::Both && record.kind != Kind::Whiteout {
-            let dir = path.parent();
+            let dir = self.home.clone();
             let name = second_name(path.name(), self.number);
             let lower = lower_dir(facts, &dir, &mut reads)?.unwrap_or_else(|| dir.clone());
             let (second, lower) = (dir.join(&name), lower.join(&name));
@@ -174,6 +223,7 @@ impl Choose {
             at_origin: None,
             has_below,
             went_to,
+            is_homeless,
             record,
             beside,
             reads,
@@ -213,7 +263,7 @@ impl Choose {
             return self.next_name(sheet);
         }
         let covers = conflict.record.covers(&self.choice.path).is_some();
-        if theirs.is_none() && !covers && !is_replaced {
+        if theirs.is_none() && !covers && !is_replaced && !conflict.is_homeless {
             return self.refuse("it replaces nothing on the PFS", sheet);
         }
         let is_their_dir = theirs.as_ref().is_some_and(is_dir);
@@ -371,6 +421,9 @@ impl Conflict {
             Some(path) if !is_replaced || side == Side::Theirs => {
                 return Some(format!("what was there is now {path}: choose about that"));
             }
+            _ if !is_ours && self.has_below && self.at_origin.is_none() && is_replaced => {
+                IS_GONE_ABOVE
+            }
             _ if !is_ours && (self.has_below || is_dir && !is_replaced) => IS_DIR,
             _ if side == Side::Both && is_replaced => IS_REPLACED,
             _ if is_ours && is_replaced && self.at_origin.is_none() => IS_GONE,
@@ -390,6 +443,12 @@ const BOTH_DIRS: &str = "it is a directory on both sides, and stays: choose abou
 
 /// Why nothing is renamed that is not there.
 const IS_GONE: &str = "others have removed what was renamed: take theirs";
+
+/// Why the rename of a directory is not given up.
+const IS_GONE_ABOVE: &str = "others have removed or renamed what was renamed, and there are changes below it: put it back on the PFS, or take both for what is below it first";
+
+/// Why something is not drained to a directory that is not there.
+const IS_HOMELESS: &str = "others have removed or renamed its directory on the PFS: make it there again, or take both for each file, or theirs";
 
 /// Why something is not renamed in the place of a directory.
 const IS_NO_DIR: &str = "others have put something else in the place of the renamed directory, and there are changes below it: put the directory back on the PFS, and drain again";
@@ -420,7 +479,8 @@ fn second_name(name: &[u8], number: u32) -> Vec<u8> {
 impl Strand for Choose {
     fn take(&mut self, got: Got, sheet: &mut Sheet) {
         match (std::mem::replace(&mut self.state, State::End), got) {
-            (State::Waiting, Got::Done) => self.state = State::Begin,
+            (State::Climbing(ladder), Got::Seen(seen)) => self.climbed(ladder, seen, sheet),
+            (State::Waiting, Got::Done) => self.state = State::Climb,
             (State::Looking(conflict), Got::Seen(seen)) => self.looked(conflict, seen, sheet),
             (State::Knowing(conflict), Got::Known(Ok(now))) => {
                 self.state = State::Decide(conflict, Some(now));
@@ -470,6 +530,11 @@ impl Strand for Choose {
     fn next(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<Option<Act>> {
         loop {
             match &self.state {
+                State::Climb => {
+                    let (dirs, lowers) = self.ladder(facts)?.into_iter().unzip();
+                    self.state = State::Climbing(dirs);
+                    return Ok(Some(Act::Look(lowers)));
+                }
                 State::Begin => self.begin(facts, sheet)?,
                 State::Wait if self.tries == MOST_TRIES => {
                     self.refuse("it is being changed", sheet);

@@ -475,7 +475,14 @@ impl Move {
     }
 
     fn finish(&mut self, did: Work<()>) {
-        self.outcome = did.map_err(|trouble| Some(Reason::Refused(trouble)));
+        self.outcome = did.map_err(|trouble| {
+            let makes = matches!(self.what, What::MakeDir | What::Place);
+            Some(match trouble.errno {
+                // What was to be renamed was seen a moment ago.
+                libc::ENOENT | libc::ENOTDIR if makes => Reason::NoDirectory,
+                _ => Reason::Refused(trouble),
+            })
+        });
         self.state = State::Finish;
     }
 

@@ -36,6 +36,8 @@ pub enum Reason {
     Changed,
     /// Others have put something there that it would replace.
     Taken,
+    /// Others have removed or renamed the directory on the PFS that it would be in, or put something else there.
+    NoDirectory,
     /// The PFS or the local disk refused.
     Refused(Trouble),
     /// Something that had to come first did not come about, in words.

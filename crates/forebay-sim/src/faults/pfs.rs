@@ -224,7 +224,7 @@ impl Pfs {
         leftovers.cloned().collect()
     }
 
-    fn has_dir(&self, path: &TreePath) -> bool {
+    pub(super) fn has_dir(&self, path: &TreePath) -> bool {
         self.get(&path.parent()).is_some_and(|t| t.is_dir())
     }
 
@@ -423,7 +423,7 @@ impl Pfs {
         }
     }
 
-    /// A copy under a temporary name. What is there is left over.
+    /// A copy under a temporary name. What is there is left over. Its directory is there.
     pub(super) fn copy(
         &mut self,
         temporary: &TreePath,
@@ -431,9 +431,6 @@ impl Pfs {
         contents: u64,
         mtime: i64,
     ) -> Work<()> {
-        if !self.has_dir(temporary) {
-            return refuse("create", libc::ENOENT);
-        }
         self.forget(temporary);
         if self.is_full() {
             return refuse("create", libc::ENOSPC);

@@ -1,9 +1,10 @@
 //! `forebay drain` and `forebay fsck`: after runs, after crashes, and again.
 
 use crate::common;
-use crate::stage::{Stage, finish, start, tree, wait};
+use crate::stage::{SmallDisk, Stage, finish, start, tree, wait};
 use serde_json::Value;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
@@ -311,4 +312,40 @@ fn fifos_devices_and_links_keep_their_xattrs_and_rights() {
     );
     stage.script(&[], &all).ends_with(0);
     assert_eq!(natively(shown).out, native);
+}
+
+/// What others leave of the storage: no byte, or no file that could be made.
+#[test]
+fn a_storage_that_others_have_filled_is_drained_by_the_next_bridge() {
+    let fill: [(&str, fn(&std::path::Path)); 2] = [
+        ("bytes", |dir| {
+            let mut file = fs::File::create(dir.join("ballast")).unwrap();
+            for piece in [1 << 20, 4096] {
+                let bytes = vec![1; piece];
+                while file.write(&bytes).is_ok_and(|n| n > 0) {}
+            }
+        }),
+        ("names", |dir| {
+            let mut names = (0..).map(|n| dir.join(format!("ballast{n}")));
+            while fs::File::create(names.next().unwrap()).is_ok() {}
+        }),
+    ];
+    for (what, fill) in fill {
+        let stage = Stage::new();
+        let options = "size=200m,nr_inodes=3000";
+        let Some(disk) = SmallDisk::new(stage.path("storage"), options) else {
+            return forebay_testkit::skip("only root can mount a small disk");
+        };
+        let work = "cd pfs; mkdir d; for n in $(seq 100); do echo $n > d/$n; done";
+        stage.script(&["--no-drain"], work).ends_with(0);
+        fill(disk.path());
+        let refused = stage
+            .script(&["--no-drain"], "echo > pfs/new; cat pfs/d/7 && exit 3")
+            .ends_with(3);
+        assert!(refused.err.contains("No space left"), "{what}");
+        assert_eq!(refused.out, "7\n", "{what}");
+        stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+        assert_eq!(fs::read_dir(stage.path("pfs/d")).unwrap().count(), 100);
+        assert_eq!(fs::read(stage.path("pfs/d/100")).unwrap(), b"100\n");
+    }
 }

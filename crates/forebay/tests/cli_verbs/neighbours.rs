@@ -392,6 +392,68 @@ fn what_both_have_made_is_settled_for_either_side_or_both() {
     }
 }
 
+/// What is in the buffer has no place on the PFS any more, and no name in the buffer leads to it.
+#[test]
+fn what_others_have_taken_the_directory_from_gets_a_place_or_goes() {
+    // What is done inside and outside, the path in question, and what makes its directory again.
+    let cases = [
+        ("echo ours > d/new", "rm -r d", "d/new", "mkdir d"),
+        ("echo ours > d/a", "mv d elsewhere", "d/a", "mkdir d"),
+        (
+            "echo ours > d/new",
+            "rm -r d; echo theirs > d",
+            "d/new",
+            "rm d; mkdir d",
+        ),
+        (
+            "mkdir d/s; echo ours > d/s/new",
+            "rm -r d",
+            "d/s/new",
+            "mkdir d",
+        ),
+        (
+            "mv d n; echo ours > n/new",
+            "mv d elsewhere",
+            "n/new",
+            "mv elsewhere d",
+        ),
+    ];
+    for (inside, outside, path, mended) in cases {
+        let name = path.rsplit('/').next().unwrap();
+        let new = || {
+            let scene = Scene::new();
+            scene.inside(inside);
+            scene.outside(outside);
+            let (code, said) = scene.drain(&[]);
+            assert_eq!(code, 75, "{inside}, {outside}: {said}");
+            assert!(said.contains(path), "{said}");
+            scene
+        };
+        let scene = new();
+        let (code, said) = scene.drain(&["--take", "ours", path]);
+        assert_eq!(code, 75, "{inside}, {outside}: {said}");
+        assert!(said.contains("make it there again"), "{said}");
+        scene.outside(mended);
+        let (code, said) = scene.drain(&[]);
+        assert_eq!(code, 0, "{inside}, {outside}: {said}");
+        assert_eq!(tree(&scene.pfs)[path], "ours\n");
+        let scene = new();
+        let (_, said) = scene.drain(&["--take", "both", path]);
+        assert!(!said.contains("not taken"), "{said}");
+        let now = tree(&scene.pfs);
+        assert_eq!(
+            now[&format!("{name}.ours")],
+            "ours\n",
+            "{inside}, {outside}: {now:?}"
+        );
+        let scene = new();
+        let (_, said) = scene.drain(&["--take", "theirs", path]);
+        assert!(!said.contains("not taken"), "{said}");
+        assert!(!said.contains(path), "{said}");
+        assert!(!holds(&tree(&scene.pfs), "ours\n"));
+    }
+}
+
 #[test]
 fn a_decision_about_what_is_no_conflict_is_refused() {
     for (path, why) in [

@@ -1,6 +1,6 @@
 //! `forebay quarantine`: what a power loss has left without a name is listed, taken out, or dropped.
 
-use crate::stage::{Said, Stage, finish, kill};
+use crate::stage::{Said, SmallDisk, Stage, finish, kill};
 use forebay_client::Client;
 use forebay_sys as sys;
 use forebay_testkit::{is_root, skip};
@@ -489,40 +489,18 @@ fn a_buffer_without_a_quarantine_is_no_mistake_and_one_without_a_storage_is() {
     assert!(said.out.contains("\"files\": []"), "{}", said.out);
 }
 
-/// A file system in memory that holds 64 KiB, until the value is dropped.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn new(dir: PathBuf) -> Option<SmallDisk> {
-        fs::create_dir(&dir).unwrap();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=64k", "none"])
-            .arg(&dir)
-            .status();
-        mounted
-            .is_ok_and(|status| status.success())
-            .then_some(SmallDisk(dir))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
-    }
-}
-
 #[test]
 fn when_there_is_no_space_for_a_file_it_stays_in_quarantine() {
     let ward = Ward::new();
-    let Some(disk) = SmallDisk::new(ward.stage.path("small")) else {
+    let Some(disk) = SmallDisk::new(ward.stage.path("small"), "size=64k") else {
         return skip("only root can mount a small disk");
     };
     let id = ward.hold(1, "a", &"x".repeat(1 << 20));
     ward.say(&["take", "a", "--to", "small"])
         .ends_with(1)
         .tells("small/a: copy: No space left");
-    is_untouched(&ward, &id, &disk.0);
-    assert_eq!(fs::read_dir(&disk.0).unwrap().count(), 0);
+    is_untouched(&ward, &id, disk.path());
+    assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 0);
     ward.say(&["take", "a", "--to", "."]).ends_with(0);
 }
 

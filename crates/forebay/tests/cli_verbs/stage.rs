@@ -279,3 +279,30 @@ pub fn tree(root: &Path) -> BTreeMap<String, String> {
         });
     described.collect()
 }
+
+/// A file system in memory of its own, until the value is dropped.
+pub struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// At `dir`, which is made, with these options of tmpfs. `None` where this process may not mount.
+    pub fn new(dir: PathBuf, options: &str) -> Option<SmallDisk> {
+        fs::create_dir(&dir).unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", options, "none"])
+            .arg(&dir)
+            .status();
+        mounted
+            .is_ok_and(|status| status.success())
+            .then_some(SmallDisk(dir))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}

@@ -194,8 +194,11 @@ impl World {
                     if self.open.contains(&copy.object.oid) {
                         return Ok(Copied::InUse);
                     }
-                    if self.broken.is_some() || !self.has_dir(place) {
+                    if self.broken.is_some() {
                         return self.fails("create");
+                    }
+                    if !self.has_dir(place) {
+                        return Ok(Copied::NoDirectory);
                     }
                     let attr = self.attr(copy.object.oid)?;
                     self.pfs.insert(place.clone(), Node::File(attr.size));

@@ -344,6 +344,9 @@ fn copy(
         ino: inode.identity,
         kind: copy.kind,
     };
+    if !pfs.has_dir(&copy.temporary.path) {
+        return Ok(Copied::NoDirectory);
+    }
     let mtime = attr.mtime.sec;
     pfs.copy(&copy.temporary.path, thing, inode.contents, mtime)?;
     did?;

@@ -236,7 +236,12 @@ impl Play {
     }
 
     fn note_conflicts(&mut self, report: &DrainReport) {
-        let is_conflict = |left: &&Left| matches!(left.reason, Reason::Changed | Reason::Taken);
+        let is_conflict = |left: &&Left| {
+            matches!(
+                left.reason,
+                Reason::Changed | Reason::Taken | Reason::NoDirectory
+            )
+        };
         let conflicts = report.left.iter().filter(is_conflict);
         self.conflicts = conflicts.map(|left| left.path.clone()).collect();
     }
@@ -291,7 +296,7 @@ impl Play {
         }
         let is_second = |at: &TreePath| {
             let name = [path.name(), b".ours"].concat();
-            side == Side::Both && at.parent() == path.parent() && at.name().starts_with(&name)
+            side == Side::Both && path.is_within(&at.parent()) && at.name().starts_with(&name)
         };
         let elsewhere = |view: View| -> View {
             let is_elsewhere = |at: &TreePath| !is_meant(at) && !is_second(at);
