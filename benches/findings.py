@@ -46,6 +46,8 @@ class Case:
         if self.ranks == 1 or form == "prepare":
             return line
         start = ["mpiexec.openmpi", "-n", str(self.ranks), "--allow-run-as-root", "--oversubscribe"]
+        # Ranks that wait leave the processors to those that work.
+        start += ["--mca", "mpi_yield_when_idle", "1"]
         return [*start, "--mca", "io", "romio321" if self.by_romio else "ompio", *line]
 
 

@@ -152,7 +152,7 @@ def strided(folder, hints, is_collective, block, blocks):
 def read_modify_write(folder, mended):
     """Small pieces of a shared file by data sieving, and gathered by collective calls."""
     hints = {"romio_cb_write": "enable", "romio_ds_write": "enable"}
-    strided(folder, hints, mended, 4096, 4096)
+    strided(folder, hints, mended, 4096, 8192)
 
 
 def not_gathered(folder, mended):
