@@ -2,20 +2,25 @@
 """Programs that have the problem that a finding of `forebay report` is about, and the same mended.
 
     findings.py NAME prepare|bad|mended DIR       one process, or several that it starts
-    mpiexec -n 2 findings.py NAME ...             names that begin with mpi-
 
 Both forms produce the same bytes or read the same. `prepare` makes the files that they read; it is not measured.
 """
 
+import compileall
 import ctypes
 import os
 import random
 import sys
+import threading
+import time
 
 MIB = 1 << 20
 RECORDS = 300_000
 RECORD = b"x" * 100
 WORKERS = 2
+CHECKPOINTS = 6
+CHECKPOINT_BLOCKS = 50
+COMPUTE_SECONDS = 1.5
 
 
 def opened(folder, name, flags=os.O_CREAT | os.O_WRONLY):
@@ -233,47 +238,6 @@ def h5_small_writes(folder, mended):
             table[at : at + step] = values[at : at + step]
 
 
-def mpi_file(folder, name, info=None):
-    from mpi4py import MPI
-
-    mode = MPI.MODE_CREATE | MPI.MODE_RDWR
-    return MPI.COMM_WORLD, MPI.File.Open(MPI.COMM_WORLD, f"{folder}/{name}", mode, info or MPI.INFO_NULL)
-
-
-def mpi_independent_writes(folder, mended):
-    """Ranks write interleaved small blocks of a shared file: each for itself, and all together."""
-    from mpi4py import MPI
-
-    comm, file = mpi_file(folder, "shared")
-    ranks, rank = comm.Get_size(), comm.Get_rank()
-    block, steps = 512, 20_000
-    kind = MPI.BYTE.Create_vector(steps, block, block * ranks).Commit()
-    data = bytes([rank]) * (block * steps)
-    if mended:
-        file.Set_view(rank * block, MPI.BYTE, kind)
-        file.Write_all(data)
-    else:
-        for step in range(steps):
-            file.Write_at((step * ranks + rank) * block, data[:block])
-    file.Close()
-
-
-def mpi_straggler(folder, mended):
-    """One rank writes all pieces of a shared file while the other waits; and equal parts."""
-    comm, file = mpi_file(folder, "shared")
-    ranks, rank = comm.Get_size(), comm.Get_rank()
-    data = b"s" * 4096
-    pieces = 60_000
-    if mended:
-        mine = range(rank * pieces // ranks, (rank + 1) * pieces // ranks)
-    else:
-        mine = range(pieces if rank == 0 else 0)
-    for at in mine:
-        file.Write_at(at * 4096, data)
-    comm.Barrier()
-    file.Close()
-
-
 def import_many(folder, mended):
     """Many modules, beside one that holds the same."""
     sys.path.insert(0, f"{folder}/modules")
@@ -283,6 +247,30 @@ def import_many(folder, mended):
     else:
         for n in range(1000):
             __import__(f"m{n:04}")
+
+
+def write_bursts(folder, mended):
+    """A checkpoint after each step of a computation: the next step waits for it, or begins at once."""
+    block = os.urandom(128 << 10)
+
+    def write(step):
+        fd = opened(folder, f"checkpoint{step}")
+        for _ in range(CHECKPOINT_BLOCKS):
+            os.write(fd, block)
+        os.close(fd)
+
+    writing = None
+    for step in range(CHECKPOINTS):
+        time.sleep(COMPUTE_SECONDS)
+        if not mended:
+            write(step)
+            continue
+        if writing:
+            writing.join()
+        writing = threading.Thread(target=write, args=(step,))
+        writing.start()
+    if writing:
+        writing.join()
 
 
 def prepare(name, folder):
@@ -304,6 +292,8 @@ def prepare(name, folder):
                 file.write(text)
         with open(f"{folder}/modules/all_of_them.py", "w") as file:
             file.write("".join(code))
+        # As they are when a program runs for the second time.
+        compileall.compile_dir(f"{folder}/modules", quiet=1)
 
 
 PROGRAMS = {
@@ -322,8 +312,7 @@ PROGRAMS = {
     "misaligned-writes": misaligned_writes,
     "import-storm": import_many,
     "h5-small-writes": h5_small_writes,
-    "mpi-independent-writes": mpi_independent_writes,
-    "mpi-straggler": mpi_straggler,
+    "write-bursts": write_bursts,
 }
 
 

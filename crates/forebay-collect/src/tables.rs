@@ -8,15 +8,18 @@ use crate::recording::{self, Recording};
 use darshan_log::counters::{FloatRule, Rule};
 use darshan_log::{CounterModule, Record, record_id};
 use forebay_count::heat::{HeatMap, TICK_NS};
-use forebay_count::layout::{H_START_MONOTONIC, MAX_TABLE_BYTES};
+use forebay_count::layout::{H_START_MONOTONIC, MAX_TABLE_BYTES, WORD_BYTES};
 use forebay_count::read::{self, End, File, ProcIo, RankSource, Totals};
 use forebay_count::table::Bulk;
 use forebay_count::{Kind, TABLE_SUFFIX, TROUBLE_PREFIX, Table};
+use forebay_sys::{SparseWords, next_data};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Most bytes of a trouble note that are read.
 const MOST_TROUBLE_BYTES: usize = 4096;
@@ -25,7 +28,7 @@ const MOST_TROUBLE_BYTES: usize = 4096;
 pub struct Image {
     path: PathBuf,
     /// A copy of its words, if its process may still be counting.
-    copy: Option<Vec<u8>>,
+    copy: Option<SparseWords>,
     /// Machine.
     pub host: String,
     /// Process id.
@@ -134,11 +137,8 @@ impl Tables {
 
     fn read_table(&mut self, path: &Path, recording: &Recording) -> Result<(), Error> {
         let words = load(path)?;
-        let table = read::open(&words).map_err(|e| Error::damaged(path, e.to_string()))?;
+        let table = read::open(words.words()).map_err(|e| Error::damaged(path, e.to_string()))?;
         let mut image = Image::of(&table, path, recording);
-        if image.is_alive {
-            image.copy = Some(bytes_of(&words));
-        }
         read::each_file(&table, |file| {
             let Some(entry) = entry_of(file, &table) else {
                 return;
@@ -154,6 +154,9 @@ impl Tables {
             image.mapped_bytes = image.mapped_bytes.saturating_add(file.facts().mapped_bytes);
             image.files.push(entry);
         });
+        if image.is_alive {
+            image.copy = Some(words);
+        }
         self.images.push(image);
         Ok(())
     }
@@ -172,21 +175,50 @@ fn trouble(path: &Path) -> String {
     format!("the recorder of process {pid} says: {line}")
 }
 
-/// The words of a table file, of bounded number.
-fn load(path: &Path) -> Result<Vec<AtomicU64>, Error> {
+/// Bytes of a table that are read at once.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// The words of a table file, of bounded number. Most of a table was never touched, and is a hole in its file: only what has
+/// data is read, and the rest takes no memory.
+fn load(path: &Path) -> Result<SparseWords, Error> {
+    let failed = |e| Error::io("read", path, e);
     let meta = fs::symlink_metadata(path).map_err(|e| Error::io("look at", path, e))?;
-    if !meta.is_file() || meta.len() > MAX_TABLE_BYTES as u64 {
+    let count = meta.len() as usize / WORD_BYTES;
+    if !meta.is_file() || meta.len() > MAX_TABLE_BYTES as u64 || count == 0 {
         return Err(Error::damaged(path, "not a table"));
     }
-    let bytes = fs::read(path).map_err(|e| Error::io("read", path, e))?;
-    Ok(read::words(&bytes).collect())
-}
-
-fn bytes_of(words: &[AtomicU64]) -> Vec<u8> {
-    words
-        .iter()
-        .flat_map(|word| word.load(Relaxed).to_ne_bytes())
-        .collect()
+    let file = fs::File::open(path).map_err(failed)?;
+    let sparse = SparseWords::new(count).map_err(|e| failed(e.into()))?;
+    let (words, end) = (sparse.words(), (count * WORD_BYTES) as u64);
+    let mut buffer = vec![0; PIECE_BYTES];
+    let mut at = 0;
+    while at < end {
+        let (first, last) = match next_data(file.as_fd(), at) {
+            Ok(Some((first, last))) => (first - first % WORD_BYTES as u64, last.min(end)),
+            Ok(None) => break,
+            // Not every file system knows its holes.
+            Err(_) => (at, end),
+        };
+        at = first;
+        while at < last {
+            let piece = buffer.len().min((last - at) as usize);
+            let read = file.read_at(&mut buffer[..piece], at).map_err(failed)?;
+            if read == 0 {
+                return Ok(sparse);
+            }
+            let whole = read.next_multiple_of(WORD_BYTES).min(piece);
+            buffer[read..whole].fill(0);
+            let from = (at as usize) / WORD_BYTES;
+            for (to, word) in words[from..].iter().zip(read::words(&buffer[..whole])) {
+                let value = word.into_inner();
+                if value != 0 {
+                    to.store(value, Relaxed);
+                }
+            }
+            at += whole as u64;
+        }
+    }
+    Ok(sparse)
 }
 
 impl Image {
@@ -269,11 +301,16 @@ impl Image {
         job_start_ns: u64,
         mut act: impl FnMut(Seen<M>, u64),
     ) -> Result<(), Error> {
+        let loaded;
         let words = match &self.copy {
-            Some(bytes) => read::words(bytes).collect(),
-            None => load(&self.path)?,
+            Some(copy) => copy,
+            None => {
+                loaded = load(&self.path)?;
+                &loaded
+            }
         };
-        let table = read::open(&words).map_err(|e| Error::damaged(&self.path, e.to_string()))?;
+        let table =
+            read::open(words.words()).map_err(|e| Error::damaged(&self.path, e.to_string()))?;
         // Nanoseconds from the start of the job to that of the table.
         let shift_ns = self.first_ns as i64 - job_start_ns as i64;
         read::each_file(&table, |file| {
@@ -441,6 +478,27 @@ fn seen_of<M: CounterModule>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_with_holes_is_read_as_if_it_had_none() {
+        let path = std::env::temp_dir().join(format!("fbtable-{}", std::process::id()));
+        let file = fs::File::create(&path).unwrap();
+        // Holes before, between and behind the data, and a last word that is not whole.
+        file.set_len((1 << 20) + 5).unwrap();
+        let piece: Vec<u8> = (0..200_003u32).map(|n| (n % 251) as u8).collect();
+        for at in [4096, 409_600 + 24, (1 << 20) - 200_000] {
+            file.write_all_at(&piece, at).unwrap();
+        }
+        let dense = fs::read(&path).unwrap();
+        let sparse = load(&path).unwrap();
+        assert_eq!(sparse.words().len(), dense.len() / WORD_BYTES);
+        for (found, expected) in sparse.words().iter().zip(read::words(&dense)) {
+            assert_eq!(found.load(Relaxed), expected.into_inner());
+        }
+        file.set_len(7).unwrap();
+        assert!(load(&path).is_err(), "not a single word");
+        fs::remove_file(&path).unwrap();
+    }
 
     #[test]
     fn a_python_program_is_called_by_its_script_or_module() {

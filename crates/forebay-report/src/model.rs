@@ -440,6 +440,8 @@ pub struct File {
     pub name: String,
     /// File system type of its mount point; empty if unknown.
     pub fs: String,
+    /// Its mount point; empty if unknown.
+    pub mount: String,
     /// Stripe size in bytes and count, on Lustre.
     pub stripes: Option<(u64, u64)>,
     /// Numbers of the storage targets that hold it, on Lustre; empty if there are many.

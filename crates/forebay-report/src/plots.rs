@@ -4,7 +4,7 @@
 use crate::account::Account;
 use crate::model::{FileUse, Interface, Job, RankShare, Timeline, TimelineSource};
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Most intervals of a timeline: each is at least a few pixels wide.
 const MOST_INTERVALS: f64 = 100.0;
@@ -28,6 +28,10 @@ pub struct Plots {
     pub directories: Vec<Place>,
     /// Types of file systems, those with most seconds first.
     pub file_systems: Vec<Place>,
+    /// Mount points, if the log has them.
+    pub mounts: Vec<Place>,
+    /// Storage targets of Lustre. Each target of a file has an equal part of its bytes and seconds.
+    pub targets: Vec<Place>,
 }
 
 /// Sums over all ranks, by interval of the run.
@@ -78,7 +82,7 @@ pub struct FileClass {
     pub largest_bytes: u64,
 }
 
-/// What happened in one place: a directory, a file system.
+/// What happened in one place: a directory, a file system, a mount point, a storage target.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Place {
     /// Printable name.
@@ -102,9 +106,14 @@ impl Plots {
             file_classes: file_classes(job),
             directories: places(job, |file| directory(&job.files[file].name)),
             file_systems: places(job, |file| match job.files[file].fs.as_str() {
-                "" => "(unknown)",
+                "" => UNKNOWN_PLACE,
                 fs => fs,
             }),
+            mounts: places(job, |file| match job.files[file].mount.as_str() {
+                "" => UNKNOWN_PLACE,
+                mount => mount,
+            }),
+            targets: targets(job),
         }
     }
 }
@@ -332,6 +341,39 @@ fn places<'j>(job: &'j Job, name_of: impl Fn(usize) -> &'j str) -> Vec<Place> {
             place.seconds += one.total.seconds();
         }
     }
+    most_costly(found)
+}
+
+/// Sums by storage target.
+fn targets(job: &Job) -> Vec<Place> {
+    let mut found: BTreeMap<u32, Place> = BTreeMap::new();
+    let mut is_counted = vec![false; job.files.len()];
+    for one in real_uses(job) {
+        let on = &job.files[one.file].targets;
+        let parts = on.len().max(1) as u64;
+        let is_new = one.is_lowest
+            && one.total.ops() > 0
+            && !std::mem::replace(&mut is_counted[one.file], true);
+        for target in on {
+            let place = found.entry(*target).or_insert_with(|| Place {
+                name: format!("OST {target}"),
+                ..Place::default()
+            });
+            place.files += u64::from(is_new);
+            if one.is_lowest {
+                place.bytes_read += one.total.read.bytes / parts;
+                place.bytes_written += one.total.write.bytes / parts;
+            }
+            if one.is_highest {
+                place.seconds += one.total.seconds() / parts as f64;
+            }
+        }
+    }
+    most_costly(found.into_values().collect())
+}
+
+/// The places with most seconds, most first, and the sum of the others.
+fn most_costly(mut found: Vec<Place>) -> Vec<Place> {
     found.retain(|one| one.files > 0 || one.seconds > 0.0);
     found.sort_by(|a, b| {
         let bytes = |one: &Place| one.bytes_read + one.bytes_written;
@@ -355,6 +397,9 @@ fn places<'j>(job: &'j Job, name_of: impl Fn(usize) -> &'j str) -> Vec<Place> {
     }
     found
 }
+
+/// The name of the place of files of which the log does not have it.
+const UNKNOWN_PLACE: &str = "(unknown)";
 
 #[cfg(test)]
 mod tests {
@@ -446,6 +491,30 @@ mod tests {
         assert_eq!(plots.directories[0].files, 130);
         assert_eq!(plots.file_classes[1].files, 130);
         about(plots.directories[0].seconds, 179.0);
+    }
+
+    #[test]
+    fn each_target_of_a_file_has_an_equal_part() {
+        let mut job = plain_job(2);
+        for (name, rank, seconds) in [("/pfs/a", 0, 6.0), ("/pfs/b", 1, 1.0)] {
+            by_rank(
+                &mut job,
+                Interface::Posix,
+                name,
+                rank,
+                writes(3, 100, seconds),
+            );
+        }
+        assert_eq!(Plots::of(&job, &Account::of(&job)).targets, []);
+        job.files[0].targets = vec![7, 8, 9];
+        job.files[1].targets = vec![9];
+        let found = Plots::of(&job, &Account::of(&job)).targets;
+        let names: Vec<&str> = found.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["OST 9", "OST 7", "OST 8"]);
+        assert_eq!((found[0].files, found[0].bytes_written), (2, 400));
+        assert_eq!((found[1].files, found[1].bytes_written), (1, 100));
+        about(found[0].seconds, 3.0);
+        about(found.iter().map(|one| one.seconds).sum(), 7.0);
     }
 
     #[test]

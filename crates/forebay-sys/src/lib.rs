@@ -57,7 +57,7 @@ pub use raw::fuse::{fuse_backing_close, fuse_backing_open, inherited_descriptor,
 pub use raw::heap::{bound as bound_heap, trim as trim_heap};
 pub use raw::lane::{LaneMemory, LaneView};
 pub use raw::lease::{Openers, is_in_use, is_opened_once, was_opened_once};
-pub use raw::memory::{MappedBytes, MappedWords};
+pub use raw::memory::{MappedBytes, MappedWords, SparseWords};
 pub use raw::peers::{Peer, Received, peer, peer_groups, receive};
 pub use raw::queue::is_received;
 pub use raw::session::{fork, in_new_session};

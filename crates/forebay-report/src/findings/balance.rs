@@ -33,6 +33,9 @@ fn excess(slowest: f64, mean: f64, threshold: f64) -> Option<f64> {
 }
 
 fn cause(slowest: &Extreme, mean_bytes: f64) -> String {
+    if slowest.bytes == 0 && mean_bytes < 1.0 {
+        return "no rank moved any bytes of it: the time is that of opening it, or of asking for it".to_owned();
+    }
     if slowest.bytes as f64 >= 1.5 * mean_bytes && slowest.bytes > 0 {
         format!(
             "rank {} moved {}, the mean rank {}: the work is uneven",

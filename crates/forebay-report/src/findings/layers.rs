@@ -2,16 +2,19 @@
 //! which storage target served what.
 
 use super::loss::{Part, real_files, slowest_path};
+use super::requests::{Direction, READS, WRITES, model, request_seconds};
 use super::{Confidence, FileEvidence, Finding, NAMED_FILES, Subject};
 use crate::account::split_of;
 use crate::model::{FileUse, Interface};
-use crate::units::{self, bytes, share};
+use crate::units::{self, bytes, number, share};
 use std::collections::{BTreeMap, HashMap};
 
 /// All rules over several interfaces.
 pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
     [
         read_modify_write(subject),
+        not_gathered(subject, READS),
+        not_gathered(subject, WRITES),
         library_time(subject),
         slow_target(subject),
     ]
@@ -50,6 +53,85 @@ pub(super) fn reads_for_writes(below: &FileUse, above: &FileUse) -> bool {
     above.write.bytes > 0 && above.read.bytes < below.read.bytes / 2
 }
 
+/// True if the program's requests of this direction are collective, and each rank carries out its own all the same.
+pub(super) fn is_not_gathered(below: &FileUse, above: &FileUse, direction: Direction) -> bool {
+    let (asked, done) = (direction.of(above), direction.of(below));
+    // Ranks of a sum are known by their extremes. The fastest one that has moved bytes stands for all.
+    let moved = below.by_rank.iter().all(|rank| rank.bytes() > 0)
+        && below.reduced.iter().all(|sum| sum.fastest.bytes > 0);
+    asked.collective > 0
+        && asked.collective >= asked.independent
+        && below.ranks > 1
+        && below.ranks == above.ranks
+        && moved
+        && done.ops >= asked.collective
+        && !reads_for_writes(below, above)
+}
+
+/// Collective calls that became single requests of each rank.
+fn not_gathered(subject: &Subject, direction: Direction) -> Option<Finding> {
+    let limits = subject.limits;
+    let hits: Vec<(&FileUse, &FileUse)> = pairs(subject)
+        .into_iter()
+        .filter(|(below, above)| is_not_gathered(below, above, direction))
+        .filter(|(below, _)| {
+            let flow = direction.of(below);
+            (flow.bytes as f64) < limits.gathered_bytes / 4.0 * flow.ops as f64
+        })
+        .collect();
+    let ops: u64 = hits.iter().map(|(below, _)| direction.of(below).ops).sum();
+    if ops < limits.min_requests {
+        return None;
+    }
+    let calls: u64 = hits
+        .iter()
+        .map(|(_, above)| direction.of(above).collective)
+        .sum();
+    let uses = hits.iter().map(|(below, _)| *below);
+    let loss = slowest_path(subject, uses, direction.part, |one| {
+        let flow = direction.of(one);
+        let gathered = (flow.bytes as f64 / limits.gathered_bytes).ceil();
+        request_seconds(flow, (flow.ops as f64 - gathered).max(0.0), limits)
+    });
+    let Direction { noun, verb, .. } = direction;
+    let code = if direction.is_write {
+        "collective-writes-not-gathered"
+    } else {
+        "collective-reads-not-gathered"
+    };
+    let mut finding = Finding::of_loss(
+        code,
+        format!(
+            "{} collective {noun} became {} requests: each rank carries out its own",
+            number(calls),
+            number(ops)
+        ),
+        &loss,
+        format!(
+            "time to {verb} x cost of the requests beyond their cost when gathered into {}; {}",
+            bytes(limits.gathered_bytes as u64),
+            model(limits)
+        ),
+    );
+    finding.evidence = vec![format!(
+        "every rank moves bytes of {} itself, where aggregators would do it for all",
+        units::count(hits.len() as u64, "file", "files")
+    )];
+    finding.files = loss.evidence(subject, |one| {
+        let flow = direction.of(one);
+        format!(
+            "{} requests by {}, mean {}",
+            number(flow.ops),
+            units::count(one.ranks.into(), "rank", "ranks"),
+            bytes(flow.bytes / flow.ops.max(1))
+        )
+    });
+    finding.advice = format!(
+        "Set the hint romio_cb_{verb}=enable: left to itself, MPI-IO gathers only requests that it sees interleaved."
+    );
+    Some(finding)
+}
+
 /// Bytes asked for below which no rule fires.
 const LEAST_BYTES: u64 = 16 << 20;
 
@@ -71,15 +153,24 @@ fn read_modify_write(subject: &Subject) -> Option<Finding> {
     if asked < LEAST_BYTES {
         return None;
     }
-    let needed: HashMap<usize, u64> = hits
+    // The share of its bytes that each file did not need.
+    let beyond: HashMap<usize, f64> = hits
         .iter()
-        .map(|(below, above)| (below.file, above.total.bytes()))
+        .map(|(below, above)| {
+            let needed = share(above.total.bytes() as f64, below.total.bytes() as f64);
+            (below.file, (1.0 - needed).max(0.0))
+        })
         .collect();
-    let uses = hits.iter().map(|(below, _)| *below);
+    // In independent calls a rank waits for nothing but the blocks that it changes, and for their locks. Collective calls
+    // wait for other ranks, too.
+    let uses = hits.iter().map(
+        |(below, above)| {
+            if is_collective(above) { *below } else { *above }
+        },
+    );
     let loss = slowest_path(subject, uses, Part::Data, |one| {
-        let moved = one.total.bytes() as f64;
-        let needed = needed.get(&one.file).copied().unwrap_or(0) as f64;
-        (one.total.read.seconds + one.total.write.seconds) * (1.0 - share(needed, moved)).max(0.0)
+        let seconds = one.total.read.seconds + one.total.write.seconds;
+        seconds * beyond.get(&one.file).copied().unwrap_or(0.0)
     });
     let mut finding = Finding::of_loss(
         "read-modify-write",
@@ -90,20 +181,23 @@ fn read_modify_write(subject: &Subject) -> Option<Finding> {
             bytes(read)
         ),
         &loss,
-        "measured time in the POSIX calls x (1 - bytes asked of MPI-IO / bytes that it moved); waiting for locks of other \
-         ranks comes on top"
+        "measured time to read and write x (1 - bytes asked of MPI-IO / bytes that it moved): the time in MPI-IO where calls \
+         are independent, else in POSIX, to which waiting for locks comes on top"
             .to_owned(),
     );
     finding.evidence = vec![format!(
         "in {}: data sieving changes small pieces within blocks that it reads and writes whole",
         units::count(hits.len() as u64, "file", "files")
     )];
+    let below: HashMap<usize, &FileUse> = hits.iter().map(|(one, _)| (one.file, *one)).collect();
     finding.files = loss.evidence(subject, |one| {
-        format!(
-            "POSIX wrote {} and read {}",
-            bytes(one.total.write.bytes),
-            bytes(one.total.read.bytes)
-        )
+        below.get(&one.file).map_or_else(String::new, |one| {
+            format!(
+                "POSIX wrote {} and read {}",
+                bytes(one.total.write.bytes),
+                bytes(one.total.read.bytes)
+            )
+        })
     });
     finding.advice = if hits.iter().all(|(_, above)| is_collective(above)) {
         "The calls are collective, but not carried out so: set the hints romio_cb_write=enable and \
@@ -149,9 +243,8 @@ fn library_time(subject: &Subject) -> Option<Finding> {
         .filter(|(_, above)| is_collective(above))
         .count();
     finding.evidence = vec![format!(
-        "{} of {} are used collectively",
-        collective,
-        units::count(pairs.len() as u64, "file", "files")
+        "files used collectively: {collective} of {}",
+        pairs.len()
     )];
     finding.advice = if collective > 0 {
         "Ranks wait for the aggregators, or exchange data with them: try more aggregators (cb_nodes), larger calls, or \
@@ -166,20 +259,22 @@ fn library_time(subject: &Subject) -> Option<Finding> {
 /// Least number of storage targets; fewer have no meaningful median.
 const LEAST_TARGETS: usize = 8;
 
+/// Uses of files that storage targets have served.
+fn served<'a>(subject: &'a Subject) -> impl Iterator<Item = &'a FileUse> {
+    let layers = subject.job.layers.iter();
+    layers
+        .flat_map(|layer| real_files(subject, layer))
+        .filter(|one| one.is_lowest && one.total.bytes() > 0)
+        .filter(|one| one.slowest().is_some_and(|slowest| slowest.seconds > 0.0))
+}
+
 /// A storage target that serves its files much slower than the others serve theirs.
 fn slow_target(subject: &Subject) -> Option<Finding> {
     let job = subject.job;
     // By target: number of its files, their seconds, their bytes.
     let mut targets: BTreeMap<u32, (u32, f64, f64)> = BTreeMap::new();
-    for one in job
-        .layers
-        .iter()
-        .flat_map(|layer| real_files(subject, layer))
-    {
+    for one in served(subject) {
         let seconds = one.slowest().map_or(0.0, |slowest| slowest.seconds);
-        if !one.is_lowest || one.total.bytes() == 0 || seconds <= 0.0 {
-            continue;
-        }
         for target in &job.files[one.file].targets {
             let sum = targets.entry(*target).or_default();
             *sum = (sum.0 + 1, sum.1 + seconds, sum.2 + one.total.bytes() as f64);
@@ -201,6 +296,16 @@ fn slow_target(subject: &Subject) -> Option<Finding> {
         .collect();
     slow.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let &(worst, took) = slow.first()?;
+    let mut by_rank: BTreeMap<u32, f64> = BTreeMap::new();
+    for one in served(subject) {
+        let is_slow = |target: &u32| slow.iter().any(|(slow, _)| slow == target);
+        if let Some(slowest) = one.slowest()
+            && job.files[one.file].targets.iter().any(is_slow)
+        {
+            *by_rank.entry(slowest.rank).or_default() += slowest.seconds - usual;
+        }
+    }
+    let lost = by_rank.into_values().fold(0.0, f64::max);
     let mut finding = Finding::new(
         "slow-target",
         format!(
@@ -209,11 +314,11 @@ fn slow_target(subject: &Subject) -> Option<Finding> {
             targets.len(),
             units::seconds(usual)
         ),
-        took - usual,
+        lost,
     );
     finding.confidence = Confidence::High;
-    finding.estimate =
-        "measured: mean time of the files on that target less the median over targets".to_owned();
+    finding.estimate = "measured: time of the files on slow targets less as many medians, of the rank for which that is most"
+        .to_owned();
     finding.evidence = vec![format!(
         "{} of {} targets take {} times the median or more, with no more bytes in a file",
         slow.len(),

@@ -1,7 +1,7 @@
 //! Rules about opening, closing, stat and seek.
 
 use super::loss::{Part, slowest_path};
-use super::{Confidence, Finding, Subject, buffer_setting, requests};
+use super::{Confidence, Finding, Subject, buffer_setting, requests, storms};
 use crate::model::{FileUse, Sharing};
 use crate::units::{self, bytes, number, percent, share};
 use std::collections::BTreeSet;
@@ -21,14 +21,21 @@ pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
 }
 
 /// Uses at the lowest interface.
-fn lowest<'a>(subject: &'a Subject) -> impl Iterator<Item = &'a FileUse> {
+pub(super) fn lowest<'a>(subject: &'a Subject) -> impl Iterator<Item = &'a FileUse> {
     requests::lowest(subject, |_| true)
 }
+
+/// Share of metadata calls that are stat, from which on it is they that take the time.
+const STORM_SHARE: f64 = 0.8;
 
 /// Fires on jobs that spend much of their I/O time in metadata. One open and one close of each file are needed; the
 /// rest could go.
 fn metadata_time(subject: &Subject) -> Option<Finding> {
-    let calls = || lowest(subject).filter(|one| !is_waited_for(subject, one));
+    let calls = || {
+        let calls = lowest(subject).filter(|one| !is_waited_for(subject, one));
+        // The parts of a program have a finding of their own.
+        calls.filter(|one| !storms::is_code(subject, one))
+    };
     let total = calls().fold((0u64, 0u64, 0u64, 0.0, 0.0), |sum, one| {
         let t = &one.total;
         (
@@ -52,10 +59,20 @@ fn metadata_time(subject: &Subject) -> Option<Finding> {
         let operations = (t.opens * 2 + t.stats + t.seeks).max(2);
         t.meta_seconds * (1.0 - 2.0 / operations as f64)
     });
+    let is_storm = stats as f64 >= STORM_SHARE * operations as f64;
     let mut finding = Finding::of_loss(
-        "metadata-time",
+        if is_storm {
+            "stat-storm"
+        } else {
+            "metadata-time"
+        },
         format!(
-            "Metadata takes {} of the time in I/O: {} opens, {} stats, {} seeks",
+            "{} {} of the time in I/O: {} opens, {} stats, {} seeks",
+            if is_storm {
+                "Asking for attributes of files takes"
+            } else {
+                "Metadata takes"
+            },
             percent(share(meta, all)),
             number(opens),
             number(stats),
@@ -81,7 +98,10 @@ fn metadata_time(subject: &Subject) -> Option<Finding> {
             units::count(one.ranks.into(), "rank", "ranks")
         )
     });
-    finding.advice = if subject.job.is_mpi() {
+    finding.advice = if is_storm {
+        "Keep what stat has said; list a directory once instead of asking for each name; wait for a file with inotify, or ask \
+         less often; let one rank ask and tell the others."
+    } else if subject.job.is_mpi() {
         "Open a shared file by one rank or collectively; keep files open between steps; fewer, larger files; in HDF5 \
          collective metadata (H5Pset_all_coll_metadata_ops)."
     } else {
@@ -142,12 +162,12 @@ fn mean_bytes(subject: &Subject, one: &FileUse) -> f64 {
 
 fn many_small_files(subject: &Subject) -> Option<Finding> {
     let limits = subject.limits;
-    let count = |one: &FileUse| subject.job.files[one.file].count();
     let small: Vec<&FileUse> = lowest(subject)
         .filter(|one| one.sharing == Sharing::Unique || subject.job.files[one.file].is_rest())
         // What was only asked for (stat), and directories that were listed, are no files.
         .filter(|one| one.total.opens > 0 && !is_waited_for(subject, one))
         .filter(|one| mean_bytes(subject, one) < limits.small_file_bytes)
+        .filter(|one| !storms::is_code(subject, one))
         .collect();
     let ranks = f64::from(subject.job.ranks.max(1));
     // POSIX and C streams may both have used a file.
@@ -186,33 +206,15 @@ fn many_small_files(subject: &Subject) -> Option<Finding> {
             units::seconds(one.total.meta_seconds)
         )
     });
-    let code: u64 = small
-        .iter()
-        .filter(|one| one.total.write.ops == 0 && is_code(&subject.job.files[one.file].name))
-        .map(|one| count(one))
-        .sum();
-    finding.advice = if code * 2 > files {
-        "Most of them are parts of a program (modules, libraries): keep the program on node-local storage, in a container \
-         image, or in one archive."
-    } else {
+    finding.advice =
         "Put many small things into one container (HDF5, ADIOS, tar, a database, a packed data set)."
-    }
-    .to_owned();
+            .to_owned();
     Some(finding)
-}
-
-/// True for the name of a file that a program is made of.
-fn is_code(name: &str) -> bool {
-    let file = name.rsplit('/').next().unwrap_or_default();
-    let has_ending = [
-        ".py", ".pyc", ".pyi", ".so", ".jar", ".class", ".jl", ".R", ".js",
-    ];
-    has_ending.iter().any(|ending| file.ends_with(ending)) || file.contains(".so.")
 }
 
 /// True if calls that open the file, or ask for it, take so long that they wait for something: the other end of a pipe,
 /// a lock, a file system that hangs.
-fn is_waited_for(subject: &Subject, one: &FileUse) -> bool {
+pub(super) fn is_waited_for(subject: &Subject, one: &FileUse) -> bool {
     let total = &one.total;
     let calls = total.opens + total.stats + total.seeks;
     total.meta_seconds >= subject.limits.waiting_seconds * calls.max(1) as f64
@@ -271,17 +273,18 @@ fn file_per_process(subject: &Subject) -> Option<Finding> {
     let loss = slowest_path(subject, own.iter().copied(), Part::Metadata, |one| {
         one.total.meta_seconds
     });
-    let mut finding = Finding::of_loss(
-        "file-per-process",
-        format!(
-            "A file per process: {} ranks write {} of their own",
-            number(writers.len() as u64),
-            units::count(own.len() as u64, "file", "files")
-        ),
-        &loss,
-        "measured metadata time of these files".to_owned(),
+    let title = format!(
+        "A file per process: {} ranks write {} of their own",
+        number(writers.len() as u64),
+        units::count(own.len() as u64, "file", "files")
     );
-    finding.confidence = Confidence::High;
+    // Measured: from a third of these seconds to all of them are gained by a file for each step, from one run to the next.
+    let mut finding = Finding::not_estimated_for(
+        "file-per-process",
+        title,
+        &loss,
+        "a log does not tell whether creates wait for one another, or what opening a shared file costs instead",
+    );
     finding.evidence = vec![format!(
         "{:.1} files per writing rank; a reader must open them all",
         own.len() as f64 / writers.len().max(1) as f64

@@ -2,7 +2,8 @@
 //!
 //! A rule is a pure function of the [`Job`]. It fires on a pattern that exceeds [`Thresholds`]. Then it estimates the
 //! **seconds lost**, by which the slowest rank would have been quicker. The finding states the formula and its
-//! assumptions. Severity follows from the estimate alone. Estimates of different findings overlap, so they don't add
+//! assumptions. Severity follows from the estimate alone; where none can be defended, from half of the seconds that the
+//! finding is about. Estimates of different findings overlap, so they don't add
 //! up.
 
 mod balance;
@@ -13,6 +14,7 @@ mod metadata;
 mod quality;
 mod requests;
 mod rereads;
+mod storms;
 mod thresholds;
 mod timeline;
 mod unexplained;
@@ -133,11 +135,12 @@ pub fn find(job: &Job, account: &Account, limits: &Thresholds) -> Vec<Finding> {
         account,
         limits,
     };
-    let rules: [fn(&Subject) -> Vec<Finding>; 9] = [
+    let rules: [fn(&Subject) -> Vec<Finding>; 10] = [
         quality::rules,
         requests::rules,
         rereads::rules,
         metadata::rules,
+        storms::rules,
         balance::rules,
         collective::rules,
         timeline::rules,
@@ -152,11 +155,6 @@ pub fn find(job: &Job, account: &Account, limits: &Thresholds) -> Vec<Finding> {
     found.sort_by(|a, b| {
         (a.severity != Severity::Data)
             .cmp(&(b.severity != Severity::Data))
-            .then(
-                b.seconds_lost
-                    .unwrap_or(0.0)
-                    .total_cmp(&a.seconds_lost.unwrap_or(0.0)),
-            )
             .then(b.weight().total_cmp(&a.weight()))
             .then(a.code.cmp(b.code))
     });
@@ -164,9 +162,12 @@ pub fn find(job: &Job, account: &Account, limits: &Thresholds) -> Vec<Finding> {
 }
 
 /// Sets the severity by the share of the run time. The seconds lost are limited to those that the slowest rank spent in
-/// I/O.
+/// I/O, unless the finding is about ranks that wait for the I/O of others.
 fn settle(finding: &mut Finding, job: &Job, account: &Account, limits: &Thresholds) {
-    let spent = account.slowest.map_or(0.0, |slowest| slowest.seconds);
+    let spent = match finding.code {
+        timeline::TAKE_TURNS => job.run_seconds,
+        _ => account.slowest.map_or(0.0, |slowest| slowest.seconds),
+    };
     let most = spent.max(0.0).min(job.run_seconds);
     for seconds in [&mut finding.seconds_lost, &mut finding.concerned_seconds] {
         *seconds = seconds.map(|seconds| seconds.clamp(0.0, most));
@@ -176,8 +177,7 @@ fn settle(finding: &mut Finding, job: &Job, account: &Account, limits: &Threshol
         return;
     }
     let share = units::share(finding.weight(), job.run_seconds);
-    // What nobody can say the price of is not called severe.
-    finding.severity = if share >= limits.high_share && finding.seconds_lost.is_some() {
+    finding.severity = if share >= limits.high_share {
         Severity::High
     } else if share >= limits.medium_share {
         Severity::Medium
@@ -241,18 +241,21 @@ impl Finding {
         }
     }
 
-    /// The seconds by which it is judged.
+    /// The seconds by which it is judged. Of those that an unknown part of was lost, half counts: the middle between
+    /// none and all.
     fn weight(&self) -> f64 {
-        self.seconds_lost.or(self.concerned_seconds).unwrap_or(0.0)
+        let half = self.concerned_seconds.map(|seconds| seconds / 2.0);
+        self.seconds_lost.or(half).unwrap_or(0.0)
     }
 
     /// What it costs, in a few words.
     pub(crate) fn cost_text(&self, job: &Job) -> String {
-        let share = units::percent(units::share(self.weight(), job.run_seconds));
-        let seconds = units::seconds(self.weight());
+        let about = self.seconds_lost.or(self.concerned_seconds).unwrap_or(0.0);
+        let share = units::percent(units::share(about, job.run_seconds));
+        let seconds = units::seconds(about);
         match self.seconds_lost {
             Some(_) => format!("up to {seconds} ({share} of the run)"),
-            None => format!("not estimated, about {seconds} ({share} of the run)"),
+            None => format!("a part of {seconds} ({share} of the run), not estimated"),
         }
     }
 

@@ -162,6 +162,11 @@ fn small(subject: &Subject, direction: Direction, is_shared: bool) -> Option<Fin
     let hits: Vec<&FileUse> = lowest(subject, Interface::has_sizes)
         .filter(|one| direction.is_write || !is_sieved(&above, one))
         .filter(|one| (one.sharing != Sharing::Unique) == is_shared)
+        // These have a finding of their own.
+        .filter(|one| {
+            let up = above.get(&one.file);
+            !up.is_some_and(|up| layers::is_not_gathered(one, up, direction))
+        })
         .filter(|one| {
             let flow = direction.of(one);
             let small = small_ops(one, direction);

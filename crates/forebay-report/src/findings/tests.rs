@@ -321,17 +321,40 @@ fn the_modules_of_a_program_are_not_to_be_put_into_hdf5() {
         job
     };
     let modules = with_files(".pyc");
-    assert!(
-        fires(&modules, "many-small-files")
-            .advice
-            .contains("node-local")
-    );
+    let found = fires(&modules, "import-storm");
+    assert!(found.advice.contains("node-local"), "{}", found.advice);
+    about(found.seconds_lost, 20.0 * 0.99);
+    is_silent(&modules, "many-small-files");
     assert_eq!(Account::of(&modules).moved.files, 100);
+    let data = with_files(".dat");
+    is_silent(&data, "import-storm");
     assert!(
-        fires(&with_files(".dat"), "many-small-files")
-            .advice
-            .contains("HDF5")
+        fires(&data, "many-small-files").advice.contains("HDF5"),
+        "{data:#?}"
     );
+}
+
+#[test]
+fn modules_that_all_ranks_load_are_an_import_storm_with_a_price_where_calls_are_slow() {
+    let with = |files: u32, seconds: f64| {
+        let mut job = mpi_job(16);
+        for n in 0..files {
+            // Two calls for each open, and one read.
+            let mut total = reads(16, 1000, 16.0 * seconds);
+            total.opens = 16;
+            total.meta_seconds = 2.0 * 16.0 * seconds;
+            let name = format!("/home/me/lib/{n}.py");
+            let even = slowest(0, 3.0 * seconds, 1000);
+            by_all(&mut job, Interface::Posix, &name, even, total);
+        }
+        job
+    };
+    let slow = fires(&with(100, 1e-3), "import-storm");
+    about(slow.seconds_lost, 100.0 * 3e-3 * 0.99);
+    is_silent(&with(99, 1e-3), "import-storm");
+    let quick = fires(&with(1000, 0.99e-4), "import-storm");
+    assert_eq!(quick.seconds_lost, None);
+    about(quick.concerned_seconds, 1000.0 * 2.97e-4 * 0.999);
 }
 
 #[test]
@@ -432,6 +455,23 @@ fn metadata_time_is_judged_by_its_share_of_the_time_in_io() {
 }
 
 #[test]
+fn calls_that_ask_for_attributes_have_a_finding_of_their_own_if_most_are_such() {
+    let with_stats = |opens: u64, stats: u64| {
+        let mut total = reads(100, 1 << 20, 7.0);
+        (total.opens, total.stats) = (opens, stats);
+        total.meta_seconds = 3.0;
+        with_own(total)
+    };
+    let storm = with_stats(100, 800);
+    let found = fires(&storm, "stat-storm");
+    about(found.seconds_lost, 3.0 * (1.0 - 2.0 / 1000.0));
+    assert!(found.advice.contains("inotify"), "{}", found.advice);
+    is_silent(&storm, "metadata-time");
+    fires(&with_stats(101, 800), "metadata-time");
+    is_silent(&with_stats(101, 800), "stat-storm");
+}
+
+#[test]
 fn repeated_opens_are_counted_per_rank() {
     let with_opens = |opens: u64| {
         let mut total = reads(160, 1 << 20, 1.0);
@@ -468,7 +508,7 @@ fn many_small_files_and_files_per_process_are_counted_per_rank() {
     is_silent(&with_files(2, 99, 1000), "many-small-files");
     is_silent(&with_files(2, 100, 1 << 20), "many-small-files");
     about(
-        fires(&with_files(512, 1, 1 << 24), "file-per-process").seconds_lost,
+        fires(&with_files(512, 1, 1 << 24), "file-per-process").concerned_seconds,
         0.04,
     );
     is_silent(&with_files(511, 1, 1 << 24), "file-per-process");
@@ -514,6 +554,30 @@ fn severity_follows_from_the_share_of_the_run_time() {
         let mut job = with_own(writes(4096, 1024, 20.0));
         job.run_seconds = run;
         assert_eq!(fires(&job, "small-writes").severity, severity, "{run}");
+    }
+}
+
+#[test]
+fn what_has_no_price_is_judged_by_half_of_the_seconds_it_is_about() {
+    // All 16 ranks read the same: each waits for 20 s of it, of which 15/16 may be lost.
+    let with = |run: f64| {
+        let mut total = reads(1600, 1 << 20, 320.0);
+        total.read.max_byte = Some((100 << 20) - 1);
+        let mut job = with_shared(Interface::Posix, total);
+        job.run_seconds = run;
+        job
+    };
+    let concerned = 20.0 * 15.0 / 16.0;
+    for (share, severity) in [
+        (0.201, Severity::High),
+        (0.199, Severity::Medium),
+        (0.041, Severity::Medium),
+        (0.039, Severity::Low),
+        (0.0039, Severity::Note),
+    ] {
+        let found = fires(&with(concerned / share), "read-by-many");
+        assert_eq!(found.seconds_lost, None);
+        assert_eq!(found.severity, severity, "{share}");
     }
 }
 

@@ -7,7 +7,7 @@ use crate::units::{self, bytes, percent, share};
 
 /// All rules on timelines.
 pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
-    [idle_tail(subject), bursts(subject)]
+    [idle_tail(subject), take_turns(subject), bursts(subject)]
         .into_iter()
         .flatten()
         .collect()
@@ -100,6 +100,152 @@ fn idle_tail(subject: &Subject) -> Option<Finding> {
     Some(finding)
 }
 
+/// The code of the finding on ranks that do I/O one after the other. They wait while they do none themselves.
+pub(super) const TAKE_TURNS: &str = "ranks-take-turns";
+
+/// Columns in a row in which some rank does I/O.
+struct Episode {
+    columns: usize,
+    /// Rows that do I/O in it.
+    rows: usize,
+    /// Most columns in which a single row does I/O.
+    busiest: usize,
+    /// Columns from the first to the last one of each row, all rows together.
+    spans: usize,
+}
+
+/// The episodes of a timeline, in the order of time.
+fn episodes(line: &Timeline) -> Vec<Episode> {
+    let is_busy = |row: usize, column: usize| {
+        let at = row * line.bins + column;
+        line.read[at] + line.written[at] > 0.0
+    };
+    let mut found = Vec::new();
+    let mut start = 0;
+    for column in 0..=line.bins {
+        if column < line.bins && (0..line.rows()).any(|row| is_busy(row, column)) {
+            continue;
+        }
+        let mut episode = Episode {
+            columns: column - start,
+            rows: 0,
+            busiest: 0,
+            spans: 0,
+        };
+        for row in 0..line.rows() {
+            let busy: Vec<usize> = (start..column).filter(|&at| is_busy(row, at)).collect();
+            if let (Some(first), Some(last)) = (busy.first(), busy.last()) {
+                episode.rows += 1;
+                episode.busiest = episode.busiest.max(busy.len());
+                episode.spans += last - first + 1;
+            }
+        }
+        if episode.rows > 0 {
+            found.push(episode);
+        }
+        start = column + 1;
+    }
+    found
+}
+
+/// Columns of a turn, on average; of shorter ones nothing can be said.
+const LEAST_TURN_COLUMNS: usize = 2;
+
+/// Fires if ranks do I/O one after the other. Ranks that do theirs whenever they need some come back to it again and again,
+/// so that their spans overlap.
+fn take_turns(subject: &Subject) -> Option<Finding> {
+    let job = subject.job;
+    if !job.is_mpi() {
+        return None;
+    }
+    let moved = |line: &Timeline| line.read.iter().chain(&line.written).sum::<f64>();
+    let line = measured(subject)
+        .filter(|line| !line.interface.is_library())
+        .max_by(|a, b| {
+            moved(a)
+                .total_cmp(&moved(b))
+                .then(b.interface.cmp(&a.interface))
+        })?;
+    let active = (0..line.rows())
+        .filter(|row| {
+            let cells = row * line.bins..(row + 1) * line.bins;
+            line.read[cells.clone()]
+                .iter()
+                .chain(&line.written[cells])
+                .any(|bytes| *bytes > 0.0)
+        })
+        .count();
+    let hits: Vec<Episode> = episodes(line)
+        .into_iter()
+        .filter(|one| one.rows >= LEAST_RANKS && 2 * one.rows >= active)
+        // Requests of a column or less fall one behind the other by chance.
+        .filter(|one| one.spans >= LEAST_TURN_COLUMNS * one.rows)
+        // A turn may begin in the column in which the one before it ends.
+        .filter(|one| one.spans < one.columns + one.rows)
+        .filter(|one| one.busiest * 2 <= one.columns)
+        .collect();
+    let seconds = |columns: usize| columns as f64 * line.bin_seconds;
+    let lost: f64 = hits
+        .iter()
+        .map(|one| seconds(one.columns - one.busiest))
+        .sum();
+    if lost < subject.limits.tail_share * job.run_seconds || lost <= 0.0 {
+        return None;
+    }
+    let longest = hits.iter().max_by_key(|one| one.columns)?;
+    let rows = if line.ranks_per_row > 1 {
+        "groups of ranks"
+    } else {
+        "ranks"
+    };
+    let mut finding = Finding::new(
+        TAKE_TURNS,
+        format!(
+            "Ranks do their I/O one after the other: {} {rows} in turns for {}",
+            longest.rows,
+            units::seconds(seconds(longest.columns))
+        ),
+        lost,
+    );
+    finding.confidence = Confidence::Low;
+    finding.estimate = "measured: time in which any rank does I/O less that of the rank that does it longest, in each phase of \
+                        turns; assumes that the file system serves all at once as quickly as one"
+        .to_owned();
+    finding.evidence = vec![format!(
+        "{}; in the longest one no rank does I/O for more than {} of {}",
+        units::count(hits.len() as u64, "phase of turns", "phases of turns"),
+        units::seconds(seconds(longest.busiest)),
+        units::seconds(seconds(longest.columns))
+    )];
+    finding.advice = "Let all ranks write at once, to parts of a shared file (collective calls) or to files of their own; if \
+                      turns protect the file system, let more ranks go at a time."
+        .to_owned();
+    Some(finding)
+}
+
+/// Bursts below which nothing is said of how often they come.
+const LEAST_BURSTS: usize = 3;
+
+/// How often the bursts come, and what a buffer would have to move until the next one. `held` are their bytes, `waited` the
+/// seconds that they took.
+fn cadence(line: &Timeline, starts: &[usize], held: f64, waited: f64) -> Option<String> {
+    if starts.len() < LEAST_BURSTS || waited <= 0.0 {
+        return None;
+    }
+    let mut gaps: Vec<usize> = starts.windows(2).map(|two| two[1] - two[0]).collect();
+    gaps.sort_unstable();
+    let period = gaps[gaps.len() / 2] as f64 * line.bin_seconds;
+    let needed = held / starts.len() as f64 / period;
+    let now = held / waited;
+    Some(format!(
+        "one about every {}, of {} each: a buffer needs {}/s to be empty before the next one, {} of the speed of the bursts",
+        units::seconds(period),
+        bytes((held / starts.len() as f64) as u64),
+        bytes(needed as u64),
+        percent(share(needed, now))
+    ))
+}
+
 /// Least number of columns; a coarser timeline does not show bursts.
 const LEAST_BINS: usize = 20;
 
@@ -140,11 +286,10 @@ fn bursts(subject: &Subject) -> Option<Finding> {
     if all <= 0.0 || time_share > limits.burst_time_share {
         return None;
     }
-    let bursts = chosen
-        .iter()
-        .enumerate()
-        .filter(|(i, one)| **one && (*i == 0 || !chosen[i - 1]))
-        .count();
+    let starts: Vec<usize> = (0..chosen.len())
+        .filter(|&at| chosen[at] && (at == 0 || !chosen[at - 1]))
+        .collect();
+    let bursts = starts.len();
     let uses = job
         .layers
         .iter()
@@ -181,6 +326,9 @@ fn bursts(subject: &Subject) -> Option<Finding> {
         "outside of them there are {} in which the data could reach the file system",
         units::seconds(job.run_seconds * (1.0 - time_share).max(0.0))
     )];
+    finding
+        .evidence
+        .extend(cadence(line, &starts, held, waited.seconds));
     finding.advice =
         "Write to a burst buffer, or asynchronously, and go on computing while the data drains."
             .to_owned();

@@ -164,8 +164,8 @@ fn is_trace(id: ModuleId) -> bool {
     matches!(id, ModuleId::DxtPosix | ModuleId::DxtMpiio)
 }
 
-/// Type of the file system whose mount point is the longest prefix of the name.
-pub(super) fn file_system(log: &Log, name: &[u8]) -> String {
+/// Type and mount point of the file system whose mount point is the longest prefix of the name.
+pub(super) fn file_system(log: &Log, name: &[u8]) -> (String, String) {
     log.mounts
         .iter()
         .filter(|mount| {
@@ -173,6 +173,9 @@ pub(super) fn file_system(log: &Log, name: &[u8]) -> String {
             name.starts_with(path) && name.get(path.len()).is_none_or(|next| *next == b'/')
         })
         .max_by_key(|mount| mount.path.trim_end_matches('/').len())
-        .map(|mount| printable(mount.fs_type.as_bytes()))
+        .map(|mount| {
+            let path = printable(mount.path.as_bytes());
+            (printable(mount.fs_type.as_bytes()), path)
+        })
         .unwrap_or_default()
 }

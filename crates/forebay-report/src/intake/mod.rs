@@ -230,9 +230,11 @@ impl Intake {
                 continue;
             }
             self.ids.insert(id, self.job.files.len());
+            let (fs, mount) = file_system(log, name);
             self.job.files.push(File {
                 name: printable(name),
-                fs: file_system(log, name),
+                fs,
+                mount,
                 rest: name.ends_with(REST_NAME.as_bytes()).then_some(1),
                 is_std_stream: std_streams.contains(&id)
                     || (name.starts_with(b"<STD") && name.ends_with(b">")),

@@ -5,7 +5,7 @@
 
 use crate::{Errno, Sys};
 use rustix::fs::fstat;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
@@ -34,6 +34,25 @@ impl Mapping {
         let at = NonNull::new(at.cast()).ok_or(Errno::NOMEM)?;
         Ok(Mapping { at, bytes })
     }
+
+    /// Memory of this process alone, all zero.
+    fn anonymous(bytes: usize) -> Sys<Self> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: this makes a new mapping, at an address that the kernel chooses.
+        let at = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, access, MapFlags::PRIVATE) }?;
+        let at = NonNull::new(at.cast()).ok_or(Errno::NOMEM)?;
+        Ok(Mapping { at, bytes })
+    }
+}
+
+impl Mapping {
+    /// The whole words of the mapping.
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: these bytes are of the mapping, which is aligned to a page and lives as long as `self`.
+        unsafe {
+            std::slice::from_raw_parts(self.at.as_ptr().cast(), self.bytes / size_of::<u64>())
+        }
+    }
 }
 
 impl Drop for Mapping {
@@ -60,10 +79,28 @@ impl MappedWords {
 
     /// The words.
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping consists of these words, is aligned to a page, and lives as long as `self`.
-        unsafe {
-            std::slice::from_raw_parts(self.0.at.as_ptr().cast(), self.0.bytes / size_of::<u64>())
-        }
+        self.0.words()
+    }
+}
+
+/// Words of this process alone, zero until something else is stored. Pages that are never stored to take no memory, so that
+/// a sparse file may be read into them.
+#[derive(Debug)]
+pub struct SparseWords(Mapping);
+
+impl SparseWords {
+    /// So many words.
+    ///
+    /// # Errors
+    /// EINVAL if `count` is 0; else those of `mmap`.
+    pub fn new(count: usize) -> Sys<Self> {
+        let bytes = count.checked_mul(size_of::<u64>()).ok_or(Errno::INVAL)?;
+        Mapping::anonymous(bytes).map(SparseWords)
+    }
+
+    /// The words.
+    pub fn words(&self) -> &[AtomicU64] {
+        self.0.words()
     }
 }
 
@@ -123,6 +160,16 @@ mod tests {
         assert_eq!(&all[..8], [0; 8]);
         assert_eq!(&all[8..16], b"abcdefgh");
         assert_eq!(&all[28..], b"ijkl");
+    }
+
+    #[test]
+    fn sparse_words_are_zero_until_something_is_stored() {
+        let words = SparseWords::new(1 << 20).unwrap();
+        assert_eq!(words.words().len(), 1 << 20);
+        assert_eq!(words.words()[(1 << 20) - 1].load(Ordering::Relaxed), 0);
+        words.words()[7].store(9, Ordering::Relaxed);
+        assert_eq!(words.words()[7].load(Ordering::Relaxed), 9);
+        assert_eq!(SparseWords::new(0).map(drop), Err(Errno::INVAL));
     }
 
     #[test]

@@ -252,6 +252,80 @@ fn a_rank_that_is_late_at_the_end_is_found() {
     is_silent(&estimated, "idle-tail");
 }
 
+/// 8 ranks that each write in `turn` columns, from column `start(rank)` on.
+fn in_columns(turn: usize, starts: impl Fn(usize) -> Vec<usize>) -> Job {
+    let mut job = mpi_job(8);
+    let mut rows = vec![vec![0.0; 100]; 8];
+    for (rank, row) in rows.iter_mut().enumerate() {
+        for start in starts(rank) {
+            row[start..start + turn].fill(1000.0);
+        }
+        let name = format!("/pfs/{rank}");
+        let total = writes(1, 1000, turn as f64);
+        by_rank(&mut job, Interface::Posix, &name, rank as u32, total);
+    }
+    job.timelines = vec![timeline(1.0, &rows)];
+    job
+}
+
+#[test]
+fn ranks_that_wait_for_their_turn_are_told_from_ranks_that_do_io_now_and_then() {
+    let code = "ranks-take-turns";
+    // Two phases, in each of which 8 ranks have 3 s each: all at once would save 21 s twice. No rank is in I/O that long.
+    let found = fires(&in_columns(3, |rank| vec![3 * rank, 40 + 3 * rank]), code);
+    about(found.seconds_lost, 42.0);
+    assert!(
+        found.evidence[0].contains("2 phases"),
+        "{}",
+        found.evidence[0]
+    );
+    // All at once, and all at once with little delays.
+    is_silent(&in_columns(3, |_| vec![0, 40]), code);
+    is_silent(&in_columns(3, |rank| vec![rank, 40 + rank]), code);
+    // Turns that share a column each, and turns that are too short to tell.
+    fires(&in_columns(3, |rank| vec![2 * rank, 40 + 2 * rank]), code);
+    is_silent(&in_columns(1, |rank| vec![rank, 40 + rank]), code);
+    // Each whenever it needs something: twice, at times that have nothing to do with one another.
+    is_silent(
+        &in_columns(3, |rank| vec![3 * rank, 24 + 3 * (rank * 5 % 8)]),
+        code,
+    );
+    // Nobody waits for a turn that begins long after the last one has ended.
+    is_silent(&in_columns(1, |rank| vec![12 * rank]), code);
+    // Seven ranks are too few to speak of a pattern.
+    is_silent(
+        &in_columns(3, |rank| {
+            (0..7).filter(|&n| n == rank).map(|n| 3 * n).collect()
+        }),
+        code,
+    );
+    let mut estimated = in_columns(3, |rank| vec![3 * rank]);
+    fires(&estimated, code);
+    estimated.timelines[0].source = TimelineSource::Timestamps;
+    is_silent(&estimated, code);
+}
+
+#[test]
+fn bursts_that_come_again_and_again_say_what_a_buffer_must_move() {
+    let mut job = mpi_job(1);
+    let mut row = vec![0.0; 100];
+    for start in [5, 30, 55, 80] {
+        row[start..start + 2].fill((1u64 << 30) as f64);
+    }
+    let total = writes(128, 64 << 20, 40.0);
+    by_rank(&mut job, Interface::Posix, "/pfs/ckpt", 0, total);
+    job.timelines = vec![timeline(1.0, &[row])];
+    let found = fires(&job, "write-bursts");
+    // 80 % of 8 GiB in 4 bursts, 25 s apart, at 7 GiB in 40 s.
+    let said = found
+        .evidence
+        .iter()
+        .find(|one| one.contains("one about every"));
+    let said = said.unwrap_or_else(|| panic!("{:?}", found.evidence));
+    assert!(said.contains("every 25.0 s, of 1.8 GiB each"), "{said}");
+    assert!(said.contains("71.7 MiB/s"), "{said}");
+}
+
 #[test]
 fn bursts_of_writes_are_found_by_a_measured_timeline_only() {
     let with_bursts = |busy: usize, seconds: f64| {

@@ -21,6 +21,11 @@ pub(in crate::html) fn section(report: &Report, plots: &Plots) -> Markup {
                 (classes(plots))
                 (places("Directories", "/plots/directories", &plots.directories))
                 (places("File systems", "/plots/file_systems", &plots.file_systems))
+                // With one mount point of each type these would say the same once more.
+                @if plots.mounts.len() > plots.file_systems.len() {
+                    (places("Mount points", "/plots/mounts", &plots.mounts))
+                }
+                (places("Storage targets", "/plots/targets", &plots.targets))
             }
         }
     }

@@ -55,7 +55,12 @@ fn cost(report: &Report, one: &Finding) -> Markup {
 
 fn proof(report: &Report, plots: &Plots, code: &str) -> Option<(&'static str, Markup)> {
     let picture = match code {
-        "small-reads" | "small-writes" | "small-reads-shared" | "small-writes-shared" => {
+        "small-reads"
+        | "small-writes"
+        | "small-reads-shared"
+        | "small-writes-shared"
+        | "collective-reads-not-gathered"
+        | "collective-writes-not-gathered" => {
             let at = overview::interface_with_sizes(report)?;
             (
                 "Requests by size, all files",
@@ -76,8 +81,8 @@ fn proof(report: &Report, plots: &Plots, code: &str) -> Option<(&'static str, Ma
             "Calls by interface",
             access::calls_plot(report, &["read", "write"]),
         ),
-        "metadata-time" | "repeated-opens" | "many-small-files" | "file-per-process"
-        | "waiting-opens" => (
+        "metadata-time" | "stat-storm" | "repeated-opens" | "many-small-files" | "import-storm"
+        | "file-per-process" | "waiting-opens" => (
             "Calls, all files",
             access::calls_plot(report, &["read", "write", "open", "stat", "seek"]),
         ),
@@ -98,7 +103,7 @@ fn proof(report: &Report, plots: &Plots, code: &str) -> Option<(&'static str, Ma
                 ranks::plot(report, &plots.ranks),
             )
         }
-        "idle-tail" | "write-bursts" => (
+        "idle-tail" | "ranks-take-turns" | "write-bursts" => (
             "I/O over the run",
             over_time::plot(report, plots.over_time.as_ref()?),
         ),
