@@ -9,7 +9,7 @@
 //! - `nodes` knows what the kernel's node ids stand for.
 //! - `door` asks the bridge.
 //! - `server`, `names`, `files` and `attributes` carry requests out.
-//! - `device` opens `/dev/fuse` and mounts.
+//! - `device` opens `/dev/fuse` and mounts; `trial` finds out whether that works here.
 //!
 //! # Nothing is cached
 //! Entries and attributes are valid for no time at all, so the kernel asks again at each look. What other programs change
@@ -31,6 +31,8 @@ mod nodes;
 mod protocol;
 mod reply;
 mod server;
+mod trial;
 
 pub use device::{Device, Place, server_of, unmount};
 pub use server::{Error, Server};
+pub use trial::{Trial, attempt};

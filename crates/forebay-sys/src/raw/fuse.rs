@@ -49,6 +49,16 @@ pub fn unshare_mounts() -> Sys<()> {
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }
 }
 
+/// Gives this process a user namespace and a mount namespace of its own, in which it has all capabilities. It must have one
+/// thread.
+///
+/// # Errors
+/// EPERM, ENOSPC: the system does not let this user have one.
+pub fn unshare_users() -> Sys<()> {
+    // SAFETY: descriptors stay as they are; only ids and mounts get apart.
+    unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }
+}
+
 /// Takes over a descriptor that this program was started with, by its number. It closes on exec from now on.
 ///
 /// # Errors
