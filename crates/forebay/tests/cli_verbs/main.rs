@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod attach;
 mod bridges;
 mod drain;
 mod durability;
