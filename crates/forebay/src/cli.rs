@@ -1,11 +1,13 @@
 //! The command line: verbs, options, examples. [`crate::verbs`] carries the verbs out.
 
 mod attach;
+mod doctor;
 mod mount;
 mod sim;
 
 pub use attach::AttachArgs;
-pub use mount::{EnterArgs, MountArgs, ServeMountArgs, UmountArgs, Via};
+pub use doctor::{Attempt, DoctorArgs};
+pub use mount::{EnterArgs, MountArgs, ServeMountArgs, UmountArgs, Via, door_name};
 pub use sim::{SimArgs, SimVerb};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
@@ -73,6 +75,8 @@ pub enum Verb {
     Mount(MountArgs),
     /// Take away what `forebay mount` has mounted.
     Umount(UmountArgs),
+    /// Say what works on this node, what does not, and how to mend it.
+    Doctor(DoctorArgs),
     /// Drain, then stop the bridge of a directory.
     Down(DownArgs),
     /// List bridges with their directories, and how much data is not on the PFS yet.
@@ -104,6 +108,12 @@ pub enum Verb {
     ProbeClient {
         /// The directory in which it writes.
         dir: PathBuf,
+    },
+    /// Try something that changes the process.
+    #[command(hide = true)]
+    Try {
+        #[command(subcommand)]
+        what: Attempt,
     },
     /// Serve a mount whose connection is standard input.
     #[command(hide = true)]
@@ -193,8 +203,8 @@ pub struct RunArgs {
     /// Load the collective layer, which carries out collective reads and writes of MPI programs (docs/COLLECTIVE.md).
     #[arg(long)]
     pub collective: bool,
-    /// How CMD gets the buffer: a library that is loaded into its processes, or a mount over the directory that all
-    /// programs see, also static ones and those in Go (docs/MOUNT.md).
+    /// How CMD gets the buffer: a library that is loaded into its processes, a mount over the directory that all programs
+    /// see, also static ones and those in Go (docs/MOUNT.md), or the better one that works here.
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Via::Preload)]
     pub via: Via,
     /// With --collective: say for each file what became of its collective calls, which method was chosen and why. On the

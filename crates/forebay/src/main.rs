@@ -7,6 +7,7 @@ mod cli;
 mod drain;
 mod error;
 mod keeper;
+mod looks;
 mod outfit;
 mod outliving;
 mod owner;
@@ -49,6 +50,8 @@ fn main() -> ExitCode {
         Verb::Umount(args) => verbs::mount::umount(args),
         Verb::ServeMount(args) => verbs::mount::serve(args),
         Verb::Enter(args) => verbs::mount::enter(args),
+        Verb::Doctor(args) => verbs::doctor::doctor(args),
+        Verb::Try { what } => looks::attempt(what),
         Verb::Down(args) => verbs::down::down(args),
         Verb::Status(args) => verbs::status::status(args),
         Verb::Drain(args) => verbs::drain::drain(args),

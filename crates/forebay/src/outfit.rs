@@ -7,6 +7,7 @@ use crate::error::{Fault, fault};
 use crate::place::{self, Place, plain};
 use crate::program;
 use crate::recorder::Recorder;
+use forebay_core::doors::Door;
 use forebay_core::path::below;
 use forebay_sys as sys;
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,7 @@ impl Outfit {
     /// What the command gets, and those that join the run.
     pub fn of_run(
         args: &cli::RunArgs,
+        door: Door,
         place: &Place,
         bridge: &Bridge,
         libraries: Vec<PathBuf>,
@@ -47,7 +49,7 @@ impl Outfit {
             libraries,
             variables: Vec::new(),
             namespace: None,
-            is_mounted: args.via == cli::Via::Mount,
+            is_mounted: door == Door::Mount,
         };
         if let Some(recorder) = recorder {
             let variables = recorder.variables().into_iter();

@@ -153,6 +153,10 @@ pub struct RunReport<'r> {
     pub restarts: u32,
     /// How the drain ended, if there was one.
     pub drained: Option<&'r Drained>,
+    /// How the command got the buffer: as `--via` names it.
+    pub door: &'r str,
+    /// Why so, if that was chosen for it.
+    pub door_reason: Option<&'r str>,
     /// Processes that have joined the run.
     pub attached: &'r [Attached],
     /// Processes that have outlived the command, and that the run does not wait for.
@@ -169,6 +173,12 @@ impl RunReport<'_> {
         let mut out = String::new();
         let mut line = |name: &str, text: String| row(&mut out, name, &text);
         line("exit status", self.exit_text());
+        if let Some(why) = self.door_reason {
+            line(
+                "via",
+                format!("{}: {}", self.door, printable(why.as_bytes())),
+            );
+        }
         for guest in self.attached {
             line("attached", guest.text());
         }
@@ -245,6 +255,12 @@ impl RunReport<'_> {
         let mut line = |name: &str, text: String| row(&mut out, name, &text);
         line("command", self.command.join(" "));
         line("exit status", self.exit_text());
+        if let Some(why) = self.door_reason {
+            line(
+                "via",
+                format!("{}: {}", self.door, printable(why.as_bytes())),
+            );
+        }
         for guest in self.attached {
             line("attached", guest.text());
         }
@@ -373,6 +389,7 @@ impl RunReport<'_> {
                 "complete": d.is_complete(),
                 "left": d.named.iter().map(left_json).collect::<Vec<_>>(),
             })),
+            "via": { "door": self.door, "reason": self.door_reason },
             "attached": self.attached.iter().map(|guest| json!({
                 "pid": guest.pid,
                 "command": guest.command,

@@ -3,6 +3,7 @@
 pub mod attach;
 pub mod bridge;
 pub mod collect;
+pub mod doctor;
 pub mod down;
 pub mod drain;
 pub mod fsck;

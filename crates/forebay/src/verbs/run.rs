@@ -8,6 +8,7 @@ use crate::cli::{self, exit};
 use crate::drain::{Drained, Naming, drain, tell_left};
 use crate::error::{Fault, fault};
 use crate::keeper::{self, Keeper, Side};
+use crate::looks;
 use crate::outfit::Outfit;
 use crate::outliving::{self, Outliving};
 use crate::place::{self, Place, plain};
@@ -17,6 +18,7 @@ use crate::recorder::{self, Recorder, log_text};
 use crate::run_report::{BridgeCounters, CallBytes, Logged, RunReport, drain_text, left_text};
 use crate::units;
 use forebay_admin::drain::Inventory;
+use forebay_core::doors::Door;
 use forebay_core::lifetime::{Next, Patience, RunEnd};
 use forebay_sys as sys;
 use std::path::Path;
@@ -59,9 +61,17 @@ struct Ended {
 pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
     let place = place::settle(&args.place)?;
     let mut libraries = Vec::new();
-    match args.via {
-        cli::Via::Preload => libraries.push(place::preload_library()?),
-        cli::Via::Mount => mount::check_privilege()?,
+    let (door, why) = match args.via {
+        cli::Via::Preload => (Door::Library, None),
+        cli::Via::Mount => (Door::Mount, None),
+        cli::Via::Auto => {
+            let choice = looks::door(&place.storage)?;
+            (choice.door, Some(choice.reason))
+        }
+    };
+    match door {
+        Door::Library => libraries.push(place::preload_library()?),
+        Door::Mount => mount::check_privilege()?,
     }
     if args.collective {
         libraries.push(place::collective_library()?);
@@ -100,7 +110,7 @@ pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
         return Err(fault("interrupted before the command was started"));
     }
     let mut recorder = recorder_for(args, &place, verbose);
-    let outfit = Outfit::of_run(args, &place, &bridge, libraries, recorder.as_ref());
+    let outfit = Outfit::of_run(args, door, &place, &bridge, libraries, recorder.as_ref());
     // Before the command, which may be the one that has others come.
     let entrance = entrance(&bridge);
     match start(args, &outfit, &bridge, recorder.as_mut()) {
@@ -113,6 +123,7 @@ pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
             }
             let run = Run {
                 args,
+                door: (door, why),
                 place,
                 inherited,
                 before,
@@ -175,6 +186,8 @@ fn inherited_text(inherited: &Inventory, no_drain: bool) -> String {
 /// A run whose command has ended.
 struct Run<'a> {
     args: &'a cli::RunArgs,
+    /// How the command got the buffer, and why so if that was chosen for it.
+    door: (Door, Option<String>),
     place: Place,
     inherited: Inventory,
     before: BridgeCounters,
@@ -401,6 +414,8 @@ impl Run<'_> {
             calls: self.ended.calls,
             restarts: self.ended.restarts,
             drained: end.drained.as_ref(),
+            door: cli::door_name(self.door.0),
+            door_reason: self.door.1.as_deref(),
             attached: &self.attached,
             going_on: &end.going_on,
             log,

@@ -5,6 +5,7 @@ mod common;
 
 mod attach;
 mod bridges;
+mod doctor;
 mod drain;
 mod durability;
 mod formats;
