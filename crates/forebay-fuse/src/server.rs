@@ -1,7 +1,7 @@
 //! The server: threads that read requests of the kernel and answer them.
 
 use crate::device::Device;
-use crate::door::{Door, Start, look};
+use crate::door::{self, Door, Start, look};
 use crate::nodes::{Identity, Name, Nodes};
 use crate::protocol::{
     self, Call, MAJOR, NEWEST_MINOR, OLDEST_MINOR, REQUEST_BYTES, ROOT, Request, capability,
@@ -140,6 +140,7 @@ impl Server {
             }
             Ok(())
         })
+        .inspect(|()| door::close())
     }
 
     /// A number for an open file or directory.
