@@ -16,6 +16,9 @@ pub const LOCK_FILE: &str = "lock";
 /// Longest path of a socket in bytes (`sun_path` of unix(7), without its NUL).
 pub const SOCKET_PATH_BYTES: usize = 107;
 
+/// Directory beside the sockets of bridges, with those of runs.
+const RUNS: &str = "runs";
+
 /// What a running bridge writes into [`INFO_FILE`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BridgeInfo {
@@ -99,6 +102,27 @@ pub fn socket_path(instance: &Path) -> Result<PathBuf, AdminError> {
         return Err(AdminError::SocketPathTooLong { path });
     }
     Ok(path)
+}
+
+/// The path of the socket at which others join a run: its process is `run`, and its bridge has the socket `bridge`.
+pub fn run_socket_path(bridge: &Path, run: u32) -> PathBuf {
+    let mut name = bridge.file_name().unwrap_or_default().to_owned();
+    name.push(format!("-{run}"));
+    bridge.with_file_name(RUNS).join(name)
+}
+
+/// [`run_socket_path`], in a directory that exists and that nobody else can write to.
+///
+/// # Errors
+/// There is no safe directory for it.
+pub fn make_run_socket_path(bridge: &Path, run: u32) -> Result<PathBuf, AdminError> {
+    let uid = rustix::process::geteuid().as_raw();
+    private_dir(bridge.with_file_name(RUNS), uid)?;
+    let path = run_socket_path(bridge, run);
+    match path.as_os_str().len() > SOCKET_PATH_BYTES {
+        true => Err(AdminError::SocketPathTooLong { path }),
+        false => Ok(path),
+    }
 }
 
 #[cfg(test)]

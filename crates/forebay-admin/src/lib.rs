@@ -40,8 +40,8 @@ pub use answer::{AnswerError, AnswerWriter};
 pub use error::{AdminError, Garbled, Refusal, RefusalKind};
 pub use frame::MAX_FRAME_BYTES;
 pub use instance::{
-    BridgeInfo, INFO_FILE, LOCK_FILE, SOCKET_PATH_BYTES, bridge_info, instance_dir, socket_dir,
-    socket_path,
+    BridgeInfo, INFO_FILE, LOCK_FILE, SOCKET_PATH_BYTES, bridge_info, instance_dir,
+    make_run_socket_path, run_socket_path, socket_dir, socket_path,
 };
 pub use items::Items;
 pub use lifetime::LifetimeStatus;

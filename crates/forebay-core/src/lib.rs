@@ -19,6 +19,7 @@ pub mod batch;
 pub mod bridge;
 pub mod claim;
 pub mod collective;
+pub mod doors;
 pub mod drain;
 pub mod encoding;
 pub mod facts;

@@ -1,19 +1,33 @@
 //! Asks the bridge. Each thread has a door of its own.
+//!
+//! Most requests go by the link that the libraries in programs use as well: it has lanes, by which a request costs no system
+//! call and wakes nobody while the bridge attends. Listings, whose answers are long, go by a client.
 
 use crate::nodes::Identity;
-use forebay_client::{Answer, Client, Entry, Error};
+use forebay_client::{Client, Entry, Error};
 use forebay_hook::path::{Spot, classify};
+use forebay_link::{Answer, Config, ENV_RECONNECT, Fail, Link};
 use forebay_sys::{self as sys, Errno, Sys};
 use forebay_types::Attr;
-use forebay_wire::{Base, NOFOLLOW, Op, Request, START_MOVED};
+use forebay_wire::{Base, ENV_BUFFER, ENV_SOCKET, NOFOLLOW, Op, Request, START_MOVED};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
+/// The connections of this process, for all threads.
+static LINK: Link = Link::new();
+
+/// Closes the connections, when no thread asks any more: a bridge does not end while a program is connected.
+pub fn close() {
+    LINK.make_way_for_range(0, u32::MAX);
+}
+
 /// The way to a bridge.
 pub struct Door {
     client: Client,
+    config: Box<Config>,
+    answer: Box<Answer>,
     root: Vec<u8>,
     instance: Vec<u8>,
 }
@@ -45,12 +59,19 @@ pub fn proc_path(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
+/// The errno that a program gets for that of the bridge.
+fn shown(errno: i32) -> Errno {
+    match errno {
+        // It was removed, or a drain has renamed it since its path was read.
+        START_MOVED => Errno::NOENT,
+        errno => Errno::from_raw_os_error(errno),
+    }
+}
+
 /// The errno that a program gets. A bridge that is gone is an error of input and output.
 fn errno_of(error: &Error) -> Errno {
     match error {
-        // It was removed, or a drain has renamed it since its path was read.
-        Error::Errno(START_MOVED) => Errno::NOENT,
-        Error::Errno(e) => Errno::from_raw_os_error(*e),
+        Error::Errno(e) => shown(*e),
         _ => Errno::IO,
     }
 }
@@ -64,8 +85,23 @@ impl Door {
         let mut client = Client::connect(socket)?;
         client.set_patience(patience);
         let hello = client.hello()?;
+        let entry = |name: &str, value: &Path| {
+            [name.as_bytes(), b"=", value.as_os_str().as_bytes()].concat()
+        };
+        let entries = [
+            entry(ENV_BUFFER, &hello.root),
+            entry(ENV_SOCKET, socket),
+            format!("{ENV_RECONNECT}={}", patience.as_secs()).into_bytes(),
+        ];
+        let mut config = Box::new(Config::EMPTY);
+        if !config.read(entries.iter().map(Vec::as_slice)) {
+            let why = format!("{} is too long, or not absolute", socket.display());
+            return Err(Error::Protocol(why));
+        }
         Ok(Door {
             client,
+            config,
+            answer: Box::new(Answer::new()),
             root: hello.root.as_os_str().as_bytes().to_vec(),
             instance: hello.instance.as_os_str().as_bytes().to_vec(),
         })
@@ -90,12 +126,20 @@ impl Door {
         }
     }
 
-    fn ask(&mut self, request: Request<'_>) -> Sys<Answer> {
-        self.client.ask(request).map_err(|e| errno_of(&e))
+    /// Asks, and gives the body of the answer.
+    fn ask(&mut self, mut request: Request<'_>) -> Sys<&[u8]> {
+        let asked = LINK.ask(&self.config, &mut request, true, &mut self.answer);
+        match asked {
+            Ok(()) => Ok(self.answer.body()),
+            Err(Fail::Errno(e)) => Err(shown(e)),
+            Err(Fail::Redirect) => Err(Errno::IO),
+        }
     }
 
     fn descriptor(&mut self, request: Request<'_>) -> Sys<OwnedFd> {
-        self.ask(request)?.fd.ok_or(Errno::IO)
+        self.ask(request)?;
+        let granted = self.answer.take_fd();
+        sys::inherited_descriptor(granted.map_err(Errno::from_raw_os_error)?.into_raw())
     }
 
     /// A request whose answer is only whether it was carried out.
@@ -105,8 +149,8 @@ impl Door {
 
     /// Attributes of a name.
     pub fn stat(&mut self, dir: &Start, name: &[u8]) -> Sys<Attr> {
-        let answer = self.ask(stat_request(dir, name))?;
-        Attr::decode(&answer.body).map_err(|_| Errno::IO)
+        let body = self.ask(stat_request(dir, name))?;
+        Attr::decode(body).map_err(|_| Errno::IO)
     }
 
     /// A descriptor of what is at a name, with which nothing can be read or written. `flags` as for [`Op::Resolve`].
@@ -137,7 +181,7 @@ impl Door {
             str1: name,
             ..Request::new(Op::Readlink)
         };
-        Ok(self.ask(request)?.body)
+        self.ask(request).map(<[u8]>::to_vec)
     }
 
     /// Makes the names of the buffer durable; with `flags` see [`Op::Sync`].

@@ -1,15 +1,15 @@
 //! The buffer as a mount: every program sees it, in whatever way it makes its system calls.
 //!
 //! A [`Server`] reads the requests of the kernel from `/dev/fuse` and turns each into a request to a running bridge, by
-//! [`forebay_client`]. It keeps no names and no attributes of its own, so the bridge stays the one truth of its node.
-//! Bytes go to the descriptors that the bridge grants. Where the kernel has passthrough it reads and writes them itself,
+//! [`forebay_link`], listings by [`forebay_client`]. It keeps no names and no attributes of its own, so the bridge stays
+//! the one truth of its node. Bytes go to the descriptors that the bridge grants. Where the kernel has passthrough it reads and writes them itself,
 //! and this server is asked only to open and to close.
 //!
 //! - `protocol` decodes requests, `reply` encodes answers. Both are pure.
 //! - `nodes` knows what the kernel's node ids stand for.
 //! - `door` asks the bridge.
 //! - `server`, `names`, `files` and `attributes` carry requests out.
-//! - `device` opens `/dev/fuse` and mounts.
+//! - `device` opens `/dev/fuse` and mounts; `trial` finds out whether that works here.
 //!
 //! # Nothing is cached
 //! Entries and attributes are valid for no time at all, so the kernel asks again at each look. What other programs change
@@ -31,6 +31,8 @@ mod nodes;
 mod protocol;
 mod reply;
 mod server;
+mod trial;
 
 pub use device::{Device, Place, server_of, unmount};
 pub use server::{Error, Server};
+pub use trial::{Trial, attempt};

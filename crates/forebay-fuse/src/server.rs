@@ -1,7 +1,7 @@
 //! The server: threads that read requests of the kernel and answer them.
 
 use crate::device::Device;
-use crate::door::{Door, Start, look};
+use crate::door::{self, Door, Start, look};
 use crate::nodes::{Identity, Name, Nodes};
 use crate::protocol::{
     self, Call, MAJOR, NEWEST_MINOR, OLDEST_MINOR, REQUEST_BYTES, ROOT, Request, capability,
@@ -140,6 +140,7 @@ impl Server {
             }
             Ok(())
         })
+        .inspect(|()| door::close())
     }
 
     /// A number for an open file or directory.
@@ -160,6 +161,26 @@ impl Server {
             ..*attr
         }
     }
+}
+
+/// The answer to the first request of the kernel, and whether it reads and writes backing files itself.
+pub(crate) fn agree(
+    major: u32,
+    minor: u32,
+    readahead: u32,
+    capabilities: u64,
+) -> Sys<(Reply, bool)> {
+    if major != MAJOR || minor < OLDEST_MINOR {
+        eprintln!(
+            "forebay: the kernel speaks FUSE {major}.{minor}; {MAJOR}.{OLDEST_MINOR} is needed"
+        );
+        return Err(Errno::PROTO);
+    }
+    let both = capabilities & WANTED;
+    let passes_through = both & capability::PASSTHROUGH != 0;
+    let stacked = if passes_through { STACKED } else { 0 };
+    let reply = Reply::init(minor.min(NEWEST_MINOR), readahead, both, stacked);
+    Ok((reply, passes_through))
 }
 
 /// What became of a request.
@@ -299,22 +320,11 @@ impl Worker<'_> {
     }
 
     fn init(&mut self, major: u32, minor: u32, readahead: u32, capabilities: u64) -> Outcome {
-        if major != MAJOR || minor < OLDEST_MINOR {
-            eprintln!(
-                "forebay: the kernel speaks FUSE {major}.{minor}; {MAJOR}.{OLDEST_MINOR} is needed"
-            );
-            return Err(Errno::PROTO);
-        }
-        let both = capabilities & WANTED;
-        let stacks = both & capability::PASSTHROUGH != 0;
-        self.server.passthrough.store(stacks, Ordering::Relaxed);
-        let minor = minor.min(NEWEST_MINOR);
-        Ok(Reply::init(
-            minor,
-            readahead,
-            both,
-            if stacks { STACKED } else { 0 },
-        ))
+        let (reply, passes_through) = agree(major, minor, readahead, capabilities)?;
+        self.server
+            .passthrough
+            .store(passes_through, Ordering::Relaxed);
+        Ok(reply)
     }
 
     /// The directory of a node, as a request names it.

@@ -33,6 +33,15 @@ pub fn space(path: &Path) -> Sys<(u64, u64)> {
     Ok((s.f_blocks * s.f_frsize, s.f_bavail * s.f_frsize))
 }
 
+/// Inodes that are free for this user on the file system that holds `path`; `None` if it makes them as it needs them.
+///
+/// # Errors
+/// Those of `statvfs`.
+pub fn free_inodes(path: &Path) -> Sys<Option<u64>> {
+    let s = statvfs(path)?;
+    Ok((s.f_files > 0).then_some(s.f_favail))
+}
+
 /// Types of file systems that overwrite a block in place: ext4, XFS, tmpfs.
 const IN_PLACE: [i64; 3] = [0xef53, 0x5846_5342, 0x0102_1994];
 

@@ -40,20 +40,25 @@ pub use files::{
     check_access, create_anew, is_locked, keep_access_time, lock_file, open, open_beneath,
     open_path, scratch_file,
 };
-pub use filesystem::{cache_life, fs_space, fs_type, space, writes_in_place};
+pub use filesystem::{cache_life, free_inodes, fs_space, fs_type, space, writes_in_place};
 pub use listing::{RawEntry, read_dir};
-pub use mounts::{ancestors, is_within, mounted};
+pub use mounts::{ancestors, enter_mounts, is_within, mounted};
 pub use names::{
     exchange, link, make_dir, mkdir, mknod, readlink, rename, rename_noreplace, symlink, unlink,
 };
-pub use node::{boot_id, has_open, host_name, mount_space, pid_space, process_started};
+pub use node::{
+    boot_id, has_open, host_name, kernel_version, mount_space, pid_space, process_name,
+    process_started,
+};
 pub use process::{
-    Process, adopt_orphans, await_end, clear_umask, die_with_parent, exit_of, leave_terminal,
-    live_without_parent, make_room_for_descriptors, my_ids, pass_on, raise_descriptor_limit, reap,
-    signal_process, take_stdin,
+    Process, adopt_orphans, await_end, clear_umask, descriptor_limits, die_with_parent, exit_of,
+    leave_terminal, live_without_parent, make_room_for_descriptors, my_ids, pass_on,
+    raise_descriptor_limit, reap, signal_process, take_stdin,
 };
 pub use raw::accounts::{LocalTime, local_time, user_name};
-pub use raw::fuse::{fuse_backing_close, fuse_backing_open, inherited_descriptor, unshare_mounts};
+pub use raw::fuse::{
+    fuse_backing_close, fuse_backing_open, inherited_descriptor, unshare_mounts, unshare_users,
+};
 pub use raw::heap::{bound as bound_heap, trim as trim_heap};
 pub use raw::lane::{LaneMemory, LaneView};
 pub use raw::lease::{Openers, is_in_use, is_opened_once, was_opened_once};

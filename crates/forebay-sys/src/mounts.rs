@@ -1,7 +1,10 @@
-//! Which directories hold a directory, by device and inode, in whichever way they are mounted.
+//! Which directories hold a directory, by device and inode, in whichever way they are mounted; and other mount namespaces.
 
+use crate::Sys;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::ffi::OsString;
 use std::fs;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -54,6 +57,16 @@ pub fn mounted(at: &Path) -> Option<(String, String)> {
     let mut fields = topmost[end + 3..].split(|&b| b == b' ');
     let mut field = || Some(String::from_utf8_lossy(fields.next()?).into_owned());
     Some((field()?, field()?))
+}
+
+/// Puts this process into another mount namespace, a `/proc/PID/ns/mnt`. Its root and working directory are the root of
+/// that one then. The process must have one thread.
+///
+/// # Errors
+/// EPERM without CAP_SYS_ADMIN, EINVAL with several threads or if it is no mount namespace.
+pub fn enter_mounts(namespace: impl AsFd) -> Sys<()> {
+    let kind = LinkNameSpaceType::Mount;
+    move_into_link_name_space(namespace.as_fd(), Some(kind))
 }
 
 fn identity(path: &Path) -> Option<(u64, u64)> {

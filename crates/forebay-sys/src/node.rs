@@ -11,6 +11,12 @@ pub fn host_name() -> Vec<u8> {
     rustix::system::uname().nodename().to_bytes().to_vec()
 }
 
+/// The version of the kernel (`uname -r`).
+pub fn kernel_version() -> String {
+    let name = rustix::system::uname();
+    name.release().to_string_lossy().into_owned()
+}
+
 /// The identity of this run of the kernel, which a reboot changes.
 ///
 /// # Errors
@@ -52,6 +58,12 @@ pub fn process_started(pid: u32) -> Sys<u64> {
     started
         .and_then(|ticks| ticks.parse().ok())
         .ok_or(Errno::INVAL)
+}
+
+/// The name of a process's program, cut to 15 bytes; empty if it has ended.
+pub fn process_name(pid: u32) -> String {
+    let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    String::from_utf8_lossy(name.trim_ascii_end()).into_owned()
 }
 
 /// The effective user of a process.

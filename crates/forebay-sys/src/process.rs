@@ -33,6 +33,13 @@ pub fn raise_descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
+/// The limit of open descriptors, and how far a process may raise it.
+pub fn descriptor_limits() -> (u64, u64) {
+    let limit = getrlimit(Resource::Nofile);
+    let number = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
+    (number(limit.current), number(limit.maximum))
+}
+
 /// Has the kernel make room for so many descriptors now. Each time a process with threads outgrows its table, whoever
 /// needs a descriptor waits until all processors have been idle or switched: we saw 12 ms.
 pub fn make_room_for_descriptors(count: u64) {

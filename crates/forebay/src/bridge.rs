@@ -4,15 +4,15 @@ use crate::cli::BridgeOptions;
 use crate::error::{Fault, fault};
 use crate::place::{Place, plain};
 use forebay_admin::{
-    AdminError, LOCK_FILE, LifetimeStatus, StartFailure, StartReport, instance_dir, socket_dir,
-    socket_path,
+    AdminError, LOCK_FILE, LifetimeStatus, StartFailure, StartReport, bridge_info, instance_dir,
+    socket_dir, socket_path,
 };
 use forebay_client::Control;
 use forebay_sys as sys;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -58,7 +58,7 @@ impl Bridge {
     ///
     /// # Errors
     /// [`AdminError::Version`], [`AdminError::OtherProtocol`]: somebody does, but not so that we understand each other.
-    fn at_socket(socket: &Path) -> Result<Option<Bridge>, AdminError> {
+    pub fn at_socket(socket: &Path) -> Result<Option<Bridge>, AdminError> {
         match Bridge::connect(socket) {
             Ok(bridge) => Ok(Some(bridge)),
             Err(e) if e.is_other_version() => Err(e),
@@ -98,6 +98,22 @@ impl Bridge {
     /// Its socket.
     pub fn socket(&self) -> &Path {
         self.control.socket()
+    }
+
+    /// The running bridge over `root` with this instance directory, if both are of this user. The path may come from a lock,
+    /// which anybody can make.
+    pub fn at_instance(root: &Path, instance: &Path) -> Result<Option<Bridge>, Fault> {
+        let me = sys::my_ids().0;
+        let found = fs::symlink_metadata(instance);
+        if !found.is_ok_and(|dir| dir.is_dir() && dir.uid() == me) {
+            return Ok(None);
+        }
+        let socket = bridge_info(instance).map(|info| info.socket);
+        let bridge = socket
+            .map(|socket| Bridge::at_socket(&socket))
+            .transpose()?;
+        let is_it = |bridge: &Bridge| bridge.root == root && bridge.instance == instance;
+        Ok(bridge.flatten().filter(is_it))
     }
 
     /// The running bridge of a buffer, if there is one.

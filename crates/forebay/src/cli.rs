@@ -1,8 +1,14 @@
 //! The command line: verbs, options, examples. [`crate::verbs`] carries the verbs out.
 
+mod attach;
+mod doctor;
 mod mount;
+mod sim;
 
-pub use mount::{EnterArgs, MountArgs, ServeMountArgs, UmountArgs, Via};
+pub use attach::AttachArgs;
+pub use doctor::{Attempt, DoctorArgs};
+pub use mount::{EnterArgs, MountArgs, ServeMountArgs, UmountArgs, Via, door_name};
+pub use sim::{SimArgs, SimVerb};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
 use std::ffi::OsString;
@@ -12,17 +18,17 @@ use std::path::PathBuf;
 pub mod exit {
     /// The verb succeeded.
     pub const OK: u8 = 0;
-    /// The command could not be carried out (every verb but `run` and `record`).
+    /// The command could not be carried out (every verb that starts no command).
     pub const FAILURE: u8 = 1;
-    /// The command line is wrong (every verb but `run` and `record`).
+    /// The command line is wrong (every verb that starts no command).
     pub const USAGE: u8 = 2;
     /// Data remains in the buffer (`EX_TEMPFAIL`). Nothing is lost, but the data is not on the PFS yet.
     pub const DATA_LEFT: u8 = 75;
-    /// `run` or `record` failed before the command was started.
+    /// `run`, `attach` or `record` failed before the command was started.
     pub const NOT_STARTED: u8 = 125;
-    /// `run` or `record` found the command but could not execute it.
+    /// `run`, `attach` or `record` found the command but could not execute it.
     pub const NOT_EXECUTABLE: u8 = 126;
-    /// `run` or `record` did not find the command.
+    /// `run`, `attach` or `record` did not find the command.
     pub const NOT_FOUND: u8 = 127;
 }
 
@@ -30,6 +36,7 @@ const EXAMPLES: &str = "\
 Examples:
   forebay run --buffer /pfs/me/run7 -- mpirun -n 64 ./sim
   forebay run --buffer . --storage /local/nvme --report report.json -- python3 post.py
+  forebay attach --buffer /pfs/me/run7 -- ./post   joins a run, from another shell
   forebay record -- mpirun -n 64 ./sim     only the log, no buffer
   forebay up --buffer /pfs/me/run7         a bridge that outlives runs
   forebay mount --buffer /pfs/me/run7 /mnt/run7    the same buffer as a mount
@@ -56,6 +63,8 @@ pub struct Cli {
 pub enum Verb {
     /// Run a command with the buffer over a directory, then drain and report.
     Run(RunArgs),
+    /// Run a command in a buffer that is in use: beside the command of a run, from another shell or launcher.
+    Attach(AttachArgs),
     /// Run a command and record what it reads and writes, without a buffer.
     Record(RecordArgs),
     /// Write the log of a job whose recording was interrupted, or that ran on several nodes.
@@ -66,6 +75,8 @@ pub enum Verb {
     Mount(MountArgs),
     /// Take away what `forebay mount` has mounted.
     Umount(UmountArgs),
+    /// Say what works on this node, what does not, and how to mend it.
+    Doctor(DoctorArgs),
     /// Drain, then stop the bridge of a directory.
     Down(DownArgs),
     /// List bridges with their directories, and how much data is not on the PFS yet.
@@ -97,6 +108,12 @@ pub enum Verb {
     ProbeClient {
         /// The directory in which it writes.
         dir: PathBuf,
+    },
+    /// Try something that changes the process.
+    #[command(hide = true)]
+    Try {
+        #[command(subcommand)]
+        what: Attempt,
     },
     /// Serve a mount whose connection is standard input.
     #[command(hide = true)]
@@ -186,8 +203,8 @@ pub struct RunArgs {
     /// Load the collective layer, which carries out collective reads and writes of MPI programs (docs/COLLECTIVE.md).
     #[arg(long)]
     pub collective: bool,
-    /// How CMD gets the buffer: a library that is loaded into its processes, or a mount over the directory that all
-    /// programs see, also static ones and those in Go (docs/MOUNT.md).
+    /// How CMD gets the buffer: a library that is loaded into its processes, a mount over the directory that all programs
+    /// see, also static ones and those in Go (docs/MOUNT.md), or the better one that works here.
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Via::Preload)]
     pub via: Via,
     /// With --collective: say for each file what became of its collective calls, which method was chosen and why. On the
@@ -504,84 +521,6 @@ pub struct ProbeArgs {
     /// Print JSON, for scripts.
     #[arg(long)]
     pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct SimArgs {
-    #[command(subcommand)]
-    pub what: SimVerb,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum SimVerb {
-    /// Simulate drops, delays, crashes and restarts, and check that the policy keeps the promises of SEMANTICS.md.
-    #[command(
-        after_help = "Examples:\n  forebay sim faults --seeds 2000\n  forebay sim faults --first 1234 --seeds 1 --trace"
-    )]
-    Faults {
-        /// Number of seeds.
-        #[arg(long, value_name = "N", default_value_t = 200)]
-        seeds: u64,
-        /// The first seed.
-        #[arg(long, value_name = "SEED", default_value_t = 1)]
-        first: u64,
-        /// Number of bridges. Default: the seed decides.
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4))]
-        bridges: Option<u32>,
-        /// Number of clients. Default: the seed decides.
-        #[arg(long, value_name = "N")]
-        clients: Option<usize>,
-        /// Operations of each client. Default: the seed decides.
-        #[arg(long, value_name = "N")]
-        steps: Option<u32>,
-        /// Kinds of faults to leave out, separated by commas.
-        #[arg(long, value_name = "KINDS")]
-        calm: Option<String>,
-        /// Print everything that happens, not only what concerns a broken promise.
-        #[arg(long)]
-        trace: bool,
-        /// A planted bug that the simulator has to find.
-        #[cfg(feature = "planted-bugs")]
-        #[arg(long, value_name = "NAME")]
-        mutation: Option<String>,
-    },
-    /// Let programs in a buffer and a neighbour on the PFS change one tree, step after step, and check that nothing of either is lost.
-    #[command(
-        after_help = "Examples:\n  forebay sim neighbours --seeds 20000\n  forebay sim neighbours --seed 17 --seeds 1\n  forebay sim neighbours --script 'start d/ d/a; rename d/a x; they write d/a; drain keep'"
-    )]
-    Neighbours {
-        /// Number of seeds: one script each.
-        #[arg(long, value_name = "N", default_value_t = 20_000)]
-        seeds: u64,
-        /// The first seed.
-        #[arg(long, value_name = "SEED", default_value_t = 1)]
-        seed: u64,
-        /// Run this script instead, whose steps have semicolons between them.
-        #[arg(long, value_name = "TEXT", conflicts_with_all = ["seeds", "seed"])]
-        script: Option<String>,
-        /// A planted bug that the simulator has to find.
-        #[cfg(feature = "planted-bugs")]
-        #[arg(long, value_name = "NAME")]
-        mutation: Option<String>,
-    },
-    /// Run collective I/O on modelled machines with several kinds of locks: figures 4 to 7 of the SC'08 paper as tables.
-    #[command(
-        after_help = "Examples:\n  forebay sim collective --figure 4 --svg figure4.svg\n  forebay sim collective --print-parameters > mine.txt\n  forebay sim collective --parameters mine.txt\n\ndocs/COLLECTIVE.md says what the figures show and what they do not."
-    )]
-    Collective {
-        /// Only these figures. Default: all of the parameters.
-        #[arg(long = "figure", value_name = "NAME")]
-        figures: Vec<String>,
-        /// Other machines and figures than those that are compiled in.
-        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-        parameters: Option<PathBuf>,
-        /// Draw the figures into this file as well.
-        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-        svg: Option<PathBuf>,
-        /// Print the parameters that are compiled in, with their sources, and end.
-        #[arg(long, exclusive = true)]
-        print_parameters: bool,
-    },
 }
 
 #[derive(Debug, Args)]

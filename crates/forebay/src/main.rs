@@ -7,9 +7,13 @@ mod cli;
 mod drain;
 mod error;
 mod keeper;
+mod looks;
+mod outfit;
 mod outliving;
+mod owner;
 mod place;
 mod program;
+mod reception;
 mod recorder;
 mod run_report;
 mod units;
@@ -24,10 +28,10 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(e) => {
             let _ = e.print();
-            // `run` and `record` return the status of the command, so their own errors have other codes.
+            // `run`, `record` and `attach` return the status of the command, so their own errors have other codes.
             let starts_command = std::env::args_os()
                 .nth(1)
-                .is_some_and(|verb| verb == "run" || verb == "record");
+                .is_some_and(|verb| verb == "run" || verb == "record" || verb == "attach");
             return ExitCode::from(match (e.use_stderr(), starts_command) {
                 (false, _) => exit::OK,
                 (true, true) => exit::NOT_STARTED,
@@ -38,6 +42,7 @@ fn main() -> ExitCode {
     let verbose = cli.verbose;
     let result = match &cli.verb {
         Verb::Run(args) => verbs::run::run(args, verbose),
+        Verb::Attach(args) => verbs::attach::attach(args),
         Verb::Record(args) => verbs::record::record(args, verbose),
         Verb::Collect(args) => verbs::collect::collect(args),
         Verb::Up(args) => verbs::up::up(args, verbose),
@@ -45,6 +50,8 @@ fn main() -> ExitCode {
         Verb::Umount(args) => verbs::mount::umount(args),
         Verb::ServeMount(args) => verbs::mount::serve(args),
         Verb::Enter(args) => verbs::mount::enter(args),
+        Verb::Doctor(args) => verbs::doctor::doctor(args),
+        Verb::Try { what } => looks::attempt(what),
         Verb::Down(args) => verbs::down::down(args),
         Verb::Status(args) => verbs::status::status(args),
         Verb::Drain(args) => verbs::drain::drain(args),
@@ -71,7 +78,9 @@ fn main() -> ExitCode {
         Err(fault) => {
             fault.tell(verbose);
             ExitCode::from(match cli.verb {
-                Verb::Run(_) | Verb::Record(_) | Verb::Enter(_) => exit::NOT_STARTED,
+                Verb::Run(_) | Verb::Record(_) | Verb::Attach(_) | Verb::Enter(_) => {
+                    exit::NOT_STARTED
+                }
                 _ => exit::FAILURE,
             })
         }

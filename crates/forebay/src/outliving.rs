@@ -1,6 +1,7 @@
 //! The processes that outlive the command of a run, and what each has of the buffer. `core::lifetime` decides what follows.
 
 use crate::bridge::Bridge;
+use crate::reception::Attached;
 use crate::units;
 use forebay_admin::LifetimeStatus;
 use forebay_core::lifetime::Holding;
@@ -64,9 +65,10 @@ pub fn reap(spared: &[u32]) -> Vec<u32> {
     }
 }
 
-/// All processes that go on, except the bridge: descendants of this process, which adopts orphans, and, if no other run
-/// uses the bridge, further programs that are connected to it. Without any, nobody of the run is there any more.
-pub fn find(bridge: &Bridge, life: &LifetimeStatus) -> Vec<Outliving> {
+/// All processes that go on, except the bridge: descendants of this process, which adopts orphans, those that have joined the
+/// run, with their descendants, and, if no other run uses the bridge, further programs that are connected to it. Without
+/// any, nobody of the run is there any more.
+pub fn find(bridge: &Bridge, life: &LifetimeStatus, attached: &[Attached]) -> Vec<Outliving> {
     let me = std::process::id();
     let mut found = BTreeMap::new();
     let mut parents = reap(&[bridge.pid]);
@@ -74,6 +76,11 @@ pub fn find(bridge: &Bridge, life: &LifetimeStatus) -> Vec<Outliving> {
     // The first ones count even if they have ended since: what they have left is found by the next look.
     for pid in &parents {
         found.insert(*pid, Holding::Nothing);
+    }
+    // They have come for the buffer, and may not have used it yet.
+    for guest in attached.iter().filter(|guest| !guest.has_ended()) {
+        found.insert(guest.pid, Holding::Connection);
+        parents.push(guest.pid);
     }
     while let Some(parent) = parents.pop() {
         for child in children(parent) {
@@ -83,7 +90,7 @@ pub fn find(bridge: &Bridge, life: &LifetimeStatus) -> Vec<Outliving> {
         }
     }
     for (pid, holding) in &mut found {
-        *holding = holds(*pid, &bridge.instance);
+        *holding = (*holding).max(holds(*pid, &bridge.instance));
     }
     let is_alone = !life.stay && life.runs == [me];
     let has_descendants = !found.is_empty();
@@ -107,15 +114,10 @@ pub fn find(bridge: &Bridge, life: &LifetimeStatus) -> Vec<Outliving> {
         .into_iter()
         .map(|(pid, holding)| Outliving {
             pid,
-            name: name(pid),
+            name: sys::process_name(pid),
             holding: holding.max(least),
         })
         .collect()
-}
-
-fn name(pid: u32) -> String {
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    name.trim_end().to_owned()
 }
 
 /// Has the process ended, with all its threads?

@@ -92,19 +92,25 @@ pub fn tidy(path: &Path) -> PathBuf {
 /// Checks the buffer, and chooses a storage directory. That directory exists afterwards.
 pub fn settle(place: &cli::PlaceArgs) -> Result<Place, Fault> {
     let (root, alias) = buffer_root(&place.buffer)?;
-    let storage = match &place.storage {
-        Some(dir) => usable_storage(dir, &root)?,
-        // If a bridge runs over this directory, its storage is the right one.
-        None => match bridge::running().into_iter().find(|b| b.root == root) {
-            Some(bridge) => bridge.storage().to_owned(),
-            None => default_storage(&root)?,
-        },
-    };
+    let storage = storage_for(place.storage.as_deref(), Some(&root))?;
     Ok(Place {
         root,
         alias,
         storage,
     })
+}
+
+/// Chooses a storage directory, for the buffer over `root` if it is known. It exists afterwards.
+pub fn storage_for(asked: Option<&Path>, root: Option<&Path>) -> Result<PathBuf, Fault> {
+    if let Some(dir) = asked {
+        return usable_storage(dir, root);
+    }
+    // If a bridge runs over this directory, its storage is the right one.
+    let mut running = bridge::running().into_iter();
+    match running.find(|bridge| Some(bridge.root.as_path()) == root) {
+        Some(bridge) => Ok(bridge.storage().to_owned()),
+        None => default_storage(root),
+    }
 }
 
 /// The candidates for storage if the user names none, the best first.
@@ -120,7 +126,7 @@ pub fn storage_candidates() -> Vec<(&'static str, PathBuf)> {
     found
 }
 
-fn default_storage(root: &Path) -> Result<PathBuf, Fault> {
+fn default_storage(root: Option<&Path>) -> Result<PathBuf, Fault> {
     let mut tried = Vec::new();
     for (name, dir) in storage_candidates() {
         match own(name, &dir).and_then(|()| usable_storage(&dir, root)) {
@@ -144,7 +150,7 @@ fn own(name: &str, dir: &Path) -> Result<(), Fault> {
 }
 
 /// Makes the storage directory if it is missing, and tests that it can do what a bridge needs.
-fn usable_storage(dir: &Path, root: &Path) -> Result<PathBuf, Fault> {
+fn usable_storage(dir: &Path, root: Option<&Path>) -> Result<PathBuf, Fault> {
     let shown = dir.display();
     let own_hint = "name a directory on a local disk with --storage DIR";
     if !dir.exists() {
@@ -160,14 +166,14 @@ fn usable_storage(dir: &Path, root: &Path) -> Result<PathBuf, Fault> {
     if !dir.is_dir() {
         return Err(fault(format!("storage {shown} is not a directory")).hint(own_hint));
     }
-    if sys::is_within(&dir, root) {
+    if let Some(root) = root.filter(|root| sys::is_within(&dir, root)) {
         return Err(fault(format!(
             "storage {shown} lies inside the buffer {}",
             root.display()
         ))
         .hint("the buffer would hold itself; name another place with --storage DIR"));
     }
-    if sys::is_within(root, &dir) {
+    if let Some(root) = root.filter(|root| sys::is_within(root, &dir)) {
         return Err(fault(format!(
             "the buffer {} lies inside the storage {shown}",
             root.display()

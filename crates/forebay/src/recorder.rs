@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::ExitStatus;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Environment variable: directory in which recording directories are made.
@@ -87,11 +87,13 @@ impl Recorder {
         &self.library
     }
 
-    /// Sets the environment that tells the command where to record.
-    pub fn tell(&self, command: &mut Command) {
-        command.env(ENV_RECORD_DIR, &self.recording.dir);
+    /// The variables of the environment that tell a command where to record.
+    pub fn variables(&self) -> Vec<(OsString, OsString)> {
+        let mut variables: Vec<(OsString, OsString)> = Vec::new();
+        let mut set = |name: &str, value: OsString| variables.push((name.into(), value));
+        set(ENV_RECORD_DIR, self.recording.dir.clone().into_os_string());
         if let Some(bytes) = self.memory {
-            command.env(ENV_RECORD_MEMORY, bytes.to_string());
+            set(ENV_RECORD_MEMORY, bytes.to_string().into());
         }
         let mut include = std::env::var_os(ENV_RECORD_INCLUDE).unwrap_or_default();
         for path in &self.include {
@@ -109,8 +111,9 @@ impl Recorder {
             include.push(path);
         }
         if !include.is_empty() {
-            command.env(ENV_RECORD_INCLUDE, include);
+            set(ENV_RECORD_INCLUDE, include);
         }
+        variables
     }
 
     /// Notes that the command is about to start.
@@ -305,7 +308,7 @@ fn bases() -> Vec<PathBuf> {
 }
 
 /// Makes the parent of recording directories in the first place that has room.
-fn base() -> Result<PathBuf, Fault> {
+pub fn base() -> Result<PathBuf, Fault> {
     let mut tried = Vec::new();
     for dir in bases() {
         match usable_base(&dir) {

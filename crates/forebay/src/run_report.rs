@@ -5,6 +5,7 @@ use crate::drain::{Drained, why};
 use crate::error::{Fault, fault};
 use crate::outliving::{self, Outliving};
 use crate::place::plain;
+use crate::reception::Attached;
 use crate::recorder::log_text;
 use crate::units;
 use forebay_admin::AdminError;
@@ -152,6 +153,12 @@ pub struct RunReport<'r> {
     pub restarts: u32,
     /// How the drain ended, if there was one.
     pub drained: Option<&'r Drained>,
+    /// How the command got the buffer: as `--via` names it.
+    pub door: &'r str,
+    /// Why so, if that was chosen for it.
+    pub door_reason: Option<&'r str>,
+    /// Processes that have joined the run.
+    pub attached: &'r [Attached],
     /// Processes that have outlived the command, and that the run does not wait for.
     pub going_on: &'r [Outliving],
     /// The log of the command's I/O, if it was recorded.
@@ -166,6 +173,15 @@ impl RunReport<'_> {
         let mut out = String::new();
         let mut line = |name: &str, text: String| row(&mut out, name, &text);
         line("exit status", self.exit_text());
+        if let Some(why) = self.door_reason {
+            line(
+                "via",
+                format!("{}: {}", self.door, printable(why.as_bytes())),
+            );
+        }
+        for guest in self.attached {
+            line("attached", guest.text());
+        }
         if self.restarts > 0 {
             line("bridge", self.restarts_text());
         }
@@ -239,6 +255,15 @@ impl RunReport<'_> {
         let mut line = |name: &str, text: String| row(&mut out, name, &text);
         line("command", self.command.join(" "));
         line("exit status", self.exit_text());
+        if let Some(why) = self.door_reason {
+            line(
+                "via",
+                format!("{}: {}", self.door, printable(why.as_bytes())),
+            );
+        }
+        for guest in self.attached {
+            line("attached", guest.text());
+        }
         line("buffer", self.buffer.display().to_string());
         line("storage", storage_text(self.storage));
         let ops: Vec<String> = self
@@ -364,6 +389,11 @@ impl RunReport<'_> {
                 "complete": d.is_complete(),
                 "left": d.named.iter().map(left_json).collect::<Vec<_>>(),
             })),
+            "via": { "door": self.door, "reason": self.door_reason },
+            "attached": self.attached.iter().map(|guest| json!({
+                "pid": guest.pid,
+                "command": guest.command,
+            })).collect::<Vec<_>>(),
             "going_on": self.going_on.iter().map(|process| json!({
                 "pid": process.pid,
                 "name": process.name,

@@ -49,7 +49,18 @@ pub fn unshare_mounts() -> Sys<()> {
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }
 }
 
-/// Takes over a descriptor that this program was started with, by its number. It closes on exec from now on.
+/// Gives this process a user namespace and a mount namespace of its own, in which it has all capabilities. It must have one
+/// thread.
+///
+/// # Errors
+/// EPERM, ENOSPC: the system does not let this user have one.
+pub fn unshare_users() -> Sys<()> {
+    // SAFETY: descriptors stay as they are; only ids and mounts get apart.
+    unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }
+}
+
+/// Takes over a descriptor that nobody else in this program owns, by its number: one that the program was started with, or
+/// that a library without the standard library has handed over. It closes on exec from now on.
 ///
 /// # Errors
 /// EBADF if no descriptor has this number.
@@ -60,7 +71,7 @@ pub fn inherited_descriptor(number: RawFd) -> Sys<OwnedFd> {
     assert!(number > 2, "a standard stream");
     // SAFETY: plain integers. It fails if the descriptor is not there.
     check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;
-    // SAFETY: it is open, and whoever started this program has left it to the caller.
+    // SAFETY: it is open, and nobody else owns it: the caller was given it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 

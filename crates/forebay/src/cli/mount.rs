@@ -2,16 +2,27 @@
 
 use super::{BridgeOptions, PlaceArgs};
 use clap::{Args, ValueHint};
+use forebay_core::doors::Door;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// How programs get the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Via {
+    /// The mount if the kernel moves the bytes of its files itself, else the library. The report says which, and why.
+    Auto,
     /// A library that the dynamic linker loads.
     Preload,
     /// A FUSE mount in a mount namespace of the command; needs root.
     Mount,
+}
+
+/// How `--via` names a door.
+pub fn door_name(door: Door) -> &'static str {
+    match door {
+        Door::Library => "preload",
+        Door::Mount => "mount",
+    }
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,6 @@
 //! `forebay down`: drains, then ends the bridge.
 
-use super::{drain_code, drain_command};
+use super::{PROGRAM, drain_code, drain_command};
 use crate::bridge::Bridge;
 use crate::cli::{self, exit};
 use crate::drain::{Naming, drain, tell_left};
@@ -20,6 +20,14 @@ pub fn down(args: &cli::DownArgs) -> Result<u8, Fault> {
         );
     };
     if let Some(pid) = bridge.control.lifetime()?.runs.first() {
+        let name = sys::process_name(*pid);
+        if name != PROGRAM {
+            return Err(fault(format!(
+                "process {pid} ({name}) has joined the buffer over {} and still runs",
+                place.root.display()
+            ))
+            .hint("wait for its end, or end it"));
+        }
         return Err(fault(format!(
             "`forebay run` (process {pid}) still uses the bridge over {}",
             place.root.display()

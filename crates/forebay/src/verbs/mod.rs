@@ -1,7 +1,9 @@
 //! One module for each verb of the command line. A verb decides nothing about paths or data.
 
+pub mod attach;
 pub mod bridge;
 pub mod collect;
+pub mod doctor;
 pub mod down;
 pub mod drain;
 pub mod fsck;
@@ -25,6 +27,20 @@ use forebay_admin::instance_dir;
 use forebay_report::text::is_deceptive;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The name of this program, as the kernel shows it for its processes.
+const PROGRAM: &str = "forebay";
+
+/// This program, for another process.
+pub fn own_command() -> Result<Command, Fault> {
+    let exe =
+        std::env::current_exe().map_err(|e| fault("cannot find my own executable").because(e))?;
+    let mut command = Command::new(exe);
+    // Under a buffer it would be its own client.
+    command.env_remove("LD_PRELOAD");
+    Ok(command)
+}
 
 /// The exact command that continues a drain.
 pub fn drain_command(place: &Place) -> String {

@@ -1,10 +1,11 @@
 //! `forebay mount` and `forebay umount`, and the two processes by which `forebay run --via mount` mounts: one serves, the
 //! other one enters the namespace and becomes the command.
 
-use super::drain_command;
+use super::{PROGRAM, drain_command, own_command};
 use crate::bridge::Bridge;
 use crate::cli::{self, exit};
 use crate::error::{Fault, fault};
+use crate::outfit;
 use crate::place::{self, Place, plain};
 use crate::program;
 use forebay_admin::instance_dir;
@@ -18,8 +19,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
-/// The name of this program, as `/proc/PID/comm` shows it.
-const PROGRAM: &str = "forebay";
 /// What a mount in the background says when it is there.
 const READY: &str = "ready";
 /// Longest time between two looks for a signal, which may come just before a wait begins.
@@ -133,16 +132,6 @@ fn in_background(args: &cli::MountArgs) -> Result<u8, Fault> {
     }
 }
 
-/// This program, for a process that outlives this one.
-fn own_command() -> Result<Command, Fault> {
-    let exe =
-        std::env::current_exe().map_err(|e| fault("cannot find my own executable").because(e))?;
-    let mut command = Command::new(exe);
-    // Under a buffer it would be its own client.
-    command.env_remove("LD_PRELOAD");
-    Ok(command)
-}
-
 /// Mounts and serves until the mount is gone, or until it is told to end.
 fn serve_at_mountpoint(args: &cli::MountArgs, ready: impl FnOnce()) -> Result<u8, Fault> {
     check_privilege()?;
@@ -237,10 +226,8 @@ pub fn umount(args: &cli::UmountArgs) -> Result<u8, Fault> {
         return Err(fault(format!("{shown} is no mount of a buffer")));
     };
     // If it has died, its number may be somebody else's.
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    let server = sys::Process::open(pid)
-        .ok()
-        .filter(|_| name.trim_end() == PROGRAM);
+    let name = sys::process_name(pid);
+    let server = sys::Process::open(pid).ok().filter(|_| name == PROGRAM);
     unmount(&at, args.lazy).map_err(|e| {
         let failed = fault(format!("{shown}: {}", plain(&e.into())));
         match e {
@@ -347,9 +334,7 @@ pub fn enter(args: &cli::EnterArgs) -> Result<u8, Fault> {
         .and_then(|mut pipe| pipe.write_all(&[1]))
         .map_err(|e| fault("cannot tell that the mount is there").because(e))?;
     if let Ok(path) = working_directory {
-        // Otherwise the command would be below the mount.
-        std::env::set_current_dir(&path)
-            .map_err(|e| fault(format!("{}: {}", path.display(), plain(&e))))?;
+        outfit::settle_in(&path)?;
     }
     let (program, arguments) = args
         .command

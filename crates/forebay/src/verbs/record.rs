@@ -28,7 +28,7 @@ pub fn record(args: &cli::RecordArgs, verbose: bool) -> Result<u8, Fault> {
     }
     let mut command = Command::new(program);
     command.args(arguments);
-    recorder.tell(&mut command);
+    command.envs(recorder.variables());
     program::load(&mut command, &[recorder.library()]);
     recorder.starts();
     let before = CallBytes::now();

@@ -8,20 +8,21 @@ use crate::cli::{self, exit};
 use crate::drain::{Drained, Naming, drain, tell_left};
 use crate::error::{Fault, fault};
 use crate::keeper::{self, Keeper, Side};
+use crate::looks;
+use crate::outfit::Outfit;
 use crate::outliving::{self, Outliving};
 use crate::place::{self, Place, plain};
 use crate::program;
+use crate::reception::{Attached, Entrance, Reception};
 use crate::recorder::{self, Recorder, log_text};
 use crate::run_report::{BridgeCounters, CallBytes, Logged, RunReport, drain_text, left_text};
 use crate::units;
 use forebay_admin::drain::Inventory;
+use forebay_core::doors::Door;
 use forebay_core::lifetime::{Next, Patience, RunEnd};
-use forebay_core::path::below;
 use forebay_sys as sys;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::path::Path;
+use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long the drain waits for open files, if all processes of the run have ended: somebody else has them.
@@ -60,9 +61,17 @@ struct Ended {
 pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
     let place = place::settle(&args.place)?;
     let mut libraries = Vec::new();
-    match args.via {
-        cli::Via::Preload => libraries.push(place::preload_library()?),
-        cli::Via::Mount => mount::check_privilege()?,
+    let (door, why) = match args.via {
+        cli::Via::Preload => (Door::Library, None),
+        cli::Via::Mount => (Door::Mount, None),
+        cli::Via::Auto => {
+            let choice = looks::door(&place.storage)?;
+            (choice.door, Some(choice.reason))
+        }
+    };
+    match door {
+        Door::Library => libraries.push(place::preload_library()?),
+        Door::Mount => mount::check_privilege()?,
     }
     if args.collective {
         libraries.push(place::collective_library()?);
@@ -101,18 +110,25 @@ pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
         return Err(fault("interrupted before the command was started"));
     }
     let mut recorder = recorder_for(args, &place, verbose);
-    match start(args, &place, &bridge, &libraries, recorder.as_mut()) {
+    let outfit = Outfit::of_run(args, door, &place, &bridge, libraries, recorder.as_ref());
+    // Before the command, which may be the one that has others come.
+    let entrance = entrance(&bridge);
+    match start(args, &outfit, &bridge, recorder.as_mut()) {
         Ok(child) => {
+            let reception = entrance.and_then(|entrance| receive(entrance, outfit, &child));
             let ended = watch(child, args, &place, &mut bridge);
+            let attached = reception.map(Reception::close).unwrap_or_default();
             if let Some(recorder) = &mut recorder {
                 recorder.ended(ended.status, ended.calls);
             }
             let run = Run {
                 args,
+                door: (door, why),
                 place,
                 inherited,
                 before,
                 ended,
+                attached,
                 recorder,
                 verbose,
             };
@@ -170,10 +186,14 @@ fn inherited_text(inherited: &Inventory, no_drain: bool) -> String {
 /// A run whose command has ended.
 struct Run<'a> {
     args: &'a cli::RunArgs,
+    /// How the command got the buffer, and why so if that was chosen for it.
+    door: (Door, Option<String>),
     place: Place,
     inherited: Inventory,
     before: BridgeCounters,
     ended: Ended,
+    /// Who has joined it.
+    attached: Vec<Attached>,
     recorder: Option<Recorder>,
     verbose: bool,
 }
@@ -344,7 +364,7 @@ impl Run<'_> {
                 Err(_) if bridge.is_alive() || self.revive(bridge).is_err() => return Vec::new(),
                 Err(_) => continue,
             };
-            let found = outliving::find(bridge, &life);
+            let found = outliving::find(bridge, &life, &self.attached);
             let now = Instant::now();
             let passed = now - std::mem::replace(&mut last, now);
             match end.pass(passed, found.iter().map(|process| process.holding)) {
@@ -394,6 +414,9 @@ impl Run<'_> {
             calls: self.ended.calls,
             restarts: self.ended.restarts,
             drained: end.drained.as_ref(),
+            door: cli::door_name(self.door.0),
+            door_reason: self.door.1.as_deref(),
+            attached: &self.attached,
             going_on: &end.going_on,
             log,
             retry: &retry,
@@ -466,78 +489,54 @@ fn drained(
     })
 }
 
-/// Starts the command with libraries, and the recorder before them. The error is an exit code and a message of one line.
+/// Starts the command. The error is an exit code and a message of one line.
 fn start(
     args: &cli::RunArgs,
-    place: &Place,
+    outfit: &Outfit,
     bridge: &Bridge,
-    libraries: &[PathBuf],
     mut recorder: Option<&mut Recorder>,
 ) -> Result<Child, (u8, String)> {
     let (program, arguments) = args
         .command
         .split_first()
         .ok_or((exit::NOT_STARTED, "no command".to_owned()))?;
-    let mut command = match args.via {
-        cli::Via::Preload => command_for(program, place),
-        cli::Via::Mount => Command::new(program),
-    };
-    command.args(arguments);
-    let mut libraries: Vec<&Path> = libraries.iter().map(PathBuf::as_path).collect();
+    let command = outfit.command(program, arguments);
     if let Some(recorder) = &mut recorder {
         recorder.starts();
-        recorder.tell(&mut command);
-        libraries.insert(0, recorder.library());
     }
-    program::load(&mut command, &libraries);
-    if args.via == cli::Via::Mount {
-        let child = mount::spawn(&command, &place.root, bridge.socket())?;
-        if let Some(recorder) = recorder {
-            recorder.started(child.id());
-        }
-        return Ok(child);
-    }
-    command.env(forebay_wire::ENV_BUFFER, &place.root);
-    match &place.alias {
-        Some(alias) => command.env(forebay_wire::ENV_ALIAS, alias),
-        None => command.env_remove(forebay_wire::ENV_ALIAS),
-    };
-    if let Some(to) = &args.explain {
-        let to = match to.to_str() {
-            Some("-") => to.clone(),
-            // Ranks may have other working directories.
-            _ => std::path::absolute(to).unwrap_or_else(|_| to.clone()),
-        };
-        command.env("FOREBAY_COLLECTIVE_EXPLAIN", to);
-    }
-    command.env(forebay_wire::ENV_SOCKET, bridge.socket());
-    command.env(forebay_wire::ENV_STORAGE, &bridge.instance);
     // MPI ranks on this host inherit these variables, because `mpiexec` of MPICH and of Open MPI passes
     // its own environment on. OMPI_MCA_mca_base_env_list must not be set here: Open MPI refuses to start
     // a job that has both that variable and the option `-x` (measured with 4.1.4).
-    let child = program::spawn(command)?;
+    let child = match outfit.is_mounted {
+        true => mount::spawn(&command, &outfit.root, bridge.socket())?,
+        false => program::spawn(command)?,
+    };
     if let Some(recorder) = recorder {
         recorder.started(child.id());
     }
     Ok(child)
 }
 
-/// The command that starts `program`. This process sees only the PFS, so it cannot execute a program that exists only
-/// in the buffer. Such a program is started by a shell that has the library loaded.
-fn command_for(program: &OsStr, place: &Place) -> Command {
-    let path = Path::new(program);
-    let absolute = place::tidy(&std::env::current_dir().unwrap_or_default().join(path));
-    let in_buffer = [Some(&place.root), place.alias.as_ref()]
-        .into_iter()
-        .flatten()
-        .any(|root| below(root.as_os_str().as_bytes(), absolute.as_os_str().as_bytes()).is_some());
-    if in_buffer && program.as_bytes().contains(&b'/') {
-        let mut command = Command::new("/bin/sh");
-        command.args(["-c", "exec \"$0\" \"$@\""]).arg(program);
-        command
-    } else {
-        Command::new(program)
-    }
+/// The place at which others join the run, until its command has ended. Without it the run is as good as ever.
+fn entrance(bridge: &Bridge) -> Option<Entrance> {
+    Entrance::open(bridge.socket()).inspect_err(no_guests).ok()
+}
+
+fn receive(entrance: Entrance, outfit: Outfit, child: &Child) -> Option<Reception> {
+    let namespace = match outfit.is_mounted {
+        true => {
+            let path = format!("/proc/{}/ns/mnt", child.id());
+            // One that has ended already has none, and there is nothing to join any more.
+            Some(sys::open_path(Path::new(&path), libc::O_RDONLY).ok()?)
+        }
+        false => None,
+    };
+    let reception = Reception::begin(entrance, outfit, namespace);
+    reception.inspect_err(no_guests).ok()
+}
+
+fn no_guests(why: &Fault) {
+    eprintln!("forebay: `forebay attach` cannot join this run: {why}");
 }
 
 /// Waits for the command. Passes signals that ask this process to end on to the command. If the bridge dies, starts it

@@ -3,7 +3,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod attach;
 mod bridges;
+mod doctor;
 mod drain;
 mod durability;
 mod formats;

@@ -1,0 +1,511 @@
+//! By which door programs come into the buffer on this node, and what there is to say about it. The driver looks and tries
+//! ([`Facts`]); what that means is judged here.
+
+use crate::collective::file_system_name;
+use crate::pfs_kind::{SyncBy, sync_by};
+
+/// How programs get the buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Door {
+    /// A library that the dynamic linker loads: path calls cost little, and only programs that call libc see the buffer.
+    Library,
+    /// A mount over the directory: all programs see the buffer, and each path call goes through the kernel to a server.
+    Mount,
+}
+
+/// What became of a mount that was tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MountTrial {
+    /// The kernel reads and writes backing files of the storage itself.
+    Native,
+    /// It was mounted. Bytes would go through the server, and shared mappings be refused. Holds the reason.
+    Plain(String),
+    /// It was not mounted.
+    Failed(MountTrouble),
+}
+
+/// Why there is no mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MountTrouble {
+    /// `/dev/fuse` is not there.
+    NoDevice,
+    /// `/dev/fuse` may not be opened.
+    DeviceDenied,
+    /// The device was opened, and mounting is not permitted.
+    NotPermitted,
+    /// Anything else, in one line.
+    Other(String),
+}
+
+/// The door to take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// It works here.
+    pub door: Door,
+    /// One line: why it is this one, and not the other.
+    pub reason: String,
+}
+
+impl MountTrial {
+    /// Why a mount is not as good as it can be, in a few words; `None` if it is.
+    fn shortfall(&self) -> Option<String> {
+        match self {
+            MountTrial::Native => None,
+            MountTrial::Plain(why) => Some(format!("bytes would go through a server ({why})")),
+            MountTrial::Failed(MountTrouble::NoDevice) => Some("/dev/fuse is not there".to_owned()),
+            MountTrial::Failed(MountTrouble::DeviceDenied) => {
+                Some("this user may not open /dev/fuse".to_owned())
+            }
+            MountTrial::Failed(MountTrouble::NotPermitted) => {
+                Some("it needs root, with CAP_SYS_ADMIN, for now".to_owned())
+            }
+            MountTrial::Failed(MountTrouble::Other(why)) => Some(why.clone()),
+        }
+    }
+}
+
+/// Chooses a door. `library` is why the library is of no use here.
+///
+/// The mount is the better one where the kernel moves the bytes: no program goes past it. Without that the library is:
+/// shared mappings work, and bytes cost what they cost natively.
+///
+/// # Errors
+/// No door works: both reasons in one line.
+pub fn choose(mount: &MountTrial, library: &Result<(), String>) -> Result<Choice, String> {
+    let of = |door, reason: String| Ok(Choice { door, reason });
+    match (mount.shortfall(), library, mount) {
+        (None, ..) => of(
+            Door::Mount,
+            "all programs see it, static ones and those in Go as well".to_owned(),
+        ),
+        (Some(why), Ok(()), _) => of(Door::Library, format!("no mount: {why}")),
+        (Some(why), Err(library), MountTrial::Plain(_)) => of(
+            Door::Mount,
+            format!("the library is of no use here ({library}), though {why}"),
+        ),
+        (Some(why), Err(library), _) => Err(format!("no mount: {why}; no library: {library}")),
+    }
+}
+
+/// Local storage, as it was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Storage {
+    /// Its path.
+    pub path: String,
+    /// `statfs.f_type`.
+    pub fs_type: i64,
+    /// Size of its file system in bytes.
+    pub size_bytes: u64,
+    /// Free for this user, in bytes.
+    pub free_bytes: u64,
+    /// Inodes that are free for this user; `None` if the file system makes them as it needs them.
+    pub free_inodes: Option<u64>,
+}
+
+/// Who holds a buffer directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Holder {
+    /// Nobody.
+    Nobody,
+    /// A bridge of this user runs here. Holds its process id.
+    Ours(u32),
+    /// An earlier buffer of this user on this node, whose bridge does not run. Holds its storage.
+    Left(String),
+    /// Another buffer; in one line, who.
+    Other(String),
+}
+
+/// A directory of the PFS, as it was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Buffer {
+    /// Its path.
+    pub path: String,
+    /// `statfs.f_type`.
+    pub fs_type: i64,
+    /// Why this user cannot write to it.
+    pub not_writable: Option<String>,
+    /// Who has it.
+    pub holder: Holder,
+}
+
+/// What was looked at and tried. Each `Err` is a reason in one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// Effective user.
+    pub uid: u32,
+    /// Version of the kernel, as it says it.
+    pub kernel: String,
+    /// The storage that a bridge would use.
+    pub storage: Result<Storage, String>,
+    /// The directory of the sockets, and the type of its file system. A socket was made in it.
+    pub sockets: Result<(String, i64), String>,
+    /// A dynamically linked program was started with the library, and had it.
+    pub library: Result<(), String>,
+    /// Where the recorder would put its tables.
+    pub tables: Result<String, String>,
+    /// A mount was tried.
+    pub mount: MountTrial,
+    /// Where `fusermount3` is.
+    pub fusermount: Option<String>,
+    /// A user namespace was tried.
+    pub user_namespace: Result<(), String>,
+    /// `kernel.unprivileged_userns_clone`, where the kernel has it.
+    pub userns_clone: Option<u64>,
+    /// `user.max_user_namespaces`.
+    pub max_user_namespaces: Option<u64>,
+    /// `kernel.apparmor_restrict_unprivileged_userns`, where the kernel has it.
+    pub apparmor_restricts: Option<u64>,
+    /// Limits of open descriptors: now, and as far as a process may raise it.
+    pub descriptors: (u64, u64),
+    /// The directory that `--buffer` names.
+    pub buffer: Option<Result<Buffer, String>>,
+}
+
+/// How a check went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// It works.
+    Works,
+    /// It works in part, or is not needed.
+    Limited,
+    /// It does not work.
+    Fails,
+}
+
+impl State {
+    /// One word.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            State::Works => "works",
+            State::Limited => "limited",
+            State::Fails => "fails",
+        }
+    }
+}
+
+/// One check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// Of what.
+    pub about: &'static str,
+    /// How it went.
+    pub state: State,
+    /// What was found, in one line.
+    pub found: String,
+    /// How to mend it.
+    pub remedy: Option<String>,
+}
+
+/// What a node is good for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnosis {
+    /// All checks.
+    pub checks: Vec<Check>,
+    /// The door that `--via auto` takes, or why there is none.
+    pub choice: Result<Choice, String>,
+}
+
+impl Diagnosis {
+    /// Can a run be started here? A door alone is not enough.
+    pub fn works(&self) -> bool {
+        let needed = ["storage", "sockets", "buffer", "lock"];
+        let stops = |check: &Check| check.state == State::Fails && needed.contains(&check.about);
+        self.choice.is_ok() && !self.checks.iter().any(stops)
+    }
+}
+
+/// Storage with less free space than this is soon full.
+const LITTLE_BYTES: u64 = 1 << 30;
+/// Each file in the buffer is one inode; a directory and a hard link are one more.
+const FEW_INODES: u64 = 100_000;
+/// A bridge keeps descriptors of what it grants and of who asks.
+const FEW_DESCRIPTORS: u64 = 4096;
+
+/// The name of a type of file systems.
+fn named(fs_type: i64) -> String {
+    let known = file_system_name(fs_type).map(str::to_owned);
+    known.unwrap_or_else(|| format!("a file system of type {fs_type:#x}"))
+}
+
+/// A size for people, rounded down.
+fn gib(bytes: u64) -> String {
+    match bytes >> 30 {
+        0 => format!("{} MiB", bytes >> 20),
+        gib => format!("{gib} GiB"),
+    }
+}
+
+/// Judges what was found.
+pub fn diagnose(facts: &Facts) -> Diagnosis {
+    let mut checks = vec![
+        storage(&facts.storage),
+        sockets(&facts.sockets),
+        library(&facts.library),
+        mount(facts),
+        fusermount(facts),
+        user_namespace(facts),
+        recorder(&facts.tables),
+        descriptors(facts.descriptors),
+    ];
+    if let Some(buffer) = &facts.buffer {
+        checks.extend(self::buffer(buffer));
+    }
+    Diagnosis {
+        checks,
+        choice: choose(&facts.mount, &facts.library),
+    }
+}
+
+fn check(
+    about: &'static str,
+    state: State,
+    found: impl Into<String>,
+    remedy: Option<&str>,
+) -> Check {
+    Check {
+        about,
+        state,
+        found: found.into(),
+        remedy: remedy.map(str::to_owned),
+    }
+}
+
+fn storage(found: &Result<Storage, String>) -> Check {
+    let name_one = Some("name a directory on a local disk: --storage DIR, or $FOREBAY_STORAGE");
+    let storage = match found {
+        Ok(storage) => storage,
+        Err(why) => return check("storage", State::Fails, why, name_one),
+    };
+    let inodes = match storage.free_inodes {
+        Some(free) => format!("{free} inodes free"),
+        None => "inodes as needed".to_owned(),
+    };
+    let text = format!(
+        "{} on {}, {} of {} free, {inodes}",
+        storage.path,
+        named(storage.fs_type),
+        gib(storage.free_bytes),
+        gib(storage.size_bytes),
+    );
+    let mut limits = Vec::new();
+    if sync_by(storage.fs_type) == SyncBy::Nothing {
+        limits.push("it is memory, which programs need as well, and a power loss leaves nothing");
+    }
+    if storage.free_bytes < LITTLE_BYTES {
+        limits.push("it is nearly full");
+    }
+    if storage.free_inodes.is_some_and(|free| free < FEW_INODES) {
+        limits.push("it has room for few files");
+    }
+    match limits.is_empty() {
+        true => check("storage", State::Works, text, None),
+        false => {
+            let text = format!("{text}; {}", limits.join("; "));
+            check("storage", State::Limited, text, name_one)
+        }
+    }
+}
+
+fn sockets(found: &Result<(String, i64), String>) -> Check {
+    match found {
+        Ok((dir, fs_type)) => {
+            let text = format!("can be made in {dir}, on {}", named(*fs_type));
+            check("sockets", State::Works, text, None)
+        }
+        Err(why) => {
+            let remedy =
+                "let $XDG_RUNTIME_DIR name a directory of yours on this node, with a short path";
+            check("sockets", State::Fails, why, Some(remedy))
+        }
+    }
+}
+
+fn library(found: &Result<(), String>) -> Check {
+    match found {
+        Ok(()) => check(
+            "library",
+            State::Works,
+            "a dynamically linked program loads it",
+            None,
+        ),
+        Err(why) => check(
+            "library",
+            State::Fails,
+            why,
+            Some(
+                "install it beside the command, or let $FOREBAY_PRELOAD name it; LD_PRELOAD must be allowed here",
+            ),
+        ),
+    }
+}
+
+fn mount(facts: &Facts) -> Check {
+    let state = match &facts.mount {
+        MountTrial::Native => {
+            let text = format!(
+                "the kernel ({}) reads and writes files of the storage itself (passthrough)",
+                facts.kernel
+            );
+            return check("mount", State::Works, text, None);
+        }
+        MountTrial::Plain(_) => State::Limited,
+        MountTrial::Failed(_) => State::Fails,
+    };
+    let remedy = match &facts.mount {
+        MountTrial::Plain(_) => {
+            "passthrough needs Linux 6.9 or newer, CAP_SYS_ADMIN, and storage that is not stacked (overlayfs)"
+        }
+        MountTrial::Failed(MountTrouble::NoDevice) => {
+            "load the kernel module: modprobe fuse; in a container, pass the device in: --device /dev/fuse"
+        }
+        MountTrial::Failed(MountTrouble::DeviceDenied) if facts.uid != 0 => {
+            "chmod 666 /dev/fuse is what distributions do, but a mount of the buffer needs root for now; --via preload needs neither"
+        }
+        MountTrial::Failed(MountTrouble::DeviceDenied) => {
+            "in a container, pass the device in: --device /dev/fuse"
+        }
+        MountTrial::Failed(MountTrouble::NotPermitted) if facts.uid == 0 => {
+            "give the container CAP_SYS_ADMIN: --cap-add SYS_ADMIN"
+        }
+        MountTrial::Failed(MountTrouble::NotPermitted) => "run it as root, or use --via preload",
+        _ => "use --via preload",
+    };
+    let found = facts.mount.shortfall().unwrap_or_default();
+    let found = format!("{found}; kernel {}", facts.kernel);
+    check("mount", state, found, Some(remedy))
+}
+
+/// Neither this nor user namespaces is used yet: a mount needs root.
+const NOT_USED: &str = "not used by forebay yet";
+
+fn fusermount(facts: &Facts) -> Check {
+    match &facts.fusermount {
+        Some(path) => check(
+            "fusermount3",
+            State::Works,
+            format!("{path}; {NOT_USED}"),
+            None,
+        ),
+        None => check(
+            "fusermount3",
+            State::Limited,
+            format!("is not installed; {NOT_USED}"),
+            Some("install the package fuse3"),
+        ),
+    }
+}
+
+fn user_namespace(facts: &Facts) -> Check {
+    let why = match &facts.user_namespace {
+        Ok(()) => {
+            let text = format!("can be made; {NOT_USED}");
+            return check("namespaces", State::Works, text, None);
+        }
+        Err(why) => why,
+    };
+    let (found, remedy) = match facts {
+        Facts {
+            userns_clone: Some(0),
+            ..
+        } => (
+            "kernel.unprivileged_userns_clone is 0",
+            "as root: sysctl kernel.unprivileged_userns_clone=1",
+        ),
+        Facts {
+            max_user_namespaces: Some(0),
+            ..
+        } => (
+            "user.max_user_namespaces is 0",
+            "as root: sysctl user.max_user_namespaces=10000",
+        ),
+        Facts {
+            apparmor_restricts: Some(1..),
+            ..
+        } => (
+            "kernel.apparmor_restrict_unprivileged_userns is 1",
+            "as root: a profile of AppArmor that lets forebay have `userns`",
+        ),
+        _ => (
+            "no setting of the kernel says why",
+            "ask who runs this node; seccomp of a container may refuse them",
+        ),
+    };
+    let text = format!("a user namespace cannot be made ({why}): {found}; {NOT_USED}");
+    check("namespaces", State::Limited, text, Some(remedy))
+}
+
+fn recorder(found: &Result<String, String>) -> Check {
+    match found {
+        Ok(dir) => check(
+            "recorder",
+            State::Works,
+            format!("its tables go to {dir}"),
+            None,
+        ),
+        Err(why) => check(
+            "recorder",
+            State::Limited,
+            format!("runs would not be recorded: {why}"),
+            Some("let $FOREBAY_TABLES name a directory on this node"),
+        ),
+    }
+}
+
+fn descriptors((now, most): (u64, u64)) -> Check {
+    let text = format!("{now} open files for each process, {most} for a bridge");
+    match most < FEW_DESCRIPTORS {
+        false => check("descriptors", State::Works, text, None),
+        true => check(
+            "descriptors",
+            State::Limited,
+            text,
+            Some("raise the hard limit: LimitNOFILE of the service, `nofile` in limits.conf"),
+        ),
+    }
+}
+
+fn buffer(found: &Result<Buffer, String>) -> Vec<Check> {
+    let buffer = match found {
+        Ok(buffer) => buffer,
+        Err(why) => return vec![check("buffer", State::Fails, why, None)],
+    };
+    let text = format!(
+        "{} on {}; a drain makes what it copies durable by: {}",
+        buffer.path,
+        named(buffer.fs_type),
+        sync_by(buffer.fs_type).in_words()
+    );
+    let mut checks = vec![match &buffer.not_writable {
+        None => check("buffer", State::Works, text, None),
+        Some(why) => check(
+            "buffer",
+            State::Fails,
+            format!("{text}; nothing can be drained there: {why}"),
+            Some("have somebody give you the right to write there"),
+        ),
+    }];
+    let (state, text, remedy) = match &buffer.holder {
+        Holder::Nobody => (State::Works, "nobody has the directory".to_owned(), None),
+        Holder::Ours(pid) => (
+            State::Works,
+            format!("your own bridge has the directory (process {pid}); runs use it"),
+            None,
+        ),
+        Holder::Left(storage) => (
+            State::Limited,
+            format!(
+                "an earlier buffer of yours has the directory; its bridge does not run, its storage is {storage}"
+            ),
+            Some(
+                "a run with this storage goes on with it, and `forebay drain` brings it to the PFS",
+            ),
+        ),
+        Holder::Other(who) => (
+            State::Fails,
+            who.clone(),
+            Some("wait for its drain; if it is given up for good, `forebay unlock`"),
+        ),
+    };
+    checks.push(check("lock", state, text, remedy));
+    checks
+}

@@ -1,0 +1,214 @@
+//! Which door is taken, and what `forebay doctor` says.
+
+use forebay_core::doors::*;
+
+const EXT4: i64 = 0xef53;
+const TMPFS: i64 = 0x0102_1994;
+
+fn failed(trouble: MountTrouble) -> MountTrial {
+    MountTrial::Failed(trouble)
+}
+
+fn good() -> Facts {
+    Facts {
+        uid: 0,
+        kernel: "6.18".to_owned(),
+        storage: Ok(Storage {
+            path: "/s".to_owned(),
+            fs_type: EXT4,
+            size_bytes: 200 << 30,
+            free_bytes: 100 << 30,
+            free_inodes: Some(1_000_000),
+        }),
+        sockets: Ok(("/run".to_owned(), TMPFS)),
+        library: Ok(()),
+        tables: Ok("/dev/shm".to_owned()),
+        mount: MountTrial::Native,
+        fusermount: Some("/bin/fusermount3".to_owned()),
+        user_namespace: Ok(()),
+        userns_clone: None,
+        max_user_namespaces: Some(1),
+        apparmor_restricts: None,
+        descriptors: (1024, 524_288),
+        buffer: None,
+    }
+}
+
+fn find(facts: &Facts, about: &str) -> Check {
+    let all = diagnose(facts).checks;
+    let found = all.into_iter().find(|check| check.about == about);
+    found.expect("there is such a check")
+}
+
+#[test]
+fn auto_takes_the_mount_where_the_kernel_moves_the_bytes_and_says_why_not_elsewhere() {
+    let no_library = Err("no LD_PRELOAD".to_owned());
+    let door = |mount: &MountTrial, library| choose(mount, library).map(|c| (c.door, c.reason));
+    let (mount, _) = door(&MountTrial::Native, &Ok(())).unwrap();
+    assert_eq!(mount, Door::Mount);
+    let plain = MountTrial::Plain("Linux 6.1".to_owned());
+    let (library, reason) = door(&plain, &Ok(())).unwrap();
+    assert_eq!(library, Door::Library);
+    assert!(reason.contains("Linux 6.1"), "{reason}");
+    // Any mount is better than none.
+    assert_eq!(door(&plain, &no_library).unwrap().0, Door::Mount);
+    for (trouble, words) in [
+        (MountTrouble::NoDevice, "is not there"),
+        (MountTrouble::DeviceDenied, "may not open"),
+        (MountTrouble::NotPermitted, "root"),
+        (MountTrouble::Other("a reason".to_owned()), "a reason"),
+    ] {
+        let (library, reason) = door(&failed(trouble.clone()), &Ok(())).unwrap();
+        assert_eq!(library, Door::Library);
+        assert!(reason.contains(words) && !reason.contains('\n'), "{reason}");
+        let neither = door(&failed(trouble), &no_library).unwrap_err();
+        assert!(neither.contains(words) && neither.contains("no LD_PRELOAD"));
+    }
+}
+
+#[test]
+fn where_all_is_well_nothing_is_to_be_mended() {
+    let diagnosis = diagnose(&good());
+    assert!(diagnosis.works());
+    for check in diagnosis.checks {
+        assert_eq!(
+            (check.state, check.remedy),
+            (State::Works, None),
+            "{}",
+            check.about
+        );
+    }
+}
+
+#[test]
+fn one_door_is_enough_and_a_door_without_storage_or_sockets_is_none() {
+    let no_mount = Facts {
+        mount: failed(MountTrouble::NoDevice),
+        ..good()
+    };
+    assert!(diagnose(&no_mount).works());
+    let why = || "no".to_owned();
+    for broken in [
+        Facts {
+            library: Err(why()),
+            ..no_mount
+        },
+        Facts {
+            storage: Err(why()),
+            ..good()
+        },
+        Facts {
+            sockets: Err(why()),
+            ..good()
+        },
+        Facts {
+            buffer: Some(Err(why())),
+            ..good()
+        },
+    ] {
+        let diagnosis = diagnose(&broken);
+        assert!(!diagnosis.works());
+        let mut failures = diagnosis.checks.iter();
+        assert!(failures.any(|check| check.state == State::Fails));
+    }
+}
+
+#[test]
+fn whatever_does_not_work_comes_with_what_mends_it() {
+    let all_wrong = Facts {
+        uid: 1000,
+        storage: Err("full".to_owned()),
+        sockets: Err("too long".to_owned()),
+        library: Err("not there".to_owned()),
+        tables: Err("no room".to_owned()),
+        mount: failed(MountTrouble::DeviceDenied),
+        fusermount: None,
+        user_namespace: Err("EPERM".to_owned()),
+        descriptors: (256, 256),
+        ..good()
+    };
+    let diagnosis = diagnose(&all_wrong);
+    assert!(!diagnosis.works());
+    for check in diagnosis.checks {
+        assert!(check.state != State::Works, "{}", check.about);
+        assert!(check.remedy.is_some(), "{}", check.about);
+    }
+}
+
+#[test]
+fn the_setting_that_forbids_user_namespaces_is_named() {
+    let refused = Facts {
+        user_namespace: Err("EPERM".to_owned()),
+        ..good()
+    };
+    for (facts, name) in [
+        (
+            Facts {
+                userns_clone: Some(0),
+                ..refused.clone()
+            },
+            "kernel.unprivileged_userns_clone=1",
+        ),
+        (
+            Facts {
+                max_user_namespaces: Some(0),
+                ..refused.clone()
+            },
+            "user.max_user_namespaces=",
+        ),
+        (
+            Facts {
+                apparmor_restricts: Some(1),
+                ..refused.clone()
+            },
+            "AppArmor",
+        ),
+        (refused, "seccomp"),
+    ] {
+        let remedy = find(&facts, "namespaces").remedy.unwrap();
+        assert!(remedy.contains(name), "{remedy}");
+    }
+}
+
+#[test]
+fn storage_that_is_memory_or_nearly_full_is_named_and_usable() {
+    for (fs_type, free_bytes, free_inodes, words) in [
+        (TMPFS, 100 << 30, None, "memory"),
+        (EXT4, 5 << 20, None, "nearly full"),
+        (EXT4, 100 << 30, Some(3), "few files"),
+    ] {
+        let mut facts = good();
+        if let Ok(storage) = &mut facts.storage {
+            (storage.fs_type, storage.free_bytes) = (fs_type, free_bytes);
+            storage.free_inodes = free_inodes;
+        }
+        let found = find(&facts, "storage");
+        assert_eq!(found.state, State::Limited);
+        assert!(found.found.contains(words), "{}", found.found);
+        assert!(diagnose(&facts).works());
+    }
+}
+
+#[test]
+fn who_else_has_the_directory_stops_a_run_and_an_own_bridge_does_not() {
+    let holders = [
+        (Holder::Nobody, State::Works),
+        (Holder::Ours(7), State::Works),
+        (Holder::Left("/s".to_owned()), State::Limited),
+        (Holder::Other("user 7".to_owned()), State::Fails),
+    ];
+    for (holder, state) in holders {
+        let facts = Facts {
+            buffer: Some(Ok(Buffer {
+                path: "/pfs".to_owned(),
+                fs_type: EXT4,
+                not_writable: None,
+                holder,
+            })),
+            ..good()
+        };
+        assert_eq!(find(&facts, "lock").state, state);
+        assert_eq!(diagnose(&facts).works(), state != State::Fails);
+        assert!(find(&facts, "buffer").found.contains("syncfs"));
+    }
+}

@@ -1,0 +1,222 @@
+//! What a command needs to be a part of a run: libraries, variables of its environment, and the mount namespace. The
+//! command of a run and those that join it later get the same.
+
+use crate::bridge::Bridge;
+use crate::cli;
+use crate::error::{Fault, fault};
+use crate::place::{self, Place, plain};
+use crate::program;
+use crate::recorder::Recorder;
+use forebay_core::doors::Door;
+use forebay_core::path::below;
+use forebay_sys as sys;
+use serde::{Deserialize, Serialize};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What a command of a run is given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outfit {
+    /// Canonical buffer root.
+    pub root: PathBuf,
+    /// Another path of the buffer root, if the user calls it by one.
+    pub alias: Option<PathBuf>,
+    /// Libraries to load, in this order.
+    pub libraries: Vec<PathBuf>,
+    /// Variables of the environment; `None` removes one.
+    pub variables: Vec<(OsString, Option<OsString>)>,
+    /// The mount namespace in which the buffer is a mount. Without one the buffer is seen by the libraries alone.
+    pub namespace: Option<PathBuf>,
+    /// The library is not what shows the buffer.
+    pub is_mounted: bool,
+}
+
+impl Outfit {
+    /// What the command gets, and those that join the run.
+    pub fn of_run(
+        args: &cli::RunArgs,
+        door: Door,
+        place: &Place,
+        bridge: &Bridge,
+        libraries: Vec<PathBuf>,
+        recorder: Option<&Recorder>,
+    ) -> Outfit {
+        let mut outfit = Outfit {
+            root: place.root.clone(),
+            alias: place.alias.clone(),
+            libraries,
+            variables: Vec::new(),
+            namespace: None,
+            is_mounted: door == Door::Mount,
+        };
+        if let Some(recorder) = recorder {
+            let variables = recorder.variables().into_iter();
+            outfit.variables = variables.map(|(name, value)| (name, Some(value))).collect();
+            outfit.libraries.insert(0, recorder.library().to_owned());
+        }
+        if let Some(to) = &args.explain {
+            let to = match to.to_str() {
+                Some("-") => to.clone(),
+                // Ranks may have other working directories.
+                _ => std::path::absolute(to).unwrap_or_else(|_| to.clone()),
+            };
+            outfit.set("FOREBAY_COLLECTIVE_EXPLAIN", to);
+        }
+        if !outfit.is_mounted {
+            outfit.point_to(bridge.socket(), &bridge.instance);
+        }
+        outfit
+    }
+
+    /// Sets a variable.
+    pub fn set(&mut self, name: &str, value: impl Into<OsString>) {
+        self.variables.push((name.into(), Some(value.into())));
+    }
+
+    /// Sets the variables by which the preload library finds the bridge.
+    pub fn point_to(&mut self, socket: &Path, instance: &Path) {
+        self.set(forebay_wire::ENV_BUFFER, self.root.clone());
+        let alias = self.alias.clone().map(PathBuf::into_os_string);
+        self.variables.push((forebay_wire::ENV_ALIAS.into(), alias));
+        self.set(forebay_wire::ENV_SOCKET, socket);
+        self.set(forebay_wire::ENV_STORAGE, instance);
+    }
+
+    /// The command that starts `program`, so equipped. It is to be started in [`Outfit::namespace`].
+    pub fn command(&self, program: &OsStr, arguments: &[OsString]) -> Command {
+        let mut command = match self.is_mounted {
+            true => Command::new(program),
+            false => self.command_for(program),
+        };
+        command.args(arguments);
+        for (name, value) in &self.variables {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let libraries: Vec<&Path> = self.libraries.iter().map(PathBuf::as_path).collect();
+        program::load(&mut command, &libraries);
+        command
+    }
+
+    /// Without a mount this process sees only the PFS, so it cannot execute a program that exists only in the buffer.
+    /// Such a program is started by a shell that has the library loaded.
+    fn command_for(&self, program: &OsStr) -> Command {
+        let path = Path::new(program);
+        let absolute = place::tidy(&std::env::current_dir().unwrap_or_default().join(path));
+        let in_buffer = [Some(&self.root), self.alias.as_ref()]
+            .into_iter()
+            .flatten()
+            .any(|root| {
+                below(root.as_os_str().as_bytes(), absolute.as_os_str().as_bytes()).is_some()
+            });
+        if in_buffer && program.as_bytes().contains(&b'/') {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", "exec \"$0\" \"$@\""]).arg(program);
+            command
+        } else {
+            Command::new(program)
+        }
+    }
+
+    /// Enters the mount namespace, if there is one, with the same path as working directory.
+    ///
+    /// # Errors
+    /// The namespace is gone, or this user may not enter it; the working directory is not there.
+    pub fn enter(&self) -> Result<(), Fault> {
+        let Some(namespace) = &self.namespace else {
+            return Ok(());
+        };
+        let directory = std::env::current_dir();
+        sys::open_path(namespace, libc::O_RDONLY)
+            .and_then(|namespace| sys::enter_mounts(&namespace))
+            .map_err(|e| {
+                fault(format!(
+                    "cannot join the mount of the run: {}",
+                    plain(&e.into())
+                ))
+            })?;
+        match directory {
+            Ok(path) => settle_in(&path),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+/// Makes `path` the working directory anew, after a mount over it: the one from before is below the mount.
+pub fn settle_in(path: &Path) -> Result<(), Fault> {
+    std::env::set_current_dir(path).map_err(|e| fault(format!("{}: {}", path.display(), plain(&e))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outfit() -> Outfit {
+        Outfit {
+            root: "/pfs/run".into(),
+            alias: Some("/link/run".into()),
+            libraries: vec!["/lib/one.so".into()],
+            variables: vec![("GONE".into(), None)],
+            namespace: None,
+            is_mounted: false,
+        }
+    }
+
+    #[test]
+    fn a_program_in_the_buffer_is_started_by_a_shell_unless_there_is_a_mount() {
+        let program = |outfit: &Outfit, name: &str| {
+            let command = outfit.command(OsStr::new(name), &["x".into()]);
+            (command.get_program().to_owned(), command.get_args().count())
+        };
+        let library = outfit();
+        for name in ["/pfs/run/bin/app", "/link/run/app", "/pfs/./run//app"] {
+            assert_eq!(program(&library, name), ("/bin/sh".into(), 4), "{name}");
+        }
+        for name in ["/pfs/runs/app", "app", "/bin/true"] {
+            assert_eq!(program(&library, name), (name.into(), 1));
+        }
+        let mount = Outfit {
+            is_mounted: true,
+            ..outfit()
+        };
+        assert_eq!(program(&mount, "/pfs/run/app"), ("/pfs/run/app".into(), 1));
+    }
+
+    #[test]
+    fn the_environment_names_the_buffer_and_removes_what_does_not_apply() {
+        let mut outfit = outfit();
+        outfit.alias = None;
+        outfit.point_to(Path::new("/s/socket"), Path::new("/s/instance"));
+        let command = outfit.command(OsStr::new("app"), &[]);
+        let value = |name: &str| {
+            let mut found = command.get_envs();
+            let found = found.find(|(key, _)| *key == OsStr::new(name));
+            found.map(|(_, value)| value.map(|v| v.to_string_lossy().into_owned()))
+        };
+        assert_eq!(
+            value(forebay_wire::ENV_BUFFER),
+            Some(Some("/pfs/run".into()))
+        );
+        assert_eq!(
+            value(forebay_wire::ENV_SOCKET),
+            Some(Some("/s/socket".into()))
+        );
+        assert_eq!(value(forebay_wire::ENV_ALIAS), Some(None));
+        assert_eq!(value("GONE"), Some(None));
+        let preload = value("LD_PRELOAD").flatten().unwrap_or_default();
+        assert!(preload.ends_with("/lib/one.so"), "{preload}");
+    }
+
+    #[test]
+    fn an_outfit_survives_its_way_to_another_process() {
+        use std::os::unix::ffi::OsStringExt;
+        let mut sent = outfit();
+        sent.set("ODD", OsString::from_vec(b"\xff=\n".to_vec()));
+        let text = serde_json::to_string(&sent).unwrap();
+        assert_eq!(serde_json::from_str::<Outfit>(&text).unwrap(), sent);
+    }
+}
