@@ -231,7 +231,7 @@ pub enum Need {
         after: Option<Vec<u8>>,
     },
     /// A new backing object.
-    Object(Box<NewObject>),
+    Object(Arc<NewObject>),
 }
 
 /// Why `decide` did not decide.

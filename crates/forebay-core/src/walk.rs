@@ -180,20 +180,21 @@ impl Walk<'_> {
     /// or ENOENT if it is not one any more. Looks at records only.
     pub fn dir_at(&self, path: &TreePath) -> Outcome<Dir> {
         // A record exists only where all of its ancestors are directories. So the nearest one above tells all.
-        let mut at = path.clone();
+        let mut above = None;
         loop {
-            let place = match self.facts.record(&at)? {
+            let at = above.as_ref().unwrap_or(path);
+            let place = match self.facts.record(at)? {
                 None if at.is_root() => Place::Merged(path.clone()),
                 None => {
-                    at = at.parent();
+                    above = Some(at.parent());
                     continue;
                 }
                 Some(PathRecord {
                     kind: Kind::Moved,
                     origin: Some(origin),
                     ..
-                }) => Place::Merged(path.rebase(&at, &origin).unwrap_or(origin)),
-                Some(r) if r.kind == Kind::Dir && at == *path => Place::Born(r.object),
+                }) => Place::Merged(path.rebase(at, &origin).unwrap_or(origin)),
+                Some(r) if r.kind == Kind::Dir && at == path => Place::Born(r.object),
                 Some(_) => return errno(libc::ENOENT),
             };
             return Ok(Dir {
@@ -361,8 +362,8 @@ impl Walk<'_> {
                 .unwrap_or(tail),
             Start::Lower(_) => return Ok(None),
         };
-        let found = |dir: Dir, record: Option<PathRecord>, node: Option<Node>| Found {
-            path: full.clone(),
+        let found = |path, dir, record, node| Found {
+            path,
             dir,
             record,
             node,
@@ -372,7 +373,7 @@ impl Walk<'_> {
         match self.facts.record(&full)? {
             Some(r) if matches!(r.kind, Kind::File | Kind::Dir | Kind::Special) => {
                 match self.dir_at(&full.parent()) {
-                    Ok(dir) => Ok(Some(found(dir, Some(r.clone()), Some(Node::Born(r))))),
+                    Ok(dir) => Ok(Some(found(full, dir, Some(r.clone()), Some(Node::Born(r))))),
                     // Another bridge told of the record before its directory became something else.
                     Err(Stop::Errno(_)) => Ok(None),
                     Err(stop) => Err(stop),
@@ -382,15 +383,11 @@ impl Walk<'_> {
                 let parent = full.parent();
                 match self.facts.record(&parent)? {
                     Some(r) if r.kind == Kind::Dir => {
-                        let place = Place::Born(r.object);
-                        Ok(Some(found(
-                            Dir {
-                                path: parent,
-                                place,
-                            },
-                            None,
-                            None,
-                        )))
+                        let dir = Dir {
+                            path: parent,
+                            place: Place::Born(r.object),
+                        };
+                        Ok(Some(found(full, dir, None, None)))
                     }
                     _ => Ok(None),
                 }

@@ -52,8 +52,9 @@ fn own_place(label: &Label) -> Option<TreePath> {
 
 /// True if this can be the name in a label. Only the root has no name, and the root has no record.
 fn is_one_name(name: &[u8]) -> bool {
-    let path = TreePath::new(name);
-    name.len() <= MAX_NAME_BYTES && path.is_some_and(|path| path.depth() == 1)
+    let is_component =
+        !matches!(name, b"" | b"." | b"..") && !name.iter().any(|b| matches!(b, 0 | b'/'));
+    name.len() <= MAX_NAME_BYTES && is_component
 }
 
 /// Encodes a label.

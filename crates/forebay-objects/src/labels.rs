@@ -51,16 +51,15 @@ impl Objects {
         self.beside.known.lock().iter().copied().collect()
     }
 
-    /// Puts a label on an object that `fd` leads to.
+    /// Puts an encoded label on an object that `fd` leads to.
     pub(super) fn put_label(
         &self,
         fd: BorrowedFd<'_>,
         object: ObjectName,
-        label: &Label,
+        label: &[u8],
     ) -> Sys<()> {
         let name = label::xattr_name(object.link);
-        let value = label::encode(label);
-        let put = self.lending(fd, 0o200, || sys::set_xattr(fd, &name, &value));
+        let put = self.lending(fd, 0o200, || sys::set_xattr(fd, &name, label));
         match put {
             Ok(()) => self.drop_label_beside(object),
             // The inode has no room. If the disk is full, the file will fail, too.
@@ -73,7 +72,7 @@ impl Objects {
                 let file = sys::open(self.instance.as_fd(), &path, flags, 0o600)?;
                 use std::io::Write;
                 let mut file = std::fs::File::from(file);
-                file.write_all(&value).map_err(errno_of)?;
+                file.write_all(label).map_err(errno_of)?;
                 // This happens rarely, and the contents of a file keep no order.
                 file.sync_all().map_err(errno_of)
             }
@@ -120,7 +119,7 @@ impl Objects {
     /// Those of the file system.
     pub fn write_label(&self, object: ObjectName, label: &Label) -> Sys<()> {
         let fd = self.open_label(object)?;
-        self.put_label(fd.as_fd(), object, label)
+        self.put_label(fd.as_fd(), object, &label::encode(label))
     }
 
     /// The label of an object; `None` if it has none or a damaged one.

@@ -277,7 +277,8 @@ impl Objects {
         let folder = self.folder(object, true)?;
         let dir = folder.as_fd();
         let name = Name::new(object, false);
-        let put_label = |fd: &OwnedFd| self.put_label(fd.as_fd(), object, &spec.label);
+        let label = label::encode(&spec.label);
+        let put_label = |fd: &OwnedFd| self.put_label(fd.as_fd(), object, &label);
         let mode = spec.mode & 0o7777;
         let create = libc::O_CREAT | libc::O_EXCL;
         let mut grant = None;
@@ -291,7 +292,6 @@ impl Objects {
                 put_label(&fd)?;
                 self.dress(fd.as_fd(), spec, mode)?;
                 let attr = sys::stat(fd.as_fd(), b"")?;
-                let label = label::encode(&spec.label);
                 self.spares.note_birth(object, attr.ctime, label);
                 grant = wanted.then_some(fd);
                 attr.ino

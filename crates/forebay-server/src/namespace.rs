@@ -58,8 +58,8 @@ struct Finished {
 
 /// What became of a batch.
 pub enum Committed {
-    /// It is committed.
-    Yes,
+    /// It is committed, with these changes.
+    Yes(Vec<Change>),
     /// It may not happen.
     Refused,
     /// Records below a directory that went have to go first, which is under way.
@@ -196,7 +196,7 @@ impl Namespace {
     }
 
     /// Commits a batch decided under `guard`, or that still holds under it, for the request `token`, and then takes away
-    /// what nobody can see any more. If the outcome is another one than [`Committed::Yes`], nothing has changed.
+    /// what nobody can see any more. If the outcome is not [`Committed::Yes`], nothing has changed.
     ///
     /// # Errors
     /// The store failed; nothing is changed then.
@@ -204,11 +204,11 @@ impl Namespace {
         &self,
         guard: RwLockUpgradableReadGuard<'_, State>,
         token: Token,
-        batch: &[Change],
+        batch: Vec<Change>,
         unseen: Option<Unseen>,
         may_happen: impl FnOnce() -> bool,
     ) -> Result<Committed, TableError> {
-        let way = self.leaving.lock().way_for(batch);
+        let way = self.leaving.lock().way_for(&batch);
         if way != Way::Free {
             drop(guard);
             if way == Way::Stuck {
@@ -222,8 +222,8 @@ impl Namespace {
         if !may_happen() {
             return Ok(Committed::Refused);
         }
-        self.propose(token, batch)?;
-        state.speakers.follow(batch);
+        let changes = self.propose(token, batch)?;
+        state.speakers.follow(&changes);
         if let Some(unseen) = unseen {
             let dir = unseen.dir.clone();
             self.leaving.lock().begin(unseen);
@@ -231,7 +231,7 @@ impl Namespace {
             // The batch is committed whatever becomes of this. If it fails, the next commit does it, or says why it can't.
             let _ = self.take_unseen_away(Some(&dir));
         }
-        Ok(Committed::Yes)
+        Ok(Committed::Yes(changes))
     }
 
     /// Takes away what nobody can see any more below `dir`, or below all directories that went; part by part, so that
@@ -247,10 +247,9 @@ impl Namespace {
             let Some(part) = leaving.part(dir) else {
                 return Ok(());
             };
-            let outcome = self.propose(Token::default(), &part);
+            let outcome = self.propose(Token::default(), part);
             leaving.part_ended(dir, outcome.is_ok());
-            outcome?;
-            state.speakers.follow(&part);
+            state.speakers.follow(&outcome?);
             drop(leaving);
             RwLockWriteGuard::unlock_fair(state);
         }
@@ -287,22 +286,23 @@ impl Namespace {
             return Ok(drain::Verdict::Conflict);
         }
         before();
-        self.propose(Token::default(), &commit.batch)?;
-        state.speakers.follow(&commit.batch);
+        let changes = self.propose(Token::default(), commit.batch.clone())?;
+        state.speakers.follow(&changes);
         self.commits.fetch_add(1, Ordering::SeqCst);
         Ok(drain::Verdict::Committed)
     }
 
-    /// Takes a batch through the transaction layer, with marks that may go.
-    fn propose(&self, token: Token, batch: &[Change]) -> Result<(), TableError> {
-        self.meanwhile.lock().changed(batch);
-        let marks = self.finished.lock().take(batch);
-        let mut all = batch.to_vec();
-        all.extend(marks.iter().cloned());
+    /// Takes a batch through the transaction layer, with marks that may go. Gives all changes that were committed.
+    fn propose(&self, token: Token, mut batch: Vec<Change>) -> Result<Vec<Change>, TableError> {
+        self.meanwhile.lock().changed(&batch);
+        let marks = self.finished.lock().take(&batch);
+        // The transaction layer adds one more.
+        batch.reserve(marks.len() + 1);
+        batch.extend_from_slice(&marks);
         let outcome = self.carry_out(Proposal {
             ticket: 0,
             reads: ReadSet::default(),
-            batch: all,
+            batch,
             token,
             uncovers: false,
         });
@@ -313,7 +313,7 @@ impl Namespace {
         outcome
     }
 
-    fn carry_out(&self, proposal: Proposal) -> Result<(), TableError> {
+    fn carry_out(&self, proposal: Proposal) -> Result<Vec<Change>, TableError> {
         let mut place = self.bridge.lock();
         let mut bridge = match place.take() {
             Some(bridge) => bridge,
@@ -321,11 +321,16 @@ impl Namespace {
         };
         // One member needs no clock.
         bridge.propose(proposal, &self.tables, 0)?;
-        let mut committed = false;
+        let mut committed = None;
+        let mut is_agreed = false;
         while let Some(output) = bridge.poll(&self.tables)? {
             match output {
-                Output::Commit(changes) => self.tables.apply(&changes)?,
-                Output::Done { verdict, .. } => committed = verdict == Verdict::Committed,
+                Output::Commit(changes) => {
+                    self.tables.apply(&changes)?;
+                    let before = committed.replace(changes);
+                    assert!(before.is_none(), "a bridge that is alone commits once");
+                }
+                Output::Done { verdict, .. } => is_agreed = verdict == Verdict::Committed,
                 other => {
                     return Err(TableError::Failed(format!(
                         "a bridge that is alone wants {other:?}"
@@ -334,12 +339,9 @@ impl Namespace {
             }
         }
         *place = Some(bridge);
-        if !committed {
-            return Err(TableError::Failed(
-                "a bridge that is alone did not agree".into(),
-            ));
-        }
-        Ok(())
+        committed
+            .filter(|_| is_agreed)
+            .ok_or_else(|| TableError::Failed("a bridge that is alone did not agree".into()))
     }
 
     fn recovered(&self) -> Result<Bridge, TableError> {

@@ -38,7 +38,7 @@ struct Part<K, V> {
     writes: u64,
 }
 
-impl<K: Hash + Eq, V: Clone> Part<K, V> {
+impl<K: Hash + Eq, V> Part<K, V> {
     fn new() -> Self {
         Part {
             young: HashMap::new(),
@@ -48,14 +48,18 @@ impl<K: Hash + Eq, V: Clone> Part<K, V> {
         }
     }
 
-    fn get(&mut self, key: &K, limit: usize) -> Option<V> {
+    /// What `read` makes of the value that is kept for a key.
+    fn get<R>(&mut self, key: &K, limit: usize, read: impl FnOnce(&V) -> R) -> Option<R> {
         if let Some(kept) = self.young.get(key) {
-            return Some(kept.value.clone());
+            return Some(read(&kept.value));
+        }
+        if self.old.is_empty() {
+            return None;
         }
         let (key, kept) = self.old.remove_entry(key)?;
-        let value = kept.value.clone();
+        let found = read(&kept.value);
         self.keep(key, kept, limit);
-        Some(value)
+        Some(found)
     }
 
     fn keep(&mut self, key: K, kept: Kept<V>, limit: usize) {
@@ -76,7 +80,9 @@ impl<K: Hash + Eq, V: Clone> Part<K, V> {
 
     fn write(&mut self, key: K, value: V, bytes: usize, limit: usize) {
         self.writes += 1;
-        self.old.remove(&key);
+        if !self.old.is_empty() {
+            self.old.remove(&key);
+        }
         self.insert(key, value, bytes, limit);
     }
 
@@ -186,8 +192,8 @@ impl<T: Tables> Tables for Cached<T> {
         let limit = RECORD_BYTES / PARTS;
         let before = {
             let mut part = part.lock();
-            if let Some(found) = part.get(path, limit) {
-                return Ok(found.map(|record| *record));
+            if let Some(found) = part.get(path, limit, |record| record.as_deref().cloned()) {
+                return Ok(found);
             }
             part.writes
         };
@@ -237,7 +243,7 @@ impl<T: Tables> Tables for Cached<T> {
         let limit = PATH_BYTES / PARTS;
         let before = {
             let mut part = part.lock();
-            if let Some(found) = part.get(&object, limit) {
+            if let Some(found) = part.get(&object, limit, Option::clone) {
                 return Ok(found);
             }
             part.writes
@@ -317,7 +323,7 @@ mod tests {
             part.write(key, "present", 400, 2000);
         }
         assert_eq!((part.young.len(), part.old.len()), (1, 3));
-        assert_eq!(part.get(&0, 2000), Some("present"));
+        assert_eq!(part.get(&0, 2000, |value| *value), Some("present"));
         assert_eq!((part.young.len(), part.old.len()), (2, 2));
         assert_eq!(part.young_bytes, 800);
     }

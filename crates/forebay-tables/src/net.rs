@@ -6,6 +6,7 @@
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectId, ObjectName, PathRecord};
 use forebay_core::table::{Change, KeyValue, Marks, Order, TableError, Tables, WriteTables};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 
@@ -141,12 +142,11 @@ impl Net {
             match change {
                 Change::Put { path, record } => {
                     self.paths.insert(record.object, Some(path.clone()));
-                    let now = (path.clone(), Some(record.clone()));
-                    self.records.insert(path.key(), now);
+                    self.put_record(path, Some(record));
                 }
                 Change::Delete { path, object } => {
                     self.paths.insert(*object, None);
-                    self.records.insert(path.key(), (path.clone(), None));
+                    self.put_record(path, None);
                 }
                 Change::Doom(object) => {
                     self.doomed.insert(*object, true);
@@ -160,10 +160,19 @@ impl Net {
                 Change::Relabeled(object) => {
                     self.relabel.insert(*object, false);
                 }
-                Change::Meta { key, value } => {
-                    self.meta.insert(key.clone(), value.clone());
-                }
+                Change::Meta { key, value } => match self.meta.get_mut(key) {
+                    // Each commit changes such a value, mostly the same one as the commit before.
+                    Some(before) => before.clone_from(value),
+                    None => drop(self.meta.insert(key.clone(), value.clone())),
+                },
             }
+        }
+    }
+
+    fn put_record(&mut self, path: &TreePath, record: Option<&PathRecord>) {
+        match self.records.entry(path.key()) {
+            Entry::Occupied(mut entry) => entry.get_mut().1 = record.cloned(),
+            Entry::Vacant(place) => drop(place.insert((path.clone(), record.cloned()))),
         }
     }
 

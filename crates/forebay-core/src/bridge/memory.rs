@@ -37,8 +37,7 @@ impl CarriedOut {
     pub(super) fn note(&mut self, token: Token) -> Change {
         let slot = self.restore(self.count, token);
         let group = slot / REQUESTS_PER_VALUE;
-        let mut key = CARRIED_OUT.to_vec();
-        key.extend_from_slice(&(group as u16).to_be_bytes());
+        let key = [CARRIED_OUT, &(group as u16).to_be_bytes()].concat();
         let from = group * REQUESTS_PER_VALUE;
         let to = self.ring.len().min(from + REQUESTS_PER_VALUE);
         set(

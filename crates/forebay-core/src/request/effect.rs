@@ -122,7 +122,7 @@ pub enum Effect {
     /// has it open ([`super::Pending::held_in_place`]).
     Make {
         /// What to make.
-        spec: Box<NewObject>,
+        spec: Arc<NewObject>,
         /// Flags of a descriptor that is wanted along with a plain new file.
         open: Option<i32>,
         /// The announced name of a link.

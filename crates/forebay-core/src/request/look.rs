@@ -116,7 +116,7 @@ pub struct Look<'a> {
     world: &'a dyn World,
     known: &'a Known,
     /// Objects made for the request.
-    fresh: &'a [(NewObject, Fresh)],
+    fresh: &'a [(Arc<NewObject>, Fresh)],
     reads: RefCell<ReadSet>,
     /// Something was listed.
     has_listed: Cell<bool>,
@@ -142,7 +142,7 @@ impl<'a> Look<'a> {
     pub(super) fn with_fresh(
         world: &'a dyn World,
         known: &'a Known,
-        fresh: &'a [(NewObject, Fresh)],
+        fresh: &'a [(Arc<NewObject>, Fresh)],
     ) -> Self {
         Look {
             world,
@@ -433,12 +433,15 @@ impl Facts for Look<'_> {
         };
         // A drain may have put another file there since that was copied.
         let is_it = |fresh: &Fresh| source.is_none() || self.known.source(fresh.object) == source;
-        let mut made = self.fresh.iter().filter(|(for_spec, _)| for_spec == spec);
+        let mut made = self
+            .fresh
+            .iter()
+            .filter(|(for_spec, _)| **for_spec == *spec);
         match made.find(|(_, fresh)| is_it(fresh)) {
             Some((_, fresh)) => Ok(*fresh),
             None => {
                 self.known.will_copy(source);
-                Err(Stop::Need(Need::Object(Box::new(spec.clone()))))
+                Err(Stop::Need(Need::Object(Arc::new(spec.clone()))))
             }
         }
     }

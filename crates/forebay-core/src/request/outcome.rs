@@ -169,11 +169,13 @@ impl Pending {
             Verdict::Committed => {
                 self.follow = follow;
                 self.stage = Stage::Over(Ok(answer));
-                let (used, unused): (Vec<_>, _) = std::mem::take(&mut self.fresh)
-                    .into_iter()
-                    .partition(|(_, fresh)| named.contains(&fresh.object));
-                self.fresh = unused;
-                used.into_iter().map(|(_, fresh)| fresh).collect()
+                let mut used = Vec::new();
+                self.fresh.retain(|(_, fresh)| {
+                    let is_named = named.contains(&fresh.object);
+                    used.extend(is_named.then_some(*fresh));
+                    !is_named
+                });
+                used
             }
             Verdict::Conflict(_) | Verdict::Failed(_) => {
                 self.decides_later();

@@ -10,6 +10,7 @@ use crate::ops::{self, Answer, Decision, GrantTarget, Op, Request, Unseen};
 use crate::path::TreePath;
 use crate::record::ObjectName;
 use crate::table::Change;
+use std::sync::Arc;
 
 /// Most steps of one request; then EAGAIN. Each step but the last one obtained a fact, or lost a race.
 pub const MAX_STEPS: u32 = 10_000;
@@ -26,11 +27,11 @@ pub(super) enum Stage {
     /// A look at the PFS.
     Looking(PfsLook),
     /// The announcement of a link.
-    Announcing(NewObject),
+    Announcing(Arc<NewObject>),
     /// Nothing: a link is announced, under this name, and can be made.
-    Announced(NewObject, ObjectName),
+    Announced(Arc<NewObject>, ObjectName),
     /// A new object.
-    Making(NewObject),
+    Making(Arc<NewObject>),
     /// An open.
     Opening(Opening),
     /// A commit.
@@ -49,7 +50,7 @@ pub struct Pending {
     pub(super) request: Request,
     caller: Caller,
     pub(super) known: Known,
-    pub(super) fresh: Vec<(NewObject, Fresh)>,
+    pub(super) fresh: Vec<(Arc<NewObject>, Fresh)>,
     pub(super) stage: Stage,
     /// It is known to change something.
     pub(super) changes: bool,
@@ -156,17 +157,20 @@ impl Pending {
         self.changes
     }
 
-    /// Ends the request without another step if nothing was committed since the decision. `moment` is
-    /// [`World::moment`], read after the grant.
-    pub fn finish_if_unchanged(&mut self, moment: u64) -> Option<Finish> {
+    /// Ends the request if that takes no look at anything, and so no lock: it is committed, or has failed, or changes nothing
+    /// and nothing was committed since it was decided. `moment` is [`World::moment`], read after the grant.
+    pub fn finish_without_step(&mut self, moment: u64) -> Option<Finish> {
         match &self.stage {
+            Stage::Over(_) => {}
             Stage::Open(open) if open.moment == moment && open.is_whole && open.is_last => {}
             _ => return None,
         }
-        let Stage::Open(open) = std::mem::replace(&mut self.stage, Stage::Ready) else {
-            unreachable!("it was just looked at");
+        let outcome = match std::mem::replace(&mut self.stage, Stage::Ready) {
+            Stage::Over(outcome) => outcome,
+            Stage::Open(open) => Ok(open.answer),
+            _ => unreachable!("it was just looked at"),
         };
-        Some(self.finish(Ok(open.answer)))
+        Some(self.finish(outcome))
     }
 
     /// What to do next. `may_commit`: the driver holds the turn to commit.
@@ -431,7 +435,7 @@ impl Pending {
             Need::Lower(path) => self.look_at(PfsLook::Attr(path)),
             Need::LowerLink(path) => self.look_at(PfsLook::Link(path)),
             Need::LowerList { dir, after } => self.look_at(PfsLook::List { dir, after }),
-            Need::Object(spec) => self.make(*spec),
+            Need::Object(spec) => self.make(spec),
             Need::Settled(path) => Effect::Await(path),
             need @ (Need::Record(_)
             | Need::Children { .. }
@@ -446,7 +450,7 @@ impl Pending {
         Effect::Look(look)
     }
 
-    fn make(&mut self, spec: NewObject) -> Effect {
+    fn make(&mut self, spec: Arc<NewObject>) -> Effect {
         match &spec.what {
             // Whoever gets the turn to copy decides anew first: the file may be there already.
             NewKind::Staged { lower, .. } if self.copy_turn.as_ref() != Some(lower) => {
@@ -464,17 +468,13 @@ impl Pending {
         }
     }
 
-    fn make_now(&mut self, spec: NewObject, link: Option<ObjectName>) -> Effect {
+    fn make_now(&mut self, spec: Arc<NewObject>, link: Option<ObjectName>) -> Effect {
         let open = match spec.what {
             NewKind::File => self.wanted_descriptor(),
             _ => None,
         };
         self.stage = Stage::Making(spec.clone());
-        Effect::Make {
-            spec: Box::new(spec),
-            open,
-            link,
-        }
+        Effect::Make { spec, open, link }
     }
 
     fn finish(&mut self, outcome: Result<Answer, Failure>) -> Finish {

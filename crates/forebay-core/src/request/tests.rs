@@ -241,7 +241,7 @@ fn what_nobody_has_changed_since_is_granted_without_a_second_look() {
     assert_eq!(opened.target, GrantTarget::Object(object(4)));
     p.granted(Ok(()));
     let finish = p
-        .finish_if_unchanged(world.moment)
+        .finish_without_step(world.moment)
         .expect("nothing happened");
     assert!(matches!(finish.outcome, Ok(Answer::Grant { .. })));
 }
@@ -256,13 +256,13 @@ fn an_open_that_others_have_overtaken_is_made_again_for_what_is_there_now() {
     world.loses("f", 4);
     world.has_file("f", 8);
     p.granted(Ok(()));
-    assert_eq!(p.finish_if_unchanged(world.moment), None);
+    assert_eq!(p.finish_without_step(world.moment), None);
     let again = granting(world.step(&mut p));
     assert_eq!(again.target, GrantTarget::Object(object(8)));
     // What others do elsewhere takes a second look, and no second open.
     world.has_file("other", 12);
     p.granted(Ok(()));
-    assert_eq!(p.finish_if_unchanged(world.moment), None);
+    assert_eq!(p.finish_without_step(world.moment), None);
     assert!(finished(world.step(&mut p)).outcome.is_ok());
 }
 
@@ -282,7 +282,7 @@ fn nothing_is_truncated_before_it_is_certain_that_it_is_the_file_that_is_meant()
     );
     p.granted(Ok(()));
     assert_eq!(
-        p.finish_if_unchanged(world.moment),
+        p.finish_without_step(world.moment),
         None,
         "it is not truncated yet"
     );
@@ -381,8 +381,8 @@ fn a_new_file_is_made_then_named_then_granted_as_it_was_made() {
         panic!("a file has to be made");
     };
     assert_eq!(
-        (spec.what, open, link),
-        (NewKind::File, Some(libc::O_WRONLY), None)
+        (&spec.what, open, link),
+        (&NewKind::File, Some(libc::O_WRONLY), None)
     );
     p.made(Ok(Fresh {
         is_open: true,
@@ -397,7 +397,9 @@ fn a_new_file_is_made_then_named_then_granted_as_it_was_made() {
         "a spare file is doomed no more"
     );
     assert_eq!(p.committed(Verdict::Committed).len(), 1);
-    let finish = finished(world.step(&mut p));
+    let finish = p
+        .finish_without_step(world.moment + 1)
+        .expect("what others do now comes after it");
     assert!(finish.outcome.is_ok() && finish.unused.is_empty());
 }
 

@@ -148,7 +148,7 @@ impl Work {
 
     fn go_on(&mut self, server: &ServerHandle, waker: Waker) -> Stand {
         loop {
-            if let Some(finish) = self.pending.finish_if_unchanged(server.namespace.moment()) {
+            if let Some(finish) = self.pending.finish_without_step(server.namespace.moment()) {
                 return Stand::Answered(self.finish(server, finish));
             }
             let effect = match self.step(server) {
@@ -314,7 +314,7 @@ impl Work {
             || copy.is_none_or(|(_, of)| !server.in_place.was_granted_since(of.inode, of.since));
         match server
             .namespace
-            .commit(turn, token, &batch, unseen, may_happen)
+            .commit(turn, token, batch, unseen, may_happen)
         {
             Ok(Committed::HeldUp) => self.pending.held_up(),
             Ok(Committed::Refused) => {
@@ -322,8 +322,8 @@ impl Work {
                 self.pending
                     .held_in_place(held.expect("only a copy is refused"));
             }
-            Ok(Committed::Yes) => {
-                server.wake_for(&batch);
+            Ok(Committed::Yes(changes)) => {
+                server.wake_for(&changes);
                 for fresh in self.pending.committed(Verdict::Committed) {
                     // The descriptor of a new file is still to be granted.
                     if let Some(made) = self.made.iter().find(|m| m.fresh.object == fresh.object) {

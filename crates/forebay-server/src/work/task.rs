@@ -25,7 +25,7 @@ pub enum Task {
     /// Make a backing object.
     Make {
         /// What to make.
-        spec: Box<NewObject>,
+        spec: Arc<NewObject>,
         /// Flags of a descriptor that is wanted along with it.
         open: Option<i32>,
         /// The announced name of a link.

@@ -128,7 +128,7 @@ impl Node {
                     pending.announced(link);
                 }
                 Effect::Make { spec, link, .. } => {
-                    if self.make(&mut attempt, *spec, link, env) {
+                    if self.make(&mut attempt, &spec, link, env) {
                         break;
                     }
                 }
@@ -330,7 +330,7 @@ impl Node {
     fn make(
         &mut self,
         attempt: &mut Attempt,
-        spec: NewObject,
+        spec: &NewObject,
         link: Option<ObjectName>,
         env: &mut Env,
     ) -> bool {
@@ -339,7 +339,7 @@ impl Node {
         let oid = ObjectId::new(self.id, self.epoch, number);
         let spare = (spec.what == NewKind::File).then(|| self.spares.pop());
         if let Some(object) = spare.flatten() {
-            self.disk.reuse(object, spec.label, ino(oid));
+            self.disk.reuse(object, spec.label.clone(), ino(oid));
             env.copies.remove(&object.oid);
             env.identities.insert(object.oid, ino(oid));
             let mut fresh = Fresh::new(object, ino(oid));
@@ -362,10 +362,10 @@ impl Node {
         self.is_unnamed(object);
         attempt.making = Some(Making {
             object,
-            what: spec.what,
+            what: spec.what.clone(),
         });
         let token = attempt.pending.request().token;
-        let work = Work::Make(object, spec.label, inode);
+        let work = Work::Make(object, spec.label.clone(), inode);
         self.begin(work, Purpose::Make(token), env);
         true
     }
