@@ -184,7 +184,9 @@ fn usable_storage(dir: &Path, root: Option<&Path>) -> Result<PathBuf, Fault> {
         .and_then(|dir| sys::scratch_file(dir.as_fd()));
     let file = match made {
         // What is in the buffer can be drained from a full disk, and has shown that the storage is fit.
-        Err(sys::Errno::NOSPC | sys::Errno::DQUOT) if instance_dir(&dir, root).exists() => {
+        Err(sys::Errno::NOSPC | sys::Errno::DQUOT)
+            if root.is_some_and(|root| instance_dir(&dir, root).exists()) =>
+        {
             return Ok(dir);
         }
         made => made
