@@ -2,11 +2,10 @@
 
 mod common;
 
-use common::{Pfs, forebay, is_possible};
+use common::{Scene, forebay, is_possible};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 const FILES: u64 = 40;
 /// What `forebay drain` says with its exit status when something is left.
@@ -37,19 +36,7 @@ fn of_a_drain_while_calls_fail_nothing_is_left_over_and_nothing_is_lost() {
         "this needs root, FUSE and {}",
         forebay().display()
     );
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("failing");
-    let _ = fs::remove_dir_all(&folder);
-    let mut pfs = Pfs::mount(vec![folder.join("pfs")], &[]);
-    let buffer = pfs.at[0].join("buffer");
-    fs::create_dir(&buffer).expect("the buffer");
-    let storage = folder.join("storage");
-    fs::create_dir(&storage).expect("the storage");
-    let with = |verb: &str| {
-        let mut command = Command::new(forebay());
-        command.arg(verb).arg("--buffer").arg(&buffer);
-        command.arg("--storage").arg(&storage);
-        command
-    };
+    let mut scene = Scene::new("failing");
     let mut made = BTreeMap::new();
     let (mut whole, mut parts) = (0, 0);
     // Of so many calls one fails, so that now this and now that does.
@@ -63,17 +50,12 @@ fn of_a_drain_while_calls_fail_nothing_is_left_over_and_nothing_is_lost() {
             "mkdir -p d/e; for d in d d/e; do for n in $(seq 0 {}); do echo {every} $n > $d/$n; done; done",
             FILES - 1
         );
-        let ran = with("run")
-            .args(["--no-drain", "--no-record", "--", "sh", "-c", &make])
-            .current_dir(&buffer)
-            .output()
-            .expect("it starts");
-        assert!(ran.status.success(), "{ran:?}");
+        scene.run(&make);
         for _ in 0..3 {
-            pfs.set_weather(&format!("eio {every}"));
-            let drained = with("drain").output().expect("it starts");
-            pfs.set_weather("ok");
-            let there = files(&buffer);
+            scene.pfs.set_weather(&format!("eio {every}"));
+            let drained = scene.forebay("drain").output().expect("it starts");
+            scene.pfs.set_weather("ok");
+            let there = files(&scene.buffer);
             match drained.status.code() {
                 Some(0) => {
                     assert_eq!(there, made, "{drained:?}");
@@ -84,11 +66,11 @@ fn of_a_drain_while_calls_fail_nothing_is_left_over_and_nothing_is_lost() {
                 _ => panic!("{drained:?}"),
             }
         }
-        let drained = with("drain").output().expect("it starts");
+        let drained = scene.forebay("drain").output().expect("it starts");
         assert!(drained.status.success(), "{drained:?}");
-        assert_eq!(files(&buffer), made, "{drained:?}");
+        assert_eq!(files(&scene.buffer), made, "{drained:?}");
     }
-    let came = pfs.unmount();
+    let came = scene.pfs.unmount();
     assert_eq!(came["unsynced_files"], 0, "{came}");
     println!("{whole} drains have brought everything, {parts} not");
     assert!(parts > 0, "calls fail");

@@ -1,5 +1,8 @@
 //! The stand-in for a parallel file system, mounted for a test.
 
+// Each test uses its own part of this.
+#![allow(dead_code)]
+
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -46,7 +49,6 @@ impl Pfs {
         Pfs { at, process, says }
     }
 
-    #[allow(dead_code)] // not every test changes it
     /// What becomes of all calls from now on: a line as in `weather.rs`.
     pub fn set_weather(&mut self, line: &str) {
         let mut stdin = self.process.stdin.as_ref().expect("a pipe");
@@ -75,5 +77,51 @@ impl Drop for Pfs {
         }
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+/// A buffer on the stand-in, and its storage.
+pub struct Scene {
+    /// Where the buffer is.
+    pub pfs: Pfs,
+    /// The buffer directory.
+    pub buffer: PathBuf,
+    storage: PathBuf,
+}
+
+impl Scene {
+    /// In a folder of this name, made anew.
+    pub fn new(name: &str) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let _ = fs::remove_dir_all(&folder);
+        let pfs = Pfs::mount(vec![folder.join("pfs")], &[]);
+        let scene = Scene {
+            buffer: pfs.at[0].join("buffer"),
+            storage: folder.join("storage"),
+            pfs,
+        };
+        for dir in [&scene.buffer, &scene.storage] {
+            fs::create_dir(dir).expect("the buffer and its storage");
+        }
+        scene
+    }
+
+    /// `forebay VERB` for this buffer.
+    pub fn forebay(&self, verb: &str) -> Command {
+        let mut command = Command::new(forebay());
+        command.arg(verb).arg("--buffer").arg(&self.buffer);
+        command.arg("--storage").arg(&self.storage);
+        command
+    }
+
+    /// Runs a script in the buffer. Nothing is drained.
+    pub fn run(&self, script: &str) {
+        let ran = self
+            .forebay("run")
+            .args(["--no-drain", "--no-record", "--", "sh", "-c", script])
+            .current_dir(&self.buffer)
+            .output()
+            .expect("it starts");
+        assert!(ran.status.success(), "{ran:?}");
     }
 }

@@ -118,6 +118,8 @@ pub enum Reason {
     NoDirectory,
     /// The PFS or the local disk refused.
     Error,
+    /// What a drain has left in this directory of the PFS under names of its own could not be removed.
+    Leftovers,
     /// Another change had to come first, and failed.
     Blocked,
     /// The drain was stopped before its turn.

@@ -369,7 +369,6 @@ mod tests {
             std::thread::scope(|scope| {
                 let late = scope.spawn(|| {
                     // As soon as the note shows, or the directory is gone.
-                    let is_note = |name: &[u8]| is_note(name);
                     let has_note = || {
                         let mut all = fs::read_dir(scene.folder.path()).unwrap();
                         all.any(|e| is_note(e.unwrap().file_name().as_encoded_bytes()))

@@ -235,10 +235,10 @@ impl Counters {
             }
             drain::Reason::Blocked(cause) => (Reason::Blocked, "", cause.clone()),
             drain::Reason::Refused(trouble) => {
-                let cause = Errno::from_raw_os_error(trouble.errno).to_string();
-                let text = cause.split_once(" (os error").map(|(text, _)| text);
-                let cause = text.unwrap_or(&cause).to_owned();
-                (Reason::Error, trouble.operation, cause)
+                (Reason::Error, trouble.operation, errno_text(*trouble))
+            }
+            drain::Reason::Leftovers(trouble) => {
+                (Reason::Leftovers, trouble.operation, errno_text(*trouble))
             }
         };
         let bytes = left.path.as_bytes();
@@ -252,6 +252,13 @@ impl Counters {
             cause,
         }
     }
+}
+
+/// What the kernel said, in words.
+fn errno_text(trouble: drain::Trouble) -> String {
+    let said = Errno::from_raw_os_error(trouble.errno).to_string();
+    let text = said.split_once(" (os error").map(|(text, _)| text);
+    text.unwrap_or(&said).to_owned()
 }
 
 #[cfg(test)]

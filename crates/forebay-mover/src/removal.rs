@@ -183,8 +183,12 @@ fn leave(dir: &OwnedFd, above: (u64, u64)) -> Work<OwnedFd> {
 fn is_removed(dir: BorrowedFd<'_>, name: &[u8]) -> Work<bool> {
     match sys::unlink(dir, name, false) {
         Ok(()) | Err(Errno::NOENT) => Ok(true),
-        // POSIX says EPERM, Linux says EISDIR.
-        Err(Errno::ISDIR | Errno::PERM) => Ok(false),
+        Err(Errno::ISDIR) => Ok(false),
+        // So POSIX has it for a directory. Linux says it of what nobody may remove.
+        Err(Errno::PERM) => match sys::stat(dir, name) {
+            Ok(attr) if is_dir(&attr) => Ok(false),
+            _ => Err(Errno::PERM).during("unlink"),
+        },
         Err(e) => Err(e).during("unlink"),
     }
 }
@@ -216,6 +220,29 @@ mod tests {
         drop(at);
         remove_tree(top.as_fd(), b"d").unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_nobody_may_remove_is_named_as_that() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("t/file");
+        fs::create_dir(folder.path().join("t")).unwrap();
+        fs::write(&file, "x").unwrap();
+        let chattr = |flag: &str| {
+            let mut command = std::process::Command::new("chattr");
+            let outcome = command.arg(flag).arg(&file).output();
+            outcome.is_ok_and(|output| output.status.success())
+        };
+        if !chattr("+i") {
+            return forebay_testkit::skip(
+                "only root can make a file immutable, and not everywhere",
+            );
+        }
+        let top = OwnedFd::from(File::open(folder.path()).unwrap());
+        let trouble = remove_tree(top.as_fd(), b"t").unwrap_err();
+        assert!(chattr("-i"));
+        assert_eq!((trouble.operation, trouble.errno), ("unlink", Errno::PERM));
+        remove_tree(top.as_fd(), b"t").unwrap();
     }
 
     #[test]

@@ -346,5 +346,9 @@ pub fn why(left: &Left) -> String {
         }
         Reason::Blocked => left.cause.clone(),
         Reason::Error => format!("{}: {}", left.operation, left.cause),
+        Reason::Leftovers => format!(
+            "temporary names of a drain could not be removed from it on the PFS: {}: {}",
+            left.operation, left.cause
+        ),
     }
 }

@@ -40,6 +40,8 @@ pub enum Reason {
     NoDirectory,
     /// The PFS or the local disk refused.
     Refused(Trouble),
+    /// What a drain has left in this directory of the PFS under names of its own could not be removed.
+    Leftovers(Trouble),
     /// Something that had to come first did not come about, in words.
     Blocked(String),
     /// The pass was stopped before its turn.
@@ -232,14 +234,19 @@ impl Sheet {
         self.failed.clear();
         self.strays.clear();
         let listed: BTreeSet<_> = self.report.left.iter().map(|l| l.path.clone()).collect();
-        let mut dirs = self.workplaces.unswept().clone();
-        dirs.append(&mut self.unsyncable);
-        for (dir, trouble) in dirs {
-            if !listed.contains(&dir) {
+        let mut dirs: BTreeMap<_, _> = std::mem::take(&mut self.unsyncable)
+            .into_iter()
+            .map(|(dir, trouble)| (dir, Reason::Refused(trouble)))
+            .collect();
+        for (dir, trouble) in self.workplaces.unswept() {
+            dirs.insert(dir.clone(), Reason::Leftovers(*trouble));
+        }
+        for (path, reason) in dirs {
+            if !listed.contains(&path) {
                 self.count_left(Left {
-                    path: dir,
+                    path,
                     bytes: 0,
-                    reason: Reason::Refused(trouble),
+                    reason,
                 });
             }
         }
