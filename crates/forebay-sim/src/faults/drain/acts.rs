@@ -63,21 +63,15 @@ impl Node {
                 errno,
             };
             let is_done = fails.is_some_and(|errno| env.is_answer_lost(errno));
+            if is_done && (changes_names || matches!(act, Act::MakeDir(_))) {
+                drop(pfs);
+                return match self.carry_out_on_pfs(act, begun, others, env) {
+                    Got::Did(_) => Got::Did(Err(trouble)),
+                    Got::Made(_) => Got::Made(Err(trouble)),
+                    other => other,
+                };
+            }
             match act {
-                Act::Rename { .. }
-                | Act::Remove { .. }
-                | Act::Discard { .. }
-                | Act::Dress { .. }
-                | Act::MakeDir(_)
-                    if is_done =>
-                {
-                    drop(pfs);
-                    return match self.carry_out_on_pfs(act, begun, others, env) {
-                        Got::Did(_) => Got::Did(Err(trouble)),
-                        Got::Made(_) => Got::Made(Err(trouble)),
-                        other => other,
-                    };
-                }
                 _ if changes_names => return Got::Did(Err(trouble)),
                 Act::MakeDir(_) => return Got::Made(Err(trouble)),
                 Act::Look(paths) => {
