@@ -165,7 +165,9 @@ impl Hold {
             let Some(theirs) = Claim::from_text(&found) else {
                 return Err(self.locked(Where::Here, &self.root, None));
             };
-            match claim::judge(&theirs, &self.mine, self.mine.dir, &Node) {
+            let verdict = claim::judge(&theirs, &self.mine, self.mine.dir, &Node);
+            let is_own = matches!(verdict, Verdict::Own);
+            match verdict {
                 Verdict::Taken(why) => {
                     return Err(self.locked(Where::Here, &self.root, Some((theirs, why))));
                 }
@@ -175,8 +177,18 @@ impl Hold {
                     self.root.display()
                 )),
             }
-            self.keeping_times(|| remove_exactly(root, &found))
-                .map_err(|e| Error::io("can't take over the lock of", &self.root, e))?;
+            match self.keeping_times(|| remove_exactly(root, &found)) {
+                Ok(()) => {}
+                // It names this storage, and counts for others as long as something is in there.
+                Err(e @ (Errno::ROFS | Errno::ACCESS | Errno::PERM)) if is_own => {
+                    notes.push(format!(
+                        "the lock of {} can't be renewed ({e}): it stays as an earlier bridge has made it",
+                        self.root.display()
+                    ));
+                    return Ok(false);
+                }
+                Err(e) => return Err(Error::io("can't take over the lock of", &self.root, e)),
+            }
         }
         Err(self.locked(Where::Here, &self.root, None))
     }

@@ -1,6 +1,6 @@
 //! One directory of the PFS has one buffer at a time, whoever asks, from wherever, by whatever path.
 
-use crate::stage::{Said, Stage, finish, kill, wait_dead};
+use crate::stage::{Said, SmallDisk, Stage, finish, kill, wait_dead};
 use forebay_core::claim::Claim;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -340,4 +340,42 @@ fn a_directory_that_can_not_be_locked_is_buffered_and_the_user_is_told() {
         .ends_with(0)
         .tells("can't be locked")
         .prints("read me");
+}
+
+#[test]
+fn a_pfs_that_is_read_only_now_is_read_and_what_is_left_is_listed() {
+    let stage = Stage::new();
+    fs::remove_dir(stage.pfs()).unwrap();
+    let Some(pfs) = SmallDisk::new(stage.pfs(), "size=1m") else {
+        return forebay_testkit::skip("only root can mount a small disk");
+    };
+    let remount = |how: &str| {
+        let mut mount = Command::new("mount");
+        let status = mount
+            .args(["-o", &format!("remount,{how}")])
+            .arg(pfs.path());
+        assert!(status.status().unwrap().success(), "{how}");
+    };
+    fs::write(stage.path("pfs/f"), "read me").unwrap();
+    let work = "echo ours > pfs/new; mkdir pfs/d";
+    stage.script(&["--no-drain"], work).ends_with(0);
+    remount("ro");
+    stage
+        .script(&["--no-drain"], "cat pfs/f pfs/new; echo more >> pfs/new")
+        .ends_with(0)
+        .prints("read meours")
+        .tells("can't be renewed");
+    stage
+        .say(&["drain", "--buffer", "pfs"])
+        .ends_with(75)
+        .tells("new: ")
+        .tells("Read-only file system");
+    // The lock still counts.
+    from_elsewhere(&stage, &stage.pfs(), &[])
+        .ends_with(125)
+        .tells("its storage holds files that may not be drained");
+    remount("rw");
+    stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+    assert_eq!(fs::read(stage.path("pfs/new")).unwrap(), b"ours\nmore\n");
+    assert!(fs::symlink_metadata(stage.path("pfs").join(LOCK)).is_err());
 }
