@@ -28,7 +28,10 @@ pub(crate) fn rename(lower: &Lower, from: &TreePath, to: &TreePath, touched: &To
 pub(crate) fn remove(lower: &Lower, path: &TreePath, is: Identity, touched: &Touched) -> Work<()> {
     let remove = || {
         let dir = pfs::parent(lower, path)?;
-        let now = sys::stat(dir.as_fd(), path.name()).during("stat")?;
+        let now = match sys::stat(dir.as_fd(), path.name()) {
+            Err(Errno::NOENT) => return Ok(()),
+            now => now.during("stat")?,
+        };
         // What others put here between this and the next call goes.
         let removed = match is.is(&now) {
             true => {
@@ -37,7 +40,11 @@ pub(crate) fn remove(lower: &Lower, path: &TreePath, is: Identity, touched: &Tou
             }
             false => Err(Errno::EXIST),
         };
-        removed.during("unlink")
+        match removed {
+            // The kernel repeats by itself a call that was told ESTALE.
+            Err(Errno::NOENT) => Ok(()),
+            removed => removed.during("unlink"),
+        }
     };
     remove().map_err(Trouble::into_core)
 }

@@ -189,7 +189,7 @@ pub enum Act {
         /// To here.
         to: TreePath,
     },
-    /// Remove what is no directory from the PFS: [`Got::Did`].
+    /// Remove what is no directory from the PFS, if it is still there: [`Got::Did`].
     Remove {
         /// Where it is.
         path: TreePath,

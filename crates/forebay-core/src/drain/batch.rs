@@ -469,10 +469,10 @@ impl CopyBatch {
             }
             match did {
                 Ok(()) => {}
-                Err(trouble) if trouble.errno == libc::EEXIST => {
-                    *fate = Fate::Failed(Reason::Changed);
+                // A link that is made a second time may find itself.
+                Err(trouble) if may_be_done(trouble.errno) || trouble.errno == libc::EEXIST => {
+                    *fate = Fate::Unclear(trouble);
                 }
-                Err(trouble) if may_be_done(trouble.errno) => *fate = Fate::Unclear(trouble),
                 Err(trouble) => *fate = Fate::Failed(Reason::Refused(trouble)),
             }
         }
@@ -516,7 +516,10 @@ impl CopyBatch {
                 useless.extend(candidate.task.temporaries());
                 *fate = Fate::Good;
             } else if let (true, Fate::Unclear(trouble)) = (is_known || is_last, &*fate) {
-                *fate = Fate::Failed(Reason::Refused(*trouble));
+                *fate = Fate::Failed(match trouble.errno {
+                    libc::EEXIST => Reason::Changed,
+                    _ => Reason::Refused(*trouble),
+                });
             }
         }
         self.useless.extend(useless);

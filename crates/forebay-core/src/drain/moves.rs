@@ -610,11 +610,18 @@ fn after(what: What, before: &PathRecord) -> Option<PathRecord> {
     }
 }
 
-/// Does a network file system say so of what it has done, when the answer was lost?
+/// Does a network file system say so of what it has done, when the answer was lost? The kernel repeats by itself a call that
+/// was told ESTALE: then a rename does not find any more what the first one has renamed.
 pub(super) fn may_be_done(errno: i32) -> bool {
     matches!(
         errno,
-        libc::EIO | libc::ETIMEDOUT | libc::EINTR | libc::ESTALE | libc::EREMOTEIO | libc::ENOTCONN
+        libc::EIO
+            | libc::ETIMEDOUT
+            | libc::EINTR
+            | libc::ESTALE
+            | libc::EREMOTEIO
+            | libc::ENOTCONN
+            | libc::ENOENT
     )
 }
 

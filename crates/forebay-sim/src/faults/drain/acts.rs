@@ -64,6 +64,10 @@ impl Node {
             };
             let is_done = fails.is_some_and(|errno| env.is_answer_lost(errno));
             if is_done && (changes_names || matches!(act, Act::MakeDir(_))) {
+                let trouble = match act {
+                    Act::Rename { .. } => lost("on the PFS", &[libc::EIO, libc::ENOENT], env),
+                    _ => trouble,
+                };
                 drop(pfs);
                 return match self.carry_out_on_pfs(act, begun, others, env) {
                     Got::Did(_) => Got::Did(Err(trouble)),
@@ -195,10 +199,8 @@ impl Node {
                 let mut named: Vec<_> = named.collect();
                 for did in &mut named {
                     if env.fails_on_pfs().is_some_and(|e| env.is_answer_lost(e)) {
-                        *did = Err(Trouble {
-                            operation: "rename",
-                            errno: libc::EIO,
-                        });
+                        let errnos = [libc::EIO, libc::ENOENT, libc::EEXIST];
+                        *did = Err(lost("rename", &errnos, env));
                     }
                 }
                 if let Some(text) = pfs.broken.take() {
@@ -310,6 +312,15 @@ fn examine(keeper: Option<&Node>, object: ObjectName) -> Work<Attr> {
         operation: "stat in the buffer",
         errno: libc::ENOENT,
     })
+}
+
+/// What is said of something that was done: that the answer was lost, or what came of it when the kernel did it once more.
+fn lost(operation: &'static str, errnos: &[i32], env: &Env) -> Trouble {
+    let at = env.now % errnos.len() as u64;
+    Trouble {
+        operation,
+        errno: errnos[at as usize],
+    }
 }
 
 /// Copies an object, with the attributes that it had when the copy was begun.
