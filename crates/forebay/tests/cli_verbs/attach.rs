@@ -6,6 +6,7 @@ use forebay_testkit::{is_root, skip_unless};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command};
 
 /// What the command of a run does here: makes a file, and goes on until the test says so.
@@ -13,9 +14,15 @@ const COMMAND: &str = "echo one > pfs/one; : > ready; cat go";
 
 /// A run whose command waits until [`let_go`].
 fn running(stage: &Stage, options: &[&str]) -> Child {
-    make_fifo(stage, "go");
+    running_until(stage, "go", options)
+}
+
+/// The same with another FIFO.
+fn running_until(stage: &Stage, fifo: &str, options: &[&str]) -> Child {
+    make_fifo(stage, fifo);
     let _ = fs::remove_file(stage.path("ready"));
-    let run = start(stage.script_command(options, COMMAND));
+    let command = COMMAND.replace("cat go", &format!("cat {fifo}"));
+    let run = start(stage.script_command(options, &command));
     stage.wait_for_file("ready");
     run
 }
@@ -34,7 +41,10 @@ fn stage_command(stage: &Stage, program: &str, arguments: &[&str]) -> Command {
 
 /// Lets whoever reads from this FIFO go on.
 fn let_go(stage: &Stage, fifo: &str) {
-    fs::write(stage.path(fifo), "").unwrap();
+    // It can be opened like this only while somebody reads.
+    let mut options = fs::OpenOptions::new();
+    options.write(true).custom_flags(libc::O_NONBLOCK);
+    stage.wait_for("a reader", || options.open(stage.path(fifo)).is_ok());
 }
 
 fn attach(stage: &Stage, options: &[&str], command: &[&str]) -> Command {
@@ -130,9 +140,8 @@ fn a_bridge_that_is_killed_makes_a_run_forget_nobody_who_has_joined() {
 #[test]
 fn of_several_runs_one_must_be_chosen() {
     let stage = Stage::new();
-    let first = running(&stage, &["--no-record"]);
-    fs::rename(stage.path("go"), stage.path("go1")).unwrap();
-    let second = running(&stage, &["--no-record"]);
+    let first = running_until(&stage, "go1", &["--no-record"]);
+    let second = running_until(&stage, "go2", &["--no-record"]);
     joined(&stage, &["cat", "pfs/one"])
         .ends_with(125)
         .tells("2 runs use the buffer")
@@ -150,7 +159,7 @@ fn of_several_runs_one_must_be_chosen() {
         .ends_with(0)
         .prints("one\n");
     }
-    for (run, fifo) in [(first, "go1"), (second, "go")] {
+    for (run, fifo) in [(first, "go1"), (second, "go2")] {
         let_go(&stage, fifo);
         wait(run).ends_with(0);
     }
