@@ -206,11 +206,22 @@ impl Lower {
                 let whole = if all { self.syncfs() } else { Ok(()) };
                 let dirs: Vec<_> = dirs.into_iter().collect();
                 let each = self.sync_each(&dirs).into_iter();
-                each.fold(whole, |so_far, one| match one {
+                let mut is_barred = false;
+                let each = each.fold(whole, |so_far, one| match one {
                     // It is gone as well, which is a change of the directory that it was in.
                     Err(Errno::NOENT | Errno::NOTDIR) => so_far,
+                    Err(Errno::LOOP | Errno::ACCESS | Errno::PERM) => {
+                        is_barred = true;
+                        so_far
+                    }
                     other => so_far.and(other),
-                })
+                });
+                match is_barred {
+                    // Others have put a link in its place, or closed it: nobody gets there by its path, and everything else
+                    // must not wait for it. This is what can be done.
+                    true => each.and(self.syncfs()),
+                    false => each,
+                }
             }
         };
         self.unsynced.end(&mut self.unsynced.state.lock(), synced);
@@ -237,7 +248,8 @@ mod tests {
     #[test]
     fn what_has_gone_is_synced_with_the_directory_that_it_was_in() {
         let (folder, lower) = folder("unsynced");
-        for dir in ["", "d", "gone"] {
+        std::os::unix::fs::symlink("d", folder.join("link")).unwrap();
+        for dir in ["", "d", "gone", "link", "link/below"] {
             lower.note_changed(TreePath::new(dir).unwrap());
         }
         lower.note_all_changed();

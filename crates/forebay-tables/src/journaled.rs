@@ -12,7 +12,7 @@
 
 use crate::Rocks;
 use crate::journal::{Found, Journal, Life};
-use crate::net::{Base, Changed, Net, adds_names, merge, nearer};
+use crate::net::{Base, Changed, Net, merge, nearer, only_adds};
 use crate::old_journal;
 use forebay_core::batch;
 use forebay_core::encoding::{decode_batch, encode_batch};
@@ -504,7 +504,7 @@ impl<T: Base> Tables for Journaled<T> {
 
 impl<T: Base> WriteTables for Journaled<T> {
     fn apply(&self, batch: &[Change]) -> Result<(), TableError> {
-        self.below.admit(&|| adds_names(self, batch))?;
+        self.below.admit(&|| only_adds(self, batch))?;
         loop {
             let is_failing = self.failing.load(Ordering::Relaxed);
             let taken = {

@@ -22,8 +22,8 @@ pub struct Net {
 
 /// Tables that take the outcome of many batches at once.
 pub trait Base: WriteTables {
-    /// Is there space for a batch, as far as that can be known before? `adds` tells whether it adds names: those wait
-    /// for space, while what changes or removes a name may use the last room.
+    /// Is there space for a batch, as far as that can be known before? `adds` tells whether it adds records and removes
+    /// none: then it waits for space, while what changes or removes records may use the last room.
     ///
     /// # Errors
     /// There is none, or `adds` could not tell.
@@ -58,8 +58,8 @@ pub trait Base: WriteTables {
     }
 }
 
-/// Does a batch add names to these tables, and remove none?
-pub(crate) fn adds_names(tables: &impl Tables, batch: &[Change]) -> Result<bool, TableError> {
+/// Does a batch add records to these tables, and remove none?
+pub(crate) fn only_adds(tables: &impl Tables, batch: &[Change]) -> Result<bool, TableError> {
     let mut adds = false;
     for change in batch {
         match change {

@@ -8,7 +8,7 @@
 //! opened again; see [`Rocks::apply`]. So that this works on a full disk, and
 //! removals as well, some space is kept back, see [`crate::reserve`].
 
-use crate::net::{Base, Net, adds_names};
+use crate::net::{Base, Net, only_adds};
 use crate::reserve::Reserve;
 use forebay_core::batch;
 use forebay_core::path::TreePath;
@@ -661,7 +661,7 @@ impl WriteTables for Rocks {
     /// that was written in spite of the error is only written again.
     fn apply(&self, batch: &[Change]) -> Result<(), TableError> {
         let encode = |db: &DB| encode(db, batch);
-        let adds = || adds_names(self, batch);
+        let adds = || only_adds(self, batch);
         self.admit(&adds)?;
         self.write(true, encode).or_else(|_| {
             self.open_again()?;

@@ -296,8 +296,8 @@ pub fn tell_left(drained: &Drained, place: &Place, retry: &str) {
             "  hint: move what was made past the buffer to its place by hand, then run: {retry}"
         );
     }
-    let is_homeless = |left: &&Left| matches!(left.reason, Reason::NoDirectory);
-    if let Some(left) = drained.named.iter().find(is_homeless) {
+    let lacks_dir = |left: &&Left| matches!(left.reason, Reason::NoDirectory);
+    if let Some(left) = drained.named.iter().find(lacks_dir) {
         let path = shell_path(left.exact_path());
         let settle = drain_command(place);
         eprintln!(

@@ -55,7 +55,11 @@ impl Candidate {
     /// Writes down what is known of the nth of its names after a failure.
     fn failed(&self, n: usize, path: &TreePath, record: &mut PathRecord) {
         let placed = match self.placed.get(n) {
-            None | Some(Some(false)) => return,
+            // It is not there, but an earlier one may be.
+            None | Some(Some(false)) => {
+                record.arriving = self.earlier[n].map(Box::new);
+                return;
+            }
             Some(Some(true)) => true,
             // Where nothing of ours was, it counts as there: else it would show when the record goes.
             Some(None) => !is_ours(path, record),
@@ -302,7 +306,10 @@ impl CopyBatch {
                     self.useless.extend(task.temporaries());
                     task.give_up(&Reason::Stopped, sheet);
                 }
-                Ok(Copied::NoDirectory) => task.give_up(&Reason::NoDirectory, sheet),
+                Ok(Copied::NoDirectory) => {
+                    self.useless.extend(task.temporaries());
+                    task.give_up(&Reason::NoDirectory, sheet);
+                }
                 Err(trouble) => {
                     self.useless.extend(task.temporaries());
                     task.give_up(&Reason::Refused(trouble), sheet);
@@ -569,7 +576,7 @@ impl CopyBatch {
                             update.before.hides = None;
                         }
                     }
-                    (Fate::Failed(_), Some(record)) => {
+                    (Fate::Failed(_) | Fate::Stale, Some(record)) => {
                         let hid = record.hides.clone();
                         candidate.failed(n, &update.path, record);
                         if record.hides != hid {

@@ -83,7 +83,7 @@ struct Conflict {
     /// What was renamed away from where their version is.
     went_to: Option<TreePath>,
     /// The directory that it is in is not on the PFS any more.
-    is_homeless: bool,
+    lacks_dir: bool,
     /// A second name, and where it is on the PFS.
     beside: Option<(TreePath, TreePath)>,
     reads: ReadSet,
@@ -95,7 +95,9 @@ pub(super) struct Choose {
     /// The number of the second name.
     number: u32,
     /// The lowest directory above it that is on the PFS, or will be there.
-    home: TreePath,
+    nearest_dir: TreePath,
+    /// What that relies on.
+    above: ReadSet,
     tries: u32,
     /// The record with its mark, while it has one.
     marked: Option<PathRecord>,
@@ -106,7 +108,8 @@ impl Choose {
     pub(super) fn new(choice: Choice) -> Self {
         Choose {
             number: 1,
-            home: choice.path.parent(),
+            nearest_dir: choice.path.parent(),
+            above: ReadSet::default(),
             tries: 0,
             marked: None,
             state: State::Climb,
@@ -136,30 +139,31 @@ impl Choose {
     }
 
     /// The directories above it that are on the PFS if nobody has removed them, the lowest first, each with its place there.
-    fn ladder(&self, facts: &dyn Facts) -> Outcome<Vec<(TreePath, TreePath)>> {
+    fn ladder(&mut self, facts: &dyn Facts) -> Outcome<Vec<(TreePath, TreePath)>> {
         let mut ladder = Vec::new();
+        let mut reads = ReadSet::default();
         let mut dir = self.choice.path.parent();
         while !dir.is_root() {
-            let reads = &mut ReadSet::default();
-            let lower = match read(facts, &dir, reads)? {
+            let lower = match read(facts, &dir, &mut reads)? {
                 Some(made) if made.kind == Kind::Dir => {
                     (made.drained.is_some() && made.hides.is_none()).then(|| dir.clone())
                 }
-                _ => lower_dir(facts, &dir, reads)?,
+                _ => lower_dir(facts, &dir, &mut reads)?,
             };
             let above = dir.parent();
             ladder.extend(lower.map(|lower| (dir, lower)));
             dir = above;
         }
+        self.above = reads;
         Ok(ladder)
     }
 
     fn climbed(&mut self, ladder: Vec<TreePath>, seen: Vec<Work<Option<Attr>>>, sheet: &mut Sheet) {
-        self.home = self.choice.path.parent();
+        self.nearest_dir = self.choice.path.parent();
         for (dir, look) in ladder.into_iter().zip(seen) {
             match look {
                 // The last one that is not there is the highest.
-                Ok(found) if !found.as_ref().is_some_and(is_dir) => self.home = dir.parent(),
+                Ok(found) if !found.as_ref().is_some_and(is_dir) => self.nearest_dir = dir.parent(),
                 Ok(_) => {}
                 Err(trouble) => return self.fail(trouble, sheet),
             }
@@ -169,8 +173,8 @@ impl Choose {
 
     fn begin(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<()> {
         let path = &self.choice.path;
-        let is_homeless = self.home != path.parent();
-        let mut reads = ReadSet::default();
+        let lacks_dir = self.nearest_dir != path.parent();
+        let mut reads = self.above.clone();
         let Some(record) = read(facts, path, &mut reads)? else {
             self.refuse("there is nothing of it in the buffer", sheet);
             return Ok(());
@@ -181,7 +185,7 @@ impl Choose {
         }
         let theirs = match record.covers(path) {
             Some(theirs) => theirs,
-            None if is_homeless || unsettled(facts, &path.parent(), &mut reads)?.is_none() => {
+            None if lacks_dir || unsettled(facts, &path.parent(), &mut reads)?.is_none() => {
                 path.clone()
             }
             None => {
@@ -196,9 +200,9 @@ impl Choose {
         let is_single =
             has_contents(&record) || matches!(record.kind, Kind::Moved | Kind::Whiteout);
         let refusal = match self.choice.side {
-            Side::Ours => is_homeless.then_some(IS_HOMELESS),
-            Side::Theirs if is_homeless => has_below.then_some(IS_HOMELESS),
-            Side::Both if is_homeless => (!has_contents(&record)).then_some(IS_HOMELESS),
+            Side::Ours => lacks_dir.then_some(LACKS_DIR),
+            Side::Theirs if lacks_dir => has_below.then_some(LACKS_DIR),
+            Side::Both if lacks_dir => (!is_single || has_below).then_some(LACKS_DIR),
             _ => (!is_single).then_some(IS_DIR),
         };
         if let Some(why) = refusal {
@@ -207,7 +211,7 @@ impl Choose {
         }
         let mut beside = None;
         if self.choice.side == Side::Both && record.kind != Kind::Whiteout {
-            let dir = self.home.clone();
+            let dir = self.nearest_dir.clone();
             let name = second_name(path.name(), self.number);
             let lower = lower_dir(facts, &dir, &mut reads)?.unwrap_or_else(|| dir.clone());
             let (second, lower) = (dir.join(&name), lower.join(&name));
@@ -223,7 +227,7 @@ impl Choose {
             at_origin: None,
             has_below,
             went_to,
-            is_homeless,
+            lacks_dir,
             record,
             beside,
             reads,
@@ -263,7 +267,7 @@ impl Choose {
             return self.next_name(sheet);
         }
         let covers = conflict.record.covers(&self.choice.path).is_some();
-        if theirs.is_none() && !covers && !is_replaced && !conflict.is_homeless {
+        if theirs.is_none() && !covers && !is_replaced && !conflict.lacks_dir {
             return self.refuse("it replaces nothing on the PFS", sheet);
         }
         let is_their_dir = theirs.as_ref().is_some_and(is_dir);
@@ -424,6 +428,8 @@ impl Conflict {
             _ if !is_ours && self.has_below && self.at_origin.is_none() && is_replaced => {
                 IS_GONE_ABOVE
             }
+            // It only gets another name.
+            _ if side == Side::Both && self.lacks_dir && !is_replaced => return None,
             _ if !is_ours && (self.has_below || is_dir && !is_replaced) => IS_DIR,
             _ if side == Side::Both && is_replaced => IS_REPLACED,
             _ if is_ours && is_replaced && self.at_origin.is_none() => IS_GONE,
@@ -448,7 +454,7 @@ const IS_GONE: &str = "others have removed what was renamed: take theirs";
 const IS_GONE_ABOVE: &str = "others have removed or renamed what was renamed, and there are changes below it: put it back on the PFS, or take both for what is below it first";
 
 /// Why something is not drained to a directory that is not there.
-const IS_HOMELESS: &str = "others have removed or renamed its directory on the PFS: make it there again, or take both for each file, or theirs";
+const LACKS_DIR: &str = "others have removed or renamed its directory on the PFS: make it there again, or take both for each file, or theirs";
 
 /// Why something is not renamed in the place of a directory.
 const IS_NO_DIR: &str = "others have put something else in the place of the renamed directory, and there are changes below it: put the directory back on the PFS, and drain again";

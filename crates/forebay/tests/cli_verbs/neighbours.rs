@@ -417,6 +417,12 @@ fn what_others_have_taken_the_directory_from_gets_a_place_or_goes() {
             "n/new",
             "mv elsewhere d",
         ),
+        (
+            "mkdir d/s; echo ours > d/s/new",
+            "mv d elsewhere; ln -s elsewhere d",
+            "d/s/new",
+            "rm d; mv elsewhere d",
+        ),
     ];
     for (inside, outside, path, mended) in cases {
         let name = path.rsplit('/').next().unwrap();
@@ -452,6 +458,33 @@ fn what_others_have_taken_the_directory_from_gets_a_place_or_goes() {
         assert!(!said.contains(path), "{said}");
         assert!(!holds(&tree(&scene.pfs), "ours\n"));
     }
+}
+
+#[test]
+fn what_was_renamed_or_made_where_no_directory_is_any_more_holds_up_nothing_else() {
+    let scene = Scene::new();
+    scene.inside("mv f d/moved");
+    scene.outside("rm -r d");
+    let (code, said) = scene.drain(&[]);
+    assert_eq!(code, 75, "{said}");
+    let (code, said) = scene.drain(&["--take", "both", "d/moved"]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(tree(&scene.pfs)["moved.ours"], "first\n");
+    let scene = Scene::new();
+    scene.inside("mkdir d/s; echo ours > d/s/new; echo ours > other");
+    scene.outside("mv d elsewhere; ln -s elsewhere d");
+    let (code, said) = scene.drain(&[]);
+    assert_eq!(code, 75, "{said}");
+    assert_eq!(tree(&scene.pfs)["other"], "ours\n", "{said}");
+    // A new directory with nothing in it can be given up.
+    let scene = Scene::new();
+    scene.inside("mkdir d/s");
+    scene.outside("rm -r d");
+    let (code, said) = scene.drain(&[]);
+    assert_eq!(code, 75, "{said}");
+    assert!(said.contains("--take both|theirs d/s"), "{said}");
+    let (code, said) = scene.drain(&["--take", "theirs", "d/s"]);
+    assert_eq!(code, 0, "{said}");
 }
 
 #[test]
