@@ -8,7 +8,6 @@ use super::act::{Act, Commit, Copied, Copy, Got, Name, Naming, Temporary, Troubl
 use super::contents::Task;
 use super::facts::Facts;
 use super::moves::{is_dir, may_be_done};
-use super::resume::MOST_LOOKS;
 use super::rules::{
     OURS, Update, commit_of, is_changed, is_ours, is_ours_in_place, obstacle, stamp,
 };
@@ -30,6 +29,9 @@ const BATCH_OBJECTS_LEAST: usize = 32;
 /// Objects that get their names between two commits: a request that changes one of them waits for all, and for the disk, since
 /// the first commit has to be durable before.
 pub const PUBLISHED_AT_ONCE: usize = 128;
+/// Looks, with a pause after each, before it counts that a copy has not got its name: a client may go on showing for a
+/// second or more what was there before.
+const LOOKS_IN_DOUBT: u32 = 75;
 /// A file that changes while it is copied gets one more chance.
 pub const COPY_TRIES: u32 = 2;
 
@@ -41,6 +43,8 @@ struct Candidate {
     copy: Identity,
     /// For each of its names: an earlier copy that may have got there.
     earlier: Vec<Option<Identity>>,
+    /// For each of its names: that earlier copy, if it was seen there since.
+    settled: Vec<Option<Identity>>,
     /// What was found under each of its names.
     found: Vec<Option<Identity>>,
     /// The name under which others have put something.
@@ -112,6 +116,9 @@ enum State {
     Syncing,
     Verify,
     Verifying,
+    /// Looks for earlier copies that may have got their names.
+    Peek,
+    Peeking,
     /// The next few.
     Mark,
     Marking,
@@ -283,6 +290,7 @@ impl CopyBatch {
                         .iter()
                         .map(|(_, r)| r.arriving.as_deref().copied());
                     self.copies.push(Candidate {
+                        settled: vec![None; task.ready.len()],
                         earlier: earlier.collect(),
                         task,
                         attr,
@@ -335,6 +343,41 @@ impl CopyBatch {
         self.copies.iter().map(|c| c.task.oid()).collect()
     }
 
+    /// Names at which an earlier copy may be.
+    fn doubtful(&self) -> Vec<TreePath> {
+        let names = self
+            .copies
+            .iter()
+            .flat_map(|c| c.task.ready.iter().zip(&c.earlier));
+        let doubtful = names.filter(|(_, earlier)| earlier.is_some());
+        doubtful.map(|((path, _), _)| path.clone()).collect()
+    }
+
+    /// Where nobody can say whether an earlier copy is there, no other one follows.
+    fn peeked(&mut self, seen: Vec<Work<Option<Attr>>>, sheet: &mut Sheet) {
+        let mut seen = seen.into_iter();
+        for mut candidate in std::mem::take(&mut self.copies) {
+            let mut unknown = None;
+            let names = candidate.earlier.iter().zip(&mut candidate.settled);
+            for (earlier, settled) in names {
+                let Some(earlier) = earlier else { continue };
+                match seen.next().expect("one look for each doubtful name") {
+                    Ok(Some(found)) if earlier.is(&found) => *settled = Some(Identity::of(&found)),
+                    Ok(_) => {}
+                    Err(trouble) => unknown = Some(trouble),
+                }
+            }
+            match unknown {
+                None => self.copies.push(candidate),
+                Some(trouble) => {
+                    self.useless.extend(candidate.task.temporaries());
+                    candidate.task.give_up(&Reason::Refused(trouble), sheet);
+                }
+            }
+        }
+        self.state = State::Mark;
+    }
+
     /// Marks the next few, if they still are what they were when they were copied.
     fn mark(&mut self, facts: &dyn Facts) -> Outcome<Option<Act>> {
         if self.few.is_empty() {
@@ -356,9 +399,11 @@ impl CopyBatch {
             }
             if fate == Fate::Good {
                 let ready = candidate.task.ready.iter().cloned();
-                updates.extend(ready.map(|(path, r)| {
+                updates.extend(ready.zip(&candidate.settled).map(|((path, r), settled)| {
                     let mut update = Update::marked(path, r, Some(Transit::Placing));
                     if let Some(after) = &mut update.after {
+                        // From now on a third one may be there.
+                        after.replaces = settled.or(after.replaces);
                         after.arriving = Some(Box::new(candidate.copy));
                     }
                     update
@@ -506,7 +551,7 @@ impl CopyBatch {
     /// What has its names has them, whatever was said of it.
     fn looked_again(&mut self, seen: Vec<Work<Option<Attr>>>) {
         self.looks += 1;
-        let is_last = self.looks == MOST_LOOKS;
+        let is_last = self.looks == LOOKS_IN_DOUBT;
         let mut seen = seen.into_iter();
         let mut useless = Vec::new();
         for (candidate, fate) in self.unclear() {
@@ -517,12 +562,11 @@ impl CopyBatch {
             };
             let names = seen.by_ref().take(candidate.task.ready.len());
             candidate.placed = names.map(is_placed).collect();
-            let is_known = candidate.placed.iter().all(Option::is_some);
             if candidate.placed.iter().all(|placed| *placed == Some(true)) {
                 // What was in its place may have got the temporary name.
                 useless.extend(candidate.task.temporaries());
                 *fate = Fate::Good;
-            } else if let (true, Fate::Unclear(trouble)) = (is_known || is_last, &*fate) {
+            } else if let (true, Fate::Unclear(trouble)) = (is_last, &*fate) {
                 *fate = Fate::Failed(match trouble.errno {
                     libc::EEXIST => Reason::Changed,
                     _ => Reason::Refused(*trouble),
@@ -667,6 +711,14 @@ impl CopyBatch {
             }
             State::Sync => (Act::Sync(self.oids()), State::Syncing),
             State::Verify => (Act::Verify(self.oids()), State::Verifying),
+            State::Peek => {
+                let doubtful = self.doubtful();
+                if doubtful.is_empty() {
+                    self.state = State::Mark;
+                    return None;
+                }
+                (Act::Look(doubtful), State::Peeking)
+            }
             State::Check | State::Look | State::Name | State::Unhide if good().next().is_none() => {
                 self.state = State::Finish;
                 return None;
@@ -727,8 +779,9 @@ impl Strand for CopyBatch {
             }
             (State::Verifying, Got::Each(each)) => {
                 self.keep(each, sheet);
-                self.state = State::Mark;
+                self.state = State::Peek;
             }
+            (State::Peeking, Got::Seen(seen)) => self.peeked(seen, sheet),
             (State::Marking, Got::Verdict(Verdict::Committed)) => self.marks_committed(),
             (State::Marking, Got::Verdict(Verdict::Conflict)) => self.state = State::Mark,
             (State::Examining, Got::Attrs(attrs)) => self.examined(attrs, sheet.planted),

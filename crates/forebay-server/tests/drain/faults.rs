@@ -265,8 +265,7 @@ fn a_directory_that_vanished_from_the_pfs_is_named_and_its_files_stay() {
     fs::remove_dir_all(scene.pfs().join("dir")).unwrap();
     let (_, left) = bridge.drain(&DrainRequest::default());
     assert_eq!(paths(&left), ["dir/new"]);
-    assert_eq!(left[0].operation, "open directory");
-    assert_eq!(left[0].cause, "No such file or directory");
+    assert_eq!(left[0].reason, Reason::NoDirectory);
     assert!(scene.pfs().join("other").exists());
     fs::create_dir(scene.pfs().join("dir")).unwrap();
     let (_, left) = bridge.drain(&DrainRequest::default());

@@ -6,6 +6,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 /// The program of these tests. It also runs natively for comparison, so it sets all times itself.
@@ -317,7 +318,8 @@ fn fifos_devices_and_links_keep_their_xattrs_and_rights() {
 /// What others leave of the storage: no byte, or no file that could be made.
 #[test]
 fn a_storage_that_others_have_filled_is_drained_by_the_next_bridge() {
-    let fill: [(&str, fn(&std::path::Path)); 2] = [
+    type Fill = fn(&Path);
+    let fill: [(&str, Fill); 2] = [
         ("bytes", |dir| {
             let mut file = fs::File::create(dir.join("ballast")).unwrap();
             for piece in [1 << 20, 4096] {
