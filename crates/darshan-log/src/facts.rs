@@ -13,6 +13,8 @@
 //! | length | lines `key=value`, as in the metadata of the job |
 //! | 4, 4 | number of programs, bytes of a program without its command (at least 64); both missing in older logs |
 //! | 64 + length each | a program, see [`Program`]: parent (4, `u32::MAX` for none), pid (4), rank (4, `u32::MAX` for none), end (4), code (4), bytes of its command (4), start (8), end (8), bytes read (8), written (8), nanoseconds in calls (8); command |
+//! | 4 | number of notes; missing in older logs |
+//! | 8 + lengths each | a note: bytes of its name (4), bytes of its text (4), name, text |
 //!
 //! Flags: 1 if the job created the file, 2 if it was there before, neither if that is unknown.
 
@@ -74,9 +76,17 @@ pub struct Facts {
     pub lines: Vec<(String, String)>,
     /// The programs that the job has run, parents before children.
     pub programs: Vec<Program>,
+    /// Names and texts that only whoever wrote the log can read.
+    pub notes: Vec<(String, String)>,
 }
 
 impl Facts {
+    /// The text of the note with this name.
+    pub fn note(&self, name: &str) -> Option<&str> {
+        let note = self.notes.iter().find(|(known, _)| known == name)?;
+        Some(&note.1)
+    }
+
     /// What is known of the file with this record id.
     pub fn file(&self, id: u64) -> Option<&FileFacts> {
         let at = self.files.binary_search_by_key(&id, |file| file.id).ok()?;
@@ -114,6 +124,13 @@ impl Facts {
         plain.extend((text.len() as u32).to_le_bytes());
         plain.extend(text.as_bytes());
         programs::encode(&self.programs, &mut plain);
+        plain.extend((self.notes.len() as u32).to_le_bytes());
+        for (name, text) in &self.notes {
+            plain.extend((name.len() as u32).to_le_bytes());
+            plain.extend((text.len() as u32).to_le_bytes());
+            plain.extend(name.as_bytes());
+            plain.extend(text.as_bytes());
+        }
         let mut out = MAGIC.to_vec();
         let packed = compress(&plain);
         out.extend((packed.len() as u64).to_le_bytes());
@@ -205,6 +222,13 @@ fn parse(plain: &[u8]) -> std::result::Result<Facts, String> {
     if !words.0.is_empty() {
         facts.programs = programs::decode(&mut words)?;
     }
+    if !words.0.is_empty() {
+        for _ in 0..words.u32()? {
+            let (name, text) = (words.u32()? as usize, words.u32()? as usize);
+            let name = words.text(name)?;
+            facts.notes.push((name, words.text(text)?));
+        }
+    }
     Ok(facts)
 }
 
@@ -220,6 +244,10 @@ impl<'b> Unread<'b> {
         let (bytes, rest) = self.0.split_at_checked(n).ok_or("cut off")?;
         self.0 = rest;
         Ok(bytes)
+    }
+
+    fn text(&mut self, length: usize) -> std::result::Result<String, String> {
+        Ok(String::from_utf8_lossy(self.bytes(length)?).into_owned())
     }
 
     fn u32(&mut self) -> std::result::Result<u32, String> {
@@ -275,6 +303,7 @@ mod tests {
                     command: "cat \u{e4}".into(),
                 },
             ],
+            notes: vec![("calls".into(), "[]".into()), (String::new(), "x\n".into())],
         }
     }
 
@@ -286,6 +315,8 @@ mod tests {
         assert_eq!(Facts::decode(&bytes), Ok(Some(facts())));
         assert_eq!(facts().file(5), Some(&facts().files[1]));
         assert_eq!(facts().file(6), None);
+        assert_eq!(facts().note("calls"), Some("[]"));
+        assert_eq!(facts().note("other"), None);
     }
 
     #[test]

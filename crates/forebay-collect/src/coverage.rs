@@ -3,7 +3,7 @@
 //!
 //! The kernel adds the count of a child to its parent's once the parent has waited for it. So the recorder's own
 //! process has the count of the whole command, whatever was killed. If the recorder was killed, and for processes
-//! that still run, each process' own last look is used.
+//! that still run or ran on nodes without a recorder of their own, each process' own last look is used.
 
 use crate::job::Job;
 use crate::tables::Image;
@@ -46,8 +46,12 @@ pub fn of(job: &Job) -> Coverage {
         .collect();
     let total = match ends {
         Some(ends) => {
-            let alive = processes.iter().filter(|p| p.is_alive).map(|p| p.io);
-            ends.into_iter().chain(alive).fold((0, 0), add)
+            let has_note = |p: &Counted| job.notes.iter().any(|note| note.host == p.host);
+            let (here, remote): (Vec<Counted>, Vec<Counted>) =
+                processes.into_iter().partition(has_note);
+            let alive = here.iter().filter(|p| p.is_alive).map(|p| p.io);
+            let all = ends.into_iter().chain(alive).chain(own_bytes(&remote));
+            all.fold((0, 0), add)
         }
         None => own_bytes(&processes).into_iter().fold((0, 0), add),
     };

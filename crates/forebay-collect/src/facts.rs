@@ -3,6 +3,7 @@
 use crate::coverage::{self, Coverage};
 use crate::job::Job;
 use crate::metadata::Lines;
+use crate::ranks::FOREBAY;
 use darshan_log::facts::FileFacts;
 use forebay_count::read::Totals;
 use std::collections::BTreeMap;
@@ -44,12 +45,14 @@ pub fn lines(job: &Job, files: &[FileFacts]) -> Lines {
     let Coverage { seen, total } = coverage::of(job);
     lines.add("coverage_read", format!("{}/{}", seen.0, total.0));
     lines.add("coverage_written", format!("{}/{}", seen.1, total.1));
+    let buffer = buffer(job);
+    lines.add_if(buffer.is_some(), "buffer", buffer.unwrap_or_default());
     degradation(job, &mut lines);
     totals(job, &mut lines);
     found(files, &mut lines);
     let mut extras: BTreeMap<&str, u64> = BTreeMap::new();
     for image in &job.tables.images {
-        for (name, n) in &image.extras {
+        for (name, (n, _)) in &image.extras {
             *extras.entry(name).or_default() += n;
         }
     }
@@ -58,6 +61,21 @@ pub fn lines(job: &Job, files: &[FileFacts]) -> Lines {
     }
     lines.add("command", job.note().command.join(" "));
     lines
+}
+
+/// The directory that a buffer stood in for: that of the run, or of a `forebay run` within a job that was recorded.
+fn buffer(job: &Job) -> Option<String> {
+    let own = job.notes.iter().find_map(|note| note.buffer.as_ref());
+    let own = own.map(|path| path.display().to_string());
+    own.or_else(|| {
+        let images = job.tables.images.iter();
+        let mut inner = images.filter(|image| image.program == FOREBAY);
+        inner.find_map(|image| {
+            let mut words = image.command.split(' ');
+            words.find(|word| *word == "--buffer")?;
+            Some(words.next()?.to_owned())
+        })
+    })
 }
 
 /// True if ranks are those of a parallel program, which wait for each other.

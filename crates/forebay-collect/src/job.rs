@@ -51,6 +51,10 @@ impl<'r> Job<'r> {
         let mut members: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for (role, of) in ranks.roles.iter().zip(&images) {
             if let Role::Rank(rank) = role {
+                // Forebay's own command is no program of the job.
+                let of = of
+                    .iter()
+                    .filter(|&&at| tables.images[at].program != ranks::FOREBAY);
                 members.entry(*rank).or_default().extend(of);
             }
         }
@@ -126,8 +130,15 @@ impl<'r> Job<'r> {
         self.ranks.roles.iter().copied().zip(self.by_process())
     }
 
-    /// Names of the machines.
+    /// Names of the machines on which ranks and workers ran; if there are none, of all that have left something.
     pub fn hosts(&self) -> BTreeSet<&str> {
+        let of_ranks = self.members.values().flatten();
+        let of_ranks: BTreeSet<&str> = of_ranks
+            .map(|&at| self.tables.images[at].host.as_str())
+            .collect();
+        if !of_ranks.is_empty() {
+            return of_ranks;
+        }
         let of_notes = self.notes.iter().map(|note| note.host.as_str());
         let of_tables = self.tables.images.iter().map(|image| image.host.as_str());
         of_notes.chain(of_tables).collect()
@@ -217,10 +228,14 @@ fn process_of<'i>(images: impl Iterator<Item = &'i Image> + Clone) -> Process {
     }
 }
 
-/// When the first program began that opened a file; if none did, the first that has a record.
+/// Nanoseconds from which on calls on names make a process one that did I/O, without any record.
+const LEAST_NAME_CALL_NS: u64 = 1_000_000;
+
+/// When the first program began that opened a file; if none did, the first that has a record, or asked for names for long.
 fn io_ns<'i>(images: impl Iterator<Item = &'i Image> + Clone) -> Option<u64> {
     let opens = |image: &&Image| image.files.iter().any(|entry| entry.opened_ns > 0);
-    let asks = |image: &&Image| !image.files.is_empty();
+    let asks =
+        |image: &&Image| !image.files.is_empty() || image.name_call_ns() >= LEAST_NAME_CALL_NS;
     let first = images.clone().find(opens).or(images.clone().find(asks))?;
     Some(first.first_ns)
 }

@@ -23,6 +23,7 @@ mod log;
 pub mod merge;
 pub mod metadata;
 pub mod mounts;
+mod names;
 pub mod naming;
 mod programs;
 pub mod ranks;

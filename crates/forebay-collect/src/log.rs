@@ -6,6 +6,7 @@ use crate::heatmap::Axis;
 use crate::job::Job;
 use crate::merge::Seen;
 use crate::mounts;
+use crate::names;
 use crate::programs;
 use crate::sharing::FileUsers;
 use darshan_log::facts::Facts;
@@ -70,9 +71,20 @@ pub fn write<W: Write + Seek>(job: &Job, sink: W) -> Result<W, Error> {
         files: facts,
         lines: all_lines,
         programs: programs::of(job),
+        notes: notes(job),
     };
     writer.trailing(&trailer.encode())?;
     Ok(writer.finish()?.0)
+}
+
+/// What Darshan's format has no place for, in JSON; `forebay-report` reads it.
+fn notes(job: &Job) -> Vec<(String, String)> {
+    let mut notes = vec![("calls".to_owned(), names::note(job))];
+    if !job.tables.collective.is_empty() {
+        let told = serde_json::Value::from(job.tables.collective.clone());
+        notes.push(("collective".to_owned(), told.to_string()));
+    }
+    notes
 }
 
 fn header(job: &Job) -> JobRecord {
@@ -128,7 +140,7 @@ where
     let mut is_folded = false;
     for (&rank, members) in &job.members {
         for record in records_of(job, rank, members, kind, set_parent)? {
-            match sharing.is_shared(kind, record.id) {
+            match sharing.is_shared(kind, record.id, rank) {
                 Some(true) => shared.entry(record.id).or_default().add(&record),
                 Some(false) => writer.record::<M>(&record)?,
                 // The record is newer than the first reading of the tables.

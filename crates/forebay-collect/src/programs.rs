@@ -1,7 +1,8 @@
 //! The programs of a job, for its log: who started whom, when each ran, how it ended, and for which rank it counts.
+//! Forebay's own command is none of them: what it starts counts as started by its parent.
 
 use crate::job::Job;
-use crate::ranks::Role;
+use crate::ranks::{FOREBAY, Role};
 use crate::tables::Image;
 use darshan_log::facts::{Program, ProgramEnd};
 use forebay_count::read::End;
@@ -20,16 +21,25 @@ pub(crate) fn of(job: &Job) -> Vec<Program> {
         .collect();
     // A program is there before those that it starts, but two of them may begin in the same nanosecond.
     all.sort_by_key(|(_, image)| (image.first_ns, image.start_ticks, image.serial, image.pid));
-    all.truncate(MOST_PROGRAMS);
     // By process id: the start of the latest process that has it, and what it runs.
-    let mut latest: HashMap<(&str, u32), (u64, u32)> = HashMap::new();
-    let mut programs = Vec::with_capacity(all.len());
-    for (at, (role, image)) in (0u32..).zip(all) {
+    let mut latest: HashMap<(&str, u32), (u64, Option<u32>)> = HashMap::new();
+    let mut programs = Vec::with_capacity(all.len().min(MOST_PROGRAMS));
+    for (role, image) in all {
+        let at = programs.len() as u32;
+        if programs.len() == MOST_PROGRAMS {
+            break;
+        }
         let host = image.host.as_str();
-        let before = latest.insert((host, image.pid), (image.start_ticks, at));
+        let before = latest.get(&(host, image.pid)).copied();
         let executed = before.filter(|(start_ticks, _)| *start_ticks == image.start_ticks);
         let parent = executed.or_else(|| latest.get(&(host, image.parent_pid)).copied());
-        let parent = parent.map(|(_, program)| program);
+        let parent = parent.and_then(|(_, program)| program);
+        let is_own = image.program == FOREBAY;
+        let shown = if is_own { parent } else { Some(at) };
+        latest.insert((host, image.pid), (image.start_ticks, shown));
+        if is_own {
+            continue;
+        }
         programs.push(program(
             job,
             role,

@@ -100,8 +100,12 @@ impl Ranks {
     }
 }
 
+/// Forebay's own command, as a program of a job: `forebay attach` in a script.
+pub const FOREBAY: &str = "forebay";
+
 /// Programs that start ranks and are none.
 const LAUNCHERS: &[&str] = &[
+    FOREBAY,
     "mpirun",
     "mpiexec",
     "mpiexec.mpich",
@@ -171,7 +175,10 @@ pub fn assign(processes: &[Process]) -> Ranks {
             continue;
         }
         let is_wrapper = is_any(process, WRAPPERS);
-        if is_any(process, LAUNCHERS) || (is_wrapper && above.contains(&at)) {
+        // Whatever a launcher reaches other nodes by: a script in the place of ssh.
+        let parent = tree.parent[at].map(|parent| &processes[parent]);
+        let by_launcher = !launches.is_empty() && parent.is_some_and(|p| is_any(p, LAUNCHERS));
+        if is_any(process, LAUNCHERS) || (is_wrapper && (above.contains(&at) || by_launcher)) {
             roles[at] = Role::Launcher;
         }
         outside.push(workers::Member {

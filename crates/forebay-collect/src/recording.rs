@@ -44,6 +44,9 @@ pub struct Note {
     pub log_dir: Option<PathBuf>,
     /// File that the log is to be.
     pub log: Option<PathBuf>,
+    /// The directory that a buffer stands in for, if the command runs in one.
+    #[serde(default)]
+    pub buffer: Option<PathBuf>,
     /// How the command ended; `None` while it runs, and if the recorder was killed.
     pub end: Option<CommandEnd>,
 }

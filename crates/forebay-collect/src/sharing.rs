@@ -2,8 +2,8 @@
 //!
 //! Darshan joins the records of a file that all ranks of `MPI_COMM_WORLD` have used (rank -1), and keeps one record per
 //! rank of any other file. Here a launch takes the place of `MPI_COMM_WORLD`. Records are joined if every launch that
-//! has used the file has done so with all its ranks. Processes outside of launches (`prep.py`) don't hinder that. In a
-//! job without launches all ranks must have used the file. At least two ranks must have.
+//! has used the file has done so with all its ranks. Processes outside of launches (`prep.py`) don't hinder that, and keep
+//! records of their own. In a job without launches all ranks must have used the file. At least two ranks must have.
 
 use crate::ranks::Ranks;
 use crate::tables::Entry;
@@ -28,10 +28,10 @@ struct Users {
     count: u32,
     lowest: u32,
     highest: u32,
+    /// How many of them are ranks of launches.
+    launched: u32,
     /// Ranks so far in the launch of `highest`.
     in_launch: u32,
-    /// True if a rank of a launch used it.
-    launched: bool,
     /// True if only some ranks of a launch used it.
     partly: bool,
 }
@@ -91,15 +91,15 @@ impl FileUsers {
         }
     }
 
-    /// True if these records are to be joined; `None` if no rank uses them.
-    pub fn is_shared(&self, kind: Kind, id: u64) -> Option<bool> {
+    /// True if this rank's record is to be joined with those of others; `None` if no rank uses the file.
+    pub fn is_shared(&self, kind: Kind, id: u64, rank: u32) -> Option<bool> {
         let users = self.records.get(&(kind, id))?;
-        let by_all = if self.launch_ends.is_empty() {
-            users.count == self.ranks
+        Some(if self.launch_ends.is_empty() {
+            users.count == self.ranks && users.count >= 2
         } else {
-            users.launched && !users.partly
-        };
-        Some(by_all && users.count >= 2)
+            let is_launched = FileUsers::launch_of(&self.launch_ends, rank).is_some();
+            is_launched && !users.partly && users.launched >= 2
+        })
     }
 
     /// The facts of each file, by id.
@@ -137,7 +137,7 @@ impl Users {
         self.count += 1;
         self.highest = rank;
         if launch.is_some() {
-            self.launched = true;
+            self.launched += 1;
             self.in_launch += 1;
         }
     }
@@ -214,7 +214,12 @@ mod tests {
         let facts = sharing.facts();
         assert_eq!(facts[0].ranks as usize, users.len());
         assert_eq!(facts[0].lowest_rank, users[0]);
-        sharing.is_shared(Kind::Posix, 1).unwrap()
+        let is_shared = |rank: &u32| sharing.is_shared(Kind::Posix, 1, *rank).unwrap();
+        let launched = sharing.launch_ends.last().copied().unwrap_or(ranks.single);
+        let (launched, outside): (Vec<u32>, Vec<u32>) =
+            users.iter().partition(|&&rank| rank < launched);
+        assert!(!outside.iter().any(is_shared), "it has a record of its own");
+        launched.iter().any(is_shared)
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::heatmap::Bins;
 use crate::merge::{Seen, Tally};
+use crate::names;
 use crate::ranks::Claim;
 use crate::recording::{self, Recording};
 use darshan_log::counters::{FloatRule, Rule};
@@ -16,6 +17,7 @@ use forebay_sys::{SparseWords, next_data};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -61,8 +63,8 @@ pub struct Image {
     pub no_files: Totals,
     /// Traffic of calls that found no record, because memory was full.
     pub unplaced: Totals,
-    /// Calls that Darshan has no counter for.
-    pub extras: BTreeMap<&'static str, u64>,
+    /// Calls that Darshan has no counter for: how many, and their nanoseconds.
+    pub extras: BTreeMap<&'static str, (u64, u64)>,
     /// Bytes over time: POSIX, MPI-IO, STDIO.
     pub heat: Vec<(Kind, Bins)>,
     /// Its records.
@@ -109,6 +111,8 @@ pub struct Tables {
     pub remarks: Vec<String>,
     /// How many tables can't be read.
     pub damaged: u64,
+    /// What the collective layer did with files of MPI-IO, as it tells it itself: an object of JSON for each.
+    pub collective: Vec<serde_json::Value>,
 }
 
 impl Tables {
@@ -130,6 +134,8 @@ impl Tables {
                 }
             } else if name.starts_with(TROUBLE_PREFIX) {
                 self.remarks.push(trouble(&path));
+            } else if name.starts_with(COLLECTIVE_PREFIX) {
+                self.read_collective(&path);
             }
         }
         Ok(())
@@ -159,6 +165,27 @@ impl Tables {
         }
         self.images.push(image);
         Ok(())
+    }
+}
+
+/// Begin of the names of files in which the collective layer tells what it did.
+const COLLECTIVE_PREFIX: &str = "collective.";
+/// Most bytes that are read of such a file, and most files of MPI-IO that a log tells of.
+const MOST_COLLECTIVE: (u64, usize) = (4 << 20, 1000);
+
+impl Tables {
+    fn read_collective(&mut self, path: &Path) {
+        let mut text = String::new();
+        let is_file = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
+        if let (true, Ok(file)) = (is_file, fs::File::open(path)) {
+            // A line that is cut off is none.
+            let _ = file.take(MOST_COLLECTIVE.0).read_to_string(&mut text);
+        }
+        let told = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        let room = MOST_COLLECTIVE.1.saturating_sub(self.collective.len());
+        self.collective.extend(told.take(room));
     }
 }
 
@@ -255,7 +282,9 @@ impl Image {
             excluded: read::totals(table, Bulk::Excluded),
             no_files: read::totals(table, Bulk::NoFiles),
             unplaced: read::totals(table, Bulk::Unplaced),
-            extras: read::extras(table).map(|(name, n, _)| (name, n)).collect(),
+            extras: read::extras(table)
+                .map(|(name, n, ns)| (name, (n, ns)))
+                .collect(),
             heat: heat_of(table),
             files: Vec::new(),
             mapped_bytes: 0,
@@ -283,7 +312,13 @@ impl Image {
     pub fn call_ns(&self) -> u64 {
         let direct = |entry: &&Entry| matches!(entry.kind, Kind::Posix | Kind::Stdio);
         let times = self.files.iter().filter(direct).map(|entry| entry.call_ns);
-        times.fold(0, u64::saturating_add)
+        times.fold(self.name_call_ns(), u64::saturating_add)
+    }
+
+    /// Nanoseconds of its calls on names that are in no record.
+    pub fn name_call_ns(&self) -> u64 {
+        let calls = names::CALLS.iter().filter_map(|name| self.extras.get(name));
+        calls.fold(0, |sum, (_, ns)| sum.saturating_add(*ns))
     }
 
     /// True if it has records of this interface.

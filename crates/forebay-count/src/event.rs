@@ -136,7 +136,7 @@ pub enum Extra {
     Truncate,
     /// `posix_fallocate`, `fallocate`.
     Allocate,
-    /// `stat` of a path that is missing or has no record.
+    /// `stat` that failed.
     StatMissed,
     /// `open` that failed.
     OpenFailed,
@@ -156,11 +156,13 @@ pub enum Extra {
     Aio,
     /// Extended attributes.
     Xattr,
+    /// `stat`, `access` and failed opens of paths that are left out.
+    LeftOut,
 }
 
 impl Extra {
     /// All of them, in the order of their numbers, with the names that a log gives them.
-    pub const NAMES: [(&'static str, Extra); 23] = [
+    pub const NAMES: [(&'static str, Extra); 24] = [
         ("mkdir", Extra::Mkdir),
         ("rmdir", Extra::Rmdir),
         ("unlink", Extra::Unlink),
@@ -184,6 +186,7 @@ impl Extra {
         ("sync_range", Extra::SyncRange),
         ("aio", Extra::Aio),
         ("xattr", Extra::Xattr),
+        ("left_out", Extra::LeftOut),
     ];
 }
 

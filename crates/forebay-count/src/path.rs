@@ -48,7 +48,19 @@ pub fn is_left_out(path: &[u8]) -> bool {
     // Patterns, because this runs at each open, and a comparison of strings is a call.
     matches!(
         path,
-        [b'/', b'e', b't', b'c', b'/', ..]
+        [b'/']
+            | [b'/', b'e', b't', b'c']
+            | [b'/', b'd', b'e', b'v']
+            | [b'/', b'u', b's', b'r']
+            | [b'/', b'b', b'i', b'n']
+            | [b'/', b'b', b'o', b'o', b't']
+            | [b'/', b'l', b'i', b'b']
+            | [b'/', b'o', b'p', b't']
+            | [b'/', b's', b'b', b'i', b'n']
+            | [b'/', b's', b'y', b's']
+            | [b'/', b'p', b'r', b'o', b'c']
+            | [b'/', b'v', b'a', b'r']
+            | [b'/', b'e', b't', b'c', b'/', ..]
             | [b'/', b'd', b'e', b'v', b'/', ..]
             | [b'/', b'u', b's', b'r', b'/', ..]
             | [b'/', b'b', b'i', b'n', b'/', ..]
@@ -117,6 +129,9 @@ mod tests {
     fn the_system_is_left_out_and_what_only_looks_like_it_is_not() {
         assert!(is_left_out(b"/etc/passwd"));
         assert!(is_left_out(b"/dev/shm/x"));
+        assert!(is_left_out(b"/"));
+        assert!(is_left_out(b"/sys"));
+        assert!(!is_left_out(b"/syst"));
         assert!(!is_left_out(b"/etcetera/x"));
         assert!(!is_left_out(b"/tmp/x"));
         assert!(is_left_out(b"/tmp/ompi.node1.1000/jf.0/1/shared"));

@@ -22,6 +22,11 @@ const REPORT: &str = "FOREBAY_COLLECTIVE_REPORT";
 /// Where each file of a program that is closed is explained: `-` for the standard error, or a file; JSON if its name ends so.
 const EXPLAIN: &str = "FOREBAY_COLLECTIVE_EXPLAIN";
 
+/// Where the recorder keeps the tables of the job; the log gets what is told there.
+const RECORD: &str = "FOREBAY_RECORD";
+/// Begin of the name of the file there.
+const RECORDED: &str = "collective.";
+
 /// Adds a line to the report.
 pub fn report(line: std::fmt::Arguments) {
     if let Some(path) = std::env::var_os(REPORT) {
@@ -31,12 +36,34 @@ pub fn report(line: std::fmt::Arguments) {
 
 /// Are files to be explained?
 pub fn explains() -> bool {
-    std::env::var_os(EXPLAIN).is_some_and(|to| !to.is_empty())
+    let is_set = |name| std::env::var_os(name).is_some_and(|to| !to.is_empty());
+    is_set(EXPLAIN) || is_set(RECORD)
+}
+
+/// Tells the recorder's log of a file, a line of JSON. Like [`read`] without libc: it is no I/O of the program.
+fn record(explanation: &Explanation) {
+    use rustix::fs::{Mode, OFlags};
+    let Some(tables) = std::env::var_os(RECORD).filter(|tables| !tables.is_empty()) else {
+        return;
+    };
+    let path = Path::new(&tables).join(format!("{RECORDED}{}", std::process::id()));
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
+    let Ok(file) = rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600)) else {
+        return;
+    };
+    let line = explanation.to_json();
+    let mut rest = line.as_bytes();
+    while let Ok(written @ 1..) = rustix::io::write(&file, rest) {
+        rest = &rest[written..];
+    }
 }
 
 /// Explains a file.
 pub fn explain(explanation: &Explanation) {
-    let to = std::env::var_os(EXPLAIN).unwrap_or_default();
+    record(explanation);
+    let Some(to) = std::env::var_os(EXPLAIN).filter(|to| !to.is_empty()) else {
+        return;
+    };
     match Path::new(&to) {
         to if to == Path::new("-") => {
             // Nobody else can be told.

@@ -266,14 +266,70 @@ pub unsafe fn stat_path(dirfd: c_int, path: *const c_char, call: impl FnOnce() -
     let result = call();
     let end_ns = now_ns();
     let errno = kernel::errno();
-    let event = Event::plain(Op::Stat, start_ns, end_ns);
     // SAFETY: the caller's promise.
-    let counted = result == 0 && unsafe { on_path(&recording, dirfd, path, &event) };
-    if !counted {
-        recording
-            .table
-            .add_extra(Extra::StatMissed, start_ns, end_ns);
+    unsafe {
+        if result != 0 {
+            asked(
+                &recording,
+                Extra::StatMissed,
+                (dirfd, path),
+                start_ns,
+                end_ns,
+            );
+        } else if !on_path(
+            &recording,
+            dirfd,
+            path,
+            &Event::plain(Op::Stat, start_ns, end_ns),
+        ) {
+            recording.table.add_extra(Extra::LeftOut, start_ns, end_ns);
+        }
     }
     kernel::set_errno(errno);
     result
+}
+
+/// Makes and counts `access` and its kin.
+///
+/// # Safety
+/// `path` as for [`with_name`].
+pub unsafe fn access_path(
+    dirfd: c_int,
+    path: *const c_char,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
+    let Some(recording) = recording() else {
+        return call();
+    };
+    let start_ns = now_ns();
+    let result = call();
+    let end_ns = now_ns();
+    let errno = kernel::errno();
+    // SAFETY: the caller's promise.
+    unsafe { asked(&recording, Extra::Access, (dirfd, path), start_ns, end_ns) };
+    kernel::set_errno(errno);
+    result
+}
+
+/// Counts a call that asked for a path and leaves no trace in a record: per process alone, and apart if the path is left
+/// out. May change `errno`.
+///
+/// # Safety
+/// `path` as for [`with_name`].
+pub unsafe fn asked(
+    recording: &Recording,
+    kind: Extra,
+    (dirfd, path): (c_int, *const c_char),
+    start_ns: u64,
+    end_ns: u64,
+) {
+    let is_recorded = |name: &[u8]| config::get().is_some_and(|c| c.records(name));
+    // SAFETY: the caller's promise.
+    let counts = unsafe { with_name(recording, dirfd, path, is_recorded) };
+    let kind = if counts == Some(false) {
+        Extra::LeftOut
+    } else {
+        kind
+    };
+    recording.table.add_extra(kind, start_ns, end_ns);
 }

@@ -10,7 +10,7 @@ use libc::{O_APPEND, O_CREAT, O_EXCL, O_TRUNC};
 
 use crate::clock::now_ns;
 use crate::config;
-use crate::count::count_posix;
+use crate::count::{asked, count_posix};
 use crate::end;
 use crate::fds::{self, APPEND, ASK, Standing};
 use crate::record_names::with_name;
@@ -59,9 +59,18 @@ pub unsafe fn open(
     let fd = call();
     let end_ns = now_ns();
     if fd < 0 {
-        recording
-            .table
-            .add_extra(Extra::OpenFailed, start_ns, end_ns);
+        let errno = kernel::errno();
+        // SAFETY: the caller's promise.
+        unsafe {
+            asked(
+                &recording,
+                Extra::OpenFailed,
+                (dirfd, path),
+                start_ns,
+                end_ns,
+            );
+        }
+        kernel::set_errno(errno);
         return fd;
     }
     let errno = kernel::errno();

@@ -139,7 +139,7 @@ impl Account {
     /// True if [`io_seconds`](Self::io_seconds) may count a second twice, because processes did I/O at the same time, now
     /// and then. The speed is a lower bound then.
     pub fn may_overlap(&self, job: &Job) -> bool {
-        job.ranks > 1 && job.launches.len() != 1
+        job.ranks > 1 && job.launches.len() as u32 + job.serial_steps() != 1
     }
 
     /// MiB/s per compute node (MSST'11); `None` if the number of nodes is unknown.

@@ -22,6 +22,8 @@ pub(crate) fn report(report: &Report) -> Value {
             "uid": job.uid,
             "processes": job.ranks,
             "mpi": job.is_mpi(),
+            "ranks": job.rank_count(),
+            "serial_steps": job.serial_steps(),
             "nodes": job.nodes,
             "hosts": job.hosts,
             "start_unix_seconds": job.start,
@@ -34,6 +36,7 @@ pub(crate) fn report(report: &Report) -> Value {
         "coverage": job.coverage.map(|coverage| json!({
             "seen_bytes": coverage.seen,
             "total_bytes": coverage.total,
+            "elsewhere_bytes": coverage.elsewhere,
             "share": coverage.share(),
         })),
         "moved": moved(&account.moved),
@@ -41,7 +44,11 @@ pub(crate) fn report(report: &Report) -> Value {
         "mib_per_second": account.mib_per_second(),
         "mib_per_second_per_node": account.mib_per_second_per_node(job),
         "time": split(&account.time),
-        "slowest_rank": account.slowest,
+        "slowest_rank": account.slowest.map(|slowest| json!({
+            "rank": slowest.rank,
+            "name": job.name_of(slowest.rank),
+            "seconds": slowest.seconds,
+        })),
         "sharing": account.sharing.iter().map(|(class, sums)| {
             let mut row = moved(sums);
             row["class"] = json!(class);
@@ -54,6 +61,11 @@ pub(crate) fn report(report: &Report) -> Value {
         "slowest_files": report.slowest_files(SLOW_FILES).iter()
             .map(|(layer, one)| file(report, layer, one)).collect::<Vec<_>>(),
         "programs": job.programs,
+        "collective": job.collective.iter().zip(&report.avoided).map(|(one, avoided)| {
+            let mut row = json!(one);
+            row["avoided"] = json!(avoided);
+            row
+        }).collect::<Vec<_>>(),
         "findings": report.findings,
         "unexplained": report.unexplained,
         "plots": report.plots(),
@@ -80,7 +92,8 @@ fn split(time: &TimeSplit) -> Value {
 fn layer(report: &Report, layer: &Layer, total: &Counters) -> Value {
     let mut value = counters(total);
     value["interface"] = json!(layer.interface.name());
-    value["files"] = json!(layer.uses.len());
+    let is_file = |one: &&FileUse| !report.job.files[one.file].is_calls;
+    value["files"] = json!(layer.uses.iter().filter(is_file).count());
     value["partial"] = json!(layer.is_partial);
     value["condensed"] = json!(layer.is_condensed);
     value["by_slowest"] = json!(layer.by_slowest);
@@ -93,6 +106,8 @@ fn counters(total: &Counters) -> Value {
         "opens": total.opens,
         "seeks": total.seeks,
         "stats": total.stats,
+        "asked": total.asked,
+        "other_calls": total.other_calls,
         "syncs": total.syncs,
         "mmaps": total.mmaps,
         "switches": total.switches,

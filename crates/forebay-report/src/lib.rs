@@ -26,6 +26,7 @@ pub mod model;
 pub mod plots;
 #[cfg(test)]
 mod sample;
+mod sentences;
 mod terminal;
 pub mod text;
 pub mod units;
@@ -36,7 +37,7 @@ use account::Account;
 use darshan_log::{Log, OpenOptions};
 use findings::{Finding, Severity, Thresholds};
 use intake::NamedLog;
-use model::{FileUse, Job, Layer};
+use model::{Avoided, FileUse, Job, Layer};
 use plots::Plots;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -52,6 +53,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// What is known, and what not, if I/O takes much of the run and no finding says why.
     pub unexplained: Option<String>,
+    /// For each of [`Job::collective`] the finding that there would have been without the collective layer.
+    pub avoided: Vec<Option<Avoided>>,
 }
 
 /// A log that can't be read at all.
@@ -139,7 +142,12 @@ impl Report {
         let account = Account::of(&job);
         let findings = findings::find(&job, &account, limits);
         let unexplained = findings::unexplained(&job, &account, &findings, limits);
+        let told = job.collective.iter();
+        let avoided = told
+            .map(|one| findings::avoided(one, &job, limits))
+            .collect();
         Report {
+            avoided,
             job,
             account,
             findings,

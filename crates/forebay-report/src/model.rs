@@ -4,10 +4,15 @@
 //! with files and ranks, not with operations. What has no bound in a log (trace segments, heat map cells of many ranks)
 //! is condensed before it gets here.
 
+mod collective;
+mod coverage;
+mod launches;
 mod layers;
 mod programs;
 mod timeline;
 
+pub use collective::{Avoided, Calls, Collective, Prediction};
+pub use coverage::Coverage;
 pub use programs::Program;
 pub use timeline::{Segment, Timeline, TimelineSource, Trace};
 
@@ -147,6 +152,10 @@ pub struct Counters {
     pub seeks: u64,
     /// stat and its kin.
     pub stats: u64,
+    /// Calls that ask for a name and have no counter of Darshan: `access`, `readlink`, failed `stat` and `open`.
+    pub asked: u64,
+    /// Other calls on names and directories without a counter of Darshan: `unlink`, `mkdir`, `readdir`.
+    pub other_calls: u64,
     /// Mappings; their page faults are not seen.
     pub mmaps: u64,
     /// fsync, fdatasync, `MPI_File_sync`, fflush.
@@ -211,6 +220,8 @@ impl Counters {
             self.opens,
             self.seeks,
             self.stats,
+            self.asked,
+            self.other_calls,
             self.mmaps,
             self.syncs,
             self.switches,
@@ -226,6 +237,8 @@ impl Counters {
         self.opens += other.opens;
         self.seeks += other.seeks;
         self.stats += other.stats;
+        self.asked += other.asked;
+        self.other_calls += other.other_calls;
         self.mmaps += other.mmaps;
         self.syncs += other.syncs;
         self.switches += other.switches;
@@ -383,7 +396,13 @@ pub struct FileUse {
 impl FileUse {
     /// The slowest rank, if one is known.
     pub fn slowest(&self) -> Option<Extreme> {
+        self.slowest_of(|_| true)
+    }
+
+    /// The slowest of the ranks that `counts` picks.
+    pub fn slowest_of(&self, counts: impl Fn(u32) -> bool) -> Option<Extreme> {
         self.extremes()
+            .filter(|one| counts(one.rank))
             .max_by(|a, b| a.seconds.total_cmp(&b.seconds).then(b.rank.cmp(&a.rank)))
     }
 
@@ -452,6 +471,8 @@ pub struct File {
     pub created: Option<bool>,
     /// True for a standard stream.
     pub is_std_stream: bool,
+    /// True if it is no file: it stands for calls on names that are in no record.
+    pub is_calls: bool,
     /// `Some` if it stands for several files of a directory, which a recorder short of memory has summed: how many. If
     /// several ranks have summed the same files, these count for each of them.
     pub rest: Option<u64>,
@@ -509,36 +530,6 @@ pub struct LogFacts {
     pub is_mpi: bool,
 }
 
-/// Bytes that the recorder saw, of those the kernel counted for the same processes.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Coverage {
-    /// Bytes recorded.
-    pub seen: u64,
-    /// Bytes in `/proc/PID/io` (`rchar` + `wchar`).
-    pub total: u64,
-}
-
-impl Coverage {
-    /// The share that was seen, from 0 to 1.
-    pub fn share(&self) -> f64 {
-        if self.total == 0 {
-            1.0
-        } else {
-            (self.seen as f64 / self.total as f64).min(1.0)
-        }
-    }
-
-    /// False if the recorder saw more than the kernel had counted at the last look, as in jobs that were killed. Then
-    /// nothing is known of the share.
-    pub fn is_known(&self) -> bool {
-        self.seen
-            <= self
-                .total
-                .saturating_add(self.total / 10)
-                .saturating_add(64 << 10)
-    }
-}
-
 /// A job: all processes of one launch, or of several launches with the same job id.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Job {
@@ -576,6 +567,8 @@ pub struct Job {
     pub damage: Vec<String>,
     /// The programs that it has run, parents before children; empty if the logger did not note them.
     pub programs: Vec<Program>,
+    /// What the collective layer did with files of MPI-IO; empty without it.
+    pub collective: Vec<Collective>,
     /// Modules, by name.
     pub modules: Vec<ModuleFacts>,
     /// Files.

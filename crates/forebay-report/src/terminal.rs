@@ -2,8 +2,9 @@
 
 use crate::Report;
 use crate::account::{Moved, TimeSplit, split_of};
-use crate::findings::Severity;
-use crate::model::{BUCKET_NAMES, Coverage, FileUse, Interface, Layer, Sharing};
+use crate::findings::{NOTHING_RECORDED, Severity};
+use crate::model::{BUCKET_NAMES, FileUse, Interface, Layer, Sharing};
+use crate::sentences::{avoided_text, collective_text, coverage_text, is_unknown, nothing_found};
 use crate::text::{shorten, wrap};
 use crate::units::{self, bytes, number, percent, share};
 use std::fmt::Write as _;
@@ -90,7 +91,7 @@ pub(crate) fn one_line(report: &Report) -> String {
     let loud = report
         .findings
         .iter()
-        .find(|one| matches!(one.code, "nothing-recorded" | "lost-data" | "contradiction"));
+        .find(|one| matches!(one.code, NOTHING_RECORDED | "lost-data" | "contradiction"));
     let mut text = loud.map_or(String::new(), |one| {
         format!("{}; ", one.title.to_uppercase())
     });
@@ -115,15 +116,6 @@ pub(crate) fn one_line(report: &Report) -> String {
     text
 }
 
-/// The word for a rank. Processes that know nothing of each other are no ranks.
-fn who(report: &Report) -> &'static str {
-    if report.job.is_mpi() {
-        "rank"
-    } else {
-        "process"
-    }
-}
-
 fn head(page: &mut Page, report: &Report) {
     let job = &report.job;
     let exe = if job.exe.is_empty() {
@@ -144,7 +136,7 @@ fn head(page: &mut Page, report: &Report) {
         &format!(
             "{}, {}{programs} on {nodes}, uid {}",
             job.job_id,
-            units::count(job.ranks.into(), "process", "processes"),
+            job.all_text(),
             job.uid
         ),
     );
@@ -229,7 +221,7 @@ fn time(report: &Report) -> String {
     let of = |seconds: f64| percent(share(seconds, report.job.run_seconds));
     format!(
         "of the run time a mean {} reads {}, writes {}, is in metadata {}, not in I/O {}",
-        who(report),
+        report.job.who(),
         of(read),
         of(write),
         of(metadata),
@@ -240,7 +232,8 @@ fn time(report: &Report) -> String {
 /// What the speed covers.
 pub(crate) fn while_in_io(report: &Report) -> String {
     let seconds = units::seconds(report.account.io_seconds);
-    match (report.job.launches.len(), report.job.ranks) {
+    let launches = report.job.launches.len() as u32 + report.job.serial_steps();
+    match (launches, report.job.ranks) {
         (1, _) => format!("while the slowest rank does I/O ({seconds})"),
         (_, 0 | 1) => format!("while the process does I/O ({seconds})"),
         _ => format!("while any process does I/O ({seconds})"),
@@ -253,12 +246,14 @@ fn slowest_text(report: &Report) -> String {
     let Some(slowest) = account.slowest else {
         return "no time was measured".to_owned();
     };
+    // The name of a step is that of its program.
     let program = report.job.program_of(slowest.rank);
+    let program =
+        program.filter(|_| report.job.serial_steps() == 0 || report.job.is_rank(slowest.rank));
     let program = program.map_or(String::new(), |name| format!(" ({})", shorten(name, 24)));
     let mut text = format!(
-        "{} {}{program}: {} in I/O, {} of the run time",
-        who(report),
-        slowest.rank,
+        "{}{program}: {} in I/O, {} of the run time",
+        report.job.name_of(slowest.rank),
         units::seconds(slowest.seconds),
         percent(account.slowest_share(&report.job))
     );
@@ -276,6 +271,13 @@ const OVERLAP: f64 = 1.5;
 
 fn facts(page: &mut Page, report: &Report) {
     let (job, account) = (&report.job, &report.account);
+    if is_unknown(report) {
+        page.row("moved", "unknown: nothing was recorded");
+        if let Some(coverage) = job.coverage {
+            page.row("coverage", &coverage_text(&coverage));
+        }
+        return;
+    }
     page.row("moved", &moved(report));
     page.row(
         "speed",
@@ -303,26 +305,13 @@ fn facts(page: &mut Page, report: &Report) {
     }
 }
 
-/// How much of the kernel's count was recorded.
-pub(crate) fn coverage_text(coverage: &Coverage) -> String {
-    let (seen, total) = (bytes(coverage.seen), bytes(coverage.total));
-    if coverage.is_known() {
-        format!(
-            "{}: {seen} recorded of {total} that the kernel counted",
-            percent(coverage.share())
-        )
-    } else {
-        format!("unknown: {seen} recorded, the kernel's count ({total}) is older")
-    }
-}
-
 fn interfaces(page: &mut Page, report: &Report) {
     let job = &report.job;
     if job.layers.is_empty() {
         page.line("  no interface was used, or none was recorded");
         return;
     }
-    let who = format!("s of a mean {}", who(report));
+    let who = format!("s of a mean {}", report.job.who());
     page.line(&row(["", "", "", "", "", &who, "MiB/s by"]));
     page.line(&row([
         "interface",
@@ -417,6 +406,25 @@ fn details(page: &mut Page, report: &Report) {
         classes.join("; ")
     };
     page.row("sharing", &sharing);
+    for (one, avoided) in report
+        .job
+        .collective
+        .iter()
+        .zip(&report.avoided)
+        .take(FILES)
+    {
+        page.row(
+            "collective",
+            &format!("{}: {}", one.path, collective_text(one)),
+        );
+        if let Some(avoided) = avoided {
+            page.row("", &avoided_text(avoided));
+        }
+    }
+    let more = report.job.collective.len().saturating_sub(FILES);
+    if more > 0 {
+        page.row("", &format!("{more} more files with --html or --json"));
+    }
     let layers = report.job.layers.iter().zip(&report.account.totals);
     for (layer, total) in layers.filter(|(layer, _)| !layer.interface.is_library()) {
         for (noun, flow) in [("reads", &total.read), ("writes", &total.write)] {
@@ -472,19 +480,15 @@ fn slow_file(report: &Report, layer: &Layer, one: &FileUse) -> String {
         }
     );
     let room = WIDTH - LABEL - 3 - numbers.chars().count() - 2;
+    let file = &report.job.files[one.file];
+    if file.is_calls {
+        return format!("{} {numbers}", file.name);
+    }
     // Wrapping would lose blanks in names. The name is for reading, not for copying.
     format!(
         "{}  {numbers}",
-        shorten(&report.job.files[one.file].name, room).replace(' ', "\u{b7}")
+        shorten(&file.name, room).replace(' ', "\u{b7}")
     )
-}
-
-/// What is known if no finding is costly. A job that spends much of its run in I/O is never told that this costs nothing.
-pub(crate) fn nothing_found(report: &Report) -> String {
-    let Some(unexplained) = &report.unexplained else {
-        return "none: no known pattern costs this job time".to_owned();
-    };
-    unexplained.clone()
 }
 
 fn findings(page: &mut Page, report: &Report, all: bool) {

@@ -186,6 +186,50 @@ fn the_trace_is_drawn_by_rank_and_by_offset() {
 }
 
 #[test]
+fn a_part_of_the_trace_is_enlarged_by_keys_buttons_and_the_pointer() {
+    let report = full_job().report();
+    let Some((mut browser, ..)) = browser_on(&report.html()) else {
+        return;
+    };
+    let drawn = |browser: &mut Browser| {
+        let text = text(browser, "#trace-view .rule");
+        let number = text.split(' ').next().unwrap().replace(',', "");
+        number.parse::<u64>().unwrap()
+    };
+    assert_eq!(drawn(&mut browser), 2_000);
+    browser.eval("document.querySelector('#trace-view canvas').focus()");
+    let key = |browser: &mut Browser, key: &str| {
+        browser.eval(&format!(
+            "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {{ key: {key:?} }}))"
+        ));
+        drawn(browser)
+    };
+    let half = key(&mut browser, "+");
+    assert!((1..2_000).contains(&half), "{half}");
+    let less = key(&mut browser, "+");
+    assert!(less < half, "{less} of {half}");
+    assert!(text(&mut browser, "#trace-view output").starts_with("From "));
+    key(&mut browser, "Home");
+    assert!(text(&mut browser, "#trace-view output").starts_with("From 0.000000 s"));
+    key(&mut browser, "ArrowRight");
+    assert!(!text(&mut browser, "#trace-view output").starts_with("From 0.000000 s"));
+    assert!(key(&mut browser, "-") > less);
+    assert_eq!(key(&mut browser, "0"), 2_000);
+    browser.eval("document.querySelector('#trace-view [data-zoom=in]').click()");
+    assert_eq!(drawn(&mut browser), half);
+    browser.eval("document.querySelector('#trace-view [data-zoom=all]').click()");
+    browser.eval(
+        "(() => { const c = document.querySelector('#trace-view canvas'); c.setPointerCapture = () => {}; \
+         const box = c.getBoundingClientRect(); const at = (kind, x) => c.dispatchEvent(new PointerEvent(kind, \
+         { clientX: box.left + x, clientY: box.top + 50, button: 0, pointerId: 1 })); \
+         at('pointerdown', 100); at('pointermove', 160); at('pointerup', 200); })()",
+    );
+    assert!((1..2_000).contains(&drawn(&mut browser)));
+    assert!(colours(&mut browser, "#trace-view canvas") > 2);
+    assert_eq!(browser.troubles(), Vec::<&Value>::new());
+}
+
+#[test]
 fn tab_goes_through_the_page_in_reading_order() {
     let report = full_job().report();
     let Some((mut browser, ..)) = browser_on(&report.html()) else {

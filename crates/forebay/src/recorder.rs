@@ -116,6 +116,11 @@ impl Recorder {
         variables
     }
 
+    /// Notes that the command runs in a buffer.
+    pub fn is_buffered(&mut self, directory: &Path) {
+        self.recording.note.buffer = Some(directory.to_owned());
+    }
+
     /// Notes that the command is about to start.
     pub fn starts(&mut self) {
         self.recording.note.start_ns = now_ns();

@@ -320,3 +320,16 @@ fn processes_that_are_each_others_parent_do_not_hang() {
     ];
     assert_eq!(assign(&job).roles, [r(0), r(0), r(1)]);
 }
+
+#[test]
+fn a_script_by_which_a_launcher_reaches_a_node_is_no_step() {
+    let job = [
+        process(10, 1, "mpiexec.mpich"),
+        process(11, 10, "bash"),
+        rank(process(20, 99, "sim"), 0, 2, 7),
+        rank(process(21, 99, "sim"), 1, 2, 7),
+        process(30, 1, "post.py"),
+    ];
+    let launcher = Role::Launcher;
+    assert_eq!(assign(&job).roles, [launcher, launcher, r(0), r(1), r(2)]);
+}

@@ -177,8 +177,8 @@ fn work_before_and_after_two_launches_comes_after_their_ranks() {
     stage.table(&image(16, 15, "sim").rank(0, 2), |_| {});
     let (collected, log) = stage.collect();
     assert_eq!((collected.ranks, collected.processes), (5, 7));
-    // All ranks of the first launch, and prep.py.
-    assert_eq!(written(&log, "/d/x"), [(-1, 3)].into());
+    // All ranks of the first launch; prep.py has a record of its own.
+    assert_eq!(written(&log, "/d/x"), [(-1, 2), (4, 1)].into());
     assert!(records(&log, "/d/job.sh").is_empty());
     let line = |key| log.job.metadata.get(key);
     assert_eq!(line("launches"), Some("2,2"));

@@ -58,3 +58,28 @@ fn a_program_that_was_executed_and_left_no_table_is_counted() {
     let (_, log) = stage.collect();
     assert_eq!(log.job.metadata.get("unrecorded"), None);
 }
+
+#[test]
+fn forebay_itself_is_no_program_of_the_job_and_names_the_buffer() {
+    let mut stage = Stage::new();
+    stage.table(&image(10, 1, "bash"), |_| {});
+    let attach = image(11, 10, "forebay");
+    stage.table(&attach, |does| does.write("/d/own", 0, 10, 1));
+    stage.table(&attach.clone().then("sim"), |does| {
+        does.write("/d/out", 0, 20, 1)
+    });
+    let (_, log) = stage.collect();
+    let programs: Vec<Program> = log.facts().unwrap().unwrap().programs;
+    let told: Vec<_> = programs
+        .iter()
+        .map(|one| (&*one.command, one.parent))
+        .collect();
+    assert_eq!(told, [("bash -x", None), ("sim -x", Some(0))]);
+    let names: Vec<String> = log
+        .names
+        .iter()
+        .map(|(_, name)| String::from_utf8_lossy(name).into_owned())
+        .collect();
+    assert!(names.contains(&"/d/out".to_owned()), "{names:?}");
+    assert_eq!(log.records::<darshan_log::Posix>().count(), 1);
+}

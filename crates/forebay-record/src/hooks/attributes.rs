@@ -10,7 +10,7 @@ use libc::{
 };
 
 use super::{Path, Sink, Source};
-use crate::count::{extra, on_fd, stat_path};
+use crate::count::{access_path, extra, on_fd, stat_path};
 use forebay_hook::kernel;
 
 /// A `struct stat` of any width.
@@ -57,11 +57,11 @@ hooks! {
     }
 
     fn access | eaccess | euidaccess [real] (path: Path, mode: c_int) -> c_int {
-        extra(Extra::Access, || real(path, mode))
+        access_path(AT_FDCWD, path, || real(path, mode))
     }
 
     fn faccessat [real] (dirfd: c_int, path: Path, mode: c_int, flags: c_int) -> c_int {
-        extra(Extra::Access, || real(dirfd, path, mode, flags))
+        access_path(dirfd, path, || real(dirfd, path, mode, flags))
     }
 
     fn chmod [real] (path: Path, mode: mode_t) -> c_int {

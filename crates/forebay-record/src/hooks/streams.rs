@@ -3,6 +3,7 @@
 use core::ffi::{c_int, c_long};
 use core::sync::atomic::Ordering::Relaxed;
 
+use forebay_count::event::Extra;
 use forebay_count::table::{Bulk, Name};
 use forebay_count::{Event, Kind, Op};
 use forebay_hook::{hooks, stdio_mode};
@@ -13,7 +14,7 @@ use super::directories::forget;
 use super::stream_io::{Stream, fileno_unlocked, record_of};
 use crate::clock::now_ns;
 use crate::config;
-use crate::count::{Outcome, count_posix};
+use crate::count::{Outcome, asked, count_posix};
 use crate::end;
 use crate::fds::{self, Standing};
 use crate::record_names::{with_absolute, with_name};
@@ -90,10 +91,16 @@ unsafe fn opening(path: Option<Path>, mode: Path, call: impl FnOnce() -> Stream)
     let start_ns = now_ns();
     let stream = call();
     let end_ns = now_ns();
+    let errno = kernel::errno();
     if stream.is_null() {
+        if let Some(path) = path {
+            let at = (AT_FDCWD, path);
+            // SAFETY: the caller's promise.
+            unsafe { asked(&recording, Extra::OpenFailed, at, start_ns, end_ns) };
+            kernel::set_errno(errno);
+        }
         return stream;
     }
-    let errno = kernel::errno();
     // SAFETY: an open stream, and a mode with which it was opened.
     let (fd, letters) = unsafe { (fileno_unlocked(stream), kernel::bytes(mode)) };
     let append = stdio_mode::open_flags(letters).unwrap_or(0) & O_APPEND != 0;

@@ -8,7 +8,7 @@ use crate::units::{self, bytes, number, percent, share};
 
 /// All rules on balance.
 pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
-    if !subject.job.is_mpi() || subject.job.ranks < 2 {
+    if !subject.job.is_mpi() || subject.job.rank_count() < 2 {
         return Vec::new();
     }
     let mut found: Vec<Finding> = straggler_shared(subject).into_iter().collect();
@@ -53,6 +53,17 @@ fn cause(slowest: &Extreme, mean_bytes: f64) -> String {
     }
 }
 
+/// The slowest rank of a file, and the seconds of the mean one. Steps beside the ranks are left out.
+fn of_ranks(subject: &Subject, one: &FileUse) -> Option<(Extreme, f64)> {
+    let job = subject.job;
+    let steps = one.by_rank.iter().filter(|share| !job.is_rank(share.rank));
+    let steps: Vec<f64> = steps.map(RankShare::seconds).collect();
+    let ranks = one.ranks.saturating_sub(steps.len() as u32);
+    let slowest = one.slowest_of(|rank| job.is_rank(rank))?;
+    let seconds = one.total.seconds() - steps.iter().sum::<f64>();
+    (ranks > 1).then(|| (slowest, seconds / f64::from(ranks)))
+}
+
 fn straggler_shared(subject: &Subject) -> Option<Finding> {
     let mut per_rank = vec![0.0f64; subject.job.ranks as usize];
     let mut hits: Vec<(&FileUse, Extreme, f64, f64)> = Vec::new();
@@ -62,12 +73,12 @@ fn straggler_shared(subject: &Subject) -> Option<Finding> {
         .iter()
         .flat_map(|layer| real_files(subject, layer))
         .filter(|one| one.is_highest && one.ranks > 1)
-        .filter(|one| !subject.job.files[one.file].is_rest());
+        .filter(|one| !subject.job.files[one.file].is_rest())
+        .filter(|one| !subject.job.files[one.file].is_calls);
     for one in uses {
-        let Some(slowest) = one.slowest() else {
+        let Some((slowest, mean)) = of_ranks(subject, one) else {
             continue;
         };
-        let mean = one.total.seconds() / f64::from(one.ranks);
         let threshold = subject.limits.straggler_share;
         if let Some(excess) = excess(slowest.seconds, mean, threshold) {
             hits.push((one, slowest, mean, excess));
@@ -110,7 +121,7 @@ fn straggler_shared(subject: &Subject) -> Option<Finding> {
                 "rank {} {}, mean of {} {}",
                 slowest.rank,
                 units::seconds(slowest.seconds),
-                units::count(one.ranks.into(), "rank", "ranks"),
+                subject.job.count_of(one.ranks),
                 units::seconds(*mean)
             ),
         })
@@ -138,6 +149,7 @@ fn own_shares(subject: &Subject) -> Vec<RankShare> {
     });
     time.into_iter()
         .zip(moved)
+        .filter(|(time, _)| subject.job.is_rank(time.rank))
         .map(|(time, moved)| RankShare {
             bytes_read: moved.bytes_read,
             bytes_written: moved.bytes_written,
@@ -249,8 +261,8 @@ fn uneven_bytes(subject: &Subject) -> Option<Finding> {
 const RANK0_BYTES: u64 = 16 << 20;
 
 fn rank0(subject: &Subject) -> Option<Finding> {
-    let all = subject.account.moved.bytes();
-    let mut mine = 0u64;
+    let is_rank = |share: &&RankShare| subject.job.is_rank(share.rank);
+    let (mut mine, mut all) = (0u64, 0u64);
     for one in subject
         .job
         .layers
@@ -258,7 +270,10 @@ fn rank0(subject: &Subject) -> Option<Finding> {
         .flat_map(|layer| real_files(subject, layer))
         .filter(|one| one.is_lowest)
     {
-        let single = one.by_rank.iter().filter(|share| share.rank == 0);
+        let single = one.by_rank.iter().filter(is_rank);
+        all += single.clone().map(RankShare::bytes).sum::<u64>();
+        all += one.reduced.iter().map(|sum| sum.bytes).sum::<u64>();
+        let single = single.filter(|share| share.rank == 0);
         mine += single.map(RankShare::bytes).sum::<u64>();
         // Of a sum over ranks, only the bytes of the slowest rank are known.
         let slowest = one.reduced.iter().filter(|sum| sum.slowest.rank == 0);
@@ -270,7 +285,7 @@ fn rank0(subject: &Subject) -> Option<Finding> {
         return None;
     }
     let seconds = subject.account.ranks.first()?.seconds();
-    let spread = f64::from(subject.job.ranks).min(subject.limits.rank0_spread);
+    let spread = f64::from(subject.job.rank_count()).min(subject.limits.rank0_spread);
     let aggregator = collective(subject);
     let title = match aggregator {
         Some(_) => "Rank 0 is the only aggregator of collective MPI-IO",
@@ -282,7 +297,11 @@ fn rank0(subject: &Subject) -> Option<Finding> {
             "{title}: {} of {}, while {}",
             percent(share(mine as f64, all as f64)),
             bytes(all),
-            units::count(u64::from(subject.job.ranks) - 1, "rank waits", "ranks wait")
+            units::count(
+                u64::from(subject.job.rank_count()) - 1,
+                "rank waits",
+                "ranks wait"
+            )
         ),
         seconds * (1.0 - 1.0 / spread),
     );

@@ -1,8 +1,9 @@
 //! Findings that need more than one interface: what MPI-IO was asked for against what it asked of the file system, and
 //! which storage target served what.
 
+use super::collective::{Requests, gathered};
 use super::loss::{Part, real_files, slowest_path};
-use super::requests::{Direction, READS, WRITES, model, request_seconds};
+use super::requests::{Direction, READS, WRITES};
 use super::{Confidence, FileEvidence, Finding, NAMED_FILES, Subject};
 use crate::account::split_of;
 use crate::model::{FileUse, Interface};
@@ -68,12 +69,21 @@ pub(super) fn is_not_gathered(below: &FileUse, above: &FileUse, direction: Direc
         && !reads_for_writes(below, above)
 }
 
+/// True if Forebay's collective layer carried out calls of this file.
+fn is_by_layer(subject: &Subject, one: &FileUse) -> bool {
+    let name = &subject.job.files[one.file].name;
+    let mut told = subject.job.collective.iter();
+    told.any(|told| told.path == *name && told.taken() > 0)
+}
+
 /// Collective calls that became single requests of each rank.
 fn not_gathered(subject: &Subject, direction: Direction) -> Option<Finding> {
     let limits = subject.limits;
     let hits: Vec<(&FileUse, &FileUse)> = pairs(subject)
         .into_iter()
         .filter(|(below, above)| is_not_gathered(below, above, direction))
+        // The layer has decided for each of its calls whether to gather it.
+        .filter(|(below, _)| !is_by_layer(subject, below))
         .filter(|(below, _)| {
             let flow = direction.of(below);
             (flow.bytes as f64) < limits.gathered_bytes / 4.0 * flow.ops as f64
@@ -87,45 +97,27 @@ fn not_gathered(subject: &Subject, direction: Direction) -> Option<Finding> {
         .iter()
         .map(|(_, above)| direction.of(above).collective)
         .sum();
-    let uses = hits.iter().map(|(below, _)| *below);
-    let loss = slowest_path(subject, uses, direction.part, |one| {
-        let flow = direction.of(one);
-        let gathered = (flow.bytes as f64 / limits.gathered_bytes).ceil();
-        request_seconds(flow, (flow.ops as f64 - gathered).max(0.0), limits)
-    });
     let Direction { noun, verb, .. } = direction;
     let code = if direction.is_write {
         "collective-writes-not-gathered"
     } else {
         "collective-reads-not-gathered"
     };
-    let mut finding = Finding::of_loss(
-        code,
-        format!(
-            "{} collective {noun} became {} requests: each rank carries out its own",
-            number(calls),
-            number(ops)
-        ),
-        &loss,
-        format!(
-            "time to {verb} x cost of the requests beyond their cost when gathered into {}; {}",
-            bytes(limits.gathered_bytes as u64),
-            model(limits)
-        ),
+    let title = format!(
+        "{} collective {noun} became {} requests: each rank carries out its own",
+        number(calls),
+        number(ops)
     );
+    let requests = Requests {
+        of: |flow| flow.ops,
+        name: "requests".to_owned(),
+    };
+    let uses = hits.iter().map(|(below, _)| *below);
+    let mut finding = gathered(subject, code, title, uses, direction, &requests);
     finding.evidence = vec![format!(
         "every rank moves bytes of {} itself, where aggregators would do it for all",
         units::count(hits.len() as u64, "file", "files")
     )];
-    finding.files = loss.evidence(subject, |one| {
-        let flow = direction.of(one);
-        format!(
-            "{} requests by {}, mean {}",
-            number(flow.ops),
-            units::count(one.ranks.into(), "rank", "ranks"),
-            bytes(flow.bytes / flow.ops.max(1))
-        )
-    });
     finding.advice = format!(
         "Set the hint romio_cb_{verb}=enable: left to itself, MPI-IO gathers only requests that it sees interleaved."
     );
@@ -173,6 +165,7 @@ fn read_modify_write(subject: &Subject) -> Option<Finding> {
         seconds * beyond.get(&one.file).copied().unwrap_or(0.0)
     });
     let mut finding = Finding::of_loss(
+        subject,
         "read-modify-write",
         format!(
             "MPI-IO writes {} for {} that the program writes, and reads {} for it",

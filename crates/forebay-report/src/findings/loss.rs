@@ -2,7 +2,7 @@
 //! wait for each other, so what one rank loses is lost for all, and what ranks lose at the same time is lost once.
 
 use super::{FileEvidence, NAMED_FILES, Subject};
-use crate::model::{FileUse, Layer, RankShare, Reduced};
+use crate::model::{FileUse, Job, Layer, RankShare, Reduced};
 use crate::units::share;
 
 /// Which part of its time a rank loses.
@@ -122,10 +122,11 @@ impl Loss<'_> {
     }
 
     /// Where the time was lost: "on rank 3" or "on every rank".
-    pub(super) fn where_lost(&self) -> String {
+    pub(super) fn where_lost(&self, job: &Job) -> String {
         match self.rank {
-            Some(rank) => format!("on rank {rank}"),
-            None => "on every rank".to_owned(),
+            Some(rank) => format!("on {}", job.name_of(rank)),
+            None if job.ranks == 1 => format!("on the only {}", job.who()),
+            None => format!("on every {}", job.who()),
         }
     }
 }

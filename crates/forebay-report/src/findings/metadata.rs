@@ -2,7 +2,7 @@
 
 use super::loss::{Part, slowest_path};
 use super::{Confidence, Finding, Subject, buffer_setting, requests, storms};
-use crate::model::{FileUse, Sharing};
+use crate::model::{Counters, FileUse, Sharing};
 use crate::units::{self, bytes, number, percent, share};
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ pub(super) fn lowest<'a>(subject: &'a Subject) -> impl Iterator<Item = &'a FileU
     requests::lowest(subject, |_| true)
 }
 
-/// Share of metadata calls that are stat, from which on it is they that take the time.
+/// Share of metadata calls that ask for a name, from which on it is they that take the time.
 const STORM_SHARE: f64 = 0.8;
 
 /// Fires on jobs that spend much of their I/O time in metadata. One open and one close of each file are needed; the
@@ -33,21 +33,16 @@ const STORM_SHARE: f64 = 0.8;
 fn metadata_time(subject: &Subject) -> Option<Finding> {
     let calls = || {
         let calls = lowest(subject).filter(|one| !is_waited_for(subject, one));
-        // The parts of a program have a finding of their own.
-        calls.filter(|one| !storms::is_code(subject, one))
+        // The parts of a program have a finding of their own. To remove a name, or to read a directory, is work that a
+        // program wants done.
+        calls.filter(|one| !storms::is_code(subject, one) && one.total.other_calls == 0)
     };
-    let total = calls().fold((0u64, 0u64, 0u64, 0.0, 0.0), |sum, one| {
-        let t = &one.total;
-        (
-            sum.0 + t.opens,
-            sum.1 + t.stats,
-            sum.2 + t.seeks,
-            sum.3 + t.meta_seconds,
-            sum.4 + t.seconds(),
-        )
-    });
-    let (opens, stats, seeks, meta, all) = total;
-    let operations = opens * 2 + stats + seeks;
+    let mut total = Counters::default();
+    for one in calls() {
+        total.add(&one.total);
+    }
+    let (meta, all) = (total.meta_seconds, total.seconds());
+    let operations = operations(&total);
     if operations < subject.limits.min_requests
         || meta <= 0.0
         || meta < subject.limits.metadata_share * all
@@ -55,32 +50,32 @@ fn metadata_time(subject: &Subject) -> Option<Finding> {
         return None;
     }
     let loss = slowest_path(subject, calls(), Part::Metadata, |one| {
-        let t = &one.total;
-        let operations = (t.opens * 2 + t.stats + t.seeks).max(2);
-        t.meta_seconds * (1.0 - 2.0 / operations as f64)
+        // A file needs one open and one close.
+        let needed = if one.total.opens > 0 { 2.0 } else { 0.0 };
+        let operations = self::operations(&one.total).max(2);
+        one.total.meta_seconds * (1.0 - needed / operations as f64)
     });
-    let is_storm = stats as f64 >= STORM_SHARE * operations as f64;
+    let asks = total.stats + total.asked;
+    let is_storm = asks as f64 >= STORM_SHARE * operations as f64;
     let mut finding = Finding::of_loss(
+        subject,
         if is_storm {
             "stat-storm"
         } else {
             "metadata-time"
         },
         format!(
-            "{} {} of the time in I/O: {} opens, {} stats, {} seeks",
+            "{} {} of the time in I/O: {}",
             if is_storm {
                 "Asking for attributes of files takes"
             } else {
                 "Metadata takes"
             },
             percent(share(meta, all)),
-            number(opens),
-            number(stats),
-            number(seeks)
+            calls_text(&total)
         ),
         &loss,
-        "measured time in open, close, stat and seek, less one open and one close per file"
-            .to_owned(),
+        "measured time in these calls, less one open and one close per file".to_owned(),
     );
     finding.confidence = Confidence::Medium;
     finding.evidence = vec![format!(
@@ -90,12 +85,10 @@ fn metadata_time(subject: &Subject) -> Option<Finding> {
     )];
     finding.files = loss.evidence(subject, |one| {
         format!(
-            "{} in {} opens, {} stats, {} seeks by {}",
+            "{} in {} by {}",
             units::seconds(one.total.meta_seconds),
-            number(one.total.opens),
-            number(one.total.stats),
-            number(one.total.seeks),
-            units::count(one.ranks.into(), "rank", "ranks")
+            calls_text(&one.total),
+            subject.job.count_of(one.ranks)
         )
     });
     finding.advice = if is_storm {
@@ -109,6 +102,30 @@ fn metadata_time(subject: &Subject) -> Option<Finding> {
     }
     .to_owned();
     Some(finding)
+}
+
+/// Calls that open, close, ask and seek.
+fn operations(total: &Counters) -> u64 {
+    total.opens * 2 + total.stats + total.asked + total.seeks
+}
+
+/// How many calls of which sort there were.
+fn calls_text(total: &Counters) -> String {
+    let sorts = [
+        (total.opens, "open", "opens"),
+        (total.stats, "stat", "stats"),
+        (
+            total.asked,
+            "other question or failed call",
+            "other questions and failed calls",
+        ),
+        (total.seeks, "seek", "seeks"),
+    ];
+    let counts = sorts.iter().filter(|(n, ..)| *n > 0);
+    let texts: Vec<String> = counts
+        .map(|(n, one, many)| units::count(*n, one, many))
+        .collect();
+    texts.join(", ")
 }
 
 /// Opens of the file by each of its ranks. Darshan's counter includes dup and fileno.
@@ -130,6 +147,7 @@ fn repeated_opens(subject: &Subject) -> Option<Finding> {
         one.total.meta_seconds * (1.0 - 1.0 / opens_per_rank(one))
     });
     let mut finding = Finding::of_loss(
+        subject,
         "repeated-opens",
         format!(
             "Files are opened over and over: {} opens of {}",
@@ -147,7 +165,7 @@ fn repeated_opens(subject: &Subject) -> Option<Finding> {
         format!(
             "{} opens by {}, {} in metadata",
             number(one.total.opens),
-            units::count(one.ranks.into(), "rank", "ranks"),
+            subject.job.count_of(one.ranks),
             units::seconds(one.total.meta_seconds)
         )
     });
@@ -185,6 +203,7 @@ fn many_small_files(subject: &Subject) -> Option<Finding> {
         one.total.meta_seconds * (1.0 - 1.0 / per_rank)
     });
     let mut finding = Finding::of_loss(
+        subject,
         "many-small-files",
         format!(
             "Many small files: {} with {} on average",
@@ -216,7 +235,7 @@ fn many_small_files(subject: &Subject) -> Option<Finding> {
 /// a lock, a file system that hangs.
 pub(super) fn is_waited_for(subject: &Subject, one: &FileUse) -> bool {
     let total = &one.total;
-    let calls = total.opens + total.stats + total.seeks;
+    let calls = total.opens + total.stats + total.asked + total.other_calls + total.seeks;
     total.meta_seconds >= subject.limits.waiting_seconds * calls.max(1) as f64
 }
 
@@ -280,6 +299,7 @@ fn file_per_process(subject: &Subject) -> Option<Finding> {
     );
     // Measured: from a third of these seconds to all of them are gained by a file for each step, from one run to the next.
     let mut finding = Finding::not_estimated_for(
+        subject,
         "file-per-process",
         title,
         &loss,

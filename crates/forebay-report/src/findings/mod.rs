@@ -19,8 +19,11 @@ mod thresholds;
 mod timeline;
 mod unexplained;
 
+pub(crate) use quality::NOTHING_RECORDED;
 pub use thresholds::Thresholds;
 pub(crate) use unexplained::unexplained;
+
+pub(crate) use collective::avoided;
 
 use loss::Loss;
 
@@ -150,11 +153,15 @@ pub fn find(job: &Job, account: &Account, limits: &Thresholds) -> Vec<Finding> {
     let mut found: Vec<Finding> = rules.iter().flat_map(|rule| rule(&subject)).collect();
     for finding in &mut found {
         settle(finding, job, account, limits);
+        if job.rank_count() == 0 {
+            finding.speak_of_processes();
+        }
     }
     found.retain(|one| one.weight() >= LEAST_SECONDS || one.severity == Severity::Data);
     found.sort_by(|a, b| {
         (a.severity != Severity::Data)
             .cmp(&(b.severity != Severity::Data))
+            .then((a.code != NOTHING_RECORDED).cmp(&(b.code != NOTHING_RECORDED)))
             .then(b.weight().total_cmp(&a.weight()))
             .then(a.code.cmp(b.code))
     });
@@ -191,10 +198,11 @@ fn settle(finding: &mut Finding, job: &Job, account: &Account, limits: &Threshol
 /// Less than this many seconds are no finding.
 const LEAST_SECONDS: f64 = 1e-3;
 
-/// The command that puts Forebay's buffer under the job; `None` for jobs on several nodes, which it can't serve.
+/// The command that puts Forebay's buffer under the job; `None` for a job that had one, and for jobs on several nodes, which
+/// it can't serve.
 fn buffer_setting(subject: &Subject, effect: &str) -> Option<String> {
     let may_be_one_node = subject.job.nodes.is_none_or(|nodes| nodes == 1);
-    may_be_one_node.then(|| {
+    (may_be_one_node && !subject.job.is_buffered()).then(|| {
         let unless = if subject.job.nodes.is_none() {
             " (jobs on one node; this log does not say on how many it ran)"
         } else {
@@ -234,10 +242,35 @@ impl Finding {
     }
 
     /// The same with the seconds of `loss`, and the reason why no loss can be estimated.
-    fn not_estimated_for(code: &'static str, title: String, loss: &Loss, why: &str) -> Self {
+    fn not_estimated_for(
+        subject: &Subject,
+        code: &'static str,
+        title: String,
+        loss: &Loss,
+        why: &str,
+    ) -> Self {
         Finding {
-            estimate: format!("not estimated: {why}; {}", loss.where_lost()),
+            estimate: format!("not estimated: {why}; {}", loss.where_lost(subject.job)),
             ..Finding::not_estimated(code, title, loss.seconds)
+        }
+    }
+
+    /// Rules speak of ranks. In a job without MPI these are processes.
+    fn speak_of_processes(&mut self) {
+        let texts = [&mut self.title, &mut self.estimate, &mut self.advice];
+        let details = self.files.iter_mut().map(|file| &mut file.detail);
+        for text in texts.into_iter().chain(&mut self.evidence).chain(details) {
+            let words = text.split_inclusive(|c: char| !c.is_alphanumeric());
+            let words = words.map(|word| {
+                let bare = word.trim_end_matches(|c: char| !c.is_alphanumeric());
+                let end = &word[bare.len()..];
+                match bare {
+                    "rank" => format!("process{end}"),
+                    "ranks" => format!("processes{end}"),
+                    _ => word.to_owned(),
+                }
+            });
+            *text = words.collect();
         }
     }
 
@@ -260,9 +293,15 @@ impl Finding {
     }
 
     /// A finding whose seconds are those of `loss`. Its estimate ends with the rank that lost most.
-    fn of_loss(code: &'static str, title: String, loss: &Loss, estimate: String) -> Self {
+    fn of_loss(
+        subject: &Subject,
+        code: &'static str,
+        title: String,
+        loss: &Loss,
+        estimate: String,
+    ) -> Self {
         Finding {
-            estimate: format!("{estimate}; {}", loss.where_lost()),
+            estimate: format!("{estimate}; {}", loss.where_lost(subject.job)),
             ..Finding::new(code, title, loss.seconds)
         }
     }

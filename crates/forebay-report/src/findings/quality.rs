@@ -2,16 +2,19 @@
 
 use super::{Confidence, Finding, Severity, Subject};
 use crate::model::Coverage;
-use crate::terminal::coverage_text;
+use crate::sentences::coverage_text;
 use crate::units::{bytes, percent};
 
 /// All rules on the data.
 pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
+    let nothing = nothing_recorded(subject);
+    // That it was nothing says more than how much it was not.
+    let coverage = coverage(subject).filter(|_| nothing.is_none());
     [
         damage(subject),
-        nothing_recorded(subject),
+        nothing,
         partial(subject),
-        coverage(subject),
+        coverage,
         losses(subject),
         condensed(subject),
         contradictions(subject),
@@ -89,6 +92,9 @@ fn coverage(subject: &Subject) -> Option<Finding> {
     Some(finding)
 }
 
+/// The code of the finding on a job of which nothing is known.
+pub(crate) const NOTHING_RECORDED: &str = "nothing-recorded";
+
 /// Bytes that a process reads without any I/O of its own: its libraries.
 const START_BYTES: u64 = 64 << 10;
 
@@ -107,13 +113,14 @@ fn nothing_recorded(subject: &Subject) -> Option<Finding> {
     let unseen = job
         .coverage
         .map_or(0, |coverage| coverage.total.saturating_sub(coverage.seen));
-    let is_much = unseen > START_BYTES * processes.unwrap_or(1).max(1);
+    let is_most = job.coverage.is_some_and(|coverage| coverage.share() < 0.5);
+    let is_much = is_most && unseen > START_BYTES * processes.unwrap_or(1).max(1);
     let title = match processes {
         Some(0) => "Nothing was recorded: no process of this job left a count",
         _ if !has_files && is_much => "Nothing was recorded of what this job read and wrote",
         _ => return None,
     };
-    let mut finding = about_data("nothing-recorded", title.to_owned());
+    let mut finding = about_data(NOTHING_RECORDED, title.to_owned());
     finding.evidence = job.coverage.iter().map(coverage_text).collect();
     finding.advice = "The program did not load the recorder: it is linked statically, was started with an LD_PRELOAD of \
                       its own or in a sandbox, or makes its own system calls."

@@ -194,13 +194,19 @@ fn small(subject: &Subject, direction: Direction, is_shared: bool) -> Option<Fin
             .is_some_and(|up| layers::is_collective(up))
     };
     let is_collective = hits.iter().any(is_collective);
+    let of_one = match (subject.job.ranks, subject.job.serial_steps()) {
+        (0 | 1, _) => "files",
+        (_, 0) => "files of a single rank",
+        _ => "files of a single process",
+    };
     let (code, place) = match (direction.is_write, is_shared) {
-        (false, false) => ("small-reads", "files of a single rank"),
+        (false, false) => ("small-reads", of_one),
         (false, true) => ("small-reads-shared", "shared files"),
-        (true, false) => ("small-writes", "files of a single rank"),
+        (true, false) => ("small-writes", of_one),
         (true, true) => ("small-writes-shared", "shared files"),
     };
     let mut finding = Finding::of_loss(
+        subject,
         code,
         format!(
             "Small {} on {place}: {} of {} are 100 KiB or less",
@@ -312,6 +318,7 @@ fn random(subject: &Subject, direction: Direction) -> Option<Finding> {
     let mut finding = if direction.is_write {
         // Measured: behind a page cache the order of writes costs next to nothing, without one a seek each.
         Finding::not_estimated_for(
+            subject,
             "random-writes",
             title,
             &loss,
@@ -319,6 +326,7 @@ fn random(subject: &Subject, direction: Direction) -> Option<Finding> {
         )
     } else {
         Finding::of_loss(
+            subject,
             "random-reads",
             title,
             &loss,
@@ -386,6 +394,7 @@ fn misaligned(subject: &Subject) -> Option<Finding> {
     );
     // Measured: where processes of one node share a page cache, nothing is gained by blocks of their own.
     let mut finding = Finding::not_estimated_for(
+        subject,
         "misaligned-writes",
         title,
         &loss,
@@ -439,6 +448,7 @@ fn switches(subject: &Subject) -> Option<Finding> {
             )
     });
     let mut finding = Finding::of_loss(
+        subject,
         "read-write-switches",
         format!(
             "Reads and writes alternate {} times in {}",
@@ -497,6 +507,7 @@ fn syncs(subject: &Subject) -> Option<Finding> {
     let writes: u64 = hits.iter().map(|one| one.total.write.ops).sum();
     let loss = slowest_path(subject, hits.iter().copied(), Part::Write, sync_seconds);
     let mut finding = Finding::of_loss(
+        subject,
         "frequent-fsync",
         format!(
             "Frequent fsync: {} for {}",
@@ -543,6 +554,7 @@ fn stdio_bulk(subject: &Subject) -> Option<Finding> {
     );
     // Measured: over a page cache, the same bytes in large calls take as long; over a file system without one they do not.
     let mut finding = Finding::not_estimated_for(
+        subject,
         "stdio-bulk",
         title,
         &loss,

@@ -44,6 +44,7 @@ fn reread_by_rank(subject: &Subject) -> Option<Finding> {
         one.total.read.seconds * (1.0 - 1.0 / reads_per_rank(one))
     });
     let mut finding = Finding::of_loss(
+        subject,
         "repeated-reads",
         format!(
             "The same bytes are read again and again by the same rank: {} from {}",
@@ -60,7 +61,7 @@ fn reread_by_rank(subject: &Subject) -> Option<Finding> {
             "{} read from an extent of {} by {}: {:.1} times each",
             bytes(one.total.read.bytes),
             bytes(one.total.extent()),
-            units::count(one.ranks.into(), "rank", "ranks"),
+            subject.job.count_of(one.ranks),
             reads_per_rank(one)
         )
     });
@@ -95,6 +96,7 @@ fn read_by_many(subject: &Subject) -> Option<Finding> {
     );
     // Measured: on one node the page cache serves all but the first; many nodes compete for one server.
     let mut finding = Finding::not_estimated_for(
+        subject,
         "read-by-many",
         title,
         &loss,
@@ -110,7 +112,7 @@ fn read_by_many(subject: &Subject) -> Option<Finding> {
             "{} read from an extent of {} by {}",
             bytes(one.total.read.bytes),
             bytes(one.total.extent()),
-            units::count(one.ranks.into(), "rank", "ranks")
+            subject.job.count_of(one.ranks)
         )
     });
     finding.advice = if subject.job.is_mpi() {

@@ -39,9 +39,13 @@ fn import_storm(subject: &Subject) -> Option<Finding> {
     if per_rank < subject.limits.files_per_rank {
         return None;
     }
+    // Whoever looks for a part asks for many names that are not there.
+    let missed: Vec<&FileUse> = lowest(subject)
+        .filter(|one| one.total.asked > 0 && !is_waited_for(subject, one))
+        .collect();
     let of = |part: Part| {
-        let parts = parts.iter().copied();
-        slowest_path(subject, parts, part, |one| {
+        let uses = parts.iter().chain(&missed).copied();
+        slowest_path(subject, uses, part, |one| {
             part.of_use(one) * (1.0 - 1.0 / per_rank)
         })
     };
@@ -55,7 +59,7 @@ fn import_storm(subject: &Subject) -> Option<Finding> {
     let title = format!(
         "Parts of a program are loaded one by one: {} files by {}",
         number(distinct.len() as u64),
-        units::count(subject.job.ranks.into(), "rank", "ranks")
+        subject.job.all_text()
     );
     let mut finding = if share(all, calls as f64) < COSTLY_CALL_SECONDS {
         Finding {
@@ -66,10 +70,11 @@ fn import_storm(subject: &Subject) -> Option<Finding> {
         }
     } else {
         Finding::of_loss(
+            subject,
             "import-storm",
             title,
             &opening,
-            "measured time to open and read these files x (1 - 1 / files per rank), as if each rank loaded one".to_owned(),
+            "measured time to look for, open and read these files x (1 - 1 / files per rank), as if each rank loaded one".to_owned(),
         )
     };
     if finding.seconds_lost.is_some() {
@@ -81,11 +86,20 @@ fn import_storm(subject: &Subject) -> Option<Finding> {
         number(calls),
         units::seconds(share(all, calls as f64))
     )];
+    let asked: u64 = missed.iter().map(|one| one.total.asked).sum();
+    if asked > 0 {
+        let seconds = missed.iter().map(|one| one.total.meta_seconds).sum();
+        finding.evidence.push(format!(
+            "besides {} of names that were not there or had no file opened, {}",
+            units::count(asked, "question", "questions"),
+            units::seconds(seconds)
+        ));
+    }
     finding.files = opening.evidence(subject, |one| {
         format!(
             "{} by {}, {} in metadata",
             bytes(one.total.bytes()),
-            units::count(one.ranks.into(), "rank", "ranks"),
+            subject.job.count_of(one.ranks),
             units::seconds(one.total.meta_seconds)
         )
     });

@@ -1,5 +1,6 @@
 //! Every rule: where it fires, where it must not, and both sides of its threshold.
 
+mod calls;
 mod data;
 mod layers;
 mod ranks;

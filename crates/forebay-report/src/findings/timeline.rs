@@ -39,7 +39,7 @@ fn idle_tail(subject: &Subject) -> Option<Finding> {
     let mut active: Vec<(f64, u32)> = last
         .iter()
         .zip(0..)
-        .filter(|(end, _)| **end > 0.0)
+        .filter(|(end, rank)| **end > 0.0 && job.is_rank(*rank))
         .map(|(end, rank)| (*end, rank))
         .collect();
     if active.len() < LEAST_RANKS {
@@ -114,8 +114,8 @@ struct Episode {
     spans: usize,
 }
 
-/// The episodes of a timeline, in the order of time.
-fn episodes(line: &Timeline) -> Vec<Episode> {
+/// The episodes of these rows of a timeline, in the order of time.
+fn episodes(line: &Timeline, rows: &[usize]) -> Vec<Episode> {
     let is_busy = |row: usize, column: usize| {
         let at = row * line.bins + column;
         line.read[at] + line.written[at] > 0.0
@@ -123,7 +123,7 @@ fn episodes(line: &Timeline) -> Vec<Episode> {
     let mut found = Vec::new();
     let mut start = 0;
     for column in 0..=line.bins {
-        if column < line.bins && (0..line.rows()).any(|row| is_busy(row, column)) {
+        if column < line.bins && rows.iter().any(|row| is_busy(*row, column)) {
             continue;
         }
         let mut episode = Episode {
@@ -132,7 +132,7 @@ fn episodes(line: &Timeline) -> Vec<Episode> {
             busiest: 0,
             spans: 0,
         };
-        for row in 0..line.rows() {
+        for &row in rows {
             let busy: Vec<usize> = (start..column).filter(|&at| is_busy(row, at)).collect();
             if let (Some(first), Some(last)) = (busy.first(), busy.last()) {
                 episode.rows += 1;
@@ -166,16 +166,21 @@ fn take_turns(subject: &Subject) -> Option<Finding> {
                 .total_cmp(&moved(b))
                 .then(b.interface.cmp(&a.interface))
         })?;
-    let active = (0..line.rows())
+    // Nobody waits for a step that runs beside the ranks.
+    let rows: Vec<usize> = (0..line.rows())
+        .filter(|row| job.is_rank(*row as u32 * line.ranks_per_row))
+        .collect();
+    let active = rows
+        .iter()
         .filter(|row| {
-            let cells = row * line.bins..(row + 1) * line.bins;
+            let cells = *row * line.bins..(*row + 1) * line.bins;
             line.read[cells.clone()]
                 .iter()
                 .chain(&line.written[cells])
                 .any(|bytes| *bytes > 0.0)
         })
         .count();
-    let hits: Vec<Episode> = episodes(line)
+    let hits: Vec<Episode> = episodes(line, &rows)
         .into_iter()
         .filter(|one| one.rows >= LEAST_RANKS && 2 * one.rows >= active)
         // Requests of a column or less fall one behind the other by chance.
@@ -253,6 +258,10 @@ const LEAST_BINS: usize = 20;
 fn bursts(subject: &Subject) -> Option<Finding> {
     let job = subject.job;
     let limits = subject.limits;
+    // These went to a burst buffer.
+    if job.is_buffered() {
+        return None;
+    }
     let line = measured(subject)
         .filter(|line| !line.interface.is_library())
         .max_by(|a, b| {
@@ -318,7 +327,7 @@ fn bursts(subject: &Subject) -> Option<Finding> {
     finding.confidence = Confidence::Low;
     finding.estimate = format!(
         "measured time to write {} less bytes written / {}/s of local storage on {}",
-        waited.where_lost(),
+        waited.where_lost(job),
         bytes(limits.local_bytes_per_second as u64),
         units::count(nodes as u64, "node", "nodes")
     );

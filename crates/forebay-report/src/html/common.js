@@ -77,14 +77,19 @@ function prepare(canvas, height) {
   return { context, width, height };
 }
 
-function timeAxis(context, left, plotWidth, y, end, width) {
+// What a process with this number is called; a step beside the ranks has the name of its program.
+function rankName(rank) {
+  return (data.steps || {})[rank] || (data.who || "rank") + " " + rank;
+}
+
+function timeAxis(context, left, plotWidth, y, end, width, before = "") {
   context.fillStyle = colour("--soft");
   context.textAlign = "center";
   context.textBaseline = "top";
   for (const at of ticks(end, plotWidth / 110)) {
     const x = left + (at / end) * plotWidth;
     context.fillRect(x, y, 1, 4);
-    const label = tickLabel(at, end);
+    const label = before + tickLabel(at, end);
     const half = context.measureText(label).width / 2;
     context.fillText(label, Math.max(half, Math.min(x, width - half)), y + 6);
   }

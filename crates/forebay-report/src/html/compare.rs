@@ -72,7 +72,7 @@ fn run(title: &str, report: &Report) -> Markup {
         section .card {
             h3 { (title) }
             p .name { (job.exe) }
-            p { "job " (job.job_id) ", " (units::count(job.ranks.into(), "process", "processes")) ", " (units::date(job.start)) }
+            p { "job " (job.job_id) ", " (job.all_text()) ", " (units::date(job.start)) }
             p { "ran " (units::seconds(job.run_seconds)) ", log "
                 @for log in job.logs.iter().take(1) { span .name { (log.name) } }
                 @if job.logs.len() > 1 { " and " (job.logs.len() - 1) " more" } }

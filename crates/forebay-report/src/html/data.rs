@@ -18,6 +18,9 @@ const INTERFACES: [Interface; 7] = [
     Interface::Pnetcdf,
 ];
 
+/// Most steps beside ranks whose names the pictures show.
+const MOST_STEPS: usize = 1000;
+
 /// The data, and what it leaves out.
 pub(super) struct PageData {
     pub(super) json: Value,
@@ -41,6 +44,12 @@ pub(super) fn of_report(report: &Report) -> PageData {
     };
     let mut json = files(job, &rows.0);
     json["ranks"] = json!(job.ranks.max(1));
+    json["who"] = json!(if job.is_mpi() { "rank" } else { job.who() });
+    let steps = (0..job.ranks).filter(|number| job.serial_steps() > 0 && !job.is_rank(*number));
+    let steps = steps
+        .take(MOST_STEPS)
+        .map(|number| (number.to_string(), json!(job.name_of(number))));
+    json["steps"] = Value::Object(steps.collect());
     json["interfaces"] = json!(INTERFACES.map(Interface::name));
     json["timelines"] = json!([timelines(job)]);
     json["traces"] = job.traces.iter().map(|one| trace(job, one)).collect();

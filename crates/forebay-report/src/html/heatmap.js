@@ -50,7 +50,7 @@ function heatMap(root, lines) {
   const rankText = (line, row) => {
     const first = row * line.ranks_per_row;
     const last = Math.min(first + line.ranks_per_row, data.ranks) - 1;
-    return last > first ? "ranks " + first + "-" + last : "rank " + first;
+    return last > first ? rankName(first) + " to " + rankName(last) : rankName(first);
   };
 
   function draw() {

@@ -4,6 +4,7 @@
 //! ([`json_in_html`]). Scripts put text into the page as text only. On top of that the policy names the hashes of the
 //! one style and the one script that may take effect.
 
+mod collective;
 mod compare;
 mod data;
 mod pictures;
@@ -46,6 +47,7 @@ pub(crate) fn page(report: &Report) -> String {
             (sections::interfaces(report))
             (sections::sizes(report))
             (sections::sharing(report))
+            (collective::collective(report))
             (sections::slowest(report))
             (sections::files(&data.files_remark))
             (programs::programs(job))

@@ -29,7 +29,6 @@ pub(super) fn programs(job: &Job) -> Markup {
 }
 
 fn level(job: &Job, children: &[Vec<usize>], list: &[usize], depth: usize) -> Markup {
-    let who = if job.is_mpi() { "rank" } else { "process" };
     let shown = || list.iter().filter(|at| **at < MOST_PROGRAMS);
     html! {
         ul .programs {
@@ -37,11 +36,11 @@ fn level(job: &Job, children: &[Vec<usize>], list: &[usize], depth: usize) -> Ma
                 li {
                     @let below = &children[at];
                     @if below.iter().all(|at| *at >= MOST_PROGRAMS) || depth >= MOST_LEVELS {
-                        (line(&job.programs[at], who))
+                        (line(job, &job.programs[at]))
                     } @else {
                         details open[depth < 2 && below.len() <= 20] {
                             summary {
-                                (line(&job.programs[at], who))
+                                (line(job, &job.programs[at]))
                                 " - " (count(below.len() as u64, "program below", "programs below"))
                             }
                             (level(job, children, below, depth + 1))
@@ -53,13 +52,13 @@ fn level(job: &Job, children: &[Vec<usize>], list: &[usize], depth: usize) -> Ma
     }
 }
 
-fn line(one: &Program, who: &str) -> Markup {
+fn line(job: &Job, one: &Program) -> Markup {
     html! {
         code .name { (one.command) }
         " "
         span .soft {
             "pid " (one.pid)
-            @if let Some(rank) = one.rank { ", " (who) " " (rank) }
+            @if let Some(rank) = one.rank { ", " (job.name_of(rank)) }
             ", from " (seconds(one.start_seconds)) " to " (seconds(one.end_seconds)) ", " (one.end)
             @if one.bytes_read > 0 { ", read " (bytes(one.bytes_read)) }
             @if one.bytes_written > 0 { ", wrote " (bytes(one.bytes_written)) }

@@ -6,7 +6,8 @@ use crate::account::{TimeSplit, split_of};
 use crate::findings::{Finding, Severity};
 use crate::model::{BUCKET_NAMES, Job, Layer, Timeline};
 use crate::plots::Plots;
-use crate::terminal::{coverage_text, nothing_found, while_in_io};
+use crate::sentences::{coverage_text, nothing_found};
+use crate::terminal::while_in_io;
 use crate::units::{self, bytes, number, percent, share};
 use maud::{Markup, html};
 
@@ -34,7 +35,7 @@ pub(super) fn head(report: &Report) -> Markup {
         h1 { "I/O report: " code { @if job.exe.is_empty() { "(no command in the log)" } @else { (job.exe) } } }
         dl .facts {
             (fact("Job", &job.job_id.to_string()))
-            (fact(if job.is_mpi() { "Ranks" } else { "Processes" }, &number(job.ranks.into())))
+            (fact("Processes", &job.all_text()))
             (fact("Nodes", &nodes))
             (fact("Start", &units::date(job.start)))
             (fact("Run time", &run))
@@ -57,7 +58,7 @@ pub(super) fn cards(report: &Report) -> Markup {
     } else {
         ""
     };
-    let who = if job.is_mpi() { "rank" } else { "process" };
+    let who = job.who();
     html! {
         div .cards {
             section .card {
@@ -87,7 +88,12 @@ pub(super) fn cards(report: &Report) -> Markup {
                 h3 { "Slowest " (who) }
                 @if let Some(slowest) = account.slowest {
                     div .figure { (value("/slowest_rank/seconds", slowest.seconds, &units::seconds(slowest.seconds))) }
-                    p { (who) " " (value("/slowest_rank/rank", slowest.rank, &slowest.rank.to_string())) ", " (percent(account.slowest_share(job))) " of the run time" }
+                    p {
+                        @if job.serial_steps() == 0 || job.is_rank(slowest.rank) {
+                            @if job.is_rank(slowest.rank) { "rank " } @else { "process " }
+                            (value("/slowest_rank/rank", slowest.rank, &slowest.rank.to_string()))
+                        } @else { (job.name_of(slowest.rank)) }
+                        ", " (percent(account.slowest_share(job))) " of the run time" }
                 } @else {
                     div .figure { "-" }
                     p { "no time was measured" }
@@ -485,6 +491,15 @@ pub(super) fn files(remark: &str) -> Markup {
     }
 }
 
+/// What the buttons of the trace view do, and what they are called.
+const ZOOM: [(&str, &str); 5] = [
+    ("in", "enlarge"),
+    ("out", "shrink"),
+    ("earlier", "earlier"),
+    ("later", "later"),
+    ("all", "whole run"),
+];
+
 /// The frame of the trace view; a script draws it.
 pub(super) fn trace() -> Markup {
     html! {
@@ -492,16 +507,22 @@ pub(super) fn trace() -> Markup {
             h2 #trace { "Trace (DXT)" }
             p .hint { "Single requests. In the view by rank the upper half of a rank's band is for reads, the lower half, lighter, for "
                 "writes; in the view by offset writes are lighter, with an outline." }
+            p .hint .screen-only { "Drag over a part of the run to enlarge it. By keyboard, on the picture: + and - enlarge and shrink, "
+                "arrows move, Home and End go to the ends, 0 shows the whole run." }
             div #trace-view {
                 div .controls {
                     label { "Interface " select .trace {} }
                     label { "View " select .view { option value="rank" { "rank over time" } option value="offset" { "offset over time" } } }
                     label { "File " select .file {} }
+                    span role="group" aria-label="Part of the run" {
+                        @for (act, name) in ZOOM { button type="button" data-zoom=(act) { (name) } " " }
+                    }
                 }
                 figure {
-                    canvas tabindex="0" role="img" aria-label="Traced requests over time" {}
+                    canvas tabindex="0" role="img" aria-label="Traced requests over time; plus and minus enlarge and shrink, arrows move" {}
                     figcaption .rule {}
                 }
+                output aria-live="polite" {}
             }
         }
     }

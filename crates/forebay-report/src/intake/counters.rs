@@ -183,6 +183,8 @@ impl Places {
             opens: sum(&self.opens),
             seeks: sum(&self.seeks),
             stats: sum(&self.stats),
+            asked: 0,
+            other_calls: 0,
             mmaps: sum(&self.mmaps),
             syncs: sum(&self.syncs),
             switches: sum(&self.switches),

@@ -78,30 +78,38 @@ pub(super) fn has_exact_sums(log: &Log) -> bool {
     library.is_some_and(|version| version.starts_with("forebay-"))
 }
 
-/// The ranges of ranks that were launched together, of a log with these ranks. `launches` in its metadata has the sizes
-/// of launches, in the order of ranks; a log of Darshan is one launch.
-pub(super) fn launches(log: &Log, is_mpi: bool, first: u32, ranks: u32) -> Vec<Range<u32>> {
+/// The ranges of ranks that were launched together, of a log with these ranks, and how many of its ranks were launched at
+/// all: those come first. `launches` in its metadata has the sizes of launches, in the order of ranks; a log of Darshan is
+/// one launch.
+pub(super) fn launches(log: &Log, is_mpi: bool, first: u32, ranks: u32) -> (Vec<Range<u32>>, u32) {
     let end = first.saturating_add(ranks);
     let sizes = log.job.metadata.get("launches");
     let Some(sizes) = sizes.filter(|text| !text.is_empty()) else {
-        return is_mpi.then_some(first..end).into_iter().collect();
+        return (is_mpi.then_some(first..end).into_iter().collect(), ranks);
     };
     let mut at = first;
     let mut found = Vec::new();
     for size in sizes.split(',') {
         // A list that was cut ends with the number of entries left out.
-        let Ok(size) = size.parse::<u32>() else { break };
+        let Ok(size) = size.parse::<u32>() else {
+            at = end;
+            break;
+        };
         let next = at.saturating_add(size).min(end);
         found.push(at..next);
         at = next;
     }
     found.retain(|launch| launch.len() > 1);
-    found
+    (found, (at - first).max(1))
 }
 
 /// `coverage_read=SEEN/TOTAL` and `coverage_written=SEEN/TOTAL`, bytes.
-fn coverage(metadata: &BTreeMap<String, String>) -> Option<Coverage> {
-    let mut sum = Coverage { seen: 0, total: 0 };
+pub(super) fn coverage(metadata: &BTreeMap<String, String>) -> Option<Coverage> {
+    let mut sum = Coverage {
+        seen: 0,
+        total: 0,
+        elsewhere: 0,
+    };
     let mut is_known = false;
     for key in ["coverage_read", "coverage_written"] {
         let Some((seen, total)) = metadata.get(key).and_then(|text| text.split_once('/')) else {
@@ -112,6 +120,15 @@ fn coverage(metadata: &BTreeMap<String, String>) -> Option<Coverage> {
             sum.total = sum.total.saturating_add(total);
             is_known = true;
         }
+    }
+    for key in [
+        "excluded_read",
+        "excluded_written",
+        "no_files_read",
+        "no_files_written",
+    ] {
+        let bytes = metadata.get(key).and_then(|text| text.parse().ok());
+        sum.elsewhere = sum.elsewhere.saturating_add(bytes.unwrap_or(0));
     }
     is_known.then_some(sum)
 }

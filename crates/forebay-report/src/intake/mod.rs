@@ -3,20 +3,25 @@
 //! Logs are hostile input. What they claim (ranks, times, sizes) decides neither how much is allocated nor whether a
 //! report is made. Nonsense is left out, and [`Job::damage`] says so.
 
+mod calls;
+mod collective;
 mod counters;
 mod facts;
+mod group;
 mod timeline;
 mod trace;
 mod uses;
 
 use crate::model::*;
 use crate::text::printable;
+use calls::Calls;
 use counters::{Places, natural, seconds};
 use darshan_log::{
     CounterModule, Daos, Dfs, DxtMpiio, DxtPosix, DxtRecord, H5d, Heatmap, Log, Lustre, Module,
     MpiIo, PnetcdfVar, Posix, Record, Stdio, derive, record_id,
 };
 use facts::{file_system, has_exact_sums, launches, note_job, note_modules};
+pub use group::group;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use timeline::Canvas;
 use trace::Thinner;
@@ -44,6 +49,8 @@ const MOST_HOSTS: usize = 100_000;
 struct Seat {
     first_rank: u32,
     ranks: u32,
+    /// How many of these are ranks of launches, which come first. Records that the logger has summed are theirs.
+    launched: u32,
     /// Seconds from the job's start to the log's.
     shift: f64,
 }
@@ -90,34 +97,8 @@ pub fn job(logs: &[NamedLog]) -> Job {
         intake.add_containers::<PnetcdfVar>(named.log, |record| record.extra.file_id);
         intake.add_stripes(named.log);
     }
+    intake.add_calls();
     intake.finish()
-}
-
-/// Groups logs by job. Logs of one job have the same job id and user, and no pause of more than a day between them.
-/// Returns indices into `logs`, ordered by the starts of jobs.
-pub fn group(logs: &[NamedLog]) -> Vec<Vec<usize>> {
-    /// Longest pause within a job. Schedulers use job ids again, after years.
-    const MOST_PAUSE_SECONDS: i64 = 86_400;
-    let mut order: Vec<usize> = (0..logs.len()).collect();
-    order.sort_by_key(|at| (logs[*at].log.job.start, logs[*at].name));
-    let mut groups: Vec<(i64, i64, i64, Vec<usize>)> = Vec::new();
-    for at in order {
-        let job = &logs[at].log.job;
-        let end = job.end.sec.max(job.start.sec);
-        let known = groups.iter_mut().rev().find(|(id, uid, until, _)| {
-            *id == job.id
-                && *uid == job.uid
-                && job.start.sec <= until.saturating_add(MOST_PAUSE_SECONDS)
-        });
-        match known {
-            Some((_, _, until, members)) => {
-                *until = (*until).max(end);
-                members.push(at);
-            }
-            None => groups.push((job.id, job.uid, end, vec![at])),
-        }
-    }
-    groups.into_iter().map(|(.., members)| members).collect()
 }
 
 struct Intake {
@@ -135,6 +116,7 @@ struct Intake {
     heatmap_end: f64,
     counted: u128,
     dropped: u64,
+    calls: Vec<Calls>,
 }
 
 impl Intake {
@@ -177,10 +159,12 @@ impl Intake {
                 ranks,
                 is_mpi,
             });
-            job.launches.extend(launches(log, is_mpi, job.ranks, ranks));
+            let (launches, launched) = launches(log, is_mpi, job.ranks, ranks);
+            job.launches.extend(launches);
             seats.push(Seat {
                 first_rank: job.ranks,
                 ranks,
+                launched,
                 shift,
             });
             job.ranks += ranks;
@@ -216,6 +200,7 @@ impl Intake {
             traced_ranks: BTreeSet::new(),
             counted: 0,
             dropped: 0,
+            calls: Vec::new(),
         }
     }
 
@@ -281,6 +266,13 @@ impl Intake {
             ..facts::program(one)
         });
         self.job.programs.extend(programs);
+        let calls = calls::of(facts.note(calls::NOTE).unwrap_or_default());
+        self.calls.extend(calls.into_iter().map(|one| Calls {
+            rank: seat.rank(one.rank.into()),
+            ..one
+        }));
+        let told = facts.note(collective::NOTE).unwrap_or_default();
+        self.job.collective.extend(collective::of(told));
         for (key, value) in &facts.lines {
             let (key, value) = (printable(key.as_bytes()), printable(value.as_bytes()));
             self.job.metadata.entry(key).or_insert(value);
@@ -432,14 +424,7 @@ impl Intake {
     ) {
         let file = self.file(record.id);
         let view = record.view();
-        let mut counters = places.counters(&view, seat.shift);
-        let weight = counters.weight();
-        if self.counted + weight > MOST_COUNTED {
-            self.dropped += 1;
-            counters = Counters::default();
-        } else {
-            self.counted += weight;
-        }
+        let counters = self.believed(places.counters(&view, seat.shift));
         self.estimate(layer.interface(), &counters, record.rank, seat);
         if record.rank < 0 && seat.ranks > 1 {
             let (slowest, fastest) = places.extremes(&view, seat.first_rank);
@@ -447,13 +432,24 @@ impl Intake {
                 file,
                 counters,
                 seat.first_rank,
-                seat.ranks,
+                seat.launched,
                 slowest,
                 fastest,
             );
         } else {
             layer.add_rank(file, counters, seat.rank(record.rank));
         }
+    }
+
+    /// The counters, or none if they are too large to be true.
+    fn believed(&mut self, counters: Counters) -> Counters {
+        let weight = counters.weight();
+        if self.counted + weight > MOST_COUNTED {
+            self.dropped += 1;
+            return Counters::default();
+        }
+        self.counted += weight;
+        counters
     }
 
     /// Notes the files that hold data sets and variables.
@@ -535,7 +531,7 @@ impl Intake {
         self.job.layers = self
             .layers
             .into_values()
-            .map(|layer| layer.finish(ranks))
+            .map(|layer| layer.finish(ranks, &self.job.launches))
             .filter(|layer| !layer.uses.is_empty())
             .collect();
         let lines = self
@@ -566,6 +562,8 @@ impl Intake {
                 crate::units::count(self.dropped, "record", "records")
             ));
         }
+        // The header of a log has no room for all lines.
+        self.job.coverage = facts::coverage(&self.job.metadata);
         self.job.settle_layers();
         if self.job.run_seconds <= 0.0 {
             self.job.run_seconds = last_sign_of_life(&self.job);

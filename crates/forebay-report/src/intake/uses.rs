@@ -4,6 +4,7 @@ use super::counters::seconds;
 use crate::model::*;
 use darshan_log::Derived;
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// A layer that is being filled.
 pub(super) struct LayerBuilder {
@@ -114,7 +115,7 @@ impl LayerBuilder {
         });
     }
 
-    pub(super) fn finish(mut self, ranks: u32) -> Layer {
+    pub(super) fn finish(mut self, ranks: u32, launches: &[Range<u32>]) -> Layer {
         let by_slowest = self.by_slowest();
         self.uses.sort_unstable_by_key(|one| one.file);
         for one in &mut self.uses {
@@ -129,7 +130,7 @@ impl LayerBuilder {
                 .clamp(1, ranks.max(1));
             one.sharing = match one.ranks {
                 1 => Sharing::Unique,
-                n if n == ranks => Sharing::Shared,
+                n if n == ranks || by_whole_launch(one, launches) => Sharing::Shared,
                 _ => Sharing::Partial,
             };
         }
@@ -157,6 +158,24 @@ impl LayerBuilder {
             mib_per_second: crate::units::share(mib, seconds),
         })
     }
+}
+
+/// True if all ranks of a launch touch the file, whatever other launches and steps do.
+fn by_whole_launch(one: &FileUse, launches: &[Range<u32>]) -> bool {
+    let singles = one.by_rank.iter().map(|share| share.rank);
+    let sums = one.reduced.iter().map(|sum| sum.first_rank);
+    let Some(first) = singles.clone().chain(sums).min() else {
+        return false;
+    };
+    let Some(launch) = launches.iter().find(|launch| launch.contains(&first)) else {
+        return false;
+    };
+    let of_sums = one.reduced.iter().map(|sum| {
+        let end = sum.first_rank.saturating_add(sum.ranks).min(launch.end);
+        end.saturating_sub(sum.first_rank.max(launch.start))
+    });
+    let alone = singles.filter(|rank| launch.contains(rank)).count() as u32;
+    of_sums.fold(alone, u32::saturating_add) >= launch.len() as u32
 }
 
 /// Joins entries of the same rank, and sorts them by rank.

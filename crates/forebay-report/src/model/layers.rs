@@ -68,6 +68,9 @@ impl Below {
         for layer in &job.layers {
             for one in &layer.uses {
                 let file = &job.files[one.file];
+                if file.is_calls {
+                    continue;
+                }
                 match layer.interface {
                     Interface::Hdf5 | Interface::Pnetcdf => continue,
                     Interface::MpiIo => below.has_mpi_io[one.file] = true,

@@ -161,7 +161,10 @@ fn recorder_for(args: &cli::RunArgs, place: &Place, verbose: bool) -> Option<Rec
     include.extend(place.alias.clone());
     let log_dir = args.bridge.log_dir.as_deref();
     match Recorder::prepare(&args.record, log_dir, &args.command, include) {
-        Ok(recorder) => Some(recorder),
+        Ok(mut recorder) => {
+            recorder.is_buffered(&place.root);
+            Some(recorder)
+        }
         Err(e) => {
             eprintln!("forebay: this run is not recorded:");
             e.tell(verbose);

@@ -4,9 +4,13 @@ use super::*;
 
 #[test]
 fn low_coverage_is_said_below_nine_tenths_if_it_is_about_more_than_libraries() {
-    let mut job = mpi_job(1);
+    let mut job = with_own(writes(1, 1, 0.1));
     let mut covered = |seen, total| {
-        job.coverage = Some(Coverage { seen, total });
+        job.coverage = Some(Coverage {
+            seen,
+            total,
+            elsewhere: 0,
+        });
         job.clone()
     };
     const MIB: u64 = 1 << 20;
@@ -33,7 +37,13 @@ fn a_job_of_which_nothing_was_recorded_says_so_loudly() {
     // A process reads its libraries; more than that is I/O that nobody saw.
     job.metadata.insert("processes".to_owned(), "2".to_owned());
     is_silent(&job, "nothing-recorded");
-    let unseen = |total| Some(Coverage { seen: 0, total });
+    let unseen = |total| {
+        Some(Coverage {
+            seen: 0,
+            total,
+            elsewhere: 0,
+        })
+    };
     job.coverage = unseen(128 << 10);
     is_silent(&job, "nothing-recorded");
     job.coverage = unseen((128 << 10) + 1);
@@ -57,21 +67,19 @@ fn more_seen_than_the_kernel_counted_is_no_coverage_of_100_percent() {
     job.coverage = Some(Coverage {
         seen: 800 << 20,
         total: 10_000,
+        elsewhere: 0,
     });
     assert!(
-        report(&job).contains("unknown: 800 MiB recorded"),
+        report(&job).contains("unknown: 800 MiB seen"),
         "{}",
         report(&job)
     );
     job.coverage = Some(Coverage {
         seen: 99,
         total: 100,
+        elsewhere: 0,
     });
-    assert!(
-        report(&job).contains("99 %: 99 B recorded"),
-        "{}",
-        report(&job)
-    );
+    assert!(report(&job).contains("99 %: 99 B seen"), "{}", report(&job));
 }
 
 #[test]

@@ -1,0 +1,35 @@
+//! How much of a job's I/O the recorder has seen.
+
+use serde::Serialize;
+
+/// Bytes that the recorder saw, of those the kernel counted for the same processes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Coverage {
+    /// Bytes recorded.
+    pub seen: u64,
+    /// Bytes in `/proc/PID/io` (`rchar` + `wchar`).
+    pub total: u64,
+    /// Bytes of those recorded that were of no file of the job: pipes, terminals, the system's files.
+    pub elsewhere: u64,
+}
+
+impl Coverage {
+    /// The share that was seen, from 0 to 1.
+    pub fn share(&self) -> f64 {
+        if self.total == 0 {
+            1.0
+        } else {
+            (self.seen as f64 / self.total as f64).min(1.0)
+        }
+    }
+
+    /// False if the recorder saw more than the kernel had counted at the last look, as in jobs that were killed. Then
+    /// nothing is known of the share.
+    pub fn is_known(&self) -> bool {
+        self.seen
+            <= self
+                .total
+                .saturating_add(self.total / 10)
+                .saturating_add(64 << 10)
+    }
+}
