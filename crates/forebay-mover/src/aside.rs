@@ -6,9 +6,9 @@
 //! whole or not there, whatever is killed. Its own time of change is the moment, by the clock of the PFS.
 
 use crate::counters::Counters;
-use crate::pfs::{self, During, MOST_BESIDE, Trouble, Work};
+use crate::pfs::{self, During, Trouble, Work};
 use crate::removal::{self, Spared, Touched};
-use forebay_core::drain::{DISCARDED_NOTE as NOTE, discarded_name, leftover_of};
+use forebay_core::drain::{DISCARDED_NOTE as NOTE, Places, discarded_name, leftover_of};
 use forebay_core::facts::Timestamp;
 use forebay_core::path::TreePath;
 use forebay_pfs::Lower;
@@ -197,37 +197,26 @@ pub(crate) fn sweep(
     Ok(())
 }
 
-/// Renames what is aside to where it was. If that is taken it is beside it as `NAME.theirsN`; if its directory is gone,
-/// in the nearest one that is there.
+/// Renames what is aside to where it was, or to another of its [`Places`].
 fn give_back(lower: &Lower, aside: &TreePath, note: &Note) -> Work<TreePath> {
-    let origin = match &note.origin {
-        Some((path, _)) => path.clone(),
-        None => TreePath::root().join(b"removed"),
-    };
-    let mut dir = origin.parent();
-    let mut beside = 0;
+    let mut places = Places::of(note.origin.as_ref().map(|(path, _)| path));
     loop {
-        let number = format!(".theirs{beside}");
-        let suffix = if beside == 0 { "" } else { &number };
-        let place = dir.join(&[origin.name(), suffix.as_bytes()].concat());
-        match pfs::rename(lower, aside, &place) {
+        let place = places.place();
+        let trouble = match pfs::rename(lower, aside, &place) {
             Ok(()) => {
                 lower.note_changed(aside.parent());
-                lower.note_changed(dir);
+                lower.note_changed(places.dir().clone());
                 return Ok(place);
             }
-            Err(Trouble {
-                errno: Errno::EXIST,
-                ..
-            }) if beside < MOST_BESIDE => beside += 1,
-            Err(Trouble {
-                errno: Errno::NOENT | Errno::NOTDIR | Errno::LOOP,
-                ..
-            }) if !dir.is_root() => {
-                dir = dir.parent();
-                beside = 1;
-            }
-            Err(e) => return Err(e),
+            Err(trouble) => trouble,
+        };
+        let has_another = match trouble.errno {
+            Errno::EXIST => places.is_taken(),
+            Errno::NOENT | Errno::NOTDIR | Errno::LOOP => places.has_no_dir(),
+            _ => false,
+        };
+        if !has_another {
+            return Err(trouble);
         }
     }
 }

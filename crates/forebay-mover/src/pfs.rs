@@ -1,6 +1,6 @@
 //! The PFS as the mover changes it. Each failure names its operation.
 
-use forebay_core::drain::Name;
+use forebay_core::drain::{Name, names_beside};
 use forebay_core::facts::Attr;
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
@@ -158,16 +158,11 @@ pub fn give_name(dir: BorrowedFd<'_>, copy: &[u8], name: &Name) -> Work<()> {
         Err(Errno::NOENT) => {}
         // The caller removes the name of the copy: so that gets a name that nobody removes.
         _ => {
-            let mut names =
-                (1..=MOST_BESIDE).map(|n| [to, format!(".theirs{n}").as_bytes()].concat());
-            names.find(|beside| rename_free(dir, copy, dir, beside).is_ok());
+            names_beside(to).find(|beside| rename_free(dir, copy, dir, beside).is_ok());
         }
     }
     Err(Errno::EXIST).during("rename")
 }
-
-/// So many names are tried for what others have put in a place at the last moment.
-pub(crate) const MOST_BESIDE: u32 = 100;
 
 fn rename_free(
     from_dir: BorrowedFd<'_>,

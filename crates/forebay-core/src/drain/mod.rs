@@ -58,6 +58,7 @@
 
 mod act;
 mod batch;
+mod beside;
 mod choose;
 mod contents;
 mod facts;
@@ -82,6 +83,7 @@ pub use act::{
     Work,
 };
 pub use batch::{BATCH_BYTES, BATCH_OBJECTS, COPY_TRIES, PUBLISHED_AT_ONCE};
+pub use beside::{Places, names_beside};
 pub use choose::{Choice, Side};
 pub use facts::Facts;
 pub use names::{

@@ -1,0 +1,100 @@
+//! Where something of others goes whose place is taken, or gone.
+
+use crate::path::TreePath;
+
+/// So many names are tried in a directory.
+const MOST_BESIDE: u32 = 100;
+/// What comes back without a note of its place is called so, in the root.
+const UNKNOWN: &[u8] = b"removed";
+
+/// The names beside `name` that it may get, in this order: `NAME.theirs1` and so on.
+pub fn names_beside(name: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    (1..=MOST_BESIDE).map(move |n| nth(name, n))
+}
+
+fn nth(name: &[u8], n: u32) -> Vec<u8> {
+    [name, format!(".theirs{n}").as_bytes()].concat()
+}
+
+/// Places for what comes back, tried one after the other: where it was, a name beside that, and if its directory is gone
+/// the nearest one above that is there.
+#[derive(Debug)]
+pub struct Places {
+    name: Vec<u8>,
+    dir: TreePath,
+    beside: u32,
+}
+
+impl Places {
+    /// It was at `origin`; `None` if nobody knows.
+    pub fn of(origin: Option<&TreePath>) -> Self {
+        let (dir, name) = origin.and_then(TreePath::split).unwrap_or_default();
+        Places {
+            dir,
+            name: match name {
+                b"" => UNKNOWN.to_vec(),
+                name => name.to_vec(),
+            },
+            beside: 0,
+        }
+    }
+
+    /// The place to try now.
+    pub fn place(&self) -> TreePath {
+        self.dir.join(&match self.beside {
+            0 => self.name.clone(),
+            n => nth(&self.name, n),
+        })
+    }
+
+    /// Its directory.
+    pub fn dir(&self) -> &TreePath {
+        &self.dir
+    }
+
+    /// The place is taken. False: there is no other.
+    pub fn is_taken(&mut self) -> bool {
+        self.beside += 1;
+        self.beside <= MOST_BESIDE
+    }
+
+    /// The directory is not there. False: there is no other.
+    pub fn has_no_dir(&mut self) -> bool {
+        let Some((above, _)) = self.dir.split() else {
+            return false;
+        };
+        self.dir = above;
+        // That it was not there before is to be seen by its name.
+        self.beside = 1;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> TreePath {
+        TreePath::new(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn what_comes_back_goes_where_it_was_or_beside_it_or_above() {
+        let mut places = Places::of(Some(&path("a/b/c")));
+        assert_eq!(places.place(), path("a/b/c"));
+        assert!(places.is_taken());
+        assert_eq!(places.place(), path("a/b/c.theirs1"));
+        assert!(places.has_no_dir());
+        assert_eq!(places.place(), path("a/c.theirs1"));
+        assert!(places.is_taken());
+        assert_eq!(places.place(), path("a/c.theirs2"));
+        assert!(places.has_no_dir());
+        assert_eq!(places.place(), path("c.theirs1"));
+        assert!(!places.has_no_dir());
+        assert!((0..99).all(|_| places.is_taken()));
+        assert_eq!(places.place(), path("c.theirs100"));
+        assert!(!places.is_taken());
+        assert_eq!(Places::of(None).place(), path("removed"));
+        assert_eq!(names_beside(b"c").count(), 100);
+    }
+}
