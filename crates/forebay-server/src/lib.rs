@@ -444,12 +444,15 @@ impl Server {
     /// It could not end in order; the next start recovers.
     pub fn stop(self) -> Result<(), Error> {
         self.handle.ask_to_stop();
+        // Requests may wait for it.
+        self.handle.admin.stop_drain();
         self.handle.instance.withdraw();
         drop(self.listener);
         let mut outcome = Ok(());
         for thread in self.threads {
             match thread.join() {
-                Ok(Ok(())) => {}
+                Ok(Ok(true)) => {}
+                Ok(Ok(false)) => outcome = Err(Error::StillWaiting),
                 Ok(Err(e)) => outcome = Err(Error::EventLoop(e)),
                 Err(_) => outcome = Err(Error::EventLoopPanicked),
             }

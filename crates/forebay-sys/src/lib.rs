@@ -66,7 +66,9 @@ pub use raw::memory::{MappedBytes, MappedWords, SparseWords};
 pub use raw::peers::{Peer, Received, peer, peer_groups, receive};
 pub use raw::queue::is_received;
 pub use raw::session::{fork, in_new_session};
-pub use raw::signals::{pass_signals_to, signals, signals_seen, watch_signals};
+pub use raw::signals::{
+    end_with_the_reader, pass_signals_to, signals, signals_seen, watch_signals,
+};
 pub use raw::words::{DurabilityOwner, DurabilityWords};
 pub use xattrs::{
     copy_xattrs, copy_xattrs_of_path, get_xattr, has_only_xattr, list_xattr, remove_xattr,

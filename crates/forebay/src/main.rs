@@ -30,7 +30,8 @@ fn main() -> ExitCode {
             let _ = e.print();
             // `run`, `record` and `attach` return the status of the command, so their own errors have other codes.
             let starts_command = std::env::args_os()
-                .nth(1)
+                .skip(1)
+                .find(|argument| !argument.as_encoded_bytes().starts_with(b"-"))
                 .is_some_and(|verb| verb == "run" || verb == "record" || verb == "attach");
             return ExitCode::from(match (e.use_stderr(), starts_command) {
                 (false, _) => exit::OK,
@@ -40,6 +41,9 @@ fn main() -> ExitCode {
         }
     };
     let verbose = cli.verbose;
+    if only_prints(&cli.verb) {
+        forebay_sys::end_with_the_reader();
+    }
     let result = match &cli.verb {
         Verb::Run(args) => verbs::run::run(args, verbose),
         Verb::Attach(args) => verbs::attach::attach(args),
@@ -85,4 +89,16 @@ fn main() -> ExitCode {
             })
         }
     }
+}
+
+/// Is everything that the verb does to print something?
+fn only_prints(verb: &Verb) -> bool {
+    matches!(
+        verb,
+        Verb::Status(_)
+            | Verb::Doctor(_)
+            | Verb::Report(_)
+            | Verb::Sim(_)
+            | Verb::Completions { .. }
+    )
 }

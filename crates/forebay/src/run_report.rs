@@ -173,14 +173,8 @@ impl RunReport<'_> {
         let mut out = String::new();
         let mut line = |name: &str, text: String| row(&mut out, name, &text);
         line("exit status", self.exit_text());
-        if let Some(why) = self.door_reason {
-            line(
-                "via",
-                format!("{}: {}", self.door, printable(why.as_bytes())),
-            );
-        }
-        for guest in self.attached {
-            line("attached", guest.text());
+        for (name, text) in self.door_rows() {
+            line(name, text);
         }
         if self.restarts > 0 {
             line("bridge", self.restarts_text());
@@ -249,20 +243,28 @@ impl RunReport<'_> {
         rows
     }
 
+    /// By which door programs came in, if that is worth a word, and who else has joined.
+    fn door_rows(&self) -> Vec<(&'static str, String)> {
+        let via = |why: &str| {
+            (
+                "via",
+                format!("{}: {}", self.door, printable(why.as_bytes())),
+            )
+        };
+        let guests = self.attached.iter();
+        let mut rows: Vec<_> = self.door_reason.iter().map(|why| via(why)).collect();
+        rows.extend(guests.map(|guest| ("attached", guest.text())));
+        rows
+    }
+
     /// The whole report for people.
     pub fn text(&self) -> String {
         let mut out = String::from("forebay report\n");
         let mut line = |name: &str, text: String| row(&mut out, name, &text);
         line("command", self.command.join(" "));
         line("exit status", self.exit_text());
-        if let Some(why) = self.door_reason {
-            line(
-                "via",
-                format!("{}: {}", self.door, printable(why.as_bytes())),
-            );
-        }
-        for guest in self.attached {
-            line("attached", guest.text());
+        for (name, text) in self.door_rows() {
+            line(name, text);
         }
         line("buffer", self.buffer.display().to_string());
         line("storage", storage_text(self.storage));

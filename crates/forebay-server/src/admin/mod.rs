@@ -96,7 +96,12 @@ impl Admin {
         self.ended.notify_all();
     }
 
-    /// Waits for the answers that are being written; false if some did not end in time.
+    /// Asks a drain to come to its end. None begins in a bridge that stops.
+    pub fn stop_drain(&self) {
+        self.drain.lock().stop();
+    }
+
+    /// Waits for a drain and for the answers that are being written; false if some did not end in time.
     pub fn await_end(&self) -> bool {
         self.threads.await_end()
     }
@@ -120,6 +125,10 @@ impl Admin {
             ));
         }
         let mut last = self.drain.lock();
+        if server.stopping() {
+            let why = "the bridge is about to end".to_owned();
+            return Err(refused(RefusalKind::Busy, why));
+        }
         if last.is_running() {
             if !request.take.is_empty() {
                 let why = "another drain is at work, which decides nothing: ask again at its end";
@@ -129,24 +138,22 @@ impl Admin {
         }
         let counters = Arc::new(Counters::new(true));
         let (theirs, ground, points) = (counters.clone(), server.clone(), self.points.clone());
-        let started = std::thread::Builder::new()
-            .name("drain".into())
-            .spawn(move || {
-                let pass = || Pass::new(ground.ground(), &request, &theirs, &points).run();
-                let failure = match ground.hold.confirm() {
-                    Ok(()) => pass().err().map(|halt| halt.to_string()),
-                    Err(e) => Some(e.to_string()),
-                };
-                if let Some(text) = &failure {
-                    ground.log.line(format_args!("a drain failed: {text}"));
-                }
-                ground.namespace.give_memory_back();
-                theirs.end(failure);
-                let _last = ground.admin.drain.lock();
-                ground.admin.ended.notify_all();
-            });
+        let started = self.threads.spawn("drain", move || {
+            let pass = || Pass::new(ground.ground(), &request, &theirs, &points).run();
+            let failure = match ground.hold.confirm() {
+                Ok(()) => pass().err().map(|halt| halt.to_string()),
+                Err(e) => Some(e.to_string()),
+            };
+            if let Some(text) = &failure {
+                ground.log.line(format_args!("a drain failed: {text}"));
+            }
+            ground.namespace.give_memory_back();
+            theirs.end(failure);
+            let _last = ground.admin.drain.lock();
+            ground.admin.ended.notify_all();
+        });
         match started {
-            Ok(_) => {
+            Ok(()) => {
                 *last = counters;
                 Ok(())
             }

@@ -9,7 +9,7 @@
 use crate::ServerHandle;
 use crate::connection::Connection;
 use crate::inbox::Inbox;
-use crate::limits::{ATTENDED_LANES, PAUSE, TOUCH_DELAY};
+use crate::limits::{ATTENDED_LANES, PAUSE, STOP_PATIENCE, TOUCH_DELAY};
 use crate::spin::{Load, Spin};
 use crate::work::Work;
 use forebay_core::bridge::Ticket;
@@ -110,21 +110,27 @@ impl Shard {
         })
     }
 
-    /// Serves until the bridge stops.
+    /// Serves until the bridge stops. True if every request was answered that had arrived. The others meet the next bridge:
+    /// their clients send them again.
     ///
     /// # Errors
     /// The loop itself failed.
-    pub fn run(mut self) -> Sys<()> {
+    pub fn run(mut self) -> Sys<bool> {
         let mut events = Vec::with_capacity(sys::EVENTS_PER_WAIT);
         let mut last_flush = Instant::now();
+        let mut stops_by = None;
         loop {
             if self.server.stopping() {
                 self.stop_accepting();
+                let by = *stops_by.get_or_insert_with(|| Instant::now() + STOP_PATIENCE);
+                if Instant::now() >= by {
+                    return Ok(false);
+                }
                 if self.waiting == 0 {
                     // What has arrived is answered; what comes later finds no bridge.
                     self.epoll.wait(0, &mut events)?;
                     if events.iter().all(|e| e.key == INBOX) {
-                        return Ok(());
+                        return Ok(true);
                     }
                     self.handle(&events);
                     continue;
@@ -132,7 +138,7 @@ impl Shard {
             }
             let timeout = if !self.paused.is_empty() {
                 PAUSE.as_millis() as i32
-            } else if self.has_touched() {
+            } else if self.has_touched() || stops_by.is_some() {
                 TOUCH_DELAY.as_millis() as i32
             } else {
                 -1

@@ -30,6 +30,15 @@ pub fn signals() -> Sys<OwnedFd> {
     }
 }
 
+/// Lets this process end without a word when nobody reads what it prints any more, as other commands do. For one that has
+/// nothing else to do.
+pub fn end_with_the_reader() {
+    // SAFETY: SIG_DFL is a valid handler.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+}
+
 /// Signals that ask a process to end. [`watch_signals`] counts them and passes them on.
 const WATCHED: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 

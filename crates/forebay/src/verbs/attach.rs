@@ -10,7 +10,7 @@ use crate::{program, reception, recorder};
 use forebay_admin::{LifetimeStatus, instance_dir};
 use forebay_count::ENV_RECORD_DIR;
 use forebay_sys as sys;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,12 @@ pub fn attach(args: &cli::AttachArgs) -> Result<u8, Fault> {
         outfit.set(forebay_wire::ENV_ALIAS, alias.clone());
         outfit.alias = Some(alias);
     }
-    if recorder::is_recorded_already() {
+    // A command of the run itself may attach, too: the recorder around it is that of the run.
+    let around = std::env::var_os(ENV_RECORD_DIR);
+    let is_own = |(name, dir): &(OsString, Option<OsString>)| {
+        name == OsStr::new(ENV_RECORD_DIR) && *dir == around
+    };
+    if recorder::is_recorded_already() && !outfit.variables.iter().any(is_own) {
         eprintln!(
             "forebay: a recorder around this command records it, and the log of the run does not have it"
         );

@@ -2,6 +2,7 @@
 
 use crate::stage::{Said, Stage, finish};
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 
 /// Checks that one line says what is wrong, with at most a second line that is a hint.
 #[track_caller]
@@ -85,6 +86,7 @@ fn wrong_options_have_the_promised_codes() {
     let stage = Stage::new();
     for arguments in [
         &["run", "--buffer", "pfs", "--no-such-option", "--", "true"][..],
+        &["-v", "run", "--buffer", "pfs", "--no-such-option"],
         &["run", "--buffer", "pfs"],
         &["run", "--", "true"],
         &[
@@ -133,6 +135,19 @@ fn wrong_options_have_the_promised_codes() {
     for arguments in [&["--help"][..], &["run", "--help"], &["--version"]] {
         stage.say(arguments).ends_with(0).prints("forebay");
     }
+}
+
+#[test]
+fn a_reader_that_goes_early_is_no_error() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let said = std::process::Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["completions", "bash"])
+        .stdout(writer)
+        .output()
+        .unwrap();
+    assert_eq!(said.status.signal(), Some(libc::SIGPIPE));
+    assert_eq!(String::from_utf8_lossy(&said.stderr), "");
 }
 
 #[test]
