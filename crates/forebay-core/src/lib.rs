@@ -36,6 +36,7 @@ pub mod recovery;
 pub mod repair;
 pub mod request;
 pub mod share;
+pub mod shown;
 pub mod speakers;
 pub mod storage;
 pub mod table;

@@ -33,6 +33,13 @@ impl Durability {
         }
     }
 
+    /// Does the bridge of this life live, and is it the one that is mapped?
+    pub fn is_alive(&self, life: u64) -> bool {
+        // SAFETY: as in `names`.
+        let page = unsafe { self.page().as_ref() };
+        page.is_some_and(|page| page.is_alive(life))
+    }
+
     /// Does the bridge say that this commit is durable?
     pub fn is_durable(&self, commit: u64) -> bool {
         // SAFETY: as in `names`.

@@ -31,6 +31,7 @@
 //! | [`pool`] | connections |
 //! | [`exchange`] | one request, one reply |
 //! | [`durability`] | whether names are durable |
+//! | [`look`] | attributes without a message |
 //! | [`lane`], [`socket`] | the two ways of a request to the bridge |
 //! | [`spin`], [`retry`] | how long to poll, and how often to try |
 //! | [`complaint`] | messages when the bridge can't be reached |
@@ -45,6 +46,7 @@ mod config;
 mod durability;
 mod exchange;
 mod lane;
+mod look;
 mod pool;
 mod process;
 pub mod retry;
@@ -56,8 +58,8 @@ use core::mem;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_hook::fork::ForkPage;
-use forebay_hook::kernel::{self, Errno};
-use forebay_wire::{MAX_REQUEST_BYTES, Names, Op, REPLY_HEADER_BYTES, Request};
+use forebay_hook::kernel::{self, Errno, OwnFd};
+use forebay_wire::{Attr, MAX_REQUEST_BYTES, Names, Op, REPLY_HEADER_BYTES, Request};
 
 pub use answer::{Answer, Fail};
 pub use config::{Config, ENV_RECONNECT, Text};
@@ -65,6 +67,7 @@ pub use socket::to_high_number;
 
 use durability::Durability;
 use exchange::{Exchange, Sent};
+use look::Looks;
 use pool::{Doors, Lease, Use};
 use process::Process;
 use socket::{Broken, Room};
@@ -77,6 +80,7 @@ pub struct Link {
     process: ForkPage<Process>,
     doors: Doors,
     durability: Durability,
+    looks: Looks,
     /// A bridge has answered this process, or the one that it was forked from.
     attached: AtomicBool,
 }
@@ -88,6 +92,7 @@ impl Link {
             process: ForkPage::new(),
             doors: Doors::new(),
             durability: Durability::new(),
+            looks: Looks::new(),
             attached: AtomicBool::new(false),
         }
     }
@@ -248,15 +253,39 @@ impl Link {
         if names != Names::Unknown {
             return names;
         }
+        if let Some(memory) = self.memory(config, Op::Words) {
+            self.durability.map(&memory);
+        }
+        self.names()
+    }
+
+    /// Asks the bridge for memory to read.
+    fn memory(&self, config: &Config, which: Op) -> Option<OwnFd> {
         let mut header = [0u8; REPLY_HEADER_BYTES];
         // SAFETY: the array outlives the room.
         let room = unsafe { Room::new(header.as_mut_ptr(), header.len(), true) };
-        if let Ok(got) = self.exchange(config, &mut Request::new(Op::Words), &room)
-            && let Some(memory) = &got.fd
-        {
-            self.durability.map(memory);
+        let got = self.exchange(config, &mut Request::new(which), &room);
+        got.ok()?.fd
+    }
+
+    /// Attributes of the file at `path` below the root of the buffer, if they can be had without asking the bridge.
+    #[inline]
+    pub fn look(&self, config: &Config, path: &[u8]) -> Option<Attr> {
+        let is_alive = |life| self.durability.is_alive(life);
+        let found = self.looks.stat(config, path, is_alive);
+        if found.is_none() && self.looks.is_due() {
+            self.learn_looks(config);
         }
-        self.names()
+        found
+    }
+
+    #[inline(never)]
+    fn learn_looks(&self, config: &Config) {
+        if self.learn_names(config) != Names::Unknown
+            && let Some(memory) = self.memory(config, Op::NameTable)
+        {
+            self.looks.map(&memory);
+        }
     }
 
     /// Encodes `request` into `message` and hands it over, without waiting for its answer. [`Ticket::finish`] puts the

@@ -1,11 +1,12 @@
 //! Reads and writes the label of each object. A label is an extended attribute. If the inode has no
 //! room for it (hundreds of hard links, very long paths), it is a file in `label/`.
 
-use super::{Name, Objects, Shape, parse_name, shape};
+use super::{Objects, Shape, parse_name, shape};
 use crate::label;
 use forebay_core::facts::Label;
 use forebay_core::record::ObjectName;
 use forebay_sys::{self as sys, Errno, Sys, errno_of};
+use forebay_types::Backing;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -32,7 +33,7 @@ impl Beside {
 }
 
 fn path_beside(object: ObjectName) -> Vec<u8> {
-    [FOLDER.as_bytes(), b"/", &Name::new(object, false)].concat()
+    [FOLDER.as_bytes(), b"/", &Backing::name(object, false)].concat()
 }
 
 impl Objects {
@@ -170,7 +171,7 @@ impl Objects {
         match self.open_file(object, flags) {
             Err(Errno::ACCESS) if !self.root => {
                 let folder = self.folder(object, false)?;
-                let name = Name::new(object, false);
+                let name = Backing::name(object, false);
                 let mode = sys::stat(folder.as_fd(), &name)?.mode & 0o7777;
                 sys::chmod_at(folder.as_fd(), &name, mode | 0o400)?;
                 let fd = self.open_file(object, flags);

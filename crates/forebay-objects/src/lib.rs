@@ -20,7 +20,8 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-pub use name::{Shape, folder_of, parse_name, shape};
+pub use forebay_types::folder_of;
+pub use name::{Shape, parse_name, shape};
 pub use quarantine::{Quarantine, Refused, Withheld, withheld_as};
 pub use settle::{Removed, Retired};
 pub use spare::Slot;
@@ -28,8 +29,9 @@ pub use spare::Slot;
 use forebay_core::facts::{Attr, Fresh, NewKind, NewObject, Timestamp};
 use forebay_core::record::{BridgeId, ObjectId, ObjectName};
 use forebay_sys::{self as sys, Errno, Sys, errno_of};
+use forebay_types::{Backing, FOLDER_BITS};
 use labels::Beside;
-use name::{FOLDER_BITS, Name, SHAPE_BITS};
+use name::SHAPE_BITS;
 use parking_lot::{Mutex, RwLock};
 use settle::Unsettled;
 use spare::Spares;
@@ -83,17 +85,12 @@ fn folder_path(folder: Folder) -> String {
 
 /// Path of an object's backing file below the instance directory.
 pub fn path_of_file(object: ObjectName) -> Vec<u8> {
-    path_of(Shape::File, object)
+    Backing::file(object).to_vec()
 }
 
 /// Path of a backing directory below the instance directory.
 pub fn path_of_dir(object: ObjectName) -> PathBuf {
-    OsString::from_vec(path_of(Shape::Dir, object)).into()
-}
-
-fn path_of(shape: Shape, object: ObjectName) -> Vec<u8> {
-    let folder = folder_path((shape, folder_of(object.oid.seq())));
-    [folder.as_bytes(), b"/", &Name::new(object, false)].concat()
+    OsString::from_vec(Backing::dir(object).to_vec()).into()
 }
 
 impl Objects {
@@ -228,10 +225,20 @@ impl Objects {
         );
         let folder = self.folder(old, false)?;
         let dir = folder.as_fd();
-        sys::link(dir, &Name::new(old, false), dir, &Name::new(new, false))?;
+        sys::link(
+            dir,
+            &Backing::name(old, false),
+            dir,
+            &Backing::name(new, false),
+        )?;
         let labelled = self.write_label(new, &spec.label);
         if shape(old) == Shape::Node && labelled.is_ok() {
-            sys::link(dir, &Name::new(old, true), dir, &Name::new(new, true))?;
+            sys::link(
+                dir,
+                &Backing::name(old, true),
+                dir,
+                &Backing::name(new, true),
+            )?;
         }
         labelled?;
         Ok(Fresh::new(new, self.attr(new)?.ino))
@@ -276,7 +283,7 @@ impl Objects {
     ) -> Sys<Made> {
         let folder = self.folder(object, true)?;
         let dir = folder.as_fd();
-        let name = Name::new(object, false);
+        let name = Backing::name(object, false);
         let label = label::encode(&spec.label);
         let put_label = |fd: &OwnedFd| self.put_label(fd.as_fd(), object, &label);
         let mode = spec.mode & 0o7777;
@@ -326,7 +333,7 @@ impl Objects {
             NewKind::Node(dev) => {
                 let fd = sys::open(dir, &name, libc::O_WRONLY | create, 0o600)?;
                 put_label(&fd)?;
-                let node = Name::new(object, true);
+                let node = Backing::name(object, true);
                 sys::mknod(dir, &node, spec.mode, *dev)?;
                 if (spec.uid, spec.gid) != self.my_ids {
                     self.chown(dir, &node, spec.uid, spec.gid)?;
@@ -412,7 +419,7 @@ impl Objects {
     pub fn attr(&self, object: ObjectName) -> Sys<Attr> {
         let folder = self.folder(object, false)?;
         let node = shape(object) == Shape::Node;
-        let mut attr = sys::stat(folder.as_fd(), &Name::new(object, node))?;
+        let mut attr = sys::stat(folder.as_fd(), &Backing::name(object, node))?;
         if shape(object) == Shape::Dir
             && self.touched_count.load(Ordering::Relaxed) > 0
             && let Some(&at) = self.touched.lock().get(&object)
@@ -448,7 +455,7 @@ impl Objects {
         }
         let folder = self.folder(object, false)?;
         let node = shape(object) == Shape::Node;
-        sys::open(folder.as_fd(), &Name::new(object, node), flags, 0)
+        sys::open(folder.as_fd(), &Backing::name(object, node), flags, 0)
     }
 
     /// Opens the file that carries the label.
@@ -456,7 +463,7 @@ impl Objects {
         let folder = self.folder(object, false)?;
         sys::open(
             folder.as_fd(),
-            &Name::new(object, false),
+            &Backing::name(object, false),
             flags | libc::O_NOFOLLOW,
             0,
         )
@@ -485,11 +492,15 @@ impl Objects {
             self.drop_link_label(object)?;
         }
         if shape(object) == Shape::Node {
-            gone(sys::unlink(folder.as_fd(), &Name::new(object, true), false))?;
+            gone(sys::unlink(
+                folder.as_fd(),
+                &Backing::name(object, true),
+                false,
+            ))?;
         }
         gone(sys::unlink(
             folder.as_fd(),
-            &Name::new(object, false),
+            &Backing::name(object, false),
             is_dir,
         ))?;
         self.drop_label_beside(object)

@@ -1,6 +1,7 @@
 //! Names of backing files and directories, and what they say about their objects.
 
 use forebay_core::record::{ObjectId, ObjectName};
+use forebay_types::Backing;
 
 /// What an object is on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -14,66 +15,12 @@ pub enum Shape {
 }
 
 pub(super) const SHAPE_BITS: u32 = 2;
-/// Binary logarithm of the number of sequence numbers per folder.
-pub(super) const FOLDER_BITS: u32 = 12;
-
 /// The shape of an object, which its id tells.
 pub fn shape(object: ObjectName) -> Shape {
     match object.oid.seq() & 3 {
         0 => Shape::File,
         1 => Shape::Dir,
         _ => Shape::Node,
-    }
-}
-
-/// The folder that a sequence number belongs to.
-pub fn folder_of(seq: u64) -> u64 {
-    seq >> FOLDER_BITS
-}
-
-/// The name of an object within its folder, on the stack.
-pub(super) struct Name {
-    bytes: [u8; 48],
-    len: usize,
-}
-
-impl Name {
-    pub(super) fn new(object: ObjectName, node: bool) -> Self {
-        let mut name = Name {
-            bytes: [0; 48],
-            len: 0,
-        };
-        for byte in object.oid.0.to_be_bytes() {
-            name.hex(byte >> 4);
-            name.hex(byte & 15);
-        }
-        if object.link != 0 {
-            name.push(b'.');
-            let digits = (35 - object.link.leading_zeros()) / 4;
-            for i in (0..digits).rev() {
-                name.hex((object.link >> (4 * i)) as u8 & 15);
-            }
-        }
-        if node {
-            for b in *b".node" {
-                name.push(b);
-            }
-        }
-        name
-    }
-    fn push(&mut self, b: u8) {
-        self.bytes[self.len] = b;
-        self.len += 1;
-    }
-    fn hex(&mut self, digit: u8) {
-        self.push(b"0123456789abcdef"[usize::from(digit & 15)]);
-    }
-}
-
-impl std::ops::Deref for Name {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        &self.bytes[..self.len]
     }
 }
 
@@ -89,8 +36,8 @@ pub fn parse_name(name: &[u8]) -> Option<(ObjectName, bool)> {
         oid: ObjectId(u128::from_str_radix(id, 16).ok()?),
         link: u32::from_str_radix(link, 16).ok()?,
     };
-    // Accept only the spelling that `Name` writes.
-    (*Name::new(object, node) == *name).then_some((object, node))
+    // Accept only the spelling that `Backing` writes.
+    (*Backing::name(object, node) == *name).then_some((object, node))
 }
 
 #[cfg(test)]
@@ -106,7 +53,7 @@ mod tests {
                 link,
             };
             for node in [false, true] {
-                let name = Name::new(object, node);
+                let name = Backing::name(object, node);
                 assert_eq!(parse_name(&name), Some((object, node)));
             }
         }

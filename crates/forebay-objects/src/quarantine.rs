@@ -3,13 +3,14 @@
 //! Only a recovery adds to the folder. A file in it has no name in the tables, so that it may be copied out or removed
 //! whether a bridge is running or not. The texts are bytes from a disk that has lost power: nothing here trusts them.
 
-use super::{Name, Objects, Shape, folder_path, parse_name, shape};
+use super::{Objects, Shape, folder_path, parse_name, shape};
 use crate::folder_of;
 use forebay_core::facts::{Attr, Timestamp};
 use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
 use forebay_core::repair;
 use forebay_sys::{self as sys, Errno, Openers, Sys, errno_of};
+use forebay_types::Backing;
 use forebay_types::MAX_PATH_BYTES;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -63,11 +64,11 @@ impl<T> During<T> for Sys<T> {
 
 /// The name of a file in quarantine, which is also the id that people use.
 pub fn withheld_as(object: ObjectName) -> String {
-    Name::new(object, false).escape_ascii().to_string()
+    Backing::name(object, false).escape_ascii().to_string()
 }
 
 fn path_name(object: ObjectName) -> Vec<u8> {
-    [&Name::new(object, false)[..], PATH].concat()
+    [&Backing::name(object, false)[..], PATH].concat()
 }
 
 /// The quarantine folder of an instance.
@@ -177,7 +178,7 @@ impl Quarantine {
             Err(Errno::NOENT) => {}
             Err(e) => return Err(e).during("look at"),
         }
-        let temporary = [b".forebay-taken-", &Name::new(object, false)[..]].concat();
+        let temporary = [b".forebay-taken-", &Backing::name(object, false)[..]].concat();
         let file = sys::create_anew(dir, &temporary, 0o600).during("create")?;
         let outcome = fill(source.as_fd(), file.as_fd(), &attr)
             .and_then(|refused| {
@@ -194,7 +195,7 @@ impl Quarantine {
 
     /// Opens a file for reading, also one that its owner may not read, with the attributes that it has.
     fn open_source(&self, object: ObjectName) -> Result<(OwnedFd, Attr), Refused> {
-        let (dir, name) = (self.dir.as_fd(), Name::new(object, false));
+        let (dir, name) = (self.dir.as_fd(), Backing::name(object, false));
         let attr = sys::stat(dir, &name).during("look at in quarantine")?;
         if !is_file(&attr) {
             return Err(Errno::INVAL).during("open in quarantine");
@@ -219,7 +220,7 @@ impl Quarantine {
     /// Those of the file system; ENOENT if it is not there.
     pub fn discard(&self, object: ObjectName) -> Result<(), Refused> {
         let dir = self.dir.as_fd();
-        sys::unlink(dir, &Name::new(object, false), false).during("remove from quarantine")?;
+        sys::unlink(dir, &Backing::name(object, false), false).during("remove from quarantine")?;
         // It goes last, because a file without it is listed all the same. One that stays means nothing: no id comes twice.
         let _ = sys::unlink(dir, &path_name(object), false);
         sys::fsync(dir).during("sync quarantine")
@@ -268,7 +269,7 @@ impl Objects {
         assert_eq!(shape(object), Shape::File, "only a file holds data");
         sys::make_dir(self.instance.as_fd(), FOLDER.as_bytes())?;
         let instance = self.instance.as_fd();
-        let name = Name::new(object, false);
+        let name = Backing::name(object, false);
         let within = |name: &[u8]| [FOLDER.as_bytes(), b"/", name].concat();
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
         let text = sys::open(instance, &within(&path_name(object)), flags, 0o600)?;

@@ -1,10 +1,11 @@
 //! What happens to objects at sync points: what the names rely on gets durable before, and removed files go after.
 
-use super::{Name, Objects, Shape, Slot, shape};
+use super::{Objects, Shape, Slot, shape};
 use forebay_core::pfs_kind::SYNCED_TOGETHER_FROM;
 use forebay_core::record::ObjectName;
 use forebay_core::storage::{Removal, Storage, is_short_of_space};
 use forebay_sys::{self as sys, Errno, Sys};
+use forebay_types::Backing;
 use parking_lot::Mutex;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -107,13 +108,18 @@ impl Objects {
         let folder = self.folder(object, false)?;
         let dir = folder.as_fd();
         if shape(object) == Shape::Node {
-            sys::link(dir, &Name::new(other, true), dir, &Name::new(object, true))?;
+            sys::link(
+                dir,
+                &Backing::name(other, true),
+                dir,
+                &Backing::name(object, true),
+            )?;
         }
         sys::link(
             dir,
-            &Name::new(other, false),
+            &Backing::name(other, false),
             dir,
-            &Name::new(object, false),
+            &Backing::name(object, false),
         )
     }
 

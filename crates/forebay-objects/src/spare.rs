@@ -21,11 +21,12 @@
 
 use super::name::SHAPE_BITS;
 use super::words::SharedWords;
-use super::{Made, Name, Objects, Retired, Shape, shape};
+use super::{Made, Objects, Retired, Shape, shape};
 use crate::label;
 use forebay_core::facts::{Fresh, NewKind, NewObject, Timestamp};
 use forebay_core::record::{ObjectId, ObjectName};
 use forebay_sys::{self as sys, Sys};
+use forebay_types::Backing;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -242,7 +243,7 @@ impl Objects {
     fn examine(&self, object: ObjectName, slot: Slot) -> Sys<Option<Spare>> {
         let folder = self.folder(object, false)?;
         let flags = self.spares.flags.load(Ordering::Relaxed);
-        let fd = sys::open(folder.as_fd(), &Name::new(object, false), flags, 0)?;
+        let fd = sys::open(folder.as_fd(), &Backing::name(object, false), flags, 0)?;
         let attr = sys::stat(fd.as_fd(), b"")?;
         let is_empty = attr.mode & libc::S_IFMT == libc::S_IFREG
             && attr.nlink == 1
@@ -319,7 +320,7 @@ impl Objects {
             spare.fd
         } else {
             let folder = self.folder(spare.object, false)?;
-            let name = Name::new(spare.object, false);
+            let name = Backing::name(spare.object, false);
             sys::open(folder.as_fd(), &name, open, 0)?
         };
         Ok(Made {

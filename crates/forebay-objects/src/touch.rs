@@ -1,9 +1,10 @@
 //! Modification times of backing directories. Programs see a new time at once; it is written to disk later.
 
-use super::{Name, Objects};
+use super::Objects;
 use forebay_core::facts::Timestamp;
 use forebay_core::record::ObjectName;
 use forebay_sys as sys;
+use forebay_types::Backing;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
@@ -46,7 +47,7 @@ impl Objects {
     fn write_touch(&self, object: ObjectName, at: Timestamp) {
         // A failure is ignored: the directory is gone, or belongs to another user.
         if let Ok(folder) = self.folder(object, false) {
-            let name = Name::new(object, false);
+            let name = Backing::name(object, false);
             // The file system may have stamped it by a finer clock; a later time must stay.
             if sys::stat(folder.as_fd(), &name).is_ok_and(|now| now.mtime < at) {
                 let _ = sys::set_times(folder.as_fd(), &name, None, Some(at));

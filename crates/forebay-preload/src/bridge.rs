@@ -2,7 +2,7 @@
 
 use forebay_hook::kernel::OwnFd;
 use forebay_link::{Answer, Config, Fail, Link};
-use forebay_wire::{Attr, Op, ReplyKind, Request};
+use forebay_wire::{Attr, Base, Op, ReplyKind, Request};
 
 use crate::locate::Target;
 
@@ -21,6 +21,11 @@ pub fn ask(
 
 /// Attributes of the object.
 pub fn stat(target: &Target<'_>, flags: u32, answer: &mut Answer) -> Result<Attr, Fail> {
+    if target.base == Base::Root
+        && let Some(attr) = LINK.look(target.config, target.rel)
+    {
+        return Ok(attr);
+    }
     let mut request = target.request(Op::Stat);
     request.arg0 = flags;
     ask(target.config, &mut request, true, answer)?;

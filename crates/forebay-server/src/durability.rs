@@ -40,6 +40,7 @@ pub(crate) fn longest_unsynced() -> Duration {
 pub(crate) struct Durability {
     storage: Storage,
     words: DurabilityWords,
+    life: u64,
     for_clients: OwnedFd,
     /// What the thread does and when.
     syncing: Mutex<Syncing<Asker>>,
@@ -65,7 +66,10 @@ impl Durability {
     pub(crate) fn new(storage: Storage, longest: Duration) -> Sys<Self> {
         let (words, for_clients) = DurabilityWords::new()?;
         words.page().commit();
+        let life = forebay_sys::random();
+        words.page().set_life(life);
         Ok(Durability {
+            life,
             storage,
             words,
             for_clients,
@@ -80,6 +84,11 @@ impl Durability {
     /// The memory that clients may map to read it.
     pub(crate) fn words(&self) -> BorrowedFd<'_> {
         self.for_clients.as_fd()
+    }
+
+    /// The number of this life of the bridge, which no other life has.
+    pub(crate) fn life(&self) -> u64 {
+        self.life
     }
 
     /// The number of the last commit.

@@ -34,6 +34,7 @@ mod limits;
 mod listen;
 mod listings;
 mod log;
+mod name_board;
 mod namespace;
 mod passing;
 mod pool;
@@ -237,8 +238,10 @@ impl ServerHandle {
         let limit =
             usize::try_from(room).map_or(limits::CONNECTIONS, |n| n.min(limits::CONNECTIONS));
         let me_uid = sys::my_ids().0;
+        let board = name_board::NameBoard::new(me, me_uid, durability.life())
+            .map_err(|e| Error::system("no memory to share with clients", e))?;
         let server = ServerHandle {
-            namespace: namespace::Namespace::open(tables, me, epoch, durability.clone())?,
+            namespace: namespace::Namespace::open(tables, me, epoch, durability.clone(), board)?,
             objects,
             settled: settle::Settled::default(),
             lower,
@@ -346,7 +349,7 @@ pub struct Server {
     handle: Arc<ServerHandle>,
     info: BridgeInfo,
     listener: listen::Listener,
-    threads: Vec<JoinHandle<sys::Sys<()>>>,
+    threads: Vec<JoinHandle<sys::Sys<bool>>>,
     sync: JoinHandle<()>,
 }
 

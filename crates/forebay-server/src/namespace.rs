@@ -11,6 +11,7 @@
 use crate::REMOVED_AT_ONCE;
 use crate::durability::Durability;
 use crate::limits::MARKS_PER_COMMIT;
+use crate::name_board::NameBoard;
 use forebay_core::bridge::{Bridge, Output, Proposal, ReadSet, Sweep, Verdict, version};
 use forebay_core::drain::{self, Commit};
 use forebay_core::membership::Membership;
@@ -104,11 +105,13 @@ pub struct Namespace {
     /// For decisions that are made without a lock.
     meanwhile: Mutex<Meanwhile>,
     durability: Arc<Durability>,
+    /// What clients may look at themselves.
+    board: NameBoard,
 }
 
 impl Namespace {
     /// The namespace in `tables`, for a bridge that starts for the `epoch`-th time. Each commit is told to
-    /// `durability`.
+    /// `durability`, and written on `board`.
     ///
     /// # Errors
     /// The tables can't be read.
@@ -117,6 +120,7 @@ impl Namespace {
         me: BridgeId,
         epoch: u32,
         durability: Arc<Durability>,
+        board: NameBoard,
     ) -> Result<Self, TableError> {
         let mut state = State::default();
         let mut after = None;
@@ -126,6 +130,7 @@ impl Namespace {
             after = Some(last.clone());
             for (path, record) in &page {
                 state.speakers.learn(path, record);
+                board.show_one(path, Some(record), &tables);
             }
         }
         let bridge = Bridge::recover(Membership::single(me), epoch, &tables, 0)?;
@@ -142,7 +147,13 @@ impl Namespace {
             leaving: Mutex::default(),
             meanwhile: Mutex::default(),
             durability,
+            board,
         })
+    }
+
+    /// The memory with the names that clients may look at themselves.
+    pub(crate) fn board(&self) -> &NameBoard {
+        &self.board
     }
 
     /// The tables, to read; see [`Namespace::commit`].
@@ -326,7 +337,7 @@ impl Namespace {
         while let Some(output) = bridge.poll(&self.tables)? {
             match output {
                 Output::Commit(changes) => {
-                    self.tables.apply(&changes)?;
+                    self.write(&changes)?;
                     let before = committed.replace(changes);
                     assert!(before.is_none(), "a bridge that is alone commits once");
                 }
@@ -342,6 +353,15 @@ impl Namespace {
         committed
             .filter(|_| is_agreed)
             .ok_or_else(|| TableError::Failed("a bridge that is alone did not agree".into()))
+    }
+
+    /// Writes to the tables, and to what clients see of them.
+    fn write(&self, changes: &[Change]) -> Result<(), TableError> {
+        self.board.cover(changes);
+        let written = self.tables.apply(changes);
+        written.inspect_err(|_| self.board.forget())?;
+        self.board.show(changes, &self.tables);
+        Ok(())
     }
 
     fn recovered(&self) -> Result<Bridge, TableError> {
@@ -368,7 +388,7 @@ impl Namespace {
     /// # Errors
     /// The store failed.
     pub fn note(&self, changes: &[Change]) -> Result<(), TableError> {
-        let outcome = self.tables.apply(changes);
+        let outcome = self.write(changes);
         self.told();
         outcome
     }

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counters of requests: one per number of an operation.
 const OP_COUNTERS: usize = 32;
-const _: () = assert!((Op::Words as usize) < OP_COUNTERS);
+const _: () = assert!((Op::NameTable as usize) < OP_COUNTERS);
 
 /// The operations that are shown, with their names.
-const OPS: [(Op, &str); 18] = [
+const OPS: [(Op, &str); 19] = [
     (Op::Hello, "hello"),
     (Op::Open, "open"),
     (Op::Resolve, "resolve"),
@@ -33,6 +33,7 @@ const OPS: [(Op, &str); 18] = [
     (Op::Lane, "lane"),
     (Op::Sync, "sync"),
     (Op::Words, "words"),
+    (Op::NameTable, "names"),
 ];
 
 /// What the bridge has done since its start.

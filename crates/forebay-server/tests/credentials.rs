@@ -91,6 +91,24 @@ fn a_bridge_takes_control_messages_of_its_own_user_alone() {
     });
 }
 
+/// What a name stands for is not for who may not search the directories above it.
+#[test]
+fn the_table_of_names_is_for_the_bridges_own_user_alone() {
+    as_root(|| {
+        let place = Place::new();
+        let server = place.start();
+        let ask = |client: &mut Client| client.ask(Request::new(Op::NameTable));
+        let granted = ask(&mut place.client()).unwrap();
+        assert!(granted.fd.is_some());
+        in_thread(|| {
+            be(NOBODY, NOBODY, &[]);
+            let refused = ask(&mut place.client()).unwrap_err();
+            assert_eq!(refused.errno(), Some(libc::EPERM));
+        });
+        server.stop().unwrap();
+    });
+}
+
 #[test]
 fn a_process_that_changes_its_user_is_judged_by_the_new_one() {
     as_root(|| {

@@ -53,7 +53,7 @@ pub use node::{
 pub use process::{
     Process, adopt_orphans, await_end, clear_umask, descriptor_limits, die_with_parent, exit_of,
     leave_terminal, live_without_parent, make_room_for_descriptors, my_ids, pass_on,
-    raise_descriptor_limit, reap, signal_process, take_stdin,
+    raise_descriptor_limit, random, reap, signal_process, take_stdin,
 };
 pub use raw::accounts::{LocalTime, local_time, user_name};
 pub use raw::fuse::{
@@ -69,7 +69,7 @@ pub use raw::session::{fork, in_new_session};
 pub use raw::signals::{
     end_with_the_reader, pass_signals_to, signals, signals_seen, watch_signals,
 };
-pub use raw::words::{DurabilityOwner, DurabilityWords};
+pub use raw::words::{DurabilityOwner, DurabilityWords, SharedNames};
 pub use xattrs::{
     copy_xattrs, copy_xattrs_of_path, get_xattr, has_only_xattr, list_xattr, remove_xattr,
     set_xattr,

@@ -16,6 +16,15 @@ pub fn my_ids() -> (u32, u32) {
     (geteuid().as_raw(), getegid().as_raw())
 }
 
+/// 64 random bits, never 0.
+pub fn random() -> u64 {
+    let mut bytes = [0; 8];
+    let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    // The kernel always has so few for a bridge, which starts long after the system.
+    debug_assert_eq!(got, Ok(bytes.len()));
+    u64::from_ne_bytes(bytes).max(1)
+}
+
 /// Sets the umask to 0. A bridge makes objects with exact modes, because programs have applied their own umask.
 pub fn clear_umask() {
     process::umask(Mode::empty());

@@ -5,10 +5,12 @@
 #![forbid(unsafe_code)]
 
 mod attr;
+mod backing;
 mod id;
 mod stamp;
 
 pub use attr::{ATTR_BYTES, Attr, Timestamp, WrongLength};
+pub use backing::{Backing, FOLDER_BITS, folder_of};
 pub use id::{BridgeId, ObjectId, ObjectName, Token};
 pub use stamp::Stamp;
 

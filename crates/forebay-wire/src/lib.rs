@@ -20,17 +20,21 @@
 
 mod lane;
 mod listing;
+mod name_table;
 mod reply;
 mod request;
 mod version;
 mod words;
 
-pub use forebay_types::{ATTR_BYTES, Attr, MAX_NAME_BYTES, MAX_PATH_BYTES, START_MOVED, Timestamp};
+pub use forebay_types::{
+    ATTR_BYTES, Attr, MAX_NAME_BYTES, MAX_PATH_BYTES, ObjectId, ObjectName, START_MOVED, Timestamp,
+};
 pub use lane::{
     Attention, LANE_BYTES, LANE_REPLY_BYTES, LANE_REQUEST_BYTES, LanePage, LaneWords, Seen, Turned,
     Word,
 };
 pub use listing::{DirEntries, DirEntry, DirEntryWriter};
+pub use name_table::{NAME_TABLE_BYTES, NAMES_THAT_FIT, NameTable, SeenName, Shown};
 pub use reply::{REPLY_HEADER_BYTES, Reply, ReplyKind};
 pub use request::{Base, Op, REQUEST_HEADER_BYTES, Request};
 pub use version::{MAGIC, PROTOCOL_VERSION, STATUS_OTHER_VERSION, refusal};

@@ -57,6 +57,9 @@ pub enum Op {
     /// The memory that says whether names are durable. Reply: a grant of that memory, [`crate::WORDS_BYTES`] long and
     /// read-only. It holds a [`crate::DurabilityPage`].
     Words = 18,
+    /// The memory that says which objects names stand for. Reply: a grant of that memory, [`crate::NAME_TABLE_BYTES`] long and
+    /// read-only. It holds a [`crate::NameTable`]. EPERM for another user than the bridge's own.
+    NameTable = 19,
 }
 
 impl Op {
@@ -80,6 +83,7 @@ impl Op {
             16 => Op::Lane,
             17 => Op::Sync,
             18 => Op::Words,
+            19 => Op::NameTable,
             other => return Err(DecodeError::UnknownTag(other)),
         })
     }

@@ -40,6 +40,8 @@ pub struct DurabilityPage {
     durable: AtomicU64,
     /// The thread of the bridge with whose end the page dies.
     owner: AtomicU32,
+    /// A number that no other life of a bridge has; 0 if the bridge gives none.
+    life: AtomicU64,
 }
 
 const _: () = assert!(size_of::<DurabilityPage>() == WORDS_BYTES);
@@ -60,6 +62,11 @@ impl DurabilityPage {
         } else {
             Names::Pending
         }
+    }
+
+    /// Is this the page of that life, and does its bridge live?
+    pub fn is_alive(&self, life: u64) -> bool {
+        self.names() != Names::Unknown && self.life.load(Ordering::Relaxed) == life
     }
 
     /// Does the page say that this commit is durable?
@@ -90,6 +97,11 @@ impl DurabilityPage {
     pub fn set_durable(&self, upto: u64) {
         debug_assert!(upto <= self.committed(), "durable before it is committed");
         self.durable.fetch_max(upto, Ordering::Release);
+    }
+
+    /// Gives this life its number, before clients see the page.
+    pub fn set_life(&self, life: u64) {
+        self.life.store(life, Ordering::Relaxed);
     }
 
     /// The word that names the owner, for the kernel.
@@ -147,6 +159,15 @@ mod tests {
         page.owner().store(4711, Ordering::Release);
         page.die();
         assert_eq!(page.names(), Names::Unknown);
+    }
+
+    #[test]
+    fn a_page_is_alive_for_its_own_life() {
+        let page = owned();
+        page.set_life(5);
+        assert!(page.is_alive(5) && !page.is_alive(6));
+        page.die();
+        assert!(!page.is_alive(5));
     }
 
     #[test]

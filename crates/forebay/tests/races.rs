@@ -41,3 +41,13 @@ fn renames_of_64_processes_onto_one_name_leave_one_whole_file() {
 fn unlink_and_rename_of_one_name_have_exactly_one_winner_among_64_processes() {
     race!("unlink 64 300", "move 64 300");
 }
+
+/// What `stat` shows held at some moment of the call, also where it is found without asking the bridge.
+#[test]
+fn what_stat_shows_is_true_while_names_come_go_and_move() {
+    need!("gcc");
+    case!()
+        .start("mkdir old; touch old/file")
+        .compile("c/looks.c", &[])
+        .same("\"$BIN/looks\" \"$PWD\" 3 3000 || exit\n\"$BIN/looks\" \"$PWD/old\" 3 3000 || exit");
+}

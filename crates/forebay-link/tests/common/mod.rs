@@ -62,11 +62,22 @@ impl Place {
         self.folder.join("socket")
     }
 
+    /// Where backing objects are. Nobody makes it.
+    pub fn storage(&self) -> PathBuf {
+        self.folder.join("storage")
+    }
+
+    /// The root of the buffer. Nobody makes it.
+    pub fn buffer(&self) -> PathBuf {
+        self.folder.join("buffer")
+    }
+
     /// The settings of a program that uses this bridge, and waits `patience_s` seconds for a lost one.
     pub fn config(&self, patience_s: u32) -> &'static Config {
         let entries = [
-            "FOREBAY_BUFFER=/buffer".to_owned(),
+            format!("FOREBAY_BUFFER={}", self.buffer().display()),
             format!("FOREBAY_SOCKET={}", self.socket().display()),
+            format!("FOREBAY_STORAGE_DIR={}", self.storage().display()),
             format!("FOREBAY_RECONNECT_S={patience_s}"),
         ];
         let config = Box::leak(Box::new(Config::EMPTY));

@@ -22,7 +22,7 @@ use forebay_wire::{
 };
 use parking_lot::Mutex;
 use std::fmt::Arguments;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 const TOO_MANY_BELOW: Arguments<'_> =
@@ -61,7 +61,18 @@ impl Shard {
             }
             Op::Lane => self.open_lane(key, request.seq, cred),
             Op::Sync => self.sync(key, request.seq, request.arg0, request.arg2),
-            Op::Words => self.pass_words(key, request.seq),
+            Op::Words => {
+                let memory = server.durability.words().try_clone_to_owned();
+                self.pass_memory(key, request.seq, memory);
+            }
+            Op::NameTable if cred.uid != server.uid() => {
+                // What a name stands for is not for who may not search the directories above it.
+                self.reply(key, request.seq, Answered::status(libc::EPERM));
+            }
+            Op::NameTable => {
+                let memory = server.namespace.board().memory().try_clone_to_owned();
+                self.pass_memory(key, request.seq, memory);
+            }
             Op::Admin => {
                 if cred.uid != 0 && cred.uid != server.uid() {
                     self.reply(key, request.seq, Answered::status(libc::EPERM));
@@ -136,9 +147,9 @@ impl Shard {
         self.server.durability.ask(asker, wish);
     }
 
-    /// Passes the memory that says whether names are durable.
-    fn pass_words(&mut self, key: u64, seq: u32) {
-        let answered = match self.server.durability.words().try_clone_to_owned() {
+    /// Passes memory that clients may only read.
+    fn pass_memory(&mut self, key: u64, seq: u32, memory: std::io::Result<OwnedFd>) {
+        let answered = match memory {
             Ok(memory) => Answered {
                 kind: ReplyKind::Grant,
                 fd: Some(memory),

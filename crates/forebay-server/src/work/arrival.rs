@@ -100,7 +100,7 @@ pub(super) fn read(message: &forebay_wire::Request<'_>) -> Result<Asked, Errno> 
             start: start(message.base1)?,
         },
         Wire::Realpath => Op::Realpath { path: first()? },
-        Wire::Hello | Wire::Admin | Wire::Lane | Wire::Sync | Wire::Words => {
+        Wire::Hello | Wire::Admin | Wire::Lane | Wire::Sync | Wire::Words | Wire::NameTable => {
             return Err(Errno::INVAL);
         }
     };

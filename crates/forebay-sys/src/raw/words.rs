@@ -1,12 +1,13 @@
-//! The bridge's side of the page that tells clients whether names are durable. `forebay-wire` defines what lies in it.
+//! The bridge's side of memory that clients can only read: the page that says whether names are durable, and the table of
+//! names. `forebay-wire` defines what lies in them.
 
 use super::check;
 use super::memory::Mapping;
 use crate::{Errno, Sys};
-use forebay_wire::{DurabilityPage, WORDS_BYTES};
+use forebay_wire::{DurabilityPage, NAME_TABLE_BYTES, NameTable, WORDS_BYTES};
 use rustix::fs::{
     FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fchmod, fcntl_add_seals,
-    memfd_create, open,
+    ftruncate, memfd_create, open,
 };
 use rustix::mm::MapFlags;
 use rustix::thread::gettid;
@@ -20,27 +21,12 @@ use std::sync::atomic::Ordering;
 pub struct DurabilityWords(Arc<Mapping>);
 
 impl DurabilityWords {
-    /// A new page that nobody owns, and its descriptor for clients. The memory can neither shrink nor grow, and no other
-    /// user can ever write it.
+    /// A new page that nobody owns, and its descriptor for clients.
     ///
     /// # Errors
     /// No memory, or no descriptor.
     pub fn new() -> Sys<(Self, OwnedFd)> {
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let memory = memfd_create("forebay-words", flags)?;
-        fallocate(&memory, FallocateFlags::empty(), 0, WORDS_BYTES as u64)?;
-        let flags = MapFlags::SHARED | MapFlags::POPULATE;
-        let mapping = Mapping::new(memory.as_fd(), WORDS_BYTES, flags)?;
-        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-        // The mapping of this process stays writable. Kernels before 5.1 lack this seal, and then the mode of the
-        // memory alone keeps others from writing.
-        match fcntl_add_seals(&memory, seals | SealFlags::FUTURE_WRITE) {
-            Err(Errno::INVAL) => fcntl_add_seals(&memory, seals)?,
-            sealed => sealed?,
-        }
-        fchmod(&memory, Mode::RUSR)?;
-        let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
-        let for_clients = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let (mapping, for_clients) = shared("forebay-words", WORDS_BYTES, MapFlags::POPULATE)?;
         Ok((DurabilityWords(Arc::new(mapping)), for_clients))
     }
 
@@ -58,6 +44,51 @@ impl DurabilityWords {
     /// No memory, or the kernel has no robust futexes. The page stays without an owner then, and says nothing.
     pub fn own(&self) -> Sys<DurabilityOwner> {
         DurabilityOwner::new(self)
+    }
+}
+
+/// Memory that this process can write and others can only read, and its descriptor for them. It can neither shrink nor grow.
+fn shared(name: &str, bytes: usize, how: MapFlags) -> Sys<(Mapping, OwnedFd)> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let memory = memfd_create(name, flags)?;
+    match how.contains(MapFlags::POPULATE) {
+        true => fallocate(&memory, FallocateFlags::empty(), 0, bytes as u64)?,
+        // A page is taken when it is first written.
+        false => ftruncate(&memory, bytes as u64)?,
+    }
+    let flags = MapFlags::SHARED | how;
+    let mapping = Mapping::new(memory.as_fd(), bytes, flags)?;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    // The mapping of this process stays writable. Kernels before 5.1 lack this seal, and then the mode of the
+    // memory alone keeps others from writing.
+    match fcntl_add_seals(&memory, seals | SealFlags::FUTURE_WRITE) {
+        Err(Errno::INVAL) => fcntl_add_seals(&memory, seals)?,
+        sealed => sealed?,
+    }
+    fchmod(&memory, Mode::RUSR)?;
+    let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
+    let for_clients = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok((mapping, for_clients))
+}
+
+/// The table of names, for every thread of the bridge.
+#[derive(Debug)]
+pub struct SharedNames(Mapping);
+
+impl SharedNames {
+    /// A new table that says nothing, and its descriptor for clients.
+    ///
+    /// # Errors
+    /// No memory, or no descriptor.
+    pub fn new() -> Sys<(Self, OwnedFd)> {
+        let (mapping, for_clients) = shared("forebay-names", NAME_TABLE_BYTES, MapFlags::empty())?;
+        Ok((SharedNames(mapping), for_clients))
+    }
+
+    /// The table.
+    pub fn table(&self) -> &NameTable {
+        // SAFETY: as of `DurabilityWords::page`.
+        unsafe { self.0.at.cast().as_ref() }
     }
 }
 
@@ -149,7 +180,7 @@ const _: () = assert!(size_of::<RobustList>() <= WORDS_BYTES);
 mod tests {
     use super::*;
     use forebay_wire::Names;
-    use rustix::fs::{fcntl_get_seals, ftruncate};
+    use rustix::fs::fcntl_get_seals;
     use rustix::io::pwrite;
     use rustix::mm::{ProtFlags, mmap};
 
