@@ -12,7 +12,7 @@ use forebay_count::heat::{HeatMap, TICK_NS};
 use forebay_count::layout::{H_START_MONOTONIC, MAX_TABLE_BYTES, WORD_BYTES};
 use forebay_count::read::{self, End, File, ProcIo, RankSource, Totals};
 use forebay_count::table::Bulk;
-use forebay_count::{Kind, TABLE_SUFFIX, TROUBLE_PREFIX, Table};
+use forebay_count::{COLLECTIVE_PREFIX, Kind, TABLE_SUFFIX, TROUBLE_PREFIX, Table};
 use forebay_sys::{SparseWords, next_data};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -168,9 +168,7 @@ impl Tables {
     }
 }
 
-/// Begin of the names of files in which the collective layer tells what it did.
-const COLLECTIVE_PREFIX: &str = "collective.";
-/// Most bytes that are read of such a file, and most files of MPI-IO that a log tells of.
+/// Most bytes that are read of a file in which the collective layer tells what it did, and most files of MPI-IO that a log tells of.
 const MOST_COLLECTIVE: (u64, usize) = (4 << 20, 1000);
 
 impl Tables {

@@ -64,3 +64,6 @@ pub const DEFAULT_TABLE_BYTES: usize = 2 << 20;
 pub const TABLE_SUFFIX: &str = ".table";
 /// A process that could not make a table leaves a file whose name is this prefix and its pid.
 pub const TROUBLE_PREFIX: &str = "trouble.";
+/// A process with collective I/O that the layer for MPI-IO carried out tells of it in a file whose name is this prefix and
+/// its pid: a line of JSON for each file that it has closed.
+pub const COLLECTIVE_PREFIX: &str = "collective.";

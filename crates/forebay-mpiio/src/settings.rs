@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use forebay_core::collective::{MeasuredLocks, SETTINGS, Wishes, measurements_file, mount_name};
+use forebay_count::{COLLECTIVE_PREFIX, ENV_RECORD_DIR};
 
 use crate::explain::Explanation;
 use crate::mpi::Mpi;
@@ -22,11 +23,6 @@ const REPORT: &str = "FOREBAY_COLLECTIVE_REPORT";
 /// Where each file of a program that is closed is explained: `-` for the standard error, or a file; JSON if its name ends so.
 const EXPLAIN: &str = "FOREBAY_COLLECTIVE_EXPLAIN";
 
-/// Where the recorder keeps the tables of the job; the log gets what is told there.
-const RECORD: &str = "FOREBAY_RECORD";
-/// Begin of the name of the file there.
-const RECORDED: &str = "collective.";
-
 /// Adds a line to the report.
 pub fn report(line: std::fmt::Arguments) {
     if let Some(path) = std::env::var_os(REPORT) {
@@ -37,16 +33,16 @@ pub fn report(line: std::fmt::Arguments) {
 /// Are files to be explained?
 pub fn explains() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|to| !to.is_empty());
-    is_set(EXPLAIN) || is_set(RECORD)
+    is_set(EXPLAIN) || is_set(ENV_RECORD_DIR)
 }
 
-/// Tells the recorder's log of a file, a line of JSON. Like [`read`] without libc: it is no I/O of the program.
+/// Tells the recorder, if there is one, of a file: the log of the job gets it. Like [`read`] without libc: it is no I/O of the program.
 fn record(explanation: &Explanation) {
     use rustix::fs::{Mode, OFlags};
-    let Some(tables) = std::env::var_os(RECORD).filter(|tables| !tables.is_empty()) else {
+    let Some(tables) = std::env::var_os(ENV_RECORD_DIR).filter(|tables| !tables.is_empty()) else {
         return;
     };
-    let path = Path::new(&tables).join(format!("{RECORDED}{}", std::process::id()));
+    let path = Path::new(&tables).join(format!("{COLLECTIVE_PREFIX}{}", std::process::id()));
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
     let Ok(file) = rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600)) else {
         return;

@@ -269,13 +269,8 @@ pub unsafe fn stat_path(dirfd: c_int, path: *const c_char, call: impl FnOnce() -
     // SAFETY: the caller's promise.
     unsafe {
         if result != 0 {
-            asked(
-                &recording,
-                Extra::StatMissed,
-                (dirfd, path),
-                start_ns,
-                end_ns,
-            );
+            let at = (dirfd, path);
+            asked(&recording, Extra::StatMissed, at, errno, (start_ns, end_ns));
         } else if !on_path(
             &recording,
             dirfd,
@@ -306,30 +301,55 @@ pub unsafe fn access_path(
     let end_ns = now_ns();
     let errno = kernel::errno();
     // SAFETY: the caller's promise.
-    unsafe { asked(&recording, Extra::Access, (dirfd, path), start_ns, end_ns) };
+    unsafe {
+        let failure = if result == 0 { 0 } else { errno };
+        let at = (dirfd, path);
+        asked(&recording, Extra::Access, at, failure, (start_ns, end_ns));
+    }
     kernel::set_errno(errno);
     result
 }
 
 /// Counts a call that asked for a path and leaves no trace in a record: per process alone, and apart if the path is left
-/// out. May change `errno`.
+/// out. `failure` is its errno, 0 if it had none. May change `errno`.
 ///
 /// # Safety
-/// `path` as for [`with_name`].
+/// `path` as for [`with_name`], or any pointer if `failure` says so.
 pub unsafe fn asked(
     recording: &Recording,
     kind: Extra,
     (dirfd, path): (c_int, *const c_char),
-    start_ns: u64,
-    end_ns: u64,
+    failure: c_int,
+    (start_ns, end_ns): (u64, u64),
 ) {
     let is_recorded = |name: &[u8]| config::get().is_some_and(|c| c.records(name));
-    // SAFETY: the caller's promise.
-    let counts = unsafe { with_name(recording, dirfd, path, is_recorded) };
+    let counts = if has_read_path(failure) {
+        // SAFETY: the kernel has read the path.
+        unsafe { with_name(recording, dirfd, path, is_recorded) }
+    } else {
+        None
+    };
     let kind = if counts == Some(false) {
         Extra::LeftOut
     } else {
         kind
     };
     recording.table.add_extra(kind, start_ns, end_ns);
+}
+
+/// Does an outcome show that the kernel has read the path to its end? Other failures come before that, or because of it: the
+/// pointer may be a bad one, or lead to a text without an end.
+fn has_read_path(failure: c_int) -> bool {
+    matches!(
+        failure,
+        0 | libc::ENOENT
+            | libc::ENOTDIR
+            | libc::EACCES
+            | libc::ELOOP
+            | libc::EEXIST
+            | libc::EISDIR
+            | libc::ENXIO
+            | libc::EROFS
+            | libc::ETXTBSY
+    )
 }

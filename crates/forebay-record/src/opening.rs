@@ -62,13 +62,8 @@ pub unsafe fn open(
         let errno = kernel::errno();
         // SAFETY: the caller's promise.
         unsafe {
-            asked(
-                &recording,
-                Extra::OpenFailed,
-                (dirfd, path),
-                start_ns,
-                end_ns,
-            );
+            let at = (dirfd, path);
+            asked(&recording, Extra::OpenFailed, at, errno, (start_ns, end_ns));
         }
         kernel::set_errno(errno);
         return fd;

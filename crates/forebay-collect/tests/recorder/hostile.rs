@@ -206,6 +206,15 @@ fn a_child_is_recorded_though_the_environment_is_cleared() {
 }
 
 #[test]
+fn paths_that_are_none_are_left_to_the_kernel() {
+    let (place, image) = run("astray");
+    assert_eq!(written(&place, &image, "out"), 100);
+    assert_eq!(image.extras["open_failed"], 8);
+    assert_eq!(image.extras["stat_missed"], 4);
+    assert_eq!(image.extras["access"], 4);
+}
+
+#[test]
 fn programs_that_forbid_themselves_system_calls_live_and_are_counted() {
     let (place, image) = run("strict");
     assert_eq!(written(&place, &image, "out"), 100);

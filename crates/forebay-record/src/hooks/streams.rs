@@ -96,7 +96,7 @@ unsafe fn opening(path: Option<Path>, mode: Path, call: impl FnOnce() -> Stream)
         if let Some(path) = path {
             let at = (AT_FDCWD, path);
             // SAFETY: the caller's promise.
-            unsafe { asked(&recording, Extra::OpenFailed, at, start_ns, end_ns) };
+            unsafe { asked(&recording, Extra::OpenFailed, at, errno, (start_ns, end_ns)) };
             kernel::set_errno(errno);
         }
         return stream;

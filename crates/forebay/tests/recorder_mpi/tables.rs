@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use darshan_log::counters::{h5d, h5f, mpiio, pnetcdf_file, pnetcdf_var, posix};
 use forebay_count::read::{self, Counters, End, RankSource};
-use forebay_count::{ENV_RECORD_DIR, Kind, TABLE_SUFFIX};
+use forebay_count::{COLLECTIVE_PREFIX, ENV_RECORD_DIR, Kind, TABLE_SUFFIX};
 
 use crate::common;
 
@@ -270,6 +270,9 @@ fn processes(tables: &Path) -> Vec<Process> {
     for entry in fs::read_dir(tables).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
+        if name.starts_with(COLLECTIVE_PREFIX) {
+            continue;
+        }
         assert!(
             name.ends_with(TABLE_SUFFIX),
             "{name}: {}",

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -117,6 +118,23 @@ static void allow_few_calls(void)
     assert(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0);
 }
 
+/* Hands over paths that no path is: none at all, memory that is not there, and texts that run into it. */
+static void look_astray(void)
+{
+    char *page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert(page != MAP_FAILED && mprotect(page + 4096, 4096, PROT_NONE) == 0);
+    memset(page, 'x', 4096);
+    const char *paths[] = {NULL, page + 4096, page, page + 2048};
+    for (int i = 0; i < 4; i++) {
+        struct stat s;
+        int expected = paths[i] == page ? ENAMETOOLONG : EFAULT;
+        assert(open(paths[i], O_RDONLY) == -1 && errno == expected);
+        assert(fopen(paths[i], "r") == NULL && errno == expected);
+        assert(stat(paths[i], &s) == -1 && errno == expected);
+        assert(access(paths[i], R_OK) == -1 && errno == expected);
+    }
+}
+
 int main(int argc, char **argv)
 {
     assert(argc == 3 && chdir(argv[2]) == 0);
@@ -196,6 +214,8 @@ int main(int argc, char **argv)
             if (read(in, data, 10) != 10 || write(fd, data, 10) != 10)
                 syscall(SYS_exit, 9);
         syscall(SYS_exit, 0);
+    } else if (!strcmp(mode, "astray")) {
+        look_astray();
     } else if (!strcmp(mode, "filter")) {
         int spare = dup(open("shared", O_CREAT | O_RDWR | O_APPEND, 0600));
         put("warm", 1);
