@@ -20,6 +20,8 @@ fn cases() -> u32 {
 
 /// Cases are run in chunks, so that a hang is found soon.
 const CHUNK: u32 = 250;
+/// So often a case is run natively to see whether the library alone is wrong. Of Open MPI 4.1.4 one is in 3 of 40 runs.
+const TRIES: u32 = 100;
 
 /// The lines of a run by number of the case.
 fn by_case(out: &str) -> Vec<(u32, &str)> {
@@ -60,9 +62,19 @@ fn compare(mpi: &Mpi, ranks: u32, first: u32, number: u32, hints: &str) -> u64 {
             .succeeded();
         let (native, layer) = (by_case(&native.out), by_case(&layer.out));
         let (native_wrong, layer_wrong) = (wrong(&native), wrong(&layer));
-        // What the layer leaves to a library that is wrong stays wrong.
-        let worse: Vec<_> = layer_wrong.difference(&native_wrong).collect();
-        assert!(worse.is_empty(), "wrong bytes in the cases {worse:?}");
+        // What the layer leaves to a library that is wrong stays wrong. Some of that depends on which rank is first.
+        let mut native_wrong = native_wrong;
+        for case in &layer_wrong {
+            let is_native = native_wrong.contains(case) || {
+                let number = case.to_string();
+                let command = [program.as_str(), &file, &number, "1"];
+                let mut runs =
+                    (0..TRIES).map(|_| stage.run(mpi, ranks, false, &command).succeeded());
+                runs.any(|ran| !wrong(&by_case(&ran.out)).is_empty())
+            };
+            assert!(is_native, "wrong bytes in the case {case}");
+            native_wrong.insert(*case);
+        }
         assert!(native_wrong.len() < 10, "{} cases", native_wrong.len());
         let right = |lines: &[(u32, &str)]| -> Vec<String> {
             let keep = lines.iter().filter(|line| !native_wrong.contains(&line.0));

@@ -62,8 +62,11 @@ pub fn serve(at: &Path, log: &Path, sizes: &[u64], from: &[PathBuf]) -> anyhow::
         MountOption::DefaultPermissions,
     ];
     config.acl = fuser::SessionACL::All;
-    fuser::mount(Disks(Mutex::new(state)), at, &config)
-        .with_context(|| format!("FUSE at {}", at.display()))
+    match fuser::mount(Disks(Mutex::new(state)), at, &config) {
+        // So it ends, too, when it is unmounted while a request is on its way here.
+        Err(e) if e.kind() == std::io::ErrorKind::ConnectionAborted => Ok(()),
+        ended => ended.with_context(|| format!("FUSE at {}", at.display())),
+    }
 }
 
 impl Disks {
