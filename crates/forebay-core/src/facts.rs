@@ -30,6 +30,30 @@ impl Cred {
     }
 }
 
+/// What is on the PFS at a path, as far as a decision about who may do what with it rests on it. Others may put something else
+/// there before it is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Judged {
+    dev: u64,
+    ino: u64,
+    mode: u32,
+    uid: u32,
+    gid: u32,
+}
+
+impl Judged {
+    /// What has these attributes.
+    pub fn new(attr: &Attr) -> Self {
+        Judged {
+            dev: attr.dev,
+            ino: attr.ino,
+            mode: attr.mode,
+            uid: attr.uid,
+            gid: attr.gid,
+        }
+    }
+}
+
 /// A new backing object that a decision needs before it can commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewObject {
@@ -64,6 +88,8 @@ pub enum NewKind {
     Staged {
         /// Where on the PFS.
         lower: TreePath,
+        /// Which file was judged there.
+        judged: Judged,
         /// Copy at most so many bytes (0 when it is truncated anyway).
         bytes: u64,
     },

@@ -142,18 +142,17 @@ fn a_repeated_unlink_or_rename_succeeds_and_a_new_one_does_not() {
 #[test]
 fn a_pfs_file_is_read_in_place_and_staged_when_written() {
     let mut w = World::with_lower(&[("f", Lower::File(10)), ("big", Lower::File(2000))]);
-    let lower = |s: &str| GrantTarget::Lower(p(s));
     let target = |a: Answer| match a {
         Answer::Grant { target, .. } => target,
         other => panic!("{other:?}"),
     };
     assert_eq!(
         target(w.run(open("f", libc::O_RDONLY)).unwrap()),
-        lower("f")
+        w.in_place("f")
     );
     assert_eq!(
         target(w.run(open("big", libc::O_RDWR)).unwrap()),
-        lower("big")
+        w.in_place("big")
     );
     assert!(w.table.is_empty());
     let granted = target(w.run(open("f", libc::O_RDWR)).unwrap());
@@ -184,7 +183,7 @@ fn a_pfs_file_with_two_names_is_written_in_place() {
         let Answer::Grant { target, .. } = granted else {
             panic!("{granted:?}");
         };
-        assert_eq!(target, GrantTarget::Lower(p("f")));
+        assert_eq!(target, w.in_place("f"));
     }
     // A third name in the buffer would have to share the data with both.
     let link = Op::Link {
@@ -194,6 +193,45 @@ fn a_pfs_file_with_two_names_is_written_in_place() {
     };
     fails(w.run(link), libc::EXDEV);
     assert!(w.table.is_empty());
+}
+
+#[test]
+fn nobody_makes_a_program_for_a_group_that_he_is_not_in() {
+    let mut w = World::default();
+    let op = Op::Mkdir {
+        path: path("d"),
+        mode: 0o777,
+    };
+    let owner = Cred {
+        uid: 0,
+        gid: 50,
+        groups: vec![],
+    };
+    w.run_as(&owner, op).unwrap();
+    let dir = w.table[&p("d")].object;
+    // As `chmod` does; `mkdir` gives no such bit.
+    w.objects.get_mut().get_mut(&dir).unwrap().mode |= libc::S_ISGID;
+    let made = |w: &mut World, name: &str, mode, groups| {
+        let cred = Cred {
+            uid: 7,
+            gid: 70,
+            groups,
+        };
+        let op = Op::Open {
+            path: path(name),
+            flags: libc::O_CREAT | libc::O_WRONLY,
+            mode,
+        };
+        w.run_as(&cred, op).unwrap();
+        let object = w.table[&p(name)].object;
+        let made = &w.objects.borrow()[&object];
+        assert_eq!(made.gid, 50);
+        made.mode & 0o7777
+    };
+    assert_eq!(made(&mut w, "d/a", 0o2755, vec![]), 0o755);
+    assert_eq!(made(&mut w, "d/b", 0o2755, vec![50]), 0o2755);
+    // Without the right to run it is a mark for locks.
+    assert_eq!(made(&mut w, "d/c", 0o2745, vec![]), 0o2745);
 }
 
 #[test]

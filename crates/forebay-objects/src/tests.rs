@@ -1,7 +1,7 @@
 //! Rules for ids and links that hold for all callers.
 
 use super::*;
-use forebay_core::facts::{Label, LabelParent};
+use forebay_core::facts::{Attr, Judged, Label, LabelParent};
 use forebay_core::path::TreePath;
 use forebay_core::record::Kind;
 use std::path::PathBuf;
@@ -94,6 +94,7 @@ fn a_copy_has_all_extended_attributes_of_its_source_or_is_not_made() {
         let staged = NewObject {
             what: NewKind::Staged {
                 lower: TreePath::root(),
+                judged: Judged::new(&Attr::default()),
                 bytes: 4,
             },
             ..file()

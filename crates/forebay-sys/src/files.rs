@@ -5,7 +5,7 @@ use rustix::fs::{
     self, Access, AtFlags, CWD, FlockOperation, Mode, OFlags, ResolveFlags, fcntl_setfl,
 };
 use rustix::io::retry_on_intr;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 /// Names that are tried for a file that gets none.
@@ -81,6 +81,16 @@ pub fn scratch_file(dir: BorrowedFd<'_>) -> Sys<OwnedFd> {
 pub fn open_path(path: &Path, flags: i32) -> Sys<OwnedFd> {
     let flags = oflags(flags);
     retry_on_intr(|| fs::openat(CWD, path, flags, Mode::empty()))
+}
+
+/// Opens anew what a descriptor stands for, which may be one by `O_PATH`, whatever has its name now.
+///
+/// # Errors
+/// Those of the open.
+pub fn reopen(of: BorrowedFd<'_>, flags: i32) -> Sys<OwnedFd> {
+    let link = format!("/proc/self/fd/{}", of.as_raw_fd());
+    // The path itself is a link.
+    open_path(Path::new(&link), flags & !libc::O_NOFOLLOW)
 }
 
 /// Checks whether this user may access the file so (`R_OK`, `W_OK`, `X_OK`). It judges by effective ids, as an open

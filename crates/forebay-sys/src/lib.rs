@@ -38,7 +38,7 @@ pub use events::{
 };
 pub use files::{
     check_access, create_anew, is_locked, keep_access_time, lock_file, open, open_beneath,
-    open_path, scratch_file,
+    open_path, reopen, scratch_file,
 };
 pub use filesystem::{cache_life, free_inodes, fs_space, fs_type, space, writes_in_place};
 pub use listing::{RawEntry, read_dir};

@@ -35,11 +35,23 @@ impl Context<'_> {
         check_sticky(self.cred, &self.walk.dir_attr(dir)?, &self.walk.attr(node)?)
     }
 
+    /// May the caller make programs that run with the rights of this group?
+    fn may_act_as(&self, gid: u32) -> bool {
+        self.cred.uid == 0 || self.cred.in_group(gid)
+    }
+
     /// Owner, group and mode bits of a new entry: the group comes from a set-group-id directory.
     pub(super) fn inherit(&self, dir: &Dir, mode: u32, is_dir: bool) -> Outcome<(u32, u32, u32)> {
         let parent = self.walk.dir_attr(dir)?;
         if parent.mode & libc::S_ISGID != 0 {
-            let mode = if is_dir { mode | libc::S_ISGID } else { mode };
+            let for_group = libc::S_ISGID | libc::S_IXGRP;
+            let mode = if is_dir {
+                mode | libc::S_ISGID
+            } else if mode & for_group == for_group && !self.may_act_as(parent.gid) {
+                mode & !libc::S_ISGID
+            } else {
+                mode
+            };
             return Ok((self.cred.uid, parent.gid, mode));
         }
         Ok((self.cred.uid, self.cred.gid, mode))

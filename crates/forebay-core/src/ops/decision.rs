@@ -1,7 +1,7 @@
 //! Requests and decisions as values.
 
 use super::Unseen;
-use crate::facts::Attr;
+use crate::facts::{Attr, Judged};
 use crate::path::TreePath;
 use crate::record::{ObjectName, Token};
 use crate::table::Change;
@@ -114,8 +114,8 @@ pub struct Request {
 pub enum GrantTarget {
     /// A backing file, directory, or node.
     Object(ObjectName),
-    /// A path on the PFS.
-    Lower(TreePath),
+    /// What was judged at this path on the PFS.
+    Lower(TreePath, Judged),
 }
 
 /// A directory entry of a merged listing.

@@ -4,7 +4,7 @@ use super::change::{Plan, only, type_of};
 use super::read::follow_if;
 use super::{Answer, Context, Decision, GrantTarget, Path};
 use crate::access::{self, READ, SEARCH, WRITE};
-use crate::facts::{Attr, NewKind, Outcome, Stop, errno};
+use crate::facts::{Attr, Judged, NewKind, Outcome, Stop, errno};
 use crate::path::TreePath;
 use crate::record::{Kind, ObjectName};
 use crate::walk::{Follow, Found, Last, Node};
@@ -112,10 +112,8 @@ impl Context<'_> {
                 libc::S_IFREG if write && self.stages(lower, attr, flags)? => {
                     self.stage(found, lower, attr, flags)
                 }
-                libc::S_IFREG | libc::S_IFDIR => {
-                    Ok(grant(GrantTarget::Lower(lower.clone()), flags))
-                }
-                _ => Ok(special(GrantTarget::Lower(lower.clone()))),
+                libc::S_IFREG | libc::S_IFDIR => Ok(grant(in_place(lower, attr), flags)),
+                _ => Ok(special(in_place(lower, attr))),
             },
         }
     }
@@ -187,6 +185,7 @@ impl Context<'_> {
         let mut plan = Plan::default();
         let what = NewKind::Staged {
             lower: lower.clone(),
+            judged: Judged::new(attr),
             bytes,
         };
         let owner = (attr.uid, attr.gid, attr.mode);
@@ -221,7 +220,7 @@ impl Context<'_> {
                     }));
                 }
                 let mode = if for_write { libc::O_WRONLY } else { 0 };
-                Ok(grant(GrantTarget::Lower(lower.clone()), o_path | mode))
+                Ok(grant(in_place(lower, attr), o_path | mode))
             }
         }
     }
@@ -239,6 +238,11 @@ fn follow_of(flags: i32) -> Follow {
 
 fn grant(target: GrantTarget, flags: i32) -> Decision {
     only(Answer::Grant { target, flags })
+}
+
+/// What has these attributes on the PFS.
+fn in_place(lower: &TreePath, attr: &Attr) -> GrantTarget {
+    GrantTarget::Lower(lower.clone(), Judged::new(attr))
 }
 
 /// Opening it may block or act, so the client does that itself, through an `O_PATH` descriptor.

@@ -79,6 +79,7 @@ fn is_dot(name: &[u8]) -> bool {
 mod tests {
     use super::super::{Entry, GrantTarget};
     use super::*;
+    use crate::facts::{Attr, Judged};
     use crate::path::TreePath;
     use crate::record::{BridgeId, ObjectId, ObjectName};
 
@@ -124,7 +125,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "a grant that creates")]
     fn a_grant_that_creates_is_a_broken_assertion() {
-        let target = GrantTarget::Lower(TreePath::root());
+        let target = GrantTarget::Lower(TreePath::root(), Judged::new(&Attr::default()));
         let flags = libc::O_CREAT;
         assert_kept(&op(), &decision(Answer::Grant { target, flags }));
     }

@@ -370,7 +370,7 @@ impl Pending {
                 is_fresh = self.fresh.iter().any(|(_, fresh)| fresh.object == *object);
                 world.is_plain(*object)
             }
-            GrantTarget::Lower(_) => false,
+            GrantTarget::Lower(..) => false,
         };
         let caller = &self.caller;
         let mut granting = grant::form(

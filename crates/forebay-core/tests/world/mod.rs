@@ -3,9 +3,10 @@
 #![allow(dead_code)] // each test file uses its part
 
 use forebay_core::facts::{
-    Attr, Cred, Facts, Fresh, LowerEntry, LowerPage, NewKind, NewObject, Outcome, Settings, Stop,
+    Attr, Cred, Facts, Fresh, Judged, LowerEntry, LowerPage, NewKind, NewObject, Outcome, Settings,
+    Stop,
 };
-use forebay_core::ops::{Answer, Decision, Effect, Op, Path, Request, Start, decide};
+use forebay_core::ops::{Answer, Decision, Effect, GrantTarget, Op, Path, Request, Start, decide};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
 use forebay_core::table::Change;
@@ -55,6 +56,12 @@ impl World {
             w.lower.insert(p(s), l.clone());
         }
         w
+    }
+
+    /// What is granted of a file of the PFS.
+    pub fn in_place(&self, s: &str) -> GrantTarget {
+        let attr = Facts::lower(self, &p(s)).unwrap().unwrap();
+        GrantTarget::Lower(p(s), Judged::new(&attr))
     }
 
     fn number(&self) -> u64 {

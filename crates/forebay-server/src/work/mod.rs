@@ -44,8 +44,8 @@ pub struct Work {
     made: Vec<Made>,
     /// The originals of those objects that are copies.
     copies: Vec<(ObjectName, CopyOf)>,
-    /// What was opened for it.
-    opened: Option<OwnedFd>,
+    /// What was opened for it last, and what that is.
+    opened: Option<Box<(GrantTarget, OwnedFd)>>,
     /// Its steps take long.
     is_long: bool,
     /// Others have changed what it relied on: it decides while nobody else commits.
@@ -361,8 +361,8 @@ impl Work {
         match outcome {
             Outcome::Looked(outcome) => self.pending.looked(outcome),
             Outcome::TimesWritten => self.pending.times_written(),
-            Outcome::Granted(opened) => {
-                let outcome = opened.map(|opened| self.opened = opened.or(self.opened.take()));
+            Outcome::Granted(target, opened) => {
+                let outcome = opened.map(|fd| self.opened = fd.map(|fd| Box::new((target, fd))));
                 self.note_descriptors(server, &outcome);
                 self.pending.granted(outcome.map_err(|e| e.raw_os_error()));
             }
@@ -420,8 +420,8 @@ impl Work {
 
     /// The descriptor that a grant passes.
     fn descriptor(&mut self, target: &GrantTarget) -> Option<OwnedFd> {
-        if let Some(fd) = self.opened.take() {
-            return Some(fd);
+        if let Some(opened) = self.opened.take_if(|opened| opened.0 == *target) {
+            return Some(opened.1);
         }
         let GrantTarget::Object(object) = target else {
             return None;
@@ -448,7 +448,7 @@ fn leave(server: &ServerHandle, turn: Option<TreePath>) {
 }
 
 fn is_lower(granting: &Granting) -> bool {
-    matches!(granting.target, GrantTarget::Lower(_)) && granting.form == Form::Descriptor
+    matches!(granting.target, GrantTarget::Lower(..)) && granting.form == Form::Descriptor
 }
 
 /// Is so much copied from the PFS that it has to happen where it may block?
@@ -487,5 +487,54 @@ fn discard(server: &ServerHandle, made: &Made) {
     server.objects.settle(made);
     if made.fresh.is_doomed {
         server.namespace.object_gone(object);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_core::facts::Fresh;
+    use forebay_core::record::{BridgeId, ObjectId, Token};
+    use std::os::fd::AsRawFd;
+
+    /// A file was there when a create began, and was opened. It was removed before that was certain, and a new one made.
+    #[test]
+    fn a_create_does_not_pass_what_had_the_name_before() {
+        let object = |n| ObjectName {
+            oid: ObjectId::new(BridgeId(1), 1, n),
+            link: 0,
+        };
+        let file = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let request = ops::Request {
+            op: ops::Op::NameOf {
+                start: ops::Start::Root,
+            },
+            token: Token::default(),
+            retry: false,
+        };
+        let caller = Caller {
+            cred: Arc::default(),
+            by_name: false,
+        };
+        let (before, new) = (file(), file());
+        let (old_number, number) = (before.as_raw_fd(), new.as_raw_fd());
+        let mut work = Work {
+            pending: Pending::new(request, caller),
+            caller: (1, 1),
+            session: 0,
+            made: vec![Made {
+                fresh: Fresh::new(object(2), 2),
+                fd: Some(new),
+                spare: None,
+            }],
+            copies: Vec::new(),
+            opened: Some(Box::new((GrantTarget::Object(object(1)), before))),
+            is_long: false,
+            needs_turn: false,
+        };
+        let passed = work.descriptor(&GrantTarget::Object(object(2))).unwrap();
+        assert_eq!(passed.as_raw_fd(), number);
+        let passed = work.descriptor(&GrantTarget::Object(object(1))).unwrap();
+        assert_eq!(passed.as_raw_fd(), old_number);
     }
 }

@@ -4,7 +4,7 @@
 use crate::ServerHandle;
 use crate::in_place::Inode;
 use crate::log::Cause;
-use forebay_core::facts::{LOWER_PAGE_ENTRIES, NewKind, NewObject};
+use forebay_core::facts::{Judged, LOWER_PAGE_ENTRIES, NewKind, NewObject};
 use forebay_core::ops::GrantTarget;
 use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
@@ -39,8 +39,8 @@ pub enum Outcome {
     Looked(Result<Looked, i32>),
     /// The times are written.
     TimesWritten,
-    /// An open; no descriptor if the client opens the file itself.
-    Granted(Result<Option<OwnedFd>, Errno>),
+    /// An open of this; no descriptor if the client opens the file itself.
+    Granted(GrantTarget, Result<Option<OwnedFd>, Errno>),
     /// A new object.
     Made(Result<Made, Errno>),
     /// A copy of a file of the PFS that nobody had open.
@@ -72,13 +72,23 @@ impl Task {
                 server.lower.flush_touches();
                 Outcome::TimesWritten
             }
-            Task::Grant(granting) => Outcome::Granted(open(server, &granting)),
+            Task::Grant(granting) => {
+                let opened = open(server, &granting);
+                Outcome::Granted(granting.target, opened)
+            }
             Task::Make { spec, open, link } => match (&spec.what, link) {
                 (NewKind::LinkTo(of), Some(link)) => {
                     Outcome::Made(make_link(server, *of, link, &spec))
                 }
-                (NewKind::Staged { lower, bytes }, _) => {
-                    let copied = copy(server, &spec, lower, *bytes);
+                (
+                    NewKind::Staged {
+                        lower,
+                        judged,
+                        bytes,
+                    },
+                    _,
+                ) => {
+                    let copied = copy(server, &spec, (lower, judged), *bytes);
                     copied.unwrap_or_else(|e| Outcome::Made(Err(e)))
                 }
                 _ => Outcome::Made(make(server, &spec, open)),
@@ -125,16 +135,17 @@ fn open(server: &ServerHandle, granting: &Granting) -> Result<Option<OwnedFd>, E
     }
     match &granting.target {
         GrantTarget::Object(object) => server.objects.open_object(*object, granting.flags),
-        GrantTarget::Lower(path) => {
+        GrantTarget::Lower(path, judged) => {
             server.lower.flush_touch(path);
             let writes = granting.flags & libc::O_ACCMODE != libc::O_RDONLY;
             if granting.flags & libc::O_PATH == 0 {
-                let file = server.lower.open(path, granting.flags)?;
+                let file = server.lower.open_judged(path, judged, granting.flags)?;
                 server.in_place.note(&file, writes);
                 return Ok(Some(file));
             }
             // The kernel refuses an access mode beside O_PATH; here it says what the client is going to do.
-            let file = server.lower.open(path, granting.flags & !libc::O_ACCMODE)?;
+            let flags = granting.flags & !libc::O_ACCMODE;
+            let file = server.lower.open_judged(path, judged, flags)?;
             if writes {
                 server.in_place.note_change(&file);
             }
@@ -156,17 +167,12 @@ fn make(server: &ServerHandle, spec: &NewObject, open: Option<i32>) -> Result<Ma
 fn copy(
     server: &ServerHandle,
     spec: &NewObject,
-    lower: &TreePath,
+    (lower, judged): (&TreePath, &Judged),
     bytes: u64,
 ) -> Result<Outcome, Errno> {
     let is_network = server.lower.may_wait();
     with_room(server, || {
-        let file = server
-            .lower
-            .open(lower, libc::O_RDONLY | libc::O_NONBLOCK)?;
-        if forebay_sys::stat(file.as_fd(), b"")?.mode & libc::S_IFMT != libc::S_IFREG {
-            return Err(Errno::STALE);
-        }
+        let file = server.lower.open_judged(lower, judged, libc::O_RDONLY)?;
         let Some(original) = server.in_place.unless_held(file, is_network)? else {
             return Ok(Outcome::Held(lower.clone()));
         };

@@ -5,7 +5,7 @@ use super::env::{Alarm, Env, Event};
 use super::history::{Outcome, Thing, ino};
 use super::node::{Node, Purpose, Waiter};
 use forebay_core::bridge::{Mutation, Proposal, Verdict};
-use forebay_core::facts::{Cred, Fresh, NewKind, NewObject, Settings};
+use forebay_core::facts::{Cred, Fresh, Judged, NewKind, NewObject, Settings};
 use forebay_core::ops::{Answer, GrantTarget, Request};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectId, ObjectName, Token};
@@ -192,7 +192,7 @@ impl Node {
             GrantTarget::Object(object) => {
                 Some(object.oid.bridge()).filter(|keeper| *keeper != self.id)
             }
-            GrantTarget::Lower(_) => None,
+            GrantTarget::Lower(..) => None,
         }
     }
 
@@ -294,9 +294,10 @@ impl Node {
                 }
                 (identity, Some(fd))
             }
-            GrantTarget::Lower(path) => {
+            GrantTarget::Lower(path, judged) => {
                 let mut pfs = self.lower.borrow_mut();
-                let thing = pfs.get(path).ok_or(libc::ENOENT)?;
+                let attr = pfs.attr(path).filter(|a| Judged::new(a) == *judged);
+                let thing = attr.and(pfs.get(path)).ok_or(libc::ENOENT)?;
                 if truncates {
                     pfs.set_contents(path, 0);
                 }
@@ -381,9 +382,14 @@ impl Node {
         self.ready.push_back(Waiter::Request(token));
         let is_gone = match &what {
             NewKind::LinkTo(of) => !self.disk.objects.contains_key(of),
-            NewKind::Staged { lower, bytes } => {
+            NewKind::Staged {
+                lower,
+                judged,
+                bytes,
+            } => {
                 let pfs = self.lower.borrow();
-                let found = pfs.get(lower).zip(pfs.contents(lower));
+                let attr = pfs.attr(lower).filter(|a| Judged::new(a) == *judged);
+                let found = attr.and(pfs.get(lower).zip(pfs.contents(lower)));
                 if let Some((thing, contents)) = found {
                     let contents = if *bytes == 0 { 0 } else { contents };
                     let mut inode = Inode::new(thing.ino, contents);

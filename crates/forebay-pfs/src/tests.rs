@@ -1,0 +1,86 @@
+//! What an open on the PFS does when neighbours change things.
+
+use super::*;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU32;
+
+/// A folder of its own with a PFS in it.
+struct Place(PathBuf, Lower);
+
+impl Place {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let n = COUNT.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("fby-pfs-{}-{n}", std::process::id()));
+        fs::create_dir_all(dir.join("pfs/d")).unwrap();
+        fs::create_dir_all(dir.join("outside")).unwrap();
+        let lower = Lower::open_root(&dir.join("pfs"), Some(false)).unwrap();
+        Place(dir, lower)
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn path(text: &str) -> TreePath {
+    TreePath::new(text.as_bytes()).unwrap()
+}
+
+#[test]
+#[should_panic(expected = "an open makes nothing on the PFS: made")]
+fn an_open_that_would_make_a_file_is_a_broken_assertion() {
+    let place = Place::new();
+    let _ = place.1.open(&path("made"), libc::O_WRONLY | libc::O_CREAT);
+}
+
+#[test]
+fn only_what_was_judged_is_opened() {
+    let place = Place::new();
+    let file = path("d/f");
+    let open = |judged: &Judged, flags| place.1.open_judged(&file, judged, flags).map(drop);
+    let look = || Judged::new(&place.1.attr(&file).unwrap().unwrap());
+    fs::write(place.at("pfs/d/f"), "mine").unwrap();
+    fs::write(place.at("pfs/d/g"), "not mine").unwrap();
+    let judged = look();
+    for flags in [libc::O_RDONLY, libc::O_RDWR, libc::O_PATH] {
+        assert_eq!(open(&judged, flags), Ok(()));
+    }
+    // Another file has its name now: it is not even truncated.
+    fs::rename(place.at("pfs/d/g"), place.at("pfs/d/f")).unwrap();
+    for flags in [libc::O_RDONLY, libc::O_RDWR | libc::O_TRUNC, libc::O_PATH] {
+        assert_eq!(open(&judged, flags), Err(Errno::NOENT));
+    }
+    assert_eq!(fs::read(place.at("pfs/d/f")).unwrap(), b"not mine");
+    // The same file with other permissions.
+    let judged = look();
+    let mut permissions = fs::metadata(place.at("pfs/d/f")).unwrap().permissions();
+    permissions.set_readonly(true);
+    fs::set_permissions(place.at("pfs/d/f"), permissions).unwrap();
+    assert_eq!(open(&judged, libc::O_RDONLY), Err(Errno::NOENT));
+    // An open of a FIFO would wait for a writer.
+    let judged = look();
+    fs::remove_file(place.at("pfs/d/f")).unwrap();
+    let dir = sys::open_path(&place.at("pfs/d"), libc::O_PATH).unwrap();
+    sys::mknod(dir.as_fd(), b"f", libc::S_IFIFO | 0o600, 0).unwrap();
+    assert_eq!(open(&judged, libc::O_RDONLY), Err(Errno::NOENT));
+}
+
+#[test]
+fn no_look_leads_out_by_a_link() {
+    let place = Place::new();
+    fs::write(place.at("outside/secret"), "s").unwrap();
+    symlink(place.at("outside"), place.at("pfs/d/l")).unwrap();
+    assert_eq!(place.1.attr(&path("d/l/secret")), Ok(None));
+    let link = place.1.attr(&path("d/l")).unwrap().unwrap();
+    assert_eq!(link.mode & libc::S_IFMT, libc::S_IFLNK);
+    assert_eq!(place.1.attr(&path("d/none")), Ok(None));
+}
