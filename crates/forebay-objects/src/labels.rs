@@ -148,13 +148,7 @@ impl Objects {
     /// so, sets them for the moment: the kernel checks them at each access to an attribute.
     fn lending<T>(&self, fd: BorrowedFd<'_>, bits: u32, work: impl Fn() -> Sys<T>) -> Sys<T> {
         match work() {
-            Err(Errno::ACCESS | Errno::PERM) if !self.root => {
-                let mode = sys::stat(fd, b"")?.mode & 0o7777;
-                sys::chmod(fd, mode | bits)?;
-                let outcome = work();
-                sys::chmod(fd, mode)?;
-                outcome
-            }
+            Err(Errno::ACCESS | Errno::PERM) if !self.root => sys::lend_mode(fd, bits, work)?,
             other => other,
         }
     }
@@ -172,11 +166,9 @@ impl Objects {
             Err(Errno::ACCESS) if !self.root => {
                 let folder = self.folder(object, false)?;
                 let name = Backing::name(object, false);
-                let mode = sys::stat(folder.as_fd(), &name)?.mode & 0o7777;
-                sys::chmod_at(folder.as_fd(), &name, mode | 0o400)?;
-                let fd = self.open_file(object, flags);
-                sys::chmod_at(folder.as_fd(), &name, mode)?;
-                fd
+                let by_path = libc::O_PATH | libc::O_NOFOLLOW;
+                let path = sys::open(folder.as_fd(), &name, by_path, 0)?;
+                sys::lend_mode(path.as_fd(), 0o400, || self.open_file(object, flags))?
             }
             other => other,
         }
