@@ -247,7 +247,9 @@ impl<'g> Pass<'g> {
         if act.changes_names_of_pfs() {
             ground.door.settle()?;
         }
+        let changing = ground.lower.begin_act(&act.visited_dirs());
         let got = self.carry_out_act(act);
+        ground.lower.end_act(changing);
         // Noted before anything can be committed that relies on it, also if a part of it has failed.
         for dir in act.changed_dirs() {
             ground.lower.note_changed(dir);

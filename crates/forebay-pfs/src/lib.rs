@@ -9,6 +9,7 @@ mod dir_times;
 mod first_names;
 mod unsynced;
 
+pub use dir_times::Changing;
 use dir_times::DirTimes;
 use first_names::First;
 use forebay_core::facts::{Attr, LowerPage, Timestamp};
@@ -174,9 +175,11 @@ impl Lower {
         // A failure is ignored: the directory is gone, or belongs to another user.
         if let Ok(dir) = self.open(path, libc::O_RDONLY | libc::O_DIRECTORY)
             // The file system may have stamped it by a finer clock; a later time must stay.
-            && sys::stat(dir.as_fd(), b"").is_ok_and(|now| now.mtime < at)
+            && let Ok(now) = sys::stat(dir.as_fd(), b"")
+            && now.mtime < at
+            && sys::set_times(dir.as_fd(), b"", None, Some(at)).is_ok()
         {
-            let _ = sys::set_times(dir.as_fd(), b"", None, Some(at));
+            self.times.has_written(path, now.mtime, at);
         }
     }
 
@@ -190,6 +193,25 @@ impl Lower {
         {
             self.times.keep(path, dir, &attr);
         }
+    }
+
+    /// An act of a drain begins that may change entries of these directories. Their times are kept, and what others have
+    /// changed before it is told from what the drain changes.
+    pub fn begin_act(&self, dirs: &[TreePath]) -> Changing {
+        for dir in dirs {
+            self.keep_times(dir);
+        }
+        self.times.begin_act(dirs, |dir| self.look_at_dir(dir))
+    }
+
+    /// The act has ended.
+    pub fn end_act(&self, changing: Changing) {
+        self.times.end_act(changing, |dir| self.look_at_dir(dir));
+    }
+
+    fn look_at_dir(&self, path: &TreePath) -> Sys<Attr> {
+        let dir = self.open(path, libc::O_PATH | libc::O_DIRECTORY)?;
+        sys::stat(dir.as_fd(), b"")
     }
 
     fn lacks_openat2(&self) -> bool {
@@ -253,5 +275,47 @@ mod tests {
         let lower = Lower::open_root(&std::env::temp_dir(), Some(false)).unwrap();
         let path = TreePath::new(*b"made").unwrap();
         let _ = lower.open(&path, libc::O_WRONLY | libc::O_CREAT);
+    }
+
+    #[test]
+    fn a_drain_takes_back_its_own_times_of_a_directory_and_not_those_of_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let lower = Lower::open_root(folder.path(), Some(false)).unwrap();
+        let at = |sec| Timestamp { sec, nsec: 0 };
+        let path = |name: &str| TreePath::new(name.as_bytes()).unwrap();
+        let set = |name: &str, time| {
+            let dir = lower.open(&path(name), libc::O_RDONLY).unwrap();
+            sys::set_times(dir.as_fd(), b"", None, Some(time)).unwrap();
+        };
+        let act = |name: &str, file: &str| {
+            let changing = lower.begin_act(&[path(name), path(name)]);
+            std::fs::write(folder.path().join(name).join(file), "").unwrap();
+            lower.end_act(changing);
+        };
+        let names = ["ours", "after", "between", "program"];
+        for name in names {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+            set(name, at(1_000));
+        }
+        lower.times().begin_drain();
+        for name in names {
+            act(name, "one");
+        }
+        set("after", at(2_000));
+        set("between", at(2_000));
+        lower.touch(&path("program"));
+        let touched = lower.times().waits(&path("program")).unwrap();
+        lower.flush_touches();
+        for name in ["ours", "between", "program"] {
+            act(name, "two");
+        }
+        lower
+            .times()
+            .end_drain(|dir| lower.open(dir, libc::O_RDONLY | libc::O_DIRECTORY));
+        let mtime = |name| lower.attr(&path(name)).unwrap().unwrap().mtime;
+        assert_eq!(mtime("ours"), at(1_000));
+        assert_eq!(mtime("after"), at(2_000));
+        assert_eq!(mtime("between"), at(2_000));
+        assert!(mtime("program") >= touched);
     }
 }
