@@ -129,18 +129,14 @@ impl Server {
     /// Answers requests until the file system is unmounted and nobody uses it any more.
     ///
     /// # Errors
-    /// [`Error`]: the bridge refuses further connections, or no thread can be started.
+    /// [`Error`]: the bridge refuses further connections.
     pub fn serve(&self) -> Result<(), Error> {
         let doors: Result<Vec<_>, _> = (0..THREADS)
             .map(|_| Door::open(&self.socket, PATIENCE).map_err(Error::Bridge))
             .collect();
-        std::thread::scope(|scope| {
-            for door in doors? {
-                scope.spawn(|| Worker { server: self, door }.run());
-            }
-            Ok(())
-        })
-        .inspect(|()| door::close())
+        side_by_side(doors?, |door| Worker { server: self, door }.run());
+        door::close();
+        Ok(())
     }
 
     /// A number for an open file or directory.
@@ -161,6 +157,18 @@ impl Server {
             ..*attr
         }
     }
+}
+
+/// Does `work` with each of `all` at once: with one of them in this thread, with the others in threads of their own, as far as
+/// those can be started.
+fn side_by_side<T: Send>(mut all: Vec<T>, work: impl Fn(T) + Sync) {
+    let Some(own) = all.pop() else {
+        return;
+    };
+    std::thread::scope(|scope| {
+        sys::start_threads(scope, all, &work);
+        work(own);
+    });
 }
 
 /// The answer to the first request of the kernel, and whether it reads and writes backing files itself.
@@ -402,5 +410,20 @@ impl Worker<'_> {
             }
         }
         Err(Errno::STALE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_answered_also_where_no_thread_can_be_started() {
+        let test = "server::tests::requests_are_answered_also_where_no_thread_can_be_started";
+        forebay_testkit::without_threads(test, || {
+            let served = Mutex::new(Vec::new());
+            side_by_side(vec![1, 2, 3], |door| locked(&served).push(door));
+            assert_eq!(served.into_inner().unwrap(), [3]);
+        });
     }
 }

@@ -21,6 +21,7 @@ mod names;
 mod node;
 mod process;
 mod raw;
+mod threads;
 mod xattrs;
 
 pub use attributes::{
@@ -71,6 +72,7 @@ pub use raw::signals::{
     end_with_the_reader, pass_signals_to, signals, signals_seen, watch_signals,
 };
 pub use raw::words::{DurabilityOwner, DurabilityWords, SharedNames};
+pub use threads::start_threads;
 pub use xattrs::{
     copy_xattrs, copy_xattrs_of_path, get_xattr, has_only_xattr, list_xattr, remove_xattr,
     set_xattr,
