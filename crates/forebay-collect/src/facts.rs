@@ -110,7 +110,15 @@ fn degradation(job: &Job, lines: &mut Lines) {
             "records with uncertain common values",
         ),
         (
-            sum(|i| i.unplaced.opens + i.unplaced.reads + i.unplaced.writes),
+            sum(|i| {
+                let Totals {
+                    opens,
+                    reads,
+                    writes,
+                    ..
+                } = i.unplaced;
+                opens.saturating_add(reads).saturating_add(writes)
+            }),
             "calls in totals only",
         ),
     ] {

@@ -3,7 +3,7 @@
 
 use crate::job::Job;
 use crate::ranks::{FOREBAY, Role};
-use crate::tables::Image;
+use crate::tables::{Image, ns_between};
 use darshan_log::facts::{Program, ProgramEnd};
 use forebay_count::read::End;
 use std::collections::HashMap;
@@ -51,7 +51,7 @@ pub(crate) fn of(job: &Job) -> Vec<Program> {
 }
 
 fn program(job: &Job, role: Role, image: &Image, parent: Option<u32>) -> Program {
-    let since = |ns: u64| ns as i64 - job.start_ns as i64;
+    let since = |ns: u64| ns_between(job.start_ns, ns);
     let mut command = image.command.clone();
     let end = (0..=MOST_COMMAND_BYTES.min(command.len())).rev();
     let end = end.into_iter().find(|&at| command.is_char_boundary(at));

@@ -1,8 +1,11 @@
 //! Writes a log under a temporary name and gives it its own when it is whole. An existing file is never overwritten.
 
 use crate::Error;
+use forebay_sys::{self as sys, Errno};
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -10,6 +13,9 @@ use std::path::{Path, PathBuf};
 const MODE: u32 = 0o400;
 /// What Darshan appends to the name of a log that is not whole.
 const PARTIAL: &str = "_partial";
+
+/// How a directory is opened in which names are given.
+const DIR: i32 = libc::O_PATH | libc::O_DIRECTORY;
 
 /// A file that is removed on drop unless it is published.
 pub struct Partial {
@@ -56,10 +62,35 @@ impl Partial {
             Ok(()) => {}
             Err(e) if e.kind() == ErrorKind::AlreadyExists => return Err(failed(e)),
             // Some file systems have no hard links.
-            Err(_) => fs::rename(&self.part, &self.path).map_err(failed)?,
+            Err(_) => rename_free(&self.part, &self.path).map_err(failed)?,
         }
         Ok(self.path.clone())
     }
+}
+
+/// Renames, and replaces nothing.
+fn rename_free(part: &Path, path: &Path) -> io::Result<()> {
+    let name = |path: &Path| path.file_name().unwrap_or_default().as_bytes().to_vec();
+    let dir = match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    };
+    let dir = sys::open_path(dir, DIR)?;
+    let (dir, part_name, path_name) = (dir.as_fd(), name(part), name(path));
+    match sys::rename_noreplace(dir, &part_name, dir, &path_name) {
+        Err(Errno::INVAL | Errno::NOSYS) => rename_over_own(part, path),
+        renamed => Ok(renamed?),
+    }
+}
+
+/// As [`rename_free`], where neither a link nor a rename refuses to replace: the name is taken by a file that nobody else can
+/// have made, and that is replaced.
+fn rename_over_own(part: &Path, path: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(MODE).open(path)?;
+    fs::rename(part, path).inspect_err(|_| {
+        let _ = fs::remove_file(path);
+    })
 }
 
 impl Drop for Partial {
@@ -105,6 +136,26 @@ mod tests {
         assert!(Partial::create(&path).is_err());
         assert_eq!(fs::read(&path).unwrap(), b"first");
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn an_earlier_log_stays_also_where_there_are_no_hard_links() {
+        let dir = dir("no-links");
+        fs::create_dir_all(&dir).unwrap();
+        let (part, path) = (dir.join("part"), dir.join("a.darshan"));
+        for give_name in [rename_free, rename_over_own] {
+            fs::write(&part, "second").unwrap();
+            fs::write(&path, "first").unwrap();
+            let refused = give_name(&part, &path).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+            assert_eq!(fs::read(&path).unwrap(), b"first");
+            assert_eq!(fs::read(&part).unwrap(), b"second");
+            fs::remove_file(&path).unwrap();
+            give_name(&part, &path).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"second");
+            assert!(!part.exists());
+        }
         fs::remove_dir_all(&dir).unwrap();
     }
 

@@ -17,14 +17,14 @@ use forebay_sys::{SparseWords, next_data};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Most bytes of a trouble note that are read.
-const MOST_TROUBLE_BYTES: usize = 4096;
+const MOST_TROUBLE_BYTES: u64 = 4096;
 
 /// One table.
 pub struct Image {
@@ -123,9 +123,8 @@ impl Tables {
     pub fn read(&mut self, recording: &Recording) -> Result<(), Error> {
         let dir = &recording.dir;
         let entries = fs::read_dir(dir).map_err(|e| Error::io("read", dir, e))?;
-        let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        paths.sort();
-        for path in paths {
+        let entries = entries.map(|entry| entry.map(|entry| entry.path()));
+        for path in self.listed(entries, dir) {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             if name.ends_with(TABLE_SUFFIX) {
                 if let Err(e) = self.read_table(&path, recording) {
@@ -141,10 +140,37 @@ impl Tables {
         Ok(())
     }
 
+    /// The paths in a recording directory, sorted. If it can't be read to its end, that is a remark: tables may be missing.
+    fn listed(
+        &mut self,
+        entries: impl Iterator<Item = io::Result<PathBuf>>,
+        dir: &Path,
+    ) -> Vec<PathBuf> {
+        let mut paths = Vec::new();
+        for entry in entries {
+            match entry {
+                Ok(path) => paths.push(path),
+                Err(e) => {
+                    let e = Error::io("list", dir, e);
+                    self.damaged += 1;
+                    self.remarks
+                        .push(format!("tables may be missing in the log: {e}"));
+                    // Some file systems go on to say so for ever.
+                    break;
+                }
+            }
+        }
+        paths.sort();
+        paths
+    }
+
     fn read_table(&mut self, path: &Path, recording: &Recording) -> Result<(), Error> {
         let words = load(path)?;
         let table = read::open(words.words()).map_err(|e| Error::damaged(path, e.to_string()))?;
         let mut image = Image::of(&table, path, recording);
+        if image.last_ns > LAST_TIME_NS {
+            return Err(Error::damaged(path, "its times can't be"));
+        }
         read::each_file(&table, |file| {
             let Some(entry) = entry_of(file, &table) else {
                 return;
@@ -168,18 +194,18 @@ impl Tables {
     }
 }
 
+/// The last point in time that a log can tell, in nanoseconds since 1970.
+const LAST_TIME_NS: u64 = i64::MAX as u64;
+
 /// Most bytes that are read of a file in which the collective layer tells what it did, and most files of MPI-IO that a log tells of.
 const MOST_COLLECTIVE: (u64, usize) = (4 << 20, 1000);
 
 impl Tables {
     fn read_collective(&mut self, path: &Path) {
-        let mut text = String::new();
-        let is_file = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
-        if let (true, Ok(file)) = (is_file, fs::File::open(path)) {
-            // A line that is cut off is none.
-            let _ = file.take(MOST_COLLECTIVE.0).read_to_string(&mut text);
-        }
-        let told = text
+        // A line that is cut off is none.
+        let text = first_bytes(path, MOST_COLLECTIVE.0);
+        let told = String::from_utf8_lossy(&text);
+        let told = told
             .lines()
             .filter_map(|line| serde_json::from_str(line).ok());
         let room = MOST_COLLECTIVE.1.saturating_sub(self.collective.len());
@@ -187,9 +213,19 @@ impl Tables {
     }
 }
 
+/// At most so many of the first bytes of a file; none of what is no file.
+fn first_bytes(path: &Path, most: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let is_file = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
+    if let (true, Ok(file)) = (is_file, fs::File::open(path)) {
+        let _ = file.take(most).read_to_end(&mut bytes);
+    }
+    bytes
+}
+
 fn trouble(path: &Path) -> String {
-    let text = fs::read(path).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text[..text.len().min(MOST_TROUBLE_BYTES)]);
+    let text = first_bytes(path, MOST_TROUBLE_BYTES);
+    let text = String::from_utf8_lossy(&text);
     let line: String = text
         .trim()
         .chars()
@@ -214,36 +250,70 @@ fn load(path: &Path) -> Result<SparseWords, Error> {
     }
     let file = fs::File::open(path).map_err(failed)?;
     let sparse = SparseWords::new(count).map_err(|e| failed(e.into()))?;
-    let (words, end) = (sparse.words(), (count * WORD_BYTES) as u64);
+    let data = |at| next_data(file.as_fd(), at).map_err(drop);
+    fill(sparse.words(), data, |room, at| file.read_at(room, at)).map_err(failed)?;
+    Ok(sparse)
+}
+
+/// Fills words that are 0. `data` gives the first range with data at or after a place, `read` some bytes from a place on: a
+/// file system may give fewer than are asked for, but none only at the end.
+fn fill(
+    words: &[AtomicU64],
+    data: impl Fn(u64) -> Result<Option<(u64, u64)>, ()>,
+    read: impl Fn(&mut [u8], u64) -> io::Result<usize>,
+) -> io::Result<()> {
+    let end = (words.len() * WORD_BYTES) as u64;
     let mut buffer = vec![0; PIECE_BYTES];
     let mut at = 0;
     while at < end {
-        let (first, last) = match next_data(file.as_fd(), at) {
-            Ok(Some((first, last))) => (first - first % WORD_BYTES as u64, last.min(end)),
+        let (first, last) = match data(at) {
+            Ok(Some((first, last))) => (
+                first - first % WORD_BYTES as u64,
+                last.checked_next_multiple_of(WORD_BYTES as u64)
+                    .map_or(end, |last| last.min(end)),
+            ),
             Ok(None) => break,
             // Not every file system knows its holes.
-            Err(_) => (at, end),
+            Err(()) => (at, end),
         };
-        at = first;
+        at = first.max(at);
         while at < last {
             let piece = buffer.len().min((last - at) as usize);
-            let read = file.read_at(&mut buffer[..piece], at).map_err(failed)?;
-            if read == 0 {
-                return Ok(sparse);
-            }
-            let whole = read.next_multiple_of(WORD_BYTES).min(piece);
-            buffer[read..whole].fill(0);
-            let from = (at as usize) / WORD_BYTES;
-            for (to, word) in words[from..].iter().zip(read::words(&buffer[..whole])) {
+            let got = read_all(&mut buffer[..piece], at, &read)?;
+            // The last word of a file may not be whole.
+            buffer[got..piece].fill(0);
+            let from = at as usize / WORD_BYTES;
+            for (to, word) in words[from..].iter().zip(read::words(&buffer[..piece])) {
                 let value = word.into_inner();
                 if value != 0 {
                     to.store(value, Relaxed);
                 }
             }
-            at += whole as u64;
+            if got < piece {
+                return Ok(());
+            }
+            at += piece as u64;
         }
     }
-    Ok(sparse)
+    Ok(())
+}
+
+/// Reads until there is no room left or nothing more to read.
+fn read_all(
+    room: &mut [u8],
+    at: u64,
+    read: impl Fn(&mut [u8], u64) -> io::Result<usize>,
+) -> io::Result<usize> {
+    let mut got = 0;
+    while got < room.len() {
+        match read(&mut room[got..], at + got as u64) {
+            Ok(0) => break,
+            Ok(some) => got += some,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(got)
 }
 
 impl Image {
@@ -345,7 +415,7 @@ impl Image {
         let table =
             read::open(words.words()).map_err(|e| Error::damaged(&self.path, e.to_string()))?;
         // Nanoseconds from the start of the job to that of the table.
-        let shift_ns = self.first_ns as i64 - job_start_ns as i64;
+        let shift_ns = ns_between(job_start_ns, self.first_ns);
         read::each_file(&table, |file| {
             if file.kind == kind
                 && let Some(seen) = seen_of(file, &table, shift_ns)
@@ -355,6 +425,12 @@ impl Image {
         });
         Ok(())
     }
+}
+
+/// Nanoseconds from one point in time to another. A damaged table, or a note, may tell any.
+pub fn ns_between(from: u64, to: u64) -> i64 {
+    let ns = i128::from(to) - i128::from(from);
+    ns.clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }
 
 fn added(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
@@ -531,6 +607,65 @@ mod tests {
         file.set_len(7).unwrap();
         assert!(load(&path).is_err(), "not a single word");
         fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_table_is_read_whole_however_few_bytes_come_at_a_time() {
+        let bytes: Vec<u8> = (0..PIECE_BYTES + 4_099).map(|n| (n % 251) as u8).collect();
+        for some in [1, 3, 7, 8, 9, 1_000] {
+            let asked = std::cell::Cell::new(0_u32);
+            let read = |room: &mut [u8], at: u64| {
+                asked.set(asked.get() + 1);
+                if asked.get() % 5 == 0 {
+                    return Err(io::ErrorKind::Interrupted.into());
+                }
+                let left = &bytes[bytes.len().min(at as usize)..];
+                let n = some.min(left.len()).min(room.len());
+                room[..n].copy_from_slice(&left[..n]);
+                Ok(n)
+            };
+            let words: Vec<AtomicU64> = (0..bytes.len() / WORD_BYTES)
+                .map(|_| AtomicU64::new(0))
+                .collect();
+            // The data ends within a word.
+            let data = |at| Ok((at < 1_001).then_some((at, 1_001)).or(Some((at, u64::MAX))));
+            fill(&words, data, read).unwrap();
+            for (found, expected) in words.iter().zip(read::words(&bytes)) {
+                assert_eq!(found.load(Relaxed), expected.into_inner(), "{some}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_listed_to_its_end_is_a_remark() {
+        let mut tables = Tables::default();
+        let entries = [
+            Ok(PathBuf::from("b")),
+            Ok(PathBuf::from("a")),
+            Err(io::ErrorKind::Other.into()),
+        ];
+        let paths = tables.listed(entries.into_iter(), Path::new("/rec"));
+        assert_eq!(paths, [PathBuf::from("a"), PathBuf::from("b")]);
+        assert_eq!(tables.damaged, 1);
+        assert!(tables.remarks[0].contains("/rec"), "{:?}", tables.remarks);
+    }
+
+    #[test]
+    fn of_a_note_of_trouble_the_first_bytes_are_read() {
+        let dir = std::env::temp_dir().join(format!("fbtrouble-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("trouble.7");
+        fs::write(&path, "no room\n").unwrap();
+        // Nobody has the memory for all of it.
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_len(1 << 43).unwrap();
+        let said = trouble(&path);
+        assert!(
+            said.starts_with("the recorder of process 7 says: no room"),
+            "{said}"
+        );
+        assert!(said.len() < 2 * MOST_TROUBLE_BYTES as usize);
+        fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]

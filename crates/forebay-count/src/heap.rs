@@ -56,7 +56,7 @@ impl Use {
 /// The word that holds the bucket of an id.
 pub(crate) fn bucket(table: &Table<'_>, id: u64) -> usize {
     let count = table.get(H_BUCKET_COUNT).max(1);
-    (table.get(H_BUCKETS) + (id & (count - 1))) as usize
+    table.get(H_BUCKETS).saturating_add(id & (count - 1)) as usize
 }
 
 /// The lock of the structure, released on drop.

@@ -59,7 +59,8 @@ pub fn note(
         return;
     }
     let (first, last) = (table.tick(start_ns), table.tick(end_ns));
-    if first != last {
+    // A damaged table may tell any times.
+    if start_ns < end_ns && first < last {
         if let Some(map) = map_of(kind) {
             spread(table, map, direction, bytes, (start_ns, end_ns));
         }
@@ -102,11 +103,11 @@ fn spread(
     (start, end): (u64, u64),
 ) {
     let ticks = table.tick(end) - table.tick(start) + 1;
-    let part = TICK_NS * ticks.div_ceil(MAX_PARTS);
+    let part = TICK_NS.saturating_mul(ticks.div_ceil(MAX_PARTS));
     let mut placed = 0;
     let mut at = start;
     while at < end {
-        let next = end.min(at + part - (table.realtime(at) % part));
+        let next = end.min(at.saturating_add(part - table.realtime(at) % part));
         let share = u128::from(next - start) * bytes as u128 / u128::from(end - start);
         add_to_map(table, map, direction, table.tick(at), share as u64 - placed);
         placed = share as u64;

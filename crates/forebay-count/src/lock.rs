@@ -65,7 +65,7 @@ pub fn release(word: &AtomicU64) {
 
 #[inline(always)]
 fn step(count: u64) -> u64 {
-    (count + 1) & COUNT
+    count.wrapping_add(1) & COUNT
 }
 
 #[cfg(test)]

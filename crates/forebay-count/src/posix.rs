@@ -239,7 +239,7 @@ fn facts(w: &Words<'_>, event: &Event) {
     }
     w.ints[MEM_ALIGNMENT].store(MEMORY_ALIGNMENT, Relaxed);
     if w.state[SIZE_AT_OPEN].load(Relaxed) == 0 && event.offset >= 0 {
-        w.state[SIZE_AT_OPEN].store(event.offset as u64 + 1, Relaxed);
+        w.state[SIZE_AT_OPEN].store((event.offset as u64).wrapping_add(1), Relaxed);
     }
     if w.state[BEFORE].load(Relaxed) == 0 {
         let before = match event.aux {
@@ -320,7 +320,10 @@ fn transfer<const READ: bool>(
     add(&w.ints[side.count], 1);
     add(&w.ints[side.bytes], bytes);
     add(&w.ints[side.sizes + bucket(bytes)], 1);
-    raise(&w.ints[side.max_byte], offset + bytes - 1);
+    raise(
+        &w.ints[side.max_byte],
+        offset.wrapping_add(bytes).wrapping_sub(1),
+    );
     if event.aux & MEMORY_NOT_ALIGNED != 0 {
         add(&w.ints[MEM_NOT_ALIGNED], 1);
     }
@@ -368,14 +371,18 @@ fn order(
     if offset > last_byte {
         add(&w.ints[side.sequential], 1);
     }
-    if offset == last_byte + 1 {
+    let next = last_byte.wrapping_add(1);
+    if offset == next {
         add(&w.ints[side.consecutive], 1);
     }
-    if offset > last_byte + 1 && last_byte != 0 {
-        let stride = offset - last_byte - 1;
+    if offset > next && last_byte != 0 {
+        let stride = offset.wrapping_sub(next);
         record.track(table, 1, (STRIDE, STRIDE_COUNT), &[stride], 1, host);
     }
-    w.state[side.last_byte].store((offset + event.bytes - 1) as u64, Relaxed);
+    w.state[side.last_byte].store(
+        offset.wrapping_add(event.bytes).wrapping_sub(1) as u64,
+        Relaxed,
+    );
     let before = w.state[LAST_DIRECTION].load(Relaxed);
     if before != side.direction {
         if before != 0 {

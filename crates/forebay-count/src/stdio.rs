@@ -77,7 +77,10 @@ pub fn apply(table: &Table<'_>, record: &Record<'_>, event: &Event) {
         Op::Read | Op::CopyOut => {
             add(&w.ints[READS], 1);
             add(&w.ints[BYTES_READ], event.bytes);
-            raise(&w.ints[MAX_BYTE_READ], event.offset + event.bytes - 1);
+            raise(
+                &w.ints[MAX_BYTE_READ],
+                event.offset.wrapping_add(event.bytes).wrapping_sub(1),
+            );
             earliest(&w.times[READ_START], start);
             latest(&w.times[READ_END], end);
             timer(&w.times[READ_TIME], &w.state[LAST_READ_END], start, end);
@@ -93,7 +96,10 @@ pub fn apply(table: &Table<'_>, record: &Record<'_>, event: &Event) {
         Op::Write | Op::CopyIn => {
             add(&w.ints[WRITES], 1);
             add(&w.ints[BYTES_WRITTEN], event.bytes);
-            raise(&w.ints[MAX_BYTE_WRITTEN], event.offset + event.bytes - 1);
+            raise(
+                &w.ints[MAX_BYTE_WRITTEN],
+                event.offset.wrapping_add(event.bytes).wrapping_sub(1),
+            );
             written(&w, start, end);
             heat::note(
                 table,
@@ -114,7 +120,7 @@ pub fn apply(table: &Table<'_>, record: &Record<'_>, event: &Event) {
                 add(&w.ints[FDOPENS], 1);
             }
             if w.state[SIZE_AT_OPEN].load(Relaxed) == 0 && event.offset >= 0 {
-                w.state[SIZE_AT_OPEN].store(event.offset as u64 + 1, Relaxed);
+                w.state[SIZE_AT_OPEN].store((event.offset as u64).wrapping_add(1), Relaxed);
             }
             earliest(&w.times[OPEN_START], start);
             latest(&w.times[OPEN_END], end);

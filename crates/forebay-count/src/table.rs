@@ -464,7 +464,7 @@ impl<'t> Table<'t> {
         // A damaged chain may run in a circle. Every record is at least one cell, so there can't be more than this.
         let mut budget = self.words.len() / CELL_WORDS;
         for bucket in 0..count.min(self.words.len()) {
-            let mut next = self.get(first + bucket) as u32;
+            let mut next = self.get(first.saturating_add(bucket)) as u32;
             while budget > 0
                 && let Some(head) = self.words.get(next as usize * CELL_WORDS..)
                 && let Some(word) = head.get(KIND_FLAGS)

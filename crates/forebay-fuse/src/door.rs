@@ -59,19 +59,32 @@ pub fn proc_path(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
-/// The errno that a program gets for that of the bridge.
-fn shown(errno: i32) -> Errno {
-    match errno {
-        // It was removed, or a drain has renamed it since its path was read.
-        START_MOVED => Errno::NOENT,
-        errno => Errno::from_raw_os_error(errno),
+/// What the bridge answers, and nothing else, if a directory is not where the kernel had it: it was removed, or a drain has
+/// renamed it since its path was read. Nothing was done then.
+pub const MOVED: Errno = Errno::from_raw_os_error(START_MOVED);
+
+/// How often the kernel is asked where a directory is. A drain that renames it does so twice; after more looks it was
+/// removed.
+const MOST_LOOKS: u32 = 8;
+
+/// Asks the bridge, and asks anew if a directory has moved. `ask` begins with [`Door::start`].
+///
+/// # Errors
+/// ENOENT if the directory was removed.
+pub fn ask_where_it_is<T>(mut ask: impl FnMut() -> Sys<T>) -> Sys<T> {
+    for _ in 0..MOST_LOOKS {
+        match ask() {
+            Err(MOVED) => {}
+            done => return done,
+        }
     }
+    Err(Errno::NOENT)
 }
 
 /// The errno that a program gets. A bridge that is gone is an error of input and output.
 fn errno_of(error: &Error) -> Errno {
     match error {
-        Error::Errno(e) => shown(*e),
+        Error::Errno(e) => Errno::from_raw_os_error(*e),
         _ => Errno::IO,
     }
 }
@@ -126,12 +139,21 @@ impl Door {
         }
     }
 
+    /// Is this a file in the buffer, and not on the PFS?
+    pub fn is_stored(&self, file: BorrowedFd<'_>) -> bool {
+        let path = sys::readlink(rustix::fs::CWD, proc_path(file).as_bytes());
+        path.is_ok_and(|path| {
+            let spot = classify(&path, &self.root, &self.instance);
+            matches!(spot, Spot::File(_))
+        })
+    }
+
     /// Asks, and gives the body of the answer.
     fn ask(&mut self, mut request: Request<'_>) -> Sys<&[u8]> {
         let asked = LINK.ask(&self.config, &mut request, true, &mut self.answer);
         match asked {
             Ok(()) => Ok(self.answer.body()),
-            Err(Fail::Errno(e)) => Err(shown(e)),
+            Err(Fail::Errno(e)) => Err(Errno::from_raw_os_error(e)),
             Err(Fail::Redirect) => Err(Errno::IO),
         }
     }
@@ -231,4 +253,22 @@ fn stat_request<'a>(dir: &'a Start, name: &'a [u8]) -> Request<'a> {
 pub fn look(fd: BorrowedFd<'_>) -> Sys<(Attr, Identity)> {
     let attr = sys::stat(fd, b"")?;
     Ok((attr, Identity::of(&attr)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_a_drain_has_moved_is_asked_for_again_and_one_that_was_removed_is_gone() {
+        let asked = |answers: &[Sys<u32>]| {
+            let mut answers = answers.iter();
+            ask_where_it_is(|| *answers.next().unwrap_or(&Err(MOVED)))
+        };
+        assert_eq!(asked(&[Err(MOVED), Err(MOVED), Ok(5)]), Ok(5));
+        assert_eq!(asked(&[Err(Errno::ACCESS), Ok(5)]), Err(Errno::ACCESS));
+        assert_eq!(asked(&[]), Err(Errno::NOENT));
+        // The kernel must not know it from something else.
+        assert!(![Errno::NOENT, Errno::STALE].contains(&MOVED));
+    }
 }

@@ -1,7 +1,6 @@
 //! Requests about open files.
 
 use crate::door::{look, proc_path};
-use crate::nodes::Identity;
 use crate::reply::{Reply, opened};
 use crate::server::{OpenFile, Outcome, Worker, locked};
 use forebay_sys::{self as sys, Errno, Sys};
@@ -19,6 +18,16 @@ fn without_privileges(mode: u32) -> u32 {
         true => mode & !(libc::S_ISUID | libc::S_ISGID),
         false => mode & !libc::S_ISUID,
     }
+}
+
+/// Flags to open a file that is emptied when it is known to be the right one. The kernel sees to it that a program only reads
+/// what it has opened to read.
+fn without_truncation(flags: i32) -> i32 {
+    let access = match flags & libc::O_ACCMODE {
+        libc::O_RDONLY => libc::O_RDWR,
+        access => access,
+    };
+    flags & !(libc::O_TRUNC | libc::O_ACCMODE) | access
 }
 
 /// Clears the bits by which a program gets privileges, before somebody without any changes the file.
@@ -53,20 +62,32 @@ impl Worker<'_> {
     /// the bridge has just staged it, the kernel looks the path up anew (ESTALE).
     fn granted(&mut self, node: u64, flags: i32) -> Sys<OwnedFd> {
         let (identity, names) = self.whereabouts(node)?;
+        let truncates = flags & libc::O_TRUNC != 0;
         for (parent, name) in names {
-            let Ok(start) = self.start(parent) else {
-                continue;
-            };
-            if flags & libc::O_TRUNC != 0 {
+            let mut asked = flags;
+            if truncates {
                 // The wrong file must not lose its contents.
-                match self.door.stat(&start, &name) {
-                    Ok(attr) if Identity::of(&attr) == identity => {}
-                    _ => continue,
+                let found = self.within(parent, |door, start| door.resolve(start, &name, 0));
+                let Ok(found) = found else {
+                    continue;
+                };
+                if look(found.as_fd())?.1 != identity {
+                    continue;
+                }
+                // Of a file of the PFS the bridge makes a whole copy if it does not know that nothing of it is wanted.
+                if self.door.is_stored(found.as_fd()) {
+                    asked = without_truncation(flags);
                 }
             }
-            match self.door.open_file(&start, &name, flags, 0) {
-                Ok(file) if look(file.as_fd())?.1 == identity => return Ok(file),
-                Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+            let opened = self.within(parent, |door, start| door.open_file(start, &name, asked, 0));
+            match opened {
+                Ok(file) if look(file.as_fd())?.1 == identity => {
+                    if asked != flags {
+                        sys::set_size(file.as_fd(), 0)?;
+                    }
+                    return Ok(file);
+                }
+                Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE) => {}
                 Err(e) => return Err(e),
             }
         }
@@ -81,12 +102,13 @@ impl Worker<'_> {
     }
 
     pub fn create(&mut self, parent: u64, name: &[u8], flags: i32, mode: u32) -> Outcome {
-        let start = self.start(parent)?;
         let flags = flags | libc::O_CREAT;
-        let file = self.door.open_file(&start, name, flags, mode & 0o7777)?;
-        let (attr, identity) = look(file.as_fd())?;
+        let file = self.within(parent, |door, start| {
+            door.open_file(start, name, flags, mode & 0o7777)
+        })?;
+        let (attr, _) = look(file.as_fd())?;
         let name = (parent, name.to_vec());
-        let node = locked(&self.server.nodes).looked_up(identity, name, None);
+        let node = locked(&self.server.nodes).looked_up(&attr, name, None);
         let entry = Reply::entry(node, &self.server.shown(&attr));
         self.opened(entry, node, file, flags).inspect_err(|_| {
             locked(&self.server.nodes).forget(node, 1);
@@ -200,7 +222,19 @@ impl Worker<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::without_privileges;
+    use super::{without_privileges, without_truncation};
+
+    #[test]
+    fn a_file_that_is_to_be_emptied_is_opened_whole_and_for_writing() {
+        let also = libc::O_TRUNC | libc::O_APPEND;
+        for (access, asked) in [
+            (libc::O_RDONLY, libc::O_RDWR),
+            (libc::O_WRONLY, libc::O_WRONLY),
+            (libc::O_RDWR, libc::O_RDWR),
+        ] {
+            assert_eq!(without_truncation(access | also), asked | libc::O_APPEND);
+        }
+    }
 
     #[test]
     fn a_file_that_somebody_changes_gives_no_privileges() {

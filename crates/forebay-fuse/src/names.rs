@@ -1,6 +1,6 @@
 //! Requests that look up, make, move and remove names.
 
-use crate::door::Start;
+use crate::door::ask_where_it_is;
 use crate::reply::{Reply, device_from};
 use crate::server::{OpenDir, Outcome, Worker, locked};
 use forebay_sys::Errno;
@@ -11,71 +11,76 @@ use std::sync::Arc;
 
 impl Worker<'_> {
     pub fn lookup(&mut self, parent: u64, name: &[u8]) -> Outcome {
-        let start = self.start(parent)?;
-        self.named(parent, &start, name)
+        self.named(parent, name)
     }
 
     /// The answer to a look-up, or to a request that has made a name.
-    fn named(&mut self, parent: u64, start: &Start, name: &[u8]) -> Outcome {
-        let (node, attr) = self.entry(parent, start, name)?;
+    fn named(&mut self, parent: u64, name: &[u8]) -> Outcome {
+        let (node, attr) = self.entry(parent, name)?;
         Ok(Reply::entry(node, &attr))
     }
 
     pub fn symlink(&mut self, parent: u64, name: &[u8], text: &[u8]) -> Outcome {
-        let start = self.start(parent)?;
-        self.door.change(Request {
-            base1: start.base(),
-            str1: name,
-            str2: text,
-            ..Request::new(Op::Symlink)
+        self.within(parent, |door, start| {
+            door.change(Request {
+                base1: start.base(),
+                str1: name,
+                str2: text,
+                ..Request::new(Op::Symlink)
+            })
         })?;
-        self.named(parent, &start, name)
+        self.named(parent, name)
     }
 
     pub fn mknod(&mut self, parent: u64, name: &[u8], mode: u32, device: u32) -> Outcome {
-        let start = self.start(parent)?;
-        self.door.change(Request {
-            arg1: mode,
-            arg2: device_from(device),
-            base1: start.base(),
-            str1: name,
-            ..Request::new(Op::Mknod)
+        self.within(parent, |door, start| {
+            door.change(Request {
+                arg1: mode,
+                arg2: device_from(device),
+                base1: start.base(),
+                str1: name,
+                ..Request::new(Op::Mknod)
+            })
         })?;
-        self.named(parent, &start, name)
+        self.named(parent, name)
     }
 
     pub fn mkdir(&mut self, parent: u64, name: &[u8], mode: u32) -> Outcome {
-        let start = self.start(parent)?;
-        self.door.change(Request {
-            arg1: mode,
-            base1: start.base(),
-            str1: name,
-            ..Request::new(Op::Mkdir)
+        self.within(parent, |door, start| {
+            door.change(Request {
+                arg1: mode,
+                base1: start.base(),
+                str1: name,
+                ..Request::new(Op::Mkdir)
+            })
         })?;
-        self.named(parent, &start, name)
+        self.named(parent, name)
     }
 
     pub fn remove(&mut self, parent: u64, name: &[u8], directory: bool) -> Outcome {
-        let start = self.start(parent)?;
-        self.door.change(Request {
-            arg0: if directory { REMOVE_DIR } else { 0 },
-            base1: start.base(),
-            str1: name,
-            ..Request::new(Op::Unlink)
+        self.within(parent, |door, start| {
+            door.change(Request {
+                arg0: if directory { REMOVE_DIR } else { 0 },
+                base1: start.base(),
+                str1: name,
+                ..Request::new(Op::Unlink)
+            })
         })?;
         locked(&self.server.nodes).removed(&(parent, name.to_vec()));
         Ok(Reply::new())
     }
 
     pub fn rename(&mut self, old: (u64, &[u8]), new: (u64, &[u8]), flags: u32) -> Outcome {
-        let (from, to) = (self.start(old.0)?, self.start(new.0)?);
-        self.door.change(Request {
-            arg0: flags,
-            base1: from.base(),
-            str1: old.1,
-            base2: to.base(),
-            str2: new.1,
-            ..Request::new(Op::Rename)
+        ask_where_it_is(|| {
+            let (from, to) = (self.start(old.0)?, self.start(new.0)?);
+            self.door.change(Request {
+                arg0: flags,
+                base1: from.base(),
+                str1: old.1,
+                base2: to.base(),
+                str2: new.1,
+                ..Request::new(Op::Rename)
+            })
         })?;
         let exchanged = flags & libc::RENAME_EXCHANGE != 0;
         let (old, new) = ((old.0, old.1.to_vec()), (new.0, new.1.to_vec()));
@@ -86,21 +91,26 @@ impl Worker<'_> {
     }
 
     pub fn link(&mut self, old: u64, parent: u64, name: &[u8]) -> Outcome {
-        let (from, old, _) = self.name_of(old)?;
-        let to = self.start(parent)?;
-        self.door.change(Request {
-            base1: from.base(),
-            str1: &old,
-            base2: to.base(),
-            str2: name,
-            ..Request::new(Op::Link)
+        ask_where_it_is(|| {
+            let (from, old, _) = self.name_of(old)?;
+            let to = self.start(parent)?;
+            self.door.change(Request {
+                base1: from.base(),
+                str1: &old,
+                base2: to.base(),
+                str2: name,
+                ..Request::new(Op::Link)
+            })
         })?;
-        self.named(parent, &to, name)
+        self.named(parent, name)
     }
 
     pub fn readlink(&mut self, node: u64) -> Outcome {
-        let (start, name, _) = self.name_of(node)?;
-        Ok(Reply::of(&self.door.readlink(&start, &name)?))
+        let text = ask_where_it_is(|| {
+            let (start, name, _) = self.name_of(node)?;
+            self.door.readlink(&start, &name)
+        })?;
+        Ok(Reply::of(&text))
     }
 
     pub fn opendir(&mut self, node: u64) -> Outcome {
@@ -135,13 +145,9 @@ impl Worker<'_> {
 
     /// A whole listing, with the inode numbers that `stat` shows.
     fn list(&mut self, node: u64) -> forebay_sys::Sys<Vec<forebay_client::Entry>> {
-        let start = match self.start(node) {
-            Ok(start) => start,
+        let listed = self.within(node, |door, start| Ok((door.list(start)?, start.clone())));
+        let (mut entries, start) = match listed {
             // A directory that was removed has no entries.
-            Err(Errno::NOENT) => return Ok(Vec::new()),
-            Err(e) => return Err(e),
-        };
-        let mut entries = match self.door.list(&start) {
             Err(Errno::NOENT) => return Ok(Vec::new()),
             listed => listed?,
         };

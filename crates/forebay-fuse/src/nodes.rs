@@ -1,11 +1,12 @@
 //! What the kernel's node ids stand for. A node lives as long as the kernel knows its id.
 //!
-//! A node is one inode: its device, number and type. A directory is held by a descriptor, so that a rename by anybody does not
+//! A node is one inode: its device, number and type. Another inode that gets the number of an earlier one is told from it by its
+//! birth, where the file system records that. A directory is held by a descriptor, so that a rename by anybody does not
 //! lose it. Everything else is found by the names that it was looked up by, and whoever uses a name checks that the
 //! inode is still there.
 
 use crate::protocol::ROOT;
-use forebay_types::Attr;
+use forebay_types::{Attr, Timestamp};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -53,6 +54,8 @@ pub struct Backing {
 #[derive(Debug)]
 struct Node {
     identity: Identity,
+    /// Zero if it is not known.
+    born: Timestamp,
     lookups: u64,
     /// The one looked up last is at the end.
     names: Vec<Name>,
@@ -80,14 +83,16 @@ impl Nodes {
             last: ROOT,
         };
         // The kernel never forgets it.
-        nodes.add(ROOT, Identity::of(attr), Some(Arc::new(root)));
+        nodes.add(ROOT, attr, Some(Arc::new(root)));
         nodes
     }
 
-    fn add(&mut self, id: u64, identity: Identity, dir: Option<Arc<OwnedFd>>) {
+    fn add(&mut self, id: u64, attr: &Attr, dir: Option<Arc<OwnedFd>>) {
+        let identity = Identity::of(attr);
         self.by_identity.insert(identity, id);
         let node = Node {
             identity,
+            born: attr.btime,
             lookups: 1,
             names: Vec::new(),
             dir,
@@ -97,11 +102,19 @@ impl Nodes {
         self.nodes.insert(id, node);
     }
 
-    /// The kernel gets to know what is at `name`. A directory comes with its descriptor.
-    pub fn looked_up(&mut self, identity: Identity, name: Name, dir: Option<Arc<OwnedFd>>) -> u64 {
-        debug_assert!(dir.is_some() || identity.kind != libc::S_IFDIR);
-        let id = match self.by_identity.get(&identity) {
-            Some(&id) => {
+    /// The node of the inode with these attributes. One with the same number that was born at another time is gone.
+    fn known(&self, attr: &Attr) -> Option<u64> {
+        let id = *self.by_identity.get(&Identity::of(attr))?;
+        let born = self.nodes.get(&id)?.born;
+        let unknown = Timestamp::default();
+        (born == attr.btime || [born, attr.btime].contains(&unknown)).then_some(id)
+    }
+
+    /// The kernel gets to know what is at `name`, which has these attributes. A directory comes with its descriptor.
+    pub fn looked_up(&mut self, attr: &Attr, name: Name, dir: Option<Arc<OwnedFd>>) -> u64 {
+        debug_assert!(dir.is_some() || attr.mode & libc::S_IFMT != libc::S_IFDIR);
+        let id = match self.known(attr) {
+            Some(id) => {
                 if let Some(node) = self.nodes.get_mut(&id) {
                     node.lookups += 1;
                 }
@@ -109,7 +122,7 @@ impl Nodes {
             }
             None => {
                 self.last += 1;
-                self.add(self.last, identity, dir);
+                self.add(self.last, attr, dir);
                 self.last
             }
         };
@@ -170,7 +183,10 @@ impl Nodes {
         let Some(node) = self.nodes.remove(&id) else {
             return;
         };
-        self.by_identity.remove(&node.identity);
+        // Another inode may have its number by now.
+        if self.by_identity.get(&node.identity) == Some(&id) {
+            self.by_identity.remove(&node.identity);
+        }
         for name in &node.names {
             self.by_name.remove(name);
         }
@@ -182,8 +198,8 @@ impl Nodes {
     }
 
     /// The descriptor of a directory that the kernel knows.
-    pub fn known_dir(&self, identity: &Identity) -> Option<Arc<OwnedFd>> {
-        self.dir(*self.by_identity.get(identity)?)
+    pub fn known_dir(&self, attr: &Attr) -> Option<Arc<OwnedFd>> {
+        self.dir(self.known(attr)?)
     }
 
     /// What a node is, and by which names it may be found, the best first.
@@ -243,11 +259,12 @@ mod tests {
         std::fs::File::open("/dev/null").unwrap().into()
     }
 
-    fn file(ino: u64) -> Identity {
-        Identity {
+    fn file(ino: u64) -> Attr {
+        Attr {
             dev: 1,
             ino,
-            kind: libc::S_IFREG,
+            mode: libc::S_IFREG,
+            ..Attr::default()
         }
     }
 
@@ -268,9 +285,9 @@ mod tests {
     #[test]
     fn a_node_lives_until_each_look_up_is_forgotten() {
         let mut nodes = nodes();
-        let id = nodes.looked_up(file(10), name("a"), None);
+        let id = nodes.looked_up(&file(10), name("a"), None);
         assert_eq!(
-            nodes.looked_up(file(10), name("b"), None),
+            nodes.looked_up(&file(10), name("b"), None),
             id,
             "two names of one file"
         );
@@ -279,22 +296,50 @@ mod tests {
         assert_eq!(names, [name("b"), name("a")]);
         nodes.forget(id, 1);
         assert!(nodes.whereabouts(id).is_none());
-        let again = nodes.looked_up(file(10), name("a"), None);
+        let again = nodes.looked_up(&file(10), name("a"), None);
         assert_ne!(again, id, "ids are not used again");
         nodes.forget(ROOT, u64::MAX);
         assert!(nodes.dir(ROOT).is_some());
     }
 
     #[test]
+    fn an_inode_with_the_number_of_an_earlier_one_is_another_node() {
+        let mut nodes = nodes();
+        let born = |sec| Attr {
+            btime: Timestamp { sec, nsec: 0 },
+            ..file(10)
+        };
+        let old = nodes.looked_up(&born(1), name("a"), None);
+        assert_eq!(nodes.looked_up(&born(1), name("a"), None), old);
+        assert_eq!(
+            nodes.looked_up(&born(0), name("a"), None),
+            old,
+            "an answer that does not tell the birth"
+        );
+        let new = nodes.looked_up(&born(2), name("b"), None);
+        assert_ne!(new, old);
+        nodes.forget(old, 3);
+        assert!(nodes.whereabouts(old).is_none());
+        assert_eq!(nodes.looked_up(&born(2), name("b"), None), new);
+        let dir = |sec| Attr {
+            mode: libc::S_IFDIR,
+            ..born(sec)
+        };
+        nodes.looked_up(&dir(1), name("d"), Some(Arc::new(descriptor())));
+        assert!(nodes.known_dir(&dir(1)).is_some());
+        assert!(nodes.known_dir(&dir(2)).is_none());
+    }
+
+    #[test]
     fn a_name_belongs_to_the_node_that_had_it_last() {
         let mut nodes = nodes();
-        let old = nodes.looked_up(file(10), name("a"), None);
-        let new = nodes.looked_up(file(11), name("a"), None);
+        let old = nodes.looked_up(&file(10), name("a"), None);
+        let new = nodes.looked_up(&file(11), name("a"), None);
         assert_ne!(old, new);
         assert_eq!(nodes.whereabouts(old).unwrap().1, []);
         nodes.renamed(name("a"), name("b"), false);
         assert_eq!(nodes.whereabouts(new).unwrap().1, [name("b")]);
-        let third = nodes.looked_up(file(12), name("c"), None);
+        let third = nodes.looked_up(&file(12), name("c"), None);
         nodes.renamed(name("b"), name("c"), true);
         assert_eq!(nodes.whereabouts(new).unwrap().1, [name("c")]);
         assert_eq!(nodes.whereabouts(third).unwrap().1, [name("b")]);
@@ -307,7 +352,7 @@ mod tests {
     #[test]
     fn all_who_have_a_file_open_share_one_number_and_the_last_gives_it_back() {
         let mut nodes = nodes();
-        let id = nodes.looked_up(file(10), name("a"), None);
+        let id = nodes.looked_up(&file(10), name("a"), None);
         let (one, two) = (Arc::new(descriptor()), Arc::new(descriptor()));
         assert_eq!(nodes.opened(id, &one, || Some(7)), Some(7));
         assert_eq!(nodes.opened(id, &two, || unreachable!()), Some(7));

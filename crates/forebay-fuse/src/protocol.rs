@@ -259,6 +259,10 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// Requests that the kernel waits for no answer to.
+const FORGET: u32 = 2;
+const BATCH_FORGET: u32 = 42;
+
 /// Size of the fixed part of a request in bytes.
 const HEADER_BYTES: usize = 40;
 
@@ -279,10 +283,19 @@ pub fn decode(message: &[u8]) -> Result<Request<'_>, Malformed> {
     Ok(Request { unique, node, call })
 }
 
+/// The number of a request that can't be decoded, if its header can be read and it is of a kind that gets an answer.
+pub fn awaits_answer(message: &[u8]) -> Option<u64> {
+    let mut header = Fields(message);
+    let (_len, opcode) = (header.u32().ok()?, header.u32().ok()?);
+    let unique = header.u64().ok()?;
+    let is_told_only = matches!(opcode, FORGET | BATCH_FORGET) || unique == 0;
+    (!is_told_only).then_some(unique)
+}
+
 fn call(opcode: u32, mut f: Fields<'_>) -> Result<Call<'_>, Malformed> {
     Ok(match opcode {
         1 => Call::Lookup { name: f.name()? },
-        2 => Call::Forget { lookups: f.u64()? },
+        FORGET => Call::Forget { lookups: f.u64()? },
         3 => {
             let flags = f.u32()?;
             f.u32()?;
@@ -383,7 +396,7 @@ fn call(opcode: u32, mut f: Fields<'_>) -> Result<Call<'_>, Malformed> {
                 name: f.name()?,
             }
         }
-        42 => {
+        BATCH_FORGET => {
             let count = f.u32()? as usize;
             f.u32()?;
             Call::BatchForget {
@@ -566,6 +579,20 @@ mod tests {
             panic!("not a batch");
         };
         assert_eq!(forgotten(pairs).collect::<Vec<_>>(), [(7, 1), (1 << 40, 3)]);
+    }
+
+    #[test]
+    fn a_request_that_makes_no_sense_is_answered_unless_nobody_waits() {
+        let cut = message(1, b"no end");
+        assert_eq!(decode(&cut), Err(Malformed));
+        assert_eq!(awaits_answer(&cut), Some(77));
+        assert_eq!(awaits_answer(&cut[..16]), Some(77));
+        assert_eq!(awaits_answer(&cut[..15]), None);
+        for opcode in [FORGET, BATCH_FORGET] {
+            let cut = message(opcode, b"");
+            assert_eq!(decode(&cut), Err(Malformed));
+            assert_eq!(awaits_answer(&cut), None);
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The server: threads that read requests of the kernel and answer them.
 
 use crate::device::Device;
-use crate::door::{self, Door, Start, look};
+use crate::door::{self, Door, Start, ask_where_it_is, look};
 use crate::nodes::{Identity, Name, Nodes};
 use crate::protocol::{
     self, Call, MAJOR, NEWEST_MINOR, OLDEST_MINOR, REQUEST_BYTES, ROOT, Request, capability,
@@ -129,18 +129,14 @@ impl Server {
     /// Answers requests until the file system is unmounted and nobody uses it any more.
     ///
     /// # Errors
-    /// [`Error`]: the bridge refuses further connections, or no thread can be started.
+    /// [`Error`]: the bridge refuses further connections.
     pub fn serve(&self) -> Result<(), Error> {
         let doors: Result<Vec<_>, _> = (0..THREADS)
             .map(|_| Door::open(&self.socket, PATIENCE).map_err(Error::Bridge))
             .collect();
-        std::thread::scope(|scope| {
-            for door in doors? {
-                scope.spawn(|| Worker { server: self, door }.run());
-            }
-            Ok(())
-        })
-        .inspect(|()| door::close())
+        side_by_side(doors?, |door| Worker { server: self, door }.run());
+        door::close();
+        Ok(())
     }
 
     /// A number for an open file or directory.
@@ -161,6 +157,18 @@ impl Server {
             ..*attr
         }
     }
+}
+
+/// Does `work` with each of `all` at once: with one of them in this thread, with the others in threads of their own, as far as
+/// those can be started.
+fn side_by_side<T: Send>(mut all: Vec<T>, work: impl Fn(T) + Sync) {
+    let Some(own) = all.pop() else {
+        return;
+    };
+    std::thread::scope(|scope| {
+        sys::start_threads(scope, all, &work);
+        work(own);
+    });
 }
 
 /// The answer to the first request of the kernel, and whether it reads and writes backing files itself.
@@ -211,6 +219,11 @@ impl Worker<'_> {
                 "forebay: a request of {} bytes makes no sense",
                 message.len()
             );
+            // Whoever has asked must not wait for ever.
+            if let Some(unique) = protocol::awaits_answer(message) {
+                let failed = Reply::failed(unique, Errno::IO.raw_os_error());
+                let _ = rustix::io::write(&self.server.device, &failed);
+            }
             return;
         };
         match request.call {
@@ -333,21 +346,34 @@ impl Worker<'_> {
         self.door.start(dir.as_fd())
     }
 
+    /// Asks the bridge about something in the directory of a node.
+    pub fn within<T>(
+        &mut self,
+        node: u64,
+        mut ask: impl FnMut(&mut Door, &Start) -> Sys<T>,
+    ) -> Sys<T> {
+        ask_where_it_is(|| {
+            let start = self.start(node)?;
+            ask(&mut self.door, &start)
+        })
+    }
+
     /// A node that the kernel gets to know by a name.
-    pub fn entry(&mut self, parent: u64, start: &Start, name: &[u8]) -> Sys<(u64, Attr)> {
-        let mut attr = self.door.stat(start, name)?;
+    pub fn entry(&mut self, parent: u64, name: &[u8]) -> Sys<(u64, Attr)> {
+        let mut attr = self.within(parent, |door, start| door.stat(start, name))?;
         let mut dir = None;
         if attr.mode & libc::S_IFMT == libc::S_IFDIR {
-            dir = locked(&self.server.nodes).known_dir(&Identity::of(&attr));
+            dir = locked(&self.server.nodes).known_dir(&attr);
             if dir.is_none() {
-                let found = self.door.resolve(start, name, forebay_wire::DIRECTORY)?;
+                let found = self.within(parent, |door, start| {
+                    door.resolve(start, name, forebay_wire::DIRECTORY)
+                })?;
                 attr = sys::stat(found.as_fd(), b"")?;
                 dir = Some(Arc::new(found));
             }
         }
-        let identity = Identity::of(&attr);
         let name = (parent, name.to_vec());
-        let node = locked(&self.server.nodes).looked_up(identity, name, dir);
+        let node = locked(&self.server.nodes).looked_up(&attr, name, dir);
         Ok((node, self.server.shown(&attr)))
     }
 
@@ -364,12 +390,14 @@ impl Worker<'_> {
     pub fn name_of(&mut self, node: u64) -> Sys<(Start, Vec<u8>, Attr)> {
         let (identity, names) = self.whereabouts(node)?;
         for (parent, name) in names {
-            let Ok(start) = self.start(parent) else {
-                continue;
-            };
-            match self.door.stat(&start, &name) {
-                Ok(attr) if Identity::of(&attr) == identity => return Ok((start, name, attr)),
-                Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => {}
+            let found = self.within(parent, |door, start| {
+                Ok((start.clone(), door.stat(start, &name)?))
+            });
+            match found {
+                Ok((start, attr)) if Identity::of(&attr) == identity => {
+                    return Ok((start, name, attr));
+                }
+                Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::STALE) => {}
                 Err(e) => return Err(e),
             }
         }
@@ -388,19 +416,31 @@ impl Worker<'_> {
         debug_assert_ne!(node, ROOT, "the root is a directory");
         let (identity, names) = self.whereabouts(node)?;
         for (parent, name) in names {
-            let Ok(start) = self.start(parent) else {
-                continue;
-            };
-            match self.door.resolve(&start, &name, flags) {
+            match self.within(parent, |door, start| door.resolve(start, &name, flags)) {
                 Ok(found) => {
                     if identity.is_backed_by(&sys::stat(found.as_fd(), b"")?) {
                         return Ok(Arc::new(found));
                     }
                 }
-                Err(Errno::NOENT | Errno::NOTDIR) => {}
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::STALE) => {}
                 Err(e) => return Err(e),
             }
         }
         Err(Errno::STALE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_answered_also_where_no_thread_can_be_started() {
+        let test = "server::tests::requests_are_answered_also_where_no_thread_can_be_started";
+        forebay_testkit::without_threads(test, || {
+            let served = Mutex::new(Vec::new());
+            side_by_side(vec![1, 2, 3], |door| locked(&served).push(door));
+            assert_eq!(served.into_inner().unwrap(), [3]);
+        });
     }
 }

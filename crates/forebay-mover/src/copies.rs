@@ -13,6 +13,7 @@ use forebay_core::path::TreePath;
 use forebay_core::pfs_kind::{SYNCED_TOGETHER_FROM, SyncBy};
 use forebay_core::record::{Kind, ObjectId, ObjectName};
 use forebay_objects::{Shape, shape};
+use forebay_pfs::Lower;
 use forebay_sys::Openers;
 use forebay_sys::{self as sys, Errno};
 use parking_lot::Mutex;
@@ -36,8 +37,10 @@ pub(crate) struct Held {
     /// The directory that it is in.
     pub(crate) dir: Arc<OwnedFd>,
     pub(crate) name: Vec<u8>,
-    /// The temporary file, still open, and what was written to it.
-    pub(crate) file: Option<(std::fs::File, Written)>,
+    /// The temporary file, still open. Of a symbolic link or a node an `O_PATH` descriptor.
+    pub(crate) file: std::fs::File,
+    /// What was written to it, if it is a plain file.
+    pub(crate) written: Option<Written>,
 }
 
 /// All copies under temporary names.
@@ -53,6 +56,17 @@ impl Copies {
     fn take(&self, oid: ObjectId) -> Option<Held> {
         self.0.lock().remove(&oid)
     }
+}
+
+/// Links a copy that has its first name to another one. It is the copy itself that is linked: others may have put
+/// something else in place of its first name.
+fn further_name(lower: &Lower, held: &Held, name: &Name) -> Work<()> {
+    let (dir, temp) = (pfs::parent(lower, &name.path)?, &held.name);
+    remove_temp(dir.as_fd(), temp)?;
+    sys::link_file(held.file.as_fd(), dir.as_fd(), temp).during("link")?;
+    pfs::give_name(dir.as_fd(), temp, name)?;
+    // A rename between two names of one inode leaves both.
+    remove_temp(dir.as_fd(), temp)
 }
 
 fn missing<T>() -> Work<T> {
@@ -116,8 +130,8 @@ impl Pass<'_> {
             SyncBy::Each => false,
         };
         self.each(oids, |held| {
-            if let (Some((file, _)), false) = (&held.file, is_synced) {
-                sys::fsync(file.as_fd()).during("fsync")?;
+            if held.written.is_some() && !is_synced {
+                sys::fsync(held.file.as_fd()).during("fsync")?;
             }
             self.ground.objects.distrust_contents([held.object]);
             Ok(())
@@ -128,16 +142,17 @@ impl Pass<'_> {
         // The comparison reads from the file system, not from cached pages; the disk is asked for
         // the whole batch at once.
         for oid in oids {
-            if let Some(Held {
-                file: Some((file, written)),
-                ..
-            }) = self.copies.0.lock().get(oid)
-            {
-                sys::forget_pages(file.as_fd());
+            // Others go on with their copies meanwhile: this may wait for the PFS.
+            let Some(held) = self.copies.take(*oid) else {
+                continue;
+            };
+            if let Some(written) = &held.written {
+                sys::forget_pages(held.file.as_fd());
                 if written.size <= CHUNK_BYTES as u64 {
-                    sys::will_need(file.as_fd());
+                    sys::will_need(held.file.as_fd());
                 }
             }
+            self.copies.put(held);
         }
         let mut buffer = vec![0; CHUNK_BYTES];
         self.each(oids, |held| self.verify(held, &mut buffer))
@@ -145,7 +160,7 @@ impl Pass<'_> {
 
     /// Reads the copy back and compares.
     fn verify(&self, held: &Held, buffer: &mut [u8]) -> Work<()> {
-        let Some((file, written)) = &held.file else {
+        let (file, Some(written)) = (&held.file, &held.written) else {
             return Ok(());
         };
         // Otherwise the read would change the access time. Where this is not permitted, the time is set again.
@@ -213,18 +228,9 @@ impl Pass<'_> {
             first.path.parent(),
             "a copy gets its name where it is"
         );
-        let dir = held.dir.as_fd();
-        pfs::give_name(dir, &held.name, first)?;
-        let temp = &held.name;
-        for name in others {
-            let other = pfs::parent(self.ground.lower, &name.path)?;
-            remove_temp(other.as_fd(), temp)?;
-            sys::link(dir, first.path.name(), other.as_fd(), temp).during("link")?;
-            pfs::give_name(other.as_fd(), temp, name)?;
-            // A rename between two names of one inode leaves both.
-            remove_temp(other.as_fd(), temp)?;
-        }
-        Ok(())
+        pfs::give_name(held.dir.as_fd(), &held.name, first)?;
+        let mut others = others.iter();
+        others.try_for_each(|name| further_name(self.ground.lower, held, name))
     }
 
     pub(crate) fn forget(&self, all: &[Temporary]) -> Vec<drain::Work<()>> {
@@ -266,7 +272,9 @@ impl Pass<'_> {
         if [source.as_ref().err(), target.as_ref().err()].contains(&Some(&Errno::ACCESS)) {
             // Its owner may not read it, here or there.
             let dir = pfs::parent(self.ground.lower, path)?;
-            return self.dress_by_path(object, Kind::Dir, dir.as_fd(), path.name(), &attr);
+            let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+            let target = sys::open(dir.as_fd(), path.name(), flags, 0).during("open directory")?;
+            return self.dress_by_path(object, Kind::Dir, target.as_fd(), &attr);
         }
         let source = source.during("open in the buffer")?;
         let target = target.during("open directory")?;
@@ -318,5 +326,58 @@ impl Pass<'_> {
             after
         };
         Ok(Use::Free(last))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_core::record::BridgeId;
+    use std::fs;
+
+    #[test]
+    fn a_further_name_is_that_of_the_copy_whatever_has_its_first_name_by_now() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let lower = Lower::open_root(folder.path(), Some(false)).unwrap();
+        let dir = Arc::new(sys::open(lower.root(), b".", libc::O_PATH, 0).unwrap());
+        let path = |name: &str| TreePath::new(name.as_bytes()).unwrap();
+        let name = |name: &str| Name {
+            path: path(name),
+            replaces: None,
+        };
+        fs::create_dir(at("d")).unwrap();
+        fs::write(at("ours"), "ours").unwrap();
+        fs::write(at("theirs"), "theirs").unwrap();
+        std::os::unix::fs::symlink("to", at("link")).unwrap();
+        let held = |first: &str, flags| Held {
+            object: ObjectName {
+                oid: ObjectId::new(BridgeId(1), 1, 1),
+                link: 0,
+            },
+            path: path("temp"),
+            dir: dir.clone(),
+            name: b"temp".to_vec(),
+            file: sys::open(lower.root(), first.as_bytes(), flags, 0)
+                .unwrap()
+                .into(),
+            written: None,
+        };
+        let ours = held("ours", libc::O_RDONLY);
+        // It stays, but another file has its first name.
+        fs::rename(at("ours"), at("moved")).unwrap();
+        fs::rename(at("theirs"), at("ours")).unwrap();
+        further_name(&lower, &ours, &name("d/second")).unwrap();
+        assert_eq!(fs::read_to_string(at("d/second")).unwrap(), "ours");
+        let link = held("link", libc::O_PATH | libc::O_NOFOLLOW);
+        further_name(&lower, &link, &name("d/link")).unwrap();
+        let text = fs::read_link(at("d/link")).unwrap();
+        assert_eq!(text.to_str(), Some("to"));
+        // It is gone.
+        fs::remove_file(at("moved")).unwrap();
+        fs::remove_file(at("d/second")).unwrap();
+        let refused = further_name(&lower, &ours, &name("third")).unwrap_err();
+        assert_eq!(refused.errno, Errno::NOENT);
+        assert!(!at("third").exists());
     }
 }

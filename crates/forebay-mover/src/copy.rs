@@ -49,14 +49,15 @@ impl Pass<'_> {
             let Some(dir) = dirs.parent_if_there(self.ground.lower, path)? else {
                 return Ok(Copied::NoDirectory);
             };
-            self.make_other(copy, &attr, dir.as_fd(), temp)?;
-            let made = sys::stat(dir.as_fd(), temp).during("stat")?;
+            let file = self.make_other(copy, &attr, dir.as_fd(), temp)?;
+            let made = sys::stat(file.as_fd(), b"").during("stat")?;
             *held = Some(Held {
                 object: copy.object,
                 path: path.clone(),
                 dir,
                 name: temp.to_vec(),
-                file: None,
+                file: file.into(),
+                written: None,
             });
             return Ok(Copied::Whole {
                 of: attr,
@@ -95,7 +96,8 @@ impl Pass<'_> {
                     path: path.clone(),
                     dir,
                     name: temp.to_vec(),
-                    file: Some((target, written)),
+                    file: target,
+                    written: Some(written),
                 });
                 Ok(Copied::Whole {
                     of: attr,
@@ -120,19 +122,11 @@ impl Pass<'_> {
             Err(Errno::ACCESS) => {
                 objects.never_reuse(object);
                 let path = objects
-                    .open_object(object, libc::O_PATH)
+                    .open_object(object, libc::O_PATH | libc::O_NOFOLLOW)
                     .during("open in the buffer")?;
-                let attr = sys::stat(path.as_fd(), b"").during("stat in the buffer")?;
-                let mode = attr.mode & 0o7777;
-                before = Some(attr);
-                let link = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&path));
-                let cwd = sys::open_path(std::path::Path::new("/"), libc::O_PATH)
-                    .during("open in the buffer")?;
-                sys::chmod_at(cwd.as_fd(), link.as_bytes(), mode | 0o400)
-                    .during("chmod in the buffer")?;
-                let opened = objects.open_object(object, flags);
-                sys::chmod_at(cwd.as_fd(), link.as_bytes(), mode).during("chmod in the buffer")?;
-                opened
+                before = Some(sys::stat(path.as_fd(), b"").during("stat in the buffer")?);
+                let open = || objects.open_object(object, flags);
+                sys::lend_mode(path.as_fd(), 0o400, open).during("chmod in the buffer")?
             }
             other => other,
         };
@@ -261,41 +255,48 @@ impl Pass<'_> {
         sys::set_times(target, b"", Some(attr.atime), Some(attr.mtime)).during("set times")
     }
 
-    /// A symbolic link or a node.
-    fn make_other(&self, copy: &Copy, attr: &Attr, dir: BorrowedFd<'_>, temp: &[u8]) -> Work<()> {
+    /// A symbolic link or a node. Gives an `O_PATH` descriptor of it.
+    fn make_other(
+        &self,
+        copy: &Copy,
+        attr: &Attr,
+        dir: BorrowedFd<'_>,
+        temp: &[u8],
+    ) -> Work<OwnedFd> {
         remove_temp(dir, temp)?;
-        if copy.kind == Kind::Symlink {
+        let made = if copy.kind == Kind::Symlink {
             let text = self
                 .ground
                 .objects
                 .link_text(copy.object)
                 .during("read in the buffer")?;
             sys::symlink(&text, dir, temp).during("symlink")?;
+            open_made(dir, temp, &Made::Link(&text), attr.uid)?
         } else {
             // Beside an access list the group's bits are its mask: others may use it when the list is there.
             sys::mknod(dir, temp, attr.mode & !0o077, attr.rdev).during("mknod")?;
-        }
-        self.dress_by_path(copy.object, copy.kind, dir, temp, attr)
+            open_made(dir, temp, &Made::Node(attr.mode, attr.rdev), attr.uid)?
+        };
+        self.dress_by_path(copy.object, copy.kind, made.as_fd(), attr)?;
+        Ok(made)
     }
 
-    /// As [`Pass::dress`], for what can't be opened: what `name` in a directory of the PFS is.
+    /// As [`Pass::dress`], for what can't be opened but with `O_PATH`.
     pub(crate) fn dress_by_path(
         &self,
         object: ObjectName,
         kind: Kind,
-        dir: BorrowedFd<'_>,
-        name: &[u8],
+        target: BorrowedFd<'_>,
         attr: &Attr,
     ) -> Work<()> {
-        let now = sys::stat(dir, name).during("stat")?;
+        let now = sys::stat(target, b"").during("stat")?;
         if (now.uid, now.gid) != (attr.uid, attr.gid) {
-            sys::chown(dir, name, attr.uid, attr.gid).during("chown")?;
+            sys::chown(target, b"", attr.uid, attr.gid).during("chown")?;
         }
         let by_path = libc::O_PATH | libc::O_NOFOLLOW;
         let source = self.ground.objects.open_object(object, by_path);
         let source = source.during("open in the buffer")?;
-        let target = sys::open(dir, name, by_path, 0).during("open")?;
-        match pfs::copy_xattrs_of_path(kind, source.as_fd(), target.as_fd()) {
+        match pfs::copy_xattrs_of_path(kind, source.as_fd(), target) {
             // Those of users can be read only by who may read the directory.
             Err(trouble) if kind == Kind::Dir && trouble.errno == Errno::ACCESS => {
                 self.remark_on(vec!["user.*".to_owned()]);
@@ -303,9 +304,39 @@ impl Pass<'_> {
             refused => self.remark_on(refused?),
         }
         if kind != Kind::Symlink {
-            sys::chmod_at(dir, name, attr.mode & 0o7777).during("chmod")?;
+            sys::chmod_of_path(target, attr.mode & 0o7777).during("chmod")?;
         }
-        sys::set_times(dir, name, Some(attr.atime), Some(attr.mtime)).during("set times")
+        sys::set_times_of_path(target, Some(attr.atime), Some(attr.mtime)).during("set times")
+    }
+}
+
+/// What a copy that is no plain file was made as.
+enum Made<'a> {
+    /// A symbolic link with this text.
+    Link(&'a [u8]),
+    /// A node with this mode, and this device if it stands for one.
+    Node(u32, u64),
+}
+
+/// Opens with `O_PATH` what was just made for `owner`, maybe by this user. The call that makes it gives no descriptor, so
+/// others may have put something else under its name: EEXIST if it is not what was made.
+fn open_made(dir: BorrowedFd<'_>, name: &[u8], made: &Made<'_>, owner: u32) -> Work<OwnedFd> {
+    let file = sys::open(dir, name, libc::O_PATH | libc::O_NOFOLLOW, 0).during("open")?;
+    let now = sys::stat(file.as_fd(), b"").during("stat")?;
+    let is_same = match made {
+        Made::Link(text) => {
+            now.mode & libc::S_IFMT == libc::S_IFLNK
+                && sys::readlink(file.as_fd(), b"").during("readlink")? == *text
+        }
+        Made::Node(mode, rdev) => {
+            (now.mode & libc::S_IFMT, now.rdev) == (mode & libc::S_IFMT, *rdev)
+        }
+    };
+    // Some servers say themselves whose all files are. What has another name was not made just now.
+    let is_own = [sys::my_ids().0, owner].contains(&now.uid) && now.nlink <= 1;
+    match is_same && is_own {
+        true => Ok(file),
+        false => Err(Errno::EXIST).during("open"),
     }
 }
 
@@ -330,5 +361,36 @@ pub(crate) fn remove_temp(dir: BorrowedFd<'_>, temp: &[u8]) -> Work<()> {
     match sys::unlink(dir, temp, false) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(e) => Err(e).during("unlink"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn what_others_have_put_in_place_of_a_new_link_or_node_is_not_taken_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let dir = sys::open_path(folder.path(), libc::O_PATH).unwrap();
+        let (me, _) = sys::my_ids();
+        let fifo = Made::Node(libc::S_IFIFO | 0o600, 0);
+        let opened = |name: &str, made| {
+            let opened = open_made(dir.as_fd(), name.as_bytes(), made, me);
+            opened.map(drop).map_err(|trouble| trouble.errno)
+        };
+        sys::mknod(dir.as_fd(), b"fifo", libc::S_IFIFO | 0o600, 0).unwrap();
+        symlink("text", at("link")).unwrap();
+        fs::write(at("file"), "").unwrap();
+        assert_eq!(opened("fifo", &fifo), Ok(()));
+        assert_eq!(opened("link", &Made::Link(b"text")), Ok(()));
+        assert_eq!(opened("link", &Made::Link(b"other")), Err(Errno::EXIST));
+        assert_eq!(opened("link", &fifo), Err(Errno::EXIST));
+        assert_eq!(opened("file", &fifo), Err(Errno::EXIST));
+        assert_eq!(opened("file", &Made::Link(b"text")), Err(Errno::EXIST));
+        fs::hard_link(at("fifo"), at("second")).unwrap();
+        assert_eq!(opened("second", &fifo), Err(Errno::EXIST));
     }
 }

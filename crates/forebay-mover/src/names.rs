@@ -197,13 +197,15 @@ fn ensure_dir(lower: &Lower, path: &TreePath) -> pfs::Work<bool> {
         Err(Errno::EXIST) => {}
         Err(e) => return Err(e).during("mkdir"),
     }
-    let attr = sys::stat(dir.as_fd(), path.name()).during("stat")?;
-    if !pfs::is_dir(&attr) {
-        return Err(Errno::EXIST).during("mkdir");
-    }
+    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let found = match sys::open(dir.as_fd(), path.name(), flags, 0) {
+        Err(Errno::NOTDIR | Errno::LOOP) => return Err(Errno::EXIST).during("mkdir"),
+        found => found.during("open directory")?,
+    };
+    let attr = sys::stat(found.as_fd(), b"").during("stat")?;
     // It gets its own mode back with the other attributes, at the end.
     if attr.mode & 0o700 != 0o700 {
-        sys::chmod_at(dir.as_fd(), path.name(), attr.mode & 0o7777 | 0o700).during("chmod")?;
+        sys::chmod_of_path(found.as_fd(), attr.mode & 0o7777 | 0o700).during("chmod")?;
     }
     Ok(false)
 }
@@ -389,6 +391,30 @@ mod tests {
         );
         assert_eq!(errno(outcome), libc::ENOENT);
         assert!(!tree.folder.path().join(".forebay-aside").exists());
+    }
+
+    #[test]
+    fn a_link_in_place_of_a_directory_is_not_followed_to_change_a_mode() {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+        let tree = Tree::new();
+        let at = |name: &str| tree.folder.path().join(name);
+        fs::create_dir(at("outside")).unwrap();
+        let locked = fs::Permissions::from_mode(0o500);
+        fs::set_permissions(at("outside"), locked.clone()).unwrap();
+        symlink("outside", at("dir")).unwrap();
+        let outcome = make_dir(&tree.lower, &path("dir"));
+        assert_eq!(outcome.unwrap_err().errno, libc::EEXIST);
+        let dir = sys::open_path(tree.folder.path(), libc::O_PATH).unwrap();
+        assert_eq!(
+            sys::chmod_at(dir.as_fd(), b"dir", 0o700),
+            Err(Errno::LOOP),
+            "also if it came after a look"
+        );
+        assert_eq!(at("outside").metadata().unwrap().mode() & 0o777, 0o500);
+        fs::create_dir(at("own")).unwrap();
+        fs::set_permissions(at("own"), locked).unwrap();
+        assert!(!make_dir(&tree.lower, &path("own")).unwrap());
+        assert_eq!(at("own").metadata().unwrap().mode() & 0o777, 0o700);
     }
 
     #[test]

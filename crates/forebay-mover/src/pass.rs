@@ -150,21 +150,19 @@ impl<'g> Pass<'g> {
     }
 
     /// Drives a machine to its end. Only this thread asks the machine and commits. The movers beside it, which do
-    /// everything else and let others run first, never hold the lock of the namespace. Without movers this thread
-    /// does all.
+    /// everything else and let others run first, never hold the lock of the namespace. Without movers, also because no thread
+    /// can be started, this thread does all.
     fn drive(&self, mut drain: Drain, movers: usize) -> Result<(), Halt> {
         let crew = Crew::default();
         let outcome = std::thread::scope(|scope| {
-            for _ in 0..movers {
-                scope.spawn(|| {
-                    sys::let_others_run_first(MOVER_NICE);
-                    while let Some(job) = crew.next() {
-                        let outcome = self.carry_out(&job.1);
-                        crew.ended(job.0, outcome);
-                    }
-                });
-            }
             let _closing = crew.closing();
+            let movers = sys::start_threads(scope, 0..movers, |_| {
+                sys::let_others_run_first(MOVER_NICE);
+                while let Some(job) = crew.next() {
+                    let outcome = self.carry_out(&job.1);
+                    crew.ended(job.0, outcome);
+                }
+            });
             self.conduct(&mut drain, &crew, movers)
         });
         self.counters.close(&drain);
@@ -247,7 +245,9 @@ impl<'g> Pass<'g> {
         if act.changes_names_of_pfs() {
             ground.door.settle()?;
         }
+        let changing = ground.lower.begin_act(&act.visited_dirs());
         let got = self.carry_out_act(act);
+        ground.lower.end_act(changing);
         // Noted before anything can be committed that relies on it, also if a part of it has failed.
         for dir in act.changed_dirs() {
             ground.lower.note_changed(dir);

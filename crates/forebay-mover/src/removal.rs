@@ -115,8 +115,11 @@ fn enter(
         Err(Errno::NOENT) => return Ok(None),
         Err(Errno::ACCESS) => {
             // Its owner has locked it; what goes anyway may be opened first.
-            sys::chmod_at(dir, name, 0o700).during("chmod")?;
-            sys::open(dir, name, flags, 0).during("open directory")?
+            let by_path = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+            let locked = sys::open(dir, name, by_path, 0).during("open directory")?;
+            sys::chmod_of_path(locked.as_fd(), 0o700).during("chmod")?;
+            // By its name it might be another one by now.
+            sys::open(locked.as_fd(), b".", flags, 0).during("open directory")?
         }
         Err(e) => return Err(e).during("open directory"),
     };

@@ -10,15 +10,19 @@ use forebay_types::Backing;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 const FOLDER: &str = "label";
+/// What the names of labels that are being written begin with.
+const NEW: &[u8] = b".new-";
 
 /// The objects whose labels are files in `label/`. Usually there is none, and one atomic load tells so.
 #[derive(Default)]
 pub(super) struct Beside {
     known: Mutex<HashSet<ObjectName>>,
     count: AtomicUsize,
+    /// How many have been written: each under a name of its own at first.
+    written: AtomicU64,
 }
 
 impl Beside {
@@ -32,8 +36,12 @@ impl Beside {
     }
 }
 
+fn within(name: &[u8]) -> Vec<u8> {
+    [FOLDER.as_bytes(), b"/", name].concat()
+}
+
 fn path_beside(object: ObjectName) -> Vec<u8> {
-    [FOLDER.as_bytes(), b"/", &Backing::name(object, false)].concat()
+    within(&Backing::name(object, false))
 }
 
 impl Objects {
@@ -41,6 +49,10 @@ impl Objects {
     pub(super) fn find_labels_beside(&self) -> Sys<()> {
         sys::make_dir(self.instance.as_fd(), FOLDER.as_bytes())?;
         let names = self.list(FOLDER)?;
+        // An earlier life was writing them when it ended, and the labels before them hold.
+        for name in names.iter().filter(|name| name.starts_with(NEW)) {
+            sys::unlink(self.instance.as_fd(), &within(name), false)?;
+        }
         let objects = names.iter().filter_map(|name| parse_name(name));
         self.beside
             .change(|known| known.extend(objects.map(|(object, _)| object)));
@@ -65,20 +77,33 @@ impl Objects {
             Ok(()) => self.drop_label_beside(object),
             // The inode has no room. If the disk is full, the file will fail, too.
             Err(Errno::NOSPC | Errno::TOOBIG | Errno::RANGE) => {
+                self.put_label_beside(object, label)?;
                 self.beside.change(|known| {
                     known.insert(object);
                 });
-                let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
-                let path = path_beside(object);
-                let file = sys::open(self.instance.as_fd(), &path, flags, 0o600)?;
-                use std::io::Write;
-                let mut file = std::fs::File::from(file);
-                file.write_all(label).map_err(errno_of)?;
-                // This happens rarely, and the contents of a file keep no order.
-                file.sync_all().map_err(errno_of)
+                Ok(())
             }
             Err(e) => Err(e),
         }
+    }
+
+    /// Writes the file that holds a label. At every moment there is the whole new label or what was there before.
+    fn put_label_beside(&self, object: ObjectName, label: &[u8]) -> Sys<()> {
+        let dir = self.instance.as_fd();
+        let number = self.beside.written.fetch_add(1, Ordering::Relaxed);
+        let new = within(&[NEW, number.to_string().as_bytes()].concat());
+        let write = || {
+            use std::io::Write;
+            let mut file = std::fs::File::from(sys::create_anew(dir, &new, 0o600)?);
+            file.write_all(label).map_err(errno_of)?;
+            // This happens rarely, and the contents of a file keep no order.
+            file.sync_all().map_err(errno_of)?;
+            sys::rename(dir, &new, dir, &path_beside(object))
+        };
+        write().inspect_err(|_| {
+            // The next start does it otherwise.
+            let _ = sys::unlink(dir, &new, false);
+        })
     }
 
     /// Removes the file that holds a label, if there is one.
@@ -89,14 +114,19 @@ impl Objects {
         if !self.beside.has(object) {
             return Ok(());
         }
-        match sys::unlink(self.instance.as_fd(), &path_beside(object), false) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(e) => return Err(e),
-        }
+        // Who reads the label from now on looks at the inode.
         self.beside.change(|known| {
             known.remove(&object);
         });
-        Ok(())
+        match sys::unlink(self.instance.as_fd(), &path_beside(object), false) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(e) => {
+                self.beside.change(|known| {
+                    known.insert(object);
+                });
+                Err(e)
+            }
+        }
     }
 
     /// Removes the label of a further link from the inode, which other links keep alive.
@@ -148,13 +178,7 @@ impl Objects {
     /// so, sets them for the moment: the kernel checks them at each access to an attribute.
     fn lending<T>(&self, fd: BorrowedFd<'_>, bits: u32, work: impl Fn() -> Sys<T>) -> Sys<T> {
         match work() {
-            Err(Errno::ACCESS | Errno::PERM) if !self.root => {
-                let mode = sys::stat(fd, b"")?.mode & 0o7777;
-                sys::chmod(fd, mode | bits)?;
-                let outcome = work();
-                sys::chmod(fd, mode)?;
-                outcome
-            }
+            Err(Errno::ACCESS | Errno::PERM) if !self.root => sys::lend_mode(fd, bits, work)?,
             other => other,
         }
     }
@@ -172,11 +196,9 @@ impl Objects {
             Err(Errno::ACCESS) if !self.root => {
                 let folder = self.folder(object, false)?;
                 let name = Backing::name(object, false);
-                let mode = sys::stat(folder.as_fd(), &name)?.mode & 0o7777;
-                sys::chmod_at(folder.as_fd(), &name, mode | 0o400)?;
-                let fd = self.open_file(object, flags);
-                sys::chmod_at(folder.as_fd(), &name, mode)?;
-                fd
+                let by_path = libc::O_PATH | libc::O_NOFOLLOW;
+                let path = sys::open(folder.as_fd(), &name, by_path, 0)?;
+                sys::lend_mode(path.as_fd(), 0o400, || self.open_file(object, flags))?
             }
             other => other,
         }

@@ -203,11 +203,10 @@ impl Quarantine {
         let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK;
         let source = match sys::open(dir, &name, flags, 0) {
             Err(Errno::ACCESS) => {
-                let mode = attr.mode & 0o7777;
-                sys::chmod_at(dir, &name, mode | 0o400).during("chmod in quarantine")?;
-                let opened = sys::open(dir, &name, flags, 0);
-                sys::chmod_at(dir, &name, mode).during("chmod in quarantine")?;
-                opened
+                let by_path = libc::O_PATH | libc::O_NOFOLLOW;
+                let path = sys::open(dir, &name, by_path, 0).during("open in quarantine")?;
+                let open = || sys::open(dir, &name, flags, 0);
+                sys::lend_mode(path.as_fd(), 0o400, open).during("chmod in quarantine")?
             }
             opened => opened,
         };

@@ -244,3 +244,53 @@ fn one_process_at_a_time_empties_a_quarantine() {
     drop(first);
     second.lock().unwrap();
 }
+
+/// A label of this many bytes has no room in any inode.
+fn too_long() -> Label {
+    let mut label = file().label;
+    let long = [&b"d/"[..]; 40_000].concat();
+    label.origin = TreePath::new([&long[..], b"name"].concat());
+    assert!(label.origin.is_some());
+    label
+}
+
+#[test]
+fn a_label_beside_its_object_is_replaced_whole_and_counts_only_when_it_is_there() {
+    let instance = Instance::new("beside");
+    let objects = instance.objects(1);
+    let object = objects.make(&file(), None, None).unwrap().fresh.object;
+    let first = objects.read_label(object).unwrap();
+    // It can't be written: the one in the inode goes on to hold.
+    std::fs::remove_dir(instance.0.join("label")).unwrap();
+    assert!(objects.write_label(object, &too_long()).is_err());
+    assert_eq!(objects.labels_beside(), []);
+    assert_eq!(objects.read_label(object).unwrap(), first);
+    std::fs::create_dir(instance.0.join("label")).unwrap();
+    objects.write_label(object, &too_long()).unwrap();
+    assert_eq!(objects.labels_beside(), [object]);
+    // The old file is not written to.
+    let name = Backing::name(object, false);
+    let path = instance
+        .0
+        .join("label")
+        .join(OsString::from_vec(name.to_vec()));
+    let kept = instance.0.join("kept");
+    std::fs::hard_link(&path, &kept).unwrap();
+    let before = std::fs::read(&kept).unwrap();
+    let mut second = too_long();
+    second.name = b"other".to_vec();
+    objects.write_label(object, &second).unwrap();
+    assert_eq!(std::fs::read(&kept).unwrap(), before);
+    assert_eq!(objects.read_label(object).unwrap(), Some(second));
+    // What a life that was killed has begun is gone at the next start.
+    std::fs::write(instance.0.join("label/.new-0"), "half").unwrap();
+    let again = instance.objects(2);
+    assert_eq!(again.labels_beside(), [object]);
+    assert_eq!(
+        std::fs::read_dir(instance.0.join("label")).unwrap().count(),
+        1
+    );
+    again.write_label(object, &file().label).unwrap();
+    assert_eq!(again.labels_beside(), []);
+    assert_eq!(again.read_label(object).unwrap(), first);
+}

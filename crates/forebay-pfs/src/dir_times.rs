@@ -6,8 +6,9 @@ use forebay_core::facts::{Attr, Timestamp};
 use forebay_core::path::TreePath;
 use forebay_sys::{self as sys, Sys};
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many directories a drain keeps open. These get their times back even if the drain has renamed them. The
@@ -40,10 +41,28 @@ struct Kept {
 struct Dir {
     /// The path at which the drain visited it last.
     path: TreePath,
-    fd: Option<OwnedFd>,
+    fd: Option<Arc<OwnedFd>>,
     identity: (u64, u64),
+    /// The times that it gets back.
     atime: Timestamp,
     mtime: Timestamp,
+    /// Its modification time when the drain changed an entry last. If it has another one, somebody else has changed it since.
+    left: Timestamp,
+    /// Acts of the drain that may be changing entries now. What changes meanwhile counts as the drain's.
+    acts: usize,
+}
+
+/// Directories in which an act of a drain may be changing entries: their numbers.
+#[must_use = "the changes of others are told from those of the drain when it ends"]
+pub struct Changing(Vec<usize>);
+
+impl Dir {
+    /// Others have changed it if it has this time: that is the one it keeps.
+    fn is_seen_with(&mut self, mtime: Timestamp) {
+        if self.acts == 0 && mtime != self.left {
+            (self.mtime, self.left) = (mtime, mtime);
+        }
+    }
 }
 
 fn identity(attr: &Attr) -> (u64, u64) {
@@ -101,6 +120,17 @@ impl DirTimes {
         }
     }
 
+    /// The time of a change by a program has been written to a directory that had the time `before`.
+    pub(super) fn has_written(&self, path: &TreePath, before: Timestamp, at: Timestamp) {
+        if let Some(kept) = &mut *self.kept.lock()
+            && let Some(&number) = kept.by_path.get(path)
+        {
+            let dir = &mut kept.dirs[number];
+            dir.is_seen_with(before);
+            dir.left = at;
+        }
+    }
+
     fn is_written(&self, path: &TreePath, at: Timestamp) {
         let mut waiting = self.waiting.lock();
         if waiting.get(path) == Some(&at) {
@@ -138,10 +168,12 @@ impl DirTimes {
                 kept.by_identity.insert(identity(attr), number);
                 kept.dirs.push(Dir {
                     path: path.clone(),
-                    fd: (number < OPEN_DIRS).then_some(fd),
+                    fd: (number < OPEN_DIRS).then(|| Arc::new(fd)),
                     identity: identity(attr),
                     atime: attr.atime,
                     mtime: attr.mtime,
+                    left: attr.mtime,
+                    acts: 0,
                 });
                 number
             }
@@ -149,23 +181,87 @@ impl DirTimes {
         kept.by_path.insert(path.clone(), number);
     }
 
-    /// Gives the visited directories their times back, after the last change of a drain. `open` opens a
-    /// directory for reading.
+    /// An act of the drain begins that may change entries of these directories, which are remembered. `look` looks at
+    /// a directory by its path.
+    pub(super) fn begin_act(
+        &self,
+        dirs: &[TreePath],
+        look: impl Fn(&TreePath) -> Sys<Attr>,
+    ) -> Changing {
+        let numbers: Vec<_> = match &*self.kept.lock() {
+            Some(kept) => {
+                let number = |dir| kept.by_path.get(dir).copied();
+                let numbers: BTreeSet<usize> = dirs.iter().filter_map(number).collect();
+                numbers.into_iter().collect()
+            }
+            None => Vec::new(),
+        };
+        for &number in &numbers {
+            let mtime = self.mtime_now(number, &look);
+            self.change(number, |dir| {
+                if let Some(mtime) = mtime {
+                    dir.is_seen_with(mtime);
+                }
+                dir.acts += 1;
+            });
+        }
+        Changing(numbers)
+    }
+
+    /// The act has ended.
+    pub(super) fn end_act(&self, changing: Changing, look: impl Fn(&TreePath) -> Sys<Attr>) {
+        for number in changing.0 {
+            let mtime = self.mtime_now(number, &look);
+            self.change(number, |dir| {
+                debug_assert!(dir.acts > 0, "{} was not begun", dir.path);
+                dir.acts = dir.acts.saturating_sub(1);
+                dir.left = mtime.unwrap_or(dir.left);
+            });
+        }
+    }
+
+    fn change(&self, number: usize, change: impl FnOnce(&mut Dir)) {
+        if let Some(kept) = &mut *self.kept.lock()
+            && let Some(dir) = kept.dirs.get_mut(number)
+        {
+            change(dir);
+        }
+    }
+
+    /// No lock is held while the PFS is asked.
+    fn mtime_now(&self, number: usize, look: impl Fn(&TreePath) -> Sys<Attr>) -> Option<Timestamp> {
+        let (fd, path, is) = {
+            let kept = self.kept.lock();
+            let dir = kept.as_ref()?.dirs.get(number)?;
+            (dir.fd.clone(), dir.path.clone(), dir.identity)
+        };
+        let now = match fd {
+            Some(fd) => sys::stat(fd.as_fd(), b""),
+            None => look(&path),
+        };
+        now.ok()
+            .filter(|now| identity(now) == is)
+            .map(|now| now.mtime)
+    }
+
+    /// Gives the visited directories their times back, after the last change of a drain. One that others have changed since
+    /// keeps the time that it has from them. `open` opens a directory for reading.
     pub fn end_drain(&self, open: impl Fn(&TreePath) -> Sys<OwnedFd>) {
         let Some(kept) = self.kept.lock().take() else {
             return;
         };
         for dir in kept.dirs {
-            let Some(fd) = dir.fd.or_else(|| open(&dir.path).ok()) else {
+            let Some(fd) = dir.fd.or_else(|| open(&dir.path).ok().map(Arc::new)) else {
                 continue;
             };
+            let is_as_left = |now: &Attr| dir.acts > 0 || now.mtime == dir.left;
             let mtime = match kept.touched.get(&dir.path) {
                 Some(&at) => at.max(dir.mtime),
                 None => dir.mtime,
             };
-            if sys::stat(fd.as_fd(), b"")
-                .is_ok_and(|now| identity(&now) == dir.identity && now.mtime != mtime)
-            {
+            if sys::stat(fd.as_fd(), b"").is_ok_and(|now| {
+                identity(&now) == dir.identity && now.mtime != mtime && is_as_left(&now)
+            }) {
                 // This fails for a directory of another user, which then shows the time of the drain.
                 let _ = sys::set_times(fd.as_fd(), b"", Some(dir.atime), Some(mtime));
             }

@@ -9,6 +9,7 @@ mod dir_times;
 mod first_names;
 mod unsynced;
 
+pub use dir_times::Changing;
 use dir_times::DirTimes;
 use first_names::First;
 use forebay_core::facts::{Attr, Judged, LowerPage, Timestamp};
@@ -197,9 +198,11 @@ impl Lower {
         // A failure is ignored: the directory is gone, or belongs to another user.
         if let Ok(dir) = self.open(path, libc::O_RDONLY | libc::O_DIRECTORY)
             // The file system may have stamped it by a finer clock; a later time must stay.
-            && sys::stat(dir.as_fd(), b"").is_ok_and(|now| now.mtime < at)
+            && let Ok(now) = sys::stat(dir.as_fd(), b"")
+            && now.mtime < at
+            && sys::set_times(dir.as_fd(), b"", None, Some(at)).is_ok()
         {
-            let _ = sys::set_times(dir.as_fd(), b"", None, Some(at));
+            self.times.has_written(path, now.mtime, at);
         }
     }
 
@@ -213,6 +216,25 @@ impl Lower {
         {
             self.times.keep(path, dir, &attr);
         }
+    }
+
+    /// An act of a drain begins that may change entries of these directories. Their times are kept, and what others have
+    /// changed before it is told from what the drain changes.
+    pub fn begin_act(&self, dirs: &[TreePath]) -> Changing {
+        for dir in dirs {
+            self.keep_times(dir);
+        }
+        self.times.begin_act(dirs, |dir| self.look_at_dir(dir))
+    }
+
+    /// The act has ended.
+    pub fn end_act(&self, changing: Changing) {
+        self.times.end_act(changing, |dir| self.look_at_dir(dir));
+    }
+
+    fn look_at_dir(&self, path: &TreePath) -> Sys<Attr> {
+        let dir = self.open(path, libc::O_PATH | libc::O_DIRECTORY)?;
+        sys::stat(dir.as_fd(), b"")
     }
 
     fn lacks_openat2(&self) -> bool {

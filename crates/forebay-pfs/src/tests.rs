@@ -4,30 +4,21 @@ use super::*;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU32;
 
-/// A folder of its own with a PFS in it.
-struct Place(PathBuf, Lower);
+/// A PFS in a folder of its own, with something beside it.
+struct Place(tempfile::TempDir, Lower);
 
 impl Place {
     fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let n = COUNT.fetch_add(1, Ordering::Relaxed);
-        let dir = std::env::temp_dir().join(format!("fby-pfs-{}-{n}", std::process::id()));
-        fs::create_dir_all(dir.join("pfs/d")).unwrap();
-        fs::create_dir_all(dir.join("outside")).unwrap();
-        let lower = Lower::open_root(&dir.join("pfs"), Some(false)).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("pfs/d")).unwrap();
+        fs::create_dir(dir.path().join("outside")).unwrap();
+        let lower = Lower::open_root(&dir.path().join("pfs"), Some(false)).unwrap();
         Place(dir, lower)
     }
 
     fn at(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        self.0.path().join(name)
     }
 }
 
@@ -83,4 +74,46 @@ fn no_look_leads_out_by_a_link() {
     let link = place.1.attr(&path("d/l")).unwrap().unwrap();
     assert_eq!(link.mode & libc::S_IFMT, libc::S_IFLNK);
     assert_eq!(place.1.attr(&path("d/none")), Ok(None));
+}
+
+#[test]
+fn a_drain_takes_back_its_own_times_of_a_directory_and_not_those_of_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let lower = Lower::open_root(folder.path(), Some(false)).unwrap();
+    let at = |sec| Timestamp { sec, nsec: 0 };
+    let path = |name: &str| TreePath::new(name.as_bytes()).unwrap();
+    let set = |name: &str, time| {
+        let dir = lower.open(&path(name), libc::O_RDONLY).unwrap();
+        sys::set_times(dir.as_fd(), b"", None, Some(time)).unwrap();
+    };
+    let act = |name: &str, file: &str| {
+        let changing = lower.begin_act(&[path(name), path(name)]);
+        std::fs::write(folder.path().join(name).join(file), "").unwrap();
+        lower.end_act(changing);
+    };
+    let names = ["ours", "after", "between", "program"];
+    for name in names {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+        set(name, at(1_000));
+    }
+    lower.times().begin_drain();
+    for name in names {
+        act(name, "one");
+    }
+    set("after", at(2_000));
+    set("between", at(2_000));
+    lower.touch(&path("program"));
+    let touched = lower.times().waits(&path("program")).unwrap();
+    lower.flush_touches();
+    for name in ["ours", "between", "program"] {
+        act(name, "two");
+    }
+    lower
+        .times()
+        .end_drain(|dir| lower.open(dir, libc::O_RDONLY | libc::O_DIRECTORY));
+    let mtime = |name| lower.attr(&path(name)).unwrap().unwrap().mtime;
+    assert_eq!(mtime("ours"), at(1_000));
+    assert_eq!(mtime("after"), at(2_000));
+    assert_eq!(mtime("between"), at(2_000));
+    assert!(mtime("program") >= touched);
 }

@@ -175,9 +175,8 @@ impl Lower {
             }
         };
         std::thread::scope(|scope| {
-            for _ in 1..helpers {
-                scope.spawn(work);
-            }
+            // This thread does what no other one can be started for.
+            sys::start_threads(scope, 1..helpers, |_| work());
             work();
         });
         outcomes.into_inner()
@@ -290,5 +289,23 @@ mod tests {
         });
         assert!(is_clean(&lower));
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn directories_are_synced_also_where_no_thread_can_be_started() {
+        let test = "unsynced::tests::directories_are_synced_also_where_no_thread_can_be_started";
+        forebay_testkit::without_threads(test, || {
+            let folder = tempfile::tempdir().unwrap();
+            let lower = Lower::open_root(folder.path(), Some(true)).unwrap();
+            let dirs: Vec<_> = ["a", "b", "c"]
+                .iter()
+                .filter_map(|d| TreePath::new(*d))
+                .collect();
+            for name in ["a", "b"] {
+                std::fs::create_dir(folder.path().join(name)).unwrap();
+            }
+            let outcomes = lower.sync_each(&dirs);
+            assert_eq!(outcomes, [Ok(()), Ok(()), Err(Errno::NOENT)]);
+        });
     }
 }

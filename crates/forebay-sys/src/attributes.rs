@@ -3,13 +3,13 @@
 use crate::{Errno, Sys, raw};
 use forebay_types::{Attr, Timestamp};
 use rustix::fs::{
-    self, AtFlags, Gid, Mode, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, UTIME_NOW,
-    UTIME_OMIT, Uid,
+    self, AtFlags, CWD, Gid, Mode, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps,
+    UTIME_NOW, UTIME_OMIT, Uid,
 };
 use rustix::path::Arg;
 use rustix::time::{ClockId, clock_gettime};
 use std::ffi::CStr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Flags with which symbolic links are not followed, and an empty name means the directory itself.
 fn at_flags(name: &[u8]) -> AtFlags {
@@ -76,12 +76,48 @@ pub fn chmod(fd: BorrowedFd<'_>, mode: u32) -> Sys<()> {
     fs::fchmod(fd, Mode::from_raw_mode(mode))
 }
 
-/// `fchmodat` of `name` in `dir`; it must not be a symbolic link.
+/// The mode of `name` in `dir`. A symbolic link is not followed, whoever has put it there and when. Needs `/proc`.
 ///
 /// # Errors
-/// Those of the call.
+/// ELOOP if it is a symbolic link; else those of the calls.
 pub fn chmod_at(dir: BorrowedFd<'_>, name: &[u8], mode: u32) -> Sys<()> {
-    fs::chmodat(dir, name, Mode::from_raw_mode(mode), AtFlags::empty())
+    let found = crate::open(dir, name, libc::O_PATH | libc::O_NOFOLLOW, 0)?;
+    chmod_of_path(found.as_fd(), mode)
+}
+
+/// As [`chmod`], for descriptors that were opened with `O_PATH`, too. Needs `/proc`.
+///
+/// # Errors
+/// ELOOP if it is a symbolic link, whose mode means nothing; else those of the calls.
+pub fn chmod_of_path(fd: BorrowedFd<'_>, mode: u32) -> Sys<()> {
+    // Some file systems would change the mode of the link itself.
+    if stat(fd, b"")?.mode & libc::S_IFMT == libc::S_IFLNK {
+        return Err(Errno::LOOP);
+    }
+    let mode = Mode::from_raw_mode(mode);
+    fs::chmodat(CWD, proc_link(fd), mode, AtFlags::empty())
+}
+
+/// Runs `work` while the owner has the permissions `bits` of the inode, also if its mode does not give them. Afterwards the
+/// mode is what it was, unless somebody has changed it meanwhile: then it is theirs. Needs `/proc`.
+///
+/// # Errors
+/// Those of the calls that look at the mode and change it.
+pub fn lend_mode<T>(fd: BorrowedFd<'_>, bits: u32, work: impl FnOnce() -> T) -> Sys<T> {
+    let mode = || stat(fd, b"").map(|attr| attr.mode & 0o7777);
+    let own = mode()?;
+    let lent = own | bits;
+    chmod_of_path(fd, lent)?;
+    let outcome = work();
+    if mode()? == lent {
+        chmod_of_path(fd, own)?;
+    }
+    Ok(outcome)
+}
+
+/// A name of what a descriptor leads to. The kernel follows it to the very thing, also to a symbolic link, and no further.
+pub(crate) fn proc_link(fd: BorrowedFd<'_>) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
 /// `fchownat` of `name` in `dir`, or of `dir` itself if the name is empty. An id of all ones stays as it is.
@@ -109,6 +145,20 @@ fn special(meaning: i64) -> Timespec {
     }
 }
 
+fn timestamps(atime: Option<Timestamp>, mtime: Option<Timestamp>) -> Timestamps {
+    let spec = |time: Option<Timestamp>| match time {
+        Some(t) => Timespec {
+            tv_sec: t.sec,
+            tv_nsec: i64::from(t.nsec),
+        },
+        None => special(UTIME_OMIT),
+    };
+    Timestamps {
+        last_access: spec(atime),
+        last_modification: spec(mtime),
+    }
+}
+
 /// Sets access and modification time of `name` in `dir`, or of `dir` itself if the name is empty. `None` leaves a time
 /// as it is.
 ///
@@ -120,18 +170,20 @@ pub fn set_times(
     atime: Option<Timestamp>,
     mtime: Option<Timestamp>,
 ) -> Sys<()> {
-    let spec = |time: Option<Timestamp>| match time {
-        Some(t) => Timespec {
-            tv_sec: t.sec,
-            tv_nsec: i64::from(t.nsec),
-        },
-        None => special(UTIME_OMIT),
-    };
-    let times = Timestamps {
-        last_access: spec(atime),
-        last_modification: spec(mtime),
-    };
-    set(dir, name, &times)
+    set(dir, name, &timestamps(atime, mtime))
+}
+
+/// As [`set_times`], for a descriptor that was opened with `O_PATH`. Needs `/proc`.
+///
+/// # Errors
+/// Those of the call.
+pub fn set_times_of_path(
+    fd: BorrowedFd<'_>,
+    atime: Option<Timestamp>,
+    mtime: Option<Timestamp>,
+) -> Sys<()> {
+    let times = timestamps(atime, mtime);
+    fs::utimensat(CWD, proc_link(fd), &times, AtFlags::empty())
 }
 
 /// Sets access and modification time to the present, and with them the change time.

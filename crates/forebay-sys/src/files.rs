@@ -1,11 +1,12 @@
 //! Opens files, and changes settings of open files.
 
+use crate::attributes::proc_link;
 use crate::{Errno, Sys, errno_of};
 use rustix::fs::{
     self, Access, AtFlags, CWD, FlockOperation, Mode, OFlags, ResolveFlags, fcntl_setfl,
 };
 use rustix::io::retry_on_intr;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
 /// Names that are tried for a file that gets none.
@@ -83,14 +84,13 @@ pub fn open_path(path: &Path, flags: i32) -> Sys<OwnedFd> {
     retry_on_intr(|| fs::openat(CWD, path, flags, Mode::empty()))
 }
 
-/// Opens anew what a descriptor stands for, which may be one by `O_PATH`, whatever has its name now.
+/// Opens anew what a descriptor stands for, which may be one by `O_PATH`, whatever has its name now. Needs `/proc`.
 ///
 /// # Errors
 /// Those of the open.
 pub fn reopen(of: BorrowedFd<'_>, flags: i32) -> Sys<OwnedFd> {
-    let link = format!("/proc/self/fd/{}", of.as_raw_fd());
     // The path itself is a link.
-    open_path(Path::new(&link), flags & !libc::O_NOFOLLOW)
+    open_path(Path::new(&proc_link(of)), flags & !libc::O_NOFOLLOW)
 }
 
 /// Checks whether this user may access the file so (`R_OK`, `W_OK`, `X_OK`). It judges by effective ids, as an open

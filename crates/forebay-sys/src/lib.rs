@@ -21,11 +21,12 @@ mod names;
 mod node;
 mod process;
 mod raw;
+mod threads;
 mod xattrs;
 
 pub use attributes::{
-    chmod, chmod_at, chown, has_inode_flags, now_coarse, set_times, set_times_to_now, stat,
-    stat_known,
+    chmod, chmod_at, chmod_of_path, chown, has_inode_flags, lend_mode, now_coarse, set_times,
+    set_times_of_path, set_times_to_now, stat, stat_known,
 };
 pub use contents::{
     begin_writeback, copy, forget_pages, fsync, next_data, set_size, sync_names, syncfs, will_need,
@@ -44,7 +45,8 @@ pub use filesystem::{cache_life, free_inodes, fs_space, fs_type, space, writes_i
 pub use listing::{RawEntry, read_dir};
 pub use mounts::{ancestors, enter_mounts, is_within, mounted};
 pub use names::{
-    exchange, link, make_dir, mkdir, mknod, readlink, rename, rename_noreplace, symlink, unlink,
+    exchange, link, link_file, make_dir, mkdir, mknod, readlink, rename, rename_noreplace, symlink,
+    unlink,
 };
 pub use node::{
     boot_id, has_open, host_name, kernel_version, mount_space, pid_space, process_name,
@@ -70,6 +72,7 @@ pub use raw::signals::{
     end_with_the_reader, pass_signals_to, signals, signals_seen, watch_signals,
 };
 pub use raw::words::{DurabilityOwner, DurabilityWords, SharedNames};
+pub use threads::start_threads;
 pub use xattrs::{
     copy_xattrs, copy_xattrs_of_path, get_xattr, has_only_xattr, list_xattr, remove_xattr,
     set_xattr,

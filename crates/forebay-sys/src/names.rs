@@ -1,7 +1,8 @@
 //! Calls that make, move, remove and read names.
 
+use crate::attributes::proc_link;
 use crate::{Errno, Sys};
-use rustix::fs::{self, AtFlags, FileType, Mode, RenameFlags};
+use rustix::fs::{self, AtFlags, CWD, FileType, Mode, RenameFlags};
 use rustix::path::Arg;
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
@@ -40,6 +41,16 @@ pub fn mknod(dir: BorrowedFd<'_>, name: &[u8], mode: u32, dev: u64) -> Sys<()> {
 /// Those of the call.
 pub fn link(from: BorrowedFd<'_>, old: &[u8], to: BorrowedFd<'_>, new: &[u8]) -> Sys<()> {
     fs::linkat(from, old, to, new, AtFlags::empty())
+}
+
+/// `linkat` of the very file that a descriptor leads to, whatever has its names by now. An `O_PATH` descriptor of a
+/// symbolic link is linked itself. Needs `/proc`.
+///
+/// # Errors
+/// ENOENT if the file has no name any more; else those of the call.
+pub fn link_file(file: BorrowedFd<'_>, to: BorrowedFd<'_>, new: &[u8]) -> Sys<()> {
+    let follow = AtFlags::SYMLINK_FOLLOW;
+    fs::linkat(CWD, proc_link(file), to, new, follow)
 }
 
 /// `symlinkat`.

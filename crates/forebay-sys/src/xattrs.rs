@@ -1,9 +1,10 @@
 //! Extended attributes.
 
+use crate::attributes::proc_link;
 use crate::{Errno, Sys};
 use rustix::fs::{self, XattrFlags};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 /// Largest value, and largest list of names, that Linux allows for extended attributes.
 const XATTR_BYTES: usize = 64 << 10;
@@ -84,9 +85,7 @@ pub fn copy_xattrs_of_path(
     to: BorrowedFd<'_>,
     is_left_out: impl Fn(&[u8]) -> bool,
 ) -> Sys<Vec<String>> {
-    // The kernel follows such a link to the very thing, also to a symbolic link.
-    let link = |fd: BorrowedFd<'_>| format!("/proc/self/fd/{}", fd.as_raw_fd());
-    let (from, to) = (link(from), link(to));
+    let (from, to) = (proc_link(from), proc_link(to));
     let mut names = vec![0u8; XATTR_BYTES];
     let names = fs::listxattr(from.as_str(), &mut names[..]).map(|len| names[..len].to_vec());
     let get = |name: &[u8]| {

@@ -227,6 +227,48 @@ fn modes_owners_and_times_are_set_by_name_and_by_descriptor() {
     let path = sys::open(s.dir(), b"file", libc::O_PATH, 0).unwrap();
     assert_eq!(sys::set_times_to_now(path.as_fd()), Err(Errno::BADF));
     assert_eq!(sys::chmod(path.as_fd(), 0o600), Err(Errno::BADF));
+    assert_eq!(sys::chmod_of_path(path.as_fd(), 0o640), Ok(()));
+    assert_eq!(mode(), 0o640);
+    assert_eq!(
+        sys::set_times_of_path(path.as_fd(), Some(at(3)), None),
+        Ok(())
+    );
+    assert_eq!(times(b"file").0, at(3));
+}
+
+#[test]
+fn no_mode_time_or_name_goes_to_what_a_symbolic_link_leads_to() {
+    let s = Scene::new();
+    let file = s.file("file", b"");
+    sys::chmod(file.as_fd(), 0o640).unwrap();
+    sys::symlink(b"file", s.dir(), b"link").unwrap();
+    let before = sys::stat(s.dir(), b"file").unwrap();
+    let link = sys::open(s.dir(), b"link", libc::O_PATH | libc::O_NOFOLLOW, 0).unwrap();
+    assert_eq!(sys::chmod_at(s.dir(), b"link", 0o777), Err(Errno::LOOP));
+    assert_eq!(sys::chmod_of_path(link.as_fd(), 0o777), Err(Errno::LOOP));
+    let at = Timestamp { sec: 5, nsec: 0 };
+    assert_eq!(
+        sys::set_times_of_path(link.as_fd(), Some(at), Some(at)),
+        Ok(())
+    );
+    assert_eq!(sys::link_file(link.as_fd(), s.dir(), b"second"), Ok(()));
+    assert_eq!(sys::stat(s.dir(), b"file"), Ok(before));
+    assert_eq!(sys::stat(s.dir(), b"link").unwrap().mtime, at);
+    assert_eq!(sys::readlink(s.dir(), b"second").unwrap(), b"file");
+}
+
+#[test]
+fn a_lent_permission_is_taken_back_but_not_from_a_mode_that_somebody_has_set() {
+    let s = Scene::new();
+    let file = s.file("file", b"");
+    let mode = || sys::stat(s.dir(), b"file").unwrap().mode & 0o7777;
+    sys::chmod(file.as_fd(), 0o044).unwrap();
+    let path = sys::open(s.dir(), b"file", libc::O_PATH, 0).unwrap();
+    assert_eq!(sys::lend_mode(path.as_fd(), 0o400, mode), Ok(0o444));
+    assert_eq!(mode(), 0o044);
+    let theirs = || sys::chmod(file.as_fd(), 0o600);
+    assert_eq!(sys::lend_mode(path.as_fd(), 0o400, theirs), Ok(Ok(())));
+    assert_eq!(mode(), 0o600);
 }
 
 #[test]

@@ -48,6 +48,34 @@ macro_rules! optional_data {
     };
 }
 
+/// Does `work` where no thread can be started: in a process of its own that runs the same test again. `test` is the path of
+/// that test in its crate, as `--exact` takes it.
+///
+/// # Panics
+/// If the test fails there, or a thread can be started after all.
+pub fn without_threads(test: &str, work: impl FnOnce()) {
+    const WITHIN: &str = "FOREBAY_TEST_WITHOUT_THREADS";
+    if std::env::var_os(WITHIN).is_some() {
+        let started = std::thread::Builder::new().spawn(|| ());
+        assert!(started.is_err(), "a thread can be started");
+        return work();
+    }
+    let me = std::env::current_exe().expect("the path of the test");
+    let mut command = std::process::Command::new(me);
+    // The standard library makes its stacks this large, and the test runner does without a thread then.
+    command.env("RUST_MIN_STACK", (1_u64 << 62).to_string());
+    command.env(WITHIN, "1");
+    let ran = command.args(["--exact", test, "--nocapture"]).output();
+    let ran = ran.expect("run the test once more");
+    let text = String::from_utf8_lossy(&ran.stdout);
+    let passed = ran.status.success() && text.contains("1 passed");
+    assert!(
+        passed,
+        "{test}: {text}{}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
+}
+
 /// A new folder for one test, `NAME.PROCESS.NUMBER`, in the one that `FOREBAY_TEST_DIR` names or else in `otherwise`, which is
 /// `env!("CARGO_TARGET_TMPDIR")` of the test.
 ///

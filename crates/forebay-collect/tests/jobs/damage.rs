@@ -61,6 +61,43 @@ fn a_table_with_any_byte_changed_or_cut_anywhere_gives_a_log_and_no_panic() {
 }
 
 #[test]
+fn a_table_with_any_word_changed_costs_no_record_of_another_process() {
+    let mut stage = Stage::new();
+    stage.table(&image(11, 1, "good"), |does| {
+        does.write("/d/good", 0, 77, 1)
+    });
+    let path = stage.table(&image(10, 1, "sim"), |does| {
+        does.open("/d/x", Some(10), 1);
+        does.write("/d/x", 0, 1000, 2);
+        does.read("/d/x", 0, 1000, 700);
+    });
+    let whole = fs::read(&path).unwrap();
+    let words = whole.chunks_exact(8).enumerate();
+    let used: Vec<usize> = words
+        .filter(|(_, word)| word.iter().any(|&b| b != 0))
+        .map(|(n, _)| n * 8)
+        .collect();
+    let values = [u64::MAX, 1 << 63, 1 << 40];
+    // What is not set in a table: side slots, heat maps, totals.
+    let unused = (0..whole.len().min(64 << 10)).step_by(8 * 101);
+    for at in used.into_iter().chain(unused) {
+        for value in values {
+            let mut changed = whole.clone();
+            changed[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+            fs::write(&path, changed).unwrap();
+            let (collected, log) = stage.collect();
+            let records: Vec<_> = log.records::<Posix>().map(Result::unwrap).collect();
+            let good = records
+                .iter()
+                .find(|r| r.id == darshan_log::record_id(b"/d/good"));
+            let written = good.map(|r| r.get(darshan_log::counters::posix::Counter::BytesWritten));
+            assert_eq!(written, Some(77), "{value:x} at {at}");
+            fs::remove_file(&collected.log).unwrap();
+        }
+    }
+}
+
+#[test]
 fn what_the_recorder_complained_of_is_a_remark() {
     let mut stage = Stage::new();
     stage.table(&image(10, 1, "sim"), |_| {});

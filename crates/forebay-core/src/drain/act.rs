@@ -316,6 +316,20 @@ impl Act {
             | Act::Pause => Vec::new(),
         }
     }
+
+    /// The directories in which it may make or remove an entry, for however short a time: [`Act::changed_dirs`], and those in
+    /// which copies are made and leftovers removed.
+    pub fn visited_dirs(&self) -> Vec<TreePath> {
+        match self {
+            Act::Copy { copies, .. } => {
+                let made = copies.iter().map(|copy| copy.temporary.path.parent());
+                made.collect()
+            }
+            Act::Forget(all) => all.iter().map(|left| left.path.parent()).collect(),
+            Act::Sweep { dirs, .. } => dirs.clone(),
+            act => act.changed_dirs(),
+        }
+    }
 }
 
 /// What became of an act.

@@ -148,11 +148,19 @@ fn serve_at_mountpoint(args: &cli::MountArgs, ready: impl FnOnce()) -> Result<u8
         .map_err(|e| fault(format!("{}: {}", at.display(), plain(&e.into()))))?;
     ready();
     let served = std::thread::scope(|scope| {
-        let serving = scope.spawn(|| {
+        let serve = || {
             let served = server.serve();
             sys::notify(done.as_fd());
             served
-        });
+        };
+        let serving = match std::thread::Builder::new().spawn_scoped(scope, serve) {
+            Ok(serving) => serving,
+            Err(e) => {
+                fault("start a thread").because(e).tell(false);
+                let _ = unmount(&at, true);
+                std::process::exit(exit::FAILURE.into());
+            }
+        };
         let watched = watch(&at, &place, args, &mut bridge, done.as_fd());
         if let Err(e) = watched {
             e.tell(false);
