@@ -35,6 +35,7 @@ pub mod record;
 pub mod recovery;
 pub mod repair;
 pub mod request;
+pub mod reserve;
 pub mod share;
 pub mod shown;
 pub mod speakers;
