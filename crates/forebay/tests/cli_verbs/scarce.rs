@@ -5,14 +5,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Fills the storage and goes on: one process appends to a file that is open, whatever room there is, and another one makes
-/// files with one line. Both write down what was acknowledged. They end when `stop` is there.
+/// files with one line. Both write down what was acknowledged. They end when `go-on` is gone.
 const GREEDY: &str = r#"
 import os
 def goes_on():
-    return not os.path.exists("stop")
+    return os.path.exists("go-on")
 if os.fork() == 0:
     n = 0
     while goes_on():
+        n += 1
         try:
             with open(f"pfs/name{n}", "x") as file:
                 file.write(f"line {n}\n")
@@ -20,7 +21,6 @@ if os.fork() == 0:
             continue
         with open("names", "a") as names:
             names.write(f"name{n}\n")
-        n += 1
     os._exit(0)
 bulk = os.open("pfs/bulk", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
 size = 0
@@ -57,11 +57,12 @@ fn a_storage_that_a_program_keeps_full_while_bridges_are_killed_is_drained_in_th
         };
         let mut command = stage.forebay(&["run", "--buffer", "pfs", "--no-drain", "--no-record"]);
         command.args(["--log-dir", "bridge-logs", "--", "python3", "-c", GREEDY]);
+        fs::write(stage.path("go-on"), "").unwrap();
         let run = start(command);
         let log = stage.path("bridge-logs/bridge.log");
-        let refused = || {
+        let refuses = |why: &str| {
             let text = fs::read_to_string(&log).unwrap_or_default();
-            text.contains("is full, and the last of it is kept for a drain")
+            text.contains(why)
         };
         let is_full = || free_bytes(disk.path()) < 1 << 16;
         let mut killed = 0;
@@ -70,7 +71,7 @@ fn a_storage_that_a_program_keeps_full_while_bridges_are_killed_is_drained_in_th
             let mut bridges = Vec::new();
             stage.wait_for("a bridge, or the last word of one", || {
                 bridges = stage.bridges();
-                !bridges.is_empty() || refused()
+                !bridges.is_empty() || refuses(" is full")
             });
             let Some(bridge) = bridges.first() else {
                 break;
@@ -81,7 +82,7 @@ fn a_storage_that_a_program_keeps_full_while_bridges_are_killed_is_drained_in_th
             killed += 1;
             assert!(killed < 100, "{kind}: each bridge finds room");
         }
-        fs::write(stage.path("stop"), "").unwrap();
+        fs::remove_file(stage.path("go-on")).unwrap();
         let ended = wait(run);
         assert!(
             killed > 0 && [0, 75].contains(&ended.code),
@@ -89,6 +90,7 @@ fn a_storage_that_a_program_keeps_full_while_bridges_are_killed_is_drained_in_th
         );
         let drained = stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
         assert_eq!(drained.err, "", "{kind}");
+        assert!(refuses("the last of it is kept for a drain"), "{kind}");
         let size: u64 = fs::read_to_string(stage.path("size"))
             .unwrap()
             .parse()
