@@ -31,6 +31,7 @@ pub mod membership;
 pub mod ops;
 pub mod path;
 pub mod pfs_kind;
+pub mod process_limits;
 pub mod record;
 pub mod recovery;
 pub mod repair;

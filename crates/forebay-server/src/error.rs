@@ -3,6 +3,7 @@
 use crate::format::FormatError;
 use forebay_admin::AdminError;
 use forebay_core::claim::{Claim, Taken};
+use forebay_core::process_limits::TooLow;
 use forebay_core::record::ObjectName;
 use forebay_core::reserve::Purpose;
 use forebay_core::table::TableError;
@@ -109,6 +110,8 @@ pub enum Error {
     Format(FormatError),
     /// The tables failed or are damaged.
     Tables(TableError),
+    /// A limit of this process is too low.
+    TooLow(TooLow),
     /// The storage is full, and this is how it showed.
     Full {
         /// The instance directory.
@@ -135,6 +138,9 @@ pub enum Error {
 impl Error {
     /// What the user can do, if that is not plain.
     pub fn hint(&self) -> Option<String> {
+        if let Error::TooLow(why) = self {
+            return Some(why.remedy().to_owned());
+        }
         if let Error::Full {
             instance,
             root,
@@ -297,6 +303,7 @@ impl fmt::Display for Error {
             Error::Object { object, cause } => write!(f, "backing object {object}: {cause}"),
             Error::Format(e) => e.fmt(f),
             Error::Tables(e) => e.fmt(f),
+            Error::TooLow(why) => why.fmt(f),
             Error::Full {
                 instance,
                 purpose,
