@@ -3,6 +3,7 @@
 
 use crate::collective::file_system_name;
 use crate::pfs_kind::{SyncBy, sync_by};
+use crate::process_limits::{ProcessLimits, TooLow};
 
 /// How programs get the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,6 +158,8 @@ pub struct Facts {
     pub apparmor_restricts: Option<u64>,
     /// Limits of open descriptors: now, and as far as a process may raise it.
     pub descriptors: (u64, u64),
+    /// How large a file may be made, in bytes; `None`: there is no limit.
+    pub file_bytes: Option<u64>,
     /// The directory that `--buffer` names.
     pub buffer: Option<Result<Buffer, String>>,
 }
@@ -208,7 +211,14 @@ pub struct Diagnosis {
 impl Diagnosis {
     /// Can a run be started here? A door alone is not enough.
     pub fn works(&self) -> bool {
-        let needed = ["storage", "sockets", "buffer", "lock"];
+        let needed = [
+            "storage",
+            "sockets",
+            "descriptors",
+            "file size",
+            "buffer",
+            "lock",
+        ];
         let stops = |check: &Check| check.state == State::Fails && needed.contains(&check.about);
         self.choice.is_ok() && !self.checks.iter().any(stops)
     }
@@ -246,6 +256,7 @@ pub fn diagnose(facts: &Facts) -> Diagnosis {
         user_namespace(facts),
         recorder(&facts.tables),
         descriptors(facts.descriptors),
+        file_size(facts),
     ];
     if let Some(buffer) = &facts.buffer {
         checks.extend(self::buffer(buffer));
@@ -453,6 +464,14 @@ fn recorder(found: &Result<String, String>) -> Check {
 
 fn descriptors((now, most): (u64, u64)) -> Check {
     let text = format!("{now} open files for each process, {most} for a bridge");
+    let limits = ProcessLimits {
+        descriptors: most,
+        file_bytes: None,
+    };
+    if let Err(why) = limits.check() {
+        let found = format!("{why}: it does not start");
+        return check("descriptors", State::Fails, found, Some(why.remedy()));
+    }
     match most < FEW_DESCRIPTORS {
         false => check("descriptors", State::Works, text, None),
         true => check(
@@ -461,6 +480,25 @@ fn descriptors((now, most): (u64, u64)) -> Check {
             text,
             Some("raise the hard limit: LimitNOFILE of the service, `nofile` in limits.conf"),
         ),
+    }
+}
+
+fn file_size(facts: &Facts) -> Check {
+    let limits = ProcessLimits {
+        descriptors: u64::MAX,
+        file_bytes: facts.file_bytes,
+    };
+    match (limits.check(), facts.file_bytes) {
+        (Err(why), _) => {
+            let found = format!("{why}: it does not start");
+            check("file size", State::Fails, found, Some(why.remedy()))
+        }
+        (Ok(()), None) => check("file size", State::Works, "no limit", None),
+        (Ok(()), Some(bytes)) => {
+            let remedy = TooLow::FileBytes(bytes).remedy();
+            let found = format!("a larger file than {} is not drained", gib(bytes));
+            check("file size", State::Limited, found, Some(remedy))
+        }
     }
 }
 

@@ -30,6 +30,7 @@ fn good() -> Facts {
         max_user_namespaces: Some(1),
         apparmor_restricts: None,
         descriptors: (1024, 524_288),
+        file_bytes: None,
         buffer: None,
     }
 }
@@ -125,6 +126,7 @@ fn whatever_does_not_work_comes_with_what_mends_it() {
         fusermount: None,
         user_namespace: Err("EPERM".to_owned()),
         descriptors: (256, 256),
+        file_bytes: Some(1 << 20),
         ..good()
     };
     let diagnosis = diagnose(&all_wrong);
@@ -211,4 +213,26 @@ fn who_else_has_the_directory_stops_a_run_and_an_own_bridge_does_not() {
         assert_eq!(diagnose(&facts).works(), state != State::Fails);
         assert!(find(&facts, "buffer").found.contains("syncfs"));
     }
+}
+
+#[test]
+fn a_limit_with_which_no_bridge_starts_fails_and_one_that_hurts_later_is_named() {
+    let with = |most, file_bytes| Facts {
+        descriptors: (most, most),
+        file_bytes,
+        ..good()
+    };
+    let states = |facts: &Facts| {
+        let state = |about| find(facts, about).state;
+        (
+            state("descriptors"),
+            state("file size"),
+            diagnose(facts).works(),
+        )
+    };
+    use State::{Fails, Limited, Works};
+    assert_eq!(states(&with(255, None)), (Fails, Works, false));
+    assert_eq!(states(&with(256, Some(1 << 30))), (Limited, Limited, true));
+    assert_eq!(states(&with(8192, Some(1 << 20))), (Works, Fails, false));
+    assert_eq!(states(&with(8192, None)), (Works, Works, true));
 }

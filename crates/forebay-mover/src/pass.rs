@@ -10,10 +10,11 @@ use crate::throttle::Throttle;
 use crate::{names, processes};
 use forebay_admin::drain::{self as admin, DrainRequest, Take};
 use forebay_core::drain::{
-    Act, Choice, Drain, DrainReport, Got, Next, Side, Stray, Terms, Verdict,
+    Act, BATCH_OBJECTS, Choice, Drain, DrainReport, Got, Next, Side, Stray, Terms, Verdict,
 };
 use forebay_core::ops::Effect;
 use forebay_core::path::TreePath;
+use forebay_core::process_limits::at_once;
 use forebay_core::record::ObjectName;
 use forebay_sys as sys;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -94,6 +95,7 @@ impl<'g> Pass<'g> {
         points: &'g Points,
     ) -> Self {
         let workers = request.workers.unwrap_or(ground.lower.workers()).max(1);
+        let at_once = at_once(workers, BATCH_OBJECTS, sys::free_descriptors());
         Pass {
             ground,
             counters,
@@ -104,7 +106,8 @@ impl<'g> Pass<'g> {
             my_ids: sys::my_ids(),
             terms: Terms {
                 keep: request.keep,
-                batches: workers as usize,
+                batches: at_once.batches,
+                objects: at_once.objects,
                 patient: request.patience_ms > 0,
             },
             choices: request.take.iter().filter_map(choice).collect(),

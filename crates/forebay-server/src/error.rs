@@ -3,7 +3,9 @@
 use crate::format::FormatError;
 use forebay_admin::AdminError;
 use forebay_core::claim::{Claim, Taken};
+use forebay_core::process_limits::TooLow;
 use forebay_core::record::ObjectName;
+use forebay_core::reserve::Purpose;
 use forebay_core::table::TableError;
 use forebay_mover::Halt;
 use forebay_sys::{self as sys, Errno};
@@ -108,6 +110,19 @@ pub enum Error {
     Format(FormatError),
     /// The tables failed or are damaged.
     Tables(TableError),
+    /// A limit of this process is too low.
+    TooLow(TooLow),
+    /// The storage is full, and this is how it showed.
+    Full {
+        /// The instance directory.
+        instance: PathBuf,
+        /// The buffer root.
+        root: PathBuf,
+        /// What the bridge was to be started for.
+        purpose: Purpose,
+        /// What failed.
+        cause: Box<Error>,
+    },
     /// What an earlier drain had begun could not be taken up.
     Drain(Halt),
     /// An event loop failed.
@@ -123,6 +138,31 @@ pub enum Error {
 impl Error {
     /// What the user can do, if that is not plain.
     pub fn hint(&self) -> Option<String> {
+        if let Error::TooLow(why) = self {
+            return Some(why.remedy().to_owned());
+        }
+        if let Error::Full {
+            instance,
+            root,
+            purpose,
+            ..
+        } = self
+        {
+            let storage = instance.parent().unwrap_or(instance);
+            return Some(match purpose {
+                Purpose::Serve => format!(
+                    "to bring what it holds to the PFS, run: forebay drain --buffer {} --storage {}",
+                    root.display(),
+                    storage.display()
+                ),
+                Purpose::BringAway => {
+                    format!(
+                        "free some space in the file system of {}",
+                        storage.display()
+                    )
+                }
+            });
+        }
         let Error::Locked { dir, by, .. } = self else {
             return None;
         };
@@ -155,6 +195,18 @@ impl Error {
                 text(&claim.host)
             ),
         })
+    }
+
+    /// Did it fail because a file system is full, or a quota is?
+    pub(crate) fn is_no_space(&self) -> bool {
+        match self {
+            Error::Tables(e) => e.is_no_space(),
+            Error::Io { cause, .. } | Error::System { cause, .. } => matches!(
+                cause.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            ),
+            _ => false,
+        }
     }
 
     pub(crate) fn io(operation: &'static str, path: &Path, cause: impl Into<io::Error>) -> Self {
@@ -251,6 +303,22 @@ impl fmt::Display for Error {
             Error::Object { object, cause } => write!(f, "backing object {object}: {cause}"),
             Error::Format(e) => e.fmt(f),
             Error::Tables(e) => e.fmt(f),
+            Error::TooLow(why) => why.fmt(f),
+            Error::Full {
+                instance,
+                purpose,
+                cause,
+                ..
+            } => {
+                let instance = instance.display();
+                match purpose {
+                    Purpose::Serve => write!(
+                        f,
+                        "the storage of {instance} is full, and the last of it is kept for a drain: {cause}"
+                    ),
+                    Purpose::BringAway => write!(f, "the storage of {instance} is full: {cause}"),
+                }
+            }
             Error::Drain(halt) => halt.fmt(f),
             Error::EventLoop(cause) => write!(f, "an event loop failed: {cause}"),
             Error::EventLoopPanicked => f.write_str("an event loop panicked"),
@@ -267,6 +335,7 @@ impl std::error::Error for Error {
             Error::Io { cause, .. } | Error::System { cause, .. } => Some(cause),
             Error::Format(e) => Some(e),
             Error::Tables(e) => Some(e),
+            Error::Full { cause, .. } => Some(cause),
             _ => None,
         }
     }

@@ -54,9 +54,11 @@ use crate::log::Log;
 use crate::wakers::Waker;
 use forebay_admin::{BridgeInfo, instance_dir, socket_path};
 use forebay_core::facts::Settings;
+use forebay_core::process_limits::ProcessLimits;
 use forebay_core::record::BridgeId;
 use forebay_core::recovery::{self, Past};
 use forebay_core::request::Turns;
+use forebay_core::reserve::Purpose;
 use forebay_core::table::{Change, WriteTables};
 use forebay_objects as objects;
 use forebay_sys as sys;
@@ -112,6 +114,8 @@ pub struct Config {
     /// The process of a run that uses the bridge from the beginning. Without it, another run that comes and goes could end
     /// the bridge first.
     pub run: Option<u32>,
+    /// What it is started for: this decides which part of the kept back room it may spend on a full storage.
+    pub purpose: Purpose,
 }
 
 impl Config {
@@ -141,6 +145,7 @@ impl Config {
             stay: true,
             longest_unsynced: durability::longest_unsynced(),
             run: None,
+            purpose: Purpose::Serve,
         })
     }
 }
@@ -191,6 +196,11 @@ impl ServerHandle {
         sys::clear_umask();
         sys::bound_heap();
         let descriptors = sys::raise_descriptor_limit();
+        let limits = ProcessLimits {
+            descriptors,
+            file_bytes: sys::raise_file_size_limit(),
+        };
+        limits.check().map_err(Error::TooLow)?;
         sys::make_room_for_descriptors(limits::EXPECTED_DESCRIPTORS);
         let log = Log::new(std::mem::replace(
             &mut config.log,
@@ -211,7 +221,7 @@ impl ServerHandle {
             ));
         }
         let tables = instance.private_dir("meta")?;
-        let tables = Cached::new(Journaled::open(&tables, life)?);
+        let tables = Cached::new(Journaled::open(&tables, life, config.purpose)?);
         let past = Past::of(&tables)?;
         let epoch = past.epoch.saturating_add(1);
         tables.apply(&recovery::begun(epoch))?;
@@ -358,6 +368,19 @@ pub struct Server {
 /// # Errors
 /// It can't start; the text says why.
 pub fn start(config: Config) -> Result<Server, Error> {
+    let (root, instance, purpose) = (config.root.clone(), config.instance.clone(), config.purpose);
+    start_with_room(config).map_err(|e| match e.is_no_space() {
+        true => Error::Full {
+            instance,
+            root,
+            purpose,
+            cause: Box::new(e),
+        },
+        false => e,
+    })
+}
+
+fn start_with_room(config: Config) -> Result<Server, Error> {
     let instance = Instance::take(&config.instance)?;
     let socket = config.socket.clone();
     let handle = Arc::new(ServerHandle::open(config, instance)?);

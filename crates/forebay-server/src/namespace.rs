@@ -19,6 +19,7 @@ use forebay_core::ops::{Leaving, Unseen, Way};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectName, Token};
 use forebay_core::request::{Effect, Meanwhile};
+use forebay_core::reserve::Purpose;
 use forebay_core::speakers::Speakers;
 use forebay_core::table::{Change, Order, TableError, Tables, WriteTables};
 use forebay_tables::{Cached, Journaled, Rocks};
@@ -159,6 +160,11 @@ impl Namespace {
     /// The tables, to read; see [`Namespace::commit`].
     pub fn tables(&self) -> &impl Tables {
         &self.tables
+    }
+
+    /// Says what the tables are for from now on; see [`Purpose`].
+    pub(crate) fn serve_for(&self, purpose: Purpose) {
+        self.tables.below().serve_for(purpose);
     }
 
     /// The lock for decisions that change nothing.

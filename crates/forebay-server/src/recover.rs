@@ -7,6 +7,7 @@ use forebay_core::facts::Stop;
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectName, PathRecord};
 use forebay_core::recovery::{self, Fate, Loss, Past, Step, Stray, Suspects};
+use forebay_core::reserve::Purpose;
 use forebay_core::table::{Change, Order, TableError, Tables};
 use forebay_objects::folder_of;
 use forebay_sys::Errno;
@@ -23,6 +24,7 @@ const COMPARED_BYTES: usize = 1 << 18;
 /// # Errors
 /// The store failed.
 pub fn end(server: &ServerHandle) -> Result<(), TableError> {
+    server.namespace.serve_for(Purpose::BringAway);
     server.sync_point()?;
     while server.unlink_removed() {}
     for object in server.objects.drop_spares() {

@@ -49,6 +49,31 @@ pub fn descriptor_limits() -> (u64, u64) {
     (number(limit.current), number(limit.maximum))
 }
 
+/// Descriptors that this process may still open.
+pub fn free_descriptors() -> u64 {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    // Where it can't be read, none may be free.
+    let open = std::fs::read_dir("/proc/self/fd").map_or(limit, |all| all.count() as u64);
+    limit.saturating_sub(open)
+}
+
+/// Raises the limit of the size of a file as far as the system allows, and returns the new limit in bytes; `None`: there is none.
+pub fn raise_file_size_limit() -> Option<u64> {
+    let maximum = getrlimit(Resource::Fsize).maximum;
+    let wanted = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    // If the system refuses, the limit stays as it was.
+    let _ = setrlimit(Resource::Fsize, wanted);
+    getrlimit(Resource::Fsize).current
+}
+
+/// How large a file of this process may be made, in bytes, as far as it may raise that; `None`: there is no limit.
+pub fn file_size_limit() -> Option<u64> {
+    getrlimit(Resource::Fsize).maximum
+}
+
 /// Has the kernel make room for so many descriptors now. Each time a process with threads outgrows its table, whoever
 /// needs a descriptor waits until all processors have been idle or switched: we saw 12 ms.
 pub fn make_room_for_descriptors(count: u64) {

@@ -19,6 +19,7 @@ use forebay_core::encoding::{decode_batch, encode_batch};
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectId, ObjectName, PathRecord};
 use forebay_core::recovery::Loss;
+use forebay_core::reserve::Purpose;
 use forebay_core::table::{Change, Marks, Order, TableError, Tables, WriteTables};
 use parking_lot::{Mutex, RwLock};
 use std::path::Path;
@@ -74,12 +75,18 @@ fn lap_change(lap: u64) -> Change {
 }
 
 impl Journaled<Rocks> {
-    /// The tables in `dir`: a database with a journal in the same place. `life` is that of the storage.
+    /// The tables in `dir`: a database with a journal in the same place. `life` is that of the storage, `purpose` what they are
+    /// opened for.
     ///
     /// # Errors
     /// As [`Rocks::open`] and [`Journaled::new`].
-    pub fn open(dir: &Path, life: Life) -> Result<Self, TableError> {
-        Journaled::new(Rocks::open(dir)?, dir, life)
+    pub fn open(dir: &Path, life: Life, purpose: Purpose) -> Result<Self, TableError> {
+        Journaled::new(Rocks::open_for(dir, purpose)?, dir, life)
+    }
+
+    /// See [`Rocks::serve_for`].
+    pub fn serve_for(&self, purpose: Purpose) {
+        self.below.serve_for(purpose);
     }
 }
 

@@ -1,8 +1,10 @@
 //! Room kept back on the disk, so that a full one can be cleaned up.
 //!
-//! To remove or drain a file writes to the tables. When the disk has no room for that, in bytes or in names, the
-//! reserve is given up, and no new name is taken into the tables until there is enough room to set it up again.
+//! To remove or drain a file writes to the tables. When the disk has no room for that, in bytes or in names, a part of the
+//! reserve is given up, and no new name is taken into the tables until there is enough room to set it up again. Which part,
+//! [`forebay_core::reserve`] decides.
 
+use forebay_core::reserve::{Act, Parts, Plan, Purpose, Room, plan, spend};
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, StatVfs, fallocate};
 use std::fs::{self, File};
@@ -11,88 +13,16 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Files and bytes on a disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Room {
-    bytes: u64,
-    /// Files that can still be made.
-    names: u64,
-}
+/// Bytes that stay free when the last part takes what is left.
+const LEFT_OVER_BYTES: u64 = 256 << 10;
 
-/// The whole reserve: several memory tables and logs of RocksDB, and what a bridge makes when it starts and ends.
-const RESERVE: Room = Room {
-    bytes: 48 << 20,
-    names: 64,
-};
-/// At most this part of the disk.
-const PART_OF_DISK: u64 = 4;
-
-/// What is to be kept back on this disk.
-fn wanted(disk: &StatVfs) -> Room {
-    Room {
-        bytes: RESERVE
-            .bytes
-            .min(disk.f_blocks * disk.f_frsize / PART_OF_DISK),
-        names: RESERVE.names.min(disk.f_files / PART_OF_DISK),
-    }
-}
-
-/// Is there room for the reserve and for what has to stay free beside it? `held` is the part that is there already.
-fn has_room(free: Room, held: Room, wanted: Room) -> bool {
-    // As much again: RocksDB sets room aside when it opens, and a bridge that starts on the reserve alone would use it up.
-    let enough = |free: u64, held: u64, wanted: u64| free + held >= 2 * wanted;
-    enough(free.bytes, held.bytes, wanted.bytes) && enough(free.names, held.names, wanted.names)
-}
-
-/// Files that take the room: one with all the bytes, and empty ones.
-pub struct Reserve {
+/// Files that take the room of one part: one with all the bytes, and empty ones.
+struct Part {
     bytes: PathBuf,
     names: PathBuf,
-    released: AtomicBool,
-    /// One at a time takes the room or gives it up.
-    turn: Mutex<()>,
 }
 
-impl Reserve {
-    /// The reserve for the database in `dir`, as an earlier life has left it.
-    pub fn beside(dir: &Path) -> Self {
-        Reserve {
-            bytes: dir.with_extension("reserve"),
-            names: dir.with_extension("names"),
-            released: AtomicBool::new(true),
-            turn: Mutex::default(),
-        }
-    }
-
-    /// True if the room is given up, or there never was enough.
-    pub fn is_released(&self) -> bool {
-        self.released.load(Ordering::Relaxed)
-    }
-
-    /// Gives the room up; false if there was none.
-    pub fn release(&self) -> bool {
-        let _turn = self.turn.lock();
-        self.give_up()
-    }
-
-    fn give_up(&self) -> bool {
-        self.released.store(true, Ordering::Relaxed);
-        let has_removed = fs::remove_file(&self.bytes).is_ok();
-        fs::remove_dir_all(&self.names).is_ok() || has_removed
-    }
-
-    /// Takes the room, or keeps it if it was never given up; false if there is not enough, and then no part of it is
-    /// kept: others need it more.
-    pub fn restore(&self) -> bool {
-        let _turn = self.turn.lock();
-        let taken = self.take().is_ok_and(|taken| taken);
-        if !taken {
-            self.give_up();
-        }
-        self.released.store(!taken, Ordering::Relaxed);
-        taken
-    }
-
+impl Part {
     fn held(&self) -> Room {
         Room {
             bytes: fs::metadata(&self.bytes).map_or(0, |file| file.blocks() * 512),
@@ -100,16 +30,13 @@ impl Reserve {
         }
     }
 
-    fn take(&self) -> io::Result<bool> {
-        let disk = rustix::fs::statvfs(self.bytes.parent().unwrap_or(Path::new("/")))?;
-        let free = Room {
-            bytes: disk.f_bavail * disk.f_frsize,
-            names: disk.f_favail,
-        };
-        let (held, wanted) = (self.held(), wanted(&disk));
-        if !has_room(free, held, wanted) {
-            return Ok(false);
-        }
+    /// False if there was nothing.
+    fn give_up(&self) -> bool {
+        let has_removed = fs::remove_file(&self.bytes).is_ok();
+        fs::remove_dir_all(&self.names).is_ok() || has_removed
+    }
+
+    fn take(&self, wanted: Room) -> io::Result<()> {
         let new = || {
             let mut options = File::options();
             options.mode(0o600).create(true).truncate(false).write(true);
@@ -125,11 +52,150 @@ impl Reserve {
             new().open(self.names.join(n.to_string()))?;
         }
         let file = new().open(&self.bytes)?;
+        // An earlier program kept all in one part.
+        if file.metadata()?.len() > wanted.bytes {
+            file.set_len(wanted.bytes)?;
+        }
+        if wanted.bytes == 0 {
+            return Ok(());
+        }
         match fallocate(&file, FallocateFlags::empty(), 0, wanted.bytes) {
             // This file system can't reserve space, so there is no reserve of bytes.
-            Err(rustix::io::Errno::OPNOTSUPP) => Ok(true),
-            other => other.map(|()| true).map_err(io::Error::from),
+            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            other => other.map_err(io::Error::from),
         }
+    }
+}
+
+/// Both parts, as files.
+pub struct Reserve {
+    first: Part,
+    last: Part,
+    released: AtomicBool,
+    brings_away: AtomicBool,
+    /// One at a time takes the room or gives it up.
+    turn: Mutex<()>,
+}
+
+fn wanted(disk: &StatVfs) -> Parts {
+    Parts::of_disk(Room {
+        bytes: disk.f_blocks * disk.f_frsize,
+        names: disk.f_files,
+    })
+}
+
+impl Reserve {
+    /// The reserve for the database in `dir`, as an earlier life has left it.
+    pub fn beside(dir: &Path, purpose: Purpose) -> Self {
+        let reserve = Reserve {
+            first: Part {
+                bytes: dir.with_extension("reserve"),
+                names: dir.with_extension("names"),
+            },
+            last: Part {
+                bytes: dir.with_extension("last"),
+                names: dir.with_extension("last-names"),
+            },
+            released: AtomicBool::new(true),
+            brings_away: AtomicBool::new(false),
+            turn: Mutex::default(),
+        };
+        reserve.serve_for(purpose);
+        reserve
+    }
+
+    /// Says what the room is for from now on.
+    pub fn serve_for(&self, purpose: Purpose) {
+        let brings_away = purpose == Purpose::BringAway;
+        self.brings_away.store(brings_away, Ordering::Relaxed);
+    }
+
+    /// What the room is for.
+    pub fn purpose(&self) -> Purpose {
+        match self.brings_away.load(Ordering::Relaxed) {
+            true => Purpose::BringAway,
+            false => Purpose::Serve,
+        }
+    }
+
+    /// True if the first part is given up, or there never was enough.
+    pub fn is_released(&self) -> bool {
+        self.released.load(Ordering::Relaxed)
+    }
+
+    /// Gives up what may be spent; false if there was nothing.
+    pub fn release(&self) -> bool {
+        let _turn = self.turn.lock();
+        self.released.store(true, Ordering::Relaxed);
+        self.give_up(spend(self.purpose()))
+    }
+
+    fn give_up(&self, plan: Plan) -> bool {
+        let parts = [(&self.first, plan.first), (&self.last, plan.last)];
+        let mut has_removed = false;
+        for (part, act) in parts {
+            has_removed |= act == Act::GiveUp && part.give_up();
+        }
+        has_removed
+    }
+
+    /// Takes the room, or keeps it if it was never given up. If there is not enough, gives up what may be spent: others need
+    /// it more. False: the first part is not held.
+    pub fn restore(&self) -> bool {
+        let _turn = self.turn.lock();
+        let taken = self.take().is_ok_and(|taken| taken);
+        if !taken {
+            self.first.give_up();
+        }
+        self.released.store(!taken, Ordering::Relaxed);
+        taken
+    }
+
+    fn disk(&self) -> io::Result<(StatVfs, Room)> {
+        let dir = self.first.bytes.parent().unwrap_or(Path::new("/"));
+        let disk = rustix::fs::statvfs(dir)?;
+        let free = Room {
+            bytes: disk.f_bavail * disk.f_frsize,
+            names: disk.f_favail,
+        };
+        Ok((disk, free))
+    }
+
+    fn take(&self) -> io::Result<bool> {
+        let (disk, free) = self.disk()?;
+        let wanted = wanted(&disk);
+        let held = Parts {
+            first: self.first.held(),
+            last: self.last.held(),
+        };
+        let plan = plan(free, held, wanted, self.purpose());
+        self.give_up(plan);
+        // The last part comes first: what an earlier program kept may be enough for it alone.
+        if plan.last == Act::Hold {
+            if plan.first == Act::Hold {
+                self.first.take(wanted.first)?;
+            }
+            self.last.take(wanted.last)?;
+        }
+        Ok(plan.first == Act::Hold)
+    }
+
+    /// Puts what is free into the last part, if that is not whole: whoever brings data away next finds it there.
+    pub fn put_back_last(&self) {
+        let _turn = self.turn.lock();
+        let Ok((disk, free)) = self.disk() else {
+            return;
+        };
+        let (wanted, held) = (wanted(&disk).last, self.last.held());
+        if held.bytes >= wanted.bytes && held.names >= wanted.names {
+            return;
+        }
+        let bytes = held.bytes + free.bytes.saturating_sub(LEFT_OVER_BYTES);
+        // What can't be taken stays free.
+        let _ = self.last.take(Room {
+            bytes: wanted.bytes.min(bytes),
+            names: wanted.names.min(held.names + free.names / 2),
+        });
     }
 }
 
@@ -138,32 +204,54 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reserve_is_kept_only_where_something_stays_free_beside_it() {
-        let room = |bytes, names| Room { bytes, names };
-        let wanted = room(400, 40);
-        assert!(has_room(room(800, 80), room(0, 0), wanted));
-        assert!(has_room(room(400, 40), wanted, wanted));
-        assert!(!has_room(room(399, 40), wanted, wanted));
-        assert!(!has_room(room(400, 39), wanted, wanted));
-        // A file system that does not count files.
-        assert!(has_room(room(800, 0), room(0, 0), room(400, 0)));
-    }
-
-    #[test]
     fn what_is_taken_is_given_back_whole_and_can_be_taken_again() {
         let dir = tempfile::tempdir().unwrap();
-        let reserve = Reserve::beside(&dir.path().join("meta"));
+        let reserve = Reserve::beside(&dir.path().join("meta"), Purpose::BringAway);
         let entries = || fs::read_dir(dir.path()).unwrap().count();
         for _ in 0..2 {
             assert!(reserve.restore() && !reserve.is_released());
             assert!(reserve.restore());
             // A removal that was cut short has left some of them.
-            fs::remove_file(reserve.names.join("0")).unwrap();
+            fs::remove_file(reserve.first.names.join("0")).unwrap();
+            fs::remove_file(reserve.last.names.join("0")).unwrap();
             assert!(reserve.restore());
-            assert_eq!(reserve.held().names, RESERVE.names);
+            let wanted = wanted(&reserve.disk().unwrap().0);
+            assert_eq!(reserve.first.held().names, wanted.first.names);
+            assert_eq!(reserve.last.held().names, wanted.last.names);
             assert!(reserve.release() && reserve.is_released());
             assert_eq!(entries(), 0);
             assert!(!reserve.release());
         }
+    }
+
+    #[test]
+    fn who_serves_programs_gives_the_first_part_up_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let reserve = Reserve::beside(&dir.path().join("meta"), Purpose::Serve);
+        assert!(reserve.restore());
+        let last = reserve.last.held();
+        assert!(reserve.release() && !reserve.release());
+        assert_eq!(
+            (reserve.first.held(), reserve.last.held()),
+            (Room::default(), last)
+        );
+        reserve.serve_for(Purpose::BringAway);
+        assert!(reserve.release());
+        assert_eq!(reserve.last.held(), Room::default());
+        reserve.put_back_last();
+        assert_eq!(reserve.last.held(), last);
+    }
+
+    #[test]
+    fn what_an_earlier_program_kept_in_one_part_becomes_two() {
+        let dir = tempfile::tempdir().unwrap();
+        let reserve = Reserve::beside(&dir.path().join("meta"), Purpose::Serve);
+        let wanted = wanted(&reserve.disk().unwrap().0);
+        let sum = wanted.first.bytes + wanted.last.bytes;
+        let names = wanted.first.names;
+        reserve.first.take(Room { bytes: sum, names }).unwrap();
+        assert!(reserve.restore());
+        assert_eq!(reserve.first.held().bytes, wanted.first.bytes);
+        assert_eq!(reserve.last.held().bytes, wanted.last.bytes);
     }
 }

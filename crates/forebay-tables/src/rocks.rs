@@ -13,6 +13,7 @@ use crate::reserve::Reserve;
 use forebay_core::batch;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BadRecord, ObjectId, ObjectName, PathRecord};
+use forebay_core::reserve::Purpose;
 use forebay_core::table::{Change, Marks, Order, TableError, Tables, WriteTables};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rocksdb::{
@@ -45,6 +46,10 @@ const WRITE_BUFFERS_BYTES: usize = 12 << 20;
 const WRITE_BUFFER_BYTES: usize = 8 << 20;
 /// Logs beyond this size in sum force the oldest memory table out.
 const WAL_LIMIT_BYTES: u64 = 64 << 20;
+/// The same when the disk has little room. A log gets no more room than this set aside.
+const SHORT_WAL_LIMIT_BYTES: u64 = 2 << 20;
+/// Room that the list of the files of the database gets at a time.
+const MANIFEST_STEP_BYTES: usize = 64 << 10;
 const BLOOM_BITS_PER_KEY: f64 = 10.0;
 /// An object name as key: identity, then link number, both big endian.
 const OBJECT_KEY_BYTES: usize = 20;
@@ -75,16 +80,24 @@ fn bad_record(why: BadRecord, key: &[u8]) -> TableError {
 }
 
 impl Rocks {
-    /// Opens the database in `dir`, or makes one. Keeps a file beside it.
+    /// Opens the database in `dir`, or makes one, to serve programs. Keeps files beside it.
     ///
     /// # Errors
     /// RocksDB can't open it: damaged, locked by another process, no space.
     pub fn open(dir: &Path) -> Result<Self, TableError> {
+        Rocks::open_for(dir, Purpose::Serve)
+    }
+
+    /// [`Rocks::open`] for this purpose.
+    ///
+    /// # Errors
+    /// As [`Rocks::open`].
+    pub fn open_for(dir: &Path, purpose: Purpose) -> Result<Self, TableError> {
         let rocks = Rocks {
             dir: dir.to_owned(),
             db: RwLock::new(State::Closed),
             cache: Cache::new_lru_cache(BLOCK_CACHE_BYTES).map_err(failed)?,
-            reserve: Reserve::beside(dir),
+            reserve: Reserve::beside(dir, purpose),
             log: Mutex::default(),
         };
         // To open the database takes room.
@@ -93,14 +106,23 @@ impl Rocks {
         Ok(rocks)
     }
 
-    /// Opens the database, after closing it if it is open. On a full disk it takes the
+    /// Says what the tables are for from now on: it decides which part of the reserve they may spend.
+    pub fn serve_for(&self, purpose: Purpose) {
+        self.reserve.serve_for(purpose);
+    }
+
+    /// Opens the database, after closing it if it is open. On a full disk it takes what it may of the
     /// reserve; if even that is not enough, the database can at least be read.
     fn open_again(&self) -> Result<(), TableError> {
         let mut place = self.db.write();
         *place = State::Closed;
-        let mut opened = open_database(&self.dir, &self.cache, Access::Write);
+        let open = || {
+            let is_short = self.reserve.is_released();
+            open_database(&self.dir, &self.cache, Access::Write { is_short })
+        };
+        let mut opened = open();
         if opened.as_ref().is_err_and(TableError::is_no_space) && self.reserve.release() {
-            opened = open_database(&self.dir, &self.cache, Access::Write);
+            opened = open();
         }
         match opened {
             Ok(db) => {
@@ -178,20 +200,31 @@ impl Log {
     }
 }
 
+impl Drop for Rocks {
+    fn drop(&mut self) {
+        let is_short = self.reserve.is_released();
+        *self.db.get_mut() = State::Closed;
+        if is_short {
+            self.reserve.put_back_last();
+        }
+    }
+}
+
 impl Base for Rocks {
     fn admit(&self, adds: &dyn Fn() -> Result<bool, TableError>) -> Result<(), TableError> {
         if !self.reserve.is_released() {
             return Ok(());
         }
         let restored = self.reserve.restore();
-        if matches!(*self.db.read(), State::Open(_)) {
-            return match restored || !adds()? {
-                true => Ok(()),
-                false => Err(TableError::no_space()),
-            };
+        let is_open = matches!(*self.db.read(), State::Open(_));
+        if !is_open {
+            if !restored && self.reserve.purpose() == Purpose::Serve {
+                return Err(TableError::no_space());
+            }
+            self.open_again()?;
         }
-        match restored {
-            true => self.open_again(),
+        match restored || !adds()? {
+            true => Ok(()),
             false => Err(TableError::no_space()),
         }
     }
@@ -286,7 +319,10 @@ const MOST_NAMES: u32 = 100;
 
 enum Access {
     Read,
-    Write,
+    /// `is_short`: the disk has little room.
+    Write {
+        is_short: bool,
+    },
 }
 
 /// Where RocksDB writes messages while it opens: in memory, and gone when it is open. On
@@ -351,7 +387,12 @@ fn open_database(dir: &Path, cache: &Cache, access: Access) -> Result<DB, TableE
     options.set_compression_type(DBCompressionType::None);
     options.set_write_buffer_size(WRITE_BUFFER_BYTES);
     options.set_db_write_buffer_size(WRITE_BUFFERS_BYTES);
-    options.set_max_total_wal_size(WAL_LIMIT_BYTES);
+    // RocksDB sets room aside by these: 4 MiB for the list of its files, if not told otherwise.
+    options.set_manifest_preallocation_size(MANIFEST_STEP_BYTES);
+    options.set_max_total_wal_size(match access {
+        Access::Write { is_short: true } => SHORT_WAL_LIMIT_BYTES,
+        _ => WAL_LIMIT_BYTES,
+    });
     // One writer at a time, under the namespace lock: the machinery for more only costs.
     options.set_allow_concurrent_memtable_write(false);
     options.set_enable_write_thread_adaptive_yield(false);
@@ -373,7 +414,7 @@ fn open_database(dir: &Path, cache: &Cache, access: Access) -> Result<DB, TableE
         })
     });
     match access {
-        Access::Write => DB::open_cf_descriptors(&options, dir, families),
+        Access::Write { .. } => DB::open_cf_descriptors(&options, dir, families),
         Access::Read => DB::open_cf_descriptors_read_only(&options, dir, families, false),
     }
     .map_err(failed)

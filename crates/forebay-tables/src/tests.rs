@@ -4,6 +4,7 @@ use crate::{Base, Cached, Journaled, Life, Memory, Net, Rocks};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
 use forebay_core::recovery::Loss;
+use forebay_core::reserve::Purpose;
 use forebay_core::table::{Change, Marks, Order, TableError, Tables, WriteTables};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -166,7 +167,8 @@ fn all_implementations_answer_alike_also_after_they_were_opened_anew() {
         let mut random = Random(seed);
         let model = Memory::new();
         for _life in 0..3 {
-            let cached = Cached::new(Journaled::open(&scratch.tables(), LIFE).unwrap());
+            let cached =
+                Cached::new(Journaled::open(&scratch.tables(), LIFE, Purpose::Serve).unwrap());
             for n in 0..150 {
                 let batch = batch(&mut random);
                 model.apply(&batch).unwrap();
@@ -177,7 +179,7 @@ fn all_implementations_answer_alike_also_after_they_were_opened_anew() {
                 }
             }
         }
-        let journaled = Journaled::open(&scratch.tables(), LIFE).unwrap();
+        let journaled = Journaled::open(&scratch.tables(), LIFE, Purpose::Serve).unwrap();
         for _ in 0..50 {
             compare(&model, &journaled, &mut random);
         }

@@ -8,6 +8,7 @@ use forebay_admin::{
     socket_dir, socket_path,
 };
 use forebay_client::Control;
+use forebay_core::reserve::Purpose;
 use forebay_sys as sys;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -37,6 +38,13 @@ enum Until {
     LastRun,
     /// Until `forebay down`.
     Down,
+}
+
+/// How long a new bridge is meant to live, and what it is started for.
+#[derive(Debug, Clone, Copy)]
+struct Start {
+    until: Until,
+    purpose: Purpose,
 }
 
 /// A bridge that answers.
@@ -123,32 +131,42 @@ impl Bridge {
     }
 
     /// Finds or starts the bridge of a buffer and makes it live at least as long as this process
-    /// needs it: until [`Bridge::detach`].
-    pub fn attach(place: &Place, options: &BridgeOptions) -> Result<Bridge, Fault> {
-        Bridge::hold(place, options, Until::LastRun, |control| {
+    /// needs it: until [`Bridge::detach`]. `purpose`: what it is started for.
+    pub fn attach(
+        place: &Place,
+        options: &BridgeOptions,
+        purpose: Purpose,
+    ) -> Result<Bridge, Fault> {
+        let start = Start {
+            until: Until::LastRun,
+            purpose,
+        };
+        Bridge::hold(place, options, start, |control| {
             control.attach(std::process::id())
         })
     }
 
     /// Finds or starts the bridge of a buffer and makes it live until [`Bridge::stop`].
     pub fn keep(place: &Place, options: &BridgeOptions) -> Result<Bridge, Fault> {
-        Bridge::hold(place, options, Until::Down, |control| {
-            control.set_stay(true)
-        })
+        let start = Start {
+            until: Until::Down,
+            purpose: Purpose::Serve,
+        };
+        Bridge::hold(place, options, start, |control| control.set_stay(true))
     }
 
     /// Finds or starts a bridge that agrees to live on when it is asked to.
     fn hold(
         place: &Place,
         options: &BridgeOptions,
-        until: Until,
+        start: Start,
         ask: impl Fn(&mut Control) -> Result<LifetimeStatus, AdminError>,
     ) -> Result<Bridge, Fault> {
         let began = Instant::now();
         loop {
             let mut bridge = match Bridge::find(place)? {
                 Some(bridge) => bridge,
-                None => Bridge::start(place, options, until)?,
+                None => Bridge::start(place, options, start)?,
             };
             // Before it is asked, or it could be gone and its id be somebody else's.
             let process = sys::Process::open(bridge.pid).ok();
@@ -195,7 +213,7 @@ impl Bridge {
         Ok(!life.runs.contains(&me))
     }
 
-    fn start(place: &Place, options: &BridgeOptions, until: Until) -> Result<Bridge, Fault> {
+    fn start(place: &Place, options: &BridgeOptions, start: Start) -> Result<Bridge, Fault> {
         let instance = instance_dir(&place.storage, &place.root);
         // Before the bridge is there: its log is in it.
         forebay_server::make_private(&instance).map_err(|e| fault(e.to_string()))?;
@@ -214,7 +232,7 @@ impl Bridge {
             if let Some(bridge) = other_bridge(place, &instance, started)? {
                 return Ok(bridge);
             }
-            let (failure, message, hint) = match try_start(place, until, &log_path)? {
+            let (failure, message, hint) = match try_start(place, start, &log_path)? {
                 StartReport::Ready { notes } => match Bridge::find(place)? {
                     Some(mut bridge) => {
                         for note in notes {
@@ -284,7 +302,7 @@ impl Bridge {
 }
 
 /// Starts the server process; the descriptor tells how that went.
-fn spawn(place: &Place, until: Until, log_path: &Path) -> Result<(Child, OwnedFd), Fault> {
+fn spawn(place: &Place, start: Start, log_path: &Path) -> Result<(Child, OwnedFd), Fault> {
     let failed = |e| fault(format!("log {}: {}", log_path.display(), plain(&e)));
     let log = fs::OpenOptions::new()
         .create(true)
@@ -310,7 +328,10 @@ fn spawn(place: &Place, until: Until, log_path: &Path) -> Result<(Child, OwnedFd
         .stdin(writer)
         .stdout(copy)
         .stderr(log);
-    match until {
+    if start.purpose == Purpose::BringAway {
+        command.arg("--bring-away");
+    }
+    match start.until {
         Until::Down => command.arg("--stay"),
         // Another run could find it, use it and leave before we have asked it to live on.
         Until::LastRun => command.args(["--run", &std::process::id().to_string()]),
@@ -323,8 +344,8 @@ fn spawn(place: &Place, until: Until, log_path: &Path) -> Result<(Child, OwnedFd
 }
 
 /// Starts the server process and waits until it serves; if it does not, says why.
-fn try_start(place: &Place, until: Until, log_path: &Path) -> Result<StartReport, Fault> {
-    let (mut child, ready) = spawn(place, until, log_path)?;
+fn try_start(place: &Place, start: Start, log_path: &Path) -> Result<StartReport, Fault> {
+    let (mut child, ready) = spawn(place, start, log_path)?;
     // One line. End of file without one: it has died.
     let mut said = String::new();
     let _ = BufReader::new(fs::File::from(ready)).read_line(&mut said);

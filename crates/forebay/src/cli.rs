@@ -537,6 +537,9 @@ pub struct BridgeArgs {
     /// Live until `forebay down`, not only as long as a run needs the bridge.
     #[arg(long)]
     pub stay: bool,
+    /// It is started to bring data away, or to end a run: it may spend all that is kept back on a full storage.
+    #[arg(long)]
+    pub bring_away: bool,
     /// The process of the run that starts it, and that uses it from the beginning.
     #[arg(long, value_name = "PID")]
     pub run: Option<u32>,

@@ -53,6 +53,7 @@ pub fn facts(buffer: Option<&Path>, storage: Option<&Path>) -> Facts {
         max_user_namespaces: setting("user/max_user_namespaces"),
         apparmor_restricts: setting("kernel/apparmor_restrict_unprivileged_userns"),
         descriptors: sys::descriptor_limits(),
+        file_bytes: sys::file_size_limit(),
         buffer: root.map(|root| {
             let (root, _) = root.map_err(|e| e.message)?;
             buffer_at(&root).map_err(|e| cannot(&root, e))

@@ -9,7 +9,7 @@ use forebay_report::text::printable;
 use forebay_sys as sys;
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -25,6 +25,8 @@ const MAX_MESSAGE_BYTES: u64 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The reception looks for its end so often, should it not be told.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// Pause after a guest for whom there was no descriptor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Who wants to join.
 #[derive(Debug, Serialize, Deserialize)]
@@ -154,11 +156,22 @@ impl Reception {
 fn receive(listener: &UnixListener, close: &OwnedFd, guests: &Guests, outfit: &Outfit) {
     while !sys::is_readable(close.as_fd()) {
         sys::wait_any(&[listener.as_fd(), close.as_fd()], LOOK_AGAIN);
-        while let Ok((guest, _)) = listener.accept() {
-            // Without an outfit nobody has joined, and whoever asked says why not.
-            if let Some(attached) = meet(&guest, outfit) {
-                let mut guests = guests.lock().unwrap_or_else(PoisonError::into_inner);
-                guests.push(attached);
+        loop {
+            match listener.accept() {
+                // Without an outfit nobody has joined, and whoever asked says why not.
+                Ok((guest, _)) => {
+                    if let Some(attached) = meet(&guest, outfit) {
+                        let mut guests = guests.lock().unwrap_or_else(PoisonError::into_inner);
+                        guests.push(attached);
+                    }
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(_) => {
+                    // There is no descriptor for a guest, and the listener would say at once that one waits.
+                    sys::wait_any(&[close.as_fd()], ACCEPT_PAUSE);
+                    break;
+                }
             }
         }
     }

@@ -182,7 +182,8 @@ impl CopyBatch {
         let mut passed_over = Vec::new();
         // All movers get something of what is there.
         let share = sheet.tasks.len() / sheet.terms.batches;
-        while tasks.len() < share.clamp(BATCH_OBJECTS_LEAST, BATCH_OBJECTS) {
+        let most = sheet.terms.objects.min(BATCH_OBJECTS);
+        while tasks.len() < share.clamp(BATCH_OBJECTS_LEAST.min(most), most) {
             let Some(task) = sheet.tasks.pop_front() else {
                 break;
             };

@@ -286,6 +286,7 @@ mod tests {
         let mut sheet = Sheet::new(Terms {
             keep: false,
             batches: 1,
+            objects: 1,
             patient: false,
         });
         for seq in [1, 2, 1] {

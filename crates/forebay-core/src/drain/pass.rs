@@ -108,6 +108,7 @@ impl Drain {
     /// A pass over everything whose home is this bridge.
     pub fn new(terms: Terms) -> Self {
         assert!(terms.batches > 0, "a pass needs at least one batch");
+        assert!(terms.objects > 0, "a batch has at least one object");
         Drain::on(Errand::Pass, Round::Resume, terms)
     }
 
@@ -620,6 +621,7 @@ impl Terms {
         Terms {
             keep: false,
             batches: 1,
+            objects: super::BATCH_OBJECTS,
             patient: false,
         }
     }

@@ -21,6 +21,8 @@ pub struct Terms {
     pub keep: bool,
     /// Batches of contents that are under way at a time; at least one.
     pub batches: usize,
+    /// Objects of one batch at most; at least one. Each is an open descriptor of the driver, or two.
+    pub objects: usize,
     /// Wait for files that are open for writing, until [`super::Drain::lose_patience`].
     pub patient: bool,
 }

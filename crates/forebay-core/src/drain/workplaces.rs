@@ -224,6 +224,7 @@ mod tests {
         Sheet::new(Terms {
             keep: false,
             batches: 1,
+            objects: 1,
             patient: false,
         })
     }

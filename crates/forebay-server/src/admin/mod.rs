@@ -14,6 +14,7 @@ use forebay_admin::{
     AnswerError, AnswerWriter, NoRequest, Refusal, RefusalKind, Request, VERSION_WITHOUT_NUMBER,
 };
 use forebay_core::path::TreePath;
+use forebay_core::reserve::Purpose;
 use forebay_core::table::TableError;
 use forebay_mover::{Counters, Halt, Pass, Points};
 use forebay_wire::ReplyKind;
@@ -139,6 +140,7 @@ impl Admin {
         let counters = Arc::new(Counters::new(true));
         let (theirs, ground, points) = (counters.clone(), server.clone(), self.points.clone());
         let started = self.threads.spawn("drain", move || {
+            ground.namespace.serve_for(Purpose::BringAway);
             let pass = || Pass::new(ground.ground(), &request, &theirs, &points).run();
             let failure = match ground.hold.confirm() {
                 Ok(()) => pass().err().map(|halt| halt.to_string()),
@@ -146,6 +148,9 @@ impl Admin {
             };
             if let Some(text) = &failure {
                 ground.log.line(format_args!("a drain failed: {text}"));
+            }
+            if !ground.stopping() {
+                ground.namespace.serve_for(Purpose::Serve);
             }
             ground.namespace.give_memory_back();
             theirs.end(failure);

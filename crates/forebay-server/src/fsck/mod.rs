@@ -11,6 +11,7 @@ use forebay_core::path::TreePath;
 use forebay_core::record::{Kind, ObjectId, ObjectName, PathRecord};
 use forebay_core::recovery::Past;
 use forebay_core::repair::{Survivor, is_marker, lost, record_of};
+use forebay_core::reserve::Purpose;
 use forebay_core::table::{Change, Tables};
 use forebay_objects::{Shape, path_of_dir, shape};
 use forebay_sys::Errno;
@@ -85,9 +86,14 @@ pub fn fsck(instance: &Path, options: Options) -> Result<FsckReport, Error> {
         stay: true,
         longest_unsynced: crate::durability::longest_unsynced(),
         run: None,
+        purpose: Purpose::BringAway,
     };
     report.recovered = !{
-        let tables = Journaled::open(&instance.join("meta"), lock.cache_life()?)?;
+        let tables = Journaled::open(
+            &instance.join("meta"),
+            lock.cache_life()?,
+            Purpose::BringAway,
+        )?;
         Past::of(&tables)?.clean
     };
     let server = ServerHandle::open(config, lock)?;

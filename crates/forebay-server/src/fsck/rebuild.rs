@@ -6,6 +6,7 @@ use forebay_core::bridge::version;
 use forebay_core::record::BridgeId;
 use forebay_core::recovery;
 use forebay_core::repair::{self, Survivor};
+use forebay_core::reserve::Purpose;
 use forebay_core::table::WriteTables;
 use forebay_objects::Objects;
 use forebay_sys::{self as sys, Errno};
@@ -79,7 +80,7 @@ pub(super) fn rebuild(instance: &Path, life: Life, report: &mut FsckReport) -> R
     report.rebuilt = rebuilt.records.len();
     let batch = rebuilt.into_changes();
     {
-        let tables = Cached::new(Journaled::open(&new, life)?);
+        let tables = Cached::new(Journaled::open(&new, life, Purpose::BringAway)?);
         for part in batch.chunks(RECORDS_PER_BATCH) {
             tables.apply(part)?;
         }

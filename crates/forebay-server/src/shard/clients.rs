@@ -28,6 +28,7 @@ impl Shard {
                     Cause::Limit,
                     format_args!("a connection could not be accepted: {e}"),
                 );
+                self.go_deaf();
                 return;
             }
         };

@@ -9,7 +9,7 @@
 use crate::ServerHandle;
 use crate::connection::Connection;
 use crate::inbox::Inbox;
-use crate::limits::{ATTENDED_LANES, PAUSE, STOP_PATIENCE, TOUCH_DELAY};
+use crate::limits::{ACCEPT_PAUSE, ATTENDED_LANES, PAUSE, STOP_PATIENCE, TOUCH_DELAY};
 use crate::spin::{Load, Spin};
 use crate::work::Work;
 use forebay_core::bridge::Ticket;
@@ -24,6 +24,8 @@ mod clients;
 mod requests;
 
 const LISTENER: u64 = u64::MAX;
+/// Of all loops that wait for a connection, one is woken.
+const ONE_OF_ALL: u32 = (libc::EPOLLIN | libc::EPOLLEXCLUSIVE) as u32;
 const INBOX: u64 = u64::MAX - 1;
 
 /// Looks at lanes, which cost nothing, between two looks at sockets.
@@ -50,6 +52,8 @@ pub struct Shard {
     parking: Parking<Parked>,
     /// Requests that go on after a short time.
     paused: Vec<Ticket>,
+    /// Since when the listener is not watched, because there was no descriptor for a connection.
+    deaf_since: Option<Instant>,
 }
 
 /// A request that waits for the outcome of an effect.
@@ -86,8 +90,7 @@ impl Shard {
         load: Arc<Load>,
     ) -> Sys<Self> {
         let epoll = Epoll::new()?;
-        let once = (libc::EPOLLIN | libc::EPOLLEXCLUSIVE) as u32;
-        epoll.add(listener.as_fd(), LISTENER, once)?;
+        epoll.add(listener.as_fd(), LISTENER, ONE_OF_ALL)?;
         epoll.add(inbox.signal(), INBOX, libc::EPOLLIN as u32)?;
         Ok(Shard {
             server,
@@ -107,6 +110,7 @@ impl Shard {
             waiting: 0,
             parking: Parking::default(),
             paused: Vec::new(),
+            deaf_since: None,
         })
     }
 
@@ -136,10 +140,13 @@ impl Shard {
                     continue;
                 }
             }
+            self.listen_again();
             let timeout = if !self.paused.is_empty() {
                 PAUSE.as_millis() as i32
             } else if self.has_touched() || stops_by.is_some() {
                 TOUCH_DELAY.as_millis() as i32
+            } else if self.deaf_since.is_some() {
+                ACCEPT_PAUSE.as_millis() as i32
             } else {
                 -1
             };
@@ -176,6 +183,29 @@ impl Shard {
                 .pool
                 .submit(own, move || server.lower.flush_touches());
         }
+    }
+
+    /// Takes no connection for a while.
+    fn go_deaf(&mut self) {
+        if let Some(listener) = &self.listener {
+            let _ = self.epoll.remove(listener.as_fd());
+            self.deaf_since = Some(Instant::now());
+        }
+    }
+
+    fn listen_again(&mut self) {
+        let is_over = |since: Instant| since.elapsed() >= ACCEPT_PAUSE;
+        if !self.deaf_since.is_some_and(is_over) {
+            return;
+        }
+        let Some(listener) = &self.listener else {
+            self.deaf_since = None;
+            return;
+        };
+        self.deaf_since = match self.epoll.add(listener.as_fd(), LISTENER, ONE_OF_ALL) {
+            Ok(()) => None,
+            Err(_) => Some(Instant::now()),
+        };
     }
 
     fn stop_accepting(&mut self) {

@@ -21,8 +21,14 @@ pub fn signals() -> Sys<OwnedFd> {
         libc::sigaddset(&raw mut set, libc::SIGTERM);
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
         // An interrupt at the terminal is for the program and for `forebay run`, which still needs the bridge. SIGIO
-        // comes from leases.
-        for ignored in [libc::SIGINT, libc::SIGHUP, libc::SIGIO, libc::SIGPIPE] {
+        // comes from leases. A file that would get too large is an error of the call: EFBIG.
+        for ignored in [
+            libc::SIGINT,
+            libc::SIGHUP,
+            libc::SIGIO,
+            libc::SIGPIPE,
+            libc::SIGXFSZ,
+        ] {
             libc::signal(ignored, libc::SIG_IGN);
         }
         let fd = check(libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC))?;

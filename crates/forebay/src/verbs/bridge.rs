@@ -3,6 +3,7 @@
 use crate::cli::{self, exit};
 use crate::error::{Fault, fault};
 use forebay_admin::{StartFailure, StartReport};
+use forebay_core::reserve::Purpose;
 use forebay_server::{Config, Error};
 use forebay_sys as sys;
 use std::fs::File;
@@ -27,6 +28,9 @@ pub fn bridge(args: &cli::BridgeArgs) -> Result<u8, Fault> {
     let outcome = Config::new(&args.root, &args.storage).and_then(|mut config| {
         config.stay = args.stay;
         config.run = args.run;
+        if args.bring_away {
+            config.purpose = Purpose::BringAway;
+        }
         forebay_server::run(config, |server| {
             say(StartReport::Ready {
                 notes: server.notes().to_vec(),

@@ -9,6 +9,7 @@ use crate::error::{Fault, fault};
 use crate::place::{self, Place};
 use crate::run_report::drain_text;
 use forebay_admin::drain::{Side, Take};
+use forebay_core::reserve::Purpose;
 use forebay_report::text::printable;
 use forebay_sys as sys;
 use serde_json::json;
@@ -26,7 +27,7 @@ pub fn drain(args: &cli::DrainArgs) -> Result<u8, Fault> {
         instance_of(&place)?;
     }
     let options = BridgeOptions { log_dir: None };
-    let mut bridge = Bridge::attach(&place, &options)?;
+    let mut bridge = Bridge::attach(&place, &options, Purpose::BringAway)?;
     let naming = match args.json {
         true => Naming::All,
         false => Naming::Some,

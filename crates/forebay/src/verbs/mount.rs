@@ -9,6 +9,7 @@ use crate::outfit;
 use crate::place::{self, Place, plain};
 use crate::program;
 use forebay_admin::instance_dir;
+use forebay_core::reserve::Purpose;
 use forebay_fuse::{Device, Place as Seen, Server, server_of, unmount};
 use forebay_sys as sys;
 use std::fs::{self, File, OpenOptions};
@@ -139,7 +140,7 @@ fn serve_at_mountpoint(args: &cli::MountArgs, ready: impl FnOnce()) -> Result<u8
     let at = mountpoint(&args.mountpoint, &place)?;
     sys::watch_signals();
     sys::raise_descriptor_limit();
-    let mut bridge = Bridge::attach(&place, &args.bridge)?;
+    let mut bridge = Bridge::attach(&place, &args.bridge, Purpose::Serve)?;
     let server = Server::new(device()?, bridge.socket()).map_err(|e| fault(e.to_string()))?;
     let done = sys::eventfd().map_err(|e| fault("eventfd").because(e))?;
     server
@@ -196,7 +197,7 @@ fn watch(
             if restarts > MOST_RESTARTS {
                 return Err(fault("the bridge has died again and again"));
             }
-            *bridge = Bridge::attach(place, &args.bridge)?;
+            *bridge = Bridge::attach(place, &args.bridge, Purpose::Serve)?;
             continue;
         };
         if process.has_ended() {
@@ -206,7 +207,7 @@ fn watch(
             if restarts > MOST_RESTARTS {
                 return Err(fault("the bridge has died again and again"));
             }
-            *bridge = Bridge::attach(place, &args.bridge)?;
+            *bridge = Bridge::attach(place, &args.bridge, Purpose::Serve)?;
             continue;
         }
         if sys::signals_seen() > signals {

@@ -8,6 +8,7 @@ use crate::place::{self, Place, plain};
 use crate::units;
 use forebay_client::{Client, Error as ClientError};
 use forebay_core::path::TreePath;
+use forebay_core::reserve::Purpose;
 use forebay_objects::{Quarantine, Refused, Withheld, withheld_as};
 use forebay_pfs::Lower;
 use forebay_report::text::printable;
@@ -364,7 +365,8 @@ impl<'a> View<'a> {
 
     fn client(&mut self) -> Result<&mut Client, Fault> {
         if self.bridge.is_none() {
-            let bridge = Bridge::attach(self.place, &BridgeOptions { log_dir: None })?;
+            let options = BridgeOptions { log_dir: None };
+            let bridge = Bridge::attach(self.place, &options, Purpose::BringAway)?;
             let client = Client::connect(bridge.socket()).map_err(|e| fault(e.to_string()))?;
             self.bridge = Some((bridge, client));
         }

@@ -20,6 +20,7 @@ use crate::units;
 use forebay_admin::drain::Inventory;
 use forebay_core::doors::Door;
 use forebay_core::lifetime::{Next, Patience, RunEnd};
+use forebay_core::reserve::Purpose;
 use forebay_sys as sys;
 use std::path::Path;
 use std::process::{Child, ExitStatus};
@@ -90,7 +91,7 @@ pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
         Side::Front(code) => return Ok(code),
         Side::Keeper(keeper) => keeper,
     };
-    let mut bridge = Bridge::attach(&place, &args.bridge)?;
+    let mut bridge = Bridge::attach(&place, &args.bridge, Purpose::Serve)?;
     Background::forget_old(&bridge.instance);
     if verbose {
         eprintln!(
@@ -331,19 +332,19 @@ impl Run<'_> {
             match after {
                 Ok(after) => return Ok(RunOutcome { going_on, ..after }),
                 // A new bridge finds everything that the old one kept, and continues the drain.
-                Err(_) if !bridge.is_alive() => self.revive(bridge)?,
+                Err(_) if !bridge.is_alive() => self.revive(bridge, Purpose::BringAway)?,
                 Err(e) => return Err(e),
             }
         }
     }
 
     /// Starts the bridge again, after it has died.
-    fn revive(&mut self, bridge: &mut Bridge) -> Result<(), Fault> {
+    fn revive(&mut self, bridge: &mut Bridge, purpose: Purpose) -> Result<(), Fault> {
         self.ended.restarts += 1;
         if self.ended.restarts > MOST_RESTARTS {
             return Err(fault("the bridge has died again and again"));
         }
-        *bridge = Bridge::attach(&self.place, &self.args.bridge)?;
+        *bridge = Bridge::attach(&self.place, &self.args.bridge, purpose)?;
         self.before = BridgeCounters::default();
         Ok(())
     }
@@ -364,7 +365,9 @@ impl Run<'_> {
             let life = match bridge.control.lifetime() {
                 Ok(life) => life,
                 // What is missing here the drain says.
-                Err(_) if bridge.is_alive() || self.revive(bridge).is_err() => return Vec::new(),
+                Err(_) if bridge.is_alive() || self.revive(bridge, Purpose::Serve).is_err() => {
+                    return Vec::new();
+                }
                 Err(_) => continue,
             };
             let found = outliving::find(bridge, &life, &self.attached);
@@ -557,7 +560,7 @@ fn watch(mut child: Child, args: &cli::RunArgs, place: &Place, bridge: &mut Brid
         };
         while restarts < MOST_RESTARTS && bridge.dies_before(&program, || reap(bridge.pid)) {
             restarts += 1;
-            match Bridge::attach(place, &args.bridge) {
+            match Bridge::attach(place, &args.bridge, Purpose::Serve) {
                 Ok(fresh) => {
                     *bridge = fresh;
                     trouble = None;

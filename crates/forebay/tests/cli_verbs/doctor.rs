@@ -59,6 +59,7 @@ fn the_doctor_looks_at_everything_and_leaves_nothing() {
         "namespaces",
         "recorder",
         "descriptors",
+        "file size",
     ] {
         check(&answer, about);
     }

@@ -16,5 +16,6 @@ mod one_file;
 mod past_the_buffer;
 mod quarantine;
 mod run;
+mod scarce;
 mod stage;
 mod wrong;

@@ -280,17 +280,33 @@ pub fn tree(root: &Path) -> BTreeMap<String, String> {
     described.collect()
 }
 
-/// A file system in memory of its own, until the value is dropped.
+/// A small file system of its own, until the value is dropped.
 pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// At `dir`, which is made, with these options of tmpfs. `None` where this process may not mount.
+    /// In memory at `dir`, which is made, with these options of tmpfs. `None` where this process may not mount.
     pub fn new(dir: PathBuf, options: &str) -> Option<SmallDisk> {
-        fs::create_dir(&dir).unwrap();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", options, "none"])
-            .arg(&dir)
+        SmallDisk::mount(dir, &["-t", "tmpfs", "-o", options, "none"])
+    }
+
+    /// An ext4 of so many MiB at `dir`, which is made, in a file beside it.
+    pub fn ext4(dir: PathBuf, mib: u64) -> Option<SmallDisk> {
+        let image = dir.with_extension("image");
+        let file = fs::File::create(&image).unwrap();
+        file.set_len(mib << 20).unwrap();
+        let made = Command::new("mkfs.ext4")
+            .args(["-q", "-m0"])
+            .arg(&image)
             .status();
+        let is_made = made.is_ok_and(|status| status.success());
+        is_made
+            .then(|| SmallDisk::mount(dir, &["-o", "loop", image.to_str().unwrap()]))
+            .flatten()
+    }
+
+    fn mount(dir: PathBuf, arguments: &[&str]) -> Option<SmallDisk> {
+        fs::create_dir(&dir).unwrap();
+        let mounted = Command::new("mount").args(arguments).arg(&dir).status();
         mounted
             .is_ok_and(|status| status.success())
             .then_some(SmallDisk(dir))

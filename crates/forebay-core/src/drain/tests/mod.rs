@@ -14,6 +14,7 @@ fn terms(batches: usize) -> Terms {
     Terms {
         keep: false,
         batches,
+        objects: BATCH_OBJECTS,
         patient: false,
     }
 }

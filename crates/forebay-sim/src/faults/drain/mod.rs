@@ -11,7 +11,7 @@ use super::node::{NEVER_FAILS, Node, Waiter};
 use super::random::Random;
 use forebay_core::bridge::{self, Fact, Proposal};
 use forebay_core::drain::{
-    Act, Choice, Commit, Copy, Drain, DrainReport, Got, Next, Terms, Ticket, Verdict,
+    Act, BATCH_OBJECTS, Choice, Commit, Copy, Drain, DrainReport, Got, Next, Terms, Ticket, Verdict,
 };
 use forebay_core::facts::{Attr, Need};
 use forebay_core::record::{Kind, ObjectName, Token};
@@ -423,6 +423,7 @@ pub(super) fn terms(random: &mut Random) -> Terms {
     Terms {
         keep: random.chance(600_000),
         batches: random.between(1, 3) as usize,
+        objects: BATCH_OBJECTS,
         patient: random.chance(500_000),
     }
 }

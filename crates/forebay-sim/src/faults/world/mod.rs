@@ -14,7 +14,7 @@ use super::sync_points::SyncPoints;
 use super::trace::Trace;
 use super::workload::Workload;
 use super::{Broken, Plan, Summary};
-use forebay_core::drain::Terms;
+use forebay_core::drain::{BATCH_OBJECTS, Terms};
 use forebay_core::membership::Membership;
 use forebay_core::path::TreePath;
 use forebay_core::record::BridgeId;
@@ -316,6 +316,7 @@ impl World {
             let terms = Terms {
                 keep: false,
                 batches: 2,
+                objects: BATCH_OBJECTS,
                 patient: true,
             };
             for bridge in self.ids() {

@@ -11,7 +11,7 @@ use crate::faults::random::Random;
 use crate::faults::trace::Trace;
 use crate::faults::workload::Workload;
 use crate::faults::{Broken, Mutation, agree};
-use forebay_core::drain::{Choice, DrainReport, Terms};
+use forebay_core::drain::{BATCH_OBJECTS, Choice, DrainReport, Terms};
 use forebay_core::membership::Membership;
 use forebay_core::path::TreePath;
 use forebay_core::record::{PathRecord, Token};
@@ -91,6 +91,7 @@ impl World {
         let terms = Terms {
             keep,
             batches: 2,
+            objects: BATCH_OBJECTS,
             patient: true,
         };
         self.at(self.nodes[0].id, |node, env| {
