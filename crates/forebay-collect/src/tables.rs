@@ -616,7 +616,7 @@ mod tests {
             let asked = std::cell::Cell::new(0_u32);
             let read = |room: &mut [u8], at: u64| {
                 asked.set(asked.get() + 1);
-                if asked.get() % 5 == 0 {
+                if asked.get().is_multiple_of(5) {
                     return Err(io::ErrorKind::Interrupted.into());
                 }
                 let left = &bytes[bytes.len().min(at as usize)..];
