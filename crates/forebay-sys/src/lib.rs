@@ -43,7 +43,7 @@ pub use files::{
 };
 pub use filesystem::{cache_life, free_inodes, fs_space, fs_type, space, writes_in_place};
 pub use listing::{RawEntry, read_dir};
-pub use mounts::{ancestors, enter_mounts, is_within, mounted};
+pub use mounts::{ancestors, enter_mounts, is_within, mount_points, mounted};
 pub use names::{
     exchange, link, link_file, make_dir, mkdir, mknod, readlink, rename, rename_noreplace, symlink,
     unlink,

@@ -59,6 +59,13 @@ pub fn mounted(at: &Path) -> Option<(String, String)> {
     Some((field()?, field()?))
 }
 
+/// Where file systems are mounted, as this process sees it.
+pub fn mount_points() -> Vec<PathBuf> {
+    let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let mounts = text.split(|&b| b == b'\n').filter_map(mount);
+    mounts.map(|mount| mount.at).collect()
+}
+
 /// Puts this process into another mount namespace, a `/proc/PID/ns/mnt`. Its root and working directory are the root of
 /// that one then. The process must have one thread.
 ///

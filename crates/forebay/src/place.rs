@@ -100,6 +100,27 @@ pub fn settle(place: &cli::PlaceArgs) -> Result<Place, Fault> {
     })
 }
 
+/// [`settle`] for a buffer that is about to serve programs. Refuses a directory in which a buffer is mounted by `forebay mount`,
+/// or which lies in such a mount: the one buffer would hold the other. The mount of a run is over its own directory.
+pub fn settle_to_serve(place: &cli::PlaceArgs) -> Result<Place, Fault> {
+    let place = settle(place)?;
+    let overlaps = |at: &PathBuf| place.root.starts_with(at) || at.starts_with(&place.root);
+    let is_shared = |at: &PathBuf| forebay_fuse::server_of(at).is_some_and(|server| server > 0);
+    let mut points = sys::mount_points().into_iter();
+    match points.find(|at| overlaps(at) && is_shared(at)) {
+        None => Ok(place),
+        Some(at) => Err(fault(format!(
+            "{} is a mount of a buffer, so {} can't have another one",
+            at.display(),
+            place.root.display()
+        ))
+        .hint(format!(
+            "name the directory that the mount shows, or unmount it first: forebay umount {}",
+            at.display()
+        ))),
+    }
+}
+
 /// Chooses a storage directory, for the buffer over `root` if it is known. It exists afterwards.
 pub fn storage_for(asked: Option<&Path>, root: Option<&Path>) -> Result<PathBuf, Fault> {
     if let Some(dir) = asked {

@@ -60,7 +60,7 @@ struct Ended {
 /// # Errors
 /// Only before the command is started. Later errors are printed and change the exit code.
 pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
-    let place = place::settle(&args.place)?;
+    let place = place::settle_to_serve(&args.place)?;
     let mut libraries = Vec::new();
     let (door, why) = match args.via {
         cli::Via::Preload => (Door::Library, None),

@@ -7,7 +7,7 @@ use crate::place;
 
 /// Runs the verb. A bridge that is already running is only told to stay.
 pub fn up(args: &cli::UpArgs, verbose: bool) -> Result<u8, Fault> {
-    let place = place::settle(&args.place)?;
+    let place = place::settle_to_serve(&args.place)?;
     let bridge = Bridge::keep(&place, &args.bridge)?;
     let verb = if bridge.is_ours {
         "started"

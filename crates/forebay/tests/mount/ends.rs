@@ -148,3 +148,31 @@ fn a_mount_in_the_background_goes_with_umount_and_leaves_nothing_but_data() {
         "through the mount"
     );
 }
+
+#[test]
+fn a_buffer_over_or_in_or_above_a_mount_of_another_one_is_refused() {
+    need_fuse!();
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    let other = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let (root, storage, at) = (path("pfs"), path("storage"), path("view/mnt"));
+    fs::create_dir_all(root.join("sub")).unwrap();
+    fs::create_dir_all(&at).unwrap();
+    let buffer = Some((root.as_path(), storage.as_path()));
+    let (mounted, said) = forebay(&["mount", at.to_str().unwrap()], buffer);
+    let try_over = |over: &Path| {
+        let over = over.to_str().unwrap();
+        let storage = other.path().to_str().unwrap();
+        let arguments = ["run", "--buffer", over, "--storage", storage, "--", "true"];
+        forebay(&arguments, None)
+    };
+    let tried = [at.clone(), at.join("sub"), path("view")].map(|over| try_over(&over));
+    let (unmounted, _) = forebay(&["umount", at.to_str().unwrap()], None);
+    assert_eq!((mounted, unmounted), (0, 0), "{said}");
+    for (code, said) in tried {
+        assert!(
+            code == 125 && said.contains("is a mount of a buffer"),
+            "{code}: {said}"
+        );
+    }
+}
