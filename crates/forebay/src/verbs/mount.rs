@@ -220,6 +220,22 @@ fn watch(
     Ok(())
 }
 
+/// Says that no buffer is mounted at `at`, and where some are: a directory above one may have another name now.
+fn not_mounted(at: &Path, shown: &str) -> Fault {
+    let what = match fs::symlink_metadata(at) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => "is not there",
+        _ => "is no mount of a buffer",
+    };
+    let points = sys::mount_points().into_iter();
+    let shared = points.filter(|at| server_of(at).is_some_and(|server| server > 0));
+    let shared: Vec<_> = shared.map(|at| at.display().to_string()).collect();
+    let failed = fault(format!("{shown} {what}"));
+    match shared.is_empty() {
+        true => failed.hint("no buffer is mounted here"),
+        false => failed.hint(format!("buffers are mounted at {}", shared.join(", "))),
+    }
+}
+
 /// Runs the verb `umount`.
 pub fn umount(args: &cli::UmountArgs) -> Result<u8, Fault> {
     let shown = args.mountpoint.display();
@@ -232,7 +248,7 @@ pub fn umount(args: &cli::UmountArgs) -> Result<u8, Fault> {
         _ => absolute,
     };
     let Some(pid) = server_of(&at) else {
-        return Err(fault(format!("{shown} is no mount of a buffer")));
+        return Err(not_mounted(&at, &shown.to_string()));
     };
     // If it has died, its number may be somebody else's.
     let name = sys::process_name(pid);

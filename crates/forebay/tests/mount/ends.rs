@@ -176,3 +176,23 @@ fn a_buffer_over_or_in_or_above_a_mount_of_another_one_is_refused() {
         );
     }
 }
+
+#[test]
+fn a_mount_whose_directory_was_renamed_is_named_where_it_is_now() {
+    need_fuse!();
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let (root, storage) = (path("pfs"), path("storage"));
+    let (before, now) = (path("view/mnt"), path("moved/mnt"));
+    for dir in [&root, &before] {
+        fs::create_dir_all(dir).unwrap();
+    }
+    let mount = ["mount", before.to_str().unwrap()];
+    let (mounted, said) = forebay(&mount, Some((&root, &storage)));
+    fs::rename(path("view"), path("moved")).unwrap();
+    let (refused, told) = forebay(&["umount", before.to_str().unwrap()], None);
+    let (unmounted, _) = forebay(&["umount", now.to_str().unwrap()], None);
+    assert_eq!((mounted, refused, unmounted), (0, 1, 0), "{said}");
+    assert!(told.contains("mnt is not there"), "{told}");
+    assert!(told.contains(now.to_str().unwrap()), "{told}");
+}
