@@ -50,18 +50,52 @@ struct Dir {
     left: Timestamp,
     /// Acts of the drain that may be changing entries now. What changes meanwhile counts as the drain's.
     acts: usize,
+    /// Begins and ends of such acts. A look during which this has grown says nothing.
+    turns: u64,
 }
 
 /// Directories in which an act of a drain may be changing entries: their numbers.
 #[must_use = "the changes of others are told from those of the drain when it ends"]
 pub struct Changing(Vec<usize>);
 
+/// What a look at a directory has shown.
+#[derive(Clone, Copy)]
+struct Glance {
+    /// Its modification time, unless it can't be found.
+    mtime: Option<Timestamp>,
+    /// [`Dir::turns`] before the look.
+    turns: u64,
+}
+
 impl Dir {
-    /// Others have changed it if it has this time: that is the one it keeps.
-    fn is_seen_with(&mut self, mtime: Timestamp) {
-        if self.acts == 0 && mtime != self.left {
-            (self.mtime, self.left) = (mtime, mtime);
+    /// An act begins. False if a look has to come first that no other act has crossed.
+    fn begins(&mut self, seen: Glance) -> bool {
+        if self.acts == 0 {
+            if self.turns != seen.turns {
+                return false;
+            }
+            if let Some(mtime) = seen.mtime.filter(|mtime| *mtime != self.left) {
+                // Others have changed it: it keeps that time.
+                (self.mtime, self.left) = (mtime, mtime);
+            }
         }
+        self.acts += 1;
+        self.turns += 1;
+        true
+    }
+
+    /// An act ends. The last one needs a look that no other act has crossed: false without that.
+    fn ends(&mut self, seen: Glance) -> bool {
+        debug_assert!(self.acts > 0, "{} was not begun", self.path);
+        if self.acts == 1 {
+            if self.turns != seen.turns {
+                return false;
+            }
+            self.left = seen.mtime.unwrap_or(self.left);
+        }
+        self.acts -= 1;
+        self.turns += 1;
+        true
     }
 }
 
@@ -120,14 +154,12 @@ impl DirTimes {
         }
     }
 
-    /// The time of a change by a program has been written to a directory that had the time `before`.
-    pub(super) fn has_written(&self, path: &TreePath, before: Timestamp, at: Timestamp) {
+    /// The time of a change by a program has been written to a directory.
+    pub(super) fn has_written(&self, path: &TreePath, at: Timestamp) {
         if let Some(kept) = &mut *self.kept.lock()
             && let Some(&number) = kept.by_path.get(path)
         {
-            let dir = &mut kept.dirs[number];
-            dir.is_seen_with(before);
-            dir.left = at;
+            kept.dirs[number].left = at;
         }
     }
 
@@ -174,6 +206,7 @@ impl DirTimes {
                     mtime: attr.mtime,
                     left: attr.mtime,
                     acts: 0,
+                    turns: 0,
                 });
                 number
             }
@@ -197,13 +230,7 @@ impl DirTimes {
             None => Vec::new(),
         };
         for &number in &numbers {
-            let mtime = self.mtime_now(number, &look);
-            self.change(number, |dir| {
-                if let Some(mtime) = mtime {
-                    dir.is_seen_with(mtime);
-                }
-                dir.acts += 1;
-            });
+            self.look_until(number, &look, Dir::begins);
         }
         Changing(numbers)
     }
@@ -211,37 +238,41 @@ impl DirTimes {
     /// The act has ended.
     pub(super) fn end_act(&self, changing: Changing, look: impl Fn(&TreePath) -> Sys<Attr>) {
         for number in changing.0 {
-            let mtime = self.mtime_now(number, &look);
-            self.change(number, |dir| {
-                debug_assert!(dir.acts > 0, "{} was not begun", dir.path);
-                dir.acts = dir.acts.saturating_sub(1);
-                dir.left = mtime.unwrap_or(dir.left);
-            });
+            self.look_until(number, &look, Dir::ends);
         }
     }
 
-    fn change(&self, number: usize, change: impl FnOnce(&mut Dir)) {
-        if let Some(kept) = &mut *self.kept.lock()
-            && let Some(dir) = kept.dirs.get_mut(number)
-        {
-            change(dir);
+    /// Looks at a directory until what was seen is of use. Each time that it is not, another act has begun or ended.
+    fn look_until(
+        &self,
+        number: usize,
+        look: impl Fn(&TreePath) -> Sys<Attr>,
+        take: impl Fn(&mut Dir, Glance) -> bool,
+    ) {
+        while let Some(seen) = self.glance(number, &look) {
+            let is_taken = |kept: &mut Kept| take(&mut kept.dirs[number], seen);
+            if self.kept.lock().as_mut().is_none_or(is_taken) {
+                return;
+            }
         }
     }
 
-    /// No lock is held while the PFS is asked.
-    fn mtime_now(&self, number: usize, look: impl Fn(&TreePath) -> Sys<Attr>) -> Option<Timestamp> {
-        let (fd, path, is) = {
+    /// `None` if no drain is at work. No lock is held while the PFS is asked.
+    fn glance(&self, number: usize, look: impl Fn(&TreePath) -> Sys<Attr>) -> Option<Glance> {
+        let (fd, path, is, turns) = {
             let kept = self.kept.lock();
             let dir = kept.as_ref()?.dirs.get(number)?;
-            (dir.fd.clone(), dir.path.clone(), dir.identity)
+            (dir.fd.clone(), dir.path.clone(), dir.identity, dir.turns)
         };
         let now = match fd {
             Some(fd) => sys::stat(fd.as_fd(), b""),
             None => look(&path),
         };
-        now.ok()
-            .filter(|now| identity(now) == is)
-            .map(|now| now.mtime)
+        let now = now.ok().filter(|now| identity(now) == is);
+        Some(Glance {
+            mtime: now.map(|now| now.mtime),
+            turns,
+        })
     }
 
     /// Gives the visited directories their times back, after the last change of a drain. One that others have changed since

@@ -202,7 +202,7 @@ impl Lower {
             && now.mtime < at
             && sys::set_times(dir.as_fd(), b"", None, Some(at)).is_ok()
         {
-            self.times.has_written(path, now.mtime, at);
+            self.times.has_written(path, at);
         }
     }
 

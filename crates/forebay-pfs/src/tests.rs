@@ -117,3 +117,29 @@ fn a_drain_takes_back_its_own_times_of_a_directory_and_not_those_of_others() {
     assert_eq!(mtime("between"), at(2_000));
     assert!(mtime("program") >= touched);
 }
+
+/// Acts in one directory begin and end in each other's midst.
+#[test]
+fn acts_side_by_side_are_not_taken_for_changes_of_others() {
+    let place = Place::new();
+    let lower = &place.1;
+    let dir = path("d");
+    let before = lower.attr(&dir).unwrap().unwrap().mtime;
+    lower.times().begin_drain();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (dir, at) = (&dir, place.at("pfs/d"));
+            scope.spawn(move || {
+                for n in 0..500 {
+                    let changing = lower.begin_act(std::slice::from_ref(dir));
+                    fs::write(at.join(format!("{thread}-{n}")), "").unwrap();
+                    lower.end_act(changing);
+                }
+            });
+        }
+    });
+    lower
+        .times()
+        .end_drain(|dir| lower.open(dir, libc::O_RDONLY | libc::O_DIRECTORY));
+    assert_eq!(lower.attr(&dir).unwrap().unwrap().mtime, before);
+}
