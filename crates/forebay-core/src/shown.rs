@@ -29,37 +29,25 @@ pub fn plain(record: &PathRecord, me: BridgeId) -> Option<Plain> {
     })
 }
 
-/// How many of the directories above a record, from the nearest on, were made in the buffer. The others are directories of
-/// the PFS, and are there at the same path: else `None`.
+/// How many directories are above a record, if all of them were made in the buffer. Of a directory of the PFS only the PFS
+/// can say whether it is still where it was: else `None`.
 ///
 /// # Errors
 /// The tables failed.
 pub fn born_above(path: &TreePath, tables: &dyn Tables) -> Result<Option<u16>, TableError> {
-    let mut at = path.clone();
-    let mut born = 0;
+    let mut at = path.parent();
+    let mut born: u16 = 0;
     while !at.is_root() {
-        at = at.parent();
-        // A record exists only where all of its ancestors are directories.
-        match tables.get(&at)?.map(|above| above.kind) {
-            Some(Kind::Dir) if born < u16::MAX => born += 1,
-            Some(_) => return Ok(None),
-            // A directory of the PFS. It would have a record, or one above it, if it had been renamed.
-            None => return is_in_place(&at, tables).map(|is| is.then_some(born)),
+        let is_born = tables
+            .get(&at)?
+            .is_some_and(|above| above.kind == Kind::Dir);
+        match born.checked_add(1).filter(|_| is_born) {
+            Some(more) => born = more,
+            None => return Ok(None),
         }
+        at = at.parent();
     }
     Ok(Some(born))
-}
-
-/// Is this directory of the PFS at its own path, and all above it, too?
-fn is_in_place(dir: &TreePath, tables: &dyn Tables) -> Result<bool, TableError> {
-    let mut at = dir.clone();
-    while !at.is_root() {
-        at = at.parent();
-        if tables.get(&at)?.is_some() {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 /// The path and the record that a change leaves there, if it changes a record.
@@ -68,5 +56,72 @@ pub fn outcome(change: &Change) -> Option<(&TreePath, Option<&PathRecord>)> {
         Change::Put { path, record } => Some((path, Some(record))),
         Change::Delete { path, .. } => Some((path, None)),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bridge::tests::Table;
+    use crate::record::{ObjectId, Token};
+    use crate::table::WriteTables;
+
+    fn path(text: &str) -> TreePath {
+        TreePath::new(text.as_bytes()).unwrap()
+    }
+
+    fn record(kind: Kind, number: u64) -> PathRecord {
+        PathRecord {
+            version: 1,
+            kind,
+            object: ObjectName {
+                oid: ObjectId::new(BridgeId(1), 1, number << 2),
+                link: 0,
+            },
+            owner: BridgeId(1),
+            ino: number,
+            origin: None,
+            hides: None,
+            replaces: None,
+            arriving: None,
+            token: Token::default(),
+            drained: None,
+            transit: None,
+            segments: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn only_files_and_directories_of_this_bridge_are_plain() {
+        let me = BridgeId(1);
+        assert!(!plain(&record(Kind::File, 1), me).unwrap().is_dir);
+        assert!(plain(&record(Kind::Dir, 1), me).unwrap().is_dir);
+        for kind in [Kind::Symlink, Kind::Special, Kind::Moved, Kind::Whiteout] {
+            assert_eq!(plain(&record(kind, 1), me), None);
+        }
+        assert_eq!(plain(&record(Kind::File, 1), BridgeId(2)), None);
+    }
+
+    /// What is below a directory of the PFS may be anywhere by now: others can rename or remove that.
+    #[test]
+    fn a_name_is_known_where_its_whole_way_was_made_in_the_buffer() {
+        let tables = Table::default();
+        let put = |at: &str, kind, number| {
+            let change = Change::Put {
+                path: path(at),
+                record: record(kind, number),
+            };
+            tables.apply(&[change]).unwrap();
+        };
+        put("a", Kind::Dir, 1);
+        put("a/b", Kind::Dir, 2);
+        put("moved", Kind::Moved, 3);
+        let born = |at: &str| born_above(&path(at), &tables).unwrap();
+        assert_eq!(born("f"), Some(0));
+        assert_eq!(born("a/f"), Some(1));
+        assert_eq!(born("a/b/f"), Some(2));
+        for at in ["pfs/f", "a/pfs/f", "moved/f", "a/b/pfs/c/f"] {
+            assert_eq!(born(at), None, "{at}");
+        }
     }
 }

@@ -30,6 +30,11 @@ fn without_truncation(flags: i32) -> i32 {
     flags & !(libc::O_TRUNC | libc::O_ACCMODE) | access
 }
 
+/// Does an open fail so because its name leads to nothing, or to something else?
+fn is_elsewhere(e: Errno) -> bool {
+    matches!(e, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE)
+}
+
 /// Clears the bits by which a program gets privileges, before somebody without any changes the file.
 pub fn drop_privileges(file: BorrowedFd<'_>) -> Sys<()> {
     let mode = sys::stat(file, b"")?.mode & 0o7777;
@@ -68,8 +73,10 @@ impl Worker<'_> {
             if truncates {
                 // The wrong file must not lose its contents.
                 let found = self.within(parent, |door, start| door.resolve(start, &name, 0));
-                let Ok(found) = found else {
-                    continue;
+                let found = match found {
+                    Ok(found) => found,
+                    Err(e) if is_elsewhere(e) => continue,
+                    Err(e) => return Err(e),
                 };
                 if look(found.as_fd())?.1 != identity {
                     continue;
@@ -87,7 +94,8 @@ impl Worker<'_> {
                     }
                     return Ok(file);
                 }
-                Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE) => {}
+                Ok(_) => {}
+                Err(e) if is_elsewhere(e) => {}
                 Err(e) => return Err(e),
             }
         }

@@ -116,9 +116,7 @@ impl Looks {
             return None;
         }
         let mut ways = [None; MOST_BORN];
-        if table.user() != 0 {
-            search(config, table, path, file, &mut ways)?;
-        }
+        search(config, table, path, file, &mut ways)?;
         let attr = stat(config, &Backing::file(file.object))?;
         let stand = ways
             .into_iter()
@@ -140,7 +138,8 @@ fn is_normal(path: &[u8]) -> bool {
     path.split(|&b| b == b'/').all(is_name)
 }
 
-/// May the user of the bridge, who is not the superuser, search all directories above a file? `None` if that is not certain.
+/// Are the directories above a file still those of the buffer, and may the user of the bridge search all of them? `None` if
+/// that is not certain.
 fn search(
     config: &Config,
     table: &NameTable,
@@ -153,12 +152,19 @@ fn search(
         above = parent(above);
         let (dir, seen) = table.find(above).filter(|(dir, _)| dir.is_dir)?;
         *ways.get_mut(i)? = Some(seen);
+        if table.user() == 0 {
+            // The superuser may.
+            continue;
+        }
         let attr = stat(config, &Backing::dir(dir.object))?;
         if attr.uid != table.user() || attr.mode & SEARCHABLE == 0 {
             return None;
         }
     }
-    may_search(config, parent(above))
+    if table.user() == 0 {
+        return Some(());
+    }
+    may_search(config)
 }
 
 fn parent(path: &[u8]) -> &[u8] {
@@ -166,9 +172,9 @@ fn parent(path: &[u8]) -> &[u8] {
     &path[..end]
 }
 
-/// May this process search this directory of the PFS, and all above it?
-fn may_search(config: &Config, below: &[u8]) -> Option<()> {
-    let path = Joined::new(config.root(), below)?;
+/// May this process search the root of the buffer, and all above it?
+fn may_search(config: &Config) -> Option<()> {
+    let path = Joined::new(config.root(), b"")?;
     // SAFETY: the path ends with a NUL.
     let may = unsafe {
         call!(

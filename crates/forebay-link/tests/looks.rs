@@ -123,7 +123,17 @@ fn a_file_is_looked_at_as_long_as_its_name_and_its_bridge_stand() {
         }
         bridge.names.table().cover(b"d/one");
         assert_eq!(size(link, config, "d/one"), None);
-        bridge.show("d/one", Some(file(1)));
+        let below = Shown {
+            born_above: 1,
+            ..file(1)
+        };
+        bridge.show("d/one", Some(below));
+        assert_eq!(
+            size(link, config, "d/one"),
+            None,
+            "its directory is not shown"
+        );
+        bridge.show("d", Some(dir(4)));
         assert_eq!(size(link, config, "d/one"), Some(3));
         drop(bridge.owner);
         assert_eq!(size(link, config, "d/one"), None);
@@ -146,7 +156,7 @@ fn a_file_is_looked_at_as_long_as_its_name_and_its_bridge_stand() {
 #[test]
 fn who_may_not_search_a_directory_on_the_way_has_to_ask() {
     let place = Place::new();
-    let (config, storage, buffer) = (place.config(20), place.storage(), place.buffer());
+    let (config, storage) = (place.config(20), place.storage());
     let me = my_ids().0;
     // As a bridge of an ordinary user has it, whoever runs this.
     let user = me.max(1);
@@ -154,15 +164,13 @@ fn who_may_not_search_a_directory_on_the_way_has_to_ask() {
     let backing = at(&storage, &Backing::dir(dir(7).object));
     fs::create_dir_all(&backing).unwrap();
     std::os::unix::fs::chown(&backing, Some(if me == 0 { user } else { me }), None).unwrap();
-    fs::create_dir_all(buffer.join("pfs")).unwrap();
     fs::write(at(&storage, &Backing::file(file(1).object)), "one").unwrap();
     let born = Shown {
         born_above: 1,
         ..file(1)
     };
-    bridge.show("pfs/born/f", Some(born));
-    bridge.show("pfs/f", Some(file(1)));
-    bridge.show("missing/f", Some(file(1)));
+    bridge.show("born/f", Some(born));
+    bridge.show("f", Some(file(1)));
     let link: &Link = Box::leak(Box::default());
     std::thread::scope(|scope| {
         let (memory, here) = (bridge.memory.clone(), &place);
@@ -171,19 +179,18 @@ fn who_may_not_search_a_directory_on_the_way_has_to_ask() {
             grant(&peer, &memory);
             peer
         });
-        assert_eq!(size_at_last(link, config, "pfs/f"), 3);
+        assert_eq!(size_at_last(link, config, "f"), 3);
         let _open = served.join().unwrap();
-        assert_eq!(size(link, config, "missing/f"), None, "no such directory");
-        assert_eq!(size(link, config, "pfs/born/f"), None, "not shown");
-        bridge.show("pfs/born", Some(dir(7)));
-        assert_eq!(size(link, config, "pfs/born/f"), Some(3));
+        assert_eq!(size(link, config, "born/f"), None, "not shown");
+        bridge.show("born", Some(dir(7)));
+        assert_eq!(size(link, config, "born/f"), Some(3));
         for mode in [0o700, 0o100, 0o600, 0o077, 0o711] {
             fs::set_permissions(&backing, Permissions::from_mode(mode)).unwrap();
             let may = (mode & 0o100 != 0).then_some(3);
-            assert_eq!(size(link, config, "pfs/born/f"), may, "{mode:o}");
+            assert_eq!(size(link, config, "born/f"), may, "{mode:o}");
         }
-        bridge.names.table().cover(b"pfs/born");
-        assert_eq!(size(link, config, "pfs/born/f"), None, "covered");
+        bridge.names.table().cover(b"born");
+        assert_eq!(size(link, config, "born/f"), None, "covered");
     });
 }
 

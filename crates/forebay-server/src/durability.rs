@@ -66,7 +66,7 @@ impl Durability {
     pub(crate) fn new(storage: Storage, longest: Duration) -> Sys<Self> {
         let (words, for_clients) = DurabilityWords::new()?;
         words.page().commit();
-        let life = forebay_sys::random();
+        let life = forebay_sys::random()?;
         words.page().set_life(life);
         Ok(Durability {
             life,

@@ -13,8 +13,6 @@ pub(crate) struct NameBoard {
     names: SharedNames,
     for_clients: OwnedFd,
     me: BridgeId,
-    /// Clients check the directories above a name: their user is not the superuser.
-    checks_ways: bool,
 }
 
 impl NameBoard {
@@ -24,12 +22,11 @@ impl NameBoard {
     /// No memory, or no descriptor.
     pub fn new(me: BridgeId, user: u32, life: u64) -> Sys<Self> {
         let (names, for_clients) = SharedNames::new()?;
-        names.table().begin(life, forebay_sys::random(), user);
+        names.table().begin(life, forebay_sys::random()?, user);
         Ok(NameBoard {
             names,
             for_clients,
             me,
-            checks_ways: user != 0,
         })
     }
 
@@ -69,15 +66,8 @@ impl NameBoard {
 
     fn shown(&self, path: &TreePath, record: &PathRecord, tables: &dyn Tables) -> Option<Shown> {
         let plain = plain(record, self.me)?;
-        if plain.is_dir && !self.checks_ways {
-            // Nobody looks for it.
-            return None;
-        }
-        let born_above = match self.checks_ways && !plain.is_dir {
-            // If the tables can't be read, the bridge is asked, and says so.
-            true => born_above(path, tables).ok()??,
-            false => 0,
-        };
+        // If the tables can't be read, the bridge is asked, and says so.
+        let born_above = born_above(path, tables).ok()??;
         Some(Shown {
             object: plain.object,
             is_dir: plain.is_dir,
@@ -85,8 +75,10 @@ impl NameBoard {
         })
     }
 
-    /// A commit has failed, and nobody knows what it has changed.
-    pub fn forget(&self) {
-        self.table().forget();
+    /// The commit of these changes has failed, and nobody knows whether they were made: the bridge is asked.
+    pub fn hide(&self, changes: &[Change]) {
+        for (path, _) in changes.iter().filter_map(outcome) {
+            self.table().show(path.as_bytes(), None);
+        }
     }
 }

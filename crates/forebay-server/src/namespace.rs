@@ -23,6 +23,7 @@ use forebay_core::reserve::Purpose;
 use forebay_core::speakers::Speakers;
 use forebay_core::table::{Change, Order, TableError, Tables, WriteTables};
 use forebay_tables::{Cached, Journaled, Rocks};
+use forebay_wire::NAMES_THAT_FIT;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -125,14 +126,19 @@ impl Namespace {
     ) -> Result<Self, TableError> {
         let mut state = State::default();
         let mut after = None;
+        // Of more names some would only take the places of others.
+        let mut room = NAMES_THAT_FIT;
         loop {
             let page = tables.page(after.as_ref(), Order::ParentsFirst, PAGE)?;
             let Some((last, _)) = page.last() else { break };
             after = Some(last.clone());
             for (path, record) in &page {
                 state.speakers.learn(path, record);
+            }
+            for (path, record) in page.iter().take(room) {
                 board.show_one(path, Some(record), &tables);
             }
+            room = room.saturating_sub(page.len());
         }
         let bridge = Bridge::recover(Membership::single(me), epoch, &tables, 0)?;
         Ok(Namespace {
@@ -365,7 +371,7 @@ impl Namespace {
     fn write(&self, changes: &[Change]) -> Result<(), TableError> {
         self.board.cover(changes);
         let written = self.tables.apply(changes);
-        written.inspect_err(|_| self.board.forget())?;
+        written.inspect_err(|_| self.board.hide(changes))?;
         self.board.show(changes, &self.tables);
         Ok(())
     }

@@ -17,12 +17,16 @@ pub fn my_ids() -> (u32, u32) {
 }
 
 /// 64 random bits, never 0.
-pub fn random() -> u64 {
+///
+/// # Errors
+/// Those of `getrandom`. EAGAIN if it gave fewer, which it never does for so few.
+pub fn random() -> Sys<u64> {
     let mut bytes = [0; 8];
-    let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    // The kernel always has so few for a bridge, which starts long after the system.
-    debug_assert_eq!(got, Ok(bytes.len()));
-    u64::from_ne_bytes(bytes).max(1)
+    let none = rustix::rand::GetRandomFlags::empty();
+    match retry_on_intr(|| rustix::rand::getrandom(&mut bytes, none))? {
+        8 => Ok(u64::from_ne_bytes(bytes).max(1)),
+        _ => Err(Errno::AGAIN),
+    }
 }
 
 /// Sets the umask to 0. A bridge makes objects with exact modes, because programs have applied their own umask.

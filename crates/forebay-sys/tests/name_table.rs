@@ -52,24 +52,6 @@ fn a_name_is_found_from_when_it_is_shown_until_it_is_covered() {
 }
 
 #[test]
-fn a_commit_that_fails_leaves_nothing_shown() {
-    let (names, _memory) = begun();
-    let table = names.table();
-    for i in 0..100 {
-        table.show(format!("f{i}").as_bytes(), Some(file(i)));
-    }
-    let (_, seen) = table.find(b"f7").unwrap();
-    table.cover(b"f8");
-    table.forget();
-    for i in 0..100 {
-        assert!(table.find(format!("f{i}").as_bytes()).is_none(), "f{i}");
-    }
-    assert!(!table.still_stands(seen));
-    table.show(b"f8", Some(file(8)));
-    assert_eq!(table.find(b"f8").unwrap().0, file(8));
-}
-
-#[test]
 fn more_names_than_fit_are_forgotten_and_never_confused() {
     let (names, _memory) = begun();
     let table = names.table();

@@ -32,8 +32,7 @@ pub struct Shown {
     pub object: ObjectName,
     /// A directory; else a regular file.
     pub is_dir: bool,
-    /// So many of the directories above it, from the nearest on, were made in the buffer. The others are of the PFS, at the
-    /// same path there.
+    /// So many directories are above it. All were made in the buffer.
     pub born_above: u16,
 }
 
@@ -229,14 +228,5 @@ impl NameTable {
                 .store(dir | u32::from(shown.born_above), Ordering::Relaxed);
         }
         slot.uncover();
-    }
-
-    /// Forgets all names: nobody knows which of them a failed commit has changed.
-    pub fn forget(&self) {
-        for at in 0..NAMES_THAT_FIT {
-            if !self.slots[at].has(Key([0, 0])) || self.slots[at].is_covered() {
-                self.write(at, Key([0, 0]), None);
-            }
-        }
     }
 }

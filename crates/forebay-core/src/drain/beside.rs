@@ -1,19 +1,23 @@
 //! Where something of others goes whose place is taken, or gone.
 
 use crate::path::TreePath;
+use forebay_types::MAX_NAME_BYTES;
 
 /// So many names are tried in a directory.
 const MOST_BESIDE: u32 = 100;
 /// What comes back without a note of its place is called so, in the root.
 const UNKNOWN: &[u8] = b"removed";
 
-/// The names beside `name` that it may get, in this order: `NAME.theirs1` and so on.
+/// The names beside `name` that it may get, in this order: `NAME.theirs1` and so on. What would be too long loses the end of
+/// `NAME`.
 pub fn names_beside(name: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     (1..=MOST_BESIDE).map(move |n| nth(name, n))
 }
 
 fn nth(name: &[u8], n: u32) -> Vec<u8> {
-    [name, format!(".theirs{n}").as_bytes()].concat()
+    let end = format!(".theirs{n}");
+    let room = MAX_NAME_BYTES - end.len();
+    [&name[..name.len().min(room)], end.as_bytes()].concat()
 }
 
 /// Places for what comes back, tried one after the other: where it was, a name beside that, and if its directory is gone
@@ -76,6 +80,21 @@ mod tests {
 
     fn path(text: &str) -> TreePath {
         TreePath::new(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_name_beside_the_longest_one_is_not_too_long() {
+        let name = [b'n'; MAX_NAME_BYTES];
+        let beside: Vec<_> = names_beside(&name).collect();
+        assert!(beside.iter().all(|name| name.len() == MAX_NAME_BYTES));
+        assert!(beside[99].ends_with(b"nn.theirs100"));
+        assert_eq!(
+            beside
+                .iter()
+                .collect::<std::collections::BTreeSet<_>>()
+                .len(),
+            100
+        );
     }
 
     #[test]

@@ -150,7 +150,9 @@ impl Pending {
         self.known.forget_attrs();
         self.known.decide_anew();
         if self.lost_races > MAX_LOST_RACES {
-            let text = "a record names a backing object that is not there".to_owned();
+            let text =
+                "what a record or a look at the PFS has named was not there any more, each time"
+                    .to_owned();
             self.stage = Stage::Over(Err(Failure::Fault(text)));
         }
     }

@@ -799,3 +799,23 @@ fn a_file_under_a_name_of_the_drain_is_not_taken_for_what_was_renamed() {
     assert_eq!(now["d/a"], "a\n");
     assert!(!now.contains_key("x"), "{now:?}");
 }
+
+#[test]
+fn a_file_whose_directory_others_have_renamed_is_not_there_for_stat_either() {
+    let scene = Scene::new();
+    let program = "
+import os, subprocess
+open('d/new', 'w').write('four')
+for _ in range(20):
+    assert os.stat(os.path.abspath('d/new')).st_size == 4
+outside = {k: v for k, v in os.environ.items() if k != 'LD_PRELOAD'}
+subprocess.run(['mv', 'd', 'e'], check=True, env=outside)
+for look in [os.stat, open]:
+    try:
+        look(os.path.abspath('d/new'))
+        raise SystemExit(f'{look} finds it')
+    except FileNotFoundError:
+        pass
+";
+    scene.inside(&format!("python3 -c \"{program}\""));
+}
