@@ -47,7 +47,8 @@ struct Dir {
     atime: Timestamp,
     mtime: Timestamp,
     /// Its modification time when the drain changed an entry last. If it has another one, somebody else has changed it since.
-    left: Timestamp,
+    /// `None`: it could not be found then.
+    left: Option<Timestamp>,
     /// Acts of the drain that may be changing entries now. What changes meanwhile counts as the drain's.
     acts: usize,
     /// Begins and ends of such acts. A look during which this has grown says nothing.
@@ -56,7 +57,7 @@ struct Dir {
 
 /// Directories in which an act of a drain may be changing entries: their numbers.
 #[must_use = "the changes of others are told from those of the drain when it ends"]
-pub struct Changing(Vec<usize>);
+pub struct Changing(BTreeSet<usize>);
 
 /// What a look at a directory has shown.
 #[derive(Clone, Copy)]
@@ -74,9 +75,11 @@ impl Dir {
             if self.turns != seen.turns {
                 return false;
             }
-            if let Some(mtime) = seen.mtime.filter(|mtime| *mtime != self.left) {
+            if let (Some(mtime), Some(left)) = (seen.mtime, self.left)
+                && mtime != left
+            {
                 // Others have changed it: it keeps that time.
-                (self.mtime, self.left) = (mtime, mtime);
+                self.mtime = mtime;
             }
         }
         self.acts += 1;
@@ -91,7 +94,7 @@ impl Dir {
             if self.turns != seen.turns {
                 return false;
             }
-            self.left = seen.mtime.unwrap_or(self.left);
+            self.left = seen.mtime;
         }
         self.acts -= 1;
         self.turns += 1;
@@ -155,11 +158,11 @@ impl DirTimes {
     }
 
     /// The time of a change by a program has been written to a directory.
-    pub(super) fn has_written(&self, path: &TreePath, at: Timestamp) {
+    pub(super) fn has_written(&self, dir: &Attr, at: Timestamp) {
         if let Some(kept) = &mut *self.kept.lock()
-            && let Some(&number) = kept.by_path.get(path)
+            && let Some(&number) = kept.by_identity.get(&identity(dir))
         {
-            kept.dirs[number].left = at;
+            kept.dirs[number].left = Some(at);
         }
     }
 
@@ -185,11 +188,10 @@ impl DirTimes {
     }
 
     /// Remembers the times that a directory has before the drain changes it. If the drain visits it again
-    /// under another name, the first times count.
-    pub fn keep(&self, path: &TreePath, fd: OwnedFd, attr: &Attr) {
-        let Some(kept) = &mut *self.kept.lock() else {
-            return;
-        };
+    /// under another name, the first times count. Gives its number; `None`: no drain is at work.
+    pub(super) fn keep(&self, path: &TreePath, fd: OwnedFd, attr: &Attr) -> Option<usize> {
+        let mut kept = self.kept.lock();
+        let kept = kept.as_mut()?;
         let number = match kept.by_identity.get(&identity(attr)) {
             Some(&number) => {
                 kept.dirs[number].path = path.clone();
@@ -204,7 +206,7 @@ impl DirTimes {
                     identity: identity(attr),
                     atime: attr.atime,
                     mtime: attr.mtime,
-                    left: attr.mtime,
+                    left: Some(attr.mtime),
                     acts: 0,
                     turns: 0,
                 });
@@ -212,23 +214,16 @@ impl DirTimes {
             }
         };
         kept.by_path.insert(path.clone(), number);
+        Some(number)
     }
 
-    /// An act of the drain begins that may change entries of these directories, which are remembered. `look` looks at
-    /// a directory by its path.
+    /// An act of the drain begins that may change entries of the directories with these numbers. `look` looks at a directory
+    /// by its path.
     pub(super) fn begin_act(
         &self,
-        dirs: &[TreePath],
+        numbers: BTreeSet<usize>,
         look: impl Fn(&TreePath) -> Sys<Attr>,
     ) -> Changing {
-        let numbers: Vec<_> = match &*self.kept.lock() {
-            Some(kept) => {
-                let number = |dir| kept.by_path.get(dir).copied();
-                let numbers: BTreeSet<usize> = dirs.iter().filter_map(number).collect();
-                numbers.into_iter().collect()
-            }
-            None => Vec::new(),
-        };
         for &number in &numbers {
             self.look_until(number, &look, Dir::begins);
         }
@@ -285,7 +280,8 @@ impl DirTimes {
             let Some(fd) = dir.fd.or_else(|| open(&dir.path).ok().map(Arc::new)) else {
                 continue;
             };
-            let is_as_left = |now: &Attr| dir.acts > 0 || now.mtime == dir.left;
+            let is_as_left =
+                |now: &Attr| dir.acts > 0 || dir.left.is_none_or(|left| now.mtime == left);
             let mtime = match kept.touched.get(&dir.path) {
                 Some(&at) => at.max(dir.mtime),
                 None => dir.mtime,

@@ -202,29 +202,30 @@ impl Lower {
             && now.mtime < at
             && sys::set_times(dir.as_fd(), b"", None, Some(at)).is_ok()
         {
-            self.times.has_written(path, at);
+            self.times.has_written(&now, at);
         }
     }
 
     /// Remembers the times of a directory. A drain calls this before it changes entries of the directory.
     pub fn keep_times(&self, path: &TreePath) {
-        if self.times.is_kept(path) {
-            return;
+        if !self.times.is_kept(path) {
+            self.keep_times_now(path);
         }
-        if let Ok(dir) = self.open(path, libc::O_RDONLY | libc::O_DIRECTORY)
-            && let Ok(attr) = sys::stat(dir.as_fd(), b"")
-        {
-            self.times.keep(path, dir, &attr);
-        }
+    }
+
+    fn keep_times_now(&self, path: &TreePath) -> Option<usize> {
+        let dir = self.open(path, libc::O_RDONLY | libc::O_DIRECTORY).ok()?;
+        let attr = sys::stat(dir.as_fd(), b"").ok()?;
+        self.times.keep(path, dir, &attr)
     }
 
     /// An act of a drain begins that may change entries of these directories. Their times are kept, and what others have
     /// changed before it is told from what the drain changes.
     pub fn begin_act(&self, dirs: &[TreePath]) -> Changing {
-        for dir in dirs {
-            self.keep_times(dir);
-        }
-        self.times.begin_act(dirs, |dir| self.look_at_dir(dir))
+        // The drain renames directories: another one may have the path by now.
+        let numbers = dirs.iter().filter_map(|dir| self.keep_times_now(dir));
+        self.times
+            .begin_act(numbers.collect(), |dir| self.look_at_dir(dir))
     }
 
     /// The act has ended.

@@ -143,3 +143,36 @@ fn acts_side_by_side_are_not_taken_for_changes_of_others() {
         .end_drain(|dir| lower.open(dir, libc::O_RDONLY | libc::O_DIRECTORY));
     assert_eq!(lower.attr(&dir).unwrap().unwrap().mtime, before);
 }
+
+#[test]
+fn a_directory_at_the_path_of_one_that_the_drain_has_renamed_gets_its_own_time_back() {
+    let place = Place::new();
+    let lower = &place.1;
+    let at = |sec| Timestamp { sec, nsec: 0 };
+    for (name, sec) in [("one", 1_000), ("two", 2_000)] {
+        fs::create_dir(place.at("pfs").join(name)).unwrap();
+        let dir = lower.open(&path(name), libc::O_RDONLY).unwrap();
+        sys::set_times(dir.as_fd(), b"", None, Some(at(sec))).unwrap();
+    }
+    let act = |dir: &str, work: &dyn Fn()| {
+        let changing = lower.begin_act(&[path(dir)]);
+        work();
+        lower.end_act(changing);
+    };
+    let make = |file: &str| fs::write(place.at("pfs").join(file), "").unwrap();
+    let rename = |from: &str, to: &str| {
+        fs::rename(place.at("pfs").join(from), place.at("pfs").join(to)).unwrap();
+    };
+    lower.times().begin_drain();
+    act("one", &|| make("one/a"));
+    act("two", &|| make("two/a"));
+    act("", &|| rename("one", "three"));
+    act("", &|| rename("two", "one"));
+    act("one", &|| make("one/b"));
+    act("three", &|| make("three/b"));
+    lower
+        .times()
+        .end_drain(|dir| lower.open(dir, libc::O_RDONLY | libc::O_DIRECTORY));
+    let mtime = |name| lower.attr(&path(name)).unwrap().unwrap().mtime;
+    assert_eq!((mtime("three"), mtime("one")), (at(1_000), at(2_000)));
+}
