@@ -170,7 +170,7 @@ impl Reserve {
         };
         let plan = plan(free, held, wanted, self.purpose());
         self.give_up(plan);
-        // The last part comes first: what an earlier program kept may be enough for it alone.
+        // What an earlier program kept may be enough for the last part alone.
         if plan.last == Act::Hold {
             if plan.first == Act::Hold {
                 self.first.take(wanted.first)?;
