@@ -51,8 +51,8 @@ static const char *path(const char *name)
 
 static void begin(int name)
 {
-    atomic_store(&shared->known[name], UNKNOWN);
     atomic_fetch_add(&shared->change[name], 1);
+    atomic_store(&shared->known[name], UNKNOWN);
 }
 
 static void known(int name, long what)
