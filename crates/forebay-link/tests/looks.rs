@@ -157,6 +157,7 @@ fn a_file_is_looked_at_as_long_as_its_name_and_its_bridge_stand() {
 fn who_may_not_search_a_directory_on_the_way_has_to_ask() {
     let place = Place::new();
     let (config, storage) = (place.config(20), place.storage());
+    fs::create_dir_all(place.buffer()).unwrap();
     let me = my_ids().0;
     // As a bridge of an ordinary user has it, whoever runs this.
     let user = me.max(1);
