@@ -1,0 +1,57 @@
+//! Copies of which nobody knows whether they have got their names.
+
+use super::{Candidate, CopyBatch, Fate, LOOKS_IN_DOUBT, State};
+use crate::drain::act::{Act, Work};
+use crate::drain::sheet::Reason;
+use crate::facts::Attr;
+
+impl CopyBatch {
+    fn unclear(&mut self) -> impl Iterator<Item = (&mut Candidate, &mut Fate)> {
+        let few = self.few.iter_mut().map(|(c, fate)| (c, fate));
+        few.filter(|(_, fate)| matches!(fate, Fate::Unclear(_)))
+    }
+
+    /// Looks where nobody knows whether a copy has got its name.
+    pub(super) fn look_again(&mut self) -> Option<Act> {
+        let names = self.unclear().flat_map(|(c, _)| &c.task.ready);
+        let paths: Vec<_> = names.map(|(path, _)| path.clone()).collect();
+        self.state = match paths.is_empty() {
+            true => State::Unhide,
+            false => State::LookingAgain,
+        };
+        (!paths.is_empty()).then_some(Act::Look(paths))
+    }
+
+    /// What has its names has them, whatever was said of it.
+    pub(super) fn looked_again(&mut self, seen: Vec<Work<Option<Attr>>>) {
+        self.looks += 1;
+        let is_last = self.looks == LOOKS_IN_DOUBT;
+        let mut seen = seen.into_iter();
+        let mut useless = Vec::new();
+        for (candidate, fate) in self.unclear() {
+            let copy = candidate.copy;
+            let is_placed = |found: Work<Option<Attr>>| {
+                let found = found.ok()?;
+                Some(found.is_some_and(|there| copy.is(&there)))
+            };
+            let names = seen.by_ref().take(candidate.task.ready.len());
+            candidate.placed = names.map(is_placed).collect();
+            if candidate.placed.iter().all(|placed| *placed == Some(true)) {
+                // What was in its place may have got the temporary name.
+                useless.extend(candidate.task.temporaries());
+                *fate = Fate::Good;
+            } else if let (true, Fate::Unclear(trouble)) = (is_last, &*fate) {
+                *fate = Fate::Failed(match trouble.errno {
+                    libc::EEXIST => Reason::Changed,
+                    _ => Reason::Refused(*trouble),
+                });
+            }
+        }
+        self.useless.extend(useless);
+        let is_clear = self.unclear().next().is_none();
+        self.state = match is_clear {
+            true => State::Unhide,
+            false => State::Pause,
+        };
+    }
+}

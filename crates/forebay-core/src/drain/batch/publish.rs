@@ -1,0 +1,261 @@
+//! Copies get their names, a few at a time.
+
+use super::{Candidate, CopyBatch, Fate, PUBLISHED_AT_ONCE, State};
+use crate::bridge::{Mutation, ReadSet};
+use crate::drain::act::{Act, Commit, Work};
+use crate::drain::facts::Facts;
+use crate::drain::moves::{is_dir, may_be_done};
+use crate::drain::rules::{
+    Update, commit_of, is_changed, is_ours, is_ours_in_place, obstacle, stamp,
+};
+use crate::drain::sheet::{Reason, Sheet};
+use crate::drain::strand::with_outcomes;
+use crate::facts::{Attr, Outcome};
+use crate::identity::Identity;
+use crate::record::{ObjectName, Transit};
+
+impl CopyBatch {
+    /// Marks the next few, if they still are what they were when they were copied.
+    pub(super) fn mark(&mut self, facts: &dyn Facts) -> Outcome<Option<Act>> {
+        if self.few.is_empty() {
+            let some = self.copies.len().min(PUBLISHED_AT_ONCE);
+            let few = self.copies.drain(..some);
+            self.few = few.map(|c| (c, Fate::Good)).collect();
+        }
+        let mut reads = ReadSet::default();
+        let mut updates = Vec::new();
+        let mut fates = Vec::with_capacity(self.few.len());
+        for (candidate, _) in &self.few {
+            let mut fate = Fate::Good;
+            for (path, record) in &candidate.task.ready {
+                if facts.record(path)?.as_ref() != Some(record) || record.transit.is_some() {
+                    fate = Fate::Stale;
+                } else if let Some(cause) = obstacle(facts, path, &mut reads)? {
+                    fate = Fate::Failed(Reason::Blocked(cause));
+                }
+            }
+            if fate == Fate::Good {
+                let ready = candidate.task.ready.iter().cloned();
+                updates.extend(ready.zip(&candidate.settled).map(|((path, r), settled)| {
+                    let mut update = Update::marked(path, r, Some(Transit::Placing));
+                    if let Some(after) = &mut update.after {
+                        // From now on a third one may be there.
+                        after.replaces = settled.or(after.replaces);
+                        after.arriving = Some(Box::new(candidate.copy));
+                    }
+                    update
+                }));
+            }
+            fates.push(fate);
+        }
+        for ((_, fate), now) in self.few.iter_mut().zip(fates) {
+            *fate = now;
+        }
+        if updates.is_empty() {
+            self.state = State::Forget;
+            return Ok(None);
+        }
+        let (commit, marked) = commit_of(facts, reads, updates, Vec::new());
+        self.marked = marked;
+        self.state = State::Marking;
+        Ok(Some(Act::Commit(commit)))
+    }
+
+    /// The marks are there.
+    pub(super) fn marks_committed(&mut self) {
+        let mut marked = std::mem::take(&mut self.marked).into_iter();
+        for (candidate, _) in good(&mut self.few) {
+            candidate.is_marked = true;
+            for ready in &mut candidate.task.ready {
+                if let Some(now) = marked.next() {
+                    assert_eq!(now.0, ready.0, "marks come in the order of the records");
+                    *ready = now;
+                }
+            }
+        }
+        self.state = State::Check;
+    }
+
+    pub(super) fn examined(&mut self, attrs: Vec<Work<Attr>>, planted: Option<Mutation>) {
+        for ((candidate, fate), attr) in with_outcomes(good(&mut self.few), attrs) {
+            match attr {
+                Ok(attr) if stamp(&attr) == stamp(&candidate.attr) => {}
+                Ok(now) if Mutation::PublishesWhatHasChanged.is(planted) => candidate.attr = now,
+                Ok(_) => *fate = Fate::Stale,
+                Err(trouble) => *fate = Fate::Failed(Reason::Refused(trouble)),
+            }
+        }
+        self.state = State::Look;
+    }
+
+    /// Holds back what would replace a stranger's file: one may have appeared on the PFS since.
+    pub(super) fn looked(&mut self, seen: Vec<Work<Option<Attr>>>, planted: Option<Mutation>) {
+        let names = good(&mut self.few).map(|(candidate, _)| candidate.task.ready.len());
+        assert_eq!(names.sum::<usize>(), seen.len(), "one look for each name");
+        let mut seen = seen.into_iter();
+        for (candidate, fate) in good(&mut self.few) {
+            candidate.found.clear();
+            let names = candidate.task.ready.iter().zip(&candidate.earlier);
+            for (((path, record), earlier), found) in names.zip(seen.by_ref()) {
+                let is_earlier = |now: &Attr| earlier.is_some_and(|copy| copy.is(now));
+                let there = found.as_ref().ok().and_then(Option::as_ref);
+                candidate.found.push(there.map(Identity::of));
+                let trusts = |bug: Mutation| bug.is(planted);
+                let now = match found {
+                    Ok(Some(found)) if is_dir(&found) => Fate::Failed(Reason::Taken),
+                    Ok(Some(_))
+                        if !is_ours(path, record) && !trusts(Mutation::ReplacesStrangers) =>
+                    {
+                        Fate::Failed(Reason::Taken)
+                    }
+                    Ok(Some(found))
+                        if is_changed(record, &found)
+                            && !is_earlier(&found)
+                            && !trusts(Mutation::ReplacesWhatOthersChanged) =>
+                    {
+                        Fate::Suspect(Box::new((record.clone(), found)))
+                    }
+                    Ok(_) => continue,
+                    Err(trouble) => Fate::Failed(Reason::Refused(trouble)),
+                };
+                // A failure outranks a suspicion; of two alike the first stays.
+                let is_worse = *fate == Fate::Good
+                    || matches!(fate, Fate::Suspect(_)) && matches!(now, Fate::Failed(..));
+                if is_worse {
+                    candidate.taken_at = Some(path.clone());
+                    *fate = now;
+                }
+            }
+        }
+        self.state = State::Judge;
+    }
+
+    /// What is to be replaced was changed: by others?
+    pub(super) fn judge(&mut self, facts: &dyn Facts) {
+        for (candidate, fate) in &mut self.few {
+            if let Fate::Suspect(suspect) = fate {
+                let (record, found) = &**suspect;
+                *fate = match is_ours_in_place(record, found, facts) {
+                    true => Fate::Good,
+                    false => Fate::Failed(Reason::Changed),
+                };
+                if *fate == Fate::Good {
+                    candidate.taken_at = None;
+                }
+                // Our own programs may go on writing to it.
+                for found in candidate.found.iter_mut().flatten() {
+                    *found = found.leaving();
+                }
+            }
+        }
+        self.state = State::Name;
+    }
+
+    pub(super) fn named(&mut self, each: Vec<Work<()>>, sheet: &mut Sheet) {
+        for ((candidate, fate), did) in with_outcomes(good(&mut self.few), each) {
+            for (path, _) in &candidate.task.ready {
+                sheet.note_unsynced(path);
+            }
+            match did {
+                Ok(()) => {}
+                // A link that is made a second time may find itself.
+                Err(trouble) if may_be_done(trouble.errno) || trouble.errno == libc::EEXIST => {
+                    *fate = Fate::Unclear(trouble);
+                }
+                Err(trouble) => *fate = Fate::Failed(Reason::Refused(trouble)),
+            }
+        }
+        self.looks = 0;
+        self.state = State::LookAgain;
+    }
+
+    /// Objects whose labels still say what their names have replaced.
+    pub(super) fn hiding(&self) -> Vec<ObjectName> {
+        let good = self.few.iter().filter(|(_, fate)| *fate == Fate::Good);
+        let ready = good.flat_map(|(candidate, _)| &candidate.task.ready);
+        let hiding = ready.filter(|(_, record)| record.hides.is_some());
+        hiding.map(|(_, record)| record.object).collect()
+    }
+
+    /// A new label changes the inode, and so what counts as clean.
+    pub(super) fn examined_again(&mut self, attrs: Vec<Work<Attr>>) {
+        for ((candidate, _), attr) in with_outcomes(good(&mut self.few), attrs) {
+            let before = &mut candidate.attr;
+            let of_contents = |a: &Attr| (a.size, a.mtime, a.mode, a.uid, a.gid);
+            match attr {
+                // Otherwise the file changed just now; the old stamp keeps it dirty.
+                Ok(now) if of_contents(&now) == of_contents(before) => *before = now,
+                // So it does if nobody can say: it has its name on the PFS, and that is noted.
+                Ok(_) | Err(_) => {}
+            }
+        }
+        self.state = State::Finish;
+    }
+
+    /// What became of the few, and the end of the marks.
+    pub(super) fn conclude(&self, facts: &dyn Facts) -> Option<Commit> {
+        let (mut updates, mut labels) = (Vec::new(), Vec::new());
+        for (candidate, fate) in self.few.iter().filter(|(c, _)| c.is_marked) {
+            for (n, (path, before)) in candidate.task.ready.iter().cloned().enumerate() {
+                let mut update = Update::marked(path, before, None);
+                match (fate, &mut update.after) {
+                    (Fate::Good, Some(record)) => {
+                        record.drained = Some(stamp(&candidate.attr));
+                        record.replaces = Some(candidate.copy);
+                        // The new name has replaced what was hidden, and the label says so already.
+                        record.hides = None;
+                        if !self.unlabelled.contains(&record.object) {
+                            update.before.hides = None;
+                        }
+                    }
+                    (Fate::Failed(_) | Fate::Stale, Some(record)) => {
+                        let hid = record.hides.clone();
+                        candidate.failed(n, &update.path, record);
+                        if record.hides != hid {
+                            labels.push((update.path.clone(), record.object));
+                        }
+                    }
+                    _ => {}
+                }
+                updates.push(update);
+            }
+        }
+        let (commit, _) = commit_of(facts, ReadSet::default(), updates, labels);
+        (!commit.batch.is_empty()).then_some(commit)
+    }
+
+    /// The copies that were not named, and what is told of all.
+    pub(super) fn forget(&mut self, sheet: &mut Sheet) -> Option<Act> {
+        let mut useless = std::mem::take(&mut self.useless);
+        for (candidate, fate) in std::mem::take(&mut self.few) {
+            let Candidate { task, taken_at, .. } = candidate;
+            match fate {
+                Fate::Good => {
+                    sheet.tally.files_drained += 1;
+                    sheet.count_done();
+                }
+                Fate::Stale => {
+                    useless.extend(task.temporaries());
+                    self.stale.push(task);
+                }
+                Fate::Suspect(_) | Fate::Unclear(_) => {
+                    unreachable!("it is known what it is before the end")
+                }
+                Fate::Failed(reason) => {
+                    task.give_up_at(taken_at.as_ref(), &reason, sheet);
+                    useless.extend(task.temporaries());
+                }
+            }
+        }
+        (!useless.is_empty()).then_some(Act::Forget(useless))
+    }
+}
+
+/// Those of the few with which nothing is wrong.
+pub(super) fn good(
+    few: &mut [(Candidate, Fate)],
+) -> impl Iterator<Item = (&mut Candidate, &mut Fate)> {
+    few.iter_mut()
+        .filter(|(_, fate)| *fate == Fate::Good)
+        .map(|(candidate, fate)| (candidate, fate))
+}

@@ -1,0 +1,233 @@
+//! What a move needs, and what it takes along.
+
+use super::{Move, State, Way, What};
+use crate::bridge::ReadSet;
+use crate::drain::act::Act;
+use crate::drain::facts::Facts;
+use crate::drain::names::waiting_path;
+use crate::drain::rules::{
+    OURS, all_speakers, has_to_leave, holds_something_hidden, holds_something_moved, is_carried,
+    is_replaced, obstacle, read, speakers_of, unsettled,
+};
+use crate::drain::sheet::{Reason, Sheet};
+use crate::facts::Outcome;
+use crate::identity::Identity;
+use crate::path::TreePath;
+use crate::record::{Kind, PathRecord};
+use crate::speakers::Word;
+
+impl Move {
+    /// The move ends without having begun.
+    pub(super) fn leave(&mut self, cause: String, sheet: &mut Sheet) -> Outcome<()> {
+        sheet.leave(&self.path, 0, Reason::Blocked(cause));
+        self.state = State::End;
+        Ok(())
+    }
+
+    pub(super) fn begin(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<()> {
+        self.reads = ReadSet::default();
+        self.marked.clear();
+        let Some(record) = read(facts, &self.path, &mut self.reads)? else {
+            self.state = State::End;
+            return Ok(());
+        };
+        if record.transit.is_some() {
+            // Only another pass can have marked it: ours are resumed first.
+            self.state = State::Wait;
+            return Ok(());
+        }
+        if self.makes_dir {
+            self.what = match record.kind == Kind::Dir && record.hides.is_some() {
+                true => What::Clear,
+                false => What::MakeDir,
+            };
+        }
+        match self.what {
+            What::Evacuate => self.begin_evacuation(record, facts, sheet),
+            What::Clear => self.begin_clearance(record, facts, sheet),
+            What::Place => self.begin_placement(record, facts, sheet),
+            What::MakeDir => self.begin_dir(record, facts, sheet),
+        }
+    }
+
+    pub(super) fn begin_evacuation(
+        &mut self,
+        record: PathRecord,
+        facts: &dyn Facts,
+        sheet: &mut Sheet,
+    ) -> Outcome<()> {
+        let way = has_to_leave(facts, &self.path, &record, &mut self.reads)?;
+        let Some((from, to)) = way else {
+            self.state = State::End;
+            return Ok(());
+        };
+        // Later nobody would know where that is.
+        if let Some(dir) = sheet.workplaces.unswept_in(&from) {
+            let cause = format!("what an earlier drain has left in {dir} could not be removed");
+            return self.leave(cause, sheet);
+        }
+        self.known = record.arriving.as_deref().copied();
+        if self.known.is_none() {
+            // Tables of older versions have it where it was hidden.
+            for speaker in speakers_of(facts, &from, &mut self.reads)? {
+                if speaker.word == Word::Hides {
+                    let hiding = facts.record(&speaker.path)?;
+                    let known = hiding.and_then(|hiding| hiding.replaces);
+                    self.known = known.map(Identity::leaving);
+                }
+            }
+        }
+        // A guess: the placement looks again.
+        let end = self.path.clone();
+        let reads = &mut ReadSet::default();
+        let is_free = match &record.hides {
+            None => obstacle(facts, &end, reads)?.is_none(),
+            Some(hides) => *hides == end && unsettled(facts, &end.parent(), reads)?.is_none(),
+        };
+        self.end = (is_free && end != from).then_some(end);
+        self.carry(record, Way { from, to }, facts)
+    }
+
+    /// The record together with what was renamed out of the directory `from` on the PFS, and is still in it. `None`: one
+    /// of them is in transit already, or something else that speaks of a path in it.
+    pub(super) fn with_contents(
+        &mut self,
+        record: PathRecord,
+        from: &TreePath,
+        facts: &dyn Facts,
+    ) -> Outcome<Option<Vec<(TreePath, PathRecord)>>> {
+        let mut marked = vec![(self.path.clone(), record)];
+        for speaker in all_speakers(facts, from, &mut self.reads)? {
+            // With several bridges another drain may be at work on what is hidden in it. One of the two marks comes
+            // first, and the other relies on there being none.
+            let is_meant = speaker.word == Word::Origin || !facts.is_single();
+            if is_meant
+                && speaker.path != self.path
+                && let Some(other) = read(facts, &speaker.path, &mut self.reads)?
+            {
+                if other.transit.is_some() {
+                    return Ok(None);
+                }
+                if speaker.word == Word::Origin {
+                    marked.push((speaker.path, other));
+                }
+            }
+        }
+        Ok(Some(marked))
+    }
+
+    /// What moves takes along what lies in it: what was renamed out of it, and is still there, is in
+    /// transit as well.
+    pub(super) fn carry(&mut self, record: PathRecord, way: Way, facts: &dyn Facts) -> Outcome<()> {
+        let Some(marked) = self.with_contents(record, &way.from, facts)? else {
+            self.state = State::Wait;
+            return Ok(());
+        };
+        if !facts.is_single() {
+            // Another bridge may be putting something into it, or letting something in it go.
+            for (path, other) in facts.below(&self.path)? {
+                if other.transit.is_some() && !marked.iter().any(|(at, _)| *at == path) {
+                    self.state = State::Wait;
+                    return Ok(());
+                }
+            }
+        }
+        // New names in a directory that moves are decided anew after this.
+        facts.rely_on_range(&self.path, &mut self.reads)?;
+        self.marked = marked;
+        self.way = Some(way);
+        self.state = State::Mark;
+        Ok(())
+    }
+
+    pub(super) fn begin_clearance(
+        &mut self,
+        record: PathRecord,
+        facts: &dyn Facts,
+        sheet: &mut Sheet,
+    ) -> Outcome<()> {
+        if record.kind != Kind::Whiteout && record.hides.is_none() {
+            self.state = State::End;
+            return Ok(());
+        }
+        let target = record.hides.clone();
+        let replaced = is_replaced(facts, &self.path, &record, &mut self.reads)?;
+        self.marked = match (record.kind, record.origin.clone()) {
+            // Whoever resumes can't tell whether it was moving: what is in it is marked as if it were. Otherwise it would
+            // take back what another bridge has marked there for a move of its own.
+            (Kind::Moved, Some(from)) if !facts.is_single() => {
+                let Some(marked) = self.with_contents(record, &from, facts)? else {
+                    self.state = State::Wait;
+                    return Ok(());
+                };
+                marked
+            }
+            _ => vec![(self.path.clone(), record)],
+        };
+        let Some(target) = target else {
+            self.is_unmarked = true;
+            self.state = State::Finish;
+            return Ok(());
+        };
+        if is_carried(facts, &target, &mut self.reads)? {
+            self.state = State::Wait;
+        } else if holds_something_moved(facts, &target, &mut self.reads)? {
+            let cause = format!("{target} still holds something that could not be renamed");
+            return self.leave(cause, sheet);
+        } else if replaced {
+            self.state = State::Peek(target);
+        } else {
+            self.state = State::Mark;
+        }
+        Ok(())
+    }
+
+    pub(super) fn begin_placement(
+        &mut self,
+        record: PathRecord,
+        facts: &dyn Facts,
+        sheet: &mut Sheet,
+    ) -> Outcome<()> {
+        let from = waiting_path(record.object.oid);
+        if record.kind != Kind::Moved || record.origin.as_ref() != Some(&from) {
+            self.state = State::End;
+            return Ok(());
+        }
+        if let Some(cause) = obstacle(facts, &self.path, &mut self.reads)? {
+            return self.leave(cause, sheet);
+        }
+        let to = self.path.clone();
+        // That is in what was there before. It would be looked for in this one.
+        if holds_something_hidden(facts, &to, &mut self.reads)? {
+            let cause = "something in what it replaces could not be removed".to_owned();
+            return self.leave(cause, sheet);
+        }
+        self.carry(record, Way { from, to }, facts)
+    }
+
+    pub(super) fn begin_dir(
+        &mut self,
+        record: PathRecord,
+        facts: &dyn Facts,
+        sheet: &mut Sheet,
+    ) -> Outcome<()> {
+        if record.kind != Kind::Dir {
+            self.state = State::End;
+            return Ok(());
+        }
+        if let Some(cause) = obstacle(facts, &self.path, &mut self.reads)? {
+            return self.leave(cause, sheet);
+        }
+        self.was_made = record.drained.is_some();
+        if self.was_made && record.drained != Some(OURS) {
+            // It is known to be there; perhaps it is no more.
+            self.is_unmarked = true;
+            self.state = State::Act(Act::MakeDir(self.path.clone()));
+        } else {
+            // A request that would move or remove it waits: whether it is there is not certain.
+            self.state = State::Mark;
+        }
+        self.marked = vec![(self.path.clone(), record)];
+        Ok(())
+    }
+}

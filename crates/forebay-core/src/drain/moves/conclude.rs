@@ -1,0 +1,141 @@
+//! What became of a move, for the records.
+
+use super::{Move, State, What};
+use crate::bridge::ReadSet;
+use crate::drain::act::Act;
+use crate::drain::facts::Facts;
+use crate::drain::rules::{OURS, Update, commit_of, relocated};
+use crate::drain::sheet::{Reason, Sheet};
+use crate::facts::Outcome;
+use crate::identity::Identity;
+use crate::path::TreePath;
+use crate::record::{Kind, PathRecord, Transit};
+
+impl Move {
+    /// The record as its mark leaves it.
+    pub(super) fn marks(&self, path: TreePath, record: PathRecord) -> Update {
+        let mut update = Update::marked(path, record, Some(Transit::Placing));
+        if let (What::MakeDir, Some(after)) = (self.what, &mut update.after) {
+            after.drained = Some(OURS);
+        }
+        update
+    }
+
+    /// The record as it is when the work has failed. Of a directory that may be there it goes on saying so.
+    pub(super) fn unmarks(&self, path: TreePath, record: PathRecord) -> Update {
+        let mut update = Update::marked(path, record, None);
+        let may_be_there = self.is_doubtful || self.was_made;
+        if let (What::MakeDir, false, Some(after)) = (self.what, may_be_there, &mut update.after) {
+            after.drained = None;
+        }
+        // What others have changed was not touched.
+        let is_untouched = matches!(self.outcome, Err(Some(Reason::Changed)));
+        if let (What::Clear, false, Some(after)) = (self.what, is_untouched, &mut update.after) {
+            // What failed may have been done.
+            after.replaces = after.replaces.map(Identity::doubtful);
+        }
+        update
+    }
+
+    /// The commit of what the work came to, and the taking back of the marks.
+    pub(super) fn conclude(
+        &mut self,
+        facts: &dyn Facts,
+        sheet: &mut Sheet,
+    ) -> Outcome<Option<Act>> {
+        if let Err(reason) = &self.outcome
+            && let Some(reason) = reason.clone()
+        {
+            sheet.leave(&self.path, 0, reason);
+        }
+        let (mut reads, mut labels) = (ReadSet::default(), Vec::new());
+        if self.is_unmarked && !facts.is_single() {
+            // Nothing was there; but another drain may just have moved a directory above it.
+            reads = self.reads.clone();
+        }
+        let updates = if self.outcome.is_err() {
+            let mut updates = Vec::new();
+            for (path, _) in &self.marked {
+                // Another move may have changed of what it speaks since.
+                let now = facts.record(path)?.filter(|r| r.transit.is_some());
+                updates.extend(now.map(|record| self.unmarks(path.clone(), record)));
+            }
+            updates
+        } else if let Some(way) = &self.way {
+            let is_final = self.what == What::Place;
+            let moved = relocated(facts, &self.path, &way.from, &way.to, is_final, &mut reads)?;
+            labels = moved.1;
+            moved.0
+        } else {
+            let mut marked = self.marked.iter().cloned();
+            let (path, before) = marked.next().expect("the record itself comes first");
+            let after = after(self.what, &before);
+            let own = Update {
+                path,
+                before,
+                after,
+            };
+            let carried = marked.map(|(path, record)| self.unmarks(path, record));
+            std::iter::once(own).chain(carried).collect()
+        };
+        if updates.is_empty() {
+            self.state = State::End;
+            return Ok(None);
+        }
+        let (commit, _) = commit_of(facts, reads, updates, labels);
+        self.state = State::Finishing;
+        Ok(Some(Act::Commit(commit)))
+    }
+
+    pub(super) fn concluded(&mut self, sheet: &mut Sheet) {
+        self.state = State::End;
+        if self.outcome.is_err() {
+            return;
+        }
+        match self.what {
+            What::Evacuate => sheet.has_evacuated = true,
+            What::Place => sheet.tally.renamed += 1,
+            What::Clear if self.makes_dir => self.state = State::Begin,
+            What::Clear | What::MakeDir => {}
+        }
+        self.is_unmarked = false;
+    }
+
+    /// The PFS has been changed.
+    pub(super) fn note(&mut self, sheet: &mut Sheet) {
+        let mut changed = vec![];
+        match &self.way {
+            Some(way) => changed.extend([way.from.clone(), way.to.clone()]),
+            None if self.what == What::MakeDir => changed.push(self.path.clone()),
+            None => changed.extend(self.marked[0].1.hides.clone()),
+        }
+        if self.what == What::Clear {
+            sheet.tally.removed += 1;
+        }
+        for path in &changed {
+            sheet.note_unsynced(path);
+        }
+    }
+}
+
+/// The record after its move, if nothing else is different.
+pub(super) fn after(what: What, before: &PathRecord) -> Option<PathRecord> {
+    match what {
+        What::Clear if before.kind == Kind::Whiteout => None,
+        What::Clear => Some(PathRecord {
+            hides: None,
+            replaces: None,
+            transit: None,
+            ..before.clone()
+        }),
+        // Its attributes are still to come.
+        What::MakeDir => Some(PathRecord {
+            drained: Some(OURS),
+            transit: None,
+            ..before.clone()
+        }),
+        What::Evacuate | What::Place => {
+            unreachable!("what moves from one place to another has a way")
+        }
+    }
+}
