@@ -96,3 +96,7 @@ pub use release::RELEASED_AT_ONCE;
 pub(crate) use rules::OURS;
 pub use rules::{is_dirty, is_of_others_since, stamp};
 pub use sheet::{DrainReport, Left, MOST_LEFT, Reason, Tally, Terms};
+
+/// Looks, with a pause after each, before it counts that what failed has not been done: a client may go on showing for a second
+/// or more what was there before.
+const LOOKS_IN_DOUBT: u32 = 75;

@@ -1,6 +1,7 @@
 //! Copies of which nobody knows whether they have got their names.
 
-use super::{Candidate, CopyBatch, Fate, LOOKS_IN_DOUBT, State};
+use super::{Candidate, CopyBatch, Fate, State};
+use crate::drain::LOOKS_IN_DOUBT;
 use crate::drain::act::{Act, Work};
 use crate::drain::sheet::Reason;
 use crate::facts::Attr;

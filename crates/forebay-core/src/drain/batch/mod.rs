@@ -29,9 +29,6 @@ const BATCH_OBJECTS_LEAST: usize = 32;
 /// Objects that get their names between two commits: a request that changes one of them waits for all, and for the disk, since
 /// the first commit has to be durable before.
 pub const PUBLISHED_AT_ONCE: usize = 128;
-/// Looks, with a pause after each, before it counts that a copy has not got its name: a client may go on showing for a
-/// second or more what was there before.
-const LOOKS_IN_DOUBT: u32 = 75;
 /// A file that changes while it is copied gets one more chance.
 pub const COPY_TRIES: u32 = 2;
 

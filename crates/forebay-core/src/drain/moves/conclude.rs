@@ -24,7 +24,7 @@ impl Move {
     /// The record as it is when the work has failed. Of a directory that may be there it goes on saying so.
     pub(super) fn unmarks(&self, path: TreePath, record: PathRecord) -> Update {
         let mut update = Update::marked(path, record, None);
-        let may_be_there = self.is_doubtful || self.was_made;
+        let may_be_there = self.may_be_made || self.was_made;
         if let (What::MakeDir, false, Some(after)) = (self.what, may_be_there, &mut update.after) {
             after.drained = None;
         }

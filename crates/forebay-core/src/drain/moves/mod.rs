@@ -6,11 +6,11 @@
 
 mod begin;
 mod conclude;
+mod doubt;
 
 use crate::bridge::{Mutation, ReadSet};
 use crate::drain::act::{Act, Got, Trouble, Verdict, Work};
 use crate::drain::facts::Facts;
-use crate::drain::resume::MOST_LOOKS;
 use crate::drain::rules::{commit_of, is_changed, is_ours_in_place, removal};
 use crate::drain::sheet::{Reason, Sheet};
 use crate::drain::strand::Strand;
@@ -92,9 +92,9 @@ pub(super) struct Move {
     is_unmarked: bool,
     /// The move was begun to make a directory. What the directory hides is cleared first.
     makes_dir: bool,
-    /// What failed may have been done all the same.
-    is_doubtful: bool,
-    /// Looks that the PFS has refused.
+    /// The directory that could not be made may be there.
+    may_be_made: bool,
+    /// Looks since it has failed.
     looks: u32,
     /// The directory may have been made before.
     was_made: bool,
@@ -115,7 +115,7 @@ impl Move {
             marked: Vec::new(),
             is_unmarked: false,
             makes_dir: what == What::MakeDir,
-            is_doubtful: false,
+            may_be_made: false,
             looks: 0,
             was_made: false,
             outcome: Ok(()),
@@ -327,6 +327,7 @@ impl Strand for Move {
                     did => self.finish(did),
                 }
                 if is_unclear && self.way.is_some() {
+                    self.looks = 0;
                     self.state = State::Doubt;
                 }
             }
@@ -337,6 +338,7 @@ impl Strand for Move {
                 let doubt = made.is_err_and(|trouble| may_be_done(trouble.errno));
                 self.finish(made.map(drop));
                 if doubt && !self.is_unmarked {
+                    self.looks = 0;
                     self.state = State::Doubt;
                 }
                 if self.is_unmarked {
@@ -347,30 +349,8 @@ impl Strand for Move {
                     self.state = State::End;
                 }
             }
-            (State::Doubting, Got::Seen(seen))
-                if self.looks < MOST_LOOKS && seen.iter().any(Result::is_err) =>
-            {
-                self.looks += 1;
-                self.state = State::DoubtLater;
-            }
             (State::DoubtPausing, Got::Done) => self.state = State::Doubt,
-            (State::Doubting, Got::Seen(seen)) if self.way.is_some() => {
-                // What has got there has got there, whatever was said of it.
-                if let [Ok(None), Ok(Some(there))] = &seen[..]
-                    && self.is_renamed(there)
-                {
-                    self.note(sheet);
-                    self.outcome = Ok(());
-                }
-                self.state = State::Finish;
-            }
-            (State::Doubting, Got::Seen(seen)) => {
-                // What can't be seen may be there.
-                let seen = seen.into_iter().next();
-                self.is_doubtful =
-                    !matches!(seen, Some(Ok(found)) if !found.is_some_and(|a| is_dir(&a)));
-                self.state = State::Finish;
-            }
+            (State::Doubting, Got::Seen(seen)) => self.looked_in_doubt(&seen, sheet),
             (State::Finishing, Got::Verdict(Verdict::Committed)) => self.concluded(sheet),
             // Nobody else changes what is marked; what speaks of something in it may have changed.
             (State::Finishing, Got::Verdict(Verdict::Conflict)) if !self.is_unmarked => {
@@ -436,11 +416,7 @@ impl Strand for Move {
                 }
                 State::Doubt => {
                     self.state = State::Doubting;
-                    let paths = match &self.way {
-                        Some(way) => vec![way.from.clone(), way.to.clone()],
-                        None => vec![self.path.clone()],
-                    };
-                    return Ok(Some(Act::Look(paths)));
+                    return Ok(Some(Act::Look(self.places_in_doubt())));
                 }
                 State::Finish => {
                     if let Some(act) = self.conclude(facts, sheet)? {

@@ -1,7 +1,7 @@
 //! The acts of a drain, carried out in memory.
 
 use super::super::*;
-use super::model::{Node, World, move_tree, subtree};
+use super::model::{Node, Tree, World, move_tree, subtree};
 use crate::facts::{Attr, Timestamp};
 use crate::identity::Identity;
 use crate::path::TreePath;
@@ -10,7 +10,11 @@ use crate::table::Change;
 
 impl World {
     pub(super) fn lower_attr(&self, path: &TreePath) -> Option<Attr> {
-        let node = self.pfs.get(path)?;
+        self.attr_in(&self.pfs, path)
+    }
+
+    fn attr_in(&self, tree: &Tree, path: &TreePath) -> Option<Attr> {
+        let node = tree.get(path)?;
         Some(Attr {
             mode: match node {
                 Node::Dir => libc::S_IFDIR | 0o755,
@@ -99,8 +103,18 @@ impl World {
             !matches!(onto, Some(Node::Dir)) || self.pfs.get(from) == Some(&Node::Dir),
             "{from} would replace the directory {to}"
         );
+        let before = self.pfs.clone();
         move_tree(&mut self.pfs, from, to);
-        Ok(())
+        self.answer("rename", before, ())
+    }
+
+    /// What is told of what has been done. `before`: the tree until then.
+    fn answer<T>(&mut self, operation: &'static str, before: Tree, done: T) -> Work<T> {
+        let Some(errno) = self.lost_answers else {
+            return Ok(done);
+        };
+        self.shown_before = Some((before, self.stale_looks));
+        Err(Trouble { operation, errno })
     }
 
     fn has_dir(&self, path: &TreePath) -> bool {
@@ -127,6 +141,7 @@ impl World {
             self.pfs.remove(temporary);
             return self.fails("rename");
         }
+        let before = self.pfs.clone();
         for path in naming.names.iter().map(|name| &name.path) {
             if self.pfs.get(path) == Some(&Node::Dir) || !self.has_dir(path) {
                 self.pfs.remove(temporary);
@@ -136,7 +151,7 @@ impl World {
             self.dressed.remove(path);
         }
         self.pfs.remove(temporary);
-        Ok(())
+        self.answer("rename", before, ())
     }
 
     /// Carries an act out.
@@ -158,7 +173,19 @@ impl World {
                 Got::Seen(paths.iter().map(|_| Err(refused)).collect())
             }
             Act::Look(paths) => {
-                Got::Seen(paths.iter().map(|path| Ok(self.lower_attr(path))).collect())
+                let is_stale = match &mut self.shown_before {
+                    Some((_, left)) if *left > 0 => {
+                        *left -= 1;
+                        true
+                    }
+                    _ => false,
+                };
+                let tree = match &self.shown_before {
+                    Some((before, _)) if is_stale => before,
+                    _ => &self.pfs,
+                };
+                let look = |path| Ok(self.attr_in(tree, path));
+                Got::Seen(paths.iter().map(look).collect())
             }
             Act::Know(dir) => Got::Known(Ok(self.know(dir))),
             Act::Rename { from, to } => {
@@ -178,14 +205,9 @@ impl World {
                     errno: libc::EEXIST,
                 })),
                 None => {
+                    let before = self.pfs.clone();
                     self.pfs.insert(path.clone(), Node::Dir);
-                    Got::Made(match self.loses_answers {
-                        true => Err(Trouble {
-                            operation: "mkdir",
-                            errno: libc::EIO,
-                        }),
-                        false => Ok(true),
-                    })
+                    Got::Made(self.answer("mkdir", before, true))
                 }
             },
             Act::Copy { copies, .. } => {

@@ -57,7 +57,7 @@ fn a_directory_that_was_made_though_the_pfs_said_otherwise_is_removed_with_its_n
     for blind in [0, 3] {
         let mut world = World::default();
         world.create(&p("d"), Node::Dir);
-        world.loses_answers = true;
+        world.lost_answers = Some(libc::EIO);
         let mut drain = Drain::new(terms(1));
         drive_while(&mut drain, &mut world, |world, act| {
             assert_eq!(
@@ -68,7 +68,7 @@ fn a_directory_that_was_made_though_the_pfs_said_otherwise_is_removed_with_its_n
         });
         world.blind = blind;
         assert!(drive_while(&mut drain, &mut world, |_, _| true));
-        (world.loses_answers, world.blind) = (false, 0);
+        (world.lost_answers, world.blind) = (None, 0);
         world.remove(&p("d"));
         drain_the_rest(&mut world, "after the answer was lost");
         assert_eq!(world.pfs, Tree::new());

@@ -294,6 +294,36 @@ fn a_pfs_that_refuses_leaves_everything_and_says_so() {
     }
 }
 
+/// A client says ENOENT of a rename that the kernel has repeated, or EIO, and goes on showing what was there before.
+#[test]
+fn what_was_done_though_the_pfs_said_otherwise_and_showed_otherwise_is_known() {
+    for seed in 1..=300 {
+        let mut rng = Rng::new(seed ^ 0x10_57);
+        let mut world = World::random(&mut rng);
+        let mut model = world.pfs.clone();
+        for _ in 0..30 {
+            operate(&mut rng, &mut world, &mut model);
+        }
+        world.lost_answers = Some([libc::EIO, libc::ESTALE, libc::ENOENT][rng.below(3)]);
+        world.stale_looks = rng.below(LOOKS_IN_DOUBT as usize) as u32;
+        let drain = drive(
+            Drain::new(terms(1)),
+            &mut world,
+            &mut model,
+            &mut rng,
+            &CALM,
+        )
+        .unwrap();
+        for left in &drain.report().left {
+            let is_dir = world.records[&left.path].kind == Kind::Dir;
+            let follows = matches!(left.reason, Reason::Blocked(_));
+            assert!(is_dir || follows, "seed {seed}: {left:?}");
+        }
+        world.lost_answers = None;
+        drain_all(&mut world, &mut model, &mut rng, &format!("seed {seed}"));
+    }
+}
+
 /// Entries that somebody else puts on the PFS where the view has something of its own.
 #[test]
 fn what_strangers_put_in_the_way_is_not_destroyed() {

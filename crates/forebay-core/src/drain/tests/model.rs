@@ -90,8 +90,12 @@ pub(super) struct World {
     pub(super) broken: Option<i32>,
     /// So many looks at the PFS fail, the next ones.
     pub(super) blind: u32,
-    /// A directory is made on the PFS, and the answer is lost.
-    pub(super) loses_answers: bool,
+    /// What is done on the PFS is said to have failed with this errno: the answer is lost.
+    pub(super) lost_answers: Option<i32>,
+    /// After a lost answer so many looks show what was there before.
+    pub(super) stale_looks: u32,
+    /// What they show, and how many are left.
+    pub(super) shown_before: Option<(Tree, u32)>,
     /// Objects whose labels say that nothing is hidden, since they were written last.
     pub(super) unhidden: BTreeSet<ObjectName>,
 }

@@ -1,0 +1,51 @@
+//! Moves of which nobody knows whether they have been done: the PFS said that they failed.
+
+use super::{Move, State, is_dir};
+use crate::drain::LOOKS_IN_DOUBT;
+use crate::drain::act::Work;
+use crate::drain::sheet::Sheet;
+use crate::facts::Attr;
+use crate::path::TreePath;
+
+impl Move {
+    /// What tells whether it has been done: where the thing was and where it goes, and last the directory that it goes to, but
+    /// for the root.
+    pub(super) fn places_in_doubt(&self) -> Vec<TreePath> {
+        let mut places = match &self.way {
+            Some(way) => vec![way.from.clone(), way.to.clone()],
+            None => vec![self.path.clone()],
+        };
+        let dir = places[places.len() - 1].parent();
+        if !dir.is_root() {
+            places.push(dir);
+        }
+        places
+    }
+
+    /// What shows that it has been done is believed; what shows that it has not may be what a client saw before.
+    pub(super) fn looked_in_doubt(&mut self, seen: &[Work<Option<Attr>>], sheet: &mut Sheet) {
+        self.looks += 1;
+        let is_no_dir = |dir: &Work<Option<Attr>>| matches!(dir, Ok(found) if !found.is_some_and(|a| is_dir(&a)));
+        let (is_done, dir) = match (&self.way, seen) {
+            (Some(_), [Ok(None), Ok(Some(there)), dir @ ..]) => (self.is_renamed(there), dir),
+            (Some(_), [_, _, dir @ ..]) => (false, dir),
+            (None, [Ok(Some(there)), dir @ ..]) => (is_dir(there), dir),
+            (None, [_, dir @ ..]) => (false, dir),
+            _ => unreachable!("one look for each place"),
+        };
+        match self.way {
+            Some(_) if is_done => {
+                self.note(sheet);
+                self.outcome = Ok(());
+            }
+            Some(_) => {}
+            // One that is there may be that of others; one that can't be seen may be there.
+            None => self.may_be_made = is_done || seen[0].is_err(),
+        }
+        let is_known = is_done || dir.iter().any(is_no_dir);
+        self.state = match is_known || self.looks == LOOKS_IN_DOUBT {
+            true => State::Finish,
+            false => State::DoubtLater,
+        };
+    }
+}
