@@ -124,6 +124,14 @@ pub(crate) fn readable<Fd: AsFd>(fds: &[Fd], timeout_ms: i32) -> Vec<bool> {
     entries.iter().map(any).collect()
 }
 
+/// Has the other end of this socket been closed? That of a process that has ended has.
+pub fn has_hung_up(socket: BorrowedFd<'_>) -> bool {
+    let mut entry = [PollFd::new(&socket, PollFlags::empty())];
+    // If it can't be asked, it counts as there.
+    let _ = poll(&mut entry, limit(0).as_ref());
+    entry[0].revents().contains(PollFlags::HUP)
+}
+
 /// Waits until one of two descriptors is readable. A signal also ends the wait, so the caller checks again.
 pub fn wait_either(a: BorrowedFd<'_>, b: BorrowedFd<'_>) {
     readable(&[a, b], -1);

@@ -35,7 +35,8 @@ pub use contents::{
 pub use cpu::{cpu, let_others_run_first, move_to_other_cpu};
 pub use errno::{Errno, Sys, errno_of};
 pub use events::{
-    EVENTS_PER_WAIT, Epoll, Event, drain, eventfd, is_readable, notify, pipe, wait_any, wait_either,
+    EVENTS_PER_WAIT, Epoll, Event, drain, eventfd, has_hung_up, is_readable, notify, pipe,
+    wait_any, wait_either,
 };
 pub use files::{
     check_access, create_anew, is_locked, keep_access_time, lock_file, open, open_beneath,

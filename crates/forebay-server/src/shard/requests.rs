@@ -86,14 +86,15 @@ impl Shard {
                     self.reply(key, request.seq, answered);
                 }
             }
-            _ => match Work::new(
-                &request,
-                cred,
-                self.connection(key).map_or(0, |c| c.peer.pid),
-            ) {
-                Ok(work) => self.advance(work, key, request.seq, false),
-                Err(e) => self.reply(key, request.seq, Answered::status(e.raw_os_error())),
-            },
+            _ => {
+                let Some(connection) = self.connection(key) else {
+                    return;
+                };
+                match Work::new(&request, cred, connection) {
+                    Ok(work) => self.advance(work, key, request.seq, false),
+                    Err(e) => self.reply(key, request.seq, Answered::status(e.raw_os_error())),
+                }
+            }
         }
     }
 

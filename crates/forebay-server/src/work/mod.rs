@@ -12,6 +12,7 @@ pub use task::{CopyOf, Outcome, Task};
 
 use crate::ServerHandle;
 use crate::answer::Answered;
+use crate::connection::Connection;
 use crate::follow::follow_up;
 use crate::limits::{INLINE_LISTING, INLINE_REMOVAL, INLINE_STAGE_BYTES};
 use crate::log::Cause;
@@ -28,9 +29,9 @@ use forebay_core::request::{
 };
 use forebay_core::table::{Change, TableError};
 use forebay_objects::Made;
-use forebay_sys::Errno;
+use forebay_sys::{self as sys, Errno};
 use parking_lot::RwLockUpgradableReadGuard;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 /// A request in progress, with what belongs to it outside core.
@@ -38,6 +39,8 @@ pub struct Work {
     pending: Pending,
     /// Process and user that ask.
     caller: (u32, u32),
+    /// The connection that they ask through.
+    socket: Arc<OwnedFd>,
     /// Listing session, 0 for none.
     session: u64,
     /// Objects made for it.
@@ -88,9 +91,10 @@ impl Work {
     pub fn new(
         message: &forebay_wire::Request<'_>,
         cred: Arc<Cred>,
-        pid: i32,
+        connection: &Connection,
     ) -> Result<Box<Self>, Errno> {
         let asked = arrival::read(message)?;
+        let pid = connection.peer.pid;
         let who = (u32::try_from(pid).unwrap_or(0), cred.uid);
         let caller = Caller {
             cred,
@@ -100,6 +104,7 @@ impl Work {
         Ok(Box::new(Work {
             pending: Pending::new(asked.request, caller),
             caller: who,
+            socket: connection.socket().clone(),
             session: asked.session,
             made: Vec::new(),
             copies: Vec::new(),
@@ -300,6 +305,13 @@ impl Work {
         commit: Commit,
         turn: RwLockUpgradableReadGuard<'_, crate::namespace::State>,
     ) {
+        // Whoever knows of the end of a process finds what it has done, and nothing of it comes later. Nobody else commits
+        // between this look and the commit.
+        if sys::has_hung_up(self.socket.as_fd()) {
+            drop(turn);
+            self.pending.fails(Failure::Errno(libc::EPIPE));
+            return;
+        }
         let Commit {
             batch,
             unseen,
@@ -521,6 +533,7 @@ mod tests {
         let mut work = Work {
             pending: Pending::new(request, caller),
             caller: (1, 1),
+            socket: Arc::new(file()),
             session: 0,
             made: vec![Made {
                 fresh: Fresh::new(object(2), 2),

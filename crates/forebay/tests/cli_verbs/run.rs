@@ -372,6 +372,43 @@ fn a_bridge_that_is_killed_during_a_run_comes_back_with_all_that_was_done() {
     assert_eq!(found.len(), 3);
 }
 
+/// The bridge comes to it only when the program is dead, and somebody who knows that has asked for more.
+#[test]
+fn what_a_killed_program_has_asked_for_is_not_done_after_its_death() {
+    let stage = Stage::new();
+    let mut mkfifo = stage.command("mkfifo");
+    mkfifo.arg(stage.path("go"));
+    finish(mkfifo).ends_with(0);
+    let victim = "import os, signal\n\
+                  for n in range(100): os.mkdir(f\"pfs/{n}\"); os.rmdir(f\"pfs/{n}\")\n\
+                  bridge = int(open(\"bridge\").read())\n\
+                  os.kill(bridge, signal.SIGSTOP)\n\
+                  os.mkdir(\"pfs/late\")";
+    let script = format!(
+        "touch started; read go < go; python3 -c '{victim}' & echo $! > victim; wait; : > reaped; \
+         ls pfs; mkdir pfs/late && echo made"
+    );
+    let child = start(stage.script_command(&[], &script));
+    stage.wait_for_file("started");
+    let bridge = stage.bridge_pid();
+    fs::write(stage.path("bridge"), bridge.to_string()).unwrap();
+    fs::write(stage.path("go"), "go\n").unwrap();
+    let is_in = |state: &str, pid: u32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        status.contains(&format!("State:\t{state}"))
+    };
+    stage.wait_for("the bridge to be stopped", || is_in("T", bridge));
+    let written = || fs::read_to_string(stage.path("victim")).is_ok_and(|pid| pid.ends_with('\n'));
+    stage.wait_for("its number", written);
+    let victim = fs::read_to_string(stage.path("victim")).unwrap();
+    let victim = victim.trim().parse().unwrap();
+    stage.wait_for("a program that waits", || is_in("S", victim));
+    kill("KILL", victim);
+    stage.wait_for_file("reaped");
+    kill("CONT", bridge);
+    assert_eq!(wait(child).ends_with(0).out, "made\n");
+}
+
 #[test]
 fn a_bridge_whose_first_restart_fails_is_started_once_more() {
     let stage = Stage::new();
