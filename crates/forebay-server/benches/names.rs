@@ -6,12 +6,13 @@
 //! for the triple of create, stat and unlink, of processor time.
 #![allow(unsafe_code)]
 
-use forebay_core::facts::Cred;
 use forebay_server::wakers::Waker;
 use forebay_server::work::{Stand, Work};
 use forebay_server::{Config, ServerHandle, start};
 use forebay_wire::{Op, Request};
 use std::fs::{self, OpenOptions};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -54,6 +55,7 @@ impl Names for Native {
 struct Bridge {
     server: Arc<ServerHandle>,
     seq: AtomicU32,
+    socket: Arc<OwnedFd>,
 }
 
 impl Bridge {
@@ -63,7 +65,7 @@ impl Bridge {
             seq: self.seq.fetch_add(1, Ordering::Relaxed) + 1,
             ..request
         };
-        let mut work = Work::new(&request, Arc::new(Cred::default()), 0).unwrap();
+        let mut work = Work::new(&request, Arc::default(), 0, self.socket.clone()).unwrap();
         // No shard is there to be woken: nothing here waits for another request.
         let waker = Waker {
             shard: usize::MAX,
@@ -190,9 +192,11 @@ fn compare(dir: &Path, threads: usize, all_phases: bool) {
     let mut config = Config::new(&root, &dir.join("storage")).unwrap();
     config.socket = dir.join("socket");
     let server = start(config).unwrap();
+    let (_client, socket) = UnixStream::pair().unwrap();
     let bridge = Bridge {
         server: server.handle().clone(),
         seq: AtomicU32::new(0),
+        socket: Arc::new(socket.into()),
     };
     play("bridge", &bridge, threads, all_phases);
     drop(bridge);

@@ -129,7 +129,7 @@ pub enum Error {
     EventLoop(Errno),
     /// An event loop met a broken assertion.
     EventLoopPanicked,
-    /// The bridge ends while requests still wait for the file system below.
+    /// The bridge ends while requests still wait.
     StillWaiting,
     /// The bridge ends while a control message is still being answered.
     StillAnswering,
@@ -323,7 +323,7 @@ impl fmt::Display for Error {
             Error::EventLoop(cause) => write!(f, "an event loop failed: {cause}"),
             Error::EventLoopPanicked => f.write_str("an event loop panicked"),
             Error::StillAnswering => f.write_str("a control message is still being answered"),
-            Error::StillWaiting => f.write_str("requests still wait for the file system below"),
+            Error::StillWaiting => f.write_str("requests could not be answered in time; their programs repeat them to the next bridge"),
         }
     }
 }

@@ -469,6 +469,7 @@ impl Server {
     /// # Errors
     /// It could not end in order; the next start recovers.
     pub fn stop(self) -> Result<(), Error> {
+        let by = Instant::now() + limits::STOP_PATIENCE;
         self.handle.ask_to_stop();
         // Requests may wait for it.
         self.handle.admin.stop_drain();
@@ -484,10 +485,10 @@ impl Server {
             }
         }
         self.handle.admin.close();
-        if !self.handle.pool.stop(limits::STOP_PATIENCE) {
+        if !self.handle.pool.stop(by) {
             outcome = Err(Error::StillWaiting);
         }
-        if !self.handle.admin.await_end() {
+        if !self.handle.admin.await_end(by) {
             outcome = Err(Error::StillAnswering);
         }
         // Nobody waits for it any more.

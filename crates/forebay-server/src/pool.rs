@@ -6,7 +6,7 @@ use forebay_core::share::may_take;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 type Task = Box<dyn FnOnce() + Send>;
 
@@ -126,13 +126,12 @@ impl Pool {
     }
 
     /// Takes no more tasks, and waits for those in the queue; false if they did not end in time.
-    pub fn stop(&self, patience: Duration) -> bool {
-        let deadline = Instant::now() + patience;
+    pub fn stop(&self, by: Instant) -> bool {
         let mut state = self.0.state.lock();
         state.stopping = true;
         self.0.work.notify_all();
         while state.threads > 0 {
-            if self.0.quiet.wait_until(&mut state, deadline).timed_out() {
+            if self.0.quiet.wait_until(&mut state, by).timed_out() {
                 return state.threads == 0;
             }
         }
@@ -168,6 +167,7 @@ impl Shared {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
 
     #[test]
     fn one_user_who_has_every_thread_busy_that_there_is_does_not_keep_another_waiting() {
@@ -187,7 +187,7 @@ mod tests {
         let outcome = other.recv_timeout(Duration::from_secs(60));
         drop(release);
         assert_eq!(outcome, Ok(()));
-        assert!(pool.stop(Duration::from_secs(60)));
+        assert!(pool.stop(Instant::now() + Duration::from_secs(60)));
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
             })
             .unwrap();
         }
-        assert!(pool.stop(Duration::from_secs(60)));
+        assert!(pool.stop(Instant::now() + Duration::from_secs(60)));
         assert_eq!(ran.load(Ordering::Relaxed), 500);
         assert!(pool.submit(7, || {}).is_err());
     }

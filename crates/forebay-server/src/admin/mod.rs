@@ -23,7 +23,7 @@ use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Once};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use threads::Threads;
 
 /// Longest pause between two items for a caller that follows a drain.
@@ -103,8 +103,8 @@ impl Admin {
     }
 
     /// Waits for a drain and for the answers that are being written; false if some did not end in time.
-    pub fn await_end(&self) -> bool {
-        self.threads.await_end()
+    pub fn await_end(&self, by: Instant) -> bool {
+        self.threads.await_end(by)
     }
 
     /// Counters of the running or the last drain. No lock is held while an answer is sent, because the caller may be slow.

@@ -1,14 +1,14 @@
 //! The threads of the admin room: one for each answer that is being written, and the one that watches who
 //! uses the bridge. The end of the bridge waits for them.
 
-use crate::limits::{ANSWER_PATIENCE, ANSWERS, LAST_ANSWERS_PATIENCE, STOP_PATIENCE};
+use crate::limits::{ANSWER_PATIENCE, ANSWERS, LAST_ANSWERS_PATIENCE};
 use forebay_sys::{Errno, Sys, errno_of};
 use parking_lot::{Condvar, Mutex};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 #[derive(Default)]
 struct State {
@@ -96,10 +96,12 @@ impl Threads {
         self.state.lock().closing = true;
     }
 
-    /// Waits for all threads; answers that nobody reads are cut off. False if some did not end in time.
-    pub fn await_end(&self) -> bool {
+    /// Waits for all threads; answers that nobody reads are cut off. False if some did not end in time, and in the moment
+    /// after it that both have.
+    pub fn await_end(&self, by: Instant) -> bool {
         assert!(self.is_closing(), "others would begin meanwhile");
-        if self.await_quiet(LAST_ANSWERS_PATIENCE) {
+        let moment = || Instant::now() + LAST_ANSWERS_PATIENCE;
+        if self.await_quiet(moment()) {
             return true;
         }
         for answer in &self.state.lock().answers {
@@ -107,14 +109,13 @@ impl Threads {
                 let _ = stream.shutdown(Shutdown::Both);
             }
         }
-        self.await_quiet(STOP_PATIENCE)
+        self.await_quiet(by.max(moment()))
     }
 
-    fn await_quiet(&self, patience: Duration) -> bool {
-        let deadline = Instant::now() + patience;
+    fn await_quiet(&self, by: Instant) -> bool {
         let mut state = self.state.lock();
         while state.running > 0 {
-            if self.quiet.wait_until(&mut state, deadline).timed_out() {
+            if self.quiet.wait_until(&mut state, by).timed_out() {
                 return state.running == 0;
             }
         }
@@ -125,6 +126,7 @@ impl Threads {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::STOP_PATIENCE;
     use std::io::{Read, Write};
 
     #[test]
@@ -134,7 +136,7 @@ mod tests {
             .answer(|mut out| out.write_all(b"answer").unwrap())
             .unwrap();
         threads.close();
-        assert!(threads.await_end());
+        assert!(threads.await_end(Instant::now() + STOP_PATIENCE));
         let mut read = String::new();
         UnixStream::from(stream).read_to_string(&mut read).unwrap();
         assert_eq!(read, "answer");
@@ -152,7 +154,7 @@ mod tests {
             .collect();
         assert_eq!(threads.answer(|_| ()).err(), Some(Errno::AGAIN));
         threads.close();
-        assert!(threads.await_end());
+        assert!(threads.await_end(Instant::now() + STOP_PATIENCE));
         drop(deaf);
     }
 
@@ -172,6 +174,6 @@ mod tests {
             drop(stream);
         }
         threads.close();
-        assert!(threads.await_end());
+        assert!(threads.await_end(Instant::now() + STOP_PATIENCE));
     }
 }

@@ -90,7 +90,8 @@ impl Shard {
                 let Some(connection) = self.connection(key) else {
                     return;
                 };
-                match Work::new(&request, cred, connection) {
+                let (pid, socket) = (connection.peer.pid, connection.socket().clone());
+                match Work::new(&request, cred, pid, socket) {
                     Ok(work) => self.advance(work, key, request.seq, false),
                     Err(e) => self.reply(key, request.seq, Answered::status(e.raw_os_error())),
                 }

@@ -12,7 +12,6 @@ pub use task::{CopyOf, Outcome, Task};
 
 use crate::ServerHandle;
 use crate::answer::Answered;
-use crate::connection::Connection;
 use crate::follow::follow_up;
 use crate::limits::{INLINE_LISTING, INLINE_REMOVAL, INLINE_STAGE_BYTES};
 use crate::log::Cause;
@@ -84,17 +83,18 @@ enum Step<'s> {
 }
 
 impl Work {
-    /// The request that a message makes. `Hello`, `Admin` and `Lane` are none.
+    /// The request that a message makes. `Hello`, `Admin` and `Lane` are none. What the process has asked for through `socket`
+    /// is not done any more when that was closed.
     ///
     /// # Errors
     /// An argument can't be right.
     pub fn new(
         message: &forebay_wire::Request<'_>,
         cred: Arc<Cred>,
-        connection: &Connection,
+        pid: i32,
+        socket: Arc<OwnedFd>,
     ) -> Result<Box<Self>, Errno> {
         let asked = arrival::read(message)?;
-        let pid = connection.peer.pid;
         let who = (u32::try_from(pid).unwrap_or(0), cred.uid);
         let caller = Caller {
             cred,
@@ -104,7 +104,7 @@ impl Work {
         Ok(Box::new(Work {
             pending: Pending::new(asked.request, caller),
             caller: who,
-            socket: connection.socket().clone(),
+            socket,
             session: asked.session,
             made: Vec::new(),
             copies: Vec::new(),
