@@ -124,8 +124,10 @@ impl Pass<'_> {
                 let path = objects
                     .open_object(object, libc::O_PATH | libc::O_NOFOLLOW)
                     .during("open in the buffer")?;
-                before = Some(sys::stat(path.as_fd(), b"").during("stat in the buffer")?);
-                let open = || objects.open_object(object, flags);
+                let open = |attr| {
+                    before = Some(attr);
+                    objects.open_object(object, flags)
+                };
                 sys::lend_mode(path.as_fd(), 0o400, open).during("chmod in the buffer")?
             }
             other => other,

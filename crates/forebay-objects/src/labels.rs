@@ -178,7 +178,7 @@ impl Objects {
     /// so, sets them for the moment: the kernel checks them at each access to an attribute.
     fn lending<T>(&self, fd: BorrowedFd<'_>, bits: u32, work: impl Fn() -> Sys<T>) -> Sys<T> {
         match work() {
-            Err(Errno::ACCESS | Errno::PERM) if !self.root => sys::lend_mode(fd, bits, work)?,
+            Err(Errno::ACCESS | Errno::PERM) if !self.root => sys::lend_mode(fd, bits, |_| work())?,
             other => other,
         }
     }
@@ -198,7 +198,7 @@ impl Objects {
                 let name = Backing::name(object, false);
                 let by_path = libc::O_PATH | libc::O_NOFOLLOW;
                 let path = sys::open(folder.as_fd(), &name, by_path, 0)?;
-                sys::lend_mode(path.as_fd(), 0o400, || self.open_file(object, flags))?
+                sys::lend_mode(path.as_fd(), 0o400, |_| self.open_file(object, flags))?
             }
             other => other,
         }

@@ -205,7 +205,7 @@ impl Quarantine {
             Err(Errno::ACCESS) => {
                 let by_path = libc::O_PATH | libc::O_NOFOLLOW;
                 let path = sys::open(dir, &name, by_path, 0).during("open in quarantine")?;
-                let open = || sys::open(dir, &name, flags, 0);
+                let open = |_| sys::open(dir, &name, flags, 0);
                 sys::lend_mode(path.as_fd(), 0o400, open).during("chmod in quarantine")?
             }
             opened => opened,

@@ -10,6 +10,7 @@ use rustix::path::Arg;
 use rustix::time::{ClockId, clock_gettime};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::{Mutex, PoisonError};
 
 /// Flags with which symbolic links are not followed, and an empty name means the directory itself.
 fn at_flags(name: &[u8]) -> AtFlags {
@@ -98,19 +99,23 @@ pub fn chmod_of_path(fd: BorrowedFd<'_>, mode: u32) -> Sys<()> {
     fs::chmodat(CWD, proc_link(fd), mode, AtFlags::empty())
 }
 
-/// Runs `work` while the owner has the permissions `bits` of the inode, also if its mode does not give them. Afterwards the
-/// mode is what it was, unless somebody has changed it meanwhile: then it is theirs. Needs `/proc`.
+/// Modes are lent one after the other: whoever gave back a mode that had been lent would leave it so.
+static LENDING: Mutex<()> = Mutex::new(());
+
+/// Runs `work` while the owner has the permissions `bits` of the inode, also if its mode does not give them; it is told the
+/// attributes as they were. Afterwards the mode is what it was, unless somebody has changed it meanwhile: then it is theirs.
+/// Needs `/proc`. `work` lends nothing itself, and does not wait for others who do.
 ///
 /// # Errors
 /// Those of the calls that look at the mode and change it.
-pub fn lend_mode<T>(fd: BorrowedFd<'_>, bits: u32, work: impl FnOnce() -> T) -> Sys<T> {
-    let mode = || stat(fd, b"").map(|attr| attr.mode & 0o7777);
-    let own = mode()?;
-    let lent = own | bits;
+pub fn lend_mode<T>(fd: BorrowedFd<'_>, bits: u32, work: impl FnOnce(Attr) -> T) -> Sys<T> {
+    let _one = LENDING.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = stat(fd, b"")?;
+    let lent = before.mode & 0o7777 | bits;
     chmod_of_path(fd, lent)?;
-    let outcome = work();
-    if mode()? == lent {
-        chmod_of_path(fd, own)?;
+    let outcome = work(before);
+    if stat(fd, b"")?.mode & 0o7777 == lent {
+        chmod_of_path(fd, before.mode & 0o7777)?;
     }
     Ok(outcome)
 }

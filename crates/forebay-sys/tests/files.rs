@@ -1,7 +1,7 @@
 //! Checks for each call on names and files that it does what it says, and how it fails.
 
 use forebay_sys::{self as sys, Errno};
-use forebay_types::Timestamp;
+use forebay_types::{Attr, Timestamp};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -264,11 +264,33 @@ fn a_lent_permission_is_taken_back_but_not_from_a_mode_that_somebody_has_set() {
     let mode = || sys::stat(s.dir(), b"file").unwrap().mode & 0o7777;
     sys::chmod(file.as_fd(), 0o044).unwrap();
     let path = sys::open(s.dir(), b"file", libc::O_PATH, 0).unwrap();
-    assert_eq!(sys::lend_mode(path.as_fd(), 0o400, mode), Ok(0o444));
+    let modes = |before: Attr| (before.mode & 0o7777, mode());
+    let lent = sys::lend_mode(path.as_fd(), 0o400, modes);
+    assert_eq!(lent, Ok((0o044, 0o444)));
     assert_eq!(mode(), 0o044);
-    let theirs = || sys::chmod(file.as_fd(), 0o600);
+    let theirs = |_| sys::chmod(file.as_fd(), 0o600);
     assert_eq!(sys::lend_mode(path.as_fd(), 0o400, theirs), Ok(Ok(())));
     assert_eq!(mode(), 0o600);
+}
+
+#[test]
+fn of_permissions_that_are_lent_at_once_none_stays() {
+    let s = Scene::new();
+    let file = s.file("file", b"");
+    sys::chmod(file.as_fd(), 0o044).unwrap();
+    std::thread::scope(|scope| {
+        for bits in [0o400, 0o200, 0o100, 0o600] {
+            let path = sys::open(s.dir(), b"file", libc::O_PATH, 0).unwrap();
+            scope.spawn(move || {
+                for _ in 0..500 {
+                    let before = sys::lend_mode(path.as_fd(), bits, |before| before).unwrap();
+                    assert_eq!(before.mode & 0o7777, 0o044);
+                }
+            });
+        }
+    });
+    let mode = sys::stat(s.dir(), b"file").unwrap().mode;
+    assert_eq!(mode & 0o7777, 0o044);
 }
 
 #[test]
