@@ -1,6 +1,6 @@
 //! Requests about the attributes of a node.
 
-use crate::door::{look, proc_path};
+use crate::door::look;
 use crate::files::drop_privileges;
 use crate::protocol::{ROOT, Setattr, set};
 use crate::reply::Reply;
@@ -53,7 +53,7 @@ impl Worker<'_> {
             Some(open) => open.clone(),
             None => self.object(node, flags)?,
         };
-        let path = proc_path(object.as_fd());
+        let path = sys::proc_link(object.as_fd());
         if has(set::UID | set::GID) {
             let id = |bit: u32, id: u32| if has(bit) { id } else { u32::MAX };
             let (uid, gid) = (id(set::UID, change.uid), id(set::GID, change.gid));
@@ -88,7 +88,7 @@ impl Worker<'_> {
     pub fn access(&mut self, node: u64, mask: u32) -> Outcome {
         let object = self.object(node, 0)?;
         let mask = Access::from_bits_retain(mask);
-        rustix::fs::accessat(CWD, proc_path(object.as_fd()), mask, AtFlags::EACCESS)?;
+        rustix::fs::accessat(CWD, sys::proc_link(object.as_fd()), mask, AtFlags::EACCESS)?;
         Ok(Reply::new())
     }
 
@@ -108,7 +108,7 @@ impl Worker<'_> {
         }
         let object = self.object(node, 0)?;
         let how = XattrFlags::from_bits_retain(flags);
-        rustix::fs::setxattr(proc_path(object.as_fd()), name, value, how)?;
+        rustix::fs::setxattr(sys::proc_link(object.as_fd()), name, value, how)?;
         Ok(Reply::new())
     }
 
@@ -118,14 +118,14 @@ impl Worker<'_> {
         }
         let object = self.object(node, 0)?;
         let mut value = vec![0; XATTR_BYTES];
-        let len = rustix::fs::getxattr(proc_path(object.as_fd()), name, &mut value[..])?;
+        let len = rustix::fs::getxattr(sys::proc_link(object.as_fd()), name, &mut value[..])?;
         of_size(&value[..len], size)
     }
 
     pub fn listxattr(&mut self, node: u64, size: u32) -> Outcome {
         let object = self.object(node, 0)?;
         let mut names = vec![0; XATTR_BYTES];
-        let len = rustix::fs::listxattr(proc_path(object.as_fd()), &mut names[..])?;
+        let len = rustix::fs::listxattr(sys::proc_link(object.as_fd()), &mut names[..])?;
         let shown = names[..len]
             .split_inclusive(|&b| b == 0)
             .filter(|name| !name.starts_with(HIDDEN));
@@ -137,7 +137,7 @@ impl Worker<'_> {
             return Err(Errno::NODATA);
         }
         let object = self.object(node, 0)?;
-        rustix::fs::removexattr(proc_path(object.as_fd()), name)?;
+        rustix::fs::removexattr(sys::proc_link(object.as_fd()), name)?;
         Ok(Reply::new())
     }
 }

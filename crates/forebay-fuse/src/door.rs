@@ -10,7 +10,7 @@ use forebay_link::{Answer, Config, ENV_RECONNECT, Fail, Link};
 use forebay_sys::{self as sys, Errno, Sys};
 use forebay_types::Attr;
 use forebay_wire::{Base, ENV_BUFFER, ENV_SOCKET, NOFOLLOW, Op, Request, START_MOVED};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
@@ -52,11 +52,6 @@ impl Start {
             Start::Lower(path) => Base::Lower(path),
         }
     }
-}
-
-/// The path by which a descriptor of this process can be opened again.
-pub fn proc_path(fd: BorrowedFd<'_>) -> String {
-    format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
 /// What the bridge answers, and nothing else, if a directory is not where the kernel had it: it was removed, or a drain has
@@ -130,7 +125,7 @@ impl Door {
     /// What a request has to name for the directory `dir`. The kernel is asked each time, because a drain may move a
     /// directory of the PFS.
     pub fn start(&self, dir: BorrowedFd<'_>) -> Sys<Start> {
-        let path = sys::readlink(rustix::fs::CWD, proc_path(dir).as_bytes())?;
+        let path = sys::readlink(rustix::fs::CWD, sys::proc_link(dir).as_bytes())?;
         match classify(&path, &self.root, &self.instance) {
             Spot::Dir(id) => Ok(Start::Object(id)),
             Spot::Lower(b"") => Ok(Start::Root),
@@ -141,7 +136,7 @@ impl Door {
 
     /// Is this a file in the buffer, and not on the PFS?
     pub fn is_stored(&self, file: BorrowedFd<'_>) -> bool {
-        let path = sys::readlink(rustix::fs::CWD, proc_path(file).as_bytes());
+        let path = sys::readlink(rustix::fs::CWD, sys::proc_link(file).as_bytes());
         path.is_ok_and(|path| {
             let spot = classify(&path, &self.root, &self.instance);
             matches!(spot, Spot::File(_))

@@ -1,6 +1,6 @@
 //! Requests about open files.
 
-use crate::door::{look, proc_path};
+use crate::door::look;
 use crate::reply::{Reply, opened};
 use crate::server::{OpenFile, Outcome, Worker, locked};
 use forebay_sys::{self as sys, Errno, Sys};
@@ -104,7 +104,7 @@ impl Worker<'_> {
             .any_open(node)
             .ok_or(Errno::STALE)?;
         sys::open_path(
-            Path::new(&proc_path(open.as_fd())),
+            Path::new(&sys::proc_link(open.as_fd())),
             flags & !libc::O_NOFOLLOW,
         )
     }

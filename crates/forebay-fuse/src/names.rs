@@ -115,7 +115,7 @@ impl Worker<'_> {
 
     pub fn opendir(&mut self, node: u64) -> Outcome {
         let dir = locked(&self.server.nodes).dir(node).ok_or(Errno::STALE)?;
-        let path = crate::door::proc_path(dir.as_fd());
+        let path = sys::proc_link(dir.as_fd());
         rustix::fs::accessat(CWD, path, Access::READ_OK, AtFlags::EACCESS)?;
         let handle = self.server.handle();
         locked(&self.server.dirs).insert(handle, Arc::new(OpenDir::default()));

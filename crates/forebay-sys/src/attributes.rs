@@ -120,8 +120,9 @@ pub fn lend_mode<T>(fd: BorrowedFd<'_>, bits: u32, work: impl FnOnce(Attr) -> T)
     Ok(outcome)
 }
 
-/// A name of what a descriptor leads to. The kernel follows it to the very thing, also to a symbolic link, and no further.
-pub(crate) fn proc_link(fd: BorrowedFd<'_>) -> String {
+/// A name, for this process, of what a descriptor leads to. The kernel follows it to the very thing, also to a symbolic link,
+/// and no further.
+pub fn proc_link(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 

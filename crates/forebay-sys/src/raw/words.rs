@@ -3,6 +3,7 @@
 
 use super::check;
 use super::memory::Mapping;
+use crate::attributes::proc_link;
 use crate::{Errno, Sys};
 use forebay_wire::{DurabilityPage, NAME_TABLE_BYTES, NameTable, WORDS_BYTES};
 use rustix::fs::{
@@ -12,7 +13,7 @@ use rustix::fs::{
 use rustix::mm::MapFlags;
 use rustix::thread::gettid;
 use std::marker::PhantomData;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -66,7 +67,7 @@ fn shared(name: &str, bytes: usize, how: MapFlags) -> Sys<(Mapping, OwnedFd)> {
         sealed => sealed?,
     }
     fchmod(&memory, Mode::RUSR)?;
-    let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
+    let path = proc_link(memory.as_fd());
     let for_clients = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     Ok((mapping, for_clients))
 }
@@ -220,7 +221,7 @@ mod tests {
         let (words, memory) = DurabilityWords::new().unwrap();
         let seals = fcntl_get_seals(&memory).unwrap();
         assert!(seals.contains(SealFlags::FUTURE_WRITE | SealFlags::SEAL));
-        let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
+        let path = proc_link(memory.as_fd());
         // Only the superuser gets so far.
         let again = open(path, OFlags::RDWR, Mode::empty()).ok();
         for fd in [Some(memory), again].iter().flatten() {
