@@ -3,7 +3,7 @@
 
 use crate::collective::file_system_name;
 use crate::pfs_kind::{SyncBy, sync_by};
-use crate::process_limits::{ProcessLimits, TooLow};
+use crate::process_limits::{TooLow, check_descriptors, check_file_bytes};
 
 /// How programs get the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -464,11 +464,7 @@ fn recorder(found: &Result<String, String>) -> Check {
 
 fn descriptors((now, most): (u64, u64)) -> Check {
     let text = format!("{now} open files for each process, {most} for a bridge");
-    let limits = ProcessLimits {
-        descriptors: most,
-        file_bytes: None,
-    };
-    if let Err(why) = limits.check() {
+    if let Err(why) = check_descriptors(most) {
         let found = format!("{why}: it does not start");
         return check("descriptors", State::Fails, found, Some(why.remedy()));
     }
@@ -478,17 +474,13 @@ fn descriptors((now, most): (u64, u64)) -> Check {
             "descriptors",
             State::Limited,
             text,
-            Some("raise the hard limit: LimitNOFILE of the service, `nofile` in limits.conf"),
+            Some(TooLow::Descriptors(most).remedy()),
         ),
     }
 }
 
 fn file_size(facts: &Facts) -> Check {
-    let limits = ProcessLimits {
-        descriptors: u64::MAX,
-        file_bytes: facts.file_bytes,
-    };
-    match (limits.check(), facts.file_bytes) {
+    match (check_file_bytes(facts.file_bytes), facts.file_bytes) {
         (Err(why), _) => {
             let found = format!("{why}: it does not start");
             check("file size", State::Fails, found, Some(why.remedy()))

@@ -2,15 +2,6 @@
 
 use std::fmt;
 
-/// Limits of a process, as far as it may raise them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ProcessLimits {
-    /// Open descriptors.
-    pub descriptors: u64,
-    /// Size of a file in bytes; `None`: there is no limit.
-    pub file_bytes: Option<u64>,
-}
-
 /// Why a bridge does not start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TooLow {
@@ -25,19 +16,25 @@ pub const FEWEST_DESCRIPTORS: u64 = 256;
 /// The tables have files of up to 64 MiB and what is written at once; room that is kept back is one file as well.
 pub const LEAST_FILE_BYTES: u64 = 128 << 20;
 
-impl ProcessLimits {
-    /// Is a bridge fit to start?
-    ///
-    /// # Errors
-    /// It is not, for this limit.
-    pub fn check(self) -> Result<(), TooLow> {
-        if self.descriptors < FEWEST_DESCRIPTORS {
-            return Err(TooLow::Descriptors(self.descriptors));
-        }
-        match self.file_bytes {
-            Some(bytes) if bytes < LEAST_FILE_BYTES => Err(TooLow::FileBytes(bytes)),
-            _ => Ok(()),
-        }
+/// Can a bridge start that may have so many open descriptors?
+///
+/// # Errors
+/// It can't.
+pub fn check_descriptors(most: u64) -> Result<(), TooLow> {
+    match most < FEWEST_DESCRIPTORS {
+        true => Err(TooLow::Descriptors(most)),
+        false => Ok(()),
+    }
+}
+
+/// Can a bridge start whose files may have so many bytes? `None`: there is no limit.
+///
+/// # Errors
+/// It can't.
+pub fn check_file_bytes(most: Option<u64>) -> Result<(), TooLow> {
+    match most {
+        Some(bytes) if bytes < LEAST_FILE_BYTES => Err(TooLow::FileBytes(bytes)),
+        _ => Ok(()),
     }
 }
 
@@ -128,14 +125,11 @@ mod tests {
 
     #[test]
     fn a_bridge_does_not_start_where_a_limit_is_below_what_it_needs() {
-        let limits = |descriptors, file_bytes| ProcessLimits {
-            descriptors,
-            file_bytes,
-        };
-        assert_eq!(limits(256, None).check(), Ok(()));
-        assert_eq!(limits(256, Some(128 << 20)).check(), Ok(()));
-        assert_eq!(limits(255, None).check(), Err(TooLow::Descriptors(255)));
-        let small = limits(1024, Some(1 << 20)).check();
-        assert_eq!(small, Err(TooLow::FileBytes(1 << 20)));
+        assert_eq!(check_descriptors(256), Ok(()));
+        assert_eq!(check_descriptors(255), Err(TooLow::Descriptors(255)));
+        assert_eq!(check_file_bytes(None), Ok(()));
+        assert_eq!(check_file_bytes(Some(128 << 20)), Ok(()));
+        let small = check_file_bytes(Some((128 << 20) - 1));
+        assert_eq!(small, Err(TooLow::FileBytes((128 << 20) - 1)));
     }
 }

@@ -79,7 +79,7 @@ impl Parts {
 
 /// What becomes of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act {
+pub enum Keeping {
     /// It is held; what is missing is taken.
     Hold,
     /// It stays as it is.
@@ -90,42 +90,40 @@ pub enum Act {
 
 /// What becomes of both parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Plan {
+pub struct Keepings {
     /// Of the first one.
-    pub first: Act,
+    pub first: Keeping,
     /// Of the last one.
-    pub last: Act,
+    pub last: Keeping,
 }
 
 /// What becomes of the parts when `free` is free beside what is `held`. A part is taken only if as much again stays free:
 /// RocksDB sets room aside when it opens, and a bridge that starts on the reserve alone would use it up.
-pub fn plan(free: Room, held: Parts, parts: Parts, purpose: Purpose) -> Plan {
+pub fn keep(free: Room, held: Parts, parts: Parts, purpose: Purpose) -> Keepings {
     let all = free.and(held.sum());
     let has_twice = |room: Room| all.has(room.and(room));
     if has_twice(parts.sum()) {
-        return Plan {
-            first: Act::Hold,
-            last: Act::Hold,
+        return Keepings {
+            first: Keeping::Hold,
+            last: Keeping::Hold,
         };
     }
-    let last = match purpose {
-        _ if has_twice(parts.last) => Act::Hold,
-        Purpose::Serve => Act::Leave,
-        Purpose::BringAway => Act::GiveUp,
-    };
-    Plan {
-        first: Act::GiveUp,
-        last,
+    match has_twice(parts.last) {
+        true => Keepings {
+            first: Keeping::GiveUp,
+            last: Keeping::Hold,
+        },
+        false => spend(purpose),
     }
 }
 
 /// What becomes of the parts when a write of the tables has found no room.
-pub fn spend(purpose: Purpose) -> Plan {
-    Plan {
-        first: Act::GiveUp,
+pub fn spend(purpose: Purpose) -> Keepings {
+    Keepings {
+        first: Keeping::GiveUp,
         last: match purpose {
-            Purpose::Serve => Act::Leave,
-            Purpose::BringAway => Act::GiveUp,
+            Purpose::Serve => Keeping::Leave,
+            Purpose::BringAway => Keeping::GiveUp,
         },
     }
 }
@@ -133,7 +131,7 @@ pub fn spend(purpose: Purpose) -> Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Act::{GiveUp, Hold, Leave};
+    use Keeping::{GiveUp, Hold, Leave};
     use Purpose::{BringAway, Serve};
 
     const NOTHING: Room = Room { bytes: 0, names: 0 };
@@ -149,9 +147,9 @@ mod tests {
         }
     }
 
-    fn of(free: Room, held: Parts, purpose: Purpose) -> (Act, Act) {
-        let plan = plan(free, held, parts(), purpose);
-        (plan.first, plan.last)
+    fn of(free: Room, held: Parts, purpose: Purpose) -> (Keeping, Keeping) {
+        let both = keep(free, held, parts(), purpose);
+        (both.first, both.last)
     }
 
     #[test]
@@ -166,8 +164,8 @@ mod tests {
         // A file system that does not count files.
         let uncounted = Parts::of_disk(room(1 << 30, 0));
         assert_eq!(uncounted.sum().names, 0);
-        let plan = plan(room(1 << 30, 0), Parts::default(), uncounted, Serve);
-        assert_eq!((plan.first, plan.last), (Hold, Hold));
+        let both = keep(room(1 << 30, 0), Parts::default(), uncounted, Serve);
+        assert_eq!((both.first, both.last), (Hold, Hold));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::door::ask_where_it_is;
 use crate::reply::{Reply, device_from};
 use crate::server::{OpenDir, Outcome, Worker, locked};
-use forebay_sys::Errno;
+use forebay_sys::{self as sys, Errno};
 use forebay_wire::{Op, REMOVE_DIR, Request};
 use rustix::fs::{Access, AtFlags, CWD};
 use std::os::fd::AsFd;

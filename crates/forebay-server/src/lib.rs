@@ -54,7 +54,7 @@ use crate::log::Log;
 use crate::wakers::Waker;
 use forebay_admin::{BridgeInfo, instance_dir, socket_path};
 use forebay_core::facts::Settings;
-use forebay_core::process_limits::ProcessLimits;
+use forebay_core::process_limits::{check_descriptors, check_file_bytes};
 use forebay_core::record::BridgeId;
 use forebay_core::recovery::{self, Past};
 use forebay_core::request::Turns;
@@ -196,11 +196,8 @@ impl ServerHandle {
         sys::clear_umask();
         sys::bound_heap();
         let descriptors = sys::raise_descriptor_limit();
-        let limits = ProcessLimits {
-            descriptors,
-            file_bytes: sys::raise_file_size_limit(),
-        };
-        limits.check().map_err(Error::TooLow)?;
+        check_descriptors(descriptors).map_err(Error::TooLow)?;
+        check_file_bytes(sys::raise_file_size_limit()).map_err(Error::TooLow)?;
         sys::make_room_for_descriptors(limits::EXPECTED_DESCRIPTORS);
         let log = Log::new(std::mem::replace(
             &mut config.log,

@@ -4,7 +4,7 @@
 //! reserve is given up, and no new name is taken into the tables until there is enough room to set it up again. Which part,
 //! [`forebay_core::reserve`] decides.
 
-use forebay_core::reserve::{Act, Parts, Plan, Purpose, Room, plan, spend};
+use forebay_core::reserve::{Keeping, Keepings, Parts, Purpose, Room, keep, spend};
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, StatVfs, fallocate};
 use std::fs::{self, File};
@@ -130,17 +130,17 @@ impl Reserve {
         self.give_up(spend(self.purpose()))
     }
 
-    fn give_up(&self, plan: Plan) -> bool {
-        let parts = [(&self.first, plan.first), (&self.last, plan.last)];
+    fn give_up(&self, both: Keepings) -> bool {
+        let parts = [(&self.first, both.first), (&self.last, both.last)];
         let mut has_removed = false;
-        for (part, act) in parts {
-            has_removed |= act == Act::GiveUp && part.give_up();
+        for (part, keeping) in parts {
+            has_removed |= keeping == Keeping::GiveUp && part.give_up();
         }
         has_removed
     }
 
-    /// Takes the room, or keeps it if it was never given up. If there is not enough, gives up what may be spent: others need
-    /// it more. False: the first part is not held.
+    /// Takes the room, or keeps it if it was never given up. If there is not enough for both parts, the first one is given up.
+    /// False: the first part is not held.
     pub fn restore(&self) -> bool {
         let _turn = self.turn.lock();
         let taken = self.take().is_ok_and(|taken| taken);
@@ -168,16 +168,16 @@ impl Reserve {
             first: self.first.held(),
             last: self.last.held(),
         };
-        let plan = plan(free, held, wanted, self.purpose());
-        self.give_up(plan);
+        let both = keep(free, held, wanted, self.purpose());
+        self.give_up(both);
         // What an earlier program kept may be enough for the last part alone.
-        if plan.last == Act::Hold {
-            if plan.first == Act::Hold {
+        if both.last == Keeping::Hold {
+            if both.first == Keeping::Hold {
                 self.first.take(wanted.first)?;
             }
             self.last.take(wanted.last)?;
         }
-        Ok(plan.first == Act::Hold)
+        Ok(both.first == Keeping::Hold)
     }
 
     /// Puts what is free into the last part, if that is not whole: whoever brings data away next finds it there.
