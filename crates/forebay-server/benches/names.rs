@@ -77,9 +77,9 @@ impl Bridge {
                 stand = work.advance_long(&self.server, waker, task);
             }
             match stand {
-                Stand::Answered(answered) => break answered,
+                Stand::Ended(Some(answered)) => break answered,
                 Stand::Blocks(task) => work.take(&self.server, task.run(&self.server)),
-                Stand::Long(_) | Stand::Waits | Stand::Pauses => panic!("{:?} waits", request.op),
+                _ => panic!("{:?} waits", request.op),
             }
         };
         let path = request.str1.escape_ascii();

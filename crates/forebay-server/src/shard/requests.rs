@@ -175,11 +175,11 @@ impl Shard {
             ticket,
         };
         let stand = work.advance(&server, waker);
-        if let Stand::Answered(answered) = stand {
-            if was_parked {
-                self.complete(key, seq, answered);
-            } else {
-                self.reply(key, seq, answered);
+        if let Stand::Ended(answered) = stand {
+            match answered {
+                None => self.close(key),
+                Some(answered) if was_parked => self.complete(key, seq, answered),
+                Some(answered) => self.reply(key, seq, answered),
             }
             return;
         }
@@ -194,7 +194,7 @@ impl Shard {
             self.stop_reading(key);
         }
         match stand {
-            Stand::Answered(_) | Stand::Waits => {}
+            Stand::Ended(_) | Stand::Waits => {}
             Stand::Pauses => self.paused.push(ticket),
             Stand::Blocks(task) => self.submit(user, task, ticket),
             Stand::Long(task) => {
@@ -236,9 +236,12 @@ impl Shard {
             return;
         };
         match stand {
-            Stand::Answered(answered) => {
+            Stand::Ended(answered) => {
                 self.server.durability.has_freed_much();
-                self.complete(key, seq, answered);
+                match answered {
+                    None => self.close(key),
+                    Some(answered) => self.complete(key, seq, answered),
+                }
             }
             _ => match self.parking.next_ticket() {
                 Some(ticket) => {

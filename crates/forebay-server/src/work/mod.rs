@@ -40,6 +40,8 @@ pub struct Work {
     caller: (u32, u32),
     /// The connection that they ask through.
     socket: Arc<OwnedFd>,
+    /// It has been closed.
+    is_orphaned: bool,
     /// Listing session, 0 for none.
     session: u64,
     /// Objects made for it.
@@ -60,8 +62,8 @@ const _: () = assert!(size_of::<Work>() <= MOST_WORK_BYTES);
 
 /// Where a request stands.
 pub enum Stand {
-    /// It is answered.
-    Answered(Answered),
+    /// It has ended, with this answer; without one if whoever asked does not hear it: its connection has been closed.
+    Ended(Option<Answered>),
     /// Something is to be done where it may block; then [`Work::take`] its outcome.
     Blocks(Task),
     /// Its next steps take long: they go where it may block, after this if there is something to be done; see
@@ -105,6 +107,7 @@ impl Work {
             pending: Pending::new(asked.request, caller),
             caller: who,
             socket,
+            is_orphaned: false,
             session: asked.session,
             made: Vec::new(),
             copies: Vec::new(),
@@ -154,7 +157,7 @@ impl Work {
     fn go_on(&mut self, server: &ServerHandle, waker: Waker) -> Stand {
         loop {
             if let Some(finish) = self.pending.finish_without_step(server.namespace.moment()) {
-                return Stand::Answered(self.finish(server, finish));
+                return Stand::Ended(self.finish(server, finish));
             }
             let effect = match self.step(server) {
                 Step::Free(effect) => effect,
@@ -234,7 +237,7 @@ impl Work {
                     self.pending.fails(Failure::Fault(text));
                 }
                 Effect::Commit(_) => unreachable!("a commit comes with its turn"),
-                Effect::Finish(finish) => return Stand::Answered(self.finish(server, finish)),
+                Effect::Finish(finish) => return Stand::Ended(self.finish(server, finish)),
             }
         }
     }
@@ -306,9 +309,10 @@ impl Work {
         turn: RwLockUpgradableReadGuard<'_, crate::namespace::State>,
     ) {
         // Whoever knows of the end of a process finds what it has done, and nothing of it comes later. Nobody else commits
-        // between this look and the commit.
+        // between this look and the commit. A process that goes on asks once more, by another connection.
         if sys::has_hung_up(self.socket.as_fd()) {
             drop(turn);
+            self.is_orphaned = true;
             self.pending.fails(Failure::Errno(libc::EPIPE));
             return;
         }
@@ -414,8 +418,8 @@ impl Work {
         self.pending.woken();
     }
 
-    /// Does the work at the end of a request, and gives the answer.
-    fn finish(&mut self, server: &ServerHandle, finish: Finish) -> Answered {
+    /// Does the work at the end of a request, and gives the answer, if somebody hears it.
+    fn finish(&mut self, server: &ServerHandle, finish: Finish) -> Option<Answered> {
         follow_up(server, &finish.follow);
         for fresh in &finish.unused {
             if let Some(n) = self
@@ -427,7 +431,8 @@ impl Work {
             }
         }
         leave(server, finish.turn.clone());
-        reply::answered(server, self, finish)
+        let answered = reply::answered(server, self, finish);
+        (!self.is_orphaned).then_some(answered)
     }
 
     /// The descriptor that a grant passes.
@@ -534,6 +539,7 @@ mod tests {
             pending: Pending::new(request, caller),
             caller: (1, 1),
             socket: Arc::new(file()),
+            is_orphaned: false,
             session: 0,
             made: vec![Made {
                 fresh: Fresh::new(object(2), 2),
