@@ -27,6 +27,7 @@ test_packages=(
     mpich libmpich-dev libopenmpi-dev
     libhdf5-dev libhdf5-mpich-dev libhdf5-openmpi-dev hdf5-tools libpnetcdf-dev python3-mpi4py
     python3 python3-venv python3-numpy python3-h5py
+    nodejs
     chromium fonts-dejavu-core
     # Part of an ordinary system, but not of small images.
     e2fsprogs mount procps

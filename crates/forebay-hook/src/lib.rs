@@ -69,18 +69,29 @@ macro_rules! hooks {
         #[unsafe(no_mangle)]
         #[allow(clippy::too_many_arguments, clippy::missing_safety_doc)]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
-            #[allow(unused_variables)]
-            let $real = $name::real();
             // SAFETY: the caller keeps to the contract of the libc function of this name.
-            #[allow(unused_unsafe, unused_braces)]
-            unsafe { $body }
+            unsafe { $name::hook($($arg),*) }
         }
 
-        #[doc = concat!("The next `", stringify!($name), "` in the chain.")]
+        #[doc = concat!("The next `", stringify!($name), "` in the chain, and what stands before it.")]
         #[allow(non_camel_case_types)]
         pub enum $name {}
 
         impl $name {
+            /// What is defined anew. Unlike the symbol, no library before this one stands in its place.
+            ///
+            /// # Safety
+            /// The contract of the libc function of this name.
+            #[inline(always)]
+            #[allow(clippy::too_many_arguments)]
+            pub unsafe fn hook($($arg: $ty),*) -> $ret {
+                #[allow(unused_variables)]
+                let $real = $name::real();
+                // SAFETY: the caller's promise.
+                #[allow(unused_unsafe, unused_braces)]
+                unsafe { $body }
+            }
+
             /// The next definition in the chain of libraries.
             #[inline(always)]
             #[allow(clippy::type_complexity)]

@@ -60,6 +60,11 @@ fn memory_shared_with_the_bridge_is_nobody_elses_and_goes_with_its_socket() {
 }
 
 #[test]
+fn calls_by_the_function_syscall_see_the_buffer() {
+    holds(common::case!(), "raw_calls");
+}
+
+#[test]
 fn few_descriptors_and_descriptors_at_the_limit_work() {
     holds(common::case!(), "limits");
 }

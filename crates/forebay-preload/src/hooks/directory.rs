@@ -340,6 +340,12 @@ unsafe fn scan(
     Ok(count)
 }
 
+/// Is this a directory of the buffer? Of most of them the kernel would list the backing directory, which is empty.
+pub fn is_listed_by_bridge(fd: c_int) -> bool {
+    let mut scratch = Scratch::new();
+    !locate::is_far(fd) && locate::locate_fd(fd, &mut scratch).is_some()
+}
+
 hooks! {
     fn opendir [real] (path: Path) -> *mut DIR {
         route(AT_FDCWD, path, |_, p| real(p), |target, answer| {
@@ -422,11 +428,9 @@ hooks! {
     }
 
     fn getdents64 [real] (fd: c_int, out: *mut c_void, room: usize) -> isize {
-        let mut scratch = Scratch::new();
-        // The kernel would list the backing directory, which is always empty.
-        if !locate::is_far(fd) && locate::locate_fd(fd, &mut scratch).is_some() {
-            return failed(libc::EOPNOTSUPP);
+        match is_listed_by_bridge(fd) {
+            true => failed(libc::EOPNOTSUPP),
+            false => real(fd, out, room),
         }
-        real(fd, out, room)
     }
 }

@@ -19,6 +19,7 @@ mod loading;
 mod names;
 mod open;
 mod pattern;
+mod raw;
 mod spawn;
 mod stat;
 mod temporary;
@@ -50,6 +51,7 @@ pub fn find_next_definitions() {
     black_box((identity::setuid::real(), identity::setgid::real()));
     black_box((access::access::real(), stat::stat::real()));
     black_box((durability::fsync::real(), durability::fdatasync::real()));
+    black_box(raw::syscall::real());
 }
 
 /// A path as libc takes it.

@@ -11,6 +11,7 @@ mod fio;
 mod git;
 mod mpi;
 mod names;
+mod node;
 mod python;
 mod shell;
 mod sqlite;
