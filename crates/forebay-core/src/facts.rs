@@ -10,7 +10,7 @@ use crate::record::{BridgeId, ObjectId, ObjectName, PathRecord, Token};
 use crate::speakers::Lowers;
 use std::sync::Arc;
 
-pub use forebay_types::{Attr, Timestamp};
+pub use forebay_types::{Attr, Devices, Timestamp};
 
 /// Who asks. From the kernel, never from the message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -358,4 +358,6 @@ pub struct Settings {
     pub bridge_uid: u32,
     /// So many records below a directory of the PFS go with it in one batch; of more each part has so many.
     pub removed_at_once: usize,
+    /// The file systems on which its objects lie.
+    pub devices: Devices,
 }

@@ -547,6 +547,7 @@ fn survivors(w: &World) -> Vec<Survivor> {
         stage_limit_bytes: 1000,
         bridge_uid: 0,
         removed_at_once: 256,
+        devices: Default::default(),
     };
     let walk = Walk {
         cred: &world::root(),

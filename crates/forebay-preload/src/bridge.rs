@@ -4,6 +4,7 @@ use forebay_hook::kernel::OwnFd;
 use forebay_link::{Answer, Config, Fail, Link};
 use forebay_wire::{Attr, Base, Op, ReplyKind, Request};
 
+use crate::hooks::devices;
 use crate::locate::Target;
 
 /// The connections of this process to its bridge.
@@ -24,7 +25,7 @@ pub fn stat(target: &Target<'_>, flags: u32, answer: &mut Answer) -> Result<Attr
     if target.base == Base::Root
         && let Some(attr) = LINK.look(target.config, target.rel)
     {
-        return Ok(attr);
+        return Ok(devices::shown(target.config, attr));
     }
     let mut request = target.request(Op::Stat);
     request.arg0 = flags;
@@ -32,7 +33,8 @@ pub fn stat(target: &Target<'_>, flags: u32, answer: &mut Answer) -> Result<Attr
     if answer.kind() != ReplyKind::Attr {
         return Err(Fail::Errno(libc::EIO));
     }
-    Ok(Attr::decode(answer.body()).map_err(|_| libc::EIO)?)
+    let attr = Attr::decode(answer.body()).map_err(|_| libc::EIO)?;
+    Ok(devices::shown(target.config, attr))
 }
 
 /// An `O_PATH` descriptor of the object.

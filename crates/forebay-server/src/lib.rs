@@ -53,7 +53,8 @@ use crate::instance::Instance;
 use crate::log::Log;
 use crate::wakers::Waker;
 use forebay_admin::{BridgeInfo, instance_dir, socket_path};
-use forebay_core::facts::Settings;
+use forebay_core::facts::{Devices, Settings};
+use forebay_core::path::TreePath;
 use forebay_core::process_limits::{check_descriptors, check_file_bytes};
 use forebay_core::record::BridgeId;
 use forebay_core::recovery::{self, Past};
@@ -61,11 +62,12 @@ use forebay_core::request::Turns;
 use forebay_core::reserve::Purpose;
 use forebay_core::table::{Change, WriteTables};
 use forebay_objects as objects;
-use forebay_sys as sys;
+use forebay_sys::{self as sys, Errno};
 use forebay_tables::{Cached, Journaled};
 use parking_lot::Mutex;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
@@ -247,6 +249,16 @@ impl ServerHandle {
         let me_uid = sys::my_ids().0;
         let board = name_board::NameBoard::new(me, me_uid, durability.life())
             .map_err(|e| Error::system("no memory to share with clients", e))?;
+        let root = lower
+            .attr(&TreePath::root())
+            .and_then(|root| root.ok_or(Errno::NOENT))
+            .map_err(|e| Error::io("can't look at", &config.root, e))?;
+        let own = std::fs::metadata(instance.dir())
+            .map_err(|e| Error::io("can't look at", instance.dir(), e))?;
+        let devices = Devices {
+            storage: own.dev(),
+            pfs: root.dev,
+        };
         let server = ServerHandle {
             namespace: namespace::Namespace::open(tables, me, epoch, durability.clone(), board)?,
             objects,
@@ -257,6 +269,7 @@ impl ServerHandle {
                 stage_limit_bytes: STAGE_LIMIT_BYTES,
                 bridge_uid: me_uid,
                 removed_at_once: REMOVED_AT_ONCE,
+                devices,
             },
             log,
             counters: status::Activity::default(),

@@ -6,11 +6,13 @@
 
 mod attr;
 mod backing;
+mod devices;
 mod id;
 mod stamp;
 
 pub use attr::{ATTR_BYTES, Attr, Timestamp, WrongLength};
 pub use backing::{Backing, FOLDER_BITS, folder_of};
+pub use devices::Devices;
 pub use id::{BridgeId, ObjectId, ObjectName, Token};
 pub use stamp::Stamp;
 

@@ -8,7 +8,7 @@ use crate::bridge::Mutation;
 use crate::facts::{CHILDREN_PER_PAGE, Facts, LowerEntry, LowerPage, Outcome, errno};
 use crate::path::TreePath;
 use crate::record::{Kind, PathRecord};
-use crate::walk::{Follow, Found, Node, Place, RESERVED_PREFIX};
+use crate::walk::{Dir, Follow, Found, Node, Place, RESERVED_PREFIX};
 use std::sync::Arc;
 
 impl Context<'_> {
@@ -74,8 +74,8 @@ impl Context<'_> {
         self.walk.check_dir(&dir, READ)?;
         let mut entries = Vec::new();
         if after.is_none() {
-            entries.push(dot(b".", self.walk.dir_attr(&dir)?.ino));
-            entries.push(dot(b"..", self.walk.dir_attr(&found.dir)?.ino));
+            entries.push(self.dot(b".", &dir)?);
+            entries.push(self.dot(b"..", &found.dir)?);
         }
         let mut reached = after.map(<[u8]>::to_vec);
         let mut below = match &dir.place {
@@ -129,6 +129,15 @@ impl Context<'_> {
         Ok(only(Answer::Entries { entries, more }))
     }
 
+    fn dot(&self, name: &[u8], dir: &Dir) -> Outcome<Entry> {
+        let attr = self.settings.devices.shown_of(self.walk.dir_attr(dir)?);
+        Ok(Entry {
+            name: name.to_vec(),
+            ino: attr.ino,
+            dtype: libc::DT_DIR,
+        })
+    }
+
     fn entry(&self, name: &[u8], record: &PathRecord) -> Outcome<Option<Entry>> {
         let (ino, dtype) = match (record.kind, &record.origin) {
             (Kind::Whiteout, _) => return Ok(None),
@@ -136,7 +145,7 @@ impl Context<'_> {
                 Some(attr) => (attr.ino, dtype_of(type_of(&attr))),
                 None => return Ok(None),
             },
-            (Kind::Dir, _) => (record.ino, libc::DT_DIR),
+            (Kind::Dir, _) => (self.settings.devices.inode_of_dir(record.ino), libc::DT_DIR),
             (Kind::Symlink, _) => (record.ino, libc::DT_LNK),
             (Kind::Special, _) => {
                 let attr = self.facts.attr(record.object)?;
@@ -225,14 +234,6 @@ pub(super) fn follow_if(follow: bool) -> Follow {
         Follow::Yes
     } else {
         Follow::BeforeSlash
-    }
-}
-
-fn dot(name: &[u8], ino: u64) -> Entry {
-    Entry {
-        name: name.to_vec(),
-        ino,
-        dtype: libc::DT_DIR,
     }
 }
 

@@ -93,6 +93,7 @@ mod tests {
             stage_limit_bytes: 0,
             bridge_uid: 7,
             removed_at_once: 256,
+            devices: Default::default(),
         };
         let cred = Cred {
             uid,

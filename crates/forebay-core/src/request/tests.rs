@@ -133,6 +133,7 @@ impl Hand {
             stage_limit_bytes: 1 << 20,
             bridge_uid: 0,
             removed_at_once: 256,
+            devices: Default::default(),
         };
         match pending.step(&settings, self, pending.changes()) {
             Effect::TakeTurn => {
@@ -602,6 +603,7 @@ fn what_is_known_of_others_is_asked_for_by_its_need() {
         stage_limit_bytes: 0,
         bridge_uid: 0,
         removed_at_once: 256,
+        devices: Default::default(),
     };
     let mut p = pending(Op::Mkdir {
         path: path("d"),

@@ -87,6 +87,7 @@ impl World {
             stage_limit_bytes: 1000,
             bridge_uid: 0,
             removed_at_once: 256,
+            devices: Default::default(),
         };
         let decision = match decide(&request, cred, &settings, self) {
             Ok(decision) => decision,

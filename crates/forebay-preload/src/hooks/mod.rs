@@ -7,6 +7,7 @@
 mod access;
 mod attributes;
 mod descriptors;
+pub mod devices;
 mod directory;
 mod durability;
 mod exec;

@@ -92,7 +92,9 @@ unsafe fn ours(number: c_long, a: [usize; 6]) -> Option<c_long> {
             libc::SYS_newfstatat if at(0) => {
                 stat::fstatat::hook(fd(0), path(1), out(2).cast(), int(3))
             }
-            libc::SYS_statx if at(0) => stat::statx::hook(fd(0), path(1), int(2), word(3), out(4)),
+            libc::SYS_statx if at(0) || int(2) & libc::AT_EMPTY_PATH != 0 => {
+                stat::statx::hook(fd(0), path(1), int(2), word(3), out(4))
+            }
             libc::SYS_faccessat if at(0) => access::faccessat::hook(fd(0), path(1), int(2), 0),
             libc::SYS_faccessat2 if at(0) => {
                 access::faccessat::hook(fd(0), path(1), int(2), int(3))

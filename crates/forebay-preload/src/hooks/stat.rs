@@ -6,9 +6,9 @@ use forebay_hook::hooks;
 use forebay_wire::{Attr, NOFOLLOW, Timestamp};
 use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT, AT_SYMLINK_NOFOLLOW};
 
-use super::{Path, outcome};
+use super::{Path, devices, outcome};
 use crate::bridge;
-use crate::locate::{is_alias, route};
+use crate::locate::{LEAST_ADDRESS, is_alias, route};
 use forebay_hook::kernel::{self, call};
 
 /// Sync flags of `statx`.
@@ -37,13 +37,54 @@ unsafe fn stat_at(
                 return Err(libc::EINVAL.into());
             }
             let attr = bridge::stat(target, wire_flags(flags), answer)?;
-            if (out as isize) < crate::locate::LEAST_ADDRESS {
+            if (out as isize) < LEAST_ADDRESS {
                 return Err(libc::EFAULT.into());
             }
             fill(&mut *out, &attr);
             Ok(0)
         })
     }
+}
+
+/// Puts into `out` what the open file `fd` shows, after the kernel has filled it.
+///
+/// # Safety
+/// `out` as for `fstat`.
+unsafe fn with_shown(result: c_int, fd: c_int, out: *mut libc::stat) -> c_int {
+    if result == 0 {
+        // SAFETY: the kernel has just written there.
+        let out = unsafe { &mut *out };
+        let shown = devices::shown_of_fd(fd, out.st_mode, (out.st_dev, out.st_ino));
+        (out.st_dev, out.st_ino) = shown.unwrap_or((out.st_dev, out.st_ino));
+    }
+    result
+}
+
+/// The same for `statx`.
+///
+/// # Safety
+/// `out` as for `statx`.
+unsafe fn with_shown_x(result: c_int, fd: c_int, out: *mut libc::statx) -> c_int {
+    if result == 0 {
+        // SAFETY: the kernel has just written there.
+        let out = unsafe { &mut *out };
+        let device = libc::makedev(out.stx_dev_major, out.stx_dev_minor);
+        let shown = devices::shown_of_fd(fd, u32::from(out.stx_mode), (device, out.stx_ino));
+        if let Some((device, ino)) = shown {
+            (out.stx_dev_major, out.stx_dev_minor) = (libc::major(device), libc::minor(device));
+            out.stx_ino = ino;
+        }
+    }
+    result
+}
+
+/// Is this a call about the open file itself?
+///
+/// # Safety
+/// `path` as for `fstatat`.
+unsafe fn is_about_fd(path: Path, flags: c_int) -> bool {
+    // SAFETY: the caller's promise.
+    flags & AT_EMPTY_PATH != 0 && path as isize >= LEAST_ADDRESS && unsafe { *path } == 0
 }
 
 fn wire_flags(flags: c_int) -> u32 {
@@ -136,7 +177,24 @@ hooks! {
     }
 
     fn fstatat | fstatat64 [real] (dirfd: c_int, path: Path, out: *mut libc::stat, flags: c_int) -> c_int {
-        stat_at(dirfd, path, out, flags, |d, p| real(d, p, out, flags))
+        stat_at(dirfd, path, out, flags, |d, p| {
+            let result = real(d, p, out, flags);
+            match is_about_fd(p, flags) {
+                true => with_shown(result, d, out),
+                false => result,
+            }
+        })
+    }
+
+    fn fstat | fstat64 [real] (fd: c_int, out: *mut libc::stat) -> c_int {
+        with_shown(real(fd, out), fd, out)
+    }
+
+    fn __fxstat | __fxstat64 [_real] (version: c_int, fd: c_int, out: *mut libc::stat) -> c_int {
+        if version != 0 && version != STAT_VERSION {
+            return crate::locate::failed(libc::EINVAL);
+        }
+        with_shown(outcome(call!(libc::SYS_fstat, fd, out)), fd, out)
     }
 
     fn __xstat | __xstat64 [_real] (version: c_int, path: Path, out: *mut libc::stat) -> c_int {
@@ -152,7 +210,13 @@ hooks! {
     }
 
     fn statx [real] (dirfd: c_int, path: Path, flags: c_int, mask: c_uint, out: *mut c_void) -> c_int {
-        let native = |d: c_int, p: Path| real(d, p, flags, mask, out);
+        let native = |d: c_int, p: Path| {
+            let result = real(d, p, flags, mask, out);
+            match is_about_fd(p, flags) {
+                true => with_shown_x(result, d, out.cast()),
+                false => result,
+            }
+        };
         route(dirfd, path, native, |target, answer| {
             if flags & AT_SYMLINK_NOFOLLOW != 0 && is_alias(kernel::bytes(path)) {
                 return Ok(native(dirfd, path));
@@ -163,7 +227,7 @@ hooks! {
                 return Err(libc::EINVAL.into());
             }
             let attr = bridge::stat(target, wire_flags(flags), answer)?;
-            if (out as isize) < crate::locate::LEAST_ADDRESS {
+            if (out as isize) < LEAST_ADDRESS {
                 return Err(libc::EFAULT.into());
             }
             fill_statx(&mut *out.cast::<libc::statx>(), &attr);

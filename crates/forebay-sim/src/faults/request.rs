@@ -49,6 +49,7 @@ pub(super) fn settings(stage_limit_bytes: u64, removed_at_once: usize) -> Settin
         stage_limit_bytes,
         bridge_uid: 0,
         removed_at_once,
+        devices: Default::default(),
     }
 }
 

@@ -90,3 +90,31 @@ fn rsync_carries_xattrs_and_acls() {
             "#,
         );
 }
+
+#[test]
+fn programs_that_stay_on_one_file_system_go_into_every_directory() {
+    need!("tar", "rsync", "python3");
+    case!().start(PROJECT).same(
+        r#"
+        mkdir -p new/a/b project/src/deep/new; echo 1 > new/a/b/file; echo 2 > project/src/deep/new/file
+        cp -ax . "$OUTSIDE/copy"; (cd "$OUTSIDE/copy"; find . | sort)
+        tar --one-file-system -cf "$OUTSIDE/all.tar" .; tar tf "$OUTSIDE/all.tar" | sort
+        rsync -ax ./ "$OUTSIDE/synced"; (cd "$OUTSIDE/synced"; find . | sort)
+        find . -xdev | sort
+        du -x --inodes . | cut -f 2 | sort
+        python3 - <<'END'
+import os
+root = os.stat('.').st_dev
+for at, dirs, files in sorted(os.walk('.')):
+    fd = os.open(at, os.O_RDONLY)
+    by_path, by_fd = os.stat(at), os.fstat(fd)
+    print(at, by_path.st_dev == root, os.path.samestat(by_path, by_fd), os.path.ismount(at))
+    for entry in sorted(os.scandir(at), key=lambda entry: entry.name):
+        if entry.is_dir(follow_symlinks=False):
+            print(entry.name, entry.inode() == entry.stat(follow_symlinks=False).st_ino)
+    os.close(fd)
+END
+        rm -r --one-file-system new project; ls
+        "#,
+    );
+}
