@@ -184,6 +184,36 @@ pub enum Spot<'a> {
     Lower(&'a [u8]),
 }
 
+/// A path that goes on from an open directory of this process, or from its working directory (`None`): which one, and the
+/// relative rest, `.` after a slash alone. `None` for any other path, and for that of the link itself.
+pub fn through_own_link(path: &[u8]) -> Option<(Option<i32>, &[u8])> {
+    let own = path.strip_prefix(b"/proc/");
+    let own = own.and_then(|p| {
+        p.strip_prefix(b"self/")
+            .or_else(|| p.strip_prefix(b"thread-self/"))
+    });
+    let (number, rest) = match own {
+        Some(inner) if inner.starts_with(b"cwd/") => (None, &inner[4..]),
+        Some(inner) => split_number(inner.strip_prefix(b"fd/")?)?,
+        None => split_number(path.strip_prefix(b"/dev/fd/")?)?,
+    };
+    match rest.iter().position(|&b| b != b'/') {
+        Some(start) => Some((number, &rest[start..])),
+        None => Some((number, b".")),
+    }
+}
+
+/// A decimal number up to the next slash, and what follows that.
+fn split_number(text: &[u8]) -> Option<(Option<i32>, &[u8])> {
+    let end = text.iter().position(|&b| b == b'/')?;
+    let mut number = 0i32;
+    for &b in &text[..end] {
+        let digit = (b as char).to_digit(10)?;
+        number = number.checked_mul(10)?.checked_add(digit as i32)?;
+    }
+    (end > 0).then_some((Some(number), &text[end + 1..]))
+}
+
 /// Says what lies at the absolute `path` of an open directory or file.
 ///
 /// `storage` is the instance directory of the bridge: backing directories are
@@ -222,6 +252,30 @@ mod tests {
     use super::*;
 
     const ROOT: &[u8] = b"/pfs/me/run7";
+
+    #[test]
+    fn paths_through_links_of_the_process_itself_go_on_from_a_descriptor() {
+        let through = |path: &'static str| through_own_link(path.as_bytes());
+        assert_eq!(through("/proc/self/cwd/a/b"), Some((None, &b"a/b"[..])));
+        assert_eq!(through("/proc/thread-self/cwd//a"), Some((None, &b"a"[..])));
+        assert_eq!(through("/proc/self/fd/17/a"), Some((Some(17), &b"a"[..])));
+        assert_eq!(through("/dev/fd/3/a/"), Some((Some(3), &b"a/"[..])));
+        assert_eq!(through("/proc/self/cwd/"), Some((None, &b"."[..])));
+        assert_eq!(through("/proc/self/fd/3//"), Some((Some(3), &b"."[..])));
+        for other in [
+            "/proc/self/cwd",
+            "/proc/self/fd/3",
+            "/proc/self/fd//a",
+            "/proc/self/fd/x/a",
+            "/proc/self/fd/99999999999/a",
+            "/proc/1/cwd/a",
+            "/proc/self/exe",
+            "/dev/fdx/3/a",
+            "/pfs/me",
+        ] {
+            assert_eq!(through(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn plain_paths_are_told_from_those_that_need_a_walk() {

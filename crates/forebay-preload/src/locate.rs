@@ -96,7 +96,10 @@ pub unsafe fn may_be_mine(dirfd: c_int, path: *const c_char) -> bool {
     let path = unsafe { kernel::bytes(path) };
     match path.first() {
         None => false,
-        Some(b'/') => path::glance(path, config.root(), config.alias()) != Glance::Outside,
+        Some(b'/') => {
+            path::glance(path, config.root(), config.alias()) != Glance::Outside
+                || path::through_own_link(path).is_some()
+        }
         Some(_) => {
             let far = if dirfd == libc::AT_FDCWD {
                 cwd_is_far()
@@ -112,7 +115,10 @@ pub unsafe fn may_be_mine(dirfd: c_int, path: *const c_char) -> bool {
 pub fn locate<'a>(dirfd: c_int, path: &'a [u8], scratch: &'a mut Scratch) -> Option<Target<'a>> {
     let config = config::get()?;
     match path.first()? {
-        b'/' => locate_absolute(path),
+        b'/' => match path::through_own_link(path) {
+            Some((fd, rest)) => locate(fd.unwrap_or(libc::AT_FDCWD), rest, scratch),
+            None => locate_absolute(path),
+        },
         _ => {
             let len = match directory(dirfd, scratch) {
                 Directory::Known(base) => {
@@ -182,6 +188,18 @@ fn locate_absolute(path: &[u8]) -> Option<Target<'_>> {
         base: Base::Root,
         rel: rel?,
     })
+}
+
+/// The object of the buffer at the place `at`, which the kernel has told.
+pub fn object_at<'p>(config: &'static Config, at: &'p [u8]) -> Option<Target<'p>> {
+    match path::classify(at, config.root(), config.storage()) {
+        Spot::Dir(oid) | Spot::File(oid) => Some(Target {
+            config,
+            base: Base::Object(oid),
+            rel: b"",
+        }),
+        _ => None,
+    }
 }
 
 /// The place in the buffer of an open descriptor, or of the working directory for `AT_FDCWD`.

@@ -9,7 +9,8 @@ use libc::AT_FDCWD;
 
 use super::Path;
 use crate::bridge;
-use crate::locate::{Target, is_alias, route};
+use crate::config;
+use crate::locate::{Target, is_alias, object_at, route};
 use forebay_hook::kernel;
 use forebay_link::{Answer, Fail};
 
@@ -68,9 +69,115 @@ fn resolved(
     give(answer.body(), out)
 }
 
+/// The path in the buffer of what a link of `/proc` leads to, if that is an object of the buffer: the kernel knows where it
+/// lies in the storage. False if it is something else, or has no name any more.
+fn name_of_place(at: &[u8], answer: &mut Answer) -> bool {
+    let found = config::get().and_then(|config| object_at(config, at));
+    // What was removed has a name no more. The kernel says so.
+    let Some(target) = found.filter(|_| !at.ends_with(b" (deleted)")) else {
+        return false;
+    };
+    bridge::ask(target.config, &mut target.request(Op::NameOf), true, answer).is_ok()
+}
+
+/// Are links at this path those of `/proc`?
+///
+/// # Safety
+/// `path` is a C string.
+unsafe fn is_of_proc(dirfd: c_int, path: Path) -> bool {
+    // SAFETY: the caller's promise.
+    if unsafe { *path } as u8 == b'/' {
+        // SAFETY: as above.
+        return unsafe { kernel::bytes(path) }.starts_with(b"/proc/");
+    }
+    // SAFETY: zeroes are a valid statfs.
+    let mut fs: libc::statfs = unsafe { core::mem::zeroed() };
+    // SAFETY: `fs` is writable, and the path a C string.
+    let known = unsafe {
+        match dirfd {
+            AT_FDCWD => kernel::call!(libc::SYS_statfs, c".".as_ptr(), &raw mut fs),
+            _ => kernel::call!(libc::SYS_fstatfs, dirfd, &raw mut fs),
+        }
+    };
+    known.is_ok() && fs.f_type == libc::PROC_SUPER_MAGIC
+}
+
+/// The text of a link that the kernel has read into `out`: of a link of `/proc` to an object of the buffer, its path there.
+///
+/// # Safety
+/// As `readlinkat`, which has given `n`.
+unsafe fn with_name(dirfd: c_int, path: Path, out: *mut c_char, room: usize, n: isize) -> isize {
+    let Some(config) = config::get().filter(|_| n > 0) else {
+        return n;
+    };
+    // SAFETY: the kernel has written so many bytes.
+    let text = unsafe { core::slice::from_raw_parts(out.cast::<u8>(), n as usize) };
+    let storage = config.storage();
+    if storage.is_empty() || !text.starts_with(&storage[..storage.len().min(text.len())]) {
+        return n;
+    }
+    // SAFETY: the kernel has taken the path.
+    if !unsafe { is_of_proc(dirfd, path) } {
+        return n;
+    }
+    let mut whole = [0u8; LONGEST_PLACE];
+    // SAFETY: as above; `whole` is writable for its length.
+    let read = unsafe {
+        kernel::call!(
+            libc::SYS_readlinkat,
+            dirfd,
+            path,
+            whole.as_mut_ptr(),
+            whole.len()
+        )
+    };
+    let mut answer = Answer::new();
+    match read {
+        Ok(len) if len < whole.len() && name_of_place(&whole[..len], &mut answer) => {
+            let name = answer.body();
+            let n = name.len().min(room);
+            // SAFETY: the caller promises `room` bytes.
+            unsafe { core::ptr::copy_nonoverlapping(name.as_ptr().cast(), out, n) };
+            n as isize
+        }
+        _ => n,
+    }
+}
+
+/// The same for what `realpath` has found.
+///
+/// # Safety
+/// As `realpath`; `out` is its argument.
+unsafe fn with_name_resolved(path: Path, out: *mut c_char, found: *mut c_char) -> *mut c_char {
+    // SAFETY: the path was taken, and what was found is a C string.
+    let (of_proc, at) = unsafe {
+        match found.is_null() || config::get().is_none() {
+            true => return found,
+            false => (is_of_proc(AT_FDCWD, path), kernel::bytes(found)),
+        }
+    };
+    let mut answer = Answer::new();
+    if !of_proc || !name_of_place(at, &mut answer) {
+        return found;
+    }
+    match give(answer.body(), out) {
+        Ok(named) => {
+            if out.is_null() {
+                // SAFETY: libc has allocated it for the program, which gets the other one.
+                unsafe { libc::free(found.cast()) };
+            }
+            named
+        }
+        Err(_) => found,
+    }
+}
+
+/// The path of an object in the storage is not longer, unless that of the storage is.
+const LONGEST_PLACE: usize = 1024;
+
 hooks! {
     fn readlink [real] (path: Path, out: *mut c_char, room: usize) -> isize {
-        let native = |_: c_int, p: Path| real(p, out, room);
+        let native = |d: c_int, p: Path| with_name(d, p, out, room, real(p, out, room));
         route(AT_FDCWD, path, native, |t, a| match is_alias(kernel::bytes(path)) {
             true => Ok(native(AT_FDCWD, path)),
             false => text(t, out, room, a),
@@ -78,11 +185,12 @@ hooks! {
     }
 
     fn __readlink_chk [real] (path: Path, out: *mut c_char, room: usize, real_room: usize) -> isize {
-        route(AT_FDCWD, path, |_, p| real(p, out, room, real_room), |t, a| text(t, out, room.min(real_room), a))
+        let native = |d: c_int, p: Path| with_name(d, p, out, room, real(p, out, room, real_room));
+        route(AT_FDCWD, path, native, |t, a| text(t, out, room.min(real_room), a))
     }
 
     fn readlinkat [real] (dirfd: c_int, path: Path, out: *mut c_char, room: usize) -> isize {
-        let native = |d: c_int, p: Path| real(d, p, out, room);
+        let native = |d: c_int, p: Path| with_name(d, p, out, room, real(d, p, out, room));
         route(dirfd, path, native, |t, a| match is_alias(kernel::bytes(path)) {
             true => Ok(native(dirfd, path)),
             false => text(t, out, room, a),
@@ -90,18 +198,22 @@ hooks! {
     }
 
     fn __readlinkat_chk [real] (dirfd: c_int, path: Path, out: *mut c_char, room: usize, real_room: usize) -> isize {
-        route(dirfd, path, |d, p| real(d, p, out, room, real_room), |t, a| text(t, out, room.min(real_room), a))
+        let native = |d: c_int, p: Path| with_name(d, p, out, room, real(d, p, out, room, real_room));
+        route(dirfd, path, native, |t, a| text(t, out, room.min(real_room), a))
     }
 
     fn realpath [real] (path: Path, out: *mut c_char) -> *mut c_char {
-        route(AT_FDCWD, path, |_, p| real(p, out), |t, a| resolved(t, out, a))
+        let native = |_: c_int, p: Path| with_name_resolved(p, out, real(p, out));
+        route(AT_FDCWD, path, native, |t, a| resolved(t, out, a))
     }
 
     fn __realpath_chk [real] (path: Path, out: *mut c_char, room: usize) -> *mut c_char {
-        route(AT_FDCWD, path, |_, p| real(p, out, room), |t, a| resolved(t, out, a))
+        let native = |_: c_int, p: Path| with_name_resolved(p, out, real(p, out, room));
+        route(AT_FDCWD, path, native, |t, a| resolved(t, out, a))
     }
 
     fn canonicalize_file_name [real] (path: Path) -> *mut c_char {
-        route(AT_FDCWD, path, |_, p| real(p), |t, a| resolved(t, null_mut(), a))
+        let native = |_: c_int, p: Path| with_name_resolved(p, null_mut(), real(p));
+        route(AT_FDCWD, path, native, |t, a| resolved(t, null_mut(), a))
     }
 }

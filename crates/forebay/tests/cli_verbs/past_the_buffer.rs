@@ -25,7 +25,7 @@ fn what_is_made_through_links_of_proc_is_named_kept_and_checked_until_somebody_m
         .script(
             &[],
             "cd pfs; mkdir new; cd new; echo known > known
-             echo precious > /proc/self/cwd/result; mkdir /proc/self/cwd/sub; cd ..; mkdir empty",
+             echo precious > /proc/$$/cwd/result; mkdir /proc/$$/cwd/sub; cd ..; mkdir empty",
         )
         .ends_with(75)
         .tells("left in the buffer");
@@ -55,7 +55,7 @@ fn what_is_made_through_links_of_proc_is_named_kept_and_checked_until_somebody_m
 #[test]
 fn a_directory_with_something_that_was_made_past_the_buffer_is_not_removed() {
     let stage = Stage::new();
-    let script = "cd pfs; mkdir d other; (cd d; echo precious > /proc/self/cwd/result)
+    let script = "cd pfs; mkdir d other; cd d; echo precious > /proc/$$/cwd/result; cd ..
         if rmdir d; then exit 3; fi
         if mv -T other d; then exit 4; fi
         if rm -r d; then exit 5; fi

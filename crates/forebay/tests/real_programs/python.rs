@@ -1,6 +1,6 @@
 //! CPython, its standard library, numpy and h5py. Each program prints what it finds.
 
-use crate::common::{Case, PYTHON, case};
+use crate::common::{Case, PYTHON, case, need};
 use crate::{PROJECT, UNLINKED};
 
 /// Runs `tests/programs/python/<program>` in the buffer, and natively.
@@ -106,4 +106,44 @@ fn directory_descriptors_and_at_calls_agree_with_paths() {
 #[test]
 fn descriptors_locks_and_leases_stay_native() {
     python(case!().start(PROJECT), "descriptors.py", &[]);
+}
+
+#[test]
+fn links_of_proc_show_and_lead_to_what_the_buffer_has() {
+    need!("python3", "perl");
+    case!().start("mkdir old; echo 1 > old/file").same(
+        r#"
+        cp "$(command -v perl)" own-perl; ./own-perl -e 'print $^X =~ m{^/.*/own-perl$} ? "own\n" : "$^X\n"'
+        mkdir -p dir/sub; echo 2 > dir/sub/file; echo 3 > gone
+        python3 - <<'END'
+import os
+root = os.getcwd()
+def show(what, path): print(what, path.replace(root, 'ROOT') if isinstance(path, str) else path)
+for name in ('dir', 'dir/sub/file', 'old', 'old/file', '.'):
+    fd = os.open(name, os.O_RDONLY)
+    link = f'/proc/self/fd/{fd}'
+    show(name, os.readlink(link))
+    show('real', os.path.realpath(link))
+    show('the same', os.path.samestat(os.stat(name), os.fstat(fd)))
+    os.close(fd)
+writer = open('dir/new', 'w')
+show('new', os.readlink(f'/proc/self/fd/{writer.fileno()}'))
+gone = open('gone'); os.unlink('gone')
+show('gone', os.readlink(f'/proc/self/fd/{gone.fileno()}').endswith(' (deleted)'))
+os.chdir('dir')
+show('cwd', os.readlink('/proc/self/cwd'))
+show('short', len(os.readlink('/proc/self/cwd')))
+print(open('/proc/self/cwd/sub/file').read(), os.path.exists('/proc/self/cwd/none'), sorted(os.listdir('/proc/self/cwd/')))
+fd = os.open('..', os.O_RDONLY)
+print(open(f'/proc/self/fd/{fd}/old/file').read(), open(f'/dev/fd/{fd}/dir/sub/file').read())
+os.mkdir(f'/proc/self/fd/{fd}/dir/made')
+os.rename(f'/proc/self/fd/{fd}/dir/made', '/proc/self/cwd/moved')
+show('real', os.path.realpath(f'/proc/self/fd/{fd}/dir/sub/file'))
+print(sorted(os.listdir('.')))
+links = os.open('/proc/self/fd', os.O_RDONLY)
+show('by its directory', os.readlink(str(fd), dir_fd=links))
+END
+        rm own-perl
+        "#,
+    );
 }
