@@ -379,10 +379,14 @@ fn what_a_killed_program_has_asked_for_is_not_done_after_its_death() {
     let mut mkfifo = stage.command("mkfifo");
     mkfifo.arg(stage.path("go"));
     finish(mkfifo).ends_with(0);
-    let victim = "import os, signal\n\
+    // The signal has come when kill returns, but each thread stops by itself.
+    let victim = "import glob, os, signal\n\
                   for n in range(100): os.mkdir(f\"pfs/{n}\"); os.rmdir(f\"pfs/{n}\")\n\
                   bridge = int(open(\"bridge\").read())\n\
                   os.kill(bridge, signal.SIGSTOP)\n\
+                  states = f\"/proc/{bridge}/task/*/stat\"\n\
+                  state = lambda path: open(path).read().rpartition(\")\")[2].split()[0]\n\
+                  while any(state(path) != \"T\" for path in glob.glob(states)): pass\n\
                   os.mkdir(\"pfs/late\")";
     let script = format!(
         "touch started; read go < go; python3 -c '{victim}' & echo $! > victim; wait; : > reaped; \

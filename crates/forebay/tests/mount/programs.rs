@@ -73,12 +73,13 @@ func main() {
 	var group sync.WaitGroup
 	for i := 0; i < 16; i++ {
 		group.Add(1)
-		go func() {
+		// Outside a module the language is old enough that a loop has one variable for all its rounds.
+		go func(i int) {
 			defer group.Done()
 			name := fmt.Sprintf("go/a/b/%d", i)
 			check(os.WriteFile(name+".new", bytes.Repeat([]byte{byte('a' + i)}, 10000*i), 0o640))
 			check(os.Rename(name+".new", name))
-		}()
+		}(i)
 	}
 	group.Wait()
 	appended, err := os.OpenFile("src/one", os.O_APPEND|os.O_RDWR, 0)
