@@ -7,6 +7,7 @@
 use crate::ServerHandle;
 use crate::inbox::Arrival;
 use crate::log::{Cause, Log};
+use forebay_core::bridge::Ticket;
 use forebay_core::storage::{LONGEST_UNSYNCED, Round, Storage, Syncing, Wish};
 use forebay_sys::{DurabilityWords, Sys};
 use parking_lot::{Condvar, Mutex};
@@ -14,16 +15,28 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::{Duration, Instant};
 
-/// A client that waits, and its request. A client has one request at a time on a connection, and its connection is not
+/// Who waits for a sync point, and where. A client has one request at a time on a connection, and its connection is not
 /// read meanwhile. So the limit of connections bounds how many wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Asker {
     /// Number of the shard that serves it.
     pub shard: usize,
-    /// The connection, in that shard.
-    pub key: u64,
-    /// Number of the request.
-    pub seq: u32,
+    /// Who.
+    pub who: Waits,
+}
+
+/// Who waits for a sync point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waits {
+    /// A client that asked for one.
+    Client {
+        /// The connection, in its shard.
+        key: u64,
+        /// Number of the request.
+        seq: u32,
+    },
+    /// A parked request that goes on after it.
+    Request(Ticket),
 }
 
 /// Environment variable for tests: see [`longest_unsynced`], in seconds.
@@ -135,7 +148,7 @@ impl Durability {
         self.change.notify_one();
     }
 
-    /// Lets a client wait. The answer comes as [`Arrival::Synced`].
+    /// Lets somebody wait. The answer comes as [`Arrival::Synced`].
     pub(crate) fn ask(&self, asker: Asker, wish: Wish) {
         self.wake(|syncing| syncing.ask(asker, wish));
     }
@@ -245,11 +258,10 @@ impl Durability {
 }
 
 fn answer(server: &ServerHandle, askers: Vec<Asker>, status: i32, commit: u64) {
-    for Asker { shard, key, seq } in askers {
+    for Asker { shard, who } in askers {
         if let Some(inbox) = server.inbox(shard) {
             inbox.push(Arrival::Synced {
-                key,
-                seq,
+                who,
                 status,
                 commit,
             });

@@ -11,17 +11,25 @@ use forebay_core::table::{TableError, Tables};
 use forebay_core::walk::{Place, Walk};
 use forebay_objects::Retired;
 
-/// Work on backing objects that a commit has announced.
-pub(crate) fn follow_up(server: &ServerHandle, effects: &[Effect]) {
+/// What is unlinked after the next sync point, and before the request is answered.
+#[derive(Default)]
+pub(crate) struct AfterSync {
+    /// Objects that a program has open: it sees that they have no name any more.
+    objects: Vec<ObjectName>,
+    /// All else that waits for a sync point, too.
+    all: bool,
+}
+
+/// Work on backing objects that a commit has announced, as far as it need not wait for the disk.
+pub(crate) fn begin(server: &ServerHandle, effects: &[Effect], after: &mut AfterSync) {
     for effect in effects {
         match effect {
             Effect::Remove(object) => match server.objects.retire(*object) {
                 Ok(Retired::Gone) => server.namespace.object_gone(*object),
                 Ok(Retired::Kept) => {}
-                Ok(Retired::Waits) if !server.objects.is_short_of_space() => {}
                 // Whoever removes files of a full disk may write in the next moment.
-                Ok(Retired::Waits) => unlink_all(server),
-                Ok(Retired::InUse) => unlink(server, *object),
+                Ok(Retired::Waits) => after.all |= server.objects.is_short_of_space(),
+                Ok(Retired::InUse) => after.objects.push(*object),
                 // The mark stays, and the next start tries again.
                 Err(e) => server.log.limited(
                     Cause::Io,
@@ -35,25 +43,48 @@ pub(crate) fn follow_up(server: &ServerHandle, effects: &[Effect]) {
     }
 }
 
-/// Unlinks what waits for a sync point, which it has to reach for that.
-fn unlink_all(server: &ServerHandle) {
-    match server.sync_point() {
-        Ok(()) => while server.unlink_removed() {},
-        Err(e) => server.log.limited(Cause::Fault, format_args!("{e}")),
-    }
+/// [`begin`], and what waits for a sync point, where it may block.
+pub(crate) fn follow_up(server: &ServerHandle, effects: &[Effect]) {
+    let mut after = AfterSync::default();
+    begin(server, effects, &mut after);
+    after.at_once(server);
 }
 
-/// Unlinks one object after a sync point.
-fn unlink(server: &ServerHandle, object: ObjectName) {
-    let reached = server.sync_point();
-    match reached.map(|()| server.objects.remove(object)) {
-        Ok(Ok(())) => server.namespace.object_gone(object),
-        outcome => {
-            server.objects.retire_later(object);
-            server.log.limited(
-                Cause::Io,
-                format_args!("{object} is not unlinked yet: {outcome:?}"),
-            );
+impl AfterSync {
+    /// Is there nothing that has to wait?
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty() && !self.all
+    }
+
+    /// Reaches a sync point, then unlinks. It waits for the disk.
+    pub fn at_once(self, server: &ServerHandle) {
+        if self.is_empty() {
+            return;
+        }
+        let reached = server.sync_point();
+        if let Err(e) = &reached {
+            server.log.limited(Cause::Fault, format_args!("{e}"));
+        }
+        self.unlink(server, reached.is_ok());
+    }
+
+    /// Unlinks. `reached`: a sync point after the commit. Without one the objects wait for the next.
+    pub fn unlink(self, server: &ServerHandle, reached: bool) {
+        for object in self.objects {
+            match reached.then(|| server.objects.remove(object)) {
+                Some(Ok(())) => server.namespace.object_gone(object),
+                outcome => {
+                    server.objects.retire_later(object);
+                    if let Some(Err(e)) = outcome {
+                        server
+                            .log
+                            .limited(Cause::Io, format_args!("{object} is not unlinked yet: {e}"));
+                    }
+                }
+            }
+        }
+        if self.all && reached {
+            while server.unlink_removed() {}
         }
     }
 }

@@ -51,6 +51,16 @@ pub struct Original {
     pub since: u64,
 }
 
+/// What a look at who has a file open has shown.
+pub enum Looked {
+    /// Nobody has.
+    Free(Original),
+    /// Others have.
+    Held,
+    /// The bridge itself has, for a moment.
+    Busy(OwnedFd),
+}
+
 impl InPlace {
     /// Starts without grants. `has_past`: earlier bridges of this buffer may have granted something.
     pub fn new(has_past: bool) -> Self {
@@ -112,20 +122,33 @@ impl InPlace {
         last.max(grants.forgotten) > since
     }
 
-    /// The file, to be copied; `None` if somebody has it open.
+    /// The file, to be copied, if nobody has it open.
     ///
     /// # Errors
     /// It can't be looked at.
-    pub fn unless_held(&self, file: OwnedFd, is_network: bool) -> Sys<Option<Original>> {
+    pub fn look(&self, file: OwnedFd, is_network: bool) -> Sys<Looked> {
         let since = self.0.lock().count;
         let attr = sys::stat(file.as_fd(), b"")?;
         let inode = (attr.dev, attr.ino);
+        Ok(match self.users(&file, inode, is_network) {
+            InUse::No => Looked::Free(Original { file, inode, since }),
+            InUse::ByOthers => Looked::Held,
+            InUse::ByUs => Looked::Busy(file),
+        })
+    }
+
+    /// [`InPlace::look`], where it may block: descriptors of the bridge itself are closed soon. `None`: somebody has it open.
+    ///
+    /// # Errors
+    /// It can't be looked at.
+    pub fn unless_held(&self, mut file: OwnedFd, is_network: bool) -> Sys<Option<Original>> {
         for _ in 0..OWN_COPY_TRIES {
-            match self.users(&file, inode, is_network) {
-                InUse::No => return Ok(Some(Original { file, inode, since })),
-                InUse::ByOthers => return Ok(None),
-                InUse::ByUs => std::thread::sleep(OWN_COPY_PAUSE),
-            }
+            file = match self.look(file, is_network)? {
+                Looked::Free(original) => return Ok(Some(original)),
+                Looked::Held => return Ok(None),
+                Looked::Busy(file) => file,
+            };
+            std::thread::sleep(OWN_COPY_PAUSE);
         }
         Ok(None)
     }

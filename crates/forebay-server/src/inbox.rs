@@ -2,6 +2,7 @@
 //! thread that makes commits durable, and connections that another shard has accepted for it.
 
 use crate::connection::Connection;
+use crate::durability::Waits;
 use crate::work::{Outcome, Stand, Work};
 use forebay_core::bridge::Ticket;
 use forebay_sys::{self as sys, Sys};
@@ -17,12 +18,10 @@ pub enum Arrival {
     Advanced(Ticket, Box<Work>, Stand),
     /// The event that the request parked under this ticket waited for has happened.
     Woken(Ticket),
-    /// What a client wanted to be durable is so, or can't be.
+    /// What somebody wanted to be durable is so, or can't be.
     Synced {
-        /// Its connection.
-        key: u64,
-        /// Number of its request.
-        seq: u32,
+        /// Who waited for it.
+        who: Waits,
         /// 0, or an errno.
         status: i32,
         /// The last commit that this is about.

@@ -51,6 +51,9 @@ impl State {
     }
 }
 
+/// By so much a batch grows at most when it is committed: by marks that go, and by what the transaction layer adds.
+const MARK_BYTES: usize = 64 * (2 * MARKS_PER_COMMIT + 1);
+
 /// Marks whose work is done, on their way out.
 #[derive(Default)]
 struct Finished {
@@ -67,6 +70,10 @@ pub enum Committed {
     Refused,
     /// Records below a directory that went have to go first, which is under way.
     HeldUp,
+    /// A sync point has to come first: the journal has no room.
+    NeedsSync,
+    /// Records below a directory that went have to go first, and nobody does it. Who may block does, and commits then.
+    Blocks,
 }
 
 /// While it lives, it is noted what others change.
@@ -219,7 +226,8 @@ impl Namespace {
     }
 
     /// Commits a batch decided under `guard`, or that still holds under it, for the request `token`, and then takes away
-    /// what nobody can see any more. If the outcome is not [`Committed::Yes`], nothing has changed.
+    /// what nobody can see any more. If the outcome is not [`Committed::Yes`], nothing has changed. `may_block`: the caller may
+    /// wait for others and for the disk.
     ///
     /// # Errors
     /// The store failed; nothing is changed then.
@@ -229,15 +237,22 @@ impl Namespace {
         token: Token,
         batch: Vec<Change>,
         unseen: Option<Unseen>,
+        may_block: bool,
         may_happen: impl FnOnce() -> bool,
     ) -> Result<Committed, TableError> {
         let way = self.leaving.lock().way_for(&batch);
-        if way != Way::Free {
-            drop(guard);
-            if way == Way::Stuck {
+        match way {
+            Way::Free => {}
+            Way::HeldUp => return Ok(Committed::HeldUp),
+            Way::Stuck if !may_block => return Ok(Committed::Blocks),
+            Way::Stuck => {
+                drop(guard);
                 self.take_unseen_away(None)?;
+                return Ok(Committed::HeldUp);
             }
-            return Ok(Committed::HeldUp);
+        }
+        if self.waits_for_sync(&batch) {
+            return Ok(Committed::NeedsSync);
         }
         let mut state = RwLockUpgradableReadGuard::upgrade(guard);
         // A request that decided before this and compares the number from here on decides anew, after this commit.
@@ -255,6 +270,11 @@ impl Namespace {
             let _ = self.take_unseen_away(Some(&dir));
         }
         Ok(Committed::Yes(changes))
+    }
+
+    /// Would the commit of this batch wait for the disk? Nobody does that under the lock.
+    pub(crate) fn waits_for_sync(&self, batch: &[Change]) -> bool {
+        self.tables.below().waits_for_sync(batch, MARK_BYTES)
     }
 
     /// Takes away what nobody can see any more below `dir`, or below all directories that went; part by part, so that
@@ -299,11 +319,15 @@ impl Namespace {
     ) -> Result<drain::Verdict, TableError> {
         let mut state = loop {
             let state = self.state.write();
-            if self.leaving.lock().is_empty() {
+            if !self.leaving.lock().is_empty() {
+                drop(state);
+                self.take_unseen_away(None)?;
+            } else if self.waits_for_sync(&commit.batch) {
+                drop(state);
+                self.sync()?;
+            } else {
                 break state;
             }
-            drop(state);
-            self.take_unseen_away(None)?;
         };
         if !commit.still_holds(&self.tables)? {
             return Ok(drain::Verdict::Conflict);

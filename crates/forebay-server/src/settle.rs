@@ -145,3 +145,101 @@ impl ServerHandle {
         !rest.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Config, Server, start};
+    use forebay_client::Client;
+    use std::os::fd::AsFd;
+    use std::path::Path;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    /// Nobody who does not hang waits so long.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn bridge(dir: &Path) -> Server {
+        for sub in ["pfs", "storage"] {
+            std::fs::create_dir(dir.join(sub)).unwrap();
+        }
+        let root = dir.join("pfs").canonicalize().unwrap();
+        let storage = dir.join("storage").canonicalize().unwrap();
+        let mut config = Config::new(&root, &storage).unwrap();
+        config.socket = dir.join("socket");
+        start(config).unwrap()
+    }
+
+    /// Asks for the attributes of `path` by so many connections that each event loop has some. Panics if one does not answer.
+    fn looks(dir: &Path, path: &str) -> Vec<Result<u64, i32>> {
+        let (socket, path) = (dir.join("socket"), path.to_owned());
+        let (done, answers) = mpsc::channel();
+        std::thread::spawn(move || {
+            let looked = (0..4).map(|_| {
+                let mut client = Client::connect(&socket).unwrap();
+                let looked = client.stat(&path).map(|attr| attr.size);
+                looked.map_err(|e| e.errno().expect("the bridge answers"))
+            });
+            let _ = done.send(looked.collect());
+        });
+        answers
+            .recv_timeout(PATIENCE)
+            .expect("an event loop waits for the disk")
+    }
+
+    #[test]
+    fn who_unlinks_an_open_file_waits_for_the_disk_and_nobody_else_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let server = bridge(dir.path());
+        let mut client = Client::connect(&dir.path().join("socket")).unwrap();
+        let flags = libc::O_CREAT | libc::O_RDWR;
+        let file = client.open("f", flags, 0o644).unwrap();
+        server.handle.sync_point().unwrap();
+        let disk = server.handle.settled.turn.lock();
+        let (done, ended) = mpsc::channel();
+        let unlinks = std::thread::spawn(move || {
+            client.unlink("f").unwrap();
+            done.send(()).unwrap();
+        });
+        // It is committed before it waits.
+        while looks(dir.path(), "f") != vec![Err(libc::ENOENT); 4] {
+            std::thread::yield_now();
+        }
+        assert!(ended.try_recv().is_err(), "it is answered too early");
+        drop(disk);
+        ended.recv_timeout(PATIENCE).unwrap();
+        unlinks.join().unwrap();
+        let links = forebay_sys::stat(file.as_fd(), b"").unwrap().nlink;
+        assert_eq!(links, 0, "who has it open sees that it has no name");
+        server.stop().unwrap();
+    }
+
+    #[test]
+    fn who_commits_while_the_journal_is_full_waits_for_the_disk_and_nobody_else_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let server = bridge(dir.path());
+        let socket = dir.path().join("socket");
+        let mut client = Client::connect(&socket).unwrap();
+        client.mkdir("d", 0o755).unwrap();
+        let disk = server.handle.settled.turn.lock();
+        let (done, ended) = mpsc::channel();
+        let makes = std::thread::spawn(move || {
+            let mut made = 0;
+            while ended.try_recv().is_err() {
+                let name = format!("d/{made:0200}");
+                client.mkdir(&name, 0o755).unwrap();
+                made += 1;
+            }
+            made
+        });
+        while !server.handle.namespace.waits_for_sync(&[]) {
+            std::thread::yield_now();
+        }
+        for _ in 0..100 {
+            assert!(looks(dir.path(), "d").iter().all(Result::is_ok));
+        }
+        drop(disk);
+        done.send(()).unwrap();
+        assert!(makes.join().unwrap() > 0);
+        server.stop().unwrap();
+    }
+}

@@ -302,6 +302,11 @@ impl Journal {
         self.fits()
     }
 
+    /// Is there room for an entry that holds so many bytes?
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        self.at + HEADER_BYTES + bytes <= FILE_BYTES
+    }
+
     /// Is there room for the prepared entry?
     pub(crate) fn fits(&self) -> bool {
         self.at + self.entry.len() <= FILE_BYTES

@@ -197,6 +197,26 @@ impl<T: Base> Journaled<T> {
         self.is_sync_due() || self.state.read().frozen.is_some()
     }
 
+    /// Would [`WriteTables::apply`] wait for a sync point with this batch? Who asks others to wait meanwhile waits before it.
+    /// `more_bytes`: what the batch may still grow by.
+    pub fn waits_for_sync(&self, batch: &[Change], more_bytes: usize) -> bool {
+        // Half a lap has room for every batch that goes into the journal.
+        if !self.is_sync_due() {
+            return false;
+        }
+        let state = self.state.read();
+        if state.frozen.is_none() && !self.failing.load(Ordering::Relaxed) {
+            // The next lap begins at once.
+            return false;
+        }
+        if !removes(batch) {
+            return true;
+        }
+        let mut entry = Vec::new();
+        encode_batch(batch, &mut entry);
+        !state.journal.has_room(entry.len() + more_bytes)
+    }
+
     /// Makes everything durable that was applied before the call: a sync point.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use crate::ServerHandle;
 use crate::admin;
 use crate::answer::Answered;
 use crate::connection;
-use crate::durability::Asker;
+use crate::durability::{Asker, Waits};
 use crate::inbox::Arrival;
 use crate::log::Cause;
 use crate::passing;
@@ -145,7 +145,8 @@ impl Shard {
         self.spin.note_sync();
         self.stop_reading(key);
         let shard = self.spin.number();
-        let asker = Asker { shard, key, seq };
+        let who = Waits::Client { key, seq };
+        let asker = Asker { shard, who };
         self.server.durability.ask(asker, wish);
     }
 
@@ -196,6 +197,13 @@ impl Shard {
         match stand {
             Stand::Ended(_) | Stand::Waits => {}
             Stand::Pauses => self.paused.push(ticket),
+            Stand::Syncs => {
+                let asker = Asker {
+                    shard: self.spin.number(),
+                    who: Waits::Request(ticket),
+                };
+                self.server.durability.ask(asker, Wish::Durable);
+            }
             Stand::Blocks(task) => self.submit(user, task, ticket),
             Stand::Long(task) => {
                 let work = lent.expect("it was not parked");
@@ -317,17 +325,21 @@ impl Shard {
                 Arrival::Advanced(ticket, work, stand) => self.take_back(ticket, work, stand),
                 Arrival::Woken(ticket) => self.go_on(ticket, |work, _| work.woken()),
                 Arrival::Synced {
-                    key,
-                    seq,
+                    who,
                     status,
                     commit,
-                } => {
-                    let answered = Answered {
-                        aux: commit,
-                        ..Answered::status(status)
-                    };
-                    self.complete(key, seq, answered);
-                }
+                } => match who {
+                    Waits::Client { key, seq } => {
+                        let answered = Answered {
+                            aux: commit,
+                            ..Answered::status(status)
+                        };
+                        self.complete(key, seq, answered);
+                    }
+                    Waits::Request(ticket) => {
+                        self.go_on(ticket, |work, server| work.synced(server, status));
+                    }
+                },
                 Arrival::Client(connection) => self.own(connection),
             }
         }

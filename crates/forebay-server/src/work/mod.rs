@@ -12,7 +12,7 @@ pub use task::{CopyOf, Outcome, Task};
 
 use crate::ServerHandle;
 use crate::answer::Answered;
-use crate::follow::follow_up;
+use crate::follow::{self, AfterSync};
 use crate::limits::{INLINE_LISTING, INLINE_REMOVAL, INLINE_STAGE_BYTES};
 use crate::log::Cause;
 use crate::namespace::Committed;
@@ -54,6 +54,8 @@ pub struct Work {
     is_long: bool,
     /// Others have changed what it relied on: it decides while nobody else commits.
     needs_turn: bool,
+    /// Its end, which waits for a sync point.
+    ending: Option<Box<(Finish, AfterSync)>>,
 }
 
 /// glibc keeps freed blocks up to this size at hand, by thread. A request takes one.
@@ -73,6 +75,8 @@ pub enum Stand {
     Waits,
     /// It goes on after a short time.
     Pauses,
+    /// It waits for a sync point; then [`Work::synced`].
+    Syncs,
 }
 
 /// A step's effect, and the turn to commit if it was held.
@@ -114,6 +118,7 @@ impl Work {
             opened: None,
             is_long: false,
             needs_turn: false,
+            ending: None,
         }))
     }
 
@@ -144,6 +149,13 @@ impl Work {
             match self.go_on(server, waker) {
                 Stand::Blocks(next) => task = Some(next),
                 Stand::Long(next) => task = next,
+                Stand::Syncs => {
+                    let status = match server.sync_point() {
+                        Ok(()) => 0,
+                        Err(e) => errno_of(server, &e),
+                    };
+                    self.synced(server, status);
+                }
                 // Who wakes it does not find it here, so it looks again a little later.
                 Stand::Waits => {
                     self.woken();
@@ -155,16 +167,20 @@ impl Work {
     }
 
     fn go_on(&mut self, server: &ServerHandle, waker: Waker) -> Stand {
+        if let Some(ending) = self.ending.take() {
+            // What waited for a sync point has been done.
+            return Stand::Ended(self.answer(server, ending.0));
+        }
         loop {
             if let Some(finish) = self.pending.finish_without_step(server.namespace.moment()) {
-                return Stand::Ended(self.finish(server, finish));
+                return self.finish(server, finish);
             }
             let effect = match self.step(server) {
                 Step::Free(effect) => effect,
-                Step::Commit(commit, turn) => {
-                    self.commit(server, commit, turn);
-                    continue;
-                }
+                Step::Commit(commit, turn) => match self.commit(server, commit, turn) {
+                    Some(stand) => return stand,
+                    None => continue,
+                },
             };
             match effect {
                 Effect::TakeTurn => {}
@@ -200,10 +216,13 @@ impl Work {
                     self.take(server, outcome);
                 }
                 Effect::Grant(granting) => {
-                    if is_lower(&granting) && server.lower.may_wait() {
-                        return Stand::Blocks(Task::Grant(granting));
+                    let blocks = is_lower(&granting) && server.lower.may_wait();
+                    let socket = self.socket.clone();
+                    let task = Task::Grant { granting, socket };
+                    if blocks {
+                        return Stand::Blocks(task);
                     }
-                    let outcome = Task::Grant(granting).run(server);
+                    let outcome = task.run(server);
                     self.take(server, outcome);
                 }
                 Effect::Announce { of } => self.announce(server, of),
@@ -213,8 +232,10 @@ impl Work {
                     if blocks {
                         return Stand::Blocks(task);
                     }
-                    let outcome = task.run(server);
-                    self.take(server, outcome);
+                    match task.try_run(server) {
+                        Ok(outcome) => self.take(server, outcome),
+                        Err(task) => return Stand::Blocks(*task),
+                    }
                 }
                 Effect::Enter { path, leaves } => {
                     leave(server, leaves);
@@ -237,8 +258,18 @@ impl Work {
                     self.pending.fails(Failure::Fault(text));
                 }
                 Effect::Commit(_) => unreachable!("a commit comes with its turn"),
-                Effect::Finish(finish) => return Stand::Ended(self.finish(server, finish)),
+                Effect::Finish(finish) => return self.finish(server, finish),
             }
+        }
+    }
+
+    /// The sync point that it waited for has been reached, if `status` is 0; else holds an errno.
+    pub fn synced(&mut self, server: &ServerHandle, status: i32) {
+        match &mut self.ending {
+            Some(ending) => std::mem::take(&mut ending.1).unlink(server, status == 0),
+            // It decides again.
+            None if status == 0 => {}
+            None => self.pending.fails(Failure::Errno(status)),
         }
     }
 
@@ -294,7 +325,9 @@ impl Work {
         match effect {
             Effect::Finish(finish) => {
                 let anew = self.pending.anew();
-                self.finish(server, finish);
+                let mut finish = finish;
+                self.clear_up(server, &mut finish).at_once(server);
+                leave(server, finish.turn);
                 self.pending = anew;
             }
             _ => drop(self.pending.committed(Verdict::Conflict(Vec::new()))),
@@ -302,19 +335,19 @@ impl Work {
         Step::Free(Effect::TakeTurn)
     }
 
+    /// Carries a commit out. Gives where the request stands if it does not go on here.
     fn commit(
         &mut self,
         server: &ServerHandle,
         commit: Commit,
         turn: RwLockUpgradableReadGuard<'_, crate::namespace::State>,
-    ) {
+    ) -> Option<Stand> {
         // Whoever knows of the end of a process finds what it has done, and nothing of it comes later. Nobody else commits
         // between this look and the commit. A process that goes on asks once more, by another connection.
         if sys::has_hung_up(self.socket.as_fd()) {
             drop(turn);
-            self.is_orphaned = true;
-            self.pending.fails(Failure::Errno(libc::EPIPE));
-            return;
+            self.is_for_nobody();
+            return None;
         }
         let Commit {
             batch,
@@ -330,9 +363,18 @@ impl Work {
             || copy.is_none_or(|(_, of)| !server.in_place.was_granted_since(of.inode, of.since));
         match server
             .namespace
-            .commit(turn, token, batch, unseen, may_happen)
+            .commit(turn, token, batch, unseen, self.is_long, may_happen)
         {
             Ok(Committed::HeldUp) => self.pending.held_up(),
+            Ok(Committed::NeedsSync) => {
+                self.pending.held_up();
+                return Some(Stand::Syncs);
+            }
+            Ok(Committed::Blocks) => {
+                self.pending.held_up();
+                self.is_long = true;
+                return Some(Stand::Long(None));
+            }
             Ok(Committed::Refused) => {
                 let held = copy.map(|(_, of)| of.lower.clone());
                 self.pending
@@ -349,6 +391,13 @@ impl Work {
             }
             Err(e) => self.pending.fails(not_written(server, &e)),
         }
+        None
+    }
+
+    /// Who asked has gone: nothing happens any more, and nobody hears of it.
+    fn is_for_nobody(&mut self) {
+        self.is_orphaned = true;
+        self.pending.fails(Failure::Errno(libc::EPIPE));
     }
 
     /// A link is announced before it is made.
@@ -377,6 +426,7 @@ impl Work {
         match outcome {
             Outcome::Looked(outcome) => self.pending.looked(outcome),
             Outcome::TimesWritten => self.pending.times_written(),
+            Outcome::HungUp => self.is_for_nobody(),
             Outcome::Granted(target, opened) => {
                 let outcome = opened.map(|fd| self.opened = fd.map(|fd| Box::new((target, fd))));
                 self.note_descriptors(server, &outcome);
@@ -418,18 +468,34 @@ impl Work {
         self.pending.woken();
     }
 
-    /// Does the work at the end of a request, and gives the answer, if somebody hears it.
-    fn finish(&mut self, server: &ServerHandle, finish: Finish) -> Option<Answered> {
-        follow_up(server, &finish.follow);
+    /// Ends a request, or lets it wait for a sync point before.
+    fn finish(&mut self, server: &ServerHandle, mut finish: Finish) -> Stand {
+        let after = self.clear_up(server, &mut finish);
+        if after.is_empty() {
+            return Stand::Ended(self.answer(server, finish));
+        }
+        self.ending = Some(Box::new((finish, after)));
+        Stand::Syncs
+    }
+
+    /// Does the work at the end of a request. Gives what is left for after a sync point.
+    fn clear_up(&mut self, server: &ServerHandle, finish: &mut Finish) -> AfterSync {
+        let mut after = AfterSync::default();
+        follow::begin(server, &finish.follow, &mut after);
         for fresh in &finish.unused {
             if let Some(n) = self
                 .made
                 .iter()
                 .position(|m| m.fresh.object == fresh.object)
             {
-                discard(server, &self.made.swap_remove(n));
+                discard(server, &self.made.swap_remove(n), &mut after);
             }
         }
+        after
+    }
+
+    /// The answer of a request that has ended, if somebody hears it.
+    fn answer(&mut self, server: &ServerHandle, finish: Finish) -> Option<Answered> {
         leave(server, finish.turn.clone());
         let answered = reply::answered(server, self, finish);
         (!self.is_orphaned).then_some(answered)
@@ -478,20 +544,24 @@ fn copies_much(server: &ServerHandle, spec: &NewObject) -> bool {
 
 /// The failure of a request whose batch the tables did not take.
 fn not_written(server: &ServerHandle, e: &TableError) -> Failure {
+    Failure::Errno(errno_of(server, e))
+}
+
+/// What a client is told of a failure of the tables, which the log tells of.
+fn errno_of(server: &ServerHandle, e: &TableError) -> i32 {
     server.log.limited(Cause::Fault, format_args!("{e}"));
-    Failure::Errno(if e.is_no_space() {
-        libc::ENOSPC
-    } else {
-        libc::EIO
-    })
+    match e.is_no_space() {
+        true => libc::ENOSPC,
+        false => libc::EIO,
+    }
 }
 
 /// Removes a new object that no commit has named.
-fn discard(server: &ServerHandle, made: &Made) {
+fn discard(server: &ServerHandle, made: &Made, after: &mut AfterSync) {
     let object = made.fresh.object;
     if object.link != 0 {
         // The other names of the file may be gone meanwhile, and the last sync point may know one of them.
-        return follow_up(server, &[ops::Effect::Remove(object)]);
+        return follow::begin(server, &[ops::Effect::Remove(object)], after);
     }
     if let Err(e) = server.objects.remove(object) {
         server.log.limited(
@@ -550,6 +620,7 @@ mod tests {
             opened: Some(Box::new((GrantTarget::Object(object(1)), before))),
             is_long: false,
             needs_turn: false,
+            ending: None,
         };
         let passed = work.descriptor(&GrantTarget::Object(object(2))).unwrap();
         assert_eq!(passed.as_raw_fd(), number);

@@ -2,7 +2,7 @@
 //! wait, else on a thread that may block.
 
 use crate::ServerHandle;
-use crate::in_place::Inode;
+use crate::in_place::{self, Inode};
 use crate::log::Cause;
 use forebay_core::facts::{Judged, LOWER_PAGE_ENTRIES, NewKind, NewObject};
 use forebay_core::ops::GrantTarget;
@@ -10,7 +10,7 @@ use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
 use forebay_core::request::{Form, Granting, Looked, PfsLook};
 use forebay_objects::Made;
-use forebay_sys::Errno;
+use forebay_sys::{self as sys, Errno};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -21,7 +21,12 @@ pub enum Task {
     /// Write times of directories that wait.
     WriteTimes,
     /// Open what is granted.
-    Grant(Granting),
+    Grant {
+        /// What, and how.
+        granting: Granting,
+        /// The connection of who asks: nothing is emptied for a process that is gone.
+        socket: Arc<OwnedFd>,
+    },
     /// Make a backing object.
     Make {
         /// What to make.
@@ -41,6 +46,8 @@ pub enum Outcome {
     TimesWritten,
     /// An open of this; no descriptor if the client opens the file itself.
     Granted(GrantTarget, Result<Option<OwnedFd>, Errno>),
+    /// Nothing was opened, since who asked has gone.
+    HungUp,
     /// A new object.
     Made(Result<Made, Errno>),
     /// A copy of a file of the PFS that nobody had open.
@@ -60,6 +67,30 @@ pub struct CopyOf {
 }
 
 impl Task {
+    /// Carries it out if that does not have to wait for what the bridge itself is doing.
+    ///
+    /// # Errors
+    /// The task, which is to be carried out where it may block.
+    pub fn try_run(self, server: &ServerHandle) -> Result<Outcome, Box<Task>> {
+        let Task::Make { spec, .. } = &self else {
+            return Ok(self.run(server));
+        };
+        let NewKind::Staged {
+            lower,
+            judged,
+            bytes,
+        } = &spec.what
+        else {
+            return Ok(self.run(server));
+        };
+        let look = |file, is_network| server.in_place.look(file, is_network);
+        match copy(server, spec, (lower, judged), *bytes, look) {
+            Ok(Some(outcome)) => Ok(outcome),
+            Ok(None) => Err(Box::new(self)),
+            Err(e) => Ok(Outcome::Made(Err(e))),
+        }
+    }
+
     /// Carries it out, however long that takes.
     pub fn run(self, server: &ServerHandle) -> Outcome {
         match self {
@@ -72,7 +103,12 @@ impl Task {
                 server.lower.flush_touches();
                 Outcome::TimesWritten
             }
-            Task::Grant(granting) => {
+            Task::Grant { granting, socket } => {
+                let empties =
+                    granting.flags & libc::O_TRUNC != 0 && granting.form == Form::Descriptor;
+                if empties && sys::has_hung_up(socket.as_fd()) {
+                    return Outcome::HungUp;
+                }
                 let opened = open(server, &granting);
                 Outcome::Granted(granting.target, opened)
             }
@@ -88,8 +124,14 @@ impl Task {
                     },
                     _,
                 ) => {
-                    let copied = copy(server, &spec, (lower, judged), *bytes);
-                    copied.unwrap_or_else(|e| Outcome::Made(Err(e)))
+                    let look = |file, is_network| {
+                        let original = server.in_place.unless_held(file, is_network)?;
+                        Ok(original.map_or(in_place::Looked::Held, in_place::Looked::Free))
+                    };
+                    match copy(server, &spec, (lower, judged), *bytes, look) {
+                        Ok(outcome) => outcome.unwrap_or_else(|| Outcome::Held(lower.clone())),
+                        Err(e) => Outcome::Made(Err(e)),
+                    }
                 }
                 _ => Outcome::Made(make(server, &spec, open)),
             },
@@ -163,32 +205,37 @@ fn make(server: &ServerHandle, spec: &NewObject, open: Option<i32>) -> Result<Ma
     with_room(server, || server.objects.make(spec, open, None))
 }
 
-/// A copy of a file of the PFS, unless somebody has that open, or the storage does not take its extended attributes.
+/// A copy of a file of the PFS, unless somebody has that open (`look`), or the storage does not take its extended attributes.
+/// `None`: the bridge itself has it open for a moment.
 fn copy(
     server: &ServerHandle,
     spec: &NewObject,
     (lower, judged): (&TreePath, &Judged),
     bytes: u64,
-) -> Result<Outcome, Errno> {
+    look: impl Fn(OwnedFd, bool) -> Result<in_place::Looked, Errno>,
+) -> Result<Option<Outcome>, Errno> {
     let is_network = server.lower.may_wait();
     with_room(server, || {
         let file = server.lower.open_judged(lower, judged, libc::O_RDONLY)?;
-        let Some(original) = server.in_place.unless_held(file, is_network)? else {
-            return Ok(Outcome::Held(lower.clone()));
+        let held = || Ok(Some(Outcome::Held(lower.clone())));
+        let original = match look(file, is_network)? {
+            in_place::Looked::Free(original) => original,
+            in_place::Looked::Held => return held(),
+            in_place::Looked::Busy(_) => return Ok(None),
         };
         let made = match server.objects.make(spec, None, Some(original.file.as_fd())) {
-            Err(Errno::OPNOTSUPP) => return Ok(Outcome::Held(lower.clone())),
+            Err(Errno::OPNOTSUPP) => return held(),
             made => made?,
         };
         server.counters.staged(bytes);
-        Ok(Outcome::Copied(
+        Ok(Some(Outcome::Copied(
             made,
             CopyOf {
                 lower: lower.clone(),
                 inode: original.inode,
                 since: original.since,
             },
-        ))
+        )))
     })
 }
 

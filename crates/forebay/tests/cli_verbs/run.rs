@@ -372,25 +372,27 @@ fn a_bridge_that_is_killed_during_a_run_comes_back_with_all_that_was_done() {
     assert_eq!(found.len(), 3);
 }
 
-/// The bridge comes to it only when the program is dead, and somebody who knows that has asked for more.
-#[test]
-fn what_a_killed_program_has_asked_for_is_not_done_after_its_death() {
+/// Lets a program call `late` while its bridge is stopped, kills the program, and runs `then` when its death is known. The
+/// bridge goes on when `then` has made the file `reaped`. Gives what was said on standard output.
+fn after_a_death(late: &str, then: &str) -> String {
     let stage = Stage::new();
     let mut mkfifo = stage.command("mkfifo");
     mkfifo.arg(stage.path("go"));
     finish(mkfifo).ends_with(0);
     // The signal has come when kill returns, but each thread stops by itself.
-    let victim = "import glob, os, signal\n\
-                  for n in range(100): os.mkdir(f\"pfs/{n}\"); os.rmdir(f\"pfs/{n}\")\n\
-                  bridge = int(open(\"bridge\").read())\n\
-                  os.kill(bridge, signal.SIGSTOP)\n\
-                  states = f\"/proc/{bridge}/task/*/stat\"\n\
-                  state = lambda path: open(path).read().rpartition(\")\")[2].split()[0]\n\
-                  while any(state(path) != \"T\" for path in glob.glob(states)): pass\n\
-                  os.mkdir(\"pfs/late\")";
+    let victim = format!(
+        "import glob, os, signal\n\
+         for n in range(100): os.mkdir(f\"pfs/{{n}}\"); os.rmdir(f\"pfs/{{n}}\")\n\
+         bridge = int(open(\"bridge\").read())\n\
+         os.kill(bridge, signal.SIGSTOP)\n\
+         states = f\"/proc/{{bridge}}/task/*/stat\"\n\
+         state = lambda path: open(path).read().rpartition(\")\")[2].split()[0]\n\
+         while any(state(path) != \"T\" for path in glob.glob(states)): pass\n\
+         {late}"
+    );
     let script = format!(
-        "touch started; read go < go; python3 -c '{victim}' & echo $! > victim; wait; : > reaped; \
-         ls pfs; mkdir pfs/late && echo made"
+        "echo old > pfs/file; exec 5<> pfs/file; touch started; read go < go; \
+         python3 -c '{victim}' & echo $! > victim; wait; {then}"
     );
     let child = start(stage.script_command(&[], &script));
     stage.wait_for_file("started");
@@ -410,7 +412,29 @@ fn what_a_killed_program_has_asked_for_is_not_done_after_its_death() {
     kill("KILL", victim);
     stage.wait_for_file("reaped");
     kill("CONT", bridge);
-    assert_eq!(wait(child).ends_with(0).out, "made\n");
+    wait(child).ends_with(0).out
+}
+
+/// The bridge comes to it only when the program is dead, and somebody who knows that has asked for more.
+#[test]
+fn what_a_killed_program_has_asked_for_is_not_done_after_its_death() {
+    let out = after_a_death(
+        "os.mkdir(\"pfs/late\")",
+        ": > reaped; ls pfs; mkdir pfs/late && echo made",
+    );
+    assert_eq!(out, "file\nmade\n");
+}
+
+/// Nobody asks the bridge for anything between the death and the write.
+#[test]
+fn a_file_that_a_killed_program_was_about_to_empty_is_not_emptied_after_its_death() {
+    for also in ["", "|os.O_APPEND"] {
+        let out = after_a_death(
+            &format!("os.open(\"pfs/file\", os.O_WRONLY|os.O_TRUNC{also})"),
+            "echo precious >&5; : > reaped; ls pfs; cat pfs/file",
+        );
+        assert_eq!(out, "file\nprecious\n");
+    }
 }
 
 #[test]
