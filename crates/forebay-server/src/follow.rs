@@ -4,7 +4,7 @@ use crate::ServerHandle;
 use crate::log::Cause;
 use forebay_core::facts::{Cred, Facts, Label};
 use forebay_core::label;
-use forebay_core::ops::Effect;
+use forebay_core::ops::FollowUp;
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectName, PathRecord};
 use forebay_core::table::{TableError, Tables};
@@ -12,10 +12,10 @@ use forebay_core::walk::{Place, Walk};
 use forebay_objects::Retired;
 
 /// Work on backing objects that a commit has announced.
-pub(crate) fn follow_up(server: &ServerHandle, effects: &[Effect]) {
-    for effect in effects {
-        match effect {
-            Effect::Remove(object) => match server.objects.retire(*object) {
+pub(crate) fn follow_up(server: &ServerHandle, follow_ups: &[FollowUp]) {
+    for follow_up in follow_ups {
+        match follow_up {
+            FollowUp::Remove(object) => match server.objects.retire(*object) {
                 Ok(Retired::Gone) => server.namespace.object_gone(*object),
                 Ok(Retired::Kept) => {}
                 Ok(Retired::Waits) if !server.objects.is_short_of_space() => {}
@@ -28,9 +28,9 @@ pub(crate) fn follow_up(server: &ServerHandle, effects: &[Effect]) {
                     format_args!("backing object {object} could not be removed: {e}"),
                 ),
             },
-            Effect::Relabel(object, _) => relabel(server, *object),
-            Effect::Touch(Place::Born(object)) => server.objects.touch(*object),
-            Effect::Touch(Place::Merged(path)) => server.lower.touch(path),
+            FollowUp::Relabel(object, _) => relabel(server, *object),
+            FollowUp::Touch(Place::Born(object)) => server.objects.touch(*object),
+            FollowUp::Touch(Place::Merged(path)) => server.lower.touch(path),
         }
     }
 }

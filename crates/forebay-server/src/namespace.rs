@@ -13,9 +13,9 @@ use crate::durability::Durability;
 use crate::limits::MARKS_PER_COMMIT;
 use crate::name_board::NameBoard;
 use forebay_core::bridge::{Bridge, Output, Proposal, ReadSet, Sweep, Verdict, version};
-use forebay_core::drain::{self, Commit};
+use forebay_core::drain::{DrainCommit, DrainVerdict};
 use forebay_core::membership::Membership;
-use forebay_core::ops::{Leaving, Unseen, Way};
+use forebay_core::ops::{Clearance, Leaving, Unseen};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectName, Token};
 use forebay_core::request::{Effect, Meanwhile};
@@ -231,10 +231,10 @@ impl Namespace {
         unseen: Option<Unseen>,
         may_happen: impl FnOnce() -> bool,
     ) -> Result<Committed, TableError> {
-        let way = self.leaving.lock().way_for(&batch);
-        if way != Way::Free {
+        let way = self.leaving.lock().clearance_for(&batch);
+        if way != Clearance::Free {
             drop(guard);
-            if way == Way::Stuck {
+            if way == Clearance::Stuck {
                 self.take_unseen_away(None)?;
             }
             return Ok(Committed::HeldUp);
@@ -294,9 +294,9 @@ impl Namespace {
     /// The store failed; nothing is changed then.
     pub fn commit_if(
         &self,
-        commit: &Commit,
+        commit: &DrainCommit,
         before: impl FnOnce(),
-    ) -> Result<drain::Verdict, TableError> {
+    ) -> Result<DrainVerdict, TableError> {
         let mut state = loop {
             let state = self.state.write();
             if self.leaving.lock().is_empty() {
@@ -306,13 +306,13 @@ impl Namespace {
             self.take_unseen_away(None)?;
         };
         if !commit.still_holds(&self.tables)? {
-            return Ok(drain::Verdict::Conflict);
+            return Ok(DrainVerdict::Conflict);
         }
         before();
         let changes = self.propose(Token::default(), commit.batch.clone())?;
         state.speakers.follow(&changes);
         self.commits.fetch_add(1, Ordering::SeqCst);
-        Ok(drain::Verdict::Committed)
+        Ok(DrainVerdict::Committed)
     }
 
     /// Takes a batch through the transaction layer, with marks that may go. Gives all changes that were committed.

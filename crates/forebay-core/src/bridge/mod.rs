@@ -66,7 +66,7 @@ pub use messages::{
 };
 pub use mutation::Mutation;
 pub use recover::rebuilt_of_one;
-pub use sweep::{Found, Sweep, named_elsewhere};
+pub use sweep::{ObjectStanding, Sweep, named_elsewhere};
 
 use crate::home::{hash_bytes, mix};
 use crate::membership::Membership;

@@ -491,7 +491,7 @@ fn discard(server: &ServerHandle, made: &Made) {
     let object = made.fresh.object;
     if object.link != 0 {
         // The other names of the file may be gone meanwhile, and the last sync point may know one of them.
-        return follow_up(server, &[ops::Effect::Remove(object)]);
+        return follow_up(server, &[ops::FollowUp::Remove(object)]);
     }
     if let Err(e) = server.objects.remove(object) {
         server.log.limited(

@@ -1,9 +1,9 @@
 //! What a move needs, and what it takes along.
 
-use super::{Move, State, Way, What};
+use super::{FromTo, Move, State, What};
 use crate::bridge::ReadSet;
 use crate::drain::act::Act;
-use crate::drain::facts::Facts;
+use crate::drain::facts::DrainFacts;
 use crate::drain::names::waiting_path;
 use crate::drain::rules::{
     OURS, all_speakers, has_to_leave, holds_something_hidden, holds_something_moved, is_carried,
@@ -24,7 +24,7 @@ impl Move {
         Ok(())
     }
 
-    pub(super) fn begin(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<()> {
+    pub(super) fn begin(&mut self, facts: &dyn DrainFacts, sheet: &mut Sheet) -> Outcome<()> {
         self.reads = ReadSet::default();
         self.marked.clear();
         let Some(record) = read(facts, &self.path, &mut self.reads)? else {
@@ -53,7 +53,7 @@ impl Move {
     pub(super) fn begin_evacuation(
         &mut self,
         record: PathRecord,
-        facts: &dyn Facts,
+        facts: &dyn DrainFacts,
         sheet: &mut Sheet,
     ) -> Outcome<()> {
         let way = has_to_leave(facts, &self.path, &record, &mut self.reads)?;
@@ -85,7 +85,7 @@ impl Move {
             Some(hides) => *hides == end && unsettled(facts, &end.parent(), reads)?.is_none(),
         };
         self.end = (is_free && end != from).then_some(end);
-        self.carry(record, Way { from, to }, facts)
+        self.carry(record, FromTo { from, to }, facts)
     }
 
     /// The record together with what was renamed out of the directory `from` on the PFS, and is still in it. `None`: one
@@ -94,7 +94,7 @@ impl Move {
         &mut self,
         record: PathRecord,
         from: &TreePath,
-        facts: &dyn Facts,
+        facts: &dyn DrainFacts,
     ) -> Outcome<Option<Vec<(TreePath, PathRecord)>>> {
         let mut marked = vec![(self.path.clone(), record)];
         for speaker in all_speakers(facts, from, &mut self.reads)? {
@@ -118,7 +118,12 @@ impl Move {
 
     /// What moves takes along what lies in it: what was renamed out of it, and is still there, is in
     /// transit as well.
-    pub(super) fn carry(&mut self, record: PathRecord, way: Way, facts: &dyn Facts) -> Outcome<()> {
+    pub(super) fn carry(
+        &mut self,
+        record: PathRecord,
+        way: FromTo,
+        facts: &dyn DrainFacts,
+    ) -> Outcome<()> {
         let Some(marked) = self.with_contents(record, &way.from, facts)? else {
             self.state = State::Wait;
             return Ok(());
@@ -143,7 +148,7 @@ impl Move {
     pub(super) fn begin_clearance(
         &mut self,
         record: PathRecord,
-        facts: &dyn Facts,
+        facts: &dyn DrainFacts,
         sheet: &mut Sheet,
     ) -> Outcome<()> {
         if record.kind != Kind::Whiteout && record.hides.is_none() {
@@ -185,7 +190,7 @@ impl Move {
     pub(super) fn begin_placement(
         &mut self,
         record: PathRecord,
-        facts: &dyn Facts,
+        facts: &dyn DrainFacts,
         sheet: &mut Sheet,
     ) -> Outcome<()> {
         let from = waiting_path(record.object.oid);
@@ -202,13 +207,13 @@ impl Move {
             let cause = "something in what it replaces could not be removed".to_owned();
             return self.leave(cause, sheet);
         }
-        self.carry(record, Way { from, to }, facts)
+        self.carry(record, FromTo { from, to }, facts)
     }
 
     pub(super) fn begin_dir(
         &mut self,
         record: PathRecord,
-        facts: &dyn Facts,
+        facts: &dyn DrainFacts,
         sheet: &mut Sheet,
     ) -> Outcome<()> {
         if record.kind != Kind::Dir {
