@@ -16,14 +16,13 @@
 
 mod coverage;
 mod error;
-mod facts;
 pub mod heatmap;
 mod job;
+mod job_facts;
 mod log;
 pub mod merge;
 pub mod metadata;
 pub mod mounts;
-mod names;
 pub mod naming;
 mod programs;
 pub mod ranks;
@@ -31,6 +30,7 @@ pub mod recording;
 mod sharing;
 mod store;
 mod tables;
+mod uncounted_calls;
 
 pub use coverage::Coverage;
 pub use error::Error;

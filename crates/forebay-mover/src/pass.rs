@@ -7,7 +7,7 @@ use crate::ground::{Ground, Halt, Points};
 use crate::pfs::{During, LastDir, Trouble};
 use crate::removal::Touched;
 use crate::throttle::Throttle;
-use crate::{names, processes};
+use crate::{pfs_acts, processes};
 use forebay_admin::drain::{self as admin, DrainRequest, Take};
 use forebay_core::drain::{
     Act, BATCH_OBJECTS, Drain, DrainReport, DrainVerdict, Got, NextAct, PassTerms, Side,
@@ -278,18 +278,18 @@ impl<'g> Pass<'g> {
                 let look = |path| dirs.look(ground.lower, path).map_err(Trouble::into_core);
                 Got::Seen(paths.iter().map(look).collect())
             }
-            Act::Know(dir) => Got::Known(names::know(ground.lower, dir)),
+            Act::Know(dir) => Got::Known(pfs_acts::know(ground.lower, dir)),
             Act::Rename { from, to } => {
-                Got::Did(names::rename(ground.lower, from, to, &self.touched))
+                Got::Did(pfs_acts::rename(ground.lower, from, to, &self.touched))
             }
             Act::Remove { path, is } => {
-                Got::Did(names::remove(ground.lower, path, *is, &self.touched))
+                Got::Did(pfs_acts::remove(ground.lower, path, *is, &self.touched))
             }
             Act::Discard { path, is, aside } => {
                 let touched = &self.touched;
-                Got::Did(names::discard(ground.lower, path, *is, aside, touched))
+                Got::Did(pfs_acts::discard(ground.lower, path, *is, aside, touched))
             }
-            Act::MakeDir(path) => Got::Made(names::make_dir(ground.lower, path)),
+            Act::MakeDir(path) => Got::Made(pfs_acts::make_dir(ground.lower, path)),
             Act::Copy {
                 copies,
                 after_a_pause,
@@ -305,10 +305,11 @@ impl<'g> Pass<'g> {
                 ground.lower.note_changed(path.clone());
                 Got::Did(self.dress_dir(path, *object).map_err(Trouble::into_core))
             }
-            Act::SyncDirs(dirs) => Got::Each(names::sync(ground.lower, dirs)),
+            Act::SyncDirs(dirs) => Got::Each(pfs_acts::sync(ground.lower, dirs)),
             Act::Sweep { dirs, of } => {
                 let one = |dir| {
-                    let swept = names::sweep(ground.lower, dir, *of, &self.touched, self.counters);
+                    let swept =
+                        pfs_acts::sweep(ground.lower, dir, *of, &self.touched, self.counters);
                     swept.map_err(Trouble::into_core)
                 };
                 Got::Each(dirs.iter().map(one).collect())

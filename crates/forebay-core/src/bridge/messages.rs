@@ -5,7 +5,7 @@ use crate::record::{BridgeId, ObjectId, ObjectName, PathRecord, Token};
 use crate::speakers::{Lowers, SpeakersPart};
 use crate::table::Change;
 
-use super::facts::Fact;
+use super::fetched::Fact;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The driver's own number for something that it waits for.

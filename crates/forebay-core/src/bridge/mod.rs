@@ -43,7 +43,7 @@
 mod absences;
 mod coordinator;
 mod cut;
-mod facts;
+mod fetched;
 mod held;
 mod locks;
 mod memory;
@@ -58,7 +58,7 @@ mod sweep;
 pub(crate) mod tests;
 
 pub use absences::MAX_ABSENCES;
-pub use facts::{Fact, Heard, OthersBelow, is_of_others};
+pub use fetched::{Fact, Heard, OthersBelow, is_of_others};
 pub use memory::{MAX_ENDED_DIRS, MAX_REMEMBERED_REQUESTS};
 pub use messages::{
     Body, Listed, Message, Output, Part, Proposal, RangeRead, ReadSet, Seen, SpeakersRead, Stand,

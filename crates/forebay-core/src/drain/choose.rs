@@ -1,7 +1,7 @@
 //! Somebody decides between what is in the buffer and what others have made of it on the PFS.
 
 use super::act::{Act, DrainCommit, DrainVerdict, Got, Trouble, Use, Work};
-use super::facts::DrainFacts;
+use super::drain_facts::DrainFacts;
 use super::moves::is_dir;
 use super::orphans::is_waiting;
 use super::rules::{Update, commit_of, has_contents, lower_dir, read, speakers_of, unsettled};

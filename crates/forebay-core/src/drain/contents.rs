@@ -3,8 +3,8 @@
 //! A [`Survey`] looks at one page of records and finds the [`Task`]s, which [`super::batch`] carries out.
 
 use super::act::{Act, Got, Temporary, Work};
-use super::facts::DrainFacts;
-use super::names::copy_path;
+use super::drain_facts::DrainFacts;
+use super::reserved_names::copy_path;
 use super::rules::{has_contents, is_dirty, is_still_there, obstacle};
 use super::sheet::{Reason, Sheet};
 use super::strand::{Strand, with_outcomes};

@@ -1,7 +1,7 @@
 //! The end of a pass: attributes of directories, what is on the disks of the PFS, and what is left.
 
 use super::act::{Act, DrainVerdict, Got, StrayEntry, Trouble, Work};
-use super::facts::DrainFacts;
+use super::drain_facts::DrainFacts;
 use super::rules::{OURS, Update, commit_of, is_dirty, stamp, unsettled};
 use super::sheet::Sheet;
 use super::strand::{Strand, with_outcomes};

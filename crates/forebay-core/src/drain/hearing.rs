@@ -1,7 +1,7 @@
 //! The facts of one strand where there are several bridges: what its own bridge has at hand, and what was fetched
 //! of others for it.
 
-use super::facts::DrainFacts;
+use super::drain_facts::DrainFacts;
 use crate::bridge::{Heard, Mutation, RangeRead, ReadSet, SpeakersRead};
 use crate::facts::{Attr, Need, Outcome, Stop};
 use crate::path::TreePath;

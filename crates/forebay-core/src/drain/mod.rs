@@ -61,14 +61,14 @@ mod batch;
 mod beside;
 mod choose;
 mod contents;
-mod facts;
+mod drain_facts;
 mod finish;
 mod hearing;
 mod moves;
-mod names;
 mod orphans;
 mod pass;
 mod release;
+mod reserved_names;
 mod resume;
 mod round;
 mod rules;
@@ -85,14 +85,14 @@ pub use act::{
 pub use batch::{BATCH_BYTES, BATCH_OBJECTS, COPY_TRIES, PUBLISHED_AT_ONCE};
 pub use beside::{Places, names_beside};
 pub use choose::{Side, SideChoice};
-pub use facts::DrainFacts;
-pub use names::{
-    DISCARDED_NOTE, copy_name, discarded_name, is_leftover, is_leftover_of, leftover_of,
-    waiting_name, waits_under,
-};
+pub use drain_facts::DrainFacts;
 pub use orphans::abandon;
 pub use pass::{Drain, NextAct};
 pub use release::RELEASED_AT_ONCE;
+pub use reserved_names::{
+    DISCARDED_NOTE, copy_name, discarded_name, is_leftover, is_leftover_of, leftover_of,
+    waiting_name, waits_under,
+};
 pub(crate) use rules::OURS;
 pub use rules::{is_dirty, is_of_others_since, stamp};
 pub use sheet::{DrainReport, Left, MOST_LEFT, PassTerms, Reason, Tally};

@@ -6,8 +6,8 @@
 //! is ever removed.
 
 use super::act::{Act, DrainCommit, DrainVerdict, Got, Work};
-use super::facts::DrainFacts;
-use super::names::{waiting_path, waits_under};
+use super::drain_facts::DrainFacts;
+use super::reserved_names::{waiting_path, waits_under};
 use super::rules::{holds_something_moved, removal};
 use super::sheet::{Reason, Sheet};
 use super::strand::Strand;

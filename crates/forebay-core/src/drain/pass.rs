@@ -4,7 +4,7 @@ use super::act::{Act, ActTicket, Got};
 use super::batch::CopyBatch;
 use super::choose::{Choose, SideChoice};
 use super::contents::Survey;
-use super::facts::DrainFacts;
+use super::drain_facts::DrainFacts;
 use super::finish::{Dress, List, SyncDirs};
 use super::hearing::Hearing;
 use super::moves::{Move, What};

@@ -26,7 +26,7 @@
 
 use super::act::{Act, DrainCommit, DrainVerdict, Got, Use, Work};
 use super::contents::all_names;
-use super::facts::DrainFacts;
+use super::drain_facts::DrainFacts;
 use super::rules::{OURS, Update, commit_of, has_contents, is_dirty, is_natural, read, unsettled};
 use super::sheet::Sheet;
 use super::strand::{Strand, with_outcomes};

@@ -4,9 +4,9 @@
 //! whose the thing under a name is.
 
 use super::act::{Act, DrainCommit, DrainVerdict, Got, Trouble, Work};
-use super::facts::DrainFacts;
+use super::drain_facts::DrainFacts;
 use super::moves::is_dir;
-use super::names::{copy_path, waiting_path};
+use super::reserved_names::{copy_path, waiting_path};
 use super::rules::{
     OURS, Update, all_speakers, commit_of, has_contents, is_being_carried, is_ours, read, relocated,
 };

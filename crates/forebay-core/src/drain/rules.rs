@@ -1,9 +1,9 @@
 //! What a record means for the drain: what is dirty, what may be put where, whose the thing on the PFS is.
 
 use super::act::{Act, DrainCommit};
-use super::facts::DrainFacts;
+use super::drain_facts::DrainFacts;
 use super::moves::is_dir;
-use super::names::{discarded_name, waiting_path};
+use super::reserved_names::{discarded_name, waiting_path};
 use crate::batch;
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome, Timestamp};

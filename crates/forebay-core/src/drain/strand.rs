@@ -1,7 +1,7 @@
 //! A strand of a pass: a piece of its work, from the first act to the last.
 
 use super::act::{Act, DrainCommit, DrainVerdict, Got};
-use super::facts::DrainFacts;
+use super::drain_facts::DrainFacts;
 use super::sheet::Sheet;
 use crate::facts::Outcome;
 

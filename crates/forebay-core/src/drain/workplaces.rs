@@ -2,7 +2,7 @@
 //! removed at the end of the pass, or by the next one, if this one was killed.
 
 use super::act::{Act, DrainCommit, Got, Trouble, Work};
-use super::facts::DrainFacts;
+use super::drain_facts::DrainFacts;
 use super::sheet::Sheet;
 use super::strand::{Strand, with_outcomes};
 use crate::facts::{Outcome, Stop};

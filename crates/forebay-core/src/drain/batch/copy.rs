@@ -3,7 +3,7 @@
 use super::{COPY_TRIES, Candidate, CopyBatch, State};
 use crate::drain::act::{Act, Copied, Work};
 use crate::drain::contents::Task;
-use crate::drain::facts::DrainFacts;
+use crate::drain::drain_facts::DrainFacts;
 use crate::drain::sheet::{Reason, Sheet};
 use crate::drain::strand::with_outcomes;
 use crate::drain::workplaces::Workplaces;

@@ -10,7 +10,7 @@ mod publish;
 
 use crate::drain::act::{Act, Copy, DrainVerdict, Got, Name, Naming, Temporary, Trouble};
 use crate::drain::contents::Task;
-use crate::drain::facts::DrainFacts;
+use crate::drain::drain_facts::DrainFacts;
 use crate::drain::rules::{OURS, is_ours};
 use crate::drain::sheet::{Reason, Sheet};
 use crate::drain::strand::{Strand, with_outcomes};

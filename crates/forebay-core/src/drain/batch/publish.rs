@@ -3,7 +3,7 @@
 use super::{Candidate, CopyBatch, Fate, PUBLISHED_AT_ONCE, State};
 use crate::bridge::{Mutation, ReadSet};
 use crate::drain::act::{Act, DrainCommit, Work};
-use crate::drain::facts::DrainFacts;
+use crate::drain::drain_facts::DrainFacts;
 use crate::drain::moves::{is_dir, may_be_done};
 use crate::drain::rules::{
     Update, commit_of, is_changed, is_ours, is_ours_in_place, obstacle, stamp,

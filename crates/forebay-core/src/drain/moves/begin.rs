@@ -3,8 +3,8 @@
 use super::{FromTo, Move, State, What};
 use crate::bridge::ReadSet;
 use crate::drain::act::Act;
-use crate::drain::facts::DrainFacts;
-use crate::drain::names::waiting_path;
+use crate::drain::drain_facts::DrainFacts;
+use crate::drain::reserved_names::waiting_path;
 use crate::drain::rules::{
     OURS, all_speakers, has_to_leave, holds_something_hidden, holds_something_moved, is_carried,
     is_replaced, obstacle, read, speakers_of, unsettled,

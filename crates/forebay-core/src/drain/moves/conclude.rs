@@ -3,7 +3,7 @@
 use super::{Move, State, What};
 use crate::bridge::ReadSet;
 use crate::drain::act::Act;
-use crate::drain::facts::DrainFacts;
+use crate::drain::drain_facts::DrainFacts;
 use crate::drain::rules::{OURS, Update, commit_of, relocated};
 use crate::drain::sheet::{Reason, Sheet};
 use crate::facts::Outcome;

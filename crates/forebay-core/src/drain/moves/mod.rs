@@ -10,7 +10,7 @@ mod doubt;
 
 use crate::bridge::{Mutation, ReadSet};
 use crate::drain::act::{Act, DrainVerdict, Got, Trouble, Work};
-use crate::drain::facts::DrainFacts;
+use crate::drain::drain_facts::DrainFacts;
 use crate::drain::rules::{commit_of, is_changed, is_ours_in_place, removal};
 use crate::drain::sheet::{Reason, Sheet};
 use crate::drain::strand::Strand;
