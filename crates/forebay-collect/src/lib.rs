@@ -16,16 +16,16 @@
 
 mod coverage;
 mod error;
-pub mod heatmap;
+mod heatmap;
 mod job;
 mod job_facts;
 mod log;
-pub mod merge;
-pub mod metadata;
-pub mod mounts;
+mod merge;
+mod metadata;
+mod mounts;
 pub mod naming;
 mod programs;
-pub mod ranks;
+mod ranks;
 pub mod recording;
 mod sharing;
 mod store;
