@@ -52,9 +52,9 @@ impl StorageOrder {
         }
     }
 
-    /// What becomes durable at a sync point, in this order. Names come last, because they rely on all the rest. What was
-    /// committed and removed before the first step belongs to it, so it is taken before: then removed files may go, and
-    /// those who asked are answered, when the last step is done.
+    /// What becomes durable at a sync point, in this order. Names come last, because they rely on all the rest. The caller takes
+    /// the commits and removals that belong to the sync point *before* the first step. After the last it answers those who wait
+    /// for it, and unlinks the removed files.
     pub fn sync_point(self, planted: Option<Mutation>) -> &'static [SyncStep] {
         use SyncStep::{Names, OwnContents, PfsNames, Storage as Everything};
         if Mutation::NamesAreWrittenBeforeContents.is(planted) {

@@ -164,8 +164,8 @@ pub(crate) fn put_back(lower: &Lower, aside: &TreePath, path: &TreePath) -> Work
     Ok(())
 }
 
-/// Removes what is aside but for what others have changed since. If something is left it goes back, and the drain says
-/// so.
+/// Removes the directory at `aside`, except for what others have changed since. If something is left, the directory gets its
+/// old name back, and the report of the drain says so.
 pub(crate) fn sweep(
     lower: &Lower,
     aside: &TreePath,

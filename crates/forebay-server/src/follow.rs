@@ -35,7 +35,7 @@ pub(crate) fn follow_up(server: &ServerHandle, follow_ups: &[FollowUp]) {
     }
 }
 
-/// Unlinks what waits for a sync point, which it has to reach for that.
+/// Reaches a sync point, then unlinks everything that waited for it.
 fn unlink_all(server: &ServerHandle) {
     match server.sync_point() {
         Ok(()) => while server.unlink_removed() {},

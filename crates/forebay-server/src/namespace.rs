@@ -69,7 +69,7 @@ pub enum Committed {
     HeldUp,
 }
 
-/// While it lives, it is noted what others change.
+/// Collects the paths that others commit while it exists.
 pub(crate) struct OthersNoted<'n> {
     namespace: &'n Namespace,
     number: u64,

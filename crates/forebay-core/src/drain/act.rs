@@ -172,7 +172,7 @@ pub enum Act {
     /// Obtain a fact of other bridges ([`crate::bridge::Bridge::fetch`]): [`Got::Fetched`]. If that is refused, try
     /// again later.
     Fetch(Need),
-    /// Commit: [`Got::Verdict`]. One that changes nothing asks whether what it relies on is so.
+    /// Commit: [`Got::Verdict`]. With an empty batch it only checks that what it relies on still holds.
     Commit(DrainCommit),
     /// `fstat` of backing objects, with what is still to be written to them: [`Got::Attrs`].
     Examine(Vec<ObjectName>),
@@ -201,8 +201,8 @@ pub enum Act {
     Discard {
         /// The directory.
         path: TreePath,
-        /// What it is with all that is in it, if that is known. If it is not that any more, it stays: EEXIST. What is changed
-        /// later comes back.
+        /// Identity of the directory and its contents, if known. A directory that differs stays: EEXIST. What others change
+        /// while it is on its way out is given back.
         is: Option<Identity>,
         /// A name for what is on its way out.
         aside: TreePath,

@@ -301,8 +301,8 @@ impl Choose {
         Ok(None)
     }
 
-    /// What has to change in the record that keeps from view what was renamed; `None` if nothing has. `is_ours`: it is renamed
-    /// all the same.
+    /// The change to the record that hides the renamed thing at its old path; `None` if there is none. `is_ours`: the rename
+    /// goes ahead.
     fn update_of_keeper(
         conflict: &Conflict,
         keeper: Option<(TreePath, PathRecord)>,

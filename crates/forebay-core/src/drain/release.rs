@@ -11,8 +11,10 @@
 //! An object goes only if, after its mark ([`Transit::Releasing`]) was committed, nobody was found to have it
 //! open, and its state after that was the clean one.
 //!
-//! - Who decided before the mark was committed, and got a descriptor, has it open: the bridge opens it in the
-//!   decision, and keeps it until the client has it. The probe finds it, with the client or passing.
+//! - A request that was decided before the commit may be about to open the object: the bridge opens it after the
+//!   step, without a lock. If that comes before the commit, the probe finds the descriptor, with the client or
+//!   passing. If it comes later, the commit has changed the moment, and the request decides again: the open
+//!   counts only if the answer is the same, and a decision after the commit waits for the mark.
 //! - Who decided before and opens the object itself, by its name, asks again if that was after
 //!   the commit ([`DrainCommit::forbids_late_opens`]); if it was before, the probe finds it.
 //! - Who decides after the commit waits for the mark to go (`ops::transit`), and finds the PFS, or the record
@@ -40,7 +42,7 @@ use std::collections::BTreeSet;
 pub const RELEASED_AT_ONCE: usize = 32;
 /// Looks at a file that only the bridge itself has open, with a pause between two of them; then the file is kept.
 pub(super) const PASSING_TRIES: u32 = 25;
-/// Conflicts that one slice survives before what is in it is kept.
+/// After so many conflicts a slice keeps its files.
 const MAX_CONFLICTS: u32 = 100;
 
 /// Which walk it is.

@@ -60,23 +60,23 @@ pub(super) fn is_ours(path: &TreePath, record: &PathRecord) -> bool {
     record.hides.as_ref() == Some(path) || record.drained.is_some()
 }
 
-/// True if what is found on the PFS is not what this record was made over, what was drained, or a copy that may have got there.
-/// Others have changed it since, so it is not touched.
+/// True if others changed the entry on the PFS: it is neither what the record replaced or drained, nor our copy under way. The
+/// drain does not touch it.
 pub(super) fn is_changed(record: &PathRecord, found: &Attr) -> bool {
     let is_copy = has_contents(record) && record.arriving.as_ref().is_some_and(|c| c.is(found));
     !is_copy && record.replaces.is_some_and(|known| !known.is(found))
 }
 
-/// True if what is found in a directory that was put aside at this moment, by the clock of the PFS, came there or was changed
-/// there later. `is_touched`: has the drain itself removed or renamed another name of it since?
+/// True if the entry appeared or changed after its directory was put aside, at `moment` by the clock of the PFS. `is_touched`:
+/// has the drain itself removed or renamed another name of the same file since?
 pub fn is_of_others_since(
     moment: Timestamp,
     found: &Attr,
     is_touched: impl FnOnce() -> bool,
 ) -> bool {
     if is_dir(found) {
-        // The times of an old one may be those of a removal that was killed: others count by what they put into it. One that
-        // was moved here has a new `ctime` alone.
+        // A killed removal may have changed an old directory's times, so they prove nothing: what others put into it is judged
+        // by itself. A directory that others moved here has a new `ctime` only.
         return found.btime >= moment || (found.ctime >= moment && found.mtime < moment);
     }
     found.ctime >= moment && !(found.mtime < moment && is_touched())
@@ -396,7 +396,7 @@ impl Update {
     pub(super) fn marked(path: TreePath, before: PathRecord, transit: Option<Transit>) -> Self {
         let after = Some(PathRecord {
             transit,
-            // What was renamed stays what it is.
+            // Keeps the identity of a renamed thing.
             arriving: before
                 .arriving
                 .clone()

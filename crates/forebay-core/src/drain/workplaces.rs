@@ -95,7 +95,7 @@ impl Workplaces {
         self.slots.iter().any(|slot| slot.is_doubtful)
     }
 
-    /// What became of what is left over in this directory.
+    /// Records the outcome of sweeping this directory.
     fn swept(&mut self, dir: &TreePath, did: Work<()>) {
         match did {
             Ok(()) => self.unswept.remove(dir),

@@ -144,7 +144,7 @@ impl Work {
             match self.go_on(server, waker) {
                 Stand::Blocks(next) => task = Some(next),
                 Stand::Long(next) => task = next,
-                // Who wakes it does not find it here, so it looks again a little later.
+                // A waker does not find a request that was lent to a thread, so it tries again shortly.
                 Stand::Waits => {
                     self.woken();
                     return Stand::Pauses;
@@ -308,7 +308,7 @@ impl Work {
         commit: Commit,
         turn: RwLockUpgradableReadGuard<'_, crate::namespace::State>,
     ) {
-        // Whoever knows of the end of a process finds what it has done, and nothing of it comes later. Nobody else commits
+        // If the client has died, nothing of its request may happen after others know of its death. Nobody else commits
         // between this look and the commit. A process that goes on asks once more, by another connection.
         if sys::has_hung_up(self.socket.as_fd()) {
             drop(turn);

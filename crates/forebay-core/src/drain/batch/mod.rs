@@ -94,7 +94,7 @@ impl Candidate {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Fate {
     Good,
-    /// It would replace this, which is not what the record knows.
+    /// The name holds an entry that the record does not know: the record, and the entry.
     Suspect(Box<(PathRecord, Attr)>),
     /// The object or its records have changed.
     Stale,

@@ -116,8 +116,8 @@ impl Move {
         Ok(Some(marked))
     }
 
-    /// What moves takes along what lies in it: what was renamed out of it, and is still there, is in
-    /// transit as well.
+    /// Marks everything below a moving directory, since it moves with it. Things that were renamed out and still lie there are
+    /// marked too.
     pub(super) fn carry(
         &mut self,
         record: PathRecord,
@@ -158,8 +158,8 @@ impl Move {
         let target = record.hides.clone();
         let replaced = is_replaced(facts, &self.path, &record, &mut self.reads)?;
         self.marked = match (record.kind, record.origin.clone()) {
-            // Whoever resumes can't tell whether it was moving: what is in it is marked as if it were. Otherwise it would
-            // take back what another bridge has marked there for a move of its own.
+            // A resume cannot see whether this move had begun, so the contents are marked as well. Without these marks it would
+            // clear the mark of another bridge that moves something in there.
             (Kind::Moved, Some(from)) if !facts.is_single() => {
                 let Some(marked) = self.with_contents(record, &from, facts)? else {
                     self.state = State::Wait;

@@ -217,7 +217,7 @@ impl Move {
         }
     }
 
-    /// What is hidden goes, if it is what was hidden.
+    /// Removes the hidden entry if its identity still matches the record.
     fn clear(&mut self, found: &Attr, planted: Option<Mutation>) {
         let (_, record) = &self.marked[0];
         let trusts = Mutation::ReplacesWhatOthersChanged.is(planted);
