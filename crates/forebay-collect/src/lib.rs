@@ -16,21 +16,21 @@
 
 mod coverage;
 mod error;
-mod facts;
-pub mod heatmap;
+mod heatmap;
 mod job;
+mod job_facts;
 mod log;
-pub mod merge;
-pub mod metadata;
-pub mod mounts;
-mod names;
+mod merge;
+mod metadata;
+mod mounts;
 pub mod naming;
 mod programs;
-pub mod ranks;
+mod ranks;
 pub mod recording;
 mod sharing;
 mod store;
 mod tables;
+mod uncounted_calls;
 
 pub use coverage::Coverage;
 pub use error::Error;

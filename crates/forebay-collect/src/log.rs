@@ -1,14 +1,14 @@
 //! Writes the log of a job, one rank after the other, so that memory grows with the files and not with the records.
 
 use crate::Error;
-use crate::facts;
 use crate::heatmap::Axis;
 use crate::job::Job;
+use crate::job_facts;
 use crate::merge::Seen;
 use crate::mounts;
-use crate::names;
 use crate::programs;
 use crate::sharing::FileUsers;
+use crate::uncounted_calls;
 use darshan_log::facts::Facts;
 use darshan_log::{
     CounterModule, H5d, H5f, Heatmap, HeatmapRecord, Job as JobRecord, LogWriter, Module, Mount,
@@ -26,7 +26,7 @@ use std::io::{Seek, Write};
 pub fn write<W: Write + Seek>(job: &Job, sink: W) -> Result<W, Error> {
     let sharing = job.sharing();
     let facts = sharing.facts();
-    let lines = facts::lines(job, &facts);
+    let lines = job_facts::lines(job, &facts);
     let all_lines = lines.clone().all();
     let mut header = header(job);
     for (key, value) in lines.fitted() {
@@ -79,7 +79,7 @@ pub fn write<W: Write + Seek>(job: &Job, sink: W) -> Result<W, Error> {
 
 /// What Darshan's format has no place for, in JSON; `forebay-report` reads it.
 fn notes(job: &Job) -> Vec<(String, String)> {
-    let mut notes = vec![("calls".to_owned(), names::note(job))];
+    let mut notes = vec![("calls".to_owned(), uncounted_calls::note(job))];
     if !job.tables.collective.is_empty() {
         let told = serde_json::Value::from(job.tables.collective.clone());
         notes.push(("collective".to_owned(), told.to_string()));

@@ -3,9 +3,9 @@
 use crate::Error;
 use crate::heatmap::Bins;
 use crate::merge::{Seen, Tally};
-use crate::names;
 use crate::ranks::Claim;
 use crate::recording::{self, Recording};
+use crate::uncounted_calls;
 use darshan_log::counters::{FloatRule, Rule};
 use darshan_log::{CounterModule, Record, record_id};
 use forebay_count::heat::{HeatMap, TICK_NS};
@@ -385,7 +385,9 @@ impl Image {
 
     /// Nanoseconds of its calls on names that are in no record.
     pub fn name_call_ns(&self) -> u64 {
-        let calls = names::CALLS.iter().filter_map(|name| self.extras.get(name));
+        let calls = uncounted_calls::CALLS
+            .iter()
+            .filter_map(|name| self.extras.get(name));
         calls.fold(0, |sum, (_, ns)| sum.saturating_add(*ns))
     }
 

@@ -155,7 +155,7 @@ fn unescape(word: &[u8]) -> Option<Vec<u8>> {
 
 /// What a storage on this node holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Held {
+pub enum Holdings {
     /// It is not there any more.
     Gone,
     /// It is there, and nothing is in it.
@@ -171,7 +171,7 @@ pub trait Witness {
     /// Does the process run that made it?
     fn runs(&self, claim: &Claim) -> bool;
     /// What does its storage hold?
-    fn holds(&self, claim: &Claim) -> Held;
+    fn holds(&self, claim: &Claim) -> Holdings;
     /// Is the directory that it was made for still where it was?
     fn is_at_its_place(&self, claim: &Claim) -> bool;
 }
@@ -202,7 +202,7 @@ pub enum Taken {
 
 /// What to make of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum LockVerdict {
     /// It is that of this storage, of an earlier life.
     Own,
     /// It may be taken over.
@@ -212,17 +212,17 @@ pub enum Verdict {
 }
 
 /// What `me`, who has the lock of its own storage, makes of a lock that it has found in the directory with the inode number `dir`.
-pub fn judge(found: &Claim, me: &Claim, dir: u64, witness: &impl Witness) -> Verdict {
-    let elsewhere = Verdict::Taken(Taken::Elsewhere);
+pub fn judge(found: &Claim, me: &Claim, dir: u64, witness: &impl Witness) -> LockVerdict {
+    let elsewhere = LockVerdict::Taken(Taken::Elsewhere);
     if found.dir != dir {
         // Another mount, or another node, may number the same directory otherwise.
         return match witness.is_at_its_place(found) {
-            true => Verdict::Stale(Stale::Copied),
+            true => LockVerdict::Stale(Stale::Copied),
             false => elsewhere,
         };
     }
     if found.is_of(me) {
-        return Verdict::Own;
+        return LockVerdict::Own;
     }
     let spaces = |claim: &Claim| (claim.pid_space, claim.mount_space);
     let is_of_this_run = found.boot == me.boot;
@@ -230,13 +230,13 @@ pub fn judge(found: &Claim, me: &Claim, dir: u64, witness: &impl Witness) -> Ver
         return elsewhere;
     }
     if is_of_this_run && witness.runs(found) {
-        return Verdict::Taken(Taken::Running);
+        return LockVerdict::Taken(Taken::Running);
     }
     match witness.holds(found) {
-        Held::Gone => Verdict::Taken(Taken::Missing),
-        Held::Nothing => Verdict::Stale(Stale::StorageEmpty),
-        Held::Something => Verdict::Taken(Taken::Undrained),
-        Held::Unknown => Verdict::Taken(Taken::Closed),
+        Holdings::Gone => LockVerdict::Taken(Taken::Missing),
+        Holdings::Nothing => LockVerdict::Stale(Stale::StorageEmpty),
+        Holdings::Something => LockVerdict::Taken(Taken::Undrained),
+        Holdings::Unknown => LockVerdict::Taken(Taken::Closed),
     }
 }
 
@@ -313,13 +313,13 @@ mod tests {
         }
     }
 
-    struct Node(bool, Held);
+    struct Node(bool, Holdings);
 
     impl Witness for Node {
         fn runs(&self, _: &Claim) -> bool {
             self.0
         }
-        fn holds(&self, _: &Claim) -> Held {
+        fn holds(&self, _: &Claim) -> Holdings {
             self.1
         }
         fn is_at_its_place(&self, _: &Claim) -> bool {
@@ -334,7 +334,7 @@ mod tests {
         fn runs(&self, claim: &Claim) -> bool {
             panic!("asked for process {}", claim.pid)
         }
-        fn holds(&self, claim: &Claim) -> Held {
+        fn holds(&self, claim: &Claim) -> Holdings {
             panic!("asked for {:?}", claim.instance)
         }
         fn is_at_its_place(&self, claim: &Claim) -> bool {
@@ -370,7 +370,7 @@ mod tests {
     fn of_another_node_or_container_nothing_is_guessed() {
         let mut other = claim();
         other.host = b"node8".to_vec();
-        let elsewhere = Verdict::Taken(Taken::Elsewhere);
+        let elsewhere = LockVerdict::Taken(Taken::Elsewhere);
         assert_eq!(judge(&other, &me(), 2, &Nobody), elsewhere);
         // The path of a storage is the same on each node.
         let same_path = Claim {
@@ -399,18 +399,18 @@ mod tests {
             pid_space: 7,
             ..me()
         };
-        assert_eq!(judge(&before, &me(), 2, &Nobody), Verdict::Own);
+        assert_eq!(judge(&before, &me(), 2, &Nobody), LockVerdict::Own);
     }
 
     #[test]
     fn a_lock_goes_by_itself_only_if_nothing_can_be_lost() {
-        use Held::*;
+        use Holdings::*;
         let cases = [
-            (true, Gone, Verdict::Taken(Taken::Running)),
-            (false, Gone, Verdict::Taken(Taken::Missing)),
-            (false, Nothing, Verdict::Stale(Stale::StorageEmpty)),
-            (false, Something, Verdict::Taken(Taken::Undrained)),
-            (false, Unknown, Verdict::Taken(Taken::Closed)),
+            (true, Gone, LockVerdict::Taken(Taken::Running)),
+            (false, Gone, LockVerdict::Taken(Taken::Missing)),
+            (false, Nothing, LockVerdict::Stale(Stale::StorageEmpty)),
+            (false, Something, LockVerdict::Taken(Taken::Undrained)),
+            (false, Unknown, LockVerdict::Taken(Taken::Closed)),
         ];
         for (runs, holds, verdict) in cases {
             assert_eq!(judge(&claim(), &me(), 2, &Node(runs, holds)), verdict);
@@ -421,14 +421,14 @@ mod tests {
             ..claim()
         };
         let found = judge(&before, &me(), 2, &Node(true, Nothing));
-        assert_eq!(found, Verdict::Stale(Stale::StorageEmpty));
+        assert_eq!(found, LockVerdict::Stale(Stale::StorageEmpty));
     }
 
     #[test]
     fn the_lock_in_a_copy_of_a_directory_says_nothing_about_the_copy() {
-        let verdict = |is_there| judge(&claim(), &me(), 3, &Node(is_there, Held::Unknown));
-        assert_eq!(verdict(true), Verdict::Stale(Stale::Copied));
+        let verdict = |is_there| judge(&claim(), &me(), 3, &Node(is_there, Holdings::Unknown));
+        assert_eq!(verdict(true), LockVerdict::Stale(Stale::Copied));
         // The same directory, by a mount that numbers it otherwise.
-        assert_eq!(verdict(false), Verdict::Taken(Taken::Elsewhere));
+        assert_eq!(verdict(false), LockVerdict::Taken(Taken::Elsewhere));
     }
 }

@@ -30,8 +30,8 @@ impl Cred {
     }
 }
 
-/// What is on the PFS at a path, as far as a decision about who may do what with it rests on it. Others may put something else
-/// there before it is opened.
+/// Identity and permissions of an entry of the PFS as a decision saw them. Only that entry may be opened: others may put
+/// another one there before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Judged {
     dev: u64,

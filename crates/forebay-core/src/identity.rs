@@ -21,8 +21,8 @@ const CONTENTS: u64 = BELOW_BODY & !FLAGS;
 
 /// What an entry was when it was seen.
 ///
-/// A file is known by its inode number, type, size and times. If it has several names, it may change through the others, and
-/// nothing is lost with this one: then it is known by its number alone, as long as it has several. A directory is known by its
+/// A file is known by its inode number, type, size and times. A file with several names is known by its inode number alone: it
+/// may change through the others, and removing one name loses nothing. A directory is known by its
 /// inode number and, where that was looked at, by what is in it: names, inode numbers and contents, or the first two alone if
 /// one of it had several names. The device is no part of it: network file systems get
 /// another number with each mount.
@@ -195,7 +195,7 @@ impl Identity {
         }
     }
 
-    /// Is it a directory of which is known what is in it? Then attributes alone do not tell whether it is the same.
+    /// Does the identity include the contents of the directory? Then attributes alone cannot compare it.
     pub fn has_contents(self) -> bool {
         self.state & (IS_DIR | IN_FULL) == IS_DIR | IN_FULL
     }

@@ -14,7 +14,7 @@
     clippy::disallowed_macros
 )]
 
-pub mod access;
+mod access;
 pub mod batch;
 pub mod bridge;
 pub mod claim;

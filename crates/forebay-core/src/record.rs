@@ -113,8 +113,11 @@ pub struct PathRecord {
     /// What is replaced on the PFS when this is drained: the entry at `hides`, or at its own path once it is drained.
     /// `None`: nothing is, or nobody knows.
     pub replaces: Option<Identity>,
-    /// Of a file: the copy that a drain is naming, or has tried to name when the PFS did not say whether it got there. Of [`Kind::Moved`]: what was renamed, known by its inode number; `None` for a
-    /// directory that has opened, and in tables of older versions.
+    /// Which entry of the PFS this record is about to become, or is.
+    ///
+    /// - Of a file: the copy that a drain is naming, or tried to name when the PFS did not say whether it got there.
+    /// - Of [`Kind::Moved`]: what was renamed, known by its inode number; `None` for a directory that has opened, and in tables
+    ///   of older versions.
     pub arriving: Option<Box<Identity>>,
     /// The request that made this path name this object.
     pub token: Token,
@@ -132,8 +135,8 @@ impl PathRecord {
         self.kind != Kind::Whiteout
     }
 
-    /// What lies at `origin` on the PFS will not be renamed away after all. It goes with what this record hides, which is it or
-    /// a directory above it.
+    /// Cancels the rename of the thing at `origin`: it is removed with what this record hides, which is that thing or a directory
+    /// above it.
     pub(crate) fn keeps(&mut self, origin: &TreePath, known: Identity) {
         let hides = self.hides.as_ref();
         let below = hides.map_or(0, |hides| hides.components().count());

@@ -109,16 +109,16 @@ pub enum Step {
     /// A sync point: the last one may know a name of what the sweep removes. The watermark stays where it is until the
     /// recovery is done, or what it has not judged would never be looked at again.
     SyncPoint,
-    /// What marks speak of and what nobody names goes ([`crate::bridge::Bridge::sweep`]); what marks speak of gets its label.
+    /// Removes objects that have a doom mark or no name; relabels those with a relabel mark ([`crate::bridge::Bridge::sweep`]).
     Sweep {
-        /// What nobody names is judged before ([`Stray::fate`]).
+        /// Objects without a name are judged first ([`Stray::fate`]).
         judges: bool,
     },
     /// Objects whose labels tell of a later rename than the tables are labelled anew, and all whose records are at other homes
     /// ([`crate::bridge::Bridge::named_elsewhere`]): these can't be asked now.
     RelabelWhatIsAhead,
-    /// Marks that say that something is drained are taken away where they are not to be believed ([`undrained_by_loss`]).
-    /// Where other homes have them, the files get another change time instead, so that they look as if written since.
+    /// Clears `drained` where it cannot be trusted ([`undrained_by_loss`]). If the record is at another home, changes the
+    /// file's ctime instead, so that the file looks written.
     DoubtWhatWasDrained,
 }
 

@@ -1,8 +1,7 @@
 //! How much of a limit one user may take on a bridge that serves several.
 
 /// May a user who has `own` of the `all` that are taken take one more, of `limit`? The user that runs the bridge may take all
-/// (`is_owner`). Any other may have half of what the rest leave, at least one: so the next one who comes finds something, how
-/// many ever have taken what they could.
+/// (`is_owner`). Others may take half of what is left, at least one, so that a newcomer always gets something.
 pub fn may_take(own: usize, all: usize, limit: usize, is_owner: bool) -> bool {
     debug_assert!(own <= all, "{own} of {all}");
     let left = limit.saturating_sub(all - own);

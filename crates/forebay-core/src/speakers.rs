@@ -199,9 +199,8 @@ impl Speakers {
     }
 
     /// Who speaks of this path or of something below it, at least `limit` of them if there are so many. They
-    /// come in descending order of what they speak of, so what lies in a directory comes before the
-    /// directory; the next page is of those below `before`, which is what the last one spoke of. All
-    /// who speak of one path are on one page.
+    /// come in descending order of the path that they speak of: contents before their directory. The next page starts below
+    /// `before`, the last path of this one. The speakers of one path are never split over two pages.
     pub fn within(
         &self,
         lower: &TreePath,

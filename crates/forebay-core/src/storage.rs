@@ -14,7 +14,7 @@ pub const LONGEST_UNSYNCED: Duration = Duration::from_millis(500);
 
 /// What a file system makes of changes when the power fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Storage {
+pub enum StorageOrder {
     /// Nothing is left of it. There is nothing to wait for.
     Volatile,
     /// Whatever was synced is there, and with it all changes of names and sizes that were made before.
@@ -42,19 +42,19 @@ const ORDERED: [i64; 2] = [
     0x5846_5342, // XFS
 ];
 
-impl Storage {
+impl StorageOrder {
     /// The storage on a file system of this type.
     pub fn on(fs_type: i64) -> Self {
         match fs_type {
-            t if IN_MEMORY.contains(&t) => Storage::Volatile,
-            t if ORDERED.contains(&t) => Storage::Ordered,
-            _ => Storage::Unordered,
+            t if IN_MEMORY.contains(&t) => StorageOrder::Volatile,
+            t if ORDERED.contains(&t) => StorageOrder::Ordered,
+            _ => StorageOrder::Unordered,
         }
     }
 
-    /// What becomes durable at a sync point, in this order. Names come last, because they rely on all the rest. What was
-    /// committed and removed before the first step belongs to it, so it is taken before: then removed files may go, and
-    /// those who asked are answered, when the last step is done.
+    /// What becomes durable at a sync point, in this order. Names come last, because they rely on all the rest. The caller takes
+    /// the commits and removals that belong to the sync point *before* the first step. After the last it answers those who wait
+    /// for it, and unlinks the removed files.
     pub fn sync_point(self, planted: Option<Mutation>) -> &'static [SyncStep] {
         use SyncStep::{Names, OwnContents, PfsNames, Storage as Everything};
         if Mutation::NamesAreWrittenBeforeContents.is(planted) {
@@ -62,16 +62,16 @@ impl Storage {
         }
         match self {
             _ if Mutation::PfsNamesAreNotSynced.is(planted) => &[Everything, Names],
-            Storage::Volatile => &[Names],
-            Storage::Ordered => &[OwnContents, PfsNames, Names],
-            Storage::Unordered => &[Everything, PfsNames, Names],
+            StorageOrder::Volatile => &[Names],
+            StorageOrder::Ordered => &[OwnContents, PfsNames, Names],
+            StorageOrder::Unordered => &[Everything, PfsNames, Names],
         }
     }
 
     /// May the last sync point know a name of this object? Then its file has to stay what it is. `seq` is the number of the
     /// object, `begun` the first number that the last sync point can't know.
     pub fn may_know(self, seq: u64, begun: u64) -> bool {
-        self != Storage::Volatile && seq < begun
+        self != StorageOrder::Volatile && seq < begun
     }
 }
 
@@ -130,7 +130,7 @@ pub struct Syncing<A> {
 
 /// What comes next. One thing at a time.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Round<A> {
+pub enum SyncRound<A> {
     /// A sync point for these.
     Sync {
         /// Who waits for it.
@@ -185,7 +185,7 @@ impl<A> Syncing<A> {
 
     /// What comes next. `is_durable`: everything that is committed is. `has_removed`: files of removed objects may go. They
     /// go together after a while, since between two syncs of a program they would make the file system write once more.
-    pub fn next(&mut self, now: Duration, is_durable: bool, has_removed: bool) -> Round<A> {
+    pub fn next(&mut self, now: Duration, is_durable: bool, has_removed: bool) -> SyncRound<A> {
         let unlinks_at = match has_removed {
             true => Some(*self.removed_since.get_or_insert(now) + self.longest),
             false => {
@@ -196,11 +196,11 @@ impl<A> Syncing<A> {
         };
         if self.askers.is_empty() && self.early.is_empty() {
             if self.ended {
-                return Round::End;
+                return SyncRound::End;
             }
             if !self.hurries {
                 if unlinks_at.is_some_and(|at| self.unlinks || at <= now) {
-                    return Round::Unlink;
+                    return SyncRound::Unlink;
                 }
                 let syncs_at = match is_durable {
                     true => {
@@ -210,13 +210,13 @@ impl<A> Syncing<A> {
                     false => Some(*self.since.get_or_insert(now) + self.longest),
                 };
                 if syncs_at.is_none_or(|at| now < at) {
-                    return Round::Wait(syncs_at.into_iter().chain(unlinks_at).min());
+                    return SyncRound::Wait(syncs_at.into_iter().chain(unlinks_at).min());
                 }
             }
         }
         self.since = None;
         self.unlinks |= std::mem::take(&mut self.hurries);
-        Round::Sync {
+        SyncRound::Sync {
             askers: std::mem::take(&mut self.askers),
             early: std::mem::take(&mut self.early),
             whole: std::mem::take(&mut self.whole),
@@ -240,19 +240,23 @@ mod tests {
 
     #[test]
     fn a_file_that_a_sync_point_knows_waits_for_the_next_one() {
-        assert!(Storage::on(0xef53).may_know(7, 8));
-        assert!(!Storage::on(0xef53).may_know(8, 8));
-        assert!(!Storage::on(0x0102_1994).may_know(7, 8));
-        assert_eq!(Storage::on(0x9123_683e), Storage::Unordered);
+        assert!(StorageOrder::on(0xef53).may_know(7, 8));
+        assert!(!StorageOrder::on(0xef53).may_know(8, 8));
+        assert!(!StorageOrder::on(0x0102_1994).may_know(7, 8));
+        assert_eq!(StorageOrder::on(0x9123_683e), StorageOrder::Unordered);
     }
 
     #[test]
     fn names_become_durable_after_all_that_they_rely_on() {
-        for storage in [Storage::Volatile, Storage::Ordered, Storage::Unordered] {
+        for storage in [
+            StorageOrder::Volatile,
+            StorageOrder::Ordered,
+            StorageOrder::Unordered,
+        ] {
             let steps = storage.sync_point(None);
             assert_eq!(steps.last(), Some(&SyncStep::Names), "{storage:?}");
             let has_pfs = steps.contains(&SyncStep::PfsNames);
-            assert_eq!(has_pfs, storage != Storage::Volatile, "{storage:?}");
+            assert_eq!(has_pfs, storage != StorageOrder::Volatile, "{storage:?}");
         }
     }
 
@@ -265,14 +269,14 @@ mod tests {
         syncing.ask(2, Wish::Whole);
         syncing.ask(3, Wish::Written);
         syncing.ask(4, Wish::Durable);
-        let all = Round::Sync {
+        let all = SyncRound::Sync {
             askers: vec![1, 2, 4],
             early: vec![3],
             whole: true,
         };
         assert_eq!(syncing.next(Duration::ZERO, true, true), all);
         syncing.ask(5, Wish::Written);
-        let last = Round::Sync {
+        let last = SyncRound::Sync {
             askers: Vec::new(),
             early: vec![5],
             whole: false,
@@ -285,30 +289,30 @@ mod tests {
         let mut syncing = Syncing::new(SECOND);
         syncing.ask(1, Wish::Durable);
         syncing.end();
-        let last = Round::Sync {
+        let last = SyncRound::Sync {
             askers: vec![1],
             early: Vec::new(),
             whole: false,
         };
         assert_eq!(syncing.next(Duration::ZERO, true, false), last);
-        assert_eq!(syncing.next(Duration::ZERO, true, false), Round::End);
+        assert_eq!(syncing.next(Duration::ZERO, true, false), SyncRound::End);
     }
 
     #[test]
     fn a_commit_that_nobody_asks_for_is_synced_after_a_while() {
         let mut syncing: Syncing<()> = Syncing::new(SECOND);
-        let sync = Round::Sync {
+        let sync = SyncRound::Sync {
             askers: Vec::new(),
             early: Vec::new(),
             whole: false,
         };
-        let until = Round::Wait(Some(2 * SECOND));
+        let until = SyncRound::Wait(Some(2 * SECOND));
         assert_eq!(syncing.next(SECOND, false, false), until);
         assert_eq!(syncing.next(SECOND * 3 / 2, false, false), until);
         assert_eq!(syncing.next(2 * SECOND, false, false), sync);
         // Later commits have a time of their own.
-        assert_eq!(syncing.next(5 * SECOND, true, false), Round::Wait(None));
-        let until = Round::Wait(Some(7 * SECOND));
+        assert_eq!(syncing.next(5 * SECOND, true, false), SyncRound::Wait(None));
+        let until = SyncRound::Wait(Some(7 * SECOND));
         assert_eq!(syncing.next(6 * SECOND, false, false), until);
         syncing.hurry();
         assert_eq!(syncing.next(6 * SECOND, false, false), sync);
@@ -317,20 +321,20 @@ mod tests {
     #[test]
     fn removed_files_go_together_after_a_while_and_at_once_if_somebody_needs_that() {
         let mut syncing: Syncing<()> = Syncing::new(SECOND);
-        let until = Round::Wait(Some(2 * SECOND));
+        let until = SyncRound::Wait(Some(2 * SECOND));
         assert_eq!(syncing.next(SECOND, true, true), until);
         // What was committed later waits for a time of its own.
         assert_eq!(syncing.next(SECOND * 3 / 2, false, true), until);
-        assert_eq!(syncing.next(2 * SECOND, false, true), Round::Unlink);
-        assert_eq!(syncing.next(2 * SECOND, false, true), Round::Unlink);
-        let until = Round::Wait(Some(SECOND * 5 / 2));
+        assert_eq!(syncing.next(2 * SECOND, false, true), SyncRound::Unlink);
+        assert_eq!(syncing.next(2 * SECOND, false, true), SyncRound::Unlink);
+        let until = SyncRound::Wait(Some(SECOND * 5 / 2));
         assert_eq!(syncing.next(2 * SECOND, false, false), until);
         syncing.hurry();
         let sync = syncing.next(2 * SECOND, false, false);
-        assert!(matches!(sync, Round::Sync { .. }), "{sync:?}");
-        assert_eq!(syncing.next(2 * SECOND, true, true), Round::Unlink);
-        assert_eq!(syncing.next(2 * SECOND, true, false), Round::Wait(None));
-        let until = Round::Wait(Some(3 * SECOND));
+        assert!(matches!(sync, SyncRound::Sync { .. }), "{sync:?}");
+        assert_eq!(syncing.next(2 * SECOND, true, true), SyncRound::Unlink);
+        assert_eq!(syncing.next(2 * SECOND, true, false), SyncRound::Wait(None));
+        let until = SyncRound::Wait(Some(3 * SECOND));
         assert_eq!(syncing.next(2 * SECOND, true, true), until);
     }
 

@@ -253,9 +253,8 @@ impl Walk<'_> {
         Ok(dir)
     }
 
-    /// May the caller name this without its path? What a message says of a descriptor is a claim. It is believed of those who
-    /// could get one by the path, because nobody keeps them from it, and of those who have one: to POSIX a
-    /// descriptor is a right, also of a process that could not open it any more.
+    /// May the caller start here without a path? A message only claims that it has a descriptor. Yes if its user could open the
+    /// directory by its path, or if it has it open: a descriptor is a right, also of a process that could not open it any more.
     pub fn check_start(
         &self,
         path: &TreePath,

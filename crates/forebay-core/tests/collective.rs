@@ -2,8 +2,8 @@
 //! examples of the paper.
 
 use forebay_core::collective::{
-    Access, AccessError, Choice, ExchangePlan, Extent, FileDomains, Groups, Layout, LockProtocol,
-    MAX_OFFSET, Method, Situation, aggregators, choose, fitting_count, protocol_of,
+    Access, AccessError, ExchangePlan, Extent, FileDomains, Groups, Layout, LockProtocol,
+    MAX_OFFSET, Method, MethodChoice, Situation, aggregators, choose, fitting_count, protocol_of,
 };
 use forebay_core::home::mix;
 use std::collections::BTreeSet;
@@ -485,7 +485,7 @@ fn a_fitting_number_of_aggregators_divides_the_servers_or_is_a_multiple_of_them(
 fn the_method_follows_the_locks_of_the_file_system() {
     let chosen = |protocol, aggregators, servers| -> (Method, u32) {
         let layout = Layout::new(1 << 20, servers);
-        let Choice {
+        let MethodChoice {
             method,
             aggregators: used,
             reason,

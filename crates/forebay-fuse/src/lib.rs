@@ -1,8 +1,8 @@
 //! The buffer as a mount: every program sees it, in whatever way it makes its system calls.
 //!
 //! A [`Server`] reads the requests of the kernel from `/dev/fuse` and turns each into a request to a running bridge, by
-//! [`forebay_link`], listings by [`forebay_client`]. It keeps no names and no attributes of its own, so the bridge stays
-//! the one truth of its node. Bytes go to the descriptors that the bridge grants. Where the kernel has passthrough it reads and writes them itself,
+//! [`forebay_link`], listings by [`forebay_client`]. It keeps no attributes, and of an inode that the kernel knows a few names, by which
+//! it asks; so the bridge stays the one truth of its node. Bytes go to the descriptors that the bridge grants. Where the kernel has passthrough it reads and writes them itself,
 //! and this server is asked only to open and to close.
 //!
 //! - `protocol` decodes requests, `reply` encodes answers. Both are pure.

@@ -50,7 +50,7 @@ mod look;
 mod pool;
 mod process;
 pub mod retry;
-pub mod socket;
+mod socket;
 mod spin;
 
 use core::ffi::c_int;

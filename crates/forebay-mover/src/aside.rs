@@ -164,8 +164,8 @@ pub(crate) fn put_back(lower: &Lower, aside: &TreePath, path: &TreePath) -> Work
     Ok(())
 }
 
-/// Removes what is aside but for what others have changed since. If something is left it goes back, and the drain says
-/// so.
+/// Removes the directory at `aside`, except for what others have changed since. If something is left, the directory gets its
+/// old name back, and the report of the drain says so.
 pub(crate) fn sweep(
     lower: &Lower,
     aside: &TreePath,
@@ -238,7 +238,7 @@ pub(crate) fn is_note(name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names;
+    use crate::pfs_acts;
     use forebay_core::drain;
     use forebay_core::identity::Identity;
     use forebay_core::record::ObjectId;
@@ -291,12 +291,12 @@ mod tests {
         fn discard_what(&self, path: &str, is: Option<Identity>) -> drain::Work<()> {
             let aside = TreePath::root().join(&discarded_name(ObjectId(7)));
             let path = TreePath::new(path).unwrap();
-            names::discard(&self.lower, &path, is, &aside, &self.touched)
+            pfs_acts::discard(&self.lower, &path, is, &aside, &self.touched)
         }
 
         fn known(&self, path: &str) -> Option<Identity> {
             let path = TreePath::new(path).unwrap();
-            Some(names::know(&self.lower, &path).unwrap())
+            Some(pfs_acts::know(&self.lower, &path).unwrap())
         }
 
         /// What is aside, as others reach it who are in it.
@@ -309,7 +309,7 @@ mod tests {
 
         /// Sweeps. All files are listed after it.
         fn sweep(&self) -> Vec<String> {
-            names::sweep(
+            pfs_acts::sweep(
                 &self.lower,
                 &TreePath::root(),
                 None,
@@ -444,9 +444,9 @@ mod tests {
             let a2 = TreePath::new("a2").unwrap();
             let attr = sys::stat(scene.lower.root(), b"a2").unwrap();
             let is = forebay_core::identity::Identity::of(&attr);
-            names::remove(&scene.lower, &a2, is, &scene.touched).unwrap();
+            pfs_acts::remove(&scene.lower, &a2, is, &scene.touched).unwrap();
             let (from, to) = (TreePath::new("b2").unwrap(), TreePath::new("b3").unwrap());
-            names::rename(&scene.lower, &from, &to, &scene.touched).unwrap();
+            pfs_acts::rename(&scene.lower, &from, &to, &scene.touched).unwrap();
             assert_eq!(scene.sweep(), ["b3"]);
         }
     }

@@ -74,7 +74,7 @@ impl Pass<'_> {
             return Ok(Copied::NoDirectory);
         };
         let is_mine = (attr.uid, attr.gid) == self.my_ids;
-        // Who may read it in the end may do so now.
+        // The copy gets its final mode at once if we own it: who may read it in the end may do so now.
         let mode = if is_mine { attr.mode & 0o777 } else { 0o600 };
         let file = sys::create_anew(dir.as_fd(), temp, mode).during("create")?;
         let target: std::fs::File = file.into();

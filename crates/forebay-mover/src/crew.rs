@@ -1,8 +1,8 @@
 //! The queue of jobs for the movers, and of their outcomes.
 
 use crate::ground::Halt;
-use forebay_core::drain::{Act, Got, Ticket};
-use forebay_core::ops::Effect;
+use forebay_core::drain::{Act, ActTicket, Got};
+use forebay_core::ops::FollowUp;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 
@@ -11,13 +11,13 @@ pub(crate) enum Job {
     /// Any act but a commit.
     Act(Act),
     /// The work on backing objects that follows a commit.
-    Follow(Vec<Effect>),
+    Follow(Vec<FollowUp>),
 }
 
 #[derive(Default)]
 struct State {
-    jobs: VecDeque<(Ticket, Job)>,
-    outcomes: Vec<(Ticket, Result<Got, Halt>)>,
+    jobs: VecDeque<(ActTicket, Job)>,
+    outcomes: Vec<(ActTicket, Result<Got, Halt>)>,
     is_over: bool,
 }
 
@@ -31,13 +31,13 @@ pub(crate) struct Crew {
 
 impl Crew {
     /// Queues a job for the first mover that is free.
-    pub(crate) fn put(&self, ticket: Ticket, job: Job) {
+    pub(crate) fn put(&self, ticket: ActTicket, job: Job) {
         self.state.lock().jobs.push_back((ticket, job));
         self.has_job.notify_one();
     }
 
     /// Waits for the next job of the calling mover; `None` at the end.
-    pub(crate) fn next(&self) -> Option<(Ticket, Job)> {
+    pub(crate) fn next(&self) -> Option<(ActTicket, Job)> {
         let mut state = self.state.lock();
         loop {
             if state.is_over {
@@ -51,13 +51,13 @@ impl Crew {
     }
 
     /// Hands in the outcome of a job.
-    pub(crate) fn ended(&self, ticket: Ticket, outcome: Result<Got, Halt>) {
+    pub(crate) fn ended(&self, ticket: ActTicket, outcome: Result<Got, Halt>) {
         self.state.lock().outcomes.push((ticket, outcome));
         self.has_outcome.notify_one();
     }
 
     /// The outcomes since the last call. `waits`: until there is at least one.
-    pub(crate) fn take_outcomes(&self, waits: bool) -> Vec<(Ticket, Result<Got, Halt>)> {
+    pub(crate) fn take_outcomes(&self, waits: bool) -> Vec<(ActTicket, Result<Got, Halt>)> {
         let mut state = self.state.lock();
         while waits && state.outcomes.is_empty() {
             self.has_outcome.wait(&mut state);

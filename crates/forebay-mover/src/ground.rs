@@ -1,8 +1,8 @@
 //! What the mover stands on: the records of a bridge, its objects, and the PFS.
 
-use forebay_core::drain::{Commit, Facts, Verdict};
+use forebay_core::drain::{DrainCommit, DrainFacts, DrainVerdict};
 use forebay_core::facts::Stop;
-use forebay_core::ops::Effect;
+use forebay_core::ops::FollowUp;
 use forebay_core::record::ObjectId;
 use forebay_objects::Objects;
 use forebay_pfs::Lower;
@@ -44,13 +44,13 @@ impl From<Stop> for Halt {
 }
 
 /// The records of a bridge, to be read, and the one way to change them.
-pub trait Door: Facts + Sync {
+pub trait Door: DrainFacts + Sync {
     /// Commits, and wakes the requests that wait for it. The caller does the work on backing objects that follows, with
     /// [`Door::follow`]; marks stand for it until it is done.
     ///
     /// # Errors
     /// The tables failed; nothing of it is visible then.
-    fn commit(&self, commit: &Commit) -> Result<Verdict, Halt>;
+    fn commit(&self, commit: &DrainCommit) -> Result<DrainVerdict, Halt>;
 
     /// Backing directories of which a descriptor was sent to a client that has not received it: no process has
     /// it open.
@@ -63,7 +63,7 @@ pub trait Door: Facts + Sync {
     fn settle(&self) -> Result<(), Halt>;
 
     /// Does the work on backing objects that follows a commit.
-    fn follow(&self, effects: &[Effect]);
+    fn follow(&self, follow_ups: &[FollowUp]);
 }
 
 /// A bridge, as far as the mover needs it.

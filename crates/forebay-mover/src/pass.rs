@@ -7,12 +7,13 @@ use crate::ground::{Ground, Halt, Points};
 use crate::pfs::{During, LastDir, Trouble};
 use crate::removal::Touched;
 use crate::throttle::Throttle;
-use crate::{names, processes};
+use crate::{pfs_acts, processes};
 use forebay_admin::drain::{self as admin, DrainRequest, Take};
 use forebay_core::drain::{
-    Act, BATCH_OBJECTS, Choice, Drain, DrainReport, Got, Next, Side, Stray, Terms, Verdict,
+    Act, BATCH_OBJECTS, Drain, DrainReport, DrainVerdict, Got, NextAct, PassTerms, Side,
+    SideChoice, StrayEntry,
 };
-use forebay_core::ops::Effect;
+use forebay_core::ops::FollowUp;
 use forebay_core::path::TreePath;
 use forebay_core::process_limits::at_once;
 use forebay_core::record::ObjectName;
@@ -27,8 +28,8 @@ const MOMENT: Duration = Duration::from_millis(20);
 const MOVER_NICE: i32 = 5;
 
 /// A decision as core knows it; `None` if its path is none.
-fn choice(take: &Take) -> Option<Choice> {
-    Some(Choice {
+fn choice(take: &Take) -> Option<SideChoice> {
+    Some(SideChoice {
         path: TreePath::new(&take.path[..])?,
         side: match take.side {
             admin::Side::Ours => Side::Ours,
@@ -49,8 +50,8 @@ pub struct Pass<'g> {
     touched: Touched,
     /// User and group of what this process makes.
     pub(crate) my_ids: (u32, u32),
-    terms: Terms,
-    choices: Vec<Choice>,
+    terms: PassTerms,
+    choices: Vec<SideChoice>,
     patience: Duration,
     started: Instant,
     /// True once the directories of the PFS have their times back.
@@ -104,7 +105,7 @@ impl<'g> Pass<'g> {
             copies: Copies::default(),
             touched: Touched::default(),
             my_ids: sys::my_ids(),
-            terms: Terms {
+            terms: PassTerms {
                 keep: request.keep,
                 batches: at_once.batches,
                 objects: at_once.objects,
@@ -185,16 +186,17 @@ impl<'g> Pass<'g> {
                 self.counters.follow(drain.tally());
             }
             let (ticket, job) = match self.ask(drain).map_err(Halt::Fault)? {
-                Next::Act(ticket, Act::Commit(commit)) => {
+                NextAct::Act(ticket, Act::Commit(commit)) => {
                     self.points.pass()?;
                     let verdict = self.ground.door.commit(&commit)?;
-                    if verdict == Verdict::Conflict {
+                    if verdict == DrainVerdict::Conflict {
                         drain.done(ticket, Got::Verdict(verdict));
                         continue;
                     }
-                    let is_removal = |effect: &Effect| matches!(effect, Effect::Remove(_));
+                    let is_removal =
+                        |follow_up: &FollowUp| matches!(follow_up, FollowUp::Remove(_));
                     let (removals, labels): (Vec<_>, _) =
-                        commit.effects.into_iter().partition(is_removal);
+                        commit.follow_ups.into_iter().partition(is_removal);
                     // Labels are written here, because that takes the lock of the namespace.
                     self.ground.door.follow(&labels);
                     if removals.is_empty() {
@@ -203,14 +205,14 @@ impl<'g> Pass<'g> {
                     }
                     (ticket, Job::Follow(removals))
                 }
-                Next::Act(ticket, act) => (ticket, Job::Act(act)),
-                Next::Wait => {
+                NextAct::Act(ticket, act) => (ticket, Job::Act(act)),
+                NextAct::Wait => {
                     assert!(under_way > 0, "the machine waits for an act under way");
                     has_more = false;
                     continue;
                 }
                 // What is said of the drain from now on stays true.
-                Next::End => return self.ground.door.settle(),
+                NextAct::End => return self.ground.door.settle(),
             };
             if movers == 0 {
                 drain.done(ticket, self.carry_out(&job)?);
@@ -222,7 +224,7 @@ impl<'g> Pass<'g> {
         }
     }
 
-    fn ask(&self, drain: &mut Drain) -> Result<Next, String> {
+    fn ask(&self, drain: &mut Drain) -> Result<NextAct, String> {
         if self.counters.is_stopping() {
             drain.stop();
         }
@@ -235,9 +237,9 @@ impl<'g> Pass<'g> {
     fn carry_out(&self, job: &Job) -> Result<Got, Halt> {
         match job {
             Job::Act(act) => self.act(act),
-            Job::Follow(effects) => {
-                self.ground.door.follow(effects);
-                Ok(Got::Verdict(Verdict::Committed))
+            Job::Follow(follow_ups) => {
+                self.ground.door.follow(follow_ups);
+                Ok(Got::Verdict(DrainVerdict::Committed))
             }
         }
     }
@@ -276,18 +278,18 @@ impl<'g> Pass<'g> {
                 let look = |path| dirs.look(ground.lower, path).map_err(Trouble::into_core);
                 Got::Seen(paths.iter().map(look).collect())
             }
-            Act::Know(dir) => Got::Known(names::know(ground.lower, dir)),
+            Act::Know(dir) => Got::Known(pfs_acts::know(ground.lower, dir)),
             Act::Rename { from, to } => {
-                Got::Did(names::rename(ground.lower, from, to, &self.touched))
+                Got::Did(pfs_acts::rename(ground.lower, from, to, &self.touched))
             }
             Act::Remove { path, is } => {
-                Got::Did(names::remove(ground.lower, path, *is, &self.touched))
+                Got::Did(pfs_acts::remove(ground.lower, path, *is, &self.touched))
             }
             Act::Discard { path, is, aside } => {
                 let touched = &self.touched;
-                Got::Did(names::discard(ground.lower, path, *is, aside, touched))
+                Got::Did(pfs_acts::discard(ground.lower, path, *is, aside, touched))
             }
-            Act::MakeDir(path) => Got::Made(names::make_dir(ground.lower, path)),
+            Act::MakeDir(path) => Got::Made(pfs_acts::make_dir(ground.lower, path)),
             Act::Copy {
                 copies,
                 after_a_pause,
@@ -303,10 +305,11 @@ impl<'g> Pass<'g> {
                 ground.lower.note_changed(path.clone());
                 Got::Did(self.dress_dir(path, *object).map_err(Trouble::into_core))
             }
-            Act::SyncDirs(dirs) => Got::Each(names::sync(ground.lower, dirs)),
+            Act::SyncDirs(dirs) => Got::Each(pfs_acts::sync(ground.lower, dirs)),
             Act::Sweep { dirs, of } => {
                 let one = |dir| {
-                    let swept = names::sweep(ground.lower, dir, *of, &self.touched, self.counters);
+                    let swept =
+                        pfs_acts::sweep(ground.lower, dir, *of, &self.touched, self.counters);
                     swept.map_err(Trouble::into_core)
                 };
                 Got::Each(dirs.iter().map(one).collect())
@@ -340,7 +343,7 @@ impl<'g> Pass<'g> {
     }
 
     /// What is in a backing directory.
-    fn strays(&self, object: ObjectName) -> forebay_core::drain::Work<Vec<Stray>> {
+    fn strays(&self, object: ObjectName) -> forebay_core::drain::Work<Vec<StrayEntry>> {
         let entries = self.ground.objects.entries(object);
         entries
             .during("list directory in the buffer")

@@ -145,14 +145,15 @@ fn can_write(process: &Path, fd: &std::fs::DirEntry) -> bool {
     flags.is_none_or(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
 }
 
-/// Looks at the other processes: what one of them moves in its table, or passes to another, may slip through one.
+/// Looks at the other processes. During one look a process may move a descriptor in its table, or pass it to another process,
+/// and so hide it from that look.
 const LOOKS: u32 = 2;
 
 /// The backing directories below `dirs` that a process has open, or as its working directory, or that are on their way
 /// to one: `passing` tells which have been sent and not received.
 ///
-/// A descriptor goes from this process through a socket to a client, and it is looked for in that order. So it does
-/// not get past the look.
+/// A descriptor goes from this process through a socket to a client. It is looked for in that order, so it cannot get past the
+/// look.
 pub fn directories_in_use(dirs: &Path, passing: impl FnOnce() -> Vec<ObjectId>) -> Vec<ObjectId> {
     let mut found = BTreeSet::new();
     add_directories(Path::new("/proc/self"), dirs, &mut found);

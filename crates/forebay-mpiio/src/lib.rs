@@ -20,16 +20,16 @@
 //! | [`explain`] | what became of the calls on a file |
 //! | [`settings`], [`node`] | environment, hints, this node |
 
-pub mod abi;
-pub mod alone;
-pub mod datatype;
-pub mod entry;
-pub mod exchange;
-pub mod explain;
-pub mod file;
-pub mod memory;
-pub mod mpi;
-pub mod node;
-pub mod settings;
-pub mod storage;
-pub mod transfer;
+mod abi;
+mod alone;
+mod datatype;
+mod entry;
+mod exchange;
+mod explain;
+mod file;
+mod memory;
+mod mpi;
+mod node;
+mod settings;
+mod storage;
+mod transfer;

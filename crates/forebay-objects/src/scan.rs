@@ -1,7 +1,7 @@
 //! Lists everything on local storage, for a start after a crash and for checks.
 
 use super::{Objects, Shape, parse_name, shape};
-use forebay_core::drain::Stray;
+use forebay_core::drain::StrayEntry;
 use forebay_core::record::ObjectName;
 use forebay_sys::{self as sys, Errno, Sys, errno_of};
 use std::os::fd::{AsFd, OwnedFd};
@@ -59,13 +59,13 @@ impl Objects {
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn entries(&self, dir: ObjectName) -> Sys<Vec<Stray>> {
+    pub fn entries(&self, dir: ObjectName) -> Sys<Vec<StrayEntry>> {
         let Some(fd) = self.open_dir(dir)? else {
             return Ok(Vec::new());
         };
         let mut entries = Vec::new();
         while sys::read_dir(fd.as_fd(), &mut entries)? {}
-        let stray = |entry: sys::RawEntry| Stray {
+        let stray = |entry: sys::RawEntry| StrayEntry {
             bytes: sys::stat(fd.as_fd(), &entry.name).map_or(0, |attr| attr.size),
             name: entry.name,
         };

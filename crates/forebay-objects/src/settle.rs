@@ -3,7 +3,7 @@
 use super::{Objects, Shape, Slot, shape};
 use forebay_core::pfs_kind::SYNCED_TOGETHER_FROM;
 use forebay_core::record::ObjectName;
-use forebay_core::storage::{Removal, Storage, is_short_of_space};
+use forebay_core::storage::{Removal, StorageOrder, is_short_of_space};
 use forebay_sys::{self as sys, Errno, Sys};
 use forebay_types::Backing;
 use parking_lot::Mutex;
@@ -26,7 +26,7 @@ pub enum Retired {
 
 /// What waits for a sync point.
 pub(super) struct Unsettled {
-    storage: Storage,
+    storage: StorageOrder,
     /// The first sequence number that the last sync point can't know.
     begun: AtomicU64,
     removed: Mutex<Vec<ObjectName>>,
@@ -45,7 +45,7 @@ pub struct Removed {
 impl Unsettled {
     pub(super) fn new(instance: BorrowedFd<'_>) -> Sys<Self> {
         Ok(Unsettled {
-            storage: Storage::on(sys::fs_type(instance)?),
+            storage: StorageOrder::on(sys::fs_type(instance)?),
             begun: AtomicU64::new(0),
             removed: Mutex::default(),
             retiring: Mutex::default(),
@@ -61,7 +61,7 @@ impl Unsettled {
 
     pub(super) fn wrote(&self, object: ObjectName) {
         // Elsewhere a sync point needs no list.
-        if self.storage == Storage::Ordered {
+        if self.storage == StorageOrder::Ordered {
             self.written.lock().push(object);
         }
     }
@@ -69,7 +69,7 @@ impl Unsettled {
 
 impl Objects {
     /// What the storage makes of a power loss.
-    pub fn storage(&self) -> Storage {
+    pub fn storage(&self) -> StorageOrder {
         self.unsettled.storage
     }
 
@@ -168,7 +168,7 @@ impl Objects {
     /// # Errors
     /// Those of the file system; it is none if the object is gone.
     pub fn write_out(&self, object: ObjectName) -> Sys<()> {
-        if self.storage() != Storage::Ordered {
+        if self.storage() != StorageOrder::Ordered {
             return Ok(());
         }
         match self.open_label(object) {
@@ -184,8 +184,8 @@ impl Objects {
     /// Those of `syncfs`.
     pub fn sync_all(&self) -> Sys<()> {
         match self.storage() {
-            Storage::Volatile => Ok(()),
-            Storage::Ordered | Storage::Unordered => {
+            StorageOrder::Volatile => Ok(()),
+            StorageOrder::Ordered | StorageOrder::Unordered => {
                 let file = self.spares.register_file();
                 sys::syncfs(file)?;
                 // On XFS `syncfs` alone leaves bytes in the cache of the disk if no name has changed.
@@ -198,7 +198,7 @@ impl Objects {
     pub fn removed_so_far(&self) -> Removed {
         let removed = std::mem::take(&mut *self.unsettled.removed.lock());
         let mut objects: Vec<_> = removed.into_iter().map(|object| (object, None)).collect();
-        if self.storage() != Storage::Volatile {
+        if self.storage() != StorageOrder::Volatile {
             // Their names come and go within one sync point, or their files do not serve any more.
             objects.extend(self.take_spares());
         }

@@ -40,7 +40,7 @@ struct Settings {
     inheritance: Inheritance,
 }
 
-/// What a program that this one starts needs, so that it has the buffer, too.
+/// What the environment of a started program must contain, so that it sees the buffer too.
 pub struct Inheritance {
     exports: [Text<MAX_ENTRY_BYTES>; EXPORTED.len()],
     library: Text<{ MAX_PATH_BYTES + 1 }>,

@@ -14,7 +14,7 @@
 //! say. Nothing looks at a clock or at the machine, so the same logs give the same report, byte by byte.
 #![forbid(unsafe_code)]
 
-pub mod account;
+mod account;
 mod busy;
 mod compare;
 pub mod findings;
@@ -23,7 +23,7 @@ mod identities;
 pub mod intake;
 mod json;
 pub mod model;
-pub mod plots;
+mod plots;
 #[cfg(test)]
 mod sample;
 mod sentences;
@@ -33,7 +33,7 @@ pub mod units;
 
 pub use compare::{Comparison, compare};
 
-use account::Account;
+pub use account::Account;
 use darshan_log::{Log, OpenOptions};
 use findings::{Finding, Severity, Thresholds};
 use intake::NamedLog;

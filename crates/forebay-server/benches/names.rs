@@ -6,9 +6,7 @@
 //! for the triple of create, stat and unlink, of processor time.
 #![allow(unsafe_code)]
 
-use forebay_server::wakers::Waker;
-use forebay_server::work::{Stand, Work};
-use forebay_server::{Config, ServerHandle, start};
+use forebay_server::{Config, ServerHandle, Stand, Waker, Work, start};
 use forebay_wire::{Op, Request};
 use std::fs::{self, OpenOptions};
 use std::os::fd::OwnedFd;

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::error::Where;
-use forebay_core::claim::{self, Claim, Held, Taken, Verdict, Witness};
+use forebay_core::claim::{self, Claim, Holdings, LockVerdict, Taken, Witness};
 use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno, Process, Sys};
 use std::ffi::OsStr;
@@ -34,15 +34,15 @@ impl Witness for Node {
         }
     }
 
-    fn holds(&self, claim: &Claim) -> Held {
+    fn holds(&self, claim: &Claim) -> Holdings {
         let instance = Path::new(OsStr::from_bytes(&claim.instance));
         let gone_or_unknown = |e: std::io::Error| match e.kind() {
-            std::io::ErrorKind::NotFound => Held::Gone,
-            _ => Held::Unknown,
+            std::io::ErrorKind::NotFound => Holdings::Gone,
+            _ => Holdings::Unknown,
         };
         match fs::symlink_metadata(instance) {
             Ok(found) if found.ino() == claim.storage => {}
-            Ok(_) => return Held::Gone,
+            Ok(_) => return Holdings::Gone,
             Err(e) => return gone_or_unknown(e),
         }
         // Every record has an object, so where there is none there is nothing to drain.
@@ -50,17 +50,17 @@ impl Witness for Node {
             let folders = match fs::read_dir(instance.join(kind)) {
                 Ok(folders) => folders,
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(_) => return Held::Unknown,
+                Err(_) => return Holdings::Unknown,
             };
             for folder in folders.flatten() {
                 match fs::read_dir(folder.path()).map(|mut objects| objects.next()) {
                     Ok(None) => {}
-                    Ok(Some(_)) => return Held::Something,
-                    Err(_) => return Held::Unknown,
+                    Ok(Some(_)) => return Holdings::Something,
+                    Err(_) => return Holdings::Unknown,
                 }
             }
         }
-        Held::Nothing
+        Holdings::Nothing
     }
 
     fn is_at_its_place(&self, claim: &Claim) -> bool {
@@ -166,13 +166,13 @@ impl Hold {
                 return Err(self.locked(Where::Here, &self.root, None));
             };
             let verdict = claim::judge(&theirs, &self.mine, self.mine.dir, &Node);
-            let is_own = matches!(verdict, Verdict::Own);
+            let is_own = matches!(verdict, LockVerdict::Own);
             match verdict {
-                Verdict::Taken(why) => {
+                LockVerdict::Taken(why) => {
                     return Err(self.locked(Where::Here, &self.root, Some((theirs, why))));
                 }
-                Verdict::Own => is_new = false,
-                Verdict::Stale(why) => notes.push(format!(
+                LockVerdict::Own => is_new = false,
+                LockVerdict::Stale(why) => notes.push(format!(
                     "took over the lock of {} ({theirs}): {why}",
                     self.root.display()
                 )),
@@ -236,8 +236,8 @@ impl Hold {
         }
         let theirs = Claim::from_text(&text)?;
         match claim::judge(&theirs, &self.mine, about.ino, &Node) {
-            Verdict::Taken(why) => Some((theirs, why)),
-            Verdict::Own | Verdict::Stale(_) => None,
+            LockVerdict::Taken(why) => Some((theirs, why)),
+            LockVerdict::Own | LockVerdict::Stale(_) => None,
         }
     }
 

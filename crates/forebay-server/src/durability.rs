@@ -8,7 +8,7 @@ use crate::ServerHandle;
 use crate::inbox::Arrival;
 use crate::log::{Cause, Log};
 use forebay_core::bridge::Ticket;
-use forebay_core::storage::{LONGEST_UNSYNCED, Round, Storage, Syncing, Wish};
+use forebay_core::storage::{LONGEST_UNSYNCED, StorageOrder, SyncRound, Syncing, Wish};
 use forebay_sys::{DurabilityWords, Sys};
 use parking_lot::{Condvar, Mutex};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -51,7 +51,7 @@ pub(crate) fn longest_unsynced() -> Duration {
 
 /// The numbers of commits, and who waits for them to become durable.
 pub(crate) struct Durability {
-    storage: Storage,
+    storage: StorageOrder,
     words: DurabilityWords,
     life: u64,
     for_clients: OwnedFd,
@@ -76,7 +76,7 @@ impl Durability {
     ///
     /// # Errors
     /// No memory, or no descriptor.
-    pub(crate) fn new(storage: Storage, longest: Duration) -> Sys<Self> {
+    pub(crate) fn new(storage: StorageOrder, longest: Duration) -> Sys<Self> {
         let (words, for_clients) = DurabilityWords::new()?;
         words.page().commit();
         let life = forebay_sys::random()?;
@@ -122,7 +122,7 @@ impl Durability {
     /// Counts a commit. To be called when it is in the tables, and before anybody is told of it.
     pub(crate) fn committed(&self) {
         self.words.page().commit();
-        if self.storage == Storage::Volatile {
+        if self.storage == StorageOrder::Volatile {
             // There is nothing that it could wait for.
             return self.reached(self.last_commit());
         }
@@ -159,7 +159,7 @@ impl Durability {
     }
 
     /// What comes next, when its time has come.
-    fn next(&self, has_removed: bool) -> Round<Asker> {
+    fn next(&self, has_removed: bool) -> SyncRound<Asker> {
         let mut syncing = self.syncing.lock();
         loop {
             self.sleeps.store(true, Ordering::SeqCst);
@@ -167,8 +167,8 @@ impl Durability {
             let is_durable = self.is_durable(self.last_commit());
             let round = syncing.next(self.start.elapsed(), is_durable, has_removed);
             match round {
-                Round::Wait(None) => self.change.wait(&mut syncing),
-                Round::Wait(Some(until)) => {
+                SyncRound::Wait(None) => self.change.wait(&mut syncing),
+                SyncRound::Wait(Some(until)) => {
                     // Further commits change nothing.
                     self.sleeps.store(false, Ordering::SeqCst);
                     self.change.wait_until(&mut syncing, self.start + until);
@@ -189,7 +189,7 @@ impl Durability {
         let mut trimmed = self.last_commit();
         loop {
             match self.next(has_removed) {
-                Round::Sync {
+                SyncRound::Sync {
                     askers,
                     mut early,
                     whole,
@@ -202,8 +202,8 @@ impl Durability {
                     answer(server, askers, status, commit);
                     has_removed = status == 0;
                 }
-                Round::Unlink => has_removed = server.unlink_removed(),
-                Round::Wait(_) | Round::End => break,
+                SyncRound::Unlink => has_removed = server.unlink_removed(),
+                SyncRound::Wait(_) | SyncRound::End => break,
             }
             // After the round, so that nobody waits for it who has asked by now.
             let last = self.last_commit();
@@ -275,10 +275,10 @@ mod tests {
 
     #[test]
     fn a_commit_that_nobody_asks_for_is_synced_after_a_while() {
-        let durability = Durability::new(Storage::Ordered, LONGEST_UNSYNCED).unwrap();
+        let durability = Durability::new(StorageOrder::Ordered, LONGEST_UNSYNCED).unwrap();
         durability.reached(durability.last_commit());
         durability.committed();
-        let sync = Round::Sync {
+        let sync = SyncRound::Sync {
             askers: Vec::new(),
             early: Vec::new(),
             whole: false,
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn what_ends_with_the_power_is_as_durable_as_it_can_be() {
-        let durability = Durability::new(Storage::Volatile, LONGEST_UNSYNCED).unwrap();
+        let durability = Durability::new(StorageOrder::Volatile, LONGEST_UNSYNCED).unwrap();
         durability.committed();
         assert!(durability.is_durable(durability.last_commit()));
     }

@@ -4,7 +4,7 @@ use crate::ServerHandle;
 use crate::log::Cause;
 use forebay_core::facts::{Cred, Facts, Label};
 use forebay_core::label;
-use forebay_core::ops::Effect;
+use forebay_core::ops::FollowUp;
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectName, PathRecord};
 use forebay_core::table::{TableError, Tables};
@@ -21,10 +21,10 @@ pub(crate) struct AfterSync {
 }
 
 /// Work on backing objects that a commit has announced, as far as it need not wait for the disk.
-pub(crate) fn begin(server: &ServerHandle, effects: &[Effect], after: &mut AfterSync) {
-    for effect in effects {
-        match effect {
-            Effect::Remove(object) => match server.objects.retire(*object) {
+pub(crate) fn begin(server: &ServerHandle, follow_ups: &[FollowUp], after: &mut AfterSync) {
+    for follow_up in follow_ups {
+        match follow_up {
+            FollowUp::Remove(object) => match server.objects.retire(*object) {
                 Ok(Retired::Gone) => server.namespace.object_gone(*object),
                 Ok(Retired::Kept) => {}
                 // Whoever removes files of a full disk may write in the next moment.
@@ -36,17 +36,17 @@ pub(crate) fn begin(server: &ServerHandle, effects: &[Effect], after: &mut After
                     format_args!("backing object {object} could not be removed: {e}"),
                 ),
             },
-            Effect::Relabel(object, _) => relabel(server, *object),
-            Effect::Touch(Place::Born(object)) => server.objects.touch(*object),
-            Effect::Touch(Place::Merged(path)) => server.lower.touch(path),
+            FollowUp::Relabel(object, _) => relabel(server, *object),
+            FollowUp::Touch(Place::Born(object)) => server.objects.touch(*object),
+            FollowUp::Touch(Place::Merged(path)) => server.lower.touch(path),
         }
     }
 }
 
 /// [`begin`], and what waits for a sync point, where it may block.
-pub(crate) fn follow_up(server: &ServerHandle, effects: &[Effect]) {
+pub(crate) fn follow_up(server: &ServerHandle, follow_ups: &[FollowUp]) {
     let mut after = AfterSync::default();
-    begin(server, effects, &mut after);
+    begin(server, follow_ups, &mut after);
     after.at_once(server);
 }
 

@@ -1,9 +1,9 @@
 //! The mover's ground under a real bridge.
 
 use crate::{ServerHandle, follow};
-use forebay_core::drain::{Commit, Facts, Verdict};
+use forebay_core::drain::{DrainCommit, DrainFacts, DrainVerdict};
 use forebay_core::facts::{Attr, Outcome, Stop};
-use forebay_core::ops::Effect;
+use forebay_core::ops::FollowUp;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectId, ObjectName, PathRecord};
 use forebay_core::speakers::Speaker;
@@ -29,7 +29,7 @@ fn fault(e: TableError) -> Stop {
 /// One bridge is home of every path, so there is nothing that it would have to ask others for. Each answer is
 /// read under the lock, so that tables and index agree in it; but for pages, which are of the tables alone and may
 /// take long.
-impl Facts for ServerHandle {
+impl DrainFacts for ServerHandle {
     fn record(&self, path: &TreePath) -> Outcome<Option<PathRecord>> {
         let _guard = self.namespace.read();
         self.namespace.tables().get(path).map_err(fault)
@@ -105,7 +105,7 @@ impl Facts for ServerHandle {
 }
 
 impl Door for ServerHandle {
-    fn commit(&self, commit: &Commit) -> Result<Verdict, Halt> {
+    fn commit(&self, commit: &DrainCommit) -> Result<DrainVerdict, Halt> {
         let verdict = self.namespace.commit_if(commit, || {
             if commit.uncovers() {
                 self.namespace.lower_changed();
@@ -114,7 +114,7 @@ impl Door for ServerHandle {
                 self.lanes.forbid_late_opens();
             }
         })?;
-        if verdict == Verdict::Committed {
+        if verdict == DrainVerdict::Committed {
             self.wake_for(&commit.batch);
         }
         Ok(verdict)
@@ -129,7 +129,7 @@ impl Door for ServerHandle {
     }
 
     // Labels are written from the tables, under the lock of readers.
-    fn follow(&self, effects: &[Effect]) {
-        follow::follow_up(self, effects);
+    fn follow(&self, follow_ups: &[FollowUp]) {
+        follow::follow_up(self, follow_ups);
     }
 }

@@ -43,15 +43,14 @@ mod settle;
 mod shard;
 mod socket;
 mod spin;
-pub mod status;
-pub mod wakers;
-pub mod work;
+mod status;
+mod wakers;
+mod work;
 mod world;
 
 use crate::inbox::Arrival;
 use crate::instance::Instance;
 use crate::log::Log;
-use crate::wakers::Waker;
 use forebay_admin::{BridgeInfo, instance_dir, socket_path};
 use forebay_core::facts::{Devices, Settings};
 use forebay_core::path::TreePath;
@@ -79,6 +78,9 @@ pub use claim::unlock;
 pub use error::{Error, Where};
 pub use format::{CURRENT as STORAGE_FORMAT, FormatError};
 pub use instance::make_private;
+pub use status::take as take_status;
+pub use wakers::Waker;
+pub use work::{Stand, Work};
 
 /// Looks whether this program may change what is in an instance directory. Changes nothing.
 ///

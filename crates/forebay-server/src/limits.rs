@@ -14,8 +14,8 @@ pub const CONNECTIONS: usize = 16 * 1024;
 pub const FEWEST_CONNECTIONS: u64 = 64;
 /// Descriptors kept back from connections for backing objects, tables and the PFS.
 pub const RESERVED_DESCRIPTORS: u64 = 1024;
-/// Descriptors of a client among which one is looked for that it says it has, if its user could not open what it leads to. With
-/// more open before it, it is not found (EACCES).
+/// How many of a client's descriptors are searched for one that it claims to hold, if its user could not open what that leads
+/// to. Beyond that: EACCES.
 pub const DESCRIPTORS_LOOKED_AT: usize = 256;
 /// Connections of one process. One more is closed at once, after a reply EMFILE.
 pub const CONNECTIONS_PER_PROCESS: usize = 1024;

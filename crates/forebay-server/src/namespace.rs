@@ -13,9 +13,9 @@ use crate::durability::Durability;
 use crate::limits::MARKS_PER_COMMIT;
 use crate::name_board::NameBoard;
 use forebay_core::bridge::{Bridge, Output, Proposal, ReadSet, Sweep, Verdict, version};
-use forebay_core::drain::{self, Commit};
+use forebay_core::drain::{DrainCommit, DrainVerdict};
 use forebay_core::membership::Membership;
-use forebay_core::ops::{Leaving, Unseen, Way};
+use forebay_core::ops::{Clearance, Leaving, Unseen};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectName, Token};
 use forebay_core::request::{Effect, Meanwhile};
@@ -76,7 +76,7 @@ pub enum Committed {
     Blocks,
 }
 
-/// While it lives, it is noted what others change.
+/// Collects the paths that others commit while it exists.
 pub(crate) struct OthersNoted<'n> {
     namespace: &'n Namespace,
     number: u64,
@@ -240,12 +240,12 @@ impl Namespace {
         may_block: bool,
         may_happen: impl FnOnce() -> bool,
     ) -> Result<Committed, TableError> {
-        let way = self.leaving.lock().way_for(&batch);
+        let way = self.leaving.lock().clearance_for(&batch);
         match way {
-            Way::Free => {}
-            Way::HeldUp => return Ok(Committed::HeldUp),
-            Way::Stuck if !may_block => return Ok(Committed::Blocks),
-            Way::Stuck => {
+            Clearance::Free => {}
+            Clearance::HeldUp => return Ok(Committed::HeldUp),
+            Clearance::Stuck if !may_block => return Ok(Committed::Blocks),
+            Clearance::Stuck => {
                 drop(guard);
                 self.take_unseen_away(None)?;
                 return Ok(Committed::HeldUp);
@@ -314,9 +314,9 @@ impl Namespace {
     /// The store failed; nothing is changed then.
     pub fn commit_if(
         &self,
-        commit: &Commit,
+        commit: &DrainCommit,
         before: impl FnOnce(),
-    ) -> Result<drain::Verdict, TableError> {
+    ) -> Result<DrainVerdict, TableError> {
         let mut state = loop {
             let state = self.state.write();
             if !self.leaving.lock().is_empty() {
@@ -330,13 +330,13 @@ impl Namespace {
             }
         };
         if !commit.still_holds(&self.tables)? {
-            return Ok(drain::Verdict::Conflict);
+            return Ok(DrainVerdict::Conflict);
         }
         before();
         let changes = self.propose(Token::default(), commit.batch.clone())?;
         state.speakers.follow(&changes);
         self.commits.fetch_add(1, Ordering::SeqCst);
-        Ok(drain::Verdict::Committed)
+        Ok(DrainVerdict::Committed)
     }
 
     /// Takes a batch through the transaction layer, with marks that may go. Gives all changes that were committed.

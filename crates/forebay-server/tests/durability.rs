@@ -6,7 +6,7 @@ use common::process::{self, Process};
 use common::{Folder, Place, read, write};
 use forebay_admin::drain::DrainRequest;
 use forebay_client::{Client, Control};
-use forebay_server::{Server, status};
+use forebay_server::{Server, take_status};
 use forebay_wire::{Op, ReplyKind, Request, WHOLE, WORDS_BYTES, WRITTEN};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -58,7 +58,7 @@ impl Page {
 }
 
 fn asked(server: &Server, op: &str) -> u64 {
-    let status = status::take(server.handle());
+    let status = take_status(server.handle());
     let found = status.operations.iter().find(|(name, _)| **name == *op);
     found.map_or(0, |(_, count)| *count)
 }

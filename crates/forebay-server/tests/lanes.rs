@@ -9,7 +9,7 @@ use common::load::Random;
 use common::{Place, read, write};
 use forebay_admin::drain::{DrainRequest, DrainState};
 use forebay_client::Control;
-use forebay_server::status;
+use forebay_server::take_status;
 use forebay_wire::{Attr, LANE_BYTES, Reply, STATUS_REDIRECT, Seen, Turned};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -47,7 +47,7 @@ fn a_lane_says_what_the_socket_says() {
         (reply.status, reply.body),
         (STATUS_REDIRECT, &b"/elsewhere/x"[..])
     );
-    let status = status::take(server.handle());
+    let status = take_status(server.handle());
     assert_eq!(status.lanes, 1);
     assert!(status.requests_by_lane >= 3, "{status:?}");
     server.stop().unwrap();
@@ -57,7 +57,7 @@ fn a_lane_says_what_the_socket_says() {
 fn there_is_one_lane_for_a_connection_and_it_goes_with_it() {
     let place = Place::new();
     let server = place.start();
-    let lanes = || status::take(server.handle()).lanes;
+    let lanes = || take_status(server.handle()).lanes;
     let mut laned = Laned::of(&place);
     let second = ask_for_lane(&mut laned.client).unwrap_err();
     assert_eq!(second.errno(), Some(libc::EALREADY));

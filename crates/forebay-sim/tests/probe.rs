@@ -1,7 +1,7 @@
 //! The probe of lock behaviour tells the protocols of the lock laboratory apart, by noisy times alone.
 
 use forebay_core::collective::{
-    Layout, LockProtocol, MAX_REPEATS, Pattern, Sample, Seen, TURNS, Wait, first_patterns,
+    Layout, LockProtocol, MAX_REPEATS, Pattern, ProbeResult, Sample, TURNS, Wait, first_patterns,
     further_patterns, judge,
 };
 use forebay_core::home::mix;
@@ -44,7 +44,7 @@ impl Machine {
     }
 
     /// What the probe makes of it. As the driver does, it measures again what is unclear.
-    fn probe(&mut self) -> Seen {
+    fn probe(&mut self) -> ProbeResult {
         let mut samples: Vec<Sample> = Vec::new();
         for round in 0..2 {
             let patterns = match round {
@@ -67,7 +67,7 @@ impl Machine {
     }
 }
 
-fn probed(locks: Locks, layout: Layout, seed: u64) -> Seen {
+fn probed(locks: Locks, layout: Layout, seed: u64) -> ProbeResult {
     let mut machine = Machine {
         locks,
         layout,
@@ -86,7 +86,7 @@ fn every_lock_manager_is_recognised_with_its_granule_and_its_servers() {
             for (granule, servers) in [(16, 2), (20, 4), (20, 3), (18, 8), (22, 5), (20, 1)] {
                 let layout = Layout::new(1 << granule, servers);
                 let about = format!("{name}, seed {seed}, {layout:?}");
-                let Seen::Locks(measured) = probed(locks, layout, seed) else {
+                let ProbeResult::Locks(measured) = probed(locks, layout, seed) else {
                     panic!("{about}: nothing recognised");
                 };
                 let on_servers = locks.protocol() == LockProtocol::ServerSide;
@@ -114,7 +114,7 @@ fn every_lock_manager_is_recognised_with_its_granule_and_its_servers() {
 fn many_servers_are_recognised_and_a_divisor_of_their_number_is_found() {
     for (servers, divisor) in [(64, 8), (16, 8), (12, 12), (9, 3), (60, 0)] {
         let layout = Layout::new(1 << 20, servers);
-        let Seen::Locks(measured) = probed(Locks::ServerExtents, layout, 5) else {
+        let ProbeResult::Locks(measured) = probed(Locks::ServerExtents, layout, 5) else {
             panic!("{servers}: nothing recognised");
         };
         assert_eq!(measured.protocol, LockProtocol::ServerSide, "{servers}");
@@ -138,7 +138,7 @@ fn one_client_sees_no_locks_and_says_that_two_nodes_may_differ() {
         .map(|pattern| machine.measure(pattern))
         .collect();
     let judged = judge(&samples, 1);
-    assert_eq!(judged.seen, Seen::OneClient);
+    assert_eq!(judged.seen, ProbeResult::OneClient);
     assert!(judged.reason.contains("two nodes may differ"));
 }
 
@@ -163,6 +163,6 @@ fn times_of_pure_chance_are_no_protocol() {
         let mut samples: Vec<_> = patterns.map(|(p, number)| chance(p, number)).collect();
         samples[0].nanos = vec![100_000; 24];
         let seen = judge(&samples, 2).seen;
-        assert_eq!(seen, Seen::Unclear, "seed {seed}");
+        assert_eq!(seen, ProbeResult::Unclear, "seed {seed}");
     }
 }

@@ -99,12 +99,12 @@ pub fn chmod_of_path(fd: BorrowedFd<'_>, mode: u32) -> Sys<()> {
     fs::chmodat(CWD, proc_link(fd), mode, AtFlags::empty())
 }
 
-/// Modes are lent one after the other: whoever gave back a mode that had been lent would leave it so.
+/// One mode is lent at a time: a second lender would take the lent mode for the real one, and give that back.
 static LENDING: Mutex<()> = Mutex::new(());
 
-/// Runs `work` while the owner has the permissions `bits` of the inode, also if its mode does not give them; it is told the
-/// attributes as they were. Afterwards the mode is what it was, unless somebody has changed it meanwhile: then it is theirs.
-/// Needs `/proc`. `work` lends nothing itself, and does not wait for others who do.
+/// Runs `work` while the mode of the inode also gives its owner the permissions `bits`. `work` gets the attributes as they were
+/// before. Afterwards the old mode is restored, unless somebody changed the mode meanwhile: then that change stays.
+/// Needs `/proc`. `work` must not lend a mode itself, nor wait for a thread that does.
 ///
 /// # Errors
 /// Those of the calls that look at the mode and change it.

@@ -17,7 +17,7 @@ mod files;
 mod filesystem;
 mod listing;
 mod mounts;
-mod names;
+mod name_calls;
 mod node;
 mod process;
 mod raw;
@@ -45,7 +45,7 @@ pub use files::{
 pub use filesystem::{cache_life, free_inodes, fs_space, fs_type, space, writes_in_place};
 pub use listing::{RawEntry, read_dir};
 pub use mounts::{ancestors, enter_mounts, is_within, mount_points, mounted};
-pub use names::{
+pub use name_calls::{
     exchange, link, link_file, make_dir, mkdir, mknod, readlink, rename, rename_noreplace, symlink,
     unlink,
 };

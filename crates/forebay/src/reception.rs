@@ -1,4 +1,4 @@
-//! How a command from elsewhere joins a run: the keeper of the run listens on a socket, notes who comes, and gives him the
+//! How a command from elsewhere joins a run: the keeper of the run listens on a socket, notes which process comes, and gives it the
 //! outfit of the run. From then on the end of the run waits for that process.
 
 use crate::error::{Fault, fault};

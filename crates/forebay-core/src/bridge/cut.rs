@@ -230,8 +230,7 @@ fn moved_incarnation(puts: &BTreeMap<&TreePath, &PathRecord>, path: &TreePath) -
     }
 }
 
-/// Directories that end with the transaction: those whose record it takes away or replaces, as far as
-/// it relied on all that is below them.
+/// Directories that the transaction removes or replaces, and whose contents it has read.
 fn ended(reads: &ReadSet, parts: &BTreeMap<BridgeId, Part>) -> Vec<(TreePath, u64)> {
     if reads.ranges.is_empty() {
         return Vec::new();

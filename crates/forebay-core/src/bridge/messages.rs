@@ -5,7 +5,7 @@ use crate::record::{BridgeId, ObjectId, ObjectName, PathRecord, Token};
 use crate::speakers::{Lowers, SpeakersPart};
 use crate::table::Change;
 
-use super::facts::Fact;
+use super::fetched::Fact;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The driver's own number for something that it waits for.
@@ -98,8 +98,8 @@ pub struct ReadSet {
     /// Directories that a drain is about to make on the PFS, each with the number of its absence before it had a
     /// record: who saw no record then, and sees the directory now, must decide again.
     pub appearing: Vec<(TreePath, u64)>,
-    /// Directories that stay, and whose records get another version, with the one that they had. Who relied on that decides
-    /// again: a later end of the directory speaks of its last version alone.
+    /// Directories that stay but get a new version of their record, with the old version. Decisions that relied on the old one
+    /// must be repeated, because a later end of the directory names only the newest.
     pub superseded: Vec<(TreePath, u64)>,
 }
 

@@ -16,8 +16,8 @@
 //! - **Several**: every participant checks, stores a promise and holds its part;
 //!   when all have, the *primary* commits its own part, and that commit is the
 //!   outcome. If the coordinator takes part, it is the primary, and the answer
-//!   takes one round trip. Who is in doubt asks the primary; what the primary has
-//!   never heard of is aborted, for good.
+//!   takes one round trip. A participant in doubt asks the primary. The primary
+//!   aborts for good what it does not know.
 //! - **Directories above** a new name are not asked. A directory that goes takes
 //!   all members as participants; they check that nothing is below it and
 //!   remember its incarnation as ended, and a later create that relied on it is
@@ -33,8 +33,8 @@
 //! Nobody is told what a loss of power could take back: a message leaves when everything is durable that was committed
 //! before it ([`Bridge::durable`]).
 //!
-//! What other bridges must not know twice, they know by number: transactions of
-//! a coordinator grow for ever, each participant stores outcomes until the
+//! Transactions are numbered, so that repeats are recognised: the numbers of a
+//! coordinator only grow, and each participant stores outcomes until the
 //! coordinator says that everything below a number is settled.
 //!
 //! The driver must drain [`Bridge::poll`] after each call, applying each
@@ -43,7 +43,7 @@
 mod absences;
 mod coordinator;
 mod cut;
-mod facts;
+mod fetched;
 mod held;
 mod locks;
 mod memory;
@@ -58,7 +58,7 @@ mod sweep;
 pub(crate) mod tests;
 
 pub use absences::MAX_ABSENCES;
-pub use facts::{Fact, Heard, OthersBelow, is_of_others};
+pub use fetched::{Fact, Heard, OthersBelow, is_of_others};
 pub use memory::{MAX_ENDED_DIRS, MAX_REMEMBERED_REQUESTS};
 pub use messages::{
     Body, Listed, Message, Output, Part, Proposal, RangeRead, ReadSet, Seen, SpeakersRead, Stand,
@@ -66,7 +66,7 @@ pub use messages::{
 };
 pub use mutation::Mutation;
 pub use recover::rebuilt_of_one;
-pub use sweep::{Found, Sweep, named_elsewhere};
+pub use sweep::{ObjectStanding, Sweep, named_elsewhere};
 
 use crate::home::{hash_bytes, mix};
 use crate::membership::Membership;

@@ -3,7 +3,7 @@
 //! A reader waits while an undecided transaction holds the record: else it could
 //! see a rename at its one end and not at the other.
 
-use super::facts::{Fact, OthersBelow};
+use super::fetched::{Fact, OthersBelow};
 use super::messages::{Body, Output, Ticket, Verdict};
 use super::{
     Bridge, Item, MAX_FETCHES, MAX_WAITING_READERS, Mutation, RECORDS_PER_MESSAGE, RETRY_FIRST_US,

@@ -13,7 +13,7 @@ use crate::table::{Change, Marks, TableError, Tables};
 
 /// What a backing object on the local disk turned out to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub enum ObjectStanding {
     /// A record names it, here or at another home.
     Named,
     /// A transaction that is still open may name it. Look again when [`Bridge::is_quiet`].
@@ -47,9 +47,13 @@ impl Bridge {
     ///
     /// # Errors
     /// The tables failed.
-    pub fn judge(&self, object: ObjectName, tables: &dyn Tables) -> Result<Found, TableError> {
+    pub fn judge(
+        &self,
+        object: ObjectName,
+        tables: &dyn Tables,
+    ) -> Result<ObjectStanding, TableError> {
         if self.path_of(object, tables)?.is_some() {
-            return Ok(Found::Named);
+            return Ok(ObjectStanding::Named);
         }
         let in_follow_up = |changes: &[Change]| {
             changes
@@ -62,9 +66,9 @@ impl Bridge {
             .filter(|t| t.is_undecided())
             .any(|t| in_follow_up(t.follow_up()));
         if mine && !Mutation::SweepIgnoresIntents.is(self.mutation) {
-            return Ok(Found::Undecided);
+            return Ok(ObjectStanding::Undecided);
         }
-        Ok(Found::Orphan)
+        Ok(ObjectStanding::Orphan)
     }
 
     /// The path of an object that is kept here, wherever its record is.
@@ -136,8 +140,8 @@ impl Bridge {
             for object in &doomed {
                 // A link, or a file that is used again, is doomed until the commit that names it.
                 match self.judge(*object, tables)? {
-                    Found::Undecided => sweep.undecided.push(*object),
-                    Found::Named | Found::Orphan => sweep.remove.push(*object),
+                    ObjectStanding::Undecided => sweep.undecided.push(*object),
+                    ObjectStanding::Named | ObjectStanding::Orphan => sweep.remove.push(*object),
                 }
             }
         }
@@ -147,9 +151,9 @@ impl Bridge {
                 continue;
             }
             match self.judge(object, tables)? {
-                Found::Named => {}
-                Found::Undecided => sweep.undecided.push(object),
-                Found::Orphan => sweep.remove.push(object),
+                ObjectStanding::Named => {}
+                ObjectStanding::Undecided => sweep.undecided.push(object),
+                ObjectStanding::Orphan => sweep.remove.push(object),
             }
         }
         Ok(sweep)

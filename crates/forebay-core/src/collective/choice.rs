@@ -18,7 +18,7 @@ pub struct Situation {
 /// A method, with what it needs and why it was chosen. It serves reads as well: with one owner for each granule, reads,
 /// writes and later calls find their locks where they left them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Choice {
+pub struct MethodChoice {
     /// The method.
     pub method: Method,
     /// Aggregators to use, at most as many as there may be.
@@ -31,7 +31,7 @@ pub struct Choice {
 ///
 /// # Panics
 /// If there is no aggregator.
-pub fn choose(situation: &Situation) -> Choice {
+pub fn choose(situation: &Situation) -> MethodChoice {
     let Situation {
         protocol,
         aggregators,
@@ -70,7 +70,7 @@ pub fn choose(situation: &Situation) -> Choice {
 }
 
 /// Where every server is on its own: as few clients for each as possible.
-fn by_server(aggregators: u32, servers: u32) -> Choice {
+fn by_server(aggregators: u32, servers: u32) -> MethodChoice {
     let fitting = fitting_count(Method::StaticCyclic, aggregators, servers);
     if fitting * 2 < aggregators {
         with(
@@ -96,8 +96,8 @@ fn by_server(aggregators: u32, servers: u32) -> Choice {
     }
 }
 
-fn with(method: Method, aggregators: u32, reason: &'static str) -> Choice {
-    Choice {
+fn with(method: Method, aggregators: u32, reason: &'static str) -> MethodChoice {
+    MethodChoice {
         method,
         aggregators,
         reason,

@@ -46,7 +46,7 @@ mod worth;
 pub use access::{Access, AccessError};
 pub use aggregator::{aggregators, fitting_count};
 pub use arrange::{Arrangement, LockSource, SETTINGS, Wishes};
-pub use choice::{Choice, Situation, choose};
+pub use choice::{MethodChoice, Situation, choose};
 pub use coverage::Coverage;
 pub use domain::{FileDomain, FileDomains, Groups, Layout, Method};
 pub use exchange::{ExchangePlan, Transfer};
@@ -56,7 +56,7 @@ pub use locks::{
 };
 pub use message::{MAX_PIECES, decode, encode};
 pub use probe::{
-    Judgement, MAX_REPEATS, Pattern, Sample, Seen, TURNS, WRITE_BYTES, Wait, first_patterns,
+    Judgement, MAX_REPEATS, Pattern, ProbeResult, Sample, TURNS, WRITE_BYTES, Wait, first_patterns,
     further_patterns, judge,
 };
 pub use traffic::{LockTraffic, lock_traffic};

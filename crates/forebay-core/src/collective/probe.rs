@@ -98,7 +98,7 @@ pub fn first_patterns() -> Vec<Pattern> {
 /// The patterns that count the servers, if those of [`first_patterns`] show locks on servers.
 pub fn further_patterns(samples: &[Sample]) -> Vec<Pattern> {
     match judge(samples, 2).seen {
-        Seen::Locks(MeasuredLocks {
+        ProbeResult::Locks(MeasuredLocks {
             protocol: LockProtocol::ServerSide,
             granule_bytes: Some(block),
             ..
@@ -122,7 +122,7 @@ pub enum Wait {
 
 /// What a measurement has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+pub enum ProbeResult {
     /// Locks, or that there are none between these clients.
     Locks(MeasuredLocks),
     /// No client had to wait for another one, but for the file system they are one client: two nodes may differ.
@@ -135,7 +135,7 @@ pub enum Seen {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
     /// What it has seen.
-    pub seen: Seen,
+    pub seen: ProbeResult,
     /// Why, in words.
     pub reason: &'static str,
     /// Each pattern, with the median of its times in nanoseconds and what it did.
@@ -169,7 +169,11 @@ pub fn judge(samples: &[Sample], clients: u32) -> Judgement {
     }
 }
 
-fn seen(patterns: &[(Pattern, u64, Wait)], base: &Spread, clients: u32) -> (Seen, &'static str) {
+fn seen(
+    patterns: &[(Pattern, u64, Wait)],
+    base: &Spread,
+    clients: u32,
+) -> (ProbeResult, &'static str) {
     // What the writes of a pattern did, by the number in it, ascending.
     let of = |number: fn(Pattern) -> Option<u64>| -> Vec<(u64, Wait)> {
         let each = |&(pattern, _, wait): &(Pattern, u64, Wait)| Some((number(pattern)?, wait));
@@ -194,7 +198,7 @@ fn seen(patterns: &[(Pattern, u64, Wait)], base: &Spread, clients: u32) -> (Seen
         let mut medians: Vec<u64> = waited.map(|(_, median, _)| *median).collect();
         medians.sort_unstable();
         let median = medians.get(medians.len() / 2).copied();
-        Seen::Locks(MeasuredLocks {
+        ProbeResult::Locks(MeasuredLocks {
             protocol,
             granule_bytes,
             servers,
@@ -203,14 +207,14 @@ fn seen(patterns: &[(Pattern, u64, Wait)], base: &Spread, clients: u32) -> (Seen
         })
     };
     if patterns.iter().any(|(.., wait)| *wait == Wait::Unclear) {
-        return (Seen::Unclear, "the times are too noisy");
+        return (ProbeResult::Unclear, "the times are too noisy");
     }
     let all = |list: &[(u64, Wait)], wait| !list.is_empty() && list.iter().all(|&(_, w)| w == wait);
-    let unclear = |reason| (Seen::Unclear, reason);
+    let unclear = |reason| (ProbeResult::Unclear, reason);
     if all(&fixed, Wait::Free) && all(&interleaved, Wait::Free) && all(&strided, Wait::Free) {
         return match clients {
             0 | 1 => (
-                Seen::OneClient,
+                ProbeResult::OneClient,
                 "no lock traffic seen from this node; two nodes may differ",
             ),
             _ => (

@@ -4,13 +4,13 @@ use super::rules::OURS;
 use crate::bridge::{Fact, ReadSet};
 use crate::facts::{Attr, Need};
 use crate::identity::Identity;
-use crate::ops::Effect;
+use crate::ops::FollowUp;
 use crate::path::TreePath;
 use crate::record::{BridgeId, Kind, ObjectId, ObjectName};
 use crate::table::{Change, TableError, Tables};
 
 /// The number of an act that is under way.
-pub type Ticket = u64;
+pub type ActTicket = u64;
 
 /// The PFS or the local disk refused something. The thing at hand stays in the buffer; the others go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,20 +26,20 @@ pub type Work<T> = Result<T, Trouble>;
 
 /// Table changes that are true together or not at all, and what follows them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Commit {
+pub struct DrainCommit {
     /// What they rely on. If any of it has changed, nothing happens and the outcome is
-    /// [`Verdict::Conflict`].
+    /// [`DrainVerdict::Conflict`].
     pub reads: ReadSet,
     /// The changes, deletions first. Each record has its new version already.
     pub batch: Vec<Change>,
     /// Work on backing objects that follows. Marks in the batch stand for it until it is done.
-    pub effects: Vec<Effect>,
+    pub follow_ups: Vec<FollowUp>,
     /// Clients that were given a backing file by name and have not opened it must ask again. The driver makes this
     /// true before it reports the verdict.
     pub forbids_late_opens: bool,
 }
 
-impl Commit {
+impl DrainCommit {
     /// True if every record that it relies on is still the one that was read. With one bridge that is all that has to
     /// be checked.
     ///
@@ -71,7 +71,7 @@ impl Commit {
 
 /// How a commit ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum DrainVerdict {
     /// It is true now.
     Committed,
     /// Something that it relied on has changed; nothing of it happened. Facts that were fetched from
@@ -159,7 +159,7 @@ pub enum Use {
 /// An entry of a backing directory. The bridge makes none there: the kernel or a program has, without a call that the
 /// library saw.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stray {
+pub struct StrayEntry {
     /// Its name in the directory.
     pub name: Vec<u8>,
     /// Its size in bytes.
@@ -172,8 +172,8 @@ pub enum Act {
     /// Obtain a fact of other bridges ([`crate::bridge::Bridge::fetch`]): [`Got::Fetched`]. If that is refused, try
     /// again later.
     Fetch(Need),
-    /// Commit: [`Got::Verdict`]. One that changes nothing asks whether what it relies on is so.
-    Commit(Commit),
+    /// Commit: [`Got::Verdict`]. With an empty batch it only checks that what it relies on still holds.
+    Commit(DrainCommit),
     /// `fstat` of backing objects, with what is still to be written to them: [`Got::Attrs`].
     Examine(Vec<ObjectName>),
     /// List these backing directories: [`Got::Strays`].
@@ -201,8 +201,8 @@ pub enum Act {
     Discard {
         /// The directory.
         path: TreePath,
-        /// What it is with all that is in it, if that is known. If it is not that any more, it stays: EEXIST. What is changed
-        /// later comes back.
+        /// Identity of the directory and its contents, if known. A directory that differs stays: EEXIST. What others change
+        /// while it is on its way out is given back.
         is: Option<Identity>,
         /// A name for what is on its way out.
         aside: TreePath,
@@ -337,9 +337,9 @@ impl Act {
 #[allow(missing_docs)] // each is described where it is asked for
 pub enum Got {
     Fetched(Box<Fact>),
-    Verdict(Verdict),
+    Verdict(DrainVerdict),
     Attrs(Vec<Work<Attr>>),
-    Strays(Vec<Work<Vec<Stray>>>),
+    Strays(Vec<Work<Vec<StrayEntry>>>),
     Seen(Vec<Work<Option<Attr>>>),
     Known(Work<Identity>),
     Did(Work<()>),

@@ -1,7 +1,7 @@
 //! Somebody decides between what is in the buffer and what others have made of it on the PFS.
 
-use super::act::{Act, Commit, Got, Trouble, Use, Verdict, Work};
-use super::facts::Facts;
+use super::act::{Act, DrainCommit, DrainVerdict, Got, Trouble, Use, Work};
+use super::drain_facts::DrainFacts;
 use super::moves::is_dir;
 use super::orphans::is_waiting;
 use super::rules::{Update, commit_of, has_contents, lower_dir, read, speakers_of, unsettled};
@@ -10,7 +10,7 @@ use super::strand::Strand;
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::identity::Identity;
-use crate::ops::Effect;
+use crate::ops::FollowUp;
 use crate::path::TreePath;
 use crate::record::{Kind, PathRecord, Transit};
 use crate::speakers::Word;
@@ -30,7 +30,7 @@ pub enum Side {
 
 /// A decision about one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Choice {
+pub struct SideChoice {
     /// The path in the buffer.
     pub path: TreePath,
     /// Whose version stays.
@@ -91,7 +91,7 @@ struct Conflict {
 
 /// Carries out one choice.
 pub(super) struct Choose {
-    choice: Choice,
+    choice: SideChoice,
     /// The number of the second name.
     number: u32,
     /// The lowest directory above it that is on the PFS, or will be there.
@@ -105,7 +105,7 @@ pub(super) struct Choose {
 }
 
 impl Choose {
-    pub(super) fn new(choice: Choice) -> Self {
+    pub(super) fn new(choice: SideChoice) -> Self {
         Choose {
             number: 1,
             nearest_dir: choice.path.parent(),
@@ -139,7 +139,7 @@ impl Choose {
     }
 
     /// The directories above it that are on the PFS if nobody has removed them, the lowest first, each with its place there.
-    fn ladder(&mut self, facts: &dyn Facts) -> Outcome<Vec<(TreePath, TreePath)>> {
+    fn ladder(&mut self, facts: &dyn DrainFacts) -> Outcome<Vec<(TreePath, TreePath)>> {
         let mut ladder = Vec::new();
         let mut reads = ReadSet::default();
         let mut dir = self.choice.path.parent();
@@ -171,7 +171,7 @@ impl Choose {
         self.state = State::Begin;
     }
 
-    fn begin(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<()> {
+    fn begin(&mut self, facts: &dyn DrainFacts, sheet: &mut Sheet) -> Outcome<()> {
         let path = &self.choice.path;
         let lacks_dir = self.nearest_dir != path.parent();
         let mut reads = self.above.clone();
@@ -283,7 +283,7 @@ impl Choose {
     /// The record that keeps from view what lies at this place of the PFS, if somebody has renamed it from there.
     fn keeper(
         &self,
-        facts: &dyn Facts,
+        facts: &dyn DrainFacts,
         origin: &TreePath,
         reads: &mut ReadSet,
     ) -> Outcome<Option<(TreePath, PathRecord)>> {
@@ -301,8 +301,8 @@ impl Choose {
         Ok(None)
     }
 
-    /// What has to change in the record that keeps from view what was renamed; `None` if nothing has. `is_ours`: it is renamed
-    /// all the same.
+    /// The change to the record that hides the renamed thing at its old path; `None` if there is none. `is_ours`: the rename
+    /// goes ahead.
     fn update_of_keeper(
         conflict: &Conflict,
         keeper: Option<(TreePath, PathRecord)>,
@@ -341,8 +341,8 @@ impl Choose {
         &self,
         conflict: Conflict,
         now: Option<Identity>,
-        facts: &dyn Facts,
-    ) -> Outcome<Option<Commit>> {
+        facts: &dyn DrainFacts,
+    ) -> Outcome<Option<DrainCommit>> {
         let mut reads = conflict.reads.clone();
         let path = self.choice.path.clone();
         if let Some((second, _)) = conflict.beside {
@@ -355,7 +355,7 @@ impl Choose {
                 drained: None,
                 ..conflict.record
             };
-            return Ok(Some(Commit {
+            return Ok(Some(DrainCommit {
                 reads,
                 batch: vec![
                     Change::Delete { path, object },
@@ -365,7 +365,7 @@ impl Choose {
                     },
                     Change::Relabel(object),
                 ],
-                effects: vec![Effect::Relabel(object, second)],
+                follow_ups: vec![FollowUp::Relabel(object, second)],
                 forbids_late_opens: true,
             }));
         }
@@ -492,13 +492,13 @@ impl Strand for Choose {
                 self.state = State::Decide(conflict, Some(now));
             }
             (State::Knowing(_), Got::Known(Err(trouble))) => self.fail(trouble, sheet),
-            (State::Marking(mut conflict, now), Got::Verdict(Verdict::Committed)) => {
+            (State::Marking(mut conflict, now), Got::Verdict(DrainVerdict::Committed)) => {
                 conflict
                     .record
                     .clone_from(self.marked.as_ref().expect("it has its mark"));
                 self.state = State::Probe(conflict, now);
             }
-            (State::Marking(..), Got::Verdict(Verdict::Conflict)) => {
+            (State::Marking(..), Got::Verdict(DrainVerdict::Conflict)) => {
                 self.marked = None;
                 self.state = State::Wait;
             }
@@ -511,7 +511,7 @@ impl Strand for Choose {
                 };
             }
             (State::Pausing(conflict, now), Got::Done) => self.state = State::Probe(conflict, now),
-            (State::Unmarking(why), Got::Verdict(Verdict::Committed)) => {
+            (State::Unmarking(why), Got::Verdict(DrainVerdict::Committed)) => {
                 self.marked = None;
                 match why {
                     Some(why) => self.refuse(why, sheet),
@@ -519,11 +519,11 @@ impl Strand for Choose {
                 }
             }
             // Nothing else can change this, so the store refused; try again.
-            (State::Unmarking(why), Got::Verdict(Verdict::Conflict)) => {
+            (State::Unmarking(why), Got::Verdict(DrainVerdict::Conflict)) => {
                 self.state = State::Unmark(why);
             }
-            (State::Committing, Got::Verdict(Verdict::Committed)) => {}
-            (State::Committing, Got::Verdict(Verdict::Conflict)) => {
+            (State::Committing, Got::Verdict(DrainVerdict::Committed)) => {}
+            (State::Committing, Got::Verdict(DrainVerdict::Conflict)) => {
                 self.state = match self.marked {
                     Some(_) => State::Unmark(None),
                     None => State::Wait,
@@ -533,7 +533,7 @@ impl Strand for Choose {
         }
     }
 
-    fn next(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<Option<Act>> {
+    fn next(&mut self, facts: &dyn DrainFacts, sheet: &mut Sheet) -> Outcome<Option<Act>> {
         loop {
             match &self.state {
                 State::Climb => {

@@ -3,8 +3,8 @@
 //! A [`Survey`] looks at one page of records and finds the [`Task`]s, which [`super::batch`] carries out.
 
 use super::act::{Act, Got, Temporary, Work};
-use super::facts::Facts;
-use super::names::copy_path;
+use super::drain_facts::DrainFacts;
+use super::reserved_names::copy_path;
 use super::rules::{has_contents, is_dirty, is_still_there, obstacle};
 use super::sheet::{Reason, Sheet};
 use super::strand::{Strand, with_outcomes};
@@ -78,7 +78,7 @@ fn data_bytes(attr: &Attr) -> u64 {
 
 /// All recorded names of the object. `None` unless `path` is the first of them: the first name handles the object.
 pub(super) fn all_names(
-    facts: &dyn Facts,
+    facts: &dyn DrainFacts,
     path: &TreePath,
     record: &PathRecord,
     attr: &Attr,
@@ -128,7 +128,12 @@ impl Survey {
         }
     }
 
-    fn sort(&mut self, attrs: &[Work<Attr>], facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<()> {
+    fn sort(
+        &mut self,
+        attrs: &[Work<Attr>],
+        facts: &dyn DrainFacts,
+        sheet: &mut Sheet,
+    ) -> Outcome<()> {
         let (mut clean, mut tasks, mut blocked, mut refused) = (vec![], vec![], vec![], vec![]);
         for ((path, record), attr) in with_outcomes(&self.entries, attrs) {
             let attr = match attr {
@@ -233,7 +238,7 @@ impl Strand for Survey {
         }
     }
 
-    fn next(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<Option<Act>> {
+    fn next(&mut self, facts: &dyn DrainFacts, sheet: &mut Sheet) -> Outcome<Option<Act>> {
         loop {
             match std::mem::replace(&mut self.state, SurveyState::End) {
                 SurveyState::Begin if self.entries.is_empty() => {}
@@ -266,7 +271,7 @@ impl Strand for Survey {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sheet::Terms;
+    use super::super::sheet::PassTerms;
     use super::*;
 
     #[test]
@@ -283,7 +288,7 @@ mod tests {
             in_use: false,
             maker: None,
         };
-        let mut sheet = Sheet::new(Terms {
+        let mut sheet = Sheet::new(PassTerms {
             keep: false,
             batches: 1,
             objects: 1,

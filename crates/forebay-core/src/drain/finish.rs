@@ -1,7 +1,7 @@
 //! The end of a pass: attributes of directories, what is on the disks of the PFS, and what is left.
 
-use super::act::{Act, Got, Stray, Trouble, Verdict, Work};
-use super::facts::Facts;
+use super::act::{Act, DrainVerdict, Got, StrayEntry, Trouble, Work};
+use super::drain_facts::DrainFacts;
 use super::rules::{OURS, Update, commit_of, is_dirty, stamp, unsettled};
 use super::sheet::Sheet;
 use super::strand::{Strand, with_outcomes};
@@ -86,7 +86,7 @@ impl Dress {
         }
     }
 
-    fn listed(&mut self, lists: Vec<Work<Vec<Stray>>>, sheet: &mut Sheet) {
+    fn listed(&mut self, lists: Vec<Work<Vec<StrayEntry>>>, sheet: &mut Sheet) {
         let wearers = std::mem::take(&mut self.wearers);
         for (mut wearer, list) in with_outcomes(wearers, lists) {
             match list {
@@ -138,14 +138,17 @@ impl Strand for Dress {
                 self.state = DressState::Next;
             }
             // A directory whose record has changed is dirty, and is listed as left.
-            (DressState::Committing, Got::Verdict(Verdict::Committed | Verdict::Conflict)) => {
+            (
+                DressState::Committing,
+                Got::Verdict(DrainVerdict::Committed | DrainVerdict::Conflict),
+            ) => {
                 self.state = DressState::Next;
             }
             (_, got) => unreachable!("{got:?} answers nothing that was asked"),
         }
     }
 
-    fn next(&mut self, facts: &dyn Facts, _sheet: &mut Sheet) -> Outcome<Option<Act>> {
+    fn next(&mut self, facts: &dyn DrainFacts, _sheet: &mut Sheet) -> Outcome<Option<Act>> {
         loop {
             match &self.state {
                 DressState::Begin | DressState::Look if self.entries.is_empty() => {
@@ -242,7 +245,7 @@ impl Strand for SyncDirs {
         }
     }
 
-    fn next(&mut self, _facts: &dyn Facts, _sheet: &mut Sheet) -> Outcome<Option<Act>> {
+    fn next(&mut self, _facts: &dyn DrainFacts, _sheet: &mut Sheet) -> Outcome<Option<Act>> {
         let some = self.todo.len().min(SYNCED_AT_ONCE);
         self.under_way = self.todo.drain(..some).collect();
         Ok((some > 0).then(|| Act::SyncDirs(self.under_way.clone())))
@@ -277,7 +280,7 @@ impl Strand for List {
         }
     }
 
-    fn next(&mut self, _facts: &dyn Facts, _sheet: &mut Sheet) -> Outcome<Option<Act>> {
+    fn next(&mut self, _facts: &dyn DrainFacts, _sheet: &mut Sheet) -> Outcome<Option<Act>> {
         if self.has_asked || self.entries.is_empty() {
             return Ok(None);
         }

@@ -1,7 +1,7 @@
 //! The facts of one strand where there are several bridges: what its own bridge has at hand, and what was fetched
 //! of others for it.
 
-use super::facts::Facts;
+use super::drain_facts::DrainFacts;
 use crate::bridge::{Heard, Mutation, RangeRead, ReadSet, SpeakersRead};
 use crate::facts::{Attr, Need, Outcome, Stop};
 use crate::path::TreePath;
@@ -9,9 +9,9 @@ use crate::record::{BridgeId, ObjectId, ObjectName, PathRecord};
 use crate::speakers::{Lowers, Speaker};
 use crate::table::{KeyValue, Order};
 
-/// [`Facts`] of all bridges. Below it are those of one, which stop where that bridge can't say it alone, or not yet.
+/// [`DrainFacts`] of all bridges. Below it are those of one, which stop where that bridge can't say it alone, or not yet.
 pub(super) struct Hearing<'a> {
-    pub(super) facts: &'a dyn Facts,
+    pub(super) facts: &'a dyn DrainFacts,
     pub(super) heard: &'a Heard,
 }
 
@@ -36,7 +36,7 @@ impl Hearing<'_> {
     }
 }
 
-impl Facts for Hearing<'_> {
+impl DrainFacts for Hearing<'_> {
     fn is_single(&self) -> bool {
         false
     }

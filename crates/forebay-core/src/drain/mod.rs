@@ -6,9 +6,9 @@
 //! ```text
 //! loop {
 //!     match drain.next(&facts)? {
-//!         Next::Act(ticket, act) => carry it out, now or meanwhile; then drain.done(ticket, got)
-//!         Next::Wait             => nothing can begin before one of the acts under way has ended
-//!         Next::End              => it is over, see drain.report()
+//!         NextAct::Act(ticket, act) => carry it out, now or meanwhile; then drain.done(ticket, got)
+//!         NextAct::Wait             => nothing can begin before one of the acts under way has ended
+//!         NextAct::End              => it is over, see drain.report()
 //!     }
 //! }
 //! ```
@@ -24,14 +24,14 @@
 //! - **Facts** may be of different moments. They are asked in [`Drain::next`] only. After
 //!   [`Got::Fetched`] the fact is at hand in the next call; after a conflict it is forgotten.
 //! - **One machine at a time** changes the records of one home: marks are told apart by nothing.
-//! - At most [`Terms::batches`] + 2 acts are under way; within a batch one follows the other, so a driver
+//! - At most [`PassTerms::batches`] + 2 acts are under way; within a batch one follows the other, so a driver
 //!   with one thread does everything in one order, and the same facts and outcomes give the same acts.
 //! - [`Drain::stop`] and [`Drain::lose_patience`] may come at any time.
 //!
 //! # What it does, in this order
 //!
 //! 0. Ends the transit of records that an earlier pass has left ([`Drain::resume`]), decides what somebody has chosen about
-//!    changes of others ([`Choice`]), and sweeps temporary names.
+//!    changes of others ([`SideChoice`]), and sweeps temporary names.
 //! 1. Everything that was renamed goes to a waiting name, what lies deepest first (*evacuate*).
 //!    What waits already, although nothing speaks of it any more, goes.
 //! 2. What is hidden goes away (*clear*). No round can destroy what a later one needs: swaps, chains and a
@@ -61,14 +61,14 @@ mod batch;
 mod beside;
 mod choose;
 mod contents;
-mod facts;
+mod drain_facts;
 mod finish;
 mod hearing;
 mod moves;
-mod names;
 mod orphans;
 mod pass;
 mod release;
+mod reserved_names;
 mod resume;
 mod round;
 mod rules;
@@ -79,23 +79,23 @@ mod tests;
 mod workplaces;
 
 pub use act::{
-    Act, Commit, Copied, Copy, Got, Name, Naming, Stray, Temporary, Ticket, Trouble, Use, Verdict,
-    Work,
+    Act, ActTicket, Copied, Copy, DrainCommit, DrainVerdict, Got, Name, Naming, StrayEntry,
+    Temporary, Trouble, Use, Work,
 };
 pub use batch::{BATCH_BYTES, BATCH_OBJECTS, COPY_TRIES, PUBLISHED_AT_ONCE};
 pub use beside::{Places, names_beside};
-pub use choose::{Choice, Side};
-pub use facts::Facts;
-pub use names::{
+pub use choose::{Side, SideChoice};
+pub use drain_facts::DrainFacts;
+pub use orphans::abandon;
+pub use pass::{Drain, NextAct};
+pub use release::RELEASED_AT_ONCE;
+pub use reserved_names::{
     DISCARDED_NOTE, copy_name, discarded_name, is_leftover, is_leftover_of, leftover_of,
     waiting_name, waits_under,
 };
-pub use orphans::abandon;
-pub use pass::{Drain, Next};
-pub use release::RELEASED_AT_ONCE;
 pub(crate) use rules::OURS;
 pub use rules::{is_dirty, is_of_others_since, stamp};
-pub use sheet::{DrainReport, Left, MOST_LEFT, Reason, Tally, Terms};
+pub use sheet::{DrainReport, Left, MOST_LEFT, PassTerms, Reason, Tally};
 
 /// Looks, with a pause after each, before it counts that what failed has not been done: a client may go on showing for a second
 /// or more what was there before.

@@ -5,9 +5,9 @@
 //! notes the waiting name, and the next pass removes what is there. Without such a note nothing that waits
 //! is ever removed.
 
-use super::act::{Act, Commit, Got, Verdict, Work};
-use super::facts::Facts;
-use super::names::{waiting_path, waits_under};
+use super::act::{Act, DrainCommit, DrainVerdict, Got, Work};
+use super::drain_facts::DrainFacts;
+use super::reserved_names::{waiting_path, waits_under};
 use super::rules::{holds_something_moved, removal};
 use super::sheet::{Reason, Sheet};
 use super::strand::Strand;
@@ -119,8 +119,8 @@ impl Orphan {
 impl Strand for Orphan {
     fn take(&mut self, got: Got, sheet: &mut Sheet) {
         match (std::mem::replace(&mut self.state, State::End), got) {
-            (State::Asking, Got::Verdict(Verdict::Committed)) => self.state = State::Look,
-            (State::Asking, Got::Verdict(Verdict::Conflict)) => {}
+            (State::Asking, Got::Verdict(DrainVerdict::Committed)) => self.state = State::Look,
+            (State::Asking, Got::Verdict(DrainVerdict::Conflict)) => {}
             (State::Looking, Got::Seen(seen)) => match seen.into_iter().next() {
                 Some(Ok(Some(attr))) => self.found(attr, sheet),
                 Some(Ok(None)) => self.state = State::Forget,
@@ -133,13 +133,13 @@ impl Strand for Orphan {
             },
             (State::Knowing(_), Got::Known(Err(trouble))) => self.removed(Err(trouble), sheet),
             (State::Removing, Got::Did(did)) => self.removed(did, sheet),
-            (State::Forgetting, Got::Verdict(Verdict::Committed)) => {}
-            (State::Forgetting, Got::Verdict(Verdict::Conflict)) => self.state = State::Forget,
+            (State::Forgetting, Got::Verdict(DrainVerdict::Committed)) => {}
+            (State::Forgetting, Got::Verdict(DrainVerdict::Conflict)) => self.state = State::Forget,
             (_, got) => unreachable!("{got:?} answers nothing that was asked"),
         }
     }
 
-    fn next(&mut self, facts: &dyn Facts, _sheet: &mut Sheet) -> Outcome<Option<Act>> {
+    fn next(&mut self, facts: &dyn DrainFacts, _sheet: &mut Sheet) -> Outcome<Option<Act>> {
         let waits = waiting_path(self.oid);
         Ok(match &self.state {
             State::Begin => {
@@ -153,9 +153,9 @@ impl Strand for Orphan {
                     return Ok(Some(Act::Look(vec![waits])));
                 }
                 self.state = State::Asking;
-                let question = Commit {
+                let question = DrainCommit {
                     reads,
-                    ..Commit::default()
+                    ..DrainCommit::default()
                 };
                 Some(Act::Commit(question))
             }
@@ -174,9 +174,9 @@ impl Strand for Orphan {
             }
             State::Forget => {
                 self.state = State::Forgetting;
-                Some(Act::Commit(Commit {
+                Some(Act::Commit(DrainCommit {
                     batch: vec![note(&waits, None)],
-                    ..Commit::default()
+                    ..DrainCommit::default()
                 }))
             }
             _ => None,

@@ -1,10 +1,10 @@
 //! One pass: the order of its rounds, and the strands under way.
 
-use super::act::{Act, Got, Ticket};
+use super::act::{Act, ActTicket, Got};
 use super::batch::CopyBatch;
-use super::choose::{Choice, Choose};
+use super::choose::{Choose, SideChoice};
 use super::contents::Survey;
-use super::facts::Facts;
+use super::drain_facts::DrainFacts;
 use super::finish::{Dress, List, SyncDirs};
 use super::hearing::Hearing;
 use super::moves::{Move, What};
@@ -13,9 +13,9 @@ use super::release::{RELEASED_AT_ONCE, Release, ReleaseWalk};
 use super::resume::Resume;
 use super::round::Round;
 use super::rules::{PAGE, has_contents};
-use super::sheet::{DrainReport, Sheet, Tally, Terms};
+use super::sheet::{DrainReport, PassTerms, Sheet, Tally};
 use super::strand::{Once, Strand};
-use super::workplaces::{self, Sweep};
+use super::workplaces::{self, WorkplaceSweep};
 use super::{orphans, resume};
 use crate::bridge::{Heard, Mutation, is_of_others};
 use crate::facts::{Outcome, Stop};
@@ -30,9 +30,9 @@ const TASKS_AHEAD: usize = 2048;
 
 /// What the driver is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Next {
+pub enum NextAct {
     /// This. Its outcome goes to [`Drain::done`] with the ticket.
-    Act(Ticket, Act),
+    Act(ActTicket, Act),
     /// Nothing can begin before one of the acts under way has ended.
     Wait,
     /// Nothing: the pass is over.
@@ -59,15 +59,15 @@ pub struct Drain {
     is_walked: bool,
     page: VecDeque<(TreePath, PathRecord)>,
     /// Strands with an act under way.
-    waiting: BTreeMap<Ticket, Waiting>,
+    waiting: BTreeMap<ActTicket, Waiting>,
     ready: VecDeque<Running>,
-    tickets: Ticket,
+    tickets: ActTicket,
     /// Notes of workplaces that were found at the beginning.
     found_notes: Vec<Vec<u8>>,
     /// Notes of orphans that are still to be looked at.
     orphans: Vec<KeyValue>,
     /// What is chosen about changes of others.
-    choices: Vec<Choice>,
+    choices: Vec<SideChoice>,
     /// What an earlier program has noted instead of marks.
     intended: Option<Vec<TreePath>>,
     sheet: Sheet,
@@ -86,7 +86,7 @@ struct Waiting {
 }
 
 impl Drain {
-    fn on(errand: Errand, round: Round, terms: Terms) -> Self {
+    fn on(errand: Errand, round: Round, terms: PassTerms) -> Self {
         Drain {
             errand,
             round,
@@ -106,21 +106,21 @@ impl Drain {
     }
 
     /// A pass over everything whose home is this bridge.
-    pub fn new(terms: Terms) -> Self {
+    pub fn new(terms: PassTerms) -> Self {
         assert!(terms.batches > 0, "a pass needs at least one batch");
         assert!(terms.objects > 0, "a batch has at least one object");
         Drain::on(Errand::Pass, Round::Resume, terms)
     }
 
     /// The pass begins with these decisions.
-    pub fn choosing(self, choices: Vec<Choice>) -> Self {
+    pub fn choosing(self, choices: Vec<SideChoice>) -> Self {
         Drain { choices, ..self }
     }
 
     /// What a start does about a pass that was killed, before requests are served: records in transit are
     /// finished or taken back, as the PFS shows.
     pub fn resume() -> Self {
-        Drain::on(Errand::Resume, Round::Resume, Terms::alone())
+        Drain::on(Errand::Resume, Round::Resume, PassTerms::alone())
     }
 
     /// Releases these files alone, if they are clean, nobody has them open, and the PFS shows them when their
@@ -134,7 +134,7 @@ impl Drain {
         Drain::on(
             Errand::Release(paths),
             Round::ReleaseContents,
-            Terms::alone(),
+            PassTerms::alone(),
         )
     }
 
@@ -153,7 +153,7 @@ impl Drain {
         self.sheet.tally
     }
 
-    /// What the pass came to, after [`Next::End`].
+    /// What the pass came to, after [`NextAct::End`].
     pub fn report(&self) -> &DrainReport {
         &self.sheet.report
     }
@@ -162,7 +162,7 @@ impl Drain {
     ///
     /// # Panics
     /// If no such act is under way, or the outcome is none of its kind.
-    pub fn done(&mut self, ticket: Ticket, got: Got) {
+    pub fn done(&mut self, ticket: ActTicket, got: Got) {
         let Some(mut waiting) = self.waiting.remove(&ticket) else {
             panic!("no act {ticket} is under way");
         };
@@ -180,7 +180,7 @@ impl Drain {
     /// # Errors
     /// What the tables said when they failed, or that the PFS does not show what an earlier pass has done. The pass
     /// can't go on; what it has marked is taken back by the next one.
-    pub fn next(&mut self, facts: &dyn Facts) -> Result<Next, String> {
+    pub fn next(&mut self, facts: &dyn DrainFacts) -> Result<NextAct, String> {
         if cfg!(feature = "planted-bugs") {
             self.sheet.planted = facts.planted();
         }
@@ -188,8 +188,8 @@ impl Drain {
             let Some(mut running) = self.ready.pop_front() else {
                 match self.begin(facts).map_err(in_words)? {
                     true => continue,
-                    false if !self.waiting.is_empty() => return Ok(Next::Wait),
-                    false => return Ok(Next::End),
+                    false if !self.waiting.is_empty() => return Ok(NextAct::Wait),
+                    false => return Ok(NextAct::End),
                 }
             };
             let next = if facts.is_single() {
@@ -214,11 +214,11 @@ impl Drain {
         }
     }
 
-    fn issue(&mut self, running: Running, act: Act, for_fact: bool) -> Next {
+    fn issue(&mut self, running: Running, act: Act, for_fact: bool) -> NextAct {
         self.tickets += 1;
         self.waiting
             .insert(self.tickets, Waiting { running, for_fact });
-        Next::Act(self.tickets, act)
+        NextAct::Act(self.tickets, act)
     }
 
     fn start(&mut self, strand: impl Strand + 'static) {
@@ -231,7 +231,7 @@ impl Drain {
     }
 
     /// Begins what can begin now: false if nothing can.
-    fn begin(&mut self, facts: &dyn Facts) -> Outcome<bool> {
+    fn begin(&mut self, facts: &dyn DrainFacts) -> Outcome<bool> {
         // Names and attributes change one after the other.
         let is_parallel = match self.round {
             Round::Contents => true,
@@ -261,7 +261,7 @@ impl Drain {
             Round::Sweep => self.begin_sweep(facts)?,
             Round::SweepAgain => {
                 let of = sweeper(facts);
-                self.once(|| Sweep::new(vec![TreePath::root()], of));
+                self.once(|| WorkplaceSweep::new(vec![TreePath::root()], of));
             }
             Round::Evacuate => self.begin_evacuation(facts)?,
             Round::Orphans => self.begin_orphan(facts)?,
@@ -313,12 +313,12 @@ impl Drain {
     }
 
     /// Takes the notes of workplaces away, unless something may be left there. The next pass begins with the notes.
-    fn tidy(&mut self, facts: &dyn Facts) {
+    fn tidy(&mut self, facts: &dyn DrainFacts) {
         let is_sure = Mutation::FailuresLeaveNoDoubt.is(self.sheet.planted);
         let workplaces = &mut self.sheet.workplaces;
         if !self.sheet.stopping && workplaces.is_doubtful() && !is_sure {
             let dirs = workplaces.take_doubtful();
-            return self.start(Sweep::new(dirs, sweeper(facts)));
+            return self.start(WorkplaceSweep::new(dirs, sweeper(facts)));
         }
         if workplaces.has_leftovers() && !is_sure {
             return self.advance(Round::Dress);
@@ -375,7 +375,7 @@ impl Drain {
     /// The next record of the walk; `None` at its end.
     fn step(
         &mut self,
-        facts: &dyn Facts,
+        facts: &dyn DrainFacts,
         order: Order,
         limit: usize,
     ) -> Outcome<Option<(TreePath, PathRecord)>> {
@@ -390,7 +390,7 @@ impl Drain {
         Ok(self.page.pop_front())
     }
 
-    fn begin_resume(&mut self, facts: &dyn Facts) -> Outcome<()> {
+    fn begin_resume(&mut self, facts: &dyn DrainFacts) -> Outcome<()> {
         if !std::mem::replace(&mut self.has_begun, true) {
             self.intended = resume::intended(facts)?;
         }
@@ -415,7 +415,7 @@ impl Drain {
         Ok(())
     }
 
-    fn begin_sweep(&mut self, facts: &dyn Facts) -> Outcome<()> {
+    fn begin_sweep(&mut self, facts: &dyn DrainFacts) -> Outcome<()> {
         if self.has_begun {
             self.advance(Round::Evacuate);
             return Ok(());
@@ -430,14 +430,14 @@ impl Drain {
         dirs.dedup();
         self.found_notes = found;
         self.has_begun = true;
-        self.start(Sweep::new(dirs, sweeper(facts)));
+        self.start(WorkplaceSweep::new(dirs, sweeper(facts)));
         Ok(())
     }
 
     /// The next thing that may have to leave its place: what lies deepest first, so that it is taken out of
     /// a directory before the directory itself goes. Walks again after a walk in which something has left:
     /// what was in its place can have been carried off with the directory that holds it.
-    fn begin_evacuation(&mut self, facts: &dyn Facts) -> Outcome<()> {
+    fn begin_evacuation(&mut self, facts: &dyn DrainFacts) -> Outcome<()> {
         loop {
             let page = facts.speakers_here(self.cursor.as_ref(), 1)?;
             let Some(last) = page.last() else {
@@ -460,7 +460,7 @@ impl Drain {
         }
     }
 
-    fn begin_orphan(&mut self, facts: &dyn Facts) -> Outcome<()> {
+    fn begin_orphan(&mut self, facts: &dyn DrainFacts) -> Outcome<()> {
         if !std::mem::replace(&mut self.has_begun, true) {
             let notes = facts.notes(orphans::NOTES)?;
             self.orphans = notes;
@@ -478,7 +478,7 @@ impl Drain {
 
     fn begin_move(
         &mut self,
-        facts: &dyn Facts,
+        facts: &dyn DrainFacts,
         what: impl Fn(&PathRecord) -> Option<What>,
     ) -> Outcome<()> {
         while let Some((path, record)) = self.step(facts, Order::ParentsFirst, PAGE)? {
@@ -491,7 +491,7 @@ impl Drain {
         Ok(())
     }
 
-    fn begin_contents(&mut self, facts: &dyn Facts) -> Outcome<bool> {
+    fn begin_contents(&mut self, facts: &dyn DrainFacts) -> Outcome<bool> {
         let may_begin = !self.sheet.stopping;
         if may_begin
             && self.sheet.batches < self.sheet.terms.batches
@@ -529,7 +529,7 @@ impl Drain {
 
     fn begin_page(
         &mut self,
-        facts: &dyn Facts,
+        facts: &dyn DrainFacts,
         order: Order,
         strand: impl Fn(Vec<(TreePath, PathRecord)>) -> Box<dyn Strand>,
     ) -> Outcome<()> {
@@ -548,7 +548,12 @@ impl Drain {
         Ok(())
     }
 
-    fn begin_release(&mut self, facts: &dyn Facts, walk: ReleaseWalk, order: Order) -> Outcome<()> {
+    fn begin_release(
+        &mut self,
+        facts: &dyn DrainFacts,
+        walk: ReleaseWalk,
+        order: Order,
+    ) -> Outcome<()> {
         let mut entries = Vec::new();
         while let Some((path, record)) = self.step(facts, order, PAGE)? {
             if Release::concerns(walk, &path, &record) {
@@ -567,7 +572,7 @@ impl Drain {
     }
 
     /// Those that only the bridge itself had open, once more after a pause.
-    fn begin_passing(&mut self, facts: &dyn Facts) -> Outcome<()> {
+    fn begin_passing(&mut self, facts: &dyn DrainFacts) -> Outcome<()> {
         if self.sheet.passing.is_empty() {
             self.advance(Round::ReleasePlaces);
         } else if !std::mem::replace(&mut self.has_begun, true) {
@@ -588,7 +593,7 @@ impl Drain {
     }
 
     /// Is everything gone?
-    fn judge(&mut self, facts: &dyn Facts) -> Outcome<()> {
+    fn judge(&mut self, facts: &dyn DrainFacts) -> Outcome<()> {
         let first = match &self.errand {
             Errand::Release(paths) => {
                 let is_unknown =
@@ -615,10 +620,10 @@ impl Drain {
     }
 }
 
-impl Terms {
+impl PassTerms {
     /// Of a machine that copies nothing.
     fn alone() -> Self {
-        Terms {
+        PassTerms {
             keep: false,
             batches: 1,
             objects: super::BATCH_OBJECTS,
@@ -628,13 +633,13 @@ impl Terms {
 }
 
 /// Whose leftovers a sweep removes; `None`: everybody's.
-fn sweeper(facts: &dyn Facts) -> Option<BridgeId> {
+fn sweeper(facts: &dyn DrainFacts) -> Option<BridgeId> {
     let is_alone = facts.is_single() || Mutation::SweepsForOthers.is_in(|| facts.planted());
     (!is_alone).then(|| facts.me())
 }
 
 /// The records at these paths, of those that are there and at hand.
-fn entries(facts: &dyn Facts, paths: &[TreePath]) -> Outcome<Vec<(TreePath, PathRecord)>> {
+fn entries(facts: &dyn DrainFacts, paths: &[TreePath]) -> Outcome<Vec<(TreePath, PathRecord)>> {
     let mut entries = Vec::new();
     for path in paths {
         let record = match facts.record(path) {

@@ -11,10 +11,12 @@
 //! An object goes only if, after its mark ([`Transit::Releasing`]) was committed, nobody was found to have it
 //! open, and its state after that was the clean one.
 //!
-//! - Who decided before the mark was committed, and got a descriptor, has it open: the bridge opens it in the
-//!   decision, and keeps it until the client has it. The probe finds it, with the client or passing.
+//! - A request that was decided before the commit may be about to open the object: the bridge opens it after the
+//!   step, without a lock. If that comes before the commit, the probe finds the descriptor, with the client or
+//!   passing. If it comes later, the commit has changed the moment, and the request decides again: the open
+//!   counts only if the answer is the same, and a decision after the commit waits for the mark.
 //! - Who decided before and opens the object itself, by its name, asks again if that was after
-//!   the commit ([`Commit::forbids_late_opens`]); if it was before, the probe finds it.
+//!   the commit ([`DrainCommit::forbids_late_opens`]); if it was before, the probe finds it.
 //! - Who decides after the commit waits for the mark to go (`ops::transit`), and finds the PFS, or the record
 //!   without a mark.
 //!
@@ -24,9 +26,9 @@
 //! So between the probe and the end of the mark nobody has the object open, nobody gets it open, and
 //! what the probe saw of it is its last state.
 
-use super::act::{Act, Commit, Got, Use, Verdict, Work};
+use super::act::{Act, DrainCommit, DrainVerdict, Got, Use, Work};
 use super::contents::all_names;
-use super::facts::Facts;
+use super::drain_facts::DrainFacts;
 use super::rules::{OURS, Update, commit_of, has_contents, is_dirty, is_natural, read, unsettled};
 use super::sheet::Sheet;
 use super::strand::{Strand, with_outcomes};
@@ -40,7 +42,7 @@ use std::collections::BTreeSet;
 pub const RELEASED_AT_ONCE: usize = 32;
 /// Looks at a file that only the bridge itself has open, with a pause between two of them; then the file is kept.
 pub(super) const PASSING_TRIES: u32 = 25;
-/// Conflicts that one slice survives before what is in it is kept.
+/// After so many conflicts a slice keeps its files.
 const MAX_CONFLICTS: u32 = 100;
 
 /// Which walk it is.
@@ -130,7 +132,7 @@ impl Release {
     fn judge(
         &self,
         attrs: &[Work<Attr>],
-        facts: &dyn Facts,
+        facts: &dyn DrainFacts,
         reads: &mut ReadSet,
     ) -> Outcome<Vec<Candidate>> {
         let mut candidates = Vec::new();
@@ -179,7 +181,7 @@ impl Release {
         &self,
         candidate: &mut Candidate,
         attr: &Attr,
-        facts: &dyn Facts,
+        facts: &dyn DrainFacts,
         reads: &mut ReadSet,
     ) -> Outcome<Option<Keep>> {
         let (path, record) = &candidate.names[0];
@@ -210,7 +212,7 @@ impl Release {
         self.candidates.iter_mut().filter(|c| c.keep.is_none())
     }
 
-    fn mark(&mut self, facts: &dyn Facts, reads: ReadSet) -> Option<Act> {
+    fn mark(&mut self, facts: &dyn DrainFacts, reads: ReadSet) -> Option<Act> {
         let updates: Vec<_> = self
             .going()
             .flat_map(|c| c.names.iter().cloned())
@@ -286,7 +288,7 @@ impl Release {
         self.state = State::Finish;
     }
 
-    fn conclude(&self, facts: &dyn Facts) -> Option<Commit> {
+    fn conclude(&self, facts: &dyn DrainFacts) -> Option<DrainCommit> {
         let mut updates = Vec::new();
         for candidate in &self.candidates {
             for (path, before) in candidate.names.iter().cloned() {
@@ -364,8 +366,8 @@ impl Strand for Release {
     fn take(&mut self, got: Got, _sheet: &mut Sheet) {
         match (std::mem::replace(&mut self.state, State::End), got) {
             (State::Examining, Got::Attrs(attrs)) => self.state = State::Judge(attrs),
-            (State::Marking, Got::Verdict(Verdict::Committed)) => self.marks_committed(),
-            (State::Marking, Got::Verdict(Verdict::Conflict)) => {
+            (State::Marking, Got::Verdict(DrainVerdict::Committed)) => self.marks_committed(),
+            (State::Marking, Got::Verdict(DrainVerdict::Conflict)) => {
                 self.tries += 1;
                 self.candidates.clear();
                 self.state = State::Begin;
@@ -373,14 +375,14 @@ impl Strand for Release {
             (State::Probing, Got::Users(users)) => self.probed(users),
             (State::Probing, Got::Busy(busy)) => self.state = State::Examine(busy),
             (State::ExaminingAgain(busy), Got::Attrs(attrs)) => self.examined_again(&busy, attrs),
-            (State::Finishing, Got::Verdict(Verdict::Committed)) => self.state = State::End,
+            (State::Finishing, Got::Verdict(DrainVerdict::Committed)) => self.state = State::End,
             // Nothing else can change this, so the store refused; try again.
-            (State::Finishing, Got::Verdict(Verdict::Conflict)) => self.state = State::Finish,
+            (State::Finishing, Got::Verdict(DrainVerdict::Conflict)) => self.state = State::Finish,
             (_, got) => unreachable!("{got:?} answers nothing that was asked"),
         }
     }
 
-    fn next(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<Option<Act>> {
+    fn next(&mut self, facts: &dyn DrainFacts, sheet: &mut Sheet) -> Outcome<Option<Act>> {
         loop {
             let act = match std::mem::replace(&mut self.state, State::End) {
                 State::Begin if self.entries.is_empty() => None,

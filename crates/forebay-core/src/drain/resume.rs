@@ -3,10 +3,10 @@
 //! As long as the PFS does not show it, the mark stays: without it nobody knows where a renamed thing is, or
 //! whose the thing under a name is.
 
-use super::act::{Act, Commit, Got, Trouble, Verdict, Work};
-use super::facts::Facts;
+use super::act::{Act, DrainCommit, DrainVerdict, Got, Trouble, Work};
+use super::drain_facts::DrainFacts;
 use super::moves::is_dir;
-use super::names::{copy_path, waiting_path};
+use super::reserved_names::{copy_path, waiting_path};
 use super::rules::{
     OURS, Update, all_speakers, commit_of, has_contents, is_being_carried, is_ours, read, relocated,
 };
@@ -39,7 +39,7 @@ enum State {
 const INTENDED: &[u8] = b"drain/intended";
 
 /// The paths of that note, if there is one.
-pub(super) fn intended(facts: &dyn Facts) -> Outcome<Option<Vec<TreePath>>> {
+pub(super) fn intended(facts: &dyn DrainFacts) -> Outcome<Option<Vec<TreePath>>> {
     let notes = facts.notes(INTENDED)?;
     let note = notes.iter().find(|(key, _)| key == INTENDED);
     note.map(|(key, value)| workplaces::read(key, value))
@@ -47,13 +47,13 @@ pub(super) fn intended(facts: &dyn Facts) -> Outcome<Option<Vec<TreePath>>> {
 }
 
 /// The note goes.
-pub(super) fn forget_intended() -> Commit {
-    Commit {
+pub(super) fn forget_intended() -> DrainCommit {
+    DrainCommit {
         batch: vec![Change::Meta {
             key: INTENDED.to_vec(),
             value: None,
         }],
-        ..Commit::default()
+        ..DrainCommit::default()
     }
 }
 
@@ -127,7 +127,7 @@ impl Resume {
     fn marked_with(
         &self,
         record: &PathRecord,
-        facts: &dyn Facts,
+        facts: &dyn DrainFacts,
         reads: &mut ReadSet,
     ) -> Outcome<Option<Vec<TreePath>>> {
         let mut names = Vec::new();
@@ -208,7 +208,7 @@ impl Resume {
 
 /// The records that were marked because they are in what moves from `origin`, without their marks.
 fn marked_in(
-    facts: &dyn Facts,
+    facts: &dyn DrainFacts,
     mover: &TreePath,
     origin: &TreePath,
     reads: &mut ReadSet,
@@ -237,8 +237,8 @@ impl Strand for Resume {
                 };
             }
             (State::Pausing, Got::Done) => self.state = State::Begin,
-            (State::Committing, Got::Verdict(Verdict::Committed)) => self.go_on(),
-            (State::Committing, Got::Verdict(Verdict::Conflict)) => {
+            (State::Committing, Got::Verdict(DrainVerdict::Committed)) => self.go_on(),
+            (State::Committing, Got::Verdict(DrainVerdict::Conflict)) => {
                 self.rest = self.rest.take().filter(|rest| !rest.is_empty());
                 self.state = State::Begin;
             }
@@ -246,7 +246,7 @@ impl Strand for Resume {
         }
     }
 
-    fn next(&mut self, facts: &dyn Facts, _sheet: &mut Sheet) -> Outcome<Option<Act>> {
+    fn next(&mut self, facts: &dyn DrainFacts, _sheet: &mut Sheet) -> Outcome<Option<Act>> {
         loop {
             match &self.state {
                 State::Begin => {

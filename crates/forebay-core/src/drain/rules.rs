@@ -1,14 +1,14 @@
 //! What a record means for the drain: what is dirty, what may be put where, whose the thing on the PFS is.
 
-use super::act::{Act, Commit};
-use super::facts::Facts;
+use super::act::{Act, DrainCommit};
+use super::drain_facts::DrainFacts;
 use super::moves::is_dir;
-use super::names::{discarded_name, waiting_path};
+use super::reserved_names::{discarded_name, waiting_path};
 use crate::batch;
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome, Timestamp};
 use crate::identity::Identity;
-use crate::ops::Effect;
+use crate::ops::FollowUp;
 use crate::path::TreePath;
 use crate::record::{Kind, ObjectId, ObjectName, PathRecord, Stamp, Transit};
 use crate::speakers::{Lowers, Speaker, Word};
@@ -60,30 +60,30 @@ pub(super) fn is_ours(path: &TreePath, record: &PathRecord) -> bool {
     record.hides.as_ref() == Some(path) || record.drained.is_some()
 }
 
-/// True if what is found on the PFS is not what this record was made over, what was drained, or a copy that may have got there.
-/// Others have changed it since, so it is not touched.
+/// True if others changed the entry on the PFS: it is neither what the record replaced or drained, nor our copy under way. The
+/// drain does not touch it.
 pub(super) fn is_changed(record: &PathRecord, found: &Attr) -> bool {
     let is_copy = has_contents(record) && record.arriving.as_ref().is_some_and(|c| c.is(found));
     !is_copy && record.replaces.is_some_and(|known| !known.is(found))
 }
 
-/// True if what is found in a directory that was put aside at this moment, by the clock of the PFS, came there or was changed
-/// there later. `is_touched`: has the drain itself removed or renamed another name of it since?
+/// True if the entry appeared or changed after its directory was put aside, at `moment` by the clock of the PFS. `is_touched`:
+/// has the drain itself removed or renamed another name of the same file since?
 pub fn is_of_others_since(
     moment: Timestamp,
     found: &Attr,
     is_touched: impl FnOnce() -> bool,
 ) -> bool {
     if is_dir(found) {
-        // The times of an old one may be those of a removal that was killed: others count by what they put into it. One that
-        // was moved here has a new `ctime` alone.
+        // A killed removal may have changed an old directory's times, so they prove nothing: what others put into it is judged
+        // by itself. A directory that others moved here has a new `ctime` only.
         return found.btime >= moment || (found.ctime >= moment && found.mtime < moment);
     }
     found.ctime >= moment && !(found.mtime < moment && is_touched())
 }
 
 /// True if our own programs can have changed what was found there, and nobody has replaced it.
-pub(super) fn is_ours_in_place(record: &PathRecord, found: &Attr, facts: &dyn Facts) -> bool {
+pub(super) fn is_ours_in_place(record: &PathRecord, found: &Attr, facts: &dyn DrainFacts) -> bool {
     let is_same = record
         .replaces
         .is_some_and(|known| known.is_inode_of(found));
@@ -97,7 +97,7 @@ pub(super) fn has_contents(record: &PathRecord) -> bool {
 
 /// Reads a record, and notes that the commit relies on it.
 pub(super) fn read(
-    facts: &dyn Facts,
+    facts: &dyn DrainFacts,
     path: &TreePath,
     reads: &mut ReadSet,
 ) -> Outcome<Option<PathRecord>> {
@@ -109,7 +109,7 @@ pub(super) fn read(
 /// Where on the PFS the directory at `path` is served from now; `None` for one that was made in the
 /// buffer, below which nothing of the PFS shows.
 pub(super) fn lower_dir(
-    facts: &dyn Facts,
+    facts: &dyn DrainFacts,
     path: &TreePath,
     reads: &mut ReadSet,
 ) -> Outcome<Option<TreePath>> {
@@ -124,14 +124,18 @@ pub(super) fn lower_dir(
 }
 
 /// Does the PFS by itself show, under the same path, what is in the directory at `path`?
-pub(super) fn is_natural(facts: &dyn Facts, path: &TreePath, reads: &mut ReadSet) -> Outcome<bool> {
+pub(super) fn is_natural(
+    facts: &dyn DrainFacts,
+    path: &TreePath,
+    reads: &mut ReadSet,
+) -> Outcome<bool> {
     Ok(lower_dir(facts, path, reads)?.as_ref() == Some(path))
 }
 
 /// The highest directory at or above `path` that is not on the PFS under its own path, with nothing left to
 /// move. `None`: something may be put into `path` there.
 pub(super) fn unsettled(
-    facts: &dyn Facts,
+    facts: &dyn DrainFacts,
     path: &TreePath,
     reads: &mut ReadSet,
 ) -> Outcome<Option<TreePath>> {
@@ -156,7 +160,7 @@ pub(super) fn unsettled(
 
 /// Will the contents of this record replace what it hides, in one atomic rename?
 pub(super) fn is_replaced(
-    facts: &dyn Facts,
+    facts: &dyn DrainFacts,
     path: &TreePath,
     record: &PathRecord,
     reads: &mut ReadSet,
@@ -170,7 +174,7 @@ pub(super) fn is_replaced(
 
 /// Does something that still has to go lie at this PFS path or above it?
 pub(super) fn is_obstructed(
-    facts: &dyn Facts,
+    facts: &dyn DrainFacts,
     path: &TreePath,
     reads: &mut ReadSet,
 ) -> Outcome<bool> {
@@ -200,7 +204,7 @@ pub(super) fn is_obstructed(
 
 /// Why nothing may be put at `path` on the PFS now; `None` if something may.
 pub(super) fn obstacle(
-    facts: &dyn Facts,
+    facts: &dyn DrainFacts,
     path: &TreePath,
     reads: &mut ReadSet,
 ) -> Outcome<Option<String>> {
@@ -213,7 +217,7 @@ pub(super) fn obstacle(
 
 /// Must something renamed leave the place on the PFS where it is? Where to, then: its waiting path.
 pub(super) fn has_to_leave(
-    facts: &dyn Facts,
+    facts: &dyn DrainFacts,
     path: &TreePath,
     record: &PathRecord,
     reads: &mut ReadSet,
@@ -235,7 +239,7 @@ pub(super) fn has_to_leave(
 
 /// All records that speak of exactly this path of the PFS. Adds to `reads` that a commit relies on it.
 pub(super) fn speakers_of(
-    facts: &dyn Facts,
+    facts: &dyn DrainFacts,
     lower: &TreePath,
     reads: &mut ReadSet,
 ) -> Outcome<Vec<Speaker>> {
@@ -248,7 +252,7 @@ pub(super) fn speakers_of(
 
 /// A page of [`all_speakers`].
 fn page_of_speakers(
-    facts: &dyn Facts,
+    facts: &dyn DrainFacts,
     lower: &TreePath,
     before: Option<&TreePath>,
     reads: &mut ReadSet,
@@ -262,7 +266,7 @@ fn page_of_speakers(
 
 /// All records that speak of this path of the PFS or of something below it. Adds to `reads` that a commit relies on it.
 pub(super) fn all_speakers(
-    facts: &dyn Facts,
+    facts: &dyn DrainFacts,
     lower: &TreePath,
     reads: &mut ReadSet,
 ) -> Outcome<Vec<Speaker>> {
@@ -279,7 +283,7 @@ pub(super) fn all_speakers(
 
 /// True if something renamed still lies at or below this PFS path: the buffer shows it elsewhere.
 pub(super) fn holds_something_moved(
-    facts: &dyn Facts,
+    facts: &dyn DrainFacts,
     lower: &TreePath,
     reads: &mut ReadSet,
 ) -> Outcome<bool> {
@@ -288,7 +292,7 @@ pub(super) fn holds_something_moved(
 
 /// True if a record still says that something below this PFS path has to go.
 pub(super) fn holds_something_hidden(
-    facts: &dyn Facts,
+    facts: &dyn DrainFacts,
     lower: &TreePath,
     reads: &mut ReadSet,
 ) -> Outcome<bool> {
@@ -298,7 +302,7 @@ pub(super) fn holds_something_hidden(
 }
 
 fn any_speaker(
-    facts: &dyn Facts,
+    facts: &dyn DrainFacts,
     lower: &TreePath,
     reads: &mut ReadSet,
     is_meant: impl Fn(&Speaker) -> bool,
@@ -318,7 +322,7 @@ fn any_speaker(
 
 /// True if a directory strictly above this PFS path is on its way to another place, by a drain that has marked it.
 pub(super) fn is_being_carried(
-    facts: &dyn Facts,
+    facts: &dyn DrainFacts,
     lower: &TreePath,
     reads: &mut ReadSet,
 ) -> Outcome<bool> {
@@ -340,7 +344,7 @@ pub(super) fn is_being_carried(
 /// True if a directory above this PFS path is being moved there, so that the path soon means something else. Adds to
 /// `reads` that a commit relies on none being moved.
 pub(super) fn is_carried(
-    facts: &dyn Facts,
+    facts: &dyn DrainFacts,
     lower: &TreePath,
     reads: &mut ReadSet,
 ) -> Outcome<bool> {
@@ -392,7 +396,7 @@ impl Update {
     pub(super) fn marked(path: TreePath, before: PathRecord, transit: Option<Transit>) -> Self {
         let after = Some(PathRecord {
             transit,
-            // What was renamed stays what it is.
+            // Keeps the identity of a renamed thing.
             arriving: before
                 .arriving
                 .clone()
@@ -410,13 +414,13 @@ impl Update {
 /// The commit that makes the updates true, if each record still is what it was. Gives also the records
 /// as they are afterwards.
 pub(super) fn commit_of(
-    facts: &dyn Facts,
+    facts: &dyn DrainFacts,
     mut reads: ReadSet,
     updates: Vec<Update>,
     labels: Labels,
-) -> (Commit, Vec<(TreePath, PathRecord)>) {
+) -> (DrainCommit, Vec<(TreePath, PathRecord)>) {
     let (mut deletes, mut puts) = (Vec::new(), Vec::new());
-    let (mut effects, mut afterwards) = (Vec::new(), Vec::new());
+    let (mut follow_ups, mut afterwards) = (Vec::new(), Vec::new());
     for Update {
         path,
         before,
@@ -431,7 +435,7 @@ pub(super) fn commit_of(
         let Some(mut record) = after else {
             deletes.push(Change::Delete { path, object });
             puts.push(Change::Doom(object));
-            effects.push(Effect::Remove(object));
+            follow_ups.push(FollowUp::Remove(object));
             continue;
         };
         record.version = facts.next_version();
@@ -439,21 +443,21 @@ pub(super) fn commit_of(
         let of_label = |r: &PathRecord| (r.kind, r.origin.clone(), r.hides.clone());
         if of_label(&record) != of_label(&before) {
             puts.push(Change::Relabel(object));
-            effects.push(Effect::Relabel(object, path.clone()));
+            follow_ups.push(FollowUp::Relabel(object, path.clone()));
         }
         afterwards.push((path.clone(), record.clone()));
         puts.push(Change::Put { path, record });
     }
     for (path, object) in labels {
         puts.push(Change::Relabel(object));
-        effects.push(Effect::Relabel(object, path));
+        follow_ups.push(FollowUp::Relabel(object, path));
     }
     deletes.append(&mut puts);
     batch::assert_well_formed(&deletes);
-    let commit = Commit {
+    let commit = DrainCommit {
         reads,
         batch: deletes,
-        effects,
+        follow_ups,
         forbids_late_opens: false,
     };
     (commit, afterwards)
@@ -468,7 +472,7 @@ pub(super) fn commit_of(
 /// drain that is not bounded; it is done with no lock held but that of the commit itself. A rename of a directory by
 /// a program is unbounded in the same way (`Context::relocate_below` in [`crate::ops`]).
 pub(super) fn relocated(
-    facts: &dyn Facts,
+    facts: &dyn DrainFacts,
     mover: &TreePath,
     from: &TreePath,
     to: &TreePath,

@@ -1,6 +1,6 @@
 //! What all strands of one pass share: what was asked for, what has been done, and what is left.
 
-use super::act::{Stray, Trouble};
+use super::act::{StrayEntry, Trouble};
 use super::contents::Task;
 use super::workplaces::Workplaces;
 use crate::bridge::Mutation;
@@ -16,7 +16,7 @@ pub(super) const MOST_UNSYNCED: usize = 1024;
 
 /// What a pass is asked to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Terms {
+pub struct PassTerms {
     /// Keep the buffered copies.
     pub keep: bool,
     /// Batches of contents that are under way at a time; at least one.
@@ -125,7 +125,7 @@ impl DrainReport {
 
 /// The shared state of a pass.
 pub(super) struct Sheet {
-    pub(super) terms: Terms,
+    pub(super) terms: PassTerms,
     pub(super) stopping: bool,
     /// A bug that the simulator has to find.
     pub(super) planted: Option<Mutation>,
@@ -134,7 +134,7 @@ pub(super) struct Sheet {
     /// The first reason for each thing that failed.
     failed: BTreeMap<TreePath, Left>,
     /// What was made past the buffer, by its directory.
-    strays: BTreeMap<TreePath, (ObjectName, Vec<Stray>)>,
+    strays: BTreeMap<TreePath, (ObjectName, Vec<StrayEntry>)>,
     /// Directories of the PFS that could not be synced.
     unsyncable: BTreeMap<TreePath, Trouble>,
     pub(super) report: DrainReport,
@@ -155,7 +155,7 @@ pub(super) struct Sheet {
 }
 
 impl Sheet {
-    pub(super) fn new(terms: Terms) -> Self {
+    pub(super) fn new(terms: PassTerms) -> Self {
         Sheet {
             patient: terms.patient,
             terms,
@@ -193,7 +193,12 @@ impl Sheet {
     }
 
     /// These entries of the backing directory of `dir` were made past the buffer.
-    pub(super) fn note_strays(&mut self, dir: &TreePath, object: ObjectName, strays: Vec<Stray>) {
+    pub(super) fn note_strays(
+        &mut self,
+        dir: &TreePath,
+        object: ObjectName,
+        strays: Vec<StrayEntry>,
+    ) {
         self.strays.insert(dir.clone(), (object, strays));
     }
 

@@ -1,7 +1,7 @@
 //! A strand of a pass: a piece of its work, from the first act to the last.
 
-use super::act::{Act, Commit, Got, Verdict};
-use super::facts::Facts;
+use super::act::{Act, DrainCommit, DrainVerdict, Got};
+use super::drain_facts::DrainFacts;
 use super::sheet::Sheet;
 use crate::facts::Outcome;
 
@@ -12,7 +12,7 @@ pub(super) trait Strand: Send {
     fn take(&mut self, got: Got, sheet: &mut Sheet);
 
     /// The next act; `None` at the end. If it stops for a fact, it is called again and must then give the same act.
-    fn next(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<Option<Act>>;
+    fn next(&mut self, facts: &dyn DrainFacts, sheet: &mut Sheet) -> Outcome<Option<Act>>;
 }
 
 /// Each thing of an act with its outcome.
@@ -40,20 +40,20 @@ impl Once {
         Once(Some(act.clone()), act)
     }
 
-    pub(super) fn commit(commit: Commit) -> Self {
+    pub(super) fn commit(commit: DrainCommit) -> Self {
         Once::new(Act::Commit(commit))
     }
 }
 
 impl Strand for Once {
     fn take(&mut self, got: Got, _sheet: &mut Sheet) {
-        if got == Got::Verdict(Verdict::Conflict) {
+        if got == Got::Verdict(DrainVerdict::Conflict) {
             // Nothing else can change this, so the store refused; try again.
             self.0 = Some(self.1.clone());
         }
     }
 
-    fn next(&mut self, _facts: &dyn Facts, _sheet: &mut Sheet) -> Outcome<Option<Act>> {
+    fn next(&mut self, _facts: &dyn DrainFacts, _sheet: &mut Sheet) -> Outcome<Option<Act>> {
         Ok(self.0.take())
     }
 }

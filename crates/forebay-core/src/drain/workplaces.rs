@@ -1,8 +1,8 @@
 //! The directories of the PFS in which batches make temporary names, written down before they do: what is left in them is
 //! removed at the end of the pass, or by the next one, if this one was killed.
 
-use super::act::{Act, Commit, Got, Trouble, Work};
-use super::facts::Facts;
+use super::act::{Act, DrainCommit, Got, Trouble, Work};
+use super::drain_facts::DrainFacts;
 use super::sheet::Sheet;
 use super::strand::{Strand, with_outcomes};
 use crate::facts::{Outcome, Stop};
@@ -62,7 +62,7 @@ impl Workplaces {
     }
 
     /// The commit before a batch works in these directories.
-    pub(super) fn note(slot: usize, dirs: &[TreePath]) -> Commit {
+    pub(super) fn note(slot: usize, dirs: &[TreePath]) -> DrainCommit {
         commit(vec![change(slot, dirs)])
     }
 
@@ -95,7 +95,7 @@ impl Workplaces {
         self.slots.iter().any(|slot| slot.is_doubtful)
     }
 
-    /// What became of what is left over in this directory.
+    /// Records the outcome of sweeping this directory.
     fn swept(&mut self, dir: &TreePath, did: Work<()>) {
         match did {
             Ok(()) => self.unswept.remove(dir),
@@ -125,7 +125,7 @@ impl Workplaces {
 
     /// All batches have ended: the commit that takes the notes away, those that were found at the
     /// beginning as well.
-    pub(super) fn forget(&mut self, found: &[Vec<u8>]) -> Option<Commit> {
+    pub(super) fn forget(&mut self, found: &[Vec<u8>]) -> Option<DrainCommit> {
         assert!(
             self.slots.iter().all(|slot| !slot.is_taken),
             "all batches have ended"
@@ -152,23 +152,23 @@ fn change(slot: usize, dirs: &[TreePath]) -> Change {
     }
 }
 
-fn commit(batch: Vec<Change>) -> Commit {
-    Commit {
+fn commit(batch: Vec<Change>) -> DrainCommit {
+    DrainCommit {
         batch,
-        ..Commit::default()
+        ..DrainCommit::default()
     }
 }
 
 /// Removes what was left over in some directories.
-pub(super) struct Sweep {
+pub(super) struct WorkplaceSweep {
     dirs: Vec<TreePath>,
     of: Option<BridgeId>,
     has_asked: bool,
 }
 
-impl Sweep {
+impl WorkplaceSweep {
     pub(super) fn new(dirs: Vec<TreePath>, of: Option<BridgeId>) -> Self {
-        Sweep {
+        WorkplaceSweep {
             dirs,
             of,
             has_asked: false,
@@ -176,7 +176,7 @@ impl Sweep {
     }
 }
 
-impl Strand for Sweep {
+impl Strand for WorkplaceSweep {
     fn take(&mut self, got: Got, sheet: &mut Sheet) {
         let Got::Each(each) = got else {
             unreachable!("{got:?} answers nothing that was asked");
@@ -186,7 +186,7 @@ impl Strand for Sweep {
         }
     }
 
-    fn next(&mut self, _facts: &dyn Facts, _sheet: &mut Sheet) -> Outcome<Option<Act>> {
+    fn next(&mut self, _facts: &dyn DrainFacts, _sheet: &mut Sheet) -> Outcome<Option<Act>> {
         if std::mem::replace(&mut self.has_asked, true) {
             return Ok(None);
         }
@@ -208,7 +208,7 @@ pub(super) fn read(key: &[u8], bytes: &[u8]) -> Outcome<Vec<TreePath>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sheet::{Reason, Terms};
+    use super::super::sheet::{PassTerms, Reason};
     use super::*;
 
     const TROUBLE: Trouble = Trouble {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     fn sheet() -> Sheet {
-        Sheet::new(Terms {
+        Sheet::new(PassTerms {
             keep: false,
             batches: 1,
             objects: 1,
@@ -230,7 +230,7 @@ mod tests {
     }
 
     fn sweep(sheet: &mut Sheet, dir: &TreePath, did: Work<()>) {
-        Sweep::new(vec![dir.clone()], None).take(Got::Each(vec![did]), sheet);
+        WorkplaceSweep::new(vec![dir.clone()], None).take(Got::Each(vec![did]), sheet);
     }
 
     fn listed(mut sheet: Sheet) -> Vec<TreePath> {

@@ -2,7 +2,7 @@
 
 use super::hidden::{Below, Hidden};
 use super::read::LowerNames;
-use super::{Answer, Context, Decision, Effect, Unseen};
+use super::{Answer, Context, Decision, FollowUp, Unseen};
 use crate::access::{SEARCH, WRITE, check_sticky};
 use crate::drain::abandon;
 use crate::facts::{Attr, Fresh, Label, NewKind, NewObject, Outcome, errno};
@@ -209,7 +209,7 @@ pub(super) struct Plan {
     deletes: Vec<Change>,
     puts: Vec<Change>,
     unseen: Option<Unseen>,
-    effects: Vec<Effect>,
+    follow_ups: Vec<FollowUp>,
 }
 
 impl Plan {
@@ -254,14 +254,14 @@ impl Plan {
         // The thing may wait on the PFS under its waiting name. The note tells the drain to remove it.
         self.puts.extend(abandon(record, None));
         self.puts.push(Change::Doom(object));
-        self.effects.push(Effect::Remove(object));
+        self.follow_ups.push(FollowUp::Remove(object));
     }
 
     /// The records below a directory go, for which the plan has a whiteout. Nobody can see them then.
     pub(super) fn delete_unseen(&mut self, dir: &TreePath, below: &Below, per_part: usize) {
         let records = below.iter().map(|(path, r)| (path.clone(), r.object));
-        let removals = below.iter().map(|(_, r)| Effect::Remove(r.object));
-        self.effects.extend(removals);
+        let removals = below.iter().map(|(_, r)| FollowUp::Remove(r.object));
+        self.follow_ups.extend(removals);
         self.unseen = Some(Unseen {
             dir: dir.clone(),
             records: records.collect(),
@@ -280,14 +280,15 @@ impl Plan {
     /// The label on the object has to follow the record at `path`.
     pub(super) fn relabel(&mut self, object: ObjectName, path: &TreePath) {
         self.puts.push(Change::Relabel(object));
-        self.effects.push(Effect::Relabel(object, path.clone()));
+        self.follow_ups
+            .push(FollowUp::Relabel(object, path.clone()));
     }
 
     /// An entry of `dir` has come or gone.
     pub(super) fn touch(&mut self, dir: &Dir) {
-        let effect = Effect::Touch(dir.place.clone());
-        if !self.effects.contains(&effect) {
-            self.effects.push(effect);
+        let follow_up = FollowUp::Touch(dir.place.clone());
+        if !self.follow_ups.contains(&follow_up) {
+            self.follow_ups.push(follow_up);
         }
     }
 
@@ -296,7 +297,7 @@ impl Plan {
         Decision {
             batch: self.deletes,
             unseen: self.unseen,
-            effects: self.effects,
+            follow_ups: self.follow_ups,
             answer,
         }
     }
@@ -307,7 +308,7 @@ pub(super) fn only(answer: Answer) -> Decision {
     Decision {
         batch: vec![],
         unseen: None,
-        effects: vec![],
+        follow_ups: vec![],
         answer,
     }
 }

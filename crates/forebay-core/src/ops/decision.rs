@@ -158,7 +158,7 @@ pub enum Answer {
 /// Work on backing objects after the commit. The batch holds a mark for each
 /// where a crash before it is done would leave a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
+pub enum FollowUp {
     /// Unlink the backing object (and its node); then the doom mark may go.
     Remove(ObjectName),
     /// Write the label anew from the record at this path; then the relabel mark may go.
@@ -175,7 +175,7 @@ pub struct Decision {
     /// What goes with the batch, at once or afterwards.
     pub unseen: Option<Unseen>,
     /// What follows the commit.
-    pub effects: Vec<Effect>,
+    pub follow_ups: Vec<FollowUp>,
     /// What the client gets.
     pub answer: Answer,
 }

@@ -62,7 +62,7 @@ pub(super) struct Moving {
     pub(super) below: Below,
     /// Directories among it, and itself, that a drain had made: they go from the PFS with all that was drained into them.
     made: BTreeSet<TreePath>,
-    /// What was renamed into it: that leaves before, with all that was drained into it.
+    /// Things renamed into it. The drain moves them out first, with what it drained into them.
     renamed: BTreeSet<TreePath>,
 }
 
@@ -84,7 +84,7 @@ impl Context<'_> {
     /// What of the PFS a new thing at `found` would hide.
     pub(super) fn hidden_at(&self, found: &Found) -> Option<Hidden> {
         match (&found.record, &found.node) {
-            // What is hidden is what is seen, whoever has put it there.
+            // A new thing hides whatever is visible there, also if others put it there.
             (record, Some(Node::Lower(lower, attr))) if is_at(record.as_ref(), found, lower) => {
                 Some(Hidden {
                     path: lower.clone(),
@@ -190,9 +190,9 @@ impl Context<'_> {
         Ok(entry.with_contents(entries))
     }
 
-    /// What was renamed, and is removed, replaced or copied by this plan, may lie on the PFS where it was before, kept from
-    /// view by a record there or above. Nobody changes it by another name any more, so that record knows it from now on as it
-    /// is. `below` are the invisible records below what goes. To be called when the plan is complete otherwise.
+    /// Updates the identity of a renamed thing that this plan removes, replaces or copies. If it still lies at its old path on
+    /// the PFS, a record there or above hides it. No other name can change it any more, so that record takes the identity of
+    /// today. `below` are the invisible records below what goes. To be called when the plan is complete otherwise.
     pub(super) fn settle_origin(
         &self,
         found: &Found,

@@ -16,9 +16,9 @@ mod rename;
 mod transit;
 mod unseen;
 
-pub use decision::{Answer, Decision, Effect, Entry, GrantTarget, Op, Path, Request, Start};
+pub use decision::{Answer, Decision, Entry, FollowUp, GrantTarget, Op, Path, Request, Start};
 
-pub use unseen::{Leaving, Unseen, Way};
+pub use unseen::{Clearance, Leaving, Unseen};
 
 pub(crate) use transit::is_reserved;
 

@@ -1,6 +1,6 @@
 //! Rules for decisions, as [`Decision`] and [`Answer`] document them. Checked in builds with debug assertions.
 
-use super::{Answer, Decision, Effect, Op};
+use super::{Answer, Decision, FollowUp, Op};
 use crate::batch;
 use crate::table::Change;
 
@@ -16,7 +16,7 @@ pub(super) fn assert_kept(op: &Op, decision: &Decision) {
     batch::assert_well_formed(&decision.batch);
     if only_looks(op) {
         assert!(
-            decision.batch.is_empty() && decision.effects.is_empty(),
+            decision.batch.is_empty() && decision.follow_ups.is_empty(),
             "an operation that only looks changes something: {op:?}"
         );
     }
@@ -42,19 +42,19 @@ pub(super) fn assert_kept(op: &Op, decision: &Decision) {
 #[track_caller]
 fn assert_marked(decision: &Decision) {
     let unseen = decision.unseen.as_ref();
-    for effect in decision.effects.iter().take(MOST_LOOKED_AT) {
-        let marked = match effect {
-            Effect::Remove(object) => {
+    for follow_up in decision.follow_ups.iter().take(MOST_LOOKED_AT) {
+        let marked = match follow_up {
+            FollowUp::Remove(object) => {
                 decision
                     .batch
                     .iter()
                     .any(|c| matches!(c, Change::Doom(o) if o == object))
                     || unseen.is_some_and(|u| u.records.iter().any(|(_, o)| o == object))
             }
-            Effect::Relabel(object, _) => decision.batch.contains(&Change::Relabel(*object)),
-            Effect::Touch(_) => true,
+            FollowUp::Relabel(object, _) => decision.batch.contains(&Change::Relabel(*object)),
+            FollowUp::Touch(_) => true,
         };
-        assert!(marked, "no mark for {effect:?}");
+        assert!(marked, "no mark for {follow_up:?}");
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
         Decision {
             batch: Vec::new(),
             unseen: None,
-            effects: Vec::new(),
+            follow_ups: Vec::new(),
             answer,
         }
     }
@@ -146,7 +146,7 @@ mod tests {
             link: 0,
         };
         let mut decision = decision(Answer::Done);
-        decision.effects.push(Effect::Remove(object));
+        decision.follow_ups.push(FollowUp::Remove(object));
         let path = super::super::Path {
             start: super::super::Start::Root,
             bytes: b"f".to_vec(),

@@ -97,7 +97,7 @@ struct Left {
 
 /// May a batch be committed, as far as records that are going are concerned?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum Clearance {
     /// It may.
     Free,
     /// When those who take records away have done so.
@@ -134,14 +134,14 @@ impl Leaving {
     }
 
     /// Is the way free for this batch?
-    pub fn way_for(&self, batch: &[Change]) -> Way {
+    pub fn clearance_for(&self, batch: &[Change]) -> Clearance {
         let paths = || batch.iter().filter_map(Change::path);
         if self.0.iter().any(|left| left.is_stuck) {
-            Way::Stuck
+            Clearance::Stuck
         } else if self.0.iter().any(|l| l.unseen.is_touched_by(paths())) {
-            Way::HeldUp
+            Clearance::HeldUp
         } else {
-            Way::Free
+            Clearance::Free
         }
     }
 
@@ -220,25 +220,25 @@ mod tests {
         leaving.begin(unseen("p/d", 5));
         leaving.begin(unseen("other", 1));
         for (at, way) in [
-            ("p/d", Way::HeldUp),
-            ("p/d/new", Way::HeldUp),
-            ("p", Way::HeldUp),
-            ("p/e", Way::Free),
-            ("p/dd", Way::Free),
-            ("q", Way::Free),
+            ("p/d", Clearance::HeldUp),
+            ("p/d/new", Clearance::HeldUp),
+            ("p", Clearance::HeldUp),
+            ("p/e", Clearance::Free),
+            ("p/dd", Clearance::Free),
+            ("q", Clearance::Free),
         ] {
-            assert_eq!(leaving.way_for(&change(at)), way, "{at}");
+            assert_eq!(leaving.clearance_for(&change(at)), way, "{at}");
         }
         let dir = path("p/d");
         let mut gone = 0;
         while let Some(part) = leaving.part(Some(&dir)) {
-            assert_eq!(leaving.way_for(&change("p/d/new")), Way::HeldUp);
+            assert_eq!(leaving.clearance_for(&change("p/d/new")), Clearance::HeldUp);
             let deleted = |c: &&Change| matches!(c, Change::Delete { .. });
             gone += part.iter().filter(deleted).count();
             leaving.part_ended(Some(&dir), true);
         }
         assert_eq!(gone, 5);
-        assert_eq!(leaving.way_for(&change("p/d/new")), Way::Free);
+        assert_eq!(leaving.clearance_for(&change("p/d/new")), Clearance::Free);
         assert!(!leaving.is_empty(), "the other one");
     }
 
@@ -249,11 +249,14 @@ mod tests {
         let dir = path("d");
         assert!(leaving.part(Some(&dir)).is_some());
         leaving.part_ended(Some(&dir), false);
-        assert_eq!(leaving.way_for(&change("elsewhere")), Way::Stuck);
-        assert_eq!(leaving.way_for(&[]), Way::Stuck);
+        assert_eq!(
+            leaving.clearance_for(&change("elsewhere")),
+            Clearance::Stuck
+        );
+        assert_eq!(leaving.clearance_for(&[]), Clearance::Stuck);
         assert!(leaving.part(None).is_some(), "the same part once more");
         leaving.part_ended(None, true);
         assert!(leaving.is_empty());
-        assert_eq!(leaving.way_for(&change("elsewhere")), Way::Free);
+        assert_eq!(leaving.clearance_for(&change("elsewhere")), Clearance::Free);
     }
 }

@@ -81,7 +81,7 @@ pub struct Finish {
     /// It has to open the object anew through the descriptor.
     pub reopen: bool,
     /// Work that follows the commit, before the answer.
-    pub follow: Vec<ops::Effect>,
+    pub follow: Vec<ops::FollowUp>,
     /// Objects that were made and are of no use: to be removed.
     pub unused: Vec<Fresh>,
     /// A turn to copy that ends with the request.

@@ -196,7 +196,7 @@ impl Pending {
         self.decides_later();
     }
 
-    /// The commit did not happen, because something has to end first that others do: a later step decides again.
+    /// The commit was refused because a removal must finish first. A later step decides again.
     pub fn held_up(&mut self) {
         self.refused();
         // Waiting is no step.

@@ -71,7 +71,7 @@ pub struct Pending {
     kept_open: Option<Box<Stage>>,
     /// Since something was opened, what others say has been forgotten once.
     looks_again: bool,
-    pub(super) follow: Vec<ops::Effect>,
+    pub(super) follow: Vec<ops::FollowUp>,
 }
 
 /// An open for a grant.
@@ -91,7 +91,7 @@ pub(super) struct Opening {
 #[derive(Debug)]
 pub(super) struct Committing {
     pub(super) answer: Answer,
-    pub(super) follow: Vec<ops::Effect>,
+    pub(super) follow: Vec<ops::FollowUp>,
     /// Objects of this request that the batch names.
     pub(super) named: Vec<ObjectName>,
 }
@@ -283,7 +283,7 @@ impl Pending {
         let Decision {
             mut batch,
             mut unseen,
-            effects,
+            follow_ups,
             answer,
         } = decision;
         if !batch.is_empty() && !may_commit {
@@ -332,7 +332,7 @@ impl Pending {
         );
         self.stage = Stage::Committing(Committing {
             answer,
-            follow: effects,
+            follow: follow_ups,
             named,
         });
         Effect::Commit(Commit {

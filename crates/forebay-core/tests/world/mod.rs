@@ -6,7 +6,9 @@ use forebay_core::facts::{
     Attr, Cred, Facts, Fresh, Judged, LowerEntry, LowerPage, NewKind, NewObject, Outcome, Settings,
     Stop,
 };
-use forebay_core::ops::{Answer, Decision, Effect, GrantTarget, Op, Path, Request, Start, decide};
+use forebay_core::ops::{
+    Answer, Decision, FollowUp, GrantTarget, Op, Path, Request, Start, decide,
+};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
 use forebay_core::table::Change;
@@ -129,8 +131,8 @@ impl World {
                 _ => {}
             }
         }
-        for effect in &decision.effects {
-            if let Effect::Remove(object) = effect {
+        for follow_up in &decision.follow_ups {
+            if let FollowUp::Remove(object) = follow_up {
                 self.objects
                     .borrow_mut()
                     .remove(object)

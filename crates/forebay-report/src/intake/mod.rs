@@ -6,8 +6,8 @@
 mod calls;
 mod collective;
 mod counters;
-mod facts;
 mod group;
+mod job_notes;
 mod timeline;
 mod trace;
 mod uses;
@@ -20,8 +20,8 @@ use darshan_log::{
     CounterModule, Daos, Dfs, DxtMpiio, DxtPosix, DxtRecord, H5d, Heatmap, Log, Lustre, Module,
     MpiIo, PnetcdfVar, Posix, Record, Stdio, derive, record_id,
 };
-use facts::{file_system, has_exact_sums, launches, note_job, note_modules};
 pub use group::group;
+use job_notes::{file_system, has_exact_sums, launches, note_job, note_modules};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use timeline::Canvas;
 use trace::Thinner;
@@ -263,7 +263,7 @@ impl Intake {
             rank: one.rank.map(|rank| seat.rank(rank.into())),
             start_seconds: one.start_ns as f64 / 1e9 + seat.shift,
             end_seconds: one.end_ns as f64 / 1e9 + seat.shift,
-            ..facts::program(one)
+            ..job_notes::program(one)
         });
         self.job.programs.extend(programs);
         let calls = calls::of(facts.note(calls::NOTE).unwrap_or_default());
@@ -563,7 +563,7 @@ impl Intake {
             ));
         }
         // The header of a log has no room for all lines.
-        self.job.coverage = facts::coverage(&self.job.metadata);
+        self.job.coverage = job_notes::coverage(&self.job.metadata);
         self.job.settle_layers();
         if self.job.run_seconds <= 0.0 {
             self.job.run_seconds = last_sign_of_life(&self.job);

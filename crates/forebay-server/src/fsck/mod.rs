@@ -5,7 +5,7 @@ mod rebuild;
 use crate::follow;
 use crate::instance::Instance;
 use crate::{Config, Error, ServerHandle, recover};
-use forebay_core::drain::Stray;
+use forebay_core::drain::StrayEntry;
 use forebay_core::facts::{Facts, Label, LabelParent};
 use forebay_core::path::TreePath;
 use forebay_core::record::{Kind, ObjectId, ObjectName, PathRecord};
@@ -226,7 +226,7 @@ fn strays(server: &ServerHandle, dir: ObjectName) -> Result<Vec<String>, Error> 
         Err(e) => return Ok(vec![format!("{path}: can't be listed: {e}")]),
     };
     let place = server.instance.dir().join(path_of_dir(dir));
-    let told = |stray: Stray| {
+    let told = |stray: StrayEntry| {
         let name = OsStr::from_bytes(&stray.name);
         format!(
             "{}: made past the buffer, it lies in {}",

@@ -66,7 +66,7 @@ impl Shard {
                 self.pass_memory(key, request.seq, memory);
             }
             Op::NameTable if cred.uid != server.uid() => {
-                // What a name stands for is not for who may not search the directories above it.
+                // Another user must not see names below directories that it may not search.
                 self.reply(key, request.seq, Answered::status(libc::EPERM));
             }
             Op::NameTable => {

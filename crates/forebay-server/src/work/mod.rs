@@ -156,7 +156,7 @@ impl Work {
                     };
                     self.synced(server, status);
                 }
-                // Who wakes it does not find it here, so it looks again a little later.
+                // A waker does not find a request that was lent to a thread, so it tries again shortly.
                 Stand::Waits => {
                     self.woken();
                     return Stand::Pauses;
@@ -342,7 +342,7 @@ impl Work {
         commit: Commit,
         turn: RwLockUpgradableReadGuard<'_, crate::namespace::State>,
     ) -> Option<Stand> {
-        // Whoever knows of the end of a process finds what it has done, and nothing of it comes later. Nobody else commits
+        // If the client has died, nothing of its request may happen after others know of its death. Nobody else commits
         // between this look and the commit. A process that goes on asks once more, by another connection.
         if sys::has_hung_up(self.socket.as_fd()) {
             drop(turn);
@@ -561,7 +561,7 @@ fn discard(server: &ServerHandle, made: &Made, after: &mut AfterSync) {
     let object = made.fresh.object;
     if object.link != 0 {
         // The other names of the file may be gone meanwhile, and the last sync point may know one of them.
-        return follow::begin(server, &[ops::Effect::Remove(object)], after);
+        return follow::begin(server, &[ops::FollowUp::Remove(object)], after);
     }
     if let Err(e) = server.objects.remove(object) {
         server.log.limited(

@@ -7,9 +7,9 @@ use super::common::load::Random;
 use super::common::raw::{Raw, Said, request};
 use forebay_admin::drain::{DrainRequest, DrainStatus};
 use forebay_core::bridge::ReadSet;
-use forebay_core::drain::{Commit, Facts, Verdict};
+use forebay_core::drain::{DrainCommit, DrainFacts, DrainVerdict};
 use forebay_core::facts::Outcome;
-use forebay_core::ops::Effect;
+use forebay_core::ops::FollowUp;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord};
 use forebay_core::speakers::Speaker;
@@ -135,7 +135,7 @@ fn let_go(ground: Ground<'_>, orders: &Orders, until: &dyn Fn(u64) -> bool) -> u
         orders.truce.store(false, Ordering::SeqCst);
         for file in 0..FILES {
             let path = TreePath::new(name(file)).unwrap();
-            let was_there = Facts::record(ground.door, &path).unwrap().is_some();
+            let was_there = DrainFacts::record(ground.door, &path).unwrap().is_some();
             let is_gone = release(ground, vec![path]).unwrap().released;
             released += u64::from(was_there && is_gone);
         }
@@ -210,7 +210,7 @@ fn no_acknowledged_write_is_lost_while_files_are_released_one_by_one() {
 struct Careless<'s>(&'s ServerHandle);
 
 impl Door for Careless<'_> {
-    fn commit(&self, commit: &Commit) -> Result<Verdict, Halt> {
+    fn commit(&self, commit: &DrainCommit) -> Result<DrainVerdict, Halt> {
         let mut commit = commit.clone();
         if std::mem::take(&mut commit.forbids_late_opens) {
             for change in &mut commit.batch {
@@ -238,8 +238,8 @@ impl Door for Careless<'_> {
         self.0.settle()
     }
 
-    fn follow(&self, effects: &[Effect]) {
-        self.0.follow(effects);
+    fn follow(&self, follow_ups: &[FollowUp]) {
+        self.0.follow(follow_ups);
     }
 }
 
@@ -278,9 +278,9 @@ fn lost_for_good(place: &Place, done: &Acknowledged) -> Vec<String> {
     lost(place, &before)
 }
 
-impl Facts for Careless<'_> {
+impl DrainFacts for Careless<'_> {
     fn record(&self, path: &TreePath) -> Outcome<Option<PathRecord>> {
-        Facts::record(self.0, path)
+        DrainFacts::record(self.0, path)
     }
     fn page(
         &self,
@@ -425,7 +425,7 @@ fn a_directory_that_is_on_its_way_to_a_client_does_not_open_to_the_pfs() {
     assert_eq!(kept.as_deref(), Some(expected));
     let is_record = |path| {
         let path = TreePath::new(path).unwrap();
-        let record = Facts::record(server.handle().as_ref(), &path).unwrap();
+        let record = DrainFacts::record(server.handle().as_ref(), &path).unwrap();
         record.is_some_and(|record| record.kind == Kind::Dir)
     };
     assert!(is_record("d"), "it is still a directory of the buffer");

@@ -3,7 +3,7 @@
 use super::machine::{self, Direction, Outcome, Schedule, System};
 use super::parameters::{ELEMENT_BYTES, Figure, Parameters};
 use forebay_core::collective::{
-    Access, Choice, ExchangePlan, FileDomains, Method, Situation, aggregators, choose,
+    Access, ExchangePlan, FileDomains, Method, MethodChoice, Situation, aggregators, choose,
     fitting_count,
 };
 
@@ -43,7 +43,7 @@ pub fn measure(system: &System, method: Method, most: u32, side: u64, processes:
 }
 
 /// What core chooses on a system.
-pub fn choice(system: &System, processes: u32) -> Choice {
+pub fn choice(system: &System, processes: u32) -> MethodChoice {
     choose(&Situation {
         protocol: system.locks.protocol(),
         aggregators: nodes(system, processes),

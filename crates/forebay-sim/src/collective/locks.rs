@@ -302,7 +302,7 @@ mod tests {
         Place { space: 0, unit }
     }
 
-    /// What a client gets that asks for a unit while others wait for `waiting`, and who loses what.
+    /// One client asks for a unit while others wait for the units `waiting`: the range that it gets, and who loses which range.
     fn ask(
         table: &mut LockTable,
         client: usize,

@@ -9,7 +9,7 @@ use super::random::Random;
 use forebay_core::drain::Use;
 use forebay_core::facts::{Attr, Label, Timestamp};
 use forebay_core::record::{ObjectId, ObjectName};
-use forebay_core::storage::Storage;
+use forebay_core::storage::StorageOrder;
 use std::collections::BTreeMap;
 
 /// One piece of work.
@@ -161,7 +161,7 @@ impl Disk {
     }
 
     /// From now on the power may fail.
-    pub(super) fn may_lose_power(&mut self, storage: Storage) {
+    pub(super) fn may_lose_power(&mut self, storage: StorageOrder) {
         self.log = Some(DiskLog::new(storage));
     }
 

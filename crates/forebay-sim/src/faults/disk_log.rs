@@ -8,7 +8,7 @@ use super::disk::Inode;
 use super::random::Random;
 use forebay_core::facts::Label;
 use forebay_core::record::{ObjectId, ObjectName};
-use forebay_core::storage::Storage;
+use forebay_core::storage::StorageOrder;
 use std::collections::BTreeMap;
 
 /// Names with their labels, and inodes.
@@ -53,9 +53,9 @@ pub(super) struct DiskLog {
 }
 
 impl DiskLog {
-    pub(super) fn new(storage: Storage) -> Self {
+    pub(super) fn new(storage: StorageOrder) -> Self {
         DiskLog {
-            is_ordered: storage == Storage::Ordered,
+            is_ordered: storage == StorageOrder::Ordered,
             durable: State::default(),
             changes: Vec::new(),
             contents: BTreeMap::new(),

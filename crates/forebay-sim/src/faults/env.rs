@@ -6,7 +6,7 @@ use super::random::Random;
 use super::trace::{Trace, Way};
 use forebay_core::bridge::Message;
 use forebay_core::record::{BridgeId, ObjectId, ObjectName, Token};
-use forebay_core::storage::Storage;
+use forebay_core::storage::StorageOrder;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Something that happens at a moment. Times are virtual, in microseconds.
@@ -213,7 +213,7 @@ impl Habits {
 /// What the machines of bridges do without power.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Power {
-    pub(super) storage: Storage,
+    pub(super) storage: StorageOrder,
     /// A commit becomes durable so soon if nobody asks for it.
     pub(super) longest_us: u64,
     /// How often the death of the bridge is a loss of power, in a million.
@@ -236,7 +236,11 @@ impl Power {
     fn of(plan: &Plan, random: &mut Random) -> Option<Self> {
         let is_there = random.chance(500_000) && !plan.calm.has(Calm::POWER);
         is_there.then(|| Power {
-            storage: *random.pick(&[Storage::Ordered, Storage::Ordered, Storage::Unordered]),
+            storage: *random.pick(&[
+                StorageOrder::Ordered,
+                StorageOrder::Ordered,
+                StorageOrder::Unordered,
+            ]),
             longest_us: *random.pick(&[2_000, 20_000, 500_000]),
             instead: *random.pick(&[50_000, 300_000]),
             fsyncs: *random.pick(&[0, 100_000, 400_000]),

@@ -3,14 +3,14 @@
 use super::env::{Alarm, Env};
 use super::node::{NEVER_FAILS, Node, Waiter};
 use forebay_core::bridge::{Mutation, Proposal, ReadSet};
-use forebay_core::ops::{Leaving, Unseen, Way};
+use forebay_core::ops::{Clearance, Leaving, Unseen};
 use forebay_core::record::Token;
 use forebay_core::table::Change;
 
 impl Node {
     /// Does this batch have to wait until such records have gone?
     pub(super) fn is_held_up(&self, batch: &[Change]) -> bool {
-        self.leaving.way_for(batch) != Way::Free
+        self.leaving.clearance_for(batch) != Clearance::Free
             && !Mutation::RemovalsAreNotWaitedFor.is(self.mutation)
     }
 

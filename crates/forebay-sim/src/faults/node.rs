@@ -12,7 +12,7 @@ use super::request::Attempt;
 use super::sync_points::SyncPoints;
 use super::trace::{self, Way};
 use forebay_core::bridge::{
-    self, Bridge, Fact, Found, Message, Mutation, Output, Ticket, is_of_others,
+    self, Bridge, Fact, Message, Mutation, ObjectStanding, Output, Ticket, is_of_others,
 };
 use forebay_core::drain::DrainReport;
 use forebay_core::facts::Need;
@@ -419,11 +419,13 @@ impl Node {
         let judge = |o| (o, bridge.judge(o, &self.tables).expect(NEVER_FAILS));
         for (object, found) in suspects.map(judge).collect::<Vec<_>>() {
             match found {
-                Found::Undecided => self.suspects.push(object),
-                Found::Named => self.settle(object),
-                Found::Orphan if self.is_doomed(object) => self.unlink(object, env),
+                ObjectStanding::Undecided => self.suspects.push(object),
+                ObjectStanding::Named => self.settle(object),
+                ObjectStanding::Orphan if self.is_doomed(object) => self.unlink(object, env),
                 // It has no mark, so the watermark stays below it until it is gone.
-                Found::Orphan => self.begin(Work::Unlink(object), Purpose::Dispose(object), env),
+                ObjectStanding::Orphan => {
+                    self.begin(Work::Unlink(object), Purpose::Dispose(object), env)
+                }
             }
         }
         self.alarm(TICK_US, Alarm::Tick, env);

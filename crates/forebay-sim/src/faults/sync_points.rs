@@ -13,7 +13,7 @@ use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName};
 use forebay_core::recovery::{self, Fate, Loss, Stray};
 use forebay_core::request::{Known, Look};
-use forebay_core::storage::{Removal, Round, Storage, SyncStep, Syncing, Wish};
+use forebay_core::storage::{Removal, StorageOrder, SyncRound, SyncStep, Syncing, Wish};
 use forebay_core::table::{Change, Tables, WriteTables};
 use forebay_core::walk::Walk;
 use forebay_tables::Memory;
@@ -48,7 +48,7 @@ const NOTHING: u64 = u64::MAX;
 
 /// What a bridge knows of its sync points, and what they have left.
 pub(super) struct SyncPoints {
-    storage: Storage,
+    storage: StorageOrder,
     longest_us: u64,
     syncing: Syncing<Asker>,
     /// The tables of the last one.
@@ -80,7 +80,7 @@ pub(super) struct SyncPoints {
 }
 
 impl SyncPoints {
-    pub(super) fn new(storage: Storage, longest_us: u64) -> Self {
+    pub(super) fn new(storage: StorageOrder, longest_us: u64) -> Self {
         SyncPoints {
             storage,
             longest_us,
@@ -189,18 +189,18 @@ impl Node {
         }
         let has_removed = !points.free.is_empty();
         match points.syncing.next(now, is_durable, has_removed) {
-            Round::Sync { askers, whole, .. } => self.begin_sync_point(askers, whole, env),
-            Round::Unlink => {
+            SyncRound::Sync { askers, whole, .. } => self.begin_sync_point(askers, whole, env),
+            SyncRound::Unlink => {
                 for object in std::mem::take(&mut points.free) {
                     self.unlink_for_good(object, env);
                 }
                 self.alarm(0, Alarm::Syncing, env);
             }
-            Round::Wait(Some(until)) => {
+            SyncRound::Wait(Some(until)) => {
                 let delay = until.saturating_sub(now).as_micros() as u64;
                 self.alarm(delay, Alarm::Syncing, env);
             }
-            Round::Wait(None) | Round::End => {}
+            SyncRound::Wait(None) | SyncRound::End => {}
         }
     }
 

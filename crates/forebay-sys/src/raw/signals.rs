@@ -36,8 +36,8 @@ pub fn signals() -> Sys<OwnedFd> {
     }
 }
 
-/// Lets this process end without a word when nobody reads what it prints any more, as other commands do. For one that has
-/// nothing else to do.
+/// Lets SIGPIPE end this process silently when the reader of its output has gone, as it ends other commands. Only for a process
+/// that has nothing else to do than print.
 pub fn end_with_the_reader() {
     // SAFETY: SIG_DFL is a valid handler.
     unsafe {

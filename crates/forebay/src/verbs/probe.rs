@@ -7,8 +7,8 @@ use crate::place::plain;
 use crate::units;
 use crate::verbs::tell;
 use forebay_core::collective::{
-    Choice, Judgement, KNOWN_FILE_SYSTEMS, Layout, LockProtocol, MAX_REPEATS, MeasuredLocks,
-    Pattern, Sample, Seen, Situation, TURNS, Wait, choose, file_system_name, first_patterns,
+    Judgement, KNOWN_FILE_SYSTEMS, Layout, LockProtocol, MAX_REPEATS, MeasuredLocks, MethodChoice,
+    Pattern, ProbeResult, Sample, Situation, TURNS, Wait, choose, file_system_name, first_patterns,
     further_patterns, judge, measurements_file, mount_name, protocol_of,
 };
 use forebay_sys as sys;
@@ -41,7 +41,7 @@ pub fn probe(args: &cli::ProbeArgs) -> Result<u8, Fault> {
     probe.clean();
     let judged = judged?;
     let kept = match (&judged.seen, &place.mount) {
-        (Seen::Locks(measured), Some(mount)) => Some(keep(mount, measured)?),
+        (ProbeResult::Locks(measured), Some(mount)) => Some(keep(mount, measured)?),
         _ => None,
     };
     let found = Found {
@@ -55,7 +55,7 @@ pub fn probe(args: &cli::ProbeArgs) -> Result<u8, Fault> {
         false => found.text(),
     })?;
     Ok(match found.judged.seen {
-        Seen::Unclear => exit::FAILURE,
+        ProbeResult::Unclear => exit::FAILURE,
         _ => exit::OK,
     })
 }
@@ -280,12 +280,12 @@ impl Found {
     /// The locks that the collective layer goes by.
     fn locks(&self) -> (LockProtocol, Option<&MeasuredLocks>) {
         match &self.judged.seen {
-            Seen::Locks(measured) => (measured.protocol, Some(measured)),
+            ProbeResult::Locks(measured) => (measured.protocol, Some(measured)),
             _ => (protocol_of(self.place.fs_type), None),
         }
     }
 
-    fn choice(&self) -> Choice {
+    fn choice(&self) -> MethodChoice {
         let (protocol, measured) = self.locks();
         let granule = measured.and_then(|m| m.granule_bytes).unwrap_or(1 << 20);
         let servers = measured.and_then(|m| m.servers).unwrap_or(1);
@@ -298,15 +298,15 @@ impl Found {
 
     fn seen(&self) -> &'static str {
         match &self.judged.seen {
-            Seen::Locks(measured) => measured.protocol.name(),
-            Seen::OneClient => "one-client",
-            Seen::Unclear => "unclear",
+            ProbeResult::Locks(measured) => measured.protocol.name(),
+            ProbeResult::OneClient => "one-client",
+            ProbeResult::Unclear => "unclear",
         }
     }
 
     fn reason(&self) -> &'static str {
         match self.judged.seen {
-            Seen::OneClient if protocol_of(self.place.fs_type) == LockProtocol::None => {
+            ProbeResult::OneClient if protocol_of(self.place.fs_type) == LockProtocol::None => {
                 "no lock traffic, as the type of the file system says"
             }
             _ => self.judged.reason,
@@ -336,7 +336,7 @@ impl Found {
             (
                 "seen",
                 match &self.judged.seen {
-                    Seen::OneClient => self.reason().to_owned(),
+                    ProbeResult::OneClient => self.reason().to_owned(),
                     _ => format!("{}: {}", self.seen(), self.judged.reason),
                 },
             ),

@@ -3,7 +3,7 @@
 use super::{COPY_TRIES, Candidate, CopyBatch, State};
 use crate::drain::act::{Act, Copied, Work};
 use crate::drain::contents::Task;
-use crate::drain::facts::Facts;
+use crate::drain::drain_facts::DrainFacts;
 use crate::drain::sheet::{Reason, Sheet};
 use crate::drain::strand::with_outcomes;
 use crate::drain::workplaces::Workplaces;
@@ -13,7 +13,7 @@ use crate::path::TreePath;
 
 impl CopyBatch {
     /// Reads the records of tasks again that changed while they were copied.
-    pub(super) fn refresh(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<()> {
+    pub(super) fn refresh(&mut self, facts: &dyn DrainFacts, sheet: &mut Sheet) -> Outcome<()> {
         let mut fresh = Vec::with_capacity(self.tasks.len());
         for task in &self.tasks {
             let mut task = task.clone();
@@ -40,7 +40,11 @@ impl CopyBatch {
         Ok(())
     }
 
-    pub(super) fn begin(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<Option<Act>> {
+    pub(super) fn begin(
+        &mut self,
+        facts: &dyn DrainFacts,
+        sheet: &mut Sheet,
+    ) -> Outcome<Option<Act>> {
         self.refresh(facts, sheet)?;
         if self.tasks.is_empty() {
             self.state = State::End;

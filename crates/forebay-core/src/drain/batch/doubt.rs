@@ -23,7 +23,7 @@ impl CopyBatch {
         (!paths.is_empty()).then_some(Act::Look(paths))
     }
 
-    /// What has its names has them, whatever was said of it.
+    /// A copy found under all its names counts as published, whatever the error said.
     pub(super) fn looked_again(&mut self, seen: Vec<Work<Option<Attr>>>) {
         self.looks += 1;
         let is_last = self.looks == LOOKS_IN_DOUBT;

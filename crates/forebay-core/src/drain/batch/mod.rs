@@ -8,9 +8,9 @@ mod copy;
 mod doubt;
 mod publish;
 
-use crate::drain::act::{Act, Copy, Got, Name, Naming, Temporary, Trouble, Verdict};
+use crate::drain::act::{Act, Copy, DrainVerdict, Got, Name, Naming, Temporary, Trouble};
 use crate::drain::contents::Task;
-use crate::drain::facts::Facts;
+use crate::drain::drain_facts::DrainFacts;
 use crate::drain::rules::{OURS, is_ours};
 use crate::drain::sheet::{Reason, Sheet};
 use crate::drain::strand::{Strand, with_outcomes};
@@ -94,7 +94,7 @@ impl Candidate {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Fate {
     Good,
-    /// It would replace this, which is not what the record knows.
+    /// The name holds an entry that the record does not know: the record, and the entry.
     Suspect(Box<(PathRecord, Attr)>),
     /// The object or its records have changed.
     Stale,
@@ -300,13 +300,13 @@ impl CopyBatch {
 impl Strand for CopyBatch {
     fn take(&mut self, got: Got, sheet: &mut Sheet) {
         match (std::mem::replace(&mut self.state, State::End), got) {
-            (State::Noting, Got::Verdict(Verdict::Committed)) => {
+            (State::Noting, Got::Verdict(DrainVerdict::Committed)) => {
                 let noted = self.workplaces.clone();
                 sheet.workplaces.noted(self.slot, noted);
                 self.state = State::Start;
             }
             // Nothing else can change this, so the store refused; try again.
-            (State::Noting, Got::Verdict(Verdict::Conflict)) => self.state = State::Begin,
+            (State::Noting, Got::Verdict(DrainVerdict::Conflict)) => self.state = State::Begin,
             (State::Copying, Got::Copies(copies)) => {
                 self.copied(copies, sheet);
                 self.state = State::Sync;
@@ -320,8 +320,8 @@ impl Strand for CopyBatch {
                 self.state = State::Peek;
             }
             (State::Peeking, Got::Seen(seen)) => self.peeked(seen, sheet),
-            (State::Marking, Got::Verdict(Verdict::Committed)) => self.marks_committed(),
-            (State::Marking, Got::Verdict(Verdict::Conflict)) => self.state = State::Mark,
+            (State::Marking, Got::Verdict(DrainVerdict::Committed)) => self.marks_committed(),
+            (State::Marking, Got::Verdict(DrainVerdict::Conflict)) => self.state = State::Mark,
             (State::Examining, Got::Attrs(attrs)) => self.examined(attrs, sheet.planted),
             (State::Looking, Got::Seen(seen)) => self.looked(seen, sheet.planted),
             (State::Naming, Got::Each(each)) => self.named(each, sheet),
@@ -336,9 +336,9 @@ impl Strand for CopyBatch {
                 self.state = State::Again;
             }
             (State::ExaminingAgain, Got::Attrs(attrs)) => self.examined_again(attrs),
-            (State::Finishing, Got::Verdict(Verdict::Committed)) => self.state = State::Forget,
+            (State::Finishing, Got::Verdict(DrainVerdict::Committed)) => self.state = State::Forget,
             // Nothing else can change this, so the store refused; try again.
-            (State::Finishing, Got::Verdict(Verdict::Conflict)) => self.state = State::Finish,
+            (State::Finishing, Got::Verdict(DrainVerdict::Conflict)) => self.state = State::Finish,
             (State::Forgetting, Got::Each(each)) => {
                 if each.iter().any(Result::is_err) {
                     sheet.workplaces.doubt(self.slot);
@@ -353,7 +353,7 @@ impl Strand for CopyBatch {
         }
     }
 
-    fn next(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<Option<Act>> {
+    fn next(&mut self, facts: &dyn DrainFacts, sheet: &mut Sheet) -> Outcome<Option<Act>> {
         loop {
             let act = match self.state {
                 State::Begin => self.begin(facts, sheet)?,

@@ -2,8 +2,8 @@
 
 use super::{Candidate, CopyBatch, Fate, PUBLISHED_AT_ONCE, State};
 use crate::bridge::{Mutation, ReadSet};
-use crate::drain::act::{Act, Commit, Work};
-use crate::drain::facts::Facts;
+use crate::drain::act::{Act, DrainCommit, Work};
+use crate::drain::drain_facts::DrainFacts;
 use crate::drain::moves::{is_dir, may_be_done};
 use crate::drain::rules::{
     Update, commit_of, is_changed, is_ours, is_ours_in_place, obstacle, stamp,
@@ -16,7 +16,7 @@ use crate::record::{ObjectName, Transit};
 
 impl CopyBatch {
     /// Marks the next few, if they still are what they were when they were copied.
-    pub(super) fn mark(&mut self, facts: &dyn Facts) -> Outcome<Option<Act>> {
+    pub(super) fn mark(&mut self, facts: &dyn DrainFacts) -> Outcome<Option<Act>> {
         if self.few.is_empty() {
             let some = self.copies.len().min(PUBLISHED_AT_ONCE);
             let few = self.copies.drain(..some);
@@ -131,7 +131,7 @@ impl CopyBatch {
     }
 
     /// What is to be replaced was changed: by others?
-    pub(super) fn judge(&mut self, facts: &dyn Facts) {
+    pub(super) fn judge(&mut self, facts: &dyn DrainFacts) {
         for (candidate, fate) in &mut self.few {
             if let Fate::Suspect(suspect) = fate {
                 let (record, found) = &**suspect;
@@ -193,7 +193,7 @@ impl CopyBatch {
     }
 
     /// What became of the few, and the end of the marks.
-    pub(super) fn conclude(&self, facts: &dyn Facts) -> Option<Commit> {
+    pub(super) fn conclude(&self, facts: &dyn DrainFacts) -> Option<DrainCommit> {
         let (mut updates, mut labels) = (Vec::new(), Vec::new());
         for (candidate, fate) in self.few.iter().filter(|(c, _)| c.is_marked) {
             for (n, (path, before)) in candidate.task.ready.iter().cloned().enumerate() {

@@ -1,10 +1,10 @@
 //! What a move needs, and what it takes along.
 
-use super::{Move, State, Way, What};
+use super::{FromTo, Move, State, What};
 use crate::bridge::ReadSet;
 use crate::drain::act::Act;
-use crate::drain::facts::Facts;
-use crate::drain::names::waiting_path;
+use crate::drain::drain_facts::DrainFacts;
+use crate::drain::reserved_names::waiting_path;
 use crate::drain::rules::{
     OURS, all_speakers, has_to_leave, holds_something_hidden, holds_something_moved, is_carried,
     is_replaced, obstacle, read, speakers_of, unsettled,
@@ -24,7 +24,7 @@ impl Move {
         Ok(())
     }
 
-    pub(super) fn begin(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<()> {
+    pub(super) fn begin(&mut self, facts: &dyn DrainFacts, sheet: &mut Sheet) -> Outcome<()> {
         self.reads = ReadSet::default();
         self.marked.clear();
         let Some(record) = read(facts, &self.path, &mut self.reads)? else {
@@ -53,7 +53,7 @@ impl Move {
     pub(super) fn begin_evacuation(
         &mut self,
         record: PathRecord,
-        facts: &dyn Facts,
+        facts: &dyn DrainFacts,
         sheet: &mut Sheet,
     ) -> Outcome<()> {
         let way = has_to_leave(facts, &self.path, &record, &mut self.reads)?;
@@ -85,7 +85,7 @@ impl Move {
             Some(hides) => *hides == end && unsettled(facts, &end.parent(), reads)?.is_none(),
         };
         self.end = (is_free && end != from).then_some(end);
-        self.carry(record, Way { from, to }, facts)
+        self.carry(record, FromTo { from, to }, facts)
     }
 
     /// The record together with what was renamed out of the directory `from` on the PFS, and is still in it. `None`: one
@@ -94,7 +94,7 @@ impl Move {
         &mut self,
         record: PathRecord,
         from: &TreePath,
-        facts: &dyn Facts,
+        facts: &dyn DrainFacts,
     ) -> Outcome<Option<Vec<(TreePath, PathRecord)>>> {
         let mut marked = vec![(self.path.clone(), record)];
         for speaker in all_speakers(facts, from, &mut self.reads)? {
@@ -116,9 +116,14 @@ impl Move {
         Ok(Some(marked))
     }
 
-    /// What moves takes along what lies in it: what was renamed out of it, and is still there, is in
-    /// transit as well.
-    pub(super) fn carry(&mut self, record: PathRecord, way: Way, facts: &dyn Facts) -> Outcome<()> {
+    /// Marks everything below a moving directory, since it moves with it. Things that were renamed out and still lie there are
+    /// marked too.
+    pub(super) fn carry(
+        &mut self,
+        record: PathRecord,
+        way: FromTo,
+        facts: &dyn DrainFacts,
+    ) -> Outcome<()> {
         let Some(marked) = self.with_contents(record, &way.from, facts)? else {
             self.state = State::Wait;
             return Ok(());
@@ -143,7 +148,7 @@ impl Move {
     pub(super) fn begin_clearance(
         &mut self,
         record: PathRecord,
-        facts: &dyn Facts,
+        facts: &dyn DrainFacts,
         sheet: &mut Sheet,
     ) -> Outcome<()> {
         if record.kind != Kind::Whiteout && record.hides.is_none() {
@@ -153,8 +158,8 @@ impl Move {
         let target = record.hides.clone();
         let replaced = is_replaced(facts, &self.path, &record, &mut self.reads)?;
         self.marked = match (record.kind, record.origin.clone()) {
-            // Whoever resumes can't tell whether it was moving: what is in it is marked as if it were. Otherwise it would
-            // take back what another bridge has marked there for a move of its own.
+            // A resume cannot see whether this move had begun, so the contents are marked as well. Without these marks it would
+            // clear the mark of another bridge that moves something in there.
             (Kind::Moved, Some(from)) if !facts.is_single() => {
                 let Some(marked) = self.with_contents(record, &from, facts)? else {
                     self.state = State::Wait;
@@ -185,7 +190,7 @@ impl Move {
     pub(super) fn begin_placement(
         &mut self,
         record: PathRecord,
-        facts: &dyn Facts,
+        facts: &dyn DrainFacts,
         sheet: &mut Sheet,
     ) -> Outcome<()> {
         let from = waiting_path(record.object.oid);
@@ -202,13 +207,13 @@ impl Move {
             let cause = "something in what it replaces could not be removed".to_owned();
             return self.leave(cause, sheet);
         }
-        self.carry(record, Way { from, to }, facts)
+        self.carry(record, FromTo { from, to }, facts)
     }
 
     pub(super) fn begin_dir(
         &mut self,
         record: PathRecord,
-        facts: &dyn Facts,
+        facts: &dyn DrainFacts,
         sheet: &mut Sheet,
     ) -> Outcome<()> {
         if record.kind != Kind::Dir {

@@ -3,7 +3,7 @@
 use super::{Move, State, What};
 use crate::bridge::ReadSet;
 use crate::drain::act::Act;
-use crate::drain::facts::Facts;
+use crate::drain::drain_facts::DrainFacts;
 use crate::drain::rules::{OURS, Update, commit_of, relocated};
 use crate::drain::sheet::{Reason, Sheet};
 use crate::facts::Outcome;
@@ -40,7 +40,7 @@ impl Move {
     /// The commit of what the work came to, and the taking back of the marks.
     pub(super) fn conclude(
         &mut self,
-        facts: &dyn Facts,
+        facts: &dyn DrainFacts,
         sheet: &mut Sheet,
     ) -> Outcome<Option<Act>> {
         if let Err(reason) = &self.outcome

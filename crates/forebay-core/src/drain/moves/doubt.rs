@@ -8,8 +8,7 @@ use crate::facts::Attr;
 use crate::path::TreePath;
 
 impl Move {
-    /// What tells whether it has been done: where the thing was and where it goes, and last the directory that it goes to, but
-    /// for the root.
+    /// Paths that show whether the move happened: source, target and, unless it is the root, the target's directory.
     pub(super) fn places_in_doubt(&self) -> Vec<TreePath> {
         let mut places = match &self.way {
             Some(way) => vec![way.from.clone(), way.to.clone()],
@@ -22,7 +21,8 @@ impl Move {
         places
     }
 
-    /// What shows that it has been done is believed; what shows that it has not may be what a client saw before.
+    /// Evidence that the move happened counts at once. Evidence against it may come from a stale client cache, so the drain
+    /// looks again.
     pub(super) fn looked_in_doubt(&mut self, seen: &[Work<Option<Attr>>], sheet: &mut Sheet) {
         self.looks += 1;
         let is_no_dir = |dir: &Work<Option<Attr>>| matches!(dir, Ok(found) if !found.is_some_and(|a| is_dir(&a)));
@@ -39,7 +39,7 @@ impl Move {
                 self.outcome = Ok(());
             }
             Some(_) => {}
-            // One that is there may be that of others; one that can't be seen may be there.
+            // A directory found there may belong to others; one that cannot be looked at may exist.
             None => self.may_be_made = is_done || seen[0].is_err(),
         }
         let is_known = is_done || dir.iter().any(is_no_dir);

@@ -9,8 +9,8 @@ mod conclude;
 mod doubt;
 
 use crate::bridge::{Mutation, ReadSet};
-use crate::drain::act::{Act, Got, Trouble, Verdict, Work};
-use crate::drain::facts::Facts;
+use crate::drain::act::{Act, DrainVerdict, Got, Trouble, Work};
+use crate::drain::drain_facts::DrainFacts;
 use crate::drain::rules::{commit_of, is_changed, is_ours_in_place, removal};
 use crate::drain::sheet::{Reason, Sheet};
 use crate::drain::strand::Strand;
@@ -38,7 +38,7 @@ pub(super) enum What {
 
 /// Where the thing goes from and to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Way {
+struct FromTo {
     from: TreePath,
     to: TreePath,
 }
@@ -79,7 +79,7 @@ pub(super) struct Move {
     path: TreePath,
     what: What,
     state: State,
-    way: Option<Way>,
+    way: Option<FromTo>,
     /// Where it goes in the end, if nothing of ours is there or on the way.
     end: Option<TreePath>,
     /// What was renamed, at the place that it leaves.
@@ -217,7 +217,7 @@ impl Move {
         }
     }
 
-    /// What is hidden goes, if it is what was hidden.
+    /// Removes the hidden entry if its identity still matches the record.
     fn clear(&mut self, found: &Attr, planted: Option<Mutation>) {
         let (_, record) = &self.marked[0];
         let trusts = Mutation::ReplacesWhatOthersChanged.is(planted);
@@ -308,8 +308,8 @@ impl Strand for Move {
                     self.state = State::End;
                 }
             },
-            (State::Marking, Got::Verdict(Verdict::Committed)) => self.state = State::Marked,
-            (State::Marking, Got::Verdict(Verdict::Conflict)) => self.again(sheet),
+            (State::Marking, Got::Verdict(DrainVerdict::Committed)) => self.state = State::Marked,
+            (State::Marking, Got::Verdict(DrainVerdict::Conflict)) => self.again(sheet),
             (State::Looking, Got::Seen(seen)) => self.seen(seen, sheet.planted),
             (State::Knowing(found), Got::Known(now)) => {
                 let found = *found;
@@ -351,17 +351,17 @@ impl Strand for Move {
             }
             (State::DoubtPausing, Got::Done) => self.state = State::Doubt,
             (State::Doubting, Got::Seen(seen)) => self.looked_in_doubt(&seen, sheet),
-            (State::Finishing, Got::Verdict(Verdict::Committed)) => self.concluded(sheet),
+            (State::Finishing, Got::Verdict(DrainVerdict::Committed)) => self.concluded(sheet),
             // Nobody else changes what is marked; what speaks of something in it may have changed.
-            (State::Finishing, Got::Verdict(Verdict::Conflict)) if !self.is_unmarked => {
+            (State::Finishing, Got::Verdict(DrainVerdict::Conflict)) if !self.is_unmarked => {
                 self.state = State::Finish;
             }
-            (State::Finishing, Got::Verdict(Verdict::Conflict)) => self.again(sheet),
+            (State::Finishing, Got::Verdict(DrainVerdict::Conflict)) => self.again(sheet),
             (state, got) => unreachable!("{got:?} answers nothing that was asked in {state:?}"),
         }
     }
 
-    fn next(&mut self, facts: &dyn Facts, sheet: &mut Sheet) -> Outcome<Option<Act>> {
+    fn next(&mut self, facts: &dyn DrainFacts, sheet: &mut Sheet) -> Outcome<Option<Act>> {
         loop {
             match &self.state {
                 State::Begin => self.begin(facts, sheet)?,

@@ -48,11 +48,11 @@ impl World {
         }))
     }
 
-    fn commit(&mut self, commit: &Commit) -> Verdict {
+    fn commit(&mut self, commit: &DrainCommit) -> DrainVerdict {
         let version = |path: &TreePath| self.records.get(path).map(|r| r.version);
         let is_so = |(path, seen): (&TreePath, &crate::bridge::Seen)| version(path) == seen.version;
         if !commit.reads.records.iter().all(is_so) {
-            return Verdict::Conflict;
+            return DrainVerdict::Conflict;
         }
         let mut puts_began = false;
         for change in &commit.batch {
@@ -84,7 +84,7 @@ impl World {
                 _ => puts_began = true,
             }
         }
-        Verdict::Committed
+        DrainVerdict::Committed
     }
 
     fn fails<T>(&self, operation: &'static str) -> Work<T> {

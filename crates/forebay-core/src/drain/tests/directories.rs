@@ -11,9 +11,9 @@ fn drive_while(
 ) -> bool {
     loop {
         match drain.next(world).unwrap() {
-            Next::End => return true,
-            Next::Wait => panic!("one act at a time"),
-            Next::Act(ticket, act) => {
+            NextAct::End => return true,
+            NextAct::Wait => panic!("one act at a time"),
+            NextAct::Act(ticket, act) => {
                 let got = world.carry_out(&act);
                 drain.done(ticket, got);
                 if !goes_on(world, &act) {
@@ -120,7 +120,7 @@ fn what_is_renamed_at_any_moment_of_a_pass_and_then_removed_leaves_nothing() {
             };
             world.create(&p("d"), Node::Dir);
             world.create(&p("d/s"), node);
-            let keep = Terms {
+            let keep = PassTerms {
                 keep: true,
                 ..terms(1)
             };
@@ -161,7 +161,7 @@ fn what_is_to_go_from_a_directory_is_not_looked_for_in_the_one_that_takes_its_pl
     world.create(&p("a"), Node::Dir);
     world.create(&p("a/x"), Node::File(1));
     let mut rng = Rng::new(1);
-    let keep = Terms {
+    let keep = PassTerms {
         keep: true,
         ..terms(1)
     };
@@ -194,7 +194,7 @@ fn what_was_renamed_out_of_a_directory_that_moves_has_labels_to_be_written_in_it
     world.create(&p("x/new/born"), Node::File(1));
     world.rename(&p("b"), &p("y"));
     world.create(&p("y/new"), Node::File(2));
-    let to = names::waiting_path(world.records[&p("y")].object.oid);
+    let to = reserved_names::waiting_path(world.records[&p("y")].object.oid);
     let mut reads = crate::bridge::ReadSet::default();
     let moved = rules::relocated(&world, &p("y"), &p("b"), &to, false, &mut reads);
     let labels: Vec<_> = moved.unwrap().1.into_iter().map(|(path, _)| path).collect();
@@ -209,7 +209,7 @@ fn what_was_made_past_the_buffer_is_named_in_every_pass_and_keeps_its_directory_
     world.create(&p("d/f"), Node::File(1));
     // The directory is drained once, and keeps its record.
     assert!(drive_while(
-        &mut Drain::new(Terms {
+        &mut Drain::new(PassTerms {
             keep: true,
             ..terms(1)
         }),
@@ -217,7 +217,7 @@ fn what_was_made_past_the_buffer_is_named_in_every_pass_and_keeps_its_directory_
         |_, _| true
     ));
     let object = world.records[&p("d")].object;
-    let core = Stray {
+    let core = StrayEntry {
         name: b"core".to_vec(),
         bytes: 4096,
     };

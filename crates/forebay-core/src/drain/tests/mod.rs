@@ -10,8 +10,8 @@ use crate::path::TreePath;
 use crate::record::Kind;
 use model::{Node, Rng, Tree, World, move_tree, p, subtree};
 
-fn terms(batches: usize) -> Terms {
-    Terms {
+fn terms(batches: usize) -> PassTerms {
+    PassTerms {
         keep: false,
         batches,
         objects: BATCH_OBJECTS,
@@ -106,7 +106,7 @@ fn drive(
     rng: &mut Rng,
     weather: &Weather,
 ) -> Option<Drain> {
-    let mut under_way: Vec<(Ticket, Act)> = Vec::new();
+    let mut under_way: Vec<(ActTicket, Act)> = Vec::new();
     for _ in 0..weather.acts {
         if rng.below(100) < weather.operations {
             operate(rng, world, model);
@@ -118,15 +118,15 @@ fn drive(
             _ => None,
         };
         match next {
-            Some(Next::Act(ticket, act)) => {
+            Some(NextAct::Act(ticket, act)) => {
                 under_way.push((ticket, act));
                 continue;
             }
-            Some(Next::End) => {
+            Some(NextAct::End) => {
                 assert!(under_way.is_empty());
                 return Some(drain);
             }
-            Some(Next::Wait) => assert!(!under_way.is_empty(), "it waits for nothing"),
+            Some(NextAct::Wait) => assert!(!under_way.is_empty(), "it waits for nothing"),
             None => {}
         }
         let (ticket, act) = under_way.swap_remove(rng.below(under_way.len()));
@@ -164,7 +164,7 @@ fn resume(world: &mut World, model: &mut Tree, rng: &mut Rng) {
 fn start_blind(world: &mut World) {
     world.blind = u32::MAX;
     let mut drain = Drain::resume();
-    while let Ok(Next::Act(ticket, act)) = drain.next(world) {
+    while let Ok(NextAct::Act(ticket, act)) = drain.next(world) {
         let got = world.carry_out(&act);
         drain.done(ticket, got);
     }
@@ -191,7 +191,7 @@ fn a_drain_never_changes_the_view_and_ends_with_the_pfs_equal_to_it() {
                 operate(&mut rng, &mut world, &mut model);
                 assert_eq!(world.view(), model, "the test's own policy is wrong");
             }
-            let keep = Terms {
+            let keep = PassTerms {
                 keep: round < 2,
                 ..terms(1 + rng.below(3))
             };
@@ -428,7 +428,7 @@ fn what_is_open_is_kept_alone_and_goes_with_the_next_pass() {
     world.create(&p("e"), Node::Dir);
     let mut model = world.view();
     let mut rng = Rng::new(1);
-    let keep = Terms {
+    let keep = PassTerms {
         keep: true,
         ..terms(1)
     };
@@ -477,7 +477,7 @@ fn one_file_is_released_alone() {
         report.kept_because.as_deref(),
         Some("a has been changed again")
     );
-    let keep = Terms {
+    let keep = PassTerms {
         keep: true,
         ..terms(1)
     };
@@ -517,16 +517,16 @@ fn a_file_that_is_written_to_is_waited_for_until_patience_ends() {
     world.create(&p("idle"), Node::File(2));
     let busy = world.records[&p("busy")].object.oid;
     world.open.insert(busy);
-    let mut drain = Drain::new(Terms {
+    let mut drain = Drain::new(PassTerms {
         patient: true,
         ..terms(1)
     });
     let mut pauses = 0;
     loop {
         match drain.next(&world).unwrap() {
-            Next::End => break,
-            Next::Wait => panic!("one act at a time"),
-            Next::Act(ticket, act) => {
+            NextAct::End => break,
+            NextAct::Wait => panic!("one act at a time"),
+            NextAct::Act(ticket, act) => {
                 if matches!(
                     act,
                     Act::Copy {
@@ -587,7 +587,7 @@ fn what_a_program_without_marks_was_naming_when_it_died_is_known_as_ours() {
 
 #[test]
 fn whoever_opens_a_file_before_it_is_marked_can_write_to_it_at_any_time() {
-    let keep = Terms {
+    let keep = PassTerms {
         keep: true,
         ..terms(1)
     };
@@ -620,9 +620,9 @@ fn whoever_opens_a_file_before_it_is_marked_can_write_to_it_at_any_time() {
                 model.insert(p("f"), contents);
             }
             match drain.next(&world).unwrap() {
-                Next::End => break,
-                Next::Wait => panic!("one act at a time"),
-                Next::Act(ticket, act) => {
+                NextAct::End => break,
+                NextAct::Wait => panic!("one act at a time"),
+                NextAct::Act(ticket, act) => {
                     let got = world.carry_out(&act);
                     drain.done(ticket, got);
                 }

@@ -82,7 +82,7 @@ pub(super) struct World {
     /// Objects that somebody has open.
     pub(super) open: BTreeSet<ObjectId>,
     /// What was made in backing directories past the buffer.
-    pub(super) strays: BTreeMap<ObjectId, Vec<Stray>>,
+    pub(super) strays: BTreeMap<ObjectId, Vec<StrayEntry>>,
     /// Modes of directories on the PFS, and what changed last in them.
     pub(super) dressed: BTreeMap<TreePath, i64>,
     pub(super) next: Cell<u64>,
@@ -427,7 +427,7 @@ impl World {
     }
 }
 
-impl Facts for World {
+impl DrainFacts for World {
     fn record(&self, path: &TreePath) -> Outcome<Option<PathRecord>> {
         Ok(self.records.get(path).cloned())
     }

@@ -2,7 +2,7 @@
 
 use super::PAGE;
 use forebay_core::bridge::{Bridge, Mutation, version};
-use forebay_core::drain::Facts;
+use forebay_core::drain::DrainFacts;
 use forebay_core::facts::{Need, Outcome, Stop};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectId, ObjectName, PathRecord};
@@ -25,7 +25,7 @@ fn fault(e: TableError) -> Stop {
     Stop::Fault(e.to_string())
 }
 
-impl Facts for Ground<'_> {
+impl DrainFacts for Ground<'_> {
     fn is_single(&self) -> bool {
         self.bridge.membership().is_single()
     }

@@ -11,7 +11,8 @@ use super::node::{NEVER_FAILS, Node, Waiter};
 use super::random::Random;
 use forebay_core::bridge::{self, Fact, Proposal};
 use forebay_core::drain::{
-    Act, BATCH_OBJECTS, Choice, Commit, Copy, Drain, DrainReport, Got, Next, Terms, Ticket, Verdict,
+    Act, ActTicket, BATCH_OBJECTS, Copy, Drain, DrainCommit, DrainReport, DrainVerdict, Got,
+    NextAct, PassTerms, SideChoice,
 };
 use forebay_core::facts::{Attr, Need};
 use forebay_core::record::{Kind, ObjectName, Token};
@@ -32,14 +33,14 @@ pub(super) struct Draining {
     /// It ends what an earlier life has begun.
     resumes: bool,
     /// What it waits for from other bridges.
-    needs: BTreeMap<Ticket, Need>,
+    needs: BTreeMap<ActTicket, Need>,
     acts: BTreeMap<u64, UnderWay>,
     count: u64,
 }
 
 /// An act that takes time.
 struct UnderWay {
-    ticket: Ticket,
+    ticket: ActTicket,
     act: Act,
     /// Of each object that is being copied: what its copy was begun with. `None`: it has not begun.
     begun: Option<Vec<Option<Attr>>>,
@@ -51,12 +52,17 @@ impl Node {
     }
 
     /// Begins a drain, if none is at work.
-    pub(super) fn begin_drain(&mut self, terms: Terms, env: &mut Env) {
+    pub(super) fn begin_drain(&mut self, terms: PassTerms, env: &mut Env) {
         self.begin_choosing(terms, Vec::new(), env);
     }
 
     /// A drain that begins with decisions.
-    pub(super) fn begin_choosing(&mut self, terms: Terms, choices: Vec<Choice>, env: &mut Env) {
+    pub(super) fn begin_choosing(
+        &mut self,
+        terms: PassTerms,
+        choices: Vec<SideChoice>,
+        env: &mut Env,
+    ) {
         if !self.is_alive() || self.is_draining() {
             return;
         }
@@ -148,7 +154,7 @@ impl Node {
     }
 
     /// What the machine wants done now; `None`: nothing before something else has ended.
-    fn next_act(&mut self, env: &mut Env) -> Option<(Ticket, Act)> {
+    fn next_act(&mut self, env: &mut Env) -> Option<(ActTicket, Act)> {
         let draining = self.draining.as_mut()?;
         let ground = Ground {
             bridge: self.bridge.as_ref()?,
@@ -160,9 +166,9 @@ impl Node {
             mutation: self.mutation,
         };
         match draining.drain.next(&ground) {
-            Ok(Next::Act(ticket, act)) => Some((ticket, act)),
-            Ok(Next::Wait) => None,
-            Ok(Next::End) => {
+            Ok(NextAct::Act(ticket, act)) => Some((ticket, act)),
+            Ok(NextAct::Wait) => None,
+            Ok(NextAct::End) => {
                 let report = draining.drain.report().clone();
                 self.draining = None;
                 self.drained(report, env);
@@ -241,7 +247,7 @@ impl Node {
     }
 
     /// An act that takes time.
-    fn begin_act(&mut self, ticket: Ticket, act: Act, env: &mut Env) {
+    fn begin_act(&mut self, ticket: ActTicket, act: Act, env: &mut Env) {
         self.settle_before(&act, env);
         let begun = match &act {
             // Objects of other bridges are looked at by these.
@@ -265,7 +271,7 @@ impl Node {
     }
 
     /// Asks other bridges.
-    fn fetch_for_drain(&mut self, ticket: Ticket, need: Need, env: &mut Env) {
+    fn fetch_for_drain(&mut self, ticket: ActTicket, need: Need, env: &mut Env) {
         let Some(draining) = &mut self.draining else {
             return;
         };
@@ -290,7 +296,7 @@ impl Node {
     }
 
     /// What it asked for is known.
-    pub(super) fn on_drain_fact(&mut self, number: u64, ticket: Ticket, fact: Fact) {
+    pub(super) fn on_drain_fact(&mut self, number: u64, ticket: ActTicket, fact: Fact) {
         if let Some(draining) = self.drain_of(number) {
             draining.needs.remove(&ticket);
             draining.drain.done(ticket, Got::Fetched(Box::new(fact)));
@@ -298,7 +304,7 @@ impl Node {
         }
     }
 
-    fn propose_for_drain(&mut self, ticket: Ticket, commit: &Commit, env: &mut Env) {
+    fn propose_for_drain(&mut self, ticket: ActTicket, commit: &DrainCommit, env: &mut Env) {
         let Some(draining) = &self.draining else {
             return;
         };
@@ -323,7 +329,7 @@ impl Node {
     pub(super) fn on_drain_verdict(
         &mut self,
         number: u64,
-        ticket: Ticket,
+        ticket: ActTicket,
         verdict: &bridge::Verdict,
         env: &mut Env,
     ) {
@@ -332,21 +338,21 @@ impl Node {
             return self.alarm(delay, Alarm::Refused(number, ticket), env);
         }
         if let Some(draining) = self.drain_of(number) {
-            let got = Got::Verdict(Verdict::Committed);
+            let got = Got::Verdict(DrainVerdict::Committed);
             draining.drain.done(ticket, got);
             self.ready.push_back(Waiter::Drain);
         }
     }
 
     /// A fetch of the drain is tried again, or a conflict is told.
-    pub(super) fn on_refused(&mut self, number: u64, ticket: Ticket, env: &mut Env) {
+    pub(super) fn on_refused(&mut self, number: u64, ticket: ActTicket, env: &mut Env) {
         let Some(draining) = self.drain_of(number) else {
             return;
         };
         match draining.needs.get(&ticket).cloned() {
             Some(need) => self.fetch_for_drain(ticket, need, env),
             None => {
-                let got = Got::Verdict(Verdict::Conflict);
+                let got = Got::Verdict(DrainVerdict::Conflict);
                 draining.drain.done(ticket, got);
                 self.ready.push_back(Waiter::Drain);
             }
@@ -405,22 +411,22 @@ impl Node {
     }
 
     /// Commits if what it relies on is so; `None` if the bridge has died.
-    fn commit_of_drain(&mut self, commit: &Commit, env: &mut Env) -> Option<Verdict> {
+    fn commit_of_drain(&mut self, commit: &DrainCommit, env: &mut Env) -> Option<DrainVerdict> {
         self.remove_all_parts(env);
         if !commit.still_holds(&self.tables).expect(NEVER_FAILS) {
-            return Some(Verdict::Conflict);
+            return Some(DrainVerdict::Conflict);
         }
         if commit.uncovers() {
             self.pfs_changes += 1;
         }
         let did = self.commit_alone(commit.batch.clone(), commit.uncovers(), env);
-        did.then_some(Verdict::Committed)
+        did.then_some(DrainVerdict::Committed)
     }
 }
 
 /// The terms of a drain in a storm.
-pub(super) fn terms(random: &mut Random) -> Terms {
-    Terms {
+pub(super) fn terms(random: &mut Random) -> PassTerms {
+    PassTerms {
         keep: random.chance(600_000),
         batches: random.between(1, 3) as usize,
         objects: BATCH_OBJECTS,

@@ -1,6 +1,6 @@
 //! Two writers, one tree: programs in the buffer, and a neighbour who works on the PFS itself and knows nothing of bridges.
 //!
-//! One bridge, good weather, everything one after the other. What is left to chance is only what the two do, and when somebody
+//! One bridge, no faults, one step after the other. Chance decides only what the two do, and when somebody
 //! drains. So a failure is short: a list of steps. The judge does not ask what the records know. It has seen itself what the
 //! neighbour has made, and where, and what users saw:
 //!
@@ -10,7 +10,8 @@
 //! - A drain that says that all is released has left nothing out.
 //! - Where the neighbour has only added names, or does nothing, the last drain releases everything.
 //!
-//! Programs do not remove, replace, rename or write to what they see of the neighbour's: who destroys what he sees may.
+//! Programs in the buffer never remove, replace, rename or write to what they see of the neighbour's. They may do so by the
+//! rules, so the judge could not tell such a loss from a broken promise.
 
 mod invent;
 mod judge;

@@ -6,7 +6,7 @@ use crate::faults::model::{self, Tree};
 use crate::faults::pfs::Pfs;
 use crate::faults::world::{World, is_done};
 use crate::faults::{Broken, Mutation};
-use forebay_core::drain::{Choice, DrainReport, Left, Reason, Side};
+use forebay_core::drain::{DrainReport, Left, Reason, Side, SideChoice};
 use forebay_core::membership::Membership;
 use forebay_core::path::TreePath;
 use forebay_core::record::Kind;
@@ -255,7 +255,7 @@ impl Play {
         let hides = record.iter().flat_map(|(_, r)| [&r.hides, &r.origin]);
         let mut places: Vec<_> = hides.flatten().cloned().collect();
         places.push(path.clone());
-        let choice = Choice {
+        let choice = SideChoice {
             path: path.clone(),
             side,
         };

@@ -14,7 +14,7 @@ use super::sync_points::SyncPoints;
 use super::trace::Trace;
 use super::workload::Workload;
 use super::{Broken, Plan, Summary};
-use forebay_core::drain::{BATCH_OBJECTS, Terms};
+use forebay_core::drain::{BATCH_OBJECTS, PassTerms};
 use forebay_core::membership::Membership;
 use forebay_core::path::TreePath;
 use forebay_core::record::BridgeId;
@@ -313,7 +313,7 @@ impl World {
         };
         let is_released = |node: &Node| node.report.as_ref().is_some_and(|r| r.released);
         for _ in 0..passes {
-            let terms = Terms {
+            let terms = PassTerms {
                 keep: false,
                 batches: 2,
                 objects: BATCH_OBJECTS,

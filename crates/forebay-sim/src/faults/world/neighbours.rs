@@ -11,7 +11,7 @@ use crate::faults::random::Random;
 use crate::faults::trace::Trace;
 use crate::faults::workload::Workload;
 use crate::faults::{Broken, Mutation, agree};
-use forebay_core::drain::{BATCH_OBJECTS, Choice, DrainReport, Terms};
+use forebay_core::drain::{BATCH_OBJECTS, DrainReport, PassTerms, SideChoice};
 use forebay_core::membership::Membership;
 use forebay_core::path::TreePath;
 use forebay_core::record::{PathRecord, Token};
@@ -82,13 +82,13 @@ impl World {
     /// A whole pass, which begins with these decisions. `refused`: after so many changes of names the PFS refuses one.
     pub(in crate::faults) fn drain_once(
         &mut self,
-        choices: Vec<Choice>,
+        choices: Vec<SideChoice>,
         keep: bool,
         refused: Option<u32>,
     ) -> Result<DrainReport, Broken> {
         self.env.random = Random::new(DELAYS);
         self.lower.borrow_mut().refuse_after(refused);
-        let terms = Terms {
+        let terms = PassTerms {
             keep,
             batches: 2,
             objects: BATCH_OBJECTS,

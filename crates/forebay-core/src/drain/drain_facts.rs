@@ -11,11 +11,11 @@ use crate::table::{KeyValue, Order};
 /// [`crate::facts::Need`], and the drain asks its driver for it.
 ///
 /// Answers may be of different moments: what a commit relies on is in its
-/// [`reads`](super::Commit::reads).
+/// [`reads`](super::DrainCommit::reads).
 ///
 /// The driver of one bridge of several says here what that bridge can say alone, and stops with the need for all
 /// else: the machine asks for it, and joins the two.
-pub trait Facts {
+pub trait DrainFacts {
     /// Is this bridge alone? Then nothing ever stops with a need.
     fn is_single(&self) -> bool {
         true
@@ -69,7 +69,7 @@ pub trait Facts {
     /// All named values of this bridge whose name begins with `prefix`.
     fn notes(&self, prefix: &[u8]) -> Outcome<Vec<KeyValue>>;
 
-    /// Next version number for records.
+    /// NextAct version number for records.
     fn next_version(&self) -> u64;
 
     /// This bridge.
