@@ -201,6 +201,7 @@ impl Error {
     pub(crate) fn is_no_space(&self) -> bool {
         match self {
             Error::Tables(e) => e.is_no_space(),
+            Error::Drain(Halt::Fault(fault)) => fault.is_no_space(),
             Error::Io { cause, .. } | Error::System { cause, .. } => matches!(
                 cause.kind(),
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
