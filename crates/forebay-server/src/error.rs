@@ -8,6 +8,7 @@ use forebay_core::record::ObjectName;
 use forebay_core::reserve::Purpose;
 use forebay_core::table::TableError;
 use forebay_mover::Halt;
+use forebay_objects::LabelError;
 use forebay_sys::{self as sys, Errno};
 use std::fmt;
 use std::io;
@@ -105,6 +106,13 @@ pub enum Error {
         object: ObjectName,
         /// What the system said.
         cause: Errno,
+    },
+    /// The label of a backing object can't be read.
+    Label {
+        /// Of which.
+        object: ObjectName,
+        /// Why.
+        cause: LabelError,
     },
     /// The storage has a format that this program can't use.
     Format(FormatError),
@@ -302,6 +310,7 @@ impl fmt::Display for Error {
             } => write!(f, "{operation} {}: {cause}", path.display()),
             Error::System { operation, cause } => write!(f, "{operation}: {cause}"),
             Error::Object { object, cause } => write!(f, "backing object {object}: {cause}"),
+            Error::Label { object, cause } => write!(f, "label of backing object {object}: {cause}"),
             Error::Format(e) => e.fmt(f),
             Error::Tables(e) => e.fmt(f),
             Error::TooLow(why) => why.fmt(f),
@@ -335,6 +344,7 @@ impl std::error::Error for Error {
             Error::Socket(e) => Some(e),
             Error::Io { cause, .. } | Error::System { cause, .. } => Some(cause),
             Error::Format(e) => Some(e),
+            Error::Label { cause, .. } => Some(cause),
             Error::Tables(e) => Some(e),
             Error::Full { cause, .. } => Some(cause),
             _ => None,
