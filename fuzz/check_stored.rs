@@ -10,8 +10,8 @@ pub fn anything_stored(bytes: &[u8]) {
     if let Ok(record) = PathRecord::decode(bytes) {
         assert_eq!(PathRecord::decode(&record.encode()), Ok(record));
     }
-    if let Some(label) = label::decode(bytes) {
-        assert_eq!(label::decode(&label::encode(&label)), Some(label));
+    if let Ok(label) = label::decode(bytes) {
+        assert_eq!(label::decode(&label::encode(&label)), Ok(label));
     }
     if let Some(claim) = Claim::from_text(bytes) {
         assert_eq!(Claim::from_text(&claim.to_text()), Some(claim));

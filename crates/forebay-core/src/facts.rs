@@ -5,9 +5,11 @@
 //! no lock, and asks again. So policy never waits, and the same code serves a
 //! real server, where a look at the PFS may take milliseconds, and a simulator.
 
+use crate::fault::Fault;
 use crate::path::TreePath;
 use crate::record::{BridgeId, ObjectId, ObjectName, PathRecord, Token};
 use crate::speakers::Lowers;
+use crate::table::TableError;
 use std::sync::Arc;
 
 pub use forebay_types::{Attr, Devices, Timestamp};
@@ -269,8 +271,20 @@ pub enum Stop {
     Redirect(Vec<u8>),
     /// A fact is missing.
     Need(Need),
-    /// A table or the local disk failed; the text goes to the log, EIO to the client.
-    Fault(String),
+    /// Nobody can go on; the text goes to the log, EIO to the client.
+    Fault(Fault),
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Stop::Fault(fault)
+    }
+}
+
+impl From<TableError> for Stop {
+    fn from(e: TableError) -> Self {
+        Stop::Fault(e.into())
+    }
 }
 
 /// Result of everything that may stop.

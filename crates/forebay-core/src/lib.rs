@@ -23,6 +23,7 @@ pub mod doors;
 pub mod drain;
 pub mod encoding;
 pub mod facts;
+pub mod fault;
 pub mod home;
 pub mod identity;
 pub mod label;

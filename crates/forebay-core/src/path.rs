@@ -7,15 +7,7 @@
 
 use std::fmt;
 
-/// The part of an absolute path below `root`, if it lies there as it is written; empty for the root itself.
-/// `.`, `..` and symbolic links are not looked at.
-pub fn below<'p>(root: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
-    match path.strip_prefix(root)? {
-        [] => Some(b""),
-        [b'/', rest @ ..] => Some(rest),
-        _ => None,
-    }
-}
+pub use forebay_types::below;
 
 /// A normalised path below the buffer root; the empty path is the root.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -1,6 +1,7 @@
 //! Names of records: cleaned paths, and which paths are left out. Nothing here looks at a file system.
 
 pub use darshan_rules::record_id;
+use forebay_types::below;
 
 /// Longest name, in bytes. Longer paths have no record of their own.
 pub const MAX_NAME_BYTES: usize = 4096;
@@ -79,9 +80,7 @@ pub fn is_left_out(path: &[u8]) -> bool {
 
 /// True if the clean path is `dir` itself or below it.
 pub fn is_within(path: &[u8], dir: &[u8]) -> bool {
-    let dir = dir.strip_suffix(b"/").unwrap_or(dir);
-    path.strip_prefix(dir)
-        .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+    below(dir.strip_suffix(b"/").unwrap_or(dir), path).is_some()
 }
 
 /// The directory of a clean path. The empty name for a path in the root, and for a name that is no path.

@@ -4,6 +4,8 @@
 //! would cost a system call for every path of the program. The bridge gets the
 //! part below the root as written. It resolves `..` after a symbolic link properly.
 
+pub use forebay_types::below;
+
 /// Where an absolute path lies, after a quick look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Glance {
@@ -35,16 +37,6 @@ pub fn has_dotdot(path: &[u8]) -> bool {
     path.windows(2).any(|w| w == b"..") && path.split(|&b| b == b'/').any(|c| c == b"..")
 }
 
-/// The part of the plain absolute `path` below `root`; empty for the root itself.
-pub fn below<'p>(path: &'p [u8], root: &[u8]) -> Option<&'p [u8]> {
-    let rest = path.strip_prefix(root)?;
-    match rest {
-        [] => Some(rest),
-        [b'/', below @ ..] => Some(below),
-        _ => None,
-    }
-}
-
 /// A quick look at an absolute path.
 ///
 /// This runs for every path of the program. So it searches eight bytes at a time for anything that might need
@@ -53,7 +45,7 @@ pub fn below<'p>(path: &'p [u8], root: &[u8]) -> Option<&'p [u8]> {
 pub fn glance(path: &[u8], root: &[u8], alias: &[u8]) -> Glance {
     if slash_before_dot_or_slash(path) && !is_plain(path) {
         Glance::Unclear
-    } else if below(path, root).is_some() || (!alias.is_empty() && below(path, alias).is_some()) {
+    } else if below(root, path).is_some() || (!alias.is_empty() && below(alias, path).is_some()) {
         Glance::Inside
     } else {
         Glance::Outside
@@ -220,7 +212,7 @@ fn split_number(text: &[u8]) -> Option<(Option<i32>, &[u8])> {
 /// `STORAGE/dir/<any>/<32 hex>`, backing files `STORAGE/obj/<any>/<32 hex>[...]`.
 /// `/proc` may add " (deleted)" to the path.
 pub fn classify<'a>(path: &'a [u8], root: &[u8], storage: &[u8]) -> Spot<'a> {
-    if let Some(inner) = below(path, storage).filter(|_| !storage.is_empty()) {
+    if let Some(inner) = below(storage, path).filter(|_| !storage.is_empty()) {
         let mut parts = inner.splitn(3, |&b| b == b'/');
         let (kind, _, name) = (parts.next(), parts.next(), parts.next());
         return match (kind, name.and_then(object_id)) {
@@ -229,10 +221,10 @@ pub fn classify<'a>(path: &'a [u8], root: &[u8], storage: &[u8]) -> Spot<'a> {
             _ => Spot::Far,
         };
     }
-    if let Some(inner) = below(path, root) {
+    if let Some(inner) = below(root, path) {
         return Spot::Lower(inner);
     }
-    if path == b"/" || below(root, path).is_some() {
+    if path == b"/" || below(path, root).is_some() {
         return Spot::Above;
     }
     Spot::Far

@@ -12,7 +12,7 @@ use forebay_core::label::without_hides;
 use forebay_core::path::TreePath;
 use forebay_core::pfs_kind::{SYNCED_TOGETHER_FROM, SyncBy};
 use forebay_core::record::{Kind, ObjectId, ObjectName};
-use forebay_objects::{Shape, shape};
+use forebay_objects::{LabelError, Shape, shape};
 use forebay_pfs::Lower;
 use forebay_sys::Openers;
 use forebay_sys::{self as sys, Errno};
@@ -253,7 +253,10 @@ impl Pass<'_> {
     /// Takes out of the label what the name replaced.
     pub(crate) fn unhide(&self, object: ObjectName) -> drain::Work<()> {
         let objects = self.ground.objects;
-        let label = objects.read_label(object).during("read label");
+        let label = objects
+            .read_label(object)
+            .map_err(LabelError::errno)
+            .during("read label");
         let written = label.and_then(|label| match label {
             Some(label) => objects
                 .write_label(object, &without_hides(label))

@@ -2,6 +2,7 @@
 
 use forebay_core::drain::{DrainCommit, DrainFacts, DrainVerdict};
 use forebay_core::facts::Stop;
+use forebay_core::fault::Fault;
 use forebay_core::ops::FollowUp;
 use forebay_core::record::ObjectId;
 use forebay_objects::Objects;
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Halt {
     /// The tables or the local disk failed.
-    Fault(String),
+    Fault(Fault),
     /// A test has cut it short here.
     Cut,
 }
@@ -22,7 +23,7 @@ pub enum Halt {
 impl fmt::Display for Halt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Halt::Fault(text) => f.write_str(text),
+            Halt::Fault(fault) => fault.fmt(f),
             Halt::Cut => f.write_str("cut short by a test"),
         }
     }
@@ -30,15 +31,15 @@ impl fmt::Display for Halt {
 
 impl From<forebay_core::table::TableError> for Halt {
     fn from(e: forebay_core::table::TableError) -> Self {
-        Halt::Fault(e.to_string())
+        Halt::Fault(e.into())
     }
 }
 
 impl From<Stop> for Halt {
     fn from(stop: Stop) -> Self {
         Halt::Fault(match stop {
-            Stop::Fault(text) => text,
-            other => format!("{other:?}"),
+            Stop::Fault(fault) => fault,
+            other => Fault::Mistake(format!("{other:?}")),
         })
     }
 }

@@ -13,11 +13,12 @@ use forebay_core::drain::{
     Act, BATCH_OBJECTS, Drain, DrainReport, DrainVerdict, Got, NextAct, PassTerms, Side,
     SideChoice, StrayEntry,
 };
+use forebay_core::fault::Fault;
 use forebay_core::ops::FollowUp;
 use forebay_core::path::TreePath;
 use forebay_core::process_limits::at_once;
 use forebay_core::record::ObjectName;
-use forebay_sys as sys;
+use forebay_sys::{self as sys, Errno};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -87,6 +88,13 @@ pub fn release(ground: Ground<'_>, paths: Vec<TreePath>) -> Result<DrainReport, 
     outcome.map(|()| counters.report())
 }
 
+fn quarantine_fails(e: Errno) -> Fault {
+    Fault::Disk(forebay_core::drain::Trouble {
+        operation: "quarantine",
+        errno: e.raw_os_error(),
+    })
+}
+
 impl<'g> Pass<'g> {
     /// A drain of `ground` that is asked for by `request`; where it is shows in `counters`.
     pub fn new(
@@ -140,7 +148,7 @@ impl<'g> Pass<'g> {
         }
         let withheld = self.ground.objects.withheld();
         self.counters
-            .withhold(withheld.map_err(|e| Halt::Fault(format!("quarantine: {e}")))?);
+            .withhold(withheld.map_err(|e| Halt::Fault(quarantine_fails(e)))?);
         outcome
     }
 
@@ -224,7 +232,7 @@ impl<'g> Pass<'g> {
         }
     }
 
-    fn ask(&self, drain: &mut Drain) -> Result<NextAct, String> {
+    fn ask(&self, drain: &mut Drain) -> Result<NextAct, Fault> {
         if self.counters.is_stopping() {
             drain.stop();
         }
@@ -264,9 +272,8 @@ impl<'g> Pass<'g> {
         let ground = &self.ground;
         Ok(match act {
             Act::Fetch(need) => {
-                return Err(Halt::Fault(format!(
-                    "one bridge can't ask others: {need:?}"
-                )));
+                let text = format!("one bridge can't ask others: {need:?}");
+                return Err(Halt::Fault(Fault::Mistake(text)));
             }
             Act::Commit(_) => unreachable!("who asks the machine commits"),
             Act::Examine(objects) => Got::Attrs(objects.iter().map(|o| self.examine(*o)).collect()),

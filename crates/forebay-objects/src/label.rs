@@ -7,10 +7,36 @@ use forebay_core::facts::{Label, LabelParent};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId};
 use forebay_types::MAX_NAME_BYTES;
+use std::fmt;
 
 /// Name of the attribute for an object's first name. For a further link, [`xattr_name`] appends its number.
 pub const XATTR: &[u8] = b"user.forebay.label";
 const FORMAT: u8 = 1;
+/// A later format has a number below this. So text that a program has put there is damage, and not a format.
+const FORMATS_END: u8 = 32;
+
+/// Why bytes are no label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BadLabel {
+    /// They are no label of any format.
+    Damaged,
+    /// They are in a format that this program does not know: a later one has written them.
+    Format(u8),
+}
+
+impl fmt::Display for BadLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadLabel::Damaged => f.write_str("damaged label"),
+            BadLabel::Format(format) => write!(
+                f,
+                "a label of format {format}; this program reads format {FORMAT}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for BadLabel {}
 
 const PARENT_IS_LOWER: u8 = 1;
 const HAS_ORIGIN: u8 = 2;
@@ -137,12 +163,20 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Decodes a label; `None` if the bytes are none.
-pub fn decode(bytes: &[u8]) -> Option<Label> {
-    let mut r = Reader(bytes);
-    if r.byte()? != FORMAT {
-        return None;
+/// Decodes a label.
+///
+/// # Errors
+/// [`BadLabel`] for anything else.
+pub fn decode(bytes: &[u8]) -> Result<Label, BadLabel> {
+    match bytes {
+        [FORMAT, body @ ..] => read_body(body).ok_or(BadLabel::Damaged),
+        [format @ FORMAT..FORMATS_END, ..] => Err(BadLabel::Format(*format)),
+        _ => Err(BadLabel::Damaged),
     }
+}
+
+fn read_body(body: &[u8]) -> Option<Label> {
+    let mut r = Reader(body);
     let kind = Kind::from_code(r.byte()?)?;
     let flags = r.byte()?;
     let parent = if flags & PARENT_IS_LOWER != 0 {
@@ -215,10 +249,24 @@ mod tests {
     fn a_label_survives_and_every_truncation_is_refused() {
         for label in labels() {
             let bytes = encode(&label);
-            assert_eq!(decode(&bytes), Some(label));
+            assert_eq!(decode(&bytes), Ok(label));
             for cut in 0..bytes.len() {
-                assert_eq!(decode(&bytes[..cut]), None);
+                assert_eq!(decode(&bytes[..cut]), Err(BadLabel::Damaged));
             }
+        }
+    }
+
+    #[test]
+    fn a_label_of_a_later_format_is_no_damage() {
+        let mut bytes = encode(&labels()[0]);
+        for (format, why) in [
+            (2, BadLabel::Format(2)),
+            (31, BadLabel::Format(31)),
+            (0, BadLabel::Damaged),
+            (b'x', BadLabel::Damaged),
+        ] {
+            bytes[0] = format;
+            assert_eq!(decode(&bytes), Err(why));
         }
     }
 
@@ -227,12 +275,12 @@ mod tests {
         let [mut label, ..] = <[Label; 4]>::try_from(labels()).unwrap();
         label.name = vec![b'n'; MAX_NAME_BYTES];
         let bytes = encode(&label);
-        assert_eq!(decode(&bytes), Some(label));
+        assert_eq!(decode(&bytes), Ok(label));
         // Make the name one byte longer than a name may be.
         let at = bytes.len() - MAX_NAME_BYTES - 2;
         assert_eq!(bytes[at..at + 2], [0xff, 1]);
         let longer = [&bytes[..at], &[0x80, 2, b'n'], &bytes[at + 2..]].concat();
-        assert_eq!(decode(&longer), None);
+        assert_eq!(decode(&longer), Err(BadLabel::Damaged));
     }
 
     #[test]
@@ -251,8 +299,8 @@ mod tests {
                 for value in 0..=255 {
                     let mut changed = bytes.clone();
                     changed[at] = value;
-                    if let Some(l) = decode(&changed) {
-                        assert_eq!(decode(&encode(&l)), Some(l));
+                    if let Ok(l) = decode(&changed) {
+                        assert_eq!(decode(&encode(&l)), Ok(l));
                     }
                 }
             }

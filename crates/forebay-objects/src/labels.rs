@@ -2,19 +2,56 @@
 //! room for it (hundreds of hard links, very long paths), it is a file in `label/`.
 
 use super::{Objects, Shape, parse_name, shape};
-use crate::label;
+use crate::label::{self, BadLabel};
 use forebay_core::facts::Label;
 use forebay_core::record::ObjectName;
 use forebay_sys::{self as sys, Errno, Sys, errno_of};
 use forebay_types::Backing;
 use parking_lot::Mutex;
 use std::collections::HashSet;
+use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 const FOLDER: &str = "label";
 /// What the names of labels that are being written begin with.
 const NEW: &[u8] = b".new-";
+
+/// Why a label can't be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LabelError {
+    /// A system call failed.
+    System(Errno),
+    /// It has a format that this program does not know. It may tell the only name of the object, so nobody may take it for none.
+    Format(u8),
+}
+
+impl LabelError {
+    /// The nearest errno.
+    pub fn errno(self) -> Errno {
+        match self {
+            LabelError::System(e) => e,
+            LabelError::Format(_) => Errno::OPNOTSUPP,
+        }
+    }
+}
+
+impl From<Errno> for LabelError {
+    fn from(e: Errno) -> Self {
+        LabelError::System(e)
+    }
+}
+
+impl fmt::Display for LabelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LabelError::System(e) => e.fmt(f),
+            LabelError::Format(format) => BadLabel::Format(*format).fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for LabelError {}
 
 /// The objects whose labels are files in `label/`. Usually there is none, and one atomic load tells so.
 #[derive(Default)]
@@ -156,8 +193,16 @@ impl Objects {
     /// The label of an object; `None` if it has none or a damaged one.
     ///
     /// # Errors
-    /// Those of the file system.
-    pub fn read_label(&self, object: ObjectName) -> Sys<Option<Label>> {
+    /// Those of the file system; a label of a later format.
+    pub fn read_label(&self, object: ObjectName) -> Result<Option<Label>, LabelError> {
+        match self.label_bytes(object)?.map(|bytes| label::decode(&bytes)) {
+            Some(Ok(label)) => Ok(Some(label)),
+            Some(Err(BadLabel::Format(format))) => Err(LabelError::Format(format)),
+            Some(Err(BadLabel::Damaged)) | None => Ok(None),
+        }
+    }
+
+    fn label_bytes(&self, object: ObjectName) -> Sys<Option<Vec<u8>>> {
         if self.beside.has(object) {
             use std::io::Read;
             let path = path_beside(object);
@@ -166,12 +211,11 @@ impl Objects {
             std::fs::File::from(file)
                 .read_to_end(&mut bytes)
                 .map_err(errno_of)?;
-            return Ok(label::decode(&bytes));
+            return Ok(Some(bytes));
         }
         let fd = self.open_label(object)?;
         let name = label::xattr_name(object.link);
-        let bytes = self.lending(fd.as_fd(), 0o400, || sys::get_xattr(fd.as_fd(), &name))?;
-        Ok(bytes.and_then(|b| label::decode(&b)))
+        self.lending(fd.as_fd(), 0o400, || sys::get_xattr(fd.as_fd(), &name))
     }
 
     /// Runs `work`, for which the owner may have removed the owner's own permission `bits`. If

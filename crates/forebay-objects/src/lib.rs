@@ -21,8 +21,10 @@ mod words;
 mod tests;
 
 pub use forebay_types::folder_of;
+pub use labels::LabelError;
 pub use name::{Shape, parse_name, shape};
 pub use quarantine::{Quarantine, Refused, Withheld, withheld_as};
+pub use scan::Scanned;
 pub use settle::{Removed, Retired};
 pub use spare::Slot;
 

@@ -7,14 +7,21 @@ use forebay_sys::{self as sys, Errno, Sys, errno_of};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
+/// An entry of a folder of backing objects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scanned {
+    /// A part of this object. A node and its label are two parts.
+    Object(ObjectName),
+    /// Its name is no object's. Holds its path in the instance directory.
+    Strange(String),
+}
+
 impl Objects {
-    /// Names of all backing files and directories in folders from `first` on. An entry whose name is no
-    /// object's comes as `Err` with its path in the instance directory.
+    /// Names of all backing files and directories in folders from `first` on.
     ///
     /// # Errors
     /// Those of the file system.
-    #[allow(clippy::type_complexity)]
-    pub fn scan(&self, first: u64) -> Sys<Vec<Result<(ObjectName, bool), String>>> {
+    pub fn scan(&self, first: u64) -> Sys<Vec<Scanned>> {
         let mut found = Vec::new();
         for kind in ["obj", "dir"] {
             for folder in self.list(kind)? {
@@ -24,18 +31,16 @@ impl Objects {
                     Ok(n) if n < first => continue,
                     Ok(_) => {}
                     Err(_) => {
-                        found.push(Err(path));
+                        found.push(Scanned::Strange(path));
                         continue;
                     }
                 }
                 for name in self.list(&path)? {
                     found.push(match parse_name(&name) {
-                        Some((object, node))
-                            if (shape(object) == Shape::Dir) == (kind == "dir") =>
-                        {
-                            Ok((object, node))
+                        Some((object, _)) if (shape(object) == Shape::Dir) == (kind == "dir") => {
+                            Scanned::Object(object)
                         }
-                        _ => Err(format!("{path}/{}", name.escape_ascii())),
+                        _ => Scanned::Strange(format!("{path}/{}", name.escape_ascii())),
                     });
                 }
             }

@@ -13,7 +13,7 @@ use core::ffi::{c_char, c_int};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use forebay_hook::path::{self, Glance, Spot};
+use forebay_hook::path::{self, Glance, Spot, below};
 use forebay_wire::{Base, MAX_PATH_BYTES, Op, Request, START_MOVED};
 
 use crate::bridge::LINK;
@@ -178,8 +178,8 @@ pub fn is_alias(path: &[u8]) -> bool {
 fn locate_absolute(path: &[u8]) -> Option<Target<'_>> {
     let config = config::get()?;
     let rel = if path::is_plain(path) {
-        path::below(path, config.root())
-            .or_else(|| path::below(path, config.alias()).filter(|_| !config.alias().is_empty()))
+        below(config.root(), path)
+            .or_else(|| below(config.alias(), path).filter(|_| !config.alias().is_empty()))
     } else {
         enter(config, b"/", path)
     };

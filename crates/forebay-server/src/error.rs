@@ -8,6 +8,7 @@ use forebay_core::record::ObjectName;
 use forebay_core::reserve::Purpose;
 use forebay_core::table::TableError;
 use forebay_mover::Halt;
+use forebay_objects::LabelError;
 use forebay_sys::{self as sys, Errno};
 use std::fmt;
 use std::io;
@@ -106,6 +107,13 @@ pub enum Error {
         /// What the system said.
         cause: Errno,
     },
+    /// The label of a backing object can't be read.
+    Label {
+        /// Of which.
+        object: ObjectName,
+        /// Why.
+        cause: LabelError,
+    },
     /// The storage has a format that this program can't use.
     Format(FormatError),
     /// The tables failed or are damaged.
@@ -201,6 +209,7 @@ impl Error {
     pub(crate) fn is_no_space(&self) -> bool {
         match self {
             Error::Tables(e) => e.is_no_space(),
+            Error::Drain(Halt::Fault(fault)) => fault.is_no_space(),
             Error::Io { cause, .. } | Error::System { cause, .. } => matches!(
                 cause.kind(),
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
@@ -301,6 +310,7 @@ impl fmt::Display for Error {
             } => write!(f, "{operation} {}: {cause}", path.display()),
             Error::System { operation, cause } => write!(f, "{operation}: {cause}"),
             Error::Object { object, cause } => write!(f, "backing object {object}: {cause}"),
+            Error::Label { object, cause } => write!(f, "label of backing object {object}: {cause}"),
             Error::Format(e) => e.fmt(f),
             Error::Tables(e) => e.fmt(f),
             Error::TooLow(why) => why.fmt(f),
@@ -334,6 +344,7 @@ impl std::error::Error for Error {
             Error::Socket(e) => Some(e),
             Error::Io { cause, .. } | Error::System { cause, .. } => Some(cause),
             Error::Format(e) => Some(e),
+            Error::Label { cause, .. } => Some(cause),
             Error::Tables(e) => Some(e),
             Error::Full { cause, .. } => Some(cause),
             _ => None,

@@ -7,7 +7,7 @@ use forebay_core::ops::FollowUp;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectId, ObjectName, PathRecord};
 use forebay_core::speakers::Speaker;
-use forebay_core::table::{KeyValue, Order, TableError, Tables};
+use forebay_core::table::{KeyValue, Order, Tables};
 use forebay_mover::{Door, Ground, Halt};
 
 impl ServerHandle {
@@ -22,17 +22,13 @@ impl ServerHandle {
     }
 }
 
-fn fault(e: TableError) -> Stop {
-    Stop::Fault(e.to_string())
-}
-
 /// One bridge is home of every path, so there is nothing that it would have to ask others for. Each answer is
 /// read under the lock, so that tables and index agree in it; but for pages, which are of the tables alone and may
 /// take long.
 impl DrainFacts for ServerHandle {
     fn record(&self, path: &TreePath) -> Outcome<Option<PathRecord>> {
         let _guard = self.namespace.read();
-        self.namespace.tables().get(path).map_err(fault)
+        self.namespace.tables().get(path).map_err(Stop::from)
     }
 
     fn is_written_in_place(&self, file: &Attr) -> bool {
@@ -46,7 +42,7 @@ impl DrainFacts for ServerHandle {
         limit: usize,
     ) -> Outcome<Vec<(TreePath, PathRecord)>> {
         let tables = self.namespace.tables();
-        tables.page(after, order, limit).map_err(fault)
+        tables.page(after, order, limit).map_err(Stop::from)
     }
 
     fn speakers_here(&self, before: Option<&TreePath>, limit: usize) -> Outcome<Vec<Speaker>> {
@@ -73,22 +69,22 @@ impl DrainFacts for ServerHandle {
 
     fn below(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, PathRecord)>> {
         let _guard = self.namespace.read();
-        self.namespace.tables().subtree(dir).map_err(fault)
+        self.namespace.tables().subtree(dir).map_err(Stop::from)
     }
 
     fn children(&self, dir: &TreePath, limit: usize) -> Outcome<Vec<(Vec<u8>, PathRecord)>> {
         let _guard = self.namespace.read();
         let tables = self.namespace.tables();
-        tables.children(dir, None, limit).map_err(fault)
+        tables.children(dir, None, limit).map_err(Stop::from)
     }
 
     fn names_of(&self, object: ObjectId) -> Outcome<Vec<(ObjectName, TreePath)>> {
         let _guard = self.namespace.read();
-        self.namespace.tables().names_of(object).map_err(fault)
+        self.namespace.tables().names_of(object).map_err(Stop::from)
     }
 
     fn notes(&self, prefix: &[u8]) -> Outcome<Vec<KeyValue>> {
-        self.namespace.tables().metas(prefix).map_err(fault)
+        self.namespace.tables().metas(prefix).map_err(Stop::from)
     }
 
     fn next_version(&self) -> u64 {

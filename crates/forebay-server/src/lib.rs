@@ -50,6 +50,7 @@ mod world;
 
 use crate::inbox::Arrival;
 use crate::instance::Instance;
+use crate::limits::{REMOVED_AT_ONCE, STAGE_LIMIT_BYTES};
 use crate::log::Log;
 use forebay_admin::{BridgeInfo, instance_dir, socket_path};
 use forebay_core::facts::{Devices, Settings};
@@ -93,10 +94,6 @@ pub fn check_format(instance: &Path) -> Result<(), Error> {
 
 /// Threads that serve clients.
 const EVENT_LOOPS: usize = 2;
-/// PFS files up to this size are staged when they are opened for writing; larger ones are written in place.
-const STAGE_LIMIT_BYTES: u64 = 1 << 30;
-/// So many records below a directory of the PFS go with it in one commit, which others wait for.
-const REMOVED_AT_ONCE: usize = 256;
 
 /// How a bridge runs.
 pub struct Config {

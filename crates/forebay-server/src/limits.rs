@@ -17,6 +17,10 @@ pub const RESERVED_DESCRIPTORS: u64 = 1024;
 /// How many of a client's descriptors are searched for one that it claims to hold, if its user could not open what that leads
 /// to. Beyond that: EACCES.
 pub const DESCRIPTORS_LOOKED_AT: usize = 256;
+/// PFS files up to this size are staged when they are opened for writing; larger ones are written in place.
+pub const STAGE_LIMIT_BYTES: u64 = 1 << 30;
+/// So many records below a directory of the PFS go with it in one commit, which others wait for; more go in parts.
+pub const REMOVED_AT_ONCE: usize = 256;
 /// Connections of one process. One more is closed at once, after a reply EMFILE.
 pub const CONNECTIONS_PER_PROCESS: usize = 1024;
 /// Connections that share memory with the bridge, a page each. One more is refused it (ENOSPC) and goes on

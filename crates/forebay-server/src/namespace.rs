@@ -8,9 +8,9 @@
 //! that make it survive a crash are taken away by later commits, not by writes of
 //! their own.
 
-use crate::REMOVED_AT_ONCE;
 use crate::durability::Durability;
 use crate::limits::MARKS_PER_COMMIT;
+use crate::limits::REMOVED_AT_ONCE;
 use crate::name_board::NameBoard;
 use forebay_core::bridge::{Bridge, Output, Proposal, ReadSet, Sweep, Verdict, version};
 use forebay_core::drain::{DrainCommit, DrainVerdict};

@@ -3,13 +3,14 @@
 use crate::ServerHandle;
 use crate::follow;
 use crate::log::Cause;
-use forebay_core::facts::Stop;
+use forebay_core::facts::{Label, LabelParent, Stop};
 use forebay_core::path::TreePath;
-use forebay_core::record::{ObjectName, PathRecord};
+use forebay_core::record::{Kind, ObjectName, PathRecord};
 use forebay_core::recovery::{self, Fate, Loss, Past, Step, Stray, Suspects};
+use forebay_core::repair::lost;
 use forebay_core::reserve::Purpose;
 use forebay_core::table::{Change, Order, TableError, Tables};
-use forebay_objects::folder_of;
+use forebay_objects::{LabelError, Scanned, folder_of};
 use forebay_sys::Errno;
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -140,7 +141,11 @@ fn on_disk(server: &ServerHandle, folder: u64) -> Result<Vec<ObjectName>, TableE
         .objects
         .scan(folder)
         .map_err(|e| TableError::Failed(format!("can't list backing objects: {e}")))?;
-    let mut objects: Vec<_> = found.into_iter().flatten().map(|(o, _)| o).collect();
+    let object = |entry| match entry {
+        Scanned::Object(object) => Some(object),
+        Scanned::Strange(_) => None,
+    };
+    let mut objects: Vec<_> = found.into_iter().filter_map(object).collect();
     // A node and its label are two files.
     objects.sort_unstable();
     objects.dedup();
@@ -161,8 +166,16 @@ fn withhold(
     };
     let label = match server.objects.read_label(object) {
         Ok(label) => label,
-        Err(Errno::NOENT) => None,
-        Err(e) => return Err(failed(e)),
+        Err(LabelError::System(Errno::NOENT)) => None,
+        // Nobody knows what it tells, so what is in the file counts as data of a file that was in the root.
+        Err(LabelError::Format(_)) => Some(Label {
+            kind: Kind::File,
+            parent: LabelParent::Lower(TreePath::root()),
+            name: lost(object).name().to_vec(),
+            origin: None,
+            hides: None,
+        }),
+        Err(LabelError::System(e)) => return Err(failed(e)),
     };
     let hides = label.as_ref().and_then(|label| label.hides.as_ref());
     let original = hides.and_then(|path| server.lower.attr(path).ok().flatten());

@@ -240,3 +240,31 @@ fn lost_tables_come_back_from_the_labels() {
         Vec::<String>::new()
     );
 }
+
+#[test]
+fn a_label_of_a_later_format_stops_a_rebuild_and_costs_no_name() {
+    let place = three_files();
+    let file = std::fs::File::open(backing(&place, b"two")).unwrap();
+    let label = sys::get_xattr(file.as_fd(), label::XATTR).unwrap().unwrap();
+    let mut later = label.clone();
+    later[0] = 2;
+    sys::set_xattr(file.as_fd(), label::XATTR, &later).unwrap();
+    let meta = place.instance().join("meta");
+    std::fs::rename(&meta, place.instance().join("meta.away")).unwrap();
+    let rebuild = Options {
+        mend: false,
+        rebuild: true,
+    };
+    let refused = fsck::fsck(&place.instance(), rebuild).unwrap_err();
+    let text = refused.to_string();
+    assert!(
+        text.ends_with("a label of format 2; this program reads format 1"),
+        "{text}"
+    );
+    assert!(!meta.exists());
+    sys::set_xattr(file.as_fd(), label::XATTR, &label).unwrap();
+    assert_eq!(check(&place, rebuild).problems, Vec::<String>::new());
+    let server = place.start();
+    assert_eq!(read(&mut place.client(), "dir/two"), b"two");
+    server.stop().unwrap();
+}

@@ -1,6 +1,7 @@
 //! Which directories hold a directory, by device and inode, in whichever way they are mounted; and other mount namespaces.
 
 use crate::Sys;
+use crate::process::assert_one_thread;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::ffi::OsString;
 use std::fs;
@@ -67,11 +68,15 @@ pub fn mount_points() -> Vec<PathBuf> {
 }
 
 /// Puts this process into another mount namespace, a `/proc/PID/ns/mnt`. Its root and working directory are the root of
-/// that one then. The process must have one thread.
+/// that one then.
 ///
 /// # Errors
-/// EPERM without CAP_SYS_ADMIN, EINVAL with several threads or if it is no mount namespace.
+/// EPERM without CAP_SYS_ADMIN, EINVAL if it is no mount namespace.
+///
+/// # Panics
+/// If this process has more than one thread: the kernel refuses it then.
 pub fn enter_mounts(namespace: impl AsFd) -> Sys<()> {
+    assert_one_thread();
     let kind = LinkNameSpaceType::Mount;
     move_into_link_name_space(namespace.as_fd(), Some(kind))
 }

@@ -11,6 +11,15 @@ use rustix::process::{
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+/// Before what would leave other threads behind, or take them by surprise.
+///
+/// # Panics
+/// If this process has more than one thread.
+pub(crate) fn assert_one_thread() {
+    let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+    assert_eq!(threads, 1, "this process must have one thread here");
+}
+
 /// Effective user and group of this process.
 pub fn my_ids() -> (u32, u32) {
     (geteuid().as_raw(), getegid().as_raw())

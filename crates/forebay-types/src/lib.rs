@@ -16,6 +16,16 @@ pub use devices::Devices;
 pub use id::{BridgeId, ObjectId, ObjectName, Token};
 pub use stamp::Stamp;
 
+/// The part of an absolute path below `root`, if it lies there as it is written; empty for the root itself.
+/// `.`, `..` and symbolic links are not looked at.
+pub fn below<'p>(root: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
+    match path.strip_prefix(root)? {
+        [] => Some(b""),
+        [b'/', rest @ ..] => Some(rest),
+        _ => None,
+    }
+}
+
 /// Longest path in bytes, without a closing NUL (Linux `PATH_MAX` less one).
 pub const MAX_PATH_BYTES: usize = 4095;
 /// The answer to a request that starts at a directory of the PFS, if the directory is not where the request says: it was

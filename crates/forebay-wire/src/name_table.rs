@@ -174,6 +174,7 @@ impl NameTable {
     }
 
     /// Covers a name, which is about to change. True if it was shown: then [`NameTable::covered`] has to follow.
+    #[must_use]
     pub fn cover(&self, path: &[u8]) -> bool {
         let key = self.key(path);
         let mut ways = Self::ways(key);

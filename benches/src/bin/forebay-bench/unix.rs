@@ -1,10 +1,10 @@
 //! System calls that the standard library lacks. This is the only module of the program with `unsafe`.
 #![allow(unsafe_code)]
 
-use std::ffi::CString;
+use forebay_sys as sys;
+use std::fs::File;
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::AsFd;
 use std::path::Path;
 
 extern "C" fn nothing(_signal: libc::c_int) {}
@@ -19,20 +19,12 @@ pub fn outlive_interrupts() {
 
 /// True if this process is root.
 pub fn is_root() -> bool {
-    // SAFETY: the call has no arguments and can't fail.
-    unsafe { libc::geteuid() == 0 }
+    sys::my_ids().0 == 0
 }
 
 /// The type of the file system that holds a directory, as `mount` names it.
 pub fn file_system(dir: &Path) -> io::Result<String> {
-    let path = CString::new(dir.as_os_str().as_bytes())?;
-    let mut answer = MaybeUninit::<libc::statfs>::zeroed();
-    // SAFETY: the path ends in NUL, and the kernel writes no more than the struct.
-    if unsafe { libc::statfs(path.as_ptr(), answer.as_mut_ptr()) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the call succeeded, so it has filled in the struct.
-    let magic = unsafe { answer.assume_init() }.f_type as u32;
+    let magic = sys::fs_type(File::open(dir)?.as_fd())?;
     // The numbers of linux/magic.h; ext2 and ext3 share theirs with ext4.
     Ok(match magic {
         0xEF53 => "ext4".to_owned(),

@@ -22,9 +22,13 @@ pub fn aggregators(nodes: &[u32], per_node: u32, wanted: u32) -> Vec<u32> {
 
 /// How many of `available` aggregators fit a file on so many servers. The cyclic methods pay only if every aggregator
 /// always meets the same servers: the number must divide that of the servers, or be a multiple of it.
+///
+/// # Panics
+/// If a cyclic method has no server to meet.
 pub fn fitting_count(method: Method, available: u32, servers: u32) -> u32 {
-    match method {
-        Method::Even | Method::Aligned => available,
+    let count = match method {
+        Method::Even | Method::Aligned => return available,
+        _ if servers == 0 => panic!("a file lies on a server"),
         Method::StaticCyclic | Method::GroupCyclic(_) if available >= servers => {
             available - available % servers
         }
@@ -32,5 +36,10 @@ pub fn fitting_count(method: Method, available: u32, servers: u32) -> u32 {
             .rev()
             .find(|n| servers.is_multiple_of(*n))
             .unwrap_or(available),
-    }
+    };
+    assert!(
+        count.is_multiple_of(servers) || servers.is_multiple_of(count),
+        "{count} aggregators meet the same of {servers} servers"
+    );
+    count
 }

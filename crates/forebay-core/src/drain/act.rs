@@ -8,6 +8,7 @@ use crate::ops::FollowUp;
 use crate::path::TreePath;
 use crate::record::{BridgeId, Kind, ObjectId, ObjectName};
 use crate::table::{Change, TableError, Tables};
+use std::fmt;
 
 /// The number of an act that is under way.
 pub type ActTicket = u64;
@@ -19,6 +20,13 @@ pub struct Trouble {
     pub operation: &'static str,
     /// What the kernel said.
     pub errno: i32,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let error = std::io::Error::from_raw_os_error(self.errno);
+        write!(f, "{}: {error}", self.operation)
+    }
 }
 
 /// Result of work on the PFS or on the local disk.

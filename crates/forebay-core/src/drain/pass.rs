@@ -19,6 +19,7 @@ use super::workplaces::{self, WorkplaceSweep};
 use super::{orphans, resume};
 use crate::bridge::{Heard, Mutation, is_of_others};
 use crate::facts::{Outcome, Stop};
+use crate::fault::Fault;
 use crate::path::TreePath;
 use crate::record::{BridgeId, Kind, PathRecord};
 use crate::speakers::Word;
@@ -178,15 +179,15 @@ impl Drain {
     /// What is to be done next.
     ///
     /// # Errors
-    /// What the tables said when they failed, or that the PFS does not show what an earlier pass has done. The pass
+    /// The tables failed, or the PFS does not show what an earlier pass has done. The pass
     /// can't go on; what it has marked is taken back by the next one.
-    pub fn next(&mut self, facts: &dyn DrainFacts) -> Result<NextAct, String> {
+    pub fn next(&mut self, facts: &dyn DrainFacts) -> Result<NextAct, Fault> {
         if cfg!(feature = "planted-bugs") {
             self.sheet.planted = facts.planted();
         }
         loop {
             let Some(mut running) = self.ready.pop_front() else {
-                match self.begin(facts).map_err(in_words)? {
+                match self.begin(facts).map_err(fault_of)? {
                     true => continue,
                     false if !self.waiting.is_empty() => return Ok(NextAct::Wait),
                     false => return Ok(NextAct::End),
@@ -209,7 +210,7 @@ impl Drain {
                 Err(Stop::Need(need)) if is_of_others(&need) => {
                     return Ok(self.issue(running, Act::Fetch(need), true));
                 }
-                Err(stop) => return Err(in_words(stop)),
+                Err(stop) => return Err(fault_of(stop)),
             }
         }
     }
@@ -654,9 +655,9 @@ fn entries(facts: &dyn DrainFacts, paths: &[TreePath]) -> Outcome<Vec<(TreePath,
     Ok(entries)
 }
 
-fn in_words(stop: Stop) -> String {
+fn fault_of(stop: Stop) -> Fault {
     match stop {
-        Stop::Fault(text) => text,
-        other => format!("a drain can't go on: {other:?}"),
+        Stop::Fault(fault) => fault,
+        other => Fault::Mistake(format!("a drain can't go on: {other:?}")),
     }
 }

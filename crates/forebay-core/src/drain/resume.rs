@@ -14,7 +14,8 @@ use super::sheet::Sheet;
 use super::strand::Strand;
 use super::workplaces;
 use crate::bridge::{Mutation, ReadSet};
-use crate::facts::{Attr, Outcome, Stop};
+use crate::facts::{Attr, Outcome};
+use crate::fault::Fault;
 use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{BridgeId, Kind, PathRecord, Transit};
@@ -285,12 +286,9 @@ impl Strand for Resume {
                     self.state = State::Pausing;
                     return Ok(Some(Act::Pause));
                 }
-                State::Refused(Trouble { operation, errno }) => {
-                    let error = std::io::Error::from_raw_os_error(*errno);
-                    return Err(Stop::Fault(format!(
-                        "{}: an earlier drain was killed here, and the PFS does not show what it has done: {operation}: {error}",
-                        self.path
-                    )));
+                State::Refused(trouble) => {
+                    let (path, trouble) = (self.path.clone(), *trouble);
+                    return Err(Fault::KilledDrain { path, trouble }.into());
                 }
                 State::Judge(record, found) => {
                     let mut reads = self.reads.clone();

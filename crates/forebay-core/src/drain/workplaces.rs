@@ -6,6 +6,7 @@ use super::drain_facts::DrainFacts;
 use super::sheet::Sheet;
 use super::strand::{Strand, with_outcomes};
 use crate::facts::{Outcome, Stop};
+use crate::fault::Fault;
 use crate::path::TreePath;
 use crate::record::BridgeId;
 use crate::table::Change;
@@ -200,7 +201,7 @@ impl Strand for WorkplaceSweep {
 /// Reads one of the notes.
 pub(super) fn read(key: &[u8], bytes: &[u8]) -> Outcome<Vec<TreePath>> {
     let paths = bytes.split(|&b| b == 0).map(|path| {
-        let damaged = || Stop::Fault(format!("damaged value of {}", key.escape_ascii()));
+        let damaged = || Stop::from(Fault::DamagedValue(key.to_vec()));
         TreePath::new(path).ok_or_else(damaged)
     });
     paths.collect()

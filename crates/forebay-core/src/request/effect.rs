@@ -3,6 +3,7 @@
 use super::grant::{Form, Granting};
 use crate::bridge::ReadSet;
 use crate::facts::{Attr, Cred, Fresh, LowerPage, Need, NewObject};
+use crate::fault::Fault;
 use crate::ops::{self, Answer};
 use crate::path::TreePath;
 use crate::record::{ObjectName, Token};
@@ -65,8 +66,8 @@ pub enum Failure {
     Errno(i32),
     /// The path leaves the buffer: go on natively with this absolute path.
     Redirect(Vec<u8>),
-    /// The tables or the local disk failed: EIO, and the text for the log.
-    Fault(String),
+    /// Nobody can go on: EIO, and the text for the log.
+    Fault(Fault),
     /// It has taken [`super::MAX_STEPS`] steps: EAGAIN.
     GaveUp,
 }

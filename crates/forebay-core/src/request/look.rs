@@ -9,6 +9,7 @@ use crate::facts::{
     Attr, CHILDREN_PER_PAGE, Facts, Fresh, LowerPage, Need, NewKind, NewObject, Outcome, Stop,
     errno,
 };
+use crate::fault::Fault;
 use crate::home::mix;
 use crate::path::TreePath;
 use crate::record::{BridgeId, ObjectName, PathRecord, Token};
@@ -129,10 +130,6 @@ pub struct Look<'a> {
     saw_pfs: Cell<bool>,
 }
 
-fn fault(e: TableError) -> Stop {
-    Stop::Fault(e.to_string())
-}
-
 impl<'a> Look<'a> {
     /// What is at hand in `world` and what is known already.
     pub fn new(world: &'a dyn World, known: &'a Known) -> Self {
@@ -230,7 +227,7 @@ impl<'a> Look<'a> {
     fn missing(&self, object: ObjectName, e: i32) -> Stop {
         self.missed.set(e == libc::ENOENT);
         match e {
-            libc::ENOENT => Stop::Fault(format!("backing object {object} is gone")),
+            libc::ENOENT => Fault::ObjectGone(object).into(),
             other => Stop::Errno(other),
         }
     }
@@ -239,7 +236,7 @@ impl<'a> Look<'a> {
 impl Facts for Look<'_> {
     fn record(&self, path: &TreePath) -> Outcome<Option<PathRecord>> {
         let (record, absence) = if self.world.is_at_hand(path) {
-            let record = self.world.tables().get(path).map_err(fault)?;
+            let record = self.world.tables().get(path).map_err(Stop::from)?;
             (record, self.world.absence(path))
         } else {
             match self.known.others.record(path) {
@@ -260,7 +257,7 @@ impl Facts for Look<'_> {
         self.has_listed.set(true);
         let tables = self.world.tables();
         if self.world.is_single() {
-            return tables.children(dir, after, limit).map_err(fault);
+            return tables.children(dir, after, limit).map_err(Stop::from);
         }
         let others = self.known.others.children(dir, after);
         let Some((others, seen)) = others.filter(|_| !self.world.is_held_below(dir)) else {
@@ -270,7 +267,7 @@ impl Facts for Look<'_> {
                 limit,
             }));
         };
-        let mut all = tables.children(dir, after, limit).map_err(fault)?;
+        let mut all = tables.children(dir, after, limit).map_err(Stop::from)?;
         let of = Listed::Children {
             dir: dir.clone(),
             after: after.map(<[u8]>::to_vec),
@@ -291,13 +288,13 @@ impl Facts for Look<'_> {
         if self.world.is_single() {
             let most = self.world.records_at_once();
             if most < usize::MAX {
-                let page = tables.page_below(dir, None, most + 1).map_err(fault)?;
+                let page = tables.page_below(dir, None, most + 1).map_err(Stop::from)?;
                 self.is_much.set(self.is_much.get() || page.len() > most);
                 return Ok(page);
             }
-            return tables.subtree(dir).map_err(fault);
+            return tables.subtree(dir).map_err(Stop::from);
         }
-        let mut all = tables.subtree(dir).map_err(fault)?;
+        let mut all = tables.subtree(dir).map_err(Stop::from)?;
         let others = self
             .known
             .others
@@ -323,7 +320,7 @@ impl Facts for Look<'_> {
 
     fn path_of(&self, object: ObjectName) -> Outcome<Option<TreePath>> {
         if self.world.is_single() || object.oid.bridge() == self.world.me() {
-            return self.world.path_of(object).map_err(fault);
+            return self.world.path_of(object).map_err(Stop::from);
         }
         let Some(names) = self.known.others.names(object.oid) else {
             return Err(Stop::Need(Need::Names(object.oid)));

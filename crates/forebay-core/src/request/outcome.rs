@@ -5,6 +5,7 @@ use super::grant::Form;
 use super::pending::{Committing, MAX_LOST_RACES, Pending, Stage};
 use crate::bridge::{Fact, Verdict};
 use crate::facts::{Fresh, NewKind};
+use crate::fault::Fault;
 use crate::ops::Op;
 use crate::path::TreePath;
 use crate::record::ObjectName;
@@ -150,10 +151,7 @@ impl Pending {
         self.known.forget_attrs();
         self.known.decide_anew();
         if self.lost_races > MAX_LOST_RACES {
-            let text =
-                "what a record or a look at the PFS has named was not there any more, each time"
-                    .to_owned();
-            self.stage = Stage::Over(Err(Failure::Fault(text)));
+            self.stage = Stage::Over(Err(Failure::Fault(Fault::NamesVanish)));
         }
     }
 

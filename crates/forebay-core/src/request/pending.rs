@@ -242,7 +242,7 @@ impl Pending {
             Err(Stop::Need(need)) => self.needs(need),
             Err(Stop::Errno(e)) => Effect::Finish(self.finish(Err(Failure::Errno(e)))),
             Err(Stop::Redirect(path)) => Effect::Finish(self.finish(Err(Failure::Redirect(path)))),
-            Err(Stop::Fault(text)) => Effect::Finish(self.finish(Err(Failure::Fault(text)))),
+            Err(Stop::Fault(fault)) => Effect::Finish(self.finish(Err(Failure::Fault(fault)))),
         }
     }
 

@@ -6,6 +6,7 @@ use forebay_core::facts::{
     Attr, Cred, Facts, Fresh, Judged, LowerEntry, LowerPage, NewKind, NewObject, Outcome, Settings,
     Stop,
 };
+use forebay_core::fault::Fault;
 use forebay_core::ops::{
     Answer, Decision, FollowUp, GrantTarget, Op, Path, Request, Start, decide,
 };
@@ -254,7 +255,7 @@ impl Facts for World {
         let objects = self.objects.borrow();
         let o = objects
             .get(&object)
-            .ok_or_else(|| Stop::Fault(format!("no object {object:?}")))?;
+            .ok_or_else(|| Stop::from(Fault::ObjectGone(object)))?;
         Ok(Attr {
             mode: o.mode,
             uid: o.uid,

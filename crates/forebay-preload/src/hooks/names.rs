@@ -119,6 +119,7 @@ fn two_paths_slow(
     match asked {
         Ok(()) => 0,
         Err(Fail::Errno(e)) => failed(e),
+        // Never for two paths: the bridge answers EXDEV itself (`ops::inside`).
         Err(Fail::Redirect) => failed(libc::EXDEV),
     }
 }

@@ -13,7 +13,7 @@ use forebay_core::recovery::Past;
 use forebay_core::repair::{Survivor, is_marker, lost, record_of};
 use forebay_core::reserve::Purpose;
 use forebay_core::table::{Change, Tables};
-use forebay_objects::{Shape, path_of_dir, shape};
+use forebay_objects::{LabelError, Scanned, Shape, path_of_dir, shape};
 use forebay_sys::Errno;
 use forebay_tables::Journaled;
 use rebuild::rebuild;
@@ -165,7 +165,10 @@ fn apply(server: &ServerHandle, mend: Mend) -> Result<(), Error> {
 /// It may hold somebody's data, so it is not removed.
 fn adopt(server: &ServerHandle, object: ObjectName) -> Result<(), Error> {
     let failed = |cause| Error::Object { object, cause };
-    let label = server.objects.read_label(object).map_err(failed)?;
+    let label = server
+        .objects
+        .read_label(object)
+        .map_err(|cause| Error::Label { object, cause })?;
     let ino = server.objects.attr(object).map_err(failed)?.ino;
     let label = label.unwrap_or_else(|| Label {
         kind: match shape(object) {
@@ -309,7 +312,8 @@ fn look(
         match follow::label_for(server, facts, path, record) {
             Ok(_) => match server.objects.read_label(object) {
                 Ok(Some(found)) if follow::is_right(server, facts, path, record, &found) => {}
-                Ok(_) => find(
+                // The tables know better, whatever it says.
+                Ok(_) | Err(LabelError::Format(_)) => find(
                     format!("{path}: the label on its object says something else"),
                     Some(Mend::Relabel(object)),
                 ),
@@ -328,8 +332,8 @@ fn look(
     for entry in scanned.map_err(|e| Error::system("can't list backing objects", e))? {
         report.objects += 1;
         match entry {
-            Err(path) => find(format!("{path} is no backing object"), None),
-            Ok((object, _)) => {
+            Scanned::Strange(path) => find(format!("{path} is no backing object"), None),
+            Scanned::Object(object) => {
                 if shape(object) == Shape::Dir {
                     for text in strays(server, object)? {
                         find(text, None);

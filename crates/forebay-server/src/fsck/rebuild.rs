@@ -8,7 +8,7 @@ use forebay_core::recovery;
 use forebay_core::repair::{self, Survivor};
 use forebay_core::reserve::Purpose;
 use forebay_core::table::WriteTables;
-use forebay_objects::Objects;
+use forebay_objects::{LabelError, Objects, Scanned};
 use forebay_sys::{self as sys, Errno};
 use forebay_tables::{Cached, Journaled, Life};
 use std::collections::HashSet;
@@ -32,17 +32,18 @@ pub(super) fn rebuild(instance: &Path, life: Life, report: &mut FsckReport) -> R
     let objects = Objects::open(instance, me, 0, 0)
         .map_err(|e| Error::system("can't open the objects", e))?;
     // Removed before the tables were lost, although their labels still tell of them.
-    for object in objects.spare_of_last_life() {
-        objects
-            .remove(object)
-            .map_err(|e| Error::system("can't remove a spare file", e))?;
-    }
+    let spare: HashSet<_> = objects.spare_of_last_life().into_iter().collect();
     let mut survivors = Vec::new();
     let mut epoch = 0;
     let mut seen = HashSet::new();
     let scanned = objects.scan(0);
     for entry in scanned.map_err(|e| Error::system("can't list backing objects", e))? {
-        let Ok((object, _)) = entry else { continue };
+        let Scanned::Object(object) = entry else {
+            continue;
+        };
+        if spare.contains(&object) {
+            continue;
+        }
         epoch = epoch.max(object.oid.epoch());
         if !seen.insert(object) {
             continue;
@@ -56,8 +57,10 @@ pub(super) fn rebuild(instance: &Path, life: Life, report: &mut FsckReport) -> R
                 continue;
             }
             // A node without its label file: it was being made or removed.
-            Err(Errno::NOENT) => continue,
-            Err(e) => {
+            Err(LabelError::System(Errno::NOENT)) => continue,
+            // Without it the file would have no name any more. Nothing has changed yet.
+            Err(cause @ LabelError::Format(_)) => return Err(Error::Label { object, cause }),
+            Err(LabelError::System(e)) => {
                 report
                     .problems
                     .push(format!("backing object {object}: {e}"));
@@ -73,6 +76,11 @@ pub(super) fn rebuild(instance: &Path, life: Life, report: &mut FsckReport) -> R
             label,
             ino: attr.ino,
         });
+    }
+    for object in spare {
+        objects
+            .remove(object)
+            .map_err(|e| Error::system("can't remove a spare file", e))?;
     }
     let rebuilt = repair::rebuild(survivors, me, |count| version(epoch, count, me));
     let problems = rebuilt.problems.iter().map(ToString::to_string);

@@ -20,6 +20,7 @@ use crate::wakers::Waker;
 use crate::world::Hand;
 use forebay_core::bridge::Verdict;
 use forebay_core::facts::{Cred, NewKind, NewObject};
+use forebay_core::fault::Fault;
 use forebay_core::ops::{self, GrantTarget};
 use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
@@ -255,7 +256,7 @@ impl Work {
                 Effect::Pause => return Stand::Pauses,
                 Effect::Fetch(need) => {
                     let text = format!("a bridge that is alone needs {need:?}");
-                    self.pending.fails(Failure::Fault(text));
+                    self.pending.fails(Failure::Fault(Fault::Mistake(text)));
                 }
                 Effect::Commit(_) => unreachable!("a commit comes with its turn"),
                 Effect::Finish(finish) => return self.finish(server, finish),

@@ -53,8 +53,8 @@ fn failed(server: &ServerHandle, failure: Failure) -> Answered {
             status: forebay_wire::STATUS_REDIRECT,
             ..Answered::bytes(path)
         },
-        Failure::Fault(text) => {
-            server.log.limited(Cause::Fault, format_args!("{text}"));
+        Failure::Fault(fault) => {
+            server.log.limited(Cause::Fault, format_args!("{fault}"));
             Answered::status(libc::EIO)
         }
         Failure::GaveUp => {

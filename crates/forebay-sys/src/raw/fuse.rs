@@ -1,14 +1,17 @@
 //! Calls on `/dev/fuse`, and a mount namespace of this process.
 
-use super::check;
 use crate::Sys;
+use crate::process::assert_one_thread;
+use core::ffi::c_void;
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// `FUSE_DEV_IOC_BACKING_OPEN`.
-const BACKING_OPEN: u64 = 0x4010_e501;
+const BACKING_OPEN: Opcode = 0x4010_e501;
 /// `FUSE_DEV_IOC_BACKING_CLOSE`.
-const BACKING_CLOSE: u64 = 0x4004_e502;
+const BACKING_CLOSE: Opcode = 0x4004_e502;
 
 /// `struct fuse_backing_map` of <linux/fuse.h>.
 #[repr(C)]
@@ -16,6 +19,24 @@ struct BackingMap {
     fd: i32,
     flags: u32,
     padding: u64,
+}
+
+// SAFETY: the call reads a structure of this size, and returns a number.
+unsafe impl Ioctl for BackingMap {
+    type Output = u32;
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        BACKING_OPEN
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        (&raw mut *self).cast()
+    }
+
+    unsafe fn output_from_ptr(id: IoctlOutput, _: *mut c_void) -> Sys<u32> {
+        Ok(id.unsigned_abs())
+    }
 }
 
 /// Tells the kernel of a file that it may read and write itself for an open file of this FUSE connection. Gives the
@@ -29,32 +50,38 @@ pub fn fuse_backing_open(fuse: BorrowedFd<'_>, file: BorrowedFd<'_>) -> Sys<u32>
         flags: 0,
         padding: 0,
     };
-    // SAFETY: the call reads a structure of this size.
-    let id = check(unsafe { libc::ioctl(fuse.as_raw_fd(), BACKING_OPEN as _, &raw const map) })?;
-    Ok(id.unsigned_abs())
+    // SAFETY: see the implementation of `Ioctl`.
+    unsafe { ioctl(fuse, map) }
 }
 
 /// Takes the number of [`fuse_backing_open`] back. Files that are open go on.
 pub fn fuse_backing_close(fuse: BorrowedFd<'_>, id: u32) {
     // SAFETY: the call reads one number. It fails only for a number that was taken back already.
-    unsafe { libc::ioctl(fuse.as_raw_fd(), BACKING_CLOSE as _, &raw const id) };
+    let _ = unsafe { ioctl(fuse, Setter::<BACKING_CLOSE, u32>::new(id)) };
 }
 
-/// Gives this process a mount namespace of its own. It must have one thread, so that all of it is in there.
+/// Gives this process a mount namespace of its own.
 ///
 /// # Errors
 /// EPERM without CAP_SYS_ADMIN.
+///
+/// # Panics
+/// If this process has more than one thread: the others would stay where they are.
 pub fn unshare_mounts() -> Sys<()> {
+    assert_one_thread();
     // SAFETY: descriptors stay as they are; only mounts get apart.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }
 }
 
-/// Gives this process a user namespace and a mount namespace of its own, in which it has all capabilities. It must have one
-/// thread.
+/// Gives this process a user namespace and a mount namespace of its own, in which it has all capabilities.
 ///
 /// # Errors
 /// EPERM, ENOSPC: the system does not let this user have one.
+///
+/// # Panics
+/// If this process has more than one thread: the kernel refuses it then.
 pub fn unshare_users() -> Sys<()> {
+    assert_one_thread();
     // SAFETY: descriptors stay as they are; only ids and mounts get apart.
     unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }
 }
@@ -69,8 +96,8 @@ pub fn unshare_users() -> Sys<()> {
 /// For a standard stream, which the standard library owns.
 pub fn inherited_descriptor(number: RawFd) -> Sys<OwnedFd> {
     assert!(number > 2, "a standard stream");
-    // SAFETY: plain integers. It fails if the descriptor is not there.
-    check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    // SAFETY: it is used for this call alone, which fails if the descriptor is not there.
+    fcntl_setfd(unsafe { BorrowedFd::borrow_raw(number) }, FdFlags::CLOEXEC)?;
     // SAFETY: it is open, and nobody else owns it: the caller was given it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }

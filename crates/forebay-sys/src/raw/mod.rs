@@ -4,15 +4,14 @@
 //! | module | call | why here |
 //! |---|---|---|
 //! | `accounts` | `getpwuid_r`, `localtime_r` | databases of the C library: no system calls |
-//! | `fuse` | ioctls of `/dev/fuse`, `unshare`, descriptors by number | not in `rustix`, or for the caller to answer for |
+//! | `fuse` | ioctls of `/dev/fuse`, `unshare`, descriptors by number | `rustix` has the calls, but leaves it to the caller that they are right |
 //! | `heap` | `mallopt`, `malloc_trim` | functions of the C library |
-//! | `inode` | `FS_IOC_FSGETXATTR` | not in `rustix` |
+//! | `inode`, `queue` | `FS_IOC_FSGETXATTR`, `SIOCOUTQ` | `rustix` has `ioctl`, but not what these read and write |
 //! | `lane`, `memory`, `words` | `mmap` of shared memory | `rustix` has the call, but only this module can promise that the memory is used rightly |
 //! | `lease` | `F_SETLEASE`, `F_SETSIG` | not in `rustix` |
 //! | `peers` | `recvmsg`, `SO_PEERCRED` | `rustix` reads a process id that cannot be 0; the kernel gives 0 for a process of another namespace |
 //! | `peers` | `SO_PEERGROUPS` | not in `rustix` |
-//! | `queue` | `SIOCOUTQ` | not in `rustix` |
-//! | `session` | `close_range`, `fork`, code between fork and exec | not in `rustix`; the standard library asks for `unsafe` |
+//! //! | `session` | `close_range`, `fork`, code between fork and exec | not in `rustix`; the standard library asks for `unsafe` |
 //! | `words` | `set_robust_list` | not in `rustix` |
 //! | `signals` | `signalfd`, masks and handlers of signals | `rustix` has them only for programs without a C library |
 //! | `writeback` | `sync_file_range` | not in `rustix` |

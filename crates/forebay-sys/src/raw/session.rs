@@ -2,6 +2,7 @@
 
 use super::check;
 use crate::Sys;
+use crate::process::assert_one_thread;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -13,8 +14,7 @@ use std::process::Command;
 /// # Panics
 /// If this process has more than one thread: only one goes on in the new process, and locks of the others stay locked.
 pub fn fork() -> Sys<Option<u32>> {
-    let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
-    assert_eq!(threads, 1, "a process with threads must not be split");
+    assert_one_thread();
     // SAFETY: the process has one thread, so the new process may do whatever this one may.
     let pid = check(unsafe { libc::fork() })?;
     Ok((pid != 0).then_some(pid.unsigned_abs()))
@@ -27,7 +27,7 @@ pub fn in_new_session(command: &mut Command) {
     // program would work without them.
     unsafe {
         command.pre_exec(|| {
-            libc::setsid();
+            let _ = rustix::process::setsid();
             libc::close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as libc::c_int);
             Ok(())
         });

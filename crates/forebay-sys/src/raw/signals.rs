@@ -3,6 +3,7 @@
 
 use super::check;
 use crate::Sys;
+use rustix::process::{Pid, Signal, kill_process};
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -58,11 +59,12 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c
     let by_process = !info.is_null() && unsafe { (*info).si_code } <= 0;
     // The terminal signals the whole foreground group, so the program has got that signal already. A signal of another
     // process came to this process only.
-    if program > 0 && by_process {
-        // SAFETY: kill may be called in a handler; the program has not been waited for yet.
-        unsafe {
-            libc::kill(program, signal);
-        }
+    if by_process
+        && let Some(program) = Pid::from_raw(program)
+        && let Some(signal) = Signal::from_named_raw(signal)
+    {
+        // The program has not been waited for yet. This is a bare system call, which a handler may make.
+        let _ = kill_process(program, signal);
     }
 }
 

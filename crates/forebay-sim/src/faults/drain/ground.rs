@@ -7,7 +7,7 @@ use forebay_core::facts::{Need, Outcome, Stop};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectId, ObjectName, PathRecord};
 use forebay_core::speakers::{Speaker, Speakers};
-use forebay_core::table::{KeyValue, Order, TableError, Tables};
+use forebay_core::table::{KeyValue, Order, Tables};
 use std::cell::Cell;
 
 /// Read access for the machine.
@@ -19,10 +19,6 @@ pub(super) struct Ground<'a> {
     pub(super) versions: &'a Cell<u32>,
     pub(super) me: BridgeId,
     pub(super) mutation: Option<Mutation>,
-}
-
-fn fault(e: TableError) -> Stop {
-    Stop::Fault(e.to_string())
 }
 
 impl DrainFacts for Ground<'_> {
@@ -38,7 +34,7 @@ impl DrainFacts for Ground<'_> {
         if !self.is_home(path) || self.bridge.is_held(path) {
             return Err(Stop::Need(Need::Record(path.clone())));
         }
-        self.tables.get(path).map_err(fault)
+        self.tables.get(path).map_err(Stop::from)
     }
 
     fn page(
@@ -48,7 +44,7 @@ impl DrainFacts for Ground<'_> {
         limit: usize,
     ) -> Outcome<Vec<(TreePath, PathRecord)>> {
         let limit = limit.min(PAGE);
-        self.tables.page(after, order, limit).map_err(fault)
+        self.tables.page(after, order, limit).map_err(Stop::from)
     }
 
     fn speakers_here(&self, before: Option<&TreePath>, limit: usize) -> Outcome<Vec<Speaker>> {
@@ -76,22 +72,24 @@ impl DrainFacts for Ground<'_> {
         if self.bridge.is_held_below(dir) {
             return Err(Stop::Need(Need::Below(dir.clone())));
         }
-        self.tables.subtree(dir).map_err(fault)
+        self.tables.subtree(dir).map_err(Stop::from)
     }
 
     fn children(&self, dir: &TreePath, limit: usize) -> Outcome<Vec<(Vec<u8>, PathRecord)>> {
-        self.tables.children(dir, None, limit).map_err(fault)
+        self.tables.children(dir, None, limit).map_err(Stop::from)
     }
 
     fn names_of(&self, object: ObjectId) -> Outcome<Vec<(ObjectName, TreePath)>> {
         if object.bridge() != self.me {
             return Err(Stop::Need(Need::Names(object)));
         }
-        self.bridge.names_of(object, self.tables).map_err(fault)
+        self.bridge
+            .names_of(object, self.tables)
+            .map_err(Stop::from)
     }
 
     fn notes(&self, prefix: &[u8]) -> Outcome<Vec<KeyValue>> {
-        self.tables.metas(prefix).map_err(fault)
+        self.tables.metas(prefix).map_err(Stop::from)
     }
 
     fn next_version(&self) -> u64 {
