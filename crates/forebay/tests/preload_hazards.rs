@@ -65,6 +65,11 @@ fn calls_by_the_function_syscall_see_the_buffer() {
 }
 
 #[test]
+fn what_is_made_past_the_library_is_not_taken_for_its_directory() {
+    holds(common::case!(), "past");
+}
+
+#[test]
 fn few_descriptors_and_descriptors_at_the_limit_work() {
     holds(common::case!(), "limits");
 }
