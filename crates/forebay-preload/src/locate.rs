@@ -199,6 +199,19 @@ pub fn object_at(config: &Config, at: &[u8]) -> Option<(Base<'static>, u32)> {
     }
 }
 
+/// True if the open file or directory `fd` is an object in the storage.
+pub fn is_stored(config: &Config, fd: c_int) -> bool {
+    let mut scratch = Scratch::new();
+    let known = match fd {
+        libc::AT_FDCWD => kernel_cwd(&mut scratch),
+        fd => kernel_path(fd, &mut scratch),
+    };
+    match known {
+        Ok(len) => object_at(config, scratch.filled(len)).is_some(),
+        Err(_) => false,
+    }
+}
+
 /// The place in the buffer of an open descriptor, or of the working directory for `AT_FDCWD`.
 pub fn locate_fd(fd: c_int, scratch: &mut Scratch) -> Option<Target<'_>> {
     let config = config::get()?;

@@ -84,6 +84,16 @@ fn a_changed_user_is_judged_as_the_new_one() {
 }
 
 #[test]
+fn a_user_who_cannot_reach_the_storage_sees_one_device() {
+    forebay_testkit::skip_unless!(
+        forebay_testkit::is_root(),
+        "only the superuser changes users"
+    );
+    let (case, script) = hazard(common::case!(), "one_device");
+    case.same_on_two_file_systems(&script);
+}
+
+#[test]
 fn an_environment_of_the_programs_own_making_keeps_the_buffer() {
     holds(common::case!(), "environment");
 }

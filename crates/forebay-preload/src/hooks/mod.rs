@@ -7,7 +7,7 @@
 mod access;
 mod attributes;
 mod descriptors;
-pub mod devices;
+mod devices;
 mod directory;
 mod durability;
 mod exec;
