@@ -212,6 +212,19 @@ pub fn is_stored(config: &Config, fd: c_int) -> bool {
     }
 }
 
+/// [`locate`], with the answer alone.
+///
+/// # Safety
+/// `path` is a C string or a pointer that the kernel would refuse.
+#[inline(never)]
+pub unsafe fn is_mine(dirfd: c_int, path: *const c_char) -> bool {
+    let mut scratch = Scratch::new();
+    // SAFETY: the caller's promise; the first step has looked whether it is a pointer to a string.
+    unsafe {
+        may_be_mine(dirfd, path) && locate(dirfd, kernel::bytes(path), &mut scratch).is_some()
+    }
+}
+
 /// The place in the buffer of an open descriptor, or of the working directory for `AT_FDCWD`.
 pub fn locate_fd(fd: c_int, scratch: &mut Scratch) -> Option<Target<'_>> {
     let config = config::get()?;

@@ -167,6 +167,25 @@ pub unsafe fn of_fd_by_kernel(fd: c_int, out: *mut libc::stat) -> c_int {
     unsafe { with_shown(outcome(call!(libc::SYS_fstat, fd, out)), fd, out) }
 }
 
+/// The same for `statx`.
+///
+/// # Safety
+/// As `statx`.
+pub unsafe fn statx_by_kernel(
+    dirfd: c_int,
+    path: Path,
+    flags: c_int,
+    mask: c_uint,
+    out: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        statx_at(dirfd, path, flags, mask, out, |d, p| {
+            outcome(call!(libc::SYS_statx, d, p, flags, mask, out))
+        })
+    }
+}
+
 /// [`stat_at`] that may be about the open file `dirfd` itself.
 ///
 /// # Safety
