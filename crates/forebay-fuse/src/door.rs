@@ -139,7 +139,7 @@ impl Door {
         let path = sys::readlink(rustix::fs::CWD, sys::proc_link(file).as_bytes());
         path.is_ok_and(|path| {
             let spot = classify(&path, &self.root, &self.instance);
-            matches!(spot, Spot::File(_))
+            matches!(spot, Spot::File(..))
         })
     }
 

@@ -54,8 +54,8 @@ pub use symbol::Real;
 /// `fn a | b [real] (arg: Type, ...) -> Ret { body }` exports `a` and `b` with
 /// the C calling convention. In the body, `real` is the next definition of the
 /// same name in the chain of libraries (libc's, or that of another preload
-/// library). The macro also defines a type of the same name; its function
-/// `real()` gives other modules that next definition.
+/// library). The macro also defines a type of the same name for other modules:
+/// `hook()` is the body of our hook, `real()` the next definition.
 ///
 /// A function that is variadic in C is declared with all arguments it can have:
 /// x86-64 and AArch64 Linux pass variadic and fixed arguments alike.
@@ -73,12 +73,12 @@ macro_rules! hooks {
             unsafe { $name::hook($($arg),*) }
         }
 
-        #[doc = concat!("The next `", stringify!($name), "` in the chain, and what stands before it.")]
+        #[doc = concat!("The hook of `", stringify!($name), "`, and the next definition.")]
         #[allow(non_camel_case_types)]
         pub enum $name {}
 
         impl $name {
-            /// What is defined anew. Unlike the symbol, no library before this one stands in its place.
+            /// The body of our hook. A call of the symbol may reach another library that is loaded before this one.
             ///
             /// # Safety
             /// The contract of the libc function of this name.

@@ -161,21 +161,6 @@ pub fn enter<'p>(base: &[u8], path: &'p [u8], root: &[u8]) -> Option<&'p [u8]> {
     })
 }
 
-/// What an open directory or file is, judged by the absolute path that the kernel shows for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Spot<'a> {
-    /// Outside the buffer. A relative path from here cannot enter it without `..`.
-    Far,
-    /// Outside the buffer, at a directory above the root.
-    Above,
-    /// A backing directory. Holds its object id.
-    Dir(u128),
-    /// A backing file. Holds its object id.
-    File(u128),
-    /// On the parallel file system. Holds the path below the root, empty for the root itself.
-    Lower(&'a [u8]),
-}
-
 /// A path that goes on from an open directory of this process, or from its working directory (`None`): which one, and the
 /// relative rest, `.` after a slash alone. `None` for any other path, and for that of the link itself.
 pub fn through_own_link(path: &[u8]) -> Option<(Option<i32>, &[u8])> {
@@ -206,20 +191,30 @@ fn split_number(text: &[u8]) -> Option<(Option<i32>, &[u8])> {
     (end > 0).then_some((Some(number), &text[end + 1..]))
 }
 
+/// What an open directory or file is, judged by the absolute path that the kernel shows for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spot<'a> {
+    /// Outside the buffer. A relative path from here cannot enter it without `..`.
+    Far,
+    /// Outside the buffer, at a directory above the root.
+    Above,
+    /// A backing directory. Holds its object id.
+    Dir(u128),
+    /// A backing file. Holds its object id, and which of its hard links it was opened by (0 for the first name).
+    File(u128, u32),
+    /// On the parallel file system. Holds the path below the root, empty for the root itself.
+    Lower(&'a [u8]),
+}
+
 /// Says what lies at the absolute `path` of an open directory or file.
 ///
 /// `storage` is the instance directory of the bridge: backing directories are
-/// `STORAGE/dir/<any>/<32 hex>`, backing files `STORAGE/obj/<any>/<32 hex>[...]`.
-/// `/proc` may add " (deleted)" to the path.
+/// `STORAGE/dir/<any>/<32 hex>`, backing files `STORAGE/obj/<any>/<32 hex>[.<link>][.node]`.
+/// `/proc` may add " (deleted)" to the path. Everything else in the storage is outside the buffer, also what
+/// lies in a backing directory: a call past the bridge made it.
 pub fn classify<'a>(path: &'a [u8], root: &[u8], storage: &[u8]) -> Spot<'a> {
     if let Some(inner) = below(storage, path).filter(|_| !storage.is_empty()) {
-        let mut parts = inner.splitn(3, |&b| b == b'/');
-        let (kind, _, name) = (parts.next(), parts.next(), parts.next());
-        return match (kind, name.and_then(object_id)) {
-            (Some(b"dir"), Some(id)) => Spot::Dir(id),
-            (Some(b"obj"), Some(id)) => Spot::File(id),
-            _ => Spot::Far,
-        };
+        return backing(inner).unwrap_or(Spot::Far);
     }
     if let Some(inner) = below(root, path) {
         return Spot::Lower(inner);
@@ -230,18 +225,43 @@ pub fn classify<'a>(path: &'a [u8], root: &[u8], storage: &[u8]) -> Spot<'a> {
     Spot::Far
 }
 
-/// 32 hexadecimal digits at the start of `name`.
-fn object_id(name: &[u8]) -> Option<u128> {
-    let mut id = 0u128;
-    for &b in name.get(..32)? {
-        id = id << 4 | u128::from((b as char).to_digit(16)?);
+/// The object at the path `inner` below the instance directory.
+fn backing(inner: &[u8]) -> Option<Spot<'static>> {
+    let mut parts = inner.splitn(3, |&b| b == b'/');
+    let (kind, _folder, name) = (parts.next()?, parts.next()?, parts.next()?);
+    let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
+    let (digits, rest) = name.split_at_checked(OBJECT_DIGITS)?;
+    let oid = hex(digits)?;
+    match kind {
+        b"dir" if rest.is_empty() => Some(Spot::Dir(oid)),
+        b"obj" => match rest.strip_suffix(b".node").unwrap_or(rest) {
+            b"" => Some(Spot::File(oid, 0)),
+            [b'.', link @ ..] => Some(Spot::File(oid, hex(link)?.try_into().ok()?)),
+            _ => None,
+        },
+        _ => None,
     }
-    Some(id)
+}
+
+/// Digits of an object id in the name of a backing object.
+const OBJECT_DIGITS: usize = 32;
+
+/// A number of hexadecimal digits, at most [`OBJECT_DIGITS`].
+fn hex(digits: &[u8]) -> Option<u128> {
+    let mut number = 0u128;
+    for &b in digits {
+        number = number << 4 | u128::from((b as char).to_digit(16)?);
+    }
+    (1..=OBJECT_DIGITS)
+        .contains(&digits.len())
+        .then_some(number)
 }
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
     use super::*;
+    use std::format;
 
     const ROOT: &[u8] = b"/pfs/me/run7";
 
@@ -348,7 +368,7 @@ mod tests {
         assert_eq!(classify(gone), Spot::Dir(255));
         let link =
             "/var/tmp/forebay-0/run7-0123456789abcdef/obj/000/000000000000000000000000000000fe.2";
-        assert_eq!(classify(link), Spot::File(254));
+        assert_eq!(classify(link), Spot::File(254, 2));
         assert_eq!(
             classify("/var/tmp/forebay-0/run7-0123456789abcdef/meta"),
             Spot::Far
@@ -358,6 +378,47 @@ mod tests {
         assert_eq!(classify("/pfs/me"), Spot::Above);
         assert_eq!(classify("/"), Spot::Above);
         assert_eq!(classify("/pfs/me/run"), Spot::Far);
+    }
+
+    #[test]
+    fn only_objects_of_the_bridge_are_the_buffers_in_its_storage() {
+        let at = |inner: &str| {
+            let path = format!("/st/{inner}");
+            match classify(path.as_bytes(), ROOT, b"/st") {
+                Spot::Dir(oid) => Some((oid, None)),
+                Spot::File(oid, link) => Some((oid, Some(link))),
+                Spot::Far => None,
+                other => panic!("{path} is {other:?}"),
+            }
+        };
+        let id = "000000000000000000000000000000ff";
+        assert_eq!(at(&format!("dir/0/{id}")), Some((255, None)));
+        assert_eq!(at(&format!("dir/0/{id} (deleted)")), Some((255, None)));
+        assert_eq!(at(&format!("obj/1f/{id}")), Some((255, Some(0))));
+        assert_eq!(at(&format!("obj/0/{id}.1f")), Some((255, Some(31))));
+        assert_eq!(at(&format!("obj/0/{id}.node")), Some((255, Some(0))));
+        assert_eq!(
+            at(&format!("obj/0/{id}.2.node (deleted)")),
+            Some((255, Some(2)))
+        );
+        for made_past_the_bridge in [
+            format!("dir/0/{id}/sub"),
+            format!("dir/0/{id}/result (deleted)"),
+            format!("dir/0/{id}/"),
+            format!("dir/0/{id}.1"),
+            format!("dir/0/{id}x"),
+            format!("obj/0/{id}/x"),
+            format!("obj/0/{id}."),
+            format!("obj/0/{id}.x"),
+            format!("obj/0/{id}.1ffffffff"),
+            format!("obj/0/{id}.node.node"),
+            format!("obj/0/{id} (deleted) (deleted)"),
+            format!("obj/{id}"),
+            format!("other/0/{id}"),
+            "obj/0/ff".into(),
+        ] {
+            assert_eq!(at(&made_past_the_bridge), None, "{made_past_the_bridge}");
+        }
     }
 
     #[test]

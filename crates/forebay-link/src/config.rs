@@ -1,7 +1,9 @@
 //! Reads from the environment where the buffer and its bridge are.
 
 use forebay_hook::environment;
-use forebay_wire::{ENV_ALIAS, ENV_BUFFER, ENV_SOCKET, ENV_STORAGE, MAX_PATH_BYTES};
+use forebay_wire::{
+    Devices, ENV_ALIAS, ENV_BUFFER, ENV_DEVICES, ENV_SOCKET, ENV_STORAGE, MAX_PATH_BYTES,
+};
 
 /// Environment variable: seconds for which a library tries again to reach a lost bridge.
 pub const ENV_RECONNECT: &str = "FOREBAY_RECONNECT_S";
@@ -47,6 +49,7 @@ pub struct Config {
     alias: Text<{ MAX_PATH_BYTES + 1 }>,
     socket: Text<{ MAX_SOCKET_PATH_BYTES + 1 }>,
     storage: Text<{ MAX_PATH_BYTES + 1 }>,
+    devices: Devices,
     reconnect_ns: u64,
 }
 
@@ -57,6 +60,7 @@ impl Config {
         alias: Text::EMPTY,
         socket: Text::EMPTY,
         storage: Text::EMPTY,
+        devices: Devices { storage: 0, pfs: 0 },
         reconnect_ns: 0,
     };
 
@@ -76,6 +80,8 @@ impl Config {
                 fits &= self.socket.set(v);
             } else if let Some(v) = value(ENV_STORAGE) {
                 fits &= self.storage.set(without_slash(v));
+            } else if let Some(found) = value(ENV_DEVICES).and_then(devices) {
+                self.devices = found;
             } else if let Some(s) = value(ENV_RECONNECT).and_then(decimal) {
                 self.reconnect_ns = s.saturating_mul(1_000_000_000);
             }
@@ -109,6 +115,12 @@ impl Config {
         self.storage.get()
     }
 
+    /// The file systems of the buffer. Two equal numbers if they are not known: everything is shown as it is then.
+    #[inline]
+    pub fn devices(&self) -> Devices {
+        self.devices
+    }
+
     /// For how many nanoseconds a lost bridge is tried again.
     pub(crate) fn reconnect_ns(&self) -> u64 {
         self.reconnect_ns
@@ -117,6 +129,14 @@ impl Config {
 
 fn without_slash(path: &[u8]) -> &[u8] {
     path.strip_suffix(b"/").unwrap_or(path)
+}
+
+fn devices(text: &[u8]) -> Option<Devices> {
+    let colon = text.iter().position(|&b| b == b':')?;
+    Some(Devices {
+        storage: decimal(&text[..colon])?,
+        pfs: decimal(&text[colon + 1..])?,
+    })
 }
 
 fn decimal(text: &[u8]) -> Option<u64> {
@@ -150,6 +170,7 @@ mod tests {
             "FOREBAY_ALIAS=/home/me/run",
             "FOREBAY_SOCKET=/run/socket",
             "FOREBAY_STORAGE_DIR=/var/tmp/x/",
+            "FOREBAY_DEVICES=65024:27",
             "FOREBAY_RECONNECT_S=3",
         ])
         .unwrap();
@@ -157,6 +178,11 @@ mod tests {
         assert_eq!(config.alias(), b"/home/me/run");
         assert_eq!(config.socket(), b"/run/socket");
         assert_eq!(config.storage(), b"/var/tmp/x");
+        let devices = Devices {
+            storage: 65024,
+            pfs: 27,
+        };
+        assert_eq!(config.devices(), devices);
         assert_eq!(config.reconnect_ns(), 3_000_000_000);
     }
 
@@ -172,6 +198,15 @@ mod tests {
         assert!(read(&[buffer, &fits]).is_some());
         assert!(read(&[buffer, &long("FOREBAY_SOCKET", MAX_SOCKET_PATH_BYTES)]).is_none());
         assert!(read(&[socket, &long("FOREBAY_BUFFER", MAX_PATH_BYTES)]).is_none());
+    }
+
+    #[test]
+    fn devices_that_are_no_two_numbers_are_not_known() {
+        let (buffer, socket) = ("FOREBAY_BUFFER=/b", "FOREBAY_SOCKET=/s");
+        for text in ["", "7", ":", "7:", ":9", "7:x", "7:9:11"] {
+            let config = read(&[buffer, socket, &format!("FOREBAY_DEVICES={text}")]).unwrap();
+            assert_eq!(config.devices(), Devices::default(), "{text}");
+        }
     }
 
     #[test]

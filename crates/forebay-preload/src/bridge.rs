@@ -4,7 +4,6 @@ use forebay_hook::kernel::OwnFd;
 use forebay_link::{Answer, Config, Fail, Link};
 use forebay_wire::{Attr, Base, Op, ReplyKind, Request};
 
-use crate::hooks::devices;
 use crate::locate::Target;
 
 /// The connections of this process to its bridge.
@@ -25,7 +24,7 @@ pub fn stat(target: &Target<'_>, flags: u32, answer: &mut Answer) -> Result<Attr
     if target.base == Base::Root
         && let Some(attr) = LINK.look(target.config, target.rel)
     {
-        return Ok(devices::shown(target.config, attr));
+        return Ok(target.config.devices().shown_of(attr));
     }
     let mut request = target.request(Op::Stat);
     request.arg0 = flags;
@@ -34,7 +33,7 @@ pub fn stat(target: &Target<'_>, flags: u32, answer: &mut Answer) -> Result<Attr
         return Err(Fail::Errno(libc::EIO));
     }
     let attr = Attr::decode(answer.body()).map_err(|_| libc::EIO)?;
-    Ok(devices::shown(target.config, attr))
+    Ok(target.config.devices().shown_of(attr))
 }
 
 /// An `O_PATH` descriptor of the object.

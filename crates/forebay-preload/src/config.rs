@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use forebay_hook::{environment, kernel};
 use forebay_link::{Config, ENV_RECONNECT, Text};
-use forebay_wire::{ENV_ALIAS, ENV_BUFFER, ENV_SOCKET, ENV_STORAGE, MAX_PATH_BYTES};
+use forebay_wire::{ENV_ALIAS, ENV_BUFFER, ENV_DEVICES, ENV_SOCKET, ENV_STORAGE, MAX_PATH_BYTES};
 
 /// Beginning of this library's file name in `LD_PRELOAD`.
 const LIBRARY_STEM: &[u8] = b"libforebay_preload";
@@ -19,18 +19,19 @@ const RECORDER_STEM: &[u8] = b"libforebay_record";
 pub const ENV_PREFIX: &[u8] = b"FOREBAY_";
 /// The variables that a new program needs, in the order of [`Inheritance::exports`]: first those of the buffer, then
 /// those of the recorder.
-const EXPORTED: [&str; 8] = [
+const EXPORTED: [&str; 9] = [
     ENV_BUFFER,
     ENV_ALIAS,
     ENV_SOCKET,
     ENV_STORAGE,
     ENV_RECONNECT,
+    ENV_DEVICES,
     "FOREBAY_RECORD",
     "FOREBAY_RECORD_MEMORY",
     "FOREBAY_RECORD_INCLUDE",
 ];
 /// The buffer cannot work without the first so many of them.
-const NEEDED: usize = 5;
+const NEEDED: usize = 6;
 /// Longest `NAME=value` in bytes.
 const MAX_ENTRY_BYTES: usize = MAX_PATH_BYTES + 64;
 

@@ -143,7 +143,7 @@ pub fn locate<'a>(dirfd: c_int, path: &'a [u8], scratch: &'a mut Scratch) -> Opt
                     base: lower(below),
                     rel: path,
                 }),
-                Spot::File(_) => None,
+                Spot::File(..) => None,
                 Spot::Far | Spot::Above => {
                     let rel = enter(config, at, path)?;
                     Some(Target {
@@ -190,15 +190,38 @@ fn locate_absolute(path: &[u8]) -> Option<Target<'_>> {
     })
 }
 
-/// The object of the buffer at the place `at`, which the kernel has told.
-pub fn object_at<'p>(config: &'static Config, at: &'p [u8]) -> Option<Target<'p>> {
+/// The object of the buffer at the place `at`, which the kernel has told, and which of its hard links that is.
+pub fn object_at(config: &Config, at: &[u8]) -> Option<(Base<'static>, u32)> {
     match path::classify(at, config.root(), config.storage()) {
-        Spot::Dir(oid) | Spot::File(oid) => Some(Target {
-            config,
-            base: Base::Object(oid),
-            rel: b"",
-        }),
+        Spot::Dir(oid) => Some((Base::Object(oid), 0)),
+        Spot::File(oid, link) => Some((Base::Object(oid), link)),
         _ => None,
+    }
+}
+
+/// True if the open file or directory `fd` is an object in the storage.
+pub fn is_stored(config: &Config, fd: c_int) -> bool {
+    let mut scratch = Scratch::new();
+    let known = match fd {
+        libc::AT_FDCWD => kernel_cwd(&mut scratch),
+        fd => kernel_path(fd, &mut scratch),
+    };
+    match known {
+        Ok(len) => object_at(config, scratch.filled(len)).is_some(),
+        Err(_) => false,
+    }
+}
+
+/// [`locate`], with the answer alone.
+///
+/// # Safety
+/// `path` is a C string or a pointer that the kernel would refuse.
+#[inline(never)]
+pub unsafe fn is_mine(dirfd: c_int, path: *const c_char) -> bool {
+    let mut scratch = Scratch::new();
+    // SAFETY: the caller's promise; the first step has looked whether it is a pointer to a string.
+    unsafe {
+        may_be_mine(dirfd, path) && locate(dirfd, kernel::bytes(path), &mut scratch).is_some()
     }
 }
 
@@ -212,7 +235,7 @@ pub fn locate_fd(fd: c_int, scratch: &mut Scratch) -> Option<Target<'_>> {
         Directory::Known(base) => base,
         Directory::Unreadable => return None,
         Directory::Path(len) => match spot(config, scratch.filled(len)) {
-            Spot::Dir(oid) | Spot::File(oid) => Base::Object(oid),
+            Spot::Dir(oid) | Spot::File(oid, _) => Base::Object(oid),
             Spot::Lower(below) => lower(below),
             Spot::Far | Spot::Above => return None,
         },
@@ -483,18 +506,14 @@ unsafe fn route_slow<R: Outcome>(
     ours: impl Fn(&Target<'_>, &mut Answer) -> Result<R, Fail>,
 ) -> R {
     // Few and small buffers: a thread may have little stack.
-    let mut scratch = Scratch::new();
+    let (mut scratch, mut led_to) = (Scratch::new(), Scratch::new());
     let mut answer = Answer::new();
     let mut looks = Looks::default();
-    let (mut turn, mut redirects) = (0, 0);
+    let mut redirects = 0;
     while redirects < MAX_REDIRECTS {
         // SAFETY: the caller's promise, or a path that `Scratch::keep` ended with a NUL.
         let bytes = unsafe { kernel::bytes(path) };
-        let target = match turn {
-            0 => locate(dirfd, bytes, &mut scratch),
-            _ => locate_absolute(bytes),
-        };
-        let Some(target) = target else {
+        let Some(target) = locate(dirfd, bytes, &mut scratch) else {
             return native(dirfd, path);
         };
         if bytes.len() > MAX_PATH_BYTES {
@@ -510,9 +529,9 @@ unsafe fn route_slow<R: Outcome>(
             Err(Fail::Errno(libc::ENOENT)) if bytes == b"." => return native(dirfd, path),
             Err(Fail::Errno(e)) => return failed(e),
             Err(Fail::Redirect) => {
-                path = scratch.keep(answer.body());
+                path = led_to.keep(answer.body());
                 dirfd = libc::AT_FDCWD;
-                (turn, redirects) = (1, redirects + 1);
+                redirects += 1;
             }
         }
     }

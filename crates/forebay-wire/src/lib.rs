@@ -88,6 +88,9 @@ pub const ENV_ALIAS: &str = "FOREBAY_ALIAS";
 pub const ENV_SOCKET: &str = "FOREBAY_SOCKET";
 /// Environment variable: the bridge's instance directory on local storage.
 pub const ENV_STORAGE: &str = "FOREBAY_STORAGE_DIR";
+/// Environment variable: the [`Devices`] of the buffer, two decimal numbers, that of the storage and that of the PFS, with
+/// a colon between. Only the bridge's user can look at the storage, but its programs may change theirs.
+pub const ENV_DEVICES: &str = "FOREBAY_DEVICES";
 
 /// Why a message cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -41,7 +41,8 @@ pub enum Op {
     /// List a directory. `arg2` listing session (0 for a new one), `str2` last name seen.
     /// Reply: [`crate::ReplyKind::Entries`].
     ReadDir = 12,
-    /// Absolute path of the directory or file that `base1` names (getcwd). `str1` empty. Reply: bytes.
+    /// Absolute path of the directory or file that `base1` names (getcwd). `str1` empty; `arg0` which of its hard links,
+    /// 0 for the first. Reply: bytes.
     NameOf = 13,
     /// Absolute path without symbolic links. Reply: bytes.
     Realpath = 14,

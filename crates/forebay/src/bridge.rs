@@ -10,6 +10,7 @@ use forebay_admin::{
 use forebay_client::Control;
 use forebay_core::reserve::Purpose;
 use forebay_sys as sys;
+use forebay_wire::Devices;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
@@ -101,6 +102,15 @@ impl Bridge {
     /// The directory that `--storage` names.
     pub fn storage(&self) -> &Path {
         self.instance.parent().unwrap_or(&self.instance)
+    }
+
+    /// The file systems of the buffer; `None` if this process can't look at one of them.
+    pub fn devices(&self) -> Option<Devices> {
+        let device = |path: &Path| fs::metadata(path).map(|about| about.dev()).ok();
+        Some(Devices {
+            storage: device(&self.instance)?,
+            pfs: device(&self.root)?,
+        })
     }
 
     /// Its socket.

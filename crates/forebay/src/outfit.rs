@@ -10,6 +10,7 @@ use crate::recorder::Recorder;
 use forebay_core::doors::Door;
 use forebay_core::path::below;
 use forebay_sys as sys;
+use forebay_wire::Devices;
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -65,7 +66,7 @@ impl Outfit {
             outfit.set("FOREBAY_COLLECTIVE_EXPLAIN", to);
         }
         if !outfit.is_mounted {
-            outfit.point_to(bridge.socket(), &bridge.instance);
+            outfit.point_to(bridge.socket(), &bridge.instance, bridge.devices());
         }
         outfit
     }
@@ -76,12 +77,15 @@ impl Outfit {
     }
 
     /// Sets the variables by which the preload library finds the bridge.
-    pub fn point_to(&mut self, socket: &Path, instance: &Path) {
+    pub fn point_to(&mut self, socket: &Path, instance: &Path, devices: Option<Devices>) {
         self.set(forebay_wire::ENV_BUFFER, self.root.clone());
         let alias = self.alias.clone().map(PathBuf::into_os_string);
         self.variables.push((forebay_wire::ENV_ALIAS.into(), alias));
         self.set(forebay_wire::ENV_SOCKET, socket);
         self.set(forebay_wire::ENV_STORAGE, instance);
+        let devices = devices.map(|both| format!("{}:{}", both.storage, both.pfs).into());
+        self.variables
+            .push((forebay_wire::ENV_DEVICES.into(), devices));
     }
 
     /// The command that starts `program`, so equipped. It is to be started in [`Outfit::namespace`].
@@ -190,7 +194,12 @@ mod tests {
     fn the_environment_names_the_buffer_and_removes_what_does_not_apply() {
         let mut outfit = outfit();
         outfit.alias = None;
-        outfit.point_to(Path::new("/s/socket"), Path::new("/s/instance"));
+        let devices = Devices { storage: 7, pfs: 9 };
+        outfit.point_to(
+            Path::new("/s/socket"),
+            Path::new("/s/instance"),
+            Some(devices),
+        );
         let command = outfit.command(OsStr::new("app"), &[]);
         let value = |name: &str| {
             let mut found = command.get_envs();
@@ -205,6 +214,7 @@ mod tests {
             value(forebay_wire::ENV_SOCKET),
             Some(Some("/s/socket".into()))
         );
+        assert_eq!(value(forebay_wire::ENV_DEVICES), Some(Some("7:9".into())));
         assert_eq!(value(forebay_wire::ENV_ALIAS), Some(None));
         assert_eq!(value("GONE"), Some(None));
         let preload = value("LD_PRELOAD").flatten().unwrap_or_default();

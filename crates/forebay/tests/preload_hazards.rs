@@ -61,7 +61,13 @@ fn memory_shared_with_the_bridge_is_nobody_elses_and_goes_with_its_socket() {
 
 #[test]
 fn calls_by_the_function_syscall_see_the_buffer() {
-    holds(common::case!(), "raw_calls");
+    let (case, script) = hazard(common::case!().without_walk(), "raw_calls");
+    case.same_on_two_file_systems(&script);
+}
+
+#[test]
+fn what_is_made_past_the_library_is_not_taken_for_its_directory() {
+    holds(common::case!(), "past");
 }
 
 #[test]
@@ -76,6 +82,16 @@ fn a_changed_user_is_judged_as_the_new_one() {
         "only the superuser changes users"
     );
     holds(common::case!(), "identity");
+}
+
+#[test]
+fn a_user_who_cannot_reach_the_storage_sees_one_device() {
+    forebay_testkit::skip_unless!(
+        forebay_testkit::is_root(),
+        "only the superuser changes users"
+    );
+    let (case, script) = hazard(common::case!(), "one_device");
+    case.same_on_two_file_systems(&script);
 }
 
 #[test]

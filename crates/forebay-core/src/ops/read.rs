@@ -139,19 +139,21 @@ impl Context<'_> {
     }
 
     fn entry(&self, name: &[u8], record: &PathRecord) -> Outcome<Option<Entry>> {
+        let devices = &self.settings.devices;
+        let stored = devices.inode_of_stored(record.ino);
         let (ino, dtype) = match (record.kind, &record.origin) {
             (Kind::Whiteout, _) => return Ok(None),
             (Kind::Moved, Some(origin)) => match self.facts.lower(origin)? {
                 Some(attr) => (attr.ino, dtype_of(type_of(&attr))),
                 None => return Ok(None),
             },
-            (Kind::Dir, _) => (self.settings.devices.inode_of_dir(record.ino), libc::DT_DIR),
-            (Kind::Symlink, _) => (record.ino, libc::DT_LNK),
+            (Kind::Dir, _) => (stored, libc::DT_DIR),
+            (Kind::Symlink, _) => (stored, libc::DT_LNK),
             (Kind::Special, _) => {
-                let attr = self.facts.attr(record.object)?;
+                let attr = devices.shown_of(self.facts.attr(record.object)?);
                 (attr.ino, dtype_of(type_of(&attr)))
             }
-            _ => (record.ino, libc::DT_REG),
+            _ => (stored, libc::DT_REG),
         };
         Ok(Some(Entry {
             name: name.to_vec(),

@@ -97,54 +97,86 @@ pub fn of_opened(config: &Config, flags: c_int) -> Result<(), Errno> {
     ask(config, 0)
 }
 
+/// `fsync` of the file `fd`. `fdatasync` does the same: it makes durable what is needed to read the data again, which
+/// includes the name of a new file.
+pub fn of_file(fd: c_int, native: impl FnOnce() -> c_int) -> c_int {
+    match bridge_of(fd) {
+        None => native(),
+        Some(config) => sync_with_names(config, fd, native),
+    }
+}
+
+/// `syncfs` of the file system of `fd`.
+pub fn of_file_system(fd: c_int, native: impl FnOnce() -> c_int) -> c_int {
+    match config::get() {
+        // The file may be on the PFS. So the bridge is asked for the data of the buffer, too.
+        Some(config) if is_in_buffer(fd) => {
+            let names = ask(config, WHOLE);
+            // The kernel's part is done whatever the bridge says, and its error goes first.
+            match native() {
+                0 => names.map_or_else(failed, |()| 0),
+                result => result,
+            }
+        }
+        _ => native(),
+    }
+}
+
+/// `sync`. It is about all file systems, and the buffer is one of those of this process. It reports no error.
+pub fn of_all(native: impl FnOnce()) {
+    native();
+    if let Some(config) = config::get()
+        && are_left(config)
+    {
+        let _ = ask(config, 0);
+    }
+}
+
+/// `msync` with `flags`. Which files are mapped there is dear to find out. So any mapping counts once the process uses
+/// the buffer.
+pub fn of_mapping(flags: c_int, native: impl FnOnce() -> c_int) -> c_int {
+    let result = native();
+    if result == 0
+        && flags & libc::MS_SYNC != 0
+        && LINK.names() != Names::Durable
+        && LINK.is_attached()
+        && let Some(config) = config::get()
+        && are_left(config)
+        && let Err(e) = ask(config, 0)
+    {
+        return failed(e);
+    }
+    result
+}
+
+/// `pwritev2` with `flags` to the file `fd`.
+pub fn of_write(fd: c_int, flags: c_int, native: impl FnOnce() -> isize) -> isize {
+    let written = native();
+    if flags & WRITE_THROUGH != 0
+        && written >= 0
+        && let Some(config) = bridge_of(fd)
+        && let Err(e) = ask(config, 0)
+    {
+        return failed(e);
+    }
+    written
+}
+
 hooks! {
     fn fsync | fdatasync [real] (fd: c_int) -> c_int {
-        // `fdatasync` makes durable what is needed to read the data again: that includes the name of a new file.
-        match bridge_of(fd) {
-            None => real(fd),
-            Some(config) => sync_with_names(config, fd, || real(fd)),
-        }
+        of_file(fd, || real(fd))
     }
 
     fn syncfs [real] (fd: c_int) -> c_int {
-        match config::get() {
-            // The file may be on the PFS. So the bridge is asked for the data of the buffer, too.
-            Some(config) if is_in_buffer(fd) => {
-                let names = ask(config, WHOLE);
-                // The kernel's part is done whatever the bridge says, and its error goes first.
-                match real(fd) {
-                    0 => names.map_or_else(failed, |()| 0),
-                    result => result,
-                }
-            }
-            _ => real(fd),
-        }
+        of_file_system(fd, || real(fd))
     }
 
     fn sync [real] () -> () {
-        real();
-        // This call is about all file systems, and the buffer is one of those of this process. It reports no error.
-        if let Some(config) = config::get()
-            && are_left(config)
-        {
-            let _ = ask(config, 0);
-        }
+        of_all(|| real());
     }
 
     fn msync [real] (at: *mut c_void, bytes: usize, flags: c_int) -> c_int {
-        let result = real(at, bytes, flags);
-        // Which files are mapped there is dear to find out. So any mapping counts once the process uses the buffer.
-        if result == 0
-            && flags & libc::MS_SYNC != 0
-            && LINK.names() != Names::Durable
-            && LINK.is_attached()
-            && let Some(config) = config::get()
-            && are_left(config)
-            && let Err(e) = ask(config, 0)
-        {
-            return failed(e);
-        }
-        result
+        of_mapping(flags, || real(at, bytes, flags))
     }
 
     // libc's threads make the call for the data, which no hook sees. So the names go first.
@@ -161,14 +193,6 @@ hooks! {
     }
 
     fn pwritev2 | pwritev64v2 [real] (fd: c_int, parts: *const c_void, count: c_int, offset: i64, flags: c_int) -> isize {
-        let written = real(fd, parts, count, offset, flags);
-        if flags & WRITE_THROUGH != 0
-            && written >= 0
-            && let Some(config) = bridge_of(fd)
-            && let Err(e) = ask(config, 0)
-        {
-            return failed(e);
-        }
-        written
+        of_write(fd, flags, || real(fd, parts, count, offset, flags))
     }
 }

@@ -7,8 +7,8 @@ use forebay_hook::shebang::{self, HEAD_BYTES, Head, MAX_DEPTH, Shebang};
 use forebay_wire::{MAX_PATH_BYTES, Op};
 use libc::{AT_EMPTY_PATH, AT_FDCWD};
 
-use super::Path;
 use super::inheritance::{self, Pointers, Strings};
+use super::{Path, outcome};
 use crate::bridge;
 use crate::config;
 use crate::locate::{Target, failed, route};
@@ -42,7 +42,8 @@ pub unsafe fn exec_at(
         inheritance::with(envp, |envp| {
             let native = |d: c_int, p: Path| match (d, flags) {
                 (AT_FDCWD, 0) => execve::real()(p, argv, envp),
-                _ => execveat::real()(d, p, argv, envp, flags),
+                // Older libc has no function for it.
+                _ => outcome(call!(libc::SYS_execveat, d, p, argv, envp, flags)),
             };
             route(dirfd, path, native, |target, answer| {
                 run(target, (dirfd, path), argv, envp, depth, answer)

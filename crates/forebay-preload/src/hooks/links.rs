@@ -4,7 +4,7 @@ use core::ffi::{c_char, c_int};
 use core::ptr::null_mut;
 
 use forebay_hook::hooks;
-use forebay_wire::Op;
+use forebay_wire::{Op, Request};
 use libc::AT_FDCWD;
 
 use super::Path;
@@ -12,6 +12,7 @@ use crate::bridge;
 use crate::config;
 use crate::locate::{Target, is_alias, object_at, route};
 use forebay_hook::kernel;
+use forebay_hook::path::below;
 use forebay_link::{Answer, Fail};
 
 fn text(
@@ -72,12 +73,19 @@ fn resolved(
 /// The path in the buffer of what a link of `/proc` leads to, if that is an object of the buffer: the kernel knows where it
 /// lies in the storage. False if it is something else, or has no name any more.
 fn name_of_place(at: &[u8], answer: &mut Answer) -> bool {
-    let found = config::get().and_then(|config| object_at(config, at));
-    // What was removed has a name no more. The kernel says so.
-    let Some(target) = found.filter(|_| !at.ends_with(b" (deleted)")) else {
+    let Some(config) = config::get() else {
         return false;
     };
-    bridge::ask(target.config, &mut target.request(Op::NameOf), true, answer).is_ok()
+    // What was removed has a name no more. The kernel says so.
+    let Some((base1, arg0)) = object_at(config, at).filter(|_| !at.ends_with(b" (deleted)")) else {
+        return false;
+    };
+    let mut request = Request {
+        base1,
+        arg0,
+        ..Request::new(Op::NameOf)
+    };
+    bridge::ask(config, &mut request, true, answer).is_ok()
 }
 
 /// Are links at this path those of `/proc`?
@@ -88,7 +96,8 @@ unsafe fn is_of_proc(dirfd: c_int, path: Path) -> bool {
     // SAFETY: the caller's promise.
     if unsafe { *path } as u8 == b'/' {
         // SAFETY: as above.
-        return unsafe { kernel::bytes(path) }.starts_with(b"/proc/");
+        let path = unsafe { kernel::bytes(path) };
+        return path.starts_with(b"/proc/") || path.starts_with(b"/dev/fd/");
     }
     // SAFETY: zeroes are a valid statfs.
     let mut fs: libc::statfs = unsafe { core::mem::zeroed() };
@@ -135,9 +144,13 @@ unsafe fn with_name(dirfd: c_int, path: Path, out: *mut c_char, room: usize, n: 
     match read {
         Ok(len) if len < whole.len() && name_of_place(&whole[..len], &mut answer) => {
             let name = answer.body();
-            let n = name.len().min(room);
-            // SAFETY: the caller promises `room` bytes.
-            unsafe { core::ptr::copy_nonoverlapping(name.as_ptr().cast(), out, n) };
+            let (written, n) = (n as usize, name.len().min(room));
+            // SAFETY: the caller promises `room` bytes, of which the kernel has written so many.
+            unsafe {
+                core::ptr::copy_nonoverlapping(name.as_ptr().cast(), out, n);
+                // Programs that have cleared their memory take the rest for the end of the text.
+                out.add(n).write_bytes(0, written.saturating_sub(n));
+            }
             n as isize
         }
         _ => n,
@@ -149,15 +162,15 @@ unsafe fn with_name(dirfd: c_int, path: Path, out: *mut c_char, room: usize, n: 
 /// # Safety
 /// As `realpath`; `out` is its argument.
 unsafe fn with_name_resolved(path: Path, out: *mut c_char, found: *mut c_char) -> *mut c_char {
-    // SAFETY: the path was taken, and what was found is a C string.
-    let (of_proc, at) = unsafe {
-        match found.is_null() || config::get().is_none() {
-            true => return found,
-            false => (is_of_proc(AT_FDCWD, path), kernel::bytes(found)),
-        }
+    let Some(config) = config::get().filter(|_| !found.is_null()) else {
+        return found;
     };
+    // SAFETY: the path was taken, and what was found is a C string.
+    let (path, at) = unsafe { (kernel::bytes(path), kernel::bytes(found)) };
+    // Only a link of `/proc` leads into the storage, unless the path itself does.
+    let is_asked_for = below(config.storage(), path).is_some();
     let mut answer = Answer::new();
-    if !of_proc || !name_of_place(at, &mut answer) {
+    if is_asked_for || !name_of_place(at, &mut answer) {
         return found;
     }
     match give(answer.body(), out) {

@@ -7,7 +7,7 @@
 mod access;
 mod attributes;
 mod descriptors;
-pub mod devices;
+mod devices;
 mod directory;
 mod durability;
 mod exec;
@@ -51,6 +51,7 @@ pub fn find_next_definitions() {
     black_box((identity::umask::real(), identity::setgroups::real()));
     black_box((identity::setuid::real(), identity::setgid::real()));
     black_box((access::access::real(), stat::stat::real()));
+    black_box((stat::fstat::real(), directory::getdents64::real()));
     black_box((durability::fsync::real(), durability::fdatasync::real()));
     black_box(raw::syscall::real());
 }

@@ -1,7 +1,8 @@
 //! `syscall`: the way of a program past the functions of libc. A call with a path does what the function of its name does.
 //!
-//! What has nothing to do with paths goes to the kernel unseen. So does what closes or doubles descriptors, as it does
-//! without libc: the library is ready for that.
+//! What is not about the buffer stays the call that the program has made: libc's function of its name may be missing
+//! there, check its arguments, or be a point where a thread is cancelled. What closes or doubles descriptors goes to
+//! the kernel, too, and the library forgets what it knows of their numbers.
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
@@ -13,8 +14,9 @@ use super::{
     watch, working_directory, xattr,
 };
 use crate::bridge::LINK;
-use crate::locate::{LEAST_ADDRESS, failed, forget_fd, is_far, may_be_mine};
-use forebay_hook::kernel;
+use crate::config;
+use crate::locate::{LEAST_ADDRESS, failed, forget_fd, forget_fds, is_mine};
+use forebay_hook::kernel::{self, Errno};
 
 /// What `openat2` takes.
 #[repr(C)]
@@ -24,28 +26,86 @@ struct OpenHow {
     resolve: u64,
 }
 
-/// `openat2` on a path that may be in the buffer.
+/// The flags that the kernel knows, for `openat2`, which is strict about them.
+const OPEN_FLAGS: c_int = libc::O_ACCMODE
+    | libc::O_CREAT
+    | libc::O_EXCL
+    | libc::O_NOCTTY
+    | libc::O_TRUNC
+    | libc::O_APPEND
+    | libc::O_NONBLOCK
+    | libc::O_SYNC
+    | libc::O_ASYNC
+    | libc::O_DIRECT
+    | LARGE_FILE
+    | libc::O_NOFOLLOW
+    | libc::O_NOATIME
+    | libc::O_CLOEXEC
+    | libc::O_PATH
+    | libc::O_TMPFILE;
+/// `O_LARGEFILE` of the kernel. It is 0 for libc.
+const LARGE_FILE: c_int = if cfg!(target_arch = "aarch64") {
+    0o400_000
+} else {
+    0o100_000
+};
+/// The flags that may stand beside `O_PATH`.
+const BESIDE_PATH: c_int = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+/// The `RESOLVE_*` flags of `openat2`.
+const RESOLVE: u64 = 0x3f;
+/// The largest structure that the kernel takes.
+const LARGEST_HOW_BYTES: usize = 4096;
+
+impl OpenHow {
+    /// The flags and the mode, or why the kernel would refuse them.
+    fn checked(&self) -> Result<(c_int, c_uint), Errno> {
+        let (Ok(flags), Ok(mode)) = (c_int::try_from(self.flags), c_uint::try_from(self.mode))
+        else {
+            return Err(libc::EINVAL);
+        };
+        let creates = flags & (libc::O_CREAT | libc::O_TMPFILE & !libc::O_DIRECTORY) != 0;
+        let most_of_mode = if creates { 0o7777 } else { 0 };
+        let beside_path = flags & libc::O_PATH != 0 && flags & !BESIDE_PATH != 0;
+        if flags & !OPEN_FLAGS != 0
+            || mode & !most_of_mode != 0
+            || beside_path
+            || self.resolve & !RESOLVE != 0
+        {
+            return Err(libc::EINVAL);
+        }
+        // The bridge knows no such bounds. Programs have another way for kernels that do not know them.
+        match self.resolve {
+            0 => Ok((flags, mode)),
+            _ => Err(libc::ENOSYS),
+        }
+    }
+}
+
+/// `openat2` on a path in the buffer.
 ///
 /// # Safety
 /// As the system call.
 unsafe fn open_how(dirfd: c_int, path: Path, how: *const OpenHow, bytes: usize) -> c_long {
-    if bytes != size_of::<OpenHow>() {
+    if bytes < size_of::<OpenHow>() {
         return failed(libc::EINVAL);
+    }
+    if bytes > LARGEST_HOW_BYTES {
+        return failed(libc::E2BIG);
     }
     if (how as isize) < LEAST_ADDRESS {
         return failed(libc::EFAULT);
     }
     // SAFETY: the caller's promise.
-    let how = unsafe { &*how };
-    if how.resolve != 0 {
-        // The bridge knows no such bounds. Programs have another way for kernels that do not know them.
-        return failed(libc::ENOSYS);
+    let (how, whole) = unsafe { (&*how, core::slice::from_raw_parts(how.cast::<u8>(), bytes)) };
+    // A later kernel may know more fields. It takes zeroes for one that it does not know.
+    if whole[size_of::<OpenHow>()..].iter().any(|&b| b != 0) {
+        return failed(libc::E2BIG);
     }
-    let (Ok(flags), Ok(mode)) = (u32::try_from(how.flags), u32::try_from(how.mode)) else {
-        return failed(libc::EINVAL);
-    };
-    // SAFETY: the caller's promise.
-    unsafe { open::openat::hook(dirfd, path, flags as c_int, mode).into() }
+    match how.checked() {
+        // SAFETY: the caller's promise.
+        Ok((flags, mode)) => unsafe { open::openat::hook(dirfd, path, flags, mode).into() },
+        Err(e) => failed(e),
+    }
 }
 
 /// `getcwd` of the kernel: it gives the length, with the NUL.
@@ -68,20 +128,22 @@ unsafe fn current(out: *mut c_char, room: usize) -> c_long {
     }
 }
 
-/// A call that may be about the buffer. `None`: it is not, or need not be seen.
+/// A call that may be about the buffer; `native` makes it. `None`: it is not, or need not be seen.
 ///
 /// # Safety
 /// As the system call.
-unsafe fn ours(number: c_long, a: [usize; 6]) -> Option<c_long> {
+unsafe fn ours(number: c_long, a: [usize; 6], native: impl Fn() -> c_long) -> Option<c_long> {
+    config::get()?;
     let fd = |n: usize| a[n] as c_int;
     let int = fd;
     let word = |n: usize| a[n] as c_uint;
     let path = |n: usize| a[n] as Path;
     let out = |n: usize| a[n] as *mut c_void;
     // SAFETY: the caller's promise.
-    let at = |n: usize| unsafe { may_be_mine(fd(n), path(n + 1)) };
+    let at = |n: usize| unsafe { is_mine(fd(n), path(n + 1)) };
     // SAFETY: the caller's promise.
-    let here = |n: usize| unsafe { may_be_mine(AT_FDCWD, path(n)) };
+    let here = |n: usize| unsafe { is_mine(AT_FDCWD, path(n)) };
+    let about_fd = |flags: usize| int(flags) & libc::AT_EMPTY_PATH != 0;
     // SAFETY: the arguments are those of the function of this name; where the kernel takes fewer, the last are 0.
     let done: c_int = unsafe {
         match number {
@@ -89,11 +151,12 @@ unsafe fn ours(number: c_long, a: [usize; 6]) -> Option<c_long> {
             libc::SYS_openat2 if at(0) => {
                 return Some(open_how(fd(0), path(1), out(2).cast(), a[3]));
             }
-            libc::SYS_newfstatat if at(0) => {
-                stat::fstatat::hook(fd(0), path(1), out(2).cast(), int(3))
+            libc::SYS_newfstatat if at(0) || about_fd(3) => {
+                stat::by_kernel(fd(0), path(1), out(2).cast(), int(3))
             }
-            libc::SYS_statx if at(0) || int(2) & libc::AT_EMPTY_PATH != 0 => {
-                stat::statx::hook(fd(0), path(1), int(2), word(3), out(4))
+            libc::SYS_fstat => stat::of_fd_by_kernel(fd(0), out(1).cast()),
+            libc::SYS_statx if at(0) || about_fd(2) => {
+                stat::statx_by_kernel(fd(0), path(1), int(2), word(3), out(4))
             }
             libc::SYS_faccessat if at(0) => access::faccessat::hook(fd(0), path(1), int(2), 0),
             libc::SYS_faccessat2 if at(0) => {
@@ -114,7 +177,8 @@ unsafe fn ours(number: c_long, a: [usize; 6]) -> Option<c_long> {
                 names::linkat::hook(fd(0), path(1), fd(2), path(3), int(4))
             }
             libc::SYS_symlinkat if at(1) => names::symlinkat::hook(path(0), fd(1), path(2)),
-            libc::SYS_readlinkat if at(0) => {
+            // Those of `/proc` show what the process has in the buffer.
+            libc::SYS_readlinkat => {
                 return Some(links::readlinkat::hook(fd(0), path(1), out(2).cast(), a[3]) as c_long);
             }
             libc::SYS_fchmodat if at(0) => attributes::fchmodat::hook(fd(0), path(1), word(2), 0),
@@ -132,9 +196,12 @@ unsafe fn ours(number: c_long, a: [usize; 6]) -> Option<c_long> {
             libc::SYS_chdir => working_directory::chdir::hook(path(0)),
             libc::SYS_fchdir => working_directory::fchdir::hook(fd(0)),
             libc::SYS_chroot if here(0) => working_directory::chroot::hook(path(0)),
-            libc::SYS_getcwd if !is_far(AT_FDCWD) => return Some(current(out(0).cast(), a[1])),
-            libc::SYS_getdents64 => {
-                return Some(directory::getdents64::hook(fd(0), out(1), a[2]) as c_long);
+            libc::SYS_unshare => working_directory::unshare::hook(int(0)),
+            libc::SYS_getcwd if directory::is_listed_by_bridge(AT_FDCWD) => {
+                return Some(current(out(0).cast(), a[1]));
+            }
+            libc::SYS_getdents64 if directory::is_listed_by_bridge(fd(0)) => {
+                failed(libc::EOPNOTSUPP)
             }
             libc::SYS_getxattr if here(0) => {
                 return Some(xattr::getxattr::hook(path(0), path(1), out(2), a[3]) as c_long);
@@ -156,6 +223,14 @@ unsafe fn ours(number: c_long, a: [usize; 6]) -> Option<c_long> {
             }
             libc::SYS_removexattr if here(0) => xattr::removexattr::hook(path(0), path(1)),
             libc::SYS_lremovexattr if here(0) => xattr::lremovexattr::hook(path(0), path(1)),
+            libc::SYS_fgetxattr => {
+                return Some(xattr::fgetxattr::hook(fd(0), path(1), out(2), a[3]) as c_long);
+            }
+            libc::SYS_fsetxattr => xattr::fsetxattr::hook(fd(0), path(1), out(2), a[3], int(4)),
+            libc::SYS_flistxattr => {
+                return Some(xattr::flistxattr::hook(fd(0), out(1).cast(), a[2]) as c_long);
+            }
+            libc::SYS_fremovexattr => xattr::fremovexattr::hook(fd(0), path(1)),
             libc::SYS_execve => exec::execve::hook(path(0), out(1).cast(), out(2).cast()),
             libc::SYS_execveat => {
                 exec::execveat::hook(fd(0), path(1), out(2).cast(), out(3).cast(), int(4))
@@ -163,18 +238,26 @@ unsafe fn ours(number: c_long, a: [usize; 6]) -> Option<c_long> {
             libc::SYS_inotify_add_watch if here(1) => {
                 watch::inotify_add_watch::hook(fd(0), path(1), word(2))
             }
-            libc::SYS_fanotify_mark if at(3) => {
+            libc::SYS_fanotify_mark => {
                 watch::fanotify_mark::hook(fd(0), word(1), a[2] as u64, fd(3), path(4))
             }
-            libc::SYS_name_to_handle_at if at(0) => {
+            libc::SYS_name_to_handle_at => {
                 watch::name_to_handle_at::hook(fd(0), path(1), out(2), out(3).cast(), int(4))
             }
-            libc::SYS_fsync => durability::fsync::hook(fd(0)),
-            libc::SYS_fdatasync => durability::fdatasync::hook(fd(0)),
-            libc::SYS_syncfs => durability::syncfs::hook(fd(0)),
+            libc::SYS_fsync | libc::SYS_fdatasync => {
+                durability::of_file(fd(0), || native() as c_int)
+            }
+            libc::SYS_syncfs => durability::of_file_system(fd(0), || native() as c_int),
             libc::SYS_sync => {
-                durability::sync::hook();
+                durability::of_all(|| {
+                    native();
+                });
                 0
+            }
+            libc::SYS_msync => durability::of_mapping(int(2), || native() as c_int),
+            libc::SYS_pwritev2 => {
+                let written = durability::of_write(fd(0), int(5), || native() as isize);
+                return Some(written as c_long);
             }
             libc::SYS_umask => identity::umask::hook(word(0)) as c_int,
             #[cfg(target_arch = "x86_64")]
@@ -197,16 +280,18 @@ unsafe fn older(number: c_long, a: [usize; 6]) -> Option<c_long> {
     let path = |n: usize| a[n] as Path;
     let out = |n: usize| a[n] as *mut c_void;
     // SAFETY: the caller's promise.
-    let here = |n: usize| unsafe { may_be_mine(AT_FDCWD, path(n)) };
+    let here = |n: usize| unsafe { is_mine(AT_FDCWD, path(n)) };
     // SAFETY: the caller's promise.
-    let at = |n: usize| unsafe { may_be_mine(int(n), path(n + 1)) };
+    let at = |n: usize| unsafe { is_mine(int(n), path(n + 1)) };
     // SAFETY: the arguments are those of the function of this name.
     let done: c_int = unsafe {
         match number {
             libc::SYS_open if here(0) => open::open::hook(path(0), int(1), word(2)),
             libc::SYS_creat if here(0) => open::creat::hook(path(0), word(1)),
-            libc::SYS_stat if here(0) => stat::stat::hook(path(0), out(1).cast()),
-            libc::SYS_lstat if here(0) => stat::lstat::hook(path(0), out(1).cast()),
+            libc::SYS_stat if here(0) => stat::by_kernel(AT_FDCWD, path(0), out(1).cast(), 0),
+            libc::SYS_lstat if here(0) => {
+                stat::by_kernel(AT_FDCWD, path(0), out(1).cast(), libc::AT_SYMLINK_NOFOLLOW)
+            }
             libc::SYS_access if here(0) => access::access::hook(path(0), int(1)),
             libc::SYS_mkdir if here(0) => names::mkdir::hook(path(0), word(1)),
             libc::SYS_mknod if here(0) => names::mknod::hook(path(0), word(1), a[2] as u64),
@@ -215,7 +300,7 @@ unsafe fn older(number: c_long, a: [usize; 6]) -> Option<c_long> {
             libc::SYS_rename if here(0) || here(1) => names::rename::hook(path(0), path(1)),
             libc::SYS_link if here(0) || here(1) => names::link::hook(path(0), path(1)),
             libc::SYS_symlink if here(1) => names::symlink::hook(path(0), path(1)),
-            libc::SYS_readlink if here(0) => {
+            libc::SYS_readlink => {
                 return Some(links::readlink::hook(path(0), out(1).cast(), a[2]) as c_long);
             }
             libc::SYS_chmod if here(0) => attributes::chmod::hook(path(0), word(1)),
@@ -227,20 +312,36 @@ unsafe fn older(number: c_long, a: [usize; 6]) -> Option<c_long> {
                 attributes::futimesat::hook(int(0), path(1), out(2).cast())
             }
             // The entries have another form here. Nobody lists so any more.
-            libc::SYS_getdents if !is_far(int(0)) => match directory::is_listed_by_bridge(int(0)) {
-                true => failed(libc::EOPNOTSUPP),
-                false => return None,
-            },
+            libc::SYS_getdents if directory::is_listed_by_bridge(int(0)) => {
+                failed(libc::EOPNOTSUPP)
+            }
             _ => return None,
         }
     };
     Some(done.into())
 }
 
-/// Calls after which the library has to know something.
-fn has_done(number: c_long, result: c_long) {
+/// Calls that free numbers of descriptors. What is known of a number is forgotten before another thread may get it.
+fn will_free(number: c_long, a: [usize; 6]) {
     match number {
-        libc::SYS_openat | libc::SYS_openat2 => forget_fd(result as c_int),
+        libc::SYS_close => forget_fd(a[0] as c_int),
+        libc::SYS_dup3 => forget_fd(a[1] as c_int),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_dup2 => forget_fd(a[1] as c_int),
+        libc::SYS_close_range => forget_fds(),
+        _ => {}
+    }
+}
+
+/// Calls after which the library has to know something.
+fn has_done(number: c_long, a: [usize; 6], result: c_long) {
+    match number {
+        libc::SYS_openat | libc::SYS_openat2 | libc::SYS_dup | libc::SYS_pidfd_getfd => {
+            forget_fd(result as c_int);
+        }
+        libc::SYS_fcntl if matches!(a[1] as c_int, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) => {
+            forget_fd(result as c_int);
+        }
         #[cfg(target_arch = "x86_64")]
         libc::SYS_open | libc::SYS_creat => forget_fd(result as c_int),
         libc::SYS_setuid
@@ -258,11 +359,14 @@ fn has_done(number: c_long, result: c_long) {
 
 hooks! {
     fn syscall [real] (number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long {
-        if let Some(result) = ours(number, [a, b, c, d, e, f]) {
+        let native = || real(number, a, b, c, d, e, f);
+        let arguments = [a, b, c, d, e, f];
+        if let Some(result) = ours(number, arguments, native) {
             return result;
         }
-        let result = real(number, a, b, c, d, e, f);
-        has_done(number, result);
+        will_free(number, arguments);
+        let result = native();
+        has_done(number, arguments, result);
         result
     }
 }

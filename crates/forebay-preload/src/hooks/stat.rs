@@ -54,8 +54,9 @@ unsafe fn with_shown(result: c_int, fd: c_int, out: *mut libc::stat) -> c_int {
     if result == 0 {
         // SAFETY: the kernel has just written there.
         let out = unsafe { &mut *out };
-        let shown = devices::shown_of_fd(fd, out.st_mode, (out.st_dev, out.st_ino));
-        (out.st_dev, out.st_ino) = shown.unwrap_or((out.st_dev, out.st_ino));
+        if let Some(shown) = devices::shown_of_fd(fd, (out.st_dev, out.st_ino)) {
+            (out.st_dev, out.st_ino) = shown;
+        }
     }
     result
 }
@@ -69,8 +70,7 @@ unsafe fn with_shown_x(result: c_int, fd: c_int, out: *mut libc::statx) -> c_int
         // SAFETY: the kernel has just written there.
         let out = unsafe { &mut *out };
         let device = libc::makedev(out.stx_dev_major, out.stx_dev_minor);
-        let shown = devices::shown_of_fd(fd, u32::from(out.stx_mode), (device, out.stx_ino));
-        if let Some((device, ino)) = shown {
+        if let Some((device, ino)) = devices::shown_of_fd(fd, (device, out.stx_ino)) {
             (out.stx_dev_major, out.stx_dev_minor) = (libc::major(device), libc::minor(device));
             out.stx_ino = ino;
         }
@@ -78,13 +78,14 @@ unsafe fn with_shown_x(result: c_int, fd: c_int, out: *mut libc::statx) -> c_int
     result
 }
 
-/// Is this a call about the open file itself?
+/// Is this a call about the open file itself? The kernel takes no path at all for an empty one, since 6.11.
 ///
 /// # Safety
 /// `path` as for `fstatat`.
 unsafe fn is_about_fd(path: Path, flags: c_int) -> bool {
     // SAFETY: the caller's promise.
-    flags & AT_EMPTY_PATH != 0 && path as isize >= LEAST_ADDRESS && unsafe { *path } == 0
+    let is_empty = || path.is_null() || path as isize >= LEAST_ADDRESS && unsafe { *path } == 0;
+    flags & AT_EMPTY_PATH != 0 && is_empty()
 }
 
 fn wire_flags(flags: c_int) -> u32 {
@@ -144,74 +145,86 @@ fn fill_statx(out: &mut libc::statx, a: &Attr) {
     (out.stx_dev_major, out.stx_dev_minor) = (libc::major(a.dev), libc::minor(a.dev));
 }
 
-/// `__xstat` and its relatives, which programs built before glibc 2.33 call. Newer libc keeps them only for such
-/// programs, and a look-up does not find them. So a native call goes straight to the kernel.
+/// `fstatat` that leaves the rest to the kernel and not to libc.
 ///
 /// # Safety
 /// As `fstatat`.
-unsafe fn versioned(
-    version: c_int,
-    dirfd: c_int,
-    path: Path,
-    out: *mut libc::stat,
-    flags: c_int,
-) -> c_int {
-    if version != 0 && version != STAT_VERSION {
-        return crate::locate::failed(libc::EINVAL);
-    }
+pub unsafe fn by_kernel(dirfd: c_int, path: Path, out: *mut libc::stat, flags: c_int) -> c_int {
     // SAFETY: the caller's promise.
     unsafe {
-        stat_at(dirfd, path, out, flags, |d, p| {
+        stat_or_fstat_at(dirfd, path, out, flags, |d, p| {
             outcome(call!(libc::SYS_newfstatat, d, p, out, flags))
         })
     }
 }
 
-hooks! {
-    fn stat | stat64 [real] (path: Path, out: *mut libc::stat) -> c_int {
-        stat_at(AT_FDCWD, path, out, 0, |_, p| real(p, out))
-    }
+/// The same for `fstat`.
+///
+/// # Safety
+/// As `fstat`.
+pub unsafe fn of_fd_by_kernel(fd: c_int, out: *mut libc::stat) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { with_shown(outcome(call!(libc::SYS_fstat, fd, out)), fd, out) }
+}
 
-    fn lstat | lstat64 [real] (path: Path, out: *mut libc::stat) -> c_int {
-        stat_at(AT_FDCWD, path, out, AT_SYMLINK_NOFOLLOW, |_, p| real(p, out))
+/// The same for `statx`.
+///
+/// # Safety
+/// As `statx`.
+pub unsafe fn statx_by_kernel(
+    dirfd: c_int,
+    path: Path,
+    flags: c_int,
+    mask: c_uint,
+    out: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        statx_at(dirfd, path, flags, mask, out, |d, p| {
+            outcome(call!(libc::SYS_statx, d, p, flags, mask, out))
+        })
     }
+}
 
-    fn fstatat | fstatat64 [real] (dirfd: c_int, path: Path, out: *mut libc::stat, flags: c_int) -> c_int {
+/// [`stat_at`] that may be about the open file `dirfd` itself.
+///
+/// # Safety
+/// As `fstatat`.
+#[inline(always)]
+unsafe fn stat_or_fstat_at(
+    dirfd: c_int,
+    path: Path,
+    out: *mut libc::stat,
+    flags: c_int,
+    native: impl Fn(c_int, Path) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
         stat_at(dirfd, path, out, flags, |d, p| {
-            let result = real(d, p, out, flags);
+            let result = native(d, p);
             match is_about_fd(p, flags) {
                 true => with_shown(result, d, out),
                 false => result,
             }
         })
     }
+}
 
-    fn fstat | fstat64 [real] (fd: c_int, out: *mut libc::stat) -> c_int {
-        with_shown(real(fd, out), fd, out)
-    }
-
-    fn __fxstat | __fxstat64 [_real] (version: c_int, fd: c_int, out: *mut libc::stat) -> c_int {
-        if version != 0 && version != STAT_VERSION {
-            return crate::locate::failed(libc::EINVAL);
-        }
-        with_shown(outcome(call!(libc::SYS_fstat, fd, out)), fd, out)
-    }
-
-    fn __xstat | __xstat64 [_real] (version: c_int, path: Path, out: *mut libc::stat) -> c_int {
-        versioned(version, AT_FDCWD, path, out, 0)
-    }
-
-    fn __lxstat | __lxstat64 [_real] (version: c_int, path: Path, out: *mut libc::stat) -> c_int {
-        versioned(version, AT_FDCWD, path, out, AT_SYMLINK_NOFOLLOW)
-    }
-
-    fn __fxstatat | __fxstatat64 [_real] (version: c_int, dirfd: c_int, path: Path, out: *mut libc::stat, flags: c_int) -> c_int {
-        versioned(version, dirfd, path, out, flags)
-    }
-
-    fn statx [real] (dirfd: c_int, path: Path, flags: c_int, mask: c_uint, out: *mut c_void) -> c_int {
+/// # Safety
+/// As `statx`.
+#[inline(always)]
+unsafe fn statx_at(
+    dirfd: c_int,
+    path: Path,
+    flags: c_int,
+    mask: c_uint,
+    out: *mut c_void,
+    native: impl Fn(c_int, Path) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
         let native = |d: c_int, p: Path| {
-            let result = real(d, p, flags, mask, out);
+            let result = native(d, p);
             match is_about_fd(p, flags) {
                 true => with_shown_x(result, d, out.cast()),
                 false => result,
@@ -233,5 +246,65 @@ hooks! {
             fill_statx(&mut *out.cast::<libc::statx>(), &attr);
             Ok(0)
         })
+    }
+}
+
+/// `__xstat` and its relatives, which programs built before glibc 2.33 call. Newer libc keeps them only for such
+/// programs, and a look-up does not find them. So a native call goes straight to the kernel.
+///
+/// # Safety
+/// As `fstatat`.
+unsafe fn versioned(
+    version: c_int,
+    dirfd: c_int,
+    path: Path,
+    out: *mut libc::stat,
+    flags: c_int,
+) -> c_int {
+    match version {
+        // SAFETY: the caller's promise.
+        0 | STAT_VERSION => unsafe { by_kernel(dirfd, path, out, flags) },
+        _ => crate::locate::failed(libc::EINVAL),
+    }
+}
+
+hooks! {
+    fn stat | stat64 [real] (path: Path, out: *mut libc::stat) -> c_int {
+        stat_at(AT_FDCWD, path, out, 0, |_, p| real(p, out))
+    }
+
+    fn lstat | lstat64 [real] (path: Path, out: *mut libc::stat) -> c_int {
+        stat_at(AT_FDCWD, path, out, AT_SYMLINK_NOFOLLOW, |_, p| real(p, out))
+    }
+
+    fn fstatat | fstatat64 [real] (dirfd: c_int, path: Path, out: *mut libc::stat, flags: c_int) -> c_int {
+        stat_or_fstat_at(dirfd, path, out, flags, |d, p| real(d, p, out, flags))
+    }
+
+    fn fstat | fstat64 [real] (fd: c_int, out: *mut libc::stat) -> c_int {
+        with_shown(real(fd, out), fd, out)
+    }
+
+    fn __fxstat | __fxstat64 [_real] (version: c_int, fd: c_int, out: *mut libc::stat) -> c_int {
+        if version != 0 && version != STAT_VERSION {
+            return crate::locate::failed(libc::EINVAL);
+        }
+        of_fd_by_kernel(fd, out)
+    }
+
+    fn __xstat | __xstat64 [_real] (version: c_int, path: Path, out: *mut libc::stat) -> c_int {
+        versioned(version, AT_FDCWD, path, out, 0)
+    }
+
+    fn __lxstat | __lxstat64 [_real] (version: c_int, path: Path, out: *mut libc::stat) -> c_int {
+        versioned(version, AT_FDCWD, path, out, AT_SYMLINK_NOFOLLOW)
+    }
+
+    fn __fxstatat | __fxstatat64 [_real] (version: c_int, dirfd: c_int, path: Path, out: *mut libc::stat, flags: c_int) -> c_int {
+        versioned(version, dirfd, path, out, flags)
+    }
+
+    fn statx [real] (dirfd: c_int, path: Path, flags: c_int, mask: c_uint, out: *mut c_void) -> c_int {
+        statx_at(dirfd, path, flags, mask, out, |d, p| real(d, p, flags, mask, out))
     }
 }

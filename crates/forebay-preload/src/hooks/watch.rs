@@ -7,7 +7,15 @@ use forebay_wire::NOFOLLOW;
 use libc::AT_FDCWD;
 
 use super::{Path, on_object};
-use crate::locate::route;
+use crate::locate::{LEAST_ADDRESS, Scratch, failed, is_in_buffer, locate_fd, route};
+
+/// True if the open object `dirfd`, or the working directory for `AT_FDCWD`, is in the buffer.
+fn holds(dirfd: c_int) -> bool {
+    match dirfd {
+        AT_FDCWD => locate_fd(AT_FDCWD, &mut Scratch::new()).is_some(),
+        fd => is_in_buffer(fd),
+    }
+}
 
 hooks! {
     fn inotify_add_watch [real] (fd: c_int, path: Path, mask: c_uint) -> c_int {
@@ -15,7 +23,7 @@ hooks! {
         let act = |object: c_int, p| {
             // The kernel cannot report entries of such a directory, because only the bridge knows them.
             if super::is_kind(object, libc::S_IFDIR) {
-                return crate::locate::failed(libc::EOPNOTSUPP);
+                return failed(libc::EOPNOTSUPP);
             }
             real(fd, p, mask & !libc::IN_DONT_FOLLOW)
         };
@@ -23,10 +31,18 @@ hooks! {
     }
 
     fn fanotify_mark [real] (fd: c_int, flags: c_uint, mask: u64, dirfd: c_int, path: Path) -> c_int {
+        // Without a path it is about the descriptor.
+        if path.is_null() && holds(dirfd) {
+            return failed(libc::EOPNOTSUPP);
+        }
         route(dirfd, path, |d, p| real(fd, flags, mask, d, p), |_, _| Err(libc::EOPNOTSUPP.into()))
     }
 
     fn name_to_handle_at [real] (dirfd: c_int, path: Path, handle: *mut c_void, mount: *mut c_int, flags: c_int) -> c_int {
+        let is_empty = || path.is_null() || path as isize >= LEAST_ADDRESS && *path == 0;
+        if flags & libc::AT_EMPTY_PATH != 0 && is_empty() && holds(dirfd) {
+            return failed(libc::EOPNOTSUPP);
+        }
         route(dirfd, path, |d, p| real(d, p, handle, mount, flags), |_, _| Err(libc::EOPNOTSUPP.into()))
     }
 

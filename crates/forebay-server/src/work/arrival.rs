@@ -97,7 +97,13 @@ pub(super) fn read(message: &forebay_wire::Request<'_>) -> Result<Asked, Errno> 
             }
         }
         Wire::NameOf => Op::NameOf {
-            start: start(message.base1)?,
+            start: match start(message.base1)? {
+                Start::Object(first) => Start::Object(ObjectName {
+                    link: message.arg0,
+                    ..first
+                }),
+                other => other,
+            },
         },
         Wire::Realpath => Op::Realpath { path: first()? },
         Wire::Hello | Wire::Admin | Wire::Lane | Wire::Sync | Wire::Words | Wire::NameTable => {

@@ -76,7 +76,7 @@ fn join(args: &cli::AttachArgs, root: &Path, bridge: &mut Bridge) -> Result<Outf
             namespace: None,
             is_mounted: false,
         };
-        outfit.point_to(bridge.socket(), &bridge.instance);
+        outfit.point_to(bridge.socket(), &bridge.instance, bridge.devices());
         return Ok(outfit);
     };
     let words = args.command.iter();

@@ -61,7 +61,9 @@ fn the_bridge_is_asked_for_durable_names_exactly_when_they_are_not() {
         "O_SYNC",
         "O_DSYNC",
         "msync",
+        "msync by syscall",
         "pwritev2",
+        "pwritev2 by syscall",
         "aio_fsync",
         "sync",
     ] {

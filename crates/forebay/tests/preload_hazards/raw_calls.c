@@ -2,11 +2,16 @@
 #define _GNU_SOURCE
 #include "common.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <linux/openat2.h>
+#include <sys/fanotify.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 
@@ -65,6 +70,17 @@ static void names(void)
     put((int)syscall(SYS_openat2, AT_FDCWD, "dir/b", &how, sizeof how), "two");
     how.flags |= 1ull << 40;
     tell("unknown flags", syscall(SYS_openat2, AT_FDCWD, "dir/b", &how, sizeof how));
+    how.flags = O_RDONLY;
+    tell("a mode, and nothing made", syscall(SYS_openat2, AT_FDCWD, "dir/b", &how, sizeof how));
+    how = (struct open_how){.flags = O_PATH | O_APPEND};
+    tell("no flags for a path", syscall(SYS_openat2, AT_FDCWD, "dir/b", &how, sizeof how));
+    how = (struct open_how){.resolve = 1 << 30};
+    tell("unknown bounds", syscall(SYS_openat2, AT_FDCWD, "dir/b", &how, sizeof how));
+    struct { struct open_how how; uint64_t later; } longer = {.how = {.flags = O_RDONLY | O_LARGEFILE}};
+    HOLDS(close((int)syscall(SYS_openat2, AT_FDCWD, "dir/b", &longer, sizeof longer)) == 0);
+    longer.later = 1;
+    tell("an unknown field", syscall(SYS_openat2, AT_FDCWD, "dir/b", &longer, sizeof longer));
+    tell("too short", syscall(SYS_openat2, AT_FDCWD, "dir/b", &how, 8));
     tell("no path", syscall(SYS_openat, AT_FDCWD, NULL, O_RDONLY));
     contents("dir/a");
     contents("dir/b");
@@ -132,6 +148,194 @@ static void directories(void)
     umask(0);
 }
 
+/* Opens a directory outside the buffer, and makes the library see that it is. */
+static int outside(void)
+{
+    struct stat a;
+    int fd = open("/usr", O_RDONLY | O_DIRECTORY);
+    HOLDS(fd >= 0 && fstatat(fd, "bin", &a, 0) == 0);
+    return fd;
+}
+
+static void made_in(int dirfd, const char *name)
+{
+    put(openat(dirfd, name, O_CREAT | O_WRONLY, 0600), name);
+    contents(name);
+}
+
+/* A number that was that of a directory outside becomes that of one in the buffer. */
+static void numbers(void)
+{
+    HOLDS(chdir("dir") == 0);
+    int here = open(".", O_RDONLY | O_DIRECTORY), fd = outside();
+    HOLDS(syscall(SYS_dup3, here, fd, 0) == fd);
+    made_in(fd, "dup3");
+    HOLDS(close(fd) == 0);
+#ifdef SYS_dup2
+    fd = outside();
+    HOLDS(syscall(SYS_dup2, here, fd) == fd);
+    made_in(fd, "dup2");
+    HOLDS(close(fd) == 0);
+#endif
+    fd = outside();
+    HOLDS(syscall(SYS_close, fd) == 0 && dup(here) == fd);
+    made_in(fd, "close");
+    HOLDS(close(fd) == 0);
+    fd = outside();
+    HOLDS(syscall(SYS_close_range, fd, fd, 0) == 0 && fcntl(here, F_DUPFD, fd) == fd);
+    made_in(fd, "close_range");
+    HOLDS(close(fd) == 0 && close(here) == 0 && chdir("..") == 0);
+}
+
+/* Outside the buffer all is as natively. */
+static void bounds(void)
+{
+    struct open_how how = {.flags = O_RDONLY | O_DIRECTORY, .resolve = RESOLVE_BENEATH};
+    int usr = open("/usr", O_RDONLY | O_DIRECTORY);
+    int fd = (int)syscall(SYS_openat2, usr, "bin", &how, sizeof how);
+    HOLDS(fd >= 0 && close(fd) == 0);
+    HOLDS(syscall(SYS_openat2, usr, "../bin", &how, sizeof how) == -1 && errno == EXDEV);
+    HOLDS(close(usr) == 0);
+}
+
+/* The own links of /proc, also where another link leads to them. */
+static void own_links(void)
+{
+    static char link[64], place[4096];
+    HOLDS(chdir("dir") == 0 && getcwd(buffer, sizeof buffer) && symlink("/proc/self/cwd/led", "../lead") == 0);
+    HOLDS(symlink("/proc/self/cwd/led to", "../raw lead") == 0);
+    put(open("../lead", O_CREAT | O_WRONLY, 0600), "through a link");
+    contents("led");
+    put((int)syscall(SYS_openat, AT_FDCWD, "../raw lead", O_CREAT | O_WRONLY, 0600), "through another");
+    contents("led to");
+    memset(place, 0, sizeof place);
+    HOLDS(syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/cwd", place, sizeof place) > 0);
+    HOLDS(strcmp(place, buffer) == 0);
+#ifdef SYS_readlink
+    memset(place, 0, sizeof place);
+    HOLDS(syscall(SYS_readlink, "/proc/self/cwd", place, sizeof place) > 0);
+    HOLDS(strcmp(place, buffer) == 0);
+#endif
+    const char *named[] = {"led", "second", "third"};
+    HOLDS(linkat(AT_FDCWD, "led", AT_FDCWD, "second", 0) == 0);
+    HOLDS(linkat(AT_FDCWD, "led", AT_FDCWD, "third", 0) == 0);
+    for (int i = 0; i < 3; i++) {
+        int fd = open(named[i], O_RDONLY);
+        HOLDS(fd >= 0);
+        for (int by_dev = 0; by_dev < 2; by_dev++) {
+            sprintf(link, by_dev ? "/dev/fd/%d" : "/proc/self/fd/%d", fd);
+            memset(place, 0, sizeof place);
+            HOLDS(readlink(link, place, sizeof place) > 0);
+            printf("%s is %s\n", named[i], strrchr(place, '/'));
+            HOLDS(strncmp(place, buffer, strlen(buffer)) == 0);
+            HOLDS(realpath(link, place) && strncmp(place, buffer, strlen(buffer)) == 0);
+            printf("really %s\n", strrchr(place, '/'));
+        }
+        HOLDS(close(fd) == 0);
+    }
+    HOLDS(chdir("..") == 0);
+}
+
+static void same(const char *name, int fd)
+{
+    struct stat by_path, by_fd;
+    struct statx x;
+    HOLDS(stat(name, &by_path) == 0);
+    HOLDS(fstat(fd, &by_fd) == 0 && by_fd.st_dev == by_path.st_dev && by_fd.st_ino == by_path.st_ino);
+    HOLDS(syscall(SYS_fstat, fd, &by_fd) == 0);
+    HOLDS(by_fd.st_dev == by_path.st_dev && by_fd.st_ino == by_path.st_ino);
+    HOLDS(syscall(SYS_newfstatat, fd, "", &by_fd, AT_EMPTY_PATH) == 0);
+    HOLDS(by_fd.st_dev == by_path.st_dev && by_fd.st_ino == by_path.st_ino);
+    HOLDS(syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &x) == 0);
+    HOLDS(x.stx_ino == by_path.st_ino);
+    /* Since Linux 6.11. */
+    if (syscall(SYS_newfstatat, fd, NULL, &by_fd, AT_EMPTY_PATH) == 0)
+        HOLDS(by_fd.st_dev == by_path.st_dev && by_fd.st_ino == by_path.st_ino);
+    if (syscall(SYS_statx, fd, NULL, AT_EMPTY_PATH, STATX_BASIC_STATS, &x) == 0)
+        HOLDS(x.stx_ino == by_path.st_ino);
+}
+
+/* What is asked of a descriptor. */
+static void open_files(void)
+{
+    static char names[4096];
+    int file = open("dir/a", O_RDWR), directory = open("dir", O_RDONLY | O_DIRECTORY);
+    HOLDS(file >= 0 && directory >= 0);
+    same("dir/a", file);
+    same("dir", directory);
+    tell("fsetxattr", syscall(SYS_fsetxattr, file, "user.colour", "blue", 4, 0));
+    tell("fgetxattr", syscall(SYS_fgetxattr, file, "user.colour", names, sizeof names));
+    tell("flistxattr", syscall(SYS_flistxattr, file, names, sizeof names));
+    tell("fremovexattr", syscall(SYS_fremovexattr, file, "user.colour"));
+    tell("flistxattr", syscall(SYS_flistxattr, file, names, sizeof names));
+    /* What the buffer refuses by a path it refuses by a descriptor. */
+    struct { struct file_handle handle; char room[128]; } h;
+    const char *paths[] = {"dir/a", "dir"};
+    const int fds[] = {file, directory};
+    for (int i = 0; i < 2; i++) {
+        int mount, errors[2];
+        h.handle.handle_bytes = sizeof h.room;
+        errors[0] = syscall(SYS_name_to_handle_at, AT_FDCWD, paths[i], &h, &mount, 0) ? errno : 0;
+        h.handle.handle_bytes = sizeof h.room;
+        errors[1] = syscall(SYS_name_to_handle_at, fds[i], "", &h, &mount, AT_EMPTY_PATH) ? errno : 0;
+        HOLDS(errors[0] == errors[1]);
+        int watch = fanotify_init(FAN_CLASS_NOTIF | FAN_REPORT_FID | FAN_CLOEXEC, O_RDONLY);
+        if (watch >= 0) {
+            errors[0] = syscall(SYS_fanotify_mark, watch, FAN_MARK_ADD, (uint64_t)FAN_MODIFY, AT_FDCWD, paths[i]) ? errno : 0;
+            errors[1] = syscall(SYS_fanotify_mark, watch, FAN_MARK_ADD, (uint64_t)FAN_MODIFY, fds[i], NULL) ? errno : 0;
+            HOLDS(errors[0] == errors[1] && close(watch) == 0);
+        }
+    }
+    HOLDS(close(file) == 0 && close(directory) == 0);
+}
+
+static void *moves_alone(void *unused)
+{
+    HOLDS(syscall(SYS_unshare, CLONE_FS) == 0 && chdir("/usr") == 0 && access("bin", F_OK) == 0);
+    return unused;
+}
+
+/* A thread with a working directory of its own. */
+static void working_directories(void)
+{
+    pthread_t thread;
+    HOLDS(chdir("dir") == 0);
+    HOLDS(pthread_create(&thread, NULL, moves_alone, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    put(open("after", O_CREAT | O_WRONLY, 0600), "after");
+    HOLDS(chdir("..") == 0);
+    contents("dir/after");
+}
+
+static volatile int went_on;
+
+static void *is_cancelled_later(void *name)
+{
+    long fd = open(name, O_RDWR | O_CREAT, 0600);
+    struct iovec part = {"x", 1};
+    HOLDS(fd >= 0);
+    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    HOLDS(page != MAP_FAILED && pthread_cancel(pthread_self()) == 0);
+    syscall(SYS_fsync, fd);
+    syscall(SYS_fdatasync, fd);
+    syscall(SYS_pwritev2, fd, &part, 1L, 0L, 0L, (long)RWF_DSYNC);
+    syscall(SYS_msync, page, 4096L, (long)MS_SYNC);
+    went_on++;
+    pthread_testcancel();
+    return NULL;
+}
+
+/* syscall() is no point where a thread is cancelled. */
+static void cancellation(void)
+{
+    for (int in_buffer = 0; in_buffer < 2; in_buffer++) {
+        pthread_t thread;
+        void *result;
+        HOLDS(pthread_create(&thread, NULL, is_cancelled_later, in_buffer ? "synced" : "/dev/null") == 0);
+        HOLDS(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
+        HOLDS(went_on == in_buffer + 1);
+    }
+}
+
 #ifdef SYS_open
 static void old_calls(void)
 {
@@ -164,6 +368,12 @@ int main(int argc, char **argv)
     names();
     attributes();
     directories();
+    numbers();
+    bounds();
+    own_links();
+    open_files();
+    working_directories();
+    cancellation();
     old_calls();
     fflush(stdout);
     pid_t pid = fork();

@@ -94,7 +94,7 @@ fn rsync_carries_xattrs_and_acls() {
 #[test]
 fn programs_that_stay_on_one_file_system_go_into_every_directory() {
     need!("tar", "rsync", "python3");
-    case!().start(PROJECT).same(
+    case!().compile("c/across.c", &[]).start(PROJECT).same_on_two_file_systems(
         r#"
         mkdir -p new/a/b project/src/deep/new; echo 1 > new/a/b/file; echo 2 > project/src/deep/new/file
         cp -ax . "$OUTSIDE/copy"; (cd "$OUTSIDE/copy"; find . | sort)
@@ -102,6 +102,8 @@ fn programs_that_stay_on_one_file_system_go_into_every_directory() {
         rsync -ax ./ "$OUTSIDE/synced"; (cd "$OUTSIDE/synced"; find . | sort)
         find . -xdev | sort
         du -x --inodes . | cut -f 2 | sort
+        du -ax . | cut -f 2 | sort; du -sbx new/a/b/file; find . -mount -samefile new/a/b/file
+        "$BIN/across" . | sort
         python3 - <<'END'
 import os
 root = os.stat('.').st_dev
@@ -110,8 +112,11 @@ for at, dirs, files in sorted(os.walk('.')):
     by_path, by_fd = os.stat(at), os.fstat(fd)
     print(at, by_path.st_dev == root, os.path.samestat(by_path, by_fd), os.path.ismount(at))
     for entry in sorted(os.scandir(at), key=lambda entry: entry.name):
-        if entry.is_dir(follow_symlinks=False):
-            print(entry.name, entry.inode() == entry.stat(follow_symlinks=False).st_ino)
+        by_name = entry.stat(follow_symlinks=False)
+        print(entry.name, entry.inode() == by_name.st_ino, by_name.st_dev == root)
+        if entry.is_file(follow_symlinks=False):
+            with open(entry.path) as opened:
+                print(os.path.samestat(by_name, os.fstat(opened.fileno())))
     os.close(fd)
 END
         rm -r --one-file-system new project; ls

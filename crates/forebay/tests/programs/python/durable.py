@@ -15,6 +15,8 @@ import sys
 
 buffer, outside = sys.argv[1:]
 libc = ctypes.CDLL(None, use_errno=True)
+MSYNC, PWRITEV2 = {"x86_64": (26, 328), "aarch64": (227, 287)}[os.uname().machine]
+MS_SYNC = 4
 number = 0
 
 
@@ -53,6 +55,10 @@ def both(what, act):
     step(what, act)
     durable()
     step(f"{what} again", act)
+
+
+def by_syscall(call, *arguments):
+    assert libc.syscall(*(ctypes.c_long(n) for n in (call, *arguments))) >= 0
 
 
 def program(*command, **more):
@@ -157,6 +163,10 @@ memory = mmap.mmap(fd, 4096)
 both("msync", lambda: memory.flush())
 both("pwritev2", lambda: os.pwritev(fd, [b"z"], 0, os.RWF_DSYNC))
 both("pwritev2 without", lambda: os.pwritev(fd, [b"z"], 0, 0))
+both("msync by syscall", lambda: by_syscall(MSYNC, ctypes.addressof(ctypes.c_char.from_buffer(memory)), 4096, MS_SYNC))
+text = ctypes.create_string_buffer(b"z", 1)
+part = (ctypes.c_void_p * 2)(ctypes.addressof(text), 1)
+both("pwritev2 by syscall", lambda: by_syscall(PWRITEV2, fd, ctypes.addressof(part), 1, 0, 0, os.RWF_DSYNC))
 both("aio_fsync", lambda: aio_fsync(fd))
 both("sync", lambda: os.sync())
 both("syncfs", lambda: libc.syncfs(fd))
