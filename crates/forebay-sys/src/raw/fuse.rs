@@ -1,7 +1,8 @@
-//! Calls on `/dev/fuse`, and a mount namespace of this process.
+//! Calls on `/dev/fuse`, and namespaces of this process.
 
 use super::check;
-use crate::Sys;
+use crate::mounts::map_own_ids;
+use crate::{Sys, my_ids};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
@@ -49,14 +50,17 @@ pub fn unshare_mounts() -> Sys<()> {
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }
 }
 
-/// Gives this process a user namespace and a mount namespace of its own, in which it has all capabilities. It must have one
-/// thread.
+/// Gives this process a user namespace and a mount namespace of its own, in which it has all capabilities until it executes a
+/// program. Its user and its group have their numbers there, and nobody else has one. It must have one thread.
 ///
 /// # Errors
-/// EPERM, ENOSPC: the system does not let this user have one.
+/// EPERM, ENOSPC, EACCES: the system does not let this user have one.
 pub fn unshare_users() -> Sys<()> {
+    // In there they are not known before they are mapped.
+    let (uid, gid) = my_ids();
     // SAFETY: descriptors stay as they are; only ids and mounts get apart.
-    unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }
+    unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }?;
+    map_own_ids(uid, gid)
 }
 
 /// Takes over a descriptor that nobody else in this program owns, by its number: one that the program was started with, or
