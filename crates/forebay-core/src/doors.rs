@@ -2,6 +2,7 @@
 //! ([`Facts`]); what that means is judged here.
 
 use crate::collective::file_system_name;
+use crate::mounting::{MountTrial, NamespaceSettings, Privilege};
 use crate::pfs_kind::{SyncBy, sync_by};
 use crate::process_limits::{TooLow, check_descriptors, check_file_bytes};
 
@@ -14,30 +15,6 @@ pub enum Door {
     Mount,
 }
 
-/// What became of a mount that was tried.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MountTrial {
-    /// The kernel reads and writes backing files of the storage itself.
-    Native,
-    /// It was mounted. Bytes would go through the server, and shared mappings be refused. Holds the reason.
-    Plain(String),
-    /// It was not mounted.
-    Failed(MountTrouble),
-}
-
-/// Why there is no mount.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MountTrouble {
-    /// `/dev/fuse` is not there.
-    NoDevice,
-    /// `/dev/fuse` may not be opened.
-    DeviceDenied,
-    /// The device was opened, and mounting is not permitted.
-    NotPermitted,
-    /// Anything else, in one line.
-    Other(String),
-}
-
 /// The door to take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
@@ -45,24 +22,6 @@ pub struct Choice {
     pub door: Door,
     /// One line: why it is this one, and not the other.
     pub reason: String,
-}
-
-impl MountTrial {
-    /// Why a mount is not as good as it can be, in a few words; `None` if it is.
-    fn shortfall(&self) -> Option<String> {
-        match self {
-            MountTrial::Native => None,
-            MountTrial::Plain(why) => Some(format!("bytes would go through a server ({why})")),
-            MountTrial::Failed(MountTrouble::NoDevice) => Some("/dev/fuse is not there".to_owned()),
-            MountTrial::Failed(MountTrouble::DeviceDenied) => {
-                Some("this user may not open /dev/fuse".to_owned())
-            }
-            MountTrial::Failed(MountTrouble::NotPermitted) => {
-                Some("it needs root, with CAP_SYS_ADMIN, for now".to_owned())
-            }
-            MountTrial::Failed(MountTrouble::Other(why)) => Some(why.clone()),
-        }
-    }
 }
 
 /// Chooses a door. `library` is why the library is of no use here.
@@ -150,12 +109,8 @@ pub struct Facts {
     pub fusermount: Option<String>,
     /// A user namespace was tried.
     pub user_namespace: Result<(), String>,
-    /// `kernel.unprivileged_userns_clone`, where the kernel has it.
-    pub userns_clone: Option<u64>,
-    /// `user.max_user_namespaces`.
-    pub max_user_namespaces: Option<u64>,
-    /// `kernel.apparmor_restrict_unprivileged_userns`, where the kernel has it.
-    pub apparmor_restricts: Option<u64>,
+    /// Settings that may forbid one.
+    pub namespace_settings: NamespaceSettings,
     /// Limits of open descriptors: now, and as far as a process may raise it.
     pub descriptors: (u64, u64),
     /// How large a file may be made, in bytes; `None`: there is no limit.
@@ -363,30 +318,19 @@ fn mount(facts: &Facts) -> Check {
         MountTrial::Failed(_) => State::Fails,
     };
     let remedy = match &facts.mount {
-        MountTrial::Plain(_) => {
-            "passthrough needs Linux 6.9 or newer, CAP_SYS_ADMIN, and storage that is not stacked (overlayfs)"
+        MountTrial::Failed(trouble) => {
+            trouble.remedy(Privilege::of(facts.uid), &facts.namespace_settings)
         }
-        MountTrial::Failed(MountTrouble::NoDevice) => {
-            "load the kernel module: modprobe fuse; in a container, pass the device in: --device /dev/fuse"
+        MountTrial::Plain(_) | MountTrial::Native => {
+            "passthrough needs Linux 6.9 or newer, CAP_SYS_ADMIN, and storage that is not stacked (overlayfs)".to_owned()
         }
-        MountTrial::Failed(MountTrouble::DeviceDenied) if facts.uid != 0 => {
-            "chmod 666 /dev/fuse is what distributions do, but a mount of the buffer needs root for now; --via preload needs neither"
-        }
-        MountTrial::Failed(MountTrouble::DeviceDenied) => {
-            "in a container, pass the device in: --device /dev/fuse"
-        }
-        MountTrial::Failed(MountTrouble::NotPermitted) if facts.uid == 0 => {
-            "give the container CAP_SYS_ADMIN: --cap-add SYS_ADMIN"
-        }
-        MountTrial::Failed(MountTrouble::NotPermitted) => "run it as root, or use --via preload",
-        _ => "use --via preload",
     };
     let found = facts.mount.shortfall().unwrap_or_default();
     let found = format!("{found}; kernel {}", facts.kernel);
-    check("mount", state, found, Some(remedy))
+    check("mount", state, found, Some(&remedy))
 }
 
-/// Neither this nor user namespaces is used yet: a mount needs root.
+/// A mount is made without it.
 const NOT_USED: &str = "not used by forebay yet";
 
 fn fusermount(facts: &Facts) -> Check {
@@ -407,42 +351,21 @@ fn fusermount(facts: &Facts) -> Check {
 }
 
 fn user_namespace(facts: &Facts) -> Check {
-    let why = match &facts.user_namespace {
+    let use_of_it = match Privilege::of(facts.uid) {
+        Privilege::Root => "root mounts without one",
+        Privilege::User => "a mount is made in one",
+    };
+    match &facts.user_namespace {
         Ok(()) => {
-            let text = format!("can be made; {NOT_USED}");
-            return check("namespaces", State::Works, text, None);
+            let text = format!("can be made; {use_of_it}");
+            check("namespaces", State::Works, text, None)
         }
-        Err(why) => why,
-    };
-    let (found, remedy) = match facts {
-        Facts {
-            userns_clone: Some(0),
-            ..
-        } => (
-            "kernel.unprivileged_userns_clone is 0",
-            "as root: sysctl kernel.unprivileged_userns_clone=1",
-        ),
-        Facts {
-            max_user_namespaces: Some(0),
-            ..
-        } => (
-            "user.max_user_namespaces is 0",
-            "as root: sysctl user.max_user_namespaces=10000",
-        ),
-        Facts {
-            apparmor_restricts: Some(1..),
-            ..
-        } => (
-            "kernel.apparmor_restrict_unprivileged_userns is 1",
-            "as root: a profile of AppArmor that lets forebay have `userns`",
-        ),
-        _ => (
-            "no setting of the kernel says why",
-            "ask who runs this node; seccomp of a container may refuse them",
-        ),
-    };
-    let text = format!("a user namespace cannot be made ({why}): {found}; {NOT_USED}");
-    check("namespaces", State::Limited, text, Some(remedy))
+        Err(why) => {
+            let (found, remedy) = facts.namespace_settings.verdict();
+            let text = format!("a user namespace cannot be made ({why}): {found}; {use_of_it}");
+            check("namespaces", State::Limited, text, Some(remedy))
+        }
+    }
 }
 
 fn recorder(found: &Result<String, String>) -> Check {

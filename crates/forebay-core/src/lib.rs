@@ -29,6 +29,7 @@ pub mod identity;
 pub mod label;
 pub mod lifetime;
 pub mod membership;
+pub mod mounting;
 pub mod ops;
 pub mod path;
 pub mod pfs_kind;

@@ -1,6 +1,7 @@
 //! Which door is taken, and what `forebay doctor` says.
 
 use forebay_core::doors::*;
+use forebay_core::mounting::{MountTrial, MountTrouble, NamespaceSettings};
 
 const EXT4: i64 = 0xef53;
 const TMPFS: i64 = 0x0102_1994;
@@ -26,9 +27,10 @@ fn good() -> Facts {
         mount: MountTrial::Native,
         fusermount: Some("/bin/fusermount3".to_owned()),
         user_namespace: Ok(()),
-        userns_clone: None,
-        max_user_namespaces: Some(1),
-        apparmor_restricts: None,
+        namespace_settings: NamespaceSettings {
+            max_user_namespaces: Some(1),
+            ..NamespaceSettings::default()
+        },
         descriptors: (1024, 524_288),
         file_bytes: None,
         buffer: None,
@@ -56,7 +58,11 @@ fn auto_takes_the_mount_where_the_kernel_moves_the_bytes_and_says_why_not_elsewh
     for (trouble, words) in [
         (MountTrouble::NoDevice, "is not there"),
         (MountTrouble::DeviceDenied, "may not open"),
-        (MountTrouble::NotPermitted, "root"),
+        (
+            MountTrouble::NoNamespace("EPERM".to_owned()),
+            "user namespace",
+        ),
+        (MountTrouble::NotPermitted, "not permitted"),
         (MountTrouble::Other("a reason".to_owned()), "a reason"),
     ] {
         let (library, reason) = door(&failed(trouble.clone()), &Ok(())).unwrap();
@@ -143,30 +149,35 @@ fn the_setting_that_forbids_user_namespaces_is_named() {
         user_namespace: Err("EPERM".to_owned()),
         ..good()
     };
-    for (facts, name) in [
+    let none = NamespaceSettings::default();
+    for (namespace_settings, name) in [
         (
-            Facts {
+            NamespaceSettings {
                 userns_clone: Some(0),
-                ..refused.clone()
+                ..none
             },
             "kernel.unprivileged_userns_clone=1",
         ),
         (
-            Facts {
+            NamespaceSettings {
                 max_user_namespaces: Some(0),
-                ..refused.clone()
+                ..none
             },
             "user.max_user_namespaces=",
         ),
         (
-            Facts {
+            NamespaceSettings {
                 apparmor_restricts: Some(1),
-                ..refused.clone()
+                ..none
             },
             "AppArmor",
         ),
-        (refused, "seccomp"),
+        (none, "seccomp"),
     ] {
+        let facts = Facts {
+            namespace_settings,
+            ..refused.clone()
+        };
         let remedy = find(&facts, "namespaces").remedy.unwrap();
         assert!(remedy.contains(name), "{remedy}");
     }

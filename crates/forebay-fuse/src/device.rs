@@ -16,13 +16,15 @@ const SOURCE: &str = "forebay:";
 #[derive(Debug)]
 pub struct Device(OwnedFd);
 
-/// Where a mount is seen.
+/// Which step of a mount was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// By all processes of the mount namespace, as far as they are of the user.
-    Shared,
-    /// By this process and those that it starts, in a mount namespace of their own.
-    Private,
+pub enum Refused {
+    /// Namespaces of its own for this process.
+    Namespace(Errno),
+    /// To open `/dev/fuse`.
+    Device(Errno),
+    /// To mount.
+    Mount(Errno),
 }
 
 impl AsFd for Device {
@@ -51,21 +53,37 @@ impl Device {
         self.0
     }
 
-    /// Mounts it at `at`, for processes of this user alone. The first request waits there for its server.
+    /// Mounts it at `at`, where all processes of the mount namespace see it that are of this user. The first request waits
+    /// there for its server.
     ///
     /// # Errors
     /// EPERM without CAP_SYS_ADMIN; else those of `mount(2)`.
-    pub fn mount(&self, at: &Path, place: Place) -> Sys<()> {
-        let mut flags = MountFlags::NOSUID | MountFlags::NODEV;
-        if place == Place::Private {
-            sys::unshare_mounts()?;
-            // Mounts of the system still come in, and nothing goes out.
-            mount_change(
-                "/",
-                MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC,
-            )?;
-            flags = MountFlags::empty();
+    pub fn mount_shared(&self, at: &Path) -> Sys<()> {
+        let source = format!("{SOURCE}{}", std::process::id());
+        self.mount(at, &source, MountFlags::NOSUID | MountFlags::NODEV)
+    }
+
+    /// Mounts a new one at `at`, in a mount namespace of this process and those that it starts. With `as_user` that needs no
+    /// privilege, for the process gets a user namespace as well. The process must have one thread.
+    ///
+    /// # Errors
+    /// [`Refused`]. This process may be in the new namespaces even so.
+    pub fn mount_private(at: &Path, as_user: bool) -> Result<Device, Refused> {
+        match as_user {
+            true => sys::unshare_users().map_err(Refused::Namespace)?,
+            false => sys::unshare_mounts().map_err(Refused::Mount)?,
         }
+        // In there: the kernel mounts no connection that was opened in another user namespace.
+        let device = Device::open().map_err(Refused::Device)?;
+        let slaves = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+        // Mounts of the system still come in, and nothing goes out.
+        mount_change("/", slaves)
+            .and_then(|()| device.mount(at, "forebay", MountFlags::empty()))
+            .map_err(Refused::Mount)?;
+        Ok(device)
+    }
+
+    fn mount(&self, at: &Path, source: &str, flags: MountFlags) -> Sys<()> {
         let root = sys::stat(CWD, at.as_os_str().as_encoded_bytes())?;
         if root.mode & libc::S_IFMT != libc::S_IFDIR {
             return Err(Errno::NOTDIR);
@@ -76,10 +94,6 @@ impl Device {
             self.0.as_raw_fd()
         );
         let options = CString::new(options).map_err(|_| Errno::INVAL)?;
-        let source = match place {
-            Place::Shared => format!("{SOURCE}{}", std::process::id()),
-            Place::Private => "forebay".to_owned(),
-        };
         mount(source, at, KIND, flags, options.as_c_str())
     }
 }

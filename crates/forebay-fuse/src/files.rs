@@ -134,8 +134,12 @@ impl Worker<'_> {
         let (server, file) = (self.server, Arc::new(file));
         let back = || {
             let wanted = server.passthrough.load(Ordering::Relaxed);
-            let id = wanted.then(|| sys::fuse_backing_open(server.device.as_fd(), file.as_fd()));
-            id?.ok()
+            let id = wanted.then(|| sys::fuse_backing_open(server.device.as_fd(), file.as_fd()))?;
+            if id == Err(Errno::PERM) {
+                // It is not permitted for any other file either.
+                server.passthrough.store(false, Ordering::Relaxed);
+            }
+            id.ok()
         };
         let backing = locked(&server.nodes).opened(node, &file, back);
         let handle = server.handle();

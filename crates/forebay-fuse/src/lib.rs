@@ -33,6 +33,6 @@ mod reply;
 mod server;
 mod trial;
 
-pub use device::{Device, Place, server_of, unmount};
+pub use device::{Device, Refused, server_of, unmount};
 pub use server::{Error, Server};
 pub use trial::{Trial, attempt};

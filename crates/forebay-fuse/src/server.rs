@@ -7,6 +7,7 @@ use crate::protocol::{
     self, Call, MAJOR, NEWEST_MINOR, OLDEST_MINOR, REQUEST_BYTES, ROOT, Request, capability,
 };
 use crate::reply::Reply;
+use forebay_core::mounting::MappedIds;
 use forebay_sys::{self as sys, Errno, Sys};
 use forebay_types::Attr;
 use std::collections::HashMap;
@@ -73,6 +74,8 @@ pub struct OpenDir {
 pub struct Server {
     pub(crate) device: Device,
     socket: PathBuf,
+    /// Who has numbers in the user namespace of the mount, if it is in one.
+    mapped: Option<MappedIds>,
     pub(crate) nodes: Mutex<Nodes>,
     pub(crate) files: Mutex<HashMap<u64, Arc<OpenFile>>>,
     pub(crate) dirs: Mutex<HashMap<u64, Arc<OpenDir>>>,
@@ -96,11 +99,12 @@ pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Server {
-    /// A server for `device` that asks the bridge behind `socket`.
+    /// A server for `device` that asks the bridge behind `socket`. `mapped` is who has numbers in the user namespace of the
+    /// mount, if it is in one.
     ///
     /// # Errors
     /// [`Error`]: the bridge does not answer, or its root cannot be opened.
-    pub fn new(device: Device, socket: &Path) -> Result<Server, Error> {
+    pub fn new(device: Device, socket: &Path, mapped: Option<MappedIds>) -> Result<Server, Error> {
         let mut door = Door::open(socket, PATIENCE).map_err(Error::Bridge)?;
         let failed = |e| Error::System("the buffer root", e);
         let root = door.resolve(&Start::Root, b"", 0).map_err(failed)?;
@@ -111,6 +115,7 @@ impl Server {
         Ok(Server {
             device,
             socket: socket.to_owned(),
+            mapped,
             nodes: Mutex::new(Nodes::new(root, &attr)),
             files: Mutex::default(),
             dirs: Mutex::default(),
@@ -145,6 +150,7 @@ impl Server {
     }
 
     /// The attributes as programs see them. All is on one device for them, so the inode numbers of several are kept apart.
+    /// What belongs to a group without a number shows another one.
     pub(crate) fn shown(&self, attr: &Attr) -> Attr {
         let mut devices = locked(&self.devices);
         let which = devices.iter().position(|&dev| dev == attr.dev);
@@ -152,8 +158,10 @@ impl Server {
             devices.push(attr.dev);
             devices.len() - 1
         });
+        let mapped = self.mapped;
         Attr {
             ino: attr.ino ^ (which as u64) << DEVICE_SHIFT,
+            gid: mapped.map_or(attr.gid, |ids| ids.shown_group(attr.uid, attr.gid)),
             ..*attr
         }
     }

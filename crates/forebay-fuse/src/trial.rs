@@ -1,13 +1,13 @@
 //! Finds out by a trial whether a mount is possible here, and whether the kernel takes backing files of a directory.
 
-use crate::device::{Device, Place};
+use crate::device::{Device, Refused};
 use crate::protocol::{self, Call, REQUEST_BYTES};
 use crate::server::agree;
 use forebay_sys::{self as sys, Errno, Sys};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// What a trial has shown. Nothing of it is left, but the mount namespace of this process.
+/// What a trial has shown. Nothing of it is left, but the namespaces of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trial {
     /// The kernel reads and writes files of the directory itself.
@@ -16,26 +16,21 @@ pub enum Trial {
     TooOld,
     /// It was mounted, and the kernel does not take a file of the directory.
     NotTaken(Errno),
-    /// It could not be mounted: `/dev/fuse` could not be opened.
-    NoDevice(Errno),
     /// It could not be mounted.
-    NotMounted(Errno),
+    Refused(Refused),
 }
 
-/// Mounts over `dir` in a mount namespace of this process, which must have one thread, and offers the kernel a file of it.
+/// Mounts over `dir` as [`Device::mount_private`] does, and offers the kernel a file of it.
 ///
 /// # Errors
 /// A file cannot be made in `dir`, or the kernel speaks something else than FUSE.
-pub fn attempt(dir: &Path) -> Sys<Trial> {
+pub fn attempt(dir: &Path, as_user: bool) -> Sys<Trial> {
     let below = sys::open_path(dir, libc::O_RDONLY | libc::O_DIRECTORY)?;
     let file = sys::scratch_file(below.as_fd())?;
-    let device = match Device::open() {
+    let device = match Device::mount_private(dir, as_user) {
         Ok(device) => device,
-        Err(e) => return Ok(Trial::NoDevice(e)),
+        Err(why) => return Ok(Trial::Refused(why)),
     };
-    if let Err(e) = device.mount(dir, Place::Private) {
-        return Ok(Trial::NotMounted(e));
-    }
     // The kernel asks for this by itself, and nobody else knows of the mount.
     let mut room = vec![0; REQUEST_BYTES];
     let len = rustix::io::read(&device, &mut room[..])?;

@@ -19,6 +19,7 @@ mod listing;
 mod mounts;
 mod name_calls;
 mod node;
+mod passing;
 mod process;
 mod raw;
 mod threads;
@@ -44,7 +45,9 @@ pub use files::{
 };
 pub use filesystem::{cache_life, free_inodes, fs_space, fs_type, space, writes_in_place};
 pub use listing::{RawEntry, read_dir};
-pub use mounts::{ancestors, enter_mounts, is_within, mount_points, mounted};
+pub use mounts::{
+    Namespace, ancestors, enter_namespace, is_within, mount_points, mounted, own_namespace,
+};
 pub use name_calls::{
     exchange, link, link_file, make_dir, mkdir, mknod, readlink, rename, rename_noreplace, symlink,
     unlink,
@@ -53,6 +56,7 @@ pub use node::{
     boot_id, has_open, host_name, kernel_version, mount_space, pid_space, process_name,
     process_started,
 };
+pub use passing::{MOST_DESCRIPTORS, message_pair, receive_descriptors, send_descriptors};
 pub use process::{
     Process, adopt_orphans, await_end, clear_umask, descriptor_limits, die_with_parent, exit_of,
     file_size_limit, free_descriptors, leave_terminal, live_without_parent,

@@ -1,11 +1,12 @@
-//! Which directories hold a directory, by device and inode, in whichever way they are mounted; and other mount namespaces.
+//! Which directories hold a directory, by device and inode, in whichever way they are mounted; and namespaces of mounts and
+//! users.
 
-use crate::Sys;
 use crate::process::assert_one_thread;
+use crate::{Sys, errno_of, open_path};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::ffi::OsString;
 use std::fs;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -67,18 +68,55 @@ pub fn mount_points() -> Vec<PathBuf> {
     mounts.map(|mount| mount.at).collect()
 }
 
-/// Puts this process into another mount namespace, a `/proc/PID/ns/mnt`. Its root and working directory are the root of
-/// that one then.
+/// What a namespace is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Namespace {
+    /// Mounts.
+    Mounts,
+    /// Numbers of users and groups, and capabilities.
+    Users,
+}
+
+/// The namespace in which this process is.
 ///
 /// # Errors
-/// EPERM without CAP_SYS_ADMIN, EINVAL if it is no mount namespace.
+/// `/proc` is not there.
+pub fn own_namespace(about: Namespace) -> Sys<OwnedFd> {
+    let name = match about {
+        Namespace::Mounts => "mnt",
+        Namespace::Users => "user",
+    };
+    open_path(&Path::new("/proc/self/ns").join(name), libc::O_RDONLY)
+}
+
+/// Puts this process into another namespace. In one of mounts its root and working directory
+/// are the root of that one then. In one of users it has all capabilities until it executes a program.
+///
+/// # Errors
+/// EPERM without CAP_SYS_ADMIN in it, which the user who has made a user namespace has from outside; EINVAL if it is of
+/// another kind, or if this process is in this user namespace already.
 ///
 /// # Panics
 /// If this process has more than one thread: the kernel refuses it then.
-pub fn enter_mounts(namespace: impl AsFd) -> Sys<()> {
+pub fn enter_namespace(namespace: impl AsFd, about: Namespace) -> Sys<()> {
     assert_one_thread();
-    let kind = LinkNameSpaceType::Mount;
+    let kind = match about {
+        Namespace::Mounts => LinkNameSpaceType::Mount,
+        Namespace::Users => LinkNameSpaceType::User,
+    };
     move_into_link_name_space(namespace.as_fd(), Some(kind))
+}
+
+/// Gives a user and a group of the surrounding namespace the same numbers in the new user namespace of this process. Without
+/// privilege these are the only ones, and `setgroups` must be given up.
+pub(crate) fn map_own_ids(uid: u32, gid: u32) -> Sys<()> {
+    let write = |name: &str, text: String| {
+        let path = Path::new("/proc/self").join(name);
+        fs::write(path, text).map_err(errno_of)
+    };
+    write("setgroups", "deny".to_owned())?;
+    write("uid_map", format!("{uid} {uid} 1"))?;
+    write("gid_map", format!("{gid} {gid} 1"))
 }
 
 fn identity(path: &Path) -> Option<(u64, u64)> {

@@ -7,10 +7,9 @@ use crate::place::{self, plain};
 use crate::verbs::own_command;
 use crate::{cli, recorder};
 use forebay_admin::socket_dir;
-use forebay_core::doors::{
-    Buffer, Choice, Facts, Holder, MountTrial, MountTrouble, Storage, choose,
-};
-use forebay_fuse::Trial;
+use forebay_core::doors::{Buffer, Choice, Facts, Holder, Storage, choose};
+use forebay_core::mounting::{MountTrial, MountTrouble, NamespaceSettings, Privilege};
+use forebay_fuse::{Refused, Trial};
 use forebay_sys::{self as sys, Errno};
 use std::ffi::OsStr;
 use std::fs;
@@ -33,10 +32,6 @@ pub fn facts(buffer: Option<&Path>, storage: Option<&Path>) -> Facts {
         Ok(storage) => mount(storage),
         Err(_) => mount(&std::env::temp_dir()),
     };
-    let setting = |name: &str| -> Option<u64> {
-        let text = fs::read_to_string(Path::new("/proc/sys").join(name)).ok()?;
-        text.trim().parse().ok()
-    };
     Facts {
         uid: sys::my_ids().0,
         kernel: sys::kernel_version(),
@@ -49,15 +44,44 @@ pub fn facts(buffer: Option<&Path>, storage: Option<&Path>) -> Facts {
         mount,
         fusermount: fusermount(),
         user_namespace: tried(&["namespace"]).map(drop),
-        userns_clone: setting("kernel/unprivileged_userns_clone"),
-        max_user_namespaces: setting("user/max_user_namespaces"),
-        apparmor_restricts: setting("kernel/apparmor_restrict_unprivileged_userns"),
+        namespace_settings: namespace_settings(),
         descriptors: sys::descriptor_limits(),
         file_bytes: sys::file_size_limit(),
         buffer: root.map(|root| {
             let (root, _) = root.map_err(|e| e.message)?;
             buffer_at(&root).map_err(|e| cannot(&root, e))
         }),
+    }
+}
+
+/// The settings that may forbid a user namespace.
+pub fn namespace_settings() -> NamespaceSettings {
+    let setting = |name: &str| -> Option<u64> {
+        let text = fs::read_to_string(Path::new("/proc/sys").join(name)).ok()?;
+        text.trim().parse().ok()
+    };
+    NamespaceSettings {
+        userns_clone: setting("kernel/unprivileged_userns_clone"),
+        max_user_namespaces: setting("user/max_user_namespaces"),
+        apparmor_restricts: setting("kernel/apparmor_restrict_unprivileged_userns"),
+    }
+}
+
+/// How this process may mount.
+pub fn privilege() -> Privilege {
+    Privilege::of(sys::my_ids().0)
+}
+
+/// Why a mount was refused.
+pub fn trouble(refused: Refused) -> MountTrouble {
+    let plain = |e: Errno| plain(&e.into());
+    match refused {
+        Refused::Namespace(e) => MountTrouble::NoNamespace(plain(e)),
+        Refused::Device(Errno::NOENT | Errno::NXIO | Errno::NODEV) => MountTrouble::NoDevice,
+        Refused::Device(Errno::ACCESS | Errno::PERM) => MountTrouble::DeviceDenied,
+        Refused::Device(e) => MountTrouble::Other(format!("/dev/fuse: {}", plain(e))),
+        Refused::Mount(Errno::ACCESS | Errno::PERM) => MountTrouble::NotPermitted,
+        Refused::Mount(e) => MountTrouble::Other(format!("it cannot be mounted: {}", plain(e))),
     }
 }
 
@@ -124,9 +148,8 @@ fn mount(storage: &Path) -> MountTrial {
     match word {
         "device" => MountTrial::Failed(MountTrouble::NoDevice),
         "denied" => MountTrial::Failed(MountTrouble::DeviceDenied),
+        "namespace" => MountTrial::Failed(MountTrouble::NoNamespace(why.to_owned())),
         "permission" => MountTrial::Failed(MountTrouble::NotPermitted),
-        // It would serve nobody but root.
-        WELL | "plain" if sys::my_ids().0 != 0 => MountTrial::Failed(MountTrouble::NotPermitted),
         WELL => MountTrial::Native,
         "plain" => MountTrial::Plain(why.to_owned()),
         _ => other(why.to_owned()),
@@ -146,11 +169,13 @@ fn words(trial: Result<Trial, Errno>) -> String {
         Ok(Trial::NotTaken(e)) => {
             format!("plain passthrough of a file in the storage: {}", plain(e))
         }
-        Ok(Trial::NoDevice(Errno::NOENT | Errno::NXIO | Errno::NODEV)) => "device".to_owned(),
-        Ok(Trial::NoDevice(Errno::ACCESS | Errno::PERM)) => "denied".to_owned(),
-        Ok(Trial::NotMounted(Errno::ACCESS | Errno::PERM)) => "permission".to_owned(),
-        Ok(Trial::NoDevice(e)) => format!("other /dev/fuse: {}", plain(e)),
-        Ok(Trial::NotMounted(e)) => format!("other it cannot be mounted: {}", plain(e)),
+        Ok(Trial::Refused(refused)) => match trouble(refused) {
+            MountTrouble::NoDevice => "device".to_owned(),
+            MountTrouble::DeviceDenied => "denied".to_owned(),
+            MountTrouble::NoNamespace(why) => format!("namespace {why}"),
+            MountTrouble::NotPermitted => "permission".to_owned(),
+            MountTrouble::Other(why) => format!("other {why}"),
+        },
         Err(e) => format!("other the trial of a mount: {}", plain(e)),
     }
 }
@@ -172,7 +197,10 @@ fn said(mut command: Command) -> Result<String, String> {
     let line = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
     match ran.status.success() {
         true => Ok(line(&ran.stdout)),
-        false => Err(line(&ran.stderr).replace('\n', "; ")),
+        false => {
+            let why = line(&ran.stderr).replace('\n', "; ");
+            Err(why.strip_prefix("forebay: ").unwrap_or(&why).to_owned())
+        }
     }
 }
 
@@ -190,7 +218,10 @@ pub fn attempt(what: &cli::Attempt) -> Result<u8, Fault> {
             }
             WELL.to_owned()
         }
-        cli::Attempt::Mount { dir } => words(forebay_fuse::attempt(dir)),
+        cli::Attempt::Mount { dir } => {
+            let as_user = privilege() == Privilege::User;
+            words(forebay_fuse::attempt(dir, as_user))
+        }
         cli::Attempt::Namespace => {
             sys::unshare_users().map_err(|e| fault(plain(&e.into())))?;
             WELL.to_owned()

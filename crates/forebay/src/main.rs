@@ -53,7 +53,7 @@ fn main() -> ExitCode {
         Verb::Mount(args) => verbs::mount::mount(args),
         Verb::Umount(args) => verbs::mount::umount(args),
         Verb::ServeMount(args) => verbs::mount::serve(args),
-        Verb::Enter(args) => verbs::mount::enter(args),
+        Verb::Enter(args) => verbs::enter::enter(args),
         Verb::Doctor(args) => verbs::doctor::doctor(args),
         Verb::Try { what } => looks::attempt(what),
         Verb::Down(args) => verbs::down::down(args),

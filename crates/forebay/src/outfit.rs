@@ -1,4 +1,4 @@
-//! What a command needs to be a part of a run: libraries, variables of its environment, and the mount namespace. The
+//! What a command needs to be a part of a run: libraries, variables of its environment, and namespaces. The
 //! command of a run and those that join it later get the same.
 
 use crate::bridge::Bridge;
@@ -9,13 +9,81 @@ use crate::program;
 use crate::recorder::Recorder;
 use forebay_core::doors::Door;
 use forebay_core::path::below;
-use forebay_sys as sys;
+use forebay_sys::{self as sys, Errno, Namespace};
 use forebay_wire::Devices;
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// Namespaces in which a command sees the buffer as a mount. While they are open here the mount stays.
+pub struct Namespaces {
+    /// That of the mount.
+    pub mounts: OwnedFd,
+    /// The user namespace in which that one is, unless it is that of this process.
+    pub users: Option<OwnedFd>,
+}
+
+impl Namespaces {
+    /// By what other processes find them.
+    ///
+    /// # Errors
+    /// Those of `fstat`.
+    pub fn links(&self) -> Result<Vec<NamespaceLink>, Errno> {
+        let link = |fd: &OwnedFd, is_of_users| {
+            Ok(NamespaceLink {
+                // Not that of the command's process: its id may be somebody else's by the time it is read.
+                path: format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd()).into(),
+                inode: sys::stat(fd.as_fd(), b"")?.ino,
+                is_of_users,
+            })
+        };
+        let users = self.users.iter().map(|fd| link(fd, true));
+        users.chain([link(&self.mounts, false)]).collect()
+    }
+}
+
+/// By what another process finds a namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamespaceLink {
+    /// Where it can be opened, from outside of it.
+    pub path: PathBuf,
+    /// Its inode number, by which a process knows whether it is in there.
+    pub inode: u64,
+    /// A user namespace; else one of mounts.
+    pub is_of_users: bool,
+}
+
+impl NamespaceLink {
+    fn about(&self) -> Namespace {
+        match self.is_of_users {
+            true => Namespace::Users,
+            false => Namespace::Mounts,
+        }
+    }
+
+    fn is_own(&self) -> Result<bool, Errno> {
+        let own = sys::own_namespace(self.about())?;
+        Ok(sys::stat(own.as_fd(), b"")?.ino == self.inode)
+    }
+}
+
+/// Puts this process into the namespaces, in this order, as far as it is not in there.
+fn enter_all(namespaces: &[NamespaceLink]) -> Result<(), Errno> {
+    let mut opened = Vec::new();
+    for namespace in namespaces {
+        if !namespace.is_own()? {
+            let fd = sys::open_path(&namespace.path, libc::O_RDONLY)?;
+            opened.push((fd, namespace.about()));
+        }
+    }
+    // From within a user namespace nothing of the processes outside can be opened.
+    opened
+        .iter()
+        .try_for_each(|(fd, about)| sys::enter_namespace(fd, *about))
+}
 
 /// What a command of a run is given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,8 +96,9 @@ pub struct Outfit {
     pub libraries: Vec<PathBuf>,
     /// Variables of the environment; `None` removes one.
     pub variables: Vec<(OsString, Option<OsString>)>,
-    /// The mount namespace in which the buffer is a mount. Without one the buffer is seen by the libraries alone.
-    pub namespace: Option<PathBuf>,
+    /// The namespaces in which the buffer is a mount, in the order in which they are entered. Without any the buffer is seen
+    /// by the libraries alone.
+    pub namespaces: Vec<NamespaceLink>,
     /// The library is not what shows the buffer.
     pub is_mounted: bool,
 }
@@ -49,7 +118,7 @@ impl Outfit {
             alias: place.alias.clone(),
             libraries,
             variables: Vec::new(),
-            namespace: None,
+            namespaces: Vec::new(),
             is_mounted: door == Door::Mount,
         };
         if let Some(recorder) = recorder {
@@ -88,7 +157,7 @@ impl Outfit {
             .push((forebay_wire::ENV_DEVICES.into(), devices));
     }
 
-    /// The command that starts `program`, so equipped. It is to be started in [`Outfit::namespace`].
+    /// The command that starts `program`, so equipped. It is to be started in [`Outfit::namespaces`].
     pub fn command(&self, program: &OsStr, arguments: &[OsString]) -> Command {
         let mut command = match self.is_mounted {
             true => Command::new(program),
@@ -126,23 +195,21 @@ impl Outfit {
         }
     }
 
-    /// Enters the mount namespace, if there is one, with the same path as working directory.
+    /// Enters the namespaces, if there are any, with the same path as working directory.
     ///
     /// # Errors
-    /// The namespace is gone, or this user may not enter it; the working directory is not there.
+    /// A namespace is gone, or this user may not enter it; the working directory is not there.
     pub fn enter(&self) -> Result<(), Fault> {
-        let Some(namespace) = &self.namespace else {
+        if self.namespaces.is_empty() {
             return Ok(());
-        };
+        }
         let directory = std::env::current_dir();
-        sys::open_path(namespace, libc::O_RDONLY)
-            .and_then(|namespace| sys::enter_mounts(&namespace))
-            .map_err(|e| {
-                fault(format!(
-                    "cannot join the mount of the run: {}",
-                    plain(&e.into())
-                ))
-            })?;
+        enter_all(&self.namespaces).map_err(|e| {
+            fault(format!(
+                "cannot join the mount of the run: {}",
+                plain(&e.into())
+            ))
+        })?;
         match directory {
             Ok(path) => settle_in(&path),
             Err(_) => Ok(()),
@@ -165,7 +232,7 @@ mod tests {
             alias: Some("/link/run".into()),
             libraries: vec!["/lib/one.so".into()],
             variables: vec![("GONE".into(), None)],
-            namespace: None,
+            namespaces: Vec::new(),
             is_mounted: false,
         }
     }
@@ -222,9 +289,34 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_is_in_a_namespace_already_need_not_enter_it() {
+        let own = |about| sys::own_namespace(about).unwrap();
+        let namespaces = Namespaces {
+            mounts: own(Namespace::Mounts),
+            users: Some(own(Namespace::Users)),
+        };
+        let mut links = namespaces.links().unwrap();
+        let order: Vec<_> = links.iter().map(|link| link.is_of_users).collect();
+        assert_eq!(order, [true, false], "the mounts belong to the users");
+        for link in &mut links {
+            assert!(link.path.exists());
+            // From within, it could not be opened.
+            link.path = "/nowhere".into();
+        }
+        assert_eq!(enter_all(&links), Ok(()));
+        links[0].inode += 1;
+        assert_eq!(enter_all(&links), Err(Errno::NOENT));
+    }
+
+    #[test]
     fn an_outfit_survives_its_way_to_another_process() {
         use std::os::unix::ffi::OsStringExt;
         let mut sent = outfit();
+        sent.namespaces.push(NamespaceLink {
+            path: "/proc/1/fd/9".into(),
+            inode: 4_026_531_841,
+            is_of_users: true,
+        });
         sent.set("ODD", OsString::from_vec(b"\xff=\n".to_vec()));
         let text = serde_json::to_string(&sent).unwrap();
         assert_eq!(serde_json::from_str::<Outfit>(&text).unwrap(), sent);

@@ -2,7 +2,7 @@
 //! outfit of the run. From then on the end of the run waits for that process.
 
 use crate::error::{Fault, fault};
-use crate::outfit::Outfit;
+use crate::outfit::{Namespaces, Outfit};
 use crate::place::plain;
 use forebay_admin::{make_run_socket_path, run_socket_path};
 use forebay_report::text::printable;
@@ -10,7 +10,7 @@ use forebay_sys as sys;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Version of the messages. Raise it when one changes so that the other side would misread it.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Longest message in bytes.
 const MAX_MESSAGE_BYTES: u64 = 1 << 20;
 /// How long a message may take. Both sides are on one node and have nothing else to do.
@@ -89,8 +89,7 @@ pub struct Reception {
     close: Arc<OwnedFd>,
     guests: Guests,
     thread: JoinHandle<()>,
-    /// The mount namespace of the command. While it is open here the mount stays.
-    _namespace: Option<OwnedFd>,
+    _namespaces: Option<Namespaces>,
 }
 
 impl Entrance {
@@ -110,18 +109,16 @@ impl Entrance {
 }
 
 impl Reception {
-    /// Takes who comes, and gives them `outfit`. `namespace` is the mount namespace of the command, if it has one of its own.
+    /// Takes who comes, and gives them `outfit`. `namespaces` are those of the command, if it has some of its own.
     pub fn begin(
         entrance: Entrance,
         mut outfit: Outfit,
-        namespace: Option<OwnedFd>,
+        namespaces: Option<Namespaces>,
     ) -> Result<Reception, Fault> {
         let Entrance { socket, listener } = entrance;
         let failed = |e: std::io::Error| fault(plain(&e));
-        if let Some(fd) = &namespace {
-            // Not that of the command's process: its id may be somebody else's by the time it is read.
-            let path = format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd());
-            outfit.namespace = Some(path.into());
+        if let Some(namespaces) = &namespaces {
+            outfit.namespaces = namespaces.links().map_err(|e| failed(e.into()))?;
         }
         let close = sys::eventfd().map_err(|e| failed(e.into()))?;
         let close = Arc::new(close);
@@ -138,7 +135,7 @@ impl Reception {
             close,
             guests,
             thread,
-            _namespace: namespace,
+            _namespaces: namespaces,
         })
     }
 
@@ -268,7 +265,7 @@ mod tests {
             alias: None,
             libraries: Vec::new(),
             variables: Vec::new(),
-            namespace: None,
+            namespaces: Vec::new(),
             is_mounted: true,
         }
     }
@@ -307,13 +304,13 @@ mod tests {
             let (stream, _) = listener.accept().unwrap();
             let _: Wish = read(&stream).unwrap();
             (&stream)
-                .write_all(b"{\"version\":2,\"more\":[]}\n")
+                .write_all(b"{\"version\":3,\"more\":[]}\n")
                 .unwrap();
         });
         let refused = join(bridge, 1, vec!["x".to_owned()]).unwrap_err();
         newer.join().unwrap();
         assert!(
-            refused.message.contains("version 2") && refused.message.contains("version 1"),
+            refused.message.contains("version 3") && refused.message.contains("version 2"),
             "{refused}"
         );
     }

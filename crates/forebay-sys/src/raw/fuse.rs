@@ -1,7 +1,8 @@
-//! Calls on `/dev/fuse`, and a mount namespace of this process.
+//! Calls on `/dev/fuse`, and namespaces of this process.
 
-use crate::Sys;
+use crate::mounts::map_own_ids;
 use crate::process::assert_one_thread;
+use crate::{Sys, my_ids};
 use core::ffi::c_void;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl};
@@ -73,17 +74,21 @@ pub fn unshare_mounts() -> Sys<()> {
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }
 }
 
-/// Gives this process a user namespace and a mount namespace of its own, in which it has all capabilities.
+/// Gives this process a user namespace and a mount namespace of its own, in which it has all capabilities until it executes a
+/// program. Its user and its group have their numbers there, and nobody else has one.
 ///
 /// # Errors
-/// EPERM, ENOSPC: the system does not let this user have one.
+/// EPERM, ENOSPC, EACCES: the system does not let this user have one.
 ///
 /// # Panics
 /// If this process has more than one thread: the kernel refuses it then.
 pub fn unshare_users() -> Sys<()> {
     assert_one_thread();
+    // In there they are not known before they are mapped.
+    let (uid, gid) = my_ids();
     // SAFETY: descriptors stay as they are; only ids and mounts get apart.
-    unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }
+    unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }?;
+    map_own_ids(uid, gid)
 }
 
 /// Takes over a descriptor that nobody else in this program owns, by its number: one that the program was started with, or

@@ -13,7 +13,7 @@ pub enum Via {
     Auto,
     /// A library that the dynamic linker loads.
     Preload,
-    /// A FUSE mount in a mount namespace of the command; needs root.
+    /// A FUSE mount in a mount namespace of the command. As an ordinary user it needs user namespaces.
     Mount,
 }
 
@@ -27,7 +27,8 @@ pub fn door_name(door: Door) -> &'static str {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The mount serves processes of the user who has mounted it, and needs root for now. It starts a bridge if none runs.
+The mount serves processes of the user who has mounted it, and needs root; a mount for one command does not: see
+`forebay run --via mount`. It starts a bridge if none runs.
 Unmount it with `forebay umount MOUNTPOINT`, `umount` or `fusermount3 -u`; what was written stays in the
 buffer until `forebay drain`.
 
@@ -70,12 +71,9 @@ pub struct ServeMountArgs {
 
 #[derive(Debug, Args)]
 pub struct EnterArgs {
-    /// Number of the descriptor of `/dev/fuse`.
+    /// Number of the descriptor of a socket, to which the connection of the mount goes.
     #[arg(long)]
-    pub fuse: i32,
-    /// Number of the descriptor of a pipe, into which a byte goes when it is mounted.
-    #[arg(long)]
-    pub mounted: i32,
+    pub keeper: i32,
     /// The buffer root, over which it is mounted.
     #[arg(long)]
     pub root: PathBuf,

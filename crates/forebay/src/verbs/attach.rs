@@ -73,7 +73,7 @@ fn join(args: &cli::AttachArgs, root: &Path, bridge: &mut Bridge) -> Result<Outf
             alias: None,
             libraries: vec![place::preload_library()?],
             variables: Vec::new(),
-            namespace: None,
+            namespaces: Vec::new(),
             is_mounted: false,
         };
         outfit.point_to(bridge.socket(), &bridge.instance, bridge.devices());

@@ -6,6 +6,7 @@ pub mod collect;
 pub mod doctor;
 pub mod down;
 pub mod drain;
+pub mod enter;
 pub mod fsck;
 pub mod mount;
 pub mod probe;

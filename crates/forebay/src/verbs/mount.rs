@@ -1,23 +1,21 @@
-//! `forebay mount` and `forebay umount`, and the two processes by which `forebay run --via mount` mounts: one serves, the
-//! other one enters the namespace and becomes the command.
+//! `forebay mount` and `forebay umount`, and the process that serves the mount of a run.
 
 use super::{PROGRAM, drain_command, own_command};
 use crate::bridge::Bridge;
 use crate::cli::{self, exit};
 use crate::error::{Fault, fault};
-use crate::outfit;
+use crate::looks;
 use crate::place::{self, Place, plain};
-use crate::program;
 use forebay_admin::instance_dir;
+use forebay_core::mounting::{MappedIds, Privilege};
 use forebay_core::reserve::Purpose;
-use forebay_fuse::{Device, Place as Seen, Server, server_of, unmount};
+use forebay_fuse::{Device, Server, server_of, unmount};
 use forebay_sys as sys;
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
 use std::time::Duration;
 
 /// What a mount in the background says when it is there.
@@ -29,12 +27,13 @@ const LAST_WORDS: Duration = Duration::from_secs(10);
 /// How often a bridge that has died is started again.
 const MOST_RESTARTS: u32 = 10;
 
-/// Refuses users who may not mount.
-pub fn check_privilege() -> Result<(), Fault> {
-    match sys::my_ids().0 {
-        0 => Ok(()),
-        _ => Err(fault("a mount of the buffer needs root for now")
-            .hint("as an ordinary user, use `forebay run` with --via preload")),
+/// Refuses users who may not mount where others see it.
+fn check_privilege() -> Result<(), Fault> {
+    match looks::privilege() {
+        Privilege::Root => Ok(()),
+        Privilege::User => Err(fault("a mount that other processes see needs root").hint(
+            "a mount for one command needs none: `forebay run --via mount -- CMD`, and `forebay attach` for further ones",
+        )),
     }
 }
 
@@ -141,11 +140,11 @@ fn serve_at_mountpoint(args: &cli::MountArgs, ready: impl FnOnce()) -> Result<u8
     sys::watch_signals();
     sys::raise_descriptor_limit();
     let mut bridge = Bridge::attach(&place, &args.bridge, Purpose::Serve)?;
-    let server = Server::new(device()?, bridge.socket()).map_err(|e| fault(e.to_string()))?;
+    let server = Server::new(device()?, bridge.socket(), None).map_err(|e| fault(e.to_string()))?;
     let done = sys::eventfd().map_err(|e| fault("eventfd").because(e))?;
     server
         .device()
-        .mount(&at, Seen::Shared)
+        .mount_shared(&at)
         .map_err(|e| fault(format!("{}: {}", at.display(), plain(&e.into()))))?;
     ready();
     let served = std::thread::scope(|scope| {
@@ -271,106 +270,13 @@ pub fn umount(args: &cli::UmountArgs) -> Result<u8, Fault> {
 pub fn serve(args: &cli::ServeMountArgs) -> Result<u8, Fault> {
     let device = sys::take_stdin().map_err(|e| fault("standard input").because(e))?;
     sys::raise_descriptor_limit();
-    let server =
-        Server::new(Device::from(device), &args.socket).map_err(|e| fault(e.to_string()))?;
+    let (uid, gid) = sys::my_ids();
+    let mapped = match looks::privilege() {
+        Privilege::Root => None,
+        Privilege::User => Some(MappedIds { uid, gid }),
+    };
+    let server = Server::new(Device::from(device), &args.socket, mapped)
+        .map_err(|e| fault(e.to_string()))?;
     server.serve().map_err(|e| fault(e.to_string()))?;
     Ok(exit::OK)
-}
-
-/// Starts `command` with a mount over `root` that it and its descendants see, and the process that serves it. That one is not a
-/// child of the command, which may wait for all of its children. The error is an exit code and a message of one line.
-pub fn spawn(command: &Command, root: &Path, socket: &Path) -> Result<Child, (u8, String)> {
-    let failed = |what: &str, e: std::io::Error| {
-        let text = format!("{what}: {}", plain(&e));
-        (exit::NOT_STARTED, text)
-    };
-    let refused = |e: Fault| (exit::NOT_STARTED, e.message);
-    let device = device().map_err(refused)?;
-    let (mounted, say) = sys::pipe().map_err(|e| failed("a pipe", e.into()))?;
-    let number = |fd: BorrowedFd<'_>| {
-        let number = sys::pass_on(fd).map_err(|e| failed("a descriptor", e.into()))?;
-        Ok(number.to_string())
-    };
-    let mut enter = own_command().map_err(refused)?;
-    enter
-        .args(["enter", "--fuse", &number(device.as_fd())?])
-        .args(["--mounted", &number(say.as_fd())?, "--root"])
-        .arg(root);
-    for (name, value) in command.get_envs() {
-        match (name.to_str(), value) {
-            // It is for the command, not for this program.
-            (Some("LD_PRELOAD"), Some(list)) => {
-                enter.arg("--preload").arg(list);
-            }
-            (_, Some(value)) => {
-                enter.env(name, value);
-            }
-            (_, None) => {
-                enter.env_remove(name);
-            }
-        }
-    }
-    enter
-        .arg("--")
-        .arg(command.get_program())
-        .args(command.get_args());
-    let child = program::spawn(enter)?;
-    drop(say);
-    // The connection has no requests to read before it is mounted. At the end of the pipe it was not, and the child has
-    // said why.
-    if matches!(File::from(mounted).read(&mut [0]), Ok(1)) {
-        let mut server = own_command().map_err(refused)?;
-        server
-            .current_dir("/")
-            .args(["serve-mount", "--socket"])
-            .arg(socket)
-            .stdin(device.into_descriptor());
-        sys::in_new_session(&mut server);
-        // Without it the command gets ENOTCONN.
-        if let Err(e) = server.spawn() {
-            eprintln!("forebay: {}", failed("the server of the mount", e).1);
-        }
-    }
-    Ok(child)
-}
-
-/// Runs the verb `enter`.
-///
-/// # Errors
-/// The mount could not be made.
-pub fn enter(args: &cli::EnterArgs) -> Result<u8, Fault> {
-    let device = sys::inherited_descriptor(args.fuse)
-        .map(Device::from)
-        .map_err(|e| fault("the descriptor of /dev/fuse").because(e))?;
-    let working_directory = std::env::current_dir();
-    device.mount(&args.root, Seen::Private).map_err(|e| {
-        fault(format!(
-            "cannot mount the buffer over {}: {}",
-            args.root.display(),
-            plain(&e.into())
-        ))
-        .hint("use --via preload")
-    })?;
-    // The connection ends when its server does, and then nobody waits for answers.
-    drop(device);
-    let mounted = sys::inherited_descriptor(args.mounted).map(File::from);
-    mounted
-        .map_err(std::io::Error::from)
-        .and_then(|mut pipe| pipe.write_all(&[1]))
-        .map_err(|e| fault("cannot tell that the mount is there").because(e))?;
-    if let Ok(path) = working_directory {
-        outfit::settle_in(&path)?;
-    }
-    let (program, arguments) = args
-        .command
-        .split_first()
-        .ok_or_else(|| fault("no command"))?;
-    let mut command = Command::new(program);
-    command.args(arguments);
-    if let Some(list) = &args.preload {
-        command.env("LD_PRELOAD", list);
-    }
-    let (code, message) = program::become_it(command);
-    eprintln!("forebay: {message}");
-    Ok(code)
 }

@@ -1,7 +1,7 @@
 //! `forebay run`: runs a command with the buffer over a directory, waits for the processes that outlive it, then drains
 //! and reports.
 
-use super::{drain_command, mount};
+use super::{drain_command, enter};
 use crate::background::{Background, Outcome};
 use crate::bridge::Bridge;
 use crate::cli::{self, exit};
@@ -9,7 +9,7 @@ use crate::drain::{Drained, Naming, drain, tell_left};
 use crate::error::{Fault, fault};
 use crate::keeper::{self, Keeper, Side};
 use crate::looks;
-use crate::outfit::Outfit;
+use crate::outfit::{Namespaces, Outfit};
 use crate::outliving::{self, Outliving};
 use crate::place::{self, Place, plain};
 use crate::program;
@@ -20,9 +20,10 @@ use crate::units;
 use forebay_admin::drain::Inventory;
 use forebay_core::doors::Door;
 use forebay_core::lifetime::{Next, Patience, RunEnd};
+use forebay_core::mounting::can_create_in;
 use forebay_core::reserve::Purpose;
 use forebay_sys as sys;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -72,7 +73,7 @@ pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
     };
     match door {
         Door::Library => libraries.push(place::preload_library()?),
-        Door::Mount => mount::check_privilege()?,
+        Door::Mount => tell_foreign(&place),
     }
     if args.collective {
         libraries.push(place::collective_library()?);
@@ -115,8 +116,8 @@ pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
     // Before the command, which may be the one that has others come.
     let entrance = entrance(&bridge);
     match start(args, &outfit, &bridge, recorder.as_mut()) {
-        Ok(child) => {
-            let reception = entrance.and_then(|entrance| receive(entrance, outfit, &child));
+        Ok((child, namespaces)) => {
+            let reception = entrance.and_then(|entrance| receive(entrance, outfit, namespaces));
             let ended = watch(child, args, &place, &mut bridge);
             let attached = reception.map(Reception::close).unwrap_or_default();
             if let Some(recorder) = &mut recorder {
@@ -144,6 +145,20 @@ pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
             bridge.detach()?;
             Ok(code)
         }
+    }
+}
+
+/// Says so if the kernel will let the command make nothing in the buffer directory itself.
+fn tell_foreign(place: &Place) {
+    let owner = std::fs::metadata(&place.root).map(|found| found.uid());
+    if let Ok(owner) = owner
+        && !can_create_in(owner, sys::my_ids().0)
+    {
+        let shown = place.root.display();
+        eprintln!(
+            "forebay: {shown} belongs to another user: through the mount of a user nothing can be made in it"
+        );
+        eprintln!("  hint: name a directory of your own below it, or use --via preload");
     }
 }
 
@@ -495,13 +510,14 @@ fn drained(
     })
 }
 
-/// Starts the command. The error is an exit code and a message of one line.
+/// Starts the command, and gives the namespaces in which it is, if it has some of its own. The error is an exit code and a
+/// message.
 fn start(
     args: &cli::RunArgs,
     outfit: &Outfit,
     bridge: &Bridge,
     mut recorder: Option<&mut Recorder>,
-) -> Result<Child, (u8, String)> {
+) -> Result<(Child, Option<Namespaces>), (u8, String)> {
     let (program, arguments) = args
         .command
         .split_first()
@@ -513,14 +529,17 @@ fn start(
     // MPI ranks on this host inherit these variables, because `mpiexec` of MPICH and of Open MPI passes
     // its own environment on. OMPI_MCA_mca_base_env_list must not be set here: Open MPI refuses to start
     // a job that has both that variable and the option `-x` (measured with 4.1.4).
-    let child = match outfit.is_mounted {
-        true => mount::spawn(&command, &outfit.root, bridge.socket())?,
-        false => program::spawn(command)?,
+    let (child, namespaces) = match outfit.is_mounted {
+        true => {
+            let entered = enter::spawn(&command, &outfit.root, bridge.socket())?;
+            (entered.child, Some(entered.namespaces))
+        }
+        false => (program::spawn(command)?, None),
     };
     if let Some(recorder) = recorder {
         recorder.started(child.id());
     }
-    Ok(child)
+    Ok((child, namespaces))
 }
 
 /// The place at which others join the run, until its command has ended. Without it the run is as good as ever.
@@ -528,16 +547,12 @@ fn entrance(bridge: &Bridge) -> Option<Entrance> {
     Entrance::open(bridge.socket()).inspect_err(no_guests).ok()
 }
 
-fn receive(entrance: Entrance, outfit: Outfit, child: &Child) -> Option<Reception> {
-    let namespace = match outfit.is_mounted {
-        true => {
-            let path = format!("/proc/{}/ns/mnt", child.id());
-            // One that has ended already has none, and there is nothing to join any more.
-            Some(sys::open_path(Path::new(&path), libc::O_RDONLY).ok()?)
-        }
-        false => None,
-    };
-    let reception = Reception::begin(entrance, outfit, namespace);
+fn receive(
+    entrance: Entrance,
+    outfit: Outfit,
+    namespaces: Option<Namespaces>,
+) -> Option<Reception> {
+    let reception = Reception::begin(entrance, outfit, namespaces);
     reception.inspect_err(no_guests).ok()
 }
 

@@ -6,6 +6,9 @@ mod common;
 
 mod ends;
 mod programs;
+#[path = "../cli_verbs/stage.rs"]
+mod stage;
+mod user;
 
 /// Skips the test unless the kernel lets this user mount FUSE file systems.
 macro_rules! need_fuse {
