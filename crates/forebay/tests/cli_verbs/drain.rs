@@ -95,9 +95,8 @@ fn a_bridge_killed_at_any_point_of_a_drain_leaves_nothing_that_the_next_drain_do
     let expected = native(&stage);
     let mut killed = 0;
     loop {
-        for dir in ["pfs", "storage"] {
-            let _ = fs::remove_dir_all(stage.path(dir));
-        }
+        let _ = fs::remove_dir_all(stage.pfs());
+        stage.clear_storage();
         work(&stage);
         let mut command = stage.forebay(&["drain", "--buffer", "pfs", "--drain-workers", "1"]);
         command.env("FOREBAY_TEST_ABORT_DRAIN_AT", killed.to_string());
@@ -158,7 +157,7 @@ fn a_pfs_directory_without_permission_is_named_and_its_files_follow_later() {
         "only root may become another user"
     );
     let stage = Stage::new();
-    for dir in ["pfs", "run", "home", "pfs/locked"] {
+    for dir in ["pfs", "run", "home", "pfs/locked", "storage"] {
         fs::create_dir_all(stage.path(dir)).unwrap();
         std::os::unix::fs::chown(stage.path(dir), Some(65534), Some(65534)).unwrap();
     }
@@ -333,7 +332,7 @@ fn a_storage_that_others_have_filled_is_drained_by_the_next_bridge() {
         }),
     ];
     for (what, fill) in fill {
-        let stage = Stage::new();
+        let stage = Stage::without_storage();
         let options = "size=200m,nr_inodes=3000";
         let Some(disk) = SmallDisk::new(stage.path("storage"), options) else {
             return forebay_testkit::skip("only root can mount a small disk");
