@@ -208,7 +208,7 @@ fn lost_tables_are_rebuilt_and_then_drained() {
     stage
         .say(&["fsck", "--storage", "storage"])
         .ends_with(1)
-        .prints("has no tables");
+        .prints("has lost its tables");
     stage
         .say(&["fsck", "--storage", "storage", "--rebuild"])
         .ends_with(0)
@@ -217,6 +217,38 @@ fn lost_tables_are_rebuilt_and_then_drained() {
         .say(&["fsck", "--storage", instance.to_str().unwrap()])
         .ends_with(0)
         .prints("nothing wrong");
+    stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+    assert_eq!(tree(&stage.pfs()), expected);
+}
+
+#[test]
+fn a_run_and_a_drain_over_lost_tables_name_the_command_that_makes_them_anew() {
+    let stage = Stage::new();
+    work(&stage);
+    let expected = native(&stage);
+    let mut instances = fs::read_dir(stage.path("storage")).unwrap();
+    let instance = instances.next().unwrap().unwrap().path();
+    fs::remove_dir_all(instance.join("meta")).unwrap();
+    let instance = instance.canonicalize().unwrap();
+    let before = (tree(&stage.pfs()), tree(&instance));
+    let hint = format!("forebay fsck --rebuild --storage {}\n", instance.display());
+    let buffer = ["--buffer", "pfs"];
+    for (verb, code) in [("up", 1), ("run", 125), ("drain", 1)] {
+        let mut command = stage.forebay(&[verb]);
+        command.args(buffer);
+        if verb == "run" {
+            command.args(["--", "touch", "ran"]);
+        }
+        finish(command)
+            .ends_with(code)
+            .tells("has lost its tables")
+            .tells(&hint);
+    }
+    assert!(!stage.path("ran").exists());
+    assert_eq!((tree(&stage.pfs()), tree(&instance)), before);
+    let (_, command) = hint.trim().split_once(' ').unwrap();
+    let words: Vec<&str> = command.split(' ').collect();
+    stage.say(&words).ends_with(0);
     stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
     assert_eq!(tree(&stage.pfs()), expected);
 }
