@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::error::Where;
+use crate::instance::holds_objects;
 use forebay_core::claim::{self, Claim, Holdings, LockVerdict, Taken, Witness};
 use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno, Process, Sys};
@@ -45,22 +46,11 @@ impl Witness for Node {
             Ok(_) => return Holdings::Gone,
             Err(e) => return gone_or_unknown(e),
         }
-        // Every record has an object, so where there is none there is nothing to drain.
-        for kind in ["obj", "dir"] {
-            let folders = match fs::read_dir(instance.join(kind)) {
-                Ok(folders) => folders,
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(_) => return Holdings::Unknown,
-            };
-            for folder in folders.flatten() {
-                match fs::read_dir(folder.path()).map(|mut objects| objects.next()) {
-                    Ok(None) => {}
-                    Ok(Some(_)) => return Holdings::Something,
-                    Err(_) => return Holdings::Unknown,
-                }
-            }
+        match holds_objects(instance) {
+            Ok(true) => Holdings::Something,
+            Ok(false) => Holdings::Nothing,
+            Err(_) => Holdings::Unknown,
         }
-        Holdings::Nothing
     }
 
     fn is_at_its_place(&self, claim: &Claim) -> bool {

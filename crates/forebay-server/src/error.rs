@@ -1,6 +1,7 @@
 //! Why a bridge can't start, can't be checked, or could not end in order.
 
 use crate::format::FormatError;
+use crate::instance::TABLES;
 use forebay_admin::AdminError;
 use forebay_core::claim::{Claim, Taken};
 use forebay_core::process_limits::TooLow;
@@ -72,8 +73,13 @@ pub enum Error {
         /// The path.
         instance: PathBuf,
     },
-    /// An instance has lost its tables.
+    /// An instance has no tables, and no objects to make them from.
     NoTables {
+        /// The instance directory.
+        instance: PathBuf,
+    },
+    /// An instance has lost its tables, while objects are there. Nothing in it has been changed.
+    TablesLost {
         /// The instance directory.
         instance: PathBuf,
     },
@@ -170,6 +176,13 @@ impl Error {
                     )
                 }
             });
+        }
+        if let Error::TablesLost { instance } = self {
+            // Of this instance alone: a rebuild of others could undo what their bridges did last.
+            return Some(format!(
+                "to make the tables anew from the labels of these files, run: forebay fsck --rebuild --storage {}",
+                instance.display()
+            ));
         }
         let Error::Locked { dir, by, .. } = self else {
             return None;
@@ -294,7 +307,12 @@ impl fmt::Display for Error {
             }
             Error::NoTables { instance } => write!(
                 f,
-                "{} has no tables; --rebuild makes them from the backing objects",
+                "{} has no tables, and nothing to make them from",
+                instance.display()
+            ),
+            Error::TablesLost { instance } => write!(
+                f,
+                "{} has lost its tables (the directory {TABLES}), and holds files all the same",
                 instance.display()
             ),
             Error::NoRoot { instance } => write!(

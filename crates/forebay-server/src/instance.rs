@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::{fs, io, io::Write};
 
 const ROOT_FILE: &str = "root";
+/// The directory of the tables.
+pub(crate) const TABLES: &str = "meta";
 
 /// Makes a directory that only its owner may enter, unless it is there and nobody else can change what is in it, and its
 /// parents as usual. When this returns
@@ -65,6 +67,26 @@ fn check_private(dir: &Path) -> Result<(), Error> {
 pub(crate) fn root_of(instance: &Path) -> Option<PathBuf> {
     let bytes = fs::read(instance.join(ROOT_FILE)).ok()?;
     (!bytes.is_empty()).then(|| PathBuf::from(std::ffi::OsString::from_vec(bytes)))
+}
+
+/// Does something lie in the folders for objects? Every record has an object, so where there is none there is nothing to
+/// drain. Changes nothing.
+///
+/// # Errors
+/// The file system says no.
+pub(crate) fn holds_objects(instance: &Path) -> io::Result<bool> {
+    for kind in ["obj", "dir"] {
+        let folders = match fs::read_dir(instance.join(kind)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            folders => folders?,
+        };
+        for folder in folders {
+            if fs::read_dir(folder?.path())?.next().is_some() {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// An instance directory that this process alone uses.
@@ -136,6 +158,25 @@ impl Instance {
     /// The file system says no.
     pub(crate) fn cache_life(&self) -> Result<[u8; 16], Error> {
         sys::cache_life(self.lock.as_fd()).map_err(|e| Error::io("can't stat", &self.dir, e))
+    }
+
+    /// Sees whether the tables are there, before anybody opens them: that would make empty ones. These are right on a new
+    /// storage, after a start that was killed before it had made them, and where everything was drained. But tables are
+    /// durable before the first object is made, so where there are objects there were tables. Changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::TablesLost`]: they are not there, and objects are. Or the file system says no.
+    pub(crate) fn check_tables(&self) -> Result<(), Error> {
+        if forebay_tables::are_in(&self.dir.join(TABLES)) {
+            return Ok(());
+        }
+        match holds_objects(&self.dir) {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(Error::TablesLost {
+                instance: self.dir.clone(),
+            }),
+            Err(e) => Err(Error::io("can't list", &self.dir, e)),
+        }
     }
 
     /// Brings the storage up to the format of this program. Gives the format that it had, if that was an older one.

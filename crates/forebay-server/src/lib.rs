@@ -49,7 +49,7 @@ mod work;
 mod world;
 
 use crate::inbox::Arrival;
-use crate::instance::Instance;
+use crate::instance::{Instance, TABLES};
 use crate::limits::{REMOVED_AT_ONCE, STAGE_LIMIT_BYTES};
 use crate::log::Log;
 use forebay_admin::{BridgeInfo, instance_dir, socket_path};
@@ -199,6 +199,8 @@ impl ServerHandle {
         let descriptors = sys::raise_descriptor_limit();
         check_descriptors(descriptors).map_err(Error::TooLow)?;
         check_file_bytes(sys::raise_file_size_limit()).map_err(Error::TooLow)?;
+        // Before the lock on the PFS, too: nothing may say that this storage serves.
+        instance.check_tables()?;
         sys::make_room_for_descriptors(limits::EXPECTED_DESCRIPTORS);
         let log = Log::new(std::mem::replace(
             &mut config.log,
@@ -218,7 +220,7 @@ impl ServerHandle {
                 "the storage had format {before} and has format {STORAGE_FORMAT} now"
             ));
         }
-        let tables = instance.private_dir("meta")?;
+        let tables = instance.private_dir(TABLES)?;
         let tables = Cached::new(Journaled::open(&tables, life, config.purpose)?);
         let past = Past::of(&tables)?;
         let epoch = past.epoch.saturating_add(1);

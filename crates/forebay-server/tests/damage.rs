@@ -3,15 +3,17 @@
 mod common;
 
 use common::{Place, names, read, write};
+use forebay_admin::drain::{DrainRequest, DrainState};
+use forebay_client::Control;
 use forebay_core::path::TreePath;
 use forebay_core::table::{Change, Tables, WriteTables};
 use forebay_objects::label;
-use forebay_server::Error;
 use forebay_server::fsck::{self, FsckReport, Options};
+use forebay_server::{Error, start};
 use forebay_sys as sys;
 use forebay_tables::Rocks;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 
 const MEND: Options = Options {
@@ -267,4 +269,79 @@ fn a_label_of_a_later_format_stops_a_rebuild_and_costs_no_name() {
     let server = place.start();
     assert_eq!(read(&mut place.client(), "dir/two"), b"two");
     server.stop().unwrap();
+}
+
+/// Everything in an instance: paths, kinds, sizes, times.
+fn picture(place: &Place) -> Vec<(PathBuf, u64, u64, i64, i64)> {
+    let entries = forebay_testkit::entries_below(&place.instance()).into_iter();
+    let seen = entries.map(|(path, about)| {
+        let times = (about.mtime(), about.mtime_nsec());
+        (path, about.ino(), about.len(), times.0, times.1)
+    });
+    seen.collect()
+}
+
+#[test]
+fn a_start_without_tables_over_objects_is_refused_and_touches_nothing() {
+    let meta = |place: &Place| place.instance().join("meta");
+    // All of it; what is in it; the file without which a database counts as none.
+    let losses: [fn(PathBuf); 3] = [
+        |meta| std::fs::remove_dir_all(meta).unwrap(),
+        |meta| {
+            std::fs::remove_dir_all(&meta).unwrap();
+            std::fs::create_dir(&meta).unwrap();
+        },
+        |meta| std::fs::remove_file(meta.join("CURRENT")).unwrap(),
+    ];
+    for loss in losses {
+        let place = three_files();
+        loss(meta(&place));
+        let before = picture(&place);
+        let lock = place.root().join(".forebay-lock");
+        let claimed = std::fs::read_link(&lock).unwrap();
+        let instance = place.instance();
+        for _ in 0..2 {
+            let Err(refused) = start(place.config()) else {
+                panic!("it has started");
+            };
+            assert!(
+                matches!(refused, Error::TablesLost { instance: ref lost } if *lost == instance),
+                "{refused}"
+            );
+            assert_eq!(refused.to_string().lines().count(), 1);
+            let hint = refused.hint().unwrap();
+            let command = format!("forebay fsck --rebuild --storage {}", instance.display());
+            assert!(hint.ends_with(&command), "{hint}");
+        }
+        let checked = fsck::fsck(&instance, Options::default());
+        assert!(matches!(checked, Err(Error::TablesLost { .. })));
+        assert_eq!(picture(&place), before);
+        assert_eq!(std::fs::read_link(&lock).unwrap(), claimed);
+        assert_eq!(place.rebuilt(), Vec::<String>::new());
+        assert_eq!(names_of(&place, "dir"), ["one", "three", "two"]);
+    }
+}
+
+/// The directory of the tables is there, but not yet the tables; a folder for objects, but none in it.
+#[test]
+fn a_start_that_was_killed_before_it_had_tables_is_begun_again() {
+    let place = Place::new();
+    for sub in ["", "meta", "obj", "obj/0", "dir"] {
+        forebay_server::make_private(&place.instance().join(sub)).unwrap();
+    }
+    assert_eq!(names_of(&place, ""), [""; 0]);
+}
+
+#[test]
+fn an_instance_that_was_drained_empty_starts_without_its_tables() {
+    let place = three_files();
+    let server = place.start();
+    let mut control = Control::connect(&place.socket()).unwrap();
+    control.drain(DrainRequest::default()).unwrap();
+    let last = control.follow_drain().unwrap().last().unwrap().unwrap();
+    assert_eq!((last.state, last.left), (DrainState::Done, 0));
+    drop(control);
+    server.stop().unwrap();
+    std::fs::remove_dir_all(place.instance().join("meta")).unwrap();
+    assert_eq!(names_of(&place, "dir"), ["one", "three", "two"]);
 }

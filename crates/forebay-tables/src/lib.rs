@@ -34,7 +34,7 @@ pub use journal::payloads_of_journal;
 pub use journaled::{Journaled, Settling};
 pub use memory::Memory;
 pub use net::{Base, Net};
-pub use rocks::Rocks;
+pub use rocks::{Rocks, are_in};
 
 #[cfg(test)]
 mod tests;

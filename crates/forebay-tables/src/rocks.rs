@@ -79,6 +79,12 @@ fn bad_record(why: BadRecord, key: &[u8]) -> TableError {
     TableError::unread("record", format!("key {}", key.escape_ascii()), why)
 }
 
+/// Are tables in `dir`? Where they are not, [`Rocks::open`] makes new ones.
+pub fn are_in(dir: &Path) -> bool {
+    // The file that names the state of the database. RocksDB makes a new database where it is missing.
+    dir.join("CURRENT").exists()
+}
+
 impl Rocks {
     /// Opens the database in `dir`, or makes one, to serve programs. Keeps files beside it.
     ///

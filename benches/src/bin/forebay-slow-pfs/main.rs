@@ -430,6 +430,7 @@ impl Filesystem for Slow {
         reply: ReplyEmpty,
     ) {
         let outcome = self.call("setxattr", |files| {
+            knows_attribute(name)?;
             let node = files.node(ino.0)?;
             node.xattrs.insert(name.to_owned(), value.to_vec());
             Ok(())
@@ -439,6 +440,7 @@ impl Filesystem for Slow {
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let value = self.call("getxattr", |files| {
+            knows_attribute(name)?;
             let node = files.node(ino.0)?;
             node.xattrs.get(name).cloned().ok_or(Errno::ENODATA)
         });
@@ -461,6 +463,14 @@ impl Filesystem for Slow {
             removed.map(|_| ()).ok_or(Errno::ENODATA)
         });
         empty(reply, outcome);
+    }
+}
+
+/// Access control lists would have to change modes.
+fn knows_attribute(name: &OsStr) -> Result<(), Errno> {
+    match name.as_bytes().starts_with(b"system.posix_acl_") {
+        true => Err(Errno::EOPNOTSUPP),
+        false => Ok(()),
     }
 }
 

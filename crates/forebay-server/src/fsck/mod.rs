@@ -3,7 +3,7 @@
 mod rebuild;
 
 use crate::follow;
-use crate::instance::Instance;
+use crate::instance::{Instance, TABLES};
 use crate::{Config, Error, ServerHandle, recover};
 use forebay_core::drain::StrayEntry;
 use forebay_core::facts::{Facts, Label, LabelParent};
@@ -65,10 +65,13 @@ pub fn fsck(instance: &Path, options: Options) -> Result<FsckReport, Error> {
     }
     let mut lock = Instance::take(instance)?;
     let mut report = FsckReport::default();
-    if !options.rebuild && !instance.join("meta").is_dir() {
-        return Err(Error::NoTables {
-            instance: instance.to_owned(),
-        });
+    if !options.rebuild {
+        lock.check_tables()?;
+        if !instance.join(TABLES).is_dir() {
+            return Err(Error::NoTables {
+                instance: instance.to_owned(),
+            });
+        }
     }
     report.upgraded_from = lock.bring_up_to_date()?;
     if options.rebuild {
@@ -90,7 +93,7 @@ pub fn fsck(instance: &Path, options: Options) -> Result<FsckReport, Error> {
     };
     report.recovered = !{
         let tables = Journaled::open(
-            &instance.join("meta"),
+            &instance.join(TABLES),
             lock.cache_life()?,
             Purpose::BringAway,
         )?;

@@ -38,7 +38,12 @@ pub fn fsck(args: &cli::FsckArgs) -> Result<u8, Fault> {
         } else {
             match &outcome {
                 Ok(report) => print!("{}", text(instance, report)),
-                Err(e) => println!("{}: {e}", instance.display()),
+                Err(e) => {
+                    println!("{}: {e}", instance.display());
+                    if let Some(hint) = e.hint() {
+                        println!("  hint: {hint}");
+                    }
+                }
             }
         }
     }

@@ -120,7 +120,7 @@ fn a_run_makes_a_bridge_stay_only_if_it_stayed_before() {
 
 #[test]
 fn one_directory_has_one_storage_at_a_time() {
-    let stage = Stage::new();
+    let stage = Stage::without_storage();
     stage
         .say(&["up", "--buffer", "pfs", "--storage", "here"])
         .ends_with(0);

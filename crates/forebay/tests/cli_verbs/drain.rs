@@ -95,9 +95,8 @@ fn a_bridge_killed_at_any_point_of_a_drain_leaves_nothing_that_the_next_drain_do
     let expected = native(&stage);
     let mut killed = 0;
     loop {
-        for dir in ["pfs", "storage"] {
-            let _ = fs::remove_dir_all(stage.path(dir));
-        }
+        let _ = fs::remove_dir_all(stage.pfs());
+        stage.clear_storage();
         work(&stage);
         let mut command = stage.forebay(&["drain", "--buffer", "pfs", "--drain-workers", "1"]);
         command.env("FOREBAY_TEST_ABORT_DRAIN_AT", killed.to_string());
@@ -158,7 +157,7 @@ fn a_pfs_directory_without_permission_is_named_and_its_files_follow_later() {
         "only root may become another user"
     );
     let stage = Stage::new();
-    for dir in ["pfs", "run", "home", "pfs/locked"] {
+    for dir in ["pfs", "run", "home", "pfs/locked", "storage"] {
         fs::create_dir_all(stage.path(dir)).unwrap();
         std::os::unix::fs::chown(stage.path(dir), Some(65534), Some(65534)).unwrap();
     }
@@ -209,7 +208,7 @@ fn lost_tables_are_rebuilt_and_then_drained() {
     stage
         .say(&["fsck", "--storage", "storage"])
         .ends_with(1)
-        .prints("has no tables");
+        .prints("has lost its tables");
     stage
         .say(&["fsck", "--storage", "storage", "--rebuild"])
         .ends_with(0)
@@ -218,6 +217,38 @@ fn lost_tables_are_rebuilt_and_then_drained() {
         .say(&["fsck", "--storage", instance.to_str().unwrap()])
         .ends_with(0)
         .prints("nothing wrong");
+    stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+    assert_eq!(tree(&stage.pfs()), expected);
+}
+
+#[test]
+fn a_run_and_a_drain_over_lost_tables_name_the_command_that_makes_them_anew() {
+    let stage = Stage::new();
+    work(&stage);
+    let expected = native(&stage);
+    let mut instances = fs::read_dir(stage.path("storage")).unwrap();
+    let instance = instances.next().unwrap().unwrap().path();
+    fs::remove_dir_all(instance.join("meta")).unwrap();
+    let instance = instance.canonicalize().unwrap();
+    let before = (tree(&stage.pfs()), tree(&instance));
+    let hint = format!("forebay fsck --rebuild --storage {}\n", instance.display());
+    let buffer = ["--buffer", "pfs"];
+    for (verb, code) in [("up", 1), ("run", 125), ("drain", 1)] {
+        let mut command = stage.forebay(&[verb]);
+        command.args(buffer);
+        if verb == "run" {
+            command.args(["--", "touch", "ran"]);
+        }
+        finish(command)
+            .ends_with(code)
+            .tells("has lost its tables")
+            .tells(&hint);
+    }
+    assert!(!stage.path("ran").exists());
+    assert_eq!((tree(&stage.pfs()), tree(&instance)), before);
+    let (_, command) = hint.trim().split_once(' ').unwrap();
+    let words: Vec<&str> = command.split(' ').collect();
+    stage.say(&words).ends_with(0);
     stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
     assert_eq!(tree(&stage.pfs()), expected);
 }
@@ -333,7 +364,7 @@ fn a_storage_that_others_have_filled_is_drained_by_the_next_bridge() {
         }),
     ];
     for (what, fill) in fill {
-        let stage = Stage::new();
+        let stage = Stage::without_storage();
         let options = "size=200m,nr_inodes=3000";
         let Some(disk) = SmallDisk::new(stage.path("storage"), options) else {
             return forebay_testkit::skip("only root can mount a small disk");

@@ -15,6 +15,11 @@ fn requests<'a>(out: &'a str, what: &str) -> Vec<&'a str> {
         .collect()
 }
 
+/// A stage with its storage on a disk: on one in memory there is nothing to make durable, and nobody is asked.
+fn on_disk() -> Stage {
+    Stage::without_storage()
+}
+
 /// A script under a bridge that makes nothing durable before it is asked.
 fn patient(stage: &Stage, script: &str) -> Command {
     let mut command = stage.script_command(&[], script);
@@ -24,7 +29,7 @@ fn patient(stage: &Stage, script: &str) -> Command {
 
 #[test]
 fn the_bridge_is_asked_for_durable_names_exactly_when_they_are_not() {
-    let stage = Stage::new();
+    let stage = on_disk();
     fs::write(stage.path("pfs/old"), "on the PFS").unwrap();
     fs::create_dir(stage.path("out")).unwrap();
     let program = programs_dir().join("python/durable.py");
@@ -102,7 +107,7 @@ fn the_bridge_is_asked_for_durable_names_exactly_when_they_are_not() {
 fn a_data_base_asks_for_its_names_and_not_for_each_transaction() {
     need!("sqlite3");
     const UPDATES: usize = 50;
-    let stage = Stage::new();
+    let stage = on_disk();
     let count =
         "\"$FOREBAY\" status --json | tr -d ' \\n' | sed 's/.*\"sync\":\\([0-9]*\\).*/\\1/'; echo";
     let script = format!(

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 /// A PFS directory and the storage of a buffer over it, as the program wrote them in format 1.
 fn format_1() -> (Stage, PathBuf) {
-    let stage = Stage::new();
+    // The archive is unpacked beside it.
+    let stage = Stage::without_storage();
     // The run makes an instance directory, whose contents are then replaced by those of format 1.
     stage.script(&["--no-drain"], "echo 1 > pfs/f").ends_with(0);
     let mut entries = fs::read_dir(stage.path("storage")).unwrap();

@@ -38,7 +38,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Scene {
-        let stage = Stage::new();
+        let stage = Stage::without_storage();
         let pfs = match other_file_system() {
             Some(dir) => dir.join(stage.dir.file_name().unwrap()),
             None => stage.pfs(),

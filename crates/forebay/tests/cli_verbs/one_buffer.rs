@@ -167,11 +167,12 @@ fn the_lock_of_a_killed_bridge_is_no_hindrance_where_nothing_can_be_lost() {
     assert_eq!(lock_of(&stage.pfs()), None);
     // A storage that is not there may be one that is not mounted.
     undrained(&stage);
-    fs::rename(stage.path("storage"), stage.path("away")).unwrap();
+    let away = stage.path("storage-away");
+    fs::rename(stage.path("storage"), &away).unwrap();
     from_elsewhere(&stage, &stage.pfs(), &[])
         .ends_with(125)
         .tells("it may be gone, moved, or not mounted");
-    fs::rename(stage.path("away"), stage.path("storage")).unwrap();
+    fs::rename(&away, stage.path("storage")).unwrap();
     stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
 }
 

@@ -53,7 +53,7 @@ fn a_storage_that_a_program_keeps_full_while_bridges_are_killed_is_drained_in_th
         ("ext4", |dir| SmallDisk::ext4(dir, 200)),
     ];
     for (kind, make) in kinds {
-        let stage = Stage::new();
+        let stage = Stage::without_storage();
         let Some(disk) = make(stage.path("storage")) else {
             return forebay_testkit::skip("only root can mount a small disk");
         };

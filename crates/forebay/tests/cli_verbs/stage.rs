@@ -1,9 +1,11 @@
-//! The stage of a test: a PFS directory, a storage directory and a directory for sockets, used by no other test.
+//! The stage of a test: a PFS directory, a storage directory on another file system, and a directory for sockets, used by
+//! no other test.
 
 // Each test binary uses its own part of this.
 #![allow(dead_code)]
 
 use crate::common;
+use crate::common::elsewhere::Elsewhere;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -47,12 +49,31 @@ impl Said {
     }
 }
 
+/// The name of the storage; those of others begin with it.
+const STORAGE: &str = "storage";
+
 pub struct Stage {
     pub dir: PathBuf,
+    /// Holds the storage, to which the link `storage` leads. `None`: that is made in `dir`.
+    elsewhere: Option<Elsewhere>,
 }
 
 impl Stage {
     pub fn new() -> Stage {
+        let mut stage = Stage::without_storage();
+        stage.elsewhere = Elsewhere::than(&stage.dir);
+        if let Some(elsewhere) = &stage.elsewhere {
+            let storage = elsewhere.path().join(STORAGE);
+            fs::create_dir(&storage).unwrap();
+            std::os::unix::fs::symlink(&storage, stage.dir.join(STORAGE)).unwrap();
+            let device = |path: &Path| path.metadata().unwrap().dev();
+            assert_ne!(device(&storage), device(&stage.pfs()));
+        }
+        stage
+    }
+
+    /// Without a storage: a test puts something in its place, or the first command makes it beside the PFS.
+    pub fn without_storage() -> Stage {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         // The name is short, because the path of a socket must be short.
         let dir = std::env::temp_dir().join(format!(
@@ -64,27 +85,29 @@ impl Stage {
             fs::create_dir_all(dir.join(sub)).unwrap();
         }
         let dir = dir.canonicalize().unwrap();
-        Stage { dir }
-    }
-
-    /// With the PFS on another file system than the storage: in memory, below the name `pfs` as usual.
-    pub fn across_file_systems() -> Stage {
-        let stage = Stage::new();
-        let pfs = Path::new("/dev/shm").join(stage.dir.file_name().unwrap());
-        fs::create_dir(&pfs).unwrap();
-        let device = |path: &Path| path.metadata().unwrap().dev();
-        assert_ne!(device(&pfs), device(&stage.dir), "TMPDIR is in memory, too");
-        fs::remove_dir(stage.pfs()).unwrap();
-        std::os::unix::fs::symlink(&pfs, stage.pfs()).unwrap();
-        stage
+        Stage {
+            dir,
+            elsewhere: None,
+        }
     }
 
     pub fn pfs(&self) -> PathBuf {
         self.dir.join("pfs")
     }
 
+    /// Makes the storage a new one.
+    pub fn clear_storage(&self) {
+        for entry in fs::read_dir(self.path(STORAGE)).into_iter().flatten() {
+            fs::remove_dir_all(entry.unwrap().path()).unwrap();
+        }
+    }
+
+    /// A path in the directory of the stage; of a storage, that where it really is.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.dir.join(name)
+        match &self.elsewhere {
+            Some(elsewhere) if name.starts_with(STORAGE) => elsewhere.path().join(name),
+            _ => self.dir.join(name),
+        }
     }
 
     /// A command that runs `program` in the directory of the stage, with a minimal environment.
@@ -99,7 +122,7 @@ impl Stage {
             .env("HOME", self.dir.join("home"))
             .env("LC_ALL", "C.UTF-8")
             .env("XDG_RUNTIME_DIR", self.dir.join("run"))
-            .env("FOREBAY_STORAGE", self.dir.join("storage"))
+            .env("FOREBAY_STORAGE", self.path(STORAGE))
             .env("FOREBAY_PRELOAD", common::preload())
             .env("FOREBAY_RECORDER", common::recorder())
             .env("FOREBAY_TABLES", self.dir.join("tables"))
@@ -182,19 +205,24 @@ impl Drop for Stage {
     fn drop(&mut self) {
         // A failed test may leave bridges. They are the processes whose arguments name its directory.
         // With the slash: the name of this one is the beginning of others.
-        let mark = format!("{}/", self.dir.display());
+        let dirs = [
+            Some(self.dir.as_path()),
+            self.elsewhere.as_ref().map(Elsewhere::path),
+        ];
+        let marks: Vec<_> = dirs
+            .iter()
+            .flatten()
+            .map(|dir| format!("{}/", dir.display()))
+            .collect();
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else {
                 continue;
             };
             let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
             let line = String::from_utf8_lossy(&line).replace('\0', " ");
-            if line.contains(" bridge ") && line.contains(&mark) {
+            if line.contains(" bridge ") && marks.iter().any(|mark| line.contains(mark)) {
                 kill("KILL", pid.unsigned_abs());
             }
-        }
-        if let Ok(elsewhere) = fs::read_link(self.pfs()) {
-            let _ = fs::remove_dir_all(elsewhere);
         }
         let _ = fs::remove_dir_all(&self.dir);
     }

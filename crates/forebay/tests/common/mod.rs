@@ -4,6 +4,8 @@
 //! second copy under `forebay run`. Then it compares the exit code, every line of output (in which
 //! the script reports what it sees *before* the drain), and the tree on the "PFS" *after* the drain.
 //!
+//! The storage is on another file system than both copies, as it is wherever a buffer is of use.
+//!
 //! Both copies stand at the same path, one after the other. So a program that prints or stores
 //! absolute paths gives the same bytes both times.
 //!
@@ -14,22 +16,26 @@
 //! | `FOREBAY_RECORDER` | the recorder instead of `target/release/libforebay_record.so` |
 //! | `FOREBAY_MPIIO` | the collective layer instead of `target/release/libforebay_mpiio.so` |
 //! | `FOREBAY_TEST_DIR` | where the trees are made; must be on a real disk (default `target/tmp`) |
+//! | `FOREBAY_TEST_STORAGE` | a folder on another file system, where the storages are made (default: `/dev/shm`, or else `/var/tmp` or `/tmp`); `beside`: on one file system with the trees |
 //! | `FOREBAY_TEST_VIA` | `mount`: run the scripts of all tests with `--via mount` |
 //! | `FOREBAY_TEST_KEEP` | keep the trees of tests that pass, too |
 
 // Each test binary uses its own part of this.
 #![allow(dead_code, unused_macros, unused_imports)]
 
+pub mod elsewhere;
 pub mod tree;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
+use elsewhere::Elsewhere;
 use tree::{Tree, remove_tree};
 
 /// A script that takes longer counts as hung. The limit is generous, because the machine may be shared.
@@ -151,6 +157,8 @@ pub struct Case {
     dir: PathBuf,
     /// The path is short, because programs put sockets there.
     tmp: PathBuf,
+    /// Holds the storage. `None`: it lies in the folder of the test.
+    elsewhere: Option<Elsewhere>,
     limit_s: u32,
     options: Vec<OsString>,
     changing_contents: Vec<String>,
@@ -190,6 +198,7 @@ impl Case {
         let via = std::env::var_os("FOREBAY_TEST_VIA");
         Case {
             name: name.to_owned(),
+            elsewhere: Elsewhere::than(&dir),
             dir,
             tmp,
             limit_s: LIMIT_S,
@@ -301,6 +310,12 @@ impl Case {
         &self.dir
     }
 
+    /// The storage directory of this test.
+    pub fn storage(&self) -> PathBuf {
+        let holder = self.elsewhere.as_ref().map_or(self.dir(), Elsewhere::path);
+        holder.join("storage")
+    }
+
     /// The minimal environment of every script, the same for both runs.
     fn script_command(&self, program: &OsStr) -> Command {
         let mut command = Command::new(program);
@@ -335,9 +350,10 @@ impl Case {
 
     /// Prepares a run: a fresh copy of the start tree at `run`, and empty folders beside it.
     fn prepare(&self, script: &str) -> (PathBuf, PathBuf, PathBuf) {
-        for sub in ["out", "storage", "run"] {
+        for sub in ["out", "run"] {
             remove_tree(&self.dir.join(sub));
         }
+        remove_tree(&self.storage());
         remove_tree(&self.tmp);
         for folder in [&self.dir.join("out"), &self.tmp] {
             fs::create_dir(folder).expect("make a folder beside the buffer");
@@ -401,6 +417,12 @@ exit $code
     ) -> Outcome {
         let (wrapper, output, hooked) = self.prepare(script);
         before();
+        if self.elsewhere.is_some() {
+            let device = |path: &Path| fs::metadata(path).expect("stat a folder").dev();
+            let storage = self.storage();
+            let holder = storage.parent().expect("it lies in a folder");
+            assert_ne!(device(holder), device(&self.dir.join("run")));
+        }
         let preload = preload();
         let started = SystemTime::now();
         let mut command = self.script_command(OsStr::new("timeout"));
@@ -414,7 +436,7 @@ exit $code
             .arg("--buffer")
             .arg(self.dir.join("run"))
             .arg("--storage")
-            .arg(self.dir.join("storage"))
+            .arg(self.storage())
             .args(&self.options)
             .args(["--", "timeout", "-k", "5", &self.limit_s.to_string()])
             .arg("bash")
@@ -475,7 +497,7 @@ exit $code
 
     /// Checks that no bridge outlives its run: it would hold the storage and hide a hang.
     fn no_process_is_left(&self) {
-        let storage = self.dir.join("storage");
+        let storage = self.storage();
         let storage = storage.to_string_lossy();
         let mut left = Vec::new();
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {

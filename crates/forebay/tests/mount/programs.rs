@@ -255,7 +255,7 @@ END
         let status = Command::new(common::forebay()).args(arguments).status();
         assert!(status.expect("run forebay").success());
     };
-    let (root, storage) = (case.dir().join("run"), case.dir().join("storage"));
+    let (root, storage) = (case.dir().join("run"), case.storage());
     let at = mountpoint.as_os_str();
     let (buffer, local) = ("--buffer".as_ref(), "--storage".as_ref());
     let start = [

@@ -3,7 +3,7 @@
 use crate::common::{case, need};
 
 /// Commit ids must not depend on the time of day, nor packs on the number of cores.
-const GIT: &str = r#"
+pub const GIT: &str = r#"
     export GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@example.invalid GIT_COMMITTER_NAME=C GIT_COMMITTER_EMAIL=c@example.invalid
     export GIT_AUTHOR_DATE='2015-01-01T00:00:00Z' GIT_COMMITTER_DATE='2015-01-01T00:00:00Z'
     git config --global init.defaultBranch main
@@ -15,7 +15,7 @@ const GIT: &str = r#"
 "#;
 
 /// The index holds inode numbers and change times.
-const INDEX: [&str; 1] = ["/index"];
+pub const INDEX: [&str; 1] = ["/index"];
 
 #[test]
 fn git_commits_checks_and_packs_a_repository() {

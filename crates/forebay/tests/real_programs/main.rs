@@ -14,6 +14,7 @@ mod names;
 mod node;
 mod python;
 mod shell;
+mod slow_pfs;
 mod sqlite;
 
 /// Runs after [`PROJECT`], and makes two files of the two names of one file. For a file on the PFS the kernel counts

@@ -193,7 +193,7 @@ fn machine(seeds: std::ops::Range<u64>) {
     std::thread::scope(|scope| {
         for _ in 0..WORKERS {
             scope.spawn(|| {
-                let stage = Stage::across_file_systems();
+                let stage = Stage::new();
                 compiled(&stage);
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);

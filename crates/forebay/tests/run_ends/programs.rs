@@ -64,7 +64,7 @@ fn afterwards(stage: &Stage) -> String {
 #[test]
 fn a_file_that_a_child_holds_when_the_command_ends_is_waited_for() {
     need!("bash");
-    let stage = Stage::across_file_systems();
+    let stage = Stage::new();
     let script = "(exec > pfs/held; echo $BASHPID > child; read < $GO; echo late) & \
                   until [ -s child ]; do :; done; touch ended";
     let run = Run::begin(&stage, &[], script);
@@ -78,7 +78,7 @@ fn a_file_that_a_child_holds_when_the_command_ends_is_waited_for() {
 #[test]
 fn a_file_that_a_child_makes_after_the_command_has_ended_is_on_the_pfs() {
     need!("bash");
-    let stage = Stage::across_file_systems();
+    let stage = Stage::new();
     // Its connection is all that it has.
     let script = "(cat < pfs/seen; read < $GO; mkdir pfs/d; echo late > pfs/d/late) & touch ended";
     fs::write(stage.pfs().join("seen"), "").unwrap();
@@ -93,7 +93,7 @@ fn a_file_that_a_child_makes_after_the_command_has_ended_is_on_the_pfs() {
 #[test]
 fn what_a_process_substitution_writes_is_whole_on_the_pfs() {
     need!("bash");
-    let stage = Stage::across_file_systems();
+    let stage = Stage::new();
     for n in 0..20 {
         let script = "exec > >(cat > pfs/log); echo begin; head -c 300000 /dev/zero; echo end";
         let command = ["run", "--buffer", "pfs", "--no-record", "--", "bash", "-c"];
@@ -108,7 +108,7 @@ fn what_a_process_substitution_writes_is_whole_on_the_pfs() {
 #[test]
 fn a_signal_while_the_run_waits_leaves_the_process_to_the_bridge() {
     need!("bash");
-    let stage = Stage::across_file_systems();
+    let stage = Stage::new();
     let script = "trap '' INT; echo closed > pfs/closed; \
                   (exec > pfs/held; echo early; echo $BASHPID > child; read < $GO; echo late; echo new > pfs/new) & \
                   until [ -s child ]; do :; done";
@@ -153,7 +153,7 @@ fn a_signal_while_the_run_waits_leaves_the_process_to_the_bridge() {
 #[test]
 fn a_daemon_that_holds_nothing_is_served_when_the_run_has_ended() {
     need!("bash", "setsid", "nohup");
-    let stage = Stage::across_file_systems();
+    let stage = Stage::new();
     let daemon = "import os, sys\nopen('ready', 'w')\nopen(os.environ['GO']).read()\n\
                   os.mkdir('pfs/d')\nopen('pfs/d/late', 'w').write('late')\nos.rename('pfs/d', 'pfs/e')\n";
     fs::write(stage.path("daemon.py"), daemon).unwrap();
@@ -178,7 +178,7 @@ fn a_daemon_that_holds_nothing_is_served_when_the_run_has_ended() {
 #[test]
 fn a_process_that_never_ends_keeps_nobody_who_does_not_wait() {
     need!("bash");
-    let stage = Stage::across_file_systems();
+    let stage = Stage::new();
     let script = "(exec > pfs/held; echo $BASHPID > child; exec sleep 100000) & \
                   until [ -s child ]; do :; done";
     let run = Run::begin(&stage, &["--no-wait"], script);
@@ -193,7 +193,7 @@ fn a_process_that_never_ends_keeps_nobody_who_does_not_wait() {
 #[test]
 fn a_signal_to_who_looks_after_them_drains_what_is_closed_and_says_what_is_not() {
     need!("bash");
-    let stage = Stage::across_file_systems();
+    let stage = Stage::new();
     let script = "(exec > pfs/held; echo $BASHPID > child; exec sleep 100000) & \
                   until [ -s child ]; do :; done";
     let run = Run::begin(&stage, &["--no-wait"], script);
@@ -211,7 +211,7 @@ fn a_signal_to_who_looks_after_them_drains_what_is_closed_and_says_what_is_not()
 #[test]
 fn a_bridge_that_dies_while_the_run_waits_is_started_again() {
     need!("bash");
-    let stage = Stage::across_file_systems();
+    let stage = Stage::new();
     let script = "(exec > pfs/held; echo $BASHPID > child; read < $GO; echo late; echo new > pfs/new) & \
                   until [ -s child ]; do :; done";
     let run = Run::begin(&stage, &[], script);
@@ -226,7 +226,7 @@ fn a_bridge_that_dies_while_the_run_waits_is_started_again() {
 #[test]
 fn two_runs_on_one_bridge_wait_for_their_own_processes_only() {
     need!("bash");
-    let stage = Stage::across_file_systems();
+    let stage = Stage::new();
     let script = "(exec > pfs/held; echo $BASHPID > child; read < $GO; echo late) & \
                   until [ -s child ]; do :; done; touch ended";
     let first = Run::begin(&stage, &[], script);
@@ -244,7 +244,7 @@ fn two_runs_on_one_bridge_wait_for_their_own_processes_only() {
 #[test]
 fn a_mapping_without_a_descriptor_is_waited_for() {
     need!("bash");
-    let stage = Stage::across_file_systems();
+    let stage = Stage::new();
     // It makes no call with a path in the buffer, so it has no connection.
     let child = "import mmap, os\nm = mmap.mmap(3, 5)\nos.close(3)\nopen('mapped', 'w')\n\
                  open(os.environ['GO']).read()\nm[:] = b'late\\n'\n";
@@ -261,7 +261,7 @@ fn a_mapping_without_a_descriptor_is_waited_for() {
 #[test]
 fn a_program_that_is_no_descendant_is_waited_for_by_the_last_run() {
     need!("bash");
-    let stage = Stage::across_file_systems();
+    let stage = Stage::new();
     let script = "env -0 > vars.new; mv vars.new vars; until [ -e ready ]; do :; done";
     let run = Run::begin(&stage, &[], script);
     stage.wait_for_file("vars");

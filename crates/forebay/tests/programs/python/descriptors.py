@@ -78,7 +78,7 @@ for i in range(100):
 say(os.stat("append").st_size)
 source = os.open("project/data/numbers", os.O_RDONLY)
 target = os.open("sent", os.O_CREAT | os.O_RDWR)
-say(os.sendfile(target, source, 0, 50000), os.copy_file_range(source, target, 1000, 50000), os.stat("sent").st_size)
+say(os.sendfile(target, source, 0, 50000), os.copy_file_range(target, target, 1000, 0, 50000), os.stat("sent").st_size)
 hole = os.open("hole", os.O_CREAT | os.O_RDWR)
 os.pwrite(hole, b"x", 1 << 20)
 say(os.lseek(hole, 0, os.SEEK_DATA), os.lseek(hole, 1 << 20, os.SEEK_HOLE))
