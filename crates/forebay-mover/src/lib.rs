@@ -1,7 +1,7 @@
 //! The mover: brings what is in the buffer to the PFS, and says what is left.
 //!
 //! [`forebay_core::drain`] decides everything; here are the threads that ask it for acts, and the system calls
-//! that carry them out: [`names`] change on the PFS, [`copies`] are made, synced, verified and named, and
+//! that carry them out: [`pfs_acts`] change on the PFS, [`copies`] are made, synced, verified and named, and
 //! [`processes`] tell what programs have open.
 #![forbid(unsafe_code)]
 

@@ -91,30 +91,32 @@ impl AfterSync {
 
 /// Writes the label of an object as the tables have it now.
 pub(crate) fn relabel(server: &ServerHandle, object: ObjectName) {
-    // The lock is held while the label is made equal to the table, so that no later rename comes between.
+    // The lock is held while the label is made equal to the table and until that is noted, so that no later rename comes between.
     let outcome = server.with_look(|facts| {
-        let tables = server.namespace.tables();
-        let fault = |e: TableError| e.to_string();
-        let Some(path) = tables.path_of(object).map_err(fault)? else {
-            return Ok(());
-        };
-        let Some(record) = tables.get(&path).map_err(fault)? else {
-            return Ok(());
-        };
-        let label = label_for(server, facts, &path, &record)?;
-        server
-            .objects
-            .write_label(object, &label)
-            .map_err(|e| e.to_string())
+        let done = label_anew(server, facts, object);
+        done.map(|()| server.namespace.object_relabeled(object))
     });
-    match outcome {
-        Ok(()) => server.namespace.object_relabeled(object),
+    if let Err(text) = outcome {
         // The mark stays, and the next start tries again.
-        Err(text) => server.log.limited(
+        server.log.limited(
             Cause::Io,
             format_args!("backing object {object} could not be labelled: {text}"),
-        ),
+        );
     }
+}
+
+fn label_anew(server: &ServerHandle, facts: &dyn Facts, object: ObjectName) -> Result<(), String> {
+    let tables = server.namespace.tables();
+    let fault = |e: TableError| e.to_string();
+    let Some(path) = tables.path_of(object).map_err(fault)? else {
+        return Ok(());
+    };
+    let Some(record) = tables.get(&path).map_err(fault)? else {
+        return Ok(());
+    };
+    let label = label_for(server, facts, &path, &record)?;
+    let written = server.objects.write_label(object, &label);
+    written.map_err(|e| e.to_string())
 }
 
 /// The label that the object of a record should carry.

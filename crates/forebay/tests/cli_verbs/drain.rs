@@ -230,7 +230,13 @@ fn a_run_and_a_drain_over_lost_tables_name_the_command_that_makes_them_anew() {
     let instance = instances.next().unwrap().unwrap().path();
     fs::remove_dir_all(instance.join("meta")).unwrap();
     let instance = instance.canonicalize().unwrap();
-    let before = (tree(&stage.pfs()), tree(&instance));
+    let picture = || {
+        let mut kept = tree(&instance);
+        // It tells of each start that was refused.
+        kept.remove("bridge.log");
+        (tree(&stage.pfs()), kept)
+    };
+    let before = picture();
     let hint = format!("forebay fsck --rebuild --storage {}\n", instance.display());
     let buffer = ["--buffer", "pfs"];
     for (verb, code) in [("up", 1), ("run", 125), ("drain", 1)] {
@@ -245,7 +251,7 @@ fn a_run_and_a_drain_over_lost_tables_name_the_command_that_makes_them_anew() {
             .tells(&hint);
     }
     assert!(!stage.path("ran").exists());
-    assert_eq!((tree(&stage.pfs()), tree(&instance)), before);
+    assert!(picture() == before, "something was touched");
     let (_, command) = hint.trim().split_once(' ').unwrap();
     let words: Vec<&str> = command.split(' ').collect();
     stage.say(&words).ends_with(0);
