@@ -530,23 +530,6 @@ exit $code
         self.compare(&native, &buffered);
     }
 
-    /// As [`Case::same`], with the storage on another file system than the tree. Without one that counts as a skip.
-    pub fn same_on_two_file_systems(self, script: &str) {
-        let elsewhere = match OtherFileSystem::than(&self.dir) {
-            Ok(elsewhere) => elsewhere,
-            Err(reason) => {
-                forebay_testkit::skip(&reason);
-                return self.passes();
-            }
-        };
-        let native = self.native(script);
-        assert_eq!(native.code, 0, "natively:\n{}", tail(&native.text()));
-        let link = self.dir.join("storage");
-        let point = || std::os::unix::fs::symlink(&elsewhere.0, &link).expect("point to a folder");
-        let buffered = self.buffered_between(script, point, || {});
-        self.compare(&native, &buffered);
-    }
-
     /// Compares two outcomes, and ends the test.
     pub fn compare(mut self, native: &Outcome, buffered: &Outcome) {
         let mut wrong = Vec::new();
@@ -621,38 +604,6 @@ exit $code
             lines.push("...");
         }
         lines.join("\n")
-    }
-}
-
-/// A folder on another file system, which goes with this value.
-struct OtherFileSystem(PathBuf);
-
-impl OtherFileSystem {
-    fn than(dir: &Path) -> Result<OtherFileSystem, String> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let other = Path::new("/dev/shm").join(format!("fbt-{}-{number}", std::process::id()));
-        let words = |e: std::io::Error| format!("{}: {e}", other.display());
-        fs::create_dir(&other).map_err(words)?;
-        let found = OtherFileSystem(other.clone());
-        let device = |path: &Path| {
-            use std::os::unix::fs::MetadataExt;
-            fs::metadata(path).map(|about| about.dev()).map_err(words)
-        };
-        if device(&other)? == device(dir)? {
-            return Err("no second file system: /dev/shm is on that of the tests".into());
-        }
-        let opened = fs::File::open(&other).map_err(words)?;
-        let opened = std::os::fd::AsFd::as_fd(&opened);
-        forebay_sys::set_xattr(opened, b"user.forebay.probe", b"1")
-            .map_err(|_| "/dev/shm keeps no user xattrs".to_owned())?;
-        Ok(found)
-    }
-}
-
-impl Drop for OtherFileSystem {
-    fn drop(&mut self) {
-        remove_tree(&self.0);
     }
 }
 

@@ -32,7 +32,8 @@ fn a_run_leaves_a_log_with_the_paths_of_the_program_and_the_report_names_it() {
 
 #[test]
 fn a_run_counts_each_fsync_of_the_program_once_and_asks_the_bridge_for_it() {
-    let stage = Stage::new();
+    // On a storage in memory nobody is asked.
+    let stage = Stage::without_storage();
     let script = "exec /usr/bin/python3 -S -c \"
 import os
 fd = os.open('pfs/f', os.O_CREAT | os.O_RDWR)
