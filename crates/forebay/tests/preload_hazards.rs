@@ -62,7 +62,7 @@ fn memory_shared_with_the_bridge_is_nobody_elses_and_goes_with_its_socket() {
 #[test]
 fn calls_by_the_function_syscall_see_the_buffer() {
     let (case, script) = hazard(common::case!().without_walk(), "raw_calls");
-    case.same_on_two_file_systems(&script);
+    case.same(&script);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_user_who_cannot_reach_the_storage_sees_one_device() {
         "only the superuser changes users"
     );
     let (case, script) = hazard(common::case!(), "one_device");
-    case.same_on_two_file_systems(&script);
+    case.same(&script);
 }
 
 #[test]
