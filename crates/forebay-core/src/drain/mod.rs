@@ -100,3 +100,6 @@ pub use sheet::{DrainReport, Left, MOST_LEFT, PassTerms, Reason, Tally};
 /// Looks, with a pause after each, before it counts that what failed has not been done: a client may go on showing for a second
 /// or more what was there before.
 const LOOKS_IN_DOUBT: u32 = 75;
+/// Failures of one pass that stayed in doubt through all looks. After so many the PFS is taken to fail, and nothing new begins:
+/// each would wait as long again.
+const MOST_IN_DOUBT: u32 = 4;

@@ -1,5 +1,6 @@
 //! What all strands of one pass share: what was asked for, what has been done, and what is left.
 
+use super::MOST_IN_DOUBT;
 use super::act::{StrayEntry, Trouble};
 use super::contents::Task;
 use super::workplaces::Workplaces;
@@ -48,6 +49,8 @@ pub enum Reason {
     Blocked(String),
     /// The pass was stopped before its turn.
     Stopped,
+    /// It was not tried: the PFS had failed too often before its turn, the last time so.
+    NotTried(Trouble),
     /// A recovery has put this object into quarantine: no name leads to it.
     Withheld(ObjectName),
     /// It was made past the buffer: it lies under its name in this backing directory, and no record knows it.
@@ -127,6 +130,10 @@ impl DrainReport {
 pub(super) struct Sheet {
     pub(super) terms: PassTerms,
     pub(super) stopping: bool,
+    /// Failures that stayed in doubt.
+    in_doubt: u32,
+    /// The PFS is taken to fail: the failure after which it was.
+    fails: Option<Trouble>,
     /// A bug that the simulator has to find.
     pub(super) planted: Option<Mutation>,
     pub(super) patient: bool,
@@ -160,6 +167,8 @@ impl Sheet {
             patient: terms.patient,
             terms,
             stopping: false,
+            in_doubt: 0,
+            fails: None,
             planted: None,
             tally: Tally::default(),
             failed: BTreeMap::new(),
@@ -186,6 +195,19 @@ impl Sheet {
             };
             self.failed.entry(path.clone()).or_insert(left);
         }
+    }
+
+    /// Nobody knows whether the PFS has done what it says has failed, and there is no time to find out.
+    pub(super) fn stays_in_doubt(&mut self, trouble: Trouble) {
+        self.in_doubt += 1;
+        if self.in_doubt >= MOST_IN_DOUBT {
+            self.fails.get_or_insert(trouble);
+        }
+    }
+
+    /// May nothing new begin?
+    pub(super) fn is_ending(&self) -> bool {
+        self.stopping || self.fails.is_some()
     }
 
     pub(super) fn refuse(&mut self, path: &TreePath, bytes: u64, trouble: Trouble) {
@@ -216,9 +238,10 @@ impl Sheet {
                 return;
             }
         }
-        let unknown = match self.stopping {
-            true => Reason::Stopped,
-            false => Reason::Changing,
+        let unknown = match (self.stopping, self.fails) {
+            (true, _) => Reason::Stopped,
+            (false, Some(trouble)) => Reason::NotTried(trouble),
+            (false, None) => Reason::Changing,
         };
         let left = self.failed.remove(path).unwrap_or(Left {
             path: path.clone(),

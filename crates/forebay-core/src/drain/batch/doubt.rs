@@ -1,15 +1,15 @@
 //! Copies of which nobody knows whether they have got their names.
 
-use super::{Candidate, CopyBatch, Fate, State};
+use super::{Candidate, CopyBatch, CopyFate, State};
 use crate::drain::LOOKS_IN_DOUBT;
 use crate::drain::act::{Act, Work};
-use crate::drain::sheet::Reason;
+use crate::drain::sheet::{Reason, Sheet};
 use crate::facts::Attr;
 
 impl CopyBatch {
-    fn unclear(&mut self) -> impl Iterator<Item = (&mut Candidate, &mut Fate)> {
+    fn unclear(&mut self) -> impl Iterator<Item = (&mut Candidate, &mut CopyFate)> {
         let few = self.few.iter_mut().map(|(c, fate)| (c, fate));
-        few.filter(|(_, fate)| matches!(fate, Fate::Unclear(_)))
+        few.filter(|(_, fate)| matches!(fate, CopyFate::Unclear(_)))
     }
 
     /// Looks where nobody knows whether a copy has got its name.
@@ -24,11 +24,12 @@ impl CopyBatch {
     }
 
     /// A copy found under all its names counts as published, whatever the error said.
-    pub(super) fn looked_again(&mut self, seen: Vec<Work<Option<Attr>>>) {
+    pub(super) fn looked_again(&mut self, seen: Vec<Work<Option<Attr>>>, sheet: &mut Sheet) {
         self.looks += 1;
         let is_last = self.looks == LOOKS_IN_DOUBT;
         let mut seen = seen.into_iter();
         let mut useless = Vec::new();
+        let mut refused = None;
         for (candidate, fate) in self.unclear() {
             let copy = candidate.copy;
             let is_placed = |found: Work<Option<Attr>>| {
@@ -40,15 +41,22 @@ impl CopyBatch {
             if candidate.placed.iter().all(|placed| *placed == Some(true)) {
                 // What was in its place may have got the temporary name.
                 useless.extend(candidate.task.temporaries());
-                *fate = Fate::Good;
-            } else if let (true, Fate::Unclear(trouble)) = (is_last, &*fate) {
-                *fate = Fate::Failed(match trouble.errno {
+                *fate = CopyFate::Good;
+            } else if let (true, CopyFate::Unclear(trouble)) = (is_last, &*fate) {
+                *fate = CopyFate::Failed(match trouble.errno {
                     libc::EEXIST => Reason::Changed,
-                    _ => Reason::Refused(*trouble),
+                    _ => {
+                        refused = Some(*trouble);
+                        Reason::Refused(*trouble)
+                    }
                 });
             }
         }
         self.useless.extend(useless);
+        // Those of one batch have waited together.
+        if let Some(trouble) = refused {
+            sheet.stays_in_doubt(trouble);
+        }
         let is_clear = self.unclear().next().is_none();
         self.state = match is_clear {
             true => State::Unhide,

@@ -92,7 +92,7 @@ impl Candidate {
 
 /// What is to become of a copy that is being published.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Fate {
+enum CopyFate {
     Good,
     /// The name holds an entry that the record does not know: the record, and the entry.
     Suspect(Box<(PathRecord, Attr)>),
@@ -153,7 +153,7 @@ pub(super) struct CopyBatch {
     is_noted_anew: bool,
     copies: Vec<Candidate>,
     /// What is being published, with what is to become of it.
-    few: Vec<(Candidate, Fate)>,
+    few: Vec<(Candidate, CopyFate)>,
     /// What was looked at after the last failure to give names.
     looks: u32,
     /// Tasks that changed while they were copied, until their copies are gone.
@@ -225,7 +225,7 @@ impl CopyBatch {
         let good = || {
             self.few
                 .iter()
-                .filter(|(_, fate)| *fate == Fate::Good)
+                .filter(|(_, fate)| *fate == CopyFate::Good)
                 .map(|(candidate, _)| &candidate.task)
         };
         let objects = || good().map(|task| task.object).collect::<Vec<_>>();
@@ -268,7 +268,7 @@ impl CopyBatch {
                 (Act::Look(paths), State::Looking)
             }
             State::Name => {
-                let good = self.few.iter().filter(|(_, fate)| *fate == Fate::Good);
+                let good = self.few.iter().filter(|(_, fate)| *fate == CopyFate::Good);
                 let namings = good.map(|(candidate, _)| candidate.naming());
                 (Act::Name(namings.collect()), State::Naming)
             }
@@ -326,7 +326,7 @@ impl Strand for CopyBatch {
             (State::Looking, Got::Seen(seen)) => self.looked(seen, sheet.planted),
             (State::Naming, Got::Each(each)) => self.named(each, sheet),
             (State::LookingAgain, Got::Seen(seen)) => {
-                self.looked_again(seen);
+                self.looked_again(seen, sheet);
             }
             (State::Pausing, Got::Done) => self.state = State::LookAgain,
             (State::Unhiding, Got::Each(each)) => {

@@ -1,6 +1,6 @@
 //! Copies get their names, a few at a time.
 
-use super::{Candidate, CopyBatch, Fate, PUBLISHED_AT_ONCE, State};
+use super::{Candidate, CopyBatch, CopyFate, PUBLISHED_AT_ONCE, State};
 use crate::bridge::{Mutation, ReadSet};
 use crate::drain::act::{Act, DrainCommit, Work};
 use crate::drain::drain_facts::DrainFacts;
@@ -20,21 +20,21 @@ impl CopyBatch {
         if self.few.is_empty() {
             let some = self.copies.len().min(PUBLISHED_AT_ONCE);
             let few = self.copies.drain(..some);
-            self.few = few.map(|c| (c, Fate::Good)).collect();
+            self.few = few.map(|c| (c, CopyFate::Good)).collect();
         }
         let mut reads = ReadSet::default();
         let mut updates = Vec::new();
         let mut fates = Vec::with_capacity(self.few.len());
         for (candidate, _) in &self.few {
-            let mut fate = Fate::Good;
+            let mut fate = CopyFate::Good;
             for (path, record) in &candidate.task.ready {
                 if facts.record(path)?.as_ref() != Some(record) || record.transit.is_some() {
-                    fate = Fate::Stale;
+                    fate = CopyFate::Stale;
                 } else if let Some(cause) = obstacle(facts, path, &mut reads)? {
-                    fate = Fate::Failed(Reason::Blocked(cause));
+                    fate = CopyFate::Failed(Reason::Blocked(cause));
                 }
             }
-            if fate == Fate::Good {
+            if fate == CopyFate::Good {
                 let ready = candidate.task.ready.iter().cloned();
                 updates.extend(ready.zip(&candidate.settled).map(|((path, r), settled)| {
                     let mut update = Update::marked(path, r, Some(Transit::Placing));
@@ -81,8 +81,8 @@ impl CopyBatch {
             match attr {
                 Ok(attr) if stamp(&attr) == stamp(&candidate.attr) => {}
                 Ok(now) if Mutation::PublishesWhatHasChanged.is(planted) => candidate.attr = now,
-                Ok(_) => *fate = Fate::Stale,
-                Err(trouble) => *fate = Fate::Failed(Reason::Refused(trouble)),
+                Ok(_) => *fate = CopyFate::Stale,
+                Err(trouble) => *fate = CopyFate::Failed(Reason::Refused(trouble)),
             }
         }
         self.state = State::Look;
@@ -102,25 +102,25 @@ impl CopyBatch {
                 candidate.found.push(there.map(Identity::of));
                 let trusts = |bug: Mutation| bug.is(planted);
                 let now = match found {
-                    Ok(Some(found)) if is_dir(&found) => Fate::Failed(Reason::Taken),
+                    Ok(Some(found)) if is_dir(&found) => CopyFate::Failed(Reason::Taken),
                     Ok(Some(_))
                         if !is_ours(path, record) && !trusts(Mutation::ReplacesStrangers) =>
                     {
-                        Fate::Failed(Reason::Taken)
+                        CopyFate::Failed(Reason::Taken)
                     }
                     Ok(Some(found))
                         if is_changed(record, &found)
                             && !is_earlier(&found)
                             && !trusts(Mutation::ReplacesWhatOthersChanged) =>
                     {
-                        Fate::Suspect(Box::new((record.clone(), found)))
+                        CopyFate::Suspect(Box::new((record.clone(), found)))
                     }
                     Ok(_) => continue,
-                    Err(trouble) => Fate::Failed(Reason::Refused(trouble)),
+                    Err(trouble) => CopyFate::Failed(Reason::Refused(trouble)),
                 };
                 // A failure outranks a suspicion; of two alike the first stays.
-                let is_worse = *fate == Fate::Good
-                    || matches!(fate, Fate::Suspect(_)) && matches!(now, Fate::Failed(..));
+                let is_worse = *fate == CopyFate::Good
+                    || matches!(fate, CopyFate::Suspect(_)) && matches!(now, CopyFate::Failed(..));
                 if is_worse {
                     candidate.taken_at = Some(path.clone());
                     *fate = now;
@@ -133,13 +133,13 @@ impl CopyBatch {
     /// What is to be replaced was changed: by others?
     pub(super) fn judge(&mut self, facts: &dyn DrainFacts) {
         for (candidate, fate) in &mut self.few {
-            if let Fate::Suspect(suspect) = fate {
+            if let CopyFate::Suspect(suspect) = fate {
                 let (record, found) = &**suspect;
                 *fate = match is_ours_in_place(record, found, facts) {
-                    true => Fate::Good,
-                    false => Fate::Failed(Reason::Changed),
+                    true => CopyFate::Good,
+                    false => CopyFate::Failed(Reason::Changed),
                 };
-                if *fate == Fate::Good {
+                if *fate == CopyFate::Good {
                     candidate.taken_at = None;
                 }
                 // Our own programs may go on writing to it.
@@ -160,9 +160,9 @@ impl CopyBatch {
                 Ok(()) => {}
                 // A link that is made a second time may find itself.
                 Err(trouble) if may_be_done(trouble.errno) || trouble.errno == libc::EEXIST => {
-                    *fate = Fate::Unclear(trouble);
+                    *fate = CopyFate::Unclear(trouble);
                 }
-                Err(trouble) => *fate = Fate::Failed(Reason::Refused(trouble)),
+                Err(trouble) => *fate = CopyFate::Failed(Reason::Refused(trouble)),
             }
         }
         self.looks = 0;
@@ -171,7 +171,7 @@ impl CopyBatch {
 
     /// Objects whose labels still say what their names have replaced.
     pub(super) fn hiding(&self) -> Vec<ObjectName> {
-        let good = self.few.iter().filter(|(_, fate)| *fate == Fate::Good);
+        let good = self.few.iter().filter(|(_, fate)| *fate == CopyFate::Good);
         let ready = good.flat_map(|(candidate, _)| &candidate.task.ready);
         let hiding = ready.filter(|(_, record)| record.hides.is_some());
         hiding.map(|(_, record)| record.object).collect()
@@ -199,7 +199,7 @@ impl CopyBatch {
             for (n, (path, before)) in candidate.task.ready.iter().cloned().enumerate() {
                 let mut update = Update::marked(path, before, None);
                 match (fate, &mut update.after) {
-                    (Fate::Good, Some(record)) => {
+                    (CopyFate::Good, Some(record)) => {
                         record.drained = Some(stamp(&candidate.attr));
                         record.replaces = Some(candidate.copy);
                         // The new name has replaced what was hidden, and the label says so already.
@@ -208,7 +208,7 @@ impl CopyBatch {
                             update.before.hides = None;
                         }
                     }
-                    (Fate::Failed(_) | Fate::Stale, Some(record)) => {
+                    (CopyFate::Failed(_) | CopyFate::Stale, Some(record)) => {
                         let hid = record.hides.clone();
                         candidate.failed(n, &update.path, record);
                         if record.hides != hid {
@@ -230,18 +230,18 @@ impl CopyBatch {
         for (candidate, fate) in std::mem::take(&mut self.few) {
             let Candidate { task, taken_at, .. } = candidate;
             match fate {
-                Fate::Good => {
+                CopyFate::Good => {
                     sheet.tally.files_drained += 1;
                     sheet.count_done();
                 }
-                Fate::Stale => {
+                CopyFate::Stale => {
                     useless.extend(task.temporaries());
                     self.stale.push(task);
                 }
-                Fate::Suspect(_) | Fate::Unclear(_) => {
+                CopyFate::Suspect(_) | CopyFate::Unclear(_) => {
                     unreachable!("it is known what it is before the end")
                 }
-                Fate::Failed(reason) => {
+                CopyFate::Failed(reason) => {
                     task.give_up_at(taken_at.as_ref(), &reason, sheet);
                     useless.extend(task.temporaries());
                 }
@@ -253,9 +253,9 @@ impl CopyBatch {
 
 /// Those of the few with which nothing is wrong.
 pub(super) fn good(
-    few: &mut [(Candidate, Fate)],
-) -> impl Iterator<Item = (&mut Candidate, &mut Fate)> {
+    few: &mut [(Candidate, CopyFate)],
+) -> impl Iterator<Item = (&mut Candidate, &mut CopyFate)> {
     few.iter_mut()
-        .filter(|(_, fate)| *fate == Fate::Good)
+        .filter(|(_, fate)| *fate == CopyFate::Good)
         .map(|(candidate, fate)| (candidate, fate))
 }

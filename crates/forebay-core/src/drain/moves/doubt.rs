@@ -3,7 +3,7 @@
 use super::{Move, State, is_dir};
 use crate::drain::LOOKS_IN_DOUBT;
 use crate::drain::act::Work;
-use crate::drain::sheet::Sheet;
+use crate::drain::sheet::{Reason, Sheet};
 use crate::facts::Attr;
 use crate::path::TreePath;
 
@@ -43,6 +43,11 @@ impl Move {
             None => self.may_be_made = is_done || seen[0].is_err(),
         }
         let is_known = is_done || dir.iter().any(is_no_dir);
+        if let (false, LOOKS_IN_DOUBT, Err(Some(Reason::Refused(trouble)))) =
+            (is_known, self.looks, &self.outcome)
+        {
+            sheet.stays_in_doubt(*trouble);
+        }
         self.state = match is_known || self.looks == LOOKS_IN_DOUBT {
             true => State::Finish,
             false => State::DoubtLater,

@@ -296,6 +296,41 @@ fn a_pfs_that_refuses_leaves_everything_and_says_so() {
 
 /// A client says ENOENT of a rename that the kernel has repeated, or EIO, and goes on showing what was there before.
 #[test]
+fn a_pfs_that_keeps_failing_is_given_up_after_a_few_doubts() {
+    const DIRS: usize = 30;
+    let mut world = World::default();
+    for n in 0..DIRS {
+        world.create(&p(&format!("d{n:02}")), Node::Dir);
+    }
+    let mut model = world.view();
+    world.broken = Some(libc::EIO);
+    // To wait for each would take more.
+    let weather = Weather {
+        acts: 10 * MOST_IN_DOUBT as usize * LOOKS_IN_DOUBT as usize,
+        operations: 0,
+    };
+    let mut rng = Rng::new(1);
+    let drain = drive(
+        Drain::new(terms(1)),
+        &mut world,
+        &mut model,
+        &mut rng,
+        &weather,
+    );
+    let drain = drain.expect("it comes to its end");
+    let left = &drain.report().left;
+    assert_eq!(left.len(), DIRS);
+    let tried = |left: &&Left| matches!(left.reason, Reason::Refused(_));
+    assert_eq!(left.iter().filter(tried).count(), MOST_IN_DOUBT as usize);
+    let not_tried =
+        |left: &&Left| matches!(left.reason, Reason::NotTried(t) if t.errno == libc::EIO);
+    let rest = DIRS - MOST_IN_DOUBT as usize;
+    assert_eq!(left.iter().filter(not_tried).count(), rest);
+    world.broken = None;
+    drain_all(&mut world, &mut model, &mut rng, "later");
+}
+
+#[test]
 fn what_was_done_though_the_pfs_said_otherwise_and_showed_otherwise_is_known() {
     for seed in 1..=300 {
         let mut rng = Rng::new(seed ^ 0x10_57);
