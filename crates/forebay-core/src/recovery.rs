@@ -11,15 +11,15 @@ use crate::drain::{OURS, is_dirty};
 use crate::facts::{Attr, Label, LabelParent, Outcome};
 use crate::path::TreePath;
 use crate::record::{Kind, ObjectName, PathRecord};
-use crate::table::{Change, TableError, Tables};
+use crate::table::{Change, Mark, TableError, Tables};
 
 const EPOCH: &[u8] = b"server/epoch";
 const CLEAN: &[u8] = b"server/clean";
 const WATERMARK: &[u8] = b"server/watermark";
 const LOSS: &[u8] = b"store/loss";
 
-fn meta(key: &[u8], value: Option<Vec<u8>>) -> Change {
-    Change::Meta {
+fn meta(key: &[u8], value: Option<Vec<u8>>) -> Mark {
+    Mark::Meta {
         key: key.to_vec(),
         value,
     }
@@ -62,11 +62,11 @@ impl Loss {
             Loss::Power => b"power",
             Loss::Torn => Loss::TORN,
         };
-        meta(LOSS, Some(value.to_vec()))
+        meta(LOSS, Some(value.to_vec())).into()
     }
 
     /// The change that says that the loss was dealt with.
-    pub fn dealt_with() -> Change {
+    pub fn dealt_with() -> Mark {
         meta(LOSS, None)
     }
 }
@@ -181,29 +181,29 @@ impl Past {
 /// The changes that begin an epoch. Until its end is written down, it counts as broken off.
 pub fn begun(epoch: u32) -> [Change; 2] {
     [
-        meta(EPOCH, Some(epoch.to_le_bytes().to_vec())),
-        meta(CLEAN, None),
+        meta(EPOCH, Some(epoch.to_le_bytes().to_vec())).into(),
+        meta(CLEAN, None).into(),
     ]
 }
 
-/// The change that ends an epoch in order. Everything else is durable before it is.
-pub fn ended() -> Change {
+/// The mark that ends an epoch in order. Everything else is durable before it is.
+pub fn ended() -> Mark {
     meta(CLEAN, Some(Vec::new()))
 }
 
-/// The watermark as a change.
-pub fn watermark(settled: u64) -> Change {
+/// The watermark as a mark.
+pub fn watermark(settled: u64) -> Mark {
     meta(WATERMARK, Some(settled.to_le_bytes().to_vec()))
 }
 
-/// The changes that end the recovery from this `past`. The watermark goes below all that can't be judged yet
+/// The marks that end the recovery from this `past`. The watermark goes below all that can't be judged yet
 /// ([`crate::bridge::Sweep::undecided`]): the next start has to look at them.
-pub fn recovered(past: &Past, undecided: &[ObjectName]) -> Vec<Change> {
+pub fn recovered(past: &Past, undecided: &[ObjectName]) -> Vec<Mark> {
     let first = undecided.iter().map(|object| object.oid.seq()).min();
     let lower = first.filter(|first| *first < past.watermark);
-    let mut changes: Vec<_> = lower.map(watermark).into_iter().collect();
-    changes.push(Loss::dealt_with());
-    changes
+    let mut marks: Vec<_> = lower.map(watermark).into_iter().collect();
+    marks.push(Loss::dealt_with());
+    marks
 }
 
 /// The records of `page` whose objects are not there, each with the other names that its file has. `on_disk` is sorted.

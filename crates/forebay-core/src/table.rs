@@ -43,6 +43,35 @@ pub enum Change {
     },
 }
 
+/// A change of marks, or of a value of the bridge itself. No request can see it, so it needs no lock and no turn to commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mark {
+    /// See [`Change::Doom`]. Of an object that is about to be made, so that it goes if nobody names it.
+    Doom(ObjectName),
+    /// See [`Change::Undoom`].
+    Undoom(ObjectName),
+    /// See [`Change::Relabeled`].
+    Relabeled(ObjectName),
+    /// See [`Change::Meta`].
+    Meta {
+        /// Name.
+        key: Vec<u8>,
+        /// Value.
+        value: Option<Vec<u8>>,
+    },
+}
+
+impl From<Mark> for Change {
+    fn from(mark: Mark) -> Self {
+        match mark {
+            Mark::Doom(object) => Change::Doom(object),
+            Mark::Undoom(object) => Change::Undoom(object),
+            Mark::Relabeled(object) => Change::Relabeled(object),
+            Mark::Meta { key, value } => Change::Meta { key, value },
+        }
+    }
+}
+
 impl Change {
     /// The path whose record it changes, if it changes one.
     pub fn path(&self) -> Option<&TreePath> {
@@ -105,6 +134,14 @@ impl TableError {
     /// Is it that there is no space?
     pub fn is_no_space(&self) -> bool {
         matches!(self, TableError::NoSpace(_))
+    }
+
+    /// What a program is told; the log tells the rest.
+    pub fn errno(&self) -> i32 {
+        match self.is_no_space() {
+            true => libc::ENOSPC,
+            false => libc::EIO,
+        }
     }
 }
 

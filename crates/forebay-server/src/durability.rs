@@ -235,11 +235,7 @@ impl Durability {
                 server
                     .log
                     .limited(Cause::Fault, format_args!("names are not durable: {e}"));
-                if e.is_no_space() {
-                    libc::ENOSPC
-                } else {
-                    libc::EIO
-                }
+                e.errno()
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::ServerHandle;
 use crate::log::Cause;
-use forebay_core::facts::{Cred, Facts, Label};
+use forebay_core::facts::{Cred, Facts, Label, Stop};
 use forebay_core::label;
 use forebay_core::ops::FollowUp;
 use forebay_core::path::TreePath;
@@ -10,6 +10,8 @@ use forebay_core::record::{ObjectName, PathRecord};
 use forebay_core::table::{TableError, Tables};
 use forebay_core::walk::{Place, Walk};
 use forebay_objects::Retired;
+use forebay_sys::Errno;
+use std::fmt;
 
 /// What is unlinked after the next sync point, and before the request is answered.
 #[derive(Default)]
@@ -96,27 +98,49 @@ pub(crate) fn relabel(server: &ServerHandle, object: ObjectName) {
         let done = label_anew(server, facts, object);
         done.map(|()| server.namespace.object_relabeled(object))
     });
-    if let Err(text) = outcome {
+    if let Err(why) = outcome {
         // The mark stays, and the next start tries again.
         server.log.limited(
             Cause::Io,
-            format_args!("backing object {object} could not be labelled: {text}"),
+            format_args!("backing object {object} could not be labelled: {why}"),
         );
     }
 }
 
-fn label_anew(server: &ServerHandle, facts: &dyn Facts, object: ObjectName) -> Result<(), String> {
+/// Why an object does not get the label that it should carry.
+#[derive(Debug)]
+pub(crate) enum Unlabelled {
+    Tables(TableError),
+    /// The label can't be told: the directory of this path is not known.
+    NoDirectory(TreePath, Stop),
+    Object(Errno),
+}
+
+impl fmt::Display for Unlabelled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unlabelled::Tables(e) => e.fmt(f),
+            Unlabelled::NoDirectory(path, stop) => write!(f, "no directory for {path:?}: {stop:?}"),
+            Unlabelled::Object(e) => e.fmt(f),
+        }
+    }
+}
+
+fn label_anew(
+    server: &ServerHandle,
+    facts: &dyn Facts,
+    object: ObjectName,
+) -> Result<(), Unlabelled> {
     let tables = server.namespace.tables();
-    let fault = |e: TableError| e.to_string();
-    let Some(path) = tables.path_of(object).map_err(fault)? else {
+    let Some(path) = tables.path_of(object).map_err(Unlabelled::Tables)? else {
         return Ok(());
     };
-    let Some(record) = tables.get(&path).map_err(fault)? else {
+    let Some(record) = tables.get(&path).map_err(Unlabelled::Tables)? else {
         return Ok(());
     };
     let label = label_for(server, facts, &path, &record)?;
     let written = server.objects.write_label(object, &label);
-    written.map_err(|e| e.to_string())
+    written.map_err(Unlabelled::Object)
 }
 
 /// The label that the object of a record should carry.
@@ -125,9 +149,9 @@ pub(crate) fn label_for(
     facts: &dyn Facts,
     path: &TreePath,
     record: &PathRecord,
-) -> Result<Label, String> {
+) -> Result<Label, Unlabelled> {
     label::label_at(&walk(server, facts, &Cred::default()), path, record)
-        .map_err(|stop| format!("no directory for {path:?}: {stop:?}"))
+        .map_err(|stop| Unlabelled::NoDirectory(path.clone(), stop))
 }
 
 /// Is a label right for the object of a record?

@@ -21,7 +21,7 @@ use forebay_core::record::{BridgeId, ObjectName, Token};
 use forebay_core::request::{Effect, Meanwhile};
 use forebay_core::reserve::Purpose;
 use forebay_core::speakers::Speakers;
-use forebay_core::table::{Change, Order, TableError, Tables, WriteTables};
+use forebay_core::table::{Change, Mark, Order, TableError, Tables, WriteTables};
 use forebay_tables::{Cached, Journaled, Rocks};
 use forebay_wire::NAMES_THAT_FIT;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
@@ -419,14 +419,27 @@ impl Namespace {
         }
     }
 
-    /// Writes changes of the bridge itself that no request can see.
+    /// Writes what no request can see.
     ///
     /// # Errors
     /// The store failed.
-    pub fn note(&self, changes: &[Change]) -> Result<(), TableError> {
-        let outcome = self.write(changes);
+    pub fn note(&self, marks: impl IntoIterator<Item = Mark>) -> Result<(), TableError> {
+        let changes: Vec<_> = marks.into_iter().map(Change::from).collect();
+        let outcome = self.tables.apply(&changes);
         self.told();
         outcome
+    }
+
+    /// Commits what a recovery or a check has found to be right, while nobody is served.
+    ///
+    /// # Errors
+    /// The store failed; nothing is changed then.
+    pub(crate) fn mend(&self, batch: Vec<Change>) -> Result<(), TableError> {
+        let mut state = self.state.write();
+        let changes = self.propose(Token::default(), batch)?;
+        state.speakers.follow(&changes);
+        self.commits.fetch_add(1, Ordering::SeqCst);
+        Ok(())
     }
 
     /// The tables have changed; perhaps also if they say that they failed.
@@ -472,6 +485,10 @@ impl Namespace {
     /// The label follows the table again. To be called under a lock of the namespace that
     /// was taken before the record was read.
     pub fn object_relabeled(&self, object: ObjectName) {
+        assert!(
+            self.state.is_locked(),
+            "{object}: a rename could come between"
+        );
         self.finished.lock().relabeled.insert(object);
     }
 
@@ -484,11 +501,11 @@ impl Namespace {
     }
 
     /// All marks whose work is done (at a clean end).
-    pub fn all_marks(&self) -> Vec<Change> {
+    pub fn all_marks(&self) -> Vec<Mark> {
         let mut finished = self.finished.lock();
-        let mut changes: Vec<_> = finished.gone.drain(..).map(Change::Undoom).collect();
-        changes.extend(finished.relabeled.drain().map(Change::Relabeled));
-        changes
+        let mut marks: Vec<_> = finished.gone.drain(..).map(Mark::Undoom).collect();
+        marks.extend(finished.relabeled.drain().map(Mark::Relabeled));
+        marks
     }
 }
 

@@ -31,10 +31,10 @@ pub fn end(server: &ServerHandle) -> Result<(), TableError> {
     for object in server.objects.drop_spares() {
         server.namespace.object_gone(object);
     }
-    let mut changes = server.namespace.all_marks();
-    changes.push(recovery::watermark(server.objects.settled()));
-    changes.push(recovery::ended());
-    server.namespace.note(&changes)?;
+    let mut marks = server.namespace.all_marks();
+    marks.push(recovery::watermark(server.objects.settled()));
+    marks.push(recovery::ended());
+    server.namespace.note(marks)?;
     let is_empty = server
         .namespace
         .tables()
@@ -94,7 +94,7 @@ pub fn recover(server: &ServerHandle, past: Past) -> Result<Recovered, TableErro
         }
     }
     server.objects.release_watermark(past.watermark);
-    server.namespace.note(&recovery::recovered(&past, &[]))?;
+    server.namespace.note(recovery::recovered(&past, &[]))?;
     if !past.clean {
         server.objects.sweep();
     }
@@ -263,7 +263,7 @@ fn doubt_what_was_drained(server: &ServerHandle) -> Result<(), TableError> {
         }
         match changes.is_empty() {
             true => Ok(()),
-            false => server.namespace.note(&changes),
+            false => server.namespace.mend(changes),
         }
     })
 }

@@ -33,7 +33,7 @@ impl Settling for Footing {
     fn begins(&self) -> Vec<Change> {
         let watermark = recovery::watermark(self.objects.settled());
         self.objects.sync_point_begins();
-        vec![watermark]
+        vec![watermark.into()]
     }
 
     fn prepare(&self) -> Result<(), TableError> {

@@ -477,7 +477,7 @@ fn damage_to_the_journal_takes_a_suffix_and_is_said_until_it_is_dealt_with() {
             assert_eq!(Loss::of(&journaled), Ok(Some(Loss::Torn)), "{at}");
         }
         let journaled = Journaled::new(disk.clone(), &dir, LIFE).unwrap();
-        journaled.apply(&[Loss::dealt_with()]).unwrap();
+        journaled.apply(&[Loss::dealt_with().into()]).unwrap();
         drop(journaled);
         let journaled = Journaled::new(disk.clone(), &dir, LIFE).unwrap();
         assert_eq!(Loss::of(&journaled), Ok(None), "{at}");
@@ -499,7 +499,7 @@ fn after_a_power_loss_the_tables_are_those_of_the_last_sync_point() {
                 model.apply(&put(1)).unwrap();
             } else {
                 assert_eq!(Loss::of(&journaled), Ok(Some(Loss::Power)));
-                journaled.apply(&[Loss::dealt_with()]).unwrap();
+                journaled.apply(&[Loss::dealt_with().into()]).unwrap();
                 journaled.sync().unwrap();
             }
             let mut synced = model.clone();

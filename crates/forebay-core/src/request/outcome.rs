@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::ops::Op;
 use crate::path::TreePath;
 use crate::record::ObjectName;
-use crate::table::Change;
+use crate::table::Mark;
 
 impl Pending {
     /// The effect that was under way; the next step may come unless the outcome says otherwise.
@@ -57,8 +57,8 @@ impl Pending {
     }
 
     /// The mark that [`super::Effect::Announce`] asks for.
-    pub fn announcement(link: ObjectName) -> Change {
-        Change::Doom(link)
+    pub fn announcement(link: ObjectName) -> Mark {
+        Mark::Doom(link)
     }
 
     /// It is committed that a link of this name may be made.

@@ -155,8 +155,10 @@ fn apply(server: &ServerHandle, mend: Mend) -> Result<(), Error> {
             .objects
             .drop_label_beside(object)
             .map_err(|cause| Error::Object { object, cause })?,
-        Mend::Drop(path, object) => server.namespace.note(&[Change::Delete { path, object }])?,
-        Mend::Put(path, record) => server.namespace.note(&[Change::Put {
+        Mend::Drop(path, object) => server
+            .namespace
+            .mend(vec![Change::Delete { path, object }])?,
+        Mend::Put(path, record) => server.namespace.mend(vec![Change::Put {
             path,
             record: *record,
         }])?,
@@ -195,7 +197,7 @@ fn adopt(server: &ServerHandle, object: ObjectName) -> Result<(), Error> {
         path: place.unwrap_or_else(|| lost(object)),
         record,
     };
-    server.namespace.note(&[put])?;
+    server.namespace.mend(vec![put])?;
     follow::relabel(server, object);
     Ok(())
 }
@@ -322,7 +324,7 @@ fn look(
                 ),
                 Err(e) => find(format!("{path}: no label can be read: {e}"), None),
             },
-            Err(text) => find(text, None),
+            Err(why) => find(why.to_string(), None),
         }
     }
     let is_named = |object: ObjectName| -> Result<bool, Error> {

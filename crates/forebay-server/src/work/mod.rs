@@ -404,7 +404,7 @@ impl Work {
     /// A link is announced before it is made.
     fn announce(&mut self, server: &ServerHandle, of: ObjectName) {
         let link = server.objects.new_link(of);
-        match server.namespace.note(&[Pending::announcement(link)]) {
+        match server.namespace.note([Pending::announcement(link)]) {
             Ok(()) => self.pending.announced(link),
             Err(e) => self.pending.fails(not_written(server, &e)),
         }
@@ -551,10 +551,7 @@ fn not_written(server: &ServerHandle, e: &TableError) -> Failure {
 /// What a client is told of a failure of the tables, which the log tells of.
 fn errno_of(server: &ServerHandle, e: &TableError) -> i32 {
     server.log.limited(Cause::Fault, format_args!("{e}"));
-    match e.is_no_space() {
-        true => libc::ENOSPC,
-        false => libc::EIO,
-    }
+    e.errno()
 }
 
 /// Removes a new object that no commit has named.

@@ -294,7 +294,8 @@ impl Node {
         for object in self.suspects.clone() {
             self.is_unnamed(object);
         }
-        self.apply(&recovery::recovered(&past, &self.suspects));
+        let marks = recovery::recovered(&past, &self.suspects);
+        self.apply(&marks.into_iter().map(Change::from).collect::<Vec<_>>());
     }
 
     fn sweep(&mut self, suspects: &[ObjectName], judges: bool, env: &mut Env) {

@@ -124,7 +124,7 @@ impl Node {
                 Effect::Announce { of } => {
                     let link = self.new_link(of);
                     if !Mutation::LinksAreNotAnnounced.is(self.mutation) {
-                        self.apply(&[Pending::announcement(link)]);
+                        self.apply(&[Pending::announcement(link).into()]);
                     }
                     pending.announced(link);
                 }

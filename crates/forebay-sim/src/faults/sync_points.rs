@@ -224,7 +224,7 @@ impl Node {
         let first = points.unnamed.first().copied().unwrap_or(points.begun);
         let tables = self.tables.clone();
         // The journal does not have it.
-        let watermark = [recovery::watermark(first)];
+        let watermark = [Change::from(recovery::watermark(first))];
         tables.apply(&watermark).expect(NEVER_FAILS);
         points.count += 1;
         let steps = points.storage.sync_point(self.mutation).iter().rev();
