@@ -42,15 +42,15 @@ mod derived;
 mod dxt;
 mod entry;
 mod error;
-pub mod facts;
+pub mod file_facts;
 mod header;
 mod heatmap;
 mod job;
 mod log;
 mod lustre;
 mod module;
-mod names;
 mod record;
+mod record_names;
 mod reduce;
 mod region;
 mod rewrite;
@@ -68,11 +68,11 @@ pub use job::{Job, Metadata, Mount, Time};
 pub use log::{Limits, Log, OpenOptions};
 pub use lustre::{LUSTRE_COMPONENT_COUNTERS, Lustre, LustreComponent, LustreRecord};
 pub use module::{Extent, MAX_MODULES, ModuleId, ModuleInfo, newest_version};
-pub use names::Names;
 pub use record::{
     Bgq, CounterModule, Daos, DaosContainer, DaosObject, Dfs, Extra, H5d, H5f, MpiIo, Parent,
     PnetcdfFile, PnetcdfVar, Posix, Record, RecordView, Stdio, Typed,
 };
+pub use record_names::Names;
 pub use reduce::{Accumulator, Reducer, accumulate, reduce};
 pub use region::Compression;
 pub use rewrite::rewrite;

@@ -4,7 +4,7 @@ use crate::coverage::{self, Coverage};
 use crate::job::Job;
 use crate::metadata::Lines;
 use crate::ranks::FOREBAY;
-use darshan_log::facts::FileFacts;
+use darshan_log::file_facts::FileFacts;
 use forebay_count::read::Totals;
 use std::collections::BTreeMap;
 

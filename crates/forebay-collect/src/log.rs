@@ -9,7 +9,7 @@ use crate::mounts;
 use crate::programs;
 use crate::sharing::FileUsers;
 use crate::uncounted_calls;
-use darshan_log::facts::Facts;
+use darshan_log::file_facts::Facts;
 use darshan_log::{
     CounterModule, H5d, H5f, Heatmap, HeatmapRecord, Job as JobRecord, LogWriter, Module, Mount,
     MpiIo, Parent, PnetcdfFile, PnetcdfVar, Posix, Record, Reducer, Stdio, Time, record_id,

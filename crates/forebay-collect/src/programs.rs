@@ -4,7 +4,7 @@
 use crate::job::Job;
 use crate::ranks::{FOREBAY, Role};
 use crate::tables::{Image, ns_between};
-use darshan_log::facts::{Program, ProgramEnd};
+use darshan_log::file_facts::{Program, ProgramEnd};
 use forebay_count::read::End;
 use std::collections::HashMap;
 

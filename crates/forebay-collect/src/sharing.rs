@@ -7,7 +7,7 @@
 
 use crate::ranks::Ranks;
 use crate::tables::Entry;
-use darshan_log::facts::FileFacts;
+use darshan_log::file_facts::FileFacts;
 use forebay_count::Kind;
 use std::collections::HashMap;
 

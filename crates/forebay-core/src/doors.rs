@@ -1,5 +1,5 @@
 //! By which door programs come into the buffer on this node, and what there is to say about it. The driver looks and tries
-//! ([`Facts`]); what that means is judged here.
+//! ([`NodeFacts`]); what that means is judged here.
 
 use crate::collective::file_system_name;
 use crate::mounting::{MountTrial, NamespaceSettings, Privilege};
@@ -17,7 +17,7 @@ pub enum Door {
 
 /// The door to take.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Choice {
+pub struct DoorChoice {
     /// It works here.
     pub door: Door,
     /// One line: why it is this one, and not the other.
@@ -31,8 +31,8 @@ pub struct Choice {
 ///
 /// # Errors
 /// No door works: both reasons in one line.
-pub fn choose(mount: &MountTrial, library: &Result<(), String>) -> Result<Choice, String> {
-    let of = |door, reason: String| Ok(Choice { door, reason });
+pub fn choose(mount: &MountTrial, library: &Result<(), String>) -> Result<DoorChoice, String> {
+    let of = |door, reason: String| Ok(DoorChoice { door, reason });
     match (mount.shortfall(), library, mount) {
         (None, ..) => of(
             Door::Mount,
@@ -90,7 +90,7 @@ pub struct Buffer {
 
 /// What was looked at and tried. Each `Err` is a reason in one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Facts {
+pub struct NodeFacts {
     /// Effective user.
     pub uid: u32,
     /// Version of the kernel, as it says it.
@@ -121,7 +121,7 @@ pub struct Facts {
 
 /// How a check went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
+pub enum Health {
     /// It works.
     Works,
     /// It works in part, or is not needed.
@@ -130,13 +130,76 @@ pub enum State {
     Fails,
 }
 
-impl State {
+impl Health {
     /// One word.
     pub fn in_words(self) -> &'static str {
         match self {
-            State::Works => "works",
-            State::Limited => "limited",
-            State::Fails => "fails",
+            Health::Works => "works",
+            Health::Limited => "limited",
+            Health::Fails => "fails",
+        }
+    }
+}
+
+/// What a check looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum About {
+    /// Local storage.
+    Storage,
+    /// The directory of the sockets.
+    Sockets,
+    /// The preload library.
+    Library,
+    /// The mount.
+    Mount,
+    /// The helper of FUSE for ordinary users.
+    Fusermount,
+    /// User namespaces.
+    Namespaces,
+    /// Where the recorder puts its tables.
+    Recorder,
+    /// Limits of open descriptors.
+    Descriptors,
+    /// The limit of a file's size.
+    FileSize,
+    /// The PFS directory.
+    Buffer,
+    /// Who has that.
+    Lock,
+}
+
+impl About {
+    /// One or two words.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            About::Storage => "storage",
+            About::Sockets => "sockets",
+            About::Library => "library",
+            About::Mount => "mount",
+            About::Fusermount => "fusermount3",
+            About::Namespaces => "namespaces",
+            About::Recorder => "recorder",
+            About::Descriptors => "descriptors",
+            About::FileSize => "file size",
+            About::Buffer => "buffer",
+            About::Lock => "lock",
+        }
+    }
+
+    /// Is there no run without it? Of the doors one is enough.
+    fn is_needed(self) -> bool {
+        match self {
+            About::Storage
+            | About::Sockets
+            | About::Descriptors
+            | About::FileSize
+            | About::Buffer
+            | About::Lock => true,
+            About::Library
+            | About::Mount
+            | About::Fusermount
+            | About::Namespaces
+            | About::Recorder => false,
         }
     }
 }
@@ -145,9 +208,9 @@ impl State {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     /// Of what.
-    pub about: &'static str,
+    pub about: About,
     /// How it went.
-    pub state: State,
+    pub health: Health,
     /// What was found, in one line.
     pub found: String,
     /// How to mend it.
@@ -160,21 +223,13 @@ pub struct Diagnosis {
     /// All checks.
     pub checks: Vec<Check>,
     /// The door that `--via auto` takes, or why there is none.
-    pub choice: Result<Choice, String>,
+    pub choice: Result<DoorChoice, String>,
 }
 
 impl Diagnosis {
     /// Can a run be started here? A door alone is not enough.
     pub fn works(&self) -> bool {
-        let needed = [
-            "storage",
-            "sockets",
-            "descriptors",
-            "file size",
-            "buffer",
-            "lock",
-        ];
-        let stops = |check: &Check| check.state == State::Fails && needed.contains(&check.about);
+        let stops = |check: &Check| check.health == Health::Fails && check.about.is_needed();
         self.choice.is_ok() && !self.checks.iter().any(stops)
     }
 }
@@ -201,7 +256,7 @@ fn gib(bytes: u64) -> String {
 }
 
 /// Judges what was found.
-pub fn diagnose(facts: &Facts) -> Diagnosis {
+pub fn diagnose(facts: &NodeFacts) -> Diagnosis {
     let mut checks = vec![
         storage(&facts.storage),
         sockets(&facts.sockets),
@@ -222,15 +277,10 @@ pub fn diagnose(facts: &Facts) -> Diagnosis {
     }
 }
 
-fn check(
-    about: &'static str,
-    state: State,
-    found: impl Into<String>,
-    remedy: Option<&str>,
-) -> Check {
+fn check(about: About, health: Health, found: impl Into<String>, remedy: Option<&str>) -> Check {
     Check {
         about,
-        state,
+        health,
         found: found.into(),
         remedy: remedy.map(str::to_owned),
     }
@@ -240,7 +290,7 @@ fn storage(found: &Result<Storage, String>) -> Check {
     let name_one = Some("name a directory on a local disk: --storage DIR, or $FOREBAY_STORAGE");
     let storage = match found {
         Ok(storage) => storage,
-        Err(why) => return check("storage", State::Fails, why, name_one),
+        Err(why) => return check(About::Storage, Health::Fails, why, name_one),
     };
     let inodes = match storage.free_inodes {
         Some(free) => format!("{free} inodes free"),
@@ -264,10 +314,10 @@ fn storage(found: &Result<Storage, String>) -> Check {
         limits.push("it has room for few files");
     }
     match limits.is_empty() {
-        true => check("storage", State::Works, text, None),
+        true => check(About::Storage, Health::Works, text, None),
         false => {
             let text = format!("{text}; {}", limits.join("; "));
-            check("storage", State::Limited, text, name_one)
+            check(About::Storage, Health::Limited, text, name_one)
         }
     }
 }
@@ -276,12 +326,12 @@ fn sockets(found: &Result<(String, i64), String>) -> Check {
     match found {
         Ok((dir, fs_type)) => {
             let text = format!("can be made in {dir}, on {}", named(*fs_type));
-            check("sockets", State::Works, text, None)
+            check(About::Sockets, Health::Works, text, None)
         }
         Err(why) => {
             let remedy =
                 "let $XDG_RUNTIME_DIR name a directory of yours on this node, with a short path";
-            check("sockets", State::Fails, why, Some(remedy))
+            check(About::Sockets, Health::Fails, why, Some(remedy))
         }
     }
 }
@@ -289,14 +339,14 @@ fn sockets(found: &Result<(String, i64), String>) -> Check {
 fn library(found: &Result<(), String>) -> Check {
     match found {
         Ok(()) => check(
-            "library",
-            State::Works,
+            About::Library,
+            Health::Works,
             "a dynamically linked program loads it",
             None,
         ),
         Err(why) => check(
-            "library",
-            State::Fails,
+            About::Library,
+            Health::Fails,
             why,
             Some(
                 "install it beside the command, or let $FOREBAY_PRELOAD name it; LD_PRELOAD must be allowed here",
@@ -305,17 +355,17 @@ fn library(found: &Result<(), String>) -> Check {
     }
 }
 
-fn mount(facts: &Facts) -> Check {
+fn mount(facts: &NodeFacts) -> Check {
     let state = match &facts.mount {
         MountTrial::Native => {
             let text = format!(
                 "the kernel ({}) reads and writes files of the storage itself (passthrough)",
                 facts.kernel
             );
-            return check("mount", State::Works, text, None);
+            return check(About::Mount, Health::Works, text, None);
         }
-        MountTrial::Plain(_) => State::Limited,
-        MountTrial::Failed(_) => State::Fails,
+        MountTrial::Plain(_) => Health::Limited,
+        MountTrial::Failed(_) => Health::Fails,
     };
     let remedy = match &facts.mount {
         MountTrial::Failed(trouble) => {
@@ -327,30 +377,30 @@ fn mount(facts: &Facts) -> Check {
     };
     let found = facts.mount.shortfall().unwrap_or_default();
     let found = format!("{found}; kernel {}", facts.kernel);
-    check("mount", state, found, Some(&remedy))
+    check(About::Mount, state, found, Some(&remedy))
 }
 
 /// A mount is made without it.
 const NOT_USED: &str = "not used by forebay yet";
 
-fn fusermount(facts: &Facts) -> Check {
+fn fusermount(facts: &NodeFacts) -> Check {
     match &facts.fusermount {
         Some(path) => check(
-            "fusermount3",
-            State::Works,
+            About::Fusermount,
+            Health::Works,
             format!("{path}; {NOT_USED}"),
             None,
         ),
         None => check(
-            "fusermount3",
-            State::Limited,
+            About::Fusermount,
+            Health::Limited,
             format!("is not installed; {NOT_USED}"),
             Some("install the package fuse3"),
         ),
     }
 }
 
-fn user_namespace(facts: &Facts) -> Check {
+fn user_namespace(facts: &NodeFacts) -> Check {
     let use_of_it = match Privilege::of(facts.uid) {
         Privilege::Root => "root mounts without one",
         Privilege::User => "a mount is made in one",
@@ -358,12 +408,12 @@ fn user_namespace(facts: &Facts) -> Check {
     match &facts.user_namespace {
         Ok(()) => {
             let text = format!("can be made; {use_of_it}");
-            check("namespaces", State::Works, text, None)
+            check(About::Namespaces, Health::Works, text, None)
         }
         Err(why) => {
-            let (found, remedy) = facts.namespace_settings.verdict();
+            let (found, remedy) = facts.namespace_settings.ailment();
             let text = format!("a user namespace cannot be made ({why}): {found}; {use_of_it}");
-            check("namespaces", State::Limited, text, Some(remedy))
+            check(About::Namespaces, Health::Limited, text, Some(remedy))
         }
     }
 }
@@ -371,14 +421,14 @@ fn user_namespace(facts: &Facts) -> Check {
 fn recorder(found: &Result<String, String>) -> Check {
     match found {
         Ok(dir) => check(
-            "recorder",
-            State::Works,
+            About::Recorder,
+            Health::Works,
             format!("its tables go to {dir}"),
             None,
         ),
         Err(why) => check(
-            "recorder",
-            State::Limited,
+            About::Recorder,
+            Health::Limited,
             format!("runs would not be recorded: {why}"),
             Some("let $FOREBAY_TABLES name a directory on this node"),
         ),
@@ -389,30 +439,30 @@ fn descriptors((now, most): (u64, u64)) -> Check {
     let text = format!("{now} open files for each process, {most} for a bridge");
     if let Err(why) = check_descriptors(most) {
         let found = format!("{why}: it does not start");
-        return check("descriptors", State::Fails, found, Some(why.remedy()));
+        return check(About::Descriptors, Health::Fails, found, Some(why.remedy()));
     }
     match most < FEW_DESCRIPTORS {
-        false => check("descriptors", State::Works, text, None),
+        false => check(About::Descriptors, Health::Works, text, None),
         true => check(
-            "descriptors",
-            State::Limited,
+            About::Descriptors,
+            Health::Limited,
             text,
             Some(TooLow::Descriptors(most).remedy()),
         ),
     }
 }
 
-fn file_size(facts: &Facts) -> Check {
+fn file_size(facts: &NodeFacts) -> Check {
     match (check_file_bytes(facts.file_bytes), facts.file_bytes) {
         (Err(why), _) => {
             let found = format!("{why}: it does not start");
-            check("file size", State::Fails, found, Some(why.remedy()))
+            check(About::FileSize, Health::Fails, found, Some(why.remedy()))
         }
-        (Ok(()), None) => check("file size", State::Works, "no limit", None),
+        (Ok(()), None) => check(About::FileSize, Health::Works, "no limit", None),
         (Ok(()), Some(bytes)) => {
             let remedy = TooLow::FileBytes(bytes).remedy();
             let found = format!("a larger file than {} is not drained", gib(bytes));
-            check("file size", State::Limited, found, Some(remedy))
+            check(About::FileSize, Health::Limited, found, Some(remedy))
         }
     }
 }
@@ -420,7 +470,7 @@ fn file_size(facts: &Facts) -> Check {
 fn buffer(found: &Result<Buffer, String>) -> Vec<Check> {
     let buffer = match found {
         Ok(buffer) => buffer,
-        Err(why) => return vec![check("buffer", State::Fails, why, None)],
+        Err(why) => return vec![check(About::Buffer, Health::Fails, why, None)],
     };
     let text = format!(
         "{} on {}; a drain makes what it copies durable by: {}",
@@ -429,23 +479,23 @@ fn buffer(found: &Result<Buffer, String>) -> Vec<Check> {
         sync_by(buffer.fs_type).in_words()
     );
     let mut checks = vec![match &buffer.not_writable {
-        None => check("buffer", State::Works, text, None),
+        None => check(About::Buffer, Health::Works, text, None),
         Some(why) => check(
-            "buffer",
-            State::Fails,
+            About::Buffer,
+            Health::Fails,
             format!("{text}; nothing can be drained there: {why}"),
             Some("have somebody give you the right to write there"),
         ),
     }];
     let (state, text, remedy) = match &buffer.holder {
-        Holder::Nobody => (State::Works, "nobody has the directory".to_owned(), None),
+        Holder::Nobody => (Health::Works, "nobody has the directory".to_owned(), None),
         Holder::Ours(pid) => (
-            State::Works,
+            Health::Works,
             format!("your own bridge has the directory (process {pid}); runs use it"),
             None,
         ),
         Holder::Left(storage) => (
-            State::Limited,
+            Health::Limited,
             format!(
                 "an earlier buffer of yours has the directory; its bridge does not run, its storage is {storage}"
             ),
@@ -454,11 +504,11 @@ fn buffer(found: &Result<Buffer, String>) -> Vec<Check> {
             ),
         ),
         Holder::Other(who) => (
-            State::Fails,
+            Health::Fails,
             who.clone(),
             Some("wait for its drain; if it is given up for good, `forebay unlock`"),
         ),
     };
-    checks.push(check("lock", state, text, remedy));
+    checks.push(check(About::Lock, state, text, remedy));
     checks
 }

@@ -90,16 +90,16 @@ pub struct NamespaceSettings {
 }
 
 /// What is the matter, and how to mend it.
-pub type Verdict = (&'static str, &'static str);
+pub type Ailment = (&'static str, &'static str);
 
-const APPARMOR: Verdict = (
+const APPARMOR: Ailment = (
     "kernel.apparmor_restrict_unprivileged_userns is 1",
     "as root: a profile of AppArmor that lets forebay have `userns`",
 );
 
 impl NamespaceSettings {
     /// Which setting forbids user namespaces, and how to mend that.
-    pub fn verdict(&self) -> Verdict {
+    pub fn ailment(&self) -> Ailment {
         if self.userns_clone == Some(0) {
             return (
                 "kernel.unprivileged_userns_clone is 0",
@@ -153,7 +153,7 @@ impl MountTrouble {
                 "as root: chmod 666 /dev/fuse, as distributions have it; in a container, pass the device in: --device /dev/fuse"
             }
             (MountTrouble::NoNamespace(_), _) => {
-                let (found, remedy) = settings.verdict();
+                let (found, remedy) = settings.ailment();
                 return format!("{found}; {remedy}");
             }
             (MountTrouble::NotPermitted, Privilege::Root) => {

@@ -120,11 +120,11 @@ pub fn rebuild(
         let oid = s.object.oid;
         std::cmp::Reverse((oid.epoch(), oid.seq(), s.object.link))
     });
-    let mut naming = Naming::new(&survivors);
+    let mut ancestry = Ancestry::new(&survivors);
     let mut taken = BTreeSet::new();
     let mut rebuilt = Rebuilt::default();
     for (i, survivor) in survivors.iter().enumerate() {
-        let mut path = naming.path(i).unwrap_or_else(|| {
+        let mut path = ancestry.path(i).unwrap_or_else(|| {
             let name = survivor.label.name.clone();
             rebuilt.problems.push(Problem::LostDirectory { name });
             rebuilt.moved.push(survivor.object);
@@ -147,16 +147,16 @@ pub fn rebuild(
 }
 
 /// Finds the path of every survivor through the chain of its parents.
-struct Naming<'a> {
+struct Ancestry<'a> {
     survivors: &'a [Survivor],
     dirs: BTreeMap<ObjectId, usize>,
     moved: BTreeMap<&'a TreePath, usize>,
     paths: BTreeMap<usize, Option<TreePath>>,
 }
 
-impl<'a> Naming<'a> {
+impl<'a> Ancestry<'a> {
     fn new(survivors: &'a [Survivor]) -> Self {
-        let mut naming = Naming {
+        let mut ancestry = Ancestry {
             survivors,
             dirs: BTreeMap::new(),
             moved: BTreeMap::new(),
@@ -165,13 +165,13 @@ impl<'a> Naming<'a> {
         for (i, s) in survivors.iter().enumerate() {
             // One that has opened to the PFS counts as moved; see `label::is_right`.
             if matches!(s.label.kind, Kind::Dir | Kind::Moved) {
-                naming.dirs.insert(s.object.oid, i);
+                ancestry.dirs.insert(s.object.oid, i);
             }
             if let (Kind::Moved, Some(origin)) = (s.label.kind, &s.label.origin) {
-                naming.moved.insert(origin, i);
+                ancestry.moved.insert(origin, i);
             }
         }
-        naming
+        ancestry
     }
 
     fn path(&mut self, index: usize) -> Option<TreePath> {

@@ -10,8 +10,8 @@ fn failed(trouble: MountTrouble) -> MountTrial {
     MountTrial::Failed(trouble)
 }
 
-fn good() -> Facts {
-    Facts {
+fn good() -> NodeFacts {
+    NodeFacts {
         uid: 0,
         kernel: "6.18".to_owned(),
         storage: Ok(Storage {
@@ -37,9 +37,11 @@ fn good() -> Facts {
     }
 }
 
-fn find(facts: &Facts, about: &str) -> Check {
+fn find(facts: &NodeFacts, about: &str) -> Check {
     let all = diagnose(facts).checks;
-    let found = all.into_iter().find(|check| check.about == about);
+    let found = all
+        .into_iter()
+        .find(|check| check.about.in_words() == about);
     found.expect("there is such a check")
 }
 
@@ -79,36 +81,36 @@ fn where_all_is_well_nothing_is_to_be_mended() {
     assert!(diagnosis.works());
     for check in diagnosis.checks {
         assert_eq!(
-            (check.state, check.remedy),
-            (State::Works, None),
+            (check.health, check.remedy),
+            (Health::Works, None),
             "{}",
-            check.about
+            check.about.in_words()
         );
     }
 }
 
 #[test]
 fn one_door_is_enough_and_a_door_without_storage_or_sockets_is_none() {
-    let no_mount = Facts {
+    let no_mount = NodeFacts {
         mount: failed(MountTrouble::NoDevice),
         ..good()
     };
     assert!(diagnose(&no_mount).works());
     let why = || "no".to_owned();
     for broken in [
-        Facts {
+        NodeFacts {
             library: Err(why()),
             ..no_mount
         },
-        Facts {
+        NodeFacts {
             storage: Err(why()),
             ..good()
         },
-        Facts {
+        NodeFacts {
             sockets: Err(why()),
             ..good()
         },
-        Facts {
+        NodeFacts {
             buffer: Some(Err(why())),
             ..good()
         },
@@ -116,13 +118,13 @@ fn one_door_is_enough_and_a_door_without_storage_or_sockets_is_none() {
         let diagnosis = diagnose(&broken);
         assert!(!diagnosis.works());
         let mut failures = diagnosis.checks.iter();
-        assert!(failures.any(|check| check.state == State::Fails));
+        assert!(failures.any(|check| check.health == Health::Fails));
     }
 }
 
 #[test]
 fn whatever_does_not_work_comes_with_what_mends_it() {
-    let all_wrong = Facts {
+    let all_wrong = NodeFacts {
         uid: 1000,
         storage: Err("full".to_owned()),
         sockets: Err("too long".to_owned()),
@@ -138,14 +140,14 @@ fn whatever_does_not_work_comes_with_what_mends_it() {
     let diagnosis = diagnose(&all_wrong);
     assert!(!diagnosis.works());
     for check in diagnosis.checks {
-        assert!(check.state != State::Works, "{}", check.about);
-        assert!(check.remedy.is_some(), "{}", check.about);
+        assert!(check.health != Health::Works, "{:?}", check.about);
+        assert!(check.remedy.is_some(), "{:?}", check.about);
     }
 }
 
 #[test]
 fn the_setting_that_forbids_user_namespaces_is_named() {
-    let refused = Facts {
+    let refused = NodeFacts {
         user_namespace: Err("EPERM".to_owned()),
         ..good()
     };
@@ -174,7 +176,7 @@ fn the_setting_that_forbids_user_namespaces_is_named() {
         ),
         (none, "seccomp"),
     ] {
-        let facts = Facts {
+        let facts = NodeFacts {
             namespace_settings,
             ..refused.clone()
         };
@@ -196,7 +198,7 @@ fn storage_that_is_memory_or_nearly_full_is_named_and_usable() {
             storage.free_inodes = free_inodes;
         }
         let found = find(&facts, "storage");
-        assert_eq!(found.state, State::Limited);
+        assert_eq!(found.health, Health::Limited);
         assert!(found.found.contains(words), "{}", found.found);
         assert!(diagnose(&facts).works());
     }
@@ -205,13 +207,13 @@ fn storage_that_is_memory_or_nearly_full_is_named_and_usable() {
 #[test]
 fn who_else_has_the_directory_stops_a_run_and_an_own_bridge_does_not() {
     let holders = [
-        (Holder::Nobody, State::Works),
-        (Holder::Ours(7), State::Works),
-        (Holder::Left("/s".to_owned()), State::Limited),
-        (Holder::Other("user 7".to_owned()), State::Fails),
+        (Holder::Nobody, Health::Works),
+        (Holder::Ours(7), Health::Works),
+        (Holder::Left("/s".to_owned()), Health::Limited),
+        (Holder::Other("user 7".to_owned()), Health::Fails),
     ];
     for (holder, state) in holders {
-        let facts = Facts {
+        let facts = NodeFacts {
             buffer: Some(Ok(Buffer {
                 path: "/pfs".to_owned(),
                 fs_type: EXT4,
@@ -220,28 +222,28 @@ fn who_else_has_the_directory_stops_a_run_and_an_own_bridge_does_not() {
             })),
             ..good()
         };
-        assert_eq!(find(&facts, "lock").state, state);
-        assert_eq!(diagnose(&facts).works(), state != State::Fails);
+        assert_eq!(find(&facts, "lock").health, state);
+        assert_eq!(diagnose(&facts).works(), state != Health::Fails);
         assert!(find(&facts, "buffer").found.contains("syncfs"));
     }
 }
 
 #[test]
 fn a_limit_with_which_no_bridge_starts_fails_and_one_that_hurts_later_is_named() {
-    let with = |most, file_bytes| Facts {
+    let with = |most, file_bytes| NodeFacts {
         descriptors: (most, most),
         file_bytes,
         ..good()
     };
-    let states = |facts: &Facts| {
-        let state = |about| find(facts, about).state;
+    let states = |facts: &NodeFacts| {
+        let state = |about| find(facts, about).health;
         (
             state("descriptors"),
             state("file size"),
             diagnose(facts).works(),
         )
     };
-    use State::{Fails, Limited, Works};
+    use Health::{Fails, Limited, Works};
     assert_eq!(states(&with(255, None)), (Fails, Works, false));
     assert_eq!(states(&with(256, Some(1 << 30))), (Limited, Limited, true));
     assert_eq!(states(&with(8192, Some(1 << 20))), (Works, Fails, false));

@@ -8,7 +8,7 @@
 //! - `protocol` decodes requests, `reply` encodes answers. Both are pure.
 //! - `nodes` knows what the kernel's node ids stand for.
 //! - `door` asks the bridge.
-//! - `server`, `names`, `files` and `attributes` carry requests out.
+//! - `server`, `name_requests`, `files` and `attributes` carry requests out.
 //! - `device` opens `/dev/fuse` and mounts; `trial` finds out whether that works here.
 //!
 //! # Nothing is cached
@@ -26,7 +26,7 @@ mod attributes;
 mod device;
 mod door;
 mod files;
-mod names;
+mod name_requests;
 mod nodes;
 mod protocol;
 mod reply;

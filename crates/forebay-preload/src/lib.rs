@@ -24,15 +24,15 @@
 
 use forebay_hook::fork;
 
-mod bridge;
 mod config;
 mod hooks;
 mod locate;
+mod requests;
 
 /// Runs before `main`, while there is one thread. It does what would cost more, or be less safe, later.
 extern "C" fn at_load() {
     if config::get().is_some() {
-        bridge::LINK.start();
+        requests::LINK.start();
         fork::watch(None, after_fork_in_child);
         hooks::find_next_definitions();
         hooks::identity::read_umask();
@@ -41,7 +41,7 @@ extern "C" fn at_load() {
 
 extern "C" fn after_fork_in_child() {
     // SAFETY: a forked child has one thread.
-    unsafe { bridge::LINK.after_fork_in_child() };
+    unsafe { requests::LINK.after_fork_in_child() };
 }
 
 forebay_hook::preload_library!(

@@ -16,8 +16,8 @@ use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use forebay_hook::path::{self, Glance, Spot, below};
 use forebay_wire::{Base, MAX_PATH_BYTES, Op, Request, START_MOVED};
 
-use crate::bridge::LINK;
 use crate::config;
+use crate::requests::LINK;
 use forebay_hook::kernel::{self, Errno, FdPath, call};
 use forebay_link::Config;
 use forebay_link::{Answer, Fail};

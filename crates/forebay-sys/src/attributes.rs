@@ -8,6 +8,7 @@ use rustix::fs::{
 };
 use rustix::path::Arg;
 use rustix::time::{ClockId, clock_gettime};
+use std::cell::Cell;
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Mutex, PoisonError};
@@ -99,6 +100,11 @@ pub fn chmod_of_path(fd: BorrowedFd<'_>, mode: u32) -> Sys<()> {
     fs::chmodat(CWD, proc_link(fd), mode, AtFlags::empty())
 }
 
+std::thread_local! {
+    /// This thread lends a mode.
+    static LENDS: Cell<bool> = const { Cell::new(false) };
+}
+
 /// One mode is lent at a time: a second lender would take the lent mode for the real one, and give that back.
 static LENDING: Mutex<()> = Mutex::new(());
 
@@ -109,11 +115,14 @@ static LENDING: Mutex<()> = Mutex::new(());
 /// # Errors
 /// Those of the calls that look at the mode and change it.
 pub fn lend_mode<T>(fd: BorrowedFd<'_>, bits: u32, work: impl FnOnce(Attr) -> T) -> Sys<T> {
+    assert!(!LENDS.get(), "one mode is lent at a time");
     let _one = LENDING.lock().unwrap_or_else(PoisonError::into_inner);
     let before = stat(fd, b"")?;
     let lent = before.mode & 0o7777 | bits;
     chmod_of_path(fd, lent)?;
+    LENDS.set(true);
     let outcome = work(before);
+    LENDS.set(false);
     if stat(fd, b"")?.mode & 0o7777 == lent {
         chmod_of_path(fd, before.mode & 0o7777)?;
     }

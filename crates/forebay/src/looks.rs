@@ -7,7 +7,7 @@ use crate::place::{self, plain};
 use crate::verbs::own_command;
 use crate::{cli, recorder};
 use forebay_admin::socket_dir;
-use forebay_core::doors::{Buffer, Choice, Facts, Holder, Storage, choose};
+use forebay_core::doors::{Buffer, DoorChoice, Holder, NodeFacts, Storage, choose};
 use forebay_core::mounting::{MountTrial, MountTrouble, NamespaceSettings, Privilege};
 use forebay_fuse::{Refused, Trial};
 use forebay_sys::{self as sys, Errno};
@@ -23,7 +23,7 @@ use std::process::{Command, Stdio};
 const WELL: &str = "well";
 
 /// Looks at everything. `buffer` and `storage` are what the user has named.
-pub fn facts(buffer: Option<&Path>, storage: Option<&Path>) -> Facts {
+pub fn facts(buffer: Option<&Path>, storage: Option<&Path>) -> NodeFacts {
     let root = buffer.map(place::buffer_root);
     let known = root.as_ref().and_then(|root| root.as_ref().ok());
     let known = known.map(|(root, _)| root.as_path());
@@ -32,7 +32,7 @@ pub fn facts(buffer: Option<&Path>, storage: Option<&Path>) -> Facts {
         Ok(storage) => mount(storage),
         Err(_) => mount(&std::env::temp_dir()),
     };
-    Facts {
+    NodeFacts {
         uid: sys::my_ids().0,
         kernel: sys::kernel_version(),
         storage: storage.and_then(|path| storage_at(&path).map_err(|e| cannot(&path, e))),
@@ -86,7 +86,7 @@ pub fn trouble(refused: Refused) -> MountTrouble {
 }
 
 /// The door that `--via auto` takes with this storage.
-pub fn door(storage: &Path) -> Result<Choice, Fault> {
+pub fn door(storage: &Path) -> Result<DoorChoice, Fault> {
     let choice = choose(&mount(storage), &library());
     choice.map_err(|why| {
         fault(format!("no way for programs into the buffer: {why}"))

@@ -1,7 +1,7 @@
 //! The programs of a job are in its log: who started whom, and for which rank each counts.
 
 use crate::stage::{MS, Stage, image};
-use darshan_log::facts::{Program, ProgramEnd};
+use darshan_log::file_facts::{Program, ProgramEnd};
 
 #[test]
 fn a_log_says_who_started_whom_and_how_each_ended() {

@@ -84,7 +84,7 @@ pub(super) struct Waiting {
 
 /// What one bridge has said so far.
 #[derive(Debug, Default)]
-struct Part {
+struct Said {
     children: Vec<(Vec<u8>, PathRecord)>,
     below: Vec<(TreePath, PathRecord)>,
     /// Of the children, or of the first page below.
@@ -94,7 +94,7 @@ struct Part {
     is_whole: bool,
 }
 
-impl Part {
+impl Said {
     /// Where the next page below a directory begins.
     fn reached(&self) -> Option<&TreePath> {
         self.below.last().map(|(path, _)| path)
@@ -108,7 +108,7 @@ pub(super) struct Fetch {
     question: Question,
     retry: Retry,
     /// What came so far, for all bridges that are asked.
-    parts: BTreeMap<BridgeId, Part>,
+    parts: BTreeMap<BridgeId, Said>,
 }
 
 impl Bridge {
@@ -182,7 +182,7 @@ impl Bridge {
             ticket,
             question: question.clone(),
             retry: Retry::after(now, RETRY_FIRST_US),
-            parts: of.iter().map(|b| (*b, Part::default())).collect(),
+            parts: of.iter().map(|b| (*b, Said::default())).collect(),
         };
         self.fetches.insert(request, fetch);
         let me = self.me();
@@ -351,7 +351,7 @@ impl Bridge {
         request: u64,
         names: Vec<(ObjectName, TreePath)>,
     ) {
-        let take = |part: &mut Part| {
+        let take = |part: &mut Said| {
             part.names = names;
             part.is_whole = true;
         };
@@ -361,7 +361,7 @@ impl Bridge {
     }
 
     pub(super) fn on_fetched_speakers(&mut self, from: BridgeId, request: u64, told: SpeakersPart) {
-        let take = |part: &mut Part| {
+        let take = |part: &mut Said| {
             part.speakers = told;
             part.is_whole = true;
         };
@@ -377,7 +377,7 @@ impl Bridge {
         children: Vec<(Vec<u8>, PathRecord)>,
         absences: u64,
     ) {
-        let whole = |part: &mut Part| {
+        let whole = |part: &mut Said| {
             part.children = children;
             part.absences = Some(absences);
             part.is_whole = true;
@@ -433,7 +433,7 @@ impl Bridge {
         &mut self,
         from: BridgeId,
         request: u64,
-        take: impl FnOnce(&mut Part),
+        take: impl FnOnce(&mut Said),
     ) -> Option<Output> {
         let me = self.me();
         let fetch = self.fetches.get_mut(&request)?;
@@ -447,7 +447,7 @@ impl Bridge {
         let fetch = self.fetches.remove(&request)?;
         let planted = self.mutation;
         let parts = fetch.parts.into_iter();
-        let others = |(bridge, _): &(BridgeId, Part)| *bridge != me;
+        let others = |(bridge, _): &(BridgeId, Said)| *bridge != me;
         let fact = match fetch.question {
             Question::Record(_) => return None,
             Question::Children { dir, after, limit } => {
@@ -517,7 +517,7 @@ impl Bridge {
 
 impl Fetch {
     /// What a bridge that has said so much is still to be asked.
-    fn question_to(&self, part: &Part) -> Question {
+    fn question_to(&self, part: &Said) -> Question {
         match &self.question {
             Question::Below { dir, .. } => Question::Below {
                 dir: dir.clone(),

@@ -82,12 +82,12 @@ enum State {
 }
 
 /// One object with all its names, or a directory.
-struct Candidate {
+struct Releasable {
     names: Vec<(TreePath, PathRecord)>,
     keep: Option<Keep>,
 }
 
-impl Candidate {
+impl Releasable {
     fn object(&self) -> ObjectName {
         self.names[0].1.object
     }
@@ -97,7 +97,7 @@ impl Candidate {
 pub(super) struct Release {
     walk: ReleaseWalk,
     entries: Vec<(TreePath, PathRecord)>,
-    candidates: Vec<Candidate>,
+    candidates: Vec<Releasable>,
     marked: Vec<(TreePath, PathRecord)>,
     state: State,
     tries: u32,
@@ -134,7 +134,7 @@ impl Release {
         attrs: &[Work<Attr>],
         facts: &dyn DrainFacts,
         reads: &mut ReadSet,
-    ) -> Outcome<Vec<Candidate>> {
+    ) -> Outcome<Vec<Releasable>> {
         let mut candidates = Vec::new();
         let mut going = BTreeSet::new();
         for ((path, before), attr) in with_outcomes(&self.entries, attrs) {
@@ -143,7 +143,7 @@ impl Release {
             let Some(record) = now.filter(|r| r.transit.is_none()) else {
                 continue;
             };
-            let mut candidate = Candidate {
+            let mut candidate = Releasable {
                 names: vec![(path.clone(), record.clone())],
                 keep: None,
             };
@@ -179,7 +179,7 @@ impl Release {
     /// All names of an object go together.
     fn judge_names(
         &self,
-        candidate: &mut Candidate,
+        candidate: &mut Releasable,
         attr: &Attr,
         facts: &dyn DrainFacts,
         reads: &mut ReadSet,
@@ -208,7 +208,7 @@ impl Release {
         Ok(None)
     }
 
-    fn going(&mut self) -> impl Iterator<Item = &mut Candidate> {
+    fn going(&mut self) -> impl Iterator<Item = &mut Releasable> {
         self.candidates.iter_mut().filter(|c| c.keep.is_none())
     }
 

@@ -87,10 +87,10 @@ impl Unseen {
 /// As long as records are left nobody else may change what is there: the next start takes away all that is below the
 /// directory. If taking them away has failed, they go before anything else is committed: their objects may be used again.
 #[derive(Debug, Default)]
-pub struct Leaving(Vec<Left>);
+pub struct Leaving(Vec<Remainder>);
 
 #[derive(Debug)]
-struct Left {
+struct Remainder {
     unseen: Unseen,
     is_stuck: bool,
 }
@@ -113,7 +113,7 @@ impl Leaving {
     /// The tables failed.
     pub fn of_earlier(tables: &dyn Tables, per_part: usize) -> Result<Self, TableError> {
         let left = Unseen::left(tables, per_part)?.into_iter();
-        let stuck = |unseen| Left {
+        let stuck = |unseen| Remainder {
             unseen,
             is_stuck: true,
         };
@@ -127,7 +127,7 @@ impl Leaving {
 
     /// The directory went.
     pub fn begin(&mut self, unseen: Unseen) {
-        self.0.push(Left {
+        self.0.push(Remainder {
             unseen,
             is_stuck: false,
         });
@@ -146,7 +146,7 @@ impl Leaving {
     }
 
     fn find(&self, dir: Option<&TreePath>) -> Option<usize> {
-        let is_it = |left: &Left| dir.is_none_or(|dir| left.unseen.dir == *dir);
+        let is_it = |left: &Remainder| dir.is_none_or(|dir| left.unseen.dir == *dir);
         self.0.iter().position(is_it)
     }
 

@@ -7,8 +7,8 @@ use forebay_wire::{FOR_WRITE, NOFOLLOW};
 use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, timespec, timeval};
 
 use super::{Path, on_object, outcome};
-use crate::bridge;
 use crate::locate::{failed, route};
+use crate::requests;
 use forebay_hook::kernel::call;
 use forebay_link::{Answer, Fail};
 
@@ -88,7 +88,7 @@ hooks! {
             if flags != 0 {
                 return chmod_link(t, mode, a);
             }
-            let fd = bridge::resolve(t, 0, a)?;
+            let fd = requests::resolve(t, 0, a)?;
             Ok(outcome(call!(libc::SYS_fchmodat, AT_FDCWD, forebay_hook::kernel::FdPath::new(fd.0).as_ptr(), mode)))
         })
     }
@@ -158,11 +158,11 @@ fn chmod_link(
     mode: c_uint,
     answer: &mut Answer,
 ) -> Result<c_int, Fail> {
-    let attr = bridge::stat(target, NOFOLLOW, answer)?;
+    let attr = requests::stat(target, NOFOLLOW, answer)?;
     if attr.mode & libc::S_IFMT == libc::S_IFLNK {
         return Err(libc::EOPNOTSUPP.into());
     }
-    let fd = bridge::resolve(target, NOFOLLOW, answer)?;
+    let fd = requests::resolve(target, NOFOLLOW, answer)?;
     // SAFETY: a C string and an integer.
     Ok(outcome(unsafe {
         call!(

@@ -4,8 +4,8 @@ use core::ffi::{c_int, c_uint};
 
 use forebay_hook::hooks;
 
-use crate::bridge::LINK;
 use crate::locate::{failed, forget_fd, forget_fds};
+use crate::requests::LINK;
 use forebay_hook::kernel;
 
 /// How often to try again to free a number that a request is using.

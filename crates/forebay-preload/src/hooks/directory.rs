@@ -13,8 +13,8 @@ use forebay_wire::{DirEntries, MAX_REPLY_BYTES, Op, REPLY_HEADER_BYTES, START_MO
 use libc::{AT_FDCWD, DIR, dirent64};
 
 use super::{Path, open};
-use crate::bridge::LINK;
 use crate::locate::{self, Looks, Scratch, failed, forget_fd, found_nothing, route};
+use crate::requests::LINK;
 use forebay_hook::kernel::{self, Errno, OwnFd, call};
 use forebay_link::Fail;
 

@@ -14,9 +14,9 @@ use forebay_hook::kernel::{self, Errno};
 use forebay_link::{Answer, Config, Fail};
 use forebay_wire::{Names, Op, Request, WHOLE, WRITTEN};
 
-use crate::bridge::LINK;
 use crate::config;
 use crate::locate::{LEAST_ADDRESS, failed, is_in_buffer};
+use crate::requests::LINK;
 
 /// `pwritev2` flags that make a write durable before it returns.
 const WRITE_THROUGH: c_int = libc::RWF_DSYNC | libc::RWF_SYNC;

@@ -9,9 +9,9 @@ use libc::{AT_EMPTY_PATH, AT_FDCWD};
 
 use super::inheritance::{self, Pointers, Strings};
 use super::{Path, outcome};
-use crate::bridge;
 use crate::config;
 use crate::locate::{Target, failed, route};
+use crate::requests;
 use forebay_hook::environment;
 use forebay_hook::kernel::{self, Errno, FdPath, OwnFd, call};
 use forebay_link::{Answer, Fail};
@@ -62,7 +62,7 @@ unsafe fn run(
     depth: usize,
     answer: &mut Answer,
 ) -> Result<c_int, Fail> {
-    let fd = bridge::resolve(target, 0, answer)?;
+    let fd = requests::resolve(target, 0, answer)?;
     let mut head = [0; HEAD_BYTES];
     let n = read_head(&fd, &mut head);
     // SAFETY: the caller's promise.
@@ -78,7 +78,7 @@ unsafe fn run(
                     return Ok(script(&line, path, argv, envp, depth));
                 }
                 // The interpreter opens the script itself, so it needs a path that does not depend on a descriptor.
-                bridge::ask(
+                requests::ask(
                     target.config,
                     &mut target.request(Op::Realpath),
                     true,

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use forebay_hook::hooks;
 
-use crate::bridge::LINK;
+use crate::requests::LINK;
 use forebay_hook::kernel::{self, call};
 
 static UMASK: AtomicU32 = AtomicU32::new(0o022);

@@ -8,9 +8,9 @@ use forebay_wire::{Op, Request};
 use libc::AT_FDCWD;
 
 use super::Path;
-use crate::bridge;
 use crate::config;
 use crate::locate::{Target, is_alias, object_at, route};
+use crate::requests;
 use forebay_hook::kernel;
 use forebay_hook::path::below;
 use forebay_link::{Answer, Fail};
@@ -24,7 +24,7 @@ fn text(
     if room as isize <= 0 {
         return Err(libc::EINVAL.into());
     }
-    bridge::ask(
+    requests::ask(
         target.config,
         &mut target.request(Op::Readlink),
         true,
@@ -61,7 +61,7 @@ fn resolved(
     out: *mut c_char,
     answer: &mut Answer,
 ) -> Result<*mut c_char, Fail> {
-    bridge::ask(
+    requests::ask(
         target.config,
         &mut target.request(Op::Realpath),
         true,
@@ -85,7 +85,7 @@ fn name_of_place(at: &[u8], answer: &mut Answer) -> bool {
         arg0,
         ..Request::new(Op::NameOf)
     };
-    bridge::ask(config, &mut request, true, answer).is_ok()
+    requests::ask(config, &mut request, true, answer).is_ok()
 }
 
 /// Are links at this path those of `/proc`?

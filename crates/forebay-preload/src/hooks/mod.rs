@@ -31,8 +31,8 @@ mod xattr;
 
 use core::ffi::{c_char, c_int};
 
-use crate::bridge;
 use crate::locate::{Outcome, Target, route};
+use crate::requests;
 use forebay_hook::kernel::{self, FdPath};
 use forebay_link::{Answer, Fail};
 
@@ -72,7 +72,7 @@ unsafe fn on_object<R: Outcome>(
     act: impl Fn(c_int, Path) -> R,
 ) -> R {
     let ours = |target: &Target<'_>, answer: &mut Answer| {
-        let fd = bridge::resolve(target, resolve_flags, answer)?;
+        let fd = requests::resolve(target, resolve_flags, answer)?;
         let at = FdPath::new(fd.0);
         Ok::<R, Fail>(act(fd.0, at.as_ptr()))
     };

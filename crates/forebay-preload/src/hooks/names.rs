@@ -7,18 +7,18 @@ use forebay_wire::{FOLLOW, MAX_PATH_BYTES, Op, REMOVE_DIR, START_MOVED};
 use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, S_IFIFO};
 
 use super::{Path, identity, outcome};
-use crate::bridge;
 use crate::locate::{
     LEAST_ADDRESS, Looks, Scratch, Target, failed, found_nothing, is_alias, locate, may_be_mine,
     route,
 };
+use crate::requests;
 use forebay_hook::kernel::{self, call};
 use forebay_link::{Answer, Fail};
 
 fn mkdir_in(target: &Target<'_>, mode: c_uint, answer: &mut Answer) -> Result<c_int, Fail> {
     let mut request = target.request(Op::Mkdir);
     request.arg1 = mode & 0o7777 & !identity::umask_of_caller();
-    bridge::ask(target.config, &mut request, true, answer)?;
+    requests::ask(target.config, &mut request, true, answer)?;
     Ok(0)
 }
 
@@ -31,14 +31,14 @@ fn mknod_in(
     let mut request = target.request(Op::Mknod);
     request.arg1 = mode & (libc::S_IFMT | 0o7777 & !identity::umask_of_caller());
     request.arg2 = device;
-    bridge::ask(target.config, &mut request, true, answer)?;
+    requests::ask(target.config, &mut request, true, answer)?;
     Ok(0)
 }
 
 fn unlink_in(target: &Target<'_>, flags: u32, answer: &mut Answer) -> Result<c_int, Fail> {
     let mut request = target.request(Op::Unlink);
     request.arg0 = flags;
-    bridge::ask(target.config, &mut request, true, answer)?;
+    requests::ask(target.config, &mut request, true, answer)?;
     Ok(0)
 }
 
@@ -52,7 +52,7 @@ fn symlink_in(target: &Target<'_>, text: Path, answer: &mut Answer) -> Result<c_
     if request.str2.len() > MAX_PATH_BYTES {
         return Err(libc::ENAMETOOLONG.into());
     }
-    bridge::ask(target.config, &mut request, true, answer)?;
+    requests::ask(target.config, &mut request, true, answer)?;
     Ok(0)
 }
 
@@ -111,7 +111,7 @@ fn two_paths_slow(
         let mut request = old.request(op);
         (request.base2, request.str2, request.arg0) = (new.base, new.rel, flags);
         let mut answer = Answer::new();
-        match bridge::ask(old.config, &mut request, true, &mut answer) {
+        match requests::ask(old.config, &mut request, true, &mut answer) {
             Err(Fail::Errno(START_MOVED)) if looks.again() => {}
             asked => break asked.map_err(found_nothing),
         }

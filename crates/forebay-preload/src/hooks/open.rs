@@ -8,8 +8,8 @@ use forebay_wire::{GRANT_REOPEN, Op};
 use libc::{AT_FDCWD, FILE, O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_TRUNC, O_WRONLY};
 
 use super::{Path, durability, identity};
-use crate::bridge;
 use crate::locate::{Target, failed, forget_fd, route};
+use crate::requests;
 use forebay_hook::kernel::{self, FdPath, OwnFd};
 use forebay_link::{Answer, Fail};
 
@@ -25,7 +25,7 @@ pub fn grant(
     if flags & O_CREAT != 0 {
         request.arg1 = mode & 0o7777 & !identity::umask_of_caller();
     }
-    bridge::ask(target.config, &mut request, flags & O_CLOEXEC != 0, answer)?;
+    requests::ask(target.config, &mut request, flags & O_CLOEXEC != 0, answer)?;
     let fd = answer.take_fd()?;
     durability::of_opened(target.config, flags)?;
     if answer.aux() & GRANT_REOPEN == 0 {

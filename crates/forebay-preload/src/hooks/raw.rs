@@ -13,9 +13,9 @@ use super::{
     Path, access, attributes, directory, durability, exec, identity, links, names, open, stat,
     watch, working_directory, xattr,
 };
-use crate::bridge::LINK;
 use crate::config;
 use crate::locate::{LEAST_ADDRESS, failed, forget_fd, forget_fds, is_mine};
+use crate::requests::LINK;
 use forebay_hook::kernel::{self, Errno};
 
 /// What `openat2` takes.

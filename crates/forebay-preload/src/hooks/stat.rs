@@ -7,8 +7,8 @@ use forebay_wire::{Attr, NOFOLLOW, Timestamp};
 use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT, AT_SYMLINK_NOFOLLOW};
 
 use super::{Path, devices, outcome};
-use crate::bridge;
 use crate::locate::{LEAST_ADDRESS, is_alias, route};
+use crate::requests;
 use forebay_hook::kernel::{self, call};
 
 /// Sync flags of `statx`.
@@ -36,7 +36,7 @@ unsafe fn stat_at(
             if flags & !(AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH) != 0 {
                 return Err(libc::EINVAL.into());
             }
-            let attr = bridge::stat(target, wire_flags(flags), answer)?;
+            let attr = requests::stat(target, wire_flags(flags), answer)?;
             if (out as isize) < LEAST_ADDRESS {
                 return Err(libc::EFAULT.into());
             }
@@ -239,7 +239,7 @@ unsafe fn statx_at(
             if flags & !known != 0 || contradiction || mask & libc::STATX__RESERVED as c_uint != 0 {
                 return Err(libc::EINVAL.into());
             }
-            let attr = bridge::stat(target, wire_flags(flags), answer)?;
+            let attr = requests::stat(target, wire_flags(flags), answer)?;
             if (out as isize) < LEAST_ADDRESS {
                 return Err(libc::EFAULT.into());
             }

@@ -8,8 +8,8 @@ use forebay_wire::{MAX_PATH_BYTES, NOFOLLOW, Op};
 use libc::{AT_FDCWD, O_CREAT, O_EXCL, O_RDWR};
 
 use super::{Path, open, stat};
-use crate::bridge;
 use crate::locate::{Outcome, Target, failed, forget_fd, may_be_mine, route};
+use crate::requests;
 use forebay_hook::environment;
 use forebay_hook::kernel;
 use forebay_link::{Answer, Fail};
@@ -120,7 +120,7 @@ unsafe fn new_file(
 
 /// Succeeds if no object has the name.
 fn vacant(target: &Target<'_>, answer: &mut Answer) -> Result<(), Fail> {
-    match bridge::stat(target, NOFOLLOW, answer) {
+    match requests::stat(target, NOFOLLOW, answer) {
         Err(Fail::Errno(libc::ENOENT)) => Ok(()),
         Ok(_) => Err(libc::EEXIST.into()),
         Err(other) => Err(other),
@@ -162,7 +162,7 @@ hooks! {
         let made = with_new_name(template, 0, |t| real(t), |target, answer| {
             let mut request = target.request(Op::Mkdir);
             request.arg1 = 0o700;
-            bridge::ask(target.config, &mut request, true, answer)?;
+            requests::ask(target.config, &mut request, true, answer)?;
             Ok(template)
         });
         if made.is_null() { null_mut() } else { template }

@@ -49,7 +49,7 @@ hooks! {
     fn ftok [real] (path: Path, id: c_int) -> c_int {
         let native = |_: c_int, p: Path| real(p, id);
         route(AT_FDCWD, path, native, |target, answer| {
-            let attr = crate::bridge::stat(target, 0, answer)?;
+            let attr = crate::requests::stat(target, 0, answer)?;
             Ok((attr.ino & 0xffff | (attr.dev & 0xff) << 16) as c_int | id << 24)
         })
     }

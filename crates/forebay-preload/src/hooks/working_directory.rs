@@ -12,8 +12,8 @@ use libc::AT_FDCWD;
 
 use super::links::give;
 use super::{Path, outcome};
-use crate::bridge;
 use crate::locate::{self, Looks, Outcome, Scratch, failed, found_nothing, route};
+use crate::requests;
 use forebay_hook::kernel::call;
 use forebay_link::{Answer, Fail};
 
@@ -37,7 +37,7 @@ fn name_of_cwd(answer: &mut Answer) -> Option<Result<(), Fail>> {
             base1: target.base,
             ..Request::new(Op::NameOf)
         };
-        match bridge::ask(target.config, &mut request, true, answer) {
+        match requests::ask(target.config, &mut request, true, answer) {
             Err(Fail::Errno(START_MOVED)) if looks.again() => {}
             asked => return Some(asked.map_err(found_nothing)),
         }
@@ -92,7 +92,7 @@ fn given(result: Result<*mut c_char, Fail>) -> *mut c_char {
 hooks! {
     fn chdir [real] (path: Path) -> c_int {
         moved(route(AT_FDCWD, path, |_, p| real(p), |target, answer| {
-            let fd = bridge::resolve(target, DIRECTORY, answer)?;
+            let fd = requests::resolve(target, DIRECTORY, answer)?;
             Ok(outcome(call!(libc::SYS_fchdir, fd.0)))
         }))
     }

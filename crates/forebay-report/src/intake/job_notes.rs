@@ -2,7 +2,7 @@
 
 use crate::model::{Coverage, Job, ModuleFacts, Program};
 use crate::text::printable;
-use darshan_log::facts::ProgramEnd;
+use darshan_log::file_facts::ProgramEnd;
 use darshan_log::{Log, ModuleId};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -155,7 +155,7 @@ pub(super) fn note_modules(job: &mut Job, log: &Log) {
 }
 
 /// A program of a log, in the log's own numbers.
-pub(super) fn program(one: &darshan_log::facts::Program) -> Program {
+pub(super) fn program(one: &darshan_log::file_facts::Program) -> Program {
     let end = match one.end {
         ProgramEnd::Unknown => "unknown".to_owned(),
         ProgramEnd::Exited(code) => format!("exit {code}"),

@@ -27,8 +27,8 @@ fn text(diagnosis: &Diagnosis) -> String {
     for check in &diagnosis.checks {
         text += &format!(
             "{:<8} {:<12} {}\n",
-            check.state.in_words(),
-            check.about,
+            check.health.in_words(),
+            check.about.in_words(),
             printable(check.found.as_bytes())
         );
         if let Some(remedy) = &check.remedy {
@@ -51,8 +51,8 @@ fn text(diagnosis: &Diagnosis) -> String {
 fn in_json(diagnosis: &Diagnosis) -> serde_json::Value {
     let checks = diagnosis.checks.iter().map(|check| {
         json!({
-            "about": check.about,
-            "state": check.state.in_words(),
+            "about": check.about.in_words(),
+            "state": check.health.in_words(),
             "found": check.found,
             "remedy": check.remedy,
         })

@@ -62,7 +62,7 @@ pub struct FileFacts {
 /// All facts of a log.
 ///
 /// ```
-/// use darshan_log::facts::{Facts, FileFacts};
+/// use darshan_log::file_facts::{Facts, FileFacts};
 /// let mut facts = Facts::default();
 /// facts.files.push(FileFacts { id: 7, size_at_open: Some(4096), created: Some(false), ranks: 2, ..FileFacts::default() });
 /// facts.lines.push(("unlinks".to_owned(), "12".to_owned()));
