@@ -80,11 +80,20 @@ pub struct Ground<'a> {
     pub door: &'a dyn Door,
 }
 
-/// Places at which a test can end a drain, counted through.
+/// Places at which a test can interfere with a drain, counted through.
 pub struct Points {
     left: AtomicI64,
-    /// End the process instead of the drain.
-    aborts: bool,
+    then: Then,
+}
+
+/// What happens when all points but one are passed.
+enum Then {
+    /// The process ends.
+    Abort,
+    /// The drain ends there, and at each further one: a dead process does nothing more.
+    Cut,
+    /// This is called once, and the drain goes on.
+    Call(Box<dyn Fn() + Send + Sync>),
 }
 
 /// Environment variable for tests: abort the process at the n-th point of a drain.
@@ -98,7 +107,7 @@ impl Points {
             .and_then(|v| v.parse().ok());
         Points {
             left: AtomicI64::new(at.unwrap_or(i64::MAX)),
-            aborts: true,
+            then: Then::Abort,
         }
     }
 
@@ -107,7 +116,16 @@ impl Points {
     pub fn cut_at(n: i64) -> Self {
         Points {
             left: AtomicI64::new(n),
-            aborts: false,
+            then: Then::Cut,
+        }
+    }
+
+    /// Calls `then` at the n-th point.
+    #[doc(hidden)]
+    pub fn calling_at(n: i64, then: impl Fn() + Send + Sync + 'static) -> Self {
+        Points {
+            left: AtomicI64::new(n),
+            then: Then::Call(Box::new(then)),
         }
     }
 
@@ -116,14 +134,19 @@ impl Points {
         Points::cut_at(i64::MAX)
     }
 
-    /// Passes one point. After the fatal one each further one is fatal, too: a dead process does nothing more.
+    /// Passes one point.
     pub fn pass(&self) -> Result<(), Halt> {
-        if self.left.fetch_sub(1, Ordering::SeqCst) > 0 {
-            return Ok(());
+        let left = self.left.fetch_sub(1, Ordering::SeqCst);
+        match &self.then {
+            _ if left > 0 => Ok(()),
+            Then::Abort => std::process::abort(),
+            Then::Cut => Err(Halt::Cut),
+            Then::Call(then) => {
+                if left == 0 {
+                    then();
+                }
+                Ok(())
+            }
         }
-        if self.aborts {
-            std::process::abort();
-        }
-        Err(Halt::Cut)
     }
 }

@@ -4,5 +4,6 @@ mod attack;
 #[path = "../common/mod.rs"]
 mod common;
 mod faults;
+mod pairs;
 mod scene;
 mod whole;

@@ -114,6 +114,22 @@ impl Bridge {
         (ended, counters.status(), left_of(&counters))
     }
 
+    /// One drain, in which `then` happens at a point, if it comes so far.
+    pub fn drain_while(
+        &self,
+        point: i64,
+        then: impl Fn() + Send + Sync + 'static,
+        request: &DrainRequest,
+    ) -> (DrainStatus, Vec<Left>) {
+        let counters = Counters::new(true);
+        let points = Points::calling_at(point, then);
+        let ground = self.server().handle().ground();
+        let pass = Pass::new(ground, request, &counters, &points);
+        pass.run().unwrap();
+        counters.end(None);
+        (counters.status(), left_of(&counters))
+    }
+
     pub fn drain(&self, request: &DrainRequest) -> (DrainStatus, Vec<Left>) {
         let (ended, status, left) = self.drain_until(i64::MAX, request);
         assert!(ended);
