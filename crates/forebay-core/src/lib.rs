@@ -41,6 +41,7 @@ pub mod request;
 pub mod reserve;
 pub mod share;
 pub mod shown;
+pub mod spares;
 pub mod speakers;
 pub mod storage;
 pub mod table;
