@@ -26,6 +26,7 @@ pub mod facts;
 pub mod fault;
 pub mod home;
 pub mod identity;
+pub mod in_place;
 pub mod label;
 pub mod lifetime;
 pub mod membership;
