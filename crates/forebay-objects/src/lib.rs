@@ -20,9 +20,10 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+pub use forebay_core::record::Shape;
 pub use forebay_types::folder_of;
 pub use labels::LabelError;
-pub use name::{Shape, parse_name, shape};
+pub use name::{parse_name, shape};
 pub use quarantine::{Quarantine, Refused, Withheld, withheld_as};
 pub use scan::Scanned;
 pub use settle::{Removed, Retired};
