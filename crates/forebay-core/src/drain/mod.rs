@@ -79,7 +79,7 @@ mod tests;
 mod workplaces;
 
 pub use act::{
-    Act, ActTicket, Copied, Copy, DrainCommit, DrainVerdict, Got, Name, Naming, StrayEntry,
+    Act, ActTicket, Copied, Copy, DrainCommit, DrainVerdict, Got, LentMode, Name, Naming, StrayEntry,
     Temporary, Trouble, Use, Work,
 };
 pub use batch::{BATCH_BYTES, BATCH_OBJECTS, COPY_TRIES, PUBLISHED_AT_ONCE};
