@@ -61,6 +61,7 @@ mod batch;
 mod beside;
 mod choose;
 mod contents;
+mod dir_times;
 mod drain_facts;
 mod finish;
 mod hearing;
@@ -85,6 +86,7 @@ pub use act::{
 pub use batch::{BATCH_BYTES, BATCH_OBJECTS, COPY_TRIES, PUBLISHED_AT_ONCE};
 pub use beside::{Places, names_beside};
 pub use choose::{Side, SideChoice};
+pub use dir_times::{DirLook, DirSeen, VisitedDir, VisitedDirs};
 pub use drain_facts::DrainFacts;
 pub use orphans::abandon;
 pub use pass::{Drain, NextAct};
