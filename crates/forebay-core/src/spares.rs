@@ -122,8 +122,12 @@ pub trait RemovedFile {
 /// # Errors
 /// It can't be looked at, so it is not.
 pub fn as_new<F: RemovedFile>(file: &F) -> Result<Option<(Attr, F::Label)>, F::Error> {
+    if !is_empty(&file.attr()?) || file.is_open() {
+        return Ok(None);
+    }
+    // Whoever had it open may have written to it before the last close, after the first look.
     let attr = file.attr()?;
-    if !is_empty(&attr) || file.is_open() {
+    if !is_empty(&attr) {
         return Ok(None);
     }
     let label = match file.untouched(attr.ctime) {
@@ -381,6 +385,8 @@ mod tests {
     /// A file, and what was asked about it.
     struct Looked {
         attr: Attr,
+        /// Somebody who has it open writes so many bytes and closes it, just before it is asked who has it open.
+        written_last: u64,
         is_open: bool,
         untouched: Option<&'static str>,
         has_other_xattrs: bool,
@@ -397,6 +403,7 @@ mod tests {
                     nlink: 1,
                     ..Attr::default()
                 },
+                written_last: 0,
                 is_open: false,
                 untouched: None,
                 has_other_xattrs: false,
@@ -417,7 +424,11 @@ mod tests {
         type Error = i32;
 
         fn attr(&self) -> Result<Attr, i32> {
-            self.is_asked(Ok(self.attr))
+            let size = match self.asked.get() {
+                0 => self.attr.size,
+                _ => self.attr.size + self.written_last,
+            };
+            self.is_asked(Ok(Attr { size, ..self.attr }))
         }
 
         fn is_open(&self) -> bool {
@@ -466,6 +477,14 @@ mod tests {
             assert_eq!(verdict(difference), Ok(None), "difference {n}");
         }
         assert_eq!(verdict(|f| f.label = Err(libc::EIO)), Err(libc::EIO));
+    }
+
+    #[test]
+    fn what_was_written_until_the_last_close_is_seen() {
+        for untouched in [None, Some("noted")] {
+            let written = verdict(|f| (f.written_last, f.untouched) = (1, untouched));
+            assert_eq!(written, Ok(None));
+        }
     }
 
     #[test]
