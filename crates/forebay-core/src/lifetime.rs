@@ -137,6 +137,80 @@ pub enum Holding {
     Files,
 }
 
+/// The processes of a run that go on when its command has ended, and what each has of the buffer as far as that is known
+/// without a look at it. `children` are those of the run's own process, which adopts orphans; `guests` are those that have
+/// joined the run and have not ended. `children_of` gives the children of a process, `is_over` says whether one has ended.
+pub fn going_on(
+    children: impl IntoIterator<Item = u32>,
+    guests: impl IntoIterator<Item = u32>,
+    children_of: impl Fn(u32) -> Vec<u32>,
+    is_over: impl Fn(u32) -> bool,
+) -> BTreeMap<u32, Holding> {
+    // The first ones count even if they have ended since: what they have left is found by the next look.
+    let mut found: BTreeMap<_, _> = children
+        .into_iter()
+        .map(|pid| (pid, Holding::Nothing))
+        .collect();
+    let mut parents: Vec<u32> = found.keys().copied().collect();
+    for pid in guests {
+        // They have come for the buffer, and may not have used it yet.
+        found.insert(pid, Holding::Connection);
+        parents.push(pid);
+    }
+    while let Some(parent) = parents.pop() {
+        for child in children_of(parent) {
+            if !found.contains_key(&child) && !is_over(child) {
+                found.insert(child, Holding::Nothing);
+                parents.push(child);
+            }
+        }
+    }
+    found
+}
+
+/// Who uses a bridge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BridgeUsers<'a> {
+    /// It lives until it is told to end.
+    pub stays: bool,
+    /// The runs that use it.
+    pub runs: &'a [u32],
+    /// The processes that have connected as programs. One that is dead has left its connection to a child.
+    pub programs: &'a [u32],
+}
+
+impl BridgeUsers<'_> {
+    /// All processes that outlive the command of the run `me`. `found` are those that go on, with what they hold. If nobody else
+    /// uses the bridge, whatever is connected to it belongs to the run.
+    pub fn outliving(
+        self,
+        me: u32,
+        mut found: BTreeMap<u32, Holding>,
+        is_over: impl Fn(u32) -> bool,
+    ) -> BTreeMap<u32, Holding> {
+        let is_alone = !self.stays && self.runs == [me];
+        let has_descendants = !found.is_empty();
+        let mut is_inherited = false;
+        for program in self.programs {
+            match found.get_mut(program) {
+                Some(holding) => *holding = (*holding).max(Holding::Connection),
+                None if has_descendants && is_over(*program) => is_inherited = true,
+                None if is_alone => {
+                    found.insert(*program, Holding::Connection);
+                }
+                None => {}
+            }
+        }
+        if is_inherited {
+            // One of them has the connection of a process that has ended.
+            for holding in found.values_mut() {
+                *holding = (*holding).max(Holding::Connection);
+            }
+        }
+        found
+    }
+}
+
 /// How long a run waits for processes that hold something in the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
@@ -301,6 +375,82 @@ mod tests {
         life.attach(2, false).unwrap();
         assert!(!life.detach(1, || panic!("2 is there")));
         assert!(life.detach(2, || true));
+    }
+
+    /// Processes by their parents: 10 has 11 and 12, 12 has 13, 20 has 21.
+    fn children_of(pid: u32) -> Vec<u32> {
+        match pid {
+            10 => vec![11, 12],
+            12 => vec![13],
+            20 => vec![21],
+            _ => Vec::new(),
+        }
+    }
+
+    fn nothing<const N: usize>(pids: [u32; N]) -> BTreeMap<u32, Holding> {
+        pids.map(|pid| (pid, Holding::Nothing)).into()
+    }
+
+    #[test]
+    fn all_descendants_go_on_but_those_that_have_ended() {
+        let all = going_on([10], [], children_of, |_| false);
+        assert_eq!(all, nothing([10, 11, 12, 13]));
+        // What 12 has left comes to the run's own process, and is found by the next look.
+        let some = going_on([10], [], children_of, |pid| pid == 12);
+        assert_eq!(some, nothing([10, 11]));
+        let first = going_on([10], [], children_of, |_| true);
+        assert_eq!(first, nothing([10]));
+    }
+
+    #[test]
+    fn who_has_joined_the_run_counts_as_connected_and_its_children_go_on_with_it() {
+        let mut expected = nothing([11, 12, 13, 20, 21, 10]);
+        expected.insert(20, Holding::Connection);
+        assert_eq!(going_on([10], [20], children_of, |_| false), expected);
+        // A guest that is a descendant as well is no less a guest.
+        let found = going_on([10], [12], children_of, |_| false);
+        assert_eq!(found[&12], Holding::Connection);
+        assert_eq!(going_on([], [], children_of, |_| false), nothing([]));
+    }
+
+    const ME: u32 = 7;
+
+    fn outliving(programs: &[u32], runs: &[u32], stays: bool) -> BTreeMap<u32, Holding> {
+        let users = BridgeUsers {
+            stays,
+            runs,
+            programs,
+        };
+        let mut found = nothing([10, 11]);
+        found.insert(11, Holding::Files);
+        // Process 30 has ended.
+        users.outliving(ME, found, |pid| pid == 30)
+    }
+
+    #[test]
+    fn a_connection_that_nobody_living_has_made_was_inherited_by_one_of_those_who_go_on() {
+        let both = BTreeMap::from([(10, Holding::Connection), (11, Holding::Files)]);
+        assert_eq!(outliving(&[10], &[ME], false), both);
+        assert_eq!(outliving(&[30], &[ME], false), both);
+        // Without anybody of the run the dead process shows that somebody is there.
+        let users = BridgeUsers {
+            stays: false,
+            runs: &[ME],
+            programs: &[30],
+        };
+        let found = users.outliving(ME, nothing([]), |_| true);
+        assert_eq!(found, BTreeMap::from([(30, Holding::Connection)]));
+    }
+
+    #[test]
+    fn what_else_is_connected_belongs_to_the_run_only_if_nobody_else_uses_the_bridge() {
+        let own = BTreeMap::from([(10, Holding::Nothing), (11, Holding::Files)]);
+        let mut more = own.clone();
+        more.insert(40, Holding::Connection);
+        assert_eq!(outliving(&[40], &[ME], false), more);
+        assert_eq!(outliving(&[40], &[ME], true), own);
+        assert_eq!(outliving(&[40], &[ME, 8], false), own);
+        assert_eq!(outliving(&[], &[ME], false), own);
     }
 
     const NOBODY: [Holding; 0] = [];

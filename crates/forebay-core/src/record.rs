@@ -54,6 +54,17 @@ impl Kind {
     }
 }
 
+/// What an object is on the storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Shape {
+    /// A regular file. A symbolic link and a marker have this shape, too.
+    File = 0,
+    /// An empty directory.
+    Dir = 1,
+    /// A FIFO, socket or device beside a file that carries the label.
+    Node = 2,
+}
+
 /// Why the PFS and the records may disagree for a moment: a change of what the PFS shows at this path
 /// has been committed, and is being carried out there. Requests wait or go on as
 /// [`crate::ops::decide`] says; only the drain that has set the mark takes it away.

@@ -1,114 +1,54 @@
-//! Directories of the PFS that are put aside to be removed, and what comes back of them.
-//!
-//! A program whose working directory is in such a directory goes on making files there. So the removal takes only what
-//! is older than the moment at which the directory was put aside; what came later, or was changed later, comes back
-//! with the directories around it. A note beside it tells that moment, and where it was: a symbolic link, which is
-//! whole or not there, whatever is killed. Its own time of change is the moment, by the clock of the PFS.
+//! Puts directories of the PFS aside that are to be removed, and sweeps them. `core::drain::AsideNote` says what becomes of
+//! each, and what the note beside it tells: a symbolic link, which is whole or not there, whatever is killed.
 
 use crate::counters::Counters;
 use crate::pfs::{self, During, Trouble, Work};
 use crate::removal::{self, Spared, Touched};
-use forebay_core::drain::{DISCARDED_NOTE as NOTE, Places, discarded_name, leftover_of};
-use forebay_core::facts::Timestamp;
+use forebay_core::drain::{AsideFate, AsideNote, Tick, note_name, noted_name, paths_aside};
+use forebay_core::facts::{Attr, Timestamp};
 use forebay_core::path::TreePath;
 use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno};
 use std::os::fd::AsFd;
-use std::time::Duration;
-
-/// Some other name is free after at most so many: each drain that was killed in a discard leaves one behind.
-const MOST_ASIDE: u32 = 10_000;
-/// The clocks by which file systems stamp files tick more often than this.
-const LONGEST_TICK: Duration = Duration::from_secs(2);
-
-/// The note about what is aside.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Note {
-    /// What was changed before this was there when the directory was put aside.
-    pub(crate) since: Timestamp,
-    /// Where it was, and its inode number; `None`: a drain of an older version has left it.
-    origin: Option<(TreePath, u64)>,
-}
-
-/// Is this the name of something aside, and not of the note about it?
-pub(crate) fn is_aside(name: &[u8]) -> bool {
-    let starts = leftover_of(name).is_some_and(|oid| name.starts_with(&discarded_name(oid)));
-    starts && !name.ends_with(NOTE)
-}
-
-/// The name of the note about what is aside.
-pub(crate) fn note_name(aside: &[u8]) -> Vec<u8> {
-    [aside, NOTE].concat()
-}
 
 fn note_path(aside: &TreePath) -> TreePath {
     aside.parent().join(&note_name(aside.name()))
 }
 
-impl Note {
-    /// Notes that `path`, which has this inode number, is going to be `aside`. Whatever was changed before the call is
-    /// older than [`Note::since`]. EEXIST if there is such a note.
-    fn make(lower: &Lower, aside: &TreePath, path: &TreePath, ino: u64) -> Work<Note> {
-        let at = note_path(aside);
-        let dir = pfs::parent(lower, &at)?;
-        let text = [format!("{ino:x}/").as_bytes(), path.as_bytes()].concat();
-        let make = || {
-            sys::symlink(&text, dir.as_fd(), at.name())?;
-            sys::stat(dir.as_fd(), at.name()).map(|attr| attr.mtime)
-        };
-        let first = make().during("symlink")?;
-        let mut since = first;
-        let mut pause = Duration::from_millis(1);
-        while since <= first && pause < LONGEST_TICK {
-            std::thread::sleep(pause);
-            pause *= 2;
-            sys::unlink(dir.as_fd(), at.name(), false).during("unlink")?;
-            since = make().during("symlink")?;
-        }
-        let origin = Some((path.clone(), ino));
-        Ok(Note { since, origin })
+/// Notes that `path`, which has this inode number, is going to be `aside`. Gives the moment: whatever was changed before the
+/// call is older. EEXIST if there is such a note.
+fn make_note(lower: &Lower, aside: &TreePath, path: &TreePath, ino: u64) -> Work<Timestamp> {
+    let at = note_path(aside);
+    let dir = pfs::parent(lower, &at)?;
+    let text = AsideNote::text(path, ino);
+    let make = || {
+        sys::symlink(&text, dir.as_fd(), at.name())?;
+        sys::stat(dir.as_fd(), at.name()).map(|attr| attr.mtime)
+    };
+    let mut since = make().during("symlink")?;
+    let mut tick = Tick::since(since);
+    while let Some(pause) = tick.pause(since) {
+        std::thread::sleep(pause);
+        sys::unlink(dir.as_fd(), at.name(), false).during("unlink")?;
+        since = make().during("symlink")?;
     }
-
-    fn forget(lower: &Lower, aside: &TreePath) {
-        let at = note_path(aside);
-        if let Ok(dir) = pfs::parent(lower, &at) {
-            // If it stays, the next sweep finds it without a directory.
-            let _ = sys::unlink(dir.as_fd(), at.name(), false);
-        }
-    }
-
-    /// The note about what is aside here. Without one the moment is that of the last change of the directory itself.
-    fn read(lower: &Lower, aside: &TreePath) -> Work<Note> {
-        let at = note_path(aside);
-        if let Some(attr) = pfs::look(lower, &at)?
-            && let Ok(text) = lower.link_text(&at)
-            && let Some(origin) = origin(&text)
-        {
-            let (since, origin) = (attr.mtime, Some(origin));
-            return Ok(Note { since, origin });
-        }
-        let attr = pfs::look(lower, aside)?;
-        Ok(Note {
-            since: attr.map(|attr| attr.ctime).unwrap_or_default(),
-            origin: None,
-        })
-    }
+    Ok(since)
 }
 
-/// The path and the inode number in the text of a note.
-fn origin(text: &[u8]) -> Option<(TreePath, u64)> {
-    let slash = text.iter().position(|byte| *byte == b'/')?;
-    let ino = std::str::from_utf8(&text[..slash]).ok()?;
-    let ino = u64::from_str_radix(ino, 16).ok()?;
-    Some((TreePath::new(&text[slash + 1..])?, ino))
+fn forget_note(lower: &Lower, aside: &TreePath) {
+    let at = note_path(aside);
+    if let Ok(dir) = pfs::parent(lower, &at) {
+        // If it stays, the next sweep finds it without a directory.
+        let _ = sys::unlink(dir.as_fd(), at.name(), false);
+    }
 }
 
 /// Why nothing is aside.
 pub(crate) enum Refused {
     /// It is not what it was.
     Check(Trouble),
-    /// The PFS has refused the rename; what the note said.
-    Rename(Trouble, Option<Note>),
+    /// The PFS has refused the rename; the moment that the note told.
+    Rename(Trouble, Option<Timestamp>),
 }
 
 /// Renames the directory at `path`, which has this inode number, to `aside`, or to that with a number behind it: an
@@ -122,30 +62,23 @@ pub(crate) fn put(
     check: impl Fn() -> Work<()>,
 ) -> Result<TreePath, Refused> {
     let exists = |trouble: &Trouble| trouble.errno == Errno::EXIST;
-    for n in 0..=MOST_ASIDE {
-        let free = match n {
-            0 => aside.clone(),
-            n => {
-                let name = [aside.name(), format!("{n}").as_bytes()].concat();
-                aside.parent().join(&name)
-            }
-        };
-        let note = match Note::make(lower, &free, path, ino) {
-            Ok(note) => Some(note),
+    for free in paths_aside(aside) {
+        let since = match make_note(lower, &free, path, ino) {
+            Ok(since) => Some(since),
             Err(trouble) if exists(&trouble) => continue,
             // The directory itself tells the moment as well as it can.
             Err(_) => None,
         };
         if let Err(trouble) = check() {
-            Note::forget(lower, &free);
+            forget_note(lower, &free);
             return Err(Refused::Check(trouble));
         }
         match pfs::rename(lower, path, &free) {
             Ok(()) => return Ok(free),
             Err(trouble) => {
-                Note::forget(lower, &free);
+                forget_note(lower, &free);
                 if !exists(&trouble) {
-                    return Err(Refused::Rename(trouble, note));
+                    return Err(Refused::Rename(trouble, since));
                 }
             }
         }
@@ -160,7 +93,7 @@ pub(crate) fn put(
 /// Undoes [`put`], because it was not the directory that is to go.
 pub(crate) fn put_back(lower: &Lower, aside: &TreePath, path: &TreePath) -> Work<()> {
     pfs::rename(lower, aside, path)?;
-    Note::forget(lower, aside);
+    forget_note(lower, aside);
     Ok(())
 }
 
@@ -172,74 +105,68 @@ pub(crate) fn sweep(
     touched: &Touched,
     counters: &Counters,
 ) -> Work<()> {
-    let note = Note::read(lower, aside)?;
-    let Some(found) = pfs::look(lower, aside)? else {
-        return Ok(());
-    };
-    let is_it = note
-        .origin
-        .as_ref()
-        .is_none_or(|(_, ino)| *ino == found.ino);
-    if is_it && pfs::is_dir(&found) {
-        let spared = Spared {
-            since: note.since,
-            touched,
-        };
-        let dir = pfs::parent(lower, aside)?;
-        if removal::remove_dir_but(dir.as_fd(), aside.name(), &spared)? {
-            Note::forget(lower, aside);
-            return Ok(());
+    let found = pfs::look(lower, aside)?;
+    let note = read_note(lower, aside, found.as_ref())?;
+    match note.fate(found.as_ref()) {
+        AsideFate::None => return Ok(()),
+        AsideFate::Remove => {
+            let spared = Spared {
+                since: note.since,
+                touched,
+            };
+            let dir = pfs::parent(lower, aside)?;
+            if removal::remove_dir_but(dir.as_fd(), aside.name(), &spared)? {
+                forget_note(lower, aside);
+                return Ok(());
+            }
         }
+        AsideFate::GiveBack => {}
     }
     let place = give_back(lower, aside, &note)?;
-    Note::forget(lower, aside);
+    forget_note(lower, aside);
     counters.came_back(place);
     Ok(())
 }
 
-/// Renames what is aside to where it was, or to another of its [`Places`].
-fn give_back(lower: &Lower, aside: &TreePath, note: &Note) -> Work<TreePath> {
-    let mut places = Places::of(note.origin.as_ref().map(|(path, _)| path));
+fn read_note(lower: &Lower, aside: &TreePath, found: Option<&Attr>) -> Work<AsideNote> {
+    let at = note_path(aside);
+    let attr = pfs::look(lower, &at)?;
+    let text = attr.and_then(|attr| Some((attr, lower.link_text(&at).ok()?)));
+    let note = text.as_ref().map(|(attr, text)| (attr, &text[..]));
+    Ok(AsideNote::of(note, found))
+}
+
+/// Renames what is aside to where it was, or to another of its places.
+fn give_back(lower: &Lower, aside: &TreePath, note: &AsideNote) -> Work<TreePath> {
+    let mut places = note.places();
     loop {
         let place = places.place();
-        let trouble = match pfs::rename(lower, aside, &place) {
+        match pfs::rename(lower, aside, &place) {
             Ok(()) => {
                 lower.note_changed(aside.parent());
                 lower.note_changed(places.dir().clone());
                 return Ok(place);
             }
-            Err(trouble) => trouble,
-        };
-        let has_another = match trouble.errno {
-            Errno::EXIST => places.is_taken(),
-            Errno::NOENT | Errno::NOTDIR | Errno::LOOP => places.has_no_dir(),
-            _ => false,
-        };
-        if !has_another {
-            return Err(trouble);
+            Err(trouble) if places.is_refused(trouble.errno.raw_os_error()) => {}
+            Err(trouble) => return Err(trouble),
         }
     }
 }
 
-/// Removes a note if what it is about is no longer aside.
+/// Removes the note with this name if what it is about is no longer aside.
 pub(crate) fn sweep_note(lower: &Lower, dir: &TreePath, name: &[u8]) -> Work<()> {
-    let about = name.strip_suffix(NOTE).unwrap_or(name);
+    let about = noted_name(name).unwrap_or(name);
     if pfs::look(lower, &dir.join(about))?.is_none() {
-        Note::forget(lower, &dir.join(about));
+        forget_note(lower, &dir.join(about));
     }
     Ok(())
-}
-
-/// Is this the name of a note?
-pub(crate) fn is_note(name: &[u8]) -> bool {
-    name.strip_suffix(NOTE).is_some_and(is_aside)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::pfs_acts;
-    use forebay_core::drain;
+    use forebay_core::drain::{self, discarded_name, is_aside};
     use forebay_core::identity::Identity;
     use forebay_core::record::ObjectId;
     use std::fs::{self, File};
@@ -360,7 +287,7 @@ mod tests {
                     // As soon as the note shows, or the directory is gone.
                     let has_note = || {
                         let mut all = fs::read_dir(scene.folder.path()).unwrap();
-                        all.any(|e| is_note(e.unwrap().file_name().as_encoded_bytes()))
+                        all.any(|e| noted_name(e.unwrap().file_name().as_encoded_bytes()).is_some())
                     };
                     while !has_note() && scene.at("up/d").exists() {}
                     fs::write(scene.at("up/d/s/late"), "late").is_ok()
@@ -460,7 +387,7 @@ mod tests {
             fs::remove_dir_all(aside.join("t")).unwrap();
             assert_eq!(scene.sweep(), [""; 0]);
             // Killed before the note went.
-            let note = [discarded_name(ObjectId(9)), NOTE.to_vec()].concat();
+            let note = note_name(&discarded_name(ObjectId(9)));
             sys::symlink(b"1/up/d", scene.lower.root(), &note).unwrap();
             assert_eq!(scene.sweep(), [""; 0]);
             assert!(scene.counters.take_back_list().is_empty());

@@ -6,7 +6,7 @@ use crate::ground::Halt;
 use crate::pass::Pass;
 use crate::pfs::{self, During, LastDir, Trouble, Work};
 use crate::processes::{self, InUse};
-use forebay_core::drain::{self, Copied, Copy, Name, Naming, Temporary, Use};
+use forebay_core::drain::{self, Copied, Copy, LentMode, Name, Naming, Temporary, Use};
 use forebay_core::facts::Timestamp;
 use forebay_core::label::without_hides;
 use forebay_core::path::TreePath;
@@ -306,10 +306,12 @@ impl Pass<'_> {
                 Use::Free(before)
             });
         }
-        let (source, changed) = self.open_source(object)?;
-        // That changes the change time as well.
-        let changed = match changed {
-            Some(before) => Some((before, attr()?)),
+        let (source, before) = self.open_source(object)?;
+        let lent = match before {
+            Some(before) => Some(LentMode {
+                before,
+                opened: attr()?,
+            }),
             None => None,
         };
         match processes::who_uses(&source) {
@@ -317,18 +319,8 @@ impl Pass<'_> {
             InUse::ByUs => return Ok(Use::Passing),
             InUse::No => {}
         }
-        let after = sys::stat(source.as_fd(), b"").during("stat in the buffer")?;
-        let Some((before, opened)) = changed else {
-            return Ok(Use::Free(after));
-        };
-        let is_as_opened = after.ctime == opened.ctime && after.size == opened.size;
-        let was_only_opened = (before.size, before.mtime) == (opened.size, opened.mtime);
-        let last = if is_as_opened && was_only_opened {
-            before
-        } else {
-            after
-        };
-        Ok(Use::Free(last))
+        let now = sys::stat(source.as_fd(), b"").during("stat in the buffer")?;
+        Ok(Use::free(now, lent))
     }
 }
 

@@ -4,7 +4,7 @@ use crate::aside::{self, Refused};
 use crate::counters::Counters;
 use crate::pfs::{self, During, Trouble};
 use crate::removal::{self, Spared, Touched};
-use forebay_core::drain::{self, is_leftover, is_leftover_of};
+use forebay_core::drain::{self, is_aside, is_leftover, is_leftover_of, note_name, noted_name};
 use forebay_core::facts::Attr;
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
@@ -153,8 +153,8 @@ fn take_away(
                 errno: Errno::ACCESS | Errno::PERM | Errno::XDEV,
                 ..
             },
-            note,
-        )) => match note.map(|note| note.since) {
+            since,
+        )) => match since {
             None => removal::remove_dir(dir.as_fd(), path.name()),
             Some(since) => {
                 let spared = Spared { since, touched };
@@ -247,8 +247,8 @@ pub(crate) fn sweep(
     };
     for entry in entries.iter().filter(|e| is_left(&e.name)) {
         let swept = match &entry.name {
-            name if aside::is_aside(name) => aside::sweep(lower, &at.join(name), touched, counters),
-            name if aside::is_note(name) => aside::sweep_note(lower, at, name),
+            name if is_aside(name) => aside::sweep(lower, &at.join(name), touched, counters),
+            name if noted_name(name).is_some() => aside::sweep_note(lower, at, name),
             name => removal::remove_tree(dir.as_fd(), name),
         };
         if let Err(e) = swept {
@@ -270,8 +270,8 @@ pub(crate) fn sweep(
 fn is_own(dir: BorrowedFd<'_>, name: &[u8]) -> bool {
     let (me, _) = sys::my_ids();
     let owner = |name: &[u8]| sys::stat(dir, name).map(|attr| attr.uid);
-    let made_by = match aside::is_aside(name) {
-        true => owner(&aside::note_name(name)).or_else(|_| owner(name)),
+    let made_by = match is_aside(name) {
+        true => owner(&note_name(name)).or_else(|_| owner(name)),
         false => owner(name),
     };
     me == 0 || made_by.is_ok_and(|uid| uid == me)

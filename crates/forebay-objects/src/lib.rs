@@ -20,16 +20,17 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+pub use forebay_core::record::Shape;
 pub use forebay_types::folder_of;
 pub use labels::LabelError;
-pub use name::{Shape, parse_name, shape};
+pub use name::{parse_name, shape};
 pub use quarantine::{Quarantine, Refused, Withheld, withheld_as};
 pub use scan::Scanned;
 pub use settle::{Removed, Retired};
-pub use spare::Slot;
 
 use forebay_core::facts::{Attr, Fresh, NewKind, NewObject, Timestamp};
 use forebay_core::record::{BridgeId, ObjectId, ObjectName};
+use forebay_core::spares::Slot;
 use forebay_sys::{self as sys, Errno, Sys, errno_of};
 use forebay_types::{Backing, FOLDER_BITS};
 use labels::Beside;
@@ -52,7 +53,7 @@ pub struct Made {
     pub fresh: Fresh,
     /// Descriptor of the file with the flags of the request, if the object is a plain new file.
     pub fd: Option<OwnedFd>,
-    /// Place of the file in the register, if it was a spare file. A doom mark still names it.
+    /// Slot of the file in the register, if it was a spare file. A doom mark still names it.
     pub spare: Option<Slot>,
 }
 

@@ -1,18 +1,7 @@
 //! Names of backing files and directories, and what they say about their objects.
 
-use forebay_core::record::{ObjectId, ObjectName};
+use forebay_core::record::{ObjectId, ObjectName, Shape};
 use forebay_types::Backing;
-
-/// What an object is on disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Shape {
-    /// A regular file. A symbolic link and a marker have this shape, too.
-    File,
-    /// An empty directory.
-    Dir,
-    /// A FIFO, socket or device beside a file that carries the label.
-    Node,
-}
 
 pub(super) const SHAPE_BITS: u32 = 2;
 /// The shape of an object, which its id tells.

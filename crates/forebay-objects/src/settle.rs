@@ -1,8 +1,9 @@
 //! What happens to objects at sync points: what the names rely on gets durable before, and removed files go after.
 
-use super::{Objects, Shape, Slot, shape};
+use super::{Objects, Shape, shape};
 use forebay_core::pfs_kind::SYNCED_TOGETHER_FROM;
 use forebay_core::record::ObjectName;
+use forebay_core::spares::Slot;
 use forebay_core::storage::{Removal, StorageOrder, is_short_of_space};
 use forebay_sys::{self as sys, Errno, Sys};
 use forebay_types::Backing;
@@ -198,10 +199,8 @@ impl Objects {
     pub fn removed_so_far(&self) -> Removed {
         let removed = std::mem::take(&mut *self.unsettled.removed.lock());
         let mut objects: Vec<_> = removed.into_iter().map(|object| (object, None)).collect();
-        if self.storage() != StorageOrder::Volatile {
-            // Their names come and go within one sync point, or their files do not serve any more.
-            objects.extend(self.take_spares());
-        }
+        let spares = self.take_spares(self.storage()).into_iter();
+        objects.extend(spares.map(|(object, slot)| (object, Some(slot))));
         Removed { objects }
     }
 

@@ -4,6 +4,7 @@ use crate::ServerHandle;
 use crate::lane::Lane;
 use crate::log::Cause;
 use crate::socket::{self, Peer, Received};
+use forebay_core::callers::{Asked, may_ask};
 use forebay_core::facts::Cred;
 use forebay_sys::Sys;
 use forebay_wire::REPLY_HEADER_BYTES;
@@ -99,10 +100,9 @@ impl Connection {
     }
 }
 
-/// True if the bridge may serve this user. Without privilege it can neither give files to another user nor check what
-/// that user may do.
+/// True if the bridge may serve this user.
 pub fn serves(server: &ServerHandle, uid: u32) -> bool {
-    if server.privileged() || uid == server.uid() {
+    if may_ask(Asked::Service, uid, server.uid()) {
         return true;
     }
     server.log.limited(

@@ -1,44 +1,49 @@
 //! Files of the PFS that programs have open in place: while one has, no copy of the file is put into the buffer.
 //!
-//! The kernel says who has a file open ([`who_uses`]), but not what is granted after the question. A grant is therefore
-//! numbered before it checks for commits, and a commit is announced before it checks for grants
-//! ([`crate::namespace::Namespace::commit`]). One sees the other.
+//! [`forebay_core::in_place`] numbers grants and judges; this asks the kernel, and waits. A commit is announced before it
+//! checks for grants ([`crate::namespace::Namespace::commit`]).
 
+use forebay_core::in_place::{
+    FileMap, Grant, Grants, Inode, Lease, OWN_COPY_LOOKS, OWN_COPY_PAUSE, Users, inode_of,
+};
 use forebay_mover::{InUse, who_shows_in_proc, who_uses};
 use forebay_sys::{self as sys, Openers, Sys};
 use parking_lot::Mutex;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Files whose grants are remembered one by one; about 20 MB.
-const REMEMBERED: usize = 1 << 18;
-/// Longest way of a descriptor to a client, where /proc alone tells who has a file open.
-const ON_ITS_WAY: Duration = Duration::from_secs(1);
-/// Tries until the bridge has closed its own copy of a descriptor, which it does right after sending it.
-const OWN_COPY_TRIES: u32 = 10;
-/// Pause between two of these.
-const OWN_COPY_PAUSE: Duration = Duration::from_millis(1);
+struct ByInode<V>(HashMap<Inode, V>);
 
-/// Device and number of an inode.
-pub type Inode = (u64, u64);
-
-/// Grants of PFS files in place, as far as they matter.
-pub struct InPlace(Mutex<Grants>);
-
-struct Grants {
-    /// Grants so far, those of earlier bridges counted as one.
-    count: u64,
-    last: HashMap<Inode, Grant>,
-    /// Grants up to this number are not remembered.
-    forgotten: u64,
-    /// Files that were granted for writing, the first [`REMEMBERED`] of them.
-    written: HashSet<Inode>,
+impl<V> Default for ByInode<V> {
+    fn default() -> Self {
+        ByInode(HashMap::new())
+    }
 }
 
-struct Grant {
-    number: u64,
-    at: Instant,
+impl<V> FileMap<V> for ByInode<V> {
+    fn get(&self, file: Inode) -> Option<&V> {
+        self.0.get(&file)
+    }
+
+    fn insert(&mut self, file: Inode, value: V) {
+        self.0.insert(file, value);
+    }
+
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// Grants of PFS files in place.
+pub struct InPlace {
+    grants: Mutex<Grants<ByInode<Grant>, ByInode<()>>>,
+    /// Times are since then.
+    start: Instant,
 }
 
 /// A PFS file that nobody has open, about to be copied.
@@ -64,62 +69,38 @@ pub enum Looked {
 impl InPlace {
     /// Starts without grants. `has_past`: earlier bridges of this buffer may have granted something.
     pub fn new(has_past: bool) -> Self {
-        InPlace(Mutex::new(Grants {
-            count: 1,
-            last: HashMap::new(),
-            forgotten: u64::from(has_past),
-            written: HashSet::new(),
-        }))
+        InPlace {
+            grants: Mutex::new(Grants::new(has_past)),
+            start: Instant::now(),
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
     }
 
     /// May a client of this bridge have written to the file in place?
     pub fn was_written(&self, inode: Inode) -> bool {
-        self.0.lock().written.contains(&inode)
+        self.grants.lock().was_written(inode)
     }
 
     /// Notes that a client is about to get this descriptor, perhaps to write to it.
     pub fn note(&self, file: &OwnedFd, writes: bool) {
-        let attr = sys::stat(file.as_fd(), b"");
-        if matches!(&attr, Ok(attr) if attr.mode & libc::S_IFMT != libc::S_IFREG) {
-            return;
-        }
-        let mut grants = self.0.lock();
-        grants.count += 1;
-        let number = grants.count;
-        let Ok(attr) = attr else {
-            // It may be any file.
-            grants.forgotten = number;
-            return;
-        };
-        if grants.last.len() >= REMEMBERED {
-            grants.last.clear();
-            grants.forgotten = number;
-        }
-        if writes && grants.written.len() < REMEMBERED {
-            grants.written.insert((attr.dev, attr.ino));
-        }
-        let at = Instant::now();
-        grants
-            .last
-            .insert((attr.dev, attr.ino), Grant { number, at });
+        let attr = sys::stat(file.as_fd(), b"").ok();
+        let mut grants = self.grants.lock();
+        grants.note(attr.as_ref(), writes, self.now());
     }
 
-    /// Notes that a client is about to change the file by its path (`truncate`): what is no regular file is not written in place.
+    /// Notes that a client is about to change the file by its path.
     pub fn note_change(&self, file: &OwnedFd) {
-        let Ok(attr) = sys::stat(file.as_fd(), b"") else {
-            return;
-        };
-        let mut grants = self.0.lock();
-        if attr.mode & libc::S_IFMT == libc::S_IFREG && grants.written.len() < REMEMBERED {
-            grants.written.insert((attr.dev, attr.ino));
+        if let Ok(attr) = sys::stat(file.as_fd(), b"") {
+            self.grants.lock().note_change(&attr);
         }
     }
 
     /// True if the file may have been granted after that number of grants.
     pub fn was_granted_since(&self, inode: Inode, since: u64) -> bool {
-        let grants = self.0.lock();
-        let last = grants.last.get(&inode).map_or(0, |grant| grant.number);
-        last.max(grants.forgotten) > since
+        self.grants.lock().was_granted_since(inode, since)
     }
 
     /// The file, to be copied, if nobody has it open.
@@ -127,9 +108,8 @@ impl InPlace {
     /// # Errors
     /// It can't be looked at.
     pub fn look(&self, file: OwnedFd, is_network: bool) -> Sys<Looked> {
-        let since = self.0.lock().count;
-        let attr = sys::stat(file.as_fd(), b"")?;
-        let inode = (attr.dev, attr.ino);
+        let since = self.grants.lock().count();
+        let inode = inode_of(&sys::stat(file.as_fd(), b"")?);
         Ok(match self.users(&file, inode, is_network) {
             InUse::No => Looked::Free(Original { file, inode, since }),
             InUse::ByOthers => Looked::Held,
@@ -142,7 +122,7 @@ impl InPlace {
     /// # Errors
     /// It can't be looked at.
     pub fn unless_held(&self, mut file: OwnedFd, is_network: bool) -> Sys<Option<Original>> {
-        for _ in 0..OWN_COPY_TRIES {
+        for _ in 0..OWN_COPY_LOOKS {
             file = match self.look(file, is_network)? {
                 Looked::Free(original) => return Ok(Some(original)),
                 Looked::Held => return Ok(None),
@@ -154,20 +134,21 @@ impl InPlace {
     }
 
     fn users(&self, file: &OwnedFd, inode: Inode, is_network: bool) -> InUse {
-        match sys::is_in_use(file.as_fd(), Openers::Anyone) {
-            Some(false) => InUse::No,
-            Some(true) if !is_network => who_uses(file),
-            // A network file system may refuse each lease (NFS does), and some file systems have none.
-            _ if !self.was_granted_since(inode, 0) => InUse::No,
-            _ if self.is_on_its_way(inode) => InUse::ByOthers,
-            _ => who_shows_in_proc(file),
+        let lease = match sys::is_in_use(file.as_fd(), Openers::Anyone) {
+            Some(false) => Lease::Given,
+            Some(true) => Lease::Refused,
+            None => Lease::Unknown,
+        };
+        let users = {
+            let grants = self.grants.lock();
+            grants.users(inode, lease, is_network, self.now())
+        };
+        match users {
+            Users::Nobody => InUse::No,
+            Users::Others => InUse::ByOthers,
+            Users::AskLeases => who_uses(file),
+            Users::AskProc => who_shows_in_proc(file),
         }
-    }
-
-    fn is_on_its_way(&self, inode: Inode) -> bool {
-        let grants = self.0.lock();
-        let last = grants.last.get(&inode);
-        last.is_some_and(|grant| grant.at.elapsed() < ON_ITS_WAY)
     }
 }
 
@@ -177,8 +158,7 @@ mod tests {
     use std::fs::File;
 
     fn inode(file: &OwnedFd) -> Inode {
-        let attr = sys::stat(file.as_fd(), b"").unwrap();
-        (attr.dev, attr.ino)
+        inode_of(&sys::stat(file.as_fd(), b"").unwrap())
     }
 
     #[test]

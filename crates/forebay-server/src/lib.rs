@@ -318,11 +318,6 @@ impl ServerHandle {
         self.settings.bridge_uid
     }
 
-    /// May the bridge act for other users?
-    pub fn privileged(&self) -> bool {
-        self.uid() == 0
-    }
-
     /// Is the bridge about to end?
     pub fn stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire)

@@ -1,12 +1,12 @@
-//! The processes that outlive the command of a run, and what each has of the buffer. `core::lifetime` decides what follows.
+//! The processes that outlive the command of a run, and what each has of the buffer. `core::lifetime` decides which these are,
+//! and what follows.
 
 use crate::bridge::Bridge;
 use crate::reception::Attached;
 use crate::units;
 use forebay_admin::LifetimeStatus;
-use forebay_core::lifetime::Holding;
+use forebay_core::lifetime::{self, BridgeUsers, Holding};
 use forebay_sys as sys;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -65,57 +65,28 @@ pub fn reap(spared: &[u32]) -> Vec<u32> {
     }
 }
 
-/// All processes that go on, except the bridge: descendants of this process, which adopts orphans, those that have joined the
-/// run, with their descendants, and, if no other run uses the bridge, further programs that are connected to it. Without
-/// any, nobody of the run is there any more.
+/// All processes that outlive the command of this run, except the bridge. Without any, nobody of the run is there any more.
 pub fn find(bridge: &Bridge, life: &LifetimeStatus, attached: &[Attached]) -> Vec<Outliving> {
-    let me = std::process::id();
-    let mut found = BTreeMap::new();
-    let mut parents = reap(&[bridge.pid]);
-    parents.retain(|pid| *pid != bridge.pid);
-    // The first ones count even if they have ended since: what they have left is found by the next look.
-    for pid in &parents {
-        found.insert(*pid, Holding::Nothing);
-    }
-    // They have come for the buffer, and may not have used it yet.
-    for guest in attached.iter().filter(|guest| !guest.has_ended()) {
-        found.insert(guest.pid, Holding::Connection);
-        parents.push(guest.pid);
-    }
-    while let Some(parent) = parents.pop() {
-        for child in children(parent) {
-            if !is_over(child) && found.insert(child, Holding::Nothing).is_none() {
-                parents.push(child);
-            }
-        }
-    }
+    let own = reap(&[bridge.pid]);
+    let own = own.into_iter().filter(|pid| *pid != bridge.pid);
+    let guests = attached.iter().filter(|guest| !guest.has_ended());
+    let guests = guests.map(|guest| guest.pid);
+    let mut found = lifetime::going_on(own, guests, children, is_over);
     for (pid, holding) in &mut found {
         *holding = (*holding).max(holds(*pid, &bridge.instance));
     }
-    let is_alone = !life.stay && life.runs == [me];
-    let has_descendants = !found.is_empty();
-    let mut inherited = false;
-    for program in &life.programs {
-        match found.get_mut(program) {
-            Some(holding) => *holding = (*holding).max(Holding::Connection),
-            None if has_descendants && is_over(*program) => inherited = true,
-            None if is_alone => {
-                found.insert(*program, Holding::Connection);
-            }
-            None => {}
-        }
-    }
-    let least = match inherited {
-        // One of them has the connection of a process that has ended.
-        true => Holding::Connection,
-        false => Holding::Nothing,
+    let users = BridgeUsers {
+        stays: life.stay,
+        runs: &life.runs,
+        programs: &life.programs,
     };
-    found
+    users
+        .outliving(std::process::id(), found, is_over)
         .into_iter()
         .map(|(pid, holding)| Outliving {
             pid,
             name: sys::process_name(pid),
-            holding: holding.max(least),
+            holding,
         })
         .collect()
 }

@@ -56,14 +56,23 @@ impl Places {
         &self.dir
     }
 
+    /// The PFS has refused the place, for this reason. False: there is no other, or another one would not help.
+    pub fn is_refused(&mut self, errno: i32) -> bool {
+        match errno {
+            libc::EEXIST => self.is_taken(),
+            libc::ENOENT | libc::ENOTDIR | libc::ELOOP => self.has_no_dir(),
+            _ => false,
+        }
+    }
+
     /// The place is taken. False: there is no other.
-    pub fn is_taken(&mut self) -> bool {
+    fn is_taken(&mut self) -> bool {
         self.beside += 1;
         self.beside <= MOST_BESIDE
     }
 
     /// The directory is not there. False: there is no other.
-    pub fn has_no_dir(&mut self) -> bool {
+    fn has_no_dir(&mut self) -> bool {
         let Some((above, _)) = self.dir.split() else {
             return false;
         };
@@ -115,5 +124,19 @@ mod tests {
         assert!(!places.is_taken());
         assert_eq!(Places::of(None).place(), path("removed"));
         assert_eq!(names_beside(b"c").count(), 100);
+    }
+
+    #[test]
+    fn another_place_is_tried_only_if_that_may_help() {
+        let mut places = Places::of(Some(&path("a/c")));
+        assert!(places.is_refused(libc::EEXIST));
+        assert_eq!(places.place(), path("a/c.theirs1"));
+        for errno in [libc::EACCES, libc::EIO, libc::EROFS] {
+            assert!(!places.is_refused(errno));
+            assert_eq!(places.place(), path("a/c.theirs1"));
+        }
+        assert!(places.is_refused(libc::ELOOP));
+        assert_eq!(places.place(), path("c.theirs1"));
+        assert!(!places.is_refused(libc::ENOENT), "the root is gone");
     }
 }

@@ -57,10 +57,12 @@
 //! `origin` and `hides` of every record that speaks of something inside it.
 
 mod act;
+mod aside;
 mod batch;
 mod beside;
 mod choose;
 mod contents;
+mod dir_times;
 mod drain_facts;
 mod finish;
 mod hearing;
@@ -79,19 +81,20 @@ mod tests;
 mod workplaces;
 
 pub use act::{
-    Act, ActTicket, Copied, Copy, DrainCommit, DrainVerdict, Got, Name, Naming, StrayEntry,
-    Temporary, Trouble, Use, Work,
+    Act, ActTicket, Copied, Copy, DrainCommit, DrainVerdict, Got, LentMode, Name, Naming,
+    StrayEntry, Temporary, Trouble, Use, Work,
 };
+pub use aside::{AsideFate, AsideNote, Tick, is_aside, note_name, noted_name, paths_aside};
 pub use batch::{BATCH_BYTES, BATCH_OBJECTS, COPY_TRIES, PUBLISHED_AT_ONCE};
 pub use beside::{Places, names_beside};
 pub use choose::{Side, SideChoice};
+pub use dir_times::{DirLook, DirSeen, VisitedDir, VisitedDirs};
 pub use drain_facts::DrainFacts;
 pub use orphans::abandon;
 pub use pass::{Drain, NextAct};
 pub use release::RELEASED_AT_ONCE;
 pub use reserved_names::{
-    DISCARDED_NOTE, copy_name, discarded_name, is_leftover, is_leftover_of, leftover_of,
-    waiting_name, waits_under,
+    copy_name, discarded_name, is_leftover, is_leftover_of, leftover_of, waiting_name, waits_under,
 };
 pub(crate) use rules::OURS;
 pub use rules::{is_dirty, is_of_others_since, stamp};

@@ -13,7 +13,7 @@ const COPY: &str = ".tmp";
 /// Ends the name of a directory that is on its way out; a number may follow.
 const DISCARDED: &str = ".gone";
 /// Ends the name of the note about what waits for its removal.
-pub const DISCARDED_NOTE: &[u8] = b".from";
+pub(super) const DISCARDED_NOTE: &[u8] = b".from";
 
 /// The name under which a renamed thing waits in the root of the PFS directory.
 pub fn waiting_name(oid: ObjectId) -> Vec<u8> {

@@ -1,16 +1,21 @@
 //! Checks whether the tables and the backing objects agree, and makes lost tables anew from the labels on the objects.
+//! `forebay_core::check` judges what is gathered here, and says how it is mended.
 
 mod rebuild;
 
 use crate::follow;
 use crate::instance::{Instance, TABLES};
 use crate::{Config, Error, ServerHandle, recover};
+use forebay_core::check::{
+    self, Adoption, Finding, FoundLabel, FoundObject, FoundRecord, Mend, Nameless, Spot,
+    Unavailable,
+};
 use forebay_core::drain::StrayEntry;
 use forebay_core::facts::{Facts, Label, LabelParent};
 use forebay_core::path::TreePath;
-use forebay_core::record::{Kind, ObjectId, ObjectName, PathRecord};
+use forebay_core::record::{ObjectId, ObjectName, PathRecord};
 use forebay_core::recovery::Past;
-use forebay_core::repair::{Survivor, is_marker, lost, record_of};
+use forebay_core::repair::lost;
 use forebay_core::reserve::Purpose;
 use forebay_core::table::{Change, Tables};
 use forebay_objects::{LabelError, Scanned, Shape, path_of_dir, shape};
@@ -113,27 +118,13 @@ pub fn fsck(instance: &Path, options: Options) -> Result<FsckReport, Error> {
         )
     };
     report.withheld = withheld.into_iter().map(told).collect();
-    check(&server, options.mend, &mut report)?;
+    look_and_mend(&server, options.mend, &mut report)?;
     recover::end(&server)?;
     server.objects.sweep();
     Ok(report)
 }
 
-/// One thing that does not fit, and perhaps how to mend it.
-struct Finding {
-    text: String,
-    mend: Option<Mend>,
-}
-
-enum Mend {
-    Relabel(ObjectName),
-    Adopt(ObjectName),
-    Forget(ObjectName),
-    Drop(TreePath, ObjectName),
-    Put(TreePath, Box<PathRecord>),
-}
-
-fn check(server: &ServerHandle, mend: bool, report: &mut FsckReport) -> Result<(), Error> {
+fn look_and_mend(server: &ServerHandle, mend: bool, report: &mut FsckReport) -> Result<(), Error> {
     let findings = server.with_look(|facts| look(server, facts, report))?;
     for finding in findings {
         if mend && let Some(how) = finding.mend {
@@ -166,8 +157,7 @@ fn apply(server: &ServerHandle, mend: Mend) -> Result<(), Error> {
     Ok(())
 }
 
-/// Gives an object without a name the name that its label tells, or one in the root.
-/// It may hold somebody's data, so it is not removed.
+/// Gives an object without a name one.
 fn adopt(server: &ServerHandle, object: ObjectName) -> Result<(), Error> {
     let failed = |cause| Error::Object { object, cause };
     let label = server
@@ -175,39 +165,26 @@ fn adopt(server: &ServerHandle, object: ObjectName) -> Result<(), Error> {
         .read_label(object)
         .map_err(|cause| Error::Label { object, cause })?;
     let ino = server.objects.attr(object).map_err(failed)?.ino;
-    let label = label.unwrap_or_else(|| Label {
-        kind: match shape(object) {
-            Shape::File => Kind::File,
-            Shape::Dir => Kind::Dir,
-            Shape::Node => Kind::Special,
-        },
-        parent: LabelParent::Lower(TreePath::root()),
-        name: lost(object).name().to_vec(),
-        origin: None,
-        hides: None,
-    });
-    let survivor = Survivor { object, label, ino };
-    let record = record_of(&survivor, server.me, server.namespace.next_version());
-    let place = place_of(server, &survivor.label, &record)?;
-    if place.is_none() && is_marker(record.kind) {
-        // A mark without a place hides nothing.
-        return server.objects.remove(object).map_err(failed);
+    let nameless = Nameless::new(object, shape(object), label, ino);
+    let record = nameless.record(server.me, server.namespace.next_version());
+    let spot = spot_of(server, nameless.label(), &record)?;
+    match nameless.adopted(record, spot) {
+        Adoption::Remove => server.objects.remove(object).map_err(failed),
+        Adoption::Put(path, record) => {
+            let record = *record;
+            server.namespace.mend(vec![Change::Put { path, record }])?;
+            follow::relabel(server, object);
+            Ok(())
+        }
     }
-    let put = Change::Put {
-        path: place.unwrap_or_else(|| lost(object)),
-        record,
-    };
-    server.namespace.mend(vec![put])?;
-    follow::relabel(server, object);
-    Ok(())
 }
 
-/// The path that a label tells, if its directory is there and the name is free.
-fn place_of(
+/// The place that a label tells. `None`: its directory has no path.
+fn spot_of(
     server: &ServerHandle,
     label: &Label,
     record: &PathRecord,
-) -> Result<Option<TreePath>, Error> {
+) -> Result<Option<Spot>, Error> {
     let tables = server.namespace.tables();
     let dir = match &label.parent {
         LabelParent::Object(oid) => tables.path_of(ObjectName { oid: *oid, link: 0 })?,
@@ -216,13 +193,13 @@ fn place_of(
     let Some(path) = dir.map(|dir| dir.join(&label.name)) else {
         return Ok(None);
     };
-    if tables.get(&path)?.is_some() {
-        return Ok(None);
-    }
+    let is_taken = tables.get(&path)?.is_some();
     let there = server.with_look(|facts| follow::label_for(server, facts, &path, record));
-    Ok(there
-        .is_ok_and(|l| l.parent == label.parent)
-        .then_some(path))
+    Ok(Some(Spot {
+        path,
+        is_taken,
+        parent: there.ok().map(|label| label.parent),
+    }))
 }
 
 /// What lies in a backing directory although it was made past the buffer, one sentence each.
@@ -252,7 +229,6 @@ fn look(
 ) -> Result<Vec<Finding>, Error> {
     let tables = server.namespace.tables();
     let mut findings = Vec::new();
-    let mut find = |text: String, mend: Option<Mend>| findings.push(Finding { text, mend });
     let records = tables.subtree(&TreePath::root())?;
     report.records = records.len();
     let mut names: HashMap<ObjectId, u32> = HashMap::new();
@@ -261,71 +237,12 @@ fn look(
     }
     for (path, record) in &records {
         let object = record.object;
-        if tables.path_of(object)?.as_ref() != Some(path) {
-            find(
-                format!("{path}: the local table does not lead back from object {object:?}"),
-                Some(Mend::Put(path.clone(), Box::new(record.clone()))),
-            );
-        }
-        let attr = match server.objects.attr(object) {
-            Ok(attr) => attr,
-            Err(e) => {
-                find(
-                    format!("{path}: backing object {object:?} can't be had: {e}"),
-                    (e == Errno::NOENT).then(|| Mend::Drop(path.clone(), object)),
-                );
-                continue;
-            }
+        let found = FoundRecord {
+            leads_back: tables.path_of(object)?.as_ref() == Some(path),
+            names: names.get(&object.oid).copied().unwrap_or_default(),
+            object: found_object(server, facts, path, record),
         };
-        let fits = match record.kind {
-            Kind::Dir => shape(object) == Shape::Dir,
-            Kind::Special => shape(object) == Shape::Node,
-            // A directory that was made in the buffer and has opened to the PFS.
-            Kind::Moved => shape(object) != Shape::Node,
-            _ => shape(object) == Shape::File,
-        };
-        if !fits {
-            find(
-                format!("{path}: a {:?} with an object of another kind", record.kind),
-                None,
-            );
-        }
-        let has_ino = !matches!(record.kind, Kind::Moved | Kind::Whiteout);
-        if has_ino && record.ino != attr.ino {
-            let right = PathRecord {
-                ino: attr.ino,
-                ..record.clone()
-            };
-            find(
-                format!(
-                    "{path}: inode number {} in the table, {} in truth",
-                    record.ino, attr.ino
-                ),
-                Some(Mend::Put(path.clone(), Box::new(right))),
-            );
-        }
-        let count = names.get(&object.oid).copied().unwrap_or_default();
-        if shape(object) != Shape::Dir && attr.nlink != count {
-            find(
-                format!(
-                    "{path}: {count} names, but {} links to its object",
-                    attr.nlink
-                ),
-                None,
-            );
-        }
-        match follow::label_for(server, facts, path, record) {
-            Ok(_) => match server.objects.read_label(object) {
-                Ok(Some(found)) if follow::is_right(server, facts, path, record, &found) => {}
-                // The tables know better, whatever it says.
-                Ok(_) | Err(LabelError::Format(_)) => find(
-                    format!("{path}: the label on its object says something else"),
-                    Some(Mend::Relabel(object)),
-                ),
-                Err(e) => find(format!("{path}: no label can be read: {e}"), None),
-            },
-            Err(why) => find(why.to_string(), None),
-        }
+        findings.extend(check::record(path, record, found));
     }
     let is_named = |object: ObjectName| -> Result<bool, Error> {
         Ok(match tables.path_of(object)? {
@@ -333,33 +250,57 @@ fn look(
             None => false,
         })
     };
+    let only_said = |text| Finding { text, mend: None };
     let scanned = server.objects.scan(0);
     for entry in scanned.map_err(|e| Error::system("can't list backing objects", e))? {
         report.objects += 1;
         match entry {
-            Scanned::Strange(path) => find(format!("{path} is no backing object"), None),
+            Scanned::Strange(path) => {
+                findings.push(only_said(format!("{path} is no backing object")));
+            }
             Scanned::Object(object) => {
                 if shape(object) == Shape::Dir {
-                    for text in strays(server, object)? {
-                        find(text, None);
-                    }
+                    findings.extend(strays(server, object)?.into_iter().map(only_said));
                 }
-                if !is_named(object)? {
-                    find(
-                        format!("backing object {object} has no name"),
-                        Some(Mend::Adopt(object)),
-                    );
-                }
+                findings.extend(check::object(object, is_named(object)?));
             }
         }
     }
     for object in server.objects.labels_beside() {
-        if !is_named(object)? && server.objects.attr(object).is_err() {
-            find(
-                format!("a label of {object}, which is not there"),
-                Some(Mend::Forget(object)),
-            );
-        }
+        let is_there = server.objects.attr(object).is_ok();
+        findings.extend(check::label_beside(object, is_named(object)?, is_there));
     }
     Ok(findings)
+}
+
+/// The object of the record at `path`.
+fn found_object(
+    server: &ServerHandle,
+    facts: &dyn Facts,
+    path: &TreePath,
+    record: &PathRecord,
+) -> Result<FoundObject, Unavailable> {
+    let object = record.object;
+    let attr = server.objects.attr(object).map_err(|e| Unavailable {
+        is_gone: e == Errno::NOENT,
+        why: e.to_string(),
+    })?;
+    let label = match follow::label_for(server, facts, path, record) {
+        Err(why) => FoundLabel::Untold(why.to_string()),
+        Ok(_) => match server.objects.read_label(object) {
+            Ok(Some(found)) if follow::is_right(server, facts, path, record, &found) => {
+                FoundLabel::Right
+            }
+            Ok(Some(_)) => FoundLabel::Other,
+            Ok(None) => FoundLabel::Missing,
+            Err(LabelError::Format(_)) => FoundLabel::UnknownFormat,
+            Err(e) => FoundLabel::Unreadable(e.to_string()),
+        },
+    };
+    Ok(FoundObject {
+        shape: shape(object),
+        ino: attr.ino,
+        links: attr.nlink,
+        label,
+    })
 }

@@ -13,6 +13,7 @@ use crate::socket;
 use crate::wakers::Waker;
 use crate::work::{Stand, Task, Work};
 use forebay_core::bridge::Ticket;
+use forebay_core::callers::{Asked, may_ask};
 use forebay_core::facts::Cred;
 use forebay_core::storage::Wish;
 use forebay_sys::Errno;
@@ -65,8 +66,7 @@ impl Shard {
                 let memory = server.durability.words().try_clone_to_owned();
                 self.pass_memory(key, request.seq, memory);
             }
-            Op::NameTable if cred.uid != server.uid() => {
-                // Another user must not see names below directories that it may not search.
+            Op::NameTable if !may_ask(Asked::Names, cred.uid, server.uid()) => {
                 self.reply(key, request.seq, Answered::status(libc::EPERM));
             }
             Op::NameTable => {
@@ -74,7 +74,7 @@ impl Shard {
                 self.pass_memory(key, request.seq, memory);
             }
             Op::Admin => {
-                if cred.uid != 0 && cred.uid != server.uid() {
+                if !may_ask(Asked::Control, cred.uid, server.uid()) {
                     self.reply(key, request.seq, Answered::status(libc::EPERM));
                 } else {
                     if let Some(connection) = self.connection(key)

@@ -2,9 +2,10 @@
 //! wait, else on a thread that may block.
 
 use crate::ServerHandle;
-use crate::in_place::{self, Inode};
+use crate::in_place;
 use crate::log::Cause;
 use forebay_core::facts::{Judged, LOWER_PAGE_ENTRIES, NewKind, NewObject};
+use forebay_core::in_place::Inode;
 use forebay_core::ops::GrantTarget;
 use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;

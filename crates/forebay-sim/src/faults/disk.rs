@@ -9,6 +9,7 @@ use super::random::Random;
 use forebay_core::drain::Use;
 use forebay_core::facts::{Attr, Label, Timestamp};
 use forebay_core::record::{ObjectId, ObjectName};
+use forebay_core::spares::RemovedFile;
 use forebay_core::storage::StorageOrder;
 use std::collections::BTreeMap;
 
@@ -70,6 +71,49 @@ pub(super) struct Disk {
 /// Simulated disks give directories odd numbers.
 pub(super) fn is_dir(oid: ObjectId) -> bool {
     oid.seq() % 2 == 1
+}
+
+/// A removed file that its bridge looks at.
+pub(super) struct Opened<'a> {
+    disk: &'a Disk,
+    object: ObjectName,
+}
+
+/// It is gone.
+#[derive(Debug)]
+pub(super) struct Gone;
+
+impl RemovedFile for Opened<'_> {
+    type Label = Label;
+    type Error = Gone;
+
+    fn attr(&self) -> Result<Attr, Gone> {
+        let mut attr = self.disk.attr(self.object).ok_or(Gone)?;
+        if attr.size == 0 {
+            attr.blocks = 0;
+        }
+        Ok(attr)
+    }
+
+    fn is_open(&self) -> bool {
+        self.disk.is_open(self.object.oid)
+    }
+
+    fn untouched(&self, _: Timestamp) -> Option<Label> {
+        None
+    }
+
+    fn has_other_xattrs(&self) -> Result<bool, Gone> {
+        Ok(false)
+    }
+
+    fn has_flags(&self) -> Result<bool, Gone> {
+        Ok(false)
+    }
+
+    fn label(&self) -> Result<Option<Label>, Gone> {
+        Ok(self.disk.objects.get(&self.object).cloned())
+    }
 }
 
 impl Disk {
@@ -325,14 +369,9 @@ impl Disk {
         }
     }
 
-    /// May a removed object be the next new file?
-    pub(super) fn is_as_new(&self, object: ObjectName) -> bool {
-        let inode = self.inodes.get(&object.oid);
-        object.link == 0
-            && !is_dir(object.oid)
-            && self.links(object.oid) == 1
-            && inode.is_some_and(|i| i.contents == 0)
-            && !self.is_open(object.oid)
+    /// The file of a removed object, to be looked at.
+    pub(super) fn opened(&self, object: ObjectName) -> Opened<'_> {
+        Opened { disk: self, object }
     }
 
     /// A spare object becomes another file.

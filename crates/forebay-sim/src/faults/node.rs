@@ -1,7 +1,7 @@
 //! The driver of one bridge: what a server does around core, without sockets,
 //! files and threads.
 
-use super::disk::{Disk, Work};
+use super::disk::{Disk, Work, is_dir};
 use super::drain::Draining;
 use super::env::{Alarm, Env, Event};
 use super::history::Thing;
@@ -15,13 +15,14 @@ use forebay_core::bridge::{
     self, Bridge, Fact, Message, Mutation, ObjectStanding, Output, Ticket, is_of_others,
 };
 use forebay_core::drain::DrainReport;
-use forebay_core::facts::Need;
+use forebay_core::facts::{Label, Need};
 use forebay_core::membership::Membership;
 use forebay_core::ops::Leaving;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
 use forebay_core::recovery::{self, Past, Step, Suspects};
 use forebay_core::request::Turns;
+use forebay_core::spares::{self, Removed, Slot, Spares, Taken};
 use forebay_core::speakers::Speakers;
 use forebay_core::table::{Change, Tables, WriteTables};
 use forebay_tables::Memory;
@@ -31,6 +32,8 @@ use std::rc::Rc;
 
 /// Time between two ticks in microseconds.
 const TICK_US: u64 = 10_000;
+/// Places in the register of spare files. So few that they run out.
+const SLOTS: usize = 4;
 pub(super) const NEVER_FAILS: &str = "tables in memory don't fail";
 
 /// Who waits for something.
@@ -108,8 +111,10 @@ pub(super) struct Node {
     pub(super) pfs_changes: u64,
     /// Where the copies of a drain are until they have their names.
     pub(super) temporaries: BTreeMap<ObjectId, TreePath>,
-    /// Removed files that wait for another life.
-    pub(super) spares: Vec<ObjectName>,
+    /// Removed files that wait for another life, with their labels.
+    pub(super) spares: Spares<Label>,
+    /// The register of spare files, which outlives the process.
+    pub(super) register: BTreeMap<ObjectName, Slot>,
     /// Sync points, where the power may fail.
     pub(super) sync_points: Option<SyncPoints>,
     /// The last action was a write or an answer, so a crash now does most harm.
@@ -154,7 +159,8 @@ impl Node {
             speakers: Speakers::default(),
             pfs_changes: 0,
             temporaries: BTreeMap::new(),
-            spares: Vec::new(),
+            spares: Spares::new(SLOTS),
+            register: BTreeMap::new(),
             sync_points: None,
             in_between: false,
         }
@@ -174,6 +180,7 @@ impl Node {
             && self.disk.is_idle()
             && self.disk.is_closed()
             && self.spares.is_empty()
+            && self.register.is_empty()
             && self.leaving.is_empty()
             && self.is_settled_down()
     }
@@ -182,7 +189,7 @@ impl Node {
     pub(super) fn unrest(&self) -> String {
         let bridge = self.bridge.as_ref();
         format!(
-            "bridge {}: alive {}, transactions quiet {}, {} requests, {} labels, {} suspects, drains {}, closed {}",
+            "bridge {}: alive {}, transactions quiet {}, {} requests, {} labels, {} suspects, drains {}, closed {}, {} in the register",
             self.id.0,
             bridge.is_some(),
             bridge.is_some_and(Bridge::is_quiet),
@@ -191,6 +198,7 @@ impl Node {
             self.suspects.len(),
             self.draining.is_some(),
             self.disk.is_closed(),
+            self.register.len(),
         )
     }
 
@@ -210,7 +218,8 @@ impl Node {
         self.disk.crash(&mut env.random);
         self.crash_drain(env);
         self.crash_sync_point(env);
-        self.spares.clear();
+        self.spares = Spares::new(SLOTS);
+        self.register.clear();
         self.temporaries.clear();
         self.attempts.clear();
         self.labels.clear();
@@ -546,6 +555,7 @@ impl Node {
                 change => {
                     if let Some(object) = bridge::named_elsewhere(change) {
                         self.settle(object);
+                        self.leaves_register(object);
                     }
                 }
             }
@@ -563,6 +573,7 @@ impl Node {
             env.made.entry(record.token).or_insert(thing);
         }
         self.settle(record.object);
+        self.leaves_register(record.object);
         if is_shown {
             env.copy_counts(record.object.oid);
         }
@@ -602,23 +613,66 @@ impl Node {
         if self.waits_for_sync_point(object, env) {
             return;
         }
+        let removed = Removed {
+            object,
+            is_plain: !is_dir(object.oid),
+            is_known: self.is_known(object),
+        };
+        let is_busy = self.register.contains_key(&object) || self.labels.contains_key(&object);
         if self.spares_files
-            && object.oid.epoch() == self.epoch
-            && self.disk.is_as_new(object)
-            && !self.spares.contains(&object)
-            && !self.labels.contains_key(&object)
+            && !is_busy
+            && removed.may_be_reused(self.epoch, || false)
+            && self.keep(object)
         {
-            self.spares.push(object);
             return;
         }
         self.unlink_for_good(object, env);
     }
 
+    /// Keeps a removed file as a spare one, if it is as good as new.
+    fn keep(&mut self, object: ObjectName) -> bool {
+        let Some(slot) = self.spares.reserve() else {
+            return false;
+        };
+        match spares::as_new(&self.disk.opened(object)) {
+            Ok(Some((_, label))) => {
+                self.register.insert(object, slot);
+                self.spares.keep(object, slot, label);
+                true
+            }
+            _ => {
+                self.spares.release(slot);
+                false
+            }
+        }
+    }
+
+    /// A spare file for a new one with this label. The register names it until the new file has its name.
+    pub(super) fn take_spare(&mut self, label: &Label, env: &mut Env) -> Option<ObjectName> {
+        let points = self.sync_points.as_ref();
+        let may_know = |seq| points.is_some_and(|points| points.may_know(seq));
+        match self.spares.take(|of| of == label, may_know)? {
+            Taken::Again(spare) => Some(spare.object),
+            Taken::Known(spare) => {
+                self.leaves_register(spare.object);
+                self.unlink(spare.object, env);
+                None
+            }
+        }
+    }
+
+    /// The object has a name again, or is gone.
+    fn leaves_register(&mut self, object: ObjectName) {
+        if let Some(slot) = self.register.remove(&object) {
+            self.spares.release(slot);
+        }
+    }
+
     /// No file is used again from now on.
     pub(super) fn drop_spares(&mut self, env: &mut Env) {
         self.spares_files = false;
-        for object in std::mem::take(&mut self.spares) {
-            self.unlink(object, env);
+        for spare in self.spares.take_all() {
+            self.unlink(spare.object, env);
         }
     }
 
@@ -633,6 +687,7 @@ impl Node {
                 let id = object.oid;
                 self.note(env, || format!("has unlinked {id:?}"));
                 self.apply(&[Change::Undoom(object)]);
+                self.leaves_register(object);
             }
             Some(Purpose::Label(object)) => self.labeled(object),
             Some(Purpose::Dispose(object)) => self.settle(object),

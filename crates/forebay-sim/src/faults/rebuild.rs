@@ -30,7 +30,7 @@ impl Node {
         let Ok(marks) = self.tables.marks() else {
             return false;
         };
-        let spare = |object: &ObjectName| self.spares.contains(object);
+        let spare = |object: &ObjectName| self.register.contains_key(object);
         self.bridge.as_ref().is_some_and(Bridge::is_quiet)
             && self.is_settled_down()
             && self.leaving.is_empty()
@@ -71,7 +71,7 @@ impl Node {
     /// The bridge dies, its tables are lost, and they are made anew before it starts again. `others`: what the labels of the
     /// other bridges tell.
     pub(super) fn lose_tables(&mut self, others: Vec<Told>, env: &mut Env) {
-        let spares: BTreeSet<_> = self.spares.iter().copied().collect();
+        let spares: Vec<_> = self.register.keys().copied().collect();
         let elsewhere: BTreeSet<_> = self.named_elsewhere().into_iter().collect();
         let mut survivors = self.told().survivors;
         self.crash(env);

@@ -339,8 +339,11 @@ impl Node {
         self.objects += 2;
         let number = self.objects + u64::from(spec.what == NewKind::Dir);
         let oid = ObjectId::new(self.id, self.epoch, number);
-        let spare = (spec.what == NewKind::File).then(|| self.spares.pop());
-        if let Some(object) = spare.flatten() {
+        let spare = match spec.what {
+            NewKind::File => self.take_spare(&spec.label, env),
+            _ => None,
+        };
+        if let Some(object) = spare {
             self.disk.reuse(object, spec.label.clone(), ino(oid));
             env.copies.remove(&object.oid);
             env.identities.insert(object.oid, ino(oid));

@@ -101,6 +101,11 @@ impl SyncPoints {
             survivors: BTreeMap::new(),
         }
     }
+
+    /// May the last one know an object with this number?
+    pub(super) fn may_know(&self, seq: u64) -> bool {
+        self.storage.may_know(seq, self.begun)
+    }
 }
 
 impl Node {
@@ -216,10 +221,9 @@ impl Node {
             answer(self.id, askers, env);
             return self.alarm(0, Alarm::Syncing, env);
         }
-        let spares = std::mem::take(&mut self.spares);
+        let spares = self.spares.take_for_sync_point(points.storage);
         let mut removed = std::mem::take(&mut points.removed);
-        // Their names come and go within one sync point.
-        removed.extend(spares);
+        removed.extend(spares.into_iter().map(|spare| spare.object));
         points.begun = self.objects + 2;
         let first = points.unnamed.first().copied().unwrap_or(points.begun);
         let tables = self.tables.clone();
@@ -383,12 +387,18 @@ impl Node {
         }
     }
 
+    /// May the last sync point know this object?
+    pub(super) fn is_known(&self, object: ObjectName) -> bool {
+        let points = self.sync_points.as_ref();
+        points.is_some_and(|points| points.may_know(object.oid.seq()))
+    }
+
     /// Has this removed object to wait for a sync point? It is gone already if it has other names.
     pub(super) fn waits_for_sync_point(&mut self, object: ObjectName, env: &mut Env) -> bool {
+        let is_known = self.is_known(object);
         let Some(points) = &mut self.sync_points else {
             return false;
         };
-        let is_known = points.storage.may_know(object.oid.seq(), points.begun);
         if !is_known || Mutation::KnownFilesAreUnlinked.is(self.mutation) {
             return false;
         }
