@@ -220,7 +220,7 @@ pub struct Spare<F> {
 
 /// What a new file finds.
 #[derive(Debug)]
-pub enum Taken<F> {
+pub enum TakenSpare<F> {
     /// This file becomes it. The register names it until the commit that gives it a name.
     Again(Spare<F>),
     /// The last sync point may know this file meanwhile. It does not serve any more, and is unlinked after the next one.
@@ -283,7 +283,7 @@ impl<F> Spares<F> {
         &mut self,
         has_label: impl Fn(&F) -> bool,
         may_know: impl Fn(u64) -> bool,
-    ) -> Option<Taken<F>> {
+    ) -> Option<TakenSpare<F>> {
         let from = self.files.len().saturating_sub(SAME_LABEL);
         let same = self.files[from..].iter().rposition(|s| has_label(&s.file));
         let spare = match same {
@@ -291,8 +291,8 @@ impl<F> Spares<F> {
             None => self.files.pop()?,
         };
         Some(match may_know(spare.object.oid.seq()) {
-            true => Taken::Known(spare),
-            false => Taken::Again(spare),
+            true => TakenSpare::Known(spare),
+            false => TakenSpare::Again(spare),
         })
     }
 
@@ -537,10 +537,10 @@ mod tests {
         spares
     }
 
-    fn again(taken: Option<Taken<&'static str>>) -> Option<u64> {
+    fn again(taken: Option<TakenSpare<&'static str>>) -> Option<u64> {
         match taken? {
-            Taken::Again(spare) => Some(spare.object.oid.seq()),
-            Taken::Known(spare) => panic!("{spare:?} is not known"),
+            TakenSpare::Again(spare) => Some(spare.object.oid.seq()),
+            TakenSpare::Known(spare) => panic!("{spare:?} is not known"),
         }
     }
 
@@ -571,9 +571,9 @@ mod tests {
     fn a_spare_file_that_the_last_sync_point_may_know_is_not_taken() {
         let mut spares = spares(&["a", "a"]);
         let taken = spares.take(|_| true, |seq| seq < 3);
-        assert!(matches!(taken, Some(Taken::Known(s)) if s.object == object(2)));
+        assert!(matches!(taken, Some(TakenSpare::Known(s)) if s.object == object(2)));
         let taken = spares.take(|_| true, |seq| seq < 1);
-        assert!(matches!(taken, Some(Taken::Again(s)) if s.object == object(1)));
+        assert!(matches!(taken, Some(TakenSpare::Again(s)) if s.object == object(1)));
     }
 
     #[test]
@@ -603,7 +603,7 @@ mod tests {
         spares.keep(object(4), two, "kept");
         assert_eq!(spares.reserve(), Some(one));
         assert_eq!(spares.reserve(), None, "it is named in the register");
-        let Some(Taken::Again(spare)) = spares.take(|_| false, |_| false) else {
+        let Some(TakenSpare::Again(spare)) = spares.take(|_| false, |_| false) else {
             panic!("it is taken");
         };
         assert_eq!(spare.slot, two);

@@ -20,7 +20,7 @@ use crate::label;
 use forebay_core::facts::{Attr, Fresh, NewKind, NewObject, Timestamp};
 use forebay_core::record::{ObjectId, ObjectName};
 use forebay_core::spares::{
-    self, Births, Excluded, MOST_SPARES, Removed, RemovedFile, Slot, Taken,
+    self, Births, Excluded, MOST_SPARES, Removed, RemovedFile, Slot, TakenSpare,
 };
 use forebay_core::storage::StorageOrder;
 use forebay_sys::{self as sys, Errno, Sys};
@@ -240,12 +240,12 @@ impl Objects {
         let taken = self.spares.kept.lock().take(has_label, may_know);
         let spare = match taken {
             None => return Ok(None),
-            Some(Taken::Known(spare)) => {
+            Some(TakenSpare::Known(spare)) => {
                 self.retire_later(spare.object);
                 self.release_slot(spare.slot);
                 return Ok(None);
             }
-            Some(Taken::Again(spare)) => spare,
+            Some(TakenSpare::Again(spare)) => spare,
         };
         let (object, slot) = (spare.object, spare.slot);
         self.revive(spare, spec, label, open)

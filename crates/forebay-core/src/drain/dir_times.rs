@@ -14,7 +14,7 @@ const OPEN_DIRS: usize = 256;
 /// The directories that one drain has visited.
 #[derive(Debug)]
 pub struct VisitedDirs<F> {
-    dirs: Vec<Dir<F>>,
+    dirs: Vec<KeptDir<F>>,
     by_path: BTreeMap<TreePath, usize>,
     by_inode: BTreeMap<(u64, u64), usize>,
     /// Directories changed by programs since the drain began.
@@ -22,7 +22,7 @@ pub struct VisitedDirs<F> {
 }
 
 #[derive(Debug)]
-struct Dir<F> {
+struct KeptDir<F> {
     /// The path at which the drain visited it last.
     path: TreePath,
     file: Option<F>,
@@ -56,7 +56,7 @@ pub struct DirLook<F> {
 pub struct DirSeen {
     /// Its modification time, unless it can't be found.
     mtime: Option<Timestamp>,
-    /// [`Dir::turns`] before the look.
+    /// [`KeptDir::turns`] before the look.
     turns: u64,
 }
 
@@ -137,7 +137,7 @@ impl<F: Clone> VisitedDirs<F> {
             None => {
                 let number = self.dirs.len();
                 self.by_inode.insert(inode_of(attr), number);
-                self.dirs.push(Dir {
+                self.dirs.push(KeptDir {
                     path: path.clone(),
                     file: (number < OPEN_DIRS).then_some(file),
                     inode: inode_of(attr),

@@ -18,13 +18,13 @@ pub(super) const NOTES: &[u8] = b"drain/workplaces";
 /// What is noted for each place that a batch can have.
 #[derive(Debug, Default)]
 pub(super) struct Workplaces {
-    slots: Vec<Slot>,
+    slots: Vec<NoteSlot>,
     /// Directories that could not be swept.
     unswept: BTreeMap<TreePath, Trouble>,
 }
 
 #[derive(Debug, Default)]
-struct Slot {
+struct NoteSlot {
     is_taken: bool,
     /// A temporary name could not be removed there.
     is_doubtful: bool,
@@ -36,7 +36,7 @@ impl Workplaces {
     pub(super) fn take(&mut self) -> usize {
         let free = self.slots.iter().position(|slot| !slot.is_taken);
         let slot = free.unwrap_or_else(|| {
-            self.slots.push(Slot::default());
+            self.slots.push(NoteSlot::default());
             self.slots.len() - 1
         });
         self.slots[slot].is_taken = true;

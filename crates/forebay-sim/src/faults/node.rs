@@ -22,7 +22,7 @@ use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
 use forebay_core::recovery::{self, Past, Step, Suspects};
 use forebay_core::request::Turns;
-use forebay_core::spares::{self, Removed, Slot, Spares, Taken};
+use forebay_core::spares::{self, Removed, Slot, Spares, TakenSpare};
 use forebay_core::speakers::Speakers;
 use forebay_core::table::{Change, Tables, WriteTables};
 use forebay_tables::Memory;
@@ -652,8 +652,8 @@ impl Node {
         let points = self.sync_points.as_ref();
         let may_know = |seq| points.is_some_and(|points| points.may_know(seq));
         match self.spares.take(|of| of == label, may_know)? {
-            Taken::Again(spare) => Some(spare.object),
-            Taken::Known(spare) => {
+            TakenSpare::Again(spare) => Some(spare.object),
+            TakenSpare::Known(spare) => {
                 self.leaves_register(spare.object);
                 self.unlink(spare.object, env);
                 None
