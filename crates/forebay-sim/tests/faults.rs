@@ -1,6 +1,7 @@
 //! The fault simulator as a test: many seeds keep every promise, and planted bugs are found.
 
 use forebay_sim::faults::{Calm, Failure, FaultOptions, Mutation, Plan, Summary, run};
+use forebay_testkit::say;
 
 /// Seeds of a test run.
 const SEEDS: u64 = 10_000;
@@ -29,7 +30,10 @@ fn ten_thousand_seeds_keep_every_promise() {
     let begin = std::time::Instant::now();
     let summary = keeps_promises(&options(1, SEEDS));
     let per_second = SEEDS as f64 / begin.elapsed().as_secs_f64();
-    println!("{summary}; {per_second:.0} seeds per second");
+    say(
+        "simulated",
+        &format!("{summary}; {per_second:.0} seeds per second"),
+    );
     assert_eq!(summary.seeds, SEEDS);
     // They do something, and are disturbed in it.
     assert!(summary.operations > 20 * SEEDS, "{summary}");

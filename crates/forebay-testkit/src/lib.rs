@@ -116,8 +116,9 @@ fn skip_in(ci: bool, reason: &str) {
     say("skipped", reason);
 }
 
-/// Writes to standard error past libtest's capture, so that every skip is seen.
-fn say(what: &str, reason: &str) {
+/// Writes a line to standard error past libtest's capture, so that every log has it: what is said, the name of the test, and
+/// more of it.
+pub fn say(what: &str, reason: &str) {
     let test = std::thread::current().name().unwrap_or("test").to_owned();
     // The line is written in one piece, because other tests write at the same time.
     let line = format!("{what}: {test}: {reason}\n");
