@@ -1,16 +1,19 @@
 //! The driver of one bridge: what a server does around core, without sockets,
 //! files and threads.
 
+use super::between::Deed;
 use super::disk::{Disk, Work};
 use super::drain::Draining;
 use super::env::{Alarm, Env, Event};
 use super::history::Thing;
+use super::in_place::InPlace;
 use super::labels::Labeling;
 use super::look::Hand;
 use super::pfs::Pfs;
 use super::request::Attempt;
 use super::sync_points::SyncPoints;
 use super::trace::{self, Way};
+use super::turns::Turning;
 use forebay_core::bridge::{
     self, Bridge, Fact, Message, Mutation, ObjectStanding, Output, Ticket, is_of_others,
 };
@@ -112,6 +115,10 @@ pub(super) struct Node {
     pub(super) spares: Vec<ObjectName>,
     /// Sync points, where the power may fail.
     pub(super) sync_points: Option<SyncPoints>,
+    /// Files of the PFS that programs have open.
+    pub(super) in_place: InPlace,
+    /// Decisions that are made out of turn.
+    pub(super) turning: Turning,
     /// The last action was a write or an answer, so a crash now does most harm.
     in_between: bool,
 }
@@ -156,6 +163,8 @@ impl Node {
             temporaries: BTreeMap::new(),
             spares: Vec::new(),
             sync_points: None,
+            in_place: InPlace::default(),
+            turning: Turning::default(),
             in_between: false,
         }
     }
@@ -173,6 +182,7 @@ impl Node {
             && self.draining.is_none()
             && self.disk.is_idle()
             && self.disk.is_closed()
+            && self.in_place.is_closed()
             && self.spares.is_empty()
             && self.leaving.is_empty()
             && self.is_settled_down()
@@ -219,6 +229,8 @@ impl Node {
         self.purposes.clear();
         self.turns = Turns::default();
         self.leaving = Leaving::default();
+        self.turning.crash();
+        self.in_place.crash();
         self.suspects.clear();
     }
 
@@ -246,7 +258,9 @@ impl Node {
         let marks = self.tables.marks().expect(NEVER_FAILS);
         let is_there = |o: &ObjectName| self.disk.objects.contains_key(o);
         let has_removed = marks.doomed.iter().any(is_there);
-        self.recover(past, env);
+        if !self.recover(past, env) {
+            return;
+        }
         self.check_survivors(env);
         self.learn_speakers();
         if env.power_strikes(if has_removed { 400_000 } else { 30_000 }) {
@@ -264,12 +278,14 @@ impl Node {
         self.run(env);
     }
 
-    /// Finishes what earlier lives have left, but for drains.
-    fn recover(&mut self, past: Past, env: &mut Env) {
+    /// Finishes what earlier lives have left, but for drains; false if the bridge has died.
+    fn recover(&mut self, past: Past, env: &mut Env) -> bool {
         if past.loss.is_some() {
             self.note_survivors();
         }
-        self.finish_removals();
+        if !self.finish_removals(env) {
+            return false;
+        }
         let mut objects: Vec<_> = self.disk.objects.keys().copied().collect();
         match past.suspects() {
             Suspects::All => {}
@@ -279,7 +295,11 @@ impl Node {
         }
         self.note(env, || format!("finds {past:?}"));
         self.hold_watermark(past.watermark);
+        let mut last = None;
         for step in past.steps(self.mutation) {
+            if self.dies_between(last.replace(Deed::Recover), Deed::Recover, env) {
+                return false;
+            }
             match step {
                 Step::DistrustContents => objects.iter().for_each(|o| self.wrote_contents(o.oid)),
                 Step::DistrustPfs => self.distrust_pfs(),
@@ -294,7 +314,11 @@ impl Node {
         for object in self.suspects.clone() {
             self.is_unnamed(object);
         }
+        if self.dies_between(last, Deed::Recover, env) {
+            return false;
+        }
         self.apply(&recovery::recovered(&past, &self.suspects));
+        true
     }
 
     fn sweep(&mut self, suspects: &[ObjectName], judges: bool, env: &mut Env) {
@@ -345,6 +369,10 @@ impl Node {
             pfs,
             env,
             is_slow: self.slow_looks,
+            pfs_fails: None,
+            storage_fails: None,
+            records_at_once: usize::MAX,
+            times_wait: self.turning.times_wait,
             disk: &self.disk,
             speakers: &self.speakers,
             pfs_changes: self.pfs_changes,
@@ -530,6 +558,8 @@ impl Node {
                 (format!("writes {text}"), paths)
             },
         );
+        self.turning.meanwhile.changed(changes);
+        self.turning.times_wait |= self.turning.is_on;
         self.apply(changes);
         self.speakers.follow(changes);
         self.commits += 1;
