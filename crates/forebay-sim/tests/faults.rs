@@ -1,11 +1,14 @@
 //! The fault simulator as a test: many seeds keep every promise, and planted bugs are found.
 
-use forebay_sim::faults::{Calm, Failure, FaultOptions, Mutation, Plan, Summary, run};
+use forebay_sim::faults::{Calm, Deed, Failure, FaultOptions, Mutation, Plan, Summary, run};
+use forebay_testkit::say;
 
 /// Seeds of a test run.
 const SEEDS: u64 = 10_000;
 /// A planted bug has to be found within so many seeds.
 const SEEDS_PER_BUG: u64 = 500;
+/// The youngest kinds of weather. A run without them is what it was before there were any.
+const YOUNGEST: &str = "requests-fail,strikes,turns,in-place";
 
 fn options(first_seed: u64, seeds: u64) -> FaultOptions {
     FaultOptions {
@@ -29,13 +32,35 @@ fn ten_thousand_seeds_keep_every_promise() {
     let begin = std::time::Instant::now();
     let summary = keeps_promises(&options(1, SEEDS));
     let per_second = SEEDS as f64 / begin.elapsed().as_secs_f64();
-    println!("{summary}; {per_second:.0} seeds per second");
+    say(
+        "simulated",
+        &format!("{summary}; {per_second:.0} seeds per second"),
+    );
     assert_eq!(summary.seeds, SEEDS);
     // They do something, and are disturbed in it.
     assert!(summary.operations > 20 * SEEDS, "{summary}");
     assert!(summary.messages > 20 * SEEDS, "{summary}");
     assert!(summary.crashes > 3 * SEEDS, "{summary}");
     assert!(summary.losses > SEEDS / 2, "{summary}");
+    assert!(summary.failures > SEEDS / 2, "{summary}");
+    // A bridge has died beside each effect of a request, and between those that leave something behind.
+    let deaths = &summary.between;
+    // Whoever makes an object, removes or renames is known to change something before it decides, so nobody asks for a turn.
+    for deed in Deed::ALL.into_iter().filter(|d| *d != Deed::TakeTurn) {
+        assert!(deaths.beside(deed) > 0, "beside {deed:?}: {summary}");
+    }
+    for (after, before) in [
+        (Deed::Announce, Deed::Make),
+        (Deed::Make, Deed::Grant),
+        (Deed::Make, Deed::Commit),
+        (Deed::Grant, Deed::Commit),
+        (Deed::Commit, Deed::Finish),
+        (Deed::Part, Deed::Part),
+        (Deed::Recover, Deed::Recover),
+    ] {
+        let count = deaths.between(after, before);
+        assert!(count > 0, "between {after:?} and {before:?}: {summary}");
+    }
 }
 
 #[test]
@@ -51,22 +76,23 @@ fn seeds_that_once_failed_keep_every_promise() {
             bridges: words.next().map(|bridges| bridges.parse().unwrap()),
             clients: words.next().map(|clients| clients.parse().unwrap()),
             steps: words.next().map(|steps| steps.parse().unwrap()),
-            calm: Calm::parse(words.next().unwrap_or_default()).unwrap(),
             ..options(seed.parse().unwrap(), 1)
         };
-        keeps_promises(&plain);
-        if plain.calm == Calm::default() {
-            // Most are older than these kinds of weather, which make another run of a seed.
-            for younger in [
-                "removers,power",
-                "removers,power,tables",
-                "removers,power,intruders,contents,spares",
-            ] {
-                keeps_promises(&FaultOptions {
-                    calm: Calm::parse(younger).unwrap(),
-                    ..plain.clone()
-                });
-            }
+        let calm = words.next().unwrap_or_default();
+        // Most are older than these kinds of weather, which make another run of a seed.
+        let mut younger = vec!["", "requests-fail,strikes,turns,in-place"];
+        if calm.is_empty() {
+            younger.extend([
+                "requests-fail,strikes,turns,in-place,removers,power",
+                "requests-fail,strikes,turns,in-place,removers,power,tables",
+                "requests-fail,strikes,turns,in-place,removers,power,intruders,contents,spares",
+            ]);
+        }
+        for younger in younger {
+            keeps_promises(&FaultOptions {
+                calm: Calm::parse(&format!("{calm},{younger}")).unwrap(),
+                ..plain.clone()
+            });
         }
         seeds += 1;
     }
@@ -111,6 +137,10 @@ fn runs_to_find(mutation: Mutation) -> Vec<FaultOptions> {
         steps: Some(30),
         ..plain.clone()
     };
+    let alone = FaultOptions {
+        bridges: Some(1),
+        ..without("power,tables,links")
+    };
     match mutation {
         // It takes two bridges that move the same directories, and messages that come late.
         Mutation::SpeakersAreNotChecked => vec![FaultOptions {
@@ -151,35 +181,80 @@ fn runs_to_find(mutation: Mutation) -> Vec<FaultOptions> {
             busy,
             without("power"),
             without("power,tables"),
+            alone,
         ],
     }
 }
 
+/// Planted bugs that 500 seeds of the default options do not show. They are looked for in the weather that they take,
+/// [`runs_to_find`]; all others with the default options.
+const SELDOM: [Mutation; 12] = [
+    Mutation::LooksOutliveTheirRecords,
+    Mutation::RemovalsAreNotWaitedFor,
+    Mutation::RemovalsAreNotFinished,
+    Mutation::ChangesMeanwhileAreIgnored,
+    Mutation::HeldFilesAreCopied,
+    Mutation::ReleasesOneOfSeveralNames,
+    Mutation::SpeakersAreNotChecked,
+    Mutation::RebuiltTablesForgetWhatIsOver,
+    Mutation::NamesAreWrittenBeforeContents,
+    Mutation::LabelsAheadAreKept,
+    Mutation::LinksAheadAreNotMade,
+    Mutation::KilledCopiesAreForgotten,
+];
+
+/// The planted bug is found in one of these runs, is shown, and alone breaks the promise.
+fn is_found_in(mutation: Mutation, runs: Vec<FaultOptions>) {
+    let found = runs.into_iter().find_map(|options| {
+        let mut report = Vec::new();
+        match run(&options, &mut report) {
+            Err(Failure::Broken { seed, .. }) => Some((options, seed, report)),
+            _ => None,
+        }
+    });
+    let Some((options, seed, report)) = found else {
+        panic!("{mutation:?} stays unnoticed");
+    };
+    let report = String::from_utf8(report).unwrap();
+    assert!(report.contains(&format!("seed {seed}:")), "{report}");
+    assert!(report.contains("broken promise:"), "{report}");
+    assert!(report.contains(" ms  bridge 0"), "a trace: {report}");
+    // Without the bug the very same run keeps every promise.
+    keeps_promises(&FaultOptions {
+        mutation: None,
+        first_seed: seed,
+        seeds: 1,
+        ..options
+    });
+}
+
 #[test]
-fn every_planted_bug_is_found() {
+fn planted_bugs_are_found_within_500_seeds_of_the_default_options() {
     let all = Mutation::ALL.into_iter();
-    for mutation in all.filter(|mutation| !mutation.takes_a_neighbour()) {
-        let found = runs_to_find(mutation).into_iter().find_map(|options| {
-            let mut report = Vec::new();
-            match run(&options, &mut report) {
-                Err(Failure::Broken { seed, .. }) => Some((options, seed, report)),
-                _ => None,
-            }
-        });
-        let Some((options, seed, report)) = found else {
-            panic!("{mutation:?} stays unnoticed");
+    let all = all.filter(|m| !m.takes_a_neighbour() && !SELDOM.contains(m));
+    let mut found = 0;
+    for mutation in all {
+        let default = FaultOptions {
+            mutation: Some(mutation),
+            shrink: false,
+            ..options(1, SEEDS_PER_BUG)
         };
-        let report = String::from_utf8(report).unwrap();
-        assert!(report.contains(&format!("seed {seed}:")), "{report}");
-        assert!(report.contains("broken promise:"), "{report}");
-        assert!(report.contains(" ms  bridge 0"), "a trace: {report}");
-        // Without the bug the very same run keeps every promise.
-        keeps_promises(&FaultOptions {
-            mutation: None,
-            first_seed: seed,
-            seeds: 1,
-            ..options
+        is_found_in(mutation, vec![default]);
+        found += 1;
+    }
+    assert!(found >= 40, "{found} planted bugs");
+}
+
+#[test]
+fn the_other_planted_bugs_are_found_in_the_weather_that_they_take() {
+    for mutation in SELDOM {
+        let runs = runs_to_find(mutation);
+        // Most are older than these kinds of weather.
+        let calmer = runs.iter().map(|run| FaultOptions {
+            calm: Calm::parse(&format!("{},{YOUNGEST}", run.calm)).unwrap(),
+            ..run.clone()
         });
+        is_found_in(mutation, calmer.chain(runs.iter().cloned()).collect());
     }
 }
 

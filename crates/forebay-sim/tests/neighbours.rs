@@ -2,6 +2,7 @@
 
 use forebay_sim::faults::Mutation;
 use forebay_sim::faults::two_writers::{NeighbourOptions, Quarrel, Script, play, search};
+use forebay_testkit::say;
 
 /// Scripts of a test run.
 const SCRIPTS: u64 = 40_000;
@@ -61,9 +62,12 @@ fn no_script_breaks_a_promise_that_is_kept() {
     let begin = std::time::Instant::now();
     let found = search(&options(1, SCRIPTS), &mut |_| {});
     let per_second = found.scripts as f64 / begin.elapsed().as_secs_f64();
-    println!(
-        "{} scripts, {} steps; {per_second:.0} scripts per second",
-        found.scripts, found.steps
+    say(
+        "simulated",
+        &format!(
+            "{} scripts, {} steps; {per_second:.0} scripts per second",
+            found.scripts, found.steps
+        ),
     );
     assert_eq!(found.scripts, SCRIPTS);
     assert!(

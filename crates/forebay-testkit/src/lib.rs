@@ -116,7 +116,8 @@ fn skip_in(ci: bool, reason: &str) {
     say("skipped", reason);
 }
 
-/// Writes a line to standard error past libtest's capture, so that it is seen also if the test passes: a skip, or a figure.
+/// Writes a line to standard error past libtest's capture, so that every log has it: what is said, the name of the test, and
+/// more of it.
 pub fn say(what: &str, reason: &str) {
     let test = std::thread::current().name().unwrap_or("test").to_owned();
     // The line is written in one piece, because other tests write at the same time.

@@ -3,8 +3,8 @@
 //! They do something only in builds with the feature `planted-bugs`; elsewhere
 //! [`Mutation::is`] is a constant and the compiler drops the branches.
 
-/// A deliberate mistake in the transaction layer, in the request machine, in the drain, in sync points, or in the rules of
-/// recovery.
+/// A deliberate mistake in the transaction layer, in the request machine, in the drain, in sync points, in the rules of
+/// recovery, or in what their driver has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // the names say it
 pub enum Mutation {
@@ -59,11 +59,18 @@ pub enum Mutation {
     OriginsAreNotSettled,
     ChoicesAreNotRefused,
     FailuresLeaveNoDoubt,
+    FailuresKeepTheirTurn,
+    FailuresKeepWhatTheyMade,
+    RefusedBatchesAreRemembered,
+    RemovalsAreNotFinished,
+    NamelessObjectsAreKept,
+    ChangesMeanwhileAreIgnored,
+    HeldFilesAreCopied,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 51] = [
+    pub const ALL: [Mutation; 58] = [
         Mutation::HomeSkipsVersionCheck,
         Mutation::ReplyBeforeCommit,
         Mutation::RenameAsTwoBatches,
@@ -115,6 +122,13 @@ impl Mutation {
         Mutation::OriginsAreNotSettled,
         Mutation::ChoicesAreNotRefused,
         Mutation::FailuresLeaveNoDoubt,
+        Mutation::FailuresKeepTheirTurn,
+        Mutation::FailuresKeepWhatTheyMade,
+        Mutation::RefusedBatchesAreRemembered,
+        Mutation::RemovalsAreNotFinished,
+        Mutation::NamelessObjectsAreKept,
+        Mutation::ChangesMeanwhileAreIgnored,
+        Mutation::HeldFilesAreCopied,
     ];
 
     /// Does it take several bridges to go wrong?

@@ -153,7 +153,11 @@ impl Bridge {
             match self.judge(object, tables)? {
                 ObjectStanding::Named => {}
                 ObjectStanding::Undecided => sweep.undecided.push(object),
-                ObjectStanding::Orphan => sweep.remove.push(object),
+                ObjectStanding::Orphan => {
+                    if !Mutation::NamelessObjectsAreKept.is(self.mutation) {
+                        sweep.remove.push(object);
+                    }
+                }
             }
         }
         Ok(sweep)

@@ -193,7 +193,10 @@ impl Pending {
                 self.stage = Stage::Open(open);
             }
             Stage::Announced(spec, link) => return self.make_now(spec, Some(link)),
-            Stage::Over(outcome) => return Effect::Finish(self.finish(outcome)),
+            Stage::Over(outcome) => {
+                let outcome = self.planted(outcome, world);
+                return Effect::Finish(self.finish(outcome));
+            }
             other => panic!("a request is stepped in {other:?}"),
         }
         // Waiting is no step: another bridge may be down for long.
@@ -244,6 +247,24 @@ impl Pending {
             Err(Stop::Redirect(path)) => Effect::Finish(self.finish(Err(Failure::Redirect(path)))),
             Err(Stop::Fault(fault)) => Effect::Finish(self.finish(Err(Failure::Fault(fault)))),
         }
+    }
+
+    /// The outcome, but for planted bugs.
+    fn planted(
+        &mut self,
+        outcome: Result<Answer, Failure>,
+        world: &dyn World,
+    ) -> Result<Answer, Failure> {
+        if outcome.is_ok() {
+            return outcome;
+        }
+        if Mutation::FailuresKeepTheirTurn.is_in(|| world.planted()) {
+            self.copy_turn = None;
+        }
+        if Mutation::FailuresKeepWhatTheyMade.is_in(|| world.planted()) {
+            self.fresh.clear();
+        }
+        outcome
     }
 
     /// Was all that a decision saw there at once? If a second look sees the very same records, then they were, and so

@@ -1,5 +1,7 @@
 //! What surrounds the bridges: time, the network, faults, and the record of all that.
 
+use super::between::Deaths;
+use super::hardship::Hardship;
 use super::history::{Outcome, Texts, Thing, ino};
 use super::plan::{Calm, Plan};
 use super::random::Random;
@@ -259,6 +261,8 @@ struct Versions {
     durable: usize,
     /// What it may hold as well: something was done for a request that is not decided.
     undecided: Vec<u64>,
+    /// When it was written last.
+    written_us: u64,
 }
 
 /// Counts of one run.
@@ -269,6 +273,10 @@ pub(super) struct Counts {
     pub(super) losses: u64,
     pub(super) rebuilds: u64,
     pub(super) events: u64,
+    /// Deaths between two effects.
+    pub(super) between: Deaths,
+    /// Requests that ended with an errno of the PFS, of the storage or of the tables.
+    pub(super) failures: u64,
 }
 
 /// The surroundings.
@@ -294,6 +302,8 @@ pub(super) struct Env {
     pub(super) drain: Habits,
     /// A grant takes time.
     pub(super) slow_grants: bool,
+    /// Younger kinds of weather, for requests.
+    pub(super) hardship: Hardship,
     /// Losses of power, if there are any.
     pub(super) power: Option<Power>,
     /// The next death of a bridge is one.
@@ -339,6 +349,7 @@ impl Env {
             texts: Texts::new(),
             drain,
             slow_grants,
+            hardship: Hardship::of(plan),
             power,
             power_fails: false,
             versions: BTreeMap::new(),
@@ -358,6 +369,7 @@ impl Env {
     pub(super) fn calm_down(&mut self) {
         self.is_calm = true;
         self.weather = Weather::CALM;
+        self.hardship.calm_down();
         self.pfs_away = 0;
         self.cuts.clear();
     }
@@ -389,6 +401,7 @@ impl Env {
         if self.power.is_some() {
             let before = self.contents.get(&identity).copied().unwrap_or(0);
             let versions = self.versions.entry(identity).or_default();
+            versions.written_us = self.now;
             if versions.all.is_empty() {
                 versions.all.push(before);
             }
@@ -402,6 +415,11 @@ impl Env {
         if counts {
             self.contents.insert(identity, contents);
         }
+    }
+
+    /// Is it a copy that no table names yet?
+    pub(super) fn is_new_copy(&self, oid: ObjectId) -> bool {
+        self.copies.get(&oid).is_some_and(Option::is_some)
     }
 
     /// A copy is committed: what was read of it before is what it holds.
@@ -452,13 +470,20 @@ impl Env {
         self.versions.clear();
     }
 
-    /// Files hold these contents after a loss of power. `is_late`: some may have been written since. Gives what they may not
-    /// hold, for people.
-    pub(super) fn took_up(&mut self, files: &[(u64, u64)], is_late: bool) -> Option<String> {
+    /// Files hold these contents after a loss of power at `lost_us`, unless they were written since, by clients of a bridge
+    /// that came back before others. `is_late`: some may have been. Gives what they may not hold, for people.
+    pub(super) fn took_up(
+        &mut self,
+        files: &[(u64, u64)],
+        is_late: bool,
+        lost_us: u64,
+    ) -> Option<String> {
         let mut wrong = None;
         for (identity, holds) in files {
-            let last = self.versions.get(identity).and_then(|v| v.all.last());
-            if is_late && last == Some(holds) {
+            let versions = self.versions.get(identity);
+            let is_written = |v: &Versions| is_late || v.written_us > lost_us;
+            let written = versions.filter(|v| is_written(v));
+            if written.and_then(|v| v.all.last()) == Some(holds) {
                 continue;
             }
             let may = match self.versions.remove(identity) {
@@ -605,6 +630,11 @@ impl Env {
             self.pfs_answers = self.now + 2_000;
         }
         is_lost
+    }
+
+    /// Does nothing work on the PFS now?
+    pub(super) fn is_pfs_away(&self) -> bool {
+        self.now < self.pfs_away
     }
 
     /// The errno with which this work on the PFS fails, if it does.

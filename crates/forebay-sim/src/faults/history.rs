@@ -199,6 +199,12 @@ pub(super) enum Outcome {
     /// The last name that was listed, if the listing goes on after it.
     Listed(Vec<(Vec<u8>, Thing)>, Option<Vec<u8>>),
     Errno(i32),
+    /// The PFS, the storage or the tables have failed, with this errno. `after_all`: an earlier try of the same call had been
+    /// carried out. Else nothing has happened.
+    Failed {
+        errno: i32,
+        after_all: bool,
+    },
 }
 
 impl std::fmt::Display for Outcome {
@@ -217,6 +223,9 @@ impl std::fmt::Display for Outcome {
                 write!(f, "[{}]", names.join(", "))
             }
             Outcome::Errno(e) => f.write_str(errno_name(*e)),
+            Outcome::Failed { errno, .. } => {
+                write!(f, "{}, because a call below has failed", errno_name(*errno))
+            }
         }
     }
 }
@@ -245,6 +254,10 @@ fn errno_name(e: i32) -> &'static str {
         libc::ELOOP => "ELOOP",
         libc::ESTALE => "ESTALE",
         libc::EIO => "EIO",
+        libc::ENOSPC => "ENOSPC",
+        libc::EDQUOT => "EDQUOT",
+        libc::ENFILE => "ENFILE",
+        libc::ETIMEDOUT => "ETIMEDOUT",
         _ => "another errno",
     }
 }

@@ -1,5 +1,6 @@
 //! Records that go with a directory of the PFS in parts, as by a server: others commit in between.
 
+use super::between::Deed;
 use super::env::{Alarm, Env};
 use super::node::{NEVER_FAILS, Node, Waiter};
 use forebay_core::bridge::{Mutation, Proposal, ReadSet};
@@ -9,9 +10,18 @@ use forebay_core::table::Change;
 
 impl Node {
     /// Does this batch have to wait until such records have gone?
-    pub(super) fn is_held_up(&self, batch: &[Change]) -> bool {
-        self.leaving.clearance_for(batch) != Clearance::Free
-            && !Mutation::RemovalsAreNotWaitedFor.is(self.mutation)
+    pub(super) fn is_held_up(&mut self, batch: &[Change], env: &mut Env) -> bool {
+        if Mutation::RemovalsAreNotWaitedFor.is(self.mutation) {
+            return false;
+        }
+        match self.leaving.clearance_for(batch) {
+            Clearance::Free => false,
+            Clearance::HeldUp => true,
+            Clearance::Stuck => {
+                while self.try_next_part(env) {}
+                true
+            }
+        }
     }
 
     /// A directory goes with the batch that is proposed now.
@@ -23,12 +33,7 @@ impl Node {
 
     /// The next part goes.
     pub(super) fn remove_part(&mut self, env: &mut Env) {
-        let Some(part) = self.leaving.part(None) else {
-            return;
-        };
-        // If the bridge dies, the next life begins with what is in the tables.
-        self.leaving.part_ended(None, true);
-        self.commit_alone(part, false, env);
+        self.try_next_part(env);
         if !self.leaving.is_empty() {
             let delay = env.random.between(1, 200_000);
             self.alarm(delay, Alarm::Part, env);
@@ -37,20 +42,46 @@ impl Node {
 
     /// All that is left goes, before something that relies on it.
     pub(super) fn remove_all_parts(&mut self, env: &mut Env) {
-        while let Some(part) = self.leaving.part(None) {
-            self.leaving.part_ended(None, true);
-            self.commit_alone(part, false, env);
-        }
+        while self.next_part(env) {}
     }
 
-    /// What an earlier life has left goes, before anything is served.
-    pub(super) fn finish_removals(&mut self) {
+    /// The next part goes, unless the tables refuse it; false if that was not so.
+    fn try_next_part(&mut self, env: &mut Env) -> bool {
+        if !self.leaving.is_empty() && env.tables_refuse().is_some() {
+            self.leaving.part_ended(None, false);
+            return false;
+        }
+        self.next_part(env)
+    }
+
+    /// The next part goes; false if there was none, or the bridge has died.
+    fn next_part(&mut self, env: &mut Env) -> bool {
+        let Some(part) = self.leaving.part(None) else {
+            return false;
+        };
+        if self.dies_between(Some(Deed::Part), Deed::Part, env) {
+            return false;
+        }
+        // If the bridge dies, the next life begins with what is in the tables.
+        self.leaving.part_ended(None, true);
+        self.commit_alone(part, false, env)
+    }
+
+    /// What an earlier life has left goes, before anything is served; false if the bridge has died.
+    pub(super) fn finish_removals(&mut self, env: &mut Env) -> bool {
+        if Mutation::RemovalsAreNotFinished.is(self.mutation) {
+            return true;
+        }
         let per_part = self.removed_at_once.max(1);
         self.leaving = Leaving::of_earlier(&self.tables, per_part).expect(NEVER_FAILS);
         while let Some(part) = self.leaving.part(None) {
+            if self.dies_between(Some(Deed::Part), Deed::Part, env) {
+                return false;
+            }
             self.apply(&part);
             self.leaving.part_ended(None, true);
         }
+        true
     }
 
     /// Commits what relies on nothing; false if the bridge has died.

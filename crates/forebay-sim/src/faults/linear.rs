@@ -171,9 +171,15 @@ fn item<'a>(
         // Carried out, but what it made was gone before the answer could be given; it made nothing where it has
         // opened what was there.
         Outcome::Errno(libc::ESTALE) if made.is_some() => Item::Change(call, made),
-        Outcome::Errno(_) | Outcome::Seen(_) | Outcome::Text(_) | Outcome::Outside => {
-            Item::Look(call, outcome)
-        }
+        // An earlier try of it was carried out, and it could not be opened now.
+        Outcome::Failed {
+            after_all: true, ..
+        } if made.is_some() => Item::Change(call, made),
+        Outcome::Failed { .. }
+        | Outcome::Errno(_)
+        | Outcome::Seen(_)
+        | Outcome::Text(_)
+        | Outcome::Outside => Item::Look(call, outcome),
         Outcome::Opened(ino) if opened_other(*ino) => Item::Look(call, outcome),
         Outcome::Done | Outcome::Opened(_) => Item::Change(call, made),
         Outcome::Listed(entries, last) => {

@@ -23,6 +23,11 @@ pub(super) struct Hand<'a> {
     pub(super) env: &'a Env,
     /// A look at it takes time.
     pub(super) is_slow: bool,
+    /// Looks at the PFS, or at objects, fail with this errno.
+    pub(super) pfs_fails: Option<i32>,
+    pub(super) storage_fails: Option<i32>,
+    pub(super) records_at_once: usize,
+    pub(super) times_wait: bool,
     pub(super) disk: &'a Disk,
     pub(super) speakers: &'a Speakers,
     pub(super) pfs_changes: u64,
@@ -75,6 +80,9 @@ impl World for Hand<'_> {
                 ..Attr::default()
             });
         }
+        if let Some(errno) = self.storage_fails {
+            return Err(errno);
+        }
         self.disk.attr(object).ok_or(libc::ENOENT)
     }
 
@@ -82,17 +90,28 @@ impl World for Hand<'_> {
         if object.oid.bridge() == self.me() && !self.disk.objects.contains_key(&object) {
             return Err(libc::ENOENT);
         }
+        if let Some(errno) = self.storage_fails {
+            return Err(errno);
+        }
         // Another bridge would be asked for the text of its own.
         let text = self.env.texts.get(&ino(object.oid));
         text.cloned().ok_or(libc::EINVAL)
     }
 
     fn lower(&self, path: &TreePath) -> Option<Result<Option<Attr>, i32>> {
-        (!self.is_slow).then(|| Ok(self.pfs.attr(path)))
+        let attr = || match self.pfs_fails {
+            Some(errno) => Err(errno),
+            None => Ok(self.pfs.attr(path)),
+        };
+        (!self.is_slow).then(attr)
     }
 
     fn lower_link(&self, path: &TreePath) -> Option<Result<Vec<u8>, i32>> {
-        (!self.is_slow).then(|| self.pfs.link_text(path, &self.env.texts))
+        let text = || match self.pfs_fails {
+            Some(errno) => Err(errno),
+            None => self.pfs.link_text(path, &self.env.texts),
+        };
+        (!self.is_slow).then(text)
     }
 
     fn is_plain(&self, object: ObjectName) -> bool {
@@ -100,7 +119,11 @@ impl World for Hand<'_> {
     }
 
     fn times_wait(&self) -> bool {
-        false
+        self.times_wait
+    }
+
+    fn records_at_once(&self) -> usize {
+        self.records_at_once
     }
 
     fn next_version(&self) -> u64 {

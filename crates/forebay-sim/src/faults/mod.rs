@@ -11,11 +11,16 @@
 //! bridges and clients, the names, the habits of the clients and the weather, and
 //! then each single event: the same seed is the same run, to the last message.
 //!
-//! A bridge can die before each single output of its transaction layer. Batches
+//! A bridge can die before each single output of its transaction layer, and between any two effects of one
+//! request, of the removal of a directory and of its recovery, also where no time passes between them. Batches
 //! that were written survive; work of the disk under way has happened or not.
 //! Messages already sent arrive late, twice, in another order or never, also in
 //! the receiver's next life. A client whose connection breaks repeats its request
 //! under the same token.
+//!
+//! Requests meet what fails below them (`hardship`): looks at the PFS, opens and copies there, work on the storage, which is
+//! full for a while, and batches that the tables refuse. Where one bridge is alone, requests also decide before it is their turn
+//! to commit (`turns`), and programs write to files of the PFS in place (`in_place`).
 //!
 //! Bridges also drain, release and resume, by core's own machine ([`forebay_core::drain::Drain`]),
 //! while clients are at work: acts take time and fail, the PFS is full, bridges die between any two of them. Others put things
@@ -34,6 +39,8 @@
 //! - A failed operation looked at several places one after the other: the reason
 //!   that it gave was true of one of them at some moment. A listing shows each name
 //!   as it was at some moment, not all at the same one.
+//! - **What failed has changed nothing**, unless an earlier try of the same request had been carried out. It leaves no object
+//!   and no mark, without a restart, and nobody waits for it.
 //! - **It ends**: without further faults all requests are answered and no transaction,
 //!   promise, lock, mark or waiting reader is left.
 //! - **Tables and disks agree** in the end, after one more crash of all bridges at
@@ -56,22 +63,27 @@
 //! # What is not
 //!
 //! Tables that are lost while a transaction is open: what bridges have promised each other is in no label. Hard links and contents in the same run, with several bridges. Writes through a descriptor of another bridge's
-//! object. What a drain does
+//! object. What others make past the buffer in its storage. What a drain does
 //! to an object of another bridge happens there at once, if that is alive. Texts of symbolic
-//! links do not travel: every bridge has all of them at hand. Special files, credentials, directory descriptors,
+//! links do not travel: every bridge has all of them at hand. An object that is left over because its removal failed, and tables
+//! of one of several bridges that refuse a batch: it would end. Special files, credentials, directory descriptors,
 //! a PFS that loses its power while bridges go on, a journal that is torn, a storage that is new, an object without its label,
 //! changes of the membership. Modes: this is `commit`.
 
 mod agree;
+mod between;
 mod disk;
 mod disk_log;
 mod drain;
 mod env;
+mod hardship;
 mod history;
+mod in_place;
 mod labels;
 mod leaving;
 mod linear;
 mod look;
+mod making;
 mod model;
 mod node;
 mod pfs;
@@ -84,12 +96,14 @@ mod runner;
 mod shrink;
 mod sync_points;
 mod trace;
+mod turns;
 pub mod two_writers;
 mod workload;
 mod world;
 
 pub use forebay_core::bridge::Mutation;
 
+pub use between::{Deaths, Deed};
 pub use plan::{Calm, FaultOptions, Plan};
 pub use runner::{run, run_with_progress};
 
@@ -107,6 +121,10 @@ pub struct Summary {
     pub messages: u64,
     /// Deaths of bridges.
     pub crashes: u64,
+    /// Those between two effects of a request, of the removal of a directory, or of a recovery.
+    pub between: Deaths,
+    /// Requests that failed because the PFS, the storage or the tables did.
+    pub failures: u64,
     /// Losses of power.
     pub losses: u64,
 }
@@ -117,6 +135,8 @@ impl std::ops::AddAssign for Summary {
         self.operations += more.operations;
         self.messages += more.messages;
         self.crashes += more.crashes;
+        self.between += more.between;
+        self.failures += more.failures;
         self.losses += more.losses;
     }
 }
@@ -125,8 +145,15 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} seeds, {} operations, {} messages between bridges, {} crashes, {} losses of power: every promise was kept",
-            self.seeds, self.operations, self.messages, self.crashes, self.losses
+            "{} seeds, {} operations, {} of them failed with the PFS or the storage, {} messages between bridges, {} crashes, {}, \
+             {} losses of power: every promise was kept",
+            self.seeds,
+            self.operations,
+            self.failures,
+            self.messages,
+            self.crashes,
+            self.between,
+            self.losses
         )
     }
 }

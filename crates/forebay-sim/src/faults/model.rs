@@ -154,6 +154,7 @@ pub(super) fn holds(call: &Call, outcome: &Outcome, tree: &Tree, texts: &Texts) 
                 })
         }
         (Outcome::Errno(e), _) => may_fail(action, *e, tree, texts),
+        (Outcome::Failed { .. }, _) => true,
         (Outcome::Outside, Action::Rename(..) | Action::Link(..)) => false,
         (Outcome::Outside, _) => action.paths().iter().any(|p| way(p) == Err(libc::EXDEV)),
         (Outcome::Seen(seen), Action::Stat(path, _)) => thing(path) == Some(seen),

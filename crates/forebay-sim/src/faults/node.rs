@@ -1,16 +1,19 @@
 //! The driver of one bridge: what a server does around core, without sockets,
 //! files and threads.
 
+use super::between::Deed;
 use super::disk::{Disk, Work, is_dir};
 use super::drain::Draining;
 use super::env::{Alarm, Env, Event};
 use super::history::Thing;
+use super::in_place::InPlace;
 use super::labels::Labeling;
 use super::look::Hand;
 use super::pfs::Pfs;
 use super::request::Attempt;
 use super::sync_points::SyncPoints;
 use super::trace::{self, Way};
+use super::turns::Turning;
 use forebay_core::bridge::{
     self, Bridge, Fact, Message, Mutation, ObjectStanding, Output, Ticket, is_of_others,
 };
@@ -117,6 +120,10 @@ pub(super) struct Node {
     pub(super) register: BTreeMap<ObjectName, Slot>,
     /// Sync points, where the power may fail.
     pub(super) sync_points: Option<SyncPoints>,
+    /// Files of the PFS that programs have open.
+    pub(super) in_place: InPlace,
+    /// Decisions that are made out of turn.
+    pub(super) turning: Turning,
     /// The last action was a write or an answer, so a crash now does most harm.
     in_between: bool,
 }
@@ -162,6 +169,8 @@ impl Node {
             spares: Spares::new(SLOTS),
             register: BTreeMap::new(),
             sync_points: None,
+            in_place: InPlace::default(),
+            turning: Turning::default(),
             in_between: false,
         }
     }
@@ -179,6 +188,7 @@ impl Node {
             && self.draining.is_none()
             && self.disk.is_idle()
             && self.disk.is_closed()
+            && self.in_place.is_closed()
             && self.spares.is_empty()
             && self.register.is_empty()
             && self.leaving.is_empty()
@@ -228,6 +238,8 @@ impl Node {
         self.purposes.clear();
         self.turns = Turns::default();
         self.leaving = Leaving::default();
+        self.turning.crash();
+        self.in_place.crash();
         self.suspects.clear();
     }
 
@@ -255,7 +267,9 @@ impl Node {
         let marks = self.tables.marks().expect(NEVER_FAILS);
         let is_there = |o: &ObjectName| self.disk.objects.contains_key(o);
         let has_removed = marks.doomed.iter().any(is_there);
-        self.recover(past, env);
+        if !self.recover(past, env) {
+            return;
+        }
         self.check_survivors(env);
         self.learn_speakers();
         if env.power_strikes(if has_removed { 400_000 } else { 30_000 }) {
@@ -273,12 +287,14 @@ impl Node {
         self.run(env);
     }
 
-    /// Finishes what earlier lives have left, but for drains.
-    fn recover(&mut self, past: Past, env: &mut Env) {
+    /// Finishes what earlier lives have left, but for drains; false if the bridge has died.
+    fn recover(&mut self, past: Past, env: &mut Env) -> bool {
         if past.loss.is_some() {
             self.note_survivors();
         }
-        self.finish_removals();
+        if !self.finish_removals(env) {
+            return false;
+        }
         let mut objects: Vec<_> = self.disk.objects.keys().copied().collect();
         match past.suspects() {
             Suspects::All => {}
@@ -288,7 +304,11 @@ impl Node {
         }
         self.note(env, || format!("finds {past:?}"));
         self.hold_watermark(past.watermark);
+        let mut last = None;
         for step in past.steps(self.mutation) {
+            if self.dies_between(last.replace(Deed::Recover), Deed::Recover, env) {
+                return false;
+            }
             match step {
                 Step::DistrustContents => objects.iter().for_each(|o| self.wrote_contents(o.oid)),
                 Step::DistrustPfs => self.distrust_pfs(),
@@ -303,8 +323,12 @@ impl Node {
         for object in self.suspects.clone() {
             self.is_unnamed(object);
         }
+        if self.dies_between(last, Deed::Recover, env) {
+            return false;
+        }
         let marks = recovery::recovered(&past, &self.suspects);
         self.apply(&marks.into_iter().map(Change::from).collect::<Vec<_>>());
+        true
     }
 
     fn sweep(&mut self, suspects: &[ObjectName], judges: bool, env: &mut Env) {
@@ -355,6 +379,10 @@ impl Node {
             pfs,
             env,
             is_slow: self.slow_looks,
+            pfs_fails: None,
+            storage_fails: None,
+            records_at_once: usize::MAX,
+            times_wait: self.turning.times_wait,
             disk: &self.disk,
             speakers: &self.speakers,
             pfs_changes: self.pfs_changes,
@@ -540,6 +568,8 @@ impl Node {
                 (format!("writes {text}"), paths)
             },
         );
+        self.turning.meanwhile.changed(changes);
+        self.turning.times_wait |= self.turning.is_on;
         self.apply(changes);
         self.speakers.follow(changes);
         self.commits += 1;

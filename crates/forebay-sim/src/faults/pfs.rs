@@ -37,6 +37,8 @@ struct Inode {
     is_foreign: bool,
     /// A drain has looked at it since.
     is_seen: bool,
+    /// A program of the buffer could write to it in place. From then on nobody can tell whether that or others have changed it.
+    is_ours: bool,
 }
 
 /// The tree.
@@ -81,6 +83,7 @@ impl Pfs {
             mtime: if thing.is_dir() { -1 } else { contents as i64 },
             is_foreign: false,
             is_seen: false,
+            is_ours: false,
         };
         self.inodes.insert(self.count, inode);
         self.change(vec![(path, Some(self.count))]);
@@ -186,6 +189,29 @@ impl Pfs {
     pub(super) fn set_contents(&mut self, path: &TreePath, contents: u64) {
         if let Some(inode) = self.inode_mut(path) {
             inode.contents = contents;
+        }
+    }
+
+    /// A program gets a descriptor.
+    pub(super) fn opened(&mut self, number: u64) {
+        if let Some(inode) = self.inodes.get_mut(&number) {
+            inode.is_ours = true;
+        }
+    }
+
+    /// A program writes by a descriptor; what users know the file by.
+    pub(super) fn write(&mut self, number: u64, contents: u64) -> Option<u64> {
+        self.count += 1;
+        let inode = self.inodes.get_mut(&number)?;
+        inode.contents = contents;
+        inode.mtime = -1 - self.count as i64;
+        Some(inode.thing.ino)
+    }
+
+    /// Brings the contents of an inode to the disks.
+    pub(super) fn sync_inode(&mut self, number: u64) {
+        if let Some(inode) = self.inodes.get_mut(&number) {
+            inode.durable = inode.contents;
         }
     }
 
@@ -310,7 +336,8 @@ impl Pfs {
         if self.is_judged_later {
             return false;
         }
-        let is_seen = |path: &TreePath| self.inode(path).is_some_and(|i| i.is_foreign && i.is_seen);
+        let is_theirs = |i: &Inode| i.is_foreign && i.is_seen && !i.is_ours;
+        let is_seen = |path: &TreePath| self.inode(path).is_some_and(is_theirs);
         let is_another = match known.has_contents() && self.get(path).is_some_and(|t| t.is_dir()) {
             true => self.identity(path).is_ok_and(|now| !known.is_same(now)),
             false => !known.is(&attr),

@@ -10,7 +10,7 @@ pub struct Calm(u32);
 
 impl Calm {
     /// The kinds and their names.
-    const NAMES: [(&'static str, u32); 17] = [
+    const NAMES: [(&'static str, u32); 21] = [
         ("lost", Calm::LOST.0),
         ("doubled", Calm::DOUBLED.0),
         ("slow", Calm::SLOW.0),
@@ -28,6 +28,10 @@ impl Calm {
         ("contents", Calm::CONTENTS.0),
         ("spares", Calm::SPARES.0),
         ("removers", Calm::REMOVERS.0),
+        ("requests-fail", Calm::REQUESTS_FAIL.0),
+        ("strikes", Calm::STRIKES.0),
+        ("turns", Calm::TURNS.0),
+        ("in-place", Calm::IN_PLACE.0),
     ];
 
     pub(super) const LOST: Calm = Calm(1);
@@ -52,6 +56,14 @@ impl Calm {
     pub(super) const SPARES: Calm = Calm(1 << 15);
     /// Clients that remove whole directories of the PFS, and make them again.
     pub(super) const REMOVERS: Calm = Calm(1 << 16);
+    /// Calls on the PFS and on the storage fail for requests, and the storage is full.
+    pub(super) const REQUESTS_FAIL: Calm = Calm(1 << 17);
+    /// Bridges die between two effects of a request.
+    pub(super) const STRIKES: Calm = Calm(1 << 18);
+    /// Requests take turns to commit, look at many records out of turn, and wait for times to be written.
+    pub(super) const TURNS: Calm = Calm(1 << 19);
+    /// Programs that write to files of the PFS in place.
+    pub(super) const IN_PLACE: Calm = Calm(1 << 20);
 
     /// Reads names with commas between them.
     ///

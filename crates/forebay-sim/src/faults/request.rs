@@ -1,18 +1,22 @@
 //! The driver of core's request machine: carries out its effects on a simulated disk and network.
 
-use super::disk::{Inode, Work};
+use super::between::Deed;
+use super::disk::Work;
 use super::env::{Alarm, Env, Event};
-use super::history::{Outcome, Thing, ino};
-use super::node::{Node, Purpose, Waiter};
-use forebay_core::bridge::{Mutation, Proposal, Verdict};
-use forebay_core::facts::{Cred, Fresh, Judged, NewKind, NewObject, Settings};
+use super::history::{Outcome, Thing};
+use super::in_place::CopyOf;
+use super::look::Hand;
+use super::making::Making;
+use super::node::{NEVER_FAILS, Node, Purpose, Waiter};
+use super::turns::OutOfTurn;
+use forebay_core::bridge::{Bridge, Mutation, Output, Proposal, ReadSet, Verdict};
+use forebay_core::facts::{Cred, Fresh, Judged, Settings};
 use forebay_core::ops::{Answer, GrantTarget, Request};
 use forebay_core::path::TreePath;
-use forebay_core::record::{BridgeId, ObjectId, ObjectName, Token};
+use forebay_core::record::{BridgeId, Kind, Token};
 use forebay_core::request::{
     Caller, Commit, Effect, Entered, Failure, Finish, Granting, Looked, Pending, PfsLook,
 };
-use forebay_core::table::Change;
 use std::sync::Arc;
 
 /// Where the buffer is.
@@ -27,19 +31,32 @@ pub(super) struct Attempt {
     client: usize,
     connection: u32,
     /// What the disk is making for it.
-    making: Option<Making>,
+    pub(super) making: Option<Making>,
     /// What it has opened: what users know it by, and the descriptor if it is an object of this bridge.
     opened: Option<(u64, Option<u64>)>,
     /// An effect that takes time.
     late: Option<Effect>,
     /// It waits until a record has changed.
     pub(super) awaits: bool,
+    /// What was carried out for it last.
+    last: Option<Deed>,
+    /// Errnos with which something has failed for it.
+    failures: Vec<i32>,
+    /// It reads many records.
+    pub(super) is_long: bool,
+    /// Others have changed what it relied on: it decides at the moment of its commit.
+    pub(super) needs_turn: bool,
+    pub(super) out_of_turn: Option<OutOfTurn>,
+    /// Objects made for it that are copies.
+    pub(super) copies: Vec<CopyOf>,
 }
 
-/// What the disk is making.
-struct Making {
-    object: ObjectName,
-    what: NewKind,
+impl Attempt {
+    /// Something fails for it with this errno, if it does.
+    pub(super) fn note(&mut self, failure: Option<i32>) -> Option<i32> {
+        self.failures.extend(failure);
+        failure
+    }
 }
 
 /// Settings of the simulated buffer, in which PFS files up to this size are staged, and so many records go with a directory.
@@ -79,6 +96,12 @@ impl Node {
                     opened: None,
                     late: None,
                     awaits: false,
+                    last: None,
+                    failures: Vec::new(),
+                    is_long: false,
+                    needs_turn: false,
+                    out_of_turn: None,
+                    copies: Vec::new(),
                 };
                 self.attempts.insert(token, attempt);
                 self.ready.push_back(Waiter::Request(token));
@@ -92,11 +115,18 @@ impl Node {
         let Some(mut attempt) = self.attempts.remove(&token) else {
             return;
         };
-        while let Some(effect) = self.step(&mut attempt, env) {
+        while let Some(effect) = self.next_effect(&mut attempt, env) {
+            let deed = Deed::of(&effect);
+            if self.dies_between(attempt.last.replace(deed), deed, env) {
+                return;
+            }
             let pending = &mut attempt.pending;
             match effect {
-                Effect::TakeTurn => env.broken("the turn was held already".to_owned()),
-                Effect::TakesLong => env.broken("any number of records may be read".to_owned()),
+                Effect::TakeTurn => {
+                    self.waits_for_turn(&attempt, env);
+                    break;
+                }
+                Effect::TakesLong => attempt.is_long = true,
                 effect @ (Effect::Look(_) | Effect::Grant(_)) => {
                     let is_slow = match &effect {
                         Effect::Look(_) => self.slow_looks,
@@ -113,7 +143,12 @@ impl Node {
                     }
                     self.take_effect(&mut attempt, effect, None, env);
                 }
-                Effect::WriteTimes => pending.times_written(),
+                effect @ Effect::WriteTimes => {
+                    attempt.late = Some(effect);
+                    let delay = env.hardship.between(1, 2_000);
+                    self.alarm(delay, Alarm::Effect(token), env);
+                    break;
+                }
                 Effect::Enter { path, leaves } => {
                     self.leave(leaves);
                     match self.turns.enter(&path, || token) {
@@ -122,11 +157,15 @@ impl Node {
                     }
                 }
                 Effect::Announce { of } => {
+                    if let Some(errno) = attempt.note(env.tables_refuse()) {
+                        attempt.pending.fails(Failure::Errno(errno));
+                        continue;
+                    }
                     let link = self.new_link(of);
                     if !Mutation::LinksAreNotAnnounced.is(self.mutation) {
                         self.apply(&[Pending::announcement(link).into()]);
                     }
-                    pending.announced(link);
+                    attempt.pending.announced(link);
                 }
                 Effect::Make { spec, link, .. } => {
                     if self.make(&mut attempt, &spec, link, env) {
@@ -143,15 +182,34 @@ impl Node {
                     self.alarm(delay, Alarm::Again(token), env);
                     break;
                 }
-                Effect::Commit(commit) if self.is_held_up(&commit.batch) => pending.held_up(),
+                Effect::Commit(commit) if self.is_held_up(&commit.batch, env) => {
+                    pending.held_up();
+                }
                 Effect::Commit(commit) => {
-                    self.propose(commit, env);
-                    break;
+                    if let Some(lower) = self.granted_since(&attempt.copies, &commit.batch) {
+                        attempt.pending.held_in_place(lower);
+                        continue;
+                    }
+                    // Of several bridges one whose tables fail would end.
+                    let is_single = self.membership.is_single();
+                    let failure = is_single.then(|| env.tables_refuse()).flatten();
+                    match attempt.note(failure) {
+                        Some(errno) => {
+                            self.refuse(commit, env);
+                            attempt.pending.fails(Failure::Errno(errno));
+                        }
+                        None => {
+                            self.propose(commit, env);
+                            break;
+                        }
+                    }
                 }
                 Effect::Finish(finish) => return self.answer(&attempt, finish, env),
             }
         }
-        self.attempts.insert(token, attempt);
+        if self.is_alive() {
+            self.attempts.insert(token, attempt);
+        }
     }
 
     /// Carries out what may take time, now.
@@ -164,6 +222,9 @@ impl Node {
     ) {
         match effect {
             Effect::Look(look) => {
+                if let Some(errno) = attempt.note(env.pfs_fails_request()) {
+                    return attempt.pending.looked(Err(errno));
+                }
                 let pfs = self.lower.borrow();
                 let looked = match look {
                     PfsLook::List { dir, after } => {
@@ -175,8 +236,19 @@ impl Node {
                 attempt.pending.looked(looked);
             }
             Effect::Grant(granting) => {
-                let outcome = self.open(attempt, &granting, keeper, env);
+                let failure = match &granting.target {
+                    GrantTarget::Object(_) => env.storage_fails_request(),
+                    GrantTarget::Lower(..) => env.pfs_fails_request(),
+                };
+                let outcome = match attempt.note(failure) {
+                    Some(errno) => Err(errno),
+                    None => self.open(attempt, &granting, keeper, env),
+                };
                 attempt.pending.granted(outcome);
+            }
+            Effect::WriteTimes => {
+                self.turning.times_wait = false;
+                attempt.pending.times_written();
             }
             other => env.broken(format!("{other:?} takes no time")),
         }
@@ -220,12 +292,24 @@ impl Node {
         self.attempts.insert(token, attempt);
     }
 
-    fn step(&self, attempt: &mut Attempt, env: &Env) -> Option<Effect> {
+    pub(super) fn step(&self, attempt: &mut Attempt, env: &mut Env) -> Option<Effect> {
+        let pfs_fails = attempt.note(env.pfs_fails_request());
+        let storage_fails = attempt.note(env.storage_fails_request());
         let pfs = self.lower.borrow();
-        let hand = self.hand(self.bridge.as_ref()?, &pfs, env);
-        // Nothing else happens between a step and the commit that it asks for.
+        let hand = Hand {
+            pfs_fails,
+            storage_fails,
+            records_at_once: match self.turning.records_at_once {
+                Some(most) if !attempt.is_long => most,
+                _ => usize::MAX,
+            },
+            ..self.hand(self.bridge.as_ref()?, &pfs, env)
+        };
+        let is_removal = attempt.is_long && attempt.pending.is_rmdir();
+        let may_commit = !self.turning.is_on || is_removal || attempt.pending.changes();
+        // Nothing else happens between a step and the commit that it asks for, unless that is out of turn.
         let settings = settings(self.stage_limit, self.removed_at_once);
-        Some(attempt.pending.step(&settings, &hand, true))
+        Some(attempt.pending.step(&settings, &hand, may_commit))
     }
 
     fn propose(&mut self, commit: Commit, env: &mut Env) {
@@ -244,6 +328,36 @@ impl Node {
         {
             env.broken(e.to_string());
         }
+    }
+
+    /// The tables refuse a batch, and nothing of it has happened. As in a server, all that the transaction layer knows is read
+    /// from them anew.
+    fn refuse(&mut self, commit: Commit, env: &mut Env) {
+        let Some(mut bridge) = self.bridge.take() else {
+            return;
+        };
+        let proposal = Proposal {
+            ticket: 0,
+            reads: ReadSet::default(),
+            batch: commit.batch,
+            token: commit.token,
+            uncovers: false,
+        };
+        let proposed = bridge.propose(proposal, &self.tables, env.now);
+        proposed.expect(NEVER_FAILS);
+        match bridge.poll(&self.tables).expect(NEVER_FAILS) {
+            Some(Output::Commit(_)) => self.note(env, || "has no room for a batch".to_owned()),
+            other => env.broken(format!("a bridge that is alone wants {other:?}")),
+        }
+        if Mutation::RefusedBatchesAreRemembered.is(self.mutation) {
+            while bridge.poll(&self.tables).expect(NEVER_FAILS).is_some() {}
+            self.bridge = Some(bridge);
+            return;
+        }
+        let membership = self.membership.clone();
+        let bridge =
+            Bridge::recover_with(membership, self.epoch, &self.tables, env.now, self.mutation);
+        self.bridge = Some(bridge.expect(NEVER_FAILS));
     }
 
     /// A turn to copy ends, if there is one: those who waited for it go on.
@@ -299,140 +413,39 @@ impl Node {
                 let mut pfs = self.lower.borrow_mut();
                 let attr = pfs.attr(path).filter(|a| Judged::new(a) == *judged);
                 let thing = attr.and(pfs.get(path)).ok_or(libc::ENOENT)?;
-                if truncates {
-                    pfs.set_contents(path, 0);
+                let inode = pfs.number(path).filter(|_| thing.kind == Kind::File);
+                let fd = inode.and_then(|inode| self.in_place.open(inode, thing.ino));
+                if let (Some(inode), Some(_)) = (inode, fd) {
+                    pfs.opened(inode);
                 }
-                (thing.ino, None)
+                match inode.filter(|_| truncates) {
+                    Some(inode) if fd.is_some() => drop(pfs.write(inode, 0)),
+                    Some(_) => pfs.set_contents(path, 0),
+                    None => {}
+                }
+                (thing.ino, fd)
             }
         };
         let was_open = attempt.opened.take();
         let counts = was_open.is_some_and(|(seen, _)| seen == identity);
         if let Some((_, Some(old))) = was_open {
-            self.disk.close(old);
+            self.close(old);
         }
-        // A truncation counts only if the same file was open before. A new copy counts from its commit.
+        // A truncation counts only if the same file was open before. A new copy counts from its commit, which may fail.
         if truncates {
-            env.wrote(identity, 0, counts);
+            let is_new = match &granting.target {
+                GrantTarget::Object(object) => env.is_new_copy(object.oid),
+                GrantTarget::Lower(..) => false,
+            };
+            env.wrote(identity, 0, counts && !is_new);
         }
         attempt.opened = Some((identity, fd));
         Ok(())
     }
 
-    /// A name for a link. Never used twice for one object: the numbers of one life grow, and lives follow
-    /// each other.
-    fn new_link(&mut self, of: ObjectName) -> ObjectName {
-        self.objects += 2;
-        ObjectName {
-            oid: of.oid,
-            link: self.epoch << 16 | self.objects as u32,
-        }
-    }
-
-    /// Makes a backing object, with its label, before any table names it. True if that takes time.
-    fn make(
-        &mut self,
-        attempt: &mut Attempt,
-        spec: &NewObject,
-        link: Option<ObjectName>,
-        env: &mut Env,
-    ) -> bool {
-        self.objects += 2;
-        let number = self.objects + u64::from(spec.what == NewKind::Dir);
-        let oid = ObjectId::new(self.id, self.epoch, number);
-        let spare = match spec.what {
-            NewKind::File => self.take_spare(&spec.label, env),
-            _ => None,
-        };
-        if let Some(object) = spare {
-            self.disk.reuse(object, spec.label.clone(), ino(oid));
-            env.copies.remove(&object.oid);
-            env.identities.insert(object.oid, ino(oid));
-            let mut fresh = Fresh::new(object, ino(oid));
-            fresh.is_doomed = true;
-            attempt.pending.made(Ok(fresh));
-            return false;
-        }
-        let object = link.unwrap_or(ObjectName { oid, link: 0 });
-        let shown = match spec.what {
-            NewKind::Marker => 0,
-            _ => ino(oid),
-        };
-        let mut inode = link.is_none().then(|| Inode::new(shown, 0));
-        if let NewKind::Symlink(text) = &spec.what {
-            env.texts.insert(shown, text.clone());
-            // It is never empty.
-            inode = Some(Inode::new(shown, TEXT));
-        }
-
-        self.is_unnamed(object);
-        attempt.making = Some(Making {
-            object,
-            what: spec.what.clone(),
-        });
-        let token = attempt.pending.request().token;
-        let work = Work::Make(object, spec.label.clone(), inode);
-        self.begin(work, Purpose::Make(token), env);
-        true
-    }
-
-    /// The disk has made it, unless what it is to be like is gone.
-    pub(super) fn made(&mut self, token: Token, number: u64, env: &mut Env) {
-        let Some(attempt) = self.attempts.get_mut(&token) else {
-            return self.disk.finish(number);
-        };
-        let Some(Making { object, what }) = attempt.making.take() else {
-            return self.disk.finish(number);
-        };
-        self.ready.push_back(Waiter::Request(token));
-        let is_gone = match &what {
-            NewKind::LinkTo(of) => !self.disk.objects.contains_key(of),
-            NewKind::Staged {
-                lower,
-                judged,
-                bytes,
-            } => {
-                let pfs = self.lower.borrow();
-                let attr = pfs.attr(lower).filter(|a| Judged::new(a) == *judged);
-                let found = attr.and(pfs.get(lower).zip(pfs.contents(lower)));
-                if let Some((thing, contents)) = found {
-                    let contents = if *bytes == 0 { 0 } else { contents };
-                    let mut inode = Inode::new(thing.ino, contents);
-                    inode.mtime = pfs.attr(lower).map_or(0, |attr| attr.mtime.sec);
-                    env.identities.insert(object.oid, thing.ino);
-                    env.copies.insert(object.oid, Some(contents));
-                    self.disk.amend(number, inode);
-                }
-                found.is_none()
-            }
-            _ => false,
-        };
-        if is_gone {
-            self.disk.abandon(number);
-            attempt.pending.made(Err(libc::ENOENT));
-            self.settle(object);
-            if object.link != 0 {
-                // It was announced and is not made.
-                self.apply(&[Change::Undoom(object)]);
-            }
-            return;
-        }
-        self.disk.finish(number);
-        if matches!(what, NewKind::Staged { .. } | NewKind::Symlink(_)) {
-            self.wrote_contents(object.oid);
-        }
-        let fresh = Fresh::new(object, self.disk.identity(object.oid));
-        if let Some(attempt) = self.attempts.get_mut(&token) {
-            attempt.pending.made(Ok(fresh));
-        }
-    }
-
-    fn answer(&mut self, attempt: &Attempt, finish: Finish, env: &mut Env) {
-        // A descriptor shows what the object is now: it may be a spare one that has become the very file that was asked for.
-        let opened = attempt.opened.map(|(identity, fd)| {
-            let now = fd.and_then(|fd| self.disk.of(fd));
-            (now.map_or(identity, |oid| self.disk.identity(oid)), fd)
-        });
-        for fresh in finish.unused {
+    /// Objects that were made and are of no use go, and a turn to copy ends.
+    pub(super) fn clear_up(&mut self, unused: Vec<Fresh>, turn: Option<TreePath>, env: &mut Env) {
+        for fresh in unused {
             if fresh.object.link != 0 {
                 // The other names of the file may be gone meanwhile, and the last sync point may know one of them.
                 self.unlink(fresh.object, env);
@@ -445,9 +458,27 @@ impl Node {
             };
             self.begin(Work::Unlink(fresh.object), purpose, env);
         }
-        self.leave(finish.turn);
+        self.leave(turn);
+    }
+
+    fn answer(&mut self, attempt: &Attempt, finish: Finish, env: &mut Env) {
+        // A descriptor shows what the object is now: it may be a spare one that has become the very file that was asked for.
+        let opened = attempt.opened.map(|(identity, fd)| {
+            let now = fd.and_then(|fd| self.disk.of(fd));
+            (now.map_or(identity, |oid| self.disk.identity(oid)), fd)
+        });
+        self.clear_up(finish.unused, finish.turn, env);
         let outcome = match finish.outcome {
             Ok(answer) => outcome(answer, opened.map_or(0, |(identity, _)| identity)),
+            Err(Failure::Errno(e)) if attempt.failures.contains(&e) => {
+                env.counts.failures += 1;
+                let request = attempt.pending.request();
+                let knows = |bridge: &Bridge| bridge.was_carried_out(request.token);
+                Outcome::Failed {
+                    errno: e,
+                    after_all: request.retry && self.bridge.as_ref().is_some_and(knows),
+                }
+            }
             Err(Failure::Errno(e)) => Outcome::Errno(e),
             Err(Failure::Redirect(_)) => Outcome::Outside,
             Err(other) => return env.broken(format!("policy ended in {other:?}")),
@@ -455,17 +486,21 @@ impl Node {
         let fd = opened.and_then(|(_, fd)| fd);
         let fd = match (&outcome, fd) {
             (Outcome::Opened(_), Some(fd)) => {
-                self.disk.pass(fd);
+                self.pass(fd);
                 Some(fd)
             }
             (_, Some(fd)) => {
-                self.disk.close(fd);
+                self.close(fd);
                 None
             }
             _ => None,
         };
         let (client, connection) = (attempt.client, attempt.connection);
         let delay = env.socket_us();
+        // The client hears nothing of it, and calls again.
+        if matches!(outcome, Outcome::Failed { .. }) && env.hardship.hangs_up() {
+            return env.after(delay, Event::Hangup { client, connection });
+        }
         env.after(
             delay,
             Event::Answer {

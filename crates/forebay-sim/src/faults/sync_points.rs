@@ -456,6 +456,7 @@ impl Node {
         env.counts.losses += 1;
         self.tables = points.tables.clone();
         self.disk.lose_power(&mut env.random);
+        self.in_place.lose_power();
         self.apply(&[Loss::Power.noted()]);
         self.note(env, || "loses its power".to_owned());
     }

@@ -1,9 +1,10 @@
 //! What a drain reads at its own bridge.
 
 use super::PAGE;
+use crate::faults::in_place::InPlace;
 use forebay_core::bridge::{Bridge, Mutation, version};
 use forebay_core::drain::DrainFacts;
-use forebay_core::facts::{Need, Outcome, Stop};
+use forebay_core::facts::{Attr, Need, Outcome, Stop};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectId, ObjectName, PathRecord};
 use forebay_core::speakers::{Speaker, Speakers};
@@ -19,6 +20,7 @@ pub(super) struct Ground<'a> {
     pub(super) versions: &'a Cell<u32>,
     pub(super) me: BridgeId,
     pub(super) mutation: Option<Mutation>,
+    pub(super) in_place: &'a InPlace,
 }
 
 impl DrainFacts for Ground<'_> {
@@ -95,6 +97,10 @@ impl DrainFacts for Ground<'_> {
     fn next_version(&self) -> u64 {
         self.versions.set(self.versions.get() + 1);
         version(self.epoch, self.versions.get(), self.me)
+    }
+
+    fn is_written_in_place(&self, file: &Attr) -> bool {
+        self.in_place.was_written(file.ino)
     }
 
     fn planted(&self) -> Option<Mutation> {

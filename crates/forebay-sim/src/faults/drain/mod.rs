@@ -164,6 +164,7 @@ impl Node {
             versions: &self.versions,
             me: self.id,
             mutation: self.mutation,
+            in_place: &self.in_place,
         };
         match draining.drain.next(&ground) {
             Ok(NextAct::Act(ticket, act)) => Some((ticket, act)),
@@ -418,6 +419,7 @@ impl Node {
         }
         if commit.uncovers() {
             self.pfs_changes += 1;
+            self.turning.meanwhile.pfs_changed();
         }
         let did = self.commit_alone(commit.batch.clone(), commit.uncovers(), env);
         did.then_some(DrainVerdict::Committed)

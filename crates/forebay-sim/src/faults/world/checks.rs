@@ -18,13 +18,20 @@ const ONCE: &str = "every operation takes effect once, at one moment between cal
 impl World {
     /// What users see.
     pub(super) fn seen(&self) -> Result<Tree, Broken> {
+        self.agreed("after the last recovery the tables of all bridges and their objects agree")
+    }
+
+    /// What failed, and what is over, has gone without a restart.
+    pub(super) fn leaves_nothing(&self) -> Result<(), Broken> {
+        let promise = "a request that failed, and all that is over, leaves no object and no mark";
+        self.agreed(promise).map(drop)
+    }
+
+    fn agreed(&self, promise: &'static str) -> Result<Tree, Broken> {
         let ever = self.env.objects.iter().copied();
         let tree = self.lower.borrow().tree();
-        agree::check(&self.nodes, &tree, ever).map_err(|(detail, paths)| {
-            let promise =
-                "after the last recovery the tables of all bridges and their objects agree";
-            Broken::new(promise, detail, paths)
-        })
+        agree::check(&self.nodes, &tree, ever)
+            .map_err(|(detail, paths)| Broken::new(promise, detail, paths))
     }
 
     pub(super) fn same_tree(&self, before: &Tree, promise: &'static str) -> Result<(), Broken> {

@@ -99,7 +99,7 @@ impl World {
         let bridge = c.bridge;
         if c.connection != connection || c.call.is_none() {
             if let Some(fd) = fd {
-                self.at(bridge, |n, _| n.disk.close(fd));
+                self.at(bridge, |n, _| n.close(fd));
             }
             return;
         }
@@ -153,8 +153,15 @@ impl World {
         let Some(node) = self.nodes.iter_mut().find(|n| n.id == bridge) else {
             return;
         };
-        let Some(oid) = node.disk.of(fd).filter(|_| times > 0) else {
-            return node.disk.close(fd);
+        if times == 0 {
+            return node.close(fd);
+        }
+        if let Some(inode) = node.in_place.of(fd) {
+            self.write_in_place(inode, contents);
+            return self.write_again(bridge, fd, times);
+        }
+        let Some(oid) = node.disk.of(fd) else {
+            return;
         };
         node.disk.write(oid, contents);
         let identity = node.disk.identity(oid);
@@ -165,9 +172,27 @@ impl World {
         self.env.copy_counts(oid);
         self.env.wrote(identity, contents, true);
         self.sync_file(bridge, oid, identity);
+        self.write_again(bridge, fd, times);
+    }
+
+    fn write_in_place(&mut self, inode: u64, contents: u64) {
+        let mut pfs = self.lower.borrow_mut();
+        let Some(identity) = pfs.write(inode, contents) else {
+            return;
+        };
+        self.env.wrote(identity, contents, true);
+        let fsyncs = self.env.power.map_or(0, |power| power.fsyncs);
+        if self.env.hardship.chance(fsyncs) {
+            pfs.sync_inode(inode);
+            self.env.synced_contents(identity, contents);
+        }
+    }
+
+    /// A client has written through a descriptor, and writes once more later, or closes it.
+    fn write_again(&mut self, bridge: BridgeId, fd: u64, times: u32) {
         let times = times - 1;
         if times == 0 && self.env.random.chance(500_000) {
-            return self.at(bridge, |n, _| n.disk.close(fd));
+            return self.at(bridge, |n, _| n.close(fd));
         }
         let most = *self.env.random.pick(&[300, 2_000, 8_000]);
         let delay = self.env.random.between(1, most);

@@ -87,6 +87,9 @@ impl World {
                 node.spares_files = habits.spares;
                 node.stage_limit = habits.stage_limit;
                 node.removed_at_once = habits.removed_at_once;
+                node.in_place.is_on = env.hardship.writes_in_place;
+                node.turning.is_on = env.hardship.takes_turns;
+                node.turning.records_at_once = env.hardship.records_at_once(members.len());
                 if let Some(power) = env.power {
                     node.disk.may_lose_power(power.storage);
                     node.sync_points = Some(SyncPoints::new(power.storage, power.longest_us));
@@ -155,6 +158,7 @@ impl World {
         })?;
         self.calm_down();
         self.settle()?;
+        self.leaves_nothing()?;
         // What is only in memory has to be nothing that matters.
         for bridge in self.ids() {
             self.env.after(0, Event::Crash { bridge });
@@ -350,6 +354,8 @@ impl World {
             operations: self.calls.len() as u64,
             messages: self.env.counts.messages,
             crashes: self.env.counts.crashes,
+            between: self.env.counts.between,
+            failures: self.env.counts.failures,
             losses: self.env.counts.losses,
         }
     }

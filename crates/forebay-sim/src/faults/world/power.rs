@@ -21,6 +21,7 @@ const MOST_SYNC_US: u64 = 10_000;
 pub(super) struct LossOfPower {
     /// When, in the order of all events.
     pub(super) moment: u64,
+    pub(super) time_us: u64,
     /// What was answered before is not undone.
     pub(super) durable_before: u64,
     /// What a bridge that is alone has shown when it served again.
@@ -52,9 +53,10 @@ impl World {
             .filter(|last| is_alone && last.left.is_none())
         {
             // During the recovery: nothing was served in between.
-            Some(last) => last.moment = moment,
+            Some(last) => (last.moment, last.time_us) = (moment, self.env.now),
             None => self.losses.push(LossOfPower {
                 moment,
+                time_us: self.env.now,
                 durable_before: durable_before[0],
                 left: None,
                 made: match is_alone {
@@ -190,7 +192,7 @@ impl World {
                 _ => {}
             }
         }
-        if let Some(wrong) = self.env.took_up(&files, false) {
+        if let Some(wrong) = self.env.took_up(&files, false, u64::MAX) {
             self.env.broken(format!("after a loss of power {wrong}"));
         }
         self.env.forget_versions();
@@ -204,6 +206,7 @@ impl World {
     /// With several bridges a transaction may be half done. What can't be found yet is looked for later.
     fn take_up_files(&mut self, tree: &Tree) {
         let is_late = self.powerless.is_empty();
+        let lost_us = self.losses.last().map_or(0, |loss| loss.time_us);
         self.powerless.clear();
         let keeper = |id| self.nodes.iter().find(|n| n.id == id);
         let records = self.nodes.iter().flat_map(Node::records);
@@ -232,7 +235,7 @@ impl World {
         }
         found.retain(|identity, _| self.reverted.remove(identity));
         let found: Vec<_> = found.into_iter().collect();
-        if let Some(wrong) = self.env.took_up(&found, is_late) {
+        if let Some(wrong) = self.env.took_up(&found, is_late, lost_us) {
             self.env.broken(format!("after a loss of power {wrong}"));
         }
     }

@@ -1,0 +1,141 @@
+//! Backing objects that are made for requests.
+
+use super::disk::{Inode, Work};
+use super::env::Env;
+use super::history::ino;
+use super::node::{Node, Purpose, Waiter};
+use super::request::{Attempt, TEXT};
+use forebay_core::facts::{Fresh, Judged, NewKind, NewObject};
+use forebay_core::record::{ObjectId, ObjectName, Token};
+use forebay_core::table::Change;
+
+/// What the disk is making.
+pub(super) struct Making {
+    object: ObjectName,
+    what: NewKind,
+}
+
+impl Node {
+    /// A name for a link. Never used twice for one object: the numbers of one life grow, and lives follow
+    /// each other.
+    pub(super) fn new_link(&mut self, of: ObjectName) -> ObjectName {
+        self.objects += 2;
+        ObjectName {
+            oid: of.oid,
+            link: self.epoch << 16 | self.objects as u32,
+        }
+    }
+
+    /// Makes a backing object, with its label, before any table names it. True if that takes time.
+    pub(super) fn make(
+        &mut self,
+        attempt: &mut Attempt,
+        spec: &NewObject,
+        link: Option<ObjectName>,
+        env: &mut Env,
+    ) -> bool {
+        self.objects += 2;
+        let number = self.objects + u64::from(spec.what == NewKind::Dir);
+        let oid = ObjectId::new(self.id, self.epoch, number);
+        let spare = match spec.what {
+            NewKind::File => self.take_spare(&spec.label, env),
+            _ => None,
+        };
+        if let Some(object) = spare {
+            self.disk.reuse(object, spec.label.clone(), ino(oid));
+            env.copies.remove(&object.oid);
+            env.identities.insert(object.oid, ino(oid));
+            let mut fresh = Fresh::new(object, ino(oid));
+            fresh.is_doomed = true;
+            attempt.pending.made(Ok(fresh));
+            return false;
+        }
+        let object = link.unwrap_or(ObjectName { oid, link: 0 });
+        let shown = match spec.what {
+            NewKind::Marker => 0,
+            _ => ino(oid),
+        };
+        let mut inode = link.is_none().then(|| Inode::new(shown, 0));
+        if let NewKind::Symlink(text) = &spec.what {
+            env.texts.insert(shown, text.clone());
+            // It is never empty.
+            inode = Some(Inode::new(shown, TEXT));
+        }
+
+        self.is_unnamed(object);
+        attempt.making = Some(Making {
+            object,
+            what: spec.what.clone(),
+        });
+        let token = attempt.pending.request().token;
+        let work = Work::Make(object, spec.label.clone(), inode);
+        self.begin(work, Purpose::Make(token), env);
+        true
+    }
+
+    /// The disk has made it, unless what it is to be like is gone.
+    pub(super) fn made(&mut self, token: Token, number: u64, env: &mut Env) {
+        let Some(attempt) = self.attempts.get_mut(&token) else {
+            return self.disk.finish(number);
+        };
+        let Some(Making { object, what }) = attempt.making.take() else {
+            return self.disk.finish(number);
+        };
+        self.ready.push_back(Waiter::Request(token));
+        let copies = matches!(what, NewKind::Staged { .. });
+        let failure = copies.then(|| env.pfs_fails_request()).flatten();
+        let failure = attempt.note(failure.or_else(|| env.storage_refuses()));
+        let mut copy = None;
+        let is_gone = match &what {
+            _ if failure.is_some() => true,
+            NewKind::LinkTo(of) => !self.disk.objects.contains_key(of),
+            NewKind::Staged {
+                lower,
+                judged,
+                bytes,
+            } => {
+                let pfs = self.lower.borrow();
+                let attr = pfs.attr(lower).filter(|a| Judged::new(a) == *judged);
+                let found = attr.and(pfs.get(lower).zip(pfs.contents(lower)));
+                if let Some((thing, contents)) = found {
+                    let contents = if *bytes == 0 { 0 } else { contents };
+                    let mut inode = Inode::new(thing.ino, contents);
+                    inode.mtime = pfs.attr(lower).map_or(0, |attr| attr.mtime.sec);
+                    env.identities.insert(object.oid, thing.ino);
+                    env.copies.insert(object.oid, Some(contents));
+                    self.disk.amend(number, inode);
+                }
+                let begin = |_| self.in_place.begin_copy(object, lower, &pfs, self.mutation);
+                copy = found.map(begin);
+                found.is_none()
+            }
+            _ => false,
+        };
+        if is_gone {
+            self.disk.abandon(number);
+            attempt.pending.made(Err(failure.unwrap_or(libc::ENOENT)));
+            self.settle(object);
+            if object.link != 0 {
+                // It was announced and is not made.
+                self.apply(&[Change::Undoom(object)]);
+            }
+            return;
+        }
+        if let (NewKind::Staged { lower, .. }, Some(None)) = (&what, &copy) {
+            self.disk.abandon(number);
+            if let Some(attempt) = self.attempts.get_mut(&token) {
+                attempt.pending.held_in_place(lower.clone());
+            }
+            return self.settle(object);
+        }
+        self.disk.finish(number);
+        if matches!(what, NewKind::Staged { .. } | NewKind::Symlink(_)) {
+            self.wrote_contents(object.oid);
+        }
+        let fresh = Fresh::new(object, self.disk.identity(object.oid));
+        if let Some(attempt) = self.attempts.get_mut(&token) {
+            attempt.copies.extend(copy.flatten());
+            attempt.pending.made(Ok(fresh));
+        }
+    }
+}

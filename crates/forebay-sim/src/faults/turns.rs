@@ -1,0 +1,67 @@
+//! Decisions that are made before it is their turn to commit: those of requests that read many records, as by a server.
+
+use super::env::{Alarm, Env};
+use super::node::Node;
+use super::request::Attempt;
+use forebay_core::bridge::{Mutation, Verdict};
+use forebay_core::request::{Effect, Meanwhile};
+
+/// An effect that was decided on while others went on, with the number under which their changes are noted.
+pub(super) struct OutOfTurn(u64, Effect);
+
+/// What a bridge knows of such decisions.
+#[derive(Default)]
+pub(super) struct Turning {
+    /// There are any.
+    pub(super) is_on: bool,
+    /// So many records are read in one step.
+    pub(super) records_at_once: Option<usize>,
+    /// What others commit meanwhile.
+    pub(super) meanwhile: Meanwhile,
+    /// Times of directories wait to be written.
+    pub(super) times_wait: bool,
+}
+
+impl Turning {
+    /// The process dies.
+    pub(super) fn crash(&mut self) {
+        self.meanwhile = Meanwhile::default();
+        self.times_wait = false;
+    }
+}
+
+impl Node {
+    /// The next effect of a request that can be carried out now; `None` if it goes on later, or the bridge is dead.
+    pub(super) fn next_effect(&mut self, attempt: &mut Attempt, env: &mut Env) -> Option<Effect> {
+        if let Some(OutOfTurn(number, effect)) = attempt.out_of_turn.take() {
+            let is_allowed = self.turning.meanwhile.allows(number, &effect);
+            self.turning.meanwhile.end(number);
+            if is_allowed || Mutation::ChangesMeanwhileAreIgnored.is(self.mutation) {
+                return Some(effect);
+            }
+            attempt.needs_turn = true;
+            match effect {
+                Effect::Finish(finish) => {
+                    self.clear_up(finish.unused, finish.turn, env);
+                    attempt.pending = attempt.pending.anew();
+                }
+                _ => drop(attempt.pending.committed(Verdict::Conflict(Vec::new()))),
+            }
+        }
+        if !attempt.is_long || !attempt.pending.is_rmdir() || attempt.needs_turn {
+            return self.step(attempt, env);
+        }
+        let number = self.turning.meanwhile.begin();
+        let effect = self.step(attempt, env)?;
+        attempt.out_of_turn = Some(OutOfTurn(number, effect));
+        self.waits_for_turn(attempt, env);
+        None
+    }
+
+    /// The request goes on a little later.
+    pub(super) fn waits_for_turn(&self, attempt: &Attempt, env: &mut Env) {
+        let token = attempt.pending.request().token;
+        let delay = env.hardship.between(1, 3_000);
+        self.alarm(delay, Alarm::Again(token), env);
+    }
+}
