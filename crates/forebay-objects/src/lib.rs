@@ -270,9 +270,10 @@ impl Objects {
         };
         let made = self.make_as(object, spec, open, source);
         if made.is_err() {
-            // The failure may have left a part of the object.
-            let _ = self.remove(object);
-            self.unsettle(object);
+            // The failure may have left a part of the object. If it stays, the next start looks at it.
+            if self.remove(object).is_ok() {
+                self.unsettle(object);
+            }
         }
         made
     }

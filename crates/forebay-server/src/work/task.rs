@@ -284,9 +284,11 @@ fn make_link(
             spare: None,
         }),
         Err(e) => {
-            // Whatever part of it exists.
-            let _ = server.objects.remove(link);
-            server.namespace.object_gone(link);
+            // Whatever part of it exists. It is announced, so its mark stays until it is gone.
+            match server.objects.remove(link) {
+                Ok(()) => server.namespace.object_gone(link),
+                Err(_) => server.objects.retire_later(link),
+            }
             Err(e)
         }
     }
