@@ -3,8 +3,8 @@
 
 use darshan_log::{
     CounterModule, Daos, Dfs, Extra, H5d, H5f, Job, LogWriter, Metadata, Module, MpiIo, Parent,
-    PnetcdfFile, PnetcdfVar, Posix, Record, Stdio, Time, counters::Rule, facts::Facts,
-    facts::FileFacts, record_id,
+    PnetcdfFile, PnetcdfVar, Posix, Record, Stdio, Time, counters::Rule, file_facts::Facts,
+    file_facts::FileFacts, record_id,
 };
 use std::io::Cursor;
 
