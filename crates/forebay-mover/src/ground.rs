@@ -86,7 +86,7 @@ pub struct Points {
     then: Then,
 }
 
-/// What happens when all points but one are passed.
+/// What happens at the point that was asked for.
 enum Then {
     /// The process ends.
     Abort,

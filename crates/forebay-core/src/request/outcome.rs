@@ -1,6 +1,6 @@
 //! What the driver tells a request: the outcome of the effect that it has carried out.
 
-use super::effect::{Failure, Looked, PfsLook};
+use super::effect::{Effect, Failure, Finish, Looked, PfsLook};
 use super::grant::Form;
 use super::pending::{Committing, MAX_LOST_RACES, Pending, Stage};
 use crate::bridge::{Fact, Verdict};
@@ -152,6 +152,22 @@ impl Pending {
         self.known.decide_anew();
         if self.lost_races > MAX_LOST_RACES {
             self.stage = Stage::Over(Err(Failure::Fault(Fault::NamesVanish)));
+        }
+    }
+
+    /// Others have changed what this effect rests on, which was decided before the turn to commit. The request decides anew,
+    /// under the turn. Gives what has ended with this try, to be cleared up.
+    pub fn overtaken(&mut self, effect: Effect) -> Option<Finish> {
+        match effect {
+            Effect::Finish(finish) => {
+                *self = self.anew();
+                Some(finish)
+            }
+            _ => {
+                let named = self.committed(Verdict::Conflict(Vec::new()));
+                assert!(named.is_empty(), "nothing is committed");
+                None
+            }
         }
     }
 

@@ -143,7 +143,7 @@ impl Pending {
 
     /// The same request from its beginning.
     #[must_use]
-    pub fn anew(&self) -> Self {
+    pub(super) fn anew(&self) -> Self {
         Pending::new(self.request.clone(), self.caller.clone())
     }
 

@@ -323,15 +323,9 @@ impl Work {
         }
         drop(turn);
         self.needs_turn = true;
-        match effect {
-            Effect::Finish(finish) => {
-                let anew = self.pending.anew();
-                let mut finish = finish;
-                self.clear_up(server, &mut finish).at_once(server);
-                leave(server, finish.turn);
-                self.pending = anew;
-            }
-            _ => drop(self.pending.committed(Verdict::Conflict(Vec::new()))),
+        if let Some(mut finish) = self.pending.overtaken(effect) {
+            self.clear_up(server, &mut finish).at_once(server);
+            leave(server, finish.turn);
         }
         Step::Free(Effect::TakeTurn)
     }

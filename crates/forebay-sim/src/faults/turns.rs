@@ -3,7 +3,7 @@
 use super::env::{Alarm, Env};
 use super::node::Node;
 use super::request::Attempt;
-use forebay_core::bridge::{Mutation, Verdict};
+use forebay_core::bridge::Mutation;
 use forebay_core::request::{Effect, Meanwhile};
 
 /// An effect that was decided on while others went on, with the number under which their changes are noted.
@@ -40,12 +40,8 @@ impl Node {
                 return Some(effect);
             }
             attempt.needs_turn = true;
-            match effect {
-                Effect::Finish(finish) => {
-                    self.clear_up(finish.unused, finish.turn, env);
-                    attempt.pending = attempt.pending.anew();
-                }
-                _ => drop(attempt.pending.committed(Verdict::Conflict(Vec::new()))),
+            if let Some(finish) = attempt.pending.overtaken(effect) {
+                self.clear_up(finish.unused, finish.turn, env);
             }
         }
         if !attempt.is_long || !attempt.pending.is_rmdir() || attempt.needs_turn {
