@@ -96,17 +96,18 @@ impl Node {
             } => {
                 let pfs = self.lower.borrow();
                 let attr = pfs.attr(lower).filter(|a| Judged::new(a) == *judged);
-                let found = attr.and(pfs.get(lower).zip(pfs.contents(lower)));
-                if let Some((thing, contents)) = found {
+                let found = attr.zip(pfs.contents(lower));
+                if let Some((attr, contents)) = found {
                     let contents = if *bytes == 0 { 0 } else { contents };
-                    let mut inode = Inode::new(thing.ino, contents);
-                    inode.mtime = pfs.attr(lower).map_or(0, |attr| attr.mtime.sec);
-                    env.identities.insert(object.oid, thing.ino);
+                    let mut inode = Inode::new(attr.ino, contents);
+                    inode.mtime = attr.mtime.sec;
+                    env.identities.insert(object.oid, attr.ino);
                     env.copies.insert(object.oid, Some(contents));
                     self.disk.amend(number, inode);
+                    let file = (lower, &attr);
+                    let in_place = &self.in_place;
+                    copy = Some(in_place.begin_copy(object, file, &pfs, env.now, self.mutation));
                 }
-                let begin = |_| self.in_place.begin_copy(object, lower, &pfs, self.mutation);
-                copy = found.map(begin);
                 found.is_none()
             }
             _ => false,

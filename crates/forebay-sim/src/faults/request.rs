@@ -412,9 +412,9 @@ impl Node {
             GrantTarget::Lower(path, judged) => {
                 let mut pfs = self.lower.borrow_mut();
                 let attr = pfs.attr(path).filter(|a| Judged::new(a) == *judged);
-                let thing = attr.and(pfs.get(path)).ok_or(libc::ENOENT)?;
+                let (attr, thing) = attr.zip(pfs.get(path)).ok_or(libc::ENOENT)?;
                 let inode = pfs.number(path).filter(|_| thing.kind == Kind::File);
-                let fd = inode.and_then(|inode| self.in_place.open(inode, thing.ino));
+                let fd = inode.and_then(|inode| self.in_place.open(inode, &attr, env.now));
                 if let (Some(inode), Some(_)) = (inode, fd) {
                     pfs.opened(inode);
                 }
