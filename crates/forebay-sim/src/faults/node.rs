@@ -381,6 +381,7 @@ impl Node {
             is_slow: self.slow_looks,
             pfs_fails: None,
             storage_fails: None,
+            met: RefCell::default(),
             records_at_once: usize::MAX,
             times_wait: self.turning.times_wait,
             disk: &self.disk,

@@ -293,8 +293,8 @@ impl Node {
     }
 
     pub(super) fn step(&self, attempt: &mut Attempt, env: &mut Env) -> Option<Effect> {
-        let pfs_fails = attempt.note(env.pfs_fails_request());
-        let storage_fails = attempt.note(env.storage_fails_request());
+        let pfs_fails = env.pfs_fails_request();
+        let storage_fails = env.storage_fails_request();
         let pfs = self.lower.borrow();
         let hand = Hand {
             pfs_fails,
@@ -309,7 +309,10 @@ impl Node {
         let may_commit = !self.turning.is_on || is_removal || attempt.pending.changes();
         // Nothing else happens between a step and the commit that it asks for, unless that is out of turn.
         let settings = settings(self.stage_limit, self.removed_at_once);
-        Some(attempt.pending.step(&settings, &hand, may_commit))
+        let effect = attempt.pending.step(&settings, &hand, may_commit);
+        // What the step has not met must not excuse a wrong errno.
+        attempt.failures.extend(hand.met.take());
+        Some(effect)
     }
 
     fn propose(&mut self, commit: Commit, env: &mut Env) {
