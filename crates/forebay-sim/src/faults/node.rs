@@ -78,6 +78,8 @@ pub(super) struct Node {
     pub(super) removed_at_once: usize,
     /// Records that nobody can see any more.
     pub(super) leaving: Leaving,
+    /// What was carried out for them last: the batch with their directory, or a part.
+    pub(super) last_removal: Option<Deed>,
     /// Removed files are used again.
     pub(super) spares_files: bool,
     pub(super) tables: Memory,
@@ -158,6 +160,7 @@ impl Node {
             stage_limit: 0,
             removed_at_once: usize::MAX,
             leaving: Leaving::default(),
+            last_removal: None,
             spares_files: false,
             draining: None,
             drains: 0,
@@ -238,6 +241,7 @@ impl Node {
         self.purposes.clear();
         self.turns = Turns::default();
         self.leaving = Leaving::default();
+        self.last_removal = None;
         self.turning.crash();
         self.in_place.crash();
         self.suspects.clear();
