@@ -126,6 +126,8 @@ pub(super) struct Node {
     pub(super) in_place: InPlace,
     /// Decisions that are made out of turn.
     pub(super) turning: Turning,
+    /// Times of directories wait to be written.
+    pub(super) times_wait: bool,
     /// The last action was a write or an answer, so a crash now does most harm.
     in_between: bool,
 }
@@ -174,6 +176,7 @@ impl Node {
             sync_points: None,
             in_place: InPlace::default(),
             turning: Turning::default(),
+            times_wait: false,
             in_between: false,
         }
     }
@@ -243,6 +246,7 @@ impl Node {
         self.leaving = Leaving::default();
         self.last_removal = None;
         self.turning.crash();
+        self.times_wait = false;
         self.in_place.crash();
         self.suspects.clear();
     }
@@ -387,7 +391,7 @@ impl Node {
             storage_fails: None,
             met: RefCell::default(),
             records_at_once: usize::MAX,
-            times_wait: self.turning.times_wait,
+            times_wait: self.times_wait,
             disk: &self.disk,
             speakers: &self.speakers,
             pfs_changes: self.pfs_changes,
@@ -574,7 +578,7 @@ impl Node {
             },
         );
         self.turning.meanwhile.changed(changes);
-        self.turning.times_wait |= self.turning.is_on;
+        self.times_wait |= self.turning.is_on;
         self.apply(changes);
         self.speakers.follow(changes);
         self.commits += 1;

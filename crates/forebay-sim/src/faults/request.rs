@@ -145,7 +145,7 @@ impl Node {
                 }
                 effect @ Effect::WriteTimes => {
                     attempt.late = Some(effect);
-                    let delay = env.hardship.between(1, 2_000);
+                    let delay = env.hardship.delay_us(1, 2_000);
                     self.alarm(delay, Alarm::Effect(token), env);
                     break;
                 }
@@ -247,7 +247,7 @@ impl Node {
                 attempt.pending.granted(outcome);
             }
             Effect::WriteTimes => {
-                self.turning.times_wait = false;
+                self.times_wait = false;
                 attempt.pending.times_written();
             }
             other => env.broken(format!("{other:?} takes no time")),
