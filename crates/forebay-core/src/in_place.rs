@@ -6,6 +6,7 @@
 //! Nothing here asks the kernel, and times are since some moment of the driver.
 
 use crate::facts::Attr;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Files whose grants are remembered one by one; about 20 MB.
@@ -35,6 +36,25 @@ pub trait FileMap<V>: Default {
     fn count(&self) -> usize;
     /// Forgets all of them.
     fn clear(&mut self);
+}
+
+/// In an order that is the same in each run.
+impl<V> FileMap<V> for BTreeMap<Inode, V> {
+    fn get(&self, file: Inode) -> Option<&V> {
+        BTreeMap::get(self, &file)
+    }
+
+    fn insert(&mut self, file: Inode, value: V) {
+        BTreeMap::insert(self, file, value);
+    }
+
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn clear(&mut self) {
+        BTreeMap::clear(self);
+    }
 }
 
 /// Grants of PFS files in place, as far as they matter.
@@ -169,25 +189,6 @@ impl<L: FileMap<Grant>, W: FileMap<()>> Grants<L, W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
-
-    impl<V> FileMap<V> for BTreeMap<Inode, V> {
-        fn get(&self, file: Inode) -> Option<&V> {
-            BTreeMap::get(self, &file)
-        }
-
-        fn insert(&mut self, file: Inode, value: V) {
-            BTreeMap::insert(self, file, value);
-        }
-
-        fn count(&self) -> usize {
-            self.len()
-        }
-
-        fn clear(&mut self) {
-            BTreeMap::clear(self);
-        }
-    }
 
     type Grants = super::Grants<BTreeMap<Inode, Grant>, BTreeMap<Inode, ()>>;
 

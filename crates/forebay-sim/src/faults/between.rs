@@ -22,7 +22,7 @@ pub enum Deed {
     Grant,
     Commit,
     Finish,
-    /// Some of the records go that nobody can see any more since a directory went.
+    /// One part of the records below a removed directory goes.
     Part,
     /// A step of a recovery.
     Recover,
@@ -66,7 +66,7 @@ impl Deed {
         }
     }
 
-    /// Does it leave something behind, so that a death beside it has most to get wrong?
+    /// Does it leave something on the storage or in the tables? A death beside it can do most harm.
     fn leaves_something(self) -> bool {
         matches!(
             self,
@@ -125,7 +125,7 @@ impl fmt::Display for Deaths {
         let counts: Vec<_> = counts.map(|(d, n)| format!("{d:?} {n}")).collect();
         match counts.is_empty() {
             true => Ok(()),
-            false => write!(f, " (beside {})", counts.join(", ")),
+            false => write!(f, " (each counts on both sides: {})", counts.join(", ")),
         }
     }
 }
@@ -134,7 +134,7 @@ impl Env {
     /// Does the bridge die after it has carried out one thing and before it begins the next?
     pub(super) fn strikes_between(&mut self, after: Deed, before: Deed) -> bool {
         let chance = match before {
-            // Few directories go in parts, and each start is a recovery.
+            // Parts are rare, so they are struck more often. Each start is a recovery, so it is not.
             Deed::Part => 50 * self.hardship.strikes,
             Deed::Recover => self.hardship.strikes,
             _ if after.leaves_something() || before.leaves_something() => {

@@ -302,7 +302,7 @@ pub(super) struct Env {
     pub(super) drain: Habits,
     /// A grant takes time.
     pub(super) slow_grants: bool,
-    /// Younger kinds of weather, for requests.
+    /// What requests meet.
     pub(super) hardship: Hardship,
     /// Losses of power, if there are any.
     pub(super) power: Option<Power>,

@@ -1,7 +1,5 @@
-//! Younger kinds of weather, for requests: calls on the PFS and on the storage fail, the storage is full for a while, and
-//! bridges die between two effects of a request.
-//!
-//! They draw from a source of their own: a run without them is what it was before there were any.
+//! What requests meet: calls on the PFS and on the storage fail, the storage is full for a while, bridges die between two
+//! effects. It has a source of chance of its own, so that old seeds give their old runs when all of this is off.
 
 use super::env::Env;
 use super::plan::{Calm, Plan};
@@ -16,7 +14,7 @@ pub(super) struct Hardship {
     storage: u32,
     /// The tables take nothing.
     tables: u32,
-    /// The storage fills up when it has failed, in a million, and is full for so long at most.
+    /// Chance that a failure fills the storage, and how long it is full at most.
     fills_up: u32,
     full_us: u64,
     full_until: u64,
@@ -73,12 +71,12 @@ impl Hardship {
         self.full_until = 0;
     }
 
-    /// Does the connection break over which a failure is to be told?
+    /// Does the connection break before the client hears of a failure?
     pub(super) fn hangs_up(&mut self) -> bool {
         self.random.chance(200_000)
     }
 
-    /// So many records a bridge of so many reads in one step. One of several waits for others anyway.
+    /// How many records one step may read; `None`: any number, because several bridges wait for each other anyway.
     pub(super) fn records_at_once(&self, bridges: usize) -> Option<usize> {
         self.records_at_once.filter(|_| bridges == 1)
     }
@@ -87,7 +85,8 @@ impl Hardship {
         self.random.chance(parts)
     }
 
-    pub(super) fn between(&mut self, low: u64, high: u64) -> u64 {
+    /// A time between these two.
+    pub(super) fn delay_us(&mut self, low: u64, high: u64) -> u64 {
         self.random.between(low, high)
     }
 
@@ -143,7 +142,7 @@ impl Env {
         let fills_up = self.hardship.fills_up;
         if errno != libc::EIO && self.hardship.chance(fills_up) {
             let most = self.hardship.full_us;
-            self.hardship.full_until = self.now + self.hardship.between(500, most);
+            self.hardship.full_until = self.now + self.hardship.delay_us(500, most);
         }
     }
 }

@@ -4,10 +4,13 @@
 use super::node::Node;
 use super::pfs::Pfs;
 use forebay_core::bridge::Mutation;
+use forebay_core::facts::Attr;
+use forebay_core::in_place::{Grant, Grants, Inode, Lease, Users, inode_of};
 use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
 use forebay_core::table::Change;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Descriptors of objects are below this.
 const FIRST_FD: u64 = 1 << 62;
@@ -15,90 +18,106 @@ const FIRST_FD: u64 = 1 << 62;
 /// A descriptor of a file of the PFS.
 #[derive(Debug, Clone, Copy)]
 struct Open {
-    /// Number of the inode.
-    inode: u64,
+    /// Number of the inode on the PFS.
+    number: u64,
     /// A client has it, not only the bridge.
     by_client: bool,
 }
 
 /// What was granted in place.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct InPlace {
     /// Programs write to files of the PFS.
     pub(super) is_on: bool,
     open: BTreeMap<u64, Open>,
-    grants: u64,
-    /// The last grant of each inode.
-    last: BTreeMap<u64, u64>,
-    /// What users know files by that were granted. A real bridge forgets that when it dies; then a drain takes what was written
-    /// in place to something that is removed for a change by others, and leaves it and says so.
-    written: BTreeSet<u64>,
+    /// Files that were granted in place, by what users know them by. It survives a death here. A real bridge forgets it: then its
+    /// drain takes such a write for a change by others, leaves the file and lists it.
+    grants: Grants<BTreeMap<Inode, Grant>, BTreeMap<Inode, ()>>,
 }
 
 /// An object made for a request that is a copy of a file of the PFS.
 pub(super) struct CopyOf {
     object: ObjectName,
     lower: TreePath,
-    inode: u64,
+    inode: Inode,
     /// The number of grants when it was read.
     since: u64,
 }
 
+impl Default for InPlace {
+    fn default() -> Self {
+        InPlace {
+            is_on: false,
+            open: BTreeMap::new(),
+            grants: Grants::new(false),
+        }
+    }
+}
+
+/// A moment of the simulation as core counts time.
+fn moment(now_us: u64) -> Duration {
+    Duration::from_micros(now_us)
+}
+
 impl InPlace {
-    /// A descriptor of this file, which users know by `identity`.
-    pub(super) fn open(&mut self, inode: u64, identity: u64) -> Option<u64> {
+    /// A descriptor of the file of this number with these attributes.
+    pub(super) fn open(&mut self, number: u64, attr: &Attr, now_us: u64) -> Option<u64> {
         if !self.is_on {
             return None;
         }
-        self.grants += 1;
-        self.last.insert(inode, self.grants);
-        self.written.insert(identity);
-        let fd = FIRST_FD + self.grants;
+        self.grants.note(Some(attr), true, moment(now_us));
+        let fd = FIRST_FD + self.grants.count();
         let by_client = false;
-        self.open.insert(fd, Open { inode, by_client });
+        self.open.insert(fd, Open { number, by_client });
         Some(fd)
     }
 
-    /// The inode of a descriptor.
+    /// The number of the inode of a descriptor.
     pub(super) fn of(&self, fd: u64) -> Option<u64> {
-        self.open.get(&fd).map(|open| open.inode)
+        self.open.get(&fd).map(|open| open.number)
     }
 
     pub(super) fn is_closed(&self) -> bool {
         self.open.is_empty()
     }
 
-    fn is_held(&self, inode: u64) -> bool {
-        self.open.values().any(|open| open.inode == inode)
+    /// What the kernel says to a lease on this file.
+    fn lease(&self, number: Option<u64>) -> Lease {
+        match self.open.values().any(|open| Some(open.number) == number) {
+            true => Lease::Refused,
+            false => Lease::Given,
+        }
     }
 
-    fn was_granted_since(&self, inode: u64, since: u64) -> bool {
-        self.last.get(&inode).is_some_and(|last| *last > since)
-    }
-
-    /// The copy that is made of a file of the PFS now, as `object`; `None` if somebody has the file open.
+    /// The copy that is made now, as `object`, of a file of the PFS with these attributes; `None` if somebody has the file open.
     pub(super) fn begin_copy(
         &self,
         object: ObjectName,
-        lower: &TreePath,
+        (lower, attr): (&TreePath, &Attr),
         pfs: &Pfs,
+        now_us: u64,
         planted: Option<Mutation>,
     ) -> Option<CopyOf> {
-        let inode = pfs.number(lower).unwrap_or_default();
-        if self.is_held(inode) && !Mutation::HeldFilesAreCopied.is(planted) {
+        let since = self.grants.count();
+        let inode = inode_of(attr);
+        let lease = self.lease(pfs.number(lower));
+        let users = self.grants.users(inode, lease, false, moment(now_us));
+        // A lease is refused only because somebody has the file open, so nobody has to be asked.
+        let is_held = users != Users::Nobody;
+        if is_held && !Mutation::HeldFilesAreCopied.is(planted) {
             return None;
         }
         Some(CopyOf {
             object,
             lower: lower.clone(),
             inode,
-            since: self.grants,
+            since,
         })
     }
 
-    /// May a program have written in place to what users know by this?
-    pub(super) fn was_written(&self, identity: u64) -> bool {
-        self.written.contains(&identity)
+    /// May a program have written in place to the file with these attributes?
+    pub(super) fn was_written(&self, attr: &Attr) -> bool {
+        self.grants.was_written(inode_of(attr))
     }
 
     /// The process dies. Descriptors of clients outlive it.
@@ -134,7 +153,8 @@ impl Node {
             puts.any(|c| matches!(c, Change::Put { record, .. } if record.object == object))
         };
         let named = copies.iter().find(|copy| names(copy.object))?;
-        let is_granted = self.in_place.was_granted_since(named.inode, named.since);
+        let grants = &self.in_place.grants;
+        let is_granted = grants.was_granted_since(named.inode, named.since);
         is_granted.then(|| named.lower.clone())
     }
 }

@@ -27,6 +27,7 @@ impl Node {
     /// A directory goes with the batch that is proposed now.
     pub(super) fn begin_removal(&mut self, unseen: Unseen, env: &mut Env) {
         self.leaving.begin(unseen);
+        self.last_removal = Some(Deed::Commit);
         let delay = env.random.between(1, 200_000);
         self.alarm(delay, Alarm::Part, env);
     }
@@ -59,7 +60,8 @@ impl Node {
         let Some(part) = self.leaving.part(None) else {
             return false;
         };
-        if self.dies_between(Some(Deed::Part), Deed::Part, env) {
+        let last = self.last_removal.replace(Deed::Part);
+        if self.dies_between(last, Deed::Part, env) {
             return false;
         }
         // If the bridge dies, the next life begins with what is in the tables.
@@ -74,8 +76,9 @@ impl Node {
         }
         let per_part = self.removed_at_once.max(1);
         self.leaving = Leaving::of_earlier(&self.tables, per_part).expect(NEVER_FAILS);
+        let mut last = None;
         while let Some(part) = self.leaving.part(None) {
-            if self.dies_between(Some(Deed::Part), Deed::Part, env) {
+            if self.dies_between(last.replace(Deed::Part), Deed::Part, env) {
                 return false;
             }
             self.apply(&part);

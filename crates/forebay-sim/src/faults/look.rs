@@ -11,7 +11,7 @@ use forebay_core::record::{BridgeId, ObjectName, Token};
 use forebay_core::request::World;
 use forebay_core::speakers::Speakers;
 use forebay_core::table::{TableError, Tables};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 /// [`World`] of one bridge for one step.
 pub(super) struct Hand<'a> {
@@ -26,6 +26,8 @@ pub(super) struct Hand<'a> {
     /// Looks at the PFS, or at objects, fail with this errno.
     pub(super) pfs_fails: Option<i32>,
     pub(super) storage_fails: Option<i32>,
+    /// Errnos with which that has happened.
+    pub(super) met: RefCell<Vec<i32>>,
     pub(super) records_at_once: usize,
     pub(super) times_wait: bool,
     pub(super) disk: &'a Disk,
@@ -35,6 +37,17 @@ pub(super) struct Hand<'a> {
     pub(super) versions: &'a Cell<u32>,
     pub(super) commits: u64,
     pub(super) mutation: Option<Mutation>,
+}
+
+impl Hand<'_> {
+    /// A look is taken, which fails or not.
+    fn look(&self, failure: Option<i32>) -> Result<(), i32> {
+        let Some(errno) = failure else {
+            return Ok(());
+        };
+        self.met.borrow_mut().push(errno);
+        Err(errno)
+    }
 }
 
 impl World for Hand<'_> {
@@ -80,9 +93,7 @@ impl World for Hand<'_> {
                 ..Attr::default()
             });
         }
-        if let Some(errno) = self.storage_fails {
-            return Err(errno);
-        }
+        self.look(self.storage_fails)?;
         self.disk.attr(object).ok_or(libc::ENOENT)
     }
 
@@ -90,26 +101,21 @@ impl World for Hand<'_> {
         if object.oid.bridge() == self.me() && !self.disk.objects.contains_key(&object) {
             return Err(libc::ENOENT);
         }
-        if let Some(errno) = self.storage_fails {
-            return Err(errno);
-        }
+        self.look(self.storage_fails)?;
         // Another bridge would be asked for the text of its own.
         let text = self.env.texts.get(&ino(object.oid));
         text.cloned().ok_or(libc::EINVAL)
     }
 
     fn lower(&self, path: &TreePath) -> Option<Result<Option<Attr>, i32>> {
-        let attr = || match self.pfs_fails {
-            Some(errno) => Err(errno),
-            None => Ok(self.pfs.attr(path)),
-        };
+        let attr = || self.look(self.pfs_fails).map(|()| self.pfs.attr(path));
         (!self.is_slow).then(attr)
     }
 
     fn lower_link(&self, path: &TreePath) -> Option<Result<Vec<u8>, i32>> {
-        let text = || match self.pfs_fails {
-            Some(errno) => Err(errno),
-            None => self.pfs.link_text(path, &self.env.texts),
+        let text = || {
+            self.look(self.pfs_fails)?;
+            self.pfs.link_text(path, &self.env.texts)
         };
         (!self.is_slow).then(text)
     }

@@ -3,9 +3,11 @@
 use super::disk::{Inode, Work};
 use super::env::Env;
 use super::history::ino;
+use super::in_place::CopyOf;
 use super::node::{Node, Purpose, Waiter};
 use super::request::{Attempt, TEXT};
 use forebay_core::facts::{Fresh, Judged, NewKind, NewObject};
+use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectId, ObjectName, Token};
 use forebay_core::table::Change;
 
@@ -13,6 +15,17 @@ use forebay_core::table::Change;
 pub(super) struct Making {
     object: ObjectName,
     what: NewKind,
+}
+
+/// What becomes of an object that may be a copy of a file of the PFS.
+enum Copying {
+    /// It is no copy.
+    NotOne,
+    /// The file is gone, or is another.
+    Gone,
+    /// Somebody has the file open.
+    Held,
+    Begun(CopyOf),
 }
 
 impl Node {
@@ -85,33 +98,22 @@ impl Node {
         let copies = matches!(what, NewKind::Staged { .. });
         let failure = copies.then(|| env.pfs_fails_request()).flatten();
         let failure = attempt.note(failure.or_else(|| env.storage_refuses()));
-        let mut copy = None;
-        let is_gone = match &what {
-            _ if failure.is_some() => true,
-            NewKind::LinkTo(of) => !self.disk.objects.contains_key(of),
+        let copying = match &what {
             NewKind::Staged {
                 lower,
                 judged,
                 bytes,
-            } => {
-                let pfs = self.lower.borrow();
-                let attr = pfs.attr(lower).filter(|a| Judged::new(a) == *judged);
-                let found = attr.and(pfs.get(lower).zip(pfs.contents(lower)));
-                if let Some((thing, contents)) = found {
-                    let contents = if *bytes == 0 { 0 } else { contents };
-                    let mut inode = Inode::new(thing.ino, contents);
-                    inode.mtime = pfs.attr(lower).map_or(0, |attr| attr.mtime.sec);
-                    env.identities.insert(object.oid, thing.ino);
-                    env.copies.insert(object.oid, Some(contents));
-                    self.disk.amend(number, inode);
-                }
-                let begin = |_| self.in_place.begin_copy(object, lower, &pfs, self.mutation);
-                copy = found.map(begin);
-                found.is_none()
-            }
-            _ => false,
+            } if failure.is_none() => self.copy(object, number, (lower, judged), *bytes > 0, env),
+            _ => Copying::NotOne,
         };
-        if is_gone {
+        let Some(attempt) = self.attempts.get_mut(&token) else {
+            return;
+        };
+        let is_gone = match &what {
+            NewKind::LinkTo(of) => !self.disk.objects.contains_key(of),
+            _ => matches!(copying, Copying::Gone),
+        };
+        if failure.is_some() || is_gone {
             self.disk.abandon(number);
             attempt.pending.made(Err(failure.unwrap_or(libc::ENOENT)));
             self.settle(object);
@@ -121,11 +123,9 @@ impl Node {
             }
             return;
         }
-        if let (NewKind::Staged { lower, .. }, Some(None)) = (&what, &copy) {
+        if let (NewKind::Staged { lower, .. }, Copying::Held) = (&what, &copying) {
             self.disk.abandon(number);
-            if let Some(attempt) = self.attempts.get_mut(&token) {
-                attempt.pending.held_in_place(lower.clone());
-            }
+            attempt.pending.held_in_place(lower.clone());
             return self.settle(object);
         }
         self.disk.finish(number);
@@ -134,8 +134,38 @@ impl Node {
         }
         let fresh = Fresh::new(object, self.disk.identity(object.oid));
         if let Some(attempt) = self.attempts.get_mut(&token) {
-            attempt.copies.extend(copy.flatten());
+            if let Copying::Begun(copy) = copying {
+                attempt.copies.push(copy);
+            }
             attempt.pending.made(Ok(fresh));
+        }
+    }
+
+    /// The file of the PFS that was judged is copied to the object that the disk is making, if it is still there.
+    fn copy(
+        &mut self,
+        object: ObjectName,
+        number: u64,
+        (lower, judged): (&TreePath, &Judged),
+        with_contents: bool,
+        env: &mut Env,
+    ) -> Copying {
+        let pfs = self.lower.borrow();
+        let attr = pfs.attr(lower).filter(|a| Judged::new(a) == *judged);
+        let Some((attr, contents)) = attr.zip(pfs.contents(lower)) else {
+            return Copying::Gone;
+        };
+        let contents = if with_contents { contents } else { 0 };
+        let mut inode = Inode::new(attr.ino, contents);
+        inode.mtime = attr.mtime.sec;
+        env.identities.insert(object.oid, attr.ino);
+        env.copies.insert(object.oid, Some(contents));
+        self.disk.amend(number, inode);
+        let file = (lower, &attr);
+        let in_place = &self.in_place;
+        match in_place.begin_copy(object, file, &pfs, env.now, self.mutation) {
+            Some(copy) => Copying::Begun(copy),
+            None => Copying::Held,
         }
     }
 }

@@ -66,7 +66,7 @@
 //! object. What others make past the buffer in its storage. What a drain does
 //! to an object of another bridge happens there at once, if that is alive. Texts of symbolic
 //! links do not travel: every bridge has all of them at hand. An object that is left over because its removal failed, and tables
-//! of one of several bridges that refuse a batch: it would end. Special files, credentials, directory descriptors,
+//! that refuse a batch where there are several bridges: that bridge would end. Special files, credentials, directory descriptors,
 //! a PFS that loses its power while bridges go on, a journal that is torn, a storage that is new, an object without its label,
 //! changes of the membership. Modes: this is `commit`.
 

@@ -78,6 +78,8 @@ pub(super) struct Node {
     pub(super) removed_at_once: usize,
     /// Records that nobody can see any more.
     pub(super) leaving: Leaving,
+    /// What was carried out for them last: the batch with their directory, or a part.
+    pub(super) last_removal: Option<Deed>,
     /// Removed files are used again.
     pub(super) spares_files: bool,
     pub(super) tables: Memory,
@@ -124,6 +126,8 @@ pub(super) struct Node {
     pub(super) in_place: InPlace,
     /// Decisions that are made out of turn.
     pub(super) turning: Turning,
+    /// Times of directories wait to be written.
+    pub(super) times_wait: bool,
     /// The last action was a write or an answer, so a crash now does most harm.
     in_between: bool,
 }
@@ -158,6 +162,7 @@ impl Node {
             stage_limit: 0,
             removed_at_once: usize::MAX,
             leaving: Leaving::default(),
+            last_removal: None,
             spares_files: false,
             draining: None,
             drains: 0,
@@ -171,6 +176,7 @@ impl Node {
             sync_points: None,
             in_place: InPlace::default(),
             turning: Turning::default(),
+            times_wait: false,
             in_between: false,
         }
     }
@@ -238,7 +244,9 @@ impl Node {
         self.purposes.clear();
         self.turns = Turns::default();
         self.leaving = Leaving::default();
+        self.last_removal = None;
         self.turning.crash();
+        self.times_wait = false;
         self.in_place.crash();
         self.suspects.clear();
     }
@@ -381,8 +389,9 @@ impl Node {
             is_slow: self.slow_looks,
             pfs_fails: None,
             storage_fails: None,
+            met: RefCell::default(),
             records_at_once: usize::MAX,
-            times_wait: self.turning.times_wait,
+            times_wait: self.times_wait,
             disk: &self.disk,
             speakers: &self.speakers,
             pfs_changes: self.pfs_changes,
@@ -569,7 +578,7 @@ impl Node {
             },
         );
         self.turning.meanwhile.changed(changes);
-        self.turning.times_wait |= self.turning.is_on;
+        self.times_wait |= self.turning.is_on;
         self.apply(changes);
         self.speakers.follow(changes);
         self.commits += 1;

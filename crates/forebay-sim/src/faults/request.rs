@@ -145,7 +145,7 @@ impl Node {
                 }
                 effect @ Effect::WriteTimes => {
                     attempt.late = Some(effect);
-                    let delay = env.hardship.between(1, 2_000);
+                    let delay = env.hardship.delay_us(1, 2_000);
                     self.alarm(delay, Alarm::Effect(token), env);
                     break;
                 }
@@ -247,7 +247,7 @@ impl Node {
                 attempt.pending.granted(outcome);
             }
             Effect::WriteTimes => {
-                self.turning.times_wait = false;
+                self.times_wait = false;
                 attempt.pending.times_written();
             }
             other => env.broken(format!("{other:?} takes no time")),
@@ -293,8 +293,8 @@ impl Node {
     }
 
     pub(super) fn step(&self, attempt: &mut Attempt, env: &mut Env) -> Option<Effect> {
-        let pfs_fails = attempt.note(env.pfs_fails_request());
-        let storage_fails = attempt.note(env.storage_fails_request());
+        let pfs_fails = env.pfs_fails_request();
+        let storage_fails = env.storage_fails_request();
         let pfs = self.lower.borrow();
         let hand = Hand {
             pfs_fails,
@@ -309,7 +309,10 @@ impl Node {
         let may_commit = !self.turning.is_on || is_removal || attempt.pending.changes();
         // Nothing else happens between a step and the commit that it asks for, unless that is out of turn.
         let settings = settings(self.stage_limit, self.removed_at_once);
-        Some(attempt.pending.step(&settings, &hand, may_commit))
+        let effect = attempt.pending.step(&settings, &hand, may_commit);
+        // What the step has not met must not excuse a wrong errno.
+        attempt.failures.extend(hand.met.take());
+        Some(effect)
     }
 
     fn propose(&mut self, commit: Commit, env: &mut Env) {
@@ -412,9 +415,9 @@ impl Node {
             GrantTarget::Lower(path, judged) => {
                 let mut pfs = self.lower.borrow_mut();
                 let attr = pfs.attr(path).filter(|a| Judged::new(a) == *judged);
-                let thing = attr.and(pfs.get(path)).ok_or(libc::ENOENT)?;
+                let (attr, thing) = attr.zip(pfs.get(path)).ok_or(libc::ENOENT)?;
                 let inode = pfs.number(path).filter(|_| thing.kind == Kind::File);
-                let fd = inode.and_then(|inode| self.in_place.open(inode, thing.ino));
+                let fd = inode.and_then(|inode| self.in_place.open(inode, &attr, env.now));
                 if let (Some(inode), Some(_)) = (inode, fd) {
                     pfs.opened(inode);
                 }

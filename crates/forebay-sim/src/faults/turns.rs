@@ -1,4 +1,4 @@
-//! Decisions that are made before it is their turn to commit: those of requests that read many records, as by a server.
+//! Decisions made before the turn to commit: a `rmdir` that reads many records decides while others commit, as in the server.
 
 use super::env::{Alarm, Env};
 use super::node::Node;
@@ -18,15 +18,12 @@ pub(super) struct Turning {
     pub(super) records_at_once: Option<usize>,
     /// What others commit meanwhile.
     pub(super) meanwhile: Meanwhile,
-    /// Times of directories wait to be written.
-    pub(super) times_wait: bool,
 }
 
 impl Turning {
     /// The process dies.
     pub(super) fn crash(&mut self) {
         self.meanwhile = Meanwhile::default();
-        self.times_wait = false;
     }
 }
 
@@ -57,7 +54,7 @@ impl Node {
     /// The request goes on a little later.
     pub(super) fn waits_for_turn(&self, attempt: &Attempt, env: &mut Env) {
         let token = attempt.pending.request().token;
-        let delay = env.hardship.between(1, 3_000);
+        let delay = env.hardship.delay_us(1, 3_000);
         self.alarm(delay, Alarm::Again(token), env);
     }
 }

@@ -100,7 +100,7 @@ impl DrainFacts for Ground<'_> {
     }
 
     fn is_written_in_place(&self, file: &Attr) -> bool {
-        self.in_place.was_written(file.ino)
+        self.in_place.was_written(file)
     }
 
     fn planted(&self) -> Option<Mutation> {
