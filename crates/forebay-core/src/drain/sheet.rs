@@ -197,7 +197,7 @@ impl Sheet {
         }
     }
 
-    /// Nobody knows whether the PFS has done what it says has failed, and there is no time to find out.
+    /// All looks are used up, and nobody knows whether the PFS has done what it says has failed.
     pub(super) fn stays_in_doubt(&mut self, trouble: Trouble) {
         self.in_doubt += 1;
         if self.in_doubt >= MOST_IN_DOUBT {
