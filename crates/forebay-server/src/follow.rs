@@ -94,9 +94,9 @@ impl AfterSync {
 /// Writes the label of an object as the tables have it now.
 pub(crate) fn relabel(server: &ServerHandle, object: ObjectName) {
     // The lock is held while the label is made equal to the table and until that is noted, so that no later rename comes between.
-    let outcome = server.with_look(|facts| {
+    let outcome = server.with_look(|facts, locked| {
         let done = label_anew(server, facts, object);
-        done.map(|()| server.namespace.object_relabeled(object))
+        done.map(|()| server.namespace.object_relabeled(object, locked))
     });
     if let Err(why) = outcome {
         // The mark stays, and the next start tries again.

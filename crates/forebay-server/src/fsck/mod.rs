@@ -125,7 +125,7 @@ pub fn fsck(instance: &Path, options: Options) -> Result<FsckReport, Error> {
 }
 
 fn look_and_mend(server: &ServerHandle, mend: bool, report: &mut FsckReport) -> Result<(), Error> {
-    let findings = server.with_look(|facts| look(server, facts, report))?;
+    let findings = server.with_look(|facts, _| look(server, facts, report))?;
     for finding in findings {
         if mend && let Some(how) = finding.mend {
             match apply(server, how) {
@@ -194,7 +194,7 @@ fn spot_of(
         return Ok(None);
     };
     let is_taken = tables.get(&path)?.is_some();
-    let there = server.with_look(|facts| follow::label_for(server, facts, &path, record));
+    let there = server.with_look(|facts, _| follow::label_for(server, facts, &path, record));
     Ok(Some(Spot {
         path,
         is_taken,
