@@ -26,7 +26,7 @@ const BIRTHS: usize = 1024;
 
 /// A removed object, before its file is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Removed {
+pub struct RemovedObject {
     /// The object.
     pub object: ObjectName,
     /// Its file is a plain one.
@@ -36,11 +36,11 @@ pub struct Removed {
     pub is_known: bool,
 }
 
-impl Removed {
+impl RemovedObject {
     /// May its file become another one, as far as is known without a look at it? `epoch` is the life of the bridge.
     /// `is_excluded` is asked once at most, and only if nothing else forbids it: see [`Excluded::take`].
     pub fn may_be_reused(self, epoch: u32, is_excluded: impl FnOnce() -> bool) -> bool {
-        let Removed {
+        let RemovedObject {
             object,
             is_plain,
             is_known,
@@ -331,8 +331,8 @@ mod tests {
         }
     }
 
-    fn removed(seq: u64) -> Removed {
-        Removed {
+    fn removed(seq: u64) -> RemovedObject {
+        RemovedObject {
             object: object(seq),
             is_plain: true,
             is_known: false,
@@ -341,17 +341,17 @@ mod tests {
 
     #[test]
     fn only_a_plain_file_of_this_life_with_its_first_name_may_be_used_again() {
-        let may = |removed: Removed| removed.may_be_reused(EPOCH, || false);
+        let may = |removed: RemovedObject| removed.may_be_reused(EPOCH, || false);
         assert!(may(removed(8)));
         let mut link = removed(8);
         link.object.link = 1;
         let mut earlier = removed(8);
         earlier.object.oid = ObjectId::new(BridgeId(1), EPOCH - 1, 8);
-        let node = Removed {
+        let node = RemovedObject {
             is_plain: false,
             ..removed(8)
         };
-        let known = Removed {
+        let known = RemovedObject {
             is_known: true,
             ..removed(8)
         };
