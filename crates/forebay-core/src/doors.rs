@@ -2,7 +2,7 @@
 //! ([`NodeFacts`]); what that means is judged here.
 
 use crate::collective::file_system_name;
-use crate::mounting::{MountTrial, NamespaceSettings, Privilege};
+use crate::mounting::{Ailment, MountTrial, NamespaceSettings, Privilege};
 use crate::pfs_kind::{SyncBy, sync_by};
 use crate::process_limits::{TooLow, check_descriptors, check_file_bytes};
 
@@ -411,9 +411,9 @@ fn user_namespace(facts: &NodeFacts) -> Check {
             check(About::Namespaces, Health::Works, text, None)
         }
         Err(why) => {
-            let (found, remedy) = facts.namespace_settings.ailment();
-            let text = format!("a user namespace cannot be made ({why}): {found}; {use_of_it}");
-            check(About::Namespaces, Health::Limited, text, Some(remedy))
+            let Ailment { what, how } = facts.namespace_settings.ailment();
+            let text = format!("a user namespace cannot be made ({why}): {what}; {use_of_it}");
+            check(About::Namespaces, Health::Limited, text, Some(how))
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::record::ObjectName;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Most things in [`DrainReport::left`]; all are counted.
-pub const MOST_LEFT: usize = 1 << 16;
+const MOST_LEFT: usize = 1 << 16;
 /// Most directories of the PFS that wait to be synced.
 pub(super) const MOST_UNSYNCED: usize = 1024;
 

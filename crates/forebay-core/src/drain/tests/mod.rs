@@ -5,6 +5,7 @@ mod acts;
 mod directories;
 mod model;
 
+use super::reserved_names::copy_name;
 use super::*;
 use crate::path::TreePath;
 use crate::record::Kind;
