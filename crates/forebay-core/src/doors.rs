@@ -2,7 +2,7 @@
 //! ([`NodeFacts`]); what that means is judged here.
 
 use crate::collective::file_system_name;
-use crate::mounting::{MountTrial, NamespaceSettings, Privilege};
+use crate::mounting::{Ailment, MountTrial, NamespaceSettings, Privilege};
 use crate::pfs_kind::{SyncBy, sync_by};
 use crate::process_limits::{TooLow, check_descriptors, check_file_bytes};
 
@@ -356,7 +356,7 @@ fn library(found: &Result<(), String>) -> Check {
 }
 
 fn mount(facts: &NodeFacts) -> Check {
-    let state = match &facts.mount {
+    let health = match &facts.mount {
         MountTrial::Native => {
             let text = format!(
                 "the kernel ({}) reads and writes files of the storage itself (passthrough)",
@@ -377,7 +377,7 @@ fn mount(facts: &NodeFacts) -> Check {
     };
     let found = facts.mount.shortfall().unwrap_or_default();
     let found = format!("{found}; kernel {}", facts.kernel);
-    check(About::Mount, state, found, Some(&remedy))
+    check(About::Mount, health, found, Some(&remedy))
 }
 
 /// A mount is made without it.
@@ -411,9 +411,9 @@ fn user_namespace(facts: &NodeFacts) -> Check {
             check(About::Namespaces, Health::Works, text, None)
         }
         Err(why) => {
-            let (found, remedy) = facts.namespace_settings.ailment();
-            let text = format!("a user namespace cannot be made ({why}): {found}; {use_of_it}");
-            check(About::Namespaces, Health::Limited, text, Some(remedy))
+            let Ailment { what, how } = facts.namespace_settings.ailment();
+            let text = format!("a user namespace cannot be made ({why}): {what}; {use_of_it}");
+            check(About::Namespaces, Health::Limited, text, Some(how))
         }
     }
 }
@@ -487,7 +487,7 @@ fn buffer(found: &Result<Buffer, String>) -> Vec<Check> {
             Some("have somebody give you the right to write there"),
         ),
     }];
-    let (state, text, remedy) = match &buffer.holder {
+    let (health, text, remedy) = match &buffer.holder {
         Holder::Nobody => (Health::Works, "nobody has the directory".to_owned(), None),
         Holder::Ours(pid) => (
             Health::Works,
@@ -509,6 +509,6 @@ fn buffer(found: &Result<Buffer, String>) -> Vec<Check> {
             Some("wait for its drain; if it is given up for good, `forebay unlock`"),
         ),
     };
-    checks.push(check(About::Lock, state, text, remedy));
+    checks.push(check(About::Lock, health, text, remedy));
     checks
 }

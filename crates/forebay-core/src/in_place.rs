@@ -9,11 +9,12 @@ use crate::facts::Attr;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Files whose grants are remembered one by one; about 20 MB.
+/// Files whose grants are remembered one by one.
 const REMEMBERED: usize = 1 << 18;
 /// Longest way of a descriptor to a client, where /proc alone tells who has a file open.
 const ON_ITS_WAY: Duration = Duration::from_secs(1);
-/// Looks until the bridge has closed its own copy of a descriptor, which it does right after sending it.
+/// Looks until the bridge has closed its own copy of a descriptor, which it does right after sending it. A request waits
+/// for this, so the wait is far shorter than the one of a drain for the same.
 pub const OWN_COPY_LOOKS: u32 = 10;
 /// Pause after each of these.
 pub const OWN_COPY_PAUSE: Duration = Duration::from_millis(1);
@@ -26,7 +27,7 @@ pub fn inode_of(attr: &Attr) -> Inode {
     (attr.dev, attr.ino)
 }
 
-/// What is remembered of files. It grows large, and nobody asks for an order: so the driver says how it is kept.
+/// A map by file. It grows large and needs no order, so the driver chooses it; a hash map is forbidden in core.
 pub trait FileMap<V>: Default {
     /// What is remembered of this file.
     fn get(&self, file: Inode) -> Option<&V>;
@@ -157,7 +158,8 @@ impl<L: FileMap<Grant>, W: FileMap<()>> Grants<L, W> {
         }
     }
 
-    /// May a client of this bridge have written to the file in place?
+    /// May a client of this bridge have written to the file in place? Also false where there was no room to remember it; a
+    /// drain then takes the write for a change by others and leaves the file.
     pub fn was_written(&self, inode: Inode) -> bool {
         self.written.get(inode).is_some()
     }

@@ -3,6 +3,8 @@
 //! Root mounts in a mount namespace. Everybody else needs a user namespace as well, in which only the own user and the own
 //! primary group have numbers.
 
+use std::fmt;
+
 /// How a process may mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Privilege {
@@ -89,36 +91,48 @@ pub struct NamespaceSettings {
     pub apparmor_restricts: Option<u64>,
 }
 
-/// What is the matter, and how to mend it.
-pub type Ailment = (&'static str, &'static str);
+/// A reason why there are no user namespaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ailment {
+    /// What is the matter.
+    pub what: &'static str,
+    /// How to mend it.
+    pub how: &'static str,
+}
 
-const APPARMOR: Ailment = (
-    "kernel.apparmor_restrict_unprivileged_userns is 1",
-    "as root: a profile of AppArmor that lets forebay have `userns`",
-);
+impl fmt::Display for Ailment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.what, self.how)
+    }
+}
+
+const APPARMOR: Ailment = Ailment {
+    what: "kernel.apparmor_restrict_unprivileged_userns is 1",
+    how: "as root: a profile of AppArmor that lets forebay have `userns`",
+};
 
 impl NamespaceSettings {
     /// Which setting forbids user namespaces, and how to mend that.
-    pub fn ailment(&self) -> Ailment {
+    pub(crate) fn ailment(&self) -> Ailment {
         if self.userns_clone == Some(0) {
-            return (
-                "kernel.unprivileged_userns_clone is 0",
-                "as root: sysctl kernel.unprivileged_userns_clone=1",
-            );
+            return Ailment {
+                what: "kernel.unprivileged_userns_clone is 0",
+                how: "as root: sysctl kernel.unprivileged_userns_clone=1",
+            };
         }
         if self.max_user_namespaces == Some(0) {
-            return (
-                "user.max_user_namespaces is 0",
-                "as root: sysctl user.max_user_namespaces=10000",
-            );
+            return Ailment {
+                what: "user.max_user_namespaces is 0",
+                how: "as root: sysctl user.max_user_namespaces=10000",
+            };
         }
         if self.restricts() {
             return APPARMOR;
         }
-        (
-            "no setting of the kernel says why",
-            "ask who runs this node; seccomp of a container may refuse them",
-        )
+        Ailment {
+            what: "no setting of the kernel says why",
+            how: "ask who runs this node; seccomp of a container may refuse them",
+        }
     }
 
     fn restricts(&self) -> bool {
@@ -153,15 +167,14 @@ impl MountTrouble {
                 "as root: chmod 666 /dev/fuse, as distributions have it; in a container, pass the device in: --device /dev/fuse"
             }
             (MountTrouble::NoNamespace(_), _) => {
-                let (found, remedy) = settings.ailment();
-                return format!("{found}; {remedy}");
+                return settings.ailment().to_string();
             }
             (MountTrouble::NotPermitted, Privilege::Root) => {
                 "give the container CAP_SYS_ADMIN: --cap-add SYS_ADMIN"
             }
             // There AppArmor lets everybody have a namespace, and takes the capabilities in it.
             (MountTrouble::NotPermitted, Privilege::User) if settings.restricts() => {
-                return format!("{}; {}", APPARMOR.0, APPARMOR.1);
+                return APPARMOR.to_string();
             }
             (MountTrouble::NotPermitted, Privilege::User) => {
                 "ask who runs this node; seccomp of a container may refuse mounts"

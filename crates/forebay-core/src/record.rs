@@ -54,7 +54,8 @@ impl Kind {
     }
 }
 
-/// What an object is on the storage.
+/// What an object is on the storage. The numbers are the two low bits of a sequence number on the storage and never
+/// change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Shape {
     /// A regular file. A symbolic link and a marker have this shape, too.

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 /// Most spare files at a time. Each costs an open descriptor.
 pub const MOST_SPARES: usize = 128;
 /// How many spare files are searched for one with the right label. To write a label costs more than this search.
-const SAME_LABEL: usize = 16;
+const SEARCHED: usize = 16;
 /// How many objects are remembered one by one as not to be used again.
 const REMEMBERED: usize = 1 << 16;
 /// How many new files are remembered as they were when they were made.
@@ -26,7 +26,7 @@ const BIRTHS: usize = 1024;
 
 /// A removed object, before its file is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Removed {
+pub struct RemovedObject {
     /// The object.
     pub object: ObjectName,
     /// Its file is a plain one.
@@ -36,11 +36,11 @@ pub struct Removed {
     pub is_known: bool,
 }
 
-impl Removed {
+impl RemovedObject {
     /// May its file become another one, as far as is known without a look at it? `epoch` is the life of the bridge.
     /// `is_excluded` is asked once at most, and only if nothing else forbids it: see [`Excluded::take`].
     pub fn may_be_reused(self, epoch: u32, is_excluded: impl FnOnce() -> bool) -> bool {
-        let Removed {
+        let RemovedObject {
             object,
             is_plain,
             is_known,
@@ -73,7 +73,7 @@ impl Excluded {
         self.one_by_one.insert(seq);
     }
 
-    /// Is the object excluded? It is removed and goes now if it is, so it is forgotten.
+    /// Is the object excluded? It is about to go, so this forgets it.
     pub fn take(&mut self, seq: u64) -> bool {
         seq < self.below || self.one_by_one.remove(&seq)
     }
@@ -145,7 +145,7 @@ fn is_empty(attr: &Attr) -> bool {
         && attr.blocks == 0
 }
 
-/// Was a file that was spare when its bridge died not used since? Only needed if the tables are lost; else their doom
+/// Is this file, which was spare when its bridge died, still unused? Only needed if the tables are lost; else their doom
 /// marks say more. After a power loss the register may be out of date, and name a file that is in use again.
 pub fn is_still_spare(attr: &Attr) -> bool {
     attr.size == 0 && attr.blocks == 0
@@ -223,7 +223,7 @@ pub struct Spare<F> {
 pub enum TakenSpare<F> {
     /// This file becomes it. The register names it until the commit that gives it a name.
     Again(Spare<F>),
-    /// The last sync point may know this file meanwhile. It does not serve any more, and is unlinked after the next one.
+    /// The last sync point may know this file by now. It can't be used again, and is unlinked after the next sync point.
     Known(Spare<F>),
 }
 
@@ -284,7 +284,7 @@ impl<F> Spares<F> {
         has_label: impl Fn(&F) -> bool,
         may_know: impl Fn(u64) -> bool,
     ) -> Option<TakenSpare<F>> {
-        let from = self.files.len().saturating_sub(SAME_LABEL);
+        let from = self.files.len().saturating_sub(SEARCHED);
         let same = self.files[from..].iter().rposition(|s| has_label(&s.file));
         let spare = match same {
             Some(n) => self.files.swap_remove(from + n),
@@ -331,8 +331,8 @@ mod tests {
         }
     }
 
-    fn removed(seq: u64) -> Removed {
-        Removed {
+    fn removed(seq: u64) -> RemovedObject {
+        RemovedObject {
             object: object(seq),
             is_plain: true,
             is_known: false,
@@ -341,17 +341,17 @@ mod tests {
 
     #[test]
     fn only_a_plain_file_of_this_life_with_its_first_name_may_be_used_again() {
-        let may = |removed: Removed| removed.may_be_reused(EPOCH, || false);
+        let may = |removed: RemovedObject| removed.may_be_reused(EPOCH, || false);
         assert!(may(removed(8)));
         let mut link = removed(8);
         link.object.link = 1;
         let mut earlier = removed(8);
         earlier.object.oid = ObjectId::new(BridgeId(1), EPOCH - 1, 8);
-        let node = Removed {
+        let node = RemovedObject {
             is_plain: false,
             ..removed(8)
         };
-        let known = Removed {
+        let known = RemovedObject {
             is_known: true,
             ..removed(8)
         };
@@ -559,11 +559,11 @@ mod tests {
     #[test]
     fn only_the_last_few_are_searched_for_a_label() {
         let mut labels = vec!["old"];
-        labels.resize(SAME_LABEL + 1, "other");
+        labels.resize(SEARCHED + 1, "other");
         let mut beyond = spares(&labels);
         let last = labels.len() as u64;
         assert_eq!(again(beyond.take(|l| *l == "old", |_| false)), Some(last));
-        let mut within = spares(&labels[..SAME_LABEL]);
+        let mut within = spares(&labels[..SEARCHED]);
         assert_eq!(again(within.take(|l| *l == "old", |_| false)), Some(1));
     }
 

@@ -212,7 +212,7 @@ fn who_else_has_the_directory_stops_a_run_and_an_own_bridge_does_not() {
         (Holder::Left("/s".to_owned()), Health::Limited),
         (Holder::Other("user 7".to_owned()), Health::Fails),
     ];
-    for (holder, state) in holders {
+    for (holder, health) in holders {
         let facts = NodeFacts {
             buffer: Some(Ok(Buffer {
                 path: "/pfs".to_owned(),
@@ -222,8 +222,8 @@ fn who_else_has_the_directory_stops_a_run_and_an_own_bridge_does_not() {
             })),
             ..good()
         };
-        assert_eq!(find(&facts, "lock").health, state);
-        assert_eq!(diagnose(&facts).works(), state != Health::Fails);
+        assert_eq!(find(&facts, "lock").health, health);
+        assert_eq!(diagnose(&facts).works(), health != Health::Fails);
         assert!(find(&facts, "buffer").found.contains("syncfs"));
     }
 }
@@ -235,17 +235,20 @@ fn a_limit_with_which_no_bridge_starts_fails_and_one_that_hurts_later_is_named()
         file_bytes,
         ..good()
     };
-    let states = |facts: &NodeFacts| {
-        let state = |about| find(facts, about).health;
+    let health_of = |facts: &NodeFacts| {
+        let health = |about| find(facts, about).health;
         (
-            state("descriptors"),
-            state("file size"),
+            health("descriptors"),
+            health("file size"),
             diagnose(facts).works(),
         )
     };
     use Health::{Fails, Limited, Works};
-    assert_eq!(states(&with(255, None)), (Fails, Works, false));
-    assert_eq!(states(&with(256, Some(1 << 30))), (Limited, Limited, true));
-    assert_eq!(states(&with(8192, Some(1 << 20))), (Works, Fails, false));
-    assert_eq!(states(&with(8192, None)), (Works, Works, true));
+    assert_eq!(health_of(&with(255, None)), (Fails, Works, false));
+    assert_eq!(
+        health_of(&with(256, Some(1 << 30))),
+        (Limited, Limited, true)
+    );
+    assert_eq!(health_of(&with(8192, Some(1 << 20))), (Works, Fails, false));
+    assert_eq!(health_of(&with(8192, None)), (Works, Works, true));
 }

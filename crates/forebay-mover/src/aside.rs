@@ -4,7 +4,7 @@
 use crate::counters::Counters;
 use crate::pfs::{self, During, Trouble, Work};
 use crate::removal::{self, Spared, Touched};
-use forebay_core::drain::{AsideFate, AsideNote, Tick, note_name, noted_name, paths_aside};
+use forebay_core::drain::{AsideFate, AsideNote, Tick, note_name, paths_aside};
 use forebay_core::facts::{Attr, Timestamp};
 use forebay_core::path::TreePath;
 use forebay_pfs::Lower;
@@ -147,17 +147,16 @@ fn give_back(lower: &Lower, aside: &TreePath, note: &AsideNote) -> Work<TreePath
                 lower.note_changed(places.dir().clone());
                 return Ok(place);
             }
-            Err(trouble) if places.is_refused(trouble.errno.raw_os_error()) => {}
+            Err(trouble) if places.move_on(trouble.errno.raw_os_error()) => {}
             Err(trouble) => return Err(trouble),
         }
     }
 }
 
-/// Removes the note with this name if what it is about is no longer aside.
-pub(crate) fn sweep_note(lower: &Lower, dir: &TreePath, name: &[u8]) -> Work<()> {
-    let about = noted_name(name).unwrap_or(name);
-    if pfs::look(lower, &dir.join(about))?.is_none() {
-        forget_note(lower, &dir.join(about));
+/// Removes the note about `aside` if that is no longer there.
+pub(crate) fn sweep_note(lower: &Lower, aside: &TreePath) -> Work<()> {
+    if pfs::look(lower, aside)?.is_none() {
+        forget_note(lower, aside);
     }
     Ok(())
 }
@@ -166,7 +165,7 @@ pub(crate) fn sweep_note(lower: &Lower, dir: &TreePath, name: &[u8]) -> Work<()>
 mod tests {
     use super::*;
     use crate::pfs_acts;
-    use forebay_core::drain::{self, discarded_name, is_aside};
+    use forebay_core::drain::{self, discarded_name, is_aside, noted_name};
     use forebay_core::identity::Identity;
     use forebay_core::record::ObjectId;
     use std::fs::{self, File};

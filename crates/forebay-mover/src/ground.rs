@@ -97,7 +97,7 @@ enum Then {
 }
 
 /// Environment variable for tests: abort the process at the n-th point of a drain.
-pub const ENV_ABORT_AT: &str = "FOREBAY_TEST_ABORT_DRAIN_AT";
+const ENV_ABORT_AT: &str = "FOREBAY_TEST_ABORT_DRAIN_AT";
 
 impl Points {
     /// Never ends anything, unless the environment says so.

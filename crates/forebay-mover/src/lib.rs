@@ -20,7 +20,7 @@ mod removal;
 mod throttle;
 
 pub use counters::Counters;
-pub use ground::{Door, ENV_ABORT_AT, Ground, Halt, Points};
+pub use ground::{Door, Ground, Halt, Points};
 pub use inventory::take as take_inventory;
 pub use pass::{Pass, release, resume};
 pub use processes::{InUse, who_shows_in_proc, who_uses};

@@ -246,10 +246,11 @@ pub(crate) fn sweep(
         None => is_leftover(name),
     };
     for entry in entries.iter().filter(|e| is_left(&e.name)) {
-        let swept = match &entry.name {
-            name if is_aside(name) => aside::sweep(lower, &at.join(name), touched, counters),
-            name if noted_name(name).is_some() => aside::sweep_note(lower, at, name),
-            name => removal::remove_tree(dir.as_fd(), name),
+        let name = &entry.name;
+        let swept = match noted_name(name) {
+            Some(about) => aside::sweep_note(lower, &at.join(about)),
+            None if is_aside(name) => aside::sweep(lower, &at.join(name), touched, counters),
+            None => removal::remove_tree(dir.as_fd(), name),
         };
         if let Err(e) = swept {
             counters.remark(format!(

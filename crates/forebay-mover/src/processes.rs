@@ -24,7 +24,8 @@ fn others() -> impl Iterator<Item = PathBuf> {
         .map(|entry| entry.path())
 }
 
-/// Longest wait for a shard to close its copy of a sent descriptor.
+/// Longest wait for a shard to close its copy of a sent descriptor. A drain waits for it; where a request does, it is
+/// `core::in_place::OWN_COPY_LOOKS`.
 const GRANT_PATIENCE: Duration = Duration::from_millis(500);
 /// Pause between two looks for it.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);

@@ -37,7 +37,7 @@ use labels::Beside;
 use name::SHAPE_BITS;
 use parking_lot::{Mutex, RwLock};
 use settle::Unsettled;
-use spare::Spares;
+use spare::SpareFiles;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -75,7 +75,7 @@ pub struct Objects {
     touched: Mutex<HashMap<ObjectName, Timestamp>>,
     touched_count: AtomicUsize,
     beside: Beside,
-    spares: Spares,
+    spares: SpareFiles,
     unsettled: Unsettled,
     root: bool,
     my_ids: (u32, u32),
@@ -107,7 +107,7 @@ impl Objects {
             sys::make_dir(fd.as_fd(), kind)?;
         }
         let my_ids = sys::my_ids();
-        let spares = Spares::open(&fd)?;
+        let spares = SpareFiles::open(&fd)?;
         let unsettled = Unsettled::new(fd.as_fd())?;
         let objects = Objects {
             instance: fd,

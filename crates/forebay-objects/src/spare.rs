@@ -20,7 +20,7 @@ use crate::label;
 use forebay_core::facts::{Attr, Fresh, NewKind, NewObject, Timestamp};
 use forebay_core::record::{ObjectId, ObjectName};
 use forebay_core::spares::{
-    self, Births, Excluded, MOST_SPARES, Removed, RemovedFile, Slot, TakenSpare,
+    self, Births, Excluded, MOST_SPARES, RemovedFile, RemovedObject, Slot, TakenSpare,
 };
 use forebay_core::storage::StorageOrder;
 use forebay_sys::{self as sys, Errno, Sys};
@@ -46,10 +46,10 @@ struct Kept {
     label: Vec<u8>,
 }
 
-type Spare = spares::Spare<Kept>;
+type OpenSpare = spares::Spare<Kept>;
 
 /// The spare files, and the objects that must not become one.
-pub(super) struct Spares {
+pub(super) struct SpareFiles {
     kept: Mutex<spares::Spares<Kept>>,
     register: SharedWords,
     excluded: Mutex<Excluded>,
@@ -58,12 +58,12 @@ pub(super) struct Spares {
     births: Mutex<Births<Vec<u8>>>,
 }
 
-impl Spares {
+impl SpareFiles {
     pub(super) fn open(instance: &OwnedFd) -> Sys<Self> {
         let register = SharedWords::open(instance.as_fd(), REGISTER, MOST_SPARES * WORDS)?;
         // Without a register there are no slots, and no file is kept.
         let slots = register.words().len() / WORDS;
-        Ok(Spares {
+        Ok(SpareFiles {
             kept: Mutex::new(spares::Spares::new(slots)),
             births: Mutex::new(Births::new(register.has_fine_times()?)),
             register,
@@ -118,7 +118,7 @@ fn made_before(object: ObjectName) -> u64 {
 
 /// The file of a removed object, open.
 struct Opened<'a> {
-    spares: &'a Spares,
+    spares: &'a SpareFiles,
     object: ObjectName,
     fd: BorrowedFd<'a>,
 }
@@ -170,7 +170,7 @@ impl Objects {
     /// Those of the file system.
     pub fn retire(&self, object: ObjectName) -> Sys<Retired> {
         let seq = object.oid.seq();
-        let removed = Removed {
+        let removed = RemovedObject {
             object,
             is_plain: shape(object) == Shape::File,
             is_known: self.unsettled.may_know(seq),
@@ -256,8 +256,8 @@ impl Objects {
             })
     }
 
-    fn revive(&self, spare: Spare, spec: &NewObject, label: Vec<u8>, open: i32) -> Sys<Made> {
-        let Spare {
+    fn revive(&self, spare: OpenSpare, spec: &NewObject, label: Vec<u8>, open: i32) -> Sys<Made> {
+        let OpenSpare {
             object,
             slot,
             file: kept,

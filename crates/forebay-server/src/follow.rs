@@ -94,9 +94,9 @@ impl AfterSync {
 /// Writes the label of an object as the tables have it now.
 pub(crate) fn relabel(server: &ServerHandle, object: ObjectName) {
     // The lock is held while the label is made equal to the table and until that is noted, so that no later rename comes between.
-    let outcome = server.with_look(|facts| {
+    let outcome = server.with_look(|facts, locked| {
         let done = label_anew(server, facts, object);
-        done.map(|()| server.namespace.object_relabeled(object))
+        done.map(|()| server.namespace.object_relabeled(object, locked))
     });
     if let Err(why) = outcome {
         // The mark stays, and the next start tries again.
@@ -111,8 +111,8 @@ pub(crate) fn relabel(server: &ServerHandle, object: ObjectName) {
 #[derive(Debug)]
 pub(crate) enum Unlabelled {
     Tables(TableError),
-    /// The label can't be told: the directory of this path is not known.
-    NoDirectory(TreePath, Stop),
+    /// The label can't be told: the directory of the path is not known.
+    NoDirectory(Stop),
     Object(Errno),
 }
 
@@ -120,7 +120,7 @@ impl fmt::Display for Unlabelled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unlabelled::Tables(e) => e.fmt(f),
-            Unlabelled::NoDirectory(path, stop) => write!(f, "no directory for {path:?}: {stop:?}"),
+            Unlabelled::NoDirectory(stop) => write!(f, "its directory is not known ({stop:?})"),
             Unlabelled::Object(e) => e.fmt(f),
         }
     }
@@ -151,7 +151,7 @@ pub(crate) fn label_for(
     record: &PathRecord,
 ) -> Result<Label, Unlabelled> {
     label::label_at(&walk(server, facts, &Cred::default()), path, record)
-        .map_err(|stop| Unlabelled::NoDirectory(path.clone(), stop))
+        .map_err(Unlabelled::NoDirectory)
 }
 
 /// Is a label right for the object of a record?

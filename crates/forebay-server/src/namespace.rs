@@ -482,13 +482,9 @@ impl Namespace {
         self.finished.lock().gone.push(object);
     }
 
-    /// The label follows the table again. To be called under a lock of the namespace that
-    /// was taken before the record was read.
-    pub fn object_relabeled(&self, object: ObjectName) {
-        assert!(
-            self.state.is_locked(),
-            "{object}: a rename could come between"
-        );
+    /// The label follows the table again. `_locked` shows that the caller holds the lock of the namespace. It must have
+    /// taken it before it read the record, so that no rename came between.
+    pub fn object_relabeled(&self, object: ObjectName, _locked: &State) {
         self.finished.lock().relabeled.insert(object);
     }
 

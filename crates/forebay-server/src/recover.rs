@@ -284,7 +284,7 @@ fn relabel_what_is_ahead(
         };
         let is_right = match server.objects.read_label(*object) {
             Ok(Some(label)) => {
-                server.with_look(|facts| follow::is_right(server, facts, &path, &record, &label))
+                server.with_look(|facts, _| follow::is_right(server, facts, &path, &record, &label))
             }
             _ => false,
         };

@@ -24,8 +24,9 @@ pub(crate) struct Hand<'a> {
 }
 
 impl ServerHandle {
-    /// Calls `f` with the facts at hand. The read lock on the namespace is held meanwhile, so they are all of one moment.
-    pub(crate) fn with_look<T>(&self, f: impl FnOnce(&dyn Facts) -> T) -> T {
+    /// Calls `f` with the facts at hand, and with what the read lock on the namespace protects: that is held meanwhile, so the
+    /// facts are all of one moment.
+    pub(crate) fn with_look<T>(&self, f: impl FnOnce(&dyn Facts, &State) -> T) -> T {
         let guard = self.namespace.read();
         let hand = Hand {
             server: self,
@@ -34,7 +35,7 @@ impl ServerHandle {
             is_long: true,
         };
         let known = Known::default();
-        f(&Look::new(&hand, &known))
+        f(&Look::new(&hand, &known), &guard)
     }
 }
 

@@ -56,14 +56,14 @@ pub use node::{
     boot_id, has_open, host_name, kernel_version, mount_space, pid_space, process_name,
     process_started,
 };
-pub use passing::{MOST_DESCRIPTORS, message_pair, receive_descriptors, send_descriptors};
+pub use passing::{message_pair, receive_descriptors, send_descriptors};
 pub use process::{
     Process, adopt_orphans, await_end, clear_umask, descriptor_limits, die_with_parent, exit_of,
     file_size_limit, free_descriptors, leave_terminal, live_without_parent,
     make_room_for_descriptors, my_ids, pass_on, raise_descriptor_limit, raise_file_size_limit,
     random, reap, signal_process, take_stdin,
 };
-pub use raw::accounts::{LocalTime, local_time, user_name};
+pub use raw::accounts::{local_time, user_name};
 pub use raw::fuse::{
     fuse_backing_close, fuse_backing_open, inherited_descriptor, unshare_mounts, unshare_users,
 };

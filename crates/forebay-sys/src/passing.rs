@@ -12,7 +12,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Most descriptors of one message.
-pub const MOST_DESCRIPTORS: usize = 4;
+const MOST_DESCRIPTORS: usize = 4;
 /// Room for them beside a message.
 const ROOM: usize = rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS));
 

@@ -37,7 +37,8 @@ pub use lane::{
 pub use listing::{DirEntries, DirEntry, DirEntryWriter};
 pub use name_table::{NAME_TABLE_BYTES, NAMES_THAT_FIT, NameTable, SeenName, Shown};
 pub use reply::{REPLY_HEADER_BYTES, Reply, ReplyKind};
-pub use request::{Base, Op, REQUEST_HEADER_BYTES, Request};
+use request::REQUEST_HEADER_BYTES;
+pub use request::{Base, Op, Request};
 pub use version::{MAGIC, PROTOCOL_VERSION, STATUS_OTHER_VERSION, refusal};
 pub use words::{DurabilityPage, Names, WORDS_BYTES};
 

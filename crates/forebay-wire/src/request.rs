@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// Size of the fixed part of a request in bytes.
-pub const REQUEST_HEADER_BYTES: usize = 72;
+pub(crate) const REQUEST_HEADER_BYTES: usize = 72;
 /// Place of [`Request::retry`] in a message.
 const RETRY_AT: usize = 7;
 /// Place of the lowest byte of [`Request::arg2`] in a message.

@@ -108,7 +108,7 @@ pub(super) struct Fetch {
     question: Question,
     retry: Retry,
     /// What came so far, for all bridges that are asked.
-    parts: BTreeMap<BridgeId, Said>,
+    said: BTreeMap<BridgeId, Said>,
 }
 
 impl Bridge {
@@ -182,7 +182,7 @@ impl Bridge {
             ticket,
             question: question.clone(),
             retry: Retry::after(now, RETRY_FIRST_US),
-            parts: of.iter().map(|b| (*b, Said::default())).collect(),
+            said: of.iter().map(|b| (*b, Said::default())).collect(),
         };
         self.fetches.insert(request, fetch);
         let me = self.me();
@@ -258,9 +258,9 @@ impl Bridge {
                     }
                     _ => SpeakersPart::default(),
                 };
-                return Ok(self.answered(me, request, |part| {
-                    part.speakers = speakers;
-                    part.is_whole = true;
+                return Ok(self.answered(me, request, |said| {
+                    said.speakers = speakers;
+                    said.is_whole = true;
                 }));
             }
             Asker::Peer(to, request) => (to, request),
@@ -332,7 +332,7 @@ impl Bridge {
         let Question::Record(path) = &f.question else {
             return;
         };
-        if !f.parts.contains_key(&from) {
+        if !f.said.contains_key(&from) {
             return;
         }
         let (ticket, path) = (f.ticket, path.clone());
@@ -351,9 +351,9 @@ impl Bridge {
         request: u64,
         names: Vec<(ObjectName, TreePath)>,
     ) {
-        let take = |part: &mut Said| {
-            part.names = names;
-            part.is_whole = true;
+        let take = |said: &mut Said| {
+            said.names = names;
+            said.is_whole = true;
         };
         if let Some(out) = self.answered(from, request, take) {
             self.push(out);
@@ -361,9 +361,9 @@ impl Bridge {
     }
 
     pub(super) fn on_fetched_speakers(&mut self, from: BridgeId, request: u64, told: SpeakersPart) {
-        let take = |part: &mut Said| {
-            part.speakers = told;
-            part.is_whole = true;
+        let take = |said: &mut Said| {
+            said.speakers = told;
+            said.is_whole = true;
         };
         if let Some(out) = self.answered(from, request, take) {
             self.push(out);
@@ -377,10 +377,10 @@ impl Bridge {
         children: Vec<(Vec<u8>, PathRecord)>,
         absences: u64,
     ) {
-        let whole = |part: &mut Said| {
-            part.children = children;
-            part.absences = Some(absences);
-            part.is_whole = true;
+        let whole = |said: &mut Said| {
+            said.children = children;
+            said.absences = Some(absences);
+            said.is_whole = true;
         };
         if let Some(out) = self.answered(from, request, whole) {
             self.push(out);
@@ -399,17 +399,17 @@ impl Bridge {
         let Some(f) = self.fetches.get(&request) else {
             return;
         };
-        let Some(part) = f.parts.get(&from) else {
+        let Some(said) = f.said.get(&from) else {
             return;
         };
         // A page that came before is the answer to a repetition.
-        if part.is_whole || part.reached() != after.as_ref() || entries.is_empty() && !ends {
+        if said.is_whole || said.reached() != after.as_ref() || entries.is_empty() && !ends {
             return;
         }
-        let out = self.answered(from, request, |part| {
-            part.below.extend(entries);
-            part.absences.get_or_insert(absences);
-            part.is_whole = ends;
+        let out = self.answered(from, request, |said| {
+            said.below.extend(entries);
+            said.absences.get_or_insert(absences);
+            said.is_whole = ends;
         });
         match out {
             Some(out) => self.push(out),
@@ -421,9 +421,9 @@ impl Bridge {
     /// Asks a bridge for the next page.
     fn ask_on(&mut self, to: BridgeId, request: u64) {
         if let Some(f) = self.fetches.get(&request)
-            && let Some(part) = f.parts.get(&to)
+            && let Some(said) = f.said.get(&to)
         {
-            let question = f.question_to(part);
+            let question = f.question_to(said);
             self.send(to, question.message(request));
         }
     }
@@ -437,26 +437,26 @@ impl Bridge {
     ) -> Option<Output> {
         let me = self.me();
         let fetch = self.fetches.get_mut(&request)?;
-        let part = fetch.parts.get_mut(&from)?;
-        if !part.is_whole {
-            take(part);
+        let said = fetch.said.get_mut(&from)?;
+        if !said.is_whole {
+            take(said);
         }
-        if fetch.parts.values().any(|part| !part.is_whole) {
+        if fetch.said.values().any(|said| !said.is_whole) {
             return None;
         }
         let fetch = self.fetches.remove(&request)?;
         let planted = self.mutation;
-        let parts = fetch.parts.into_iter();
+        let each = fetch.said.into_iter();
         let others = |(bridge, _): &(BridgeId, Said)| *bridge != me;
         let fact = match fetch.question {
             Question::Record(_) => return None,
             Question::Children { dir, after, limit } => {
                 let (mut children, mut seen) = (Vec::new(), 0);
-                for (_, part) in parts.filter(others) {
-                    let absences = part.absences.unwrap_or_default();
-                    let said = range_digest(digest_of_children(&part.children), absences);
-                    seen = mix(seen, said);
-                    children.extend(part.children);
+                for (_, said) in each.filter(others) {
+                    let absences = said.absences.unwrap_or_default();
+                    let heard = range_digest(digest_of_children(&said.children), absences);
+                    seen = mix(seen, heard);
+                    children.extend(said.children);
                 }
                 children.sort_by(|a, b| a.0.cmp(&b.0));
                 // A name that moved between two homes meanwhile may be at both.
@@ -471,25 +471,25 @@ impl Bridge {
             }
             Question::Below { dir, .. } => {
                 let mut all = OthersBelow::default();
-                for (bridge, part) in parts.filter(others) {
-                    let absences = part.absences.unwrap_or_default();
+                for (bridge, said) in each.filter(others) {
+                    let absences = said.absences.unwrap_or_default();
                     all.seen
-                        .push((bridge, range_digest(digest(&part.below), absences)));
-                    all.entries.extend(part.below);
+                        .push((bridge, range_digest(digest(&said.below), absences)));
+                    all.entries.extend(said.below);
                 }
                 all.entries.sort_by(|a, b| a.0.cmp(&b.0));
                 Fact::Below { dir, others: all }
             }
             Question::Speakers { of, before, .. } => {
                 let deaf = Mutation::SpeakersOfOthersAreNotHeard.is(planted);
-                let told = parts.filter(|part| !deaf || !others(part));
-                let told = told.map(|(bridge, part)| (bridge, part.speakers));
+                let told = each.filter(|from| !deaf || !others(from));
+                let told = told.map(|(bridge, said)| (bridge, said.speakers));
                 let page = SpeakersPage::merged(told);
                 Fact::Speakers { of, before, page }
             }
             Question::Names(object) => Fact::Names {
                 object,
-                names: parts.flat_map(|(_, part)| part.names).collect(),
+                names: each.flat_map(|(_, said)| said.names).collect(),
             },
         };
         let ticket = fetch.ticket;
@@ -501,8 +501,8 @@ impl Bridge {
         let mut again = Vec::new();
         for (request, f) in &mut self.fetches {
             if f.retry.due(now) {
-                let missing = f.parts.iter().filter(|(_, part)| !part.is_whole);
-                again.extend(missing.map(|(b, part)| (*b, *request, f.question_to(part))));
+                let missing = f.said.iter().filter(|(_, said)| !said.is_whole);
+                again.extend(missing.map(|(b, said)| (*b, *request, f.question_to(said))));
             }
         }
         for (to, request, question) in again {
@@ -517,11 +517,11 @@ impl Bridge {
 
 impl Fetch {
     /// What a bridge that has said so much is still to be asked.
-    fn question_to(&self, part: &Said) -> Question {
+    fn question_to(&self, said: &Said) -> Question {
         match &self.question {
             Question::Below { dir, .. } => Question::Below {
                 dir: dir.clone(),
-                after: part.reached().cloned(),
+                after: said.reached().cloned(),
             },
             other => other.clone(),
         }

@@ -2,7 +2,7 @@
 //!
 //! A program whose working directory is in such a directory goes on making files there. So the removal takes only what
 //! is older than the moment at which the directory was put aside ([`super::is_of_others_since`]). A note beside it, the text
-//! of a symbolic link, tells where it was; the time of change of the note is the moment.
+//! of a symbolic link, tells where it was; its modification time is the moment.
 
 use super::beside::Places;
 use super::moves::is_dir;
@@ -53,7 +53,7 @@ pub struct Tick {
 }
 
 impl Tick {
-    /// A file was stamped with this time of change.
+    /// A note was made and has this modification time.
     pub fn since(first: Timestamp) -> Self {
         Tick {
             first,
@@ -61,8 +61,8 @@ impl Tick {
         }
     }
 
-    /// How long to pause before another file is stamped; `None`: the clock has ticked, or does not as others do. `last`: the
-    /// last stamp.
+    /// How long to pause before the note is made again. `None`: the clock has ticked, or has stood still for too long to
+    /// wait. `last`: the modification time of the last note.
     pub fn pause(&mut self, last: Timestamp) -> Option<Duration> {
         let pause = self.pause;
         self.pause *= 2;
@@ -73,9 +73,9 @@ impl Tick {
 /// What the note about something aside tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AsideNote {
-    /// What was changed before this was there when the directory was put aside.
+    /// The moment at which it was put aside: what was changed before was in it by then.
     pub since: Timestamp,
-    /// Where it was, and its inode number; `None`: there is no note.
+    /// Where it was, and its inode number; `None`: there is no note that can be read.
     pub origin: Option<(TreePath, u64)>,
 }
 
@@ -84,7 +84,7 @@ pub struct AsideNote {
 pub enum AsideFate {
     /// Nothing: it is not there.
     None,
-    /// It goes, but for what is of others since.
+    /// It is removed, except what others have changed since.
     Remove,
     /// It comes back whole: somebody has put it there in place of the directory.
     GiveBack,

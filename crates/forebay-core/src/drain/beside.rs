@@ -56,23 +56,23 @@ impl Places {
         &self.dir
     }
 
-    /// The PFS has refused the place, for this reason. False: there is no other, or another one would not help.
-    pub fn is_refused(&mut self, errno: i32) -> bool {
+    /// Goes to the next place after this errno. False: no other place would help.
+    pub fn move_on(&mut self, errno: i32) -> bool {
         match errno {
-            libc::EEXIST => self.is_taken(),
-            libc::ENOENT | libc::ENOTDIR | libc::ELOOP => self.has_no_dir(),
+            libc::EEXIST => self.next_beside(),
+            libc::ENOENT | libc::ENOTDIR | libc::ELOOP => self.one_up(),
             _ => false,
         }
     }
 
-    /// The place is taken. False: there is no other.
-    fn is_taken(&mut self) -> bool {
+    /// Goes to the next name in this directory. False: there is no other.
+    fn next_beside(&mut self) -> bool {
         self.beside += 1;
         self.beside <= MOST_BESIDE
     }
 
-    /// The directory is not there. False: there is no other.
-    fn has_no_dir(&mut self) -> bool {
+    /// Goes to the directory above. False: there is none.
+    fn one_up(&mut self) -> bool {
         let Some((above, _)) = self.dir.split() else {
             return false;
         };
@@ -110,18 +110,18 @@ mod tests {
     fn what_comes_back_goes_where_it_was_or_beside_it_or_above() {
         let mut places = Places::of(Some(&path("a/b/c")));
         assert_eq!(places.place(), path("a/b/c"));
-        assert!(places.is_taken());
+        assert!(places.next_beside());
         assert_eq!(places.place(), path("a/b/c.theirs1"));
-        assert!(places.has_no_dir());
+        assert!(places.one_up());
         assert_eq!(places.place(), path("a/c.theirs1"));
-        assert!(places.is_taken());
+        assert!(places.next_beside());
         assert_eq!(places.place(), path("a/c.theirs2"));
-        assert!(places.has_no_dir());
+        assert!(places.one_up());
         assert_eq!(places.place(), path("c.theirs1"));
-        assert!(!places.has_no_dir());
-        assert!((0..99).all(|_| places.is_taken()));
+        assert!(!places.one_up());
+        assert!((0..99).all(|_| places.next_beside()));
         assert_eq!(places.place(), path("c.theirs100"));
-        assert!(!places.is_taken());
+        assert!(!places.next_beside());
         assert_eq!(Places::of(None).place(), path("removed"));
         assert_eq!(names_beside(b"c").count(), 100);
     }
@@ -129,14 +129,14 @@ mod tests {
     #[test]
     fn another_place_is_tried_only_if_that_may_help() {
         let mut places = Places::of(Some(&path("a/c")));
-        assert!(places.is_refused(libc::EEXIST));
+        assert!(places.move_on(libc::EEXIST));
         assert_eq!(places.place(), path("a/c.theirs1"));
         for errno in [libc::EACCES, libc::EIO, libc::EROFS] {
-            assert!(!places.is_refused(errno));
+            assert!(!places.move_on(errno));
             assert_eq!(places.place(), path("a/c.theirs1"));
         }
-        assert!(places.is_refused(libc::ELOOP));
+        assert!(places.move_on(libc::ELOOP));
         assert_eq!(places.place(), path("c.theirs1"));
-        assert!(!places.is_refused(libc::ENOENT), "the root is gone");
+        assert!(!places.move_on(libc::ENOENT), "the root is gone");
     }
 }

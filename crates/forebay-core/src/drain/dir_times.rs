@@ -4,6 +4,7 @@
 //! The driver looks at directories, without a lock, and sets times. `F` is how it keeps one open.
 
 use crate::facts::{Attr, Timestamp};
+use crate::in_place::{Inode, inode_of};
 use crate::path::TreePath;
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ const OPEN_DIRS: usize = 256;
 pub struct VisitedDirs<F> {
     dirs: Vec<KeptDir<F>>,
     by_path: BTreeMap<TreePath, usize>,
-    by_inode: BTreeMap<(u64, u64), usize>,
+    by_inode: BTreeMap<Inode, usize>,
     /// Directories changed by programs since the drain began.
     touched: BTreeMap<TreePath, Timestamp>,
 }
@@ -26,8 +27,7 @@ struct KeptDir<F> {
     /// The path at which the drain visited it last.
     path: TreePath,
     file: Option<F>,
-    /// Device and number of its inode.
-    inode: (u64, u64),
+    inode: Inode,
     /// The times that it gets back.
     atime: Timestamp,
     mtime: Timestamp,
@@ -36,8 +36,8 @@ struct KeptDir<F> {
     left: Option<Timestamp>,
     /// Acts of the drain that may be changing entries now. What changes meanwhile counts as the drain's.
     acts: usize,
-    /// Begins and ends of such acts. A look during which this has grown says nothing.
-    turns: u64,
+    /// How many acts have begun or ended here. A look during which this has grown says nothing.
+    crossings: u64,
 }
 
 /// A directory to be looked at.
@@ -47,8 +47,8 @@ pub struct DirLook<F> {
     pub file: Option<F>,
     /// Else where it was visited last.
     pub path: TreePath,
-    inode: (u64, u64),
-    turns: u64,
+    inode: Inode,
+    crossings: u64,
 }
 
 /// What a look at a directory has shown.
@@ -56,8 +56,8 @@ pub struct DirLook<F> {
 pub struct DirSeen {
     /// Its modification time, unless it can't be found.
     mtime: Option<Timestamp>,
-    /// [`KeptDir::turns`] before the look.
-    turns: u64,
+    /// [`KeptDir::crossings`] before the look.
+    crossings: u64,
 }
 
 /// A visited directory, after the last change of the drain.
@@ -67,14 +67,10 @@ pub struct VisitedDir<F> {
     pub file: Option<F>,
     /// Else where it was visited last.
     pub path: TreePath,
-    inode: (u64, u64),
+    inode: Inode,
     times: (Timestamp, Timestamp),
     /// The modification time that it must have, if any.
     left: Option<Timestamp>,
-}
-
-fn inode_of(attr: &Attr) -> (u64, u64) {
-    (attr.dev, attr.ino)
 }
 
 impl<F> DirLook<F> {
@@ -83,7 +79,7 @@ impl<F> DirLook<F> {
         let now = now.filter(|now| inode_of(now) == self.inode);
         DirSeen {
             mtime: now.map(|now| now.mtime),
-            turns: self.turns,
+            crossings: self.crossings,
         }
     }
 }
@@ -145,7 +141,7 @@ impl<F: Clone> VisitedDirs<F> {
                     mtime: attr.mtime,
                     left: Some(attr.mtime),
                     acts: 0,
-                    turns: 0,
+                    crossings: 0,
                 });
                 number
             }
@@ -161,7 +157,7 @@ impl<F: Clone> VisitedDirs<F> {
             file: dir.file.clone(),
             path: dir.path.clone(),
             inode: dir.inode,
-            turns: dir.turns,
+            crossings: dir.crossings,
         })
     }
 
@@ -170,7 +166,7 @@ impl<F: Clone> VisitedDirs<F> {
     pub fn begins(&mut self, number: usize, seen: DirSeen) -> bool {
         let dir = &mut self.dirs[number];
         if dir.acts == 0 {
-            if dir.turns != seen.turns {
+            if dir.crossings != seen.crossings {
                 return false;
             }
             if let (Some(mtime), Some(left)) = (seen.mtime, dir.left)
@@ -181,7 +177,7 @@ impl<F: Clone> VisitedDirs<F> {
             }
         }
         dir.acts += 1;
-        dir.turns += 1;
+        dir.crossings += 1;
         true
     }
 
@@ -190,13 +186,13 @@ impl<F: Clone> VisitedDirs<F> {
         let dir = &mut self.dirs[number];
         debug_assert!(dir.acts > 0, "{} was not begun", dir.path);
         if dir.acts == 1 {
-            if dir.turns != seen.turns {
+            if dir.crossings != seen.crossings {
                 return false;
             }
             dir.left = seen.mtime;
         }
         dir.acts -= 1;
-        dir.turns += 1;
+        dir.crossings += 1;
         true
     }
 

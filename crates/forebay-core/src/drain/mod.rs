@@ -85,7 +85,7 @@ pub use act::{
     StrayEntry, Temporary, Trouble, Use, Work,
 };
 pub use aside::{AsideFate, AsideNote, Tick, is_aside, note_name, noted_name, paths_aside};
-pub use batch::{BATCH_BYTES, BATCH_OBJECTS, COPY_TRIES, PUBLISHED_AT_ONCE};
+pub use batch::{BATCH_BYTES, BATCH_OBJECTS};
 pub use beside::{Places, names_beside};
 pub use choose::{Side, SideChoice};
 pub use dir_times::{DirLook, DirSeen, VisitedDir, VisitedDirs};
@@ -93,12 +93,11 @@ pub use drain_facts::DrainFacts;
 pub use orphans::abandon;
 pub use pass::{Drain, NextAct};
 pub use release::RELEASED_AT_ONCE;
-pub use reserved_names::{
-    copy_name, discarded_name, is_leftover, is_leftover_of, leftover_of, waiting_name, waits_under,
-};
+pub(crate) use reserved_names::waits_under;
+pub use reserved_names::{discarded_name, is_leftover, is_leftover_of, waiting_name};
 pub(crate) use rules::OURS;
 pub use rules::{is_dirty, is_of_others_since, stamp};
-pub use sheet::{DrainReport, Left, MOST_LEFT, PassTerms, Reason, Tally};
+pub use sheet::{DrainReport, Left, PassTerms, Reason, Tally};
 
 /// Looks, with a pause after each, before it counts that what failed has not been done: a client may go on showing for a second
 /// or more what was there before.

@@ -26,13 +26,13 @@ pub fn waiting_path(oid: ObjectId) -> TreePath {
 }
 
 /// The object of the record that moved what waits under this name.
-pub fn waits_under(name: &[u8]) -> Option<ObjectId> {
+pub(crate) fn waits_under(name: &[u8]) -> Option<ObjectId> {
     let (oid, suffix) = reserved_parts(name)?;
     (suffix == WAITING.as_bytes()).then_some(oid)
 }
 
 /// The name under which contents are written before they take their final name.
-pub fn copy_name(oid: ObjectId) -> Vec<u8> {
+pub(super) fn copy_name(oid: ObjectId) -> Vec<u8> {
     reserved(oid, COPY)
 }
 
@@ -77,7 +77,7 @@ pub fn is_leftover(name: &[u8]) -> bool {
 }
 
 /// The object that left this name behind, if it is a leftover.
-pub fn leftover_of(name: &[u8]) -> Option<ObjectId> {
+pub(super) fn leftover_of(name: &[u8]) -> Option<ObjectId> {
     let (oid, suffix) = reserved_parts(name)?;
     let is_leftover = maker_of(oid, suffix).is_some() || is_discarded(suffix);
     is_leftover.then_some(oid)

@@ -11,7 +11,7 @@ use crate::record::ObjectName;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Most things in [`DrainReport::left`]; all are counted.
-pub const MOST_LEFT: usize = 1 << 16;
+const MOST_LEFT: usize = 1 << 16;
 /// Most directories of the PFS that wait to be synced.
 pub(super) const MOST_UNSYNCED: usize = 1024;
 
@@ -197,7 +197,7 @@ impl Sheet {
         }
     }
 
-    /// Nobody knows whether the PFS has done what it says has failed, and there is no time to find out.
+    /// All looks are used up, and nobody knows whether the PFS has done what it says has failed.
     pub(super) fn stays_in_doubt(&mut self, trouble: Trouble) {
         self.in_doubt += 1;
         if self.in_doubt >= MOST_IN_DOUBT {

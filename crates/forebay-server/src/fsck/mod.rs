@@ -1,17 +1,17 @@
 //! Checks whether the tables and the backing objects agree, and makes lost tables anew from the labels on the objects.
-//! `forebay_core::check` judges what is gathered here, and says how it is mended.
+//! `forebay_core::fsck` judges what is gathered here, and says how it is mended.
 
 mod rebuild;
 
 use crate::follow;
 use crate::instance::{Instance, TABLES};
 use crate::{Config, Error, ServerHandle, recover};
-use forebay_core::check::{
-    self, Adoption, Finding, FoundLabel, FoundObject, FoundRecord, Mend, Nameless, Spot,
-    Unavailable,
-};
 use forebay_core::drain::StrayEntry;
 use forebay_core::facts::{Facts, Label, LabelParent};
+use forebay_core::fsck::{
+    Adoption, Finding, FoundLabel, FoundObject, FoundRecord, Mend, Nameless, Spot, Unavailable,
+    judge_label_beside, judge_object, judge_record,
+};
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectId, ObjectName, PathRecord};
 use forebay_core::recovery::Past;
@@ -125,7 +125,7 @@ pub fn fsck(instance: &Path, options: Options) -> Result<FsckReport, Error> {
 }
 
 fn look_and_mend(server: &ServerHandle, mend: bool, report: &mut FsckReport) -> Result<(), Error> {
-    let findings = server.with_look(|facts| look(server, facts, report))?;
+    let findings = server.with_look(|facts, _| look(server, facts, report))?;
     for finding in findings {
         if mend && let Some(how) = finding.mend {
             match apply(server, how) {
@@ -194,7 +194,7 @@ fn spot_of(
         return Ok(None);
     };
     let is_taken = tables.get(&path)?.is_some();
-    let there = server.with_look(|facts| follow::label_for(server, facts, &path, record));
+    let there = server.with_look(|facts, _| follow::label_for(server, facts, &path, record));
     Ok(Some(Spot {
         path,
         is_taken,
@@ -242,7 +242,7 @@ fn look(
             names: names.get(&object.oid).copied().unwrap_or_default(),
             object: found_object(server, facts, path, record),
         };
-        findings.extend(check::record(path, record, found));
+        findings.extend(judge_record(path, record, found));
     }
     let is_named = |object: ObjectName| -> Result<bool, Error> {
         Ok(match tables.path_of(object)? {
@@ -262,13 +262,13 @@ fn look(
                 if shape(object) == Shape::Dir {
                     findings.extend(strays(server, object)?.into_iter().map(only_said));
                 }
-                findings.extend(check::object(object, is_named(object)?));
+                findings.extend(judge_object(object, is_named(object)?));
             }
         }
     }
     for object in server.objects.labels_beside() {
         let is_there = server.objects.attr(object).is_ok();
-        findings.extend(check::label_beside(object, is_named(object)?, is_there));
+        findings.extend(judge_label_beside(object, is_named(object)?, is_there));
     }
     Ok(findings)
 }

@@ -25,7 +25,7 @@ use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
 use forebay_core::recovery::{self, Past, Step, Suspects};
 use forebay_core::request::Turns;
-use forebay_core::spares::{self, Removed, Slot, Spares, TakenSpare};
+use forebay_core::spares::{self, RemovedObject, Slot, Spares, TakenSpare};
 use forebay_core::speakers::Speakers;
 use forebay_core::table::{Change, Tables, WriteTables};
 use forebay_tables::Memory;
@@ -652,7 +652,7 @@ impl Node {
         if self.waits_for_sync_point(object, env) {
             return;
         }
-        let removed = Removed {
+        let removed = RemovedObject {
             object,
             is_plain: !is_dir(object.oid),
             is_known: self.is_known(object),

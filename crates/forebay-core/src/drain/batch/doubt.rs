@@ -53,7 +53,7 @@ impl CopyBatch {
             }
         }
         self.useless.extend(useless);
-        // Those of one batch have waited together.
+        // The copies of a batch have waited at the same time, so they count as one failure.
         if let Some(trouble) = refused {
             sheet.stays_in_doubt(trouble);
         }

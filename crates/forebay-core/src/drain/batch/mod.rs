@@ -28,9 +28,9 @@ pub const BATCH_OBJECTS: usize = 512;
 const BATCH_OBJECTS_LEAST: usize = 32;
 /// Objects that get their names between two commits: a request that changes one of them waits for all, and for the disk, since
 /// the first commit has to be durable before.
-pub const PUBLISHED_AT_ONCE: usize = 128;
+const PUBLISHED_AT_ONCE: usize = 128;
 /// A file that changes while it is copied gets one more chance.
-pub const COPY_TRIES: u32 = 2;
+const COPY_TRIES: u32 = 2;
 
 /// A task with its copy, and the attributes of the object before it was copied.
 struct Candidate {

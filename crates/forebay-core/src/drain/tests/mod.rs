@@ -5,6 +5,7 @@ mod acts;
 mod directories;
 mod model;
 
+use super::reserved_names::copy_name;
 use super::*;
 use crate::path::TreePath;
 use crate::record::Kind;
@@ -294,7 +295,6 @@ fn a_pfs_that_refuses_leaves_everything_and_says_so() {
     }
 }
 
-/// A client says ENOENT of a rename that the kernel has repeated, or EIO, and goes on showing what was there before.
 #[test]
 fn a_pfs_that_keeps_failing_is_given_up_after_a_few_doubts() {
     const DIRS: usize = 30;
@@ -330,6 +330,7 @@ fn a_pfs_that_keeps_failing_is_given_up_after_a_few_doubts() {
     drain_all(&mut world, &mut model, &mut rng, "later");
 }
 
+/// A client says ENOENT of a rename that the kernel has repeated, or EIO, and goes on showing what was there before.
 #[test]
 fn what_was_done_though_the_pfs_said_otherwise_and_showed_otherwise_is_known() {
     for seed in 1..=300 {

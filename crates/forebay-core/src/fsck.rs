@@ -82,7 +82,7 @@ pub enum FoundLabel {
 }
 
 /// Has the object of a record of this kind this shape?
-pub fn fits(kind: Kind, shape: Shape) -> bool {
+fn fits(kind: Kind, shape: Shape) -> bool {
     match kind {
         Kind::Dir => shape == Shape::Dir,
         Kind::Special => shape == Shape::Node,
@@ -93,13 +93,13 @@ pub fn fits(kind: Kind, shape: Shape) -> bool {
 }
 
 /// What does not fit of the record at `path`.
-pub fn record(path: &TreePath, record: &PathRecord, found: FoundRecord) -> Vec<Finding> {
+pub fn judge_record(path: &TreePath, record: &PathRecord, found: FoundRecord) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut find = |text: String, mend: Option<Mend>| findings.push(Finding { text, mend });
     let object = record.object;
     if !found.leads_back {
         find(
-            format!("{path}: the local table does not lead back from object {object:?}"),
+            format!("{path}: the local table does not lead back from object {object}"),
             Some(Mend::Put(path.clone(), Box::new(record.clone()))),
         );
     }
@@ -107,17 +107,14 @@ pub fn record(path: &TreePath, record: &PathRecord, found: FoundRecord) -> Vec<F
         Ok(there) => there,
         Err(Unavailable { is_gone, why }) => {
             find(
-                format!("{path}: backing object {object:?} can't be had: {why}"),
+                format!("{path}: backing object {object} can't be had: {why}"),
                 is_gone.then(|| Mend::Drop(path.clone(), object)),
             );
             return findings;
         }
     };
     if !fits(record.kind, there.shape) {
-        find(
-            format!("{path}: a {:?} with an object of another kind", record.kind),
-            None,
-        );
+        find(format!("{path}: its object is of another kind"), None);
     }
     if !is_marker(record.kind) && record.ino != there.ino {
         let right = PathRecord {
@@ -142,18 +139,29 @@ pub fn record(path: &TreePath, record: &PathRecord, found: FoundRecord) -> Vec<F
     match there.label {
         FoundLabel::Right => {}
         // The tables know better, whatever it says.
-        FoundLabel::Other | FoundLabel::Missing | FoundLabel::UnknownFormat => find(
+        FoundLabel::Other => find(
             format!("{path}: the label on its object says something else"),
             Some(Mend::Relabel(object)),
         ),
+        FoundLabel::Missing => find(
+            format!("{path}: its object has no label"),
+            Some(Mend::Relabel(object)),
+        ),
+        FoundLabel::UnknownFormat => find(
+            format!("{path}: the label on its object has a format that this program does not know"),
+            Some(Mend::Relabel(object)),
+        ),
         FoundLabel::Unreadable(why) => find(format!("{path}: no label can be read: {why}"), None),
-        FoundLabel::Untold(why) => find(why, None),
+        FoundLabel::Untold(why) => find(
+            format!("{path}: nobody can tell what its label should say: {why}"),
+            None,
+        ),
     }
     findings
 }
 
 /// What does not fit of an object that was found. `is_named`: a record names it.
-pub fn object(object: ObjectName, is_named: bool) -> Option<Finding> {
+pub fn judge_object(object: ObjectName, is_named: bool) -> Option<Finding> {
     (!is_named).then(|| Finding {
         text: format!("backing object {object} has no name"),
         mend: Some(Mend::Adopt(object)),
@@ -161,7 +169,7 @@ pub fn object(object: ObjectName, is_named: bool) -> Option<Finding> {
 }
 
 /// What does not fit of a label that is kept beside this object. `is_there`: the object is.
-pub fn label_beside(object: ObjectName, is_named: bool, is_there: bool) -> Option<Finding> {
+pub fn judge_label_beside(object: ObjectName, is_named: bool, is_there: bool) -> Option<Finding> {
     (!is_named && !is_there).then(|| Finding {
         text: format!("a label of {object}, which is not there"),
         mend: Some(Mend::Forget(object)),
@@ -305,7 +313,7 @@ mod tests {
 
     /// The only finding.
     fn only(kind: Kind, found: FoundRecord) -> Finding {
-        let mut findings = record(&path("d/f"), &record_of_kind(kind), found);
+        let mut findings = judge_record(&path("d/f"), &record_of_kind(kind), found);
         assert_eq!(findings.len(), 1, "{findings:?}");
         findings.remove(0)
     }
@@ -313,12 +321,15 @@ mod tests {
     #[test]
     fn nothing_is_found_where_all_fits() {
         for kind in KINDS {
-            let findings = record(&path("d/f"), &record_of_kind(kind), found(kind));
+            let findings = judge_record(&path("d/f"), &record_of_kind(kind), found(kind));
             assert_eq!(findings, [], "{kind:?}");
         }
         // It was made in the buffer, and has opened to the PFS. The links of a directory say nothing.
         let opened = there(Kind::Moved, |o| (o.shape, o.links) = (Shape::Dir, 2));
-        assert_eq!(record(&path("d"), &record_of_kind(Kind::Moved), opened), []);
+        assert_eq!(
+            judge_record(&path("d"), &record_of_kind(Kind::Moved), opened),
+            []
+        );
     }
 
     #[test]
@@ -353,7 +364,7 @@ mod tests {
             }),
             ..found(Kind::Dir)
         };
-        let findings = record(&path("d/f"), &record_of_kind(Kind::Dir), gone);
+        let findings = judge_record(&path("d/f"), &record_of_kind(Kind::Dir), gone);
         let mends: Vec<_> = findings.into_iter().map(|f| f.mend).collect();
         let drop = Mend::Drop(path("d/f"), OBJECT);
         assert_eq!(mends, [Some(put), Some(drop)], "it goes last");
@@ -364,7 +375,7 @@ mod tests {
         for kind in KINDS {
             let moved = there(kind, |o| o.ino = 71);
             if is_marker(kind) {
-                assert_eq!(record(&path("d/f"), &record_of_kind(kind), moved), []);
+                assert_eq!(judge_record(&path("d/f"), &record_of_kind(kind), moved), []);
                 continue;
             }
             let right = PathRecord {
@@ -409,25 +420,26 @@ mod tests {
 
     #[test]
     fn a_label_is_written_from_the_tables_whatever_it_says() {
-        for label in [
-            FoundLabel::Other,
-            FoundLabel::Missing,
-            FoundLabel::UnknownFormat,
+        for (label, text) in [
+            (FoundLabel::Other, "says something else"),
+            (FoundLabel::Missing, "has no label"),
+            (FoundLabel::UnknownFormat, "has a format"),
         ] {
-            let found = there(Kind::File, |o| o.label = label);
-            assert_eq!(only(Kind::File, found).mend, Some(Mend::Relabel(OBJECT)));
+            let finding = only(Kind::File, there(Kind::File, |o| o.label = label));
+            assert_eq!(finding.mend, Some(Mend::Relabel(OBJECT)));
+            assert!(finding.text.contains(text), "{}", finding.text);
         }
     }
 
     #[test]
     fn what_no_record_names_is_adopted_and_a_label_of_nothing_is_forgotten() {
-        assert_eq!(object(OBJECT, true), None);
-        let mend = object(OBJECT, false).and_then(|f| f.mend);
+        assert_eq!(judge_object(OBJECT, true), None);
+        let mend = judge_object(OBJECT, false).and_then(|f| f.mend);
         assert_eq!(mend, Some(Mend::Adopt(OBJECT)));
         for (is_named, is_there) in [(true, true), (true, false), (false, true)] {
-            assert_eq!(label_beside(OBJECT, is_named, is_there), None);
+            assert_eq!(judge_label_beside(OBJECT, is_named, is_there), None);
         }
-        let mend = label_beside(OBJECT, false, false).and_then(|f| f.mend);
+        let mend = judge_label_beside(OBJECT, false, false).and_then(|f| f.mend);
         assert_eq!(mend, Some(Mend::Forget(OBJECT)));
     }
 
