@@ -124,9 +124,6 @@ pub enum Reason {
     Blocked,
     /// The drain was stopped before its turn.
     Stopped,
-    /// It was not tried, because the PFS had failed too often before its turn.
-    #[serde(rename = "not-tried")]
-    NotTried,
     /// It is in quarantine since a power loss.
     Withheld,
     /// It was made past the buffer, and the drain does not touch it.

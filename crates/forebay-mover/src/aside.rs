@@ -66,8 +66,13 @@ pub(crate) fn put(
         let since = match make_note(lower, &free, path, ino) {
             Ok(since) => Some(since),
             Err(trouble) if exists(&trouble) => continue,
-            // The directory itself tells the moment as well as it can.
-            Err(_) => None,
+            // Where this user may make no names, nothing goes aside either.
+            Err(Trouble {
+                errno: Errno::ACCESS | Errno::PERM,
+                ..
+            }) => None,
+            // Without the moment what others add meanwhile could not be told from what was there.
+            Err(trouble) => return Err(Refused::Check(trouble)),
         };
         if let Err(trouble) = check() {
             forget_note(lower, &free);
@@ -130,8 +135,15 @@ pub(crate) fn sweep(
 
 fn read_note(lower: &Lower, aside: &TreePath, found: Option<&Attr>) -> Work<AsideNote> {
     let at = note_path(aside);
-    let attr = pfs::look(lower, &at)?;
-    let text = attr.and_then(|attr| Some((attr, lower.link_text(&at).ok()?)));
+    let text = match pfs::look(lower, &at)? {
+        Some(attr) => match lower.link_text(&at) {
+            Ok(text) => Some((attr, text)),
+            // It has just gone, or is no symbolic link.
+            Err(Errno::NOENT | Errno::INVAL) => None,
+            Err(e) => return Err(e).during("readlink"),
+        },
+        None => None,
+    };
     let note = text.as_ref().map(|(attr, text)| (attr, &text[..]));
     Ok(AsideNote::of(note, found))
 }
@@ -406,14 +418,19 @@ mod tests {
     }
 
     #[test]
-    fn without_a_note_what_is_newer_than_the_directory_comes_back() {
+    fn a_directory_that_only_has_such_a_name_stays() {
         for scene in scenes() {
-            let name = String::from_utf8(discarded_name(ObjectId(3))).unwrap();
-            let aside = scene.at(&name);
-            fs::create_dir_all(aside.join("s")).unwrap();
-            File::create(aside.join("s/new")).unwrap();
-            let left = scene.sweep();
-            assert!(left.contains(&"removed/s/new".to_owned()), "{left:?}");
+            for (number, suffix) in [(3, ""), (4, "1")] {
+                let name = String::from_utf8(discarded_name(ObjectId(number))).unwrap() + suffix;
+                fs::create_dir_all(scene.at(&name).join("s")).unwrap();
+                File::create(scene.at(&name).join("s/theirs")).unwrap();
+                let root = TreePath::root();
+                let (touched, counters) = (&scene.touched, &scene.counters);
+                pfs_acts::sweep(&scene.lower, &root, None, touched, counters).unwrap();
+                assert!(scene.at(&name).join("s/theirs").exists(), "{name}");
+            }
+            let remarks = scene.counters.status().remarks;
+            assert!(remarks[0].contains("of somebody else"), "{remarks:?}");
         }
     }
 }

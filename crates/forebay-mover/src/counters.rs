@@ -228,9 +228,6 @@ impl Counters {
             drain::Reason::Taken => (Reason::Taken, "", String::new()),
             drain::Reason::NoDirectory => (Reason::NoDirectory, "", String::new()),
             drain::Reason::Stopped => (Reason::Stopped, "", String::new()),
-            drain::Reason::NotTried(trouble) => {
-                (Reason::NotTried, trouble.operation, errno_text(*trouble))
-            }
             drain::Reason::Withheld(object) => (Reason::Withheld, "", withheld_as(*object)),
             drain::Reason::Stray(dir) => {
                 let place = self.place_of_stray(*dir, left.path.name());

@@ -4,7 +4,9 @@ use crate::aside::{self, Refused};
 use crate::counters::Counters;
 use crate::pfs::{self, During, Trouble};
 use crate::removal::{self, Spared, Touched};
-use forebay_core::drain::{self, is_aside, is_leftover, is_leftover_of, note_name, noted_name};
+use forebay_core::drain::{
+    self, is_aside, is_leftover, is_leftover_of, is_ours_to_sweep, note_name, noted_name,
+};
 use forebay_core::facts::Attr;
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
@@ -247,6 +249,13 @@ pub(crate) fn sweep(
     };
     for entry in entries.iter().filter(|e| is_left(&e.name)) {
         let name = &entry.name;
+        if !is_ours(dir.as_fd(), name) {
+            counters.remark(format!(
+                "{} looks like what a drain has left on the PFS, and is of somebody else: it stays",
+                String::from_utf8_lossy(name)
+            ));
+            continue;
+        }
         let swept = match noted_name(name) {
             Some(about) => aside::sweep_note(lower, &at.join(about)),
             None if is_aside(name) => aside::sweep(lower, &at.join(name), touched, counters),
@@ -265,6 +274,17 @@ pub(crate) fn sweep(
         }
     }
     outcome
+}
+
+/// May this be swept? The copies of a drain are no directories; see [`is_ours_to_sweep`] for what is aside.
+fn is_ours(dir: BorrowedFd<'_>, name: &[u8]) -> bool {
+    let (me, _) = sys::my_ids();
+    let owner = |name: &[u8]| sys::stat(dir, name).ok().map(|attr| attr.uid);
+    match noted_name(name) {
+        Some(_) => is_ours_to_sweep(owner(name), me),
+        None if is_aside(name) => is_ours_to_sweep(owner(&note_name(name)), me),
+        None => !sys::stat(dir, name).is_ok_and(|attr| pfs::is_dir(&attr)),
+    }
 }
 
 /// Has this user made the name? What is aside may be of anybody; the note about it is our own.

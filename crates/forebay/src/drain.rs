@@ -336,10 +336,6 @@ pub fn why(left: &Left) -> String {
             "its directory is not on the PFS any more: others have removed or renamed it".to_owned()
         }
         Reason::Stopped => "the drain was stopped before its turn".to_owned(),
-        Reason::NotTried => format!(
-            "not tried, because the PFS kept failing: {}: {}",
-            left.operation, left.cause
-        ),
         Reason::Withheld => format!(
             "in quarantine as {} since a power loss: forebay quarantine shows it",
             left.cause

@@ -90,6 +90,13 @@ pub enum AsideFate {
     GiveBack,
 }
 
+/// Is what is aside, or a note, ours to sweep? `note_owner`: who owns the note, if there is one; a note is made before anything goes
+/// aside. In a directory where others may make names they could have any directory of ours removed by giving it such a
+/// name, or put back where they like.
+pub fn is_ours_to_sweep(note_owner: Option<u32>, me: u32) -> bool {
+    note_owner == Some(me)
+}
+
 impl AsideNote {
     /// The text of a note about the directory at `path` with this inode number.
     pub fn text(path: &TreePath, ino: u64) -> Vec<u8> {

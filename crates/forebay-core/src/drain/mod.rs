@@ -84,7 +84,9 @@ pub use act::{
     Act, ActTicket, Copied, Copy, DrainCommit, DrainVerdict, Got, LentMode, Name, Naming,
     StrayEntry, Temporary, Trouble, Use, Work,
 };
-pub use aside::{AsideFate, AsideNote, Tick, is_aside, note_name, noted_name, paths_aside};
+pub use aside::{
+    AsideFate, AsideNote, Tick, is_aside, is_ours_to_sweep, note_name, noted_name, paths_aside,
+};
 pub use batch::{BATCH_BYTES, BATCH_OBJECTS};
 pub use beside::{Places, names_beside};
 pub use choose::{Side, SideChoice};
@@ -102,6 +104,6 @@ pub use sheet::{DrainReport, Left, PassTerms, Reason, Tally};
 /// Looks, with a pause after each, before it counts that what failed has not been done: a client may go on showing for a second
 /// or more what was there before.
 const LOOKS_IN_DOUBT: u32 = 75;
-/// Failures of one pass that stayed in doubt through all looks. After so many the PFS is taken to fail, and nothing new begins:
-/// each would wait as long again.
+/// Failures of one pass that stayed in doubt through all looks. After so many the PFS is taken to fail, and what fails from then on
+/// is looked at once: each would wait as long again.
 const MOST_IN_DOUBT: u32 = 4;

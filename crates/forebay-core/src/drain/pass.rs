@@ -332,7 +332,7 @@ impl Drain {
     }
 
     fn is_left_out(&self) -> bool {
-        let is_stopped = self.sheet.is_ending() && self.round.is_optional();
+        let is_stopped = self.sheet.stopping && self.round.is_optional();
         // What is under way in the contents is waited for.
         let is_stopped = is_stopped && (self.round != Round::Contents || self.waiting.is_empty());
         let keeps = self.errand == Errand::Pass
@@ -345,8 +345,8 @@ impl Drain {
         if self.round == Round::List {
             self.sheet.close_list();
         }
-        if self.round == Round::Contents && self.sheet.is_ending() {
-            // What an early end leaves over is found when what is left is listed.
+        if self.round == Round::Contents && self.sheet.stopping {
+            // What a stop leaves over is found when what is left is listed.
             self.sheet.tasks.clear();
         }
         self.round = match (&self.errand, round) {
@@ -493,7 +493,7 @@ impl Drain {
     }
 
     fn begin_contents(&mut self, facts: &dyn DrainFacts) -> Outcome<bool> {
-        let may_begin = !self.sheet.is_ending();
+        let may_begin = !self.sheet.stopping;
         if may_begin
             && self.sheet.batches < self.sheet.terms.batches
             && (self.is_walked || self.sheet.tasks.len() >= super::BATCH_OBJECTS)

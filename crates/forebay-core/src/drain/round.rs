@@ -60,7 +60,7 @@ impl Round {
         next.copied().unwrap_or(Round::End)
     }
 
-    /// Is it left out when the pass ends early?
+    /// Is it left out when the pass is stopped?
     pub(super) fn is_optional(self) -> bool {
         matches!(
             self,

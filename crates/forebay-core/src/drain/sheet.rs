@@ -1,9 +1,9 @@
 //! What all strands of one pass share: what was asked for, what has been done, and what is left.
 
-use super::MOST_IN_DOUBT;
 use super::act::{StrayEntry, Trouble};
 use super::contents::Task;
 use super::workplaces::Workplaces;
+use super::{LOOKS_IN_DOUBT, MOST_IN_DOUBT};
 use crate::bridge::Mutation;
 use crate::path::TreePath;
 use crate::record::ObjectId;
@@ -49,8 +49,6 @@ pub enum Reason {
     Blocked(String),
     /// The pass was stopped before its turn.
     Stopped,
-    /// It was not tried: the PFS had failed too often before its turn, the last time so.
-    NotTried(Trouble),
     /// A recovery has put this object into quarantine: no name leads to it.
     Withheld(ObjectName),
     /// It was made past the buffer: it lies under its name in this backing directory, and no record knows it.
@@ -132,8 +130,6 @@ pub(super) struct Sheet {
     pub(super) stopping: bool,
     /// Failures that stayed in doubt.
     in_doubt: u32,
-    /// The PFS is taken to fail: the failure after which it was.
-    fails: Option<Trouble>,
     /// A bug that the simulator has to find.
     pub(super) planted: Option<Mutation>,
     pub(super) patient: bool,
@@ -168,7 +164,6 @@ impl Sheet {
             terms,
             stopping: false,
             in_doubt: 0,
-            fails: None,
             planted: None,
             tally: Tally::default(),
             failed: BTreeMap::new(),
@@ -198,16 +193,16 @@ impl Sheet {
     }
 
     /// All looks are used up, and nobody knows whether the PFS has done what it says has failed.
-    pub(super) fn stays_in_doubt(&mut self, trouble: Trouble) {
+    pub(super) fn stays_in_doubt(&mut self) {
         self.in_doubt += 1;
-        if self.in_doubt >= MOST_IN_DOUBT {
-            self.fails.get_or_insert(trouble);
-        }
     }
 
-    /// May nothing new begin?
-    pub(super) fn is_ending(&self) -> bool {
-        self.stopping || self.fails.is_some()
+    /// So many looks a failure in doubt is worth.
+    pub(super) fn looks_in_doubt(&self) -> u32 {
+        match self.in_doubt < MOST_IN_DOUBT {
+            true => LOOKS_IN_DOUBT,
+            false => 1,
+        }
     }
 
     pub(super) fn refuse(&mut self, path: &TreePath, bytes: u64, trouble: Trouble) {
@@ -238,10 +233,9 @@ impl Sheet {
                 return;
             }
         }
-        let unknown = match (self.stopping, self.fails) {
-            (true, _) => Reason::Stopped,
-            (false, Some(trouble)) => Reason::NotTried(trouble),
-            (false, None) => Reason::Changing,
+        let unknown = match self.stopping {
+            true => Reason::Stopped,
+            false => Reason::Changing,
         };
         let left = self.failed.remove(path).unwrap_or(Left {
             path: path.clone(),

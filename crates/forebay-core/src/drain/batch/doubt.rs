@@ -1,7 +1,6 @@
 //! Copies of which nobody knows whether they have got their names.
 
 use super::{Candidate, CopyBatch, CopyFate, State};
-use crate::drain::LOOKS_IN_DOUBT;
 use crate::drain::act::{Act, Work};
 use crate::drain::sheet::{Reason, Sheet};
 use crate::facts::Attr;
@@ -26,10 +25,10 @@ impl CopyBatch {
     /// A copy found under all its names counts as published, whatever the error said.
     pub(super) fn looked_again(&mut self, seen: Vec<Work<Option<Attr>>>, sheet: &mut Sheet) {
         self.looks += 1;
-        let is_last = self.looks == LOOKS_IN_DOUBT;
+        let is_last = self.looks >= sheet.looks_in_doubt();
         let mut seen = seen.into_iter();
         let mut useless = Vec::new();
-        let mut refused = None;
+        let mut is_refused = false;
         for (candidate, fate) in self.unclear() {
             let copy = candidate.copy;
             let is_placed = |found: Work<Option<Attr>>| {
@@ -46,7 +45,7 @@ impl CopyBatch {
                 *fate = CopyFate::Failed(match trouble.errno {
                     libc::EEXIST => Reason::Changed,
                     _ => {
-                        refused = Some(*trouble);
+                        is_refused |= trouble.errno != libc::ENOENT;
                         Reason::Refused(*trouble)
                     }
                 });
@@ -54,8 +53,8 @@ impl CopyBatch {
         }
         self.useless.extend(useless);
         // The copies of a batch have waited at the same time, so they count as one failure.
-        if let Some(trouble) = refused {
-            sheet.stays_in_doubt(trouble);
+        if is_refused {
+            sheet.stays_in_doubt();
         }
         let is_clear = self.unclear().next().is_none();
         self.state = match is_clear {

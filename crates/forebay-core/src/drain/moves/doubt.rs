@@ -1,7 +1,6 @@
 //! Moves of which nobody knows whether they have been done: the PFS said that they failed.
 
 use super::{Move, State, is_dir};
-use crate::drain::LOOKS_IN_DOUBT;
 use crate::drain::act::Work;
 use crate::drain::sheet::{Reason, Sheet};
 use crate::facts::Attr;
@@ -43,12 +42,11 @@ impl Move {
             None => self.may_be_made = is_done || seen[0].is_err(),
         }
         let is_known = is_done || dir.iter().any(is_no_dir);
-        if let (false, LOOKS_IN_DOUBT, Err(Some(Reason::Refused(trouble)))) =
-            (is_known, self.looks, &self.outcome)
-        {
-            sheet.stays_in_doubt(*trouble);
+        let is_last = self.looks >= sheet.looks_in_doubt();
+        if !is_known && is_last && matches!(self.outcome, Err(Some(Reason::Refused(_)))) {
+            sheet.stays_in_doubt();
         }
-        self.state = match is_known || self.looks == LOOKS_IN_DOUBT {
+        self.state = match is_known || is_last {
             true => State::Finish,
             false => State::DoubtLater,
         };
