@@ -106,9 +106,11 @@ pub fn judge_record(path: &TreePath, record: &PathRecord, found: FoundRecord) ->
     let there = match found.object {
         Ok(there) => there,
         Err(Unavailable { is_gone, why }) => {
+            // Of a renamed thing the record alone tells where it is on the PFS, and of a directory which names are in it.
+            let holds_more = matches!(record.kind, Kind::Moved | Kind::Dir);
             find(
                 format!("{path}: backing object {object} can't be had: {why}"),
-                is_gone.then(|| Mend::Drop(path.clone(), object)),
+                (is_gone && !holds_more).then(|| Mend::Drop(path.clone(), object)),
             );
             return findings;
         }
@@ -215,6 +217,11 @@ impl Nameless {
             hides: None,
         });
         Nameless(Survivor { object, label, ino })
+    }
+
+    /// As something that a rebuild of the tables has found.
+    pub fn into_survivor(self) -> Survivor {
+        self.0
     }
 
     /// What its label says, or would.

@@ -201,6 +201,11 @@ impl Objects {
         }
     }
 
+    /// Is there an object that no record names, and that could not be removed?
+    pub fn has_unnamed(&self) -> bool {
+        !self.unnamed.lock().is_empty()
+    }
+
     fn unsettle(&self, object: ObjectName) {
         self.unnamed.lock().remove(&object.oid.seq());
     }

@@ -33,7 +33,10 @@ pub fn end(server: &ServerHandle) -> Result<(), TableError> {
     }
     let mut marks = server.namespace.all_marks();
     marks.push(recovery::watermark(server.objects.settled()));
-    marks.push(recovery::ended());
+    // Else the next start would look at nothing.
+    if !server.objects.has_unnamed() {
+        marks.push(recovery::ended());
+    }
     server.namespace.note(marks)?;
     let is_empty = server
         .namespace
@@ -162,7 +165,8 @@ fn withhold(
     let attr = match server.objects.attr(object) {
         Ok(attr) => attr,
         // A part of a node; or it is gone.
-        Err(_) => return Ok(false),
+        Err(Errno::NOENT) => return Ok(false),
+        Err(e) => return Err(failed(e)),
     };
     let label = match server.objects.read_label(object) {
         Ok(label) => label,

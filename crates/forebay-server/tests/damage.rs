@@ -271,6 +271,59 @@ fn a_label_of_a_later_format_stops_a_rebuild_and_costs_no_name() {
     server.stop().unwrap();
 }
 
+#[test]
+fn a_file_whose_label_is_lost_or_damaged_keeps_its_data_through_a_rebuild() {
+    const REBUILD: Options = Options {
+        mend: false,
+        rebuild: true,
+    };
+    let place = three_files();
+    let file = std::fs::File::open(backing(&place, b"two")).unwrap();
+    sys::set_xattr(file.as_fd(), label::XATTR, b"\x01").unwrap();
+    std::fs::remove_dir_all(place.instance().join("meta")).unwrap();
+    let report = check(&place, REBUILD);
+    assert!(
+        report.problems.iter().any(|p| p.contains("has no label")),
+        "{:?}",
+        report.problems
+    );
+    assert_eq!(check(&place, Options::default()).problems, [""; 0]);
+    let server = place.start();
+    let mut client = place.client();
+    assert_eq!(names(&mut client, "dir"), ["one", "three"]);
+    let lost = names(&mut client, "");
+    let lost = lost.iter().find(|name| name.starts_with("lost-")).unwrap();
+    assert_eq!(read(&mut client, lost), b"two");
+    server.stop().unwrap();
+}
+
+#[test]
+fn the_record_of_a_renamed_thing_is_not_dropped_with_its_marker() {
+    let place = Place::new();
+    std::fs::create_dir(place.root().join("dir")).unwrap();
+    std::fs::write(place.root().join("dir/f"), "theirs").unwrap();
+    let server = place.start();
+    place.client().rename("dir", "moved").unwrap();
+    server.stop().unwrap();
+    let folders = std::fs::read_dir(place.instance().join("obj")).unwrap();
+    for folder in folders {
+        for object in std::fs::read_dir(folder.unwrap().path()).unwrap() {
+            std::fs::remove_file(object.unwrap().path()).unwrap();
+        }
+    }
+    let report = check(&place, MEND);
+    let told = |p: &String| p.starts_with("moved: backing object");
+    assert!(report.problems.iter().any(told), "{:?}", report.problems);
+    let server = place.start();
+    let mut control = Control::connect(&place.socket()).unwrap();
+    control.drain(DrainRequest::default()).unwrap();
+    let last = control.follow_drain().unwrap().last().unwrap().unwrap();
+    assert_eq!(last.state, DrainState::Done);
+    server.stop().unwrap();
+    let kept = ["dir/f", "moved/f"].map(|path| place.root().join(path).exists());
+    assert!(kept.contains(&true), "what was renamed is still on the PFS");
+}
+
 /// Everything in an instance: paths, kinds, sizes, times.
 fn picture(place: &Place) -> Vec<(PathBuf, u64, u64, i64, i64)> {
     let entries = forebay_testkit::entries_below(&place.instance()).into_iter();

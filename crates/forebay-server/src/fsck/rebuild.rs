@@ -3,12 +3,13 @@
 use super::FsckReport;
 use crate::{Error, durable};
 use forebay_core::bridge::version;
+use forebay_core::fsck::Nameless;
 use forebay_core::record::BridgeId;
 use forebay_core::recovery;
-use forebay_core::repair::{self, Survivor};
+use forebay_core::repair::{self, lost};
 use forebay_core::reserve::Purpose;
 use forebay_core::table::WriteTables;
-use forebay_objects::{LabelError, Objects, Scanned};
+use forebay_objects::{LabelError, Objects, Scanned, shape};
 use forebay_sys::{self as sys, Errno};
 use forebay_tables::{Cached, Journaled, Life};
 use std::collections::HashSet;
@@ -33,7 +34,7 @@ pub(super) fn rebuild(instance: &Path, life: Life, report: &mut FsckReport) -> R
         .map_err(|e| Error::system("can't open the objects", e))?;
     // Removed before the tables were lost, although their labels still tell of them.
     let spare: HashSet<_> = objects.spare_of_last_life().into_iter().collect();
-    let mut survivors = Vec::new();
+    let (mut survivors, mut nameless) = (Vec::new(), Vec::new());
     let mut epoch = 0;
     let mut seen = HashSet::new();
     let scanned = objects.scan(0);
@@ -49,40 +50,40 @@ pub(super) fn rebuild(instance: &Path, life: Life, report: &mut FsckReport) -> R
             continue;
         }
         let label = match objects.read_label(object) {
-            Ok(Some(label)) => label,
-            Ok(None) => {
-                report
-                    .problems
-                    .push(format!("backing object {object} has no label"));
-                continue;
-            }
+            Ok(label) => label,
             // A node without its label file: it was being made or removed.
             Err(LabelError::System(Errno::NOENT)) => continue,
             // Without it the file would have no name any more. Nothing has changed yet.
-            Err(cause @ LabelError::Format(_)) => return Err(Error::Label { object, cause }),
-            Err(LabelError::System(e)) => {
-                report
-                    .problems
-                    .push(format!("backing object {object}: {e}"));
+            Err(cause) => return Err(Error::Label { object, cause }),
+        };
+        let attr = match objects.attr(object) {
+            Ok(attr) => attr,
+            // A label file without its node likewise.
+            Err(Errno::NOENT) => continue,
+            Err(cause) => return Err(Error::Object { object, cause }),
+        };
+        if label.is_none() {
+            let has_data = attr.mode & libc::S_IFMT == libc::S_IFREG && attr.size > 0;
+            let text = format!("backing object {object} has no label");
+            if !has_data {
+                // It was being made.
+                report.problems.push(text);
                 continue;
             }
-        };
-        // A label file without its node likewise.
-        let Ok(attr) = objects.attr(object) else {
-            continue;
-        };
-        survivors.push(Survivor {
-            object,
-            label,
-            ino: attr.ino,
-        });
+            report
+                .problems
+                .push(format!("{text}: it is now {}", lost(object)));
+            nameless.push(object);
+        }
+        survivors.push(Nameless::new(object, shape(object), label, attr.ino).into_survivor());
     }
     for object in spare {
         objects
             .remove(object)
             .map_err(|e| Error::system("can't remove a spare file", e))?;
     }
-    let rebuilt = repair::rebuild(survivors, me, |count| version(epoch, count, me));
+    let mut rebuilt = repair::rebuild(survivors, me, |count| version(epoch, count, me));
+    rebuilt.moved.extend(nameless);
     let problems = rebuilt.problems.iter().map(ToString::to_string);
     report.problems.extend(problems);
     report.rebuilt = rebuilt.records.len();

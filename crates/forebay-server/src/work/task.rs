@@ -284,11 +284,9 @@ fn make_link(
             spare: None,
         }),
         Err(e) => {
-            // Whatever part of it exists. It is announced, so its mark stays until it is gone.
-            match server.objects.remove(link) {
-                Ok(()) => server.namespace.object_gone(link),
-                Err(_) => server.objects.retire_later(link),
-            }
+            // Whatever part of it exists. The other names of the file may be gone meanwhile, and the last sync point may know
+            // one of them. It is announced, so its mark stays until it is gone.
+            server.objects.retire_later(link);
             Err(e)
         }
     }
