@@ -133,10 +133,11 @@ impl fmt::Display for Deaths {
 impl Env {
     /// Does the bridge die after it has carried out one thing and before it begins the next?
     pub(super) fn strikes_between(&mut self, after: Deed, before: Deed) -> bool {
-        let chance = match before {
-            // Parts are rare, so they are struck more often. Each start is a recovery, so it is not.
-            Deed::Part => 50 * self.hardship.strikes,
-            Deed::Recover => self.hardship.strikes,
+        let chance = match (after, before) {
+            // Parts are rare, and second ones more so: they are struck more often. Each start is a recovery, so it is not.
+            (Deed::Part, Deed::Part) => 200 * self.hardship.strikes,
+            (_, Deed::Part) => 50 * self.hardship.strikes,
+            (_, Deed::Recover) => self.hardship.strikes,
             _ if after.leaves_something() || before.leaves_something() => {
                 self.hardship.strikes_beside_traces
             }
