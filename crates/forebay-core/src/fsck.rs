@@ -146,7 +146,7 @@ pub fn judge_record(path: &TreePath, record: &PathRecord, found: FoundRecord) ->
             Some(Mend::Relabel(object)),
         ),
         FoundLabel::Missing => find(
-            format!("{path}: its object has no label"),
+            format!("{path}: its object has no label, or a damaged one"),
             Some(Mend::Relabel(object)),
         ),
         FoundLabel::UnknownFormat => find(
@@ -363,18 +363,25 @@ mod tests {
         };
         let put = Mend::Put(path("d/f"), Box::new(record_of_kind(Kind::Dir)));
         assert_eq!(only(Kind::Dir, lost).mend, Some(put.clone()));
-        let gone = FoundRecord {
-            leads_back: false,
-            object: Err(Unavailable {
-                is_gone: true,
-                why: "no".to_owned(),
-            }),
-            ..found(Kind::Dir)
-        };
-        let findings = judge_record(&path("d/f"), &record_of_kind(Kind::Dir), gone);
-        let mends: Vec<_> = findings.into_iter().map(|f| f.mend).collect();
-        let drop = Mend::Drop(path("d/f"), OBJECT);
-        assert_eq!(mends, [Some(put), Some(drop)], "it goes last");
+        for kind in KINDS {
+            let gone = FoundRecord {
+                leads_back: false,
+                object: Err(Unavailable {
+                    is_gone: true,
+                    why: "no".to_owned(),
+                }),
+                ..found(kind)
+            };
+            let findings = judge_record(&path("d/f"), &record_of_kind(kind), gone);
+            let mends: Vec<_> = findings.into_iter().map(|f| f.mend).collect();
+            let put = Mend::Put(path("d/f"), Box::new(record_of_kind(kind)));
+            // Of a renamed thing, and of a directory, the record tells more than the object holds.
+            let drop = match kind {
+                Kind::Moved | Kind::Dir => None,
+                _ => Some(Mend::Drop(path("d/f"), OBJECT)),
+            };
+            assert_eq!(mends, [Some(put), drop], "{kind:?}: it goes last");
+        }
     }
 
     #[test]

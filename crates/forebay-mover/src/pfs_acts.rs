@@ -280,10 +280,14 @@ pub(crate) fn sweep(
 fn is_ours(dir: BorrowedFd<'_>, name: &[u8]) -> bool {
     let (me, _) = sys::my_ids();
     let owner = |name: &[u8]| sys::stat(dir, name).ok().map(|attr| attr.uid);
+    let Ok(found) = sys::stat(dir, name) else {
+        // It has gone with what it was about.
+        return true;
+    };
     match noted_name(name) {
-        Some(_) => is_ours_to_sweep(owner(name), me),
+        Some(_) => is_ours_to_sweep(Some(found.uid), me),
         None if is_aside(name) => is_ours_to_sweep(owner(&note_name(name)), me),
-        None => !sys::stat(dir, name).is_ok_and(|attr| pfs::is_dir(&attr)),
+        None => !pfs::is_dir(&found),
     }
 }
 

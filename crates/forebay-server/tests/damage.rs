@@ -121,7 +121,7 @@ fn a_damaged_label_is_found_and_written_anew() {
     let file = backing(&place, b"two");
     let file = std::fs::File::open(file).unwrap();
     sys::set_xattr(file.as_fd(), label::XATTR, b"nonsense").unwrap();
-    is_found_and_mended(&place, "dir/two: the label");
+    is_found_and_mended(&place, "dir/two: its object has no label, or a damaged one");
 }
 
 #[test]

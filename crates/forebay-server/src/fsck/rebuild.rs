@@ -64,7 +64,7 @@ pub(super) fn rebuild(instance: &Path, life: Life, report: &mut FsckReport) -> R
         };
         if label.is_none() {
             let has_data = attr.mode & libc::S_IFMT == libc::S_IFREG && attr.size > 0;
-            let text = format!("backing object {object} has no label");
+            let text = format!("backing object {object} has no label, or a damaged one");
             if !has_data {
                 // It was being made.
                 report.problems.push(text);
