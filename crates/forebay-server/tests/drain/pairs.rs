@@ -215,10 +215,13 @@ fn is_of_a_drain(path: &str) -> bool {
     path.split('/').any(|name| is_leftover(name.as_bytes()))
 }
 
-/// Does the tree hold what was at this path? A file may have another name now: one with text that names who wrote it is known by that, any
-/// other by its mode and contents under its own name.
+/// Does the tree hold what was at this path? A file may have another name now: one with text that names who wrote it is known
+/// by that, any other by its mode and contents under its own name. A directory is known by its path: both may have made it.
 fn keeps(tree: &Tree, path: &str, what: &(u32, String), whose: &str) -> bool {
-    tree.get(path) == Some(what) || what.1.contains(whose) && holds(tree, &what.1)
+    match path.ends_with('/') {
+        true => tree.contains_key(path),
+        false => tree.get(path) == Some(what) || what.1.contains(whose) && holds(tree, &what.1),
+    }
 }
 
 /// What the PFS showed just before and after the deed on it, and what came of that.
