@@ -233,7 +233,11 @@ fn trouble(path: &Path) -> String {
         .collect();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let pid = name.trim_start_matches(TROUBLE_PREFIX);
-    format!("the recorder of process {pid} says: {line}")
+    match line.is_empty() {
+        // It has no words without memory, and no room for them where files must stay small.
+        true => format!("process {pid} could not make a table, so it was not recorded"),
+        false => format!("the recorder of process {pid} says: {line}"),
+    }
 }
 
 /// Bytes of a table that are read at once.
@@ -667,6 +671,12 @@ mod tests {
             "{said}"
         );
         assert!(said.len() < 2 * MOST_TROUBLE_BYTES as usize);
+        fs::write(&path, "").unwrap();
+        let said = trouble(&path);
+        assert_eq!(
+            said,
+            "process 7 could not make a table, so it was not recorded"
+        );
         fs::remove_dir_all(&dir).unwrap();
     }
 
