@@ -15,7 +15,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`config`] | settings from the environment |
-//! | [`bridge`] | requests of the hooks, by [`forebay_link`] |
+//! | [`requests`] | requests of the hooks, by [`forebay_link`] |
 //! | [`locate`] | whether a path is in the buffer, and its name there |
 //! | [`hooks`] | the hooked functions of libc |
 #![no_std]
