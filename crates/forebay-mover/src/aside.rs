@@ -180,7 +180,9 @@ mod tests {
     use forebay_core::drain::{self, discarded_name, is_aside, noted_name};
     use forebay_core::identity::Identity;
     use forebay_core::record::ObjectId;
+    use std::ffi::OsStr;
     use std::fs::{self, File};
+    use std::os::unix::ffi::OsStrExt;
     use std::path::{Path, PathBuf};
 
     /// A tree with the directory `up/d`, on this file system.
@@ -420,10 +422,19 @@ mod tests {
     #[test]
     fn a_directory_that_only_has_such_a_name_stays() {
         for scene in scenes() {
-            for (number, suffix) in [(3, ""), (4, "1")] {
+            for (number, suffix) in [(3, ""), (4, "1"), (5, "")] {
                 let name = String::from_utf8(discarded_name(ObjectId(number))).unwrap() + suffix;
                 fs::create_dir_all(scene.at(&name).join("s")).unwrap();
                 File::create(scene.at(&name).join("s/theirs")).unwrap();
+                // A link of ours that somebody has given the name of a note, and a file of ours.
+                let note = note_name(name.as_bytes());
+                match number {
+                    4 => sys::symlink(b"run5", scene.lower.root(), &note).unwrap(),
+                    5 => drop(
+                        File::create(scene.folder.path().join(OsStr::from_bytes(&note))).unwrap(),
+                    ),
+                    _ => {}
+                }
                 let root = TreePath::root();
                 let (touched, counters) = (&scene.touched, &scene.counters);
                 pfs_acts::sweep(&scene.lower, &root, None, touched, counters).unwrap();

@@ -259,7 +259,8 @@ pub(crate) fn sweep(
         let swept = match noted_name(name) {
             Some(about) => aside::sweep_note(lower, &at.join(about)),
             None if is_aside(name) => aside::sweep(lower, &at.join(name), touched, counters),
-            None => removal::remove_tree(dir.as_fd(), name),
+            // Whatever takes its place now: only a file goes.
+            None => removal::remove_file(dir.as_fd(), name),
         };
         if let Err(e) = swept {
             counters.remark(format!(
@@ -279,13 +280,17 @@ pub(crate) fn sweep(
 /// May this be swept? The copies of a drain are no directories; see [`is_ours_to_sweep`] for what is aside.
 fn is_ours(dir: BorrowedFd<'_>, name: &[u8]) -> bool {
     let (me, _) = sys::my_ids();
-    let owner = |name: &[u8]| sys::stat(dir, name).ok().map(|attr| attr.uid);
+    let is_note = |attr: &Attr| attr.mode & libc::S_IFMT == libc::S_IFLNK;
+    let owner = |name: &[u8]| {
+        let note = sys::stat(dir, name).ok();
+        note.filter(is_note).map(|attr| attr.uid)
+    };
     let Ok(found) = sys::stat(dir, name) else {
         // It has gone with what it was about.
         return true;
     };
     match noted_name(name) {
-        Some(_) => is_ours_to_sweep(Some(found.uid), me),
+        Some(_) => is_note(&found) && is_ours_to_sweep(Some(found.uid), me),
         None if is_aside(name) => is_ours_to_sweep(owner(&note_name(name)), me),
         None => !pfs::is_dir(&found),
     }

@@ -50,15 +50,16 @@ struct Level {
     dirs: Vec<Vec<u8>>,
 }
 
-/// Removes `name` in `dir` with everything in it; nothing there is fine. Symbolic links are not followed.
-pub(crate) fn remove_tree(dir: BorrowedFd<'_>, name: &[u8]) -> Work<()> {
+/// Removes the file `name` in `dir`; nothing there is fine. A directory stays (EISDIR).
+pub(crate) fn remove_file(dir: BorrowedFd<'_>, name: &[u8]) -> Work<()> {
     match is_removed(dir, name)? {
         true => Ok(()),
-        false => remove_dir(dir, name),
+        false => Err(Errno::ISDIR).during("unlink"),
     }
 }
 
-/// As [`remove_tree`], for a directory: what is none is not removed (ENOTDIR).
+/// Removes the directory `name` in `dir` with everything in it; nothing there is fine. Symbolic links are not followed, and what
+/// is no directory is not removed (ENOTDIR).
 pub(crate) fn remove_dir(dir: BorrowedFd<'_>, name: &[u8]) -> Work<()> {
     remove(dir, name, None).map(drop)
 }
@@ -221,7 +222,7 @@ mod tests {
             at = sys::open(at.as_fd(), b"d", flags, 0).unwrap();
         }
         drop(at);
-        remove_tree(top.as_fd(), b"d").unwrap();
+        remove_dir(top.as_fd(), b"d").unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
@@ -242,10 +243,10 @@ mod tests {
             );
         }
         let top = OwnedFd::from(File::open(folder.path()).unwrap());
-        let trouble = remove_tree(top.as_fd(), b"t").unwrap_err();
+        let trouble = remove_dir(top.as_fd(), b"t").unwrap_err();
         assert!(chattr("-i"));
         assert_eq!((trouble.operation, trouble.errno), ("unlink", Errno::PERM));
-        remove_tree(top.as_fd(), b"t").unwrap();
+        remove_dir(top.as_fd(), b"t").unwrap();
     }
 
     #[test]
@@ -263,11 +264,11 @@ mod tests {
             fs::set_permissions(path(dir), Permissions::from_mode(mode)).unwrap();
         }
         let top = OwnedFd::from(File::open(folder.path()).unwrap());
-        remove_tree(top.as_fd(), b"t").unwrap();
+        remove_dir(top.as_fd(), b"t").unwrap();
         assert!(!path("t").exists());
         assert!(path("outside/kept").exists());
         // Nothing there is fine.
-        remove_tree(top.as_fd(), b"t").unwrap();
+        remove_dir(top.as_fd(), b"t").unwrap();
     }
 
     #[test]
@@ -278,7 +279,7 @@ mod tests {
         let refused = remove_dir(top.as_fd(), b"f").unwrap_err();
         assert_eq!(refused.errno, Errno::NOTDIR);
         assert!(folder.path().join("f").exists());
-        remove_tree(top.as_fd(), b"f").unwrap();
+        remove_file(top.as_fd(), b"f").unwrap();
         assert!(!folder.path().join("f").exists());
     }
 }

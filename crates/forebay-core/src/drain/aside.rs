@@ -82,7 +82,7 @@ pub struct AsideNote {
 /// What becomes of something aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AsideFate {
-    /// Nothing: it is not there.
+    /// Nothing: it is not there, or no note of ours tells what it was.
     None,
     /// It is removed, except what others have changed since.
     Remove,
@@ -125,10 +125,10 @@ impl AsideNote {
         let Some(found) = found else {
             return AsideFate::None;
         };
-        let is_it = |(_, ino): &(TreePath, u64)| *ino == found.ino;
-        match is_dir(found) && self.origin.as_ref().is_none_or(is_it) {
-            true => AsideFate::Remove,
-            false => AsideFate::GiveBack,
+        match &self.origin {
+            None => AsideFate::None,
+            Some((_, ino)) if is_dir(found) && *ino == found.ino => AsideFate::Remove,
+            Some(_) => AsideFate::GiveBack,
         }
     }
 
@@ -215,8 +215,8 @@ mod tests {
             (&known, libc::S_IFDIR, 42, AsideFate::Remove),
             (&known, libc::S_IFDIR, 43, AsideFate::GiveBack),
             (&known, libc::S_IFREG, 42, AsideFate::GiveBack),
-            (&unknown, libc::S_IFDIR, 43, AsideFate::Remove),
-            (&unknown, libc::S_IFREG, 43, AsideFate::GiveBack),
+            (&unknown, libc::S_IFDIR, 43, AsideFate::None),
+            (&unknown, libc::S_IFREG, 43, AsideFate::None),
         ] {
             assert_eq!(note.fate(Some(&found(kind, ino))), fate);
         }
