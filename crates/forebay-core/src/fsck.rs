@@ -2,7 +2,7 @@
 //!
 //! The driver (`forebay fsck`) gathers what is found and carries out the mends. Nothing here removes what may hold data.
 
-use crate::facts::{Label, LabelParent};
+use crate::facts::{Attr, Label, LabelParent};
 use crate::path::TreePath;
 use crate::record::{BridgeId, Kind, ObjectName, PathRecord, Shape};
 use crate::repair::{Survivor, is_marker, lost, record_of};
@@ -178,6 +178,12 @@ pub fn judge_label_beside(object: ObjectName, is_named: bool, is_there: bool) ->
     })
 }
 
+/// Is an object kept, out of reach of programs, of which a rebuild finds no label? It may be a part of a copy that a bridge
+/// was making when it was killed; or its label is damaged, and it is somebody's file.
+pub fn is_kept_without_label(shape: Shape, attr: &Attr) -> bool {
+    shape == Shape::File && attr.size > 0
+}
+
 /// An object without a name. It may hold somebody's data, so it is given one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nameless(Survivor);
@@ -217,11 +223,6 @@ impl Nameless {
             hides: None,
         });
         Nameless(Survivor { object, label, ino })
-    }
-
-    /// As something that a rebuild of the tables has found.
-    pub fn into_survivor(self) -> Survivor {
-        self.0
     }
 
     /// What its label says, or would.
@@ -323,6 +324,19 @@ mod tests {
         let mut findings = judge_record(&path("d/f"), &record_of_kind(kind), found);
         assert_eq!(findings.len(), 1, "{findings:?}");
         findings.remove(0)
+    }
+
+    #[test]
+    fn what_may_be_a_file_of_somebody_is_kept_without_its_label() {
+        let of = |size| Attr {
+            size,
+            ..Attr::default()
+        };
+        assert!(is_kept_without_label(Shape::File, &of(1)));
+        assert!(!is_kept_without_label(Shape::File, &of(0)));
+        for shape in [Shape::Dir, Shape::Node] {
+            assert!(!is_kept_without_label(shape, &of(4096)));
+        }
     }
 
     #[test]

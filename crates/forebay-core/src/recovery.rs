@@ -186,9 +186,11 @@ pub fn begun(epoch: u32) -> [Change; 2] {
     ]
 }
 
-/// The mark that ends an epoch in order. Everything else is durable before it is.
-pub fn ended() -> Mark {
-    meta(CLEAN, Some(Vec::new()))
+/// The marks at the end of an epoch. Everything else is durable before they are. An epoch that leaves objects without names behind
+/// (`has_unnamed`: they could not be removed) has not ended in order, or the next start would look at none.
+pub fn ended(settled: u64, has_unnamed: bool) -> Vec<Mark> {
+    let clean = (!has_unnamed).then(|| meta(CLEAN, Some(Vec::new())));
+    [watermark(settled)].into_iter().chain(clean).collect()
 }
 
 /// The watermark as a mark.
@@ -338,6 +340,16 @@ mod tests {
         has_others: false,
         is_on_pfs: false,
     };
+
+    #[test]
+    fn an_epoch_that_leaves_objects_without_names_has_not_ended_in_order() {
+        let is_clean = |mark: &Mark| matches!(mark, Mark::Meta { key, .. } if key == CLEAN);
+        for has_unnamed in [true, false] {
+            let marks = ended(7, has_unnamed);
+            assert_eq!(marks[0], watermark(7));
+            assert_eq!(marks.iter().any(is_clean), !has_unnamed);
+        }
+    }
 
     #[test]
     fn a_stray_file_with_bytes_of_its_own_is_kept() {

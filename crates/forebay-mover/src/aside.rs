@@ -5,7 +5,7 @@ use crate::counters::Counters;
 use crate::pfs::{self, During, Trouble, Work};
 use crate::removal::{self, Spared, Touched};
 use forebay_core::drain::{AsideFate, AsideNote, Tick, note_name, paths_aside};
-use forebay_core::facts::{Attr, Timestamp};
+use forebay_core::facts::Timestamp;
 use forebay_core::path::TreePath;
 use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno};
@@ -47,8 +47,10 @@ fn forget_note(lower: &Lower, aside: &TreePath) {
 pub(crate) enum Refused {
     /// It is not what it was.
     Check(Trouble),
+    /// It is what it was, and there can be no note. Without one nobody could tell later what it was, and what others have added.
+    Note(Trouble),
     /// The PFS has refused the rename; the moment that the note told.
-    Rename(Trouble, Option<Timestamp>),
+    Rename(Trouble, Timestamp),
 }
 
 /// Renames the directory at `path`, which has this inode number, to `aside`, or to that with a number behind it: an
@@ -63,21 +65,19 @@ pub(crate) fn put(
 ) -> Result<TreePath, Refused> {
     let exists = |trouble: &Trouble| trouble.errno == Errno::EXIST;
     for free in paths_aside(aside) {
-        let since = match make_note(lower, &free, path, ino) {
-            Ok(since) => Some(since),
-            Err(trouble) if exists(&trouble) => continue,
-            // Where this user may make no names, nothing goes aside either.
-            Err(Trouble {
-                errno: Errno::ACCESS | Errno::PERM,
-                ..
-            }) => None,
-            // Without the moment what others add meanwhile could not be told from what was there.
-            Err(trouble) => return Err(Refused::Check(trouble)),
-        };
+        let note = make_note(lower, &free, path, ino);
+        if note.as_ref().is_err_and(exists) {
+            continue;
+        }
         if let Err(trouble) = check() {
             forget_note(lower, &free);
             return Err(Refused::Check(trouble));
         }
+        let since = note.map_err(|trouble| {
+            // It may be there in part.
+            forget_note(lower, &free);
+            Refused::Note(trouble)
+        })?;
         match pfs::rename(lower, path, &free) {
             Ok(()) => return Ok(free),
             Err(trouble) => {
@@ -89,10 +89,10 @@ pub(crate) fn put(
         }
     }
     let full = Trouble {
-        operation: "rename",
+        operation: "symlink",
         errno: Errno::EXIST,
     };
-    Err(Refused::Rename(full, None))
+    Err(Refused::Note(full))
 }
 
 /// Undoes [`put`], because it was not the directory that is to go.
@@ -103,26 +103,28 @@ pub(crate) fn put_back(lower: &Lower, aside: &TreePath, path: &TreePath) -> Work
 }
 
 /// Removes the directory at `aside`, except for what others have changed since. If something is left, the directory gets its
-/// old name back, and the report of the drain says so.
+/// old name back, and the report of the drain says so. False: it is not ours.
 pub(crate) fn sweep(
     lower: &Lower,
     aside: &TreePath,
     touched: &Touched,
     counters: &Counters,
-) -> Work<()> {
+) -> Work<bool> {
     let found = pfs::look(lower, aside)?;
-    let note = read_note(lower, aside, found.as_ref())?;
+    let Some(note) = read_note(lower, aside)? else {
+        return Ok(found.is_none());
+    };
     match note.fate(found.as_ref()) {
-        AsideFate::None => return Ok(()),
+        AsideFate::None => return Ok(true),
         AsideFate::Remove => {
             let spared = Spared {
                 since: note.since,
                 touched,
             };
             let dir = pfs::parent(lower, aside)?;
-            if removal::remove_dir_but(dir.as_fd(), aside.name(), &spared)? {
+            if removal::remove_dir_but(dir.as_fd(), aside.name(), note.ino, &spared)? {
                 forget_note(lower, aside);
-                return Ok(());
+                return Ok(true);
             }
         }
         AsideFate::GiveBack => {}
@@ -130,22 +132,22 @@ pub(crate) fn sweep(
     let place = give_back(lower, aside, &note)?;
     forget_note(lower, aside);
     counters.came_back(place);
-    Ok(())
+    Ok(true)
 }
 
-fn read_note(lower: &Lower, aside: &TreePath, found: Option<&Attr>) -> Work<AsideNote> {
+/// Our note about what is aside, if there is one.
+fn read_note(lower: &Lower, aside: &TreePath) -> Work<Option<AsideNote>> {
     let at = note_path(aside);
-    let text = match pfs::look(lower, &at)? {
-        Some(attr) => match lower.link_text(&at) {
-            Ok(text) => Some((attr, text)),
-            // It has just gone, or is no symbolic link.
-            Err(Errno::NOENT | Errno::INVAL) => None,
-            Err(e) => return Err(e).during("readlink"),
-        },
-        None => None,
+    let Some(attr) = pfs::look(lower, &at)? else {
+        return Ok(None);
     };
-    let note = text.as_ref().map(|(attr, text)| (attr, &text[..]));
-    Ok(AsideNote::of(note, found))
+    let (me, _) = sys::my_ids();
+    match lower.link_text(&at) {
+        Ok(text) => Ok(AsideNote::of(&attr, &text, me)),
+        // It has just gone, or is no symbolic link.
+        Err(Errno::NOENT | Errno::INVAL) => Ok(None),
+        Err(e) => Err(e).during("readlink"),
+    }
 }
 
 /// Renames what is aside to where it was, or to another of its places.
@@ -165,12 +167,15 @@ fn give_back(lower: &Lower, aside: &TreePath, note: &AsideNote) -> Work<TreePath
     }
 }
 
-/// Removes the note about `aside` if that is no longer there.
-pub(crate) fn sweep_note(lower: &Lower, aside: &TreePath) -> Work<()> {
+/// Removes the note about `aside` if that is no longer there. False: it is not ours.
+pub(crate) fn sweep_note(lower: &Lower, aside: &TreePath) -> Work<bool> {
+    if read_note(lower, aside)?.is_none() {
+        return Ok(pfs::look(lower, &note_path(aside))?.is_none());
+    }
     if pfs::look(lower, aside)?.is_none() {
         forget_note(lower, aside);
     }
-    Ok(())
+    Ok(true)
 }
 
 #[cfg(test)]
@@ -419,6 +424,49 @@ mod tests {
         }
     }
 
+    /// A file system in memory with room for so many inodes.
+    struct Few(tempfile::TempDir);
+
+    impl Few {
+        fn mounted(inodes: usize) -> Option<Few> {
+            let few = Few(tempfile::tempdir().unwrap());
+            let options = format!("nr_inodes={inodes}");
+            let mut mount = std::process::Command::new("mount");
+            mount.args(["-t", "tmpfs", "-o", &options, "none"]);
+            let outcome = mount.arg(few.0.path()).output();
+            outcome.is_ok_and(|o| o.status.success()).then_some(few)
+        }
+    }
+
+    impl Drop for Few {
+        fn drop(&mut self) {
+            let mut umount = std::process::Command::new("umount");
+            let _ = umount.arg("-l").arg(self.0.path()).output();
+        }
+    }
+
+    #[test]
+    fn where_there_is_no_room_for_a_note_the_directory_stays() {
+        let few = Few::mounted(30);
+        forebay_testkit::skip_unless!(few.is_some(), "only root can mount a tmpfs");
+        let few = few.unwrap();
+        let scene = Scene::new(few.0.path());
+        let mut made = 0;
+        while File::create(scene.at(&format!("full{made}"))).is_ok() {
+            made += 1;
+        }
+        assert!(made > 0);
+        let refused = scene.discard_what("up/d", scene.known("up/d")).unwrap_err();
+        assert_eq!(
+            (refused.operation, refused.errno),
+            ("symlink", libc::ENOSPC)
+        );
+        assert!(scene.at("up/d/s/a").exists());
+        fs::remove_file(scene.at("full0")).unwrap();
+        scene.discard("up/d");
+        assert!(!scene.at("up/d").exists());
+    }
+
     #[test]
     fn a_directory_that_only_has_such_a_name_stays() {
         for scene in scenes() {
@@ -441,7 +489,7 @@ mod tests {
                 assert!(scene.at(&name).join("s/theirs").exists(), "{name}");
             }
             let remarks = scene.counters.status().remarks;
-            assert!(remarks[0].contains("of somebody else"), "{remarks:?}");
+            assert!(remarks[0].ends_with("and is not: it stays"), "{remarks:?}");
         }
     }
 }

@@ -4,9 +4,7 @@ use crate::aside::{self, Refused};
 use crate::counters::Counters;
 use crate::pfs::{self, During, Trouble};
 use crate::removal::{self, Spared, Touched};
-use forebay_core::drain::{
-    self, is_aside, is_leftover, is_leftover_of, is_ours_to_sweep, note_name, noted_name,
-};
+use forebay_core::drain::{self, is_aside, is_leftover, is_leftover_of, note_name, noted_name};
 use forebay_core::facts::Attr;
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
@@ -149,6 +147,11 @@ fn take_away(
     };
     match aside::put(lower, path, ino, aside, check) {
         Ok(aside) => give_back_another(lower, &taken, path, &aside),
+        // Who may make no names there still may remove.
+        Err(Refused::Note(Trouble {
+            errno: Errno::ACCESS | Errno::PERM,
+            ..
+        })) => removal::remove_dir(dir.as_fd(), path.name(), ino),
         // Another parent takes write permission on the directory itself, removal does not.
         Err(Refused::Rename(
             Trouble {
@@ -156,17 +159,14 @@ fn take_away(
                 ..
             },
             since,
-        )) => match since {
-            None => removal::remove_dir(dir.as_fd(), path.name()),
-            Some(since) => {
-                let spared = Spared { since, touched };
-                match removal::remove_dir_but(dir.as_fd(), path.name(), &spared)? {
-                    true => Ok(()),
-                    false => Err(Errno::NOTEMPTY).during("rmdir"),
-                }
+        )) => {
+            let spared = Spared { since, touched };
+            match removal::remove_dir_but(dir.as_fd(), path.name(), ino, &spared)? {
+                true => Ok(()),
+                false => Err(Errno::NOTEMPTY).during("rmdir"),
             }
-        },
-        Err(Refused::Rename(e, _) | Refused::Check(e)) => Err(e),
+        }
+        Err(Refused::Rename(e, _) | Refused::Check(e) | Refused::Note(e)) => Err(e),
     }
 }
 
@@ -249,19 +249,17 @@ pub(crate) fn sweep(
     };
     for entry in entries.iter().filter(|e| is_left(&e.name)) {
         let name = &entry.name;
-        if !is_ours(dir.as_fd(), name) {
-            counters.remark(format!(
-                "{} looks like what a drain has left on the PFS, and is of somebody else: it stays",
-                String::from_utf8_lossy(name)
-            ));
-            continue;
-        }
         let swept = match noted_name(name) {
             Some(about) => aside::sweep_note(lower, &at.join(about)),
             None if is_aside(name) => aside::sweep(lower, &at.join(name), touched, counters),
-            // Whatever takes its place now: only a file goes.
             None => removal::remove_file(dir.as_fd(), name),
         };
+        if swept.as_ref().is_ok_and(|is_ours| !is_ours) {
+            counters.remark(format!(
+                "{} looks like what a drain has left on the PFS, and is not: it stays",
+                String::from_utf8_lossy(name)
+            ));
+        }
         if let Err(e) = swept {
             counters.remark(format!(
                 "{} could not be removed from the PFS ({}: {})",
@@ -275,25 +273,6 @@ pub(crate) fn sweep(
         }
     }
     outcome
-}
-
-/// May this be swept? The copies of a drain are no directories; see [`is_ours_to_sweep`] for what is aside.
-fn is_ours(dir: BorrowedFd<'_>, name: &[u8]) -> bool {
-    let (me, _) = sys::my_ids();
-    let is_note = |attr: &Attr| attr.mode & libc::S_IFMT == libc::S_IFLNK;
-    let owner = |name: &[u8]| {
-        let note = sys::stat(dir, name).ok();
-        note.filter(is_note).map(|attr| attr.uid)
-    };
-    let Ok(found) = sys::stat(dir, name) else {
-        // It has gone with what it was about.
-        return true;
-    };
-    match noted_name(name) {
-        Some(_) => is_note(&found) && is_ours_to_sweep(Some(found.uid), me),
-        None if is_aside(name) => is_ours_to_sweep(owner(&note_name(name)), me),
-        None => !pfs::is_dir(&found),
-    }
 }
 
 /// Has this user made the name? What is aside may be of anybody; the note about it is our own.

@@ -50,29 +50,26 @@ struct Level {
     dirs: Vec<Vec<u8>>,
 }
 
-/// Removes the file `name` in `dir`; nothing there is fine. A directory stays (EISDIR).
-pub(crate) fn remove_file(dir: BorrowedFd<'_>, name: &[u8]) -> Work<()> {
-    match is_removed(dir, name)? {
-        true => Ok(()),
-        false => Err(Errno::ISDIR).during("unlink"),
-    }
-}
-
 /// Removes the directory `name` in `dir` with everything in it; nothing there is fine. Symbolic links are not followed, and what
-/// is no directory is not removed (ENOTDIR).
-pub(crate) fn remove_dir(dir: BorrowedFd<'_>, name: &[u8]) -> Work<()> {
-    remove(dir, name, None).map(drop)
+/// is no directory (ENOTDIR), or has another inode number than `ino` (ESTALE), is not removed.
+pub(crate) fn remove_dir(dir: BorrowedFd<'_>, name: &[u8], ino: u64) -> Work<()> {
+    remove(dir, name, ino, None).map(drop)
 }
 
 /// As [`remove_dir`], but leaves what is spared, and the directories around it. False: something is left.
-pub(crate) fn remove_dir_but(dir: BorrowedFd<'_>, name: &[u8], spared: &Spared<'_>) -> Work<bool> {
-    remove(dir, name, Some(spared))
+pub(crate) fn remove_dir_but(
+    dir: BorrowedFd<'_>,
+    name: &[u8],
+    ino: u64,
+    spared: &Spared<'_>,
+) -> Work<bool> {
+    remove(dir, name, ino, Some(spared))
 }
 
 /// Others choose how deep the tree is. So this is a loop, and has one directory of the tree open at a time: it comes
 /// back by `..`, and looks whether that is where it came from.
-fn remove(dir: BorrowedFd<'_>, name: &[u8], spared: Option<&Spared<'_>>) -> Work<bool> {
-    let Some((mut at, top)) = enter(dir, name, spared)? else {
+fn remove(dir: BorrowedFd<'_>, name: &[u8], ino: u64, spared: Option<&Spared<'_>>) -> Work<bool> {
+    let Some((mut at, top)) = enter(dir, name, Some(ino), spared)? else {
         return Ok(true);
     };
     let is_gone = |emptied: Work<()>| match emptied {
@@ -85,7 +82,7 @@ fn remove(dir: BorrowedFd<'_>, name: &[u8], spared: Option<&Spared<'_>>) -> Work
     let mut levels = vec![top];
     while let Some(level) = levels.last_mut() {
         if let Some(name) = level.dirs.pop() {
-            if let Some((inner, level)) = enter(at.as_fd(), &name, spared)? {
+            if let Some((inner, level)) = enter(at.as_fd(), &name, None, spared)? {
                 levels.push(level);
                 at = inner;
             }
@@ -104,12 +101,19 @@ fn remove(dir: BorrowedFd<'_>, name: &[u8], spared: Option<&Spared<'_>>) -> Work
     unreachable!("the last level is the first one")
 }
 
-/// Opens a directory and removes everything in it but directories, and but what is spared. `None` if it is gone.
+/// Opens a directory and removes everything in it but directories, and but what is spared. `None` if it is gone. `ino`: it
+/// must have this inode number (ESTALE).
 fn enter(
     dir: BorrowedFd<'_>,
     name: &[u8],
+    ino: Option<u64>,
     spared: Option<&Spared<'_>>,
 ) -> Work<Option<(OwnedFd, Level)>> {
+    // Somebody may have put another one there since it was looked at.
+    let check = |fd: &OwnedFd| match sys::stat(fd.as_fd(), b"").during("stat")?.ino {
+        found if ino.is_some_and(|ino| ino != found) => Err(Errno::STALE).during("open directory"),
+        _ => Ok(()),
+    };
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
     let inner = match sys::open(dir, name, flags, 0) {
         Ok(fd) => fd,
@@ -118,12 +122,14 @@ fn enter(
             // Its owner has locked it; what goes anyway may be opened first.
             let by_path = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
             let locked = sys::open(dir, name, by_path, 0).during("open directory")?;
+            check(&locked)?;
             sys::chmod_of_path(locked.as_fd(), 0o700).during("chmod")?;
             // By its name it might be another one by now.
             sys::open(locked.as_fd(), b".", flags, 0).during("open directory")?
         }
         Err(e) => return Err(e).during("open directory"),
     };
+    check(&inner)?;
     let mut entries = Vec::new();
     while sys::read_dir(inner.as_fd(), &mut entries).during("list directory")? {}
     let mut dirs = Vec::new();
@@ -139,7 +145,7 @@ fn enter(
                 Err(e) => return Err(e).during("stat"),
             }
         }
-        let mut removed = is_removed(inner.as_fd(), &entry.name);
+        let mut removed = remove_file(inner.as_fd(), &entry.name);
         if let Err(Trouble {
             errno: Errno::ACCESS,
             ..
@@ -148,7 +154,7 @@ fn enter(
         {
             is_unlocked = true;
             sys::chmod(inner.as_fd(), 0o700).during("chmod")?;
-            removed = is_removed(inner.as_fd(), &entry.name);
+            removed = remove_file(inner.as_fd(), &entry.name);
         }
         if !removed? {
             dirs.push(entry.name);
@@ -184,7 +190,7 @@ fn leave(dir: &OwnedFd, above: (u64, u64)) -> Work<OwnedFd> {
 }
 
 /// Unlinks what is no directory. False: it is one. Nothing there is fine.
-fn is_removed(dir: BorrowedFd<'_>, name: &[u8]) -> Work<bool> {
+pub(crate) fn remove_file(dir: BorrowedFd<'_>, name: &[u8]) -> Work<bool> {
     match sys::unlink(dir, name, false) {
         Ok(()) | Err(Errno::NOENT) => Ok(true),
         Err(Errno::ISDIR) => Ok(false),
@@ -210,6 +216,29 @@ mod tests {
     use std::fs::{self, File, Permissions};
     use std::os::unix::fs::{PermissionsExt, symlink};
 
+    fn ino_of(dir: &OwnedFd, name: &[u8]) -> u64 {
+        sys::stat(dir.as_fd(), name).map_or(0, |attr| attr.ino)
+    }
+
+    #[test]
+    fn a_directory_that_is_not_the_one_that_was_meant_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("t")).unwrap();
+        fs::write(folder.path().join("t/kept"), "x").unwrap();
+        let top = OwnedFd::from(File::open(folder.path()).unwrap());
+        let other = ino_of(&top, b"t") + 1;
+        // Its owner has locked it, or not.
+        for mode in [0o700, 0] {
+            fs::set_permissions(folder.path().join("t"), Permissions::from_mode(mode)).unwrap();
+            let refused = remove_dir(top.as_fd(), b"t", other).unwrap_err();
+            assert_eq!(refused.errno, Errno::STALE);
+            let left = fs::metadata(folder.path().join("t")).unwrap().permissions();
+            assert_eq!(left.mode() & 0o777, mode);
+        }
+        fs::set_permissions(folder.path().join("t"), Permissions::from_mode(0o700)).unwrap();
+        assert!(folder.path().join("t/kept").exists());
+    }
+
     #[test]
     fn a_tree_of_3_000_levels_goes() {
         const DEPTH: usize = 3_000;
@@ -222,7 +251,7 @@ mod tests {
             at = sys::open(at.as_fd(), b"d", flags, 0).unwrap();
         }
         drop(at);
-        remove_dir(top.as_fd(), b"d").unwrap();
+        remove_dir(top.as_fd(), b"d", ino_of(&top, b"d")).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
@@ -243,10 +272,10 @@ mod tests {
             );
         }
         let top = OwnedFd::from(File::open(folder.path()).unwrap());
-        let trouble = remove_dir(top.as_fd(), b"t").unwrap_err();
+        let trouble = remove_dir(top.as_fd(), b"t", ino_of(&top, b"t")).unwrap_err();
         assert!(chattr("-i"));
         assert_eq!((trouble.operation, trouble.errno), ("unlink", Errno::PERM));
-        remove_dir(top.as_fd(), b"t").unwrap();
+        remove_dir(top.as_fd(), b"t", ino_of(&top, b"t")).unwrap();
     }
 
     #[test]
@@ -264,11 +293,11 @@ mod tests {
             fs::set_permissions(path(dir), Permissions::from_mode(mode)).unwrap();
         }
         let top = OwnedFd::from(File::open(folder.path()).unwrap());
-        remove_dir(top.as_fd(), b"t").unwrap();
+        remove_dir(top.as_fd(), b"t", ino_of(&top, b"t")).unwrap();
         assert!(!path("t").exists());
         assert!(path("outside/kept").exists());
         // Nothing there is fine.
-        remove_dir(top.as_fd(), b"t").unwrap();
+        remove_dir(top.as_fd(), b"t", ino_of(&top, b"t")).unwrap();
     }
 
     #[test]
@@ -276,10 +305,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("f"), "x").unwrap();
         let top = OwnedFd::from(File::open(folder.path()).unwrap());
-        let refused = remove_dir(top.as_fd(), b"f").unwrap_err();
+        let refused = remove_dir(top.as_fd(), b"f", ino_of(&top, b"f")).unwrap_err();
         assert_eq!(refused.errno, Errno::NOTDIR);
         assert!(folder.path().join("f").exists());
-        remove_file(top.as_fd(), b"f").unwrap();
+        assert!(remove_file(top.as_fd(), b"f").unwrap());
         assert!(!folder.path().join("f").exists());
     }
 }

@@ -77,6 +77,44 @@ fn a_link_belongs_to_its_object() {
 }
 
 #[test]
+fn what_could_not_be_made_and_not_be_removed_stays_without_a_name_for_the_next_start() {
+    let instance = Instance::new("stays");
+    let objects = instance.objects(1);
+    let made = objects.make(&file(), None, None).unwrap();
+    objects.settle(&made);
+    let seq = made.fresh.object.oid.seq();
+    let folder = instance.0.join(format!("obj/{:x}", folder_of(seq)));
+    let chattr = |flag: &str| {
+        let mut command = std::process::Command::new("chattr");
+        let outcome = command.arg(flag).arg(&folder).output();
+        outcome.is_ok_and(|output| output.status.success())
+    };
+    let staged = NewObject {
+        what: NewKind::Staged {
+            lower: TreePath::root(),
+            judged: Judged::new(&Attr::default()),
+            bytes: 4,
+        },
+        ..file()
+    };
+    // Nothing can be read through it.
+    let source = sys::open_path(&instance.0, libc::O_PATH).unwrap();
+    let fails = || objects.make(&staged, None, Some(source.as_fd())).is_err();
+    assert!(fails() && !objects.has_unnamed());
+    if !chattr("+a") {
+        return forebay_testkit::skip("only root can forbid removals, and not everywhere");
+    }
+    let failed = fails();
+    assert!(chattr("-a"));
+    assert!(failed && objects.has_unnamed());
+    let all = objects.scan(0).unwrap();
+    let is_left =
+        |s: &&Scanned| matches!(s, Scanned::Object(o) if o.oid.seq() >= objects.settled());
+    assert_eq!(all.iter().filter(is_left).count(), 1, "{all:?}");
+    assert!(objects.settled() > seq);
+}
+
+#[test]
 fn a_copy_has_all_extended_attributes_of_its_source_or_is_not_made() {
     let instance = Instance::new("xattrs");
     let objects = instance.objects(1);

@@ -32,11 +32,10 @@ pub fn end(server: &ServerHandle) -> Result<(), TableError> {
         server.namespace.object_gone(object);
     }
     let mut marks = server.namespace.all_marks();
-    marks.push(recovery::watermark(server.objects.settled()));
-    // Else the next start would look at nothing.
-    if !server.objects.has_unnamed() {
-        marks.push(recovery::ended());
-    }
+    marks.extend(recovery::ended(
+        server.objects.settled(),
+        server.objects.has_unnamed(),
+    ));
     server.namespace.note(marks)?;
     let is_empty = server
         .namespace

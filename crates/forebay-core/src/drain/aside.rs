@@ -75,26 +75,21 @@ impl Tick {
 pub struct AsideNote {
     /// The moment at which it was put aside: what was changed before was in it by then.
     pub since: Timestamp,
-    /// Where it was, and its inode number; `None`: there is no note that can be read.
-    pub origin: Option<(TreePath, u64)>,
+    /// Where it was.
+    path: TreePath,
+    /// Its inode number.
+    pub ino: u64,
 }
 
 /// What becomes of something aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AsideFate {
-    /// Nothing: it is not there, or no note of ours tells what it was.
+    /// Nothing: it is not there.
     None,
     /// It is removed, except what others have changed since.
     Remove,
     /// It comes back whole: somebody has put it there in place of the directory.
     GiveBack,
-}
-
-/// Is what is aside, or a note, ours to sweep? `note_owner`: who owns the note, if there is one; a note is made before anything goes
-/// aside. In a directory where others may make names they could have any directory of ours removed by giving it such a
-/// name, or put back where they like.
-pub fn is_ours_to_sweep(note_owner: Option<u32>, me: u32) -> bool {
-    note_owner == Some(me)
 }
 
 impl AsideNote {
@@ -103,47 +98,35 @@ impl AsideNote {
         [format!("{ino:x}/").as_bytes(), path.as_bytes()].concat()
     }
 
-    /// What is known of something aside. `note`: the attributes and the text of the note, if there is one; `found`: the
-    /// attributes of what is aside. Without a note of use (a drain of an older version has left none) the moment is that of
-    /// the last change of the directory itself.
-    pub fn of(note: Option<(&Attr, &[u8])>, found: Option<&Attr>) -> Self {
-        let noted = note.and_then(|(attr, text)| Some((attr.mtime, origin(text)?)));
-        match noted {
-            Some((since, origin)) => AsideNote {
-                since,
-                origin: Some(origin),
-            },
-            None => AsideNote {
-                since: found.map(|attr| attr.ctime).unwrap_or_default(),
-                origin: None,
-            },
+    /// What a symbolic link with the name of a note tells. `None`: user `me` has not made it as a note, and nothing is done about it or
+    /// what it would be about. A note is made before anything goes aside. Where others may make names they could otherwise have a
+    /// directory of this user removed that they give such a name, or a thing of theirs put where they may not write.
+    pub fn of(link: &Attr, text: &[u8], me: u32) -> Option<Self> {
+        if link.uid != me {
+            return None;
         }
+        let slash = text.iter().position(|byte| *byte == b'/')?;
+        let ino = std::str::from_utf8(&text[..slash]).ok()?;
+        Some(AsideNote {
+            since: link.mtime,
+            path: TreePath::new(&text[slash + 1..]).filter(|path| !path.is_root())?,
+            ino: u64::from_str_radix(ino, 16).ok()?,
+        })
     }
 
     /// What becomes of it; `found`: its attributes.
     pub fn fate(&self, found: Option<&Attr>) -> AsideFate {
-        let Some(found) = found else {
-            return AsideFate::None;
-        };
-        match &self.origin {
+        match found {
             None => AsideFate::None,
-            Some((_, ino)) if is_dir(found) && *ino == found.ino => AsideFate::Remove,
+            Some(found) if is_dir(found) && found.ino == self.ino => AsideFate::Remove,
             Some(_) => AsideFate::GiveBack,
         }
     }
 
     /// Where it may come back.
     pub fn places(&self) -> Places {
-        Places::of(self.origin.as_ref().map(|(path, _)| path))
+        Places::of(&self.path)
     }
-}
-
-/// The path and the inode number in the text of a note.
-fn origin(text: &[u8]) -> Option<(TreePath, u64)> {
-    let slash = text.iter().position(|byte| *byte == b'/')?;
-    let ino = std::str::from_utf8(&text[..slash]).ok()?;
-    let ino = u64::from_str_radix(ino, 16).ok()?;
-    Some((TreePath::new(&text[slash + 1..])?, ino))
 }
 
 #[cfg(test)]
@@ -162,6 +145,7 @@ mod tests {
     fn found(kind: u32, ino: u64) -> Attr {
         Attr {
             mode: kind | 0o755,
+            uid: ME,
             ino,
             mtime: time(5),
             ctime: time(6),
@@ -169,56 +153,45 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_note_tells_where_a_directory_was_and_since_when_it_is_aside() {
-        let text = AsideNote::text(&path("up/d"), 0x2a);
-        let note = AsideNote::of(
-            Some((&found(libc::S_IFLNK, 9), &text)),
-            Some(&found(libc::S_IFDIR, 42)),
-        );
-        let expected = AsideNote {
+    const ME: u32 = 1000;
+
+    fn note() -> AsideNote {
+        AsideNote {
             since: time(5),
-            origin: Some((path("up/d"), 42)),
-        };
-        assert_eq!(note, expected);
-        assert_eq!(note.places().place(), path("up/d"));
+            path: path("up/d"),
+            ino: 0x2a,
+        }
     }
 
     #[test]
-    fn without_a_note_of_use_the_directory_itself_tells_the_moment() {
-        let dir = found(libc::S_IFDIR, 42);
+    fn a_note_tells_where_a_directory_was_and_since_when_it_is_aside() {
+        let text = AsideNote::text(&path("up/d"), 0x2a);
+        assert_eq!(
+            AsideNote::of(&found(libc::S_IFLNK, 9), &text, ME),
+            Some(note())
+        );
+        assert_eq!(note().places().place(), path("up/d"));
+    }
+
+    #[test]
+    fn a_link_of_another_user_or_with_another_text_is_no_note() {
         let link = found(libc::S_IFLNK, 9);
-        for text in ["", "up/d", "2a", "-1/up/d", "2a/../d"] {
-            let note = AsideNote::of(Some((&link, text.as_bytes())), Some(&dir));
-            let expected = AsideNote {
-                since: time(6),
-                origin: None,
-            };
-            assert_eq!(note, expected, "{text}");
+        assert_eq!(AsideNote::of(&link, b"2a/up/d", ME + 1), None);
+        assert_eq!(AsideNote::of(&link, b"2a/up/d", 0), None);
+        for text in ["", "up/d", "2a", "2a/", "-1/up/d", "2a/../d", "run5"] {
+            assert_eq!(AsideNote::of(&link, text.as_bytes(), ME), None, "{text}");
         }
-        assert_eq!(AsideNote::of(None, None).since, Timestamp::default());
-        assert_eq!(AsideNote::of(None, None).places().place(), path("removed"));
     }
 
     #[test]
     fn only_the_directory_that_was_put_aside_goes() {
-        let known = AsideNote {
-            since: time(5),
-            origin: Some((path("up/d"), 42)),
-        };
-        let unknown = AsideNote {
-            origin: None,
-            ..known.clone()
-        };
-        assert_eq!(known.fate(None), AsideFate::None);
-        for (note, kind, ino, fate) in [
-            (&known, libc::S_IFDIR, 42, AsideFate::Remove),
-            (&known, libc::S_IFDIR, 43, AsideFate::GiveBack),
-            (&known, libc::S_IFREG, 42, AsideFate::GiveBack),
-            (&unknown, libc::S_IFDIR, 43, AsideFate::None),
-            (&unknown, libc::S_IFREG, 43, AsideFate::None),
+        assert_eq!(note().fate(None), AsideFate::None);
+        for (kind, ino, fate) in [
+            (libc::S_IFDIR, 42, AsideFate::Remove),
+            (libc::S_IFDIR, 43, AsideFate::GiveBack),
+            (libc::S_IFREG, 42, AsideFate::GiveBack),
         ] {
-            assert_eq!(note.fate(Some(&found(kind, ino))), fate);
+            assert_eq!(note().fate(Some(&found(kind, ino))), fate);
         }
     }
 

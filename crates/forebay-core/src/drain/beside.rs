@@ -5,8 +5,6 @@ use forebay_types::MAX_NAME_BYTES;
 
 /// So many names are tried in a directory.
 const MOST_BESIDE: u32 = 100;
-/// What comes back without a note of its place is called so, in the root.
-const UNKNOWN: &[u8] = b"removed";
 
 /// The names beside `name` that it may get, in this order: `NAME.theirs1` and so on. What would be too long loses the end of
 /// `NAME`.
@@ -30,15 +28,11 @@ pub struct Places {
 }
 
 impl Places {
-    /// It was at `origin`; `None` if nobody knows.
-    pub fn of(origin: Option<&TreePath>) -> Self {
-        let (dir, name) = origin.and_then(TreePath::split).unwrap_or_default();
+    /// It was at `path`.
+    pub fn of(path: &TreePath) -> Self {
         Places {
-            dir,
-            name: match name {
-                b"" => UNKNOWN.to_vec(),
-                name => name.to_vec(),
-            },
+            name: path.name().to_vec(),
+            dir: path.parent(),
             beside: 0,
         }
     }
@@ -108,7 +102,7 @@ mod tests {
 
     #[test]
     fn what_comes_back_goes_where_it_was_or_beside_it_or_above() {
-        let mut places = Places::of(Some(&path("a/b/c")));
+        let mut places = Places::of(&path("a/b/c"));
         assert_eq!(places.place(), path("a/b/c"));
         assert!(places.next_beside());
         assert_eq!(places.place(), path("a/b/c.theirs1"));
@@ -122,13 +116,12 @@ mod tests {
         assert!((0..99).all(|_| places.next_beside()));
         assert_eq!(places.place(), path("c.theirs100"));
         assert!(!places.next_beside());
-        assert_eq!(Places::of(None).place(), path("removed"));
         assert_eq!(names_beside(b"c").count(), 100);
     }
 
     #[test]
     fn another_place_is_tried_only_if_that_may_help() {
-        let mut places = Places::of(Some(&path("a/c")));
+        let mut places = Places::of(&path("a/c"));
         assert!(places.move_on(libc::EEXIST));
         assert_eq!(places.place(), path("a/c.theirs1"));
         for errno in [libc::EACCES, libc::EIO, libc::EROFS] {

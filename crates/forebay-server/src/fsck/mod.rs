@@ -267,7 +267,8 @@ fn look(
         }
     }
     for object in server.objects.labels_beside() {
-        let is_there = server.objects.attr(object).is_ok();
+        // What is only out of reach is there.
+        let is_there = server.objects.attr(object) != Err(Errno::NOENT);
         findings.extend(judge_label_beside(object, is_named(object)?, is_there));
     }
     Ok(findings)

@@ -3,10 +3,10 @@
 use super::FsckReport;
 use crate::{Error, durable};
 use forebay_core::bridge::version;
-use forebay_core::fsck::Nameless;
+use forebay_core::fsck::is_kept_without_label;
 use forebay_core::record::BridgeId;
 use forebay_core::recovery;
-use forebay_core::repair::{self, lost};
+use forebay_core::repair::{self, Survivor, lost};
 use forebay_core::reserve::Purpose;
 use forebay_core::table::WriteTables;
 use forebay_objects::{LabelError, Objects, Scanned, shape};
@@ -34,7 +34,7 @@ pub(super) fn rebuild(instance: &Path, life: Life, report: &mut FsckReport) -> R
         .map_err(|e| Error::system("can't open the objects", e))?;
     // Removed before the tables were lost, although their labels still tell of them.
     let spare: HashSet<_> = objects.spare_of_last_life().into_iter().collect();
-    let (mut survivors, mut nameless) = (Vec::new(), Vec::new());
+    let (mut survivors, mut unlabelled) = (Vec::new(), Vec::new());
     let mut epoch = 0;
     let mut seen = HashSet::new();
     let scanned = objects.scan(0);
@@ -62,28 +62,32 @@ pub(super) fn rebuild(instance: &Path, life: Life, report: &mut FsckReport) -> R
             Err(Errno::NOENT) => continue,
             Err(cause) => return Err(Error::Object { object, cause }),
         };
-        if label.is_none() {
-            let has_data = attr.mode & libc::S_IFMT == libc::S_IFREG && attr.size > 0;
+        let Some(label) = label else {
             let text = format!("backing object {object} has no label, or a damaged one");
-            if !has_data {
-                // It was being made.
-                report.problems.push(text);
-                continue;
+            report.problems.push(text);
+            if is_kept_without_label(shape(object), &attr) {
+                unlabelled.push(object);
             }
-            report
-                .problems
-                .push(format!("{text}: it is now {}", lost(object)));
-            nameless.push(object);
-        }
-        survivors.push(Nameless::new(object, shape(object), label, attr.ino).into_survivor());
+            continue;
+        };
+        survivors.push(Survivor {
+            object,
+            label,
+            ino: attr.ino,
+        });
+    }
+    for object in unlabelled {
+        // Before there are tables: a start removes what no record names.
+        objects
+            .quarantine(object, lost(object).as_bytes())
+            .map_err(|cause| Error::Object { object, cause })?;
     }
     for object in spare {
         objects
             .remove(object)
             .map_err(|e| Error::system("can't remove a spare file", e))?;
     }
-    let mut rebuilt = repair::rebuild(survivors, me, |count| version(epoch, count, me));
-    rebuilt.moved.extend(nameless);
+    let rebuilt = repair::rebuild(survivors, me, |count| version(epoch, count, me));
     let problems = rebuilt.problems.iter().map(ToString::to_string);
     report.problems.extend(problems);
     report.rebuilt = rebuilt.records.len();
