@@ -23,7 +23,7 @@ pydarshan_version=3.5.0
 build_packages=(gcc g++ make pkg-config clang libclang-dev librocksdb-dev)
 demo_packages=(lammps openmpi-bin)
 test_packages=(
-    busybox-static git rsync patch strace fio sqlite3 attr acl libacl1-dev gfortran
+    busybox-static git vim rsync patch strace fio sqlite3 attr acl libacl1-dev gfortran
     mpich libmpich-dev libopenmpi-dev
     libhdf5-dev libhdf5-mpich-dev libhdf5-openmpi-dev hdf5-tools libpnetcdf-dev python3-mpi4py
     python3 python3-venv python3-numpy python3-h5py

@@ -60,6 +60,17 @@ impl Identity {
         state: IS_DIR,
     };
 
+    /// Its inode number.
+    pub(crate) fn inode(self) -> u64 {
+        self.ino
+    }
+
+    /// Of what nothing can be known of: no entry is it.
+    pub const NOTHING: Identity = Identity {
+        ino: u64::MAX,
+        state: IN_FULL,
+    };
+
     fn new(attr: &Attr, with_ctime: bool) -> Self {
         let ino = attr.ino;
         if attr.mode & libc::S_IFMT == libc::S_IFDIR {

@@ -118,6 +118,8 @@ pub struct PathRecord {
     pub owner: BridgeId,
     /// Inode number that `stat` shows, for directory listings; 0 for `Moved` and `Whiteout`.
     pub ino: u64,
+    /// Inode number of the PFS file that the object is a copy of, which `stat` shows instead; 0: none.
+    pub copy_of: u64,
     /// For `Moved`: where on the PFS the thing still is.
     pub origin: Option<TreePath>,
     /// What on the PFS lies hidden under this path and has to go when this is drained.
@@ -145,6 +147,14 @@ impl PathRecord {
     /// Does a program see something here?
     pub fn is_visible(&self) -> bool {
         self.kind != Kind::Whiteout
+    }
+
+    /// It is on the PFS now as this.
+    pub(crate) fn is_there_as(&mut self, there: Identity) {
+        self.replaces = Some(there);
+        if self.copy_of != 0 {
+            self.copy_of = there.inode();
+        }
     }
 
     /// Cancels the rename of the thing at `origin`: it is removed with what this record hides, which is that thing or a directory
@@ -199,6 +209,8 @@ const FORMAT: u8 = 2;
 /// Extensions: a tag, and an [`Identity`].
 const REPLACES: u8 = 1;
 const ARRIVING: u8 = 2;
+/// A tag, and an inode number.
+const COPY_OF: u8 = 3;
 
 const HAS_ORIGIN: u8 = 1;
 const HAS_HIDES: u8 = 2;
@@ -256,13 +268,18 @@ impl PathRecord {
             (ARRIVING, self.arriving.as_deref().copied()),
         ];
         let known = extensions.iter().filter(|(_, identity)| identity.is_some());
-        let length = known.count() * (1 + identity::BYTES);
+        let copy_of = (self.copy_of != 0).then_some(self.copy_of.to_le_bytes());
+        let length = known.count() * (1 + identity::BYTES) + copy_of.map_or(0, |ino| 1 + ino.len());
         w.extend_from_slice(&(length as u16).to_le_bytes());
         for (tag, identity) in extensions {
             if let Some(identity) = identity {
                 w.push(tag);
                 w.extend_from_slice(&identity.encode());
             }
+        }
+        if let Some(ino) = copy_of {
+            w.push(COPY_OF);
+            w.extend_from_slice(&ino);
         }
         w
     }
@@ -296,6 +313,7 @@ impl PathRecord {
             },
             owner: BridgeId(u32::from_le_bytes(r.array()?)),
             ino: u64::from_le_bytes(r.array()?),
+            copy_of: 0,
             token: Token {
                 client: u64::from_le_bytes(r.array()?),
                 seq: u32::from_le_bytes(r.array()?),
@@ -335,6 +353,7 @@ impl PathRecord {
                 match tag {
                     REPLACES => record.replaces = Some(Identity::decode(r.array()?)),
                     ARRIVING => record.arriving = Some(Box::new(Identity::decode(r.array()?))),
+                    COPY_OF => record.copy_of = u64::from_le_bytes(r.array()?),
                     // Of a later program; what follows can't be told apart.
                     _ => break,
                 }
@@ -392,6 +411,7 @@ mod tests {
             },
             owner: BridgeId(5),
             ino: 6,
+            copy_of: 0,
             origin: None,
             hides: None,
             replaces: None,
@@ -406,6 +426,7 @@ mod tests {
     fn full() -> PathRecord {
         PathRecord {
             kind: Kind::Moved,
+            copy_of: 12,
             origin: TreePath::new(*b"a/b"),
             hides: TreePath::new(*b"c"),
             replaces: Some(Identity::of(&Attr {
@@ -426,6 +447,7 @@ mod tests {
         PathRecord {
             replaces: None,
             arriving: None,
+            copy_of: 0,
             ..record
         }
     }

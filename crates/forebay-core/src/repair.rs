@@ -97,6 +97,8 @@ pub fn record_of(survivor: &Survivor, owner: BridgeId, version: u64) -> PathReco
         object: *object,
         owner,
         ino: if is_marker(label.kind) { 0 } else { *ino },
+        // No label tells it.
+        copy_of: 0,
         origin: label.origin.clone(),
         hides: label.hides.clone(),
         replaces: None,

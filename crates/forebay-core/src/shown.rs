@@ -22,7 +22,8 @@ pub fn plain(record: &PathRecord, me: BridgeId) -> Option<Plain> {
         Kind::Dir => true,
         Kind::Symlink | Kind::Special | Kind::Moved | Kind::Whiteout => return None,
     };
-    let is_mine = record.owner == me && record.segments.is_empty();
+    // A copy shows the number of its original.
+    let is_mine = record.owner == me && record.segments.is_empty() && record.copy_of == 0;
     (is_mine && record.transit.is_none()).then_some(Plain {
         object: record.object,
         is_dir,
@@ -80,6 +81,7 @@ mod tests {
             },
             owner: BridgeId(1),
             ino: number,
+            copy_of: 0,
             origin: None,
             hides: None,
             replaces: None,

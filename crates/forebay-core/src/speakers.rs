@@ -310,6 +310,7 @@ mod tests {
             arriving: None,
             drained: None,
             transit,
+            copy_of: 0,
             segments: Vec::new(),
         }
     }

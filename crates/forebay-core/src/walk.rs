@@ -119,7 +119,10 @@ impl Walk<'_> {
         match node {
             Node::Lower(_, attr) => Ok(*attr),
             Node::Born(record) => {
-                let mut attr = self.facts.attr(record.object)?;
+                let mut attr = Attr {
+                    copy_of: record.copy_of,
+                    ..self.facts.attr(record.object)?
+                };
                 if record.kind == Kind::Symlink {
                     // The backing object is a regular file with the text in it.
                     attr.mode = libc::S_IFLNK | 0o777;

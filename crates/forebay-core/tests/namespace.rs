@@ -607,6 +607,7 @@ fn labels_alone_tell_which_records_there_were() {
                 let record = PathRecord {
                     version: found.get(path).map_or(0, |r| r.version),
                     token: Token::default(),
+                    copy_of: 0,
                     replaces: None,
                     arriving: None,
                     drained: None,

@@ -39,6 +39,14 @@ impl Worker<'_> {
             Some(open) => look(open.as_fd())?.0,
             None => self.attr(node)?,
         };
+        let mut copy_of = locked(&self.server.nodes).copy_of(node);
+        if copy_of != 0
+            && let Ok((_, _, now)) = self.name_of(node)
+        {
+            // A drain may have given it another one.
+            copy_of = now.copy_of;
+        }
+        let attr = Attr { copy_of, ..attr };
         Ok(Reply::attributes(&self.server.shown(&attr)))
     }
 

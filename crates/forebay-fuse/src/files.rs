@@ -4,6 +4,7 @@ use crate::door::look;
 use crate::reply::{Reply, opened};
 use crate::server::{OpenFile, Outcome, Worker, locked};
 use forebay_sys::{self as sys, Errno, Sys};
+use forebay_types::Attr;
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::retry_on_intr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -116,7 +117,12 @@ impl Worker<'_> {
         })?;
         let (attr, _) = look(file.as_fd())?;
         let name = (parent, name.to_vec());
-        let node = locked(&self.server.nodes).looked_up(&attr, name, None);
+        let (node, copy_of) = {
+            let mut nodes = locked(&self.server.nodes);
+            let node = nodes.looked_up(&attr, name, None);
+            (node, nodes.copy_of(node))
+        };
+        let attr = Attr { copy_of, ..attr };
         let entry = Reply::entry(node, &self.server.shown(&attr));
         self.opened(entry, node, file, flags).inspect_err(|_| {
             locked(&self.server.nodes).forget(node, 1);

@@ -56,6 +56,8 @@ struct Node {
     identity: Identity,
     /// Zero if it is not known.
     born: Timestamp,
+    /// See [`Attr::copy_of`]. Only the bridge tells it.
+    copy_of: u64,
     lookups: u64,
     /// The one looked up last is at the end.
     names: Vec<Name>,
@@ -93,6 +95,7 @@ impl Nodes {
         let node = Node {
             identity,
             born: attr.btime,
+            copy_of: attr.copy_of,
             lookups: 1,
             names: Vec::new(),
             dir,
@@ -117,6 +120,9 @@ impl Nodes {
             Some(id) => {
                 if let Some(node) = self.nodes.get_mut(&id) {
                     node.lookups += 1;
+                    if attr.copy_of != 0 {
+                        node.copy_of = attr.copy_of;
+                    }
                 }
                 id
             }
@@ -190,6 +196,11 @@ impl Nodes {
         for name in &node.names {
             self.by_name.remove(name);
         }
+    }
+
+    /// The inode number of the file of the PFS that a node is a copy of; 0: of none.
+    pub fn copy_of(&self, id: u64) -> u64 {
+        self.nodes.get(&id).map_or(0, |node| node.copy_of)
     }
 
     /// The descriptor of a directory.

@@ -150,19 +150,32 @@ impl Server {
     }
 
     /// The attributes as programs see them. All is on one device for them, so the inode numbers of several are kept apart.
+    /// A copy shows the number of its original.
     /// What belongs to a group without a number shows another one.
     pub(crate) fn shown(&self, attr: &Attr) -> Attr {
+        if attr.copy_of != 0 {
+            return self.mapped_group(Attr {
+                ino: attr.copy_of,
+                ..*attr
+            });
+        }
         let mut devices = locked(&self.devices);
         let which = devices.iter().position(|&dev| dev == attr.dev);
         let which = which.unwrap_or_else(|| {
             devices.push(attr.dev);
             devices.len() - 1
         });
+        self.mapped_group(Attr {
+            ino: attr.ino ^ (which as u64) << DEVICE_SHIFT,
+            ..*attr
+        })
+    }
+
+    fn mapped_group(&self, attr: Attr) -> Attr {
         let mapped = self.mapped;
         Attr {
-            ino: attr.ino ^ (which as u64) << DEVICE_SHIFT,
             gid: mapped.map_or(attr.gid, |ids| ids.shown_group(attr.uid, attr.gid)),
-            ..*attr
+            ..attr
         }
     }
 }

@@ -228,6 +228,7 @@ fn attr(x: &libc::statx) -> Attr {
         mtime: time(x.stx_mtime),
         ctime: time(x.stx_ctime),
         btime: time(x.stx_btime),
+        copy_of: 0,
     }
 }
 

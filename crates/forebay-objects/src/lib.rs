@@ -32,7 +32,7 @@ use forebay_core::facts::{Attr, Fresh, NewKind, NewObject, Timestamp};
 use forebay_core::record::{BridgeId, ObjectId, ObjectName};
 use forebay_core::spares::Slot;
 use forebay_sys::{self as sys, Errno, Sys, errno_of};
-use forebay_types::{Backing, FOLDER_BITS};
+use forebay_types::{Backing, COPY, FOLDER_BITS};
 use labels::Beside;
 use name::SHAPE_BITS;
 use parking_lot::{Mutex, RwLock};
@@ -155,14 +155,14 @@ impl Objects {
         Ok(fd)
     }
 
-    fn next_id(&self, shape: Shape) -> ObjectId {
+    fn next_id(&self, shape: u64) -> ObjectId {
         assert!(
             self.me.0 > 0 && self.epoch > 0,
             "bridges and their starts are counted from 1, so no object has the id 0"
         );
         let mut unnamed = self.unnamed.lock();
         let count = self.next.fetch_add(1, Ordering::Relaxed);
-        let seq = count << SHAPE_BITS | shape as u64;
+        let seq = count << SHAPE_BITS | shape;
         let is_new = unnamed.insert(seq);
         assert!(is_new, "sequence number {seq} is used twice");
         ObjectId::new(self.me, self.epoch, seq)
@@ -265,9 +265,10 @@ impl Objects {
         source: Option<BorrowedFd<'_>>,
     ) -> Sys<Made> {
         let shape = match spec.what {
-            NewKind::Dir => Shape::Dir,
-            NewKind::Node(_) => Shape::Node,
-            _ => Shape::File,
+            NewKind::Dir => Shape::Dir as u64,
+            NewKind::Node(_) => Shape::Node as u64,
+            NewKind::Staged { .. } => COPY,
+            _ => Shape::File as u64,
         };
         let object = ObjectName {
             oid: self.next_id(shape),

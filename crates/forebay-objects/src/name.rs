@@ -1,13 +1,14 @@
 //! Names of backing files and directories, and what they say about their objects.
 
 use forebay_core::record::{ObjectId, ObjectName, Shape};
-use forebay_types::Backing;
+use forebay_types::{Backing, COPY, SHAPE_MASK};
 
-pub(super) const SHAPE_BITS: u32 = 2;
+pub(super) const SHAPE_BITS: u32 = SHAPE_MASK.count_ones();
+
 /// The shape of an object, which its id tells.
 pub fn shape(object: ObjectName) -> Shape {
-    match object.oid.seq() & 3 {
-        0 => Shape::File,
+    match object.oid.seq() & SHAPE_MASK {
+        0 | COPY => Shape::File,
         1 => Shape::Dir,
         _ => Shape::Node,
     }

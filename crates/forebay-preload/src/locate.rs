@@ -14,7 +14,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use forebay_hook::path::{self, Glance, Spot, below};
-use forebay_wire::{Base, MAX_PATH_BYTES, Op, Request, START_MOVED};
+use forebay_wire::{Base, MAX_PATH_BYTES, ObjectId, Op, Request, START_MOVED};
 
 use crate::config;
 use crate::requests::LINK;
@@ -199,16 +199,16 @@ pub fn object_at(config: &Config, at: &[u8]) -> Option<(Base<'static>, u32)> {
     }
 }
 
-/// True if the open file or directory `fd` is an object in the storage.
-pub fn is_stored(config: &Config, fd: c_int) -> bool {
+/// The object in the storage that the open file or directory `fd` is, and which of its links.
+pub fn stored(config: &Config, fd: c_int) -> Option<(ObjectId, u32)> {
     let mut scratch = Scratch::new();
     let known = match fd {
         libc::AT_FDCWD => kernel_cwd(&mut scratch),
         fd => kernel_path(fd, &mut scratch),
     };
-    match known {
-        Ok(len) => object_at(config, scratch.filled(len)).is_some(),
-        Err(_) => false,
+    match object_at(config, scratch.filled(known.ok()?))? {
+        (Base::Object(oid), link) => Some((ObjectId(oid), link)),
+        _ => None,
     }
 }
 

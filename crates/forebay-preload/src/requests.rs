@@ -2,7 +2,7 @@
 
 use forebay_hook::kernel::OwnFd;
 use forebay_link::{Answer, Config, Fail, Link};
-use forebay_wire::{Attr, Base, Op, ReplyKind, Request};
+use forebay_wire::{Attr, Base, ObjectId, Op, ReplyKind, Request};
 
 use crate::locate::Target;
 
@@ -34,6 +34,19 @@ pub fn stat(target: &Target<'_>, flags: u32, answer: &mut Answer) -> Result<Attr
     }
     let attr = Attr::decode(answer.body()).map_err(|_| libc::EIO)?;
     Ok(target.config.devices().shown_of(attr))
+}
+
+/// The inode number that an open copy shows, which is this link of this object. `None`: its own.
+pub fn copy_of(config: &Config, object: ObjectId, link: u32) -> Option<u64> {
+    let mut answer = Answer::new();
+    let mut request = Request {
+        base1: Base::Object(object.0),
+        arg1: link,
+        ..Request::new(Op::Stat)
+    };
+    ask(config, &mut request, true, &mut answer).ok()?;
+    let attr = Attr::decode(answer.body()).ok()?;
+    (attr.copy_of != 0).then_some(attr.copy_of)
 }
 
 /// An `O_PATH` descriptor of the object.

@@ -9,6 +9,7 @@
 //! | 1 | no `format.json` |
 //! | 2 | `format.json` |
 //! | 3 | the journal is in two files; `quarantine/` |
+//! | 4 | copies of PFS files have ids of their own, and carry the inode number of their original |
 
 use crate::durable;
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// The format that this program writes.
-pub const CURRENT: u32 = 3;
+pub const CURRENT: u32 = 4;
 
 const FORMAT_FILE: &str = "format.json";
 /// More than any program will write there.
@@ -128,7 +129,7 @@ impl std::error::Error for FormatError {
 type Step = fn(&Path) -> io::Result<()>;
 
 /// The steps, by the format that they begin with: the first one leads from format 1 to 2.
-const STEPS: [Step; CURRENT as usize - 1] = [begin_format_2, begin_format_3];
+const STEPS: [Step; CURRENT as usize - 1] = [begin_format_2, begin_format_3, begin_format_4];
 
 /// Format 2 has the file, and that is written after each step. All else is as in format 1.
 fn begin_format_2(_dir: &Path) -> io::Result<()> {
@@ -137,6 +138,11 @@ fn begin_format_2(_dir: &Path) -> io::Result<()> {
 
 /// The tables take the journal of format 2 over when they are opened.
 fn begin_format_3(_dir: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// Only new copies are otherwise.
+fn begin_format_4(_dir: &Path) -> io::Result<()> {
     Ok(())
 }
 

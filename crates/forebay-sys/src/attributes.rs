@@ -67,6 +67,7 @@ fn attr(x: &Statx) -> Attr {
         mtime: time(x.stx_mtime),
         ctime: time(x.stx_ctime),
         btime: time(x.stx_btime),
+        copy_of: 0,
     }
 }
 

@@ -68,6 +68,7 @@ fn record(n: u64) -> PathRecord {
         arriving: None,
         drained: None,
         transit: None,
+        copy_of: 0,
         segments: Vec::new(),
     }
 }

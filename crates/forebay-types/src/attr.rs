@@ -1,7 +1,7 @@
 //! Attributes of an object and their encoding.
 
 /// Size of an encoded [`Attr`] in bytes.
-pub const ATTR_BYTES: usize = 128;
+pub const ATTR_BYTES: usize = 136;
 
 /// The error for bytes that are no encoded [`Attr`], because there are not [`ATTR_BYTES`] of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +62,8 @@ pub struct Attr {
     pub ctime: Timestamp,
     /// Birth; zero if the file system does not record it.
     pub btime: Timestamp,
+    /// Inode number of the PFS file that the object is a copy of, which programs see instead of its own; 0: none.
+    pub copy_of: u64,
 }
 
 impl Attr {
@@ -85,6 +87,7 @@ impl Attr {
             u64::from(self.ctime.nsec),
             self.btime.sec as u64,
             u64::from(self.btime.nsec),
+            self.copy_of,
         ];
         for (i, w) in words.iter().enumerate() {
             out[i * 8..i * 8 + 8].copy_from_slice(&w.to_le_bytes());
@@ -124,6 +127,7 @@ impl Attr {
             mtime: time(10),
             ctime: time(12),
             btime: time(14),
+            copy_of: w(16),
         })
     }
 }

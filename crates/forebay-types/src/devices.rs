@@ -42,7 +42,10 @@ impl Devices {
 
     /// The attributes that an object of the buffer shows.
     pub fn shown_of(&self, attr: Attr) -> Attr {
-        let (dev, ino) = self.shown((attr.dev, attr.ino));
+        let (dev, ino) = match attr.copy_of {
+            0 => self.shown((attr.dev, attr.ino)),
+            original => (self.pfs, original),
+        };
         Attr { dev, ino, ..attr }
     }
 }
@@ -61,5 +64,19 @@ mod tests {
         let one = Devices { storage: 7, pfs: 7 };
         assert_eq!(one.shown((7, 12)), (7, 12));
         assert_eq!(one.inode_of_stored(12), 12);
+    }
+
+    #[test]
+    fn a_copy_shows_the_number_of_its_original() {
+        let attr = Attr {
+            dev: 7,
+            ino: 12,
+            copy_of: 5,
+            ..Attr::default()
+        };
+        for pfs in [9, 7] {
+            let shown = Devices { storage: 7, pfs }.shown_of(attr);
+            assert_eq!((shown.dev, shown.ino), (pfs, 5));
+        }
     }
 }

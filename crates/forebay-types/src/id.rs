@@ -11,6 +11,11 @@ pub struct BridgeId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ObjectId(pub u128);
 
+/// Bits of a sequence number that say what an object is.
+pub const SHAPE_MASK: u64 = 3;
+/// What they are of a copy.
+pub const COPY: u64 = 3;
+
 impl ObjectId {
     /// Makes an identity from its parts.
     pub fn new(bridge: BridgeId, epoch: u32, seq: u64) -> Self {
@@ -27,6 +32,10 @@ impl ObjectId {
     /// Its number within the epoch.
     pub fn seq(self) -> u64 {
         self.0 as u64
+    }
+    /// A plain file that was copied from the PFS. The bridge knows which inode number programs see.
+    pub fn is_copy(self) -> bool {
+        self.seq() & SHAPE_MASK == COPY
     }
 }
 

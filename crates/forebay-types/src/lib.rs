@@ -13,7 +13,7 @@ mod stamp;
 pub use attr::{ATTR_BYTES, Attr, Timestamp, WrongLength};
 pub use backing::{Backing, FOLDER_BITS, folder_of};
 pub use devices::Devices;
-pub use id::{BridgeId, ObjectId, ObjectName, Token};
+pub use id::{BridgeId, COPY, ObjectId, ObjectName, SHAPE_MASK, Token};
 pub use stamp::Stamp;
 
 /// The part of an absolute path below `root`, if it lies there as it is written; empty for the root itself.

@@ -130,6 +130,7 @@ mod tests {
             mtime: Timestamp { sec: 3, nsec: 4 },
             ctime: Timestamp { sec: 5, nsec: 6 },
             btime: Timestamp { sec: 7, nsec: 8 },
+            copy_of: 12,
         };
         let body = attr.encode();
         let reply = Reply {

@@ -22,7 +22,8 @@ pub enum Op {
     Open = 2,
     /// An `O_PATH` descriptor of an object. `arg0` NOFOLLOW, FOR_WRITE, DIRECTORY. Reply: a grant.
     Resolve = 3,
-    /// Attributes. `arg0` NOFOLLOW. Reply: [`crate::ReplyKind::Attr`].
+    /// Attributes. `arg0` NOFOLLOW. Without a path and with a file at [`Request::base1`] those of the file, of which `arg1` is the
+    /// link. Reply: [`crate::ReplyKind::Attr`].
     Stat = 4,
     /// Make a directory. `arg1` mode after umask.
     Mkdir = 5,

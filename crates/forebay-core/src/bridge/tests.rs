@@ -131,6 +131,7 @@ fn record(maker: u32, seq: u64) -> PathRecord {
         arriving: None,
         drained: None,
         transit: None,
+        copy_of: 0,
         segments: Vec::new(),
     }
 }

@@ -317,7 +317,10 @@ impl Strand for Resume {
                                     Told::Ours => {
                                         // One record speaks of one place.
                                         after.hides = None;
-                                        after.replaces = record.arriving.as_deref().copied();
+                                        match record.arriving.as_deref() {
+                                            Some(&there) => after.is_there_as(there),
+                                            None => after.replaces = None,
+                                        }
                                         after.drained = Some(OURS);
                                     }
                                     Told::NotMade => after.drained = None,

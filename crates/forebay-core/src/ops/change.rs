@@ -93,6 +93,7 @@ impl Context<'_> {
             object: fresh.object,
             owner: self.facts.me(),
             ino: fresh.ino,
+            copy_of: 0,
             origin: None,
             hides,
             replaces,

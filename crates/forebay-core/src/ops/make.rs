@@ -90,12 +90,7 @@ impl Context<'_> {
                 if type_of(attr) != libc::S_IFREG || !self.stages(lower, attr, 0)? {
                     return errno(libc::EXDEV);
                 }
-                let (plan, object) = self.staged(&from, lower, attr, attr.size)?;
-                let source = PathRecord {
-                    object,
-                    ..self.record(Kind::File, crate::facts::Fresh::new(object, 0), None)
-                };
-                (plan, source)
+                self.staged(&from, lower, attr, attr.size)?
             }
         };
         if source.object.oid.bridge() != self.facts.me() {
@@ -114,7 +109,11 @@ impl Context<'_> {
         )?;
         self.drop_record(&to, &mut plan);
         plan.touch(&to.dir);
-        plan.put(to.path.clone(), self.record(source.kind, fresh, hidden));
+        let record = PathRecord {
+            copy_of: source.copy_of,
+            ..self.record(source.kind, fresh, hidden)
+        };
+        plan.put(to.path.clone(), record);
         if matches!(node, Node::Lower(..)) {
             self.settle_origin(&from, &[], &mut plan)?;
         }

@@ -6,7 +6,7 @@ use super::{Answer, Context, Decision, GrantTarget, Path};
 use crate::access::{self, READ, SEARCH, WRITE};
 use crate::facts::{Attr, Judged, NewKind, Outcome, Stop, errno};
 use crate::path::TreePath;
-use crate::record::{Kind, ObjectName};
+use crate::record::{Kind, PathRecord};
 use crate::walk::{Follow, Found, Last, Node};
 
 /// Flags that the decision has used up. They are removed before the target is opened.
@@ -164,10 +164,10 @@ impl Context<'_> {
         } else {
             attr.size
         };
-        let (mut plan, object) = self.staged(found, lower, attr, bytes)?;
+        let (mut plan, copy) = self.staged(found, lower, attr, bytes)?;
         self.settle_origin(found, &[], &mut plan)?;
         Ok(plan.decide(Answer::Grant {
-            target: GrantTarget::Object(object),
+            target: GrantTarget::Object(copy.object),
             flags,
         }))
     }
@@ -180,7 +180,7 @@ impl Context<'_> {
         lower: &TreePath,
         attr: &Attr,
         bytes: u64,
-    ) -> Outcome<(Plan, ObjectName)> {
+    ) -> Outcome<(Plan, PathRecord)> {
         let hidden = self.hidden_at(found);
         let mut plan = Plan::default();
         let what = NewKind::Staged {
@@ -191,8 +191,14 @@ impl Context<'_> {
         let owner = (attr.uid, attr.gid, attr.mode);
         let fresh = self.make(found, Kind::File, what, owner, None, hidden.as_ref())?;
         self.drop_record(found, &mut plan);
-        plan.put(found.path.clone(), self.record(Kind::File, fresh, hidden));
-        Ok((plan, fresh.object))
+        // Numbers of a file system that is mounted below the buffer may be those of others here.
+        let is_on_pfs = attr.dev == self.settings.devices.pfs;
+        let record = PathRecord {
+            copy_of: if is_on_pfs { attr.ino } else { 0 },
+            ..self.record(Kind::File, fresh, hidden)
+        };
+        plan.put(found.path.clone(), record.clone());
+        Ok((plan, record))
     }
 
     pub(super) fn resolve(
@@ -212,10 +218,10 @@ impl Context<'_> {
             Node::Lower(lower, attr) => {
                 if for_write && type_of(attr) == libc::S_IFREG && self.stages(lower, attr, 0)? {
                     access::check(self.cred, attr, WRITE)?;
-                    let (mut plan, object) = self.staged(&found, lower, attr, attr.size)?;
+                    let (mut plan, copy) = self.staged(&found, lower, attr, attr.size)?;
                     self.settle_origin(&found, &[], &mut plan)?;
                     return Ok(plan.decide(Answer::Grant {
-                        target: GrantTarget::Object(object),
+                        target: GrantTarget::Object(copy.object),
                         flags: o_path,
                     }));
                 }

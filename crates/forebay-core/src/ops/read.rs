@@ -25,8 +25,30 @@ impl Context<'_> {
     }
 
     pub(super) fn stat(&self, path: &Path, follow: bool) -> Outcome<Decision> {
-        let (_, node) = self.existing(path, follow_if(follow))?;
+        let node = match self.file_at_start(path)? {
+            Some(file) => file,
+            None => self.existing(path, follow_if(follow))?.1,
+        };
         Ok(only(Answer::Attr(self.walk.attr(&node)?)))
+    }
+
+    /// The file of which the caller has a descriptor, if nothing else is asked for.
+    fn file_at_start(&self, path: &Path) -> Outcome<Option<Node>> {
+        let Start::Object(object) = path.start else {
+            return Ok(None);
+        };
+        if !path.bytes.is_empty() {
+            return Ok(None);
+        }
+        let Some(at) = self.facts.path_of(object)? else {
+            return errno(libc::ENOENT);
+        };
+        let record = self.facts.record(&at)?;
+        let Some(record) = record.filter(|r| r.kind == Kind::File) else {
+            return Ok(None);
+        };
+        self.walk.check_start(&at, || self.facts.attr(object))?;
+        Ok(Some(Node::Born(record)))
     }
 
     pub(super) fn readlink(&self, path: &Path) -> Outcome<Decision> {
@@ -140,7 +162,10 @@ impl Context<'_> {
 
     fn entry(&self, name: &[u8], record: &PathRecord) -> Outcome<Option<Entry>> {
         let devices = &self.settings.devices;
-        let stored = devices.inode_of_stored(record.ino);
+        let stored = match record.copy_of {
+            0 => devices.inode_of_stored(record.ino),
+            original => original,
+        };
         let (ino, dtype) = match (record.kind, &record.origin) {
             (Kind::Whiteout, _) => return Ok(None),
             (Kind::Moved, Some(origin)) => match self.facts.lower(origin)? {

@@ -159,6 +159,7 @@ fn file(version: u64, seq: u64) -> PathRecord {
         arriving: None,
         drained: None,
         transit: None,
+        copy_of: 0,
         segments: Vec::new(),
     }
 }

@@ -54,7 +54,8 @@ unsafe fn with_shown(result: c_int, fd: c_int, out: *mut libc::stat) -> c_int {
     if result == 0 {
         // SAFETY: the kernel has just written there.
         let out = unsafe { &mut *out };
-        if let Some(shown) = devices::shown_of_fd(fd, (out.st_dev, out.st_ino)) {
+        let is_file = out.st_mode & libc::S_IFMT == libc::S_IFREG;
+        if let Some(shown) = devices::shown_of_fd(fd, (out.st_dev, out.st_ino), is_file) {
             (out.st_dev, out.st_ino) = shown;
         }
     }
@@ -70,7 +71,8 @@ unsafe fn with_shown_x(result: c_int, fd: c_int, out: *mut libc::statx) -> c_int
         // SAFETY: the kernel has just written there.
         let out = unsafe { &mut *out };
         let device = libc::makedev(out.stx_dev_major, out.stx_dev_minor);
-        if let Some((device, ino)) = devices::shown_of_fd(fd, (device, out.stx_ino)) {
+        let is_file = u32::from(out.stx_mode) & libc::S_IFMT == libc::S_IFREG;
+        if let Some((device, ino)) = devices::shown_of_fd(fd, (device, out.stx_ino), is_file) {
             (out.stx_dev_major, out.stx_dev_minor) = (libc::major(device), libc::minor(device));
             out.stx_ino = ino;
         }

@@ -27,6 +27,14 @@ fn start(base: Base<'_>) -> Result<Start, Errno> {
     })
 }
 
+/// The same for a file of which the caller has a descriptor: it may be any of its links.
+fn start_at_link(base: Base<'_>, link: u32) -> Result<Start, Errno> {
+    Ok(match start(base)? {
+        Start::Object(first) => Start::Object(ObjectName { link, ..first }),
+        other => other,
+    })
+}
+
 fn path(base: Base<'_>, bytes: &[u8]) -> Result<Path, Errno> {
     Ok(Path {
         start: start(base)?,
@@ -57,7 +65,10 @@ pub(super) fn read(message: &forebay_wire::Request<'_>) -> Result<Asked, Errno> 
             directory: has(forebay_wire::DIRECTORY),
         },
         Wire::Stat => Op::Stat {
-            path: first()?,
+            path: Path {
+                start: start_at_link(message.base1, message.arg1)?,
+                ..first()?
+            },
             follow: !has(forebay_wire::NOFOLLOW),
         },
         Wire::Mkdir => Op::Mkdir {
@@ -97,13 +108,7 @@ pub(super) fn read(message: &forebay_wire::Request<'_>) -> Result<Asked, Errno> 
             }
         }
         Wire::NameOf => Op::NameOf {
-            start: match start(message.base1)? {
-                Start::Object(first) => Start::Object(ObjectName {
-                    link: message.arg0,
-                    ..first
-                }),
-                other => other,
-            },
+            start: start_at_link(message.base1, message.arg0)?,
         },
         Wire::Realpath => Op::Realpath { path: first()? },
         Wire::Hello | Wire::Admin | Wire::Lane | Wire::Sync | Wire::Words | Wire::NameTable => {

@@ -80,6 +80,7 @@ impl Task {
             lower,
             judged,
             bytes,
+            ..
         } = &spec.what
         else {
             return Ok(self.run(server));
@@ -122,6 +123,7 @@ impl Task {
                         lower,
                         judged,
                         bytes,
+                        ..
                     },
                     _,
                 ) => {

@@ -130,6 +130,7 @@ fn as_labels_tell((path, record): (TreePath, PathRecord)) -> (TreePath, PathReco
     let record = PathRecord {
         version: 0,
         token: Token::default(),
+        copy_of: 0,
         replaces: None,
         arriving: None,
         drained: None,

@@ -10,7 +10,7 @@ use super::making::Making;
 use super::node::{NEVER_FAILS, Node, Purpose, Waiter};
 use super::turns::OutOfTurn;
 use forebay_core::bridge::{Bridge, Mutation, Output, Proposal, ReadSet, Verdict};
-use forebay_core::facts::{Cred, Fresh, Judged, Settings};
+use forebay_core::facts::{Cred, Devices, Fresh, Judged, Settings};
 use forebay_core::ops::{Answer, GrantTarget, Request};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, Token};
@@ -522,7 +522,10 @@ fn outcome(answer: Answer, opened: u64) -> Outcome {
         Answer::Done => Outcome::Done,
         Answer::Bytes(text) => Outcome::Text(text),
         Answer::Grant { .. } => Outcome::Opened(opened),
-        Answer::Attr(attr) => Outcome::Seen(Thing::shown(attr.ino, attr.mode & libc::S_IFMT)),
+        Answer::Attr(attr) => {
+            let attr = Devices::default().shown_of(attr);
+            Outcome::Seen(Thing::shown(attr.ino, attr.mode & libc::S_IFMT))
+        }
         Answer::Entries { entries, more } => {
             let last = entries.last().map(|e| e.name.clone());
             let named = entries.into_iter().filter(|e| e.name[0] != b'.');

@@ -349,3 +349,19 @@ fn text_tools_read_and_rewrite_in_place() {
         "#,
     );
 }
+
+#[test]
+fn vim_writes_files_that_others_have_made() {
+    need!("vim");
+    case!().start(PROJECT).same(
+        r#"
+        edit() { vim -es -u NONE -i NONE -n -c "$1" -c 'wq!' "$2" </dev/null; echo "exit $?"; }
+        edit 'normal Goadded' project/src/text
+        for copy in yes no auto; do
+            edit "set backup backupcopy=$copy | normal Goadded by $copy" project/data/numbers
+        done
+        edit 'normal ggdd' project/src/text
+        tail -3 project/src/text project/data/numbers; ls -A project/src project/data
+        "#,
+    );
+}

@@ -28,6 +28,12 @@ fn open_reads_writes_and_refuses_in_every_mode() {
 }
 
 #[test]
+fn a_file_keeps_its_inode_number_when_it_is_written_to() {
+    let start = "mkdir dir; for f in append empty moved linked mode locked dir/below times; do echo $f > $f; done";
+    python(case!().start(start), "inode_numbers.py", &[]);
+}
+
+#[test]
 fn mmap_shares_pages_with_files_and_children() {
     python(case!().start(PROJECT), "mmap_files.py", &[]);
 }

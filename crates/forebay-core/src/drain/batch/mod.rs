@@ -67,7 +67,7 @@ impl Candidate {
         };
         if placed {
             record.drained = Some(OURS);
-            record.replaces = Some(self.copy);
+            record.is_there_as(self.copy);
             record.hides = None;
         } else {
             // The one or the other is there.

@@ -201,7 +201,7 @@ impl CopyBatch {
                 match (fate, &mut update.after) {
                     (CopyFate::Good, Some(record)) => {
                         record.drained = Some(stamp(&candidate.attr));
-                        record.replaces = Some(candidate.copy);
+                        record.is_there_as(candidate.copy);
                         // The new name has replaced what was hidden, and the label says so already.
                         record.hides = None;
                         if !self.unlabelled.contains(&record.object) {

@@ -262,6 +262,7 @@ impl World {
             token: Token::default(),
             drained: None,
             transit: None,
+            copy_of: 0,
             segments: Vec::new(),
         }
     }
