@@ -6,7 +6,7 @@ Prints for each kind of PFS the median time of both sides, and the ratio copy/dr
     benches/drain.py --forebay target/release/forebay [--dir DIR] [--rounds 3] [KIND...]
 
 The storage is an ext4 with a journal in an image in DIR. Kinds of PFS: ext4, xfs (such images too), tmpfs, slow (FUSE, see
-`forebay-slow-pfs --help`), and large: as ext4, with four large files.
+`forebay-slow-pfs --help`), cold: as ext4, and nothing of the source is in memory, and large: as ext4, with four large files.
 """
 
 import argparse
@@ -100,7 +100,7 @@ def pfs(base, kind, args, counts):
         return tmpfs(base)
     if kind == "slow":
         return slow(base, Path(args.forebay).with_name("forebay-slow-pfs"), counts)
-    return image(base, "ext4" if kind == "large" else kind, (8 if kind == "large" else 3) << 30)
+    return image(base, kind if kind in MKFS else "ext4", (8 if kind == "large" else 3) << 30)
 
 
 def run(*command):
@@ -125,6 +125,8 @@ def once(base, kind, drains, args, counts):
                 run(*make, made)
             # What was written before belongs to neither.
             os.sync()
+            if kind == "cold":
+                Path("/proc/sys/vm/drop_caches").write_text("3")
             begun = time.monotonic()
             if drains:
                 run(*args.around.split(), args.forebay, "drain", *buffer, *args.options.split())
@@ -150,14 +152,14 @@ def main():
     parser.add_argument("--around", default="", help="a command that runs `forebay drain`, as strace")
     parser.add_argument("--only", action="store_true", help="without the copy")
     parser.add_argument("--make", nargs=1, help=argparse.SUPPRESS)
-    parser.add_argument("kinds", nargs="*", metavar="KIND", help="ext4 xfs tmpfs slow large")
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help="ext4 xfs tmpfs slow cold large")
     args = parser.parse_args()
     if args.make:
         folder = Path(args.kinds[0])
         return make_large(folder) if args.make == ["large"] else make_small(folder, args.files)
     args.forebay = str(Path(args.forebay).resolve())
     print(f"{'pfs':8} {'copy s':>8} {'drain s':>8} {'ratio':>6}  ratios of the rounds", flush=True)
-    for kind in args.kinds or ["ext4", "xfs", "tmpfs", "slow", "large"]:
+    for kind in args.kinds or ["ext4", "xfs", "tmpfs", "slow", "cold", "large"]:
         if kind == "xfs" and not shutil.which("mkfs.xfs"):
             print(f"{kind:8} left out: mkfs.xfs is not installed")
             continue
