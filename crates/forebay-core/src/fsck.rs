@@ -184,6 +184,11 @@ pub fn is_kept_without_label(shape: Shape, attr: &Attr) -> bool {
     shape == Shape::File && attr.size > 0
 }
 
+/// May an object of which a rebuild finds no label have been the mark of something that was renamed?
+pub fn may_be_of_rename(shape: Shape, attr: &Attr) -> bool {
+    shape != Shape::Node && !is_kept_without_label(shape, attr)
+}
+
 /// An object without a name. It may hold somebody's data, so it is given one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nameless(Survivor);
@@ -334,6 +339,8 @@ mod tests {
         };
         assert!(is_kept_without_label(Shape::File, &of(1)));
         assert!(!is_kept_without_label(Shape::File, &of(0)));
+        assert!(may_be_of_rename(Shape::File, &of(0)) && may_be_of_rename(Shape::Dir, &of(9)));
+        assert!(!may_be_of_rename(Shape::File, &of(1)) && !may_be_of_rename(Shape::Node, &of(0)));
         for shape in [Shape::Dir, Shape::Node] {
             assert!(!is_kept_without_label(shape, &of(4096)));
         }

@@ -139,6 +139,12 @@ impl Past {
         })
     }
 
+    /// Have the tables lost what they said? `newest_epoch`: the latest epoch of any object. An epoch is durable in the tables
+    /// before its first object is made.
+    pub fn is_older_than_objects(&self, newest_epoch: u32) -> bool {
+        newest_epoch > self.epoch
+    }
+
     /// Which objects have to be looked at.
     pub fn suspects(&self) -> Suspects {
         match (self.loss, self.clean) {
@@ -510,6 +516,7 @@ mod tests {
             token: Token::default(),
             drained: Some(stamp(&now)),
             transit: None,
+            copy_of: 0,
             segments: Vec::new(),
         };
         (record, now)

@@ -6,6 +6,7 @@
 //! directory, or shares its name with a younger object, gets a name that says so.
 
 use crate::facts::{Label, LabelParent};
+use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
 use crate::table::Change;
@@ -112,8 +113,12 @@ pub fn record_of(survivor: &Survivor, owner: BridgeId, version: u64) -> PathReco
 
 /// Makes the records of all survivors of one bridge, `owner`. `version` gives a number for each, by a
 /// count from 0.
+///
+/// `lacks_renames`: a mark of something that was renamed may have lost its label. Then what is hidden may be the only one
+/// that there is: each drain takes it for changed by others, and touches it when somebody has decided.
 pub fn rebuild(
     mut survivors: Vec<Survivor>,
+    lacks_renames: bool,
     owner: BridgeId,
     version: impl Fn(u32) -> u64,
 ) -> Rebuilt {
@@ -142,7 +147,10 @@ pub fn rebuild(
             path = beside;
             taken.insert(path.clone());
         }
-        let record = record_of(survivor, owner, version(i as u32));
+        let mut record = record_of(survivor, owner, version(i as u32));
+        if lacks_renames && record.hides.is_some() {
+            record.replaces = Some(Identity::NOTHING);
+        }
         rebuilt.records.push((path, record));
     }
     rebuilt

@@ -597,7 +597,7 @@ fn labels_alone_tell_which_records_there_were() {
                 _ => rename(&a, &b),
             });
         }
-        let rebuilt = rebuild(survivors(&w), BridgeId(1), u64::from);
+        let rebuilt = rebuild(survivors(&w), false, BridgeId(1), u64::from);
         assert_eq!(rebuilt.problems, [], "seed {seed}");
         let found: BTreeMap<_, _> = rebuilt.records.into_iter().collect();
         let expected: BTreeMap<_, _> = w
@@ -650,6 +650,7 @@ fn nothing_with_data_is_dropped_whatever_labels_are_lost() {
             survivor(5, Kind::Dir, LabelParent::Object(object(6).oid), "x"),
             survivor(6, Kind::Dir, LabelParent::Object(object(5).oid), "y"),
         ],
+        false,
         BridgeId(1),
         u64::from,
     );

@@ -4,7 +4,9 @@ use super::{Objects, Shape, parse_name, shape};
 use forebay_core::drain::StrayEntry;
 use forebay_core::record::ObjectName;
 use forebay_sys::{self as sys, Errno, Sys, errno_of};
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 /// An entry of a folder of backing objects.
@@ -97,19 +99,38 @@ impl Objects {
     pub fn last_folder(instance: &Path) -> Sys<Option<u64>> {
         let mut last = None;
         for kind in ["obj", "dir"] {
-            let entries = match std::fs::read_dir(instance.join(kind)) {
-                Ok(entries) => entries,
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(e) => return Err(errno_of(e)),
-            };
-            for entry in entries {
-                let name = entry.map_err(errno_of)?.file_name();
-                if let Some(n) = name.to_str().and_then(|s| u64::from_str_radix(s, 16).ok()) {
-                    last = last.max(Some(n));
+            let folders = names_in(&instance.join(kind))?;
+            let numbers = folders.iter().filter_map(|name| folder_number(name));
+            last = last.max(numbers.max());
+        }
+        Ok(last)
+    }
+
+    /// The latest start of a bridge that has made one of the objects here; 0: there is none.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn newest_epoch(instance: &Path) -> Sys<u32> {
+        let mut newest = 0;
+        for kind in ["obj", "dir"] {
+            let folders = names_in(&instance.join(kind))?;
+            let numbered = folders
+                .into_iter()
+                .filter_map(|name| Some((folder_number(&name)?, name)));
+            // Numbers only grow, but what is in the last folders may be gone.
+            let mut numbered: Vec<_> = numbered.collect();
+            numbered.sort_unstable();
+            for (_, folder) in numbered.into_iter().rev() {
+                let names = names_in(&instance.join(kind).join(OsStr::from_bytes(&folder)))?;
+                let objects = names.iter().filter_map(|name| parse_name(name));
+                let epochs = objects.map(|(object, _)| object.oid.epoch());
+                if let Some(epoch) = epochs.max() {
+                    newest = newest.max(epoch);
+                    break;
                 }
             }
         }
-        Ok(last)
+        Ok(newest)
     }
 
     /// Removes folders that hold nothing.
@@ -134,4 +155,18 @@ impl Objects {
         while sys::read_dir(fd.as_fd(), &mut entries)? {}
         Ok(entries.into_iter().map(|e| e.name).collect())
     }
+}
+
+/// Names of what is in a directory; none if it is not there.
+fn names_in(dir: &Path) -> Sys<Vec<Vec<u8>>> {
+    let entries = match std::fs::read_dir(dir) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(errno_of)?,
+    };
+    let names = entries.map(|entry| Ok(entry.map_err(errno_of)?.file_name().into_vec()));
+    names.collect()
+}
+
+fn folder_number(name: &[u8]) -> Option<u64> {
+    u64::from_str_radix(std::str::from_utf8(name).ok()?, 16).ok()
 }

@@ -78,7 +78,7 @@ pub enum Error {
         /// The instance directory.
         instance: PathBuf,
     },
-    /// An instance has lost its tables, while objects are there. Nothing in it has been changed.
+    /// An instance has lost its tables, or what they said last, while objects are there. No object has been changed.
     TablesLost {
         /// The instance directory.
         instance: PathBuf,
@@ -312,7 +312,7 @@ impl fmt::Display for Error {
             ),
             Error::TablesLost { instance } => write!(
                 f,
-                "{} has lost its tables (the directory {TABLES}), and holds files all the same",
+                "{} has lost its tables (in the directory {TABLES}), and holds files all the same",
                 instance.display()
             ),
             Error::NoRoot { instance } => write!(

@@ -223,6 +223,13 @@ impl ServerHandle {
         let tables = instance.private_dir(TABLES)?;
         let tables = Cached::new(Journaled::open(&tables, life, config.purpose)?);
         let past = Past::of(&tables)?;
+        let newest = objects::Objects::newest_epoch(instance.dir())
+            .map_err(|e| Error::system("can't list backing objects", e))?;
+        if past.is_older_than_objects(newest) {
+            return Err(Error::TablesLost {
+                instance: instance.dir().to_owned(),
+            });
+        }
         let epoch = past.epoch.saturating_add(1);
         tables.apply(&recovery::begun(epoch))?;
         let last = objects::Objects::last_folder(instance.dir())

@@ -14,7 +14,7 @@ use forebay_sys as sys;
 use forebay_tables::Rocks;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const MEND: Options = Options {
     mend: true,
@@ -33,6 +33,12 @@ fn backing(place: &Place, bytes: &[u8]) -> PathBuf {
         .map(|file| file.unwrap().path())
         .find(|path| std::fs::read(path).unwrap() == bytes)
         .unwrap()
+}
+
+fn files_below(dir: &Path) -> Vec<PathBuf> {
+    let entries = forebay_testkit::entries_below(dir).into_iter();
+    let files = entries.filter(|(_, about)| about.is_file());
+    files.map(|(path, _)| dir.join(path)).collect()
 }
 
 /// A stopped buffer with three files in a directory of their own.
@@ -319,6 +325,60 @@ fn the_record_of_a_renamed_thing_is_not_dropped_with_its_marker() {
     assert!(kept.contains(&true), "what was renamed is still on the PFS");
 }
 
+/// Whatever label is lost: the only copy of something that was renamed stays on the PFS until somebody decides.
+#[test]
+fn a_rebuild_without_the_label_of_something_that_was_renamed_removes_nothing_from_the_pfs() {
+    let made = || {
+        let place = Place::new();
+        std::fs::create_dir(place.root().join("dir")).unwrap();
+        for name in ["dir/f", "file", "again"] {
+            std::fs::write(place.root().join(name), format!("theirs, {name}")).unwrap();
+        }
+        let server = place.start();
+        let mut client = place.client();
+        for (from, to) in [("dir", "moved"), ("file", "other"), ("again", "kept")] {
+            client.rename(from, to).unwrap();
+        }
+        write(&mut client, "again", b"in its place");
+        server.stop().unwrap();
+        place
+    };
+    let objects = |place: &Place| {
+        let mut paths = files_below(&place.instance().join("obj"));
+        paths.sort();
+        paths
+    };
+    let count = objects(&made()).len();
+    assert!(count >= 6, "{count}");
+    let mut listed = 0;
+    for n in 0..count {
+        let place = made();
+        let object = std::fs::File::open(&objects(&place)[n]).unwrap();
+        let has_label = sys::remove_xattr(object.as_fd(), label::XATTR).is_ok();
+        assert!(has_label);
+        std::fs::remove_dir_all(place.instance().join("meta")).unwrap();
+        let rebuild = Options {
+            mend: false,
+            rebuild: true,
+        };
+        assert_ne!(check(&place, rebuild).problems, [""; 0]);
+        let server = place.start();
+        let mut control = Control::connect(&place.socket()).unwrap();
+        control.drain(DrainRequest::default()).unwrap();
+        let last = control.follow_drain().unwrap().last().unwrap().unwrap();
+        assert_eq!(last.state, DrainState::Done);
+        listed += usize::from(last.left > 0);
+        server.stop().unwrap();
+        let there = files_below(&place.root()).into_iter();
+        let there: Vec<_> = there.filter_map(|path| std::fs::read(path).ok()).collect();
+        for name in ["dir/f", "file", "again"] {
+            let theirs = format!("theirs, {name}").into_bytes();
+            assert!(there.contains(&theirs), "{name} without label {n}");
+        }
+    }
+    assert!(listed > 0);
+}
+
 /// Everything in an instance: paths, kinds, sizes, times.
 fn picture(place: &Place) -> Vec<(PathBuf, u64, u64, i64, i64)> {
     let entries = forebay_testkit::entries_below(&place.instance()).into_iter();
@@ -327,6 +387,40 @@ fn picture(place: &Place) -> Vec<(PathBuf, u64, u64, i64, i64)> {
         (path, about.ino(), about.len(), times.0, times.1)
     });
     seen.collect()
+}
+
+/// Bytes at the beginning of the log hold the first that was written to the tables. Without them RocksDB opens, and finds nothing.
+#[test]
+fn a_start_with_tables_that_have_lost_the_beginning_is_refused() {
+    let place = Place::new();
+    let server = place.start();
+    let mut client = place.client();
+    client.mkdir("dir", 0o755).unwrap();
+    for name in ["one", "two", "three"] {
+        write(&mut client, &format!("dir/{name}"), name.as_bytes());
+    }
+    server.stop().unwrap();
+    let meta = std::fs::read_dir(place.instance().join("meta")).unwrap();
+    let logs = meta.map(|entry| entry.unwrap().path());
+    let logs: Vec<_> = logs
+        .filter(|path| path.extension().is_some_and(|e| e == "log"))
+        .collect();
+    assert!(!logs.is_empty());
+    for log in logs {
+        let file = std::fs::OpenOptions::new().write(true).open(log).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[0; 4096], 0).unwrap();
+    }
+    for _ in 0..2 {
+        let Err(refused) = start(place.config()) else {
+            panic!("it has started");
+        };
+        assert!(matches!(refused, Error::TablesLost { .. }), "{refused}");
+    }
+    let checked = fsck::fsck(&place.instance(), Options::default());
+    assert!(matches!(checked, Err(Error::TablesLost { .. })));
+    assert!(std::fs::symlink_metadata(place.root().join(".forebay-lock")).is_ok());
+    assert_eq!(place.rebuilt(), Vec::<String>::new());
+    assert_eq!(names_of(&place, "dir"), ["one", "three", "two"]);
 }
 
 #[test]

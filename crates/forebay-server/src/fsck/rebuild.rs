@@ -3,7 +3,7 @@
 use super::FsckReport;
 use crate::{Error, durable};
 use forebay_core::bridge::version;
-use forebay_core::fsck::is_kept_without_label;
+use forebay_core::fsck::{is_kept_without_label, may_be_of_rename};
 use forebay_core::record::BridgeId;
 use forebay_core::recovery;
 use forebay_core::repair::{self, Survivor, lost};
@@ -35,7 +35,7 @@ pub(super) fn rebuild(instance: &Path, life: Life, report: &mut FsckReport) -> R
     // Removed before the tables were lost, although their labels still tell of them.
     let spare: HashSet<_> = objects.spare_of_last_life().into_iter().collect();
     let (mut survivors, mut unlabelled) = (Vec::new(), Vec::new());
-    let mut epoch = 0;
+    let (mut epoch, mut lacks_renames) = (0, false);
     let mut seen = HashSet::new();
     let scanned = objects.scan(0);
     for entry in scanned.map_err(|e| Error::system("can't list backing objects", e))? {
@@ -68,6 +68,7 @@ pub(super) fn rebuild(instance: &Path, life: Life, report: &mut FsckReport) -> R
             if is_kept_without_label(shape(object), &attr) {
                 unlabelled.push(object);
             }
+            lacks_renames |= may_be_of_rename(shape(object), &attr);
             continue;
         };
         survivors.push(Survivor {
@@ -75,6 +76,13 @@ pub(super) fn rebuild(instance: &Path, life: Life, report: &mut FsckReport) -> R
             label,
             ino: attr.ino,
         });
+    }
+    if lacks_renames {
+        report.problems.push(
+            "something that was renamed may be lost: a drain takes what was replaced or removed for changed by others, and \
+             lists it"
+                .to_owned(),
+        );
     }
     for object in unlabelled {
         // Before there are tables: a start removes what no record names.
@@ -87,7 +95,9 @@ pub(super) fn rebuild(instance: &Path, life: Life, report: &mut FsckReport) -> R
             .remove(object)
             .map_err(|e| Error::system("can't remove a spare file", e))?;
     }
-    let rebuilt = repair::rebuild(survivors, me, |count| version(epoch, count, me));
+    let rebuilt = repair::rebuild(survivors, lacks_renames, me, |count| {
+        version(epoch, count, me)
+    });
     let problems = rebuilt.problems.iter().map(ToString::to_string);
     report.problems.extend(problems);
     report.rebuilt = rebuilt.records.len();

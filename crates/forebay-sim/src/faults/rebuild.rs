@@ -88,7 +88,7 @@ impl Node {
         if !self.membership.is_single() {
             self.epoch += 1;
         }
-        let mut rebuilt = rebuild(survivors, self.id, |count| {
+        let mut rebuilt = rebuild(survivors, false, self.id, |count| {
             version(self.epoch, count, self.id)
         });
         self.note(env, || "loses its tables".to_owned());
