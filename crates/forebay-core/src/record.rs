@@ -4,6 +4,7 @@
 //! with it. It holds no size, owner or time: those live in the inode of the
 //! backing object, because programs change them there, through real descriptors.
 
+use crate::facts::Timestamp;
 use crate::identity::{self, Identity};
 use crate::path::TreePath;
 use std::fmt;
@@ -212,6 +213,8 @@ const ARRIVING: u8 = 2;
 /// A tag, and an inode number.
 const COPY_OF: u8 = 3;
 
+const NS_PER_S: i128 = 1_000_000_000;
+
 const HAS_ORIGIN: u8 = 1;
 const HAS_HIDES: u8 = 2;
 const HAS_DRAINED: u8 = 4;
@@ -246,7 +249,8 @@ impl PathRecord {
         w.extend_from_slice(&self.token.seq.to_le_bytes());
         if let Some(d) = self.drained {
             w.extend_from_slice(&d.size.to_le_bytes());
-            w.extend_from_slice(&d.ctime_ns.to_le_bytes());
+            let ctime_ns = i128::from(d.ctime.sec) * NS_PER_S + i128::from(d.ctime.nsec);
+            w.extend_from_slice(&ctime_ns.to_le_bytes());
         }
         for path in [&self.origin, &self.hides].into_iter().flatten() {
             w.extend_from_slice(&(path.as_bytes().len() as u16).to_le_bytes());
@@ -327,10 +331,14 @@ impl PathRecord {
             segments: Vec::new(),
         };
         if has & HAS_DRAINED != 0 {
-            record.drained = Some(Stamp {
-                size: u64::from_le_bytes(r.array()?),
-                ctime_ns: i128::from_le_bytes(r.array()?),
-            });
+            let size = u64::from_le_bytes(r.array()?);
+            let ctime_ns = i128::from_le_bytes(r.array()?);
+            let ctime = Timestamp {
+                sec: i64::try_from(ctime_ns.div_euclid(NS_PER_S))
+                    .map_err(|_| BadRecord::Damaged)?,
+                nsec: ctime_ns.rem_euclid(NS_PER_S) as u32,
+            };
+            record.drained = Some(Stamp { size, ctime });
         }
         if has & HAS_ORIGIN != 0 {
             record.origin = Some(r.path()?);
@@ -436,7 +444,10 @@ mod tests {
             arriving: Some(Box::new(Identity::MADE_DIR)),
             drained: Some(Stamp {
                 size: 9,
-                ctime_ns: -10,
+                ctime: Timestamp {
+                    sec: -1,
+                    nsec: 999_999_990,
+                },
             }),
             ..plain()
         }

@@ -22,14 +22,14 @@ pub(super) const PAGE: usize = 256;
 pub fn stamp(attr: &Attr) -> Stamp {
     Stamp {
         size: attr.size,
-        ctime_ns: i128::from(attr.ctime.sec) * 1_000_000_000 + i128::from(attr.ctime.nsec),
+        ctime: attr.ctime,
     }
 }
 
 /// Stamp for "ours, but not in the object's present state". No object ever has it.
 pub(crate) const OURS: Stamp = Stamp {
     size: 0,
-    ctime_ns: 0,
+    ctime: Timestamp { sec: 0, nsec: 0 },
 };
 
 /// Does the PFS differ from what the buffer shows at this path? `now` are the attributes of the backing
