@@ -252,7 +252,10 @@ pub(crate) fn sweep(
         let swept = match noted_name(name) {
             Some(about) => aside::sweep_note(lower, &at.join(about)),
             None if is_aside(name) => aside::sweep(lower, &at.join(name), touched, counters),
-            None => removal::remove_file(dir.as_fd(), name),
+            None => match sys::stat(dir.as_fd(), name) {
+                Ok(there) if !is_own(&there) => Ok(false),
+                _ => removal::remove_file(dir.as_fd(), name),
+            },
         };
         if swept.as_ref().is_ok_and(|is_ours| !is_ours) {
             counters.remark(format!(
@@ -267,7 +270,7 @@ pub(crate) fn sweep(
                 e.operation,
                 e.errno
             ));
-            if is_own(dir.as_fd(), &entry.name) {
+            if is_own_name(dir.as_fd(), &entry.name) {
                 outcome = outcome.and(Err(e));
             }
         }
@@ -275,8 +278,14 @@ pub(crate) fn sweep(
     outcome
 }
 
+/// Can a drain of this user have made it? Those of root make things for everybody.
+pub(crate) fn is_own(attr: &Attr) -> bool {
+    let (me, _) = sys::my_ids();
+    me == 0 || attr.uid == me
+}
+
 /// Has this user made the name? What is aside may be of anybody; the note about it is our own.
-fn is_own(dir: BorrowedFd<'_>, name: &[u8]) -> bool {
+fn is_own_name(dir: BorrowedFd<'_>, name: &[u8]) -> bool {
     let (me, _) = sys::my_ids();
     let owner = |name: &[u8]| sys::stat(dir, name).map(|attr| attr.uid);
     let made_by = match is_aside(name) {

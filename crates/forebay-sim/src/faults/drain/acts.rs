@@ -206,7 +206,7 @@ impl Node {
                 if let Some(text) = pfs.broken.take() {
                     env.broken(text);
                 }
-                Got::Each(named)
+                Got::Named(named)
             }
             Act::Forget(all) => {
                 let mut one = |t: &Temporary| fails(env).inspect(|()| pfs.forget(&t.path));
