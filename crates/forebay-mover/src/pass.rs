@@ -288,8 +288,8 @@ impl<'g> Pass<'g> {
                 Got::Seen(paths.iter().map(look).collect())
             }
             Act::Know(dir) => Got::Known(pfs_acts::know(ground.lower, dir)),
-            Act::Rename { from, to } => {
-                Got::Did(pfs_acts::rename(ground.lower, from, to, &self.touched))
+            Act::Rename { from, to, is } => {
+                Got::Did(pfs_acts::rename(ground.lower, from, to, *is, &self.touched))
             }
             Act::Remove { path, is } => {
                 Got::Did(pfs_acts::remove(ground.lower, path, *is, &self.touched))

@@ -230,6 +230,8 @@ pub enum Act {
         from: TreePath,
         /// To here.
         to: TreePath,
+        /// What it is. If something else has come to `to` by this, that goes back to `from`, or beside it: EEXIST.
+        is: Identity,
     },
     /// Remove what is no directory from the PFS, if it is still there: [`Got::Did`].
     Remove {
@@ -323,7 +325,7 @@ impl Act {
     /// said of them.
     pub fn changed_dirs(&self) -> Vec<TreePath> {
         match self {
-            Act::Rename { from, to }
+            Act::Rename { from, to, .. }
             | Act::Discard {
                 path: from,
                 aside: to,

@@ -194,7 +194,14 @@ impl World {
                 Got::Seen(paths.iter().map(look).collect())
             }
             Act::Know(dir) => Got::Known(Ok(self.know(dir))),
-            Act::Rename { from, to } => {
+            Act::Rename { .. } if self.usurped > 0 => {
+                self.usurped -= 1;
+                Got::Did(Err(Trouble {
+                    operation: "rename",
+                    errno: libc::EEXIST,
+                }))
+            }
+            Act::Rename { from, to, .. } => {
                 assert!(!self.pfs.contains_key(to), "{to} is occupied");
                 Got::Did(self.rename_on_pfs(from, to))
             }
