@@ -391,7 +391,8 @@ mod tests {
             let is = forebay_core::identity::Identity::of(&attr);
             pfs_acts::remove(&scene.lower, &a2, is, &scene.touched).unwrap();
             let (from, to) = (TreePath::new("b2").unwrap(), TreePath::new("b3").unwrap());
-            pfs_acts::rename(&scene.lower, &from, &to, &scene.touched).unwrap();
+            let is = Identity::of_copy(&pfs::look(&scene.lower, &from).unwrap().unwrap());
+            pfs_acts::rename(&scene.lower, &from, &to, is, &scene.touched).unwrap();
             assert_eq!(scene.sweep(), ["b3"]);
         }
     }

@@ -1,12 +1,13 @@
 //! Copies on their way to their names: synced, read back and compared, and named.
 
-use crate::copy::{Written, remove_temp};
+use crate::copy::Written;
 use crate::counters::Counters;
 use crate::ground::Halt;
 use crate::pass::Pass;
-use crate::pfs::{self, During, LastDir, Trouble, Work};
+use crate::pfs::{self, During, LastDir, Ours, Trouble, Work};
+use crate::pfs_acts;
 use crate::processes::{self, InUse};
-use forebay_core::drain::{self, Copied, Copy, LentMode, Name, Naming, Temporary, Use};
+use forebay_core::drain::{self, Copied, Copy, LentMode, Name, Named, Naming, Temporary, Use};
 use forebay_core::facts::Timestamp;
 use forebay_core::label::without_hides;
 use forebay_core::path::TreePath;
@@ -29,7 +30,7 @@ pub(crate) const CHUNK_BYTES: usize = 1 << 20;
 /// Pause before another look at files that were open for writing.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// A copy under its temporary name.
+/// A copy under its temporary name, or what has come about of one.
 pub(crate) struct Held {
     pub(crate) object: ObjectName,
     /// Where it is on the PFS.
@@ -39,7 +40,9 @@ pub(crate) struct Held {
     pub(crate) name: Vec<u8>,
     /// The temporary file, still open. Of a symbolic link or a node an `O_PATH` descriptor.
     pub(crate) file: std::fs::File,
-    /// What was written to it, if it is a plain file.
+    /// What may be under its temporary name.
+    pub(crate) ours: Ours,
+    /// What was written to it, if it is a plain file and whole.
     pub(crate) written: Option<Written>,
 }
 
@@ -60,13 +63,18 @@ impl Copies {
 
 /// Links a copy that has its first name to another one. It is the copy itself that is linked: others may have put
 /// something else in place of its first name.
-fn further_name(lower: &Lower, held: &Held, name: &Name) -> Work<()> {
+fn further_name(lower: &Lower, held: &mut Held, name: &Name) -> Work<Named> {
     let (dir, temp) = (pfs::parent(lower, &name.path)?, &held.name);
-    remove_temp(dir.as_fd(), temp)?;
-    sys::link_file(held.file.as_fd(), dir.as_fd(), temp).during("link")?;
-    pfs::give_name(dir.as_fd(), temp, name)?;
+    match sys::link_file(held.file.as_fd(), dir.as_fd(), temp) {
+        // A link that is made a second time may find itself.
+        Err(Errno::EXIST) if held.ours.has_name(dir.as_fd(), temp)? => {}
+        Err(Errno::EXIST) => return Ok(Named::Supplanted),
+        linked => linked.during("link")?,
+    }
+    let named = pfs::give_name(dir.as_fd(), temp, name, &mut held.ours)?;
     // A rename between two names of one inode leaves both.
-    remove_temp(dir.as_fd(), temp)
+    held.ours.remove(dir.as_fd(), temp)?;
+    Ok(named)
 }
 
 fn missing<T>() -> Work<T> {
@@ -198,19 +206,20 @@ impl Pass<'_> {
         Ok(())
     }
 
-    pub(crate) fn name_all(&self, namings: &[Naming]) -> Result<Vec<drain::Work<()>>, Halt> {
+    pub(crate) fn name_all(&self, namings: &[Naming]) -> Result<Vec<drain::Work<Named>>, Halt> {
         let mut outcomes = Vec::with_capacity(namings.len());
         for naming in namings {
             self.points.pass()?;
-            let held = self.copies.take(naming.temporary.oid);
-            let named = match &held {
+            let mut held = self.copies.take(naming.temporary.oid);
+            let named = match &mut held {
                 Some(held) => {
                     assert_eq!(held.path, naming.temporary.path, "the copy that is meant");
                     self.name(held, &naming.names)
                 }
                 None => missing(),
             };
-            if let (Some(held), Err(_)) = (held, &named) {
+            // Of one that does not have its names it has to be known what may be removed.
+            if let (Some(held), Ok(Named::Supplanted) | Err(_)) = (held, &named) {
                 self.copies.put(held);
             }
             outcomes.push(named.map_err(Trouble::into_core));
@@ -219,34 +228,52 @@ impl Pass<'_> {
     }
 
     /// All names: the first by a rename of the copy, the others by hard links.
-    fn name(&self, held: &Held, names: &[Name]) -> Work<()> {
+    fn name(&self, held: &mut Held, names: &[Name]) -> Work<Named> {
         let Some((first, others)) = names.split_first() else {
-            return Ok(());
+            return Ok(Named::Whole);
         };
         assert_eq!(
             held.path.parent(),
             first.path.parent(),
             "a copy gets its name where it is"
         );
-        pfs::give_name(held.dir.as_fd(), &held.name, first)?;
-        let mut others = others.iter();
-        others.try_for_each(|name| further_name(self.ground.lower, held, name))
+        let mut named = pfs::give_name(held.dir.as_fd(), &held.name, first, &mut held.ours)?;
+        for name in others {
+            if named == Named::Whole {
+                named = further_name(self.ground.lower, held, name)?;
+            }
+        }
+        Ok(named)
     }
 
     pub(crate) fn forget(&self, all: &[Temporary]) -> Vec<drain::Work<()>> {
+        // A copy can have several temporary names.
+        let held: HashMap<_, _> = all
+            .iter()
+            .filter_map(|temporary| Some((temporary.oid, self.copies.take(temporary.oid)?)))
+            .collect();
         let one = |temporary: &Temporary| {
-            self.copies.take(temporary.oid);
-            self.remove(&temporary.path).map_err(Trouble::into_core)
+            let ours = held.get(&temporary.oid).map(|held| &held.ours);
+            let removed = self.remove(&temporary.path, ours);
+            removed.map_err(Trouble::into_core)
         };
         all.iter().map(one).collect()
     }
 
-    /// Removes a temporary name, if it is there.
-    fn remove(&self, path: &TreePath) -> Work<()> {
-        match pfs::parent(self.ground.lower, path) {
-            Ok(dir) => remove_temp(dir.as_fd(), path.name()),
-            Err(trouble) if trouble.is_absence() => Ok(()),
-            Err(trouble) => Err(trouble),
+    /// Removes a temporary name, if it is there and of this drain. Where no copy came about, nothing is known but who owns what is
+    /// there.
+    fn remove(&self, path: &TreePath, ours: Option<&Ours>) -> Work<()> {
+        let dir = match pfs::parent(self.ground.lower, path) {
+            Err(trouble) if trouble.is_absence() => return Ok(()),
+            dir => dir?,
+        };
+        match (ours, sys::stat(dir.as_fd(), path.name())) {
+            (Some(ours), _) => ours.remove(dir.as_fd(), path.name()),
+            (None, Ok(there)) if pfs_acts::is_own(&there) => {
+                Ours::new(&there).remove(dir.as_fd(), path.name())
+            }
+            (None, Ok(_) | Err(Errno::NOENT)) => Ok(()),
+            (None, Err(e)) => Err(e).during("stat"),
         }
     }
 
@@ -353,25 +380,27 @@ mod tests {
             path: path("temp"),
             dir: dir.clone(),
             name: b"temp".to_vec(),
+            ours: Ours::new(&sys::stat(lower.root(), first.as_bytes()).unwrap()),
             file: sys::open(lower.root(), first.as_bytes(), flags, 0)
                 .unwrap()
                 .into(),
             written: None,
         };
-        let ours = held("ours", libc::O_RDONLY);
+        let mut ours = held("ours", libc::O_RDONLY);
         // It stays, but another file has its first name.
         fs::rename(at("ours"), at("moved")).unwrap();
         fs::rename(at("theirs"), at("ours")).unwrap();
-        further_name(&lower, &ours, &name("d/second")).unwrap();
+        let named = further_name(&lower, &mut ours, &name("d/second"));
+        assert_eq!(named, Ok(Named::Whole));
         assert_eq!(fs::read_to_string(at("d/second")).unwrap(), "ours");
-        let link = held("link", libc::O_PATH | libc::O_NOFOLLOW);
-        further_name(&lower, &link, &name("d/link")).unwrap();
+        let mut link = held("link", libc::O_PATH | libc::O_NOFOLLOW);
+        further_name(&lower, &mut link, &name("d/link")).unwrap();
         let text = fs::read_link(at("d/link")).unwrap();
         assert_eq!(text.to_str(), Some("to"));
         // It is gone.
         fs::remove_file(at("moved")).unwrap();
         fs::remove_file(at("d/second")).unwrap();
-        let refused = further_name(&lower, &ours, &name("third")).unwrap_err();
+        let refused = further_name(&lower, &mut ours, &name("third")).unwrap_err();
         assert_eq!(refused.errno, Errno::NOENT);
         assert!(!at("third").exists());
     }

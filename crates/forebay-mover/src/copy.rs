@@ -3,7 +3,7 @@
 use crate::copies::{CHUNK_BYTES, Held};
 use crate::counters::Counters;
 use crate::pass::Pass;
-use crate::pfs::{self, During, LastDir, Work};
+use crate::pfs::{self, During, LastDir, Ours, Work};
 use crate::processes;
 use forebay_core::drain::{Copied, Copy};
 use forebay_core::facts::Attr;
@@ -49,16 +49,22 @@ impl Pass<'_> {
             let Some(dir) = dirs.parent_if_there(self.ground.lower, path)? else {
                 return Ok(Copied::NoDirectory);
             };
-            let file = self.make_other(copy, &attr, dir.as_fd(), temp)?;
+            let Some(file) = or_supplanted(self.make_other(copy, &attr, dir.as_fd(), temp))? else {
+                return Ok(Copied::Supplanted);
+            };
+            let file: std::fs::File = file.into();
             let made = sys::stat(file.as_fd(), b"").during("stat")?;
-            *held = Some(Held {
+            let held = held.insert(Held {
                 object: copy.object,
                 path: path.clone(),
                 dir,
                 name: temp.to_vec(),
-                file: file.into(),
+                file,
+                ours: Ours::new(&made),
                 written: None,
             });
+            self.dress_by_path(copy.object, copy.kind, held.file.as_fd(), &attr)?;
+            let made = sys::stat(held.file.as_fd(), b"").during("stat")?;
             return Ok(Copied::Whole {
                 of: attr,
                 copy: Identity::of_copy(&made),
@@ -76,10 +82,25 @@ impl Pass<'_> {
         let is_mine = (attr.uid, attr.gid) == self.my_ids;
         // The copy gets its final mode at once if we own it: who may read it in the end may do so now.
         let mode = if is_mine { attr.mode & 0o777 } else { 0o600 };
-        let file = sys::create_anew(dir.as_fd(), temp, mode).during("create")?;
-        let target: std::fs::File = file.into();
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
+        let file = sys::open(dir.as_fd(), temp, flags, mode).during("create");
+        let Some(file) = or_supplanted(file)? else {
+            return Ok(Copied::Supplanted);
+        };
+        let file: std::fs::File = file.into();
+        let made = sys::stat(file.as_fd(), b"").during("stat")?;
+        let held = held.insert(Held {
+            object: copy.object,
+            path: path.clone(),
+            dir,
+            name: temp.to_vec(),
+            file,
+            ours: Ours::new(&made),
+            written: None,
+        });
+        let target = &held.file;
         let outcome = (|| {
-            let copied = self.copy_data(&source, &target, &attr, buffer)?;
+            let copied = self.copy_data(&source, target, &attr, buffer)?;
             let Some(written) = copied else {
                 return Ok(Err(Copied::Stopped));
             };
@@ -91,14 +112,7 @@ impl Pass<'_> {
         })();
         match outcome {
             Ok(Ok((written, made))) => {
-                *held = Some(Held {
-                    object: copy.object,
-                    path: path.clone(),
-                    dir,
-                    name: temp.to_vec(),
-                    file: target,
-                    written: Some(written),
-                });
+                held.written = Some(written);
                 Ok(Copied::Whole {
                     of: attr,
                     copy: made,
@@ -106,7 +120,8 @@ impl Pass<'_> {
             }
             other => {
                 // At once, because the next one may need the space. The drain makes sure of it later.
-                let _ = sys::unlink(dir.as_fd(), temp, false);
+                let _ = held.ours.remove(held.dir.as_fd(), temp);
+                let _ = sys::set_size(held.file.as_fd(), 0);
                 other.map(|useless| useless.err().unwrap_or(Copied::Short))
             }
         }
@@ -257,7 +272,7 @@ impl Pass<'_> {
         sys::set_times(target, b"", Some(attr.atime), Some(attr.mtime)).during("set times")
     }
 
-    /// A symbolic link or a node. Gives an `O_PATH` descriptor of it.
+    /// A symbolic link or a node, without its attributes. Gives an `O_PATH` descriptor of it.
     fn make_other(
         &self,
         copy: &Copy,
@@ -265,22 +280,19 @@ impl Pass<'_> {
         dir: BorrowedFd<'_>,
         temp: &[u8],
     ) -> Work<OwnedFd> {
-        remove_temp(dir, temp)?;
-        let made = if copy.kind == Kind::Symlink {
+        if copy.kind == Kind::Symlink {
             let text = self
                 .ground
                 .objects
                 .link_text(copy.object)
                 .during("read in the buffer")?;
             sys::symlink(&text, dir, temp).during("symlink")?;
-            open_made(dir, temp, &Made::Link(&text), attr.uid)?
+            open_made(dir, temp, &Made::Link(&text), attr.uid)
         } else {
             // Beside an access list the group's bits are its mask: others may use it when the list is there.
             sys::mknod(dir, temp, attr.mode & !0o077, attr.rdev).during("mknod")?;
-            open_made(dir, temp, &Made::Node(attr.mode, attr.rdev), attr.uid)?
-        };
-        self.dress_by_path(copy.object, copy.kind, made.as_fd(), attr)?;
-        Ok(made)
+            open_made(dir, temp, &Made::Node(attr.mode, attr.rdev), attr.uid)
+        }
     }
 
     /// As [`Pass::dress`], for what can't be opened but with `O_PATH`.
@@ -359,10 +371,11 @@ fn wait_a_tick(attr: impl Fn() -> Sys<Attr>) -> Work<Attr> {
     Ok(seen)
 }
 
-pub(crate) fn remove_temp(dir: BorrowedFd<'_>, temp: &[u8]) -> Work<()> {
-    match sys::unlink(dir, temp, false) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(e) => Err(e).during("unlink"),
+/// `None`: others have something under this name, or have put it there meanwhile.
+fn or_supplanted<T>(made: Work<T>) -> Work<Option<T>> {
+    match made {
+        Err(trouble) if trouble.errno == Errno::EXIST => Ok(None),
+        made => made.map(Some),
     }
 }
 

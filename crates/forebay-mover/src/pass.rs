@@ -10,8 +10,8 @@ use crate::throttle::Throttle;
 use crate::{pfs_acts, processes};
 use forebay_admin::drain::{self as admin, DrainRequest, Take};
 use forebay_core::drain::{
-    Act, BATCH_OBJECTS, Drain, DrainReport, DrainVerdict, Got, NextAct, PassTerms, Side,
-    SideChoice, StrayEntry,
+    Act, BATCH_OBJECTS, Drain, DrainReport, DrainVerdict, Got, NameSecret, NextAct, PassTerms,
+    Side, SideChoice, StrayEntry,
 };
 use forebay_core::fault::Fault;
 use forebay_core::ops::FollowUp;
@@ -118,6 +118,8 @@ impl<'g> Pass<'g> {
                 batches: at_once.batches,
                 objects: at_once.objects,
                 patient: request.patience_ms > 0,
+                // Without random bits the names can be told in advance, and are as good otherwise.
+                secret: NameSecret([0, 1].map(|_| sys::random().unwrap_or_default())),
             },
             choices: request.take.iter().filter_map(choice).collect(),
             patience: Duration::from_millis(request.patience_ms),
@@ -286,8 +288,8 @@ impl<'g> Pass<'g> {
                 Got::Seen(paths.iter().map(look).collect())
             }
             Act::Know(dir) => Got::Known(pfs_acts::know(ground.lower, dir)),
-            Act::Rename { from, to } => {
-                Got::Did(pfs_acts::rename(ground.lower, from, to, &self.touched))
+            Act::Rename { from, to, is } => {
+                Got::Did(pfs_acts::rename(ground.lower, from, to, *is, &self.touched))
             }
             Act::Remove { path, is } => {
                 Got::Did(pfs_acts::remove(ground.lower, path, *is, &self.touched))
@@ -304,7 +306,7 @@ impl<'g> Pass<'g> {
             } => Got::Copies(self.copy_all(copies, *after_a_pause)?),
             Act::Sync(all) => Got::Each(self.sync(all)),
             Act::Verify(all) => Got::Each(self.verify_all(all)),
-            Act::Name(namings) => Got::Each(self.name_all(namings)?),
+            Act::Name(namings) => Got::Named(self.name_all(namings)?),
             Act::Forget(all) => Got::Each(self.forget(all)),
             Act::Unhide(all) => Got::Each(all.iter().map(|o| self.unhide(*o)).collect()),
             Act::Dress { path, object } => {

@@ -1,6 +1,6 @@
 //! The PFS as the mover changes it. Each failure names its operation.
 
-use forebay_core::drain::{Name, names_beside};
+use forebay_core::drain::{Name, Named, names_beside};
 use forebay_core::facts::Attr;
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
@@ -122,46 +122,138 @@ pub fn rename(lower: &Lower, from: &TreePath, to: &TreePath) -> Work<()> {
     rename_free(a.as_fd(), from.name(), b.as_fd(), to.name())
 }
 
-/// Renames a copy in its directory to a name. EEXIST if something is there that it may not replace.
-pub fn give_name(dir: BorrowedFd<'_>, copy: &[u8], name: &Name) -> Work<()> {
-    let to = name.path.name();
-    if name.replaces.is_none() {
-        return rename_free(dir, copy, dir, to);
+/// Device and number of an inode. While a descriptor of it is open, no other one has both.
+pub(crate) type Inode = (u64, u64);
+
+/// See [`Inode`].
+pub(crate) fn inode_of(attr: &Attr) -> Inode {
+    (attr.dev, attr.ino)
+}
+
+/// What may be removed from under the temporary name of a copy: the copy, and what the copy has replaced. Everything else there is
+/// of others.
+#[derive(Debug)]
+pub(crate) struct Ours {
+    copy: Inode,
+    replaced: Vec<Identity>,
+}
+
+impl Ours {
+    /// Of a copy that is held open.
+    pub(crate) fn new(copy: &Attr) -> Self {
+        Ours {
+            copy: inode_of(copy),
+            replaced: Vec::new(),
+        }
     }
-    let found = match sys::stat(dir, to) {
-        Err(Errno::NOENT) => return rename_free(dir, copy, dir, to),
-        found => found.during("stat")?,
+
+    /// Is the copy itself under this name? Nothing there is an answer, too.
+    pub(crate) fn has_name(&self, dir: BorrowedFd<'_>, name: &[u8]) -> Work<bool> {
+        match sys::stat(dir, name) {
+            Ok(there) => Ok(inode_of(&there) == self.copy),
+            Err(Errno::NOENT) => Ok(false),
+            Err(e) => Err(e).during("stat"),
+        }
+    }
+
+    fn has_replaced(&self, there: &Attr) -> bool {
+        self.replaced.contains(&Identity::of_copy(there))
+    }
+
+    /// Removes a temporary name, if it is there and what has it may go.
+    pub(crate) fn remove(&self, dir: BorrowedFd<'_>, temporary: &[u8]) -> Work<()> {
+        match sys::stat(dir, temporary) {
+            Ok(there) if inode_of(&there) == self.copy || self.has_replaced(&there) => {}
+            Ok(_) | Err(Errno::NOENT) => return Ok(()),
+            Err(e) => return Err(e).during("stat"),
+        }
+        // What others put there between this and the look goes.
+        match sys::unlink(dir, temporary, false) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(e) => Err(e).during("unlink"),
+        }
+    }
+}
+
+/// Renames a copy in its directory to a name. EEXIST if something is there that it may not replace.
+pub(crate) fn give_name(
+    dir: BorrowedFd<'_>,
+    copy: &[u8],
+    name: &Name,
+    ours: &mut Ours,
+) -> Work<Named> {
+    give_name_after(dir, copy, name, ours, || {})
+}
+
+/// As [`give_name`]. What happens last thing before the rename is `meanwhile`.
+fn give_name_after(
+    dir: BorrowedFd<'_>,
+    copy: &[u8],
+    name: &Name,
+    ours: &mut Ours,
+    meanwhile: impl FnOnce(),
+) -> Work<Named> {
+    let to = name.path.name();
+    if !ours.has_name(dir, copy)? {
+        return Ok(Named::Supplanted);
+    }
+    let found = match name.replaces.map(|_| sys::stat(dir, to)) {
+        None | Some(Err(Errno::NOENT)) => None,
+        Some(found) => Some(found.during("stat")?),
     };
-    if !name.may_replace(&found) {
+    if found.is_some_and(|found| !name.may_replace(&found)) {
         return Err(Errno::EXIST).during("rename");
     }
-    let ours = sys::stat(dir, copy).during("stat")?;
+    meanwhile();
+    // What others have put under the temporary name since then comes to the final one by this, and stays there.
+    let has_arrived = |ours: &Ours| match ours.has_name(dir, to)? {
+        true => Ok(Named::Whole),
+        false => Ok(Named::Supplanted),
+    };
+    let Some(found) = found else {
+        rename_free(dir, copy, dir, to)?;
+        return has_arrived(ours);
+    };
+    ours.replaced.push(Identity::of_copy(&found));
     // What came between the look and this comes back, and is known by that.
     match sys::exchange(dir, copy, to) {
         Ok(()) => {}
-        Err(Errno::NOENT) => return rename_free(dir, copy, dir, to),
+        Err(Errno::NOENT) => {
+            rename_free(dir, copy, dir, to)?;
+            return has_arrived(ours);
+        }
         Err(Errno::INVAL | Errno::NOSYS) => {
-            return sys::rename(dir, copy, dir, to).during("rename");
+            sys::rename(dir, copy, dir, to).during("rename")?;
+            return has_arrived(ours);
         }
         Err(e) => return Err(e).during("rename"),
     }
+    let named = has_arrived(ours)?;
     let is_found = |back: Attr| Identity::of_copy(&back) == Identity::of_copy(&found);
     match sys::stat(dir, copy) {
-        Ok(back) if is_found(back) => return sys::unlink(dir, copy, false).during("unlink"),
+        Ok(back) if is_found(back) && named == Named::Whole => {
+            sys::unlink(dir, copy, false).during("unlink")?;
+            return Ok(named);
+        }
         _ => {}
     }
-    // They get their name back. What they have put there meanwhile, once more, comes back in its place.
+    // They get their name back, or what was there before does. What they have put there meanwhile, once more, comes back in its
+    // place.
     let _ = sys::exchange(dir, copy, to);
-    let is_ours = |at: Attr| (at.dev, at.ino) == (ours.dev, ours.ino);
+    // It is not replaced any more.
+    ours.replaced.pop();
     match sys::stat(dir, copy) {
-        Ok(at) if is_ours(at) => {}
+        Ok(at) if inode_of(&at) == ours.copy => {}
         Err(Errno::NOENT) => {}
-        // The caller removes the name of the copy: so that gets a name that nobody removes.
+        // A later drain sweeps temporary names: so that gets a name that nobody removes.
         _ => {
             names_beside(to).find(|beside| rename_free(dir, copy, dir, beside).is_ok());
         }
     }
-    Err(Errno::EXIST).during("rename")
+    match named {
+        Named::Whole => Err(Errno::EXIST).during("rename"),
+        Named::Supplanted => Ok(named),
+    }
 }
 
 fn rename_free(
@@ -218,7 +310,9 @@ mod tests {
         let give = |replaces| {
             fs::write(at("copy"), "ours").unwrap();
             let path = path.clone();
-            let gave = give_name(dir.as_fd(), b"copy", &Name { path, replaces });
+            let mut ours = Ours::new(&sys::stat(dir.as_fd(), b"copy").unwrap());
+            let name = Name { path, replaces };
+            let gave = give_name(dir.as_fd(), b"copy", &name, &mut ours);
             let errno = gave.map_err(|trouble| trouble.errno);
             (errno, fs::read_to_string(at("name")).unwrap())
         };
@@ -235,9 +329,133 @@ mod tests {
         fs::rename(at("other"), at("name")).unwrap();
         assert_eq!(give(before), (Err(Errno::EXIST), "new".to_owned()));
         // Nobody has touched it, or it has gone.
-        assert_eq!(give(found()), (Ok(()), "ours".to_owned()));
+        assert_eq!(give(found()), (Ok(Named::Whole), "ours".to_owned()));
         let before = found();
         fs::remove_file(at("name")).unwrap();
-        assert_eq!(give(before), (Ok(()), "ours".to_owned()));
+        assert_eq!(give(before), (Ok(Named::Whole), "ours".to_owned()));
+    }
+
+    /// A directory with the copy of a drain in it.
+    struct Copied {
+        folder: tempfile::TempDir,
+        dir: OwnedFd,
+        ours: Ours,
+        /// The drain holds it open.
+        _copy: fs::File,
+    }
+
+    impl Copied {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let dir = sys::open_path(folder.path(), libc::O_PATH).unwrap();
+            fs::write(folder.path().join("copy"), "ours").unwrap();
+            fs::write(folder.path().join("theirs"), "theirs").unwrap();
+            Copied {
+                ours: Ours::new(&sys::stat(dir.as_fd(), b"copy").unwrap()),
+                _copy: fs::File::open(folder.path().join("copy")).unwrap(),
+                folder,
+                dir,
+            }
+        }
+
+        fn replace(&self, from: &str, to: &str) {
+            fs::rename(self.folder.path().join(from), self.folder.path().join(to)).unwrap();
+        }
+
+        fn exchange(&self, one: &str, other: &str) {
+            sys::exchange(self.dir.as_fd(), one.as_bytes(), other.as_bytes()).unwrap();
+        }
+
+        /// What all names hold.
+        fn texts(&self) -> Vec<(String, String)> {
+            let entries = fs::read_dir(self.folder.path())
+                .unwrap()
+                .map(Result::unwrap);
+            let text = |entry: fs::DirEntry| {
+                let name = entry.file_name().into_string().unwrap();
+                (name, fs::read_to_string(entry.path()).unwrap())
+            };
+            let mut texts: Vec<_> = entries.map(text).collect();
+            texts.sort();
+            texts
+        }
+
+        /// Over what is there now.
+        fn name(&self) -> Name {
+            let found = sys::stat(self.dir.as_fd(), b"name").ok();
+            Name {
+                path: TreePath::new(b"name").unwrap(),
+                replaces: found.as_ref().map(Identity::of),
+            }
+        }
+    }
+
+    fn texts<'a>(all: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<(String, String)> {
+        let owned = |(name, text): (&str, &str)| (name.to_owned(), text.to_owned());
+        all.into_iter().map(owned).collect()
+    }
+
+    #[test]
+    fn what_others_have_put_in_place_of_a_copy_gets_no_name_of_ours_and_is_not_removed() {
+        for is_free in [true, false] {
+            let mut at = Copied::new();
+            if !is_free {
+                fs::write(at.folder.path().join("name"), "before").unwrap();
+            }
+            let name = at.name();
+            at.replace("theirs", "copy");
+            let mut expected = texts([("copy", "theirs")]);
+            expected.extend(texts((!is_free).then_some(("name", "before"))));
+            let named = give_name(at.dir.as_fd(), b"copy", &name, &mut at.ours);
+            assert_eq!(named, Ok(Named::Supplanted));
+            at.ours.remove(at.dir.as_fd(), b"copy").unwrap();
+            assert_eq!(at.texts(), expected);
+            // It has gone altogether.
+            fs::remove_file(at.folder.path().join("copy")).unwrap();
+            let named = give_name(at.dir.as_fd(), b"copy", &name, &mut at.ours);
+            assert_eq!(named, Ok(Named::Supplanted));
+        }
+    }
+
+    #[test]
+    fn what_others_put_in_place_of_a_copy_at_the_last_moment_is_not_taken_for_it() {
+        // Nothing was there. What has come by the rename stays.
+        let at = Copied::new();
+        let name = at.name();
+        let mut ours = Ours::new(&sys::stat(at.dir.as_fd(), b"copy").unwrap());
+        let swap = || at.exchange("theirs", "copy");
+        let named = give_name_after(at.dir.as_fd(), b"copy", &name, &mut ours, swap);
+        assert_eq!(named, Ok(Named::Supplanted));
+        ours.remove(at.dir.as_fd(), b"copy").unwrap();
+        assert_eq!(at.texts(), texts([("name", "theirs"), ("theirs", "ours")]));
+        // What was there comes back, and theirs is kept beside it.
+        let at = Copied::new();
+        fs::write(at.folder.path().join("name"), "before").unwrap();
+        let name = at.name();
+        let mut ours = Ours::new(&sys::stat(at.dir.as_fd(), b"copy").unwrap());
+        let swap = || at.exchange("theirs", "copy");
+        let named = give_name_after(at.dir.as_fd(), b"copy", &name, &mut ours, swap);
+        assert_eq!(named, Ok(Named::Supplanted));
+        ours.remove(at.dir.as_fd(), b"copy").unwrap();
+        let kept = [
+            ("name", "before"),
+            ("name.theirs1", "theirs"),
+            ("theirs", "ours"),
+        ];
+        assert_eq!(at.texts(), texts(kept));
+    }
+
+    #[test]
+    fn what_a_copy_has_replaced_goes_from_its_temporary_name_and_what_others_put_there_does_not() {
+        let mut at = Copied::new();
+        fs::write(at.folder.path().join("name"), "before").unwrap();
+        let replaced = sys::stat(at.dir.as_fd(), b"name").unwrap();
+        // The exchange was done, and the answer to it was lost.
+        at.ours.replaced.push(Identity::of_copy(&replaced));
+        at.exchange("copy", "name");
+        at.ours.remove(at.dir.as_fd(), b"theirs").unwrap();
+        at.ours.remove(at.dir.as_fd(), b"copy").unwrap();
+        at.ours.remove(at.dir.as_fd(), b"copy").unwrap();
+        assert_eq!(at.texts(), texts([("name", "ours"), ("theirs", "theirs")]));
     }
 }

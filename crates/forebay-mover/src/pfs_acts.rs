@@ -4,7 +4,9 @@ use crate::aside::{self, Refused};
 use crate::counters::Counters;
 use crate::pfs::{self, During, Trouble};
 use crate::removal::{self, Spared, Touched};
-use forebay_core::drain::{self, is_aside, is_leftover, is_leftover_of, note_name, noted_name};
+use forebay_core::drain::{
+    self, Places, is_aside, is_leftover, is_leftover_of, note_name, noted_name,
+};
 use forebay_core::facts::Attr;
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
@@ -16,12 +18,35 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 type Work<T> = drain::Work<T>;
 
 /// See [`drain::Act::Rename`].
-pub(crate) fn rename(lower: &Lower, from: &TreePath, to: &TreePath, touched: &Touched) -> Work<()> {
+pub(crate) fn rename(
+    lower: &Lower,
+    from: &TreePath,
+    to: &TreePath,
+    is: Identity,
+    touched: &Touched,
+) -> Work<()> {
     pfs::rename(lower, from, to).map_err(Trouble::into_core)?;
-    if let Ok(Some(moved)) = pfs::look(lower, to) {
-        touched.note(&moved);
+    match pfs::look(lower, to) {
+        Ok(Some(moved)) if !is.is_inode_of(&moved) => {
+            give_back(lower, to, from);
+            let others = Err(Errno::EXIST).during("rename");
+            return others.map_err(Trouble::into_core);
+        }
+        Ok(Some(moved)) => touched.note(&moved),
+        Ok(None) | Err(_) => {}
     }
     Ok(())
+}
+
+/// Gives what others have put in place of something at the last moment its name back. If that is taken again, it gets one beside it;
+/// where nothing can be renamed it stays, and the next look finds it.
+fn give_back(lower: &Lower, at: &TreePath, from: &TreePath) {
+    let mut places = Places::of(from);
+    while let Err(trouble) = pfs::rename(lower, at, &places.place()) {
+        if !places.move_on(trouble.errno.raw_os_error()) {
+            break;
+        }
+    }
 }
 
 /// See [`drain::Act::Remove`].
@@ -252,7 +277,10 @@ pub(crate) fn sweep(
         let swept = match noted_name(name) {
             Some(about) => aside::sweep_note(lower, &at.join(about)),
             None if is_aside(name) => aside::sweep(lower, &at.join(name), touched, counters),
-            None => removal::remove_file(dir.as_fd(), name),
+            None => match sys::stat(dir.as_fd(), name) {
+                Ok(there) if !is_own(&there) => Ok(false),
+                _ => removal::remove_file(dir.as_fd(), name),
+            },
         };
         if swept.as_ref().is_ok_and(|is_ours| !is_ours) {
             counters.remark(format!(
@@ -267,7 +295,7 @@ pub(crate) fn sweep(
                 e.operation,
                 e.errno
             ));
-            if is_own(dir.as_fd(), &entry.name) {
+            if is_own_name(dir.as_fd(), &entry.name) {
                 outcome = outcome.and(Err(e));
             }
         }
@@ -275,8 +303,14 @@ pub(crate) fn sweep(
     outcome
 }
 
+/// Can a drain of this user have made it? Those of root make things for everybody.
+pub(crate) fn is_own(attr: &Attr) -> bool {
+    let (me, _) = sys::my_ids();
+    me == 0 || attr.uid == me
+}
+
 /// Has this user made the name? What is aside may be of anybody; the note about it is our own.
-fn is_own(dir: BorrowedFd<'_>, name: &[u8]) -> bool {
+fn is_own_name(dir: BorrowedFd<'_>, name: &[u8]) -> bool {
     let (me, _) = sys::my_ids();
     let owner = |name: &[u8]| sys::stat(dir, name).map(|attr| attr.uid);
     let made_by = match is_aside(name) {
@@ -329,8 +363,11 @@ mod tests {
         tree.write("theirs");
         tree.write("dir/in");
         fs::create_dir(tree.folder.path().join("empty")).unwrap();
+        let is =
+            |name: &str| Identity::of_copy(&sys::stat(tree.lower.root(), name.as_bytes()).unwrap());
         for (from, to) in [("ours", "theirs"), ("dir", "empty"), ("dir", "theirs")] {
-            let outcome = rename(&tree.lower, &path(from), &path(to), &Touched::default());
+            let touched = Touched::default();
+            let outcome = rename(&tree.lower, &path(from), &path(to), is(from), &touched);
             assert_eq!(errno(outcome), libc::EEXIST, "{from} to {to}");
         }
         assert_eq!(tree.text("ours").as_deref(), Some("ours"));
@@ -340,10 +377,40 @@ mod tests {
             &tree.lower,
             &path("dir"),
             &path("free"),
+            is("dir"),
             &Touched::default(),
         )
         .unwrap();
         assert_eq!(tree.text("free/in").as_deref(), Some("dir/in"));
+    }
+
+    #[test]
+    fn what_somebody_has_put_in_place_of_what_was_to_be_renamed_gets_its_name_back() {
+        let tree = Tree::new();
+        for name in ["ours", "theirs", "new"] {
+            tree.write(name);
+        }
+        let at = |name: &str| tree.folder.path().join(name);
+        let is = Identity::of_copy(&sys::stat(tree.lower.root(), b"ours").unwrap());
+        let renamed = |from: &str| {
+            let touched = Touched::default();
+            rename(&tree.lower, &path(from), &path("free"), is, &touched)
+        };
+        fs::rename(at("ours"), at("elsewhere")).unwrap();
+        fs::rename(at("theirs"), at("ours")).unwrap();
+        assert_eq!(errno(renamed("ours")), libc::EEXIST);
+        assert_eq!(tree.text("free"), None);
+        assert_eq!(tree.text("ours").as_deref(), Some("theirs"));
+        // They have the name again already.
+        fs::rename(at("ours"), at("free")).unwrap();
+        tree.write("ours");
+        give_back(&tree.lower, &path("free"), &path("ours"));
+        assert_eq!(tree.text("ours").as_deref(), Some("ours"));
+        assert_eq!(tree.text("ours.theirs1").as_deref(), Some("theirs"));
+        // It is the same, whatever has been written to it.
+        fs::write(at("elsewhere"), "more").unwrap();
+        renamed("elsewhere").unwrap();
+        assert_eq!(tree.text("free").as_deref(), Some("more"));
     }
 
     #[test]

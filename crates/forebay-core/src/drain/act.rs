@@ -103,7 +103,7 @@ pub struct Copy {
     pub object: ObjectName,
     /// What it is: a file, a symbolic link or a node.
     pub kind: Kind,
-    /// Where to. What is there is left over, and goes.
+    /// Where to. Nothing of ours is there.
     pub temporary: Temporary,
 }
 
@@ -126,6 +126,8 @@ pub enum Copied {
     Stopped,
     /// The directory that it would get its name in is not on the PFS. There is no copy.
     NoDirectory,
+    /// Others have something under its temporary name, or have put it there meanwhile. There is no copy.
+    Supplanted,
 }
 
 /// A copy that gets its names.
@@ -135,6 +137,16 @@ pub struct Naming {
     pub temporary: Temporary,
     /// The first name is given by a rename of the copy, the others by hard links.
     pub names: Vec<Name>,
+}
+
+/// What became of a copy that was to get its names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Named {
+    /// It has them: it was seen there, after its contents had been verified.
+    Whole,
+    /// It may have none or some of them. Others have put something else under its temporary name, or have taken it away from there,
+    /// or something else was under its final name when it should have been there.
+    Supplanted,
 }
 
 /// A name on the PFS that a copy gets.
@@ -218,6 +230,8 @@ pub enum Act {
         from: TreePath,
         /// To here.
         to: TreePath,
+        /// What it is. If something else has come to `to` by this, that goes back to `from`, or beside it: EEXIST.
+        is: Identity,
     },
     /// Remove what is no directory from the PFS, if it is still there: [`Got::Did`].
     Remove {
@@ -255,11 +269,12 @@ pub enum Act {
     Sync(Vec<ObjectId>),
     /// Read these copies back and compare: [`Got::Each`].
     Verify(Vec<ObjectId>),
-    /// Give copies their names: [`Got::Each`]. A name where something is that it may not replace ([`Name::may_replace`])
-    /// fails with EEXIST; that is looked at last thing before.
+    /// Give copies their names: [`Got::Named`]. A name where something is that it may not replace ([`Name::may_replace`])
+    /// fails with EEXIST; that is looked at last thing before. Only the file that was written and verified gets a name: what is under
+    /// the temporary name is compared with that before, and what is under the final name after.
     Name(Vec<Naming>),
-    /// These copies are of no use: their temporary names go, wherever making them has stopped. [`Got::Each`]: it is certain that
-    /// the name is not there.
+    /// These copies are of no use: their temporary names go, wherever making them has stopped. What others have put under such a
+    /// name stays. [`Got::Each`]: it is certain that nothing of ours is there.
     Forget(Vec<Temporary>),
     /// Clear `hides` in the labels of these objects: [`Got::Each`].
     Unhide(Vec<ObjectName>),
@@ -310,7 +325,7 @@ impl Act {
     /// said of them.
     pub fn changed_dirs(&self) -> Vec<TreePath> {
         match self {
-            Act::Rename { from, to }
+            Act::Rename { from, to, .. }
             | Act::Discard {
                 path: from,
                 aside: to,
@@ -376,6 +391,7 @@ pub enum Got {
     /// Was it made? `false`: it was there.
     Made(Work<bool>),
     Copies(Vec<Work<Copied>>),
+    Named(Vec<Work<Named>>),
     Each(Vec<Work<()>>),
     Users(Vec<Work<Use>>),
     Busy(Vec<ObjectId>),

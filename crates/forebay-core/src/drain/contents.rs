@@ -4,14 +4,14 @@
 
 use super::act::{Act, Got, Temporary, Work};
 use super::drain_facts::DrainFacts;
-use super::reserved_names::copy_path;
+use super::reserved_names::CopyNames;
 use super::rules::{has_contents, is_dirty, is_still_there, obstacle};
 use super::sheet::{Reason, Sheet};
 use super::strand::{Strand, with_outcomes};
 use crate::bridge::ReadSet;
 use crate::facts::{Attr, Outcome};
 use crate::path::TreePath;
-use crate::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord};
+use crate::record::{Kind, ObjectId, ObjectName, PathRecord};
 
 /// One object to be drained.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,13 +24,20 @@ pub(super) struct Task {
     pub(super) tries: u32,
     /// Somebody had it open for writing a moment ago.
     pub(super) in_use: bool,
-    /// The bridge that drains it, if it is one of several.
-    pub(super) maker: Option<BridgeId>,
+    /// Copies of it that others have taken away, or that did not come about because their names were taken.
+    pub(super) supplanted: u32,
+    /// Its temporary names.
+    pub(super) names: CopyNames,
 }
 
 impl Task {
     pub(super) fn oid(&self) -> ObjectId {
         self.object.oid
+    }
+
+    /// Which copy of it the next one is.
+    fn attempt(&self) -> u32 {
+        self.tries + self.supplanted
     }
 
     pub(super) fn temporary(&self) -> Temporary {
@@ -40,11 +47,11 @@ impl Task {
         first
     }
 
-    /// All temporary names that it can have.
+    /// All temporary names that this copy of it can have.
     pub(super) fn temporaries(&self) -> impl Iterator<Item = Temporary> {
         let one = |(name, _): &(TreePath, PathRecord)| Temporary {
             oid: self.oid(),
-            path: copy_path(name, self.oid(), self.maker),
+            path: self.names.path(name, self.oid(), self.attempt()),
         };
         let mut all: Vec<_> = self.ready.iter().map(one).collect();
         all.dedup();
@@ -154,7 +161,11 @@ impl Survey {
                 bytes: data_bytes(attr),
                 tries: 0,
                 in_use: false,
-                maker: (!facts.is_single()).then(|| facts.me()),
+                supplanted: 0,
+                names: CopyNames {
+                    maker: (!facts.is_single()).then(|| facts.me()),
+                    secret: sheet.terms.secret,
+                },
             };
             let first = names.first().map(|(path, _)| path.clone());
             for (path, record) in names {
@@ -271,6 +282,7 @@ impl Strand for Survey {
 
 #[cfg(test)]
 mod tests {
+    use super::super::name_secret::NameSecret;
     use super::super::sheet::PassTerms;
     use super::*;
 
@@ -286,13 +298,18 @@ mod tests {
             bytes: 1,
             tries: 0,
             in_use: false,
-            maker: None,
+            supplanted: 0,
+            names: CopyNames {
+                maker: None,
+                secret: NameSecret([0, 0]),
+            },
         };
         let mut sheet = Sheet::new(PassTerms {
             keep: false,
             batches: 1,
             objects: 1,
             patient: false,
+            secret: NameSecret([0, 0]),
         });
         for seq in [1, 2, 1] {
             add(task(seq), &mut sheet);

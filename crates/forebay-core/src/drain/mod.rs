@@ -67,6 +67,7 @@ mod drain_facts;
 mod finish;
 mod hearing;
 mod moves;
+mod name_secret;
 mod orphans;
 mod pass;
 mod release;
@@ -81,7 +82,7 @@ mod tests;
 mod workplaces;
 
 pub use act::{
-    Act, ActTicket, Copied, Copy, DrainCommit, DrainVerdict, Got, LentMode, Name, Naming,
+    Act, ActTicket, Copied, Copy, DrainCommit, DrainVerdict, Got, LentMode, Name, Named, Naming,
     StrayEntry, Temporary, Trouble, Use, Work,
 };
 pub use aside::{AsideFate, AsideNote, Tick, is_aside, note_name, noted_name, paths_aside};
@@ -90,6 +91,7 @@ pub use beside::{Places, names_beside};
 pub use choose::{Side, SideChoice};
 pub use dir_times::{DirLook, DirSeen, VisitedDir, VisitedDirs};
 pub use drain_facts::DrainFacts;
+pub use name_secret::NameSecret;
 pub use orphans::abandon;
 pub use pass::{Drain, NextAct};
 pub use release::RELEASED_AT_ONCE;

@@ -8,6 +8,7 @@ use super::drain_facts::DrainFacts;
 use super::finish::{Dress, List, SyncDirs};
 use super::hearing::Hearing;
 use super::moves::{Move, What};
+use super::name_secret::NameSecret;
 use super::orphans::Orphan;
 use super::release::{RELEASED_AT_ONCE, Release, ReleaseWalk};
 use super::resume::Resume;
@@ -629,6 +630,7 @@ impl PassTerms {
             batches: 1,
             objects: super::BATCH_OBJECTS,
             patient: false,
+            secret: NameSecret([0, 0]),
         }
     }
 }

@@ -1,11 +1,16 @@
 //! Names that a drain uses on the PFS. All begin with [`RESERVED_PREFIX`], so none is in the namespace.
 
+use super::name_secret::NameSecret;
 use crate::path::TreePath;
 use crate::record::{BridgeId, ObjectId};
 use crate::walk::RESERVED_PREFIX;
 
 /// Hexadecimal digits of an object in a name.
 const OBJECT_DIGITS: usize = 32;
+/// Hexadecimal digits of the part of a name that nobody can tell in advance.
+const TOKEN_DIGITS: usize = 16;
+/// Comes before that part.
+const TOKEN_MARK: u8 = b'-';
 /// Ends the name of what waits for its final name.
 const WAITING: &str = ".moved";
 /// Ends the name of a copy.
@@ -31,20 +36,39 @@ pub(crate) fn waits_under(name: &[u8]) -> Option<ObjectId> {
     (suffix == WAITING.as_bytes()).then_some(oid)
 }
 
-/// The name under which contents are written before they take their final name.
-pub(super) fn copy_name(oid: ObjectId) -> Vec<u8> {
-    reserved(oid, COPY)
+/// Makes the temporary names of the copies of one pass. Nobody can tell them in advance: in a directory that others may write to
+/// somebody could take them first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CopyNames {
+    /// The bridge that makes the copies, if it is one of several.
+    pub(super) maker: Option<BridgeId>,
+    pub(super) secret: NameSecret,
 }
 
-/// The temporary name of a copy. A bridge that is alone makes it in the directory of its final name, where the PFS
-/// keeps it as it would keep the file itself. Of several bridges another one may be moving that directory: there it is
-/// in the root, and its name tells the bridge that makes it, because two can be at it when a file gets a name at
-/// another home.
-pub fn copy_path(name: &TreePath, oid: ObjectId, maker: Option<BridgeId>) -> TreePath {
+impl CopyNames {
+    /// The temporary name of the copy that is made of this object at this attempt, counted from 0. A bridge that is alone makes it
+    /// in the directory of its final name, where the PFS keeps it as it would keep the file itself. Of several bridges another one
+    /// may be moving that directory: there it is in the root, and its name tells the bridge that makes it, because two can be at it
+    /// when a file gets a name at another home.
+    pub(super) fn path(&self, name: &TreePath, oid: ObjectId, attempt: u32) -> TreePath {
+        let token = self.secret.token(oid, attempt);
+        let mark = char::from(TOKEN_MARK);
+        copy_path(name, oid, self.maker, &format!("{mark}{token:016x}"))
+    }
+}
+
+/// The temporary name that older programs gave a copy.
+pub(super) fn old_copy_path(name: &TreePath, oid: ObjectId, maker: Option<BridgeId>) -> TreePath {
+    copy_path(name, oid, maker, "")
+}
+
+fn copy_path(name: &TreePath, oid: ObjectId, maker: Option<BridgeId>, token: &str) -> TreePath {
     match maker {
-        None => name.parent().join(&copy_name(oid)),
+        None => name
+            .parent()
+            .join(&reserved(oid, &format!("{token}{COPY}"))),
         Some(maker) => {
-            let name = reserved(oid, &format!(".{}{COPY}", maker.0));
+            let name = reserved(oid, &format!(".{}{token}{COPY}", maker.0));
             TreePath::root().join(&name)
         }
     }
@@ -100,7 +124,7 @@ fn is_discarded(suffix: &[u8]) -> bool {
 
 /// The bridge whose drain makes the copy with this name.
 fn maker_of(oid: ObjectId, suffix: &[u8]) -> Option<BridgeId> {
-    let maker = suffix.strip_suffix(COPY.as_bytes())?;
+    let maker = without_token(suffix.strip_suffix(COPY.as_bytes())?);
     if maker.is_empty() {
         return Some(oid.bridge());
     }
@@ -108,27 +132,70 @@ fn maker_of(oid: ObjectId, suffix: &[u8]) -> Option<BridgeId> {
     digits.parse().ok().map(BridgeId)
 }
 
+/// Without the part that nobody can tell in advance. Older programs made names without one.
+fn without_token(text: &[u8]) -> &[u8] {
+    let split = text.len().checked_sub(TOKEN_DIGITS + 1);
+    match split.map(|at| text.split_at(at)) {
+        Some((rest, [TOKEN_MARK, token @ ..])) if token.iter().all(u8::is_ascii_hexdigit) => rest,
+        _ => text,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const NAMES: CopyNames = CopyNames {
+        maker: None,
+        secret: NameSecret([1, 2]),
+    };
+
+    fn file() -> TreePath {
+        TreePath::root().join(b"f")
+    }
+
     #[test]
     fn only_what_holds_nothing_of_value_is_a_leftover() {
         let oid = ObjectId::new(BridgeId(1), 2, 3);
-        assert!(is_leftover(&copy_name(oid)));
         assert!(is_leftover(&discarded_name(oid)));
         assert!(is_leftover(&[&discarded_name(oid)[..], b"1"].concat()));
         assert!(!is_leftover(&waiting_name(oid)));
+        for maker in [None, Some(BridgeId(1)), Some(BridgeId(12))] {
+            let names = CopyNames { maker, ..NAMES };
+            let old = old_copy_path(&file(), oid, maker);
+            for copy in [old, names.path(&file(), oid, 0)] {
+                let maker = maker.unwrap_or(oid.bridge());
+                assert!(is_leftover(copy.name()), "{copy}");
+                assert!(is_leftover_of(copy.name(), maker), "{copy}");
+                assert!(!is_leftover_of(copy.name(), BridgeId(2)), "{copy}");
+                assert_eq!(waits_under(copy.name()), None);
+            }
+        }
         for maker in [BridgeId(1), BridgeId(12)] {
-            let copy = copy_path(&TreePath::root().join(b"f"), oid, Some(maker));
-            assert!(is_leftover(copy.name()), "{copy}");
-            assert!(is_leftover_of(copy.name(), maker), "{copy}");
-            assert!(!is_leftover_of(copy.name(), BridgeId(2)), "{copy}");
             assert!(is_leftover_of(&discarded_name(oid), maker));
             assert!(!is_leftover_of(&waiting_name(oid), maker));
         }
+        let copy = NAMES.path(&file(), oid, 0);
+        let shorter = [&copy.name()[..copy.name().len() - 5], COPY.as_bytes()].concat();
+        assert!(!is_leftover(&shorter));
         assert!(!is_leftover(b".forebay-notes.tmp"));
         assert_eq!(waits_under(&waiting_name(oid)), Some(oid));
-        assert_eq!(waits_under(&copy_name(oid)), None);
+    }
+
+    #[test]
+    fn each_copy_of_each_pass_has_a_name_of_its_own() {
+        let mut seen = std::collections::BTreeSet::new();
+        for secret in [[1, 2], [1, 3], [2, 2]].map(NameSecret) {
+            for (seq, attempt) in [(3, 0), (3, 1), (4, 0), (4, 1)] {
+                let oid = ObjectId::new(BridgeId(1), 2, seq);
+                let names = CopyNames { secret, ..NAMES };
+                seen.insert(names.secret.token(oid, attempt));
+                assert_eq!(
+                    names.path(&file(), oid, attempt),
+                    names.path(&file(), oid, attempt)
+                );
+            }
+        }
+        assert_eq!(seen.len(), 12);
     }
 }

@@ -6,7 +6,7 @@
 use super::act::{Act, DrainCommit, DrainVerdict, Got, Trouble, Work};
 use super::drain_facts::DrainFacts;
 use super::moves::is_dir;
-use super::reserved_names::{copy_path, waiting_path};
+use super::reserved_names::{old_copy_path, waiting_path};
 use super::rules::{
     OURS, Update, all_speakers, commit_of, has_contents, is_being_carried, is_ours, read, relocated,
 };
@@ -117,7 +117,8 @@ impl Resume {
             _ if record.arriving.is_some() => vec![self.path.clone()],
             _ if is_ours(&self.path, record) => Vec::new(),
             _ if has_contents(record) => {
-                let temporary = copy_path(&self.path, record.object.oid, maker);
+                // Only older programs did not note what arrives.
+                let temporary = old_copy_path(&self.path, record.object.oid, maker);
                 vec![self.path.clone(), temporary]
             }
             _ => Vec::new(),

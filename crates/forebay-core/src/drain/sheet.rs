@@ -2,6 +2,7 @@
 
 use super::act::{StrayEntry, Trouble};
 use super::contents::Task;
+use super::name_secret::NameSecret;
 use super::workplaces::Workplaces;
 use super::{LOOKS_IN_DOUBT, MOST_IN_DOUBT};
 use crate::bridge::Mutation;
@@ -26,6 +27,8 @@ pub struct PassTerms {
     pub objects: usize,
     /// Wait for files that are open for writing, until [`super::Drain::lose_patience`].
     pub patient: bool,
+    /// What temporary names are made from.
+    pub secret: NameSecret,
 }
 
 /// Why something is not on the PFS.

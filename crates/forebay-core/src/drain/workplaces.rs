@@ -209,6 +209,7 @@ pub(super) fn read(key: &[u8], bytes: &[u8]) -> Outcome<Vec<TreePath>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::name_secret::NameSecret;
     use super::super::sheet::{PassTerms, Reason};
     use super::*;
 
@@ -227,6 +228,7 @@ mod tests {
             batches: 1,
             objects: 1,
             patient: false,
+            secret: NameSecret([0, 0]),
         })
     }
 

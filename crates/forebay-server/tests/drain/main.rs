@@ -6,4 +6,5 @@ mod common;
 mod faults;
 mod pairs;
 mod scene;
+mod swapped;
 mod whole;

@@ -9,7 +9,7 @@ use super::history::{Texts, Thing};
 use super::model::Tree;
 use super::pfs_log::PfsLog;
 use super::random::Random;
-use forebay_core::drain::{Naming, Trouble, Work, is_leftover, is_leftover_of};
+use forebay_core::drain::{Named, Naming, Trouble, Work, is_leftover, is_leftover_of};
 use forebay_core::facts::{Attr, LowerEntry, LowerPage, Timestamp};
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
@@ -482,7 +482,7 @@ impl Pfs {
         naming: &Naming,
         most: usize,
         ours: impl Fn(&TreePath) -> bool,
-    ) -> Work<()> {
+    ) -> Work<Named> {
         let temporary = &naming.temporary.path;
         let Some(copy) = self.names.get(temporary).copied() else {
             return refuse("rename", libc::ENOENT);
@@ -510,7 +510,7 @@ impl Pfs {
             }
             self.change(names);
         }
-        Ok(())
+        Ok(Named::Whole)
     }
 
     /// Gives a directory the attributes, and so the identity, of one in the buffer.

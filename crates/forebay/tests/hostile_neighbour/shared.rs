@@ -64,6 +64,35 @@ fn a_name_of_others_that_looks_like_one_of_a_drain_stops_nobody_and_tells_a_term
 }
 
 #[test]
+fn nobody_can_take_the_temporary_names_of_a_drain_first() {
+    as_root!();
+    let stage = Stage::new();
+    run(&stage, "true").ends_with(0);
+    let pfs = stage.path("own/pfs");
+    // Objects are numbered one after the other.
+    let names: Vec<_> = (0..0x1200)
+        .map(|seq| format!(".forebay-{:016x}{seq:016x}.tmp", 0x1_0000_0001_u64))
+        .collect();
+    for name in &names {
+        fs::write(pfs.join(name), "theirs").unwrap();
+        chown(pfs.join(name), Some(HOSTILE), Some(HOSTILE)).unwrap();
+    }
+    let mut command = run_of_victim(&stage, VICTIM);
+    chown(&pfs, Some(0), Some(0)).unwrap();
+    fs::set_permissions(&pfs, Permissions::from_mode(0o1777)).unwrap();
+    let script = "cd own/pfs && echo ours > f && ln -s f link && mkfifo pipe && ln f g";
+    command.args(["--", "sh", "-ec", script]);
+    finish(command).ends_with(0);
+    for name in ["f", "g", "link"] {
+        assert_eq!(fs::read_to_string(pfs.join(name)).unwrap(), "ours\n");
+    }
+    assert!(pfs.join("pipe").exists());
+    for name in &names {
+        assert!(pfs.join(name).exists(), "{name}");
+    }
+}
+
+#[test]
 fn what_could_not_be_put_back_as_it_was_is_written_in_place() {
     as_root!();
     let stage = Stage::new();

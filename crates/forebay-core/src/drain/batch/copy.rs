@@ -1,6 +1,6 @@
 //! Copies of a batch come to be, under temporary names.
 
-use super::{COPY_TRIES, Candidate, CopyBatch, State};
+use super::{COPY_TRIES, Candidate, CopyBatch, MOST_SUPPLANTED, State};
 use crate::drain::act::{Act, Copied, Work};
 use crate::drain::contents::Task;
 use crate::drain::drain_facts::DrainFacts;
@@ -17,7 +17,7 @@ impl CopyBatch {
         let mut fresh = Vec::with_capacity(self.tasks.len());
         for task in &self.tasks {
             let mut task = task.clone();
-            if task.tries > 0 {
+            if task.tries > 0 || task.supplanted > 0 {
                 let mut ready = Vec::new();
                 for (path, _) in &task.ready {
                     match facts.record(path)? {
@@ -103,7 +103,11 @@ impl CopyBatch {
                 }
                 Ok(Copied::Short) => {
                     self.useless.extend(task.temporaries());
-                    self.stale.push(task);
+                    self.stale.push((task, Again::Changed));
+                }
+                Ok(Copied::Supplanted) => {
+                    self.useless.extend(task.temporaries());
+                    self.stale.push((task, Again::Supplanted));
                 }
                 Ok(Copied::InUse) if sheet.patient && !sheet.stopping => {
                     task.in_use = true;
@@ -175,13 +179,43 @@ impl CopyBatch {
     }
 }
 
-/// It changed while it was copied.
-pub(super) fn changed(mut task: Task, sheet: &mut Sheet) {
+/// Why an object is copied once more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Again {
+    /// It changed while it was copied.
+    Changed,
+    /// Others have put something else in place of its copy.
+    Supplanted,
+}
+
+impl Again {
+    /// Takes the object up once more, if it may be.
+    pub(super) fn take_up(self, task: Task, sheet: &mut Sheet) {
+        match self {
+            Again::Changed => changed(task, sheet),
+            Again::Supplanted => supplanted(task, sheet),
+        }
+    }
+}
+
+fn changed(mut task: Task, sheet: &mut Sheet) {
     task.tries += 1;
     if task.tries < COPY_TRIES {
         sheet.tally.bytes_total += task.bytes;
         sheet.tasks.push_back(task);
     } else {
         task.give_up(&Reason::Changing, sheet);
+    }
+}
+
+/// Its next copy has another temporary name.
+fn supplanted(mut task: Task, sheet: &mut Sheet) {
+    task.supplanted += 1;
+    if task.supplanted < MOST_SUPPLANTED {
+        sheet.tally.bytes_total += task.bytes;
+        sheet.tasks.push_back(task);
+    } else {
+        let cause = "others have put something else in place of each copy of it on the PFS";
+        task.give_up(&Reason::Blocked(cause.to_owned()), sheet);
     }
 }

@@ -8,10 +8,11 @@ use crate::facts::Attr;
 impl CopyBatch {
     fn unclear(&mut self) -> impl Iterator<Item = (&mut Candidate, &mut CopyFate)> {
         let few = self.few.iter_mut().map(|(c, fate)| (c, fate));
-        few.filter(|(_, fate)| matches!(fate, CopyFate::Unclear(_)))
+        few.filter(|(_, fate)| matches!(fate, CopyFate::Unclear(_) | CopyFate::Supplanted))
     }
 
-    /// Looks where nobody knows whether a copy has got its name.
+    /// Looks where nobody knows whether a copy has got its name. Of one in whose place others have put something else it is not known
+    /// either which of its names it has.
     pub(super) fn look_again(&mut self) -> Option<Act> {
         let names = self.unclear().flat_map(|(c, _)| &c.task.ready);
         let paths: Vec<_> = names.map(|(path, _)| path.clone()).collect();
@@ -56,7 +57,9 @@ impl CopyBatch {
         if is_refused {
             sheet.stays_in_doubt();
         }
-        let is_clear = self.unclear().next().is_none();
+        // To look at the others once is enough.
+        let is_unclear = |fate: &CopyFate| matches!(fate, CopyFate::Unclear(_));
+        let is_clear = !self.few.iter().any(|(_, fate)| is_unclear(fate));
         self.state = match is_clear {
             true => State::Unhide,
             false => State::Pause,

@@ -18,7 +18,7 @@ use crate::facts::{Attr, Outcome};
 use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{ObjectId, ObjectName, PathRecord};
-use copy::changed;
+use copy::Again;
 
 /// A batch is full with so many bytes or objects. Each of them is an open descriptor of the driver.
 pub const BATCH_BYTES: u64 = 32 << 20;
@@ -31,6 +31,8 @@ const BATCH_OBJECTS_LEAST: usize = 32;
 const PUBLISHED_AT_ONCE: usize = 128;
 /// A file that changes while it is copied gets one more chance.
 const COPY_TRIES: u32 = 2;
+/// So many copies of one object others may take away, or keep from their temporary names; then it is left.
+const MOST_SUPPLANTED: u32 = 4;
 
 /// A task with its copy, and the attributes of the object before it was copied.
 struct Candidate {
@@ -100,6 +102,8 @@ enum CopyFate {
     Stale,
     /// Giving it its names has failed, but may have been done.
     Unclear(Trouble),
+    /// Others have put something else in its place before it had all its names.
+    Supplanted,
     /// It has failed.
     Failed(Reason),
 }
@@ -156,8 +160,8 @@ pub(super) struct CopyBatch {
     few: Vec<(Candidate, CopyFate)>,
     /// What was looked at after the last failure to give names.
     looks: u32,
-    /// Tasks that changed while they were copied, until their copies are gone.
-    stale: Vec<Task>,
+    /// Tasks that are to be copied once more, until their copies are gone.
+    stale: Vec<(Task, Again)>,
     /// Temporary names that may be there and are of no use.
     useless: Vec<Temporary>,
     /// Objects whose labels could not be written: the last commit asks for it.
@@ -324,7 +328,7 @@ impl Strand for CopyBatch {
             (State::Marking, Got::Verdict(DrainVerdict::Conflict)) => self.state = State::Mark,
             (State::Examining, Got::Attrs(attrs)) => self.examined(attrs, sheet.planted),
             (State::Looking, Got::Seen(seen)) => self.looked(seen, sheet.planted),
-            (State::Naming, Got::Each(each)) => self.named(each, sheet),
+            (State::Naming, Got::Named(each)) => self.named(each, sheet),
             (State::LookingAgain, Got::Seen(seen)) => {
                 self.looked_again(seen, sheet);
             }
@@ -344,8 +348,8 @@ impl Strand for CopyBatch {
                     sheet.workplaces.doubt(self.slot);
                 }
                 // Not earlier: another batch may take them at once, and an object has one copy at a time.
-                for task in std::mem::take(&mut self.stale) {
-                    changed(task, sheet);
+                for (task, again) in std::mem::take(&mut self.stale) {
+                    again.take_up(task, sheet);
                 }
                 self.state = State::Mark;
             }

@@ -1,8 +1,8 @@
 //! Copies get their names, a few at a time.
 
-use super::{Candidate, CopyBatch, CopyFate, PUBLISHED_AT_ONCE, State};
+use super::{Again, Candidate, CopyBatch, CopyFate, PUBLISHED_AT_ONCE, State};
 use crate::bridge::{Mutation, ReadSet};
-use crate::drain::act::{Act, DrainCommit, Work};
+use crate::drain::act::{Act, DrainCommit, Named, Work};
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::moves::{is_dir, may_be_done};
 use crate::drain::rules::{
@@ -151,13 +151,14 @@ impl CopyBatch {
         self.state = State::Name;
     }
 
-    pub(super) fn named(&mut self, each: Vec<Work<()>>, sheet: &mut Sheet) {
+    pub(super) fn named(&mut self, each: Vec<Work<Named>>, sheet: &mut Sheet) {
         for ((candidate, fate), did) in with_outcomes(good(&mut self.few), each) {
             for (path, _) in &candidate.task.ready {
                 sheet.note_unsynced(path);
             }
             match did {
-                Ok(()) => {}
+                Ok(Named::Whole) => {}
+                Ok(Named::Supplanted) => *fate = CopyFate::Supplanted,
                 // A link that is made a second time may find itself.
                 Err(trouble) if may_be_done(trouble.errno) || trouble.errno == libc::EEXIST => {
                     *fate = CopyFate::Unclear(trouble);
@@ -208,7 +209,10 @@ impl CopyBatch {
                             update.before.hides = None;
                         }
                     }
-                    (CopyFate::Failed(_) | CopyFate::Stale, Some(record)) => {
+                    (
+                        CopyFate::Failed(_) | CopyFate::Stale | CopyFate::Supplanted,
+                        Some(record),
+                    ) => {
                         let hid = record.hides.clone();
                         candidate.failed(n, &update.path, record);
                         if record.hides != hid {
@@ -236,7 +240,11 @@ impl CopyBatch {
                 }
                 CopyFate::Stale => {
                     useless.extend(task.temporaries());
-                    self.stale.push(task);
+                    self.stale.push((task, Again::Changed));
+                }
+                CopyFate::Supplanted => {
+                    useless.extend(task.temporaries());
+                    self.stale.push((task, Again::Supplanted));
                 }
                 CopyFate::Suspect(_) | CopyFate::Unclear(_) => {
                     unreachable!("it is known what it is before the end")

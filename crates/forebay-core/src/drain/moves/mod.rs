@@ -177,17 +177,26 @@ impl Move {
                 self.outcome = Err(self.is_taken(end));
                 State::Finish
             }
-            (What::Evacuate, Some(way), _) => State::Act(Act::Rename {
+            (What::Evacuate, Some(way), [Some(found), ..]) => State::Act(Act::Rename {
                 from: way.from.clone(),
                 to: way.to.clone(),
+                is: Identity::of_copy(found),
             }),
+            (What::Place, Some(_), [Some(waits), None] | [None, Some(waits)])
+                if !self.is_renamed_inode(waits)
+                    && !Mutation::ReplacesWhatOthersChanged.is(planted) =>
+            {
+                self.outcome = Err(Some(Reason::Changed));
+                State::Finish
+            }
             (What::Place, Some(_), [Some(_), Some(_)]) => {
                 self.outcome = Err(Some(Reason::Taken));
                 State::Finish
             }
-            (What::Place, Some(way), [Some(_), None]) => State::Act(Act::Rename {
+            (What::Place, Some(way), [Some(waits), None]) => State::Act(Act::Rename {
                 from: way.from.clone(),
                 to: way.to.clone(),
+                is: Identity::of_copy(waits),
             }),
             (What::Place, Some(_), [None, Some(_)]) => State::Finish,
             (What::Place, ..) => {
@@ -205,6 +214,13 @@ impl Move {
     /// Can it be what was renamed?
     fn is_renamed(&self, found: &Attr) -> bool {
         self.known.is_none_or(|known| known.is(found))
+    }
+
+    /// As [`Move::is_renamed`]. What waits may have been changed by programs since, so only its inode number counts.
+    fn is_renamed_inode(&self, found: &Attr) -> bool {
+        let (_, record) = &self.marked[0];
+        let known = record.arriving.as_ref();
+        known.is_none_or(|known| known.is_inode_of(found))
     }
 
     /// Why it can't get its name where this is; `None`: this is what goes before, as far as its inode number tells.
@@ -321,9 +337,7 @@ impl Strand for Move {
                 }
                 let is_unclear = did.is_err_and(|trouble| may_be_done(trouble.errno));
                 match did {
-                    Err(trouble) if self.what == What::Clear && trouble.errno == libc::EEXIST => {
-                        self.changed();
-                    }
+                    Err(trouble) if trouble.errno == libc::EEXIST => self.changed(),
                     did => self.finish(did),
                 }
                 if is_unclear && self.way.is_some() {

@@ -132,7 +132,7 @@ impl World {
         Ok(())
     }
 
-    fn name(&mut self, naming: &Naming) -> Work<()> {
+    fn name(&mut self, naming: &Naming) -> Work<Named> {
         let temporary = &naming.temporary.path;
         let Some(&copy) = self.pfs.get(temporary) else {
             return self.fails("rename");
@@ -142,7 +142,13 @@ impl World {
             return self.fails("rename");
         }
         let before = self.pfs.clone();
-        for path in naming.names.iter().map(|name| &name.path) {
+        let (left, most) = self.supplanting;
+        for (n, path) in naming.names.iter().map(|name| &name.path).enumerate() {
+            if left > 0 && n == most {
+                self.supplanting.0 -= 1;
+                assert!(self.foreign.insert(temporary.clone()), "a name of its own");
+                return Ok(Named::Supplanted);
+            }
             if self.pfs.get(path) == Some(&Node::Dir) || !self.has_dir(path) {
                 self.pfs.remove(temporary);
                 return self.fails("rename");
@@ -151,7 +157,7 @@ impl World {
             self.dressed.remove(path);
         }
         self.pfs.remove(temporary);
-        self.answer("rename", before, ())
+        self.answer("rename", before, Named::Whole)
     }
 
     /// Carries an act out.
@@ -188,7 +194,14 @@ impl World {
                 Got::Seen(paths.iter().map(look).collect())
             }
             Act::Know(dir) => Got::Known(Ok(self.know(dir))),
-            Act::Rename { from, to } => {
+            Act::Rename { .. } if self.usurped > 0 => {
+                self.usurped -= 1;
+                Got::Did(Err(Trouble {
+                    operation: "rename",
+                    errno: libc::EEXIST,
+                }))
+            }
+            Act::Rename { from, to, .. } => {
                 assert!(!self.pfs.contains_key(to), "{to} is occupied");
                 Got::Did(self.rename_on_pfs(from, to))
             }
@@ -233,10 +246,12 @@ impl World {
                 Got::Copies(copies.iter().map(one).collect())
             }
             Act::Sync(all) | Act::Verify(all) => Got::Each(all.iter().map(|_| Ok(())).collect()),
-            Act::Name(namings) => Got::Each(namings.iter().map(|n| self.name(n)).collect()),
+            Act::Name(namings) => Got::Named(namings.iter().map(|n| self.name(n)).collect()),
             Act::Forget(all) => {
                 for temporary in all {
-                    self.pfs.remove(&temporary.path);
+                    if !self.foreign.contains(&temporary.path) {
+                        self.pfs.remove(&temporary.path);
+                    }
                 }
                 Got::Each(all.iter().map(|_| Ok(())).collect())
             }

@@ -2,6 +2,7 @@
 //! that takes its place keeps what is in it.
 
 use super::*;
+use crate::identity::Identity;
 
 /// Drives a pass as far as `goes_on` lets it; true if it came to its end.
 fn drive_while(
@@ -90,6 +91,57 @@ fn a_stranger_at_the_old_place_of_what_was_pulled_aside_is_not_taken_for_it() {
     assert_eq!(world.pfs.insert(p("a"), Node::File(7)), None);
     resume(&mut world, &mut view, &mut Rng::new(1));
     assert_eq!(world.view()[&p("b")], Node::File(1));
+}
+
+/// A file of the PFS that was renamed in the buffer.
+fn renamed() -> World {
+    let mut world = World {
+        pfs: Tree::from([(p("old"), Node::File(1))]),
+        ..World::default()
+    };
+    let known = Identity::of_copy(&world.lower_attr(&p("old")).unwrap());
+    world.rename(&p("old"), &p("new"));
+    let record = world.records.get_mut(&p("new")).unwrap();
+    record.arriving = Some(Box::new(known.leaving()));
+    world
+}
+
+#[test]
+fn what_others_have_put_in_place_of_what_was_renamed_is_a_conflict_and_no_rename() {
+    let why = |drain: &Drain| {
+        let mut left = drain.report().left.iter();
+        left.find(|l| l.path == p("new")).map(|l| l.reason.clone())
+    };
+    // At the last moment before it leaves its place, or gets its final name.
+    for renames in [0, 1] {
+        let mut world = renamed();
+        world.usurped = 1 - renames;
+        let mut drain = Drain::new(terms(1));
+        let strikes = |world: &mut World, act: &Act| {
+            if renames == 1 && matches!(act, Act::Rename { .. }) && world.usurped == 0 {
+                world.usurped = 1;
+            }
+            true
+        };
+        assert!(drive_while(&mut drain, &mut world, strikes));
+        assert_eq!(why(&drain), Some(Reason::Changed));
+        assert_eq!(drain.tally().renamed, 0);
+        world.usurped = 0;
+        drain_the_rest(&mut world, "when they are gone");
+    }
+    // While it waits for its final name.
+    let mut world = renamed();
+    let waits = reserved_names::waiting_path(world.records[&p("new")].object.oid);
+    let mut drain = Drain::new(terms(1));
+    assert!(drive_while(&mut drain, &mut world, |world, act| {
+        if matches!(act, Act::Rename { .. }) {
+            world.pfs.insert(waits.clone(), Node::Dir);
+        }
+        true
+    }));
+    assert_eq!(why(&drain), Some(Reason::Changed));
+    assert_eq!(drain.tally().renamed, 0);
+    assert_eq!(world.pfs, Tree::from([(waits, Node::Dir)]));
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod acts;
 mod directories;
 mod model;
 
-use super::reserved_names::copy_name;
+use super::reserved_names::old_copy_path;
 use super::*;
 use crate::path::TreePath;
 use crate::record::Kind;
@@ -17,6 +17,7 @@ fn terms(batches: usize) -> PassTerms {
         batches,
         objects: BATCH_OBJECTS,
         patient: false,
+        secret: NameSecret([1, 2]),
     }
 }
 
@@ -589,7 +590,7 @@ fn what_a_program_without_marks_was_naming_when_it_died_is_known_as_ours() {
     }
     let copy = |world: &World, name| {
         let oid = world.records[&p(name)].object.oid;
-        p("").join(&copy_name(oid))
+        old_copy_path(&p(name), oid, None)
     };
     let mut model = world.view();
     world.pfs.insert(p("named"), Node::File(7));
@@ -666,4 +667,51 @@ fn whoever_opens_a_file_before_it_is_marked_can_write_to_it_at_any_time() {
         }
     }
     assert!(kept > 5, "only {kept} writes");
+}
+
+#[test]
+fn a_copy_in_whose_place_others_have_put_something_is_made_again_elsewhere_and_never_called_drained()
+ {
+    for (times, after) in (0..6).flat_map(|times| [(times, 0), (times, 1)]) {
+        let mut world = World::default();
+        world.create(&p("f"), Node::File(7));
+        assert!(world.link(&p("f"), &p("g")));
+        world.supplanting = (times, after);
+        let mut model = world.view();
+        let mut rng = Rng::new(1);
+        let keep = PassTerms {
+            keep: true,
+            ..terms(1)
+        };
+        let pass = Drain::new(keep.clone());
+        let drain = drive(pass, &mut world, &mut model, &mut rng, &CALM).unwrap();
+        let what = format!("{times} times after {after} names");
+        let left: Vec<_> = drain.report().left.iter().map(|l| &l.path).collect();
+        if world.foreign.len() < 4 {
+            assert_eq!(left, [] as [&TreePath; 0], "{what}");
+            assert_eq!(drain.tally().files_drained, 1, "{what}");
+        } else {
+            assert_eq!(left, [&p("f"), &p("g")], "{what}");
+            let is_told = |l: &Left| matches!(&l.reason, Reason::Blocked(text) if text.starts_with("others have put"));
+            assert!(drain.report().left.iter().all(is_told), "{what}");
+            assert_eq!(drain.tally().files_drained, 0, "{what}");
+        }
+        assert!(
+            world
+                .foreign
+                .iter()
+                .all(|path| world.pfs.contains_key(path)),
+            "{what}"
+        );
+        world.supplanting = (0, 0);
+        let again = Drain::new(PassTerms {
+            secret: NameSecret([3, 4]),
+            ..keep
+        });
+        let drain = drive(again, &mut world, &mut model, &mut rng, &CALM).unwrap();
+        assert_eq!(drain.report().left, [], "{what}");
+        for name in ["f", "g"] {
+            assert_eq!(world.pfs.get(&p(name)), Some(&Node::File(7)), "{what}");
+        }
+    }
 }

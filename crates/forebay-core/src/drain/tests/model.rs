@@ -96,6 +96,12 @@ pub(super) struct World {
     pub(super) stale_looks: u32,
     /// What they show, and how many are left.
     pub(super) shown_before: Option<(Tree, u32)>,
+    /// So many copies are taken away from their temporary names by others before they have this number of names.
+    pub(super) supplanting: (u32, usize),
+    /// So many renames find something of others in the place of what they were to rename.
+    pub(super) usurped: u32,
+    /// What others have put under temporary names.
+    pub(super) foreign: BTreeSet<TreePath>,
     /// Objects whose labels say that nothing is hidden, since they were written last.
     pub(super) unhidden: BTreeSet<ObjectName>,
 }

@@ -117,7 +117,7 @@ impl Node {
             }
             Act::Look(paths) => Got::Seen(paths.iter().map(|p| Ok(pfs.look(p))).collect()),
             Act::Know(dir) => Got::Known(pfs.know(dir)),
-            Act::Rename { from, to } => Got::Did(pfs.rename(from, to)),
+            Act::Rename { from, to, .. } => Got::Did(pfs.rename(from, to)),
             Act::Remove { path, is } if pfs.look(path).is_some_and(|now| !is.is(&now)) => {
                 Got::Did(Err(Trouble {
                     operation: "unlink",
@@ -206,7 +206,7 @@ impl Node {
                 if let Some(text) = pfs.broken.take() {
                     env.broken(text);
                 }
-                Got::Each(named)
+                Got::Named(named)
             }
             Act::Forget(all) => {
                 let mut one = |t: &Temporary| fails(env).inspect(|()| pfs.forget(&t.path));

@@ -12,7 +12,7 @@ use super::random::Random;
 use forebay_core::bridge::{self, Fact, Proposal};
 use forebay_core::drain::{
     Act, ActTicket, BATCH_OBJECTS, Copy, Drain, DrainCommit, DrainReport, DrainVerdict, Got,
-    NextAct, PassTerms, SideChoice,
+    NameSecret, NextAct, PassTerms, SideChoice,
 };
 use forebay_core::facts::{Attr, Need};
 use forebay_core::record::{Kind, ObjectName, Token};
@@ -433,5 +433,7 @@ pub(super) fn terms(random: &mut Random) -> PassTerms {
         batches: random.between(1, 3) as usize,
         objects: BATCH_OBJECTS,
         patient: random.chance(500_000),
+        // The names of its copies are its own alone: nobody else strikes at them.
+        secret: NameSecret([0, 0]),
     }
 }

@@ -14,7 +14,7 @@ use super::sync_points::SyncPoints;
 use super::trace::Trace;
 use super::workload::Workload;
 use super::{Broken, Plan, Summary};
-use forebay_core::drain::{BATCH_OBJECTS, PassTerms};
+use forebay_core::drain::{BATCH_OBJECTS, NameSecret, PassTerms};
 use forebay_core::membership::Membership;
 use forebay_core::path::TreePath;
 use forebay_core::record::BridgeId;
@@ -322,6 +322,7 @@ impl World {
                 batches: 2,
                 objects: BATCH_OBJECTS,
                 patient: true,
+                secret: NameSecret([0, 0]),
             };
             for bridge in self.ids() {
                 let terms = terms.clone();

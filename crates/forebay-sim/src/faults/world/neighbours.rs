@@ -11,7 +11,7 @@ use crate::faults::random::Random;
 use crate::faults::trace::Trace;
 use crate::faults::workload::Workload;
 use crate::faults::{Broken, Mutation, agree};
-use forebay_core::drain::{BATCH_OBJECTS, DrainReport, PassTerms, SideChoice};
+use forebay_core::drain::{BATCH_OBJECTS, DrainReport, NameSecret, PassTerms, SideChoice};
 use forebay_core::membership::Membership;
 use forebay_core::path::TreePath;
 use forebay_core::record::{PathRecord, Token};
@@ -93,6 +93,7 @@ impl World {
             batches: 2,
             objects: BATCH_OBJECTS,
             patient: true,
+            secret: NameSecret([0, 0]),
         };
         self.at(self.nodes[0].id, |node, env| {
             node.report = None;
