@@ -46,8 +46,8 @@ struct Level {
     name: Vec<u8>,
     /// Device and number of its inode.
     inode: (u64, u64),
-    /// Directories in it that are still to be removed.
-    dirs: Vec<Vec<u8>>,
+    /// Directories in it that are still to be removed, with the inode numbers that they had when they were judged.
+    dirs: Vec<(Vec<u8>, u64)>,
 }
 
 /// Removes the directory `name` in `dir` with everything in it; nothing there is fine. Symbolic links are not followed, and what
@@ -69,8 +69,10 @@ pub(crate) fn remove_dir_but(
 /// Others choose how deep the tree is. So this is a loop, and has one directory of the tree open at a time: it comes
 /// back by `..`, and looks whether that is where it came from.
 fn remove(dir: BorrowedFd<'_>, name: &[u8], ino: u64, spared: Option<&Spared<'_>>) -> Work<bool> {
-    let Some((mut at, top)) = enter(dir, name, Some(ino), spared)? else {
-        return Ok(true);
+    let (mut at, top) = match enter(dir, name, ino, spared)? {
+        Entered::At(at, top) => (at, top),
+        Entered::Gone => return Ok(true),
+        Entered::Another => return Err(Errno::STALE).during("open directory"),
     };
     let is_gone = |emptied: Work<()>| match emptied {
         Ok(()) => Ok(true),
@@ -81,8 +83,9 @@ fn remove(dir: BorrowedFd<'_>, name: &[u8], ino: u64, spared: Option<&Spared<'_>
     };
     let mut levels = vec![top];
     while let Some(level) = levels.last_mut() {
-        if let Some(name) = level.dirs.pop() {
-            if let Some((inner, level)) = enter(at.as_fd(), &name, None, spared)? {
+        if let Some((name, ino)) = level.dirs.pop() {
+            // Another one is left, and shows when the directory around it is to be removed.
+            if let Entered::At(inner, level) = enter(at.as_fd(), &name, ino, spared)? {
                 levels.push(level);
                 at = inner;
             }
@@ -101,44 +104,60 @@ fn remove(dir: BorrowedFd<'_>, name: &[u8], ino: u64, spared: Option<&Spared<'_>
     unreachable!("the last level is the first one")
 }
 
-/// Opens a directory and removes everything in it but directories, and but what is spared. `None` if it is gone. `ino`: it
-/// must have this inode number (ESTALE).
+/// What came of entering a directory.
+enum Entered {
+    /// It is open, and holds only directories that are still to be removed, and what is spared.
+    At(OwnedFd, Level),
+    /// Nothing is there any more.
+    Gone,
+    /// Somebody has put another one there since it was judged. Nothing was done to that.
+    Another,
+}
+
+/// Opens the directory with this inode number and removes everything in it but directories, and but what is spared.
 fn enter(
     dir: BorrowedFd<'_>,
     name: &[u8],
-    ino: Option<u64>,
+    ino: u64,
     spared: Option<&Spared<'_>>,
-) -> Work<Option<(OwnedFd, Level)>> {
-    // Somebody may have put another one there since it was looked at.
-    let check = |fd: &OwnedFd| match sys::stat(fd.as_fd(), b"").during("stat")?.ino {
-        found if ino.is_some_and(|ino| ino != found) => Err(Errno::STALE).during("open directory"),
-        _ => Ok(()),
+) -> Work<Entered> {
+    let is_it = |fd: &OwnedFd| match sys::stat(fd.as_fd(), b"").during("stat") {
+        Ok(attr) => Ok(attr.ino == ino),
+        Err(e) => Err(e),
     };
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
     let inner = match sys::open(dir, name, flags, 0) {
         Ok(fd) => fd,
-        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::NOENT) => return Ok(Entered::Gone),
         Err(Errno::ACCESS) => {
             // Its owner has locked it; what goes anyway may be opened first.
             let by_path = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
             let locked = sys::open(dir, name, by_path, 0).during("open directory")?;
-            check(&locked)?;
+            if !is_it(&locked)? {
+                return Ok(Entered::Another);
+            }
             sys::chmod_of_path(locked.as_fd(), 0o700).during("chmod")?;
             // By its name it might be another one by now.
             sys::open(locked.as_fd(), b".", flags, 0).during("open directory")?
         }
         Err(e) => return Err(e).during("open directory"),
     };
-    check(&inner)?;
+    if !is_it(&inner)? {
+        return Ok(Entered::Another);
+    }
     let mut entries = Vec::new();
     while sys::read_dir(inner.as_fd(), &mut entries).during("list directory")? {}
     let mut dirs = Vec::new();
     let mut is_unlocked = false;
     for entry in entries {
+        let mut judged = None;
         if let Some(spared) = spared {
             match sys::stat(inner.as_fd(), &entry.name) {
                 Ok(attr) if spared.has(&attr) => continue,
-                Ok(attr) => spared.touched.note(&attr),
+                Ok(attr) => {
+                    spared.touched.note(&attr);
+                    judged = Some(attr.ino);
+                }
                 Err(Errno::NOENT) => continue,
                 // It shows when it is to be removed.
                 Err(Errno::ACCESS) => {}
@@ -157,7 +176,17 @@ fn enter(
             removed = remove_file(inner.as_fd(), &entry.name);
         }
         if !removed? {
-            dirs.push(entry.name);
+            let ino = match judged {
+                Some(ino) => ino,
+                None => match sys::stat(inner.as_fd(), &entry.name) {
+                    // It could not be judged before its directory was unlocked.
+                    Ok(attr) if spared.is_some_and(|spared| spared.has(&attr)) => continue,
+                    Ok(attr) => attr.ino,
+                    Err(Errno::NOENT) => continue,
+                    Err(e) => return Err(e).during("stat"),
+                },
+            };
+            dirs.push((entry.name, ino));
         }
     }
     let attr = sys::stat(inner.as_fd(), b"").during("stat")?;
@@ -166,7 +195,7 @@ fn enter(
         inode: (attr.dev, attr.ino),
         dirs,
     };
-    Ok(Some((inner, level)))
+    Ok(Entered::At(inner, level))
 }
 
 /// The directory above `dir`, which is the one with this inode.
@@ -237,6 +266,41 @@ mod tests {
         }
         fs::set_permissions(folder.path().join("t"), Permissions::from_mode(0o700)).unwrap();
         assert!(folder.path().join("t/kept").exists());
+    }
+
+    #[test]
+    fn another_directory_in_place_of_a_judged_one_is_not_entered() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir_all(path("t/s")).unwrap();
+        fs::create_dir_all(path("theirs")).unwrap();
+        fs::write(path("t/s/old"), "x").unwrap();
+        fs::write(path("theirs/kept"), "x").unwrap();
+        let top = OwnedFd::from(File::open(folder.path()).unwrap());
+        let t = sys::open(top.as_fd(), b"t", libc::O_RDONLY | libc::O_DIRECTORY, 0).unwrap();
+        let touched = Touched::default();
+        // All is older than this moment.
+        let spared = Spared {
+            since: Timestamp {
+                sec: i64::MAX,
+                nsec: 0,
+            },
+            touched: &touched,
+        };
+        let Entered::At(_, level) = enter(top.as_fd(), b"t", ino_of(&top, b"t"), None).unwrap()
+        else {
+            panic!("it is there");
+        };
+        let [(name, ino)] = &level.dirs[..] else {
+            panic!("one directory is in it");
+        };
+        sys::exchange(top.as_fd(), b"theirs", b"t/s").unwrap();
+        for spared in [None, Some(&spared)] {
+            let entered = enter(t.as_fd(), name, *ino, spared).unwrap();
+            assert!(matches!(entered, Entered::Another));
+        }
+        assert!(path("t/s/kept").exists());
+        assert!(path("theirs/old").exists());
     }
 
     #[test]
