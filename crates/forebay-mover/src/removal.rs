@@ -1,6 +1,6 @@
 //! Removes what is of no value any more from the PFS, however deep it is.
 
-use crate::pfs::{During, Trouble, Work, is_dir};
+use crate::pfs::{During, Work, is_dir};
 use forebay_core::drain::is_of_others_since;
 use forebay_core::facts::{Attr, Timestamp};
 use forebay_sys::{self as sys, Errno};
@@ -50,25 +50,18 @@ struct Level {
     dirs: Vec<(Vec<u8>, u64)>,
 }
 
-/// Removes the directory `name` in `dir` with everything in it; nothing there is fine. Symbolic links are not followed, and what
-/// is no directory (ENOTDIR), or has another inode number than `ino` (ESTALE), is not removed.
-pub(crate) fn remove_dir(dir: BorrowedFd<'_>, name: &[u8], ino: u64) -> Work<()> {
-    remove(dir, name, ino, None).map(drop)
-}
-
-/// As [`remove_dir`], but leaves what is spared, and the directories around it. False: something is left.
+/// Removes the directory `name` in `dir` with everything in it but what is spared, and the directories around that. False:
+/// something is left. Nothing there is fine. Symbolic links are not followed, and what is no directory (ENOTDIR), or has
+/// another inode number than `ino` (ESTALE), is not removed.
+///
+/// Others choose how deep the tree is. So this is a loop, and has one directory of the tree open at a time: it comes
+/// back by `..`, and looks whether that is where it came from.
 pub(crate) fn remove_dir_but(
     dir: BorrowedFd<'_>,
     name: &[u8],
     ino: u64,
     spared: &Spared<'_>,
 ) -> Work<bool> {
-    remove(dir, name, ino, Some(spared))
-}
-
-/// Others choose how deep the tree is. So this is a loop, and has one directory of the tree open at a time: it comes
-/// back by `..`, and looks whether that is where it came from.
-fn remove(dir: BorrowedFd<'_>, name: &[u8], ino: u64, spared: Option<&Spared<'_>>) -> Work<bool> {
     let (mut at, top) = match enter(dir, name, ino, spared)? {
         Entered::At(at, top) => (at, top),
         Entered::Gone => return Ok(true),
@@ -76,9 +69,7 @@ fn remove(dir: BorrowedFd<'_>, name: &[u8], ino: u64, spared: Option<&Spared<'_>
     };
     let is_gone = |emptied: Work<()>| match emptied {
         Ok(()) => Ok(true),
-        Err(e) if spared.is_some() && matches!(e.errno, Errno::NOTEMPTY | Errno::EXIST) => {
-            Ok(false)
-        }
+        Err(e) if matches!(e.errno, Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
         Err(e) => Err(e),
     };
     let mut levels = vec![top];
@@ -115,12 +106,7 @@ enum Entered {
 }
 
 /// Opens the directory with this inode number and removes everything in it but directories, and but what is spared.
-fn enter(
-    dir: BorrowedFd<'_>,
-    name: &[u8],
-    ino: u64,
-    spared: Option<&Spared<'_>>,
-) -> Work<Entered> {
+fn enter(dir: BorrowedFd<'_>, name: &[u8], ino: u64, spared: &Spared<'_>) -> Work<Entered> {
     let is_it = |fd: &OwnedFd| match sys::stat(fd.as_fd(), b"").during("stat") {
         Ok(attr) => Ok(attr.ino == ino),
         Err(e) => Err(e),
@@ -150,43 +136,30 @@ fn enter(
     let mut dirs = Vec::new();
     let mut is_unlocked = false;
     for entry in entries {
-        let mut judged = None;
-        if let Some(spared) = spared {
-            match sys::stat(inner.as_fd(), &entry.name) {
-                Ok(attr) if spared.has(&attr) => continue,
-                Ok(attr) => {
-                    spared.touched.note(&attr);
-                    judged = Some(attr.ino);
-                }
-                Err(Errno::NOENT) => continue,
-                // It shows when it is to be removed.
-                Err(Errno::ACCESS) => {}
-                Err(e) => return Err(e).during("stat"),
-            }
-        }
-        let mut removed = remove_file(inner.as_fd(), &entry.name);
-        if let Err(Trouble {
-            errno: Errno::ACCESS,
-            ..
-        }) = removed
-            && !is_unlocked
-        {
+        let look = || sys::stat(inner.as_fd(), &entry.name);
+        let unlock = || sys::chmod(inner.as_fd(), 0o700).during("chmod");
+        let mut found = look();
+        // What can't be looked at can't be judged.
+        if found == Err(Errno::ACCESS) && !is_unlocked {
             is_unlocked = true;
-            sys::chmod(inner.as_fd(), 0o700).during("chmod")?;
+            unlock()?;
+            found = look();
+        }
+        let attr = match found {
+            Ok(attr) if spared.has(&attr) => continue,
+            Ok(attr) => attr,
+            Err(Errno::NOENT) => continue,
+            Err(e) => return Err(e).during("stat"),
+        };
+        spared.touched.note(&attr);
+        let mut removed = remove_file(inner.as_fd(), &entry.name);
+        if matches!(&removed, Err(e) if e.errno == Errno::ACCESS) && !is_unlocked {
+            is_unlocked = true;
+            unlock()?;
             removed = remove_file(inner.as_fd(), &entry.name);
         }
         if !removed? {
-            let ino = match judged {
-                Some(ino) => ino,
-                None => match sys::stat(inner.as_fd(), &entry.name) {
-                    // It could not be judged before its directory was unlocked.
-                    Ok(attr) if spared.is_some_and(|spared| spared.has(&attr)) => continue,
-                    Ok(attr) => attr.ino,
-                    Err(Errno::NOENT) => continue,
-                    Err(e) => return Err(e).during("stat"),
-                },
-            };
-            dirs.push((entry.name, ino));
+            dirs.push((entry.name, attr.ino));
         }
     }
     let attr = sys::stat(inner.as_fd(), b"").during("stat")?;
@@ -245,6 +218,22 @@ mod tests {
     use std::fs::{self, File, Permissions};
     use std::os::unix::fs::{PermissionsExt, symlink};
 
+    fn all_is_old(touched: &Touched) -> Spared<'_> {
+        Spared {
+            since: Timestamp {
+                sec: i64::MAX,
+                nsec: 0,
+            },
+            touched,
+        }
+    }
+
+    fn remove_dir(dir: BorrowedFd<'_>, name: &[u8], ino: u64) -> Work<()> {
+        let is_gone = remove_dir_but(dir, name, ino, &all_is_old(&Touched::default()))?;
+        assert!(is_gone);
+        Ok(())
+    }
+
     fn ino_of(dir: &OwnedFd, name: &[u8]) -> u64 {
         sys::stat(dir.as_fd(), name).map_or(0, |attr| attr.ino)
     }
@@ -279,15 +268,8 @@ mod tests {
         let top = OwnedFd::from(File::open(folder.path()).unwrap());
         let t = sys::open(top.as_fd(), b"t", libc::O_RDONLY | libc::O_DIRECTORY, 0).unwrap();
         let touched = Touched::default();
-        // All is older than this moment.
-        let spared = Spared {
-            since: Timestamp {
-                sec: i64::MAX,
-                nsec: 0,
-            },
-            touched: &touched,
-        };
-        let Entered::At(_, level) = enter(top.as_fd(), b"t", ino_of(&top, b"t"), None).unwrap()
+        let spared = all_is_old(&touched);
+        let Entered::At(_, level) = enter(top.as_fd(), b"t", ino_of(&top, b"t"), &spared).unwrap()
         else {
             panic!("it is there");
         };
@@ -295,10 +277,8 @@ mod tests {
             panic!("one directory is in it");
         };
         sys::exchange(top.as_fd(), b"theirs", b"t/s").unwrap();
-        for spared in [None, Some(&spared)] {
-            let entered = enter(t.as_fd(), name, *ino, spared).unwrap();
-            assert!(matches!(entered, Entered::Another));
-        }
+        let entered = enter(t.as_fd(), name, *ino, &spared).unwrap();
+        assert!(matches!(entered, Entered::Another));
         assert!(path("t/s/kept").exists());
         assert!(path("theirs/old").exists());
     }
